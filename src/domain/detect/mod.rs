@@ -1,0 +1,1 @@
+//! Successive snapshots in, world events out.

@@ -1,0 +1,50 @@
+//! One newtype per kind of identifier, so that none can be taken for another. All are opaque text.
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// The text itself.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl<T: Into<Arc<str>>> From<T> for $name {
+            fn from(text: T) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+id!(
+    /// A user of the service (our own, UUIDv7).
+    UserId
+);
+id!(
+    /// A user's account at the identity provider: a SteamID64 in decimal.
+    PlatformId
+);
+id!(
+    /// A paired game server (our own, UUIDv7).
+    ServerId
+);
+id!(
+    /// A browser's session (our own, UUIDv7); travels only sealed.
+    SessionId
+);

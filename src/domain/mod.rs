@@ -1,0 +1,9 @@
+//! What is true without any neighbour: rules, limits, the live state and what can be read from it.
+//!
+//! Nothing here reads a clock, the environment, randomness, a socket or a database; they come in as arguments.
+
+pub mod detect;
+pub mod ids;
+pub mod server_state;
+pub mod time;
+pub mod world_event;

@@ -1,0 +1,49 @@
+//! What happened in a game world, in the form in which clients are told (relay message `event`).
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::domain::time::{self, Timestamp};
+
+/// The family of a world event; the words are those of the timeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EventKind {
+    Cargo,
+    Heli,
+    Chinook,
+    Crate,
+    Oilrig,
+    Vendor,
+    Explosion,
+    Death,
+    Raid,
+    Login,
+    Logout,
+    Wipe,
+    Shop,
+    Device,
+    Gap,
+}
+
+/// One world event: `{ kind, action, grid, x, y, ts, title, … }`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorldEvent {
+    pub kind: EventKind,
+    /// What happened within the family, for example `entered`, `docked`, `left`, `shot_down`.
+    pub action: &'static str,
+    /// Grid label, `""` where there is no place.
+    pub grid: String,
+    /// Metres from the south-west corner, to the east; `null` where there is no place.
+    pub x: Option<f64>,
+    /// Metres from the south-west corner, to the north.
+    pub y: Option<f64>,
+    #[serde(serialize_with = "time::wire")]
+    pub ts: Timestamp,
+    /// One line for a person, in English.
+    pub title: String,
+    /// Further fields of this kind, beside the others in JSON.
+    #[serde(flatten)]
+    pub data: Map<String, Value>,
+}

@@ -1,0 +1,3 @@
+//! The relay: one WebSocket per dashboard or overlay.
+
+pub mod hub;
