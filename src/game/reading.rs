@@ -1,0 +1,202 @@
+//! A game server's answers in the domain's words. Tolerant: what makes no sense is left out, nothing fails.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::{
+    domain::{
+        grid::{self, GridStyle},
+        monument::Monument,
+        plain_text::plain_text,
+        server_state::{Device, DeviceKind, Item, MapNote, Marker, MarkerKind, Member, Reachable, SellOrder, Storage},
+        time::{self, Timestamp},
+    },
+    game::wire::{
+        AppEntityPayload, AppEntityType, AppMap, AppMapMarkers, AppMarker, AppMarkerType, AppTeamInfo, app_team_info,
+    },
+};
+
+/// Markers beyond this many are left out: no game server has so many, and every one costs memory here.
+pub const MARKERS: usize = 20_000;
+const MEMBERS: usize = 64;
+const NOTES: usize = 128;
+const SELL_ORDERS: usize = 32;
+const STACKS: usize = 128;
+const MONUMENTS: usize = 1_024;
+/// Characters of a name; the game's own limits are lower.
+const TEXT: usize = 128;
+
+/// Centimetres are enough, and equal places stay equal. None for what is not a place.
+fn metres(value: f32) -> Option<f64> {
+    (value.is_finite() && value.abs() < 1e6).then(|| (f64::from(value) * 100.0).round() / 100.0)
+}
+
+/// The leader's SteamID, and the members by theirs.
+pub fn team(team: AppTeamInfo, map_size: u32) -> (Option<String>, Vec<(u64, Member)>) {
+    let leader = (team.leader_steam_id != 0).then(|| team.leader_steam_id.to_string());
+    let members = team.members.into_iter().take(MEMBERS).map(|member| {
+        // Dead and offline: the game sends 0 or where the body once was.
+        let known = member.is_alive || member.is_online;
+        let place = metres(member.x).zip(metres(member.y)).filter(|_| known);
+        let read = Member {
+            name: plain_text(&member.name, TEXT),
+            x: place.map(|(x, _)| x),
+            y: place.map(|(_, y)| y),
+            grid: place.map(|(x, y)| grid::label(GridStyle::InGame, map_size, x, y)).unwrap_or_default(),
+            online: member.is_online,
+            alive: member.is_alive,
+            spawned_at: time::from_unix(member.spawn_time),
+            died_at: time::from_unix(member.death_time),
+        };
+        (member.steam_id, read)
+    });
+    (leader, members.collect())
+}
+
+/// The notes a team has placed in the game, keyed by what they are: the game gives them no ids.
+pub fn notes(team: &AppTeamInfo, map_size: u32) -> Vec<(String, MapNoteSeen)> {
+    let own = team.map_notes.iter().map(|note| ("own", note));
+    let leader = team.leader_map_notes.iter().map(|note| ("leader", note));
+    let mut seen: HashMap<String, u32> = HashMap::new();
+    own.chain(leader)
+        .take(NOTES)
+        .filter_map(|(whose, note)| {
+            let (x, y) = metres(note.x).zip(metres(note.y))?;
+            // The place is part of the id, so a note that moves is another note; twins are numbered.
+            let id = format!("game:{whose}:{}:{x:.0}:{y:.0}", note.r#type);
+            let twin = seen.entry(id.clone()).and_modify(|count| *count += 1).or_default();
+            let id = if *twin == 0 { id } else { format!("{id}:{twin}") };
+            Some((id, MapNoteSeen { x, y, grid: grid::label(GridStyle::InGame, map_size, x, y), category: category(note), label: label(note) }))
+        })
+        .collect()
+}
+
+/// A note as the game shows it; since when it is there, the game does not say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MapNoteSeen {
+    x: f64,
+    y: f64,
+    grid: String,
+    category: &'static str,
+    label: Option<String>,
+}
+
+impl MapNoteSeen {
+    /// The note, first seen at `at`.
+    pub fn since(self, at: Timestamp) -> MapNote {
+        MapNote {
+            x: self.x,
+            y: self.y,
+            grid: self.grid,
+            category: self.category.to_owned(),
+            label: self.label,
+            source: "game",
+            author: None,
+            created_at: at,
+            expires_at: None,
+        }
+    }
+}
+
+/// The contract's category for a note of the game: its icon is all there is to go by.
+fn category(note: &app_team_info::Note) -> &'static str {
+    match (note.r#type, note.icon) {
+        (0, _) => "death",
+        (_, Some(4 | 9)) => "enemy",
+        (_, Some(6)) => "warning",
+        (_, Some(11 | 1)) => "stash",
+        (_, Some(10)) => "farm",
+        _ => "friendly",
+    }
+}
+
+fn label(note: &app_team_info::Note) -> Option<String> {
+    note.label.as_deref().map(|text| plain_text(text, TEXT)).filter(|label| !label.is_empty())
+}
+
+/// The markers by id.
+pub fn markers(markers: AppMapMarkers, map_size: u32) -> Vec<(u64, Marker)> {
+    markers.markers.into_iter().take(MARKERS).filter_map(|marker| Some((marker.id, self::marker(marker, map_size)?))).collect()
+}
+
+fn marker(marker: AppMarker, map_size: u32) -> Option<Marker> {
+    let (x, y) = metres(marker.x).zip(metres(marker.y))?;
+    let kind = match AppMarkerType::try_from(marker.r#type) {
+        Ok(AppMarkerType::PlayerMarker) => MarkerKind::Player,
+        Ok(AppMarkerType::ExplosionMarker) => MarkerKind::Explosion,
+        Ok(AppMarkerType::VendingMachineMarker) => MarkerKind::VendingMachine,
+        Ok(AppMarkerType::Ch47Marker) => MarkerKind::Chinook,
+        Ok(AppMarkerType::CargoShipMarker) => MarkerKind::CargoShip,
+        Ok(AppMarkerType::CrateMarker) => MarkerKind::Crate,
+        Ok(AppMarkerType::GenericRadiusMarker) => MarkerKind::GenericRadius,
+        Ok(AppMarkerType::PatrolHelicopterMarker) => MarkerKind::PatrolHelicopter,
+        Ok(AppMarkerType::TravellingVendorMarker) => MarkerKind::TravellingVendor,
+        Ok(AppMarkerType::UndefinedMarker) | Err(_) => MarkerKind::Other,
+    };
+    let channel = |value: Option<f32>| (value.unwrap_or_default().clamp(0.0, 1.0) * 255.0) as u8;
+    let color = marker.color1.map(|c| {
+        format!("#{:02x}{:02x}{:02x}{:02x}", channel(c.x), channel(c.y), channel(c.z), channel(c.w.or(Some(1.0))))
+    });
+    let orders = marker.sell_orders.into_iter().take(SELL_ORDERS).map(|order| SellOrder {
+        item_id: order.item_id,
+        quantity: order.quantity,
+        currency_id: order.currency_id,
+        cost: order.cost_per_item,
+        in_stock: order.amount_in_stock,
+        item_is_blueprint: order.item_is_blueprint,
+        currency_is_blueprint: order.currency_is_blueprint,
+    });
+    Some(Marker {
+        kind,
+        x,
+        y,
+        grid: grid::label(GridStyle::InGame, map_size, x, y),
+        rotation: marker.rotation.and_then(metres),
+        steam_id: marker.steam_id.filter(|id| *id != 0).map(|id| id.to_string()),
+        radius: marker.radius.and_then(metres),
+        color,
+        name: marker.name.as_deref().map(|text| plain_text(text, TEXT)).filter(|name| !name.is_empty()),
+        out_of_stock: marker.out_of_stock,
+        sell_orders: orders.collect(),
+    })
+}
+
+/// The monuments of a map.
+pub fn monuments(map: &AppMap) -> Vec<Monument> {
+    let known = map.monuments.iter().take(MONUMENTS);
+    known.filter_map(|monument| Monument::new(&monument.token, metres(monument.x)?, metres(monument.y)?)).collect()
+}
+
+/// What kind of device answered.
+pub fn device_kind(kind: i32) -> DeviceKind {
+    match AppEntityType::try_from(kind) {
+        Ok(AppEntityType::Switch) => DeviceKind::Switch,
+        Ok(AppEntityType::Alarm) => DeviceKind::Alarm,
+        Ok(AppEntityType::StorageMonitor) => DeviceKind::StorageMonitor,
+        Ok(AppEntityType::Unknown) | Err(_) => DeviceKind::Unknown,
+    }
+}
+
+/// Writes a device's payload into what is known of it. A storage monitor that says `value = true` is in the middle of
+/// a change: its contents follow in a second message (protocol §3.4).
+pub fn read_payload(device: &mut Device, payload: AppEntityPayload) {
+    device.reachable = Reachable::Ok;
+    if device.kind != DeviceKind::StorageMonitor {
+        device.value = payload.value.or(device.value);
+        return;
+    }
+    if payload.value == Some(true) && device.storage.is_some() {
+        return;
+    }
+    let mut stacks: BTreeMap<(i32, bool), i32> = BTreeMap::new();
+    for item in payload.items.into_iter().take(STACKS) {
+        let quantity = stacks.entry((item.item_id, item.item_is_blueprint)).or_default();
+        *quantity = quantity.saturating_add(item.quantity);
+    }
+    let items = stacks.into_iter().map(|((item_id, is_blueprint), quantity)| Item { item_id, quantity, is_blueprint });
+    device.storage = Some(Storage {
+        capacity: payload.capacity.unwrap_or_default(),
+        items: items.collect(),
+        has_protection: payload.has_protection.unwrap_or_default(),
+        protection_expires_at: payload.protection_expiry.and_then(time::from_unix),
+    });
+}

@@ -1,0 +1,71 @@
+//! Every reason for which the relay ends a WebSocket, with its close code.
+//!
+//! 44xx: come back after a backoff. 45xx: do not come back with this sign-in. The others are RFC 6455's.
+
+use actix_http::ws::{CloseCode, CloseReason, OpCode, Parser};
+use bytes::{Bytes, BytesMut};
+
+/// Why a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The peer said goodbye; it is answered in kind.
+    Goodbye,
+    /// The client does not take what it is sent.
+    TooSlow,
+    /// The service restarts.
+    Restarting,
+    /// The client sends more than it may.
+    Flooding,
+    /// The session this socket came from has signed out.
+    SignedOut,
+    /// A message is larger than 64 KiB.
+    TooBig,
+    /// Not a WebSocket frame.
+    Protocol,
+    /// A text message that is not UTF-8.
+    NotText,
+}
+
+impl Reason {
+    /// The code on the wire.
+    pub fn code(self) -> u16 {
+        match self {
+            Reason::Goodbye => 1000,
+            Reason::TooSlow => 4408,
+            Reason::Restarting => 4412,
+            Reason::Flooding => 4429,
+            Reason::SignedOut => 4501,
+            Reason::TooBig => 1009,
+            Reason::Protocol => 1002,
+            Reason::NotText => 1007,
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Reason::Goodbye => "goodbye",
+            Reason::TooSlow => "too slow",
+            Reason::Restarting => "service restarting",
+            Reason::Flooding => "too many messages",
+            Reason::SignedOut => "signed out",
+            Reason::TooBig => "message too big",
+            Reason::Protocol => "protocol error",
+            Reason::NotText => "not UTF-8",
+        }
+    }
+
+    /// The close frame.
+    pub fn frame(self) -> Bytes {
+        let mut frame = BytesMut::new();
+        let reason = CloseReason { code: CloseCode::from(self.code()), description: Some(self.text().into()) };
+        Parser::write_close(&mut frame, Some(reason), false);
+        frame.freeze()
+    }
+}
+
+/// A ping or pong frame.
+pub fn heartbeat(code: OpCode, payload: &[u8]) -> Bytes {
+    let mut frame = BytesMut::new();
+    Parser::write_message(&mut frame, payload, code, true, false);
+    frame.freeze()
+}

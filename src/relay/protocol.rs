@@ -1,0 +1,240 @@
+//! The relay's wire: every message in both directions, as JSON text frames (spec "Relay messages").
+//!
+//! Beyond the spec: `snapshot` and `patch` carry `epoch` and `seq`, `patch` also `base`, the `seq` it applies on. A
+//! refused or malformed message is answered by `error { code, message, serverId?, requestId? }`; a `deviceToggle`
+//! that carries a `requestId` is answered by `ack { requestId }`. `raid` carries `incident`, `count` and `update`.
+//!
+//! Frames for many clients are encoded once, WebSocket header included, and shared.
+
+use actix_http::ws::{OpCode, Parser};
+use bytes::{Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
+
+use crate::domain::{
+    ids::ServerId,
+    raid::Raid,
+    server_state::{self, Change, ServerState},
+    time::{self, Timestamp},
+    world_event::WorldEvent,
+};
+
+/// What a client may say.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ClientMessage {
+    Subscribe { server: ServerId },
+    Unsubscribe { server: ServerId },
+    DeviceToggle { server: ServerId, device: String, request: Option<String> },
+    Ping,
+}
+
+/// Why a message was refused; the code is on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorCode {
+    Malformed,
+    UnknownType,
+    /// Not paired to this user, or not there: the same answer for both.
+    UnknownServer,
+    UnknownDevice,
+    TooManySubscriptions,
+    NotASwitch,
+    OwnerOnly,
+    GameServerUnavailable,
+    GameServerTimeout,
+    /// Our own fault; try again.
+    Internal,
+}
+
+/// A refused message, with what is known of it.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename = "error", rename_all = "camelCase")]
+pub struct Refusal {
+    pub code: ErrorCode,
+    pub message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_id: Option<ServerId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+}
+
+impl Refusal {
+    /// A refusal that concerns no server.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), server_id: None, request_id: None }
+    }
+
+    /// The access table's answer for a server that is not there for this user.
+    pub fn unknown_server(server: ServerId) -> Self {
+        let message = "no such paired server".to_owned();
+        Self { code: ErrorCode::UnknownServer, message, server_id: Some(server), request_id: None }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Envelope {
+    r#type: String,
+    server_id: Option<ServerId>,
+    device_id: Option<String>,
+    request_id: Option<String>,
+}
+
+/// Longest request id that is echoed, in bytes; ids of devices and servers are shorter.
+const ID_LIMIT: usize = 128;
+
+impl ClientMessage {
+    /// Reads one text message.
+    pub fn parse(text: &[u8]) -> Result<Self, Refusal> {
+        let envelope: Envelope = serde_json::from_slice(text)
+            .map_err(|error| Refusal::new(ErrorCode::Malformed, format!("not a message: {error}")))?;
+        let Envelope { r#type, server_id, device_id, request_id } = envelope;
+        let lengths = [server_id.as_ref().map(|id| id.as_str().len()), device_id.as_ref().map(String::len)];
+        if lengths.into_iter().chain([request_id.as_ref().map(String::len)]).flatten().any(|length| length > ID_LIMIT) {
+            return Err(Refusal::new(ErrorCode::Malformed, format!("an id is longer than {ID_LIMIT} bytes")));
+        }
+        let missing = |field: &str| Refusal {
+            code: ErrorCode::Malformed,
+            message: format!("{field} is missing"),
+            server_id: server_id.clone(),
+            request_id: request_id.clone(),
+        };
+        let server = || server_id.clone().ok_or_else(|| missing("serverId"));
+        match r#type.as_str() {
+            "subscribe" => Ok(ClientMessage::Subscribe { server: server()? }),
+            "unsubscribe" => Ok(ClientMessage::Unsubscribe { server: server()? }),
+            "deviceToggle" => Ok(ClientMessage::DeviceToggle {
+                server: server()?,
+                device: device_id.ok_or_else(|| missing("deviceId"))?,
+                request: request_id.clone(),
+            }),
+            "ping" => Ok(ClientMessage::Ping),
+            _ => Err(Refusal {
+                code: ErrorCode::UnknownType,
+                message: "type is not one of subscribe, unsubscribe, deviceToggle, ping".to_owned(),
+                server_id,
+                request_id,
+            }),
+        }
+    }
+}
+
+/// A line of the team's chat.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ChatLine {
+    pub author: String,
+    pub text: String,
+    #[serde(serialize_with = "time::wire")]
+    pub ts: Timestamp,
+}
+
+/// What the service may say to a client; large messages have functions of their own.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum ServerMessage<'a> {
+    #[serde(rename_all = "camelCase")]
+    Event {
+        server_id: &'a ServerId,
+        event: &'a WorldEvent,
+    },
+    #[serde(rename_all = "camelCase")]
+    Chat {
+        server_id: &'a ServerId,
+        chat: &'a ChatLine,
+    },
+    #[serde(rename_all = "camelCase")]
+    Raid {
+        server_id: &'a ServerId,
+        #[serde(flatten)]
+        raid: &'a Raid,
+    },
+    Pong,
+    #[serde(rename_all = "camelCase")]
+    Ack {
+        request_id: &'a str,
+    },
+}
+
+impl ServerMessage<'_> {
+    /// The message as a frame.
+    pub fn frame(&self) -> Bytes {
+        frame(&serde_json::to_vec(self).expect("messages are plain data"))
+    }
+}
+
+impl Refusal {
+    /// The refusal as a frame.
+    pub fn frame(&self) -> Bytes {
+        frame(&serde_json::to_vec(self).expect("refusals are plain data"))
+    }
+}
+
+/// `snapshot { serverId, epoch, seq, state }` as a frame.
+pub fn snapshot(server: &ServerId, epoch: u64, seq: u64, state: &ServerState) -> Bytes {
+    let mut text = Vec::with_capacity(1024);
+    text.extend_from_slice(br#"{"type":"snapshot","#);
+    write_position(&mut text, server, epoch);
+    text.extend_from_slice(format!(r#""seq":{seq},"state":"#).as_bytes());
+    state.write_json(&mut text);
+    text.push(b'}');
+    frame(&text)
+}
+
+/// `patch { serverId, epoch, base, seq, patch }` as a frame.
+pub fn patch(server: &ServerId, epoch: u64, base: u64, seq: u64, changes: &[Change]) -> Bytes {
+    let mut text = Vec::with_capacity(256);
+    text.extend_from_slice(br#"{"type":"patch","#);
+    write_position(&mut text, server, epoch);
+    text.extend_from_slice(format!(r#""base":{base},"seq":{seq},"patch":"#).as_bytes());
+    server_state::write_patch(changes, &mut text);
+    text.push(b'}');
+    frame(&text)
+}
+
+fn write_position(text: &mut Vec<u8>, server: &ServerId, epoch: u64) {
+    text.extend_from_slice(br#""serverId":"#);
+    serde_json::to_writer(&mut *text, server).expect("an id is a string");
+    text.extend_from_slice(format!(r#","epoch":{epoch},"#).as_bytes());
+}
+
+fn frame(text: &[u8]) -> Bytes {
+    let mut frame = BytesMut::with_capacity(text.len() + 10);
+    Parser::write_message(&mut frame, text, OpCode::Text, true, false);
+    frame.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_four_messages_are_read() {
+        let server = ServerId::from("s1");
+        let read = |text: &str| ClientMessage::parse(text.as_bytes());
+        assert_eq!(
+            read(r#"{"type":"subscribe","serverId":"s1","extra":1}"#).unwrap(),
+            ClientMessage::Subscribe { server: server.clone() }
+        );
+        assert_eq!(
+            read(r#"{"type":"unsubscribe","serverId":"s1"}"#).unwrap(),
+            ClientMessage::Unsubscribe { server: server.clone() }
+        );
+        assert_eq!(
+            read(r#"{"type":"deviceToggle","serverId":"s1","deviceId":"7","requestId":"r"}"#).unwrap(),
+            ClientMessage::DeviceToggle { server, device: "7".into(), request: Some("r".into()) }
+        );
+        assert_eq!(read(r#"{"type":"ping"}"#).unwrap(), ClientMessage::Ping);
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_ids() {
+        let code = |text: &str| ClientMessage::parse(text.as_bytes()).unwrap_err().code;
+        for text in ["", "[]", "null", "{", r#"{"type":7}"#, r#"{"serverId":"x"}"#, r#"{"type":"subscribe"}"#] {
+            assert_eq!(code(text), ErrorCode::Malformed, "{text}");
+        }
+        assert_eq!(code(&"[".repeat(100_000)), ErrorCode::Malformed);
+        assert_eq!(code(&format!(r#"{{"type":"subscribe","serverId":"{}"}}"#, "x".repeat(200))), ErrorCode::Malformed);
+        let refusal = ClientMessage::parse(br#"{"type":"deviceToggle","serverId":"s","requestId":"r"}"#).unwrap_err();
+        assert_eq!((refusal.code, refusal.request_id.as_deref()), (ErrorCode::Malformed, Some("r")));
+        assert_eq!(code(r#"{"type":"fly"}"#), ErrorCode::UnknownType);
+    }
+}

@@ -1,0 +1,241 @@
+//! The TCP stream of one WebSocket, shared on its thread by the actor that reads it and the feeds that write it.
+//!
+//! Writing needs no mailbox: [`Socket::pump`] takes frames out of the outbox for as long as the limits allow and the
+//! kernel takes them. What a slow reader can hold is one frame half written (shared with everybody else), the bounded
+//! outbox and the kernel's bounded buffer. [`Inbound`] is the reading half, and what wakes writing that had to wait.
+
+use std::{
+    cell::{Cell, RefCell},
+    future::Future as _,
+    io,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use actix_codec::Decoder as _;
+use actix_http::ws::{Codec, Frame, ProtocolError};
+use bytes::{Bytes, BytesMut};
+use futures_util::Stream;
+use tokio::{
+    net::TcpStream,
+    time::{Instant, Sleep, sleep_until},
+};
+
+use crate::{
+    domain::{ids::UserId, limits},
+    relay::{
+        close::Reason,
+        outbox::{Lane, Millis, Next, Outbox},
+    },
+};
+
+/// Bytes asked from the kernel at a time; the buffer is given back while nothing is half read.
+const READ_SIZE: usize = 4 * 1024;
+
+/// See the module.
+pub struct Socket {
+    /// Whose it is.
+    pub user: UserId,
+    stream: TcpStream,
+    /// What the outbox's milliseconds count from.
+    origin: Instant,
+    pub outbox: RefCell<Outbox>,
+    /// A frame that the kernel took only in part, and since when.
+    half: RefCell<Option<Half>>,
+    /// Ping, pong or close: not data, so not counted, and sent before anything else. One at a time is enough.
+    control: RefCell<Option<Bytes>>,
+    closing: Cell<Option<Reason>>,
+    /// The peer is gone, or everything including the close frame is written.
+    done: Cell<bool>,
+    /// When something that waits for its turn may go.
+    due: Cell<Option<Millis>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+struct Half {
+    frame: Bytes,
+    since: Millis,
+}
+
+impl Socket {
+    /// Takes the stream over after the handshake.
+    pub fn new(user: UserId, stream: TcpStream) -> Rc<Self> {
+        Rc::new(Self {
+            user,
+            stream,
+            origin: Instant::now(),
+            outbox: RefCell::new(Outbox::default()),
+            half: RefCell::new(None),
+            control: RefCell::new(None),
+            closing: Cell::new(None),
+            done: Cell::new(false),
+            due: Cell::new(None),
+            waker: RefCell::new(None),
+        })
+    }
+
+    /// Now, for this socket's limits.
+    pub fn now(&self) -> Millis {
+        self.origin.elapsed().as_millis() as Millis
+    }
+
+    /// Puts a message into its lane and writes what may be written.
+    pub fn push(&self, lane: Lane, frame: Bytes) {
+        if self.closing.get().is_some() {
+            return;
+        }
+        if self.outbox.borrow_mut().push(lane, frame).is_err() {
+            return self.close(Reason::TooSlow);
+        }
+        self.pump();
+    }
+
+    /// Puts a ping or pong first. One that still waits is replaced: only the newest matters.
+    pub fn push_control(&self, frame: Bytes) {
+        if self.closing.get().is_none() {
+            *self.control.borrow_mut() = Some(frame);
+            self.pump();
+        }
+    }
+
+    /// Says goodbye: everything that waits is dropped but for a frame that is half written.
+    pub fn close(&self, reason: Reason) {
+        if self.closing.get().is_none() {
+            self.closing.set(Some(reason));
+            *self.control.borrow_mut() = Some(reason.frame());
+            self.pump();
+        }
+    }
+
+    /// Why this socket is being closed, if it is.
+    pub fn closing(&self) -> Option<Reason> {
+        self.closing.get()
+    }
+
+    /// For how long the kernel has not taken the rest of a frame.
+    pub fn blocked_for(&self) -> Duration {
+        let since = self.half.borrow().as_ref().map(|half| half.since);
+        since.map_or(Duration::ZERO, |since| Duration::from_millis(self.now() - since))
+    }
+
+    /// Writes what the limits allow and the kernel takes.
+    pub fn pump(&self) {
+        let due_before = self.due.get();
+        self.write(self.now());
+        // Whoever polls the reading half also waits for room and for the next turn.
+        if (self.half.borrow().is_some() || self.done.get() || self.due.get() != due_before)
+            && let Some(waker) = self.waker.borrow_mut().take()
+        {
+            waker.wake();
+        }
+    }
+
+    fn write(&self, now: Millis) {
+        self.due.set(None);
+        let mut half = self.half.borrow_mut();
+        while !self.done.get() {
+            if half.is_none() {
+                let control = self.control.borrow_mut().take();
+                let frame = match (control, self.closing.get()) {
+                    (Some(frame), _) => frame,
+                    (None, Some(_)) => return self.done.set(true),
+                    (None, None) => match self.outbox.borrow_mut().next(now) {
+                        Next::Frame(frame) => frame,
+                        Next::At(at) => return self.due.set(Some(at)),
+                        Next::Idle => return,
+                    },
+                };
+                *half = Some(Half { frame, since: now });
+            }
+            let Some(rest) = half.as_mut() else { continue };
+            match self.stream.try_write(&rest.frame) {
+                Ok(taken) if taken == rest.frame.len() => *half = None,
+                Ok(taken) => rest.frame = rest.frame.split_off(taken),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => self.done.set(true),
+            }
+        }
+    }
+}
+
+/// What a client sent, frame by frame; ends when the connection does. Holds no buffer while idle.
+pub struct Inbound {
+    socket: Rc<Socket>,
+    codec: Codec,
+    buffer: BytesMut,
+    turn: Option<Pin<Box<Sleep>>>,
+}
+
+impl Inbound {
+    /// Reads this socket, beginning with what arrived behind the handshake.
+    pub fn new(socket: Rc<Socket>, early: BytesMut) -> Self {
+        Self { socket, codec: Codec::new().max_size(limits::INBOUND_BYTES), buffer: early, turn: None }
+    }
+
+    /// Writes on, if there is room again or a turn has come. Ready when the connection is over.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            self.socket.write(self.socket.now());
+            if self.socket.done.get() {
+                return Poll::Ready(());
+            }
+            if self.socket.half.borrow().is_some() {
+                match self.socket.stream.poll_write_ready(cx) {
+                    Poll::Ready(Ok(())) => continue,
+                    Poll::Ready(Err(_)) => return Poll::Ready(()),
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+            let Some(due) = self.socket.due.get() else {
+                self.turn = None;
+                return Poll::Pending;
+            };
+            let at = self.socket.origin + Duration::from_millis(due);
+            let turn = self.turn.get_or_insert_with(|| Box::pin(sleep_until(at)));
+            if turn.deadline() != at {
+                turn.as_mut().reset(at);
+            }
+            if turn.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+impl Stream for Inbound {
+    type Item = Result<Frame, ProtocolError>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        *this.socket.waker.borrow_mut() = Some(cx.waker().clone());
+        if this.poll_write(cx).is_ready() {
+            return Poll::Ready(None);
+        }
+        loop {
+            if !this.buffer.is_empty()
+                && let Some(frame) = this.codec.decode(&mut this.buffer).transpose()
+            {
+                return Poll::Ready(Some(frame));
+            }
+            match this.socket.stream.poll_read_ready(cx) {
+                Poll::Pending => {
+                    if this.buffer.is_empty() {
+                        this.buffer = BytesMut::new();
+                    }
+                    return Poll::Pending;
+                }
+                Poll::Ready(Err(_)) => return Poll::Ready(None),
+                Poll::Ready(Ok(())) => {}
+            }
+            this.buffer.reserve(READ_SIZE);
+            match this.socket.stream.try_read_buf(&mut this.buffer) {
+                Ok(0) => return Poll::Ready(None),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return Poll::Ready(None),
+            }
+        }
+    }
+}
