@@ -3,7 +3,12 @@
 //! Nothing here reads a clock, the environment, randomness, a socket or a database; they come in as arguments.
 
 pub mod detect;
+pub mod grid;
 pub mod ids;
+pub mod monument;
+pub mod plain_text;
+pub mod raid;
+pub mod rate;
 pub mod server_state;
 pub mod time;
 pub mod world_event;
