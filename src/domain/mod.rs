@@ -5,6 +5,7 @@
 pub mod detect;
 pub mod grid;
 pub mod ids;
+pub mod limits;
 pub mod monument;
 pub mod plain_text;
 pub mod raid;

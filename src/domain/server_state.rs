@@ -293,7 +293,7 @@ where
     }
 
     /// All, by id.
-    pub fn iter(&self) -> impl Iterator<Item = (&K, &Arc<T>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &Arc<T>)> + Clone {
         self.0.iter()
     }
 

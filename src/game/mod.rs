@@ -1,3 +1,5 @@
 pub mod address;
 pub mod budget;
+pub mod link;
+pub mod reading;
 pub mod wire;

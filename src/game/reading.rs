@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::{
     domain::{
+        detect::wipe::World,
         grid::{self, GridStyle},
         monument::Monument,
         plain_text::plain_text,
@@ -11,7 +12,8 @@ use crate::{
         time::{self, Timestamp},
     },
     game::wire::{
-        AppEntityPayload, AppEntityType, AppMap, AppMapMarkers, AppMarker, AppMarkerType, AppTeamInfo, app_team_info,
+        AppEntityPayload, AppEntityType, AppInfo, AppMap, AppMapMarkers, AppMarker, AppMarkerType, AppTeamInfo,
+        app_team_info,
     },
 };
 
@@ -65,7 +67,16 @@ pub fn notes(team: &AppTeamInfo, map_size: u32) -> Vec<(String, MapNoteSeen)> {
             let id = format!("game:{whose}:{}:{x:.0}:{y:.0}", note.r#type);
             let twin = seen.entry(id.clone()).and_modify(|count| *count += 1).or_default();
             let id = if *twin == 0 { id } else { format!("{id}:{twin}") };
-            Some((id, MapNoteSeen { x, y, grid: grid::label(GridStyle::InGame, map_size, x, y), category: category(note), label: label(note) }))
+            Some((
+                id,
+                MapNoteSeen {
+                    x,
+                    y,
+                    grid: grid::label(GridStyle::InGame, map_size, x, y),
+                    category: category(note),
+                    label: label(note),
+                },
+            ))
         })
         .collect()
 }
@@ -115,7 +126,12 @@ fn label(note: &app_team_info::Note) -> Option<String> {
 
 /// The markers by id.
 pub fn markers(markers: AppMapMarkers, map_size: u32) -> Vec<(u64, Marker)> {
-    markers.markers.into_iter().take(MARKERS).filter_map(|marker| Some((marker.id, self::marker(marker, map_size)?))).collect()
+    markers
+        .markers
+        .into_iter()
+        .take(MARKERS)
+        .filter_map(|marker| Some((marker.id, self::marker(marker, map_size)?)))
+        .collect()
 }
 
 fn marker(marker: AppMarker, map_size: u32) -> Option<Marker> {
@@ -164,6 +180,17 @@ fn marker(marker: AppMarker, map_size: u32) -> Option<Marker> {
 pub fn monuments(map: &AppMap) -> Vec<Monument> {
     let known = map.monuments.iter().take(MONUMENTS);
     known.filter_map(|monument| Monument::new(&monument.token, metres(monument.x)?, metres(monument.y)?)).collect()
+}
+
+/// What tells one world from another.
+pub fn world(info: &AppInfo) -> World {
+    World {
+        wiped_at: time::from_unix(info.wipe_time),
+        seed: info.seed,
+        salt: info.salt,
+        map_size: Some(info.map_size).filter(|size| *size != 0),
+        level: Some(plain_text(&info.map, TEXT)).filter(|level| !level.is_empty()),
+    }
 }
 
 /// What kind of device answered.

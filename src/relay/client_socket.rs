@@ -259,7 +259,7 @@ impl StreamHandler<Result<Frame, ProtocolError>> for ClientSocket {
             return;
         }
         let now = self.socket.now();
-        if self.received.available_at(now, limits::INBOUND_MESSAGES).is_some() {
+        if self.received.available_at(now, usize::from(limits::INBOUND_MESSAGES)).is_some() {
             return self.close(Reason::Flooding, ctx);
         }
         self.received.record(now);

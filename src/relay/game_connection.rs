@@ -14,12 +14,15 @@ use chrono::TimeDelta;
 use tokio::time::timeout;
 
 use crate::{
-    db::paired_servers,
+    config::GameLinkPolicy,
+    db::paired_servers::{self, Baseline},
     domain::{
-        detect::{Detectors, Surroundings, alarm::Alarms, wipe::Baseline},
-        grid,
-        ids::{ServerId, UserId},
-        limits,
+        detect::{
+            Detectors, Surroundings,
+            alarm::Alarms,
+            wipe::{Wipe, World},
+        },
+        ids::ServerId,
         monument::Monument,
         plain_text::plain_text,
         raid::{Raid, Raids},
@@ -32,8 +35,8 @@ use crate::{
         link::AskError,
         reading,
         wire::{
-            AppBroadcast, AppEntityInfo, AppInfo, AppMap, AppMapMarkers, AppRequest, AppSetEntityValue,
-            AppTeamChat, AppTeamInfo, AppTeamMessage, AppTime,
+            AppBroadcast, AppEntityInfo, AppInfo, AppMap, AppMapMarkers, AppRequest, AppSetEntityValue, AppTeamChat,
+            AppTeamInfo, AppTeamMessage, AppTime,
         },
     },
     relay::{
@@ -135,13 +138,16 @@ pub enum Learnt {
     Map(AppMap),
     /// The devices paired to this server, by device id.
     Devices(HashMap<Arc<str>, LearntDevice>),
-    Entity { device: Arc<str>, answer: Result<Option<AppEntityInfo>, AskError> },
+    Entity {
+        device: Arc<str>,
+        answer: Result<Option<AppEntityInfo>, AskError>,
+    },
     Broadcast(AppBroadcast),
 }
 
 /// A device as it is stored.
 pub struct LearntDevice {
-    pub kind: String,
+    pub kind: DeviceKind,
     pub name: String,
     pub label: Option<String>,
 }
@@ -176,8 +182,9 @@ pub struct GameConnection {
     snapshot: Option<Bytes>,
     monuments: Vec<Monument>,
     /// What the monuments belong to; the map is asked for again when it changes.
-    map: Option<Baseline>,
-    baseline: Option<Baseline>,
+    map: Option<World>,
+    /// The world as it was last known, also across restarts; another one tells of a wipe.
+    world: Option<World>,
     detectors: Detectors,
     alarms: Alarms,
     raids: Raids,
@@ -233,9 +240,9 @@ impl GameConnection {
             snapshot: None,
             monuments: Vec::new(),
             map: None,
-            baseline: None,
+            world: None,
             detectors: Detectors::new(),
-            alarms: Alarms::default(),
+            alarms: Alarms::new(),
             raids: Raids::new(),
             chat: Chat::default(),
             link: None,
@@ -247,7 +254,7 @@ impl GameConnection {
 
     /// Starts or stops the keeper, as the link policy wants it.
     fn keep_or_pause(&mut self, ctx: &mut Context<Self>) {
-        let wanted = self.shared.game.always_linked() || !self.subscribers.is_empty();
+        let wanted = self.shared.game.link_policy == GameLinkPolicy::Always || !self.subscribers.is_empty();
         match (wanted, self.keeper) {
             (true, None) => {
                 let keeping =
@@ -337,7 +344,11 @@ impl GameConnection {
             if event.kind == EventKind::Death
                 && let (Some(x), Some(y)) = (event.x, event.y)
             {
-                let id = format!("death:{}:{}", event.data.get("steamId").and_then(|id| id.as_str()).unwrap_or("?"), now.timestamp_millis());
+                let id = format!(
+                    "death:{}:{}",
+                    event.data.get("steamId").and_then(|id| id.as_str()).unwrap_or("?"),
+                    now.timestamp_millis()
+                );
                 let note = MapNote {
                     x,
                     y,
@@ -369,15 +380,13 @@ impl GameConnection {
     /// What the game server says of itself. True if the map must be asked for.
     fn learn_info(&mut self, info: &AppInfo, ctx: &mut Context<Self>) -> bool {
         let now = self.shared.clock.now();
-        let seen = Baseline::read(info.wipe_time, info.seed, info.salt, info.map_size, &info.map);
-        let wiped = self.baseline.as_ref().is_some_and(|baseline| baseline.is_wiped_by(&seen));
-        if wiped {
-            self.wiped(now);
-        }
-        if self.baseline.as_ref() != Some(&seen) {
-            self.baseline = Some(seen.clone());
-            let (pool, server, row) = (self.shared.pool.clone(), self.server.clone(), seen.clone());
-            let saved = async move { pool.write(move |db| paired_servers::save_baseline(db, &server, &row, now)).await };
+        let seen = reading::world(info);
+        let wipe = self.world.as_ref().and_then(|known| known.compare(&seen));
+        let world = self.world.clone().unwrap_or_default().updated(seen);
+        if self.world.as_ref() != Some(&world) {
+            let (pool, server, row) = (self.shared.pool.clone(), self.server.clone(), baseline(&world));
+            self.world = Some(world.clone());
+            let saved = async move { pool.write(move |db| paired_servers::save_baseline(db, &server, &row)).await };
             ctx.spawn(saved.into_actor(self).map(|saved, connection, _| {
                 if let Err(error) = saved {
                     log::warn!(server = connection.server.as_str(); "the map's baseline was not stored: {error}");
@@ -394,11 +403,14 @@ impl GameConnection {
             server.wiped_at = time::from_unix(info.wipe_time);
         });
         self.step(changes);
-        self.map.as_ref() != Some(&seen)
+        if let Some(wipe) = wipe {
+            self.wiped(&wipe, now);
+        }
+        self.map.as_ref() != Some(&world)
     }
 
     /// A new map: nothing that stood on the old one is there any more.
-    fn wiped(&mut self, now: Timestamp) {
+    fn wiped(&mut self, wipe: &Wipe, now: Timestamp) {
         self.detectors.wiped();
         self.monuments.clear();
         self.map = None;
@@ -411,17 +423,7 @@ impl GameConnection {
             self.state.devices.put(Section::Devices, id, Some(removed), &mut changes);
         }
         self.step(changes);
-        let wipe = WorldEvent {
-            kind: EventKind::Wipe,
-            action: "wiped",
-            grid: String::new(),
-            x: None,
-            y: None,
-            ts: now,
-            title: "The server has wiped".to_owned(),
-            data: Default::default(),
-        };
-        self.tell_events(vec![wipe], now);
+        self.tell_events(vec![wipe.event(now)], now);
     }
 
     fn learn_time(&mut self, time: &AppTime) {
@@ -501,7 +503,7 @@ impl GameConnection {
                 let device = match self.state.devices.get(&id) {
                     Some(device) => Device { name: known.name, label: known.label, ..Device::clone(device) },
                     None => Device {
-                        kind: DeviceKind::parse(&known.kind),
+                        kind: known.kind,
                         name: known.name,
                         label: known.label,
                         value: None,
@@ -530,18 +532,18 @@ impl GameConnection {
             }
             Ok(None) | Err(_) => device.reachable = Reachable::NoResponse,
         }
-        self.put_device(id, device);
+        self.put_device(id, device, Alarms::answered);
     }
 
-    /// Stores a device and raises the alarm if it is one that went off.
-    fn put_device(&mut self, id: Arc<str>, device: Device) {
+    /// Stores a device and raises the alarm if it is one that went off, by the rule for an answer or for a broadcast.
+    fn put_device(&mut self, id: Arc<str>, device: Device, triggers: fn(&mut Alarms, &str, bool, Timestamp) -> bool) {
         let now = self.shared.clock.now();
         let (kind, value) = (device.kind, device.value);
         let name = device.label.clone().unwrap_or_else(|| device.name.clone());
         // The alarm is told before the patch that shows it.
         if kind == DeviceKind::Alarm
             && let Some(value) = value
-            && self.alarms.reads(&id, value, now)
+            && triggers(&mut self.alarms, &id, value, now)
         {
             let raids = self.raids.alarm(&id, &name, now, || uuid::Uuid::now_v7().to_string());
             self.tell_raids(raids);
@@ -558,7 +560,7 @@ impl GameConnection {
                 let mut device = Device::clone(device);
                 reading::read_payload(&mut device, changed.payload);
                 let cupboard = device.storage.as_ref().is_some_and(|storage| storage.has_protection);
-                self.put_device(id.clone(), device);
+                self.put_device(id.clone(), device, Alarms::changed);
                 if cupboard {
                     ctx.run_later(UPKEEP_DELAY, move |connection, ctx| connection.look_at(id, ctx));
                 }
@@ -589,7 +591,8 @@ impl GameConnection {
         self.tell_raids(raids);
         let events = self.detectors.tick(now);
         self.tell_events(events, now);
-        let expired: Vec<_> = self.state.map_notes.iter().filter(|(_, note)| note.expires_at.is_some_and(|at| at <= now)).collect();
+        let expired: Vec<_> =
+            self.state.map_notes.iter().filter(|(_, note)| note.expires_at.is_some_and(|at| at <= now)).collect();
         let expired: Vec<Arc<str>> = expired.into_iter().map(|(id, _)| id.clone()).collect();
         let mut changes = Vec::new();
         for id in expired {
@@ -629,6 +632,30 @@ impl GameConnection {
     }
 }
 
+/// The world as it is stored.
+fn baseline(world: &World) -> Baseline {
+    Baseline {
+        wipe_time: world.wiped_at.map(|at| at.timestamp()),
+        seed: world.seed.map(i64::from),
+        salt: world.salt.map(i64::from),
+        map_size: world.map_size.map(i64::from),
+        level_name: world.level.clone(),
+    }
+}
+
+/// The world as it was stored; none if it never was.
+fn world(baseline: Baseline) -> Option<World> {
+    let number = |stored: Option<i64>| stored.and_then(|number| u32::try_from(number).ok());
+    let world = World {
+        wiped_at: number(baseline.wipe_time).and_then(time::from_unix),
+        seed: number(baseline.seed),
+        salt: number(baseline.salt),
+        map_size: number(baseline.map_size),
+        level: baseline.level_name,
+    };
+    (world != World::default()).then_some(world)
+}
+
 /// One worker thread that watches.
 struct Subscriber {
     address: Addr<ServerSubscription>,
@@ -647,7 +674,7 @@ impl Actor for GameConnection {
         // The baseline comes first: without it a wipe while we were away would go unseen.
         ctx.wait(row.into_actor(self).map(|row, connection, ctx| {
             match row {
-                Ok(row) => connection.baseline = row.baseline,
+                Ok(row) => connection.world = world(row.baseline),
                 Err(error) => {
                     log::warn!(server = connection.server.as_str(); "the map's baseline was not read: {error}");
                 }
@@ -803,7 +830,7 @@ impl Handler<Learnt> for GameConnection {
             Learnt::Markers(markers) => self.learn_markers(markers),
             Learnt::Map(map) => {
                 self.monuments = reading::monuments(&map);
-                self.map = self.baseline.clone();
+                self.map = self.world.clone();
             }
             Learnt::Devices(known) => self.learn_devices(known),
             Learnt::Entity { device, answer } => self.learn_entity(device, answer),

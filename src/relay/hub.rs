@@ -12,6 +12,7 @@ use std::{
 use actix::prelude::*;
 
 use crate::{
+    config::GameLinkPolicy,
     db::{
         access::{self, Role},
         error::DbError,
@@ -232,7 +233,7 @@ impl Actor for Hub {
     fn started(&mut self, ctx: &mut Self::Context) {
         // Admissions and goodbyes of tens of thousands of sockets pass here.
         ctx.set_mailbox_capacity(4_096);
-        if !self.state.game.always_linked() {
+        if self.state.game.link_policy != GameLinkPolicy::Always {
             return;
         }
         let pool = self.state.pool.clone();

@@ -97,7 +97,8 @@ pub async fn keep(connection: Addr<GameConnection>, state: Arc<RelayState>, serv
     let mut backoff = BACKOFF_FIRST;
     loop {
         let started = Instant::now();
-        let keeper = Keeper { connection: &connection, state: &state, server: &server, wake: &wake, silent: Cell::new(0) };
+        let keeper =
+            Keeper { connection: &connection, state: &state, server: &server, wake: &wake, silent: Cell::new(0) };
         let Err(ended) = keeper.hold().await else { return };
         backoff = if started.elapsed() >= HEALTHY_AFTER { BACKOFF_FIRST } else { backoff };
         let pause = jitter(backoff.max(ended.pause));
@@ -167,7 +168,8 @@ impl Keeper<'_> {
         if !opened.current {
             let resealed = self.state.sealer.seal(&place, opened.plaintext.expose_secret());
             let (server, old) = (self.server.clone(), row.player_token_sealed.clone());
-            let moved = self.state.pool.write(move |db| paired_servers::reseal_token(db, &server, &old, resealed)).await;
+            let moved =
+                self.state.pool.write(move |db| paired_servers::replace_token(db, &server, &old, &resealed)).await;
             if let Err(error) = moved {
                 log::warn!(server = self.server.as_str(); "a player token could not be sealed again: {error}");
             }
@@ -176,10 +178,13 @@ impl Keeper<'_> {
         let (Some(token), Ok(id)) = (token, row.player_id.parse()) else {
             return Err(no_credentials("the stored player token makes no sense: pair again"));
         };
-        let port = u16::try_from(row.port).map_err(|_| Ended::unreachable("the port makes no sense"))?;
         let game = &self.state.game;
-        let proxy = game.proxy_url.as_ref().map(|url| url.to_string());
-        let route = Route { host: row.address, port, proxy, allow_private: game.allow_private_game_servers };
+        let route = Route {
+            host: row.address,
+            port: row.port,
+            proxy: game.proxy_url.clone(),
+            allow_private: game.allow_private_servers,
+        };
         Ok((route, Player { id, token: SecretBox::new(Box::new(token)) }))
     }
 
@@ -203,7 +208,8 @@ impl Keeper<'_> {
     /// Resynchronises, then polls.
     async fn talk(&self, asker: &Asker) -> Result<Unneeded, Ended> {
         let info = AppRequest { get_info: EMPTY, ..Default::default() };
-        let response = asker.ask(info, cost::REQUEST, Priority::EntitySync, ANSWER_DEADLINE).await.map_err(Ended::by)?;
+        let response =
+            asker.ask(info, cost::REQUEST, Priority::EntitySync, ANSWER_DEADLINE).await.map_err(Ended::by)?;
         let Some(info) = response.info else {
             return Err(Ended::unreachable("the game server does not say what it is"));
         };
@@ -307,7 +313,7 @@ impl Keeper<'_> {
         let known: HashMap<_, _> = rows
             .iter()
             .map(|row| {
-                let known = LearntDevice { kind: row.kind.clone(), name: row.name.clone(), label: row.label.clone() };
+                let known = LearntDevice { kind: row.kind, name: row.name.clone(), label: row.label.clone() };
                 (Arc::from(row.device_id.as_str()), known)
             })
             .collect();
@@ -380,7 +386,12 @@ impl Asker {
     }
 
     /// Asks a device how it is, which also subscribes this link to its changes.
-    pub async fn entity(&self, id: u64, priority: Priority, deadline: Duration) -> Result<Option<AppEntityInfo>, AskError> {
+    pub async fn entity(
+        &self,
+        id: u64,
+        priority: Priority,
+        deadline: Duration,
+    ) -> Result<Option<AppEntityInfo>, AskError> {
         let request = AppRequest { entity_id: Some(id), get_entity_info: EMPTY, ..Default::default() };
         Ok(self.ask(request, cost::REQUEST, priority, deadline).await?.entity_info)
     }

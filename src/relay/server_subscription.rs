@@ -167,7 +167,8 @@ impl Handler<Allow> for ServerSubscription {
     fn handle(&mut self, allow: Allow, ctx: &mut Self::Context) {
         self.worker.allow(&self.server, allow.watchers.clone());
         let watchers = self.feed.watchers.take();
-        let (stay, end): (Vec<_>, Vec<_>) = watchers.into_iter().partition(|socket| allow.watchers.contains(&socket.user));
+        let (stay, end): (Vec<_>, Vec<_>) =
+            watchers.into_iter().partition(|socket| allow.watchers.contains(&socket.user));
         *self.feed.watchers.borrow_mut() = stay;
         for socket in end {
             self.end_watch(&socket);

@@ -1,6 +1,11 @@
 //! What lives on one worker thread of the relay: its subscriptions, found by paired server.
 
-use std::{cell::RefCell, collections::{HashMap, HashSet}, rc::Rc, sync::Arc};
+use std::{
+    cell::RefCell,
+    collections::{HashMap, HashSet},
+    rc::Rc,
+    sync::Arc,
+};
 
 use actix::Addr;
 
@@ -35,7 +40,11 @@ impl Worker {
 
     /// The subscription of this server, started if need be; none if this user may not watch it. Asks the hub only
     /// when this thread does not know the server yet.
-    pub async fn subscription(self: &Rc<Self>, server: &ServerId, user: &UserId) -> Result<Option<Subscription>, WatchFailed> {
+    pub async fn subscription(
+        self: &Rc<Self>,
+        server: &ServerId,
+        user: &UserId,
+    ) -> Result<Option<Subscription>, WatchFailed> {
         if let Some(known) = self.subscriptions.borrow().get(server) {
             return Ok(known.watchers.contains(user).then(|| known.clone()));
         }
@@ -50,8 +59,7 @@ impl Worker {
         let mut subscriptions = self.subscriptions.borrow_mut();
         let subscription = subscriptions.entry(server.clone()).or_insert_with(|| {
             let feed = Feed::new(server.clone());
-            let actor =
-                ServerSubscription::start(server.clone(), access.connection, self.clone(), feed.clone());
+            let actor = ServerSubscription::start(server.clone(), access.connection, self.clone(), feed.clone());
             Subscription { actor, feed, watchers: access.watchers }
         });
         Ok(subscription.watchers.contains(user).then(|| subscription.clone()))

@@ -1,0 +1,249 @@
+//! The relay's listener: `GET /v1`, which becomes a WebSocket, and `GET /health`.
+//!
+//! `/v1` is an ordinary route: token, origin and limits are checked there and the handshake is made there. A request
+//! that wants an upgrade runs through the same App; when the answer is a 101, its head is written and the socket
+//! leaves HTTP for good: [`ClientSocket`] owns it. Any other answer is sent as it is.
+
+use std::{
+    io, net,
+    rc::Rc,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use actix::Addr;
+use actix_codec::Framed;
+use actix_http::{
+    HttpService, Request,
+    body::{BodySize, MessageBody as _},
+    h1,
+};
+use actix_server::{Server, ServerBuilder};
+use actix_service::{IntoServiceFactory as _, Service, ServiceFactory, fn_factory, fn_service, map_config};
+use actix_web::{
+    App, HttpRequest, HttpResponse,
+    dev::{AppConfig, ServiceResponse},
+    http::header::{self, HeaderMap},
+    web,
+};
+use actix_web_actors::ws;
+use futures_util::SinkExt as _;
+use serde::{Deserialize, Serialize};
+use tokio::net::TcpStream;
+
+use crate::{
+    crypto::relay_token::RelayClaims,
+    relay::{
+        client_socket::ClientSocket,
+        hub::{Admission, Admit, AdmitRefused, Health, Hub},
+        state::RelayState,
+        worker::Worker,
+    },
+};
+
+/// Bytes the kernel may hold for a client that does not read; it doubles this for its own accounts.
+const SEND_BUFFER: usize = 64 * 1024;
+/// Sub-protocol under which the token may come instead of the query.
+const BEARER: &str = "bearer.";
+/// Headers of a request that never ends.
+const REQUEST_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Everything the route needs.
+struct Relay {
+    state: Arc<RelayState>,
+    hub: Addr<Hub>,
+    health: Arc<Health>,
+    started: Instant,
+}
+
+/// Binds the relay to a listening socket.
+pub fn bind(
+    builder: ServerBuilder,
+    socket: net::TcpListener,
+    state: Arc<RelayState>,
+    hub: Addr<Hub>,
+    health: Arc<Health>,
+) -> io::Result<ServerBuilder> {
+    let relay = Arc::new(Relay { state, hub, health, started: Instant::now() });
+    builder.listen("relay", socket, move || {
+        let (for_upgrades, for_requests) = (relay.clone(), relay.clone());
+        HttpService::build()
+            .client_request_timeout(REQUEST_DEADLINE)
+            .upgrade(fn_factory(move || upgrade_service(for_upgrades.clone())))
+            .finish(map_config(app(for_requests), |()| AppConfig::default()))
+            .tcp()
+    })
+}
+
+/// Runs the relay's listener on a system of its own workers.
+pub fn run(builder: ServerBuilder) -> Server {
+    builder.run()
+}
+
+fn app(
+    relay: Arc<Relay>,
+) -> App<
+    impl ServiceFactory<
+        actix_web::dev::ServiceRequest,
+        Config = (),
+        Response = ServiceResponse<actix_web::body::BoxBody>,
+        Error = actix_web::Error,
+        InitError = (),
+    >,
+> {
+    App::new()
+        .app_data(web::Data::from(relay))
+        .service(web::resource("/v1").route(web::get().to(open)))
+        .service(web::resource("/health").route(web::get().to(health)))
+        .default_service(web::to(|| async { problem(Refused::NotFound) }))
+}
+
+/// The service of one worker thread that takes requests which want another protocol.
+async fn upgrade_service(
+    relay: Arc<Relay>,
+) -> Result<impl Service<(Request, Framed<TcpStream, h1::Codec>), Response = (), Error = actix_web::Error>, ()> {
+    let worker = Worker::new(relay.hub.clone());
+    let service = map_config(app(relay), |()| AppConfig::default()).into_factory().new_service(()).await?;
+    let service = Rc::new(service);
+    Ok(fn_service(move |(request, framed): (Request, Framed<TcpStream, h1::Codec>)| {
+        let (service, worker) = (service.clone(), worker.clone());
+        async move {
+            let response = service.call(request).await?;
+            hand_over(response, framed, worker).await.map_err(actix_web::Error::from)
+        }
+    }))
+}
+
+/// Writes the answer; after a 101 the socket becomes a [`ClientSocket`].
+async fn hand_over(
+    response: ServiceResponse,
+    mut framed: Framed<TcpStream, h1::Codec>,
+    worker: Rc<Worker>,
+) -> io::Result<()> {
+    let (_, response) = response.into_parts();
+    let (mut response, body) = response.into_parts();
+    let admission = response.extensions_mut().remove::<Opening>();
+    let head = actix_http::Response::from(response.set_body(()).map_into_boxed_body()).drop_body();
+    match admission {
+        Some(Opening(admission)) => {
+            framed.send(h1::Message::Item((head, BodySize::None))).await?;
+            let parts = framed.into_parts();
+            socket2::SockRef::from(&parts.io).set_send_buffer_size(SEND_BUFFER)?;
+            ClientSocket::start(worker, admission, parts.io, parts.read_buf);
+        }
+        None => {
+            let body = body.try_into_bytes().unwrap_or_default();
+            framed.send(h1::Message::Item((head, BodySize::Sized(body.len() as u64)))).await?;
+            framed.send(h1::Message::Chunk(Some(body))).await?;
+            framed.send(h1::Message::Chunk(None)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Rides on the 101 from the route to the upgrade.
+struct Opening(Admission);
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct HealthReport {
+    ok: bool,
+    active_connections: usize,
+    /// Seconds.
+    uptime: u64,
+}
+
+async fn health(relay: web::Data<Relay>) -> HttpResponse {
+    HttpResponse::Ok().insert_header((header::CACHE_CONTROL, "no-store")).json(HealthReport {
+        ok: true,
+        active_connections: relay.health.active.load(Ordering::Relaxed),
+        uptime: relay.started.elapsed().as_secs(),
+    })
+}
+
+#[derive(Deserialize)]
+struct Credentials {
+    token: Option<String>,
+}
+
+/// `GET /v1?token=<JWT>`. The query is never logged.
+async fn open(request: HttpRequest, query: web::Query<Credentials>, relay: web::Data<Relay>) -> HttpResponse {
+    match admit(&request, query.into_inner(), &relay).await {
+        Ok((mut response, admission)) => {
+            response.extensions_mut().insert(Opening(admission));
+            response
+        }
+        Err(refused) => problem(refused),
+    }
+}
+
+async fn admit(request: &HttpRequest, query: Credentials, relay: &Relay) -> Result<(HttpResponse, Admission), Refused> {
+    check_origin(request.headers(), &relay.state.origins)?;
+    let protocol = bearer_protocol(request.headers());
+    let token = query.token.as_deref().or_else(|| protocol.as_deref().map(|protocol| &protocol[BEARER.len()..]));
+    let now = relay.state.clock.now();
+    let RelayClaims { user, session } =
+        token.and_then(|token| relay.state.tokens.verify(token, now).ok()).ok_or(Refused::BadToken)?;
+    let protocols: Vec<&str> = protocol.as_deref().into_iter().collect();
+    let response = ws::handshake_with_protocols(request, &protocols).map_err(|_| Refused::NotAnUpgrade)?.finish();
+    let admission = relay.hub.send(Admit { user, session }).await.map_err(|_| Refused::Unavailable)?;
+    let admission = admission.map_err(|refused| match refused {
+        AdmitRefused::SignedOut => Refused::BadToken,
+        AdmitRefused::TooManyConnections => Refused::TooManyConnections,
+        AdmitRefused::Unavailable => Refused::Unavailable,
+    })?;
+    Ok((response, admission))
+}
+
+/// Browsers say where a page comes from; overlays say nothing.
+fn check_origin(headers: &HeaderMap, allowed: &[String]) -> Result<(), Refused> {
+    let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+    let known = origin.to_str().is_ok_and(|origin| allowed.iter().any(|allowed| allowed == origin));
+    if known { Ok(()) } else { Err(Refused::ForeignOrigin) }
+}
+
+fn bearer_protocol(headers: &HeaderMap) -> Option<String> {
+    let offered = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).filter_map(|value| value.to_str().ok());
+    let mut offered = offered.flat_map(|list| list.split(',').map(str::trim));
+    offered.find(|protocol| protocol.starts_with(BEARER)).map(str::to_owned)
+}
+
+/// Why there is no WebSocket.
+#[derive(Clone, Copy)]
+enum Refused {
+    NotFound,
+    BadToken,
+    ForeignOrigin,
+    NotAnUpgrade,
+    TooManyConnections,
+    Unavailable,
+}
+
+/// A problem document (RFC 9457), as the API answers too.
+fn problem(refused: Refused) -> HttpResponse {
+    let (status, code, title) = match refused {
+        Refused::NotFound => (404, "not_found", "there is nothing at this path"),
+        Refused::BadToken => (401, "invalid_relay_token", "the relay token is missing, expired or not valid"),
+        Refused::ForeignOrigin => (403, "foreign_origin", "pages of this origin may not open a socket"),
+        Refused::NotAnUpgrade => (426, "upgrade_required", "this path speaks WebSocket"),
+        Refused::TooManyConnections => (429, "too_many_connections", "this user has too many open sockets"),
+        Refused::Unavailable => (503, "unavailable", "the relay takes no sockets now, try again"),
+    };
+    let status = actix_web::http::StatusCode::from_u16(status).expect("the table above holds valid statuses");
+    let mut response = HttpResponse::build(status);
+    if matches!(refused, Refused::NotAnUpgrade) {
+        response.insert_header((header::UPGRADE, "websocket"));
+    }
+    if matches!(refused, Refused::Unavailable | Refused::TooManyConnections) {
+        response.insert_header((header::RETRY_AFTER, "5"));
+    }
+    let body = serde_json::json!({
+        "type": "about:blank",
+        "title": status.canonical_reason(),
+        "status": status.as_u16(),
+        "detail": title,
+        "code": code,
+        "requestId": uuid::Uuid::now_v7().to_string(),
+    });
+    response.content_type("application/problem+json").body(body.to_string())
+}
