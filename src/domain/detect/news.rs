@@ -17,6 +17,7 @@ const MAX_EVENTS: usize = 100;
 pub struct Surroundings<'a> {
     /// Edge length of the world, metres; 0 = not known.
     pub map_size: u32,
+    /// All of the map.
     pub monuments: &'a [Monument],
 }
 
