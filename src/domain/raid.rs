@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use chrono::TimeDelta;
 use serde::Serialize;
 
-use crate::domain::time::{self, Timestamp};
+use crate::domain::{
+    plain_text::plain_text,
+    time::{self, Timestamp},
+};
 
 /// After this long without a trigger the next one is a new incident.
 const QUIET: TimeDelta = TimeDelta::seconds(90);
@@ -18,6 +21,9 @@ const SAME_TRIGGER: TimeDelta = TimeDelta::seconds(10);
 
 /// Incidents known only from pushes, by title; titles are free text, so further ones share an incident.
 const MAX_PUSHED: usize = 64;
+
+/// Characters of a push message's title.
+const LONGEST_TITLE: usize = 128;
 
 /// What to tell about an incident.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -95,6 +101,8 @@ impl Raids {
 
     /// An alarm that came as a push message, which does not say which device it was. Returns as [`Raids::alarm`].
     pub fn pushed(&mut self, title: &str, now: Timestamp, new_id: impl FnOnce() -> String) -> Vec<Raid> {
+        let title = plain_text(title, LONGEST_TITLE);
+        let title = title.as_str();
         if let Some(id) = self.unmatched(Path::Link, title, now)
             && let Some(incident) = self.incidents.get_mut(&id)
         {
@@ -404,6 +412,33 @@ mod tests {
             counts.sort_unstable();
             wanted.sort_unstable();
             prop_assert_eq!(counts, wanted);
+        }
+
+        #[test]
+        fn over_both_paths_a_trigger_counts_once_or_twice_and_never_not_at_all(
+            steps in prop::collection::vec((0_i64..40_000, 0_u8..3, any::<bool>()), 1..200),
+        ) {
+            let mut timeline = Timeline::new();
+            let (mut now, mut linked, mut pushed) = (0, 0, 0);
+            let mut last_told = HashMap::<String, u32>::new();
+            for (advance, alarm, on_link) in steps {
+                now += advance;
+                let mut raids = timeline.tick(now);
+                if on_link {
+                    linked += 1;
+                    raids.extend(timeline.alarm(&alarm.to_string(), now));
+                } else {
+                    pushed += 1;
+                    raids.extend(timeline.pushed(&format!("title {alarm}"), now));
+                }
+                for raid in raids {
+                    let before = last_told.insert(raid.incident, raid.count);
+                    prop_assert!(raid.update == before.is_some() && before.is_none_or(|before| before <= raid.count));
+                }
+            }
+            last_told.extend(timeline.tick(now + 10_000).into_iter().map(|raid| (raid.incident, raid.count)));
+            let told = last_told.values().sum::<u32>();
+            prop_assert!((linked.max(pushed)..=linked + pushed).contains(&told));
         }
     }
 }

@@ -1,5 +1,7 @@
 //! How often something may happen. Times are milliseconds of any clock that only goes forward.
 
+use std::time::Duration;
+
 /// At most `limit` in any interval of a span: an exact sliding window over the last sends.
 ///
 /// Small, because there is one per connection: the ring is allocated on first use and keeps only the lower half of
@@ -17,9 +19,10 @@ pub struct Window {
 }
 
 impl Window {
-    /// `limit` sends in any `span` milliseconds (less than 2³¹).
-    pub fn new(limit: u16, span: u32) -> Self {
-        debug_assert!(limit > 0 && span < 1 << 31, "a window lets something through within 24 days");
+    /// `limit` sends (1 to 65 535) in any `span` (whole milliseconds, at most 24 days).
+    pub fn new(limit: usize, span: Duration) -> Self {
+        let limit = u16::try_from(limit.max(1)).unwrap_or(u16::MAX);
+        let span = u32::try_from(span.as_millis()).unwrap_or(u32::MAX).min(i32::MAX as u32);
         Self { ring: Box::default(), limit, head: 0, len: 0, span, newest: 0 }
     }
 
@@ -138,13 +141,15 @@ impl Bucket {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use proptest::prelude::*;
 
     use super::{Bucket, Window};
 
     #[test]
     fn a_full_window_opens_when_its_oldest_send_leaves() {
-        let mut window = Window::new(3, 10_000);
+        let mut window = Window::new(3, Duration::from_secs(10));
         for now in [0, 4_000, 5_000] {
             assert_eq!(window.available_at(now, 3), None);
             window.record(now);
@@ -160,7 +165,7 @@ mod tests {
 
     #[test]
     fn an_unused_window_allocates_nothing() {
-        let window = Window::new(60, 10_000);
+        let window = Window::new(60, Duration::from_secs(10));
         assert!(window.ring.is_empty());
         assert_eq!((window.used(5), window.available_at(5, 60)), (0, None));
         assert!(size_of::<Window>() <= 40);
@@ -168,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_window_remembers_nothing_after_weeks_of_silence() {
-        let mut window = Window::new(2, 10_000);
+        let mut window = Window::new(2, Duration::from_secs(10));
         window.record(1);
         let weeks = 1 + (1_u64 << 32);
         assert_eq!(window.used(weeks), 0);
@@ -184,11 +189,11 @@ mod tests {
             steps in prop::collection::vec((prop_oneof![0_u64..30, 0_u64..400, Just(5_000_000_000)], 1_usize..=8), 1..300),
         ) {
             let (limit, span) = (8, 1_000);
-            let mut window = Window::new(limit, span);
+            let mut window = Window::new(limit, Duration::from_millis(span));
             let (mut now, mut sent) = (start, Vec::new());
             for (advance, below) in steps {
                 now += advance;
-                let held = sent.iter().filter(|&&at| now - at <= u64::from(span)).count();
+                let held = sent.iter().filter(|&&at| now - at <= span).count();
                 prop_assert_eq!(window.used(now), held);
                 match window.available_at(now, below) {
                     None => {
@@ -203,8 +208,8 @@ mod tests {
                 }
             }
             for &first in &sent {
-                let within = sent.iter().filter(|&&at| (first..=first + u64::from(span)).contains(&at)).count();
-                prop_assert!(within <= usize::from(limit));
+                let within = sent.iter().filter(|&&at| (first..=first + span).contains(&at)).count();
+                prop_assert!(within <= limit);
             }
         }
 

@@ -35,7 +35,7 @@ pub struct WorldEvent {
     pub kind: EventKind,
     /// What happened within the family, for example `entered`, `docked`, `left`, `shot_down`.
     pub action: &'static str,
-    /// Grid label, `""` where there is no place.
+    /// Grid label, outside of the map a compass direction (`NE`), `""` where there is no place.
     pub grid: String,
     /// Metres from the south-west corner, to the east; `null` where there is no place.
     pub x: Option<f64>,

@@ -10,8 +10,11 @@ use crate::domain::rate::{Bucket, TOKEN};
 pub mod cost {
     use crate::domain::rate::TOKEN;
 
+    /// `getMap`.
     pub const MAP: u32 = 5 * TOKEN;
+    /// `sendTeamMessage`, `sendClanMessage`.
     pub const CHAT_MESSAGE: u32 = 2 * TOKEN;
+    /// `cameraInput`.
     pub const CAMERA_INPUT: u32 = TOKEN / 100;
     /// Everything else.
     pub const REQUEST: u32 = TOKEN;
@@ -20,8 +23,11 @@ pub mod cost {
 /// What a request is for; the lower ones leave tokens for the higher ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
+    /// The map picture, which is large and seldom new.
     Map,
+    /// Markers, team, time, info.
     Polling,
+    /// The devices' values after a connect.
     EntitySync,
     /// A user waits for it.
     Toggle,

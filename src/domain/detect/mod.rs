@@ -1,1 +1,278 @@
 //! Successive snapshots in, world events out.
+//!
+//! The first answer after a connect only shows how things stand. Only complete answers come here: a failed poll is no
+//! answer. Nothing is gone because one answer missed it, and "gone" is taken back (`returned`) when it is there again.
+
+pub mod alarm;
+mod cargo;
+mod chinook;
+mod crate_drop;
+mod explosion;
+mod heli;
+mod news;
+mod oil_rig;
+mod presence;
+mod shops;
+mod team;
+#[cfg(test)]
+mod testing;
+mod track;
+mod vendor;
+pub mod wipe;
+
+use chrono::TimeDelta;
+
+pub use self::news::Surroundings;
+use self::{
+    cargo::Cargo, chinook::Chinooks, crate_drop::Crates, explosion::Explosions, heli::Heli, news::News,
+    oil_rig::OilRigs, shops::Shops, team::Team, vendor::Vendor,
+};
+use crate::domain::{
+    server_state::{Marker, MarkerKind, Member},
+    time::Timestamp,
+    world_event::WorldEvent,
+};
+
+/// After a longer gap the world may be another one: the next answers only show how things stand.
+const SHORT_GAP: TimeDelta = TimeDelta::seconds(60);
+
+/// The detectors of one game server. A call returns at most 100 events; the last then says in `suppressed` how many
+/// more there were.
+#[derive(Debug)]
+pub struct Detectors {
+    cargo: Cargo,
+    heli: Heli,
+    chinooks: Chinooks,
+    oil_rigs: OilRigs,
+    crates: Crates,
+    vendor: Vendor,
+    explosions: Explosions,
+    shops: Shops,
+    team: Team,
+    /// Of the latest answer, for events that come without one.
+    map_size: u32,
+    markers_primed: bool,
+    team_primed: bool,
+    lost_at: Option<Timestamp>,
+}
+
+impl Default for Detectors {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Detectors {
+    /// Nothing known; the first answers prime.
+    pub fn new() -> Self {
+        Self {
+            cargo: Cargo::new(),
+            heli: Heli::new(),
+            chinooks: Chinooks::new(),
+            oil_rigs: OilRigs::new(),
+            crates: Crates::new(),
+            vendor: Vendor::new(),
+            explosions: Explosions::new(),
+            shops: Shops::new(),
+            team: Team::new(),
+            map_size: 0,
+            markers_primed: false,
+            team_primed: false,
+            lost_at: None,
+        }
+    }
+
+    /// A complete answer of markers, by the game's marker id.
+    pub fn markers<'a>(
+        &mut self,
+        around: &Surroundings,
+        markers: impl Iterator<Item = (u64, &'a Marker)> + Clone,
+        now: Timestamp,
+    ) -> Vec<WorldEvent> {
+        self.map_size = around.map_size;
+        let mut news = News::new(around, now, !self.markers_primed);
+        self.markers_primed = true;
+        let markers = markers.filter(|(_, marker)| marker.x.is_finite() && marker.y.is_finite());
+        for (id, marker) in markers.clone() {
+            match marker.kind {
+                MarkerKind::CargoShip => self.cargo.see(id, marker, &mut news),
+                MarkerKind::PatrolHelicopter => self.heli.see(id, marker, &mut news),
+                MarkerKind::Chinook => self.chinooks.see(id, marker, &mut self.oil_rigs, &mut news),
+                MarkerKind::Crate => self.crates.see(id, marker, &mut news),
+                MarkerKind::TravellingVendor => self.vendor.see(id, marker, &mut news),
+                _ => {}
+            }
+        }
+        self.cargo.sweep(&mut news);
+        self.heli.sweep(&mut news);
+        self.chinooks.sweep(&mut news);
+        self.crates.sweep(&mut news);
+        self.vendor.sweep(&mut news);
+        // After the helicopter, whose crash they may be.
+        for (id, marker) in markers.clone().filter(|(_, marker)| marker.kind == MarkerKind::Explosion) {
+            self.explosions.see(id, marker, &self.heli, &mut news);
+        }
+        self.explosions.sweep(&mut news);
+        // The many come last, so that they crowd out nothing when the events of a call run out.
+        self.shops.answer(markers.filter(|(_, marker)| marker.kind == MarkerKind::VendingMachine), &mut news);
+        news.finish()
+    }
+
+    /// A complete list of the team, by SteamID64, and its leader's.
+    pub fn team<'a>(
+        &mut self,
+        around: &Surroundings,
+        leader: Option<&str>,
+        members: impl Iterator<Item = (u64, &'a Member)> + Clone,
+        now: Timestamp,
+    ) -> Vec<WorldEvent> {
+        let priming = !self.team_primed || self.team.is_another(members.clone());
+        let mut news = News::new(around, now, priming);
+        self.team_primed = true;
+        self.team.answer(leader, members, &mut news);
+        news.finish()
+    }
+
+    /// Timers that come due without an answer (oil rig crates, the cargo ship's turn); call it every few seconds.
+    pub fn tick(&mut self, now: Timestamp) -> Vec<WorldEvent> {
+        if self.lost_at.is_some() {
+            return Vec::new();
+        }
+        let around = Surroundings { map_size: self.map_size, monuments: &[] };
+        let mut news = News::new(&around, now, false);
+        self.oil_rigs.tick(&mut news);
+        self.cargo.tick(&mut news);
+        news.finish()
+    }
+
+    /// The link was lost: everything stands still.
+    pub fn link_lost(&mut self, now: Timestamp) {
+        self.lost_at.get_or_insert(now);
+    }
+
+    /// The link is back. After a short gap the next answers are compared with what was known, else they prime, and what
+    /// came due in between is passed over.
+    pub fn link_up(&mut self, now: Timestamp) {
+        if self.lost_at.take().is_some_and(|lost| now - lost > SHORT_GAP) {
+            self.markers_primed = false;
+            self.team_primed = false;
+            self.oil_rigs.skip(now);
+            self.cargo.skip(now);
+        }
+    }
+
+    /// A wipe: everything known is of another world.
+    pub fn wiped(&mut self) {
+        *self = Self::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{
+        Detectors, Surroundings,
+        testing::{Timeline, at, marker, monument, shop},
+    };
+    use crate::domain::server_state::{Marker, MarkerKind};
+
+    #[test]
+    fn the_first_answer_is_no_news() {
+        let mut timeline = Timeline::new(3000);
+        let all = [
+            (1, marker(MarkerKind::CargoShip, -900.0, 0.0)),
+            (2, marker(MarkerKind::PatrolHelicopter, 10.0, 0.0)),
+            (3, marker(MarkerKind::Explosion, 10.0, 0.0)),
+            (4, shop(10.0, 0.0, "Wood", &[(1, 10, 5, 3)])),
+        ];
+        assert_eq!(timeline.actions(0, &all), [""; 0]);
+    }
+
+    #[test]
+    fn after_a_short_gap_answers_are_compared_with_what_was_known() {
+        let mut timeline = Timeline::new(3000);
+        timeline.primed();
+        timeline.link_lost(10);
+        timeline.link_up(70);
+        assert_eq!(timeline.actions(71, &[(1, marker(MarkerKind::CargoShip, 10.0, 0.0))]), ["located"]);
+    }
+
+    #[test]
+    fn after_a_long_gap_answers_prime_and_nothing_left() {
+        let mut timeline = Timeline::new(3000);
+        timeline.actions(0, &[(1, marker(MarkerKind::CargoShip, 10.0, 0.0))]);
+        timeline.link_lost(10);
+        timeline.link_lost(60);
+        timeline.link_up(71);
+        assert_eq!(timeline.actions(72, &[(2, marker(MarkerKind::PatrolHelicopter, 10.0, 0.0))]), [""; 0]);
+        for seconds in [80, 90, 100, 110] {
+            assert_eq!(timeline.actions(seconds, &[(2, marker(MarkerKind::PatrolHelicopter, 10.0, 0.0))]), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn after_a_wipe_nothing_is_known() {
+        let mut timeline = Timeline::new(3000).with(monument("large_oil_rig", 100.0, 100.0));
+        timeline.primed();
+        assert_eq!(timeline.actions(0, &[(1, marker(MarkerKind::Chinook, 100.0, 100.0))]), ["called"]);
+        timeline.wiped();
+        assert_eq!(timeline.actions(10, &[(2, marker(MarkerKind::CargoShip, 100.0, 100.0))]), [""; 0]);
+        assert_eq!(timeline.tick(900), [""; 0]);
+    }
+
+    #[test]
+    fn a_server_that_changes_everything_gets_a_hundred_events_and_a_count() {
+        let mut timeline = Timeline::new(3000);
+        timeline.primed();
+        let shops: Vec<_> = (0..10_000_u64)
+            .map(|id| (id, shop((id % 100) as f64, (id / 100) as f64, "Shop", &[(1, 1, 1, 1)])))
+            .chain([(99_999, marker(MarkerKind::CargoShip, 10.0, 10.0))])
+            .collect();
+        let actions = timeline.actions(5, &shops);
+        assert_eq!((actions.len(), actions[0]), (100, "located"), "the ship is not crowded out");
+        assert_eq!(timeline.last().data["suppressed"], 5_001 - 100, "5 000 shops are followed");
+    }
+
+    fn any_marker() -> impl Strategy<Value = (u64, Marker)> {
+        let position = || prop_oneof![-1000.0..4000.0_f64, Just(100.0), any::<f64>()];
+        let kind = prop::sample::select(vec![
+            MarkerKind::CargoShip,
+            MarkerKind::PatrolHelicopter,
+            MarkerKind::Chinook,
+            MarkerKind::Crate,
+            MarkerKind::TravellingVendor,
+            MarkerKind::Explosion,
+            MarkerKind::VendingMachine,
+            MarkerKind::Player,
+        ]);
+        let order = (any::<bool>(), any::<i32>(), any::<i32>(), any::<i32>());
+        let orders = prop::collection::vec(order, 0..4).prop_map(|orders| {
+            orders.into_iter().map(|(item, quantity, cost, stock)| (i32::from(item), quantity, cost, stock)).collect()
+        });
+        (0_u64..12, kind, position(), position(), orders).prop_map(|(id, kind, x, y, orders): (_, _, _, _, Vec<_>)| {
+            (id, Marker { kind, ..shop(x, y, "Shop", &orders) })
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_timeline_panics_and_every_event_says_where_and_what(
+            map_size in prop_oneof![Just(0_u32), 1000_u32..5000],
+            answers in prop::collection::vec((0_i64..30, prop::collection::vec(any_marker(), 0..12)), 1..40),
+        ) {
+            let monuments = [monument("large_oil_rig", 100.0, 100.0), monument("harbor_display_name", 100.0, 100.0)];
+            let around = Surroundings { map_size, monuments: &monuments };
+            let (mut detectors, mut now) = (Detectors::new(), 0);
+            for (advance, answer) in answers {
+                now += advance;
+                let markers = answer.iter().map(|(id, marker)| (*id, marker));
+                for event in detectors.markers(&around, markers, at(now)).into_iter().chain(detectors.tick(at(now))) {
+                    prop_assert!(!event.title.is_empty() && event.x.is_some_and(f64::is_finite));
+                    let json = serde_json::to_value(&event).expect("an event is plain data");
+                    prop_assert_eq!(json.as_object().map(|fields| fields.len()), Some(7 + event.data.len()));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The cargo ship: on its way in, docking at harbours, leaving.
+
+use chrono::TimeDelta;
+use serde_json::json;
+
+use super::{
+    news::News,
+    presence::{Presence, Sighting},
+    track::{Track, Turn},
+};
+use crate::domain::{
+    grid::CELL,
+    server_state::Marker,
+    time::{self, Timestamp},
+    world_event::EventKind,
+};
+
+/// A new ship further out than this has just been made, metres beyond the edge.
+const ARRIVES_BEYOND: f64 = 4.0 * CELL;
+
+/// A ship that lies still this close to a harbour is docked, metres.
+const DOCK_REACH: f64 = 300.0;
+
+/// A docked ship that is this far from its berth has left it, metres.
+const CASTS_OFF: f64 = 2.0;
+
+/// From its arrival until it turns to leave the map (the game's default).
+const EGRESS_AFTER: TimeDelta = TimeDelta::minutes(50);
+
+#[derive(Debug)]
+struct Ship {
+    track: Track,
+    /// When it turns to leave; `None` when that was told or its arrival was not seen.
+    egress_at: Option<Timestamp>,
+    dock: Option<Dock>,
+}
+
+#[derive(Debug)]
+struct Dock {
+    harbor: String,
+    x: f64,
+    y: f64,
+    /// `None` when its coming was not seen.
+    since: Option<Timestamp>,
+}
+
+#[derive(Debug)]
+pub(super) struct Cargo(Presence<u64, Ship>);
+
+impl Cargo {
+    pub(super) fn new() -> Self {
+        Self(Presence::new(16))
+    }
+
+    pub(super) fn see(&mut self, id: u64, marker: &Marker, news: &mut News) {
+        let (at, now) = (Some((marker.x, marker.y)), news.now);
+        let fresh = || Ship { track: Track::new(marker, now), egress_at: None, dock: None };
+        let Some((sighting, ship)) = self.0.see(id, fresh) else { return };
+        let data = json!({ "markerId": id.to_string() });
+        match sighting {
+            Sighting::New if !news.priming && news.around.is_beyond(ARRIVES_BEYOND, marker.x, marker.y) => {
+                ship.egress_at = Some(now + EGRESS_AFTER);
+                let data = json!({ "markerId": id.to_string(), "egressAt": time::to_wire(now + EGRESS_AFTER) });
+                news.tell(EventKind::Cargo, "entered", at, data, |place| format!("Cargo ship is coming in {place}"));
+            }
+            Sighting::New => {
+                news.tell(EventKind::Cargo, "located", at, data, |place| format!("Cargo ship is {place}"));
+            }
+            Sighting::Back => {
+                news.tell(EventKind::Cargo, "returned", at, data, |place| format!("Cargo ship is still {place}"));
+            }
+            Sighting::Known => {}
+        }
+        let turn = ship.track.follow(marker, now);
+        match &ship.dock {
+            None if ship.track.moving == Some(false) => {
+                let harbor = news.around.nearest(DOCK_REACH, marker.x, marker.y, |monument| monument.is_harbor());
+                if let Some(harbor) = harbor {
+                    // A ship that never moved before our eyes has been there for an unknown time: no news.
+                    let since = (turn == Some(Turn::Halted)).then_some(now);
+                    ship.dock = Some(Dock { harbor: harbor.name.clone(), x: marker.x, y: marker.y, since });
+                    if since.is_some() {
+                        let data = json!({ "markerId": id.to_string(), "harbor": harbor.name });
+                        news.tell(EventKind::Cargo, "docked", at, data, |place| format!("Cargo ship docked {place}"));
+                    }
+                }
+            }
+            Some(dock) if (marker.x - dock.x).hypot(marker.y - dock.y) > CASTS_OFF => {
+                let data = json!({
+                    "markerId": id.to_string(),
+                    "harbor": dock.harbor,
+                    "dockedSeconds": dock.since.map(|since| (now - since).num_seconds()),
+                });
+                news.tell(EventKind::Cargo, "undocked", at, data, |place| {
+                    format!("Cargo ship left the harbor {place}")
+                });
+                ship.dock = None;
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn sweep(&mut self, news: &mut News) {
+        self.0.sweep(news.now, news.priming, |id, ship| {
+            let (at, data) = ((ship.track.x, ship.track.y), json!({ "markerId": id.to_string() }));
+            let title = |place: &str| format!("Cargo ship is gone, last seen {place}");
+            news.tell(EventKind::Cargo, "left", Some(at), data, title);
+            ship.dock = None;
+        });
+    }
+
+    pub(super) fn tick(&mut self, news: &mut News) {
+        for ship in self.0.present_mut() {
+            if ship.egress_at.is_some_and(|at| at <= news.now) {
+                ship.egress_at = None;
+                let title = |place: &str| format!("Cargo ship turns to leave the map {place}");
+                news.tell(EventKind::Cargo, "egress", Some((ship.track.x, ship.track.y)), json!({}), title);
+            }
+        }
+    }
+
+    /// Passes over what became due unseen.
+    pub(super) fn skip(&mut self, now: Timestamp) {
+        for ship in self.0.present_mut() {
+            ship.egress_at = ship.egress_at.filter(|at| *at > now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::domain::{
+        detect::testing::{Timeline, marker, monument},
+        server_state::{Marker, MarkerKind::CargoShip},
+        world_event::EventKind,
+    };
+
+    fn ship(x: f64, y: f64) -> (u64, Marker) {
+        (5, marker(CargoShip, x, y))
+    }
+
+    #[test]
+    fn a_whole_visit_is_told_step_by_step() {
+        let mut timeline = Timeline::new(3000).with(monument("harbor_display_name", 1000.0, 100.0));
+        timeline.primed();
+        assert_eq!(timeline.actions(10, &[ship(4000.0, 100.0)]), ["entered"]);
+        assert_eq!(timeline.actions(20, &[ship(3000.0, 100.0)]), [""; 0]);
+        assert_eq!(timeline.actions(30, &[ship(1090.0, 100.0)]), [""; 0]);
+        assert_eq!(timeline.actions(40, &[ship(1090.0, 100.2)]), ["docked"]);
+        assert_eq!(timeline.last().title, "Cargo ship docked at Harbor");
+        assert_eq!(timeline.actions(50, &[ship(1090.0, 100.2)]), [""; 0]);
+        assert_eq!(timeline.actions(100, &[ship(1095.0, 100.0)]), ["undocked"]);
+        assert_eq!(timeline.last().data["dockedSeconds"], 60);
+        assert_eq!(timeline.tick(3009), [""; 0]);
+        assert_eq!(timeline.tick(3010), ["egress"]);
+        assert_eq!(timeline.tick(3020), [""; 0]);
+        assert_eq!(timeline.actions(3030, &[]), [""; 0]);
+        assert_eq!(timeline.actions(3040, &[]), [""; 0]);
+        assert_eq!(timeline.actions(3050, &[]), ["left"]);
+        assert_eq!(timeline.last().kind, EventKind::Cargo);
+    }
+
+    #[test]
+    fn a_ship_that_was_under_way_has_no_known_egress() {
+        let mut timeline = Timeline::new(3000);
+        timeline.primed();
+        assert_eq!(timeline.actions(10, &[ship(3300.0, 100.0)]), ["located"]);
+        assert_eq!(timeline.tick(9_000), [""; 0]);
+    }
+
+    #[test]
+    fn a_ship_in_the_first_answer_is_no_news_even_when_it_lies_docked() {
+        let mut timeline = Timeline::new(3000).with(monument("harbor_display_name", 1000.0, 100.0));
+        for seconds in [0, 10, 20] {
+            assert_eq!(timeline.actions(seconds, &[ship(1090.0, 100.0)]), [""; 0]);
+        }
+        assert_eq!(timeline.actions(30, &[ship(1120.0, 100.0)]), ["undocked"]);
+        assert!(timeline.last().data["dockedSeconds"].is_null());
+    }
+
+    #[test]
+    fn a_ship_that_stops_at_sea_is_not_docked() {
+        let mut timeline = Timeline::new(3000).with(monument("harbor_display_name", 1000.0, 100.0));
+        timeline.primed();
+        timeline.actions(10, &[ship(2500.0, 100.0)]);
+        timeline.actions(20, &[ship(2400.0, 100.0)]);
+        assert_eq!(timeline.actions(30, &[ship(2400.0, 100.0)]), [""; 0]);
+    }
+
+    #[test]
+    fn leaving_is_taken_back_when_the_ship_returns() {
+        let mut timeline = Timeline::new(3000);
+        timeline.actions(0, &[ship(10.0, 100.0)]);
+        let told: Vec<_> = [10, 20, 30].into_iter().flat_map(|seconds| timeline.actions(seconds, &[])).collect();
+        assert_eq!(told, ["left"]);
+        assert_eq!(timeline.actions(40, &[ship(20.0, 100.0)]), ["returned"]);
+    }
+}

@@ -1,0 +1,59 @@
+//! Explosions, which older servers mark when a helicopter or tank is destroyed.
+
+use serde_json::json;
+
+use super::{
+    heli::Heli,
+    news::News,
+    presence::{Presence, Sighting},
+};
+use crate::domain::{server_state::Marker, world_event::EventKind};
+
+#[derive(Debug)]
+pub(super) struct Explosions(Presence<u64, ()>);
+
+impl Explosions {
+    pub(super) fn new() -> Self {
+        Self(Presence::new(256))
+    }
+
+    pub(super) fn see(&mut self, id: u64, marker: &Marker, heli: &Heli, news: &mut News) {
+        let Some((Sighting::New, ())) = self.0.see(id, || ()) else { return };
+        let helicopter = heli.was_lost_near(marker.x, marker.y);
+        let data = json!({ "markerId": id.to_string(), "patrolHelicopter": helicopter });
+        let text = if helicopter { "Patrol helicopter crashed" } else { "Explosion" };
+        news.tell(EventKind::Explosion, "exploded", Some((marker.x, marker.y)), data, |place| {
+            format!("{text} {place}")
+        });
+    }
+
+    pub(super) fn sweep(&mut self, news: &mut News) {
+        self.0.sweep(news.now, news.priming, |_, ()| {});
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::domain::{
+        detect::testing::{Timeline, marker},
+        server_state::MarkerKind::{Explosion, PatrolHelicopter},
+    };
+
+    #[test]
+    fn an_explosion_is_told_once() {
+        let mut timeline = Timeline::new(3000);
+        timeline.primed();
+        let explosion = [(3, marker(Explosion, 200.0, 2900.0))];
+        assert_eq!(timeline.actions(5, &explosion), ["exploded"]);
+        assert_eq!(timeline.last().title, "Explosion in B0");
+        assert_eq!(timeline.actions(10, &explosion), [""; 0]);
+    }
+
+    #[test]
+    fn an_explosion_where_the_helicopter_was_lost_is_its_crash() {
+        let mut timeline = Timeline::new(3000);
+        timeline.actions(0, &[(6, marker(PatrolHelicopter, 1500.0, 1500.0))]);
+        assert_eq!(timeline.actions(5, &[(3, marker(Explosion, 1600.0, 1500.0))]), ["exploded"]);
+        assert_eq!(timeline.last().data["patrolHelicopter"], true);
+    }
+}

@@ -1,0 +1,94 @@
+//! Oil rigs: the game says nothing of them, so their locked crate is a timer that starts with the chinook.
+
+use std::collections::BTreeMap;
+
+use chrono::TimeDelta;
+use serde_json::json;
+
+use super::news::News;
+use crate::domain::{
+    monument::Monument,
+    time::{self, Timestamp},
+    world_event::EventKind,
+};
+
+/// From the call of the heavy scientists until the crate opens (the game's default).
+const UNLOCK_AFTER: TimeDelta = TimeDelta::minutes(15);
+
+/// Timers that run at once; a custom map may name any number of rigs.
+const MAX_RIGS: usize = 32;
+
+/// What a rig's timer tells, by minutes from the unlocking of the crate.
+const STAGES: [(i64, &str); 4] =
+    [(-10, "crate_unlocks_soon"), (-5, "crate_unlocks_soon"), (0, "crate_unlocked"), (15, "ready")];
+
+#[derive(Debug)]
+struct OilRig {
+    monument: Monument,
+    unlocks_at: Timestamp,
+    /// Stages that are done.
+    done: usize,
+}
+
+/// The rigs whose timer runs, by position.
+#[derive(Debug)]
+pub(super) struct OilRigs(BTreeMap<(u64, u64), OilRig>);
+
+impl OilRigs {
+    pub(super) fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    /// Heavy scientists come to this rig now. Nothing happens while its crate is locked already.
+    pub(super) fn call(&mut self, rig: &Monument, news: &mut News) {
+        let key = (rig.x.to_bits(), rig.y.to_bits());
+        let is_locked = self.0.get(&key).is_some_and(|rig| news.now < rig.unlocks_at);
+        if is_locked || (self.0.len() >= MAX_RIGS && !self.0.contains_key(&key)) {
+            return;
+        }
+        let unlocks_at = news.now + UNLOCK_AFTER;
+        let data = json!({ "rig": rig.oil_rig(), "unlocksAt": time::to_wire(unlocks_at) });
+        let title = |_: &str| format!("Heavy scientists were called to the {}", rig.name);
+        news.tell(EventKind::Oilrig, "called", Some((rig.x, rig.y)), data, title);
+        self.0.insert(key, OilRig { monument: rig.clone(), unlocks_at, done: 0 });
+    }
+
+    /// Tells what has become due, of several stages of a rig the last.
+    pub(super) fn tick(&mut self, news: &mut News) {
+        for rig in self.0.values_mut() {
+            let due = rig.due(news.now);
+            if due > rig.done {
+                rig.done = due;
+                rig.tell(STAGES[due - 1], news);
+            }
+        }
+        self.0.retain(|_, rig| rig.done < STAGES.len());
+    }
+
+    /// Passes over what became due unseen.
+    pub(super) fn skip(&mut self, now: Timestamp) {
+        for rig in self.0.values_mut() {
+            rig.done = rig.due(now);
+        }
+        self.0.retain(|_, rig| rig.done < STAGES.len());
+    }
+}
+
+impl OilRig {
+    fn due(&self, now: Timestamp) -> usize {
+        STAGES.iter().take_while(|(minutes, _)| self.unlocks_at + TimeDelta::minutes(*minutes) <= now).count()
+    }
+
+    fn tell(&self, (minutes, action): (i64, &'static str), news: &mut News) {
+        let Monument { name, x, y, .. } = &self.monument;
+        let mut data = json!({ "rig": self.monument.oil_rig(), "unlocksAt": time::to_wire(self.unlocks_at) });
+        if minutes < 0 {
+            data["minutes"] = json!(-minutes);
+        }
+        news.tell(EventKind::Oilrig, action, Some((*x, *y)), data, |_| match action {
+            "crate_unlocked" => format!("The crate of the {name} is unlocked"),
+            "ready" => format!("The {name} can be called again"),
+            _ => format!("The crate of the {name} unlocks in {} minutes", -minutes),
+        });
+    }
+}

@@ -1,0 +1,195 @@
+//! What is there and what is gone: one missing in one answer may be a flicker, so "gone" needs several.
+
+use std::collections::BTreeMap;
+
+use chrono::TimeDelta;
+
+use crate::domain::time::Timestamp;
+
+/// Consecutive complete answers without it…
+const MISSES: u32 = 3;
+
+/// …over at least this long make it gone.
+const MISSING_FOR: TimeDelta = TimeDelta::seconds(6);
+
+/// How long the gone are remembered, so that "gone" can be taken back.
+const REMEMBER: TimeDelta = TimeDelta::minutes(10);
+
+/// The gone that are remembered.
+const MAX_GONE: usize = 256;
+
+/// Things of one kind by key, over successive answers. Each answer: [`Presence::see`] for all in it, then
+/// [`Presence::sweep`].
+#[derive(Debug)]
+pub(super) struct Presence<K, T> {
+    present: BTreeMap<K, Entry<T>>,
+    gone: BTreeMap<K, (T, Timestamp)>,
+    /// Number of the current answer.
+    round: u64,
+    limit: usize,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    value: T,
+    round: u64,
+    misses: u32,
+    missing_since: Option<Timestamp>,
+}
+
+/// How something in an answer was known before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sighting {
+    New,
+    Known,
+    /// It was taken for gone.
+    Back,
+}
+
+impl<K: Ord + Clone, T> Presence<K, T> {
+    /// Nothing there; at most `limit` things are followed, so that no answer can grow it without bound.
+    pub(super) fn new(limit: usize) -> Self {
+        Self { present: BTreeMap::new(), gone: BTreeMap::new(), round: 0, limit }
+    }
+
+    /// Something is in the answer. `None` when too many are followed already.
+    pub(super) fn see(&mut self, key: K, fresh: impl FnOnce() -> T) -> Option<(Sighting, &mut T)> {
+        let mut sighting = Sighting::Known;
+        if !self.present.contains_key(&key) {
+            if self.present.len() >= self.limit {
+                return None;
+            }
+            let value = match self.gone.remove(&key) {
+                Some((value, _)) => {
+                    sighting = Sighting::Back;
+                    value
+                }
+                None => {
+                    sighting = Sighting::New;
+                    fresh()
+                }
+            };
+            self.present.insert(key.clone(), Entry { value, round: 0, misses: 0, missing_since: None });
+        }
+        let entry = self.present.get_mut(&key)?;
+        (entry.round, entry.misses, entry.missing_since) = (self.round, 0, None);
+        Some((sighting, &mut entry.value))
+    }
+
+    /// Ends an answer: calls `gone` for what has been missing long enough. While priming, what is not in the answer is
+    /// forgotten without a word.
+    pub(super) fn sweep(&mut self, now: Timestamp, priming: bool, mut gone: impl FnMut(&K, &mut T)) {
+        let round = self.round;
+        self.round += 1;
+        let missing = self.present.extract_if(.., |_, entry| {
+            if entry.round == round {
+                return false;
+            }
+            entry.misses += 1;
+            let since = *entry.missing_since.get_or_insert(now);
+            priming || (entry.misses >= MISSES && now - since >= MISSING_FOR)
+        });
+        for (key, mut entry) in missing {
+            if !priming {
+                gone(&key, &mut entry.value);
+                if self.gone.len() < MAX_GONE {
+                    self.gone.insert(key, (entry.value, now));
+                }
+            }
+        }
+        self.gone.retain(|_, (_, since)| now - *since < REMEMBER);
+    }
+
+    /// What is there, the missing that are not yet gone included.
+    pub(super) fn present(&self) -> impl Iterator<Item = (&K, &T)> {
+        self.present.iter().map(|(key, entry)| (key, &entry.value))
+    }
+
+    pub(super) fn contains(&self, key: &K) -> bool {
+        self.present.contains_key(key)
+    }
+
+    pub(super) fn get(&self, key: &K) -> Option<&T> {
+        self.present.get(key).map(|entry| &entry.value)
+    }
+
+    pub(super) fn present_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.present.values_mut().map(|entry| &mut entry.value)
+    }
+
+    /// What is missing or went in the last minutes.
+    pub(super) fn absent(&self) -> impl Iterator<Item = &T> {
+        let missing = self.present.values().filter(|entry| entry.misses > 0).map(|entry| &entry.value);
+        missing.chain(self.gone.values().map(|(value, _)| value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Presence, Sighting};
+    use crate::domain::detect::testing::at;
+
+    fn answer(presence: &mut Presence<u64, ()>, seconds: i64, seen: &[u64]) -> (Vec<Sighting>, Vec<u64>) {
+        let sightings = seen.iter().filter_map(|id| presence.see(*id, || ()).map(|(sighting, ())| sighting)).collect();
+        let mut gone = Vec::new();
+        presence.sweep(at(seconds), false, |id, ()| gone.push(*id));
+        (sightings, gone)
+    }
+
+    #[test]
+    fn one_or_two_misses_are_a_flicker() {
+        let mut presence = Presence::new(10);
+        assert_eq!(answer(&mut presence, 0, &[7]), (vec![Sighting::New], vec![]));
+        assert_eq!(answer(&mut presence, 10, &[]), (vec![], vec![]));
+        assert_eq!(answer(&mut presence, 20, &[]), (vec![], vec![]));
+        assert_eq!(answer(&mut presence, 30, &[7]), (vec![Sighting::Known], vec![]));
+        assert_eq!(answer(&mut presence, 40, &[]), (vec![], vec![]));
+    }
+
+    #[test]
+    fn many_misses_in_a_moment_are_a_flicker_too() {
+        let mut presence = Presence::new(10);
+        answer(&mut presence, 0, &[7]);
+        for _ in 0..5 {
+            assert_eq!(answer(&mut presence, 1, &[]).1, Vec::<u64>::new());
+        }
+        assert_eq!(answer(&mut presence, 7, &[]).1, [7]);
+    }
+
+    #[test]
+    fn what_was_gone_comes_back_for_ten_minutes() {
+        let mut presence = Presence::new(10);
+        answer(&mut presence, 0, &[7]);
+        for seconds in [10, 20, 30] {
+            answer(&mut presence, seconds, &[]);
+        }
+        assert_eq!(presence.absent().count(), 1);
+        assert_eq!(answer(&mut presence, 600, &[7]).0, [Sighting::Back]);
+        for seconds in [610, 620, 630, 1_230] {
+            answer(&mut presence, seconds, &[]);
+        }
+        assert_eq!(answer(&mut presence, 1_240, &[7]).0, [Sighting::New]);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_flipped_memory_stays_bounded_and_what_goes_was_there(
+            answers in prop::collection::vec((1_i64..20, prop::collection::btree_set(0_u64..60, 0..40)), 1..40),
+        ) {
+            let mut presence = Presence::new(20);
+            let (mut now, mut there) = (0, std::collections::BTreeSet::new());
+            for (advance, seen) in answers {
+                now += advance;
+                for id in seen {
+                    if let Some((sighting, ())) = presence.see(id, || ()) {
+                        prop_assert_eq!(there.insert(id), sighting != Sighting::Known);
+                    }
+                }
+                presence.sweep(at(now), false, |id, ()| assert!(there.remove(id)));
+                prop_assert!(presence.present().count() <= 20 && presence.gone.len() <= super::MAX_GONE);
+            }
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! The team: who joined, left, came online, died.
+
+use serde_json::json;
+
+use super::{
+    news::News,
+    presence::{Presence, Sighting},
+};
+use crate::domain::{
+    plain_text::plain_text,
+    server_state::Member,
+    time::{Timestamp, to_wire},
+    world_event::EventKind,
+};
+
+/// Members that are followed; the game's default team has eight.
+const MAX_MEMBERS: usize = 256;
+
+/// Characters of a name in a title.
+const LONGEST_NAME: usize = 64;
+
+/// What a member is compared by.
+#[derive(Debug)]
+struct Known {
+    name: String,
+    at: Option<(f64, f64)>,
+    online: bool,
+    alive: bool,
+    spawned_at: Option<Timestamp>,
+    died_at: Option<Timestamp>,
+}
+
+#[derive(Debug)]
+pub(super) struct Team {
+    members: Presence<u64, Known>,
+    leader: Option<String>,
+}
+
+impl Team {
+    pub(super) fn new() -> Self {
+        Self { members: Presence::new(MAX_MEMBERS), leader: None }
+    }
+
+    /// Whether the list is of another team: at most the paired player is in both, and others took the others' place.
+    pub(super) fn is_another<'a>(&self, members: impl Iterator<Item = (u64, &'a Member)>) -> bool {
+        let known = self.members.present().count();
+        let (mut kept, mut joined) = (0, 0);
+        for (id, _) in members {
+            if self.members.contains(&id) {
+                kept += 1;
+            } else {
+                joined += 1;
+            }
+        }
+        kept <= 1 && joined > 0 && known > kept
+    }
+
+    /// A complete list. One without anybody says nothing: the paired player is always in it.
+    pub(super) fn answer<'a>(
+        &mut self,
+        leader: Option<&str>,
+        members: impl Iterator<Item = (u64, &'a Member)>,
+        news: &mut News,
+    ) {
+        let mut members = members.peekable();
+        if members.peek().is_none() {
+            return;
+        }
+        for (id, member) in members {
+            self.see(id, member, news);
+        }
+        self.members.sweep(news.now, news.priming, |id, member| {
+            let data = json!({ "steamId": id.to_string(), "name": member.name });
+            news.tell(EventKind::Team, "left", None, data, |_| format!("{} left the team", member.name));
+        });
+        if let Some(leader) = leader
+            && self.leader.as_deref() != Some(leader)
+        {
+            let before = self.leader.replace(leader.to_owned());
+            if before.is_some() {
+                let named = leader.parse().ok().and_then(|id| self.members.get(&id));
+                let name = named.map_or("Somebody else", |member| &member.name);
+                let data = json!({ "steamId": leader, "previousSteamId": before });
+                news.tell(EventKind::Team, "leader_changed", None, data, |_| format!("{name} leads the team now"));
+            }
+        }
+    }
+
+    fn see(&mut self, id: u64, member: &Member, news: &mut News) {
+        let now = known(member);
+        let Some((sighting, before)) = self.members.see(id, || known(member)) else { return };
+        let before = std::mem::replace(before, now);
+        let name = plain_name(member);
+        let data = json!({ "steamId": id.to_string(), "name": name });
+        let at = position(member);
+        if sighting != Sighting::Known {
+            news.tell(EventKind::Team, "joined", None, data, |_| format!("{name} joined the team"));
+            return;
+        }
+        match (before.online, member.online) {
+            (false, true) => {
+                news.tell(EventKind::Login, "login", at, data.clone(), |_| format!("{name} came online"));
+            }
+            (true, false) => {
+                news.tell(EventKind::Logout, "logout", at, data.clone(), |_| format!("{name} went offline"));
+            }
+            _ => {}
+        }
+        let died_again = match (before.died_at, member.died_at) {
+            (Some(before), Some(now)) => now > before,
+            // The time of a death that is told already may come late.
+            (None, Some(_)) => before.alive,
+            _ => false,
+        };
+        if died_again || (before.alive && !member.alive) {
+            let mut data = data.clone();
+            data["diedAt"] = json!(member.died_at.map(to_wire));
+            // Where the member was before: afterwards the game tells nothing, or the place of the new life.
+            let place = before.at.or(at);
+            news.tell(EventKind::Death, "died", place, data, |place| format!("{name} died {place}"));
+        }
+        let spawned_again = matches!((before.spawned_at, member.spawned_at), (Some(before), Some(now)) if now > before);
+        if member.alive && (spawned_again || !before.alive) {
+            news.tell(EventKind::Team, "respawned", at, data, |place| format!("{name} respawned {place}"));
+        }
+    }
+}
+
+fn known(member: &Member) -> Known {
+    Known {
+        name: plain_name(member),
+        at: position(member),
+        online: member.online,
+        alive: member.alive,
+        spawned_at: member.spawned_at,
+        died_at: member.died_at,
+    }
+}
+
+fn plain_name(member: &Member) -> String {
+    let name = plain_text(&member.name, LONGEST_NAME);
+    if name.is_empty() { "A team member".to_owned() } else { name }
+}
+
+fn position(member: &Member) -> Option<(f64, f64)> {
+    member.x.zip(member.y).filter(|(x, y)| x.is_finite() && y.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::domain::{
+        detect::testing::{Timeline, at},
+        server_state::Member,
+        world_event::EventKind,
+    };
+
+    const ANN: u64 = 76561190000000001;
+    const BOB: u64 = 76561190000000002;
+    const CAT: u64 = 76561190000000003;
+    const DAN: u64 = 76561190000000004;
+
+    fn member(id: u64) -> (u64, Member) {
+        let name = match id {
+            ANN => "Ann",
+            BOB => "Bob",
+            CAT => "Cat",
+            _ => "Dan",
+        };
+        let member = Member {
+            name: name.to_owned(),
+            x: Some(100.0),
+            y: Some(2900.0),
+            grid: String::new(),
+            online: true,
+            alive: true,
+            spawned_at: Some(at(1)),
+            died_at: None,
+        };
+        (id, member)
+    }
+
+    fn edited(id: u64, edit: impl FnOnce(&mut Member)) -> (u64, Member) {
+        let mut member = member(id);
+        edit(&mut member.1);
+        member
+    }
+
+    /// A timeline in which Ann leads Bob.
+    fn two() -> Timeline {
+        let mut timeline = Timeline::new(3000);
+        assert_eq!(timeline.team(0, &ANN.to_string(), &[member(ANN), member(BOB)]), [""; 0]);
+        timeline
+    }
+
+    fn then(timeline: &mut Timeline, seconds: i64, members: &[(u64, Member)]) -> Vec<&'static str> {
+        timeline.team(seconds, &ANN.to_string(), members)
+    }
+
+    #[test]
+    fn members_join_and_leave() {
+        let mut timeline = two();
+        assert_eq!(then(&mut timeline, 5, &[member(ANN), member(BOB), member(CAT)]), ["joined"]);
+        assert_eq!(timeline.last().title, "Cat joined the team");
+        let told: Vec<_> = [10, 15, 20]
+            .into_iter()
+            .flat_map(|seconds| then(&mut timeline, seconds, &[member(CAT), member(ANN)]))
+            .collect();
+        assert_eq!(told, ["left"]);
+        assert_eq!(timeline.last().title, "Bob left the team");
+    }
+
+    #[test]
+    fn coming_online_and_going_are_told() {
+        let mut timeline = two();
+        let offline = edited(BOB, |bob| bob.online = false);
+        assert_eq!(then(&mut timeline, 5, &[member(ANN), offline]), ["logout"]);
+        assert_eq!(timeline.last().kind, EventKind::Logout);
+        assert_eq!(then(&mut timeline, 10, &[member(ANN), member(BOB)]), ["login"]);
+    }
+
+    #[test]
+    fn a_death_is_told_where_the_member_was_before() {
+        let mut timeline = two();
+        let dead = edited(BOB, |bob| (bob.alive, bob.died_at, bob.x, bob.y) = (false, Some(at(5)), None, None));
+        assert_eq!(then(&mut timeline, 5, &[member(ANN), dead.clone()]), ["died"]);
+        let event = timeline.last();
+        assert_eq!(
+            (event.kind, event.x, event.y, event.grid.as_str()),
+            (EventKind::Death, Some(100.0), Some(2900.0), "A0")
+        );
+        assert_eq!((event.title.as_str(), &event.data["name"]), ("Bob died in A0", &"Bob".into()));
+        assert_eq!(then(&mut timeline, 10, &[member(ANN), dead]), [""; 0]);
+        let again = edited(BOB, |bob| (bob.died_at, bob.spawned_at) = (Some(at(5)), Some(at(12))));
+        assert_eq!(then(&mut timeline, 15, &[member(ANN), again]), ["respawned"]);
+    }
+
+    #[test]
+    fn a_respawn_between_two_answers_hides_no_death() {
+        let mut timeline = two();
+        let reborn = edited(BOB, |bob| (bob.died_at, bob.spawned_at, bob.x) = (Some(at(6)), Some(at(7)), Some(2000.0)));
+        assert_eq!(then(&mut timeline, 10, &[member(ANN), reborn]), ["died", "respawned"]);
+        assert_eq!(timeline.last().x, Some(2000.0));
+    }
+
+    #[test]
+    fn the_time_of_a_death_may_come_late() {
+        let mut timeline = two();
+        let dead = edited(BOB, |bob| bob.alive = false);
+        assert_eq!(then(&mut timeline, 5, &[member(ANN), dead]), ["died"]);
+        let dated = edited(BOB, |bob| (bob.alive, bob.died_at) = (false, Some(at(5))));
+        assert_eq!(then(&mut timeline, 10, &[member(ANN), dated]), [""; 0]);
+    }
+
+    #[test]
+    fn a_new_leader_is_told() {
+        let mut timeline = two();
+        assert_eq!(timeline.team(5, &BOB.to_string(), &[member(ANN), member(BOB)]), ["leader_changed"]);
+        assert_eq!(timeline.last().title, "Bob leads the team now");
+    }
+
+    #[test]
+    fn another_team_is_no_news() {
+        let mut timeline = Timeline::new(3000);
+        timeline.team(0, &BOB.to_string(), &[member(ANN), member(BOB)]);
+        assert_eq!(timeline.team(5, &CAT.to_string(), &[member(ANN), member(CAT), member(DAN)]), [""; 0]);
+        for seconds in [10, 15, 20, 25] {
+            assert_eq!(timeline.team(seconds, &CAT.to_string(), &[member(ANN), member(CAT), member(DAN)]), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn an_empty_list_says_nothing() {
+        let mut timeline = two();
+        for seconds in [5, 10, 15, 20] {
+            assert_eq!(then(&mut timeline, seconds, &[]), [""; 0]);
+        }
+        assert_eq!(then(&mut timeline, 25, &[member(ANN), member(BOB)]), [""; 0]);
+    }
+}

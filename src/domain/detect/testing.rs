@@ -1,0 +1,122 @@
+//! Scripted timelines for the tests of the detectors.
+
+use chrono::TimeDelta;
+
+use super::{Detectors, Surroundings};
+use crate::domain::{
+    monument::Monument,
+    server_state::{Marker, MarkerKind, Member, SellOrder},
+    time::Timestamp,
+    world_event::WorldEvent,
+};
+
+/// Seconds since 1970.
+pub(super) fn at(seconds: i64) -> Timestamp {
+    Timestamp::UNIX_EPOCH + TimeDelta::seconds(seconds)
+}
+
+pub(super) fn marker(kind: MarkerKind, x: f64, y: f64) -> Marker {
+    Marker {
+        kind,
+        x,
+        y,
+        grid: String::new(),
+        rotation: None,
+        steam_id: None,
+        radius: None,
+        color: None,
+        name: None,
+        out_of_stock: None,
+        sell_orders: Vec::new(),
+    }
+}
+
+/// A vending machine with orders (item, quantity, cost, in stock), paid in scrap.
+pub(super) fn shop(x: f64, y: f64, name: &str, orders: &[(i32, i32, i32, i32)]) -> Marker {
+    let sell_orders = orders.iter().map(|&(item_id, quantity, cost, in_stock)| SellOrder {
+        item_id,
+        quantity,
+        currency_id: -932201673,
+        cost,
+        in_stock,
+        item_is_blueprint: false,
+        currency_is_blueprint: false,
+    });
+    Marker {
+        name: Some(name.to_owned()),
+        sell_orders: sell_orders.collect(),
+        ..marker(MarkerKind::VendingMachine, x, y)
+    }
+}
+
+pub(super) fn monument(token: &str, x: f64, y: f64) -> Monument {
+    Monument::new(token, x, y).expect("a place")
+}
+
+/// Feeds a game server's answers to its detectors.
+pub(super) struct Timeline {
+    detectors: Detectors,
+    map_size: u32,
+    monuments: Vec<Monument>,
+    last: Option<WorldEvent>,
+}
+
+impl Timeline {
+    pub(super) fn new(map_size: u32) -> Self {
+        Self { detectors: Detectors::new(), map_size, monuments: Vec::new(), last: None }
+    }
+
+    pub(super) fn with(mut self, monument: Monument) -> Self {
+        self.monuments.push(monument);
+        self
+    }
+
+    /// An empty first answer.
+    pub(super) fn primed(&mut self) {
+        self.actions(0, &[]);
+    }
+
+    /// An answer of markers; returns the actions of its events.
+    pub(super) fn actions(&mut self, seconds: i64, markers: &[(u64, Marker)]) -> Vec<&'static str> {
+        let around = Surroundings { map_size: self.map_size, monuments: &self.monuments };
+        let markers = markers.iter().map(|(id, marker)| (*id, marker));
+        let events = self.detectors.markers(&around, markers, at(seconds));
+        self.told(events)
+    }
+
+    /// An answer of the team; returns the actions of its events.
+    pub(super) fn team(&mut self, seconds: i64, leader: &str, members: &[(u64, Member)]) -> Vec<&'static str> {
+        let around = Surroundings { map_size: self.map_size, monuments: &self.monuments };
+        let members = members.iter().map(|(id, member)| (*id, member));
+        let events = self.detectors.team(&around, Some(leader), members, at(seconds));
+        self.told(events)
+    }
+
+    pub(super) fn tick(&mut self, seconds: i64) -> Vec<&'static str> {
+        let events = self.detectors.tick(at(seconds));
+        self.told(events)
+    }
+
+    pub(super) fn link_lost(&mut self, seconds: i64) {
+        self.detectors.link_lost(at(seconds));
+    }
+
+    pub(super) fn link_up(&mut self, seconds: i64) {
+        self.detectors.link_up(at(seconds));
+    }
+
+    pub(super) fn wiped(&mut self) {
+        self.detectors.wiped();
+    }
+
+    /// The latest event.
+    pub(super) fn last(&self) -> &WorldEvent {
+        self.last.as_ref().expect("there was an event")
+    }
+
+    fn told(&mut self, events: Vec<WorldEvent>) -> Vec<&'static str> {
+        let actions = events.iter().map(|event| event.action).collect();
+        self.last = events.into_iter().last().or(self.last.take());
+        actions
+    }
+}

@@ -1,0 +1,66 @@
+//! The travelling vendor: on the road, halted, gone.
+
+use serde_json::json;
+
+use super::{
+    news::News,
+    presence::{Presence, Sighting},
+    track::{Track, Turn},
+};
+use crate::domain::{server_state::Marker, world_event::EventKind};
+
+#[derive(Debug)]
+pub(super) struct Vendor(Presence<u64, Track>);
+
+impl Vendor {
+    pub(super) fn new() -> Self {
+        Self(Presence::new(16))
+    }
+
+    pub(super) fn see(&mut self, id: u64, marker: &Marker, news: &mut News) {
+        let now = news.now;
+        let Some((sighting, track)) = self.0.see(id, || Track::new(marker, now)) else { return };
+        let turn = track.follow(marker, now);
+        let (action, text) = match (sighting, turn) {
+            (Sighting::New, _) => ("spawned", "is on the road"),
+            (Sighting::Back, _) => ("returned", "is still"),
+            (Sighting::Known, Some(Turn::Halted)) => ("halted", "halted"),
+            (Sighting::Known, Some(Turn::Resumed)) => ("resumed", "drives on"),
+            (Sighting::Known, None) => return,
+        };
+        let (at, data) = ((marker.x, marker.y), json!({ "markerId": id.to_string() }));
+        news.tell(EventKind::Vendor, action, Some(at), data, |place| format!("Travelling vendor {text} {place}"));
+    }
+
+    pub(super) fn sweep(&mut self, news: &mut News) {
+        self.0.sweep(news.now, news.priming, |id, track| {
+            let (at, data) = ((track.x, track.y), json!({ "markerId": id.to_string() }));
+            let title = |place: &str| format!("Travelling vendor is gone, last seen {place}");
+            news.tell(EventKind::Vendor, "left", Some(at), data, title);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::domain::{
+        detect::testing::{Timeline, marker},
+        server_state::{Marker, MarkerKind::TravellingVendor},
+    };
+
+    fn vendor(x: f64) -> [(u64, Marker); 1] {
+        [(4, marker(TravellingVendor, x, 1000.0))]
+    }
+
+    #[test]
+    fn a_round_trip_is_told_step_by_step() {
+        let mut timeline = Timeline::new(3000);
+        timeline.primed();
+        let steps = [(5, 100.0), (10, 150.0), (15, 150.0), (20, 150.0), (25, 200.0), (30, 250.0)];
+        let told: Vec<_> = steps.into_iter().flat_map(|(seconds, x)| timeline.actions(seconds, &vendor(x))).collect();
+        assert_eq!(told, ["spawned", "halted", "resumed"]);
+        let told: Vec<_> = [35, 40, 45].into_iter().flat_map(|seconds| timeline.actions(seconds, &[])).collect();
+        assert_eq!(told, ["left"]);
+        assert_eq!(timeline.last().x, Some(250.0));
+    }
+}

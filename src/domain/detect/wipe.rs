@@ -1,0 +1,144 @@
+//! A wipe: the world of a game server was replaced. It includes a restart, so comparing after each connect suffices.
+
+use chrono::TimeDelta;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::domain::{
+    time::{self, Timestamp},
+    world_event::{EventKind, WorldEvent},
+};
+
+/// The wipe time of one world differs by less.
+const SAME_WIPE: TimeDelta = TimeDelta::seconds(60);
+
+/// What tells one world from another, as `getInfo` has it; absent = the answer did not say.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct World {
+    pub wiped_at: Option<Timestamp>,
+    pub seed: Option<u32>,
+    pub salt: Option<u32>,
+    /// Edge length, metres.
+    pub map_size: Option<u32>,
+    /// Name of the level; kept for the map's key, says nothing about a wipe.
+    pub level: Option<String>,
+}
+
+/// A wipe that was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wipe {
+    pub wiped_at: Option<Timestamp>,
+    /// What differs: `wipeTime`, `seed`, `salt`, `mapSize`.
+    pub reasons: Vec<&'static str>,
+}
+
+impl World {
+    /// Compares the world that was known with the one an answer shows. A field that either does not have says nothing.
+    pub fn compare(&self, seen: &World) -> Option<Wipe> {
+        let differs =
+            |known: Option<u32>, seen: Option<u32>| known.zip(seen).is_some_and(|(known, seen)| known != seen);
+        let is_newer = self.wiped_at.zip(seen.wiped_at).is_some_and(|(known, seen)| seen - known > SAME_WIPE);
+        let reasons: Vec<_> = [
+            (is_newer, "wipeTime"),
+            (differs(self.seed, seen.seed), "seed"),
+            (differs(self.salt, seen.salt), "salt"),
+            (differs(self.map_size, seen.map_size), "mapSize"),
+        ]
+        .into_iter()
+        .filter_map(|(differs, reason)| differs.then_some(reason))
+        .collect();
+        (!reasons.is_empty()).then_some(Wipe { wiped_at: seen.wiped_at, reasons })
+    }
+
+    /// What to remember after an answer: its fields, and of the same world those it did not say.
+    pub fn updated(self, seen: World) -> World {
+        if self.compare(&seen).is_some() {
+            return seen;
+        }
+        World {
+            wiped_at: seen.wiped_at.or(self.wiped_at),
+            seed: seen.seed.or(self.seed),
+            salt: seen.salt.or(self.salt),
+            map_size: seen.map_size.or(self.map_size),
+            level: seen.level.or(self.level),
+        }
+    }
+}
+
+impl Wipe {
+    /// The event to tell, after the new world has been remembered.
+    pub fn event(&self, now: Timestamp) -> WorldEvent {
+        let data = [("wipedAt", json!(self.wiped_at.map(time::to_wire))), ("reasons", json!(self.reasons))];
+        WorldEvent {
+            kind: EventKind::Wipe,
+            action: "wiped",
+            grid: String::new(),
+            x: None,
+            y: None,
+            ts: now,
+            title: "The server was wiped".to_owned(),
+            data: data.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::World;
+    use crate::domain::detect::testing::at;
+
+    fn world() -> World {
+        World {
+            wiped_at: Some(at(1_000_000)),
+            seed: Some(1),
+            salt: Some(2),
+            map_size: Some(3000),
+            level: Some("Procedural Map".to_owned()),
+        }
+    }
+
+    fn reasons(seen: World) -> Vec<&'static str> {
+        world().compare(&seen).map(|wipe| wipe.reasons).unwrap_or_default()
+    }
+
+    #[test]
+    fn the_same_world_was_not_wiped() {
+        assert_eq!(world().compare(&world()), None);
+        assert_eq!(reasons(World { wiped_at: Some(at(1_000_060)), ..world() }), [""; 0], "rounding of the server");
+        assert_eq!(reasons(World { wiped_at: Some(at(1)), ..world() }), [""; 0], "time does not go back");
+        assert_eq!(reasons(World { level: Some("Other".to_owned()), ..world() }), [""; 0]);
+    }
+
+    #[test]
+    fn each_difference_is_a_wipe() {
+        assert_eq!(reasons(World { wiped_at: Some(at(1_000_061)), ..world() }), ["wipeTime"]);
+        assert_eq!(reasons(World { seed: Some(9), ..world() }), ["seed"]);
+        assert_eq!(reasons(World { salt: Some(9), map_size: Some(4000), ..world() }), ["salt", "mapSize"]);
+    }
+
+    #[test]
+    fn a_missing_field_says_nothing() {
+        assert_eq!(reasons(World::default()), [""; 0]);
+        assert_eq!(World::default().compare(&world()), None, "nothing known yet");
+        assert_eq!(reasons(World { seed: Some(9), ..World::default() }), ["seed"]);
+    }
+
+    #[test]
+    fn what_an_answer_did_not_say_stays_known_unless_the_world_is_new() {
+        assert_eq!(world().updated(World { seed: Some(1), ..World::default() }), world());
+        let new = World { seed: Some(9), ..World::default() };
+        assert_eq!(world().updated(new.clone()), new);
+    }
+
+    #[test]
+    fn a_wipe_is_told_with_its_reasons() {
+        let wipe = world().compare(&World { seed: Some(9), ..world() }).expect("a wipe");
+        let json = serde_json::to_value(wipe.event(at(5))).expect("plain data");
+        assert_eq!(
+            (&json["kind"], &json["action"], &json["reasons"][0]),
+            (&"wipe".into(), &"wiped".into(), &"seed".into())
+        );
+        assert_eq!(json["grid"], "");
+    }
+}
