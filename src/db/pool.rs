@@ -1,6 +1,6 @@
 //! Connections, and the one way from async code to the database.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{fs::OpenOptions, io, os::unix::fs::OpenOptionsExt as _, path::Path, sync::Arc, time::Duration};
 
 use diesel::{
     Connection as _, PgConnection, RunQueryDsl as _, SqliteConnection,
@@ -11,7 +11,6 @@ use diesel::{
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness as _, embed_migrations};
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::{sync::Semaphore, task, time};
-use url::Url;
 
 use crate::{
     config::{self, Database},
@@ -55,12 +54,9 @@ struct Lane {
 impl Pool {
     /// Connects and brings the schema up to date. Blocks; a missing SQLite file is created, with its directory.
     pub fn open(database: &Database) -> Result<Pool, DbError> {
-        if let Database::Sqlite(path) = database
-            && let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty())
-        {
-            config::create_private_dir(directory).map_err(|error| {
-                DbError::Unavailable(format!("the directory {} cannot be made: {error}", directory.display()))
-            })?;
+        if let Database::Sqlite(path) = database {
+            create_private_file(path)
+                .map_err(|error| DbError::Unavailable(format!("{} cannot be opened: {error}", path.display())))?;
         }
         migrate(database)?;
         let lane = |size, access| Lane::open(Connector { database: database.clone(), access }, size);
@@ -257,7 +253,7 @@ fn connect(database: &Database, access: Access) -> Result<Db, ConnectError> {
             Ok(Db::Sqlite(connection))
         }
         Database::Postgres(url) => {
-            let with_deadlines = with_deadlines(url)?;
+            let with_deadlines = with_deadlines(url);
             let mut connection = PgConnection::establish(with_deadlines.expose_secret())
                 .map_err(|error| ConnectError(redacted(&error.to_string(), &with_deadlines)))?;
             connection
@@ -271,27 +267,39 @@ fn connect(database: &Database, access: Access) -> Result<Db, ConnectError> {
     }
 }
 
+/// Makes the file and its directory where missing, for this user only: SQLite would leave them to the umask.
+fn create_private_file(path: &Path) -> io::Result<()> {
+    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        config::create_private_dir(directory)?;
+    }
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path).map(drop)
+}
+
 fn sqlite_name(path: &Path) -> Result<&str, ConnectError> {
     path.to_str().ok_or_else(|| ConnectError(format!("{} is not UTF-8", path.display())))
 }
 
-/// libpq waits without end for a host that does not answer, unless told otherwise.
-fn with_deadlines(url: &SecretString) -> Result<SecretString, ConnectError> {
-    let mut url =
-        Url::parse(url.expose_secret()).map_err(|error| ConnectError(format!("DATABASE_URL is not a URL: {error}")))?;
-    for (name, value) in [("connect_timeout", "5"), ("tcp_user_timeout", "15000")] {
-        if !url.query_pairs().any(|(given, _)| given == name) {
-            url.query_pairs_mut().append_pair(name, value);
+/// libpq waits without end for a host that does not answer, unless told otherwise. (Its URLs may name several hosts or
+/// none, which the `url` crate does not read.)
+fn with_deadlines(url: &SecretString) -> SecretString {
+    let mut url = url.expose_secret().to_owned();
+    for (parameter, value) in [("connect_timeout=", "5"), ("tcp_user_timeout=", "15000")] {
+        if !url.contains(parameter) {
+            url.push(if url.contains('?') { '&' } else { '?' });
+            url.push_str(parameter);
+            url.push_str(value);
         }
     }
-    Ok(SecretString::from(String::from(url)))
+    SecretString::from(url)
 }
 
-/// libpq repeats a URL that it cannot read.
+/// libpq repeats a URL, or the part of one, that it cannot read.
 fn redacted(message: &str, url: &SecretString) -> String {
-    let message = message.replace(url.expose_secret(), "DATABASE_URL");
-    match Url::parse(url.expose_secret()).ok().as_ref().and_then(Url::password) {
-        Some(password) if !password.is_empty() => message.replace(password, "…"),
+    let url = url.expose_secret();
+    let message = message.replace(url, "DATABASE_URL");
+    let user_and_password = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@'));
+    match user_and_password.and_then(|(user, _)| user.split_once(':')) {
+        Some((_, password)) if !password.is_empty() => message.replace(password, "…"),
         _ => message,
     }
 }
@@ -425,9 +433,9 @@ mod tests {
             assert_eq!(count(), 0);
 
             let panicked = thread::scope(|scope| {
-                scope.spawn(|| pool.write_blocking(|db| insert(db).map(|_| panic!("on purpose")))).join()
+                scope.spawn(|| pool.write_blocking(|db| insert(db).map(|_| -> () { panic!("on purpose") }))).join()
             });
-            assert!(matches!(panicked, Err::<Result<(), DbError>, _>(_)));
+            assert!(panicked.is_err());
             pool.write_blocking(insert).unwrap();
             assert_eq!(count(), 1);
         });
@@ -446,6 +454,38 @@ mod tests {
             let stored = pool.read_blocking(|db| sessions::find(db, &"session".into(), now())).unwrap();
             assert_eq!(written.is_ok(), stored.is_some());
         });
+    }
+
+    #[test]
+    fn writers_of_two_processes_take_turns_on_one_sqlite_file() {
+        use crate::db::schema::users::dsl::users as table;
+        use diesel::QueryDsl as _;
+        let directory = tempfile::tempdir().unwrap();
+        let database = Database::Sqlite(directory.path().join("test.db"));
+        let pools = [Pool::open(&database).unwrap(), Pool::open(&database).unwrap()];
+        // Reads and then writes, which a transaction that began as a reader could not do here.
+        let add = |pool: &Pool| {
+            pool.write_blocking(|db| {
+                let id = table.count().get_result::<i64>(db)?.to_string();
+                users::sign_in(db, &id.as_str().into(), &id.as_str().into(), None, now())
+            })
+        };
+        thread::scope(|scope| {
+            for pool in &pools {
+                scope.spawn(move || (0..20).for_each(|_| drop(add(pool).unwrap())));
+            }
+        });
+        assert_eq!(pools[0].read_blocking(|db| Ok(table.count().get_result::<i64>(db)?)).unwrap(), 40);
+    }
+
+    #[test]
+    fn the_sqlite_file_is_for_its_user_only() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("new/test.db");
+        Pool::open(&Database::Sqlite(path.clone())).unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(path.parent().unwrap()), mode(&path)), (0o700, 0o600));
     }
 
     #[test]
@@ -501,7 +541,12 @@ mod tests {
 
     #[test]
     fn a_database_that_is_not_there_is_unavailable_and_its_password_stays_secret() {
-        for url in ["postgres://u:hunter2@127.0.0.1:1/none", "postgres://u:hunter2@127.0.0.1:99999999/none"] {
+        for url in [
+            "postgres://u:hunter2@127.0.0.1:1/none",
+            "postgres://u:hunter2@127.0.0.1:99999999/none",
+            "postgres://u:hunter2@[::1/none",
+            "postgres://u:hunter2%zz@127.0.0.1/none",
+        ] {
             let error = Pool::open(&Database::Postgres(SecretString::from(url))).err().unwrap();
             assert!(matches!(error, DbError::Unavailable(_)), "{error:?}");
             assert!(!error.to_string().contains("hunter2"), "{error}");
