@@ -4,6 +4,8 @@
 
 pub mod detect;
 pub mod ids;
+pub mod limits;
+pub mod return_target;
 pub mod server_state;
 pub mod time;
 pub mod world_event;
