@@ -3,6 +3,7 @@
 //! Nothing here reads a clock, the environment, randomness, a socket or a database; they come in as arguments.
 
 pub mod detect;
+pub mod game_address;
 pub mod ids;
 pub mod limits;
 pub mod return_target;
