@@ -1,0 +1,261 @@
+//! Relay tokens: short-lived JWTs (RFC 7519), HS256 only, that open the relay's WebSocket.
+
+use chrono::{DateTime, Duration};
+use jsonwebtoken::{
+    Algorithm, AlgorithmFamily, DecodingKey, EncodingKey, Header, Validation,
+    crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils},
+    errors::{Error, ErrorKind},
+    signature::{self, Signer, Verifier},
+};
+use ring::hmac;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    crypto::{self, keys::Key32, random},
+    domain::{
+        ids::{SessionId, UserId},
+        time::Timestamp,
+    },
+};
+
+/// How long a token is good for.
+pub const LIFETIME: Duration = Duration::minutes(5);
+/// How far the clocks of two machines may differ.
+const LEEWAY: Duration = Duration::seconds(5);
+const SCOPE: &str = "relay";
+const AUDIENCE: &str = "companion-relay";
+
+#[derive(Serialize, Deserialize)]
+struct Claims {
+    sub: String,
+    scope: String,
+    /// Unix seconds, as `iat`.
+    exp: i64,
+    iat: i64,
+    jti: String,
+    aud: String,
+    sid: String,
+}
+
+/// Whom a token speaks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayClaims {
+    pub user: UserId,
+    /// The session that minted the token; the socket ends with it.
+    pub session: SessionId,
+}
+
+/// Why a token is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RelayTokenError {
+    #[error("the relay token has expired")]
+    Expired,
+    #[error("not a relay token of this service")]
+    Invalid,
+}
+
+/// Mints and verifies relay tokens.
+pub struct RelayTokens {
+    encoding: EncodingKey,
+    decoding: DecodingKey,
+    validation: Validation,
+}
+
+impl RelayTokens {
+    /// Signs with this key.
+    pub fn new(key: &Key32) -> Self {
+        crypto::install();
+        let mut validation = Validation::new(Algorithm::HS256);
+        validation.set_audience(&[AUDIENCE]);
+        validation.set_required_spec_claims(&["exp", "aud", "sub"]);
+        // The library reads the system's clock; `verify` compares with the time it is given.
+        validation.validate_exp = false;
+        Self {
+            encoding: EncodingKey::from_secret(key.as_bytes()),
+            decoding: DecodingKey::from_secret(key.as_bytes()),
+            validation,
+        }
+    }
+
+    /// A token and its end in Unix seconds.
+    pub fn mint(&self, user: &UserId, session: &SessionId, now: Timestamp) -> (String, i64) {
+        let exp = (now + LIFETIME).timestamp();
+        let claims = Claims {
+            sub: user.to_string(),
+            scope: SCOPE.to_owned(),
+            exp,
+            iat: now.timestamp(),
+            jti: random::base64url::<16>(),
+            aud: AUDIENCE.to_owned(),
+            sid: session.to_string(),
+        };
+        let token = jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &self.encoding)
+            .expect("plain claims under an HMAC key always encode");
+        (token, exp)
+    }
+
+    /// Whom the token speaks for, if it was minted here and is good at `now` (± 5 s).
+    pub fn verify(&self, token: &str, now: Timestamp) -> Result<RelayClaims, RelayTokenError> {
+        let token = jsonwebtoken::decode::<Claims>(token, &self.decoding, &self.validation)
+            .map_err(|_| RelayTokenError::Invalid)?;
+        let claims = token.claims;
+        if token.header.typ.as_deref() != Some("JWT") || claims.scope != SCOPE {
+            return Err(RelayTokenError::Invalid);
+        }
+        let end = DateTime::from_timestamp(claims.exp, 0).ok_or(RelayTokenError::Invalid)?;
+        if now - LEEWAY > end {
+            return Err(RelayTokenError::Expired);
+        }
+        Ok(RelayClaims { user: claims.sub.into(), session: claims.sid.into() })
+    }
+}
+
+/// HS256 over ring for jsonwebtoken, which brings no cryptography of its own; every other algorithm is refused.
+pub(crate) static JWT_PROVIDER: CryptoProvider = CryptoProvider {
+    signer_factory: |algorithm, key| match (algorithm, key.family()) {
+        (Algorithm::HS256, AlgorithmFamily::Hmac) => Ok(Box::new(Hs256(hs256(key.as_bytes())))),
+        _ => Err(Error::from(ErrorKind::InvalidAlgorithm)),
+    },
+    verifier_factory: |algorithm, key| match (algorithm, key.family()) {
+        (Algorithm::HS256, AlgorithmFamily::Hmac) => Ok(Box::new(Hs256(hs256(key.try_get_as_bytes()?)))),
+        _ => Err(Error::from(ErrorKind::InvalidAlgorithm)),
+    },
+    // Used for JSON Web Keys only, which we do not read.
+    key_utils: KeyUtils::new_unimplemented(),
+};
+
+struct Hs256(hmac::Key);
+
+fn hs256(key: &[u8]) -> hmac::Key {
+    hmac::Key::new(hmac::HMAC_SHA256, key)
+}
+
+impl Signer<Vec<u8>> for Hs256 {
+    fn try_sign(&self, message: &[u8]) -> Result<Vec<u8>, signature::Error> {
+        Ok(hmac::sign(&self.0, message).as_ref().to_vec())
+    }
+}
+
+impl Verifier<Vec<u8>> for Hs256 {
+    fn verify(&self, message: &[u8], signature: &Vec<u8>) -> Result<(), signature::Error> {
+        hmac::verify(&self.0, message, signature).map_err(|_| signature::Error::new())
+    }
+}
+
+impl JwtSigner for Hs256 {
+    fn algorithm(&self) -> Algorithm {
+        Algorithm::HS256
+    }
+}
+
+impl JwtVerifier for Hs256 {
+    fn algorithm(&self) -> Algorithm {
+        Algorithm::HS256
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const KEY: [u8; 32] = [7; 32];
+
+    fn tokens() -> RelayTokens {
+        RelayTokens::new(&Key32::new(KEY))
+    }
+
+    fn now() -> Timestamp {
+        DateTime::from_timestamp(1_800_000_000, 0).unwrap()
+    }
+
+    fn header() -> Value {
+        json!({ "alg": "HS256", "typ": "JWT" })
+    }
+
+    fn claims() -> Value {
+        json!({
+            "sub": "u", "scope": "relay", "exp": now().timestamp() + 300, "iat": now().timestamp(), "jti": "j",
+            "aud": AUDIENCE, "sid": "s",
+        })
+    }
+
+    /// A token put together without the library, with a good signature over whatever it says.
+    fn forge(header: &Value, claims: &Value) -> String {
+        let encode = |part: &Value| URL_SAFE_NO_PAD.encode(part.to_string());
+        let message = format!("{}.{}", encode(header), encode(claims));
+        let signature = URL_SAFE_NO_PAD.encode(hmac::sign(&hs256(&KEY), message.as_bytes()));
+        format!("{message}.{signature}")
+    }
+
+    fn with(mut object: Value, field: &str, value: Value) -> Value {
+        object[field] = value;
+        object
+    }
+
+    #[test]
+    fn a_minted_token_names_user_and_session_for_five_minutes() {
+        let tokens = tokens();
+        let (user, session) = (UserId::from("u"), SessionId::from("s"));
+        let (token, exp) = tokens.mint(&user, &session, now());
+        assert_eq!(exp, now().timestamp() + 300);
+        let good = Ok(RelayClaims { user, session });
+        assert_eq!(tokens.verify(&token, now()), good);
+        assert_eq!(tokens.verify(&token, now() + LIFETIME + Duration::seconds(5)), good);
+        let late = now() + LIFETIME + Duration::seconds(6);
+        assert_eq!(tokens.verify(&token, late), Err(RelayTokenError::Expired));
+    }
+
+    #[test]
+    fn a_minted_token_is_a_plain_hs256_jwt() {
+        let (token, _) = tokens().mint(&UserId::from("u"), &SessionId::from("s"), now());
+        let part = |index: usize| -> Value {
+            let text = token.split('.').nth(index).unwrap();
+            serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).unwrap()).unwrap()
+        };
+        assert_eq!(part(0), header());
+        let jti = part(1)["jti"].clone();
+        assert_eq!(jti.as_str().unwrap().len(), 22);
+        assert_eq!(part(1), with(claims(), "jti", jti));
+    }
+
+    #[test]
+    fn everything_else_is_refused() {
+        let tokens = tokens();
+        let (header, claims) = (header(), claims());
+        assert!(tokens.verify(&forge(&header, &claims), now()).is_ok(), "the forge itself works");
+
+        let minted = forge(&header, &claims);
+        let unsigned = minted[..=minted.rfind('.').unwrap()].to_owned();
+        let mut without_exp = claims.clone();
+        without_exp.as_object_mut().unwrap().remove("exp");
+        let other_claims = URL_SAFE_NO_PAD.encode(with(claims.clone(), "sub", json!("other")).to_string());
+        let parts: Vec<&str> = minted.split('.').collect();
+        let tampered = format!("{}.{other_claims}.{}", parts[0], parts[2]);
+        let other_key = RelayTokens::new(&Key32::new([8; 32])).mint(&"u".into(), &"s".into(), now()).0;
+        let cases = [
+            ("alg none", forge(&with(header.clone(), "alg", json!("none")), &claims)),
+            ("alg HS384", forge(&with(header.clone(), "alg", json!("HS384")), &claims)),
+            ("alg RS256", forge(&with(header.clone(), "alg", json!("RS256")), &claims)),
+            ("typ", forge(&with(header.clone(), "typ", json!("at+jwt")), &claims)),
+            ("scope", forge(&header, &with(claims.clone(), "scope", json!("admin")))),
+            ("aud", forge(&header, &with(claims.clone(), "aud", json!("other")))),
+            ("no aud", forge(&header, &with(claims.clone(), "aud", Value::Null))),
+            ("exp as text", forge(&header, &with(claims.clone(), "exp", json!("1800000300")))),
+            ("exp as fraction", forge(&header, &with(claims.clone(), "exp", json!(1_800_000_300.5)))),
+            ("exp beyond any calendar", forge(&header, &with(claims.clone(), "exp", json!(i64::MAX)))),
+            ("no exp", forge(&header, &without_exp)),
+            ("tampered", tampered),
+            ("unsigned", unsigned),
+            ("other key", other_key),
+            ("empty", String::new()),
+            ("dots", "..".to_owned()),
+            ("garbage", "é.\0.!".to_owned()),
+        ];
+        for (name, token) in cases {
+            assert_eq!(tokens.verify(&token, now()), Err(RelayTokenError::Invalid), "{name}");
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! What is remembered: one file per table, plain functions over a connection and the time. No rules about who may
+//! call them (except [`access`]), no HTTP, no keys: sealed columns come and go sealed.
+//!
+//! SQLite and PostgreSQL share the schema and the code. Ids and times come from the caller; instants are stored as
+//! UTC with microseconds.
+
+/// The same query, compiled for each engine: for what diesel does not offer over both at once (`ON CONFLICT`).
+macro_rules! on_backend {
+    ($db:expr, |$connection:ident| $query:expr) => {
+        match $db {
+            $crate::db::pool::Db::Pg($connection) => $query,
+            $crate::db::pool::Db::Sqlite($connection) => $query,
+        }
+    };
+}
+
+pub mod access;
+pub mod error;
+pub mod openid_nonces;
+pub mod paired_servers;
+pub mod pool;
+pub mod schema;
+pub mod sessions;
+pub mod sign_in_attempts;
+pub mod smart_devices;
+#[cfg(test)]
+mod testing;
+pub mod timestamp;
+pub mod users;

@@ -1,0 +1,77 @@
+//! The tables, the same for both engines. `diesel print-schema` writes the part below.
+
+diesel::table! {
+    users (id) {
+        id -> Text,
+        platform_id -> Text,
+        display_name -> Text,
+        avatar_url -> Nullable<Text>,
+        created_at -> Timestamp,
+        last_seen_at -> Timestamp,
+    }
+}
+
+diesel::table! {
+    sessions (id) {
+        id -> Text,
+        user_id -> Text,
+        created_at -> Timestamp,
+        last_seen_at -> Timestamp,
+        expires_at -> Timestamp,
+    }
+}
+
+diesel::table! {
+    sign_in_attempts (state_hash) {
+        state_hash -> Text,
+        return_target -> Text,
+        expires_at -> Timestamp,
+    }
+}
+
+diesel::table! {
+    openid_nonces (endpoint, nonce) {
+        endpoint -> Text,
+        nonce -> Text,
+        seen_at -> Timestamp,
+    }
+}
+
+diesel::table! {
+    paired_servers (id) {
+        id -> Text,
+        owner_id -> Text,
+        game_server_id -> Nullable<Text>,
+        name -> Text,
+        address -> Text,
+        port -> Integer,
+        player_id -> Text,
+        player_token_sealed -> Binary,
+        created_at -> Timestamp,
+        updated_at -> Timestamp,
+        wipe_time -> Nullable<BigInt>,
+        seed -> Nullable<BigInt>,
+        salt -> Nullable<BigInt>,
+        map_size -> Nullable<BigInt>,
+        level_name -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
+    smart_devices (server_id, device_id) {
+        server_id -> Text,
+        device_id -> Text,
+        kind -> Text,
+        name -> Text,
+        label -> Nullable<Text>,
+        custom_command -> Nullable<Text>,
+        on_message -> Nullable<Text>,
+        off_message -> Nullable<Text>,
+        created_at -> Timestamp,
+    }
+}
+
+diesel::joinable!(sessions -> users (user_id));
+diesel::joinable!(paired_servers -> users (owner_id));
+diesel::joinable!(smart_devices -> paired_servers (server_id));
+diesel::allow_tables_to_appear_in_same_query!(users, sessions, paired_servers, smart_devices);

@@ -1,0 +1,181 @@
+//! Browser sessions. The cookie holds the sealed id; everything else is here, so a deleted row ends every copy.
+
+use chrono::Duration;
+use diesel::prelude::*;
+
+use crate::{
+    db::{
+        error::DbError,
+        pool::Db,
+        schema::{sessions, users},
+        timestamp::StoredTimestamp,
+    },
+    domain::{
+        ids::{SessionId, UserId},
+        time::Timestamp,
+    },
+};
+
+/// A session ends this long after sign-in, whatever happens.
+pub const LIFETIME: Duration = Duration::days(30);
+/// … and this long after it was last used.
+pub const IDLE_LIFETIME: Duration = Duration::days(14);
+/// How exactly its last use is kept.
+const TOUCH_INTERVAL: Duration = Duration::minutes(1);
+
+/// A session.
+#[derive(Clone, Debug, PartialEq, Eq, Queryable, Selectable)]
+#[diesel(table_name = sessions)]
+pub struct Session {
+    #[diesel(deserialize_as = String)]
+    pub id: SessionId,
+    #[diesel(deserialize_as = String)]
+    pub user_id: UserId,
+    #[diesel(deserialize_as = StoredTimestamp)]
+    pub created_at: Timestamp,
+    #[diesel(deserialize_as = StoredTimestamp)]
+    pub last_seen_at: Timestamp,
+    #[diesel(deserialize_as = StoredTimestamp)]
+    pub expires_at: Timestamp,
+}
+
+impl Session {
+    /// Whether [`touch`] would write.
+    pub fn wants_touch(&self, now: Timestamp) -> bool {
+        self.last_seen_at <= now - TOUCH_INTERVAL
+    }
+}
+
+/// A fresh session from `now` on.
+pub fn insert(db: &mut Db, id: &SessionId, user: &UserId, now: Timestamp) -> Result<(), DbError> {
+    diesel::insert_into(sessions::table)
+        .values((
+            sessions::id.eq(id.as_str()),
+            sessions::user_id.eq(user.as_str()),
+            sessions::created_at.eq(now.naive_utc()),
+            sessions::last_seen_at.eq(now.naive_utc()),
+            sessions::expires_at.eq((now + LIFETIME).naive_utc()),
+        ))
+        .execute(db)?;
+    Ok(())
+}
+
+/// The session, while it is good.
+pub fn find(db: &mut Db, id: &SessionId, now: Timestamp) -> Result<Option<Session>, DbError> {
+    let session = sessions::table
+        .find(id.as_str())
+        .filter(sessions::expires_at.gt(now.naive_utc()))
+        .filter(sessions::last_seen_at.gt((now - IDLE_LIFETIME).naive_utc()))
+        .select(Session::as_select())
+        .first(db)
+        .optional()?;
+    Ok(session)
+}
+
+/// Notes that the session and its user were seen; writes at most once a minute.
+pub fn touch(db: &mut Db, id: &SessionId, now: Timestamp) -> Result<(), DbError> {
+    let touched = diesel::update(
+        sessions::table.find(id.as_str()).filter(sessions::last_seen_at.le((now - TOUCH_INTERVAL).naive_utc())),
+    )
+    .set(sessions::last_seen_at.eq(now.naive_utc()))
+    .execute(db)?;
+    if touched == 1 {
+        let user = sessions::table.find(id.as_str()).select(sessions::user_id);
+        diesel::update(users::table.filter(users::id.eq_any(user)))
+            .set(users::last_seen_at.eq(now.naive_utc()))
+            .execute(db)?;
+    }
+    Ok(())
+}
+
+/// Ends the session; false when there was none.
+pub fn delete(db: &mut Db, id: &SessionId) -> Result<bool, DbError> {
+    Ok(diesel::delete(sessions::table.find(id.as_str())).execute(db)? == 1)
+}
+
+/// Deletes the sessions that are no longer good; says how many.
+pub fn purge(db: &mut Db, now: Timestamp) -> Result<usize, DbError> {
+    let over =
+        sessions::expires_at.le(now.naive_utc()).or(sessions::last_seen_at.le((now - IDLE_LIFETIME).naive_utc()));
+    Ok(diesel::delete(sessions::table.filter(over)).execute(db)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::{
+        pool::Pool,
+        testing::{self, now},
+        users,
+    };
+
+    fn session_of(pool: &Pool, at: Timestamp) -> Option<Session> {
+        pool.read_blocking(|db| find(db, &"session".into(), at)).unwrap()
+    }
+
+    fn begin(pool: &Pool) {
+        testing::user(pool, "user");
+        pool.write_blocking(|db| insert(db, &"session".into(), &"user".into(), now())).unwrap();
+    }
+
+    fn touch_at(pool: &Pool, at: Timestamp) {
+        pool.write_blocking(|db| touch(db, &"session".into(), at)).unwrap();
+    }
+
+    #[test]
+    fn a_session_ends_14_days_after_its_last_use_and_30_days_after_sign_in() {
+        testing::on_each_database(|pool| {
+            begin(pool);
+            let before = Duration::microseconds(1);
+            assert!(session_of(pool, now() + IDLE_LIFETIME - before).is_some());
+            assert!(session_of(pool, now() + IDLE_LIFETIME).is_none());
+
+            touch_at(pool, now() + Duration::days(13));
+            touch_at(pool, now() + Duration::days(26));
+            assert!(session_of(pool, now() + LIFETIME - before).is_some());
+            assert!(session_of(pool, now() + LIFETIME).is_none());
+        });
+    }
+
+    #[test]
+    fn the_last_use_of_session_and_user_is_kept_to_the_minute() {
+        testing::on_each_database(|pool| {
+            begin(pool);
+            let (soon, later) = (now() + Duration::seconds(59), now() + Duration::seconds(60));
+            touch_at(pool, soon);
+            let session = session_of(pool, soon).unwrap();
+            assert_eq!(session.last_seen_at, now());
+            assert!(!session.wants_touch(soon) && session.wants_touch(later));
+            touch_at(pool, later);
+            assert_eq!(session_of(pool, later).unwrap().last_seen_at, later);
+            let user = pool.read_blocking(|db| users::find(db, &"user".into())).unwrap().unwrap();
+            assert_eq!(user.last_seen_at, later);
+        });
+    }
+
+    #[test]
+    fn a_deleted_session_is_gone_and_purging_takes_only_what_is_over() {
+        testing::on_each_database(|pool| {
+            begin(pool);
+            let purge_at = |at| pool.write_blocking(|db| purge(db, at)).unwrap();
+            assert_eq!(purge_at(now() + Duration::days(13)), 0);
+            let delete = || pool.write_blocking(|db| delete(db, &"session".into())).unwrap();
+            assert!(delete());
+            assert!(session_of(pool, now()).is_none());
+            assert!(!delete());
+            pool.write_blocking(|db| insert(db, &"session".into(), &"user".into(), now())).unwrap();
+            assert_eq!(purge_at(now() + IDLE_LIFETIME), 1);
+        });
+    }
+
+    #[test]
+    fn a_session_needs_a_user_and_two_cannot_share_an_id() {
+        testing::on_each_database(|pool| {
+            let insert = |user: &str| pool.write_blocking(|db| insert(db, &"session".into(), &user.into(), now()));
+            assert!(matches!(insert("nobody"), Err(DbError::Conflict)));
+            testing::user(pool, "user");
+            insert("user").unwrap();
+            assert!(matches!(insert("user"), Err(DbError::Conflict)));
+        });
+    }
+}

@@ -1,0 +1,182 @@
+//! Smart devices of paired servers, and what their owners wrote about them.
+
+use diesel::{
+    backend::Backend,
+    deserialize::{self, FromSql, FromSqlRow},
+    prelude::*,
+    sql_types::Text,
+};
+
+use crate::{
+    db::{error::DbError, pool::Db, schema::smart_devices, timestamp::StoredTimestamp},
+    domain::{ids::ServerId, server_state::DeviceKind, time::Timestamp},
+};
+
+/// A smart device.
+#[derive(Clone, Debug, PartialEq, Eq, Queryable, Selectable)]
+#[diesel(table_name = smart_devices)]
+pub struct SmartDevice {
+    #[diesel(deserialize_as = String)]
+    pub server_id: ServerId,
+    /// The game's entity id in decimal.
+    pub device_id: String,
+    #[diesel(deserialize_as = StoredKind)]
+    pub kind: DeviceKind,
+    /// As the game names it.
+    pub name: String,
+    pub label: Option<String>,
+    pub custom_command: Option<String>,
+    pub on_message: Option<String>,
+    pub off_message: Option<String>,
+    #[diesel(deserialize_as = StoredTimestamp)]
+    pub created_at: Timestamp,
+}
+
+/// A stored kind: the word clients see.
+#[derive(Debug, FromSqlRow)]
+pub struct StoredKind(DeviceKind);
+
+impl<DB: Backend> FromSql<Text, DB> for StoredKind
+where
+    String: FromSql<Text, DB>,
+{
+    fn from_sql(bytes: DB::RawValue<'_>) -> deserialize::Result<Self> {
+        Ok(Self(match String::from_sql(bytes)?.as_str() {
+            "switch" => DeviceKind::Switch,
+            "alarm" => DeviceKind::Alarm,
+            "storageMonitor" => DeviceKind::StorageMonitor,
+            "camera" => DeviceKind::Camera,
+            _ => DeviceKind::Unknown,
+        }))
+    }
+}
+
+impl From<StoredKind> for DeviceKind {
+    fn from(stored: StoredKind) -> Self {
+        stored.0
+    }
+}
+
+fn word(kind: DeviceKind) -> &'static str {
+    match kind {
+        DeviceKind::Switch => "switch",
+        DeviceKind::Alarm => "alarm",
+        DeviceKind::StorageMonitor => "storageMonitor",
+        DeviceKind::Camera => "camera",
+        DeviceKind::Unknown => "unknown",
+    }
+}
+
+/// The server's devices, in the order in which they came.
+pub fn list(db: &mut Db, server: &ServerId) -> Result<Vec<SmartDevice>, DbError> {
+    let devices = smart_devices::table
+        .filter(smart_devices::server_id.eq(server.as_str()))
+        .order((smart_devices::created_at, smart_devices::device_id))
+        .select(SmartDevice::as_select())
+        .load(db)?;
+    Ok(devices)
+}
+
+/// Adds the device, or brings its kind and name up to date; what the owner wrote stays.
+pub fn upsert(
+    db: &mut Db,
+    server: &ServerId,
+    device_id: &str,
+    kind: DeviceKind,
+    name: &str,
+    now: Timestamp,
+) -> Result<(), DbError> {
+    let told = (smart_devices::kind.eq(word(kind)), smart_devices::name.eq(name));
+    let row = (
+        smart_devices::server_id.eq(server.as_str()),
+        smart_devices::device_id.eq(device_id),
+        smart_devices::created_at.eq(now.naive_utc()),
+        told,
+    );
+    let upsert = diesel::insert_into(smart_devices::table)
+        .values(row)
+        .on_conflict((smart_devices::server_id, smart_devices::device_id))
+        .do_update()
+        .set(told);
+    on_backend!(db, |db| upsert.execute(db))?;
+    Ok(())
+}
+
+/// Forgets the device; false when there was none.
+pub fn delete(db: &mut Db, server: &ServerId, device_id: &str) -> Result<bool, DbError> {
+    Ok(diesel::delete(smart_devices::table.find((server.as_str(), device_id))).execute(db)? == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::{
+        paired_servers,
+        testing::{self, later, now},
+    };
+
+    #[test]
+    fn pairing_a_device_again_renames_it_and_keeps_what_the_owner_wrote() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "owner");
+            let server = testing::server(pool, "owner", "server").id;
+            let upsert = |id: &str, kind, name: &str, at| {
+                pool.write_blocking(|db| upsert(db, &server, id, kind, name, at)).unwrap();
+            };
+            let list = || pool.read_blocking(|db| list(db, &server)).unwrap();
+            upsert("42", DeviceKind::Switch, "Door", now());
+            upsert("7", DeviceKind::StorageMonitor, "Box", later(1));
+            pool.write_blocking(|db| {
+                let row = smart_devices::table.find((server.as_str(), "42"));
+                Ok(diesel::update(row).set(smart_devices::label.eq("Front")).execute(db)?)
+            })
+            .unwrap();
+            upsert("42", DeviceKind::Alarm, "Gate", later(2));
+            let device = |id: &str, kind, name: &str, label: Option<&str>, created_at| SmartDevice {
+                server_id: server.clone(),
+                device_id: id.into(),
+                kind,
+                name: name.into(),
+                label: label.map(Into::into),
+                custom_command: None,
+                on_message: None,
+                off_message: None,
+                created_at,
+            };
+            let gate = device("42", DeviceKind::Alarm, "Gate", Some("Front"), now());
+            let stored = device("7", DeviceKind::StorageMonitor, "Box", None, later(1));
+            assert_eq!(list(), [gate, stored]);
+            let delete = |id: &str| pool.write_blocking(|db| delete(db, &server, id)).unwrap();
+            assert!(delete("42"));
+            assert!(!delete("42"));
+            assert_eq!(list().len(), 1);
+        });
+    }
+
+    #[test]
+    fn a_stored_word_is_the_word_clients_see() {
+        use DeviceKind::*;
+        for kind in [Switch, Alarm, StorageMonitor, Camera, Unknown] {
+            assert_eq!(serde_json::to_value(kind).unwrap(), word(kind));
+        }
+    }
+
+    #[test]
+    fn devices_go_with_their_server_and_servers_with_their_owner() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "owner");
+            let server = testing::server(pool, "owner", "server").id;
+            let add = || pool.write_blocking(|db| upsert(db, &server, "42", DeviceKind::Switch, "Door", now()));
+            add().unwrap();
+            pool.write_blocking(|db| paired_servers::delete(db, &"owner".into(), &server)).unwrap();
+            assert_eq!(pool.read_blocking(|db| list(db, &server)).unwrap(), []);
+            assert!(matches!(add(), Err(DbError::Conflict)), "a device needs its server");
+
+            testing::server(pool, "owner", "server");
+            add().unwrap();
+            pool.write_blocking(|db| Ok(diesel::delete(crate::db::schema::users::table).execute(db)?)).unwrap();
+            assert_eq!(pool.read_blocking(paired_servers::list_all).unwrap(), []);
+            assert_eq!(pool.read_blocking(|db| list(db, &server)).unwrap(), []);
+        });
+    }
+}

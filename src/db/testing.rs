@@ -1,0 +1,97 @@
+//! Databases for tests: a SQLite file each, and with TEST_POSTGRES_URL a PostgreSQL database each.
+
+use std::env;
+
+use chrono::{DateTime, Duration};
+use diesel::{Connection as _, PgConnection, connection::SimpleConnection as _};
+use secrecy::SecretString;
+use url::Url;
+
+use crate::{
+    config::Database,
+    crypto::random,
+    db::{
+        paired_servers::{self, PairedServer, Pairing},
+        pool::Pool,
+        users,
+    },
+    domain::time::Timestamp,
+};
+
+/// An empty PostgreSQL database, dropped with this value.
+pub struct Postgres {
+    server: String,
+    name: String,
+}
+
+impl Postgres {
+    /// `None` when TEST_POSTGRES_URL, a role that may make databases, is not set.
+    pub fn create() -> Option<Self> {
+        let Ok(server) = env::var("TEST_POSTGRES_URL") else {
+            eprintln!("SKIPPED on PostgreSQL: TEST_POSTGRES_URL is not set");
+            return None;
+        };
+        let name = format!("companion_test_{}", random::hex::<8>());
+        let mut connection = PgConnection::establish(&server).expect("TEST_POSTGRES_URL answers");
+        connection.batch_execute(&format!("CREATE DATABASE {name}")).expect("its role may make databases");
+        Some(Self { server, name })
+    }
+
+    pub fn database(&self) -> Database {
+        let mut url = Url::parse(&self.server).expect("TEST_POSTGRES_URL is a URL");
+        url.set_path(&self.name);
+        Database::Postgres(SecretString::from(String::from(url)))
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        let dropped = PgConnection::establish(&self.server)
+            .map(|mut connection| connection.batch_execute(&format!("DROP DATABASE {} WITH (FORCE)", self.name)));
+        if !matches!(dropped, Ok(Ok(()))) {
+            eprintln!("the test database {} is left behind", self.name);
+        }
+    }
+}
+
+/// Runs the test on an empty, migrated database of each engine.
+pub fn on_each_database(test: impl Fn(&Pool)) {
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    test(&Pool::open(&Database::Sqlite(directory.path().join("test.db"))).expect("SQLite opens"));
+    if let Some(postgres) = Postgres::create() {
+        test(&Pool::open(&postgres.database()).expect("PostgreSQL opens"));
+    }
+}
+
+/// Some instant with microseconds.
+pub fn now() -> Timestamp {
+    DateTime::from_timestamp_micros(1_800_000_000_123_456).expect("within the calendar")
+}
+
+/// So many seconds after [`now`].
+pub fn later(seconds: i64) -> Timestamp {
+    now() + Duration::seconds(seconds)
+}
+
+/// Makes a user whose account has the same id.
+pub fn user(pool: &Pool, id: &str) {
+    pool.write_blocking(|db| users::sign_in(db, &id.into(), &id.into(), None, now())).expect("the user is new");
+}
+
+/// A pairing push for this owner.
+pub fn pairing(owner: &str) -> Pairing {
+    Pairing {
+        owner: owner.into(),
+        game_server_id: None,
+        name: "Test server".into(),
+        address: "192.0.2.1".into(),
+        port: 28082,
+        player_id: "76561198000000001".into(),
+        player_token_sealed: b"sealed".to_vec(),
+    }
+}
+
+/// Makes a paired server.
+pub fn server(pool: &Pool, owner: &str, id: &str) -> PairedServer {
+    pool.write_blocking(|db| paired_servers::upsert(db, &id.into(), &pairing(owner), now())).expect("it is new")
+}
