@@ -14,31 +14,31 @@ use crate::{
     },
     db::{
         access::Role,
-        smart_devices::{self, NewSmartDevice, SmartDevice},
+        smart_devices::{self, SmartDevice},
     },
     domain::{
         ids::ServerId,
         limits::DEVICES_PER_SERVER,
+        server_state::DeviceKind,
         time::{self, Timestamp},
     },
 };
 
 /// What can be added by hand.
-#[derive(Clone, Copy, Default, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-enum DeviceKind {
-    #[default]
+enum NewKind {
     Switch,
     Alarm,
     StorageMonitor,
 }
 
-impl DeviceKind {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Switch => "switch",
-            Self::Alarm => "alarm",
-            Self::StorageMonitor => "storageMonitor",
+impl From<NewKind> for DeviceKind {
+    fn from(kind: NewKind) -> Self {
+        match kind {
+            NewKind::Switch => Self::Switch,
+            NewKind::Alarm => Self::Alarm,
+            NewKind::StorageMonitor => Self::StorageMonitor,
         }
     }
 }
@@ -51,9 +51,9 @@ pub struct NewDevice {
     #[garde(skip)]
     #[schema(value_type = String, pattern = "^[0-9]{1,20}$")]
     entity_id: EntityId,
+    /// Found out from the game when left out.
     #[garde(skip)]
-    #[serde(default)]
-    kind: DeviceKind,
+    kind: Option<NewKind>,
     #[garde(length(chars, min = 1, max = 100), custom(plain_text))]
     #[schema(min_length = 1, max_length = 100)]
     name: Option<String>,
@@ -92,14 +92,16 @@ impl TryFrom<IntegerOrText> for EntityId {
 struct DeviceView {
     /// The game's entity id.
     device_id: String,
-    /// `switch`, `alarm` or `storageMonitor`.
-    kind: String,
+    /// `switch`, `alarm`, `storageMonitor`, `camera`, or `unknown` until the game was asked.
+    #[schema(value_type = String)]
+    kind: DeviceKind,
     name: String,
     label: Option<String>,
     custom_command: Option<String>,
     on_message: Option<String>,
     off_message: Option<String>,
     #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
 }
 
@@ -146,11 +148,11 @@ pub async fn list(
     Ok(HttpResponse::Ok().json(DeviceList { devices: devices.into_iter().map(DeviceView::from).collect() }))
 }
 
-/// Adds a device by hand, or renames one that is there.
+/// Adds a device by hand, or changes what is given of one that is there.
 #[utoipa::path(post, path = "/paired-servers/{id}/devices", tag = "devices", security(("session" = [])),
     params(("id" = String, Path)), request_body = NewDevice, responses(
     (status = 201, body = DeviceView),
-    (status = 200, body = DeviceView, description = "It was there; kind, name and label were replaced"),
+    (status = 200, body = DeviceView, description = "It was there; what was given was replaced"),
     (status = 400, body = Problem, content_type = "application/problem+json"),
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
@@ -170,14 +172,20 @@ pub async fn add(
             let Role::Owner = require_role(db, &user.user.id, &server)?;
             let device_id = new.entity_id.0.to_string();
             let devices = smart_devices::list(db, &server)?;
-            let known = devices.iter().any(|device| device.device_id == device_id);
-            if !known && devices.len() >= DEVICES_PER_SERVER {
+            let known = devices.iter().find(|device| device.device_id == device_id);
+            if known.is_none() && devices.len() >= DEVICES_PER_SERVER {
                 return Ok(None);
             }
-            let name = new.name.unwrap_or_else(|| device_id.clone());
-            let device = NewSmartDevice { device_id, kind: new.kind.as_str().to_owned(), name, label: new.label };
-            let device = smart_devices::upsert(db, &server, device, now)?;
-            Ok(Some((if known { StatusCode::OK } else { StatusCode::CREATED }, device)))
+            let (status, kind, name) = match known {
+                Some(known) => (StatusCode::OK, known.kind, known.name.clone()),
+                None => (StatusCode::CREATED, DeviceKind::Unknown, device_id.clone()),
+            };
+            let kind = new.kind.map_or(kind, DeviceKind::from);
+            smart_devices::upsert(db, &server, &device_id, kind, new.name.as_ref().unwrap_or(&name), now)?;
+            if let Some(label) = new.label {
+                smart_devices::set_label(db, &server, &device_id, &label)?;
+            }
+            Ok(Some((status, smart_devices::get(db, &server, &device_id)?)))
         })
         .await?;
     let Some((status, device)) = added else {

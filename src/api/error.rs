@@ -15,6 +15,8 @@ use actix_web::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::db::error::DbError;
+
 /// Media type of every error answer.
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
@@ -235,6 +237,17 @@ impl fmt::Display for Chain<'_> {
             cause = error.source();
         }
         Ok(())
+    }
+}
+
+impl From<DbError> for ApiError {
+    fn from(error: DbError) -> Self {
+        match error {
+            DbError::NotFound => Self::NotFound,
+            DbError::Conflict => Self::Conflict,
+            DbError::Unavailable(_) => Self::Unavailable(error.into()),
+            DbError::Query(_) => Self::Internal(error.into()),
+        }
     }
 }
 

@@ -34,7 +34,7 @@ pub async fn health(state: web::Data<AppState>) -> HttpResponse {
     (status = 503, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn database(state: web::Data<AppState>) -> Result<HttpResponse, ApiError> {
-    state.pool.ping().await?;
+    state.ping().await?;
     Ok(HttpResponse::Ok().json(self::Ok { ok: true }))
 }
 
@@ -44,7 +44,7 @@ pub async fn database(state: web::Data<AppState>) -> Result<HttpResponse, ApiErr
     (status = 503, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn ready(state: web::Data<AppState>) -> Result<HttpResponse, ApiError> {
-    state.pool.ping().await?;
+    state.ping().await?;
     state.connections(Vec::new()).await?;
     Ok(HttpResponse::Ok().json(self::Ok { ok: true }))
 }

@@ -5,7 +5,7 @@
 use actix_cors::Cors;
 use actix_web::{
     App, Error,
-    body::{BoxBody, MessageBody},
+    body::MessageBody,
     dev::{ServiceFactory, ServiceRequest, ServiceResponse},
     http::{Method, header},
     middleware::from_fn,
@@ -39,7 +39,7 @@ pub fn app(
         InitError = (),
     > + use<>,
 > {
-    let cors = cors(std::iter::once(&state.config.frontend_url).chain(&state.config.admin_origin));
+    let cors = cors([&state.origins.frontend, &state.origins.admin]);
     App::new()
         .app_data(state)
         .app_data(web::JsonConfig::default().limit(JSON_BODY).error_handler(extract::json::rejected))
@@ -53,12 +53,12 @@ pub fn app(
 }
 
 /// Exactly these origins, with cookies.
-fn cors<'a>(origins: impl Iterator<Item = &'a Url>) -> Cors {
+fn cors(origins: [&Url; 2]) -> Cors {
     let cors = Cors::default()
         .allowed_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
         .allowed_headers([header::CONTENT_TYPE, header::ACCEPT, header::HeaderName::from_static("x-request-id")])
         .expose_headers(["x-request-id", "retry-after", "ratelimit", "ratelimit-policy"])
         .supports_credentials()
         .max_age(600);
-    origins.fold(cors, |cors, origin| cors.allowed_origin(&origin.origin().ascii_serialization()))
+    origins.into_iter().fold(cors, |cors, origin| cors.allowed_origin(&origin.origin().ascii_serialization()))
 }

@@ -1,11 +1,10 @@
 //! Paired game servers: `/paired-servers`, `/paired-servers/{id}`.
 
-use std::{collections::HashMap, net::IpAddr};
-
 use actix_web::{HttpResponse, http::StatusCode, web};
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 use crate::{
     api::{
@@ -18,7 +17,7 @@ use crate::{
     db::{
         access::{self, Role},
         error::DbError,
-        paired_servers::{self, NewPairedServer, PairedServer},
+        paired_servers::{self, PairedServer},
         pool::Db,
     },
     domain::{
@@ -95,6 +94,7 @@ struct PairedServerView {
     role: RoleView,
     connection: ConnectionView,
     #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
 }
 
@@ -111,10 +111,12 @@ struct ConnectionView {
     #[schema(value_type = String)]
     state: ConnectionState,
     #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
     since: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     #[serde(serialize_with = "time::wire_option", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
     next_attempt_at: Option<Timestamp>,
 }
 
@@ -142,7 +144,7 @@ impl PairedServerView {
             name: server.name,
             address: server.address,
             port: server.port,
-            player_id: server.player_id.to_string(),
+            player_id: server.player_id,
             role: match role {
                 Role::Owner => RoleView::Owner,
             },
@@ -181,32 +183,34 @@ pub async fn pair(
     Json(pairing): Json<Pairing>,
     state: web::Data<AppState>,
 ) -> Result<HttpResponse, ApiError> {
-    let address = checked_address(&pairing.address, state.config.game.allow_private)?;
+    let address = checked_address(&pairing.address, state.config.game.allow_private_servers)?;
     let owner = user.user.id;
     let (sealer, now) = (state.sealer.clone(), state.clock.now());
     let paired = state
         .pool
         .write(move |db| {
-            let (port, player) = (pairing.port, pairing.player_id.as_str().into());
-            let known = paired_servers::find(db, &owner, &address, port, &player)?;
-            let id = known.as_ref().map_or_else(|| ServerId::from(uuid::Uuid::now_v7().to_string()), |s| s.id.clone());
-            let place =
-                Place { table: "paired_servers", column: "player_token_sealed", owner: id.as_str() };
-            let sealed = sealer.seal(&place, pairing.player_token.0.to_string().as_bytes());
-            if let Some(known) = known {
-                let server = paired_servers::replace_token(db, &known.id, &sealed, now)?;
-                return Ok(Some((StatusCode::OK, server)));
-            }
-            if paired_servers::list_for(db, &owner)?.len() >= PAIRED_SERVERS_PER_USER {
-                return Ok(None);
-            }
-            let name = pairing.name.unwrap_or_else(|| address.clone());
-            let server = paired_servers::insert(
-                db,
-                NewPairedServer { id, owner_id: owner, name, address, port, player_id: player, player_token_sealed: sealed },
-                now,
-            )?;
-            Ok(Some((StatusCode::CREATED, server)))
+            let mut servers = paired_servers::list_for(db, &owner)?;
+            let same =
+                |s: &PairedServer| (&s.address, s.port, &s.player_id) == (&address, pairing.port, &pairing.player_id);
+            let count = servers.len();
+            let known = servers.iter().position(same).map(|at| servers.swap_remove(at));
+            let (status, id, name, game_server_id) = match known {
+                Some(known) => (StatusCode::OK, known.id, known.name, known.game_server_id),
+                None if count >= PAIRED_SERVERS_PER_USER => return Ok(None),
+                None => (StatusCode::CREATED, ServerId::from(Uuid::now_v7().to_string()), address.clone(), None),
+            };
+            // Bound to the row, so that no two rows can swap their tokens.
+            let place = Place { table: "paired_servers", column: "player_token_sealed", owner: id.as_str() };
+            let row = paired_servers::Pairing {
+                owner,
+                game_server_id,
+                name: pairing.name.unwrap_or(name),
+                address,
+                port: pairing.port,
+                player_id: pairing.player_id,
+                player_token_sealed: sealer.seal(&place, pairing.player_token.0.to_string().as_bytes()),
+            };
+            Ok(Some((status, paired_servers::upsert(db, &id, &row, now)?)))
         })
         .await?;
     let Some((status, server)) = paired else {
@@ -298,9 +302,19 @@ mod tests {
 
     #[test]
     fn addresses_inside_are_refused_unless_allowed() {
-        for text in ["127.0.0.1", "127.1", "10.0.0.1", "192.168.1.1", "169.254.169.254", "::1", "[fd00::1]", "localhost",
-            "::ffff:127.0.0.1", "0.0.0.0", "224.0.0.1"]
-        {
+        for text in [
+            "127.0.0.1",
+            "127.1",
+            "10.0.0.1",
+            "192.168.1.1",
+            "169.254.169.254",
+            "::1",
+            "[fd00::1]",
+            "localhost",
+            "::ffff:127.0.0.1",
+            "0.0.0.0",
+            "224.0.0.1",
+        ] {
             assert!(checked_address(text, false).is_err(), "{text}");
             assert!(checked_address(text, true).is_ok(), "{text}");
         }

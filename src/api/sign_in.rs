@@ -8,6 +8,7 @@ use actix_web::{
 };
 use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
 
 use crate::{
     api::{
@@ -16,11 +17,11 @@ use crate::{
         state::AppState,
     },
     clients::identity::{Answer, Rejected, VerifyError},
+    config::Environment,
     crypto::{digest::sha256_hex, random},
     db::{openid_nonces, sessions, sign_in_attempts, users},
     domain::{
-        ids::{PlatformId, SessionId},
-        limits::{SESSION_LIFE, SIGN_IN_LIFE},
+        ids::{PlatformId, SessionId, UserId},
         return_target,
     },
     relay::hub::SessionEnded,
@@ -37,7 +38,7 @@ struct Me {
     /// The account at the identity provider (SteamID64).
     platform_id: String,
     display_name: String,
-    #[schema(format = Uri)]
+    /// https.
     avatar_url: Option<String>,
     subscription: Subscription,
 }
@@ -72,21 +73,17 @@ struct StartQuery {
     (status = 429, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn start(req: HttpRequest, state: web::Data<AppState>) -> Result<HttpResponse, ApiError> {
-    let config = &state.config;
     let target = return_target::choose(
         only_value(req.query_string(), "return").as_deref(),
-        &config.frontend_url,
-        config.admin_origin.as_ref(),
+        &state.origins.frontend,
+        &state.origins.admin,
     );
     let login = random::base64url::<16>();
     let hash = sha256_hex(login.as_bytes());
     let now = state.clock.now();
     state.pool.write(move |db| sign_in_attempts::insert(db, &hash, &target, now)).await?;
     let url = state.identity.provider.login_url(&return_to(&state, &login), &realm(&state));
-    Ok(HttpResponse::Found()
-        .insert_header((header::LOCATION, url))
-        .cookie(login_cookie(&state, &login))
-        .finish())
+    Ok(HttpResponse::Found().insert_header((header::LOCATION, url)).cookie(login_cookie(&state, &login)).finish())
 }
 
 /// Takes the provider's answer, signs the user in and sends the browser to where it wanted to go.
@@ -136,7 +133,7 @@ async fn complete_sign_in(state: &AppState, query: &str, login: Option<&str>) ->
     let assertion = match Answer::parse(query).map_err(rejected)? {
         Answer::Assertion(assertion) => assertion,
         Answer::Declined => {
-            let target = target.unwrap_or_else(|| state.config.frontend_url.as_str().to_owned());
+            let target = target.unwrap_or_else(|| state.origins.frontend.as_str().to_owned());
             return Ok(SignedIn { session: None, target });
         }
     };
@@ -145,9 +142,8 @@ async fn complete_sign_in(state: &AppState, query: &str, login: Option<&str>) ->
         return Err(ApiError::SignInRejected("this browser started no such login, or too long ago".into()));
     };
     // 5 to 10
-    let checked = assertion
-        .check(&state.identity.provider, &return_to(state, login), state.clock.now())
-        .map_err(rejected)?;
+    let checked =
+        assertion.check(&state.identity.provider, &return_to(state, login), state.clock.now()).map_err(rejected)?;
     // 11, 12
     state.identity.verify(&checked).await.map_err(|error| match error {
         VerifyError::Rejected(reason) => rejected(reason),
@@ -166,17 +162,21 @@ async fn complete_sign_in(state: &AppState, query: &str, login: Option<&str>) ->
 
 async fn sign_in(state: &AppState, platform_id: PlatformId) -> Result<SessionId, ApiError> {
     let profile = state.identity.profile(&platform_id).await;
+    let profile = profile.map(|p| users::Profile { display_name: p.display_name, avatar_url: p.avatar_url });
     let now = state.clock.now();
-    let session = state
+    let new_user = UserId::from(Uuid::now_v7().to_string());
+    let session = SessionId::from(Uuid::now_v7().to_string());
+    let id = session.clone();
+    let user = state
         .pool
         .write(move |db| {
-            let (name, avatar) = profile.map_or((None, None), |p| (p.display_name, p.avatar_url));
-            let user = users::upsert(db, &platform_id, name.as_deref(), avatar.as_deref(), now)?;
-            sessions::insert(db, &user.id, now)
+            let user = users::sign_in(db, &new_user, &platform_id, profile.as_ref(), now)?;
+            sessions::insert(db, &id, &user.id, now)?;
+            Ok(user)
         })
         .await?;
-    log::info!(user_id:% = session.user_id; "signed in");
-    Ok(session.id)
+    log::info!(user_id:% = user.id; "signed in");
+    Ok(session)
 }
 
 fn rejected(reason: Rejected) -> ApiError {
@@ -231,11 +231,11 @@ fn only_value(query: &str, name: &str) -> Option<String> {
 
 /// Built from configuration: the request's `Host` is the client's word.
 fn return_to(state: &AppState, login: &str) -> String {
-    format!("{}{CALLBACK}?state={login}", state.config.base_url.as_str().trim_end_matches('/'))
+    format!("{}{CALLBACK}?state={login}", state.config.urls.base)
 }
 
 fn realm(state: &AppState) -> String {
-    format!("{}/", state.config.base_url.origin().ascii_serialization())
+    format!("{}/", state.origins.base.origin().ascii_serialization())
 }
 
 /// The login state of the callback, when this browser holds the cookie that was set with it.
@@ -259,23 +259,23 @@ fn login_cookie_name(login: &str) -> Option<String> {
 
 fn login_cookie(state: &AppState, login: &str) -> Cookie<'static> {
     let name = login_cookie_name(login).expect("a login state is base64url of 16 bytes");
-    let path = format!("{}/auth", state.config.base_url.path().trim_end_matches('/'));
-    cookie(state, name, state.login_cookie.seal(login), path, SIGN_IN_LIFE)
+    let path = format!("{}/auth", state.origins.base.path().trim_end_matches('/'));
+    cookie(state, name, state.login_cookie.seal(login), path, sign_in_attempts::LIFETIME)
 }
 
 fn session_cookie(state: &AppState, session: &SessionId) -> Cookie<'static> {
     let name = state.session_cookie.name().to_owned();
-    cookie(state, name, state.session_cookie.seal(session.as_str()), "/".to_owned(), SESSION_LIFE)
+    cookie(state, name, state.session_cookie.seal(session.as_str()), "/".to_owned(), sessions::LIFETIME)
 }
 
 /// Lax is needed and enough: the way back from the provider is a cross-site top-level GET.
-fn cookie(state: &AppState, name: String, value: String, path: String, life: std::time::Duration) -> Cookie<'static> {
+fn cookie(state: &AppState, name: String, value: String, path: String, life: chrono::Duration) -> Cookie<'static> {
     Cookie::build(name, value)
         .path(path)
         .http_only(true)
         .same_site(SameSite::Lax)
-        .secure(state.config.is_production())
-        .max_age(time::Duration::seconds(life.as_secs() as i64))
+        .secure(state.config.environment == Environment::Production)
+        .max_age(time::Duration::seconds(life.num_seconds()))
         .finish()
 }
 

@@ -1,19 +1,27 @@
 //! What an endpoint may reach. Built once by `server.rs`, shared by all workers.
 
-use std::time::Instant;
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use actix::Addr;
 use url::Url;
 
 use crate::{
-    api::middleware::rate_limit::RateLimits,
+    api::{error::ApiError, middleware::rate_limit::RateLimits},
     clients::identity::Identity,
     clock::Clock,
     config::Config,
     crypto::{relay_token::RelayTokens, sealer::Sealer, session_cookie::SealedCookie},
-    db::pool::Pool,
-    relay::hub::Hub,
+    db::{pool::Pool, users},
+    domain::ids::{ServerId, UserId},
+    relay::hub::{Connection, Connections, Hub},
 };
+
+/// How long a request waits for the relay's hub.
+const HUB_DEADLINE: Duration = Duration::from_secs(2);
 
 /// See the module.
 pub struct AppState {
@@ -21,7 +29,7 @@ pub struct AppState {
     pub clock: Clock,
     pub pool: Pool,
     /// For what is stored: player tokens, push credentials.
-    pub sealer: std::sync::Arc<Sealer>,
+    pub sealer: Arc<Sealer>,
     pub session_cookie: SealedCookie,
     /// The login state, between leaving for the identity provider and coming back.
     pub login_cookie: SealedCookie,
@@ -30,11 +38,23 @@ pub struct AppState {
     pub rate_limits: RateLimits,
     pub hub: Addr<Hub>,
     pub started: Instant,
-    /// FRONTEND_URL, ADMIN_ORIGIN and our own: whose pages may change something.
-    pub own_origins: Vec<Url>,
+    pub origins: Origins,
+}
+
+/// The public URLs of the configuration, parsed.
+pub struct Origins {
+    pub base: Url,
+    pub frontend: Url,
+    pub admin: Url,
 }
 
 impl AppState {
+    /// Whether the database answers the smallest of its queries.
+    pub async fn ping(&self) -> Result<(), ApiError> {
+        self.pool.read(|db| users::find(db, &UserId::from(""))).await?;
+        Ok(())
+    }
+
     /// How the links of these servers stand.
     pub async fn connections(&self, servers: Vec<ServerId>) -> Result<HashMap<ServerId, Connection>, ApiError> {
         match tokio::time::timeout(HUB_DEADLINE, self.hub.send(Connections { servers })).await {

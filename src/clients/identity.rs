@@ -15,7 +15,7 @@ use super::{
     error::ClientError,
     http::{self, read_capped},
 };
-use crate::domain::{ids::PlatformId, limits::PROVIDER_CLOCK_SKEW, time::Timestamp};
+use crate::domain::{ids::PlatformId, limits::PROVIDER_CLOCK_SKEW, plain_text::plain_text, time::Timestamp};
 
 const NAMESPACE: &str = "http://specs.openid.net/auth/2.0";
 const IDENTIFIER_SELECT: &str = "http://specs.openid.net/auth/2.0/identifier_select";
@@ -245,7 +245,7 @@ impl Provider {
 /// Name and picture of an account, as the platform shows them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
-    pub display_name: Option<String>,
+    pub display_name: String,
     /// https only.
     pub avatar_url: Option<String>,
 }
@@ -354,20 +354,22 @@ struct Summary {
     avatarfull: Option<String>,
 }
 
-/// The profile of `id` in an answer of GetPlayerSummaries; players come in any order, unknown ones are missing.
+/// The profile of `id` in an answer of GetPlayerSummaries; players come in any order, unknown ones are missing. A
+/// profile without a usable name is none.
 fn profile_of(body: &[u8], id: &PlatformId) -> serde_json::Result<Option<Profile>> {
     let summaries: Summaries = serde_json::from_slice(body)?;
-    Ok(summaries.response.players.into_iter().find(|player| player.steamid == id.as_str()).map(|player| Profile {
-        display_name: player.personaname.as_deref().and_then(clean_name),
-        avatar_url: player.avatarfull.filter(|url| is_https(url)),
+    let player = summaries.response.players.into_iter().find(|player| player.steamid == id.as_str());
+    Ok(player.and_then(|player| {
+        Some(Profile {
+            display_name: clean_name(player.personaname.as_deref()?)?,
+            avatar_url: player.avatarfull.filter(|url| is_https(url)),
+        })
     }))
 }
 
-/// A name fit to be shown: no control or direction-changing characters, one line, bounded; `None` when nothing is left.
+/// A name fit to be shown; `None` when nothing is left of it.
 fn clean_name(raw: &str) -> Option<String> {
-    let turns_text = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let kept: String = raw.chars().filter(|&c| !c.is_control() && !turns_text(c)).collect();
-    let name: String = kept.trim().chars().take(MAX_DISPLAY_NAME).collect();
+    let name = plain_text(raw, MAX_DISPLAY_NAME);
     (!name.is_empty()).then_some(name)
 }
 
@@ -600,12 +602,14 @@ mod tests {
         let body = br#"{"response":{"players":[{"steamid":"1","personaname":"x"},
             {"steamid":"76561198000000001","personaname":" A\u202eda\n ","avatarfull":"https://a.example/1.jpg"}]}}"#;
         let profile = profile_of(body, &PlatformId::from(ID)).unwrap().unwrap();
-        assert_eq!(profile.display_name.as_deref(), Some("Ada"));
+        assert_eq!(profile.display_name, "Ada");
         assert_eq!(profile.avatar_url.as_deref(), Some("https://a.example/1.jpg"));
-        let body =
-            br#"{"response":{"players":[{"steamid":"76561198000000001","avatarfull":"http://a.example/1.jpg"}]}}"#;
+        let body = br#"{"response":{"players":[{"steamid":"76561198000000001","personaname":"Ada",
+            "avatarfull":"http://a.example/1.jpg"}]}}"#;
         let profile = profile_of(body, &PlatformId::from(ID)).unwrap().unwrap();
-        assert_eq!(profile, Profile { display_name: None, avatar_url: None });
+        assert_eq!(profile, Profile { display_name: "Ada".into(), avatar_url: None });
+        let body = br#"{"response":{"players":[{"steamid":"76561198000000001","personaname":"\u0007 "}]}}"#;
+        assert!(profile_of(body, &PlatformId::from(ID)).unwrap().is_none());
         assert!(profile_of(br#"{"response":{}}"#, &PlatformId::from(ID)).unwrap().is_none());
         assert!(profile_of(b"<html>", &PlatformId::from(ID)).is_err());
     }

@@ -74,7 +74,9 @@ mod tests {
 
     #[test]
     fn what_is_no_host_is_refused() {
-        for text in ["", ".", "a..b", "a b", "host:28083", "http://host", "host/path", "user@host", "a%00b", "256.1.1.1"] {
+        for text in
+            ["", ".", "a..b", "a b", "host:28083", "http://host", "host/path", "user@host", "a%00b", "256.1.1.1"]
+        {
             assert_eq!(GameAddress::parse(text), None, "{text}");
         }
         assert_eq!(GameAddress::parse(&"a".repeat(64)), None);

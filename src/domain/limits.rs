@@ -2,15 +2,6 @@
 
 use std::time::Duration;
 
-/// Life of a relay token.
-pub const RELAY_TOKEN_LIFE: Duration = Duration::from_secs(5 * 60);
-
-/// Between leaving for the identity provider and coming back.
-pub const SIGN_IN_LIFE: Duration = Duration::from_secs(10 * 60);
-
-/// A session ends this long after sign-in, whatever happens.
-pub const SESSION_LIFE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-
 /// How far the clock of the identity provider may be from ours.
 pub const PROVIDER_CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
 

@@ -4,8 +4,13 @@
 
 pub mod detect;
 pub mod game_address;
+pub mod grid;
 pub mod ids;
 pub mod limits;
+pub mod monument;
+pub mod plain_text;
+pub mod raid;
+pub mod rate;
 pub mod return_target;
 pub mod server_state;
 pub mod time;

@@ -20,6 +20,8 @@ pub enum EventKind {
     Raid,
     Login,
     Logout,
+    /// Joined, left, respawned, a new leader.
+    Team,
     Wipe,
     Shop,
     Device,

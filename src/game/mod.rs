@@ -1,1 +1,3 @@
+pub mod address;
+pub mod budget;
 pub mod wire;

@@ -1,8 +1,8 @@
 //! A JSON body that was validated.
 
 use actix_web::{FromRequest, HttpRequest, dev::Payload, error::JsonPayloadError, web};
-use futures_util::future::LocalBoxFuture;
 use futures_util::FutureExt as _;
+use futures_util::future::LocalBoxFuture;
 use serde::de::DeserializeOwned;
 
 use crate::api::error::ApiError;
@@ -48,6 +48,9 @@ fn wrong_shape(error: &serde_json::Error) -> ApiError {
     } else if let Some(field) = named("unknown field `") {
         ApiError::invalid(field, "is not known")
     } else {
-        ApiError::invalid("", format!("has a value of the wrong type at line {}, column {}", error.line(), error.column()))
+        ApiError::invalid(
+            "",
+            format!("has a value of the wrong type at line {}, column {}", error.line(), error.column()),
+        )
     }
 }

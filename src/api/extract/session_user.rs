@@ -43,13 +43,13 @@ async fn signed_in(state: &AppState, id: SessionId) -> Result<SessionUser, ApiEr
         .pool
         .read(move |db| {
             let Some(session) = sessions::find(db, &id, now)? else { return Ok(None) };
-            let user = users::get(db, &session.user_id)?;
-            Ok(Some((session, user)))
+            let user = users::find(db, &session.user_id)?;
+            Ok(user.map(|user| (session, user)))
         })
         .await?;
     let (session, user) = found.ok_or(ApiError::Unauthenticated)?;
     state.rate_limits.take_user(&user.id)?;
-    if sessions::is_due(&session, now) {
+    if session.wants_touch(now) {
         let id = session.id.clone();
         state.pool.write(move |db| sessions::touch(db, &id, now)).await?;
     }

@@ -5,14 +5,20 @@ use actix_web::{
     Error,
     body::{BoxBody, MessageBody},
     dev::{ServiceRequest, ServiceResponse},
-    http::{Method, header::{self, HeaderMap, HeaderName}},
+    http::{
+        Method,
+        header::{self, HeaderMap, HeaderName},
+    },
     middleware::Next,
     web,
 };
 use url::Url;
 
 use crate::{
-    api::{error::ApiError, state::AppState},
+    api::{
+        error::ApiError,
+        state::{AppState, Origins},
+    },
     domain::return_target::same_origin,
 };
 
@@ -25,22 +31,22 @@ pub async fn check(
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let state = req.app_data::<web::Data<AppState>>().expect("the App carries its state");
     let safe = matches!(*req.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-    if !safe && req.headers().contains_key(header::COOKIE) && !comes_from(req.headers(), &state.own_origins) {
+    if !safe && req.headers().contains_key(header::COOKIE) && !comes_from(req.headers(), &state.origins) {
         return Ok(req.error_response(ApiError::CrossSite));
     }
     next.call(req).await.map(ServiceResponse::map_into_boxed_body)
 }
 
-/// Whether `Origin`, or `Referer` without it, is one of `ours`. Absent both, a browser gives itself away by
+/// Whether `Origin`, or `Referer` without it, is one of ours. Absent both, a browser gives itself away by
 /// `Sec-Fetch-Site`; what is left is not a browser and carries no one else's cookie.
-fn comes_from(headers: &HeaderMap, ours: &[Url]) -> bool {
+fn comes_from(headers: &HeaderMap, Origins { base, frontend, admin }: &Origins) -> bool {
     let source = headers.get(header::ORIGIN).or_else(|| headers.get(header::REFERER));
     match source {
         Some(value) => value
             .to_str()
             .ok()
             .and_then(|text| Url::parse(text).ok())
-            .is_some_and(|url| ours.iter().any(|own| same_origin(own, &url))),
+            .is_some_and(|url| [base, frontend, admin].into_iter().any(|own| same_origin(own, &url))),
         None => !headers.contains_key(SEC_FETCH_SITE),
     }
 }
@@ -52,7 +58,12 @@ mod tests {
     use super::*;
 
     fn allowed(sent: &[(HeaderName, &'static str)]) -> bool {
-        let ours = [Url::parse("https://app.example").unwrap(), Url::parse("http://127.0.0.1:8080").unwrap()];
+        let url = |text| Url::parse(text).unwrap();
+        let ours = Origins {
+            base: url("http://127.0.0.1:8080"),
+            frontend: url("https://app.example"),
+            admin: url("https://admin.example"),
+        };
         let mut headers = HeaderMap::new();
         for (name, value) in sent {
             headers.append(name.clone(), HeaderValue::from_static(value));

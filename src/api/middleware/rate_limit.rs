@@ -15,7 +15,10 @@ use actix_web::{
     web,
 };
 use governor::{
-    Quota, RateLimiter, clock::Clock as _, middleware::StateInformationMiddleware, nanos::Nanos,
+    Quota, RateLimiter,
+    clock::Clock as _,
+    middleware::{NoOpMiddleware, StateInformationMiddleware},
+    nanos::Nanos,
     state::keyed::DashMapStateStore,
 };
 
@@ -58,8 +61,13 @@ impl<K: Clone + std::hash::Hash + Eq> Policy<K> {
     fn new(name: &'static str, quota: u32, clock: &Clock) -> Self {
         let per_minute = NonZeroU32::new(quota).expect("a quota is not zero");
         let clock = LimitClock(clock.clone());
-        let limiter = RateLimiter::new(Quota::per_minute(per_minute), DashMapStateStore::default(), clock.clone())
-            .with_middleware();
+        let quota_per_minute = Quota::per_minute(per_minute);
+        let limiter = RateLimiter::<_, _, _, NoOpMiddleware<Nanos>>::new(
+            quota_per_minute,
+            DashMapStateStore::default(),
+            clock.clone(),
+        )
+        .with_middleware();
         Self { name, quota, clock, limiter }
     }
 

@@ -1,0 +1,181 @@
+//! Monuments of a map: what their tokens stand for.
+
+use serde::Serialize;
+
+use crate::domain::plain_text::plain_text;
+
+/// A monument on the map.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Monument {
+    /// The token, or the last segment of the prefab path it came as.
+    pub token: String,
+    /// For a person, in English; of an unknown token its own text.
+    pub name: String,
+    /// Metres from the south-west corner.
+    pub x: f64,
+    pub y: f64,
+    /// How far around the centre one is still "at" it, metres; 0 where none is known.
+    pub radius: f64,
+}
+
+impl Monument {
+    /// A monument of the game's map answer; `None` for what is no place of its own (inner modules) or has none.
+    pub fn new(token: &str, x: f64, y: f64) -> Option<Self> {
+        let token = token_of(token)?;
+        if !x.is_finite() || !y.is_finite() {
+            return None;
+        }
+        let (name, radius) = match known(token) {
+            Some((name, radius)) => (name.to_owned(), radius),
+            None => (unknown_name(token)?, 0.0),
+        };
+        Some(Self { token: plain_text(token, LONGEST_TOKEN), name, x, y, radius })
+    }
+
+    /// Metres from the centre; not a number when the position is none.
+    pub fn distance(&self, x: f64, y: f64) -> f64 {
+        (x - self.x).hypot(y - self.y)
+    }
+
+    /// Where cargo ships dock.
+    pub fn is_harbor(&self) -> bool {
+        self.token.contains("harbor")
+    }
+
+    /// Where heavy scientists can be called: `Some("small")` or `Some("large")`.
+    pub fn oil_rig(&self) -> Option<&'static str> {
+        match self.token.as_str() {
+            "oil_rig_small" => Some("small"),
+            "large_oil_rig" => Some("large"),
+            _ => None,
+        }
+    }
+}
+
+/// Characters; custom maps put free text into tokens.
+const LONGEST_TOKEN: usize = 80;
+
+/// The token within a token or prefab path; `None` for what is not shown.
+fn token_of(text: &str) -> Option<&str> {
+    let text = text.trim();
+    let path = text.starts_with("assets/") || text.ends_with(".prefab");
+    let Some((folders, last)) = text.rsplit_once('/').filter(|_| path) else {
+        return (!text.is_empty() && text != "DungeonBase").then_some(text);
+    };
+    let inner_module = folders.split('/').any(|folder| folder == "underwater-lab-base");
+    let last = last.strip_suffix(".prefab").unwrap_or(last);
+    (!inner_module && !last.is_empty()).then_some(last)
+}
+
+/// Name and radius in metres.
+fn known(token: &str) -> Option<(&'static str, f64)> {
+    Some(match token {
+        "AbandonedMilitaryBase" => ("Abandoned Military Base", 46.0),
+        "airfield_display_name" => ("Airfield", 120.0),
+        "apartmentcomplex" => ("Apartment Complex", 0.0),
+        "arctic_base_a" | "arctic_base_b" => ("Arctic Research Base", 64.0),
+        "bandit_camp" => ("Bandit Camp", 82.0),
+        "dome_monument_name" => ("The Dome", 50.0),
+        "excavator" => ("Giant Excavator Pit", 110.0),
+        "ferryterminal" => ("Ferry Terminal", 88.0),
+        "fishing_village_display_name" => ("Fishing Village", 31.0),
+        "large_fishing_village_display_name" => ("Large Fishing Village", 40.0),
+        "gas_station" => ("Gas Station", 28.0),
+        "harbor_display_name" | "harbor_2_display_name" => ("Harbor", 96.0),
+        "jungle_ziggurat" => ("Jungle Ziggurat", 0.0),
+        "junkyard_display_name" => ("Junkyard", 88.0),
+        "large_oil_rig" => ("Large Oil Rig", 40.0),
+        "oil_rig_small" => ("Small Oil Rig", 32.0),
+        "launchsite" => ("Launch Site", 250.0),
+        "lighthouse_display_name" => ("Lighthouse", 28.0),
+        "military_tunnels_display_name" => ("Military Tunnels", 122.0),
+        "mining_outpost_display_name" => ("Mining Outpost", 17.0),
+        "mining_quarry_hqm_display_name" => ("HQM Quarry", 27.0),
+        "mining_quarry_stone_display_name" => ("Stone Quarry", 35.0),
+        "mining_quarry_sulfur_display_name" => ("Sulfur Quarry", 33.0),
+        "missile_silo_monument" => ("Missile Silo", 81.0),
+        "outpost" => ("Outpost", 81.0),
+        "power_plant_display_name" => ("Power Plant", 112.0),
+        "radtown" => ("Radtown", 0.0),
+        "satellite_dish_display_name" => ("Satellite Dish", 78.0),
+        "sewer_display_name" => ("Sewer Branch", 87.0),
+        "stables_a" => ("Ranch", 35.0),
+        "stables_b" => ("Large Barn", 35.0),
+        "supermarket" => ("Supermarket", 19.0),
+        "train_tunnel_display_name" => ("Train Tunnel Entrance", 0.0),
+        "train_tunnel_link_display_name" => ("Train Tunnel Link", 0.0),
+        "train_yard_display_name" => ("Train Yard", 115.0),
+        "water_treatment_plant_display_name" => ("Water Treatment Plant", 110.0),
+        _ if token.starts_with("swamp") => ("Swamp", 42.0),
+        _ if token.starts_with("underwater_lab") => ("Underwater Lab", 75.0),
+        _ => return None,
+    })
+}
+
+/// A readable form of a token that this version does not know: custom maps carry free text.
+fn unknown_name(token: &str) -> Option<String> {
+    let token = token.strip_suffix("_display_name").unwrap_or(token);
+    let name = plain_text(&token.replace('_', " "), LONGEST_TOKEN);
+    (!name.is_empty()).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::Monument;
+
+    fn read(token: &str) -> Option<(String, f64)> {
+        Monument::new(token, 1.0, 2.0).map(|monument| (monument.name, monument.radius))
+    }
+
+    #[test]
+    fn a_known_token_has_a_name_and_a_radius() {
+        assert_eq!(read("launchsite"), Some(("Launch Site".into(), 250.0)));
+        assert_eq!(read("harbor_2_display_name"), Some(("Harbor".into(), 96.0)));
+        assert_eq!(read("train_tunnel_display_name"), Some(("Train Tunnel Entrance".into(), 0.0)));
+    }
+
+    #[test]
+    fn a_prefab_path_stands_for_its_last_segment() {
+        let swamp = Monument::new("assets/bundled/prefabs/autospawn/monument/swamp/swamp_c.prefab", 1.0, 2.0);
+        assert_eq!(swamp.map(|swamp| (swamp.token, swamp.radius)), Some(("swamp_c".into(), 42.0)));
+        let lab = "assets/bundled/prefabs/autospawn/monument/underwater_lab/underwater_lab_b.prefab";
+        assert_eq!(read(lab), Some(("Underwater Lab".into(), 75.0)));
+    }
+
+    #[test]
+    fn inner_parts_are_no_places() {
+        assert_eq!(read("DungeonBase"), None);
+        assert_eq!(read("assets/content/structures/underwater-lab-base/moonpool_1200x1500.prefab"), None);
+        assert_eq!(read("  "), None);
+        assert_eq!(read("<b></b>"), None);
+        assert_eq!(Monument::new("outpost", f64::NAN, 0.0), None);
+    }
+
+    #[test]
+    fn an_unknown_token_is_shown_as_it_reads_and_claims_no_area() {
+        assert_eq!(read("Bob's <color=red>Arena</color>"), Some(("Bob's Arena".into(), 0.0)));
+        assert_eq!(read("new_thing_display_name"), Some(("new thing".into(), 0.0)));
+    }
+
+    #[test]
+    fn harbors_and_oil_rigs_are_told_apart() {
+        let monument = |token| Monument::new(token, 0.0, 0.0).expect("a place");
+        assert!(monument("harbor_2_display_name").is_harbor());
+        assert!(!monument("outpost").is_harbor());
+        assert_eq!(monument("oil_rig_small").oil_rig(), Some("small"));
+        assert_eq!(monument("large_oil_rig").oil_rig(), Some("large"));
+        assert_eq!(monument("outpost").oil_rig(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_token_is_a_short_name_or_nothing(token in any::<String>()) {
+            if let Some(monument) = Monument::new(&token, 0.0, 0.0) {
+                prop_assert!(!monument.name.is_empty() && monument.name.chars().count() <= 80);
+            }
+        }
+    }
+}

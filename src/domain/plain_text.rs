@@ -1,0 +1,81 @@
+//! Text of a game server made fit for one line: names may carry rich-text tags and anything else.
+
+/// Tags of the game's text renderer that occur in names.
+const TAGS: &[&str] = &["b", "i", "u", "s", "color", "size", "material", "quad", "sprite", "alpha", "mark", "font"];
+
+/// How far a tag is looked for; a longer one is text.
+const LONGEST_TAG: usize = 64;
+
+/// The text without rich-text tags and control characters, at most `limit` characters, trimmed.
+pub fn plain_text(text: &str, limit: usize) -> String {
+    let mut plain = String::new();
+    let mut left = limit;
+    let mut rest = text.trim_start();
+    while let Some(character) = rest.chars().next() {
+        if left == 0 {
+            break;
+        }
+        if let Some(length) = tag_length(rest) {
+            rest = &rest[length..];
+            continue;
+        }
+        rest = &rest[character.len_utf8()..];
+        if !is_invisible(character) {
+            plain.push(character);
+            left -= 1;
+        }
+    }
+    plain.trim().to_owned()
+}
+
+/// Control characters, and those that reorder or hide the text around them.
+fn is_invisible(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+/// Bytes of the tag that `text` begins with.
+fn tag_length(text: &str) -> Option<usize> {
+    let inner = text.strip_prefix('<')?;
+    let end = inner.bytes().take(LONGEST_TAG).position(|byte| byte == b'>')?;
+    let tag = inner[..end].trim_start_matches('/');
+    if tag.starts_with('#') {
+        return Some(end + 2); // `<#ff0000>`, short for a colour
+    }
+    let name = tag.split(['=', ' ']).next().unwrap_or_default();
+    TAGS.iter().any(|known| known.eq_ignore_ascii_case(name)).then_some(end + 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::plain_text;
+
+    #[test]
+    fn tags_go_and_everything_else_stays() {
+        assert_eq!(plain_text("<color=#f00>Cheap</color> <b>wood</b>", 80), "Cheap wood");
+        assert_eq!(plain_text("<#ff0000>red", 80), "red");
+        assert_eq!(plain_text("I <3 scrap > wood", 80), "I <3 scrap > wood");
+        assert_eq!(plain_text("<unknown>", 80), "<unknown>");
+    }
+
+    #[test]
+    fn what_cannot_be_seen_goes() {
+        assert_eq!(plain_text(" a\u{202e}b\nc\u{0} ", 80), "abc");
+    }
+
+    #[test]
+    fn the_limit_counts_characters_not_bytes() {
+        assert_eq!(plain_text("ééééé", 3), "ééé");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_becomes_one_line_within_the_limit(text in any::<String>(), limit in 0_usize..50) {
+            let plain = plain_text(&text, limit);
+            prop_assert!(plain.chars().count() <= limit);
+            prop_assert!(!plain.chars().any(char::is_control));
+        }
+    }
+}

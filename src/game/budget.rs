@@ -1,0 +1,186 @@
+//! Mirror of the game server's token buckets, slightly below the real ones (25 at 3/s a player, 50 at 15/s an address),
+//! so that a request waits here instead of being refused there. Times are milliseconds of a clock that only goes
+//! forward; costs are hundredths of a token.
+
+use std::{collections::HashMap, time::Duration};
+
+use crate::domain::rate::{Bucket, TOKEN};
+
+/// Costs of requests, in hundredths of a token.
+pub mod cost {
+    use crate::domain::rate::TOKEN;
+
+    pub const MAP: u32 = 5 * TOKEN;
+    pub const CHAT_MESSAGE: u32 = 2 * TOKEN;
+    pub const CAMERA_INPUT: u32 = TOKEN / 100;
+    /// Everything else.
+    pub const REQUEST: u32 = TOKEN;
+}
+
+/// What a request is for; the lower ones leave tokens for the higher ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Priority {
+    Map,
+    Polling,
+    EntitySync,
+    /// A user waits for it.
+    Toggle,
+}
+
+impl Priority {
+    /// Tokens left for higher priorities in the player's bucket and in the address's.
+    fn reserves(self) -> (u32, u32) {
+        let (player, address) = match self {
+            Priority::Toggle => (0, 0),
+            Priority::EntitySync => (4, 8),
+            Priority::Polling => (8, 16),
+            Priority::Map => (12, 24),
+        };
+        (player * TOKEN, address * TOKEN)
+    }
+}
+
+/// The buckets of one game server for our address, and for each paired player on it.
+#[derive(Debug)]
+pub struct Budget {
+    address: Bucket,
+    /// By SteamID64; only those that are not full.
+    players: HashMap<u64, Bucket>,
+}
+
+/// Players above which those with a full bucket are forgotten.
+const PRUNE_ABOVE: usize = 64;
+
+impl Budget {
+    /// Full buckets.
+    pub fn new(now: u64) -> Self {
+        Self { address: Bucket::new(45, 14, now), players: HashMap::new() }
+    }
+
+    /// How long a request has to wait; zero = it may go now.
+    pub fn wait_for(&self, player: u64, cost: u32, priority: Priority, now: u64) -> Duration {
+        let (player_reserve, address_reserve) = priority.reserves();
+        // A player who is not in the map has a full bucket, which serves every cost.
+        let player = self.players.get(&player).map_or(0, |bucket| bucket.wait(now, cost, player_reserve));
+        Duration::from_millis(player.max(self.address.wait(now, cost, address_reserve)))
+    }
+
+    /// Spends the cost in both buckets, or in neither and says how long to wait.
+    pub fn take(&mut self, player: u64, cost: u32, priority: Priority, now: u64) -> Result<(), Duration> {
+        let wait = self.wait_for(player, cost, priority, now);
+        if !wait.is_zero() {
+            return Err(wait);
+        }
+        for bucket in [&mut self.address, player_bucket(&mut self.players, player, now)] {
+            bucket.take(now, cost).map_err(Duration::from_millis)?;
+        }
+        Ok(())
+    }
+
+    /// The game server refused a request of this player for its rate: somebody else spends too, start from nothing.
+    pub fn refused(&mut self, player: u64, now: u64) {
+        player_bucket(&mut self.players, player, now).drain(now);
+        self.address.drain(now);
+    }
+}
+
+fn player_bucket(players: &mut HashMap<u64, Bucket>, player: u64, now: u64) -> &mut Bucket {
+    if players.len() > PRUNE_ABOVE {
+        players.retain(|_, bucket| !bucket.is_full(now));
+    }
+    players.entry(player).or_insert_with(|| Bucket::new(24, 3, now))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::{Budget, Priority, cost};
+    use crate::domain::rate::Bucket;
+
+    fn drain(budget: &mut Budget, player: u64, priority: Priority, now: u64) -> u32 {
+        (0..).take_while(|_| budget.take(player, cost::REQUEST, priority, now).is_ok()).count() as u32
+    }
+
+    #[test]
+    fn lower_priorities_leave_tokens_for_higher_ones() {
+        let mut budget = Budget::new(0);
+        assert_eq!(drain(&mut budget, 1, Priority::Map, 0), 12);
+        assert_eq!(drain(&mut budget, 1, Priority::Polling, 0), 4);
+        assert_eq!(drain(&mut budget, 1, Priority::EntitySync, 0), 4);
+        assert_eq!(drain(&mut budget, 1, Priority::Toggle, 0), 4);
+        assert_eq!(budget.wait_for(1, cost::REQUEST, Priority::Toggle, 0), Duration::from_millis(334));
+        assert_eq!(budget.wait_for(1, cost::REQUEST, Priority::Map, 0), Duration::from_millis(4_334));
+    }
+
+    #[test]
+    fn players_behind_one_address_share_its_bucket() {
+        let mut budget = Budget::new(0);
+        assert_eq!(drain(&mut budget, 1, Priority::Toggle, 0), 24);
+        assert_eq!(drain(&mut budget, 2, Priority::Toggle, 0), 21);
+        assert_eq!(budget.wait_for(3, cost::REQUEST, Priority::Toggle, 0), Duration::from_millis(72));
+    }
+
+    #[test]
+    fn a_request_that_must_wait_costs_nothing() {
+        let mut budget = Budget::new(0);
+        drain(&mut budget, 1, Priority::Toggle, 0);
+        assert!(budget.take(1, cost::REQUEST, Priority::Toggle, 0).is_err());
+        assert_eq!(drain(&mut budget, 2, Priority::Toggle, 0), 21);
+    }
+
+    #[test]
+    fn a_hundred_camera_inputs_cost_a_token() {
+        let mut budget = Budget::new(0);
+        for _ in 0..2_400 {
+            assert_eq!(budget.take(1, cost::CAMERA_INPUT, Priority::Toggle, 0), Ok(()));
+        }
+        assert!(budget.take(1, cost::CAMERA_INPUT, Priority::Toggle, 0).is_err());
+    }
+
+    #[test]
+    fn a_refusal_empties_the_mirror() {
+        let mut budget = Budget::new(0);
+        budget.refused(1, 0);
+        assert_eq!(budget.wait_for(1, cost::REQUEST, Priority::Toggle, 0), Duration::from_millis(334));
+        assert_eq!(budget.wait_for(2, cost::REQUEST, Priority::Toggle, 0), Duration::from_millis(72));
+    }
+
+    #[test]
+    fn players_with_a_full_bucket_are_forgotten() {
+        let mut budget = Budget::new(0);
+        for player in 0..10_000 {
+            let _ = budget.take(player, cost::REQUEST, Priority::Toggle, player * 500);
+        }
+        assert!(budget.players.len() <= 70);
+    }
+
+    proptest! {
+        #[test]
+        fn the_game_server_never_refuses_what_the_mirror_lets_through(
+            steps in prop::collection::vec((0_u64..600, 0_u64..4, 0_usize..4, 0_usize..4), 1..300),
+        ) {
+            let mut budget = Budget::new(0);
+            let mut players: Vec<_> = (0..4).map(|_| Bucket::new(25, 3, 0)).collect();
+            let mut address = Bucket::new(50, 15, 0);
+            let mut now = 0;
+            for (advance, player, price, priority) in steps {
+                now += advance;
+                let cost = [cost::MAP, cost::CHAT_MESSAGE, cost::CAMERA_INPUT, cost::REQUEST][price];
+                let priority = [Priority::Map, Priority::Polling, Priority::EntitySync, Priority::Toggle][priority];
+                match budget.take(player, cost, priority, now) {
+                    Ok(()) => {
+                        prop_assert_eq!(players[player as usize].take(now, cost), Ok(()));
+                        prop_assert_eq!(address.take(now, cost), Ok(()));
+                    }
+                    Err(wait) => {
+                        let later = now + wait.as_millis() as u64;
+                        prop_assert!(budget.wait_for(player, cost, priority, later).is_zero(), "waiting is enough");
+                    }
+                }
+            }
+        }
+    }
+}

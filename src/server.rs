@@ -1,0 +1,172 @@
+//! The only wiring: opens everything once, binds, runs, and stops in order.
+
+use std::{
+    future::Future,
+    io,
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use actix::{Actor as _, Addr};
+use actix_web::{HttpServer, dev, rt, web};
+use secrecy::ExposeSecret as _;
+use url::Url;
+
+use crate::{
+    api::{
+        self,
+        middleware::rate_limit::RateLimits,
+        state::{AppState, Origins},
+    },
+    clients::{
+        http,
+        identity::{Identity, ProfileApi, Provider},
+    },
+    clock::Clock,
+    config::Config,
+    crypto::{
+        self,
+        keys::{KeyDerivation, Purpose},
+        relay_token::RelayTokens,
+        sealer::Sealer,
+        session_cookie::{SESSION_COOKIE, SealedCookie},
+    },
+    db::{error::DbError, openid_nonces, pool::Pool, sessions, sign_in_attempts},
+    domain::{limits::PROVIDER_CLOCK_SKEW, time::Timestamp},
+    relay::hub::Hub,
+};
+
+/// How long requests under way may take when the process stops, seconds.
+const DRAIN: u64 = 5;
+/// How often what has expired is removed.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+
+/// Why the service did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("the database: {0}")]
+    Database(#[from] DbError),
+    #[error("outgoing connections: {0}")]
+    Client(io::Error),
+    #[error("API_LISTEN {address}: {cause}")]
+    Bind { address: SocketAddr, cause: io::Error },
+    #[error("the settings: {0}")]
+    Setting(#[from] url::ParseError),
+}
+
+/// The service, bound and ready to run.
+pub struct Server {
+    api: dev::Server,
+    api_addr: SocketAddr,
+    hub: Addr<Hub>,
+    state: web::Data<AppState>,
+}
+
+impl Server {
+    /// Opens and binds everything. Call it inside an actix system. The database is opened on the calling thread, which
+    /// serves nobody yet.
+    pub fn build(config: Config, clock: Clock) -> Result<Self, StartError> {
+        crypto::install();
+        let pool = Pool::open(&config.database)?;
+        let tls = http::tls_config(config.extra_ca_file.as_deref()).map_err(StartError::Client)?;
+        let http = http::client(tls).map_err(StartError::Client)?;
+        let secrets = &config.secrets;
+        let keys = KeyDerivation::new(secrets.session_secret.expose_secret(), secrets.session_salt.expose_secret());
+        let hub = Hub.start();
+        let provider = Provider {
+            endpoint: config.identity.login_url.clone(),
+            claimed_id_prefix: config.identity.claimed_id_prefix.clone(),
+        };
+        let profiles = config
+            .identity
+            .platform_api_key
+            .clone()
+            .map(|key| ProfileApi { base_url: config.identity.platform_api_url.clone(), key });
+        let state = web::Data::new(AppState {
+            pool,
+            sealer: Arc::new(Sealer::new(&secrets.credentials_key, secrets.credentials_key_previous.as_ref())),
+            session_cookie: SealedCookie::new(SESSION_COOKIE, &keys.key(Purpose::SessionCookie)),
+            login_cookie: SealedCookie::new("rp_login", &keys.key(Purpose::SignInCookie)),
+            relay_tokens: RelayTokens::new(&keys.key(Purpose::RelayToken)),
+            identity: Identity::new(http, provider, profiles),
+            rate_limits: RateLimits::new(config.listen.trusted_proxies.clone(), &clock),
+            hub: hub.clone(),
+            started: Instant::now(),
+            origins: Origins {
+                base: Url::parse(&config.urls.base)?,
+                frontend: Url::parse(&config.urls.frontend)?,
+                admin: Url::parse(&config.urls.admin)?,
+            },
+            clock,
+            config,
+        });
+
+        let address = state.config.listen.api;
+        let bind_error = |cause| StartError::Bind { address, cause };
+        let listener = TcpListener::bind(address).map_err(bind_error)?;
+        let api_addr = listener.local_addr().map_err(bind_error)?;
+        let shared = state.clone();
+        let api = HttpServer::new(move || api::app(shared.clone()))
+            .workers(state.config.listen.workers.get())
+            .disable_signals()
+            .shutdown_timeout(DRAIN)
+            .listen(listener)
+            .map_err(bind_error)?
+            .run();
+        log::info!("the API listens on http://{api_addr}");
+        // The relay's listener is bound here.
+
+        Ok(Self { api, api_addr, hub, state })
+    }
+
+    /// Where the API listens; tells the port when the configured one was 0.
+    pub fn api_addr(&self) -> SocketAddr {
+        self.api_addr
+    }
+
+    /// The registry of live connections.
+    pub fn hub(&self) -> Addr<Hub> {
+        self.hub.clone()
+    }
+
+    /// Serves until `shutdown` ends, then lets requests under way finish.
+    pub async fn run_until_stopped(self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+        let sweep = rt::spawn(sweep(self.state));
+        let handle = self.api.handle();
+        let mut api = rt::spawn(self.api);
+        tokio::select! {
+            ended = &mut api => {
+                sweep.abort();
+                return ended.map_err(io::Error::other)?;
+            }
+            () = shutdown => {}
+        }
+        log::info!("stopping");
+        sweep.abort();
+        handle.stop(true).await;
+        api.await.map_err(io::Error::other)?
+    }
+}
+
+/// Removes what has expired, for ever.
+async fn sweep(state: web::Data<AppState>) {
+    let mut ticks = tokio::time::interval(SWEEP_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        state.rate_limits.forget_idle();
+        let now = state.clock.now();
+        if let Err(error) = state.pool.write(move |db| purge(db, now)).await {
+            log::warn!("expired rows were not removed: {error}");
+        }
+    }
+}
+
+fn purge(db: &mut crate::db::pool::Db, now: Timestamp) -> Result<(), DbError> {
+    sessions::purge(db, now)?;
+    sign_in_attempts::purge(db, now)?;
+    // A nonce may come back as long as its time passes the check: twice the skew, from one end to the other.
+    openid_nonces::purge(db, now - 3 * PROVIDER_CLOCK_SKEW)?;
+    Ok(())
+}
