@@ -1,1 +1,122 @@
-fn main() {}
+//! Parses the command line and runs.
+
+use std::{fmt::Display, io::Write as _, process::ExitCode};
+
+use clap::{Args, Parser, Subcommand};
+use companion::{
+    api::openapi,
+    clock::Clock,
+    config::{Config, Settings},
+    crypto,
+    db::pool::Pool,
+    server::Server,
+};
+
+/// Watches your base in the game Rust while you sleep
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the HTTP API and the relay
+    Serve(Options),
+    /// Bring the database's schema up to date and exit
+    Migrate(Options),
+    /// Say what is wrong with the settings, if anything, and exit
+    CheckConfig(Options),
+    /// Print the OpenAPI document of the HTTP API
+    Openapi,
+}
+
+#[derive(Args)]
+struct Options {
+    #[command(flatten)]
+    settings: Settings,
+}
+
+fn main() -> ExitCode {
+    // A local file, for development; what the environment says wins.
+    let dotenv = dotenvy::dotenv();
+    let cli = Cli::parse();
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).init();
+    if let Err(error) = dotenv
+        && !error.not_found()
+    {
+        return fail(".env", "it is not a list of NAME=value lines");
+    }
+    crypto::install();
+    match cli.command {
+        Command::Serve(options) => with_config(options, serve),
+        Command::Migrate(options) => with_config(options, |config| match Pool::open(&config.database) {
+            Ok(_) => ExitCode::SUCCESS,
+            Err(error) => fail("the database", error),
+        }),
+        Command::CheckConfig(options) => with_config(options, |_| print("The settings are good.")),
+        Command::Openapi => print(&openapi::json()),
+    }
+}
+
+fn with_config(options: Options, run: impl FnOnce(Config) -> ExitCode) -> ExitCode {
+    match Config::check(options.settings) {
+        Ok(config) => run(config),
+        Err(faults) => {
+            eprintln!("The settings are not good:\n{faults}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn serve(config: Config) -> ExitCode {
+    actix::System::new().block_on(async {
+        // Before anything listens: a signal that comes early must not be lost.
+        let shutdown = match Signals::register() {
+            Ok(signals) => signals.received(),
+            Err(error) => return fail("signals", error),
+        };
+        let server = match Server::build(config, Clock::system()) {
+            Ok(server) => server,
+            Err(error) => return fail("the service does not start", error),
+        };
+        match server.run_until_stopped(shutdown).await {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail("the service stopped", error),
+        }
+    })
+}
+
+/// SIGTERM and SIGINT.
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn register() -> std::io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn received(mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+fn fail(what: &str, why: impl Display) -> ExitCode {
+    eprintln!("companion: {what}: {why}");
+    ExitCode::FAILURE
+}
+
+/// A reader that hangs up (`companion openapi | head`) is no failure of ours.
+fn print(text: &str) -> ExitCode {
+    match writeln!(std::io::stdout(), "{text}") {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}

@@ -102,6 +102,18 @@ pub fn upsert(
     Ok(())
 }
 
+/// What the owner calls the device; false when there is none.
+pub fn set_label(db: &mut Db, server: &ServerId, device_id: &str, label: &str) -> Result<bool, DbError> {
+    let device = smart_devices::table.find((server.as_str(), device_id));
+    Ok(diesel::update(device).set(smart_devices::label.eq(label)).execute(db)? == 1)
+}
+
+/// The device, or `NotFound`.
+pub fn get(db: &mut Db, server: &ServerId, device_id: &str) -> Result<SmartDevice, DbError> {
+    let device = smart_devices::table.find((server.as_str(), device_id));
+    Ok(device.select(SmartDevice::as_select()).first(db)?)
+}
+
 /// Forgets the device; false when there was none.
 pub fn delete(db: &mut Db, server: &ServerId, device_id: &str) -> Result<bool, DbError> {
     Ok(diesel::delete(smart_devices::table.find((server.as_str(), device_id))).execute(db)? == 1)

@@ -1,19 +1,39 @@
-//! Every limit as a number, under the specification's words.
+//! Every limit as a number, under the specification's words where it has one.
 
-/// Data frames from the relay to one connection in any [`OUTBOUND_SPAN_MS`].
-pub const OUTBOUND_FRAMES: u16 = 60;
+use std::time::Duration;
+
+/// Data frames from the relay to one connection in any [`OUTBOUND_SPAN`].
+pub const OUTBOUND_FRAMES: usize = 60;
 /// Ten seconds, and a tenth more: frames that left evenly may arrive bunched, and the client counts arrivals.
-pub const OUTBOUND_SPAN_MS: u32 = 10_100;
+pub const OUTBOUND_SPAN: Duration = Duration::from_millis(10_100);
 /// One snapshot per server and connection in this time.
 pub const SNAPSHOT_SPAN_MS: u64 = 5_000;
 /// Messages that may not be dropped and wait for one connection.
 pub const WAITING_MESSAGES: usize = 1_000;
-/// Messages from one client in any [`INBOUND_SPAN_MS`].
-pub const INBOUND_MESSAGES: u16 = 30;
-pub const INBOUND_SPAN_MS: u32 = 10_000;
+/// Messages from one client in any [`INBOUND_SPAN`].
+pub const INBOUND_MESSAGES: usize = 30;
+pub const INBOUND_SPAN: Duration = Duration::from_secs(10);
 /// Bytes of one message from a client.
 pub const INBOUND_BYTES: usize = 64 * 1024;
 /// Servers that one connection watches.
 pub const SUBSCRIPTIONS: usize = 100;
 /// Open relay connections of one user.
 pub const CONNECTIONS_PER_USER: usize = 20;
+
+/// How far the clock of the identity provider may be from ours.
+pub const PROVIDER_CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
+
+/// Largest JSON body, bytes.
+pub const JSON_BODY: usize = 64 * 1024;
+
+/// Requests to the sign-in routes per client address: burst, and how many come back per minute.
+pub const SIGN_IN_PER_ADDRESS: u32 = 30;
+
+/// Requests of one signed-in user: burst, and how many come back per minute.
+pub const REQUESTS_PER_USER: u32 = 300;
+
+/// Paired servers of one user.
+pub const PAIRED_SERVERS_PER_USER: usize = 50;
+
+/// Smart devices of one paired server.
+pub const DEVICES_PER_SERVER: usize = 200;

@@ -3,6 +3,7 @@
 //! Nothing here reads a clock, the environment, randomness, a socket or a database; they come in as arguments.
 
 pub mod detect;
+pub mod game_address;
 pub mod grid;
 pub mod ids;
 pub mod limits;
@@ -10,6 +11,7 @@ pub mod monument;
 pub mod plain_text;
 pub mod raid;
 pub mod rate;
+pub mod return_target;
 pub mod server_state;
 pub mod time;
 pub mod world_event;

@@ -66,7 +66,7 @@ impl ClientSocket {
             admission,
             early,
             fragments: None,
-            received: Window::new(limits::INBOUND_MESSAGES, limits::INBOUND_SPAN_MS),
+            received: Window::new(limits::INBOUND_MESSAGES, limits::INBOUND_SPAN),
             heard: true,
             wanted: HashMap::new(),
         });
@@ -259,7 +259,7 @@ impl StreamHandler<Result<Frame, ProtocolError>> for ClientSocket {
             return;
         }
         let now = self.socket.now();
-        if self.received.available_at(now, usize::from(limits::INBOUND_MESSAGES)).is_some() {
+        if self.received.available_at(now, limits::INBOUND_MESSAGES).is_some() {
             return self.close(Reason::Flooding, ctx);
         }
         self.received.record(now);

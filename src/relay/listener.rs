@@ -18,7 +18,7 @@ use actix_http::{
     body::{BodySize, MessageBody as _},
     h1,
 };
-use actix_server::{Server, ServerBuilder};
+use actix_server::ServerBuilder;
 use actix_service::{IntoServiceFactory as _, Service, ServiceFactory, fn_factory, fn_service, map_config};
 use actix_web::{
     App, HttpRequest, HttpResponse,
@@ -73,11 +73,6 @@ pub fn bind(
             .finish(map_config(app(for_requests), |()| AppConfig::default()))
             .tcp()
     })
-}
-
-/// Runs the relay's listener on a system of its own workers.
-pub fn run(builder: ServerBuilder) -> Server {
-    builder.run()
 }
 
 fn app(

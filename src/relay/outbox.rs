@@ -17,7 +17,7 @@ use crate::{
 pub type Millis = u64;
 
 /// How much of the window may be full when a frame of a lane goes out.
-const RAID_SHARE: usize = limits::OUTBOUND_FRAMES as usize;
+const RAID_SHARE: usize = limits::OUTBOUND_FRAMES;
 const LIVE_SHARE: usize = RAID_SHARE - 3;
 const REPLY_SHARE: usize = LIVE_SHARE - 5;
 const PATCH_SHARE: usize = REPLY_SHARE - 7;
@@ -74,7 +74,7 @@ pub struct Outbox {
 impl Default for Outbox {
     fn default() -> Self {
         Self {
-            window: Window::new(limits::OUTBOUND_FRAMES, limits::OUTBOUND_SPAN_MS),
+            window: Window::new(limits::OUTBOUND_FRAMES, limits::OUTBOUND_SPAN),
             lanes: Default::default(),
             views: Vec::new(),
             turn: 0,

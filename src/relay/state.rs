@@ -18,7 +18,7 @@ use crate::{
 pub struct RelayState {
     pub clock: Clock,
     pub pool: Pool,
-    pub sealer: Sealer,
+    pub sealer: Arc<Sealer>,
     pub tokens: RelayTokens,
     pub game: config::Game,
     pub budgets: Budgets,

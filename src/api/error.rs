@@ -1,0 +1,328 @@
+//! How anything that went wrong becomes an answer: RFC 9457 problem documents from one table of codes.
+//!
+//! A variant is what a *client* can tell apart. Causes of internal failures go to the log, once, and nowhere else; the
+//! request id joins the two.
+
+use std::{error::Error as StdError, fmt, time::Duration};
+
+use actix_web::{
+    HttpResponse, ResponseError,
+    http::{
+        StatusCode,
+        header::{self, HeaderName},
+    },
+};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::db::error::DbError;
+
+/// Media type of every error answer.
+pub const PROBLEM_JSON: &str = "application/problem+json";
+
+/// A problem document (RFC 9457).
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Problem {
+    /// `urn:companion:problem:` and the code.
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub title: &'static str,
+    #[schema(minimum = 400, maximum = 599)]
+    pub status: u16,
+    pub detail: String,
+    /// Stable, snake_case: what programs compare.
+    pub code: &'static str,
+    /// Also in the header `x-request-id`, and in our log.
+    pub request_id: String,
+    /// Only for `invalid_request`.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub errors: Vec<FieldError>,
+}
+
+/// One value that did not pass.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct FieldError {
+    /// JSON name of the field, nested names joined by dots; empty for the whole body.
+    pub path: String,
+    pub message: String,
+}
+
+/// The state of a rate limit at the moment it refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub policy: &'static str,
+    /// Requests per `window`.
+    pub quota: u32,
+    pub window: Duration,
+    pub retry_after: Duration,
+}
+
+/// Every way a request can fail, as its client sees it.
+#[derive(Debug)]
+pub enum ApiError {
+    MalformedJson,
+    Invalid(Vec<FieldError>),
+    /// The identity provider's answer was not believed; why is for the log.
+    SignInRejected(String),
+    Unauthenticated,
+    CrossSite,
+    OwnerOnly,
+    NotFound,
+    MethodNotAllowed,
+    Conflict,
+    /// More of something than one user may have.
+    LimitReached(String),
+    BodyTooLarge,
+    UnsupportedMediaType,
+    RateLimited(Refusal),
+    Internal(Box<dyn StdError + Send + Sync>),
+    IdentityProviderUnavailable(Box<dyn StdError + Send + Sync>),
+    /// A store or a part of ours does not answer just now.
+    Unavailable(Box<dyn StdError + Send + Sync>),
+    /// A refusal of the web framework's own.
+    Framework(StatusCode),
+}
+
+impl ApiError {
+    /// One value that did not pass.
+    pub fn invalid(path: &str, message: impl Into<String>) -> Self {
+        Self::Invalid(vec![FieldError { path: path.to_owned(), message: message.into() }])
+    }
+
+    /// The table: status, code, title.
+    fn entry(&self) -> (StatusCode, &'static str, &'static str) {
+        use StatusCode as S;
+        match self {
+            Self::MalformedJson => (S::BAD_REQUEST, "malformed_json", "Malformed JSON"),
+            Self::Invalid(_) => (S::BAD_REQUEST, "invalid_request", "Invalid request"),
+            Self::SignInRejected(_) => (S::BAD_REQUEST, "sign_in_rejected", "Sign-in rejected"),
+            Self::Unauthenticated => (S::UNAUTHORIZED, "unauthenticated", "Not signed in"),
+            Self::CrossSite => (S::FORBIDDEN, "cross_site_request", "Cross-site request"),
+            Self::OwnerOnly => (S::FORBIDDEN, "owner_only", "Only for the owner"),
+            Self::NotFound => (S::NOT_FOUND, "not_found", "Not found"),
+            Self::MethodNotAllowed => (S::METHOD_NOT_ALLOWED, "method_not_allowed", "Method not allowed"),
+            Self::Conflict => (S::CONFLICT, "conflict", "Conflict"),
+            Self::LimitReached(_) => (S::CONFLICT, "limit_reached", "Limit reached"),
+            Self::BodyTooLarge => (S::PAYLOAD_TOO_LARGE, "body_too_large", "Body too large"),
+            Self::UnsupportedMediaType => {
+                (S::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "Unsupported media type")
+            }
+            Self::RateLimited(_) => (S::TOO_MANY_REQUESTS, "rate_limited", "Too many requests"),
+            Self::Internal(_) => (S::INTERNAL_SERVER_ERROR, "internal_error", "Internal error"),
+            Self::IdentityProviderUnavailable(_) => {
+                (S::SERVICE_UNAVAILABLE, "identity_provider_unavailable", "Identity provider unavailable")
+            }
+            Self::Unavailable(_) => (S::SERVICE_UNAVAILABLE, "unavailable", "Service unavailable"),
+            Self::Framework(status) if status.is_server_error() => (*status, "internal_error", "Internal error"),
+            Self::Framework(status) => (*status, "bad_request", "Bad request"),
+        }
+    }
+
+    /// The sentence for the person behind the client.
+    fn detail(&self) -> String {
+        match self {
+            Self::MalformedJson => "The body is not well-formed JSON.".into(),
+            Self::Invalid(_) => "Some values are missing or not allowed; see `errors`.".into(),
+            Self::SignInRejected(_) => "The sign-in could not be verified. Please start it again.".into(),
+            Self::Unauthenticated => "Please sign in.".into(),
+            Self::CrossSite => "A request that changes something must come from this service's own pages.".into(),
+            Self::OwnerOnly => "Only the owner of this server may do that.".into(),
+            Self::NotFound => "There is nothing here.".into(),
+            Self::MethodNotAllowed => "This path does not know this method; see `Allow`.".into(),
+            Self::Conflict => "Something else changed this at the same time, or it exists already.".into(),
+            Self::LimitReached(detail) => detail.clone(),
+            Self::BodyTooLarge => "The body is too large.".into(),
+            Self::UnsupportedMediaType => "Send JSON, with `Content-Type: application/json`.".into(),
+            Self::RateLimited(refusal) => {
+                format!("Too many requests. Try again in {} s.", whole_seconds(refusal.retry_after))
+            }
+            Self::Internal(_) => "Something failed on our side.".into(),
+            Self::IdentityProviderUnavailable(_) => {
+                "The identity provider does not answer. Please try again in a minute.".into()
+            }
+            Self::Unavailable(_) => "The service is not available just now. Please try again.".into(),
+            Self::Framework(_) => "The request could not be read.".into(),
+        }
+    }
+
+    /// Writes the cause where nobody but an operator sees it. Called once, by the outermost middleware.
+    pub fn log(&self, request_id: &str) {
+        match self {
+            Self::Internal(cause) => log::error!(request_id; "internal error: {}", Chain(cause.as_ref())),
+            Self::Unavailable(cause) | Self::IdentityProviderUnavailable(cause) => {
+                log::warn!(request_id; "unavailable: {}", Chain(cause.as_ref()));
+            }
+            Self::SignInRejected(reason) => log::warn!(request_id; "sign-in rejected: {reason}"),
+            _ => {}
+        }
+    }
+
+    /// The document.
+    pub fn problem(&self, request_id: &str) -> Problem {
+        let (status, code, title) = self.entry();
+        Problem {
+            kind: format!("urn:companion:problem:{code}"),
+            title,
+            status: status.as_u16(),
+            detail: self.detail(),
+            code,
+            request_id: request_id.to_owned(),
+            errors: if let Self::Invalid(errors) = self { errors.clone() } else { Vec::new() },
+        }
+    }
+}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.entry().1)
+    }
+}
+
+impl ResponseError for ApiError {
+    fn status_code(&self) -> StatusCode {
+        self.entry().0
+    }
+
+    /// Status and headers; the outermost middleware, which knows the request id, writes the document.
+    fn error_response(&self) -> HttpResponse {
+        let mut response = HttpResponse::build(self.status_code());
+        match self {
+            Self::RateLimited(refusal) => {
+                for (name, value) in refusal.headers(0) {
+                    response.insert_header((name, value));
+                }
+                response.insert_header((header::RETRY_AFTER, whole_seconds(refusal.retry_after)));
+            }
+            Self::Unavailable(_) => {
+                response.insert_header((header::RETRY_AFTER, 1));
+            }
+            Self::IdentityProviderUnavailable(_) => {
+                response.insert_header((header::RETRY_AFTER, 60));
+            }
+            _ => {}
+        }
+        response.finish()
+    }
+}
+
+impl Refusal {
+    /// The RateLimit fields of draft-ietf-httpapi-ratelimit-headers.
+    pub fn headers(&self, remaining: u32) -> [(HeaderName, String); 2] {
+        let Self { policy, quota, window, retry_after } = self;
+        [
+            (HeaderName::from_static("ratelimit-policy"), format!("\"{policy}\";q={quota};w={}", window.as_secs())),
+            (
+                HeaderName::from_static("ratelimit"),
+                format!("\"{policy}\";r={remaining};t={}", whole_seconds(*retry_after)),
+            ),
+        ]
+    }
+}
+
+/// Rounded up: a client that waits this long has waited long enough.
+fn whole_seconds(duration: Duration) -> u64 {
+    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
+}
+
+/// An error and its causes on one line.
+struct Chain<'a>(&'a (dyn StdError + 'static));
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut cause = self.0.source();
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+impl From<DbError> for ApiError {
+    fn from(error: DbError) -> Self {
+        match error {
+            DbError::NotFound => Self::NotFound,
+            DbError::Conflict => Self::Conflict,
+            DbError::Unavailable(_) => Self::Unavailable(error.into()),
+            DbError::Query(_) => Self::Internal(error.into()),
+        }
+    }
+}
+
+impl From<garde::Report> for ApiError {
+    fn from(report: garde::Report) -> Self {
+        let error = |(path, error): &(garde::Path, garde::Error)| FieldError {
+            path: camel_case(&path.to_string()),
+            message: error.to_string(),
+        };
+        Self::Invalid(report.iter().map(error).collect())
+    }
+}
+
+/// garde reports Rust names; on the wire they are camelCase.
+fn camel_case(path: &str) -> String {
+    let mut result = String::with_capacity(path.len());
+    let mut upper = false;
+    for c in path.chars() {
+        match c {
+            '_' => upper = true,
+            c if upper => {
+                result.extend(c.to_uppercase());
+                upper = false;
+            }
+            c => result.push(c),
+        }
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_has_the_fields_of_the_contract() {
+        let problem = ApiError::invalid("port", "must be between 1 and 65535").problem("r-1");
+        let json = serde_json::to_value(&problem).unwrap();
+        assert_eq!(
+            json,
+            serde_json::json!({
+                "type": "urn:companion:problem:invalid_request",
+                "title": "Invalid request",
+                "status": 400,
+                "detail": "Some values are missing or not allowed; see `errors`.",
+                "code": "invalid_request",
+                "requestId": "r-1",
+                "errors": [{ "path": "port", "message": "must be between 1 and 65535" }],
+            })
+        );
+    }
+
+    #[test]
+    fn internal_causes_stay_inside() {
+        let problem = ApiError::Internal("postgres://user:secret@host".into()).problem("r-1");
+        assert!(!serde_json::to_string(&problem).unwrap().contains("secret"));
+    }
+
+    #[test]
+    fn a_refusal_says_when_to_come_back() {
+        let refusal = Refusal {
+            policy: "sign-in",
+            quota: 30,
+            window: Duration::from_secs(60),
+            retry_after: Duration::from_millis(1_200),
+        };
+        let response = ApiError::RateLimited(refusal).error_response();
+        assert_eq!(response.headers().get("retry-after").unwrap(), "2");
+        assert_eq!(response.headers().get("ratelimit").unwrap(), "\"sign-in\";r=0;t=2");
+        assert_eq!(response.headers().get("ratelimit-policy").unwrap(), "\"sign-in\";q=30;w=60");
+    }
+
+    #[test]
+    fn paths_of_a_report_are_wire_names() {
+        assert_eq!(camel_case("player_token"), "playerToken");
+        assert_eq!(camel_case("items[0].expires_at"), "items[0].expiresAt");
+    }
+}

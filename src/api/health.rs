@@ -1,0 +1,50 @@
+//! Whether this process lives, reaches its database, and should get traffic.
+
+use actix_web::{HttpResponse, web};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::api::{
+    error::{ApiError, Problem},
+    state::AppState,
+};
+
+/// The process lives.
+#[derive(Serialize, ToSchema)]
+struct Health {
+    ok: bool,
+    /// Seconds since start.
+    uptime: u64,
+}
+
+#[derive(Serialize, ToSchema)]
+struct Ok {
+    ok: bool,
+}
+
+/// The process lives. No I/O.
+#[utoipa::path(get, path = "/health", tag = "health", responses((status = 200, body = Health)))]
+pub async fn health(state: web::Data<AppState>) -> HttpResponse {
+    HttpResponse::Ok().json(Health { ok: true, uptime: state.started.elapsed().as_secs() })
+}
+
+/// The database answers.
+#[utoipa::path(get, path = "/health/db", tag = "health", responses(
+    (status = 200, body = Ok),
+    (status = 503, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn database(state: web::Data<AppState>) -> Result<HttpResponse, ApiError> {
+    state.ping().await?;
+    Ok(HttpResponse::Ok().json(self::Ok { ok: true }))
+}
+
+/// Requests can be served: the database and the relay's hub answer.
+#[utoipa::path(get, path = "/ready", tag = "health", responses(
+    (status = 200, body = Ok),
+    (status = 503, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn ready(state: web::Data<AppState>) -> Result<HttpResponse, ApiError> {
+    state.ping().await?;
+    state.connections(Vec::new()).await?;
+    Ok(HttpResponse::Ok().json(self::Ok { ok: true }))
+}

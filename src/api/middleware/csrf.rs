@@ -1,0 +1,89 @@
+//! A browser's cookie goes along with requests that other sites make. Requests that change something and carry our
+//! session cookie must therefore say that they come from a page of ours.
+
+use actix_web::{
+    Error,
+    body::{BoxBody, MessageBody},
+    dev::{ServiceRequest, ServiceResponse},
+    http::{
+        Method,
+        header::{self, HeaderMap, HeaderName},
+    },
+    middleware::Next,
+    web,
+};
+use url::Url;
+
+use crate::{
+    api::{
+        error::ApiError,
+        state::{AppState, Origins},
+    },
+    domain::return_target::same_origin,
+};
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// For `middleware::from_fn`.
+pub async fn check(
+    req: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    let state = req.app_data::<web::Data<AppState>>().expect("the App carries its state");
+    let safe = matches!(*req.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    if !safe && req.headers().contains_key(header::COOKIE) && !comes_from(req.headers(), &state.origins) {
+        return Ok(req.error_response(ApiError::CrossSite));
+    }
+    next.call(req).await.map(ServiceResponse::map_into_boxed_body)
+}
+
+/// Whether `Origin`, or `Referer` without it, is one of ours. Absent both, a browser gives itself away by
+/// `Sec-Fetch-Site`; what is left is not a browser and carries no one else's cookie.
+fn comes_from(headers: &HeaderMap, Origins { base, frontend, admin }: &Origins) -> bool {
+    let source = headers.get(header::ORIGIN).or_else(|| headers.get(header::REFERER));
+    match source {
+        Some(value) => value
+            .to_str()
+            .ok()
+            .and_then(|text| Url::parse(text).ok())
+            .is_some_and(|url| [base, frontend, admin].into_iter().any(|own| same_origin(own, &url))),
+        None => !headers.contains_key(SEC_FETCH_SITE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::http::header::HeaderValue;
+
+    use super::*;
+
+    fn allowed(sent: &[(HeaderName, &'static str)]) -> bool {
+        let url = |text| Url::parse(text).unwrap();
+        let ours = Origins {
+            base: url("http://127.0.0.1:8080"),
+            frontend: url("https://app.example"),
+            admin: url("https://admin.example"),
+        };
+        let mut headers = HeaderMap::new();
+        for (name, value) in sent {
+            headers.append(name.clone(), HeaderValue::from_static(value));
+        }
+        comes_from(&headers, &ours)
+    }
+
+    #[test]
+    fn only_our_own_pages_may_change_something() {
+        assert!(allowed(&[(header::ORIGIN, "https://app.example")]));
+        assert!(allowed(&[(header::ORIGIN, "http://127.0.0.1:8080")]));
+        assert!(allowed(&[(header::REFERER, "https://app.example/map?x=1")]));
+        assert!(allowed(&[]), "not a browser");
+        for origin in ["https://evil.test", "null", "http://app.example", "https://app.example.evil.test", ""] {
+            assert!(!allowed(&[(header::ORIGIN, origin)]), "{origin}");
+        }
+        assert!(!allowed(&[(header::REFERER, "https://evil.test/https://app.example")]));
+        assert!(!allowed(&[(header::ORIGIN, "null"), (header::REFERER, "https://app.example/")]), "Origin wins");
+        for site in ["cross-site", "same-site", "same-origin", "none"] {
+            assert!(!allowed(&[(SEC_FETCH_SITE, site)]), "a browser without Origin and Referer: {site}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The HTTP API: routes, endpoints, extractors, and how errors become answers.
+//!
+//! An endpoint stands in the file named after its table in the contract. Rules live in `domain`, SQL in `db`.
+
+use actix_cors::Cors;
+use actix_web::{
+    App, Error,
+    body::MessageBody,
+    dev::{ServiceFactory, ServiceRequest, ServiceResponse},
+    http::{Method, header},
+    middleware::from_fn,
+    web,
+};
+use url::Url;
+
+use self::{error::ApiError, state::AppState};
+use crate::domain::limits::JSON_BODY;
+
+pub mod devices;
+pub mod error;
+pub mod extract;
+pub mod health;
+pub mod middleware;
+pub mod openapi;
+pub mod paired_servers;
+pub mod routes;
+pub mod sign_in;
+pub mod state;
+
+/// The application one worker runs. Layers from the outside in: observation, CORS, CSRF.
+pub fn app(
+    state: web::Data<AppState>,
+) -> App<
+    impl ServiceFactory<
+        ServiceRequest,
+        Config = (),
+        Response = ServiceResponse<impl MessageBody + use<>>,
+        Error = Error,
+        InitError = (),
+    > + use<>,
+> {
+    let cors = cors([&state.origins.frontend, &state.origins.admin]);
+    App::new()
+        .app_data(state)
+        .app_data(web::JsonConfig::default().limit(JSON_BODY).error_handler(extract::json::rejected))
+        .app_data(web::PayloadConfig::new(JSON_BODY))
+        .app_data(web::PathConfig::default().error_handler(|_, _| ApiError::NotFound.into()))
+        .app_data(web::QueryConfig::default().error_handler(|error, _| ApiError::invalid("", error.to_string()).into()))
+        .configure(routes::routes)
+        .wrap(from_fn(middleware::csrf::check))
+        .wrap(cors)
+        .wrap(from_fn(middleware::observe::observe))
+}
+
+/// Exactly these origins, with cookies.
+fn cors(origins: [&Url; 2]) -> Cors {
+    let cors = Cors::default()
+        .allowed_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
+        .allowed_headers([header::CONTENT_TYPE, header::ACCEPT, header::HeaderName::from_static("x-request-id")])
+        .expose_headers(["x-request-id", "retry-after", "ratelimit", "ratelimit-policy"])
+        .supports_credentials()
+        .max_age(600);
+    origins.into_iter().fold(cors, |cors, origin| cors.allowed_origin(&origin.origin().ascii_serialization()))
+}

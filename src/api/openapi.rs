@@ -1,0 +1,60 @@
+//! The OpenAPI document, served at `/openapi.json`. Handlers are listed by hand: collecting them automatically needs
+//! route macros, which answer a wrong method with 404 instead of 405.
+
+use actix_web::HttpResponse;
+use utoipa::{
+    Modify, OpenApi,
+    openapi::security::{ApiKey, ApiKeyValue, SecurityScheme},
+};
+
+use crate::{
+    api::{devices, error, health, paired_servers, sign_in},
+    crypto::session_cookie::SESSION_COOKIE,
+};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "companion", description = "Watches your base while you sleep."),
+    paths(
+        sign_in::start,
+        sign_in::callback,
+        sign_in::me,
+        sign_in::sign_out,
+        sign_in::relay_token,
+        paired_servers::list,
+        paired_servers::pair,
+        paired_servers::get,
+        paired_servers::remove,
+        devices::list,
+        devices::add,
+        devices::remove,
+        health::health,
+        health::database,
+        health::ready,
+        document,
+    ),
+    components(schemas(error::Problem, error::FieldError)),
+    modifiers(&SessionCookie)
+)]
+struct ApiDoc;
+
+struct SessionCookie;
+
+impl Modify for SessionCookie {
+    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
+        let components = openapi.components.get_or_insert_with(Default::default);
+        let cookie = ApiKey::Cookie(ApiKeyValue::with_description(SESSION_COOKIE, "Set by the sign-in callback."));
+        components.add_security_scheme("session", SecurityScheme::ApiKey(cookie));
+    }
+}
+
+/// The document as JSON text.
+pub fn json() -> String {
+    ApiDoc::openapi().to_pretty_json().expect("the document holds only strings, numbers and lists")
+}
+
+/// This document.
+#[utoipa::path(get, path = "/openapi.json", tag = "health", responses((status = 200, description = "OpenAPI 3.1")))]
+pub async fn document() -> HttpResponse {
+    HttpResponse::Ok().content_type("application/json").body(json())
+}

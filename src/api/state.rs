@@ -1,0 +1,66 @@
+//! What an endpoint may reach. Built once by `server.rs`, shared by all workers.
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use actix::Addr;
+use url::Url;
+
+use crate::{
+    api::{error::ApiError, middleware::rate_limit::RateLimits},
+    clients::identity::Identity,
+    clock::Clock,
+    config::Config,
+    crypto::{relay_token::RelayTokens, sealer::Sealer, session_cookie::SealedCookie},
+    db::{pool::Pool, users},
+    domain::ids::{ServerId, UserId},
+    relay::hub::{Connection, Connections, Hub},
+};
+
+/// How long a request waits for the relay's hub.
+const HUB_DEADLINE: Duration = Duration::from_secs(2);
+
+/// See the module.
+pub struct AppState {
+    pub config: Config,
+    pub clock: Clock,
+    pub pool: Pool,
+    /// For what is stored: player tokens, push credentials.
+    pub sealer: Arc<Sealer>,
+    pub session_cookie: SealedCookie,
+    /// The login state, between leaving for the identity provider and coming back.
+    pub login_cookie: SealedCookie,
+    pub relay_tokens: RelayTokens,
+    pub identity: Identity,
+    pub rate_limits: RateLimits,
+    pub hub: Addr<Hub>,
+    pub started: Instant,
+    pub origins: Origins,
+}
+
+/// The public URLs of the configuration, parsed.
+pub struct Origins {
+    pub base: Url,
+    pub frontend: Url,
+    pub admin: Url,
+}
+
+impl AppState {
+    /// Whether the database answers the smallest of its queries.
+    pub async fn ping(&self) -> Result<(), ApiError> {
+        self.pool.read(|db| users::find(db, &UserId::from(""))).await?;
+        Ok(())
+    }
+
+    /// How the links of these servers stand.
+    pub async fn connections(&self, servers: Vec<ServerId>) -> Result<HashMap<ServerId, Connection>, ApiError> {
+        match tokio::time::timeout(HUB_DEADLINE, self.hub.send(Connections { servers })).await {
+            Ok(Ok(connections)) => Ok(connections),
+            Ok(Err(stopped)) => Err(ApiError::Unavailable(stopped.into())),
+            Err(elapsed) => Err(ApiError::Unavailable(elapsed.into())),
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Why a call to a neighbour failed.
+
+/// Never holds a URL: some carry keys in their query.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Not reached, too slow, overloaded or out of order: worth another try later.
+    #[error("{neighbour} is unavailable: {reason}")]
+    Unavailable { neighbour: &'static str, reason: String },
+    /// Reached, and it said no.
+    #[error("{neighbour} refused: {reason}")]
+    Refused { neighbour: &'static str, reason: String },
+}

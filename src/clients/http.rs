@@ -1,0 +1,79 @@
+//! The one HTTP client behind all neighbours: one place for trust, deadlines and the refusal of redirects.
+
+use std::{io, path::Path, sync::Arc, time::Duration};
+
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, pem::PemObject},
+};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+const TOTAL_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// What we trust for outgoing TLS: the Mozilla roots, and the certificates of `extra_ca` (PEM) when given.
+pub fn tls_config(extra_ca: Option<&Path>) -> io::Result<ClientConfig> {
+    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    if let Some(path) = extra_ca {
+        let invalid = |e: &dyn std::fmt::Display| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("EXTRA_CA_FILE {}: {e}", path.display()))
+        };
+        for certificate in CertificateDer::pem_file_iter(path).map_err(|e| invalid(&e))? {
+            roots.add(certificate.map_err(|e| invalid(&e))?).map_err(|e| invalid(&e))?;
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("ring supports the default protocol versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth())
+}
+
+/// The shared client.
+pub fn client(tls: ClientConfig) -> io::Result<reqwest::Client> {
+    reqwest::Client::builder()
+        .tls_backend_preconfigured(tls)
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(CONNECT_TIMEOUT)
+        .timeout(TOTAL_TIMEOUT)
+        .user_agent(concat!("companion/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .map_err(io::Error::other)
+}
+
+/// Why a body was not read.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    #[error("{}", reason(.0))]
+    Broken(reqwest::Error),
+    #[error("the answer is larger than {0} bytes")]
+    TooLarge(usize),
+}
+
+/// The whole body, at most `cap` bytes.
+pub async fn read_capped(mut response: reqwest::Response, cap: usize) -> Result<Vec<u8>, BodyError> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(BodyError::Broken)? {
+        if body.len() + chunk.len() > cap {
+            return Err(BodyError::TooLarge(cap));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
+/// What went wrong, in words without the URL, which may hold a key.
+pub fn reason(error: &reqwest::Error) -> String {
+    let kind = match error {
+        e if e.is_timeout() => "no answer in time",
+        e if e.is_connect() => "no connection",
+        e if e.is_body() || e.is_decode() => "the answer broke off",
+        _ => "the request failed",
+    };
+    // The innermost cause says what the kernel or TLS said; none of them prints the URL.
+    let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(error);
+    while let Some(next) = cause.and_then(|c| c.source()) {
+        cause = Some(next);
+    }
+    cause.map_or_else(|| kind.to_owned(), |cause| format!("{kind} ({cause})"))
+}
