@@ -1,0 +1,193 @@
+//! `companion watch`: a relay client for the terminal. Prints what arrives, and applies the patches as a dashboard does
+//! (RFC 6902), so that it notices if the relay were ever wrong. Reconnects with capped backoff and a fresh token.
+
+use std::{
+    collections::HashMap,
+    fs, io,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use serde_json::{Value, json};
+use tokio_tungstenite::{connect_async, tungstenite::Message};
+
+use crate::{clients::http, demo::DemoFile};
+
+/// What to watch.
+#[derive(clap::Args)]
+pub struct WatchOptions {
+    /// The `demo.json` of a running demo
+    demo: PathBuf,
+    /// Switch this device over once, as soon as the state is here
+    #[arg(long, value_name = "DEVICE_ID")]
+    toggle: Option<String>,
+    /// Stop after so many seconds [default: watch until interrupted]
+    #[arg(long)]
+    seconds: Option<u64>,
+}
+
+/// Reconnect backoff, as the specification asks of clients.
+const BACKOFF_FIRST: Duration = Duration::from_secs(1);
+const BACKOFF_LONGEST: Duration = Duration::from_secs(30);
+/// A connection that held this long starts the backoff anew.
+const HEALTHY_AFTER: Duration = Duration::from_secs(30);
+
+/// Why watching ended for good.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    #[error("{}: {cause} (is the demo running?)", path.display())]
+    Demo { path: PathBuf, cause: io::Error },
+    #[error("the relay sent a patch that does not fit: {0}")]
+    Diverged(String),
+    #[error("the demo's sign-in is no longer valid")]
+    SignedOut,
+    #[error("{0}")]
+    Client(io::Error),
+}
+
+/// Runs until interrupted, until the time is up, or until the relay is wrong.
+pub async fn watch(options: WatchOptions) -> Result<(), WatchError> {
+    let text = fs::read_to_string(&options.demo);
+    let file = text.and_then(|text| serde_json::from_str::<DemoFile>(&text).map_err(io::Error::from));
+    let file = file.map_err(|cause| WatchError::Demo { path: options.demo.clone(), cause })?;
+    let http = http::client(http::tls_config(None).map_err(WatchError::Client)?).map_err(WatchError::Client)?;
+    let mut watcher = Watcher { file, http, toggle: options.toggle, states: HashMap::new() };
+    let forever = async {
+        let mut backoff = BACKOFF_FIRST;
+        loop {
+            let started = Instant::now();
+            match watcher.connection().await {
+                Ok(reason) => println!("--- {reason}; again in {} s", backoff.as_secs()),
+                Err(error) => return Err(error),
+            }
+            backoff = if started.elapsed() > HEALTHY_AFTER { BACKOFF_FIRST } else { backoff };
+            tokio::time::sleep(backoff).await;
+            backoff = (backoff * 2).min(BACKOFF_LONGEST);
+        }
+    };
+    match options.seconds {
+        Some(seconds) => tokio::time::timeout(Duration::from_secs(seconds), forever).await.unwrap_or(Ok(())),
+        None => tokio::select! {
+            ended = forever => ended,
+            _ = tokio::signal::ctrl_c() => Ok(()),
+        },
+    }
+}
+
+struct Watcher {
+    file: DemoFile,
+    http: reqwest::Client,
+    toggle: Option<String>,
+    /// The last `seq` and the state, by server.
+    states: HashMap<String, (u64, Value)>,
+}
+
+impl Watcher {
+    /// One connection, until it ends; says why.
+    async fn connection(&mut self) -> Result<String, WatchError> {
+        let request = self.http.post(format!("{}/relay/token", self.file.api_url));
+        let answer = match request.header("cookie", &self.file.cookie).send().await {
+            Ok(answer) if answer.status() == 401 => return Err(WatchError::SignedOut),
+            Ok(answer) => answer.json::<Value>().await,
+            Err(error) => Err(error),
+        };
+        let token = match &answer {
+            Ok(answer) => answer["token"].as_str().unwrap_or_default(),
+            Err(_) => return Ok("the API does not answer".to_owned()),
+        };
+        let mut socket = match connect_async(format!("{}/v1?token={token}", self.file.relay_url)).await {
+            Ok((socket, _)) => socket,
+            Err(error) => return Ok(format!("no connection to the relay: {error}")),
+        };
+        for server in &self.file.servers {
+            let subscribe = json!({ "type": "subscribe", "serverId": server.id });
+            if let Err(error) = socket.send(Message::text(subscribe.to_string())).await {
+                return Ok(error.to_string());
+            }
+        }
+        while let Some(message) = socket.next().await {
+            let text = match message {
+                Ok(Message::Text(text)) => text,
+                Ok(Message::Close(Some(close))) => return Ok(format!("closed {} {}", close.code, close.reason)),
+                Ok(_) => continue,
+                Err(error) => return Ok(error.to_string()),
+            };
+            let message: Value =
+                serde_json::from_str(&text).map_err(|error| WatchError::Diverged(error.to_string()))?;
+            self.take(&message)?;
+            let ready = matches!(message["type"].as_str(), Some("snapshot" | "patch"));
+            if ready
+                && let Some(device) = self.toggle.take_if(|device| self.states.values().any(|(_, s)| knows(s, device)))
+            {
+                let server = &message["serverId"];
+                let toggle = json!({ "type": "deviceToggle", "serverId": server, "deviceId": device, "requestId": "1" });
+                if let Err(error) = socket.send(Message::text(toggle.to_string())).await {
+                    return Ok(error.to_string());
+                }
+            }
+        }
+        Ok("the connection ended".to_owned())
+    }
+
+    /// Applies a message and prints it.
+    fn take(&mut self, message: &Value) -> Result<(), WatchError> {
+        let server = message["serverId"].as_str().unwrap_or_default();
+        let seq = message["seq"].as_u64().unwrap_or_default();
+        match message["type"].as_str().unwrap_or_default() {
+            "snapshot" => {
+                let state = message["state"].clone();
+                let count = |field: &str| state[field].as_object().map_or(0, |object| object.len());
+                let members = state["team"]["members"].as_object().map_or(0, |members| members.len());
+                println!(
+                    "snapshot  seq {seq}: {members} members, {} markers, {} devices, {} notes, link {}",
+                    count("mapMarkers"),
+                    count("devices"),
+                    count("mapNotes"),
+                    state["server"]["connection"].as_str().unwrap_or("?")
+                );
+                self.states.insert(server.to_owned(), (seq, state));
+            }
+            "patch" => {
+                let (known, state) =
+                    self.states.get_mut(server).ok_or_else(|| WatchError::Diverged("no snapshot came first".to_owned()))?;
+                if message["base"] != *known {
+                    return Err(WatchError::Diverged(format!("it applies on {}, we are at {known}", message["base"])));
+                }
+                let patch: json_patch::Patch = serde_json::from_value(message["patch"].clone())
+                    .map_err(|error| WatchError::Diverged(error.to_string()))?;
+                json_patch::patch(state, &patch).map_err(|error| WatchError::Diverged(error.to_string()))?;
+                *known = seq;
+                let first = patch.0.first().map(|operation| format!("{} {}", name(operation), operation.path()));
+                let more = patch.0.len().saturating_sub(1);
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                println!("patch     seq {seq}: {}{more}", first.unwrap_or_default());
+            }
+            "event" => {
+                let event = &message["event"];
+                println!("event     {}: {}", text(&event["kind"]), text(&event["title"]));
+            }
+            "chat" => println!("chat      {}: {}", text(&message["chat"]["author"]), text(&message["chat"]["text"])),
+            "raid" => println!("RAID      {} (count {})", text(&message["alarmName"]), message["count"]),
+            other => println!("{other:<9} {message}"),
+        }
+        Ok(())
+    }
+}
+
+fn knows(state: &Value, device: &str) -> bool {
+    state["devices"].get(device).is_some_and(|device| !device["value"].is_null())
+}
+
+fn name(operation: &json_patch::PatchOperation) -> &'static str {
+    match operation {
+        json_patch::PatchOperation::Add(_) => "add",
+        json_patch::PatchOperation::Remove(_) => "remove",
+        json_patch::PatchOperation::Replace(_) => "replace",
+        _ => "other",
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or("?")
+}
