@@ -1,0 +1,120 @@
+//! The service, as `companion serve` builds it, on a free port.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use actix_web::rt;
+use clap::Parser as _;
+use companion::{
+    clock::Clock,
+    config::{Config, Settings},
+    server::Server,
+};
+use tempfile::TempDir;
+use tokio::{sync::oneshot, task::JoinHandle};
+
+use super::{browser::Browser, provider::Provider};
+
+/// The public URLs: as behind a reverse proxy, none is where the service listens.
+pub const BASE: &str = "http://api.companion.test";
+pub const FRONTEND: &str = "https://app.companion.test";
+pub const ADMIN: &str = "https://admin.companion.test";
+
+#[derive(clap::Parser)]
+struct Flags {
+    #[command(flatten)]
+    settings: Settings,
+}
+
+pub struct TestApp {
+    pub address: SocketAddr,
+    pub clock: Clock,
+    pub provider: Provider,
+    http: reqwest::Client,
+    flags: Vec<String>,
+    directory: Arc<TempDir>,
+    stop: oneshot::Sender<()>,
+    stopped: JoinHandle<std::io::Result<()>>,
+}
+
+impl TestApp {
+    pub async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// With further flags.
+    pub async fn start_with(flags: &[&str]) -> Self {
+        let directory = Arc::new(TempDir::new().unwrap());
+        let url = format!("sqlite:{}", directory.path().join("test.db").display());
+        Self::start_in(directory, url, flags).await
+    }
+
+    pub async fn start_on(database_url: String, flags: &[&str]) -> Self {
+        Self::start_in(Arc::new(TempDir::new().unwrap()), database_url, flags).await
+    }
+
+    async fn start_in(directory: Arc<TempDir>, database_url: String, flags: &[&str]) -> Self {
+        let provider = Provider::start();
+        let mut all = vec![
+            "companion".to_owned(),
+            "--app-env=development".into(),
+            format!("--data-dir={}", directory.path().display()),
+            format!("--database-url={database_url}"),
+            "--api-listen=127.0.0.1:0".into(),
+            "--workers=2".into(),
+            format!("--base-url={BASE}"),
+            format!("--frontend-url={FRONTEND}"),
+            format!("--admin-origin={ADMIN}"),
+            format!("--identity-login-url={}", provider.endpoint()),
+            format!("--identity-claimed-id-prefix={}", provider.claimed_id_prefix()),
+            format!("--platform-api-url={}", provider.base()),
+        ];
+        all.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        let clock = Clock::adjustable("2026-11-21T12:00:00Z".parse().unwrap());
+        Self::run(directory, all, clock, provider)
+    }
+
+    fn run(directory: Arc<TempDir>, flags: Vec<String>, clock: Clock, provider: Provider) -> Self {
+        let config = Config::check(Flags::parse_from(&flags).settings).unwrap();
+        let server = Server::build(config, clock.clone()).unwrap();
+        let address = server.api_addr();
+        let (stop, stopping) = oneshot::channel::<()>();
+        let stopped = rt::spawn(server.run_until_stopped(async {
+            let _ = stopping.await;
+        }));
+        let http = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .tls_backend_preconfigured(companion::clients::http::tls_config(None).unwrap())
+            .build()
+            .unwrap();
+        Self { address, clock, provider, http, flags, directory, stop, stopped }
+    }
+
+    /// Stops the service and starts it anew on the same directory and database.
+    pub async fn restart(self) -> Self {
+        let Self { clock, provider, flags, directory, stop, stopped, .. } = self;
+        stop.send(()).unwrap();
+        stopped.await.unwrap().unwrap();
+        Self::run(directory, flags, clock, provider)
+    }
+
+    /// A browser without cookies.
+    pub fn browser(&self) -> Browser {
+        Browser::new(self.http.clone(), self.address)
+    }
+
+    /// A browser that signed in with this account.
+    pub async fn signed_in(&self, account: &str) -> Browser {
+        let mut browser = self.browser();
+        let answer = self.sign_in(&mut browser, account).await;
+        assert_eq!(answer.status, 302, "{}", answer.text());
+        browser
+    }
+
+    /// The whole way through sign-in; the answer of the callback.
+    pub async fn sign_in(&self, browser: &mut Browser, account: &str) -> super::browser::Answer {
+        let login = browser.get("/auth/platform").await;
+        assert_eq!(login.status, 302, "{}", login.text());
+        let assertion = self.provider.confirm(login.location(), account, self.clock.now());
+        browser.get(&assertion.path()).await
+    }
+}

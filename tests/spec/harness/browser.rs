@@ -1,0 +1,110 @@
+//! Whoever asks: keeps cookies as a browser does, and shows the whole answer.
+
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use reqwest::{
+    Method, RequestBuilder,
+    header::{COOKIE, HeaderMap, LOCATION, ORIGIN, SET_COOKIE},
+};
+use serde_json::Value;
+
+use super::app::FRONTEND;
+
+#[derive(Clone)]
+pub struct Browser {
+    http: reqwest::Client,
+    address: SocketAddr,
+    pub cookies: BTreeMap<String, String>,
+}
+
+pub struct Answer {
+    pub status: u16,
+    pub headers: HeaderMap,
+    body: Vec<u8>,
+}
+
+impl Browser {
+    pub fn new(http: reqwest::Client, address: SocketAddr) -> Self {
+        Self { http, address, cookies: BTreeMap::new() }
+    }
+
+    /// A request with this browser's cookies and nothing else.
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let mut request = self.http.request(method, format!("http://{}{path}", self.address));
+        if !self.cookies.is_empty() {
+            let pairs: Vec<String> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            request = request.header(COOKIE, pairs.join("; "));
+        }
+        request
+    }
+
+    /// Sends it and takes the cookies of the answer.
+    pub async fn send(&mut self, request: RequestBuilder) -> Answer {
+        let response = request.send().await.unwrap();
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        for cookie in headers.get_all(SET_COOKIE) {
+            let text = cookie.to_str().unwrap();
+            let (name, value) = text.split(';').next().unwrap().split_once('=').unwrap();
+            if text.contains("Max-Age=0") {
+                self.cookies.remove(name);
+            } else {
+                self.cookies.insert(name.to_owned(), value.to_owned());
+            }
+        }
+        Answer { status, headers, body: response.bytes().await.unwrap().to_vec() }
+    }
+
+    pub async fn get(&mut self, path: &str) -> Answer {
+        self.send(self.request(Method::GET, path)).await
+    }
+
+    /// From a page of the front end.
+    pub async fn post(&mut self, path: &str, body: Option<&Value>) -> Answer {
+        let request = self.request(Method::POST, path).header(ORIGIN, FRONTEND);
+        self.send(if let Some(body) = body { request.json(body) } else { request }).await
+    }
+
+    /// From a page of the front end.
+    pub async fn delete(&mut self, path: &str) -> Answer {
+        self.send(self.request(Method::DELETE, path).header(ORIGIN, FRONTEND)).await
+    }
+}
+
+impl Answer {
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.text()))
+    }
+
+    pub fn location(&self) -> &str {
+        self.headers[LOCATION].to_str().unwrap()
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    /// The whole `Set-Cookie` line of this cookie.
+    pub fn set_cookie(&self, name: &str) -> Option<String> {
+        let lines = self.headers.get_all(SET_COOKIE).iter().map(|value| value.to_str().unwrap().to_owned());
+        lines.into_iter().find(|line| line.starts_with(&format!("{name}=")))
+    }
+
+    /// A problem document of this status and code, complete; returns it.
+    #[track_caller]
+    pub fn expect_problem(&self, status: u16, code: &str) -> Value {
+        assert_eq!(self.status, status, "{}", self.text());
+        assert_eq!(self.header("content-type"), Some("application/problem+json"));
+        let problem = self.json();
+        assert_eq!(problem["code"], code, "{problem}");
+        assert_eq!(problem["status"], status);
+        assert_eq!(problem["requestId"].as_str(), self.header("x-request-id"));
+        for field in ["type", "title", "detail"] {
+            assert!(problem[field].as_str().is_some_and(|text| !text.is_empty()), "{field}: {problem}");
+        }
+        problem
+    }
+}

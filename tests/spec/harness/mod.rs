@@ -1,0 +1,30 @@
+//! What the tests stand on: the service in a temporary directory, a browser, and an identity provider that can
+//! misbehave.
+
+pub mod app;
+pub mod browser;
+pub mod database;
+pub mod provider;
+
+/// One test per database engine: `on_each_database!(name, |app| { … })`.
+macro_rules! on_each_database {
+    ($name:ident, |$app:ident| $body:block) => {
+        mod $name {
+            use super::*;
+
+            #[actix_web::test]
+            async fn on_sqlite() {
+                let $app = crate::harness::app::TestApp::start().await;
+                $body
+            }
+
+            #[actix_web::test]
+            async fn on_postgres() {
+                let Some(database) = crate::harness::database::Postgres::create() else { return };
+                let $app = crate::harness::app::TestApp::start_on(database.url(), &[]).await;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use on_each_database;

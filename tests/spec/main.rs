@@ -1,0 +1,8 @@
+//! The promises of the API, kept by the real server on a free port, seen from outside.
+
+mod edge;
+mod harness;
+mod openapi;
+mod paired_servers;
+mod session;
+mod sign_in;

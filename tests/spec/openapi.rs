@@ -1,0 +1,70 @@
+//! GET /openapi.json: the document, the route table and the contract name the same routes.
+
+use std::collections::BTreeSet;
+
+use crate::harness::app::TestApp;
+
+/// The contract's routes that exist so far, and the extra ones it allows.
+const CONTRACT: &[&str] = &[
+    "GET /auth/platform",
+    "GET /auth/platform/callback",
+    "GET /me",
+    "POST /auth/signout",
+    "POST /relay/token",
+    "GET /paired-servers",
+    "POST /paired-servers",
+    "GET /paired-servers/{id}",
+    "DELETE /paired-servers/{id}",
+    "GET /paired-servers/{id}/devices",
+    "POST /paired-servers/{id}/devices",
+    "DELETE /paired-servers/{id}/devices/{deviceId}",
+    "GET /health",
+    "GET /health/db",
+    "GET /ready",
+    "GET /openapi.json",
+];
+
+/// `METHOD path` of every line in the route table.
+fn route_table() -> BTreeSet<String> {
+    let mut routes = BTreeSet::new();
+    for line in include_str!("../../src/api/routes.rs").lines() {
+        let Some(rest) = line.trim().strip_prefix(".service(resource(\"") else { continue };
+        let (path, rest) = rest.split_once('"').unwrap();
+        for route in rest.split(".route(").skip(1) {
+            let method = route.split('(').next().unwrap().to_ascii_uppercase();
+            routes.insert(format!("{method} {path}"));
+        }
+    }
+    routes
+}
+
+#[actix_web::test]
+async fn the_document_the_route_table_and_the_contract_agree() {
+    let app = TestApp::start().await;
+    let document = app.browser().get("/openapi.json").await.json();
+    assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
+    let mut documented = BTreeSet::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for method in item.as_object().unwrap().keys() {
+            documented.insert(format!("{} {path}", method.to_ascii_uppercase()));
+        }
+    }
+    let contract: BTreeSet<String> = CONTRACT.iter().map(|&route| route.to_owned()).collect();
+    assert_eq!(route_table(), contract);
+    assert_eq!(documented, contract);
+    assert_eq!(document["components"]["securitySchemes"]["session"]["name"], "rp_sess");
+    assert!(document["components"]["schemas"]["Problem"].is_object());
+}
+
+#[actix_web::test]
+async fn every_route_of_the_contract_answers() {
+    let app = TestApp::start().await;
+    for route in CONTRACT {
+        let (method, path) = route.split_once(' ').unwrap();
+        let path = path.replace("{id}", "x").replace("{deviceId}", "1");
+        let mut browser = app.browser();
+        let request = browser.request(method.parse().unwrap(), &path);
+        let status = browser.send(request).await.status;
+        assert!(![404, 405].contains(&status), "{route}: {status}");
+    }
+}
