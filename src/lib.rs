@@ -4,3 +4,4 @@
 pub mod domain;
 pub mod game;
 pub mod relay;
+pub mod simulator;

@@ -1,1 +1,4 @@
+//! How the game speaks.
+
+pub mod camera;
 pub mod wire;
