@@ -1,0 +1,1 @@
+//! The simulator as a program: what `companion simulate` runs.
