@@ -268,6 +268,21 @@ pub fn fresh_secrets() -> [(&'static str, String); 3] {
 }
 
 impl Config {
+    /// Writes the ports that were really bound into the addresses, and into the URLs that follow from them, where the
+    /// settings said port 0.
+    pub fn bound(&mut self, api: SocketAddr, relay: SocketAddr) {
+        let (api_before, relay_before) = (format!("http://{}", self.listen.api), format!("ws://{}", self.listen.relay));
+        for url in [&mut self.urls.base, &mut self.urls.frontend, &mut self.urls.admin] {
+            if *url == api_before {
+                *url = format!("http://{api}");
+            }
+        }
+        if self.urls.relay == relay_before {
+            self.urls.relay = format!("ws://{relay}");
+        }
+        (self.listen.api, self.listen.relay) = (api, relay);
+    }
+
     /// Checks all settings and says all that is wrong. In development, makes the secrets that are missing, keeps them
     /// in `secrets.env` of the data directory and finds them there the next time.
     pub fn check(settings: Settings) -> Result<Config, Faults> {

@@ -33,9 +33,9 @@ use crate::{
     relay::hub::ServerPaired,
     server::{Server, StartError},
     simulator::{
+        self,
         game_server::{DEMO_TOKEN, GameServer, GameServerOptions},
         identity::IdentityProvider,
-        standalone::persons,
         world::{self, TEAM, World},
     },
 };
@@ -123,7 +123,7 @@ impl Demo {
         let world = World::new(options.seed, Utc::now());
         let game = GameServerOptions { listen: listen(2), ..GameServerOptions::new(world) };
         let game = GameServer::start(game).await.map_err(DemoError::io(taken(listen(2))))?;
-        let identity = IdentityProvider::start(listen(3), persons()).await;
+        let identity = IdentityProvider::start(listen(3), simulator::persons()).await;
         let identity = identity.map_err(DemoError::io(taken(listen(3))))?;
 
         let mut settings = default_settings();
@@ -174,7 +174,11 @@ impl Demo {
         writeln!(out, "  Ask the API")?;
         writeln!(out, "    curl -s -H 'Cookie: {cookie}' {api_url}/me")?;
         writeln!(out, "    curl -s -H 'Cookie: {cookie}' {api_url}/paired-servers")?;
-        writeln!(out, "  A token for a WebSocket client of your own; then send {{\"type\":\"subscribe\",\"serverId\":\"{}\"}}", server.id)?;
+        writeln!(
+            out,
+            "  A token for a WebSocket client of your own; then send {{\"type\":\"subscribe\",\"serverId\":\"{}\"}}",
+            server.id
+        )?;
         writeln!(out, "    curl -s -X POST -H 'Cookie: {cookie}' {api_url}/relay/token")?;
         writeln!(out, "\nScripts find all this in {demo}. Ctrl-C ends the demo.\n")?;
         out.flush()

@@ -1,6 +1,6 @@
 //! Parses the command line and runs.
 
-use std::{fmt::Display, io::Write as _, process::ExitCode};
+use std::{fmt::Display, io::Write as _, net::IpAddr, path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand};
 use companion::{
@@ -9,7 +9,10 @@ use companion::{
     config::{Config, Settings},
     crypto,
     db::pool::Pool,
+    demo::{Demo, DemoOptions},
     server::Server,
+    simulator::{self, SimulateOptions},
+    watch::{self, WatchOptions},
 };
 
 /// Watches your base in the game Rust while you sleep
@@ -24,6 +27,12 @@ struct Cli {
 enum Command {
     /// Run the HTTP API and the relay
     Serve(Options),
+    /// Run everything in one go: the service, a simulated game server and a sign-in, ready to watch
+    Demo(DemoOptions),
+    /// Run the simulated neighbours alone
+    Simulate(SimulateArgs),
+    /// Watch a running demo in the terminal
+    Watch(WatchOptions),
     /// Bring the database's schema up to date and exit
     Migrate(Options),
     /// Say what is wrong with the settings, if anything, and exit
@@ -36,6 +45,25 @@ enum Command {
 struct Options {
     #[command(flatten)]
     settings: Settings,
+}
+
+#[derive(Args)]
+struct SimulateArgs {
+    /// Address to listen on
+    #[arg(long, default_value = "127.0.0.1")]
+    listen_ip: IpAddr,
+    /// Port of the game server
+    #[arg(long, default_value_t = 8082)]
+    game_port: u16,
+    /// Port of the identity provider
+    #[arg(long, default_value_t = 8083)]
+    identity_port: u16,
+    /// Decides what happens in the simulated world
+    #[arg(long, default_value_t = 7)]
+    seed: u64,
+    /// Write the settings with which `companion serve` uses these neighbours
+    #[arg(long)]
+    env_file: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -51,6 +79,12 @@ fn main() -> ExitCode {
     crypto::install();
     match cli.command {
         Command::Serve(options) => with_config(options, serve),
+        Command::Demo(options) => demo(options),
+        Command::Simulate(options) => simulate(options),
+        Command::Watch(options) => match actix::System::new().block_on(watch::watch(options)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail("watch", error),
+        },
         Command::Migrate(options) => with_config(options, |config| match Pool::open(&config.database) {
             Ok(_) => ExitCode::SUCCESS,
             Err(error) => fail("the database", error),
@@ -86,6 +120,35 @@ fn serve(config: Config) -> ExitCode {
             Err(error) => fail("the service stopped", error),
         }
     })
+}
+
+fn demo(options: DemoOptions) -> ExitCode {
+    actix::System::new().block_on(async {
+        let shutdown = match Signals::register() {
+            Ok(signals) => signals.received(),
+            Err(error) => return fail("signals", error),
+        };
+        let demo = match Demo::start(options).await {
+            Ok(demo) => demo,
+            Err(error) => return fail("the demo does not start", error),
+        };
+        if let Err(error) = demo.print_steps() {
+            return fail("the steps to try", error);
+        }
+        match demo.run_until_stopped(shutdown).await {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail("the demo stopped", error),
+        }
+    })
+}
+
+fn simulate(args: SimulateArgs) -> ExitCode {
+    let SimulateArgs { listen_ip, game_port, identity_port, seed, env_file } = args;
+    let options = SimulateOptions { listen_ip, game_port, identity_port, seed, env_file };
+    match actix::System::new().block_on(simulator::simulate(options)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail("simulate", error),
+    }
 }
 
 /// SIGTERM and SIGINT.

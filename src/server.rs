@@ -75,8 +75,11 @@ pub struct Server {
 impl Server {
     /// Opens and binds everything. Call it inside an actix system. The database is opened on the calling thread, which
     /// serves nobody yet.
-    pub fn build(config: Config, clock: Clock) -> Result<Self, StartError> {
+    pub fn build(mut config: Config, clock: Clock) -> Result<Self, StartError> {
         crypto::install();
+        let (listener, api_addr) = bind("API_LISTEN", config.listen.api)?;
+        let (relay_listener, relay_addr) = bind("RELAY_LISTEN", config.listen.relay)?;
+        config.bound(api_addr, relay_addr);
         let pool = Pool::open(&config.database)?;
         let tls = http::tls_config(config.extra_ca_file.as_deref()).map_err(StartError::Client)?;
         let http = http::client(tls).map_err(StartError::Client)?;
@@ -127,8 +130,6 @@ impl Server {
             config,
         });
 
-        let (listener, api_addr) = bind("API_LISTEN", state.config.listen.api)?;
-        let (relay_listener, relay_addr) = bind("RELAY_LISTEN", state.config.listen.relay)?;
         let bind_error = |cause| StartError::Bind { variable: "API_LISTEN", address: api_addr, cause };
         let shared = state.clone();
         let api = HttpServer::new(move || api::app(shared.clone()))
@@ -160,6 +161,11 @@ impl Server {
     /// Where the relay listens.
     pub fn relay_addr(&self) -> SocketAddr {
         self.relay_addr
+    }
+
+    /// What the API works with.
+    pub fn state(&self) -> &AppState {
+        &self.state
     }
 
     /// The registry of live connections.

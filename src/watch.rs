@@ -121,7 +121,8 @@ impl Watcher {
                 && let Some(device) = self.toggle.take_if(|device| self.states.values().any(|(_, s)| knows(s, device)))
             {
                 let server = &message["serverId"];
-                let toggle = json!({ "type": "deviceToggle", "serverId": server, "deviceId": device, "requestId": "1" });
+                let toggle =
+                    json!({ "type": "deviceToggle", "serverId": server, "deviceId": device, "requestId": "1" });
                 if let Err(error) = socket.send(Message::text(toggle.to_string())).await {
                     return Ok(error.to_string());
                 }
@@ -149,8 +150,10 @@ impl Watcher {
                 self.states.insert(server.to_owned(), (seq, state));
             }
             "patch" => {
-                let (known, state) =
-                    self.states.get_mut(server).ok_or_else(|| WatchError::Diverged("no snapshot came first".to_owned()))?;
+                let (known, state) = self
+                    .states
+                    .get_mut(server)
+                    .ok_or_else(|| WatchError::Diverged("no snapshot came first".to_owned()))?;
                 if message["base"] != *known {
                     return Err(WatchError::Diverged(format!("it applies on {}, we are at {known}", message["base"])));
                 }

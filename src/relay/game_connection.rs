@@ -142,7 +142,7 @@ pub enum Learnt {
         device: Arc<str>,
         answer: Result<Option<AppEntityInfo>, AskError>,
     },
-    Broadcast(AppBroadcast),
+    Broadcast(Box<AppBroadcast>),
 }
 
 /// A device as it is stored.
@@ -834,7 +834,7 @@ impl Handler<Learnt> for GameConnection {
             }
             Learnt::Devices(known) => self.learn_devices(known),
             Learnt::Entity { device, answer } => self.learn_entity(device, answer),
-            Learnt::Broadcast(broadcast) => self.learn_broadcast(broadcast, ctx),
+            Learnt::Broadcast(broadcast) => self.learn_broadcast(*broadcast, ctx),
         }
         false
     }

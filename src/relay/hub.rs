@@ -254,7 +254,12 @@ impl Handler<ServerPaired> for Hub {
     type Result = ();
 
     fn handle(&mut self, ServerPaired { server }: ServerPaired, ctx: &mut Self::Context) {
-        self.link(&server, ctx).do_send(Retry);
+        // A new connection reads its credentials anyway.
+        let known = self.links.contains_key(&server);
+        let link = self.link(&server, ctx);
+        if known {
+            link.do_send(Retry);
+        }
     }
 }
 

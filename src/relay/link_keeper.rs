@@ -190,7 +190,7 @@ impl Keeper<'_> {
 
     async fn forward(&self, mut broadcasts: mpsc::Receiver<AppBroadcast>) {
         while let Some(broadcast) = broadcasts.recv().await {
-            if self.connection.send(Learnt::Broadcast(broadcast)).await.is_err() {
+            if self.connection.send(Learnt::Broadcast(Box::new(broadcast))).await.is_err() {
                 return;
             }
         }

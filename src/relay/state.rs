@@ -28,7 +28,10 @@ pub struct RelayState {
 
 /// The mirrored token buckets, one for each game server address: all links to it share them.
 #[derive(Default)]
-pub struct Budgets(Mutex<HashMap<(String, u16), Arc<Mutex<Budget>>>>);
+pub struct Budgets(Mutex<HashMap<Address, Arc<Mutex<Budget>>>>);
+
+/// Host and port of a game server.
+type Address = (String, u16);
 
 impl Budgets {
     /// The buckets of this game server.
