@@ -20,7 +20,7 @@ use crate::{
     domain::ids::PlatformId,
 };
 
-/// The variables as given, each also a flag. An empty value counts as absent.
+/// The variables as given, each also a flag. An empty value counts as absent, except where a default is named here.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Settings {
     /// `development` makes missing secrets itself; `production` refuses to start without them
@@ -492,7 +492,7 @@ impl Check {
             return Some(Database::Sqlite(PathBuf::from(path)));
         }
         // A mistyped scheme must not turn into a new, empty file. The URL may hold a password, so it is not repeated.
-        if Url::parse(text).is_ok_and(|url| ["postgres", "postgresql"].contains(&url.scheme())) {
+        if text.starts_with("postgres://") || text.starts_with("postgresql://") {
             return Some(Database::Postgres(url));
         }
         self.fault("DATABASE_URL", "is neither sqlite:PATH nor a postgres:// URL");
@@ -648,4 +648,285 @@ fn fill_from_data_dir(secrets: &mut [Option<SecretString>; 3], data_dir: &Path) 
     }
     file.sync_all()?;
     fs::rename(&unfinished, &path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct CommandLine {
+        #[command(flatten)]
+        settings: Settings,
+    }
+
+    fn settings(flags: &[&str]) -> Settings {
+        CommandLine::try_parse_from(["companion"].iter().chain(flags)).expect("the flags parse").settings
+    }
+
+    const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
+    fn production() -> Settings {
+        let [secret, salt, key] = fresh_secrets().map(|(_, value)| value);
+        settings(&[
+            "--app-env=production",
+            "--base-url=https://api.example.org/",
+            "--relay-url=wss://relay.example.org",
+            "--frontend-url=https://app.example.org",
+            &format!("--session-secret={secret}"),
+            &format!("--session-salt={salt}"),
+            &format!("--creds-encryption-key={key}"),
+        ])
+    }
+
+    fn faults(settings: Settings) -> Vec<String> {
+        Config::check(settings).err().map(|faults| faults.0).unwrap_or_default()
+    }
+
+    fn secret(text: &str) -> Option<SecretString> {
+        Some(SecretString::from(text))
+    }
+
+    #[test]
+    fn a_production_that_names_its_secrets_and_urls_starts() {
+        let config = Config::check(production()).unwrap();
+        assert_eq!(config.urls.base, "https://api.example.org");
+        assert_eq!(config.urls.admin, "https://app.example.org");
+        assert!(config.payments.account.is_none());
+        assert!(config.admins.is_empty());
+        assert_eq!(config.identity.claimed_id_prefix, "https://steamcommunity.com/openid/id/");
+        assert!(matches!(config.database, Database::Sqlite(path) if path == Path::new("data/companion.db")));
+    }
+
+    #[test]
+    fn production_refuses_to_invent_anything() {
+        let directory = tempfile::tempdir().unwrap();
+        let data_dir = directory.path().join("data");
+        let mut bare = settings(&["--app-env=production"]);
+        bare.data_dir = data_dir.clone();
+        assert_eq!(
+            faults(bare),
+            [
+                "BASE_URL is missing",
+                "RELAY_URL is missing",
+                "FRONTEND_URL is missing",
+                "SESSION_SECRET is missing",
+                "SESSION_SALT is missing",
+                "CREDS_ENCRYPTION_KEY is missing",
+            ]
+        );
+        assert!(!data_dir.exists());
+    }
+
+    #[test]
+    fn production_refuses_weak_secrets_and_plain_neighbours() {
+        let weak = Settings {
+            session_secret: secret("please-change-me-please-change-me-now"),
+            session_salt: secret("short salt 1234"),
+            creds_encryption_key: secret(&"0".repeat(64)),
+            payment_api_url: "http://payments.example.org".into(),
+            platform_api_url: "http://127.0.0.1:9000".into(),
+            frontend_url: Some("http://app.example.org".into()),
+            ..production()
+        };
+        assert_eq!(
+            faults(weak),
+            [
+                "FRONTEND_URL is not https, which production asks for",
+                "SESSION_SECRET is a placeholder; `companion gen-secrets` makes a value",
+                "CREDS_ENCRYPTION_KEY is a placeholder; `companion gen-secrets` makes a value",
+                "SESSION_SALT is shorter than 16 bytes",
+                "PAYMENT_API_URL is not https, which production asks for",
+            ]
+        );
+        let short = Settings { session_secret: secret("0123456789abcdef0123456789abcde"), ..production() };
+        assert_eq!(faults(short), ["SESSION_SECRET is shorter than 32 bytes"]);
+        let absent = Settings { session_secret: secret(" "), ..production() };
+        assert_eq!(faults(absent), ["SESSION_SECRET is missing"]);
+    }
+
+    #[test]
+    fn all_faults_are_told_at_once_one_per_line() {
+        let wrong = settings(&[
+            "--app-env=staging",
+            "--api-listen=localhost",
+            "--base-url=ftp://example.org",
+            "--admin-origin=https://user@example.org",
+            "--database-url=postgress://user:hunter2@db/companion",
+            "--session-secret=a",
+            "--session-salt=b",
+            "--creds-encryption-key=c",
+            "--admin-platform-ids=76561198000000001,ada",
+            "--trusted-proxies=10.0.0.0/8",
+            "--workers=0",
+            "--payment-secret-key=sk_test_1",
+            "--push-address=mtalk.google.com",
+            "--extra-ca-file=/nonexistent/ca.pem",
+            "--pairing-code-prefix=LI NK",
+            "--game-proxy-url=https://proxy.example.org",
+            "--game-link-policy=never",
+            "--enforce-tiers=maybe",
+        ]);
+        let faults = Config::check(wrong).unwrap_err().to_string();
+        let expected = [
+            "APP_ENV",
+            "API_LISTEN",
+            "BASE_URL",
+            "ADMIN_ORIGIN",
+            "DATABASE_URL",
+            "CREDS_ENCRYPTION_KEY",
+            "ADMIN_PLATFORM_IDS",
+            "TRUSTED_PROXIES",
+            "WORKERS",
+            "PAYMENT_WEBHOOK_SECRET",
+            "PAYMENT_PRICE_SCOUT",
+            "PAYMENT_PRICE_OPERATOR",
+            "PAYMENT_PRICE_OVERLORD",
+            "PUSH_ADDRESS",
+            "EXTRA_CA_FILE",
+            "PAIRING_CODE_PREFIX",
+            "GAME_PROXY_URL",
+            "GAME_LINK_POLICY",
+            "ENFORCE_TIERS",
+        ];
+        let named: Vec<&str> = faults.lines().map(|line| line.split(' ').next().unwrap()).collect();
+        assert_eq!(named, expected);
+        assert!(!faults.contains("hunter2"));
+    }
+
+    #[test]
+    fn development_makes_missing_secrets_once_for_its_user_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let data_dir = directory.path().join("data");
+        let start = |key: Option<SecretString>| {
+            let settings = Settings { data_dir: data_dir.clone(), creds_encryption_key: key, ..settings(&[]) };
+            Config::check(settings).unwrap().secrets
+        };
+        // A secret that was given is used, not stored.
+        let first = start(secret(KEY));
+        let file = data_dir.join("secrets.env");
+        assert!(!fs::read_to_string(&file).unwrap().contains("CREDS"));
+        let (second, third) = (start(None), start(None));
+        assert_eq!(first.session_secret.expose_secret(), second.session_secret.expose_secret());
+        assert_eq!(second.session_salt.expose_secret(), third.session_salt.expose_secret());
+        assert_eq!(second.credentials_key, third.credentials_key);
+        assert_ne!(first.credentials_key, second.credentials_key);
+
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&data_dir), mode(&file)), (0o700, 0o600));
+        assert_eq!(fs::read_dir(&data_dir).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn made_secrets_would_do_for_production() {
+        assert_eq!(faults(production()), [""; 0]);
+    }
+
+    #[test]
+    fn development_defaults_lead_to_itself() {
+        let directory = tempfile::tempdir().unwrap();
+        let settings = Settings { data_dir: directory.path().into(), ..settings(&["--api-listen=0.0.0.0:9090"]) };
+        let urls = Config::check(settings).unwrap().urls;
+        assert_eq!(urls.base, "http://127.0.0.1:9090");
+        assert_eq!((&urls.frontend, &urls.admin), (&urls.base, &urls.base));
+        assert_eq!(urls.relay, "ws://127.0.0.1:8081");
+    }
+
+    #[test]
+    fn the_previous_key_must_be_another_key_and_empty_means_none() {
+        let with_previous = |previous: &str| Settings {
+            creds_encryption_key: secret(KEY),
+            creds_encryption_key_prev: secret(previous),
+            ..production()
+        };
+        assert!(Config::check(with_previous("")).unwrap().secrets.credentials_key_previous.is_none());
+        let hex = "ff".repeat(31) + "0a";
+        let previous = Config::check(with_previous(&hex)).unwrap().secrets.credentials_key_previous;
+        assert_eq!(previous, Key32::parse(&hex));
+        assert_eq!(faults(with_previous(KEY)), ["CREDS_ENCRYPTION_KEY_PREV is equal to CREDS_ENCRYPTION_KEY"]);
+        let malformed = "CREDS_ENCRYPTION_KEY_PREV is not 32 bytes as base64 (44 characters) or 64 hex digits";
+        assert_eq!(faults(with_previous("AAEC")), [malformed]);
+    }
+
+    #[test]
+    fn a_database_is_a_sqlite_file_or_a_postgres_url() {
+        let database = |url: &str| {
+            Config::check(Settings { database_url: secret(url), ..production() }).ok().map(|config| config.database)
+        };
+        for (url, file) in [("sqlite:a.db", "a.db"), ("sqlite:///var/a.db", "/var/a.db")] {
+            assert!(matches!(database(url), Some(Database::Sqlite(path)) if path == Path::new(file)), "{url}");
+        }
+        for url in ["postgres://u:p@db/name", "postgresql://u@/name?host=/run/postgresql"] {
+            assert!(matches!(database(url), Some(Database::Postgres(_))), "{url}");
+        }
+        for url in ["mysql://db/name", "companion.db", "sqlite:", "sqlite::memory:", "postgres"] {
+            assert!(database(url).is_none(), "{url}");
+        }
+    }
+
+    #[test]
+    fn payments_are_on_with_all_five_settings() {
+        let complete = Settings {
+            payment_secret_key: secret("sk_live_2f8KqPz"),
+            payment_webhook_secret: secret("whsec_2f8KqPz"),
+            payment_price_scout: Some("price_1".into()),
+            payment_price_operator: Some("price_2".into()),
+            payment_price_overlord: Some("price_3".into()),
+            ..production()
+        };
+        let account = Config::check(complete.clone()).unwrap().payments.account.unwrap();
+        assert_eq!(account.price_overlord, "price_3");
+        let placeholder = Settings { payment_secret_key: secret("sk_live_changeme"), ..complete };
+        assert_eq!(faults(placeholder), ["PAYMENT_SECRET_KEY is a placeholder"]);
+    }
+
+    #[test]
+    fn lists_are_separated_by_commas() {
+        let settings = Settings {
+            admin_platform_ids: Some("76561198000000002, 76561198000000001,".into()),
+            trusted_proxies: Some("10.0.0.1,::1".into()),
+            ..production()
+        };
+        let config = Config::check(settings).unwrap();
+        let admins: Vec<&str> = config.admins.iter().map(PlatformId::as_str).collect();
+        assert_eq!(admins, ["76561198000000001", "76561198000000002"]);
+        assert_eq!(config.listen.trusted_proxies.len(), 2);
+    }
+
+    #[test]
+    fn debug_shows_no_secret() {
+        let settings = Settings {
+            database_url: secret("postgres://u:Hunter2@db/name"),
+            platform_api_key: secret("Hunter2"),
+            session_secret: secret("Hunter2-Hunter2-0123456789abcdefghij"),
+            creds_encryption_key: secret(KEY),
+            ..production()
+        };
+        let shown = format!("{settings:?}{:?}", Config::check(settings.clone()).unwrap());
+        assert!(!shown.contains("Hunter2") && !shown.contains("AAEC"), "{shown}");
+        let key_bytes = format!("{:?}", Key32::parse(KEY).unwrap().as_bytes());
+        assert!(!shown.contains(&key_bytes));
+    }
+
+    #[test]
+    fn help_names_every_variable_and_shows_no_secret_value() {
+        use clap::CommandFactory as _;
+        let mut command = CommandLine::command();
+        let variables: Vec<String> = command
+            .get_arguments()
+            .filter_map(|argument| argument.get_env())
+            .map(|variable| variable.to_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(variables.len(), 35);
+        let hidden = command.get_arguments().filter(|argument| argument.is_hide_env_values_set()).count();
+        assert_eq!(hidden, 8);
+        let help = command.render_long_help().to_string();
+        for variable in variables {
+            assert!(help.contains(&format!("[env: {variable}")), "{variable}");
+        }
+    }
 }

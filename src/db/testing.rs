@@ -1,6 +1,10 @@
 //! Databases for tests: a SQLite file each, and with TEST_POSTGRES_URL a PostgreSQL database each.
 
-use std::env;
+use std::{
+    env,
+    io::{self, Write as _},
+    sync::Once,
+};
 
 use chrono::{DateTime, Duration};
 use diesel::{Connection as _, PgConnection, connection::SimpleConnection as _};
@@ -28,7 +32,11 @@ impl Postgres {
     /// `None` when TEST_POSTGRES_URL, a role that may make databases, is not set.
     pub fn create() -> Option<Self> {
         let Ok(server) = env::var("TEST_POSTGRES_URL") else {
-            eprintln!("SKIPPED on PostgreSQL: TEST_POSTGRES_URL is not set");
+            static ONCE: Once = Once::new();
+            // Past the test harness, which hides what a passing test prints.
+            ONCE.call_once(|| {
+                let _ = writeln!(io::stderr(), "database tests SKIP PostgreSQL: TEST_POSTGRES_URL is not set");
+            });
             return None;
         };
         let name = format!("companion_test_{}", random::hex::<8>());
@@ -57,8 +65,10 @@ impl Drop for Postgres {
 /// Runs the test on an empty, migrated database of each engine.
 pub fn on_each_database(test: impl Fn(&Pool)) {
     let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    eprintln!("on SQLite:");
     test(&Pool::open(&Database::Sqlite(directory.path().join("test.db"))).expect("SQLite opens"));
     if let Some(postgres) = Postgres::create() {
+        eprintln!("on PostgreSQL:");
         test(&Pool::open(&postgres.database()).expect("PostgreSQL opens"));
     }
 }
