@@ -90,7 +90,7 @@ fn main() -> ExitCode {
             Err(error) => fail("the database", error),
         }),
         Command::CheckConfig(options) => with_config(options, |_| print("The settings are good.")),
-        Command::Openapi => print(&openapi::json()),
+        Command::Openapi => print(openapi::json()),
     }
 }
 

@@ -1,14 +1,23 @@
 //! The OpenAPI document, served at `/openapi.json`. Handlers are listed by hand: collecting them automatically needs
 //! route macros, which answer a wrong method with 404 instead of 405.
 
+use std::sync::LazyLock;
+
 use actix_web::HttpResponse;
 use utoipa::{
     Modify, OpenApi,
-    openapi::security::{ApiKey, ApiKeyValue, SecurityScheme},
+    openapi::{
+        Content, Ref, ResponseBuilder,
+        security::{ApiKey, ApiKeyValue, SecurityScheme},
+    },
 };
 
 use crate::{
-    api::{devices, error, health, paired_servers, sign_in},
+    api::{
+        devices,
+        error::{self, PROBLEM_JSON},
+        health, paired_servers, sign_in,
+    },
     crypto::session_cookie::SESSION_COOKIE,
 };
 
@@ -34,7 +43,7 @@ use crate::{
         document,
     ),
     components(schemas(error::Problem, error::FieldError)),
-    modifiers(&SessionCookie)
+    modifiers(&SessionCookie, &Problems)
 )]
 struct ApiDoc;
 
@@ -48,9 +57,30 @@ impl Modify for SessionCookie {
     }
 }
 
-/// The document as JSON text.
-pub fn json() -> String {
-    ApiDoc::openapi().to_pretty_json().expect("the document holds only strings, numbers and lists")
+/// Any operation can fail in the ways that are not its own (rate limits, a database that is down).
+struct Problems;
+
+impl Modify for Problems {
+    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
+        let problem = ResponseBuilder::new()
+            .description("A problem document (RFC 9457)")
+            .content(PROBLEM_JSON, Content::new(Some(Ref::from_schema_name("Problem"))))
+            .build();
+        for item in openapi.paths.paths.values_mut() {
+            let operations = [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete];
+            for operation in operations.into_iter().flatten() {
+                operation.responses.responses.insert("default".to_owned(), problem.clone().into());
+            }
+        }
+    }
+}
+
+/// The document as JSON text, made once.
+pub fn json() -> &'static str {
+    static JSON: LazyLock<String> = LazyLock::new(|| {
+        ApiDoc::openapi().to_pretty_json().expect("the document holds only strings, numbers and lists")
+    });
+    &JSON
 }
 
 /// This document.

@@ -12,7 +12,6 @@ use crate::{
         extract::{json::Json, session_user::SessionUser},
         state::AppState,
     },
-    clients::identity::is_platform_id,
     crypto::sealer::Place,
     db::{
         access::{self, Role},
@@ -22,7 +21,7 @@ use crate::{
     },
     domain::{
         game_address::GameAddress,
-        ids::{ServerId, UserId},
+        ids::{PlatformId, ServerId, UserId},
         limits::PAIRED_SERVERS_PER_USER,
         server_state::ConnectionState,
         time::{self, Timestamp},
@@ -284,7 +283,7 @@ fn checked_address(text: &str, allow_private: bool) -> Result<String, ApiError> 
 }
 
 fn platform_id(text: &str, _: &()) -> garde::Result {
-    if is_platform_id(text) { Ok(()) } else { Err(garde::Error::new("must be a SteamID64 of 17 digits")) }
+    PlatformId::parse(text).map(|_| ()).ok_or_else(|| garde::Error::new("must be a SteamID64 of 17 digits"))
 }
 
 /// One line, nothing invisible.

@@ -6,7 +6,4 @@ pub enum ClientError {
     /// Not reached, too slow, overloaded or out of order: worth another try later.
     #[error("{neighbour} is unavailable: {reason}")]
     Unavailable { neighbour: &'static str, reason: String },
-    /// Reached, and it said no.
-    #[error("{neighbour} refused: {reason}")]
-    Refused { neighbour: &'static str, reason: String },
 }

@@ -26,8 +26,6 @@ const MAX_VERIFICATION: usize = 64 * 1024;
 const MAX_PROFILE: usize = 1024 * 1024;
 /// OpenID Authentication 2.0 §10.1.
 const MAX_NONCE: usize = 255;
-/// SteamID64 of individual accounts in the public universe.
-const PLATFORM_IDS: std::ops::RangeInclusive<u64> = 76_561_197_960_265_728..=76_561_202_255_233_023;
 const MAX_DISPLAY_NAME: usize = 64;
 const MAX_AVATAR_URL: usize = 512;
 /// A profile is a nicety: sign-in does not wait long for it.
@@ -39,13 +37,6 @@ const EXPECTED: [&str; 9] =
 /// What the signature must cover for the answer to mean anything.
 const MUST_BE_SIGNED: [&str; 6] =
     ["op_endpoint", "claimed_id", "identity", "return_to", "response_nonce", "assoc_handle"];
-
-/// Whether `text` is the SteamID64 of an individual account: 17 digits, in range.
-pub fn is_platform_id(text: &str) -> bool {
-    text.len() == 17
-        && text.bytes().all(|b| b.is_ascii_digit())
-        && text.parse().is_ok_and(|id| PLATFORM_IDS.contains(&id))
-}
 
 /// Why the answer of a browser is not believed. The text names the check, never the values.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -222,7 +213,7 @@ impl Provider {
     fn account(&self, claimed_id: &str) -> Option<PlatformId> {
         let id = claimed_id.strip_prefix(&self.claimed_id_prefix)?;
         let id = id.strip_suffix('/').unwrap_or(id);
-        is_platform_id(id).then(|| PlatformId::from(id))
+        PlatformId::parse(id)
     }
 
     /// Where to send the browser; it comes back to `return_to`, which lies under `realm`.

@@ -27,7 +27,7 @@ pub struct PairedServer {
     pub port: u16,
     /// SteamID64 of the player for whom the token is.
     pub player_id: String,
-    /// The player token, sealed for (`paired_servers`, `player_token_sealed`, owner's id).
+    /// The player token, sealed for (`paired_servers`, `player_token_sealed`, this row's id).
     pub player_token_sealed: Vec<u8>,
     #[diesel(deserialize_as = StoredTimestamp)]
     pub created_at: Timestamp,

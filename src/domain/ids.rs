@@ -48,3 +48,12 @@ id!(
     /// A browser's session (our own, UUIDv7); travels only sealed.
     SessionId
 );
+
+impl PlatformId {
+    /// Reads the SteamID64 of an individual account in the public universe: 17 digits, in range.
+    pub fn parse(text: &str) -> Option<Self> {
+        const INDIVIDUAL: std::ops::RangeInclusive<u64> = 76_561_197_960_265_728..=76_561_202_255_233_023;
+        let digits = text.len() == 17 && text.bytes().all(|byte| byte.is_ascii_digit());
+        (digits && text.parse().is_ok_and(|id| INDIVIDUAL.contains(&id))).then(|| Self::from(text))
+    }
+}

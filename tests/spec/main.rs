@@ -1,5 +1,6 @@
 //! The promises of the API, kept by the real server on a free port, seen from outside.
 
+mod command_line;
 mod edge;
 mod harness;
 mod openapi;

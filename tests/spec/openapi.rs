@@ -45,7 +45,9 @@ async fn the_document_the_route_table_and_the_contract_agree() {
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
     let mut documented = BTreeSet::new();
     for (path, item) in document["paths"].as_object().unwrap() {
-        for method in item.as_object().unwrap().keys() {
+        for (method, operation) in item.as_object().unwrap() {
+            let problem = &operation["responses"]["default"]["content"]["application/problem+json"]["schema"];
+            assert_eq!(problem["$ref"], "#/components/schemas/Problem", "{method} {path}");
             documented.insert(format!("{} {path}", method.to_ascii_uppercase()));
         }
     }

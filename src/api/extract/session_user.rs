@@ -51,7 +51,10 @@ async fn signed_in(state: &AppState, id: SessionId) -> Result<SessionUser, ApiEr
     state.rate_limits.take_user(&user.id)?;
     if session.wants_touch(now) {
         let id = session.id.clone();
-        state.pool.write(move |db| sessions::touch(db, &id, now)).await?;
+        // Not worth failing a request for: the next one tries again.
+        if let Err(error) = state.pool.write(move |db| sessions::touch(db, &id, now)).await {
+            log::warn!("a session's last use was not noted: {error}");
+        }
     }
     Ok(SessionUser { user, session: session.id })
 }

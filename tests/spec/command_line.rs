@@ -1,0 +1,87 @@
+//! The binary: exit codes, messages, signals.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    process::{Command, Stdio},
+};
+
+use tempfile::TempDir;
+
+/// The binary in an environment of its own.
+fn companion(directory: &TempDir) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_companion"));
+    command.env_clear().current_dir(directory.path());
+    command
+}
+
+#[test]
+fn without_a_command_it_prints_its_help() {
+    let output = companion(&TempDir::new().unwrap()).output().unwrap();
+    assert!(!output.status.success());
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    for command in ["serve", "migrate", "check-config", "openapi"] {
+        assert!(text.contains(command), "{text}");
+    }
+}
+
+#[test]
+fn all_faults_of_the_settings_are_told_at_once() {
+    let directory = TempDir::new().unwrap();
+    let output = companion(&directory).args(["check-config", "--app-env=production", "--workers=0"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    for variable in ["SESSION_SECRET", "FRONTEND_URL", "WORKERS"] {
+        assert!(text.contains(variable), "{text}");
+    }
+    let output = companion(&directory).arg("check-config").output().unwrap();
+    assert!(output.status.success());
+}
+
+#[test]
+fn a_local_file_sets_variables_and_the_environment_wins() {
+    let directory = TempDir::new().unwrap();
+    std::fs::write(directory.path().join(".env"), "APP_ENV=staging\n").unwrap();
+    let output = companion(&directory).arg("check-config").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let output = companion(&directory).env("APP_ENV", "development").arg("check-config").output().unwrap();
+    assert!(output.status.success());
+}
+
+#[test]
+fn it_migrates_and_prints_its_document() {
+    let directory = TempDir::new().unwrap();
+    assert!(companion(&directory).arg("migrate").output().unwrap().status.success());
+    assert!(directory.path().join("data/companion.db").exists());
+    let output = companion(&directory).arg("openapi").output().unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["info"]["title"], "companion");
+}
+
+#[test]
+fn a_taken_port_is_one_clear_message() {
+    let directory = TempDir::new().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = companion(&directory).args(["serve", "--api-listen", &address]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.contains("API_LISTEN") && text.contains(&address), "{text}");
+}
+
+#[test]
+fn signals_stop_it_in_good_order() {
+    for signal in ["TERM", "INT"] {
+        let directory = TempDir::new().unwrap();
+        let mut process = companion(&directory)
+            .args(["serve", "--api-listen=127.0.0.1:0", "--relay-listen=127.0.0.1:0"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map(Result::unwrap);
+        assert!(lines.any(|line| line.contains("the API listens on")), "it starts");
+        let sent = Command::new("kill").args(["-s", signal, &process.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+        assert!(lines.any(|line| line.contains("stopping")), "it says so");
+        assert_eq!(process.wait().unwrap().code(), Some(0), "{signal}");
+    }
+}
