@@ -60,6 +60,7 @@ impl TestApp {
             format!("--data-dir={}", directory.path().display()),
             format!("--database-url={database_url}"),
             "--api-listen=127.0.0.1:0".into(),
+            "--relay-listen=127.0.0.1:0".into(),
             "--workers=2".into(),
             format!("--base-url={BASE}"),
             format!("--frontend-url={FRONTEND}"),
