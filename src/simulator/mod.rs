@@ -6,6 +6,8 @@
 pub mod game_server;
 pub mod identity;
 pub mod scene;
-pub mod standalone;
+mod standalone;
 pub mod terrain;
 pub mod world;
+
+pub use standalone::{SimulateOptions, persons, simulate};
