@@ -255,7 +255,8 @@ async fn ask(provider: web::Data<Provider>, fields: web::Query<Fields>) -> HttpR
             )
         })
         .collect();
-    let page = PAGE.replace("{realm}", &escaped(&realm)).replace("{fields}", &hidden).replace("{persons}", &persons);
+    // What comes from outside goes in last, so that nothing in it is taken for a place of the template.
+    let page = PAGE.replace("{persons}", &persons).replace("{realm}", &escaped(&realm)).replace("{fields}", &hidden);
     HttpResponse::Ok().content_type("text/html; charset=utf-8").insert_header((CACHE_CONTROL, "no-store")).body(page)
 }
 
