@@ -17,9 +17,7 @@ use companion::{
         identity::IdentityProvider,
         persons,
         terrain::Place,
-        world::{
-            BASE_ALARM, Device, FIXED_CAMERA, GATE_SWITCH, LOOT_BOX, TEAM, TOOL_CUPBOARD, TURNING_CAMERA, World,
-        },
+        world::{BASE_ALARM, Device, FIXED_CAMERA, GATE_SWITCH, LOOT_BOX, TEAM, TOOL_CUPBOARD, TURNING_CAMERA, World},
     },
 };
 use futures_util::{SinkExt, StreamExt};
@@ -212,10 +210,7 @@ fn messages_are_byte_exact() {
             "0a 04 08 02 22 00",
         ),
         (
-            AppMessage {
-                broadcast: Some(AppBroadcast { entity_changed, ..Default::default() }),
-                ..Default::default()
-            },
+            AppMessage { broadcast: Some(AppBroadcast { entity_changed, ..Default::default() }), ..Default::default() },
             "12 09 32 07 08 92 21 12 02 08 00",
         ),
     ];
@@ -263,7 +258,8 @@ async fn map_is_a_picture_with_monuments() {
     let map = peer.ask(request).await.map.expect("a map");
     let picture = image::load_from_memory(&map.jpg_image).expect("a JPEG");
     assert_eq!((picture.width(), picture.height()), (map.width, map.height));
-    for token in ["oil_rig_small", "large_oil_rig", "harbor_display_name", "harbor_2_display_name", "outpost", "launchsite"]
+    for token in
+        ["oil_rig_small", "large_oil_rig", "harbor_display_name", "harbor_2_display_name", "outpost", "launchsite"]
     {
         assert!(map.monuments.iter().any(|monument| monument.token == token), "{token}");
     }
@@ -357,10 +353,8 @@ async fn team_changes_are_broadcast_whole() {
     assert!(changed.team_info.members.iter().any(|member| member.steam_id == MARLOW && !member.is_online));
 
     let mut mate = Peer::connect_as(&server, MARLOW, MARLOWS_TOKEN).await;
-    let promote = |steam_id| AppRequest {
-        promote_to_leader: Some(AppPromoteToLeader { steam_id }),
-        ..Default::default()
-    };
+    let promote =
+        |steam_id| AppRequest { promote_to_leader: Some(AppPromoteToLeader { steam_id }), ..Default::default() };
     let kick = |steam_id| AppRequest { kick_from_team: Some(AppTeamKick { steam_id }), ..Default::default() };
     assert_eq!(mate.refusal(promote(MARLOW)).await, "access_denied");
     assert_eq!(mate.refusal(kick(LEADER)).await, "access_denied");
@@ -583,6 +577,17 @@ async fn waiting_requests_beyond_the_queue_get_no_answer() {
 }
 
 #[tokio::test]
+async fn peer_that_does_not_read_is_dropped() {
+    let server = server().await;
+    let (mut peer, mut other) = (Peer::connect(&server).await, Peer::connect_as(&server, 5, 5).await);
+    peer.ask(get_info()).await;
+    server.world(|world| (0..2000).for_each(|_| world.say(LEADER, &"x".repeat(200))));
+    assert_eq!(server.connections(), 1);
+    assert_eq!(other.refusal(get_info()).await, "not_found", "the others are untouched");
+    while peer.next_bytes().await.is_some() {}
+}
+
+#[tokio::test]
 async fn restart_and_dropped_connections_end_subscriptions() {
     let server = server().await;
     let mut peer = Peer::connect(&server).await;
@@ -729,7 +734,8 @@ impl Browser {
     /// Head and body of the answer.
     async fn send(&self, method: &str, path: &str, form: &[(&str, &str)]) -> (String, String) {
         let form = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
-        let (path, body) = if method == "GET" { (format!("{path}?{form}"), String::new()) } else { (path.to_owned(), form) };
+        let (path, body) =
+            if method == "GET" { (format!("{path}?{form}"), String::new()) } else { (path.to_owned(), form) };
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {}\r\n\
              Content-Type: application/x-www-form-urlencoded\r\n\r\n{body}",

@@ -165,10 +165,7 @@ mod tests {
     fn generator_gives_the_games_numbers() {
         let mut generator = Generator(1337);
         let raw: Vec<u32> = (0..8).map(|_| generator.step()).collect();
-        assert_eq!(
-            raw,
-            [1337, 339970090, 3449400233, 3849456703, 977434341, 3879959018, 2276575093, 1421353882]
-        );
+        assert_eq!(raw, [1337, 339970090, 3449400233, 3849456703, 977434341, 3879959018, 2276575093, 1421353882]);
         let mut generator = Generator::new();
         let below_64: Vec<u32> = (0..12).map(|_| generator.below(64)).collect();
         assert_eq!(below_64, [5, 51, 57, 14, 57, 33, 21, 18, 58, 29, 57, 63]);
@@ -182,15 +179,9 @@ mod tests {
         let small = sample_order(4, 4);
         assert_eq!(small[..8], [(2, 1), (3, 3), (0, 2), (0, 0), (0, 1), (3, 2), (1, 2), (3, 1)]);
         assert_eq!(small[13..], [(2, 3), (0, 3), (1, 0)]);
-        assert_eq!(
-            sample_order(16, 16)[..8],
-            [(14, 15), (15, 6), (14, 7), (11, 11), (9, 8), (15, 4), (0, 1), (6, 0)]
-        );
+        assert_eq!(sample_order(16, 16)[..8], [(14, 15), (15, 6), (14, 7), (11, 11), (9, 8), (15, 4), (0, 1), (6, 0)]);
         let live = sample_order(160, 90);
-        assert_eq!(
-            live[..8],
-            [(51, 36), (143, 3), (60, 60), (144, 59), (79, 58), (157, 85), (119, 65), (134, 73)]
-        );
+        assert_eq!(live[..8], [(51, 36), (143, 3), (60, 60), (144, 59), (79, 58), (157, 85), (119, 65), (134, 73)]);
         assert_eq!(live[14397..], [(104, 80), (44, 72), (19, 7)]);
         let large = sample_order(320, 180);
         assert_eq!(
@@ -209,8 +200,8 @@ mod tests {
     #[test]
     fn ray_data_decodes_as_recorded() {
         let data = [
-            0x00, 0xc0, 0xff, 0xc0, 0x15, 0xc1, 0x7d, 0x3f, 0x5f, 0x90, 0x1f, 0xc1, 0x96, 0x3f, 0xff, 0x19, 0x28,
-            0x40, 0x4a, 0x8b, 0xc3, 0x80, 0x20, 0x15,
+            0x00, 0xc0, 0xff, 0xc0, 0x15, 0xc1, 0x7d, 0x3f, 0x5f, 0x90, 0x1f, 0xc1, 0x96, 0x3f, 0xff, 0x19, 0x28, 0x40,
+            0x4a, 0x8b, 0xc3, 0x80, 0x20, 0x15,
         ];
         let expected = [
             (0, 0, 0),
@@ -248,8 +239,8 @@ mod tests {
         // Neighbours in a picture resemble each other: near values exercise the short forms.
         let near = (480u16..=540, 28u8..=36, 1u8..=2);
         let any = (0u16..=1023, 0u8..=63, any::<u8>());
-        let sample = prop_oneof![near, any]
-            .prop_map(|(distance, alignment, material)| Sample { distance, alignment, material });
+        let sample =
+            prop_oneof![near, any].prop_map(|(distance, alignment, material)| Sample { distance, alignment, material });
         prop::collection::vec(sample, 0..400)
     }
 

@@ -159,9 +159,9 @@ impl Provider {
     /// Whether this provider made the assertion and has not confirmed it yet.
     fn confirm(&self, fields: &Fields) -> bool {
         let genuine = field(fields, "openid.signed") == SIGNED
-            && BASE64_STANDARD.decode(field(fields, "openid.sig")).is_ok_and(|signature| {
-                hmac::verify(&self.key, signed_text(fields).as_bytes(), &signature).is_ok()
-            });
+            && BASE64_STANDARD
+                .decode(field(fields, "openid.sig"))
+                .is_ok_and(|signature| hmac::verify(&self.key, signed_text(fields).as_bytes(), &signature).is_ok());
         let mut unconfirmed = self.unconfirmed.lock().unwrap_or_else(PoisonError::into_inner);
         let nonce = field(fields, "openid.response_nonce");
         let known = unconfirmed.iter().position(|known| known == nonce).filter(|_| genuine);

@@ -225,11 +225,7 @@ impl Scene {
                 (metres <= within && forward > 0.0).then(|| app_camera_rays::Entity {
                     entity_id: entity.id,
                     r#type: entity.kind,
-                    position: Vector3 {
-                        x: Some(dot(away, self.right)),
-                        y: Some(dot(away, self.up)),
-                        z: Some(forward),
-                    },
+                    position: Vector3 { x: Some(dot(away, self.right)), y: Some(dot(away, self.up)), z: Some(forward) },
                     rotation: zero,
                     size: Vector3 { x: Some(entity.size[0]), y: Some(entity.size[2]), z: Some(entity.size[1]) },
                     name: entity.name.clone().filter(|_| metres <= NAMES_WITHIN),
@@ -246,8 +242,7 @@ impl Scene {
         let width = height * f32::from(WIDTH) / f32::from(HEIGHT);
         let across = ((f32::from(x) + 0.5) / f32::from(WIDTH) * 2.0 - 1.0) * width;
         let above = ((f32::from(y) + 0.5) / f32::from(HEIGHT) * 2.0 - 1.0) * height;
-        let ray: Vector =
-            unit(std::array::from_fn(|n| self.forward[n] + across * self.right[n] + above * self.up[n]));
+        let ray: Vector = unit(std::array::from_fn(|n| self.forward[n] + across * self.right[n] + above * self.up[n]));
         let mut nearest = FAR_PLANE;
         let mut sample = Sample::SKY;
         let mut meet = |metres: f32, facing: f32, material: u8| {
