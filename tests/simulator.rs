@@ -564,7 +564,7 @@ async fn waiting_requests_beyond_the_queue_get_no_answer() {
     let limits = Limits { queue: 2, ..Default::default() };
     let server = GameServer::start(GameServerOptions { limits, ..options() }).await.expect("a free port");
     let mut peer = Peer::connect(&server).await;
-    server.faults(|faults| faults.delay = Some(Duration::from_millis(300)));
+    server.faults(|faults| faults.delay = Some(Duration::from_secs(1)));
     for _ in 0..4 {
         peer.send(get_info()).await;
     }
