@@ -1,5 +1,5 @@
 //! Actor: one paired game server. Started by the hub, on one of the threads for game links; owns the live state, turns
-//! what its [`link_keeper`](super::link_keeper) learns into steps, events, chat and raids, and hands each, encoded
+//! what its [`link_keeper`] learns into steps, events, chat and raids, and hands each, encoded
 //! once, to the subscriptions. Stops when the paired server is deleted or the service drains.
 
 use std::{
