@@ -43,6 +43,7 @@ pub mod db;
 pub mod demo;
 pub mod domain;
 pub mod game;
+pub mod push;
 pub mod relay;
 pub mod server;
 pub mod simulator;

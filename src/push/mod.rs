@@ -1,0 +1,3 @@
+//! The push worker: pairings and alarms as the game pushes them, whether or not anybody is online.
+
+pub mod worker;
