@@ -34,6 +34,7 @@ use crate::{
     },
     db::{error::DbError, openid_nonces, pool::Pool, sessions, sign_in_attempts},
     domain::{limits::PROVIDER_CLOCK_SKEW, time::Timestamp},
+    push::worker::Worker,
     relay::{
         self,
         hub::{Drain, Health, Hub},
@@ -124,6 +125,7 @@ impl Server {
             identity: Identity::new(http, provider, profiles),
             rate_limits: RateLimits::new(config.listen.trusted_proxies.clone(), &clock),
             hub: hub.clone(),
+            push: Worker::default().start(),
             started: Instant::now(),
             origins,
             clock,

@@ -24,6 +24,7 @@ pub mod index;
 pub mod middleware;
 pub mod openapi;
 pub mod paired_servers;
+pub mod readiness;
 pub mod routes;
 pub mod sign_in;
 pub mod state;

@@ -5,7 +5,7 @@ use actix_web::{
     web::{self, ServiceConfig, delete, get, post, resource},
 };
 
-use super::{devices, health, index, middleware::rate_limit, openapi, paired_servers, sign_in};
+use super::{devices, health, index, middleware::rate_limit, openapi, paired_servers, readiness, sign_in};
 
 #[rustfmt::skip]
 pub fn routes(config: &mut ServiceConfig) {
@@ -20,6 +20,9 @@ pub fn routes(config: &mut ServiceConfig) {
         .service(resource("/paired-servers/{id}").route(get().to(paired_servers::get)).route(delete().to(paired_servers::remove)))
         .service(resource("/paired-servers/{id}/devices").route(get().to(devices::list)).route(post().to(devices::add)))
         .service(resource("/paired-servers/{id}/devices/{deviceId}").route(delete().to(devices::remove)))
+
+        .service(resource("/paired-servers/{id}/readiness").route(get().to(readiness::readiness)))
+        .service(resource("/paired-servers/{id}/drill").route(post().to(readiness::drill)))
 
         .service(resource("/").route(get().to(index::index)))
         .service(resource("/health").route(get().to(health::health)))

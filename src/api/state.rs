@@ -17,6 +17,7 @@ use crate::{
     crypto::{relay_token::RelayTokens, sealer::Sealer, session_cookie::SealedCookie},
     db::{pool::Pool, users},
     domain::ids::{ServerId, UserId},
+    push::worker::Worker,
     relay::hub::{Connection, Connections, Hub},
 };
 
@@ -37,6 +38,7 @@ pub struct AppState {
     pub identity: Identity,
     pub rate_limits: RateLimits,
     pub hub: Addr<Hub>,
+    pub push: Addr<Worker>,
     pub started: Instant,
     pub origins: Origins,
 }

@@ -15,6 +15,7 @@ macro_rules! on_backend {
 }
 
 pub mod access;
+pub mod alarms;
 pub mod error;
 pub mod openid_nonces;
 pub mod paired_servers;
@@ -25,5 +26,6 @@ pub mod sign_in_attempts;
 pub mod smart_devices;
 #[cfg(test)]
 mod testing;
+pub mod timeline;
 pub mod timestamp;
 pub mod users;

@@ -1,6 +1,35 @@
 //! The tables, the same for both engines. `diesel print-schema` writes the part below.
 
 diesel::table! {
+    alarms (id) {
+        id -> Text,
+        user_id -> Text,
+        server_id -> Nullable<Text>,
+        path -> Text,
+        alarm_id -> Text,
+        title -> Text,
+        message -> Text,
+        received_at -> Timestamp,
+        state -> Text,
+        incident -> Nullable<Text>,
+        sockets -> Nullable<BigInt>,
+        finished_at -> Nullable<Timestamp>,
+    }
+}
+
+diesel::table! {
+    timeline (id) {
+        id -> Text,
+        user_id -> Text,
+        server_id -> Nullable<Text>,
+        kind -> Text,
+        ts -> Timestamp,
+        title -> Text,
+        message -> Text,
+    }
+}
+
+diesel::table! {
     users (id) {
         id -> Text,
         platform_id -> Text,

@@ -41,6 +41,9 @@ pub struct Raid {
     pub count: u32,
     /// False on the first message of the incident.
     pub update: bool,
+    /// Asked for by the user; nothing happens in the game.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub drill: bool,
 }
 
 #[derive(Debug)]
@@ -55,6 +58,17 @@ struct Incident {
     unmatched: Option<(Path, Timestamp)>,
     /// Title of the push messages that turned out to be this alarm's.
     title: Option<String>,
+}
+
+/// What came of an alarm.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Heard {
+    /// The one incident this alarm belongs to.
+    pub incident: String,
+    /// It opened that incident; otherwise it was merged into it.
+    pub opened: bool,
+    /// What to tell at once: nothing, or an update, or the new incident after the last update of the one before it.
+    pub tell: Vec<Raid>,
 }
 
 /// How a trigger reached us.
@@ -77,14 +91,14 @@ impl Raids {
         Self::default()
     }
 
-    /// An alarm seen on the live link. Returns what to tell at once: nothing, or the new incident, after the last
-    /// update of the one before it if that was still due.
-    pub fn alarm(&mut self, id: &str, name: &str, now: Timestamp, new_id: impl FnOnce() -> String) -> Vec<Raid> {
+    /// An alarm seen on the live link.
+    pub fn alarm(&mut self, id: &str, name: &str, now: Timestamp, new_id: impl FnOnce() -> String) -> Heard {
         if let Some(incident) = self.incidents.get_mut(id)
             && incident.is_open(now)
         {
             let reported = incident.is_unmatched(Path::Push, now);
-            return if reported { incident.matched() } else { incident.repeat(Path::Link, name, now) };
+            let tell = if reported { incident.matched() } else { incident.repeat(Path::Link, name, now) };
+            return incident.merged(tell);
         }
         if let Some(pushed) = self.unmatched(Path::Push, name, now)
             && let Some(mut incident) = self.incidents.remove(&pushed)
@@ -94,25 +108,33 @@ impl Raids {
             incident.title = Some(std::mem::replace(&mut incident.raid.alarm_name, name.to_owned()));
             incident.raid.alarm_id = id.to_owned();
             incident.changed = true;
-            return self.incidents.insert(id.to_owned(), incident).and_then(Incident::close).into_iter().collect();
+            let into = incident.raid.incident.clone();
+            let before = self.incidents.insert(id.to_owned(), incident);
+            return Heard {
+                incident: into,
+                opened: false,
+                tell: before.and_then(Incident::close).into_iter().collect(),
+            };
         }
         self.open(Path::Link, id, name, now, new_id)
     }
 
-    /// An alarm that came as a push message, which does not say which device it was. Returns as [`Raids::alarm`].
-    pub fn pushed(&mut self, title: &str, now: Timestamp, new_id: impl FnOnce() -> String) -> Vec<Raid> {
+    /// An alarm that came as a push message, which does not say which device it was.
+    pub fn pushed(&mut self, title: &str, now: Timestamp, new_id: impl FnOnce() -> String) -> Heard {
         let title = plain_text(title, LONGEST_TITLE);
         let title = title.as_str();
         if let Some(id) = self.unmatched(Path::Link, title, now)
             && let Some(incident) = self.incidents.get_mut(&id)
         {
             incident.title = Some(title.to_owned());
-            return incident.matched();
+            let tell = incident.matched();
+            return incident.merged(tell);
         }
         let known = |incident: &&mut Incident| incident.title.as_deref() == Some(title) && incident.is_open(now);
         if let Some(incident) = self.incidents.values_mut().find(known) {
             let name = incident.raid.alarm_name.clone();
-            return incident.repeat(Path::Push, &name, now);
+            let tell = incident.repeat(Path::Push, &name, now);
+            return incident.merged(tell);
         }
         let mut id = format!("push:{title}");
         if !self.incidents.contains_key(&id) && self.incidents.keys().filter(|id| is_pushed(id)).count() >= MAX_PUSHED {
@@ -121,7 +143,8 @@ impl Raids {
         if let Some(incident) = self.incidents.get_mut(&id)
             && incident.is_open(now)
         {
-            return incident.repeat(Path::Push, title, now);
+            let tell = incident.repeat(Path::Push, title, now);
+            return incident.merged(tell);
         }
         self.open(Path::Push, &id, title, now, new_id)
     }
@@ -144,7 +167,7 @@ impl Raids {
         waiting.map(|incident| incident.last_told + UPDATE_EVERY).min()
     }
 
-    fn open(&mut self, path: Path, id: &str, name: &str, now: Timestamp, new_id: impl FnOnce() -> String) -> Vec<Raid> {
+    fn open(&mut self, path: Path, id: &str, name: &str, now: Timestamp, new_id: impl FnOnce() -> String) -> Heard {
         let raid = Raid {
             incident: new_id(),
             alarm_id: id.to_owned(),
@@ -152,6 +175,7 @@ impl Raids {
             ts: now,
             count: 1,
             update: false,
+            drill: false,
         };
         let incident = Incident {
             raid: raid.clone(),
@@ -162,7 +186,8 @@ impl Raids {
             title: None,
         };
         let before = self.incidents.insert(id.to_owned(), incident);
-        before.and_then(Incident::close).into_iter().chain([raid]).collect()
+        let incident = raid.incident.clone();
+        Heard { incident, opened: true, tell: before.and_then(Incident::close).into_iter().chain([raid]).collect() }
     }
 
     /// The incident whose latest trigger only this path reported: by name if there is one, else the newest.
@@ -184,6 +209,10 @@ impl Incident {
 
     fn is_unmatched(&self, path: Path, now: Timestamp) -> bool {
         self.unmatched.is_some_and(|(by, at)| by == path && now - at <= SAME_TRIGGER)
+    }
+
+    fn merged(&self, tell: Vec<Raid>) -> Heard {
+        Heard { incident: self.raid.incident.clone(), opened: false, tell }
     }
 
     /// The other path reported the trigger as well: nothing new to tell.
@@ -249,12 +278,12 @@ mod tests {
 
         fn alarm(&mut self, id: &str, milliseconds: i64) -> Vec<Raid> {
             let new = self.new_id();
-            self.raids.alarm(id, "Front door", at(milliseconds), || new)
+            self.raids.alarm(id, "Front door", at(milliseconds), || new).tell
         }
 
         fn pushed(&mut self, title: &str, milliseconds: i64) -> Vec<Raid> {
             let new = self.new_id();
-            self.raids.pushed(title, at(milliseconds), || new)
+            self.raids.pushed(title, at(milliseconds), || new).tell
         }
 
         fn tick(&mut self, milliseconds: i64) -> Vec<Raid> {

@@ -3,7 +3,7 @@
 //! once, to the subscriptions. Stops when the paired server is deleted or the service drains.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -11,21 +11,27 @@ use std::{
 use actix::prelude::*;
 use bytes::Bytes;
 use chrono::TimeDelta;
+use futures_util::future::join_all;
 use tokio::time::timeout;
 
 use crate::{
     config::GameLinkPolicy,
-    db::paired_servers::{self, Baseline},
+    db::{
+        alarms::{self, Arrival, Path},
+        error::DbError,
+        paired_servers::{self, Baseline},
+        pool::Db,
+    },
     domain::{
         detect::{
             Detectors, Surroundings,
             alarm::Alarms,
             wipe::{Wipe, World},
         },
-        ids::ServerId,
+        ids::{ServerId, UserId},
         monument::Monument,
         plain_text::plain_text,
-        raid::{Raid, Raids},
+        raid::{Heard, Raid, Raids},
         server_state::{
             Change, ConnectionState, Device, DeviceKind, MapNote, Marker, MarkerKind, Reachable, Section, ServerState,
         },
@@ -68,6 +74,8 @@ const CHAT_REMEMBERED: usize = 256;
 /// Shops that may well vanish together, and answers without any after which more are believed to have.
 const FEW_SHOPS: usize = 5;
 const TRUNCATED_BELIEVED: u32 = 5;
+/// How long untold alarms of a crash wait for somebody to listen; dashboards come back within seconds.
+const RECOVER_AFTER: Duration = Duration::from_secs(10);
 const DEATH_NOTE_LIFE: TimeDelta = TimeDelta::minutes(30);
 /// A blind interval shorter than this is not worth an event.
 const GAP_WORTH_TELLING: TimeDelta = TimeDelta::seconds(30);
@@ -111,6 +119,27 @@ pub enum ToggleFailed {
     Unavailable,
     TimedOut,
     Internal,
+}
+
+/// A push tells of an alarm of this server; it stands in the ledger under this id already.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct AlarmPushed {
+    pub id: String,
+    pub title: String,
+}
+
+/// Send a test alarm the whole way, from the ledger to the sockets. None if the ledger cannot be written.
+#[derive(Message)]
+#[rtype(result = "Option<Drilled>")]
+pub struct Drill;
+
+/// How far a test alarm came.
+#[derive(Clone, Debug)]
+pub struct Drilled {
+    pub incident: String,
+    /// Sockets it was written to.
+    pub sockets: usize,
 }
 
 /// Credentials changed: try the link again at once.
@@ -175,6 +204,8 @@ pub struct LinkChanged {
 /// See the module.
 pub struct GameConnection {
     server: ServerId,
+    /// Known once the row has been read.
+    owner: Option<UserId>,
     shared: Arc<RelayState>,
     hub: Recipient<LinkChanged>,
     subscribers: Vec<Subscriber>,
@@ -193,6 +224,10 @@ pub struct GameConnection {
     detectors: Detectors,
     alarms: Alarms,
     raids: Raids,
+    /// What a crash left untold in the ledger has been seen to.
+    recovered: bool,
+    /// Alarms on their way from the ledger to the sockets.
+    raising: HashSet<String>,
     chat: Chat,
     /// Marker answers without shops in a row.
     truncated: u32,
@@ -240,6 +275,7 @@ impl GameConnection {
             state: ServerState::new(now),
             position: Position { epoch: now.timestamp_micros().unsigned_abs(), seq: 0 },
             server,
+            owner: None,
             shared,
             hub,
             subscribers: Vec::new(),
@@ -251,6 +287,8 @@ impl GameConnection {
             detectors: Detectors::new(),
             alarms: Alarms::new(),
             raids: Raids::new(),
+            recovered: false,
+            raising: HashSet::new(),
             chat: Chat::default(),
             truncated: 0,
             link: None,
@@ -382,11 +420,132 @@ impl GameConnection {
         self.step(changes);
     }
 
-    fn tell_raids(&self, raids: Vec<Raid>) {
+    /// Tells raids; resolves to how many sockets the last one was written to.
+    fn tell_raids(&self, raids: &[Raid]) -> impl Future<Output = usize> + use<> {
+        let mut told = Vec::new();
         for raid in raids {
             log::info!(server = self.server.as_str(), incident = raid.incident.as_str(), count = raid.count; "raid alarm");
-            self.tell(Lane::Raid, &ServerMessage::Raid { server_id: &self.server, raid: &raid });
+            let frame = ServerMessage::Raid { server_id: &self.server, raid }.frame();
+            let tell = |known: &Subscriber| known.address.send(Tell { lane: Lane::Raid, frame: frame.clone() });
+            told.push(self.subscribers.iter().map(tell).collect::<Vec<_>>());
         }
+        async move {
+            let mut sockets = 0;
+            for raid in told {
+                // A thread whose subscription has just ended watches no longer.
+                sockets = join_all(raid).await.into_iter().filter_map(Result::ok).sum();
+            }
+            sockets
+        }
+    }
+
+    /// Writes an alarm into the ledger, then tells it, then writes down whom it reached. A ledger that cannot be
+    /// written does not keep an alarm from being told. `store` answers false if somebody else has seen to the alarm.
+    fn raise(
+        &mut self,
+        id: String,
+        heard: Heard,
+        store: impl FnOnce(&mut Db) -> Result<bool, DbError> + Send + 'static,
+    ) -> ResponseActFuture<Self, Option<Drilled>> {
+        self.raising.insert(id.clone());
+        let pool = self.shared.pool.clone();
+        let stored = async move { pool.write(store).await };
+        Box::pin(stored.into_actor(self).then(move |stored, connection, _| {
+            if let Err(error) = &stored {
+                log::error!(server = connection.server.as_str(); "an alarm is told without the ledger: {error}");
+            }
+            let is_ours = !matches!(stored, Ok(false));
+            let told = connection.tell_raids(if is_ours { &heard.tell } else { &[] });
+            let (pool, clock, is_told) =
+                (connection.shared.pool.clone(), connection.shared.clock.clone(), heard.opened);
+            async move {
+                let sockets = told.await;
+                if !is_ours {
+                    return (id, None);
+                }
+                let (now, reached) = (clock.now(), is_told.then_some(sockets));
+                let row = id.clone();
+                let finished = pool.write(move |db| alarms::finish(db, &row, reached, now)).await;
+                if let Err(error) = &finished {
+                    log::error!("an alarm stays unfinished in the ledger: {error}");
+                }
+                (id, stored.is_ok().then_some(Drilled { incident: heard.incident, sockets }))
+            }
+            .into_actor(connection)
+            .map(|(id, drilled), connection, _| {
+                connection.raising.remove(&id);
+                drilled
+            })
+        }))
+    }
+
+    /// An alarm that did not come by a push, and so does not stand in the ledger yet.
+    fn raise_new(
+        &mut self,
+        path: Path,
+        alarm_id: &str,
+        name: &str,
+        heard: Heard,
+        now: Timestamp,
+    ) -> Option<ResponseActFuture<Self, Option<Drilled>>> {
+        let arrival = Arrival {
+            id: uuid::Uuid::now_v7().to_string(),
+            user: self.owner.clone()?,
+            server: Some(self.server.clone()),
+            path,
+            alarm_id: alarm_id.to_owned(),
+            title: name.to_owned(),
+            message: String::new(),
+            state: state_of(&heard),
+            incident: Some(heard.incident.clone()),
+        };
+        Some(self.raise(arrival.id.clone(), heard, move |db| alarms::receive(db, &arrival, now).map(|()| true)))
+    }
+
+    /// An alarm that stands in the ledger as received.
+    fn raise_pushed(&mut self, id: String, title: &str) -> ResponseActFuture<Self, Option<Drilled>> {
+        let now = self.shared.clock.now();
+        let heard = self.raids.pushed(title, now, new_incident);
+        let (row, state, incident) = (id.clone(), state_of(&heard), heard.incident.clone());
+        self.raise(id, heard, move |db| alarms::assign(db, &row, state, &incident))
+    }
+
+    /// Sees to what a crash left unfinished, once somebody listens or nobody came for a while. An incident that may
+    /// have been told already is told as an update, so that none is announced twice.
+    fn recover(&mut self, ctx: &mut Context<Self>) {
+        if std::mem::replace(&mut self.recovered, true) {
+            return;
+        }
+        let (pool, server) = (self.shared.pool.clone(), self.server.clone());
+        let rows = async move { pool.read(move |db| alarms::unfinished(db, &server)).await };
+        ctx.spawn(rows.into_actor(self).map(|rows, connection, ctx| {
+            let rows = rows.unwrap_or_else(|error| {
+                log::error!(server = connection.server.as_str(); "unfinished alarms were not read: {error}");
+                Vec::new()
+            });
+            for row in rows.into_iter().filter(|row| !connection.raising.contains(&row.id)).collect::<Vec<_>>() {
+                let raised = match row.incident {
+                    None => connection.raise_pushed(row.id, &row.title),
+                    Some(incident) => {
+                        let opened = row.state == alarms::State::Opened.word();
+                        let raid = Raid {
+                            incident: incident.clone(),
+                            alarm_id: row.alarm_id,
+                            alarm_name: row.title,
+                            ts: row.received_at,
+                            count: 1,
+                            update: true,
+                            drill: row.path == Path::Drill.word(),
+                        };
+                        let tell = if opened { vec![raid] } else { Vec::new() };
+                        let id = row.id.clone();
+                        let heard = Heard { incident, opened, tell };
+                        connection.raise(row.id, heard, move |db| alarms::is_unfinished(db, &id))
+                    }
+                };
+                ctx.spawn(raised.map(|_, _, _| ()));
+            }
+        }));
     }
 
     fn map_size(&self) -> u32 {
@@ -548,7 +707,7 @@ impl GameConnection {
         self.step(changes);
     }
 
-    fn learn_entity(&mut self, id: Arc<str>, answer: Result<Option<AppEntityInfo>, AskError>) {
+    fn learn_entity(&mut self, id: Arc<str>, answer: Result<Option<AppEntityInfo>, AskError>, ctx: &mut Context<Self>) {
         let Some(device) = self.state.devices.get(&id) else { return };
         let mut device = Device::clone(device);
         match answer {
@@ -561,21 +720,28 @@ impl GameConnection {
             }
             Ok(None) | Err(_) => device.reachable = Reachable::NoResponse,
         }
-        self.put_device(id, device, Alarms::answered);
+        self.put_device(id, device, Alarms::answered, ctx);
     }
 
     /// Stores a device and raises the alarm if it is one that went off, by the rule for an answer or for a broadcast.
-    fn put_device(&mut self, id: Arc<str>, device: Device, triggers: fn(&mut Alarms, &str, bool, Timestamp) -> bool) {
+    fn put_device(
+        &mut self,
+        id: Arc<str>,
+        device: Device,
+        triggers: fn(&mut Alarms, &str, bool, Timestamp) -> bool,
+        ctx: &mut Context<Self>,
+    ) {
         let now = self.shared.clock.now();
         let (kind, value) = (device.kind, device.value);
         let name = device.label.clone().unwrap_or_else(|| device.name.clone());
-        // The alarm is told before the patch that shows it.
         if kind == DeviceKind::Alarm
             && let Some(value) = value
             && triggers(&mut self.alarms, &id, value, now)
         {
-            let raids = self.raids.alarm(&id, &name, now, || uuid::Uuid::now_v7().to_string());
-            self.tell_raids(raids);
+            let heard = self.raids.alarm(&id, &name, now, new_incident);
+            if let Some(raised) = self.raise_new(Path::Link, &id, &name, heard, now) {
+                ctx.spawn(raised.map(|_, _, _| ()));
+            }
         }
         let mut changes = Vec::new();
         self.state.devices.put(Section::Devices, id, Some(device), &mut changes);
@@ -589,7 +755,7 @@ impl GameConnection {
                 let mut device = Device::clone(device);
                 reading::read_payload(&mut device, changed.payload);
                 let cupboard = device.storage.as_ref().is_some_and(|storage| storage.has_protection);
-                self.put_device(id.clone(), device, Alarms::changed);
+                self.put_device(id.clone(), device, Alarms::changed, ctx);
                 if cupboard {
                     ctx.run_later(UPKEEP_DELAY, move |connection, ctx| connection.look_at(id, ctx));
                 }
@@ -607,17 +773,20 @@ impl GameConnection {
     fn look_at(&mut self, id: Arc<str>, ctx: &mut Context<Self>) {
         let (Some(link), Ok(entity)) = (self.link.clone(), id.parse::<u64>()) else { return };
         let look = async move { link.entity(entity, Priority::EntitySync, COMMAND_DEADLINE).await };
-        ctx.spawn(look.into_actor(self).map(|answer, connection, _| {
+        ctx.spawn(look.into_actor(self).map(|answer, connection, ctx| {
             if answer.is_ok() {
-                connection.learn_entity(id, answer);
+                connection.learn_entity(id, answer, ctx);
             }
         }));
     }
 
-    fn tick(&mut self) {
+    fn tick(&mut self, ctx: &mut Context<Self>) {
         let now = self.shared.clock.now();
-        let raids = self.raids.tick(now);
-        self.tell_raids(raids);
+        let updates = self.raids.tick(now);
+        if !updates.is_empty() {
+            let told = self.tell_raids(&updates);
+            ctx.spawn(told.into_actor(self).map(|_, _, _| ()));
+        }
         let events = self.detectors.tick(now);
         self.tell_events(events, now);
         let expired: Vec<_> =
@@ -696,13 +865,17 @@ impl Actor for GameConnection {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(MAILBOX);
-        ctx.run_interval(TICK, |connection, _| connection.tick());
+        ctx.run_interval(TICK, Self::tick);
+        ctx.run_later(RECOVER_AFTER, Self::recover);
         let (pool, server) = (self.shared.pool.clone(), self.server.clone());
         let row = async move { pool.read(move |db| paired_servers::get(db, &server)).await };
         // The baseline comes first: without it a wipe while we were away would go unseen.
         ctx.wait(row.into_actor(self).map(|row, connection, ctx| {
             match row {
-                Ok(row) => connection.world = world(row.baseline),
+                Ok(row) => {
+                    connection.world = world(row.baseline);
+                    connection.owner = Some(row.owner_id);
+                }
                 Err(error) => {
                     log::warn!(server = connection.server.as_str(); "the map's baseline was not read: {error}");
                 }
@@ -721,6 +894,7 @@ impl Handler<Join> for GameConnection {
         }
         self.subscribers.push(Subscriber { address: subscriber, behind: false });
         self.keep_or_pause(ctx);
+        self.recover(ctx);
     }
 }
 
@@ -777,10 +951,10 @@ impl Handler<Switch> for GameConnection {
             let outcome = timeout(COMMAND_DEADLINE, switch_over(&link, entity, value)).await;
             outcome.unwrap_or(Err(ToggleFailed::TimedOut))
         };
-        Box::pin(switched.into_actor(self).map(move |outcome, connection, _| {
+        Box::pin(switched.into_actor(self).map(move |outcome, connection, ctx| {
             let seen = outcome?;
             let value = seen.payload.value;
-            connection.learn_entity(id, Ok(Some(seen)));
+            connection.learn_entity(id, Ok(Some(seen)), ctx);
             value.ok_or(ToggleFailed::Unavailable)
         }))
     }
@@ -814,6 +988,50 @@ async fn switch_over(link: &Asker, entity: u64, value: Option<bool>) -> Result<A
     };
     link.ask(request, cost::REQUEST, Priority::Toggle, COMMAND_DEADLINE).await.map_err(failed)?;
     look().await
+}
+
+impl Handler<AlarmPushed> for GameConnection {
+    type Result = ();
+
+    fn handle(&mut self, AlarmPushed { id, title }: AlarmPushed, ctx: &mut Self::Context) {
+        // Recovery may have found it first.
+        if self.raising.contains(&id) {
+            return;
+        }
+        let raised = self.raise_pushed(id, &title);
+        ctx.spawn(raised.map(|_, _, _| ()));
+    }
+}
+
+impl Handler<Drill> for GameConnection {
+    type Result = ResponseActFuture<Self, Option<Drilled>>;
+
+    fn handle(&mut self, _: Drill, _: &mut Self::Context) -> Self::Result {
+        let now = self.shared.clock.now();
+        // An incident of its own: a drill must not be merged into a raid, nor a raid into a drill.
+        let raid = Raid {
+            incident: new_incident(),
+            alarm_id: "drill".to_owned(),
+            alarm_name: "Drill".to_owned(),
+            ts: now,
+            count: 1,
+            update: false,
+            drill: true,
+        };
+        let heard = Heard { incident: raid.incident.clone(), opened: true, tell: vec![raid] };
+        match self.raise_new(Path::Drill, "drill", "Drill", heard, now) {
+            Some(raised) => raised,
+            None => Box::pin(async { None }.into_actor(self)),
+        }
+    }
+}
+
+fn new_incident() -> String {
+    uuid::Uuid::now_v7().to_string()
+}
+
+fn state_of(heard: &Heard) -> alarms::State {
+    if heard.opened { alarms::State::Opened } else { alarms::State::Merged }
 }
 
 impl Handler<Retry> for GameConnection {
@@ -861,7 +1079,7 @@ impl Handler<Learnt> for GameConnection {
                 self.map = self.world.clone();
             }
             Learnt::Devices(known) => self.learn_devices(known),
-            Learnt::Entity { device, answer } => self.learn_entity(device, answer),
+            Learnt::Entity { device, answer } => self.learn_entity(device, answer, ctx),
             Learnt::Broadcast(broadcast) => self.learn_broadcast(*broadcast, ctx),
         }
         false

@@ -27,7 +27,9 @@ use crate::{
     relay::{
         client_socket::Close,
         close::Reason,
-        game_connection::{GameConnection, LinkChanged, ReloadDevices, Retry, Stop, Switch, ToggleFailed},
+        game_connection::{
+            AlarmPushed, Drill, Drilled, GameConnection, LinkChanged, ReloadDevices, Retry, Stop, Switch, ToggleFailed,
+        },
         server_subscription::Allow,
         state::RelayState,
     },
@@ -149,6 +151,22 @@ pub struct Toggle {
     pub server: ServerId,
     pub user: UserId,
     pub device: String,
+}
+
+/// A push tells of an alarm of this server; it stands in the ledger under this id already.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct PushedAlarm {
+    pub server: ServerId,
+    pub id: String,
+    pub title: String,
+}
+
+/// Send a test alarm the whole way to this server's watchers. None if it could not be stored.
+#[derive(Message)]
+#[rtype(result = "Option<Drilled>")]
+pub struct StartDrill {
+    pub server: ServerId,
 }
 
 /// Refuse new sockets, close the open ones, end the links. Answered at once; sockets then close by themselves.
@@ -412,6 +430,23 @@ impl Handler<Toggle> for Hub {
         Box::pin(allowed.then(move |link, hub, _| {
             async move { link?.send(Switch { device }).await.map_err(|_| ToggleFailed::Unavailable)? }.into_actor(hub)
         }))
+    }
+}
+
+impl Handler<PushedAlarm> for Hub {
+    type Result = ();
+
+    fn handle(&mut self, PushedAlarm { server, id, title }: PushedAlarm, ctx: &mut Self::Context) {
+        self.link(&server, ctx).do_send(AlarmPushed { id, title });
+    }
+}
+
+impl Handler<StartDrill> for Hub {
+    type Result = ResponseFuture<Option<Drilled>>;
+
+    fn handle(&mut self, StartDrill { server }: StartDrill, ctx: &mut Self::Context) -> Self::Result {
+        let link = self.link(&server, ctx);
+        Box::pin(async move { link.send(Drill).await.ok().flatten() })
     }
 }
 

@@ -41,9 +41,9 @@ pub struct Snapshot {
     pub frame: Bytes,
 }
 
-/// A raid, an event or a line of chat, for all who watch.
+/// A raid, an event or a line of chat, for all who watch. Answered with how many sockets that were.
 #[derive(Message)]
-#[rtype(result = "()")]
+#[rtype(result = "usize")]
 pub struct Tell {
     pub lane: Lane,
     pub frame: Bytes,
@@ -143,12 +143,14 @@ impl Handler<Snapshot> for ServerSubscription {
 }
 
 impl Handler<Tell> for ServerSubscription {
-    type Result = ();
+    type Result = usize;
 
-    fn handle(&mut self, tell: Tell, _: &mut Self::Context) {
-        for socket in self.feed.watchers.borrow().iter() {
+    fn handle(&mut self, tell: Tell, _: &mut Self::Context) -> usize {
+        let watchers = self.feed.watchers.borrow();
+        for socket in watchers.iter() {
             socket.push(tell.lane, tell.frame.clone());
         }
+        watchers.len()
     }
 }
 

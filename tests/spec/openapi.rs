@@ -18,6 +18,8 @@ const CONTRACT: &[&str] = &[
     "GET /paired-servers/{id}/devices",
     "POST /paired-servers/{id}/devices",
     "DELETE /paired-servers/{id}/devices/{deviceId}",
+    "GET /paired-servers/{id}/readiness",
+    "POST /paired-servers/{id}/drill",
     "GET /",
     "GET /health",
     "GET /health/db",

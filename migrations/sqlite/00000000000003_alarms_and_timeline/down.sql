@@ -1,0 +1,2 @@
+DROP TABLE timeline;
+DROP TABLE alarms;

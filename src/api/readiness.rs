@@ -1,0 +1,141 @@
+//! Whether an alarm would reach the user now, what to do where it would not, and a drill that tries the whole way.
+
+use actix_web::{HttpResponse, web};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{
+    api::{
+        error::{ApiError, Problem},
+        extract::session_user::SessionUser,
+        paired_servers::require_role,
+        state::AppState,
+    },
+    db::{paired_servers, smart_devices},
+    domain::{
+        ids::ServerId,
+        server_state::{ConnectionState, DeviceKind},
+        time::{self, Timestamp},
+    },
+    push::worker::{PushSessions, PushState},
+    relay::hub::StartDrill,
+};
+
+/// The ways by which an alarm of a paired server reaches us.
+#[derive(Serialize, ToSchema)]
+struct Readiness {
+    /// At least one way is up.
+    ready: bool,
+    /// The live link to the game server, and the game's push messages.
+    paths: [AlarmPath; 2],
+}
+
+/// One way.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct AlarmPath {
+    /// `link` or `push`.
+    path: &'static str,
+    up: bool,
+    /// Since when it stands like this; `null` if it was never tried.
+    #[serde(serialize_with = "time::wire_option")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    since: Option<Timestamp>,
+    /// What to do about it, for the user; `null` where nothing needs doing.
+    advice: Option<&'static str>,
+}
+
+/// Which alarm paths of a paired server are up.
+#[utoipa::path(get, path = "/paired-servers/{id}/readiness", tag = "paired servers", security(("session" = [])),
+    params(("id" = String, Path)), responses(
+    (status = 200, body = Readiness),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn readiness(
+    SessionUser { user, .. }: SessionUser,
+    path: web::Path<String>,
+    state: web::Data<AppState>,
+) -> Result<HttpResponse, ApiError> {
+    let id = ServerId::from(path.into_inner());
+    let server = id.clone();
+    let (owner, devices) = state
+        .pool
+        .read(move |db| {
+            require_role(db, &user.id, &server)?;
+            Ok((paired_servers::get(db, &server)?.owner_id, smart_devices::list(db, &server)?))
+        })
+        .await?;
+    let has_alarm = devices.iter().any(|device| matches!(device.kind, DeviceKind::Alarm | DeviceKind::Unknown));
+    let link = state.connections(vec![id.clone()]).await?.remove(&id);
+    let pushes = state.push.send(PushSessions { users: vec![owner.clone()] }).await;
+    let pushes = pushes.map_err(|error| ApiError::Unavailable(Box::new(error)))?;
+    let push = pushes.get(&owner);
+
+    let link_state = link.as_ref().map(|link| link.state);
+    let link_path = AlarmPath {
+        path: "link",
+        up: link_state == Some(ConnectionState::Connected) && has_alarm,
+        since: link.as_ref().map(|link| link.since),
+        advice: match link_state {
+            Some(ConnectionState::Connected) if has_alarm => None,
+            Some(ConnectionState::Connected) => {
+                Some("Pair a smart alarm: without one the link has nothing to listen to.")
+            }
+            Some(ConnectionState::Rejected | ConnectionState::NoCredentials) => {
+                Some("The game server refuses the player token: press pair in the game once more.")
+            }
+            Some(ConnectionState::Unreachable | ConnectionState::Connecting) => {
+                Some("The game server does not answer; it is tried again by itself. Is it running?")
+            }
+            Some(ConnectionState::Paused) | None => Some("The link rests until a dashboard is opened."),
+        },
+    };
+    let push_path = AlarmPath {
+        path: "push",
+        up: push.is_some_and(|push| push.state == PushState::Connected),
+        since: push.map(|push| push.since),
+        advice: match push.map(|push| push.state) {
+            Some(PushState::Connected) => None,
+            Some(PushState::Connecting | PushState::Unreachable) => {
+                Some("The push service is not reached; it is tried again by itself.")
+            }
+            Some(PushState::RefreshNeeded | PushState::Unreadable) => {
+                Some("The push credential no longer works: run the helper again and upload a new one.")
+            }
+            None => Some("There is no push credential: pair a helper device and upload one."),
+        },
+    };
+    let ready = link_path.up || push_path.up;
+    Ok(HttpResponse::Ok().json(Readiness { ready, paths: [link_path, push_path] }))
+}
+
+/// What a drill showed.
+#[derive(Serialize, ToSchema)]
+struct DrillReport {
+    incident: String,
+    /// Sockets the test alarm was written to; 0 = nobody is listening.
+    sockets: usize,
+}
+
+/// Sends a test alarm through the whole pipeline, marked as a drill.
+#[utoipa::path(post, path = "/paired-servers/{id}/drill", tag = "paired servers", security(("session" = [])),
+    params(("id" = String, Path)), responses(
+    (status = 200, body = DrillReport),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+    (status = 503, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn drill(
+    SessionUser { user, .. }: SessionUser,
+    path: web::Path<String>,
+    state: web::Data<AppState>,
+) -> Result<HttpResponse, ApiError> {
+    let server = ServerId::from(path.into_inner());
+    let asked = server.clone();
+    state.pool.read(move |db| require_role(db, &user.id, &asked)).await?;
+    let drilled =
+        state.hub.send(StartDrill { server }).await.map_err(|error| ApiError::Unavailable(Box::new(error)))?;
+    let drilled = drilled.ok_or_else(|| ApiError::Unavailable("the drill was not stored".into()))?;
+    Ok(HttpResponse::Ok().json(DrillReport { incident: drilled.incident, sockets: drilled.sockets }))
+}

@@ -1,0 +1,47 @@
+//! What happened, for the user to look up later: notifications with their own words.
+
+use diesel::prelude::*;
+
+use crate::{
+    db::{error::DbError, pool::Db, schema::timeline},
+    domain::{
+        ids::{ServerId, UserId},
+        time::Timestamp,
+    },
+};
+
+/// One entry.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Our own id.
+    pub id: String,
+    pub user: UserId,
+    /// None where it concerns no paired server.
+    pub server: Option<ServerId>,
+    /// For example `death`, `login`, `news`.
+    pub kind: &'static str,
+    /// When it happened, as far as is known.
+    pub ts: Timestamp,
+    pub title: String,
+    pub message: String,
+}
+
+/// Adds an entry.
+pub fn insert(db: &mut Db, entry: &Entry) -> Result<(), DbError> {
+    let row = (
+        timeline::id.eq(&entry.id),
+        timeline::user_id.eq(entry.user.as_str()),
+        timeline::server_id.eq(entry.server.as_ref().map(ServerId::as_str)),
+        timeline::kind.eq(entry.kind),
+        timeline::ts.eq(entry.ts.naive_utc()),
+        timeline::title.eq(&entry.title),
+        timeline::message.eq(&entry.message),
+    );
+    diesel::insert_into(timeline::table).values(row).execute(db)?;
+    Ok(())
+}
+
+/// Forgets what happened before this time.
+pub fn purge(db: &mut Db, before: Timestamp) -> Result<usize, DbError> {
+    Ok(diesel::delete(timeline::table.filter(timeline::ts.lt(before.naive_utc()))).execute(db)?)
+}
