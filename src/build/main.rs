@@ -1,10 +1,15 @@
-//! Compiles the game's protobuf messages and watches the migrations.
+//! Compiles the protobuf messages of the game and of its pushes, and watches the migrations.
 
 fn main() {
-    let proto = "src/game/companion.proto";
-    println!("cargo:rerun-if-changed={proto}");
     // Embedded by a macro of diesel_migrations, which the compiler does not watch.
     println!("cargo:rerun-if-changed=migrations");
-    let messages = protox::compile([proto], ["src/game"]).expect("companion.proto compiles");
-    prost_build::Config::new().bytes(["."]).compile_fds(messages).expect("the output directory is writable");
+    for (proto, directory) in [("src/game/companion.proto", "src/game"), ("src/push/mcs.proto", "src/push")] {
+        println!("cargo:rerun-if-changed={proto}");
+        let messages = protox::compile([proto], [directory]).unwrap_or_else(|error| panic!("{proto}: {error}"));
+        prost_build::Config::new()
+            .bytes(["."])
+            .skip_debug([".mcs.LoginRequest", ".mcs.AppData"]) // they hold secrets
+            .compile_fds(messages)
+            .expect("the output directory is writable");
+    }
 }
