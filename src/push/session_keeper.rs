@@ -1,0 +1,211 @@
+//! Keeps the push session of one user: reads the credential, logs in, takes what comes, and comes back for ever.
+//!
+//! A bundle that was uploaded over one that works is staged: it is tried beside the session in use and takes its place
+//! only once it has logged in. One that is refused is dropped, and the one in use stays.
+
+use std::{sync::Arc, time::Duration};
+
+use actix::Addr;
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    crypto::random,
+    db::{error::DbError, push_credentials, push_seen, users},
+    domain::ids::UserId,
+    push::{
+        bundle::Bundle,
+        credentials::{self, Slot},
+        inbox::{self, News, Owner},
+        session::{ConnectError, Login, Message, Received, Session},
+        state::PushContext,
+        worker::{PushState, Seen, Sight, Worker},
+    },
+    relay::hub::{DevicesChanged, PushedAlarm, ServerPaired},
+};
+
+/// First and longest wait between two attempts; doubled each time, jittered by a fifth.
+const BACKOFF_FIRST: Duration = Duration::from_secs(1);
+const BACKOFF_LONGEST: Duration = Duration::from_secs(300);
+/// A refused login or an unreadable bundle is tried again now and then, as the refusal may be a passing fault.
+const BACKOFF_REFUSED: Duration = Duration::from_secs(3_600);
+/// A session that held this long starts the backoff anew.
+const HEALTHY_AFTER: Duration = Duration::from_secs(60);
+
+/// Why there is no session, or no longer.
+struct Ended {
+    state: PushState,
+    reason: String,
+    pause: Duration,
+}
+
+impl Ended {
+    fn unreachable(reason: impl ToString) -> Self {
+        Self { state: PushState::Unreachable, reason: reason.to_string(), pause: BACKOFF_FIRST }
+    }
+
+    fn unreadable(reason: impl ToString) -> Self {
+        Self { state: PushState::Unreadable, reason: reason.to_string(), pause: BACKOFF_REFUSED }
+    }
+}
+
+impl From<ConnectError> for Ended {
+    fn from(error: ConnectError) -> Self {
+        match error {
+            ConnectError::Refused(_) => {
+                Self { state: PushState::RefreshNeeded, reason: error.to_string(), pause: BACKOFF_REFUSED }
+            }
+            error => Self::unreachable(error),
+        }
+    }
+}
+
+/// Runs until the worker or the credential is gone.
+pub async fn keep(worker: Addr<Worker>, context: Arc<PushContext>, user: UserId, generation: u64) {
+    let keeper = Keeper { worker, context, user, generation };
+    let mut backoff = BACKOFF_FIRST;
+    loop {
+        let started = Instant::now();
+        let ended = match keeper.hold().await {
+            Ok(Over::Gone) => return keeper.tell(Sight::Gone).await,
+            // Another bundle is in use now: no need to wait.
+            Ok(Over::Replaced) => continue,
+            Err(ended) => ended,
+        };
+        backoff = if started.elapsed() >= HEALTHY_AFTER { BACKOFF_FIRST } else { backoff };
+        let [byte] = random::bytes();
+        let pause = backoff.max(ended.pause).mul_f64(0.8 + 0.4 * f64::from(byte) / 255.0);
+        backoff = (backoff * 2).min(BACKOFF_LONGEST);
+        keeper.tell(Sight::State(ended.state, Some(ended.reason))).await;
+        sleep(pause).await;
+    }
+}
+
+/// Why a session needs no backoff.
+enum Over {
+    /// There is no credential any more.
+    Gone,
+    /// A staged bundle took its place.
+    Replaced,
+}
+
+/// Stores what a push says, then tells the hub.
+async fn take(context: Arc<PushContext>, owner: Owner, message: Message) -> Result<(), DbError> {
+    let (user, sealer, now) = (owner.user.clone(), context.sealer.clone(), context.clock.now());
+    let news = context.pool.write(move |db| inbox::take(db, &owner, &sealer, &message, now)).await?;
+    let hub = &context.hub;
+    match news {
+        News::Paired(server) => hub.do_send(ServerPaired { server }),
+        News::DevicePaired(server) => {
+            hub.do_send(ServerPaired { server: server.clone() });
+            hub.do_send(DevicesChanged { server });
+        }
+        News::Alarm { server, id, title } => hub.do_send(PushedAlarm { server, id, title }),
+        News::Noted => {}
+        News::Ignored(reason) => {
+            metrics::counter!("companion_push_ignored_total", "reason" => reason).increment(1);
+            log::info!(user = user.as_str(), reason; "a push changed nothing");
+        }
+    }
+    Ok(())
+}
+
+struct Keeper {
+    worker: Addr<Worker>,
+    context: Arc<PushContext>,
+    user: UserId,
+    generation: u64,
+}
+
+impl Keeper {
+    async fn tell(&self, what: Sight) {
+        // When the worker is gone, so is the process.
+        let _ = self.worker.send(Seen { user: self.user.clone(), generation: self.generation, what }).await;
+    }
+
+    /// One session from beginning to end, with a staged bundle tried beside it.
+    async fn hold(&self) -> Result<Over, Ended> {
+        let user = self.user.clone();
+        let owner = self.context.pool.read(move |db| users::find(db, &user)).await.map_err(Ended::unreachable)?;
+        let Some(owner) = owner else { return Ok(Over::Gone) };
+        let allow_private = self.context.allow_private;
+        let owner = Owner { user: self.user.clone(), platform: owner.platform_id, allow_private };
+        tokio::select! {
+            ended = self.use_bundle(&owner) => ended,
+            () = self.prove_staged(&owner) => Ok(Over::Replaced),
+        }
+    }
+
+    async fn use_bundle(&self, owner: &Owner) -> Result<Over, Ended> {
+        let Some((mut session, uploaded_at)) = self.log_in(owner, Slot::InUse).await? else { return Ok(Over::Gone) };
+        self.tell(Sight::State(PushState::Connected, None)).await;
+        let (user, now) = (self.user.clone(), self.context.clock.now());
+        let proven =
+            self.context.pool.write(move |db| push_credentials::mark_proven(db, &user, uploaded_at, now)).await;
+        if let Err(error) = proven {
+            log::warn!(user = self.user.as_str(); "a login was not written down: {error}");
+        }
+        loop {
+            match session.next().await.map_err(Ended::unreachable)? {
+                Received::Heartbeat => self.tell(Sight::Heartbeat).await,
+                Received::Unreadable => log::warn!(user = self.user.as_str(); "a push could not be read"),
+                // It is acknowledged by the next call: what could not be stored comes again.
+                Received::Message(message) => self.take(owner, message).await?,
+            }
+        }
+    }
+
+    async fn take(&self, owner: &Owner, message: Message) -> Result<(), Ended> {
+        // A task of its own: this keeper may be replaced at any moment, and what is stored must also be told.
+        let taken = actix::spawn(take(self.context.clone(), owner.clone(), message)).await;
+        taken.map_err(Ended::unreachable)?.map_err(|error| Ended::unreachable(format!("a push was not stored: {error}")))?;
+        self.tell(Sight::Message).await;
+        Ok(())
+    }
+
+    /// Logs in with a stored bundle, which is in memory only until then. None if there is no such bundle.
+    async fn log_in(&self, owner: &Owner, slot: Slot) -> Result<Option<(Session, crate::domain::time::Timestamp)>, Ended> {
+        let stored = credentials::read(&self.context, &self.user, slot).await.map_err(Ended::unreadable)?;
+        let Some(stored) = stored else { return Ok(None) };
+        let bundle = Bundle::read(stored.json(), &owner.platform).map_err(Ended::unreadable)?;
+        let user = self.user.clone();
+        let received = self.context.pool.read(move |db| push_seen::newest(db, &user)).await;
+        let received = received.map_err(Ended::unreachable)?;
+        let login = Login { android_id: bundle.android_id, security_token: bundle.security_token, received };
+        let session = Session::connect(&self.context.address, self.context.tls.clone(), login).await?;
+        Ok(Some((session, stored.uploaded_at)))
+    }
+
+    /// Ends when a staged bundle has logged in and taken the place of the one in use; never, if there is none or it is
+    /// refused.
+    async fn prove_staged(&self, owner: &Owner) {
+        let mut backoff = BACKOFF_FIRST;
+        loop {
+            match self.log_in(owner, Slot::Staged).await {
+                Ok(None) => return std::future::pending().await,
+                Ok(Some((_, uploaded_at))) => {
+                    let (user, now) = (self.user.clone(), self.context.clock.now());
+                    let promoted = self
+                        .context
+                        .pool
+                        .write(move |db| push_credentials::promote_staged(db, &user, uploaded_at, now))
+                        .await;
+                    match promoted {
+                        Ok(_) => return,
+                        Err(error) => log::warn!(user = self.user.as_str(); "a new bundle was not taken over: {error}"),
+                    }
+                }
+                Err(Ended { state: PushState::Unreachable, .. }) => {}
+                Err(refused) => {
+                    log::warn!(user = self.user.as_str(); "a new bundle does not work, the old one stays: {}", refused.reason);
+                    let user = self.user.clone();
+                    let dropped = self.context.pool.write(move |db| push_credentials::drop_staged(db, &user)).await;
+                    if dropped.is_ok() {
+                        return std::future::pending().await;
+                    }
+                }
+            }
+            sleep(backoff).await;
+            backoff = (backoff * 2).min(BACKOFF_LONGEST);
+        }
+    }
+}

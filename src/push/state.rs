@@ -1,0 +1,29 @@
+//! What the push worker may reach.
+
+use std::sync::Arc;
+
+use actix::Addr;
+use rustls::ClientConfig;
+
+use crate::{
+    clock::Clock,
+    crypto::sealer::Sealer,
+    db::pool::Pool,
+    push::session::PushAddress,
+    relay::hub::Hub,
+};
+
+/// Built once, shared by all sessions.
+pub struct PushContext {
+    pub clock: Clock,
+    pub pool: Pool,
+    pub sealer: Arc<Sealer>,
+    /// The number of the key that seals now.
+    pub key_version: i64,
+    pub tls: Arc<ClientConfig>,
+    pub address: PushAddress,
+    /// Private and loopback game servers may be paired.
+    pub allow_private: bool,
+    /// Told what arrived.
+    pub hub: Addr<Hub>,
+}
