@@ -34,7 +34,7 @@ use crate::{
     },
     db::{error::DbError, openid_nonces, pool::Pool, sessions, sign_in_attempts},
     domain::{limits::PROVIDER_CLOCK_SKEW, time::Timestamp},
-    push::worker::Worker,
+    push::{state::PushContext, worker::Worker},
     relay::{
         self,
         hub::{Drain, Health, Hub},
@@ -58,6 +58,8 @@ pub enum StartError {
     Client(io::Error),
     #[error("{variable} {address}: {cause}")]
     Bind { variable: &'static str, address: SocketAddr, cause: io::Error },
+    #[error("PUSH_ADDRESS: {0}")]
+    PushAddress(&'static str),
     #[error("the settings: {0}")]
     Setting(#[from] url::ParseError),
 }
@@ -83,7 +85,7 @@ impl Server {
         config.bound(api_addr, relay_addr);
         let pool = Pool::open(&config.database)?;
         let tls = http::tls_config(config.extra_ca_file.as_deref()).map_err(StartError::Client)?;
-        let http = http::client(tls).map_err(StartError::Client)?;
+        let http = http::client(tls.clone()).map_err(StartError::Client)?;
         let secrets = &config.secrets;
         let keys = KeyDerivation::new(secrets.session_secret.expose_secret(), secrets.session_salt.expose_secret());
         let sealer = Arc::new(Sealer::new(&secrets.credentials_key, secrets.credentials_key_previous.as_ref()));
@@ -107,6 +109,16 @@ impl Server {
         // Game links have threads of their own: a burst of clients does not hold up an alarm, nor the other way round.
         let links = (0..config.listen.workers.get().div_ceil(2)).map(|_| Arbiter::new().handle()).collect();
         let hub = Hub::new(relay_state.clone(), health.clone(), links).start();
+        let push = Worker::new(Arc::new(PushContext {
+            clock: clock.clone(),
+            pool: pool.clone(),
+            sealer: sealer.clone(),
+            tls: Arc::new(tls),
+            address: config.push_address.parse().map_err(StartError::PushAddress)?,
+            allow_private: config.game.allow_private_servers,
+            hub: hub.clone(),
+        }))
+        .start();
         let provider = Provider {
             endpoint: config.identity.login_url.clone(),
             claimed_id_prefix: config.identity.claimed_id_prefix.clone(),
@@ -125,7 +137,8 @@ impl Server {
             identity: Identity::new(http, provider, profiles),
             rate_limits: RateLimits::new(config.listen.trusted_proxies.clone(), &clock),
             hub: hub.clone(),
-            push: Worker::default().start(),
+            push,
+            relay_health: health.clone(),
             started: Instant::now(),
             origins,
             clock,

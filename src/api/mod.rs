@@ -21,6 +21,7 @@ pub mod error;
 pub mod extract;
 pub mod health;
 pub mod index;
+pub mod metrics;
 pub mod middleware;
 pub mod openapi;
 pub mod paired_servers;

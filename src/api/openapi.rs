@@ -16,7 +16,7 @@ use crate::{
     api::{
         devices,
         error::{self, PROBLEM_JSON},
-        health, index, paired_servers, readiness, sign_in,
+        health, index, metrics, paired_servers, readiness, sign_in,
     },
     crypto::session_cookie::SESSION_COOKIE,
 };
@@ -39,6 +39,7 @@ use crate::{
         devices::remove,
         readiness::readiness,
         readiness::drill,
+        metrics::metrics,
         index::index,
         health::health,
         health::database,

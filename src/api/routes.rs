@@ -5,7 +5,7 @@ use actix_web::{
     web::{self, ServiceConfig, delete, get, post, resource},
 };
 
-use super::{devices, health, index, middleware::rate_limit, openapi, paired_servers, readiness, sign_in};
+use super::{devices, health, index, metrics, middleware::rate_limit, openapi, paired_servers, readiness, sign_in};
 
 #[rustfmt::skip]
 pub fn routes(config: &mut ServiceConfig) {
@@ -28,6 +28,7 @@ pub fn routes(config: &mut ServiceConfig) {
         .service(resource("/health").route(get().to(health::health)))
         .service(resource("/health/db").route(get().to(health::database)))
         .service(resource("/ready").route(get().to(health::ready)))
+        .service(resource("/metrics").route(get().to(metrics::metrics)))
         .service(resource("/openapi.json").route(get().to(openapi::document)))
 
         .default_service(web::to(|| async { Err::<&str, _>(super::error::ApiError::NotFound) }));

@@ -18,7 +18,7 @@ use crate::{
     db::{pool::Pool, users},
     domain::ids::{ServerId, UserId},
     push::worker::Worker,
-    relay::hub::{Connection, Connections, Hub},
+    relay::hub::{Connection, Connections, Health, Hub},
 };
 
 /// How long a request waits for the relay's hub.
@@ -39,6 +39,7 @@ pub struct AppState {
     pub rate_limits: RateLimits,
     pub hub: Addr<Hub>,
     pub push: Addr<Worker>,
+    pub relay_health: Arc<Health>,
     pub started: Instant,
     pub origins: Origins,
 }

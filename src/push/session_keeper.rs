@@ -6,15 +6,21 @@
 use std::{sync::Arc, time::Duration};
 
 use actix::Addr;
+use secrecy::ExposeSecret as _;
 use tokio::time::{Instant, sleep};
 
 use crate::{
     crypto::random,
-    db::{error::DbError, push_credentials, push_seen, users},
+    db::{
+        error::DbError,
+        pool::Db,
+        push_credentials::{self, Slot},
+        push_seen, users,
+    },
     domain::ids::UserId,
     push::{
         bundle::Bundle,
-        credentials::{self, Slot},
+        credentials::{self, ReadError},
         inbox::{self, News, Owner},
         session::{ConnectError, Login, Message, Received, Session},
         state::PushContext,
@@ -136,7 +142,9 @@ impl Keeper {
     }
 
     async fn use_bundle(&self, owner: &Owner) -> Result<Over, Ended> {
-        let Some((mut session, uploaded_at)) = self.log_in(owner, Slot::InUse).await? else { return Ok(Over::Gone) };
+        let Some(stored) = self.open(Slot::InUse).await? else { return Ok(Over::Gone) };
+        let uploaded_at = stored.uploaded_at;
+        let mut session = self.log_in(owner, stored).await?;
         self.tell(Sight::State(PushState::Connected, None)).await;
         let (user, now) = (self.user.clone(), self.context.clock.now());
         let proven =
@@ -162,17 +170,24 @@ impl Keeper {
         Ok(())
     }
 
-    /// Logs in with a stored bundle, which is in memory only until then. None if there is no such bundle.
-    async fn log_in(&self, owner: &Owner, slot: Slot) -> Result<Option<(Session, crate::domain::time::Timestamp)>, Ended> {
-        let stored = credentials::read(&self.context, &self.user, slot).await.map_err(Ended::unreadable)?;
-        let Some(stored) = stored else { return Ok(None) };
-        let bundle = Bundle::read(stored.json(), &owner.platform).map_err(Ended::unreadable)?;
+    /// What is stored in a slot; none if nothing is. Opened, it is in memory only until the login.
+    async fn open(&self, slot: Slot) -> Result<Option<credentials::Bundle>, Ended> {
+        match credentials::read(&self.context.pool, &self.context.sealer, &self.user, slot).await {
+            Ok(bundle) => Ok(Some(bundle)),
+            Err(ReadError::Missing) => Ok(None),
+            Err(error @ ReadError::Unreadable(_)) => Err(Ended::unreadable(error)),
+            Err(error) => Err(Ended::unreachable(error)),
+        }
+    }
+
+    async fn log_in(&self, owner: &Owner, stored: credentials::Bundle) -> Result<Session, Ended> {
+        let bundle = Bundle::read(stored.json.expose_secret(), &owner.platform).map_err(Ended::unreadable)?;
+        drop(stored);
         let user = self.user.clone();
-        let received = self.context.pool.read(move |db| push_seen::newest(db, &user)).await;
+        let received = self.context.pool.read(move |db| push_seen::list(db, &user)).await;
         let received = received.map_err(Ended::unreachable)?;
         let login = Login { android_id: bundle.android_id, security_token: bundle.security_token, received };
-        let session = Session::connect(&self.context.address, self.context.tls.clone(), login).await?;
-        Ok(Some((session, stored.uploaded_at)))
+        Ok(Session::connect(&self.context.address, self.context.tls.clone(), login).await?)
     }
 
     /// Ends when a staged bundle has logged in and taken the place of the one in use; never, if there is none or it is
@@ -180,29 +195,39 @@ impl Keeper {
     async fn prove_staged(&self, owner: &Owner) {
         let mut backoff = BACKOFF_FIRST;
         loop {
-            match self.log_in(owner, Slot::Staged).await {
+            let proven = match self.open(Slot::Staged).await {
                 Ok(None) => return std::future::pending().await,
-                Ok(Some((_, uploaded_at))) => {
-                    let (user, now) = (self.user.clone(), self.context.clock.now());
-                    let promoted = self
-                        .context
-                        .pool
-                        .write(move |db| push_credentials::promote_staged(db, &user, uploaded_at, now))
-                        .await;
-                    match promoted {
-                        Ok(_) => return,
-                        Err(error) => log::warn!(user = self.user.as_str(); "a new bundle was not taken over: {error}"),
-                    }
+                Ok(Some(stored)) => {
+                    let uploaded_at = stored.uploaded_at;
+                    self.log_in(owner, stored).await.map(|_| uploaded_at).map_err(|ended| (ended, uploaded_at))
                 }
-                Err(Ended { state: PushState::Unreachable, .. }) => {}
-                Err(refused) => {
+                // A key that is missing may come back; the database answers again.
+                Err(ended) => {
+                    log::warn!(user = self.user.as_str(); "a new bundle cannot be tried: {}", ended.reason);
+                    sleep(backoff.max(ended.pause)).await;
+                    continue;
+                }
+            };
+            let (user, now) = (self.user.clone(), self.context.clock.now());
+            let settled = match proven {
+                Ok(uploaded_at) => {
+                    let promote = move |db: &mut Db| push_credentials::promote_staged(db, &user, uploaded_at, now);
+                    self.context.pool.write(promote).await.map(|_| true)
+                }
+                Err((Ended { state: PushState::Unreachable, .. }, _)) => Ok(false),
+                Err((refused, uploaded_at)) => {
                     log::warn!(user = self.user.as_str(); "a new bundle does not work, the old one stays: {}", refused.reason);
-                    let user = self.user.clone();
-                    let dropped = self.context.pool.write(move |db| push_credentials::drop_staged(db, &user)).await;
-                    if dropped.is_ok() {
-                        return std::future::pending().await;
+                    let dropped = self.context.pool.write(move |db| push_credentials::drop_staged(db, &user, uploaded_at));
+                    match dropped.await {
+                        Ok(_) => return std::future::pending().await,
+                        Err(error) => Err(error),
                     }
                 }
+            };
+            match settled {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(error) => log::warn!(user = self.user.as_str(); "a new bundle was not settled: {error}"),
             }
             sleep(backoff).await;
             backoff = (backoff * 2).min(BACKOFF_LONGEST);

@@ -18,8 +18,6 @@ pub struct PushContext {
     pub clock: Clock,
     pub pool: Pool,
     pub sealer: Arc<Sealer>,
-    /// The number of the key that seals now.
-    pub key_version: i64,
     pub tls: Arc<ClientConfig>,
     pub address: PushAddress,
     /// Private and loopback game servers may be paired.

@@ -9,11 +9,12 @@ use serde::Serialize;
 use tokio::{task::AbortHandle, time::sleep};
 
 use crate::{
+    db::push_credentials,
     domain::{
         ids::UserId,
         time::{self, Timestamp},
     },
-    push::{credentials, session_keeper, state::PushContext},
+    push::{session_keeper, state::PushContext},
 };
 
 /// Time between two sessions at start-up: fifty a second do not look like an attack.
@@ -128,7 +129,7 @@ impl Actor for Worker {
         // Keepers wait for their word to be taken, one each.
         ctx.set_mailbox_capacity(1_024);
         let context = self.context.clone();
-        let users = async move { credentials::users(&context).await };
+        let users = async move { context.pool.read(push_credentials::list_users).await };
         ctx.spawn(users.into_actor(self).map(|users, worker, ctx| match users {
             Ok(users) => {
                 for (place, user) in (0u32..).zip(users) {

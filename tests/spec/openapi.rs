@@ -24,6 +24,7 @@ const CONTRACT: &[&str] = &[
     "GET /health",
     "GET /health/db",
     "GET /ready",
+    "GET /metrics",
     "GET /openapi.json",
 ];
 

@@ -1,0 +1,38 @@
+//! Numbers for whoever runs the service, as Prometheus reads them.
+
+use std::sync::{OnceLock, atomic::Ordering};
+
+use actix_web::{HttpRequest, HttpResponse, web};
+use metrics::gauge;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+
+use crate::{
+    api::{error::ApiError, state::AppState},
+    db::alarms,
+};
+
+/// The process's recorder; the first call installs it.
+pub fn recorder() -> Option<&'static PrometheusHandle> {
+    static RECORDER: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
+    RECORDER.get_or_init(|| PrometheusBuilder::new().install_recorder().ok()).as_ref()
+}
+
+/// Counters since start, and the ledger of alarms. Only for this machine: a request from elsewhere, or through a
+/// reverse proxy, finds nothing here.
+#[utoipa::path(get, path = "/metrics", tag = "health", responses((status = 200, content_type = "text/plain")))]
+pub async fn metrics(request: HttpRequest, state: web::Data<AppState>) -> Result<HttpResponse, ApiError> {
+    let is_local = request.peer_addr().is_some_and(|peer| peer.ip().is_loopback());
+    let is_forwarded = request.headers().keys().any(|name| matches!(name.as_str(), "x-forwarded-for" | "forwarded"));
+    let recorder = recorder().filter(|_| is_local && !is_forwarded).ok_or(ApiError::NotFound)?;
+    let now = state.clock.now();
+    let tally = state.pool.read(alarms::tally).await?;
+    for (alarm_state, finished, count) in tally.counts {
+        let finished = if finished { "true" } else { "false" };
+        gauge!("companion_alarms", "state" => alarm_state, "finished" => finished).set(count as f64);
+    }
+    gauge!("companion_alarms_unheard").set(tally.unheard as f64);
+    let oldest = tally.oldest_unfinished.map_or(0.0, |since| (now - since).num_milliseconds() as f64 / 1_000.0);
+    gauge!("companion_alarms_oldest_unfinished_seconds").set(oldest);
+    gauge!("companion_relay_connections").set(state.relay_health.active.load(Ordering::Relaxed) as f64);
+    Ok(HttpResponse::Ok().content_type("text/plain; version=0.0.4").body(recorder.render()))
+}
