@@ -15,15 +15,20 @@ macro_rules! on_backend {
 }
 
 pub mod access;
+pub mod encryption_keys;
 pub mod error;
+pub mod helper_devices;
 pub mod openid_nonces;
 pub mod paired_servers;
+pub mod pairing_codes;
 pub mod pool;
+pub mod push_credentials;
+pub mod push_seen;
 pub mod schema;
 pub mod sessions;
 pub mod sign_in_attempts;
 pub mod smart_devices;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod timestamp;
 pub mod users;
