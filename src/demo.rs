@@ -231,6 +231,7 @@ async fn furnish(
                 port: game.port(),
                 player_id: platform_id.to_string(),
                 player_token_sealed: sealer.seal(&place, DEMO_TOKEN.to_string().as_bytes()),
+                key_version: sealer.key_version(),
             };
             let row = paired_servers::upsert(db, &id, &pairing, now)?;
             for (device, kind, name) in devices {

@@ -32,7 +32,10 @@ use crate::{
         sealer::Sealer,
         session_cookie::{SESSION_COOKIE, SealedCookie},
     },
-    db::{error::DbError, openid_nonces, pool::Pool, sessions, sign_in_attempts},
+    db::{
+        encryption_keys, error::DbError, openid_nonces, pairing_codes, pool::Pool, push_seen, sessions,
+        sign_in_attempts,
+    },
     domain::{limits::PROVIDER_CLOCK_SKEW, time::Timestamp},
     push::{state::PushContext, worker::Worker},
     relay::{
@@ -88,7 +91,10 @@ impl Server {
         let http = http::client(tls.clone()).map_err(StartError::Client)?;
         let secrets = &config.secrets;
         let keys = KeyDerivation::new(secrets.session_secret.expose_secret(), secrets.session_salt.expose_secret());
-        let sealer = Arc::new(Sealer::new(&secrets.credentials_key, secrets.credentials_key_previous.as_ref()));
+        let (fingerprint, now) = (secrets.credentials_key.fingerprint(), clock.now());
+        let key_version = pool.write_blocking(|db| encryption_keys::take_into_use(db, &fingerprint, now))?;
+        let previous = secrets.credentials_key_previous.as_ref();
+        let sealer = Arc::new(Sealer::new(&secrets.credentials_key, previous, key_version));
         let origins = Origins {
             base: Url::parse(&config.urls.base)?,
             frontend: Url::parse(&config.urls.frontend)?,
@@ -236,6 +242,8 @@ async fn sweep(state: web::Data<AppState>) {
 fn purge(db: &mut crate::db::pool::Db, now: Timestamp) -> Result<(), DbError> {
     sessions::purge(db, now)?;
     sign_in_attempts::purge(db, now)?;
+    pairing_codes::purge(db, now)?;
+    push_seen::purge(db, now)?;
     // A nonce may come back as long as its time passes the check: twice the skew, from one end to the other.
     openid_nonces::purge(db, now - 3 * PROVIDER_CLOCK_SKEW)?;
     Ok(())

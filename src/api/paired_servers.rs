@@ -208,6 +208,7 @@ pub async fn pair(
                 port: pairing.port,
                 player_id: pairing.player_id,
                 player_token_sealed: sealer.seal(&place, pairing.player_token.0.to_string().as_bytes()),
+                key_version: sealer.key_version(),
             };
             Ok(Some((status, paired_servers::upsert(db, &id, &row, now)?)))
         })

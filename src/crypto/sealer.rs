@@ -41,6 +41,7 @@ pub enum OpenError {
 pub struct Sealer {
     current: SealingKey,
     previous: Option<SealingKey>,
+    key_version: i32,
 }
 
 struct SealingKey {
@@ -60,9 +61,15 @@ pub(crate) fn aes_256_gcm(key: &Key32) -> LessSafeKey {
 }
 
 impl Sealer {
-    /// `previous` is the key before the last rotation, while rows sealed with it remain.
-    pub fn new(current: &Key32, previous: Option<&Key32>) -> Self {
-        Self { current: SealingKey::new(current), previous: previous.map(SealingKey::new) }
+    /// `previous` is the key before the last rotation, while rows sealed with it remain; `key_version` is the number
+    /// of the current key, 1 for the first that the service ran with.
+    pub fn new(current: &Key32, previous: Option<&Key32>, key_version: i32) -> Self {
+        Self { current: SealingKey::new(current), previous: previous.map(SealingKey::new), key_version }
+    }
+
+    /// The number of the key that seals.
+    pub fn key_version(&self) -> i32 {
+        self.key_version
     }
 
     /// Seals with the current key and a fresh nonce.
@@ -153,7 +160,7 @@ mod tests {
 
     #[test]
     fn what_was_sealed_opens_at_its_place_and_nowhere_else() {
-        let sealer = Sealer::new(&key(1), None);
+        let sealer = Sealer::new(&key(1), None, 1);
         let sealed = sealer.seal(&PLACE, b"secret");
         assert_eq!(sealed.len(), HEADER_LEN + 6 + 16);
         let opened = sealer.open(&PLACE, &sealed).unwrap();
@@ -171,24 +178,24 @@ mod tests {
 
     #[test]
     fn every_seal_has_its_own_nonce() {
-        let sealer = Sealer::new(&key(1), None);
+        let sealer = Sealer::new(&key(1), None, 1);
         assert_ne!(sealer.seal(&PLACE, b"same"), sealer.seal(&PLACE, b"same"));
     }
 
     #[test]
     fn the_previous_key_opens_and_says_so_and_an_older_one_does_not() {
-        let old = Sealer::new(&key(1), None).seal(&PLACE, b"secret");
-        let rotated = Sealer::new(&key(2), Some(&key(1)));
+        let old = Sealer::new(&key(1), None, 1).seal(&PLACE, b"secret");
+        let rotated = Sealer::new(&key(2), Some(&key(1)), 1);
         let opened = rotated.open(&PLACE, &old).unwrap();
         assert!(!opened.current);
         let resealed = rotated.seal(&PLACE, opened.plaintext.expose_secret());
-        assert!(Sealer::new(&key(2), None).open(&PLACE, &resealed).unwrap().current);
-        assert_eq!(Sealer::new(&key(3), Some(&key(2))).open(&PLACE, &old).err(), Some(OpenError::UnknownKey));
+        assert!(Sealer::new(&key(2), None, 1).open(&PLACE, &resealed).unwrap().current);
+        assert_eq!(Sealer::new(&key(3), Some(&key(2)), 1).open(&PLACE, &old).err(), Some(OpenError::UnknownKey));
     }
 
     #[test]
     fn any_changed_or_missing_byte_is_refused() {
-        let sealer = Sealer::new(&key(1), Some(&key(2)));
+        let sealer = Sealer::new(&key(1), Some(&key(2)), 1);
         let sealed = sealer.seal(&PLACE, b"secret");
         for index in 0..sealed.len() {
             let mut damaged = sealed.clone();

@@ -16,10 +16,15 @@ macro_rules! on_backend {
 
 pub mod access;
 pub mod alarms;
+pub mod encryption_keys;
 pub mod error;
+pub mod helper_devices;
 pub mod openid_nonces;
 pub mod paired_servers;
+pub mod pairing_codes;
 pub mod pool;
+pub mod push_credentials;
+pub mod push_seen;
 pub mod schema;
 pub mod sessions;
 pub mod sign_in_attempts;
@@ -27,5 +32,6 @@ pub mod smart_devices;
 #[cfg(test)]
 mod testing;
 pub mod timeline;
+pub(crate) mod testing;
 pub mod timestamp;
 pub mod users;

@@ -29,6 +29,8 @@ pub struct PairedServer {
     pub player_id: String,
     /// The player token, sealed for (`paired_servers`, `player_token_sealed`, this row's id).
     pub player_token_sealed: Vec<u8>,
+    /// The number of the key that sealed it; 0: sealed before keys were numbered.
+    pub key_version: i32,
     #[diesel(deserialize_as = StoredTimestamp)]
     pub created_at: Timestamp,
     #[diesel(deserialize_as = StoredTimestamp)]
@@ -82,6 +84,8 @@ pub struct Pairing {
     pub port: u16,
     pub player_id: String,
     pub player_token_sealed: Vec<u8>,
+    /// The number of the key that sealed it.
+    pub key_version: i32,
 }
 
 /// The row of this pairing: the owner's row with this game-server id, otherwise with this address and player, is
@@ -96,6 +100,7 @@ pub fn upsert(db: &mut Db, new_id: &ServerId, pairing: &Pairing, now: Timestamp)
         paired_servers::port.eq(i32::from(pairing.port)),
         paired_servers::player_id.eq(&pairing.player_id),
         paired_servers::player_token_sealed.eq(&pairing.player_token_sealed),
+        paired_servers::key_version.eq(pairing.key_version),
         paired_servers::updated_at.eq(now.naive_utc()),
     );
     let owned = || paired_servers::table.filter(paired_servers::owner_id.eq(pairing.owner.as_str()));
@@ -174,9 +179,28 @@ pub fn save_baseline(db: &mut Db, id: &ServerId, baseline: &Baseline) -> Result<
 
 /// Stores the same player token sealed anew, unless the row no longer holds `before`: then somebody else was faster,
 /// and the answer is false.
-pub fn replace_token(db: &mut Db, id: &ServerId, before: &[u8], after: &[u8]) -> Result<bool, DbError> {
+pub fn replace_token(
+    db: &mut Db,
+    id: &ServerId,
+    before: &[u8],
+    after: &[u8],
+    key_version: i32,
+) -> Result<bool, DbError> {
     let unchanged = paired_servers::table.find(id.as_str()).filter(paired_servers::player_token_sealed.eq(before));
-    Ok(diesel::update(unchanged).set(paired_servers::player_token_sealed.eq(after)).execute(db)? == 1)
+    let anew = (paired_servers::player_token_sealed.eq(after), paired_servers::key_version.eq(key_version));
+    Ok(diesel::update(unchanged).set(anew).execute(db)? == 1)
+}
+
+/// Some of the servers whose token an older key sealed, by id, from after this one on.
+pub fn list_older(db: &mut Db, key_version: i32, after: &ServerId, limit: usize) -> Result<Vec<PairedServer>, DbError> {
+    let servers = paired_servers::table
+        .filter(paired_servers::id.gt(after.as_str()))
+        .filter(paired_servers::key_version.lt(key_version))
+        .order(paired_servers::id)
+        .limit(limit as i64)
+        .select(PairedServer::as_select())
+        .load(db)?;
+    Ok(servers)
 }
 
 #[cfg(test)]
@@ -284,12 +308,17 @@ mod tests {
             testing::user(pool, "owner");
             let read = pair(pool, "one", &pairing(None, "192.0.2.1"), now()).player_token_sealed;
             let replace = |before: &[u8], after: &[u8]| {
-                pool.write_blocking(|db| replace_token(db, &"one".into(), before, after)).unwrap()
+                pool.write_blocking(|db| replace_token(db, &"one".into(), before, after, 2)).unwrap()
             };
+            let older = |version: i32, after: &str| {
+                pool.read_blocking(|db| list_older(db, version, &after.into(), 10)).unwrap().len()
+            };
+            assert_eq!((older(2, ""), older(2, "one"), older(1, "")), (1, 0, 0));
             assert!(replace(&read, b"anew"));
             assert!(!replace(&read, b"late"));
-            let stored = pool.read_blocking(|db| get(db, &"one".into())).unwrap().player_token_sealed;
-            assert_eq!(stored, b"anew");
+            let stored = pool.read_blocking(|db| get(db, &"one".into())).unwrap();
+            assert_eq!((stored.player_token_sealed.as_slice(), stored.key_version), (&b"anew"[..], 2));
+            assert_eq!(older(2, ""), 0);
         });
     }
 }

@@ -83,6 +83,7 @@ diesel::table! {
         salt -> Nullable<BigInt>,
         map_size -> Nullable<BigInt>,
         level_name -> Nullable<Text>,
+        key_version -> Integer,
     }
 }
 
@@ -97,6 +98,58 @@ diesel::table! {
         on_message -> Nullable<Text>,
         off_message -> Nullable<Text>,
         created_at -> Timestamp,
+    }
+}
+
+diesel::table! {
+    pairing_codes (code) {
+        code -> Text,
+        user_id -> Text,
+        label -> Nullable<Text>,
+        created_at -> Timestamp,
+        expires_at -> Timestamp,
+    }
+}
+
+diesel::table! {
+    helper_devices (id) {
+        id -> Text,
+        user_id -> Text,
+        token_hash -> Text,
+        label -> Nullable<Text>,
+        created_at -> Timestamp,
+        last_used_at -> Nullable<Timestamp>,
+    }
+}
+
+diesel::table! {
+    encryption_keys (number) {
+        number -> Integer,
+        fingerprint -> Text,
+        first_seen_at -> Timestamp,
+    }
+}
+
+diesel::table! {
+    push_credentials (user_id) {
+        user_id -> Text,
+        sealed -> Binary,
+        key_version -> Integer,
+        uploaded_at -> Timestamp,
+        expires_at -> Timestamp,
+        proven_at -> Nullable<Timestamp>,
+        staged_sealed -> Nullable<Binary>,
+        staged_key_version -> Nullable<Integer>,
+        staged_uploaded_at -> Nullable<Timestamp>,
+        staged_expires_at -> Nullable<Timestamp>,
+    }
+}
+
+diesel::table! {
+    push_seen (user_id, persistent_id) {
+        user_id -> Text,
+        persistent_id -> Text,
+        received_at -> Timestamp,
     }
 }
 

@@ -98,6 +98,7 @@ pub fn pairing(owner: &str) -> Pairing {
         port: 28082,
         player_id: "76561198000000001".into(),
         player_token_sealed: b"sealed".to_vec(),
+        key_version: 1,
     }
 }
 

@@ -4,7 +4,7 @@ use chrono::{DateTime, NaiveDateTime, Utc};
 use diesel::{
     backend::Backend,
     deserialize::{self, FromSql, FromSqlRow},
-    sql_types::Timestamp,
+    sql_types::{Nullable, Timestamp},
 };
 
 /// A stored instant; rows name it in `deserialize_as`.
@@ -23,5 +23,28 @@ where
 impl From<StoredTimestamp> for DateTime<Utc> {
     fn from(stored: StoredTimestamp) -> Self {
         stored.0.and_utc()
+    }
+}
+
+/// A stored instant that may be absent; rows name it in `deserialize_as`.
+#[derive(Debug, FromSqlRow)]
+pub struct StoredTimestampOption(Option<NaiveDateTime>);
+
+impl<DB: Backend> FromSql<Nullable<Timestamp>, DB> for StoredTimestampOption
+where
+    NaiveDateTime: FromSql<Timestamp, DB>,
+{
+    fn from_sql(bytes: DB::RawValue<'_>) -> deserialize::Result<Self> {
+        NaiveDateTime::from_sql(bytes).map(|at| Self(Some(at)))
+    }
+
+    fn from_nullable_sql(bytes: Option<DB::RawValue<'_>>) -> deserialize::Result<Self> {
+        bytes.map_or(Ok(Self(None)), Self::from_sql)
+    }
+}
+
+impl From<StoredTimestampOption> for Option<DateTime<Utc>> {
+    fn from(stored: StoredTimestampOption) -> Self {
+        stored.0.map(|at| at.and_utc())
     }
 }

@@ -49,6 +49,26 @@ id!(
     SessionId
 );
 
+id!(
+    /// A helper device of a user (our own, UUIDv7).
+    HelperDeviceId
+);
+
+impl SessionId {
+    /// What a helper device's relay tokens name in place of a browser's session.
+    pub fn of_device(device: &HelperDeviceId) -> Self {
+        Self::from(format!("{DEVICE}{device}"))
+    }
+
+    /// The helper device, when it is one's.
+    pub fn device(&self) -> Option<HelperDeviceId> {
+        self.0.strip_prefix(DEVICE).map(HelperDeviceId::from)
+    }
+}
+
+/// No UUID begins so.
+const DEVICE: &str = "device:";
+
 impl PlatformId {
     /// Reads the SteamID64 of an individual account in the public universe: 17 digits, in range.
     pub fn parse(text: &str) -> Option<Self> {

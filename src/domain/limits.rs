@@ -37,3 +37,16 @@ pub const PAIRED_SERVERS_PER_USER: usize = 50;
 
 /// Smart devices of one paired server.
 pub const DEVICES_PER_SERVER: usize = 200;
+
+/// Pairing codes of one user that are good at once; one more invalidates the oldest.
+pub const ACTIVE_PAIRING_CODES: usize = 3;
+
+/// Helper devices of one user.
+pub const HELPER_DEVICES_PER_USER: usize = 50;
+
+/// Largest push credential bundle, bytes.
+pub const BUNDLE_BYTES: usize = 64 * 1024;
+
+/// Push messages of one user that are remembered as received, and for how many days.
+pub const PUSH_SEEN_PER_USER: usize = 1_000;
+pub const PUSH_SEEN_DAYS: i64 = 30;

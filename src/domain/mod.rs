@@ -2,12 +2,14 @@
 //!
 //! Nothing here reads a clock, the environment, randomness, a socket or a database; they come in as arguments.
 
+pub mod credential;
 pub mod detect;
 pub mod game_address;
 pub mod grid;
 pub mod ids;
 pub mod limits;
 pub mod monument;
+pub mod pairing;
 pub mod plain_text;
 pub mod raid;
 pub mod rate;

@@ -165,11 +165,16 @@ impl Keeper<'_> {
             log::error!(server = self.server.as_str(); "a player token cannot be opened: {error}");
             no_credentials("the stored player token cannot be read: pair again")
         })?;
-        if !opened.current {
+        let key_version = self.state.sealer.key_version();
+        // A newer generation of keys than ours may be at work there: it will seal the token itself.
+        if !opened.current && row.key_version <= key_version {
             let resealed = self.state.sealer.seal(&place, opened.plaintext.expose_secret());
             let (server, old) = (self.server.clone(), row.player_token_sealed.clone());
-            let moved =
-                self.state.pool.write(move |db| paired_servers::replace_token(db, &server, &old, &resealed)).await;
+            let moved = self
+                .state
+                .pool
+                .write(move |db| paired_servers::replace_token(db, &server, &old, &resealed, key_version))
+                .await;
             if let Err(error) = moved {
                 log::warn!(server = self.server.as_str(); "a player token could not be sealed again: {error}");
             }

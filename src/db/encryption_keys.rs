@@ -1,0 +1,63 @@
+//! The keys that have sealed rows here, by fingerprint, numbered in the order in which they came into use.
+
+use diesel::prelude::*;
+
+use crate::{
+    db::{error::DbError, pool::Db, schema::encryption_keys},
+    domain::time::Timestamp,
+};
+
+/// The number of the key that the service runs with from now on: a new key gets the next one, and so does a key that
+/// comes back after a newer one. So the key versions of rows only grow.
+///
+/// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
+pub fn take_into_use(db: &mut Db, fingerprint: &str, now: Timestamp) -> Result<i32, DbError> {
+    let newest: Option<(i32, String)> = encryption_keys::table
+        .order(encryption_keys::number.desc())
+        .select((encryption_keys::number, encryption_keys::fingerprint))
+        .first(db)
+        .optional()?;
+    let next = match newest {
+        Some((number, known)) if known == fingerprint => return Ok(number),
+        Some((number, _)) => number + 1,
+        None => 1,
+    };
+    diesel::delete(encryption_keys::table.filter(encryption_keys::fingerprint.eq(fingerprint))).execute(db)?;
+    // Fails when another process takes a key into use at the same moment: then the start is tried again.
+    diesel::insert_into(encryption_keys::table)
+        .values((
+            encryption_keys::number.eq(next),
+            encryption_keys::fingerprint.eq(fingerprint),
+            encryption_keys::first_seen_at.eq(now.naive_utc()),
+        ))
+        .execute(db)?;
+    Ok(next)
+}
+
+/// The number of the key with this fingerprint, if the service has run with it.
+pub fn number(db: &mut Db, fingerprint: &str) -> Result<Option<i32>, DbError> {
+    let number = encryption_keys::table
+        .filter(encryption_keys::fingerprint.eq(fingerprint))
+        .select(encryption_keys::number)
+        .first(db)
+        .optional()?;
+    Ok(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::testing::{self, now};
+
+    #[test]
+    fn keys_are_numbered_as_they_come_into_use() {
+        testing::on_each_database(|pool| {
+            let take = |key: &str| pool.write_blocking(|db| take_into_use(db, key, now())).unwrap();
+            assert_eq!([take("a"), take("a"), take("b"), take("b")], [1, 1, 2, 2]);
+            // Back to the key before: a new generation.
+            assert_eq!([take("a"), take("a")], [3, 3]);
+            let number = |key: &str| pool.read_blocking(|db| number(db, key)).unwrap();
+            assert_eq!([number("a"), number("b"), number("c")], [Some(3), Some(2), None]);
+        });
+    }
+}

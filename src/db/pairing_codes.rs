@@ -1,0 +1,162 @@
+//! Pairing codes that are good or were until lately.
+
+use chrono::Duration;
+use diesel::prelude::*;
+
+use crate::{
+    db::{
+        error::DbError,
+        pool::Db,
+        schema::{pairing_codes, users},
+        timestamp::StoredTimestamp,
+    },
+    domain::{
+        ids::UserId,
+        pairing::{LIFETIME, PairingCode, pushed_out},
+        time::Timestamp,
+    },
+};
+
+/// Draws before we give up: with a hundred thousand live codes, all of them hit one every 10²⁰ times.
+const DRAWS: usize = 20;
+
+/// A new code of this user, unlike every live one; the user's oldest ones make room for it. `Unavailable` when `draw`
+/// gives only live ones.
+///
+/// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
+pub fn issue(
+    db: &mut Db,
+    user: &UserId,
+    label: Option<&str>,
+    mut draw: impl FnMut() -> PairingCode,
+    now: Timestamp,
+) -> Result<PairingCode, DbError> {
+    purge(db, now)?;
+    // Takes the user's turn: two requests at once could otherwise both see room.
+    diesel::update(users::table.find(user.as_str())).set(users::id.eq(users::id)).execute(db)?;
+    let active: Vec<(String, StoredTimestamp)> = pairing_codes::table
+        .filter(pairing_codes::user_id.eq(user.as_str()))
+        .order(pairing_codes::created_at)
+        .select((pairing_codes::code, pairing_codes::created_at))
+        .load(db)?;
+    for (code, _) in pushed_out(&active) {
+        diesel::delete(pairing_codes::table.find(code)).execute(db)?;
+    }
+    // No two of a user are equally old, so that there is always an oldest one.
+    let newest = active.into_iter().last().map(|(_, at)| Timestamp::from(at) + Duration::microseconds(1));
+    let created_at = newest.map_or(now, |after| after.max(now));
+    for _ in 0..DRAWS {
+        let code = draw();
+        let row = (
+            pairing_codes::code.eq(code.as_str()),
+            pairing_codes::user_id.eq(user.as_str()),
+            pairing_codes::label.eq(label),
+            pairing_codes::created_at.eq(created_at.naive_utc()),
+            pairing_codes::expires_at.eq((now + LIFETIME).naive_utc()),
+        );
+        let insert = diesel::insert_into(pairing_codes::table).values(row).on_conflict_do_nothing();
+        if on_backend!(db, |db| insert.execute(db))? == 1 {
+            return Ok(code);
+        }
+    }
+    Err(DbError::Unavailable("no free pairing code was found".to_owned()))
+}
+
+/// Uses the code up and gives its user and label, once and not after its time.
+pub fn take(db: &mut Db, code: &PairingCode, now: Timestamp) -> Result<Option<(UserId, Option<String>)>, DbError> {
+    let code = pairing_codes::table.find(code.as_str()).filter(pairing_codes::expires_at.gt(now.naive_utc()));
+    let taken: Option<(String, Option<String>)> =
+        diesel::delete(code).returning((pairing_codes::user_id, pairing_codes::label)).get_result(db).optional()?;
+    Ok(taken.map(|(user, label)| (user.into(), label)))
+}
+
+/// Deletes the codes that have expired; says how many.
+pub fn purge(db: &mut Db, now: Timestamp) -> Result<usize, DbError> {
+    let over = pairing_codes::expires_at.le(now.naive_utc());
+    Ok(diesel::delete(pairing_codes::table.filter(over)).execute(db)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::{
+        pool::Pool,
+        testing::{self, later, now},
+    };
+
+    fn code(number: u8) -> PairingCode {
+        PairingCode::new("LINK", [0, 0, 0, number])
+    }
+
+    fn issue_drawing(pool: &Pool, user: &str, drawn: &[u8], at: Timestamp) -> Result<PairingCode, DbError> {
+        let mut drawn = drawn.iter().copied().cycle().map(code);
+        pool.write_blocking(|db| issue(db, &user.into(), Some("PC"), || drawn.next().unwrap(), at))
+    }
+
+    fn take_at(pool: &Pool, number: u8, at: Timestamp) -> Option<String> {
+        let taken = pool.write_blocking(|db| take(db, &code(number), at)).unwrap();
+        taken.map(|(user, label)| {
+            assert_eq!(label.as_deref(), Some("PC"));
+            user.to_string()
+        })
+    }
+
+    #[test]
+    fn a_code_is_good_once_and_for_ten_minutes() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "user");
+            for number in [1, 2] {
+                assert_eq!(issue_drawing(pool, "user", &[number], now()).unwrap(), code(number));
+            }
+            assert_eq!(take_at(pool, 1, later(599)).as_deref(), Some("user"));
+            assert_eq!(take_at(pool, 1, later(599)), None);
+            assert_eq!(take_at(pool, 2, later(600)), None);
+            assert_eq!(pool.write_blocking(|db| purge(db, later(599))).unwrap(), 0);
+            assert_eq!(pool.write_blocking(|db| purge(db, later(600))).unwrap(), 1);
+        });
+    }
+
+    #[test]
+    fn the_fourth_code_invalidates_the_oldest_also_within_one_instant() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "user");
+            testing::user(pool, "other");
+            issue_drawing(pool, "other", &[9], now()).unwrap();
+            for number in [4, 3, 2, 1] {
+                issue_drawing(pool, "user", &[number], now()).unwrap();
+            }
+            assert_eq!(take_at(pool, 4, now()), None);
+            for number in [3, 2, 1] {
+                assert_eq!(take_at(pool, number, now()).as_deref(), Some("user"), "{number}");
+            }
+            assert_eq!(take_at(pool, 9, now()).as_deref(), Some("other"));
+        });
+    }
+
+    #[test]
+    fn a_live_code_is_not_given_out_again_and_an_expired_one_is() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "user");
+            testing::user(pool, "other");
+            issue_drawing(pool, "user", &[1], now()).unwrap();
+            assert_eq!(issue_drawing(pool, "other", &[1, 1, 2], now()).unwrap(), code(2));
+            assert!(matches!(issue_drawing(pool, "other", &[1], now()), Err(DbError::Unavailable(_))));
+            assert_eq!(issue_drawing(pool, "other", &[1], later(600)).unwrap(), code(1));
+            assert_eq!(take_at(pool, 1, later(600)).as_deref(), Some("other"));
+        });
+    }
+
+    #[test]
+    fn codes_issued_at_once_leave_three() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "user");
+            std::thread::scope(|scope| {
+                for number in 0..8 {
+                    scope.spawn(move || issue_drawing(pool, "user", &[number], now()).unwrap());
+                }
+            });
+            let good = (0..8).filter(|&number| take_at(pool, number, now()).is_some()).count();
+            assert_eq!(good, 3);
+        });
+    }
+}

@@ -1,0 +1,367 @@
+//! Push credentials: per user the bundle in use and, beside a proven one, the newer upload that has yet to prove
+//! itself. Both stay sealed here, for (`push_credentials`, `sealed`, the user's id), so that one can take the other's
+//! place.
+
+use chrono::Duration;
+use diesel::prelude::*;
+
+use crate::{
+    db::{
+        error::DbError,
+        pool::Db,
+        schema::push_credentials,
+        timestamp::{StoredTimestamp, StoredTimestampOption},
+    },
+    domain::{ids::UserId, time::Timestamp},
+};
+
+/// A user's credential.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PushCredential {
+    pub user_id: UserId,
+    pub in_use: SealedBundle,
+    /// When the bundle in use last logged in; `None`: not yet.
+    pub proven_at: Option<Timestamp>,
+    pub staged: Option<SealedBundle>,
+}
+
+/// One of the two bundles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SealedBundle {
+    pub sealed: Vec<u8>,
+    /// The number of the key that sealed it.
+    pub key_version: i32,
+    /// No two bundles of a user have the same.
+    pub uploaded_at: Timestamp,
+    pub expires_at: Timestamp,
+}
+
+/// Which of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    InUse,
+    Staged,
+}
+
+impl PushCredential {
+    /// The bundle in this slot.
+    pub fn bundle(&self, slot: Slot) -> Option<&SealedBundle> {
+        match slot {
+            Slot::InUse => Some(&self.in_use),
+            Slot::Staged => self.staged.as_ref(),
+        }
+    }
+}
+
+/// The row as it is stored; the staged columns are all null or none.
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = push_credentials)]
+struct Row {
+    #[diesel(deserialize_as = String)]
+    user_id: UserId,
+    sealed: Vec<u8>,
+    key_version: i32,
+    #[diesel(deserialize_as = StoredTimestamp)]
+    uploaded_at: Timestamp,
+    #[diesel(deserialize_as = StoredTimestamp)]
+    expires_at: Timestamp,
+    #[diesel(deserialize_as = StoredTimestampOption)]
+    proven_at: Option<Timestamp>,
+    staged_sealed: Option<Vec<u8>>,
+    staged_key_version: Option<i32>,
+    #[diesel(deserialize_as = StoredTimestampOption)]
+    staged_uploaded_at: Option<Timestamp>,
+    #[diesel(deserialize_as = StoredTimestampOption)]
+    staged_expires_at: Option<Timestamp>,
+}
+
+impl From<Row> for PushCredential {
+    fn from(row: Row) -> Self {
+        let staged = || {
+            Some(SealedBundle {
+                sealed: row.staged_sealed?,
+                key_version: row.staged_key_version?,
+                uploaded_at: row.staged_uploaded_at?,
+                expires_at: row.staged_expires_at?,
+            })
+        };
+        Self {
+            user_id: row.user_id,
+            in_use: SealedBundle {
+                sealed: row.sealed,
+                key_version: row.key_version,
+                uploaded_at: row.uploaded_at,
+                expires_at: row.expires_at,
+            },
+            proven_at: row.proven_at,
+            staged: staged(),
+        }
+    }
+}
+
+/// Clears the staged slot.
+#[derive(AsChangeset, Default)]
+#[diesel(table_name = push_credentials, treat_none_as_null = true)]
+struct NothingStaged {
+    staged_sealed: Option<Vec<u8>>,
+    staged_key_version: Option<i32>,
+    staged_uploaded_at: Option<chrono::NaiveDateTime>,
+    staged_expires_at: Option<chrono::NaiveDateTime>,
+}
+
+/// Stores an upload: beside a bundle that has proven itself it is staged, otherwise it takes the place of what there
+/// is. Gives the slot, and the time of the upload as stored (an instant later when another one had the same).
+///
+/// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
+pub fn upload(db: &mut Db, user: &UserId, bundle: &SealedBundle) -> Result<(Slot, Timestamp), DbError> {
+    let first = (
+        push_credentials::user_id.eq(user.as_str()),
+        push_credentials::sealed.eq(&bundle.sealed),
+        push_credentials::key_version.eq(bundle.key_version),
+        push_credentials::uploaded_at.eq(bundle.uploaded_at.naive_utc()),
+        push_credentials::expires_at.eq(bundle.expires_at.naive_utc()),
+    );
+    let insert = diesel::insert_into(push_credentials::table).values(first).on_conflict_do_nothing();
+    if on_backend!(db, |db| insert.execute(db))? == 1 {
+        return Ok((Slot::InUse, bundle.uploaded_at));
+    }
+    let row = push_credentials::table.find(user.as_str());
+    // Takes the row's turn: it cannot be proven or promoted between being read and being written.
+    diesel::update(row).set(push_credentials::user_id.eq(push_credentials::user_id)).execute(db)?;
+    let known = get(db, user)?.ok_or(DbError::Conflict)?;
+    let newest =
+        known.staged.as_ref().map_or(known.in_use.uploaded_at, |s| s.uploaded_at.max(known.in_use.uploaded_at));
+    let uploaded_at = bundle.uploaded_at.max(newest + Duration::microseconds(1));
+    if known.proven_at.is_some() {
+        let staged = (
+            push_credentials::staged_sealed.eq(&bundle.sealed),
+            push_credentials::staged_key_version.eq(bundle.key_version),
+            push_credentials::staged_uploaded_at.eq(uploaded_at.naive_utc()),
+            push_credentials::staged_expires_at.eq(bundle.expires_at.naive_utc()),
+        );
+        diesel::update(row).set(staged).execute(db)?;
+        return Ok((Slot::Staged, uploaded_at));
+    }
+    let replaced = (
+        push_credentials::sealed.eq(&bundle.sealed),
+        push_credentials::key_version.eq(bundle.key_version),
+        push_credentials::uploaded_at.eq(uploaded_at.naive_utc()),
+        push_credentials::expires_at.eq(bundle.expires_at.naive_utc()),
+        NothingStaged::default(),
+    );
+    diesel::update(row).set(replaced).execute(db)?;
+    Ok((Slot::InUse, uploaded_at))
+}
+
+/// The user's credential.
+pub fn get(db: &mut Db, user: &UserId) -> Result<Option<PushCredential>, DbError> {
+    let row = push_credentials::table.find(user.as_str()).select(Row::as_select()).first(db).optional()?;
+    Ok(row.map(PushCredential::from))
+}
+
+/// Everybody who has a credential.
+pub fn list_users(db: &mut Db) -> Result<Vec<UserId>, DbError> {
+    let users: Vec<String> =
+        push_credentials::table.order(push_credentials::user_id).select(push_credentials::user_id).load(db)?;
+    Ok(users.into_iter().map(UserId::from).collect())
+}
+
+/// Deletes both bundles; false when there was none.
+pub fn delete(db: &mut Db, user: &UserId) -> Result<bool, DbError> {
+    Ok(diesel::delete(push_credentials::table.find(user.as_str())).execute(db)? == 1)
+}
+
+/// Notes that the bundle in use, uploaded then, has logged in; false when it is no longer the one in use.
+pub fn mark_proven(db: &mut Db, user: &UserId, uploaded_at: Timestamp, now: Timestamp) -> Result<bool, DbError> {
+    let row =
+        push_credentials::table.find(user.as_str()).filter(push_credentials::uploaded_at.eq(uploaded_at.naive_utc()));
+    Ok(diesel::update(row).set(push_credentials::proven_at.eq(now.naive_utc())).execute(db)? == 1)
+}
+
+/// The staged bundle, uploaded then, has logged in: it is the one in use from now on. False when it is no longer the
+/// one staged.
+pub fn promote_staged(db: &mut Db, user: &UserId, uploaded_at: Timestamp, now: Timestamp) -> Result<bool, DbError> {
+    let row = push_credentials::table
+        .find(user.as_str())
+        .filter(push_credentials::staged_uploaded_at.eq(uploaded_at.naive_utc()));
+    // The right-hand sides are the values before the update.
+    let promoted = (
+        push_credentials::sealed.eq(push_credentials::staged_sealed.assume_not_null()),
+        push_credentials::key_version.eq(push_credentials::staged_key_version.assume_not_null()),
+        push_credentials::uploaded_at.eq(push_credentials::staged_uploaded_at.assume_not_null()),
+        push_credentials::expires_at.eq(push_credentials::staged_expires_at.assume_not_null()),
+        push_credentials::proven_at.eq(now.naive_utc()),
+        NothingStaged::default(),
+    );
+    Ok(diesel::update(row).set(promoted).execute(db)? == 1)
+}
+
+/// The staged bundle, uploaded then, does not work: it goes, and the one in use stays. False when it is no longer the
+/// one staged.
+pub fn drop_staged(db: &mut Db, user: &UserId, uploaded_at: Timestamp) -> Result<bool, DbError> {
+    let row = push_credentials::table
+        .find(user.as_str())
+        .filter(push_credentials::staged_uploaded_at.eq(uploaded_at.naive_utc()));
+    Ok(diesel::update(row).set(NothingStaged::default()).execute(db)? == 1)
+}
+
+/// Stores the same bundle sealed anew, unless the slot no longer holds `before`: then somebody else was faster, and
+/// the answer is false.
+pub fn replace_sealed(
+    db: &mut Db,
+    user: &UserId,
+    slot: Slot,
+    before: &[u8],
+    after: &[u8],
+    key_version: i32,
+) -> Result<bool, DbError> {
+    let row = push_credentials::table.find(user.as_str());
+    let replaced = match slot {
+        Slot::InUse => diesel::update(row.filter(push_credentials::sealed.eq(before)))
+            .set((push_credentials::sealed.eq(after), push_credentials::key_version.eq(key_version)))
+            .execute(db)?,
+        Slot::Staged => diesel::update(row.filter(push_credentials::staged_sealed.eq(before)))
+            .set((push_credentials::staged_sealed.eq(after), push_credentials::staged_key_version.eq(key_version)))
+            .execute(db)?,
+    };
+    Ok(replaced == 1)
+}
+
+/// Some of the credentials with a bundle that an older key sealed, by user id, from after this one on.
+pub fn list_older(db: &mut Db, key_version: i32, after: &UserId, limit: usize) -> Result<Vec<PushCredential>, DbError> {
+    let older = push_credentials::key_version
+        .lt(key_version)
+        .nullable()
+        .or(push_credentials::staged_key_version.lt(key_version));
+    let rows = push_credentials::table
+        .filter(push_credentials::user_id.gt(after.as_str()))
+        .filter(older)
+        .order(push_credentials::user_id)
+        .limit(limit as i64)
+        .select(Row::as_select())
+        .load(db)?;
+    Ok(rows.into_iter().map(PushCredential::from).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::{
+        pool::Pool,
+        testing::{self, later, now},
+    };
+
+    fn bundle(content: &str, uploaded_at: Timestamp) -> SealedBundle {
+        let expires_at = uploaded_at + Duration::days(14);
+        SealedBundle { sealed: content.into(), key_version: 1, uploaded_at, expires_at }
+    }
+
+    fn upload_at(pool: &Pool, content: &str, at: Timestamp) -> (Slot, Timestamp) {
+        pool.write_blocking(|db| upload(db, &"user".into(), &bundle(content, at))).unwrap()
+    }
+
+    fn stored(pool: &Pool) -> PushCredential {
+        pool.read_blocking(|db| get(db, &"user".into())).unwrap().unwrap()
+    }
+
+    fn prove(pool: &Pool, uploaded_at: Timestamp, at: Timestamp) -> bool {
+        pool.write_blocking(|db| mark_proven(db, &"user".into(), uploaded_at, at)).unwrap()
+    }
+
+    #[test]
+    fn an_upload_replaces_a_bundle_that_has_not_logged_in() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "user");
+            assert_eq!(pool.read_blocking(|db| get(db, &"user".into())).unwrap(), None);
+            assert_eq!(upload_at(pool, "one", now()), (Slot::InUse, now()));
+            assert_eq!(upload_at(pool, "two", later(1)), (Slot::InUse, later(1)));
+            let expected = PushCredential {
+                user_id: "user".into(),
+                in_use: bundle("two", later(1)),
+                proven_at: None,
+                staged: None,
+            };
+            assert_eq!(stored(pool), expected);
+            assert_eq!(pool.read_blocking(list_users).unwrap(), ["user".into()]);
+            assert!(!prove(pool, now(), later(2)), "the first one came too late");
+            let delete = || pool.write_blocking(|db| delete(db, &"user".into())).unwrap();
+            assert!(delete() && !delete());
+            let nobody = pool.write_blocking(|db| upload(db, &"nobody".into(), &bundle("one", now())));
+            assert!(matches!(nobody, Err(DbError::Conflict)));
+        });
+    }
+
+    #[test]
+    fn beside_a_proven_bundle_an_upload_is_staged_until_it_proves_itself() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "user");
+            upload_at(pool, "one", now());
+            assert!(prove(pool, now(), later(1)));
+            assert_eq!(upload_at(pool, "two", later(2)), (Slot::Staged, later(2)));
+            assert_eq!(upload_at(pool, "three", later(3)), (Slot::Staged, later(3)));
+            let row = stored(pool);
+            assert_eq!((&row.in_use, row.proven_at), (&bundle("one", now()), Some(later(1))));
+            assert_eq!(row.staged, Some(bundle("three", later(3))));
+
+            let promote = |uploaded_at| {
+                pool.write_blocking(|db| promote_staged(db, &"user".into(), uploaded_at, later(9))).unwrap()
+            };
+            assert!(!promote(later(2)), "a newer upload took its place");
+            assert!(promote(later(3)));
+            let promoted = PushCredential {
+                user_id: "user".into(),
+                in_use: bundle("three", later(3)),
+                proven_at: Some(later(9)),
+                staged: None,
+            };
+            assert_eq!(stored(pool), promoted);
+            assert!(!promote(later(3)));
+        });
+    }
+
+    #[test]
+    fn a_staged_bundle_that_does_not_work_leaves_the_one_in_use() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "user");
+            upload_at(pool, "one", now());
+            prove(pool, now(), later(1));
+            // Within one instant, and still each has a time of its own.
+            let (_, first) = upload_at(pool, "two", now());
+            let (_, second) = upload_at(pool, "three", now());
+            assert!(now() < first && first < second);
+            let drop = |uploaded_at| pool.write_blocking(|db| drop_staged(db, &"user".into(), uploaded_at)).unwrap();
+            assert!(!drop(first));
+            assert!(drop(second) && !drop(second));
+            let row = stored(pool);
+            assert_eq!((row.in_use, row.staged), (bundle("one", now()), None));
+        });
+    }
+
+    #[test]
+    fn sealing_anew_does_not_undo_a_newer_upload() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "user");
+            upload_at(pool, "one", now());
+            prove(pool, now(), later(1));
+            upload_at(pool, "two", later(2));
+            let replace = |slot, before: &str, after: &str| {
+                let replaced =
+                    |db: &mut Db| replace_sealed(db, &"user".into(), slot, before.as_bytes(), after.as_bytes(), 2);
+                pool.write_blocking(replaced).unwrap()
+            };
+            assert!(replace(Slot::InUse, "one", "one anew"));
+            assert!(!replace(Slot::InUse, "one", "late"));
+            assert!(!replace(Slot::Staged, "one anew", "wrong slot"));
+            let older = |version: i32, after: &str| {
+                let rows = pool.read_blocking(|db| list_older(db, version, &after.into(), 10)).unwrap();
+                rows.len()
+            };
+            assert_eq!((older(2, ""), older(2, "user"), older(1, "")), (1, 0, 0), "the staged one still waits");
+            assert!(replace(Slot::Staged, "two", "two anew"));
+            assert_eq!((older(2, ""), older(3, "")), (0, 1));
+            let row = stored(pool);
+            assert_eq!((row.in_use.sealed.as_slice(), row.in_use.key_version), (&b"one anew"[..], 2));
+            assert_eq!(row.staged.unwrap().sealed, b"two anew");
+        });
+    }
+}
