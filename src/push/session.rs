@@ -382,6 +382,7 @@ mod tests {
     }
 
     /// The service's end of a connection: time is paused, so whatever waits for the other side waits no time.
+    #[derive(Debug)]
     struct Service {
         stream: DuplexStream,
         decoder: Decoder,
@@ -532,6 +533,7 @@ mod tests {
         service.say(&[message(1)]).await;
         assert_eq!(title(session.next().await.expect("a message")), "1");
         let ending = tokio::spawn(async move { session.next().await.map(title) });
+        assert_eq!(service.heard().await, ack(2));
         assert_eq!(service.heard().await, ack(3));
         service.say(&[Frame::Close]).await;
         assert_eq!(ending.await.expect("no panic"), Err(Ended::Closed));
@@ -593,7 +595,6 @@ mod tests {
         let mut service = Service::new(theirs);
         let answering = async {
             service.heard().await;
-            service.say(&[]).await;
             service
                 .stream
                 .write_all(&[&[VERSION][..], &bytes(Frame::LoginResponse(LoginResponse::default()))].concat())
