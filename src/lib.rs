@@ -25,14 +25,15 @@
 //! 8  main.rs                       parse the command line, run
 //! 7  server  demo  watch  simulator   wire and run the service; its neighbours in a box; a relay client
 //! 6  api                           routes > endpoints > extract > state, error
-//! 5  relay                         client_socket > server_subscription > hub > game_connection
+//! 5  relay  push                   client_socket > server_subscription > hub > game_connection; worker > session
 //! 4  db  clients  game             what is remembered; whom we call; how the game speaks
 //! 3  config  clock                 the settings, read once; the time
 //! 2  crypto                        seal, sign, mint
 //! 1  domain                        what is true without any of the above
 //! ```
 //!
-//! `simulator` imports `game` and `domain` only: it is a neighbour of the service, not a part of it.
+//! `simulator` imports `game`, `domain` and the wire format of `push` only: it is a neighbour of the service, not a part
+//! of it.
 
 pub mod api;
 pub mod clients;

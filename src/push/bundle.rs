@@ -59,3 +59,73 @@ fn number(object: &Map<String, Value>, key: &str, name: &'static str) -> Result<
     };
     number.filter(|number| *number != 0).ok_or(BundleError::NotANumber(name))
 }
+
+#[cfg(test)]
+mod tests {
+    use secrecy::ExposeSecret as _;
+
+    use super::*;
+
+    const OWNER: &str = "76561198000000001";
+
+    fn read(json: &str) -> Result<(u64, u64), BundleError> {
+        let bundle = Bundle::read(json.as_bytes(), &PlatformId::from(OWNER))?;
+        Ok((bundle.android_id, *bundle.security_token.expose_secret()))
+    }
+
+    #[test]
+    fn every_helper_is_understood() {
+        let expected = Ok((5_000_000_000_000_000_001, 18_446_744_073_709_551_615));
+        for json in [
+            // rustplus.js and the Python client
+            r#"{"fcm_credentials": {"gcm": {"androidId": "5000000000000000001", "securityToken": "18446744073709551615"},
+                "fcm": {"token": "t"}}, "expo_push_token": "e", "rustplus_auth_token": "r"}"#,
+            // .NET
+            r#"{"Gcm": {"AndroidId": 5000000000000000001, "SecurityToken": 18446744073709551615},
+                "Fcm": {"Token": "t"}, "ExpoPushToken": "e"}"#,
+            // rustplusplus
+            r#"{"hoster": "76561198000000001",
+                "76561198000000002": {"gcm": {"android_id": "1", "security_token": "2"}},
+                "76561198000000001": {"gcm": {"android_id": "5000000000000000001",
+                    "security_token": "18446744073709551615"}, "issued_date": 1, "expire_date": 2}}"#,
+            // The push crate
+            r#"{"fcm_token": "t", "gcm": {"android_id": "5000000000000000001",
+                "security_token": " 18446744073709551615 "}, "keys": {}}"#,
+            // With the owner beside it, as uploaded
+            r#"{"platformId": "76561198000000001", "FcmCredentials": {"GCM": {"androidId": "5000000000000000001",
+                "SecurityToken": "18446744073709551615"}}}"#,
+        ] {
+            assert_eq!(read(json), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_or_wrong_is_named() {
+        let gcm = |android_id: &str| format!(r#"{{"gcm": {{"androidId": {android_id}, "securityToken": "2"}}}}"#);
+        for (json, error) in [
+            ("", BundleError::NotAnObject),
+            ("[]", BundleError::NotAnObject),
+            ("{\"gcm\": {", BundleError::NotAnObject),
+            ("{}", BundleError::Missing("gcm")),
+            (r#"{"gcm": []}"#, BundleError::Missing("gcm")),
+            (r#"{"gcm": {"securityToken": "2"}}"#, BundleError::Missing("androidId")),
+            (r#"{"gcm": {"androidId": "1", "securityToken": null}}"#, BundleError::Missing("securityToken")),
+            (&gcm("5e18"), BundleError::NotANumber("androidId")),
+            (&gcm("5000000000000000001.0"), BundleError::NotANumber("androidId")),
+            (&gcm("-1"), BundleError::NotANumber("androidId")),
+            (&gcm("0"), BundleError::NotANumber("androidId")),
+            (&gcm("18446744073709551616"), BundleError::NotANumber("androidId")),
+            (&gcm("\"one\""), BundleError::NotANumber("androidId")),
+            (&gcm("true"), BundleError::NotANumber("androidId")),
+        ] {
+            assert_eq!(read(json), Err(error), "{json}");
+        }
+    }
+
+    #[test]
+    fn the_token_is_not_printed() {
+        let json = br#"{"gcm": {"androidId": "1", "securityToken": "987654"}}"#;
+        let bundle = Bundle::read(json, &PlatformId::from(OWNER)).expect("a bundle");
+        assert!(!format!("{bundle:?}").contains("987654"));
+    }
+}

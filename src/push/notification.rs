@@ -154,6 +154,10 @@ impl<'a> Body<'a> {
         if json.is_empty() {
             return Ok(Self::default());
         }
+        // serde would take a list for a struct, too.
+        if !json.starts_with('{') {
+            return Err(Malformed::Body);
+        }
         serde_json::from_str(json).map_err(|_| Malformed::Body)
     }
 
@@ -227,4 +231,206 @@ fn number<N: std::str::FromStr>(field: &Option<Cow<'_, str>>) -> Option<N> {
 
 fn platform_id(field: &Option<Cow<'_, str>>) -> Option<PlatformId> {
     PlatformId::parse(field.as_deref()?.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use secrecy::ExposeSecret as _;
+
+    use super::*;
+
+    const SERVER: &str = r#""id":"0f3b6c52-9f4e-4f0b-8a53-0d3a6f0f1a11","name":"Sim Valley | Weekly","desc":"A\\nB",
+        "img":"","logo":"","url":"","ip":"203.0.113.7","port":"28083""#;
+    const PLAYER: &str = r#""playerId":"76561198000000001","playerToken":"-123456789""#;
+
+    fn read(channel: &str, title: &str, message: &str, body: &str) -> Notification {
+        let data = [
+            ("google.c.a", "1"),
+            ("channelId", channel),
+            ("title", title),
+            ("message", message),
+            ("body", body),
+            ("channelId", "news"),
+        ];
+        Notification::read(&data.map(|(key, value)| (key.to_owned(), value.to_owned())))
+    }
+
+    fn sim_valley() -> ServerIdentity {
+        ServerIdentity {
+            game_server_id: Some("0f3b6c52-9f4e-4f0b-8a53-0d3a6f0f1a11".to_owned()),
+            name: "Sim Valley | Weekly".to_owned(),
+            address: GameAddress::parse("203.0.113.7").map(|address| (address, 28083)),
+        }
+    }
+
+    fn malformed(channel: &str, body: &str) -> Malformed {
+        match read(channel, "", "", body) {
+            Notification::Malformed(malformed) => malformed,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_server_is_paired() {
+        let body = format!(r#"{{{SERVER},{PLAYER},"type":"server"}}"#);
+        let read = read("pairing", "Sim Valley | Weekly", "Tap to pair with this server.", &body);
+        let Notification::ServerPairing(pairing) = read else { panic!("{read:?}") };
+        assert_eq!(pairing.game_server_id, sim_valley().game_server_id);
+        assert_eq!(pairing.name, "Sim Valley | Weekly");
+        assert_eq!(pairing.address.to_string(), "203.0.113.7");
+        assert_eq!(pairing.port, 28083);
+        assert_eq!(pairing.player_id.as_str(), "76561198000000001");
+        assert_eq!(*pairing.player_token.expose_secret(), -123_456_789);
+        assert!(!format!("{pairing:?}").contains("123456789"));
+    }
+
+    #[test]
+    fn a_server_without_a_name_goes_by_its_title_or_address() {
+        let pair = |title| {
+            let body = format!(r#"{{"type":"server","ip":"Play.Example.com","port":"1","name":"\u0007",{PLAYER}}}"#);
+            match read("pairing", title, "", &body) {
+                Notification::ServerPairing(pairing) => pairing,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(pair("<b>A title</b>").name, "A title");
+        assert_eq!(pair("").name, "play.example.com");
+        assert_eq!(pair("").game_server_id, None);
+    }
+
+    #[test]
+    fn a_device_is_paired_together_with_its_server() {
+        for (number, kind) in [
+            ("1", DeviceKind::Switch),
+            ("2", DeviceKind::Alarm),
+            ("3", DeviceKind::StorageMonitor),
+            ("9", DeviceKind::Unknown),
+            ("", DeviceKind::Unknown),
+        ] {
+            let body = format!(
+                r#"{{{SERVER},{PLAYER},"type":"entity","entityId":"4242","entityType":"{number}","entityName":"Gate"}}"#
+            );
+            let read = read("pairing", "Smart Switch", "Tap to pair with this device.", &body);
+            let Notification::EntityPairing(pairing) = read else { panic!("{read:?}") };
+            assert_eq!((pairing.entity_id, pairing.kind, pairing.name.as_str()), (4242, kind, "Gate"));
+            assert_eq!(pairing.server.name, "Sim Valley | Weekly");
+        }
+    }
+
+    #[test]
+    fn an_alarm_is_never_lost_to_its_body() {
+        let alarm = |body: &str| match read("alarm", " North wall ", "<size=30>C4</size> on the airlock", body) {
+            Notification::Alarm(alarm) => alarm,
+            other => panic!("{other:?}"),
+        };
+        let expected =
+            |server| Alarm { server, title: "North wall".to_owned(), message: "C4 on the airlock".to_owned() };
+        assert_eq!(alarm(&format!(r#"{{{SERVER},"type":"alarm"}}"#)), expected(Some(sim_valley())));
+        // A plugin's alarm has no type.
+        assert_eq!(alarm(&format!("{{{SERVER}}}")), expected(Some(sim_valley())));
+        let only_id = ServerIdentity { game_server_id: Some("abc".into()), name: String::new(), address: None };
+        assert_eq!(alarm(r#"{"id":"abc","ip":"not a host","port":"28083"}"#), expected(Some(only_id)));
+        for body in ["", "{}", "{", "[]", r#"{"id":7}"#, r#"{"port":"28083"}"#] {
+            assert_eq!(alarm(body), expected(None), "{body}");
+        }
+    }
+
+    #[test]
+    fn deaths_logins_and_news_are_read() {
+        let body = format!(r#"{{{SERVER},"type":"death","targetId":"76561198000000002","targetName":"Bob"}}"#);
+        let Notification::Death(death) = read("player", "You were killed by Bob", "", &body) else { panic!("{body}") };
+        assert_eq!(death.player_id, PlatformId::parse("76561198000000002"));
+        assert_eq!((death.player_name.as_str(), death.server), ("Bob", Some(sim_valley())));
+
+        let body = format!(r#"{{{SERVER},"type":"death","targetId":"","targetName":"bear"}}"#);
+        let Notification::Death(death) = read("player", "", "", &body) else { panic!("{body}") };
+        assert_eq!((death.player_id, death.player_name.as_str()), (None, "bear"));
+
+        let body = format!(r#"{{{SERVER},"type":"login","targetId":"76561198000000004","targetName":"Carol"}}"#);
+        let Notification::Login(login) = read("team", "Carol is now online", "", &body) else { panic!("{body}") };
+        assert_eq!(login.player_name, "Carol");
+
+        let Notification::News { title, message } = read("news", "Update", "It is here", "") else { panic!("news") };
+        assert_eq!((title.as_str(), message.as_str()), ("Update", "It is here"));
+    }
+
+    #[test]
+    fn what_is_not_known_says_so() {
+        for (channel, body) in
+            [("clan", "{\"type\":\"clan\"}"), ("chat", "{"), ("", ""), ("pairing", "{}"), ("team", "")]
+        {
+            let read = read(channel, "A", "B", body);
+            assert!(
+                matches!(&read, Notification::Unknown { channel: known, title, message }
+                    if known == channel && title == "A" && message == "B"),
+                "{read:?}"
+            );
+        }
+        assert!(matches!(Notification::read(&[]), Notification::Unknown { .. }));
+    }
+
+    #[test]
+    fn a_pairing_that_makes_no_sense_is_refused_with_its_reason() {
+        let pairing =
+            |server: &str, player: &str| malformed("pairing", &format!(r#"{{"type":"server",{server},{player}}}"#));
+        let address = r#""ip":"203.0.113.7","port":"28083""#;
+        assert_eq!(pairing(r#""port":"28083""#, PLAYER), Malformed::Field("ip"));
+        assert_eq!(pairing(r#""ip":"a b","port":"28083""#, PLAYER), Malformed::Field("ip"));
+        assert_eq!(pairing(r#""ip":"203.0.113.7","port":"0""#, PLAYER), Malformed::Field("port"));
+        assert_eq!(pairing(r#""ip":"203.0.113.7","port":"65536""#, PLAYER), Malformed::Field("port"));
+        assert_eq!(pairing(address, r#""playerId":"1","playerToken":"1""#), Malformed::Field("playerId"));
+        let token =
+            |token: &str| pairing(address, &format!(r#""playerId":"76561198000000001","playerToken":"{token}""#));
+        for text in ["", "x", "2147483648", "-2147483649", "1.5"] {
+            assert_eq!(token(text), Malformed::Field("playerToken"), "{text}");
+        }
+        let device = |id: &str| format!(r#"{{{SERVER},{PLAYER},"type":"entity","entityId":"{id}","entityType":"1"}}"#);
+        for id in ["0", "-1", "x"] {
+            assert_eq!(malformed("pairing", &device(id)), Malformed::Field("entityId"), "{id}");
+        }
+    }
+
+    #[test]
+    fn a_body_that_is_no_object_of_texts_is_refused() {
+        for body in [
+            "{",
+            "null",
+            "7",
+            "[]",
+            "[\"server\"]",
+            "\"type\"",
+            r#"{"type":"server","port":28083}"#,
+            r#"{"type":["server"]}"#,
+        ] {
+            assert_eq!(malformed("pairing", body), Malformed::Body, "{body}");
+        }
+        let long = format!(r#"{{"type":"server","name":"{}"}}"#, "x".repeat(BODY));
+        assert_eq!(malformed("pairing", &long), Malformed::TooLarge);
+        assert_eq!(malformed("pairing", &"[".repeat(10_000)), Malformed::Body);
+    }
+
+    #[test]
+    fn texts_are_cut() {
+        let Notification::News { title, message } = read("news", &"t".repeat(1000), &"m".repeat(1000), "") else {
+            panic!("news")
+        };
+        assert_eq!((title.len(), message.len()), (NAME, MESSAGE));
+        let body = format!(r#"{{"type":"alarm","id":"{}"}}"#, "i".repeat(GAME_SERVER_ID + 1));
+        let Notification::Alarm(alarm) = read("alarm", "", "", &body) else { panic!("alarm") };
+        assert_eq!(alarm.server, None, "a cut id would be another server's");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_makes_it_panic(
+            channel in prop::sample::select(vec!["pairing", "alarm", "player", "team", "news", "x"]),
+            key in prop::sample::select(vec!["id", "ip", "port", "playerId", "playerToken", "entityId", "targetId", "x"]),
+            kind in prop::sample::select(vec!["server", "entity", "alarm", "death", "login"]),
+            value in any::<String>(), noise in any::<String>(),
+        ) {
+            read(channel, &noise, &value, &serde_json::json!({ "type": kind, key: value }).to_string());
+            read(channel, &value, &noise, &noise);
+        }
+    }
 }

@@ -363,3 +363,299 @@ fn request(login: Login) -> LoginRequest {
         ..LoginRequest::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{DuplexStream, duplex};
+
+    use super::*;
+    use crate::push::wire::{AppData, ErrorInfo, StreamErrorStanza};
+
+    const TOKEN: u64 = 1_234_567_890_123_456_789;
+
+    fn login() -> Login {
+        Login {
+            android_id: 5_000_000_000_000_000_001,
+            security_token: SecretBox::new(Box::new(TOKEN)),
+            received: vec!["0:1700000000000001%abc".to_owned()],
+        }
+    }
+
+    /// The service's end of a connection: time is paused, so whatever waits for the other side waits no time.
+    #[derive(Debug)]
+    struct Service {
+        stream: DuplexStream,
+        decoder: Decoder,
+        inbox: BytesMut,
+    }
+
+    impl Service {
+        fn new(stream: DuplexStream) -> Self {
+            Self { stream, decoder: Decoder::default(), inbox: BytesMut::new() }
+        }
+
+        async fn heard(&mut self) -> Frame {
+            loop {
+                if let Some(frame) = self.decoder.next(&mut self.inbox).expect("a frame") {
+                    return frame;
+                }
+                let read = self.stream.read_buf(&mut self.inbox).await.expect("bytes");
+                assert_ne!(read, 0, "the session ended");
+            }
+        }
+
+        async fn say(&mut self, frames: &[Frame]) {
+            let mut bytes = BytesMut::new();
+            frames.iter().for_each(|frame| frame.encode(&mut bytes));
+            self.stream.write_all(&bytes).await.expect("a reader");
+        }
+    }
+
+    fn message(id: u32) -> Frame {
+        Frame::DataMessage(DataMessageStanza {
+            persistent_id: Some(format!("0:{id}")),
+            sent: Some(1_700_000_000_000 + i64::from(id)),
+            app_data: vec![AppData { key: "title".into(), value: id.to_string() }],
+            ..DataMessageStanza::default()
+        })
+    }
+
+    fn ack(received: i32) -> Frame {
+        Frame::IqStanza(IqStanza {
+            r#type: iq_stanza::Type::Set.into(),
+            extension: Some(Extension { id: 13, data: Bytes::new() }),
+            last_stream_id_received: Some(received),
+            ..IqStanza::default()
+        })
+    }
+
+    fn ping(received: i32) -> Frame {
+        Frame::HeartbeatPing(HeartbeatPing { last_stream_id_received: Some(received), ..HeartbeatPing::default() })
+    }
+
+    /// The outcome of a login that is answered with these bytes behind the version.
+    async fn answered(answer: &[u8]) -> Result<(Session<DuplexStream>, Service), ConnectError> {
+        let (ours, theirs) = duplex(4096);
+        let mut service = Service::new(theirs);
+        let answering = async {
+            service.heard().await;
+            service.stream.write_all(&[&[VERSION], answer].concat()).await.expect("a reader");
+        };
+        let (session, ()) = tokio::join!(Session::log_in(ours, login()), answering);
+        Ok((session?, service))
+    }
+
+    fn bytes(frame: Frame) -> Vec<u8> {
+        let mut out = BytesMut::new();
+        frame.encode(&mut out);
+        out.to_vec()
+    }
+
+    async fn logged_in() -> (Session<DuplexStream>, Service) {
+        answered(&bytes(Frame::LoginResponse(LoginResponse::default()))).await.expect("a session")
+    }
+
+    fn title(received: Received) -> String {
+        let Received::Message(message) = received else { panic!("{received:?}") };
+        message.app_data[0].1.clone()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_login_is_byte_for_byte_what_others_send() {
+        let (ours, mut theirs) = duplex(4096);
+        let logging_in = tokio::spawn(Session::log_in(ours, login()));
+        let mut sent = vec![0; 177];
+        theirs.read_exact(&mut sent).await.expect("the login");
+        let mut expected = vec![0x29, 2, 0xad, 1];
+        expected.extend(b"\x0a\x12chrome-63.0.3234.0\x12\x0fmcs.android.com\x1a\x135000000000000000001");
+        expected.extend(b"\x22\x135000000000000000001\x2a\x131234567890123456789\x32\x18android-4563918244f40001");
+        expected.extend(
+            b"\x42\x0b\x0a\x06new_vc\x12\x011\x52\x160:1700000000000001%abc\x60\0\x70\x01\x80\x01\x02\x88\x01\x01",
+        );
+        assert_eq!(sent, expected);
+        drop(theirs);
+        assert!(matches!(logging_in.await.expect("no panic"), Err(ConnectError::Unreachable(_))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_login_fails_for_its_own_reason() {
+        let refused = |code| {
+            let error = Some(ErrorInfo { code, message: Some(TOKEN.to_string()), ..ErrorInfo::default() });
+            bytes(Frame::LoginResponse(LoginResponse { error, ..LoginResponse::default() }))
+        };
+        let failed = async |answer: &[u8]| answered(answer).await.expect_err("no session");
+        assert!(matches!(failed(&refused(401)).await, ConnectError::Refused(401)));
+        assert!(matches!(failed(&refused(503)).await, ConnectError::OutOfOrder(503)));
+        assert!(matches!(failed(&bytes(Frame::Close)).await, ConnectError::Unreachable(_)));
+        assert!(matches!(failed(&bytes(message(1))).await, ConnectError::Protocol(_)));
+        assert!(matches!(failed(&[3, 0xff, 0xff, 0xff, 0xff, 0xff]).await, ConnectError::Protocol(_)));
+        assert!(!failed(&refused(401)).await.to_string().contains(&TOKEN.to_string()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_is_acknowledged_when_the_next_is_asked_for() {
+        let (mut session, mut service) = logged_in().await;
+        service.say(&[message(1)]).await;
+        assert_eq!(title(session.next().await.expect("a message")), "1");
+        // It is not dealt with yet: the service hears nothing.
+        assert!(timeout(Duration::from_secs(60), service.heard()).await.is_err());
+        let mut later = tokio::spawn(async move { session.next().await.map(title) });
+        assert_eq!(service.heard().await, ack(2));
+        assert!(timeout(Duration::from_secs(60), &mut later).await.is_err(), "nothing else came");
+        service.say(&[message(2)]).await;
+        assert_eq!(later.await.expect("no panic"), Ok("2".to_owned()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_is_acknowledged_in_portions_of_what_was_dealt_with() {
+        let (mut session, mut service) = logged_in().await;
+        let burst: Vec<Frame> = (1..=25).map(message).collect();
+        service.say(&burst).await;
+        let reading = tokio::spawn(async move {
+            let mut titles = Vec::new();
+            while let Ok(received) = session.next().await {
+                titles.push(title(received));
+            }
+            titles
+        });
+        for received in [11, 21, 26] {
+            assert_eq!(service.heard().await, ack(received));
+        }
+        service.say(&[Frame::Close]).await;
+        assert_eq!(reading.await.expect("no panic"), (1..=25).map(|id| id.to_string()).collect::<Vec<_>>());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_that_cannot_be_read_is_told_and_acknowledged() {
+        let (mut session, mut service) = logged_in().await;
+        service.stream.write_all(&[8, 3, 0x1a, 9, b'a']).await.expect("a reader");
+        assert!(matches!(session.next().await, Ok(Received::Unreadable)));
+        service.say(&[message(1)]).await;
+        assert_eq!(title(session.next().await.expect("a message")), "1");
+        let ending = tokio::spawn(async move { session.next().await.map(title) });
+        assert_eq!(service.heard().await, ack(2));
+        assert_eq!(service.heard().await, ack(3));
+        service.say(&[Frame::Close]).await;
+        assert_eq!(ending.await.expect("no panic"), Err(Ended::Closed));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_is_dropped_loses_nothing() {
+        let (mut session, mut service) = logged_in().await;
+        let whole = bytes(message(7));
+        for byte in &whole[..whole.len() - 1] {
+            service.stream.write_all(&[*byte]).await.expect("a reader");
+            assert!(timeout(Duration::from_millis(1), session.next()).await.is_err());
+        }
+        service.stream.write_all(&whole[whole.len() - 1..]).await.expect("a reader");
+        assert_eq!(title(session.next().await.expect("a message")), "7");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn heartbeats_are_answered_and_told() {
+        let (mut session, mut service) = logged_in().await;
+        service.say(&[ping(1)]).await;
+        assert!(matches!(session.next().await, Ok(Received::Heartbeat)));
+        tokio::spawn(async move { session.next().await.map(title) });
+        let expected = HeartbeatAck { last_stream_id_received: Some(2), ..HeartbeatAck::default() };
+        assert_eq!(service.heard().await, Frame::HeartbeatAck(expected));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn our_own_heartbeat_leaves_every_five_minutes() {
+        let (mut session, mut service) = logged_in().await;
+        let began = Instant::now();
+        let beating = tokio::spawn(async move {
+            for _ in 0..5 {
+                assert!(matches!(session.next().await, Ok(Received::Heartbeat)));
+            }
+        });
+        for beat in 1..=5 {
+            assert_eq!(service.heard().await, ping(i32::try_from(beat).expect("small")));
+            assert_eq!(began.elapsed().as_secs(), 300 * beat);
+            service.say(&[Frame::HeartbeatAck(HeartbeatAck::default())]).await;
+        }
+        beating.await.expect("no panic");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_ends_it_after_twelve_minutes() {
+        let (mut session, mut service) = logged_in().await;
+        service.say(&[Frame::Other(5)]).await;
+        // Half a frame is no sign of life.
+        service.stream.write_all(&[8, 100, 0]).await.expect("a reader");
+        let began = Instant::now();
+        assert_eq!(session.next().await.map(title), Err(Ended::Silent));
+        assert_eq!(began.elapsed().as_secs(), 12 * 60);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_takes_nothing_ends_it() {
+        let (ours, theirs) = duplex(256);
+        let mut service = Service::new(theirs);
+        let answering = async {
+            service.heard().await;
+            service
+                .stream
+                .write_all(&[&[VERSION][..], &bytes(Frame::LoginResponse(LoginResponse::default()))].concat())
+                .await
+                .expect("a reader");
+        };
+        let (session, ()) = tokio::join!(Session::log_in(ours, login()), answering);
+        let mut session = session.expect("a session");
+        // Each ping is answered with more bytes than it has; nobody reads the answers.
+        tokio::spawn(async move {
+            while service.stream.write_all(&bytes(Frame::HeartbeatPing(HeartbeatPing::default()))).await.is_ok() {}
+            // Keeps the connection until the test is over.
+            std::future::pending::<()>().await;
+        });
+        let began = Instant::now();
+        let ended = loop {
+            match session.next().await {
+                Ok(received) => assert!(matches!(received, Received::Heartbeat)),
+                Err(ended) => break ended,
+            }
+        };
+        assert_eq!((ended, began.elapsed().as_secs()), (Ended::Stuck, 10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_end_has_its_name() {
+        let stream_error = StreamErrorStanza { r#type: "conflict".into(), text: Some("no".into()) };
+        for (said, ended) in [
+            (bytes(Frame::Close), Ended::Closed),
+            (vec![], Ended::Closed),
+            (vec![8, 100, 1], Ended::Closed),
+            (bytes(Frame::StreamError(stream_error)), Ended::StreamError("conflict".to_owned())),
+            (vec![8, 0x81, 0x80, 0x10], Ended::Protocol(FrameError::TooLarge(256 * 1024 + 1))),
+            (vec![8, 0xff, 0xff, 0xff, 0xff, 0xff], Ended::Protocol(FrameError::Length)),
+        ] {
+            let (mut session, mut service) = logged_in().await;
+            service.stream.write_all(&said).await.expect("a reader");
+            drop(service);
+            assert_eq!(session.next().await.map(title), Err(ended));
+        }
+    }
+
+    #[test]
+    fn a_message_is_read_tolerantly_and_prints_no_content() {
+        let stanza = DataMessageStanza {
+            persistent_id: Some("x".repeat(PERSISTENT_ID + 1)),
+            sent: Some(i64::MAX),
+            app_data: vec![AppData { key: "body".into(), value: "-77".into() }],
+            ..DataMessageStanza::default()
+        };
+        let message = Message::from(stanza);
+        assert_eq!((&message.persistent_id, message.sent), (&None, None));
+        assert!(!format!("{:?}", Received::Message(message)).contains("-77"));
+    }
+
+    #[test]
+    fn addresses_are_read() {
+        let read = |text: &str| text.parse::<PushAddress>().map(|address| (address.host, address.port));
+        assert_eq!(read("mtalk.google.com:5228"), Ok(("mtalk.google.com".to_owned(), 5228)));
+        assert_eq!(read("[::1]:443"), Ok(("::1".to_owned(), 443)));
+        assert!(read("mtalk.google.com").is_err());
+        assert!(read("mtalk.google.com:65536").is_err());
+    }
+}

@@ -5,6 +5,7 @@
 
 pub mod game_server;
 pub mod identity;
+pub mod push_service;
 pub mod scene;
 mod standalone;
 pub mod terrain;

@@ -1,0 +1,400 @@
+//! The push session against the simulated push service: TLS on loopback and nothing else.
+
+use std::{net::Ipv4Addr, sync::Arc, time::Duration};
+
+use chrono::{TimeDelta, Utc};
+use companion::{
+    clients::http::tls_config,
+    push::{
+        mcs::FrameError,
+        notification::Notification,
+        session::{ConnectError, Ended, Login, Message, PushAddress, Received, Session},
+    },
+    simulator::push_service::{PushService, PushedServer, news},
+};
+use rustls::ClientConfig;
+use secrecy::{ExposeSecret as _, SecretBox};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+    task::JoinHandle,
+    time::timeout,
+};
+
+const ANDROID_ID: u64 = 5_000_000_000_000_000_001;
+const TOKEN: u64 = 1_234_567_890_123_456_789;
+const PLAYER: u64 = 76_561_198_000_000_001;
+/// Nothing here takes this long unless it is broken.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+async fn service() -> PushService {
+    PushService::start((Ipv4Addr::LOCALHOST, 0).into(), vec![(ANDROID_ID, TOKEN)]).await.expect("a free port")
+}
+
+fn trusting(service: &PushService) -> Arc<ClientConfig> {
+    let ca = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(ca.path(), service.ca_pem()).expect("a file");
+    Arc::new(tls_config(Some(ca.path())).expect("a certificate"))
+}
+
+fn address(service: &PushService) -> PushAddress {
+    service.addr().to_string().parse().expect("an address")
+}
+
+fn login(received: &[&str]) -> Login {
+    Login {
+        android_id: ANDROID_ID,
+        security_token: SecretBox::new(Box::new(TOKEN)),
+        received: received.iter().map(|id| (*id).to_owned()).collect(),
+    }
+}
+
+async fn connect(service: &PushService) -> Result<Session, ConnectError> {
+    Session::connect(&address(service), trusting(service), login(&[])).await
+}
+
+async fn session(service: &PushService) -> Session {
+    connect(service).await.expect("a session")
+}
+
+fn valley() -> PushedServer {
+    PushedServer {
+        id: "0f3b6c52-9f4e-4f0b-8a53-0d3a6f0f1a11".to_owned(),
+        name: "Sim Valley | Weekly".to_owned(),
+        ip: "203.0.113.7".to_owned(),
+        port: 28083,
+    }
+}
+
+fn numbered(number: u32) -> Vec<(String, String)> {
+    news(&number.to_string(), "")
+}
+
+async fn next(session: &mut Session) -> Result<Received, Ended> {
+    timeout(DEADLINE, session.next()).await.expect("something in time")
+}
+
+async fn message(session: &mut Session) -> Message {
+    loop {
+        match next(session).await.expect("a message") {
+            Received::Message(message) => return message,
+            Received::Heartbeat => {}
+            Received::Unreadable => panic!("unreadable"),
+        }
+    }
+}
+
+async fn title(session: &mut Session) -> String {
+    match Notification::read(&message(session).await.app_data) {
+        Notification::News { title, .. } => title,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn ended(session: &mut Session) -> Ended {
+    loop {
+        if let Err(ended) = next(session).await {
+            return ended;
+        }
+    }
+}
+
+/// Lets the session live on its own; it must receive nothing more but heartbeats.
+fn idle(mut session: Session) -> JoinHandle<Ended> {
+    tokio::spawn(async move {
+        loop {
+            match session.next().await {
+                Ok(Received::Heartbeat) => {}
+                Ok(other) => panic!("{other:?}"),
+                Err(ended) => return ended,
+            }
+        }
+    })
+}
+
+async fn until(service: &PushService, holds: impl Fn(&PushService) -> bool) {
+    timeout(DEADLINE, service.until(holds)).await.expect("it comes to hold");
+    assert_eq!(service.counts().violations, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_pairing_arrives_and_is_acknowledged() {
+    let service = service().await;
+    let mut session = session(&service).await;
+    let before = Utc::now() - TimeDelta::seconds(1);
+    let id = service.push(ANDROID_ID, valley().pairing(PLAYER, -77));
+    let message = message(&mut session).await;
+    assert_eq!(message.persistent_id, Some(id));
+    assert!(message.sent.is_some_and(|sent| sent > before && sent <= Utc::now()));
+    let read = Notification::read(&message.app_data);
+    let Notification::ServerPairing(pairing) = read else { panic!("{read:?}") };
+    assert_eq!((pairing.name.as_str(), pairing.port), ("Sim Valley | Weekly", 28083));
+    assert_eq!((pairing.player_id.as_str(), *pairing.player_token.expose_secret()), (&*PLAYER.to_string(), -77));
+
+    assert_eq!(service.unacknowledged(ANDROID_ID), 1);
+    let _idle = idle(session);
+    until(&service, |service| service.unacknowledged(ANDROID_ID) == 0).await;
+    assert_eq!(service.counts().stream_acks, 1);
+}
+
+#[tokio::test]
+async fn every_push_of_the_game_is_read() {
+    let service = service().await;
+    let mut session = session(&service).await;
+    let valley = valley();
+    for app_data in [
+        valley.entity_pairing(PLAYER, 5, 4242, 1, "Gate"),
+        valley.alarm("North wall", "C4 on the airlock"),
+        valley.death((0, "bear")),
+        valley.login((PLAYER + 3, "Carol")),
+    ] {
+        service.push(ANDROID_ID, app_data);
+    }
+    let mut read = Vec::new();
+    for _ in 0..4 {
+        read.push(Notification::read(&message(&mut session).await.app_data));
+    }
+    let [
+        Notification::EntityPairing(device),
+        Notification::Alarm(alarm),
+        Notification::Death(death),
+        Notification::Login(login),
+    ] = read.as_slice()
+    else {
+        panic!("{read:?}")
+    };
+    assert_eq!((device.entity_id, device.name.as_str()), (4242, "Gate"));
+    assert_eq!(alarm.message, "C4 on the airlock");
+    assert_eq!(alarm.server.as_ref().and_then(|server| server.game_server_id.clone()), Some(valley.id));
+    assert_eq!((death.player_name.as_str(), &death.player_id), ("bear", &None));
+    assert_eq!(login.player_name, "Carol");
+}
+
+#[tokio::test]
+async fn what_was_pushed_while_away_comes_at_login_unless_known_or_expired() {
+    let service = service().await;
+    let hour = TimeDelta::hours(1);
+    service.push_at(ANDROID_ID, numbered(1), Utc::now() - 2 * hour, hour);
+    let known = service.push(ANDROID_ID, numbered(2));
+    let sent = Utc::now() - 3 * hour;
+    service.push_at(ANDROID_ID, numbered(3), sent, 4 * hour);
+    service.push(ANDROID_ID, numbered(4));
+
+    let mut session =
+        Session::connect(&address(&service), trusting(&service), login(&[&known])).await.expect("a session");
+    let first = message(&mut session).await;
+    assert_eq!(first.sent.map(|at| at.timestamp_millis()), Some(sent.timestamp_millis()));
+    assert_eq!(title(&mut session).await, "4");
+    let _idle = idle(session);
+    until(&service, |service| service.unacknowledged(ANDROID_ID) == 0).await;
+}
+
+#[tokio::test]
+async fn what_was_not_acknowledged_comes_again() {
+    let service = service().await;
+    let mut first = session(&service).await;
+    service.push(ANDROID_ID, numbered(1));
+    service.push(ANDROID_ID, numbered(2));
+    assert_eq!(title(&mut first).await, "1");
+    drop(first);
+    let mut second = session(&service).await;
+    assert_eq!((title(&mut second).await, title(&mut second).await), ("1".to_owned(), "2".to_owned()));
+}
+
+#[tokio::test]
+async fn a_burst_larger_than_any_buffer_arrives_in_order() {
+    let service = service().await;
+    for number in 0..800 {
+        service.push(ANDROID_ID, news(&number.to_string(), &"x".repeat(3_000)));
+    }
+    let mut session = session(&service).await;
+    for number in 0..800 {
+        assert_eq!(title(&mut session).await, number.to_string());
+    }
+    let _idle = idle(session);
+    until(&service, |service| service.unacknowledged(ANDROID_ID) == 0).await;
+}
+
+#[tokio::test]
+async fn heartbeats_of_the_service_are_answered() {
+    let service = service().await;
+    let mut session = session(&service).await;
+    service.ping(ANDROID_ID);
+    assert!(matches!(next(&mut session).await, Ok(Received::Heartbeat)));
+    let _idle = idle(session);
+    until(&service, |service| service.counts().pongs == 1).await;
+}
+
+#[tokio::test]
+async fn a_wrong_token_is_refused() {
+    let service = service().await;
+    let wrong = Login { security_token: SecretBox::new(Box::new(TOKEN + 1)), ..login(&[]) };
+    let refused = Session::connect(&address(&service), trusting(&service), wrong).await;
+    assert!(matches!(refused, Err(ConnectError::Refused(401))), "{refused:?}");
+    let stranger = Login { android_id: ANDROID_ID + 1, ..login(&[]) };
+    let refused = Session::connect(&address(&service), trusting(&service), stranger).await;
+    assert!(matches!(refused, Err(ConnectError::Refused(401))), "{refused:?}");
+    assert_eq!(service.counts().refused, 2);
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_from_an_outage() {
+    let service = service().await;
+    service.faults(|faults| faults.refuse_login = Some(401));
+    assert!(matches!(connect(&service).await, Err(ConnectError::Refused(401))));
+    service.faults(|faults| faults.refuse_login = Some(503));
+    assert!(matches!(connect(&service).await, Err(ConnectError::OutOfOrder(503))));
+    service.stop().await;
+    assert!(matches!(connect(&service).await, Err(ConnectError::Unreachable(_))));
+    service.restart().await.expect("the same port");
+    service.faults(|faults| faults.refuse_login = None);
+    session(&service).await;
+}
+
+#[tokio::test]
+async fn a_certificate_of_somebody_else_is_refused() {
+    let (service, other) = (service().await, service().await);
+    let failed = Session::connect(&address(&service), trusting(&other), login(&[])).await;
+    assert!(matches!(&failed, Err(ConnectError::Unreachable(why)) if why.contains("certificate")), "{failed:?}");
+    let public = Arc::new(tls_config(None).expect("roots"));
+    let failed = Session::connect(&address(&service), public, login(&[])).await;
+    assert!(matches!(&failed, Err(ConnectError::Unreachable(why)) if why.contains("certificate")), "{failed:?}");
+    // The certificate names 127.0.0.1, not this spelling of another loopback address.
+    let elsewhere = PushAddress { host: "127.0.0.2".to_owned(), ..address(&service) };
+    assert!(matches!(
+        Session::connect(&elsewhere, trusting(&service), login(&[])).await,
+        Err(ConnectError::Unreachable(_))
+    ));
+    assert_eq!(service.counts().logins, 0, "no credential was sent");
+}
+
+#[tokio::test]
+async fn a_newer_session_takes_the_place_of_an_older_one() {
+    let service = service().await;
+    let mut first = session(&service).await;
+    let mut second = session(&service).await;
+    assert_eq!(ended(&mut first).await, Ended::Closed);
+    service.push(ANDROID_ID, numbered(1));
+    assert_eq!(title(&mut second).await, "1");
+}
+
+#[tokio::test]
+async fn faults_end_a_session_with_their_name_and_lose_nothing() {
+    let service = service().await;
+    service.push(ANDROID_ID, numbered(1));
+    for (fault, reason) in [
+        ("garbage", Ended::Protocol(FrameError::Length)),
+        ("oversize", Ended::Protocol(FrameError::TooLarge(256 * 1024 + 1))),
+        ("truncate", Ended::Closed),
+    ] {
+        service.faults(|faults| match fault {
+            "garbage" => faults.garbage = true,
+            "oversize" => faults.oversize = true,
+            _ => faults.truncate = true,
+        });
+        let mut session = session(&service).await;
+        assert_eq!(ended(&mut session).await, reason, "{fault}");
+        service.faults(|faults| *faults = Default::default());
+    }
+    assert_eq!(title(&mut session(&service).await).await, "1");
+}
+
+#[tokio::test]
+async fn a_cut_connection_ends_the_session() {
+    let service = service().await;
+    let session = idle(session(&service).await);
+    service.drop_connections();
+    assert_eq!(timeout(DEADLINE, session).await.expect("in time").expect("no panic"), Ended::Closed);
+}
+
+#[tokio::test]
+async fn an_unreadable_message_is_told_and_does_not_come_again() {
+    let service = service().await;
+    service.faults(|faults| faults.unreadable = true);
+    let mut session = session(&service).await;
+    service.push(ANDROID_ID, numbered(1));
+    assert!(matches!(next(&mut session).await, Ok(Received::Unreadable)));
+    let _idle = idle(session);
+    until(&service, |service| service.unacknowledged(ANDROID_ID) == 0).await;
+}
+
+#[tokio::test]
+async fn duplicates_and_replays_carry_the_same_id() {
+    let service = service().await;
+    service.faults(|faults| faults.duplicate = true);
+    let mut session = session(&service).await;
+    let id = service.push(ANDROID_ID, numbered(1));
+    for _ in 0..2 {
+        assert_eq!(message(&mut session).await.persistent_id.as_ref(), Some(&id));
+    }
+    let _idle = idle(session);
+    until(&service, |service| service.unacknowledged(ANDROID_ID) == 0).await;
+
+    service.faults(|faults| {
+        faults.duplicate = false;
+        faults.replay = true;
+    });
+    let mut session = Session::connect(&address(&service), trusting(&service), login(&[&id])).await.expect("a session");
+    assert_eq!(message(&mut session).await.persistent_id, Some(id));
+}
+
+#[tokio::test]
+async fn lost_late_and_frozen_messages() {
+    let service = service().await;
+    let mut session = session(&service).await;
+    service.faults(|faults| faults.lose = true);
+    service.push(ANDROID_ID, numbered(1));
+    service.faults(|faults| {
+        faults.lose = false;
+        faults.delay = Some(Duration::from_millis(30));
+    });
+    service.push(ANDROID_ID, numbered(2));
+    assert_eq!(title(&mut session).await, "2");
+    service
+        .faults(|faults| *faults = companion::simulator::push_service::Faults { frozen: true, ..Default::default() });
+    service.push(ANDROID_ID, numbered(3));
+    // An answer that comes later than the message would have.
+    service.ping(ANDROID_ID);
+    assert!(matches!(next(&mut session).await, Ok(Received::Heartbeat)));
+    service.faults(|faults| faults.frozen = false);
+    assert_eq!(title(&mut session).await, "3");
+}
+
+#[tokio::test]
+async fn the_service_may_close_after_some_messages() {
+    let service = service().await;
+    service.faults(|faults| faults.close_after = Some(2));
+    for number in 1..=3 {
+        service.push(ANDROID_ID, numbered(number));
+    }
+    let mut first = session(&service).await;
+    assert_eq!((title(&mut first).await, title(&mut first).await), ("1".to_owned(), "2".to_owned()));
+    assert_eq!(ended(&mut first).await, Ended::Closed);
+}
+
+#[tokio::test]
+async fn a_login_that_nobody_answers_ends_by_its_deadline() {
+    let service = service().await;
+    service.faults(|faults| faults.mute_login = true);
+    let (address, tls) = (address(&service), trusting(&service));
+    // From now on time jumps to the next deadline whenever everybody waits, so nobody waits for long; the handshake, for
+    // which the kernel is waited for too, may lose the race, and ends the same way.
+    tokio::time::pause();
+    let failed = Session::connect(&address, tls, login(&[])).await;
+    assert!(matches!(failed, Err(ConnectError::TimedOut)), "{failed:?}");
+}
+
+#[tokio::test]
+async fn a_peer_without_tls_is_unreachable() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+    let port = listener.local_addr().expect("an address").port();
+    tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.expect("a peer");
+        let mut hello = [0; 64];
+        socket.read_exact(&mut hello).await.expect("a hello");
+        socket.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.expect("a reader");
+    });
+    let address = PushAddress { host: "127.0.0.1".to_owned(), port };
+    let failed = Session::connect(&address, trusting(&service().await), login(&[])).await;
+    assert!(matches!(failed, Err(ConnectError::Unreachable(_))), "{failed:?}");
+}
