@@ -30,8 +30,7 @@ pub mod sessions;
 pub mod sign_in_attempts;
 pub mod smart_devices;
 #[cfg(test)]
-mod testing;
-pub mod timeline;
 pub(crate) mod testing;
+pub mod timeline;
 pub mod timestamp;
 pub mod users;

@@ -46,7 +46,11 @@ pub enum News {
     Paired(ServerId),
     /// A device was paired, and its server with it.
     DevicePaired(ServerId),
-    Alarm { server: ServerId, id: String, title: String },
+    Alarm {
+        server: ServerId,
+        id: String,
+        title: String,
+    },
     /// Stored, and nobody needs to hear.
     Noted,
     /// Nothing changed: why.
@@ -133,6 +137,7 @@ fn pair(
         port: pairing.port,
         player_id: pairing.player_id.to_string(),
         player_token_sealed: sealer.seal(&place, token.as_bytes()),
+        key_version: sealer.key_version(),
     };
     Ok(Ok(paired_servers::upsert(db, &id, &row, now)?.id))
 }

@@ -165,7 +165,9 @@ impl Keeper {
     async fn take(&self, owner: &Owner, message: Message) -> Result<(), Ended> {
         // A task of its own: this keeper may be replaced at any moment, and what is stored must also be told.
         let taken = actix::spawn(take(self.context.clone(), owner.clone(), message)).await;
-        taken.map_err(Ended::unreachable)?.map_err(|error| Ended::unreachable(format!("a push was not stored: {error}")))?;
+        taken
+            .map_err(Ended::unreachable)?
+            .map_err(|error| Ended::unreachable(format!("a push was not stored: {error}")))?;
         self.tell(Sight::Message).await;
         Ok(())
     }
@@ -217,7 +219,8 @@ impl Keeper {
                 Err((Ended { state: PushState::Unreachable, .. }, _)) => Ok(false),
                 Err((refused, uploaded_at)) => {
                     log::warn!(user = self.user.as_str(); "a new bundle does not work, the old one stays: {}", refused.reason);
-                    let dropped = self.context.pool.write(move |db| push_credentials::drop_staged(db, &user, uploaded_at));
+                    let dropped =
+                        self.context.pool.write(move |db| push_credentials::drop_staged(db, &user, uploaded_at));
                     match dropped.await {
                         Ok(_) => return std::future::pending().await,
                         Err(error) => Err(error),

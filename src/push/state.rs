@@ -5,13 +5,7 @@ use std::sync::Arc;
 use actix::Addr;
 use rustls::ClientConfig;
 
-use crate::{
-    clock::Clock,
-    crypto::sealer::Sealer,
-    db::pool::Pool,
-    push::session::PushAddress,
-    relay::hub::Hub,
-};
+use crate::{clock::Clock, crypto::sealer::Sealer, db::pool::Pool, push::session::PushAddress, relay::hub::Hub};
 
 /// Built once, shared by all sessions.
 pub struct PushContext {
