@@ -58,10 +58,16 @@ struct SimulateArgs {
     /// Port of the identity provider
     #[arg(long, default_value_t = 8083)]
     identity_port: u16,
+    /// Port of the push service
+    #[arg(long, default_value_t = 8084)]
+    push_port: u16,
     /// Decides what happens in the simulated world
     #[arg(long, default_value_t = 7)]
     seed: u64,
-    /// Write the settings with which `companion serve` uses these neighbours
+    /// Write the certificate by which the push service is trusted
+    #[arg(long)]
+    ca_file: Option<PathBuf>,
+    /// Write the settings with which `companion serve` uses these neighbours; of the push service with `--ca-file` only
     #[arg(long)]
     env_file: Option<PathBuf>,
 }
@@ -143,8 +149,8 @@ fn demo(options: DemoOptions) -> ExitCode {
 }
 
 fn simulate(args: SimulateArgs) -> ExitCode {
-    let SimulateArgs { listen_ip, game_port, identity_port, seed, env_file } = args;
-    let options = SimulateOptions { listen_ip, game_port, identity_port, seed, env_file };
+    let SimulateArgs { listen_ip, game_port, identity_port, push_port, seed, ca_file, env_file } = args;
+    let options = SimulateOptions { listen_ip, game_port, identity_port, push_port, seed, ca_file, env_file };
     match actix::System::new().block_on(simulator::simulate(options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail("simulate", error),

@@ -174,10 +174,10 @@ async fn every_push_of_the_game_is_read() {
 async fn what_was_pushed_while_away_comes_at_login_unless_known_or_expired() {
     let service = service().await;
     let hour = TimeDelta::hours(1);
-    service.push_at(ANDROID_ID, numbered(1), Utc::now() - 2 * hour, hour);
+    service.push_at(ANDROID_ID, numbered(1), Utc::now() - hour * 2, hour);
     let known = service.push(ANDROID_ID, numbered(2));
-    let sent = Utc::now() - 3 * hour;
-    service.push_at(ANDROID_ID, numbered(3), sent, 4 * hour);
+    let sent = Utc::now() - hour * 3;
+    service.push_at(ANDROID_ID, numbered(3), sent, hour * 4);
     service.push(ANDROID_ID, numbered(4));
 
     let mut session =
@@ -377,10 +377,11 @@ async fn a_login_that_nobody_answers_ends_by_its_deadline() {
     let service = service().await;
     service.faults(|faults| faults.mute_login = true);
     let (address, tls) = (address(&service), trusting(&service));
-    // From now on time jumps to the next deadline whenever everybody waits, so nobody waits for long; the handshake, for
-    // which the kernel is waited for too, may lose the race, and ends the same way.
+    let connecting = tokio::spawn(async move { Session::connect(&address, tls, login(&[])).await });
+    until(&service, |service| service.counts().logins == 1).await;
+    // From now on time jumps to the next deadline whenever everybody waits.
     tokio::time::pause();
-    let failed = Session::connect(&address, tls, login(&[])).await;
+    let failed = connecting.await.expect("no panic");
     assert!(matches!(failed, Err(ConnectError::TimedOut)), "{failed:?}");
 }
 

@@ -42,6 +42,10 @@ use crate::{
     },
 };
 
+/// The account of the simulated player, and its token.
+pub const DEMO_ANDROID_ID: u64 = 5_000_000_000_000_000_001;
+pub const DEMO_SECURITY_TOKEN: u64 = 1_234_567_890_123_456_789;
+
 /// What the certificate is for, besides loopback: the name that other people's clients insist on.
 const HOST: &str = "mtalk.google.com";
 /// The publisher's sender id and package.
@@ -94,6 +98,7 @@ pub struct Faults {
 /// What clients did so far.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
+    /// Logins asked for, and those of them that were refused.
     pub logins: u32,
     pub refused: u32,
     /// Heartbeats of clients.
@@ -531,6 +536,7 @@ impl Peer {
         let Frame::LoginRequest(login) = first else { return Err(violation(format!("{first:?} before the login"))) };
         self.greeted = true;
         let android_id = check(&login)?;
+        shared.change(|state| state.counts.logins += 1);
         let faults = shared.lock().faults;
         if faults.mute_login {
             loop {
@@ -717,7 +723,6 @@ impl Shared {
     fn log_in(&self, android_id: u64, received: &HashSet<String>, wake: Arc<Notify>) -> Online<'_> {
         self.change(|state| {
             state.connections += 1;
-            state.counts.logins += 1;
             let (connection, replay) = (state.connections, state.faults.replay);
             if let Some(account) = state.accounts.get_mut(&android_id) {
                 if replay {

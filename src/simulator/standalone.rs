@@ -12,8 +12,12 @@ use serde_json::json;
 use super::{
     game_server::{DEMO_TOKEN, GameServer, GameServerOptions},
     identity::{IdentityProvider, Person},
-    world::{TEAM, World},
+    push_service::{DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN, PushService, PushedServer},
+    world::{Device, TEAM, World},
 };
+
+/// The id of the simulated game server in its pushes.
+const DEMO_SERVER: &str = "0f3b6c52-9f4e-4f0b-8a53-0d3a6f0f1a11";
 
 /// Where to listen and what to tell.
 pub struct SimulateOptions {
@@ -22,7 +26,10 @@ pub struct SimulateOptions {
     /// 0 takes a free port, here and below.
     pub game_port: u16,
     pub identity_port: u16,
+    pub push_port: u16,
     pub seed: u64,
+    /// Gets the certificate by which the push service is trusted (PEM).
+    pub ca_file: Option<PathBuf>,
     /// Gets the settings with which `companion serve` uses this simulator.
     pub env_file: Option<PathBuf>,
 }
@@ -34,20 +41,38 @@ pub fn persons() -> Vec<Person> {
         .collect()
 }
 
-/// Runs a game server and an identity provider until Ctrl-C.
+/// Runs a game server, an identity provider and a push service until Ctrl-C. The push service holds the pairings of the
+/// game server and its devices for the one account it knows.
 ///
-/// Prints one line of JSON when both accept connections: `game` and `identity` (host and port), `playerId` (decimal
-/// text), `playerToken`, and `devices` (entity id and name of each).
+/// Prints one line of JSON when all accept connections: `game`, `identity` and `push` (host and port), `playerId`
+/// (decimal text), `playerToken`, `androidId` and `securityToken` (decimal texts), `caFile` (null when not asked for),
+/// and `devices` (entity id and name of each).
 pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
+    let listen = |port| SocketAddr::new(options.listen_ip, port);
     let world = World::new(options.seed, Utc::now());
+    let name = world.info().name;
     let devices: Vec<_> =
-        world.devices().map(|(id, name, _)| json!({ "entityId": id.to_string(), "name": name })).collect();
-    let listen = SocketAddr::new(options.listen_ip, options.game_port);
-    let game = GameServer::start(GameServerOptions { listen, ..GameServerOptions::new(world) }).await?;
-    let listen = SocketAddr::new(options.listen_ip, options.identity_port);
-    let identity = IdentityProvider::start(listen, persons()).await?;
+        world.devices().map(|(id, name, device)| (id, name.to_owned(), entity_type(device))).collect();
+    let game = GameServerOptions { listen: listen(options.game_port), ..GameServerOptions::new(world) };
+    let game = GameServer::start(game).await?;
+    let identity = IdentityProvider::start(listen(options.identity_port), persons()).await?;
+    let account = (DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN);
+    let push = PushService::start(listen(options.push_port), vec![account]).await?;
+
+    let player = TEAM[0].0;
+    let server =
+        PushedServer { id: DEMO_SERVER.to_owned(), name, ip: game.addr().ip().to_string(), port: game.addr().port() };
+    push.push(DEMO_ANDROID_ID, server.pairing(player, DEMO_TOKEN));
+    for (id, name, kind) in &devices {
+        push.push(DEMO_ANDROID_ID, server.entity_pairing(player, DEMO_TOKEN, *id, *kind, name));
+    }
+
+    let ca_file = options.ca_file.as_ref().map(std::path::absolute).transpose()?;
+    if let Some(path) = &ca_file {
+        tokio::fs::write(path, push.ca_pem()).await?;
+    }
     if let Some(path) = &options.env_file {
-        let settings = [
+        let mut settings = vec![
             ("IDENTITY_LOGIN_URL", identity.login_url()),
             ("IDENTITY_CLAIMED_ID_PREFIX", identity.claimed_id_prefix()),
             ("PLATFORM_API_URL", identity.platform_api_url()),
@@ -55,16 +80,35 @@ pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
             ("PLATFORM_API_KEY", "simulated".to_owned()),
             ("ALLOW_PRIVATE_GAME_SERVERS", "true".to_owned()),
         ];
+        // Without its certificate the push service is of no use.
+        if let Some(ca_file) = &ca_file {
+            settings.push(("PUSH_ADDRESS", push.addr().to_string()));
+            settings.push(("EXTRA_CA_FILE", ca_file.display().to_string()));
+        }
         let text: String = settings.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
         tokio::fs::write(path, text).await?;
     }
+    let named = devices.iter().map(|(id, name, _)| json!({ "entityId": id.to_string(), "name": name }));
     let line = json!({
         "game": game.addr().to_string(),
         "identity": identity.addr().to_string(),
-        "playerId": TEAM[0].0.to_string(),
+        "push": push.addr().to_string(),
+        "playerId": player.to_string(),
         "playerToken": DEMO_TOKEN,
-        "devices": devices,
+        "androidId": DEMO_ANDROID_ID.to_string(),
+        "securityToken": DEMO_SECURITY_TOKEN.to_string(),
+        "caFile": ca_file,
+        "devices": named.collect::<Vec<_>>(),
     });
     println!("{line}");
     tokio::signal::ctrl_c().await
+}
+
+/// The number by which pairing pushes name a kind of device.
+fn entity_type(device: &Device) -> u8 {
+    match device {
+        Device::Switch { .. } => 1,
+        Device::Alarm { .. } => 2,
+        Device::Storage { .. } => 3,
+    }
 }
