@@ -37,6 +37,7 @@ use crate::{
         sign_in_attempts,
     },
     domain::{limits::PROVIDER_CLOCK_SKEW, time::Timestamp},
+    push::worker::Worker,
     relay::{
         self,
         hub::{Drain, Health, Hub},
@@ -130,6 +131,7 @@ impl Server {
             identity: Identity::new(http, provider, profiles),
             rate_limits: RateLimits::new(config.listen.trusted_proxies.clone(), &clock),
             hub: hub.clone(),
+            push: Worker::default().start(),
             started: Instant::now(),
             origins,
             clock,
@@ -216,8 +218,8 @@ async fn sweep(state: web::Data<AppState>) {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        state.rate_limits.forget_idle();
         let now = state.clock.now();
+        state.rate_limits.forget_idle(now);
         if let Err(error) = state.pool.write(move |db| purge(db, now)).await {
             log::warn!("expired rows were not removed: {error}");
         }
