@@ -231,8 +231,8 @@ async fn sweep(state: web::Data<AppState>) {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        state.rate_limits.forget_idle();
         let now = state.clock.now();
+        state.rate_limits.forget_idle(now);
         if let Err(error) = state.pool.write(move |db| purge(db, now)).await {
             log::warn!("expired rows were not removed: {error}");
         }

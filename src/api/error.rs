@@ -66,6 +66,10 @@ pub enum ApiError {
     /// The identity provider's answer was not believed; why is for the log.
     SignInRejected(String),
     Unauthenticated,
+    /// The code is unknown, expired, used or invalidated; which, nobody is told.
+    InvalidPairingCode,
+    /// The bundle belongs to somebody else.
+    MismatchedPlatformId,
     CrossSite,
     NotFound,
     MethodNotAllowed,
@@ -97,6 +101,8 @@ impl ApiError {
             Self::Invalid(_) => (S::BAD_REQUEST, "invalid_request", "Invalid request"),
             Self::SignInRejected(_) => (S::BAD_REQUEST, "sign_in_rejected", "Sign-in rejected"),
             Self::Unauthenticated => (S::UNAUTHORIZED, "unauthenticated", "Not signed in"),
+            Self::InvalidPairingCode => (S::UNAUTHORIZED, "invalid_pairing_code", "Invalid pairing code"),
+            Self::MismatchedPlatformId => (S::BAD_REQUEST, "mismatched_platform_id", "Mismatched platform id"),
             Self::CrossSite => (S::FORBIDDEN, "cross_site_request", "Cross-site request"),
             Self::NotFound => (S::NOT_FOUND, "not_found", "Not found"),
             Self::MethodNotAllowed => (S::METHOD_NOT_ALLOWED, "method_not_allowed", "Method not allowed"),
@@ -124,6 +130,8 @@ impl ApiError {
             Self::Invalid(_) => "Some values are missing or not allowed; see `errors`.".into(),
             Self::SignInRejected(_) => "The sign-in could not be verified. Please start it again.".into(),
             Self::Unauthenticated => "Please sign in.".into(),
+            Self::InvalidPairingCode => "This pairing code is not valid. Please ask for a new one.".into(),
+            Self::MismatchedPlatformId => "The bundle belongs to another account than this device.".into(),
             Self::CrossSite => "A request that changes something must come from this service's own pages.".into(),
             Self::NotFound => "There is nothing here.".into(),
             Self::MethodNotAllowed => "This path does not know this method; see `Allow`.".into(),

@@ -16,6 +16,7 @@ use url::Url;
 use self::{error::ApiError, state::AppState};
 use crate::domain::limits::JSON_BODY;
 
+pub mod credentials;
 pub mod devices;
 pub mod error;
 pub mod extract;
@@ -25,6 +26,7 @@ pub mod metrics;
 pub mod middleware;
 pub mod openapi;
 pub mod paired_servers;
+pub mod pairing;
 pub mod readiness;
 pub mod routes;
 pub mod sign_in;
@@ -59,7 +61,12 @@ pub fn app(
 fn cors(origins: [&Url; 2]) -> Cors {
     let cors = Cors::default()
         .allowed_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
-        .allowed_headers([header::CONTENT_TYPE, header::ACCEPT, header::HeaderName::from_static("x-request-id")])
+        .allowed_headers([
+            header::CONTENT_TYPE,
+            header::ACCEPT,
+            header::AUTHORIZATION,
+            header::HeaderName::from_static("x-request-id"),
+        ])
         .expose_headers(["x-request-id", "retry-after", "ratelimit", "ratelimit-policy"])
         .supports_credentials()
         .max_age(600);

@@ -8,15 +8,15 @@ use utoipa::{
     Modify, OpenApi,
     openapi::{
         Content, Ref, ResponseBuilder,
-        security::{ApiKey, ApiKeyValue, SecurityScheme},
+        security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme},
     },
 };
 
 use crate::{
     api::{
-        devices,
+        credentials, devices,
         error::{self, PROBLEM_JSON},
-        health, index, metrics, paired_servers, readiness, sign_in,
+        health, index, metrics, paired_servers, pairing, readiness, sign_in,
     },
     crypto::session_cookie::SESSION_COOKIE,
 };
@@ -30,6 +30,13 @@ use crate::{
         sign_in::me,
         sign_in::sign_out,
         sign_in::relay_token,
+        pairing::issue,
+        pairing::activate,
+        pairing::list,
+        pairing::remove,
+        credentials::get,
+        credentials::upload,
+        credentials::remove,
         paired_servers::list,
         paired_servers::pair,
         paired_servers::get,
@@ -47,17 +54,21 @@ use crate::{
         document,
     ),
     components(schemas(error::Problem, error::FieldError)),
-    modifiers(&SessionCookie, &Problems)
+    modifiers(&Credentials, &Problems)
 )]
 struct ApiDoc;
 
-struct SessionCookie;
+struct Credentials;
 
-impl Modify for SessionCookie {
+impl Modify for Credentials {
     fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
         let components = openapi.components.get_or_insert_with(Default::default);
         let cookie = ApiKey::Cookie(ApiKeyValue::with_description(SESSION_COOKIE, "Set by the sign-in callback."));
         components.add_security_scheme("session", SecurityScheme::ApiKey(cookie));
+        let token = HttpBuilder::new()
+            .scheme(HttpAuthScheme::Bearer)
+            .description(Some("A device token: 96 hex digits, from `POST /pairing/device/activate`."));
+        components.add_security_scheme("device", SecurityScheme::Http(token.build()));
     }
 }
 

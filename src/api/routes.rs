@@ -2,10 +2,13 @@
 
 use actix_web::{
     middleware::from_fn,
-    web::{self, ServiceConfig, delete, get, post, resource},
+    web::{self, ServiceConfig, delete, get, post, put, resource},
 };
 
-use super::{devices, health, index, metrics, middleware::rate_limit, openapi, paired_servers, readiness, sign_in};
+use super::{
+    credentials, devices, health, index, metrics, middleware::rate_limit, openapi, paired_servers, pairing, readiness,
+    sign_in,
+};
 
 #[rustfmt::skip]
 pub fn routes(config: &mut ServiceConfig) {
@@ -15,6 +18,13 @@ pub fn routes(config: &mut ServiceConfig) {
         .service(resource("/me").route(get().to(sign_in::me)))
         .service(resource("/auth/signout").route(post().to(sign_in::sign_out)))
         .service(resource("/relay/token").route(post().to(sign_in::relay_token)))
+
+        .service(resource("/pairing/device/code").route(post().to(pairing::issue)))
+        .service(resource("/pairing/device/activate").route(post().to(pairing::activate)))
+        .service(resource("/pairing/device").route(get().to(pairing::list)))
+        .service(resource("/pairing/device/{id}").route(delete().to(pairing::remove)))
+
+        .service(resource("/credentials/push").route(get().to(credentials::get)).route(put().to(credentials::upload)).route(delete().to(credentials::remove)))
 
         .service(resource("/paired-servers").route(get().to(paired_servers::list)).route(post().to(paired_servers::pair)))
         .service(resource("/paired-servers/{id}").route(get().to(paired_servers::get)).route(delete().to(paired_servers::remove)))

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::{
     api::{
         error::{ApiError, Problem},
-        extract::session_user::SessionUser,
+        extract::{relay_caller::RelayCaller, session_user::SessionUser},
         state::AppState,
     },
     clients::identity::{Answer, Rejected, VerifyError},
@@ -212,13 +212,13 @@ pub async fn sign_out(user: SessionUser, state: web::Data<AppState>) -> Result<H
     Ok(response)
 }
 
-/// Mints a token for the relay.
-#[utoipa::path(post, path = "/relay/token", tag = "relay", security(("session" = [])), responses(
+/// Mints a token for the relay, for a browser or for a helper device.
+#[utoipa::path(post, path = "/relay/token", tag = "relay", security(("session" = []), ("device" = [])), responses(
     (status = 200, body = RelayToken),
     (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn relay_token(user: SessionUser, state: web::Data<AppState>) -> HttpResponse {
-    let (token, exp) = state.relay_tokens.mint(&user.user.id, &user.session, state.clock.now());
+pub async fn relay_token(RelayCaller { user, session }: RelayCaller, state: web::Data<AppState>) -> HttpResponse {
+    let (token, exp) = state.relay_tokens.mint(&user, &session, state.clock.now());
     HttpResponse::Ok().json(RelayToken { token, exp })
 }
 

@@ -17,12 +17,12 @@ use crate::{
     crypto::{relay_token::RelayTokens, sealer::Sealer, session_cookie::SealedCookie},
     db::{pool::Pool, users},
     domain::ids::{ServerId, UserId},
-    push::worker::Worker,
+    push::worker::{PushSession, PushSessions, Worker},
     relay::hub::{Connection, Connections, Health, Hub},
 };
 
-/// How long a request waits for the relay's hub.
-const HUB_DEADLINE: Duration = Duration::from_secs(2);
+/// How long a request waits for an actor.
+const ACTOR_DEADLINE: Duration = Duration::from_secs(2);
 
 /// See the module.
 pub struct AppState {
@@ -60,8 +60,18 @@ impl AppState {
 
     /// How the links of these servers stand.
     pub async fn connections(&self, servers: Vec<ServerId>) -> Result<HashMap<ServerId, Connection>, ApiError> {
-        match tokio::time::timeout(HUB_DEADLINE, self.hub.send(Connections { servers })).await {
+        match tokio::time::timeout(ACTOR_DEADLINE, self.hub.send(Connections { servers })).await {
             Ok(Ok(connections)) => Ok(connections),
+            Ok(Err(stopped)) => Err(ApiError::Unavailable(stopped.into())),
+            Err(elapsed) => Err(ApiError::Unavailable(elapsed.into())),
+        }
+    }
+
+    /// How the push session of this user stands; `None` when there is none.
+    pub async fn push_session(&self, user: &UserId) -> Result<Option<PushSession>, ApiError> {
+        let asked = self.push.send(PushSessions { users: vec![user.clone()] });
+        match tokio::time::timeout(ACTOR_DEADLINE, asked).await {
+            Ok(Ok(mut sessions)) => Ok(sessions.remove(user)),
             Ok(Err(stopped)) => Err(ApiError::Unavailable(stopped.into())),
             Err(elapsed) => Err(ApiError::Unavailable(elapsed.into())),
         }

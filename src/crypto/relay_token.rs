@@ -41,7 +41,7 @@ struct Claims {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayClaims {
     pub user: UserId,
-    /// The session that minted the token; the socket ends with it.
+    /// The session or helper device ([`SessionId::of_device`]) that minted the token; the socket ends with it.
     pub session: SessionId,
 }
 

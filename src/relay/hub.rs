@@ -16,7 +16,9 @@ use crate::{
     db::{
         access::{self, Role},
         error::DbError,
-        paired_servers, sessions,
+        helper_devices, paired_servers,
+        pool::Db,
+        sessions,
     },
     domain::{
         ids::{ServerId, SessionId, UserId},
@@ -63,7 +65,7 @@ pub struct AccessChanged {
     pub server: ServerId,
 }
 
-/// A session signed out: close the sockets that came from it.
+/// A session signed out, or a helper device ([`SessionId::of_device`]) was deleted: close the sockets that came from it.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct SessionEnded {
@@ -364,9 +366,13 @@ impl Handler<Admit> for Hub {
         let admission = Admission { id, user: user.clone(), hub: ctx.address() };
         let (pool, now) = (self.state.pool.clone(), self.state.clock.now());
         let checked = async move {
-            match pool.read(move |db| sessions::find(db, &session, now)).await {
-                Ok(Some(session)) if session.user_id == user => Ok(admission),
-                Ok(_) => Err(AdmitRefused::SignedOut),
+            let holds = move |db: &mut Db| match session.device() {
+                Some(device) => helper_devices::belongs_to(db, &user, &device),
+                None => Ok(sessions::find(db, &session, now)?.is_some_and(|session| session.user_id == user)),
+            };
+            match pool.read(holds).await {
+                Ok(true) => Ok(admission),
+                Ok(false) => Err(AdmitRefused::SignedOut),
                 Err(error) => {
                     log::error!("a session could not be checked: {error}");
                     Err(AdmitRefused::Unavailable)

@@ -1,6 +1,6 @@
 //! A JSON body that was validated.
 
-use actix_web::{FromRequest, HttpRequest, dev::Payload, error::JsonPayloadError, web};
+use actix_web::{FromRequest, HttpMessage as _, HttpRequest, dev::Payload, error::JsonPayloadError, http::header, web};
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use serde::de::DeserializeOwned;
@@ -26,6 +26,32 @@ where
         }
         .boxed_local()
     }
+}
+
+/// The same, or the default when the request has no body.
+pub struct OptionalJson<T>(pub T);
+
+impl<T> FromRequest for OptionalJson<T>
+where
+    T: Default + DeserializeOwned + garde::Validate<Context = ()> + 'static,
+{
+    type Error = actix_web::Error;
+    type Future = LocalBoxFuture<'static, Result<Self, Self::Error>>;
+
+    fn from_request(req: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let headers = req.headers();
+        let empty = headers.get(header::CONTENT_LENGTH).is_none_or(|length| length == "0");
+        if empty && !headers.contains_key(header::TRANSFER_ENCODING) {
+            return async { Ok(Self(T::default())) }.boxed_local();
+        }
+        Json::from_request(req, payload).map(|json| json.map(|Json(value)| Self(value))).boxed_local()
+    }
+}
+
+/// Whether the body is said to be JSON.
+pub fn is_json(req: &HttpRequest) -> bool {
+    let Ok(Some(mime)) = req.mime_type() else { return false };
+    mime.subtype() == "json" || mime.suffix().is_some_and(|suffix| suffix == "json")
 }
 
 /// For `web::JsonConfig::error_handler`.

@@ -1,4 +1,6 @@
 //! The types in a handler's signature that prove who calls and that the input is sound.
 
+pub mod device_owner;
 pub mod json;
+pub mod relay_caller;
 pub mod session_user;

@@ -1,5 +1,6 @@
 //! A browser's cookie goes along with requests that other sites make. Requests that change something and carry our
-//! session cookie must therefore say that they come from a page of ours.
+//! session cookie must therefore say that they come from a page of ours. A bearer token does not go along by itself:
+//! a page that sends one asks first (CORS), and is refused unless it is ours.
 
 use actix_web::{
     Error,
@@ -17,6 +18,7 @@ use url::Url;
 use crate::{
     api::{
         error::ApiError,
+        extract::device_owner::bears_token,
         state::{AppState, Origins},
     },
     domain::return_target::same_origin,
@@ -31,7 +33,8 @@ pub async fn check(
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let state = req.app_data::<web::Data<AppState>>().expect("the App carries its state");
     let safe = matches!(*req.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-    if !safe && req.headers().contains_key(header::COOKIE) && !comes_from(req.headers(), &state.origins) {
+    let by_cookie = req.headers().contains_key(header::COOKIE) && !bears_token(req.headers());
+    if !safe && by_cookie && !comes_from(req.headers(), &state.origins) {
         return Ok(req.error_response(ApiError::CrossSite));
     }
     next.call(req).await.map(ServiceResponse::map_into_boxed_body)

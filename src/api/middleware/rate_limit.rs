@@ -3,11 +3,12 @@
 use std::{
     net::{IpAddr, Ipv6Addr},
     num::NonZeroU32,
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use actix_web::{
-    Error,
+    Error, HttpRequest,
     body::{BoxBody, MessageBody},
     dev::{ServiceRequest, ServiceResponse},
     http::header::HeaderMap,
@@ -31,6 +32,8 @@ use crate::{
     domain::{
         ids::UserId,
         limits::{REQUESTS_PER_USER, SIGN_IN_PER_ADDRESS},
+        pairing::{Guess, GuessLimits, WRONG_PER_ADDRESS},
+        time::Timestamp,
     },
 };
 
@@ -89,6 +92,7 @@ pub struct RateLimits {
     trusted_proxies: Vec<IpAddr>,
     sign_in: Policy<IpAddr>,
     user: Policy<UserId>,
+    guesses: Mutex<GuessLimits>,
 }
 
 impl RateLimits {
@@ -97,6 +101,7 @@ impl RateLimits {
             trusted_proxies,
             sign_in: Policy::new("sign-in", SIGN_IN_PER_ADDRESS, clock),
             user: Policy::new("user", REQUESTS_PER_USER, clock),
+            guesses: Mutex::default(),
         }
     }
 
@@ -105,13 +110,39 @@ impl RateLimits {
         self.user.take(user).map(|_| ()).map_err(ApiError::RateLimited)
     }
 
+    /// Pays for one try of a pairing code, unless its address or everybody together tried too many wrong ones.
+    pub fn begin_guess(&self, req: &HttpRequest, now: Timestamp) -> Result<Guess, ApiError> {
+        let address = self.client_network(req.peer_addr().map(|peer| peer.ip()), req.headers());
+        let mut guesses = self.guesses.lock().unwrap_or_else(PoisonError::into_inner);
+        guesses.begin(address, now).map_err(guess_refused)
+    }
+
+    /// The guess was right, or could not be looked up.
+    pub fn pay_back_guess(&self, guess: Guess) {
+        self.guesses.lock().unwrap_or_else(PoisonError::into_inner).pay_back(guess);
+    }
+
     /// Forgets keys whose budget is full again. governor never does so by itself.
-    pub fn forget_idle(&self) {
+    pub fn forget_idle(&self, now: Timestamp) {
+        self.guesses.lock().unwrap_or_else(PoisonError::into_inner).forget_idle(now);
         self.sign_in.limiter.retain_recent();
         self.sign_in.limiter.shrink_to_fit();
         self.user.limiter.retain_recent();
         self.user.limiter.shrink_to_fit();
     }
+
+    /// What the client shares a budget with. Over a Unix socket there is no address: all such clients share one.
+    fn client_network(&self, peer: Option<IpAddr>, headers: &HeaderMap) -> IpAddr {
+        let peer = peer.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
+        network(client_address(peer, headers, &self.trusted_proxies))
+    }
+}
+
+/// The answer to a guess that is not heard, or that was wrong while all guesses are refused.
+pub fn guess_refused(retry_after: Duration) -> ApiError {
+    let (quota, window) = (WRONG_PER_ADDRESS.burst, WRONG_PER_ADDRESS.every * WRONG_PER_ADDRESS.burst as i32);
+    let window = window.to_std().unwrap_or_default();
+    ApiError::RateLimited(Refusal { policy: "pairing", quota, window, retry_after })
 }
 
 /// Around the sign-in routes. For `middleware::from_fn`.
@@ -120,9 +151,7 @@ pub async fn sign_in(
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let limits = &req.app_data::<web::Data<AppState>>().expect("the App carries its state").rate_limits;
-    // Over a Unix socket there is no address: all such clients share one budget.
-    let peer = req.peer_addr().map_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED), |peer| peer.ip());
-    let key = network(client_address(peer, req.headers(), &limits.trusted_proxies));
+    let key = limits.client_network(req.peer_addr().map(|peer| peer.ip()), req.headers());
     match limits.sign_in.take(&key) {
         Err(refusal) => Ok(req.error_response(ApiError::RateLimited(refusal))),
         Ok(remaining) => {

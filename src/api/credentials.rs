@@ -1,0 +1,192 @@
+//! Push credentials: `/credentials/push`.
+
+use actix_web::{HttpRequest, HttpResponse, web};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{
+    api::{
+        error::{ApiError, Problem},
+        extract::{device_owner::DeviceOwner, json::is_json, session_user::SessionUser},
+        pairing::Done,
+        state::AppState,
+    },
+    db::push_credentials::{self, PushCredential, SealedBundle, Slot},
+    domain::{
+        credential::{self, BundleError, Warning},
+        time::{self, Timestamp},
+    },
+    push::{
+        credentials::place,
+        worker::{CredentialChanged, PushSession},
+    },
+};
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct Uploaded {
+    ok: bool,
+    /// The account to which the bundle belongs (SteamID64).
+    platform_id: String,
+    #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
+    uploaded_at: Timestamp,
+    /// True: the bundle in use works, and stays in use until this one has proved that it works too.
+    staged: bool,
+}
+
+/// What is stored for a user, and how it does.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct PushCredentialView {
+    state: CredentialState,
+    #[serde(serialize_with = "time::wire_option")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    uploaded_at: Option<Timestamp>,
+    /// As the bundle says, otherwise 14 days after its upload.
+    #[serde(serialize_with = "time::wire_option")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    expires_at: Option<Timestamp>,
+    /// When the bundle in use last logged in at the push service.
+    #[serde(serialize_with = "time::wire_option")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    proven_at: Option<Timestamp>,
+    /// Number of the key that sealed the bundle in use.
+    key_version: Option<i32>,
+    /// A newer upload that has yet to prove itself.
+    staged: Option<StagedView>,
+    /// From 72 hours before the end: `expires_soon`, then `expired`.
+    #[schema(value_type = Option<String>)]
+    warning: Option<Warning>,
+    /// The push session: `connecting`, `connected`, `unreachable`, `refresh_needed` or `unreadable`, since when, and
+    /// what was last heard and went wrong.
+    #[schema(value_type = Option<Object>)]
+    session: Option<PushSession>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct StagedView {
+    #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
+    uploaded_at: Timestamp,
+    #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
+    expires_at: Timestamp,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum CredentialState {
+    /// Nothing is stored.
+    Missing,
+    /// Stored, and has not logged in at the push service yet.
+    Unproven,
+    /// Has logged in.
+    Proven,
+}
+
+impl PushCredentialView {
+    fn new(credential: Option<PushCredential>, session: Option<PushSession>, now: Timestamp) -> Self {
+        let Some(PushCredential { in_use, proven_at, staged, .. }) = credential else {
+            return Self {
+                state: CredentialState::Missing,
+                uploaded_at: None,
+                expires_at: None,
+                proven_at: None,
+                key_version: None,
+                staged: None,
+                warning: None,
+                session: None,
+            };
+        };
+        Self {
+            state: if proven_at.is_some() { CredentialState::Proven } else { CredentialState::Unproven },
+            uploaded_at: Some(in_use.uploaded_at),
+            expires_at: Some(in_use.expires_at),
+            proven_at,
+            key_version: Some(in_use.key_version),
+            staged: staged.map(|staged| StagedView { uploaded_at: staged.uploaded_at, expires_at: staged.expires_at }),
+            warning: credential::warning(in_use.expires_at, now),
+            session,
+        }
+    }
+}
+
+/// Stores the bundle with which the game's pushes are received: opaque JSON, at most 64 KiB, with the account as
+/// `platformId` at its top level. Sealed at rest, never shown again.
+#[utoipa::path(put, path = "/credentials/push", tag = "push credential", security(("device" = [])),
+    request_body(content = Object, content_type = "application/json"), responses(
+    (status = 200, body = Uploaded),
+    (status = 400, body = Problem, content_type = "application/problem+json",
+        description = "`mismatched_platform_id`: the bundle belongs to another account"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 413, body = Problem, content_type = "application/problem+json"),
+    (status = 415, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn upload(
+    DeviceOwner { user, .. }: DeviceOwner,
+    req: HttpRequest,
+    body: web::Bytes,
+    state: web::Data<AppState>,
+) -> Result<HttpResponse, ApiError> {
+    if !is_json(&req) {
+        return Err(ApiError::UnsupportedMediaType);
+    }
+    let now = state.clock.now();
+    let bundle = credential::read(&body, now).map_err(|error| match error {
+        BundleError::TooLarge => ApiError::BodyTooLarge,
+        BundleError::Malformed => ApiError::MalformedJson,
+        BundleError::NotAnObject => ApiError::invalid("", "must be an object"),
+        BundleError::NoPlatformId => ApiError::invalid("platformId", "must be a SteamID64, at the top level, once"),
+    })?;
+    if bundle.platform_id != user.platform_id {
+        return Err(ApiError::MismatchedPlatformId);
+    }
+    let (sealer, owner, expires_at) = (state.sealer.clone(), user.id.clone(), bundle.expires_at);
+    let (slot, uploaded_at) = state
+        .pool
+        .write(move |db| {
+            let sealed = sealer.seal(&place(&owner), &body);
+            let bundle = SealedBundle { sealed, key_version: sealer.key_version(), uploaded_at: now, expires_at };
+            push_credentials::upload(db, &owner, &bundle)
+        })
+        .await?;
+    log::info!(user_id:% = user.id, staged = slot == Slot::Staged; "a push credential was uploaded");
+    state.push.do_send(CredentialChanged { user: user.id });
+    Ok(HttpResponse::Ok().json(Uploaded {
+        ok: true,
+        platform_id: user.platform_id.to_string(),
+        uploaded_at,
+        staged: slot == Slot::Staged,
+    }))
+}
+
+/// What is stored for this user, and how its push session stands.
+#[utoipa::path(get, path = "/credentials/push", tag = "push credential", security(("session" = [])), responses(
+    (status = 200, body = PushCredentialView),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn get(SessionUser { user, .. }: SessionUser, state: web::Data<AppState>) -> Result<HttpResponse, ApiError> {
+    let session = state.push_session(&user.id).await?;
+    let credential = state.pool.read(move |db| push_credentials::get(db, &user.id)).await?;
+    Ok(HttpResponse::Ok().json(PushCredentialView::new(credential, session, state.clock.now())))
+}
+
+/// Forgets the credential, also a staged one, and ends its push session.
+#[utoipa::path(delete, path = "/credentials/push", tag = "push credential", security(("session" = [])), responses(
+    (status = 200, body = Done),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn remove(
+    SessionUser { user, .. }: SessionUser,
+    state: web::Data<AppState>,
+) -> Result<HttpResponse, ApiError> {
+    let owner = user.id.clone();
+    if !state.pool.write(move |db| push_credentials::delete(db, &owner)).await? {
+        return Err(ApiError::NotFound);
+    }
+    state.push.do_send(CredentialChanged { user: user.id });
+    Ok(HttpResponse::Ok().json(Done { ok: true }))
+}

@@ -1,0 +1,45 @@
+//! Whoever may open a socket at the relay: a signed-in browser or a helper device.
+
+use actix_web::{FromRequest, HttpRequest, dev::Payload};
+use futures_util::{FutureExt as _, future::LocalBoxFuture};
+
+use crate::{
+    api::{
+        error::ApiError,
+        extract::{
+            device_owner::{DeviceOwner, bears_token},
+            session_user::SessionUser,
+        },
+    },
+    domain::ids::{SessionId, UserId},
+};
+
+/// The user, and the session or device with which the socket ends.
+pub struct RelayCaller {
+    pub user: UserId,
+    pub session: SessionId,
+}
+
+impl FromRequest for RelayCaller {
+    type Error = ApiError;
+    type Future = LocalBoxFuture<'static, Result<Self, ApiError>>;
+
+    fn from_request(req: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        // A token that is not good is refused, whatever cookie came with it.
+        if bears_token(req.headers()) {
+            let owner = DeviceOwner::from_request(req, payload);
+            async move {
+                let DeviceOwner { user, device } = owner.await?;
+                Ok(Self { user: user.id, session: SessionId::of_device(&device) })
+            }
+            .boxed_local()
+        } else {
+            let browser = SessionUser::from_request(req, payload);
+            async move {
+                let SessionUser { user, session } = browser.await?;
+                Ok(Self { user: user.id, session })
+            }
+            .boxed_local()
+        }
+    }
+}

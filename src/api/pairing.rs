@@ -1,0 +1,208 @@
+//! Pairing of helper devices: `/pairing/device`, `/pairing/device/code`, `/pairing/device/activate`.
+
+use actix_web::{HttpRequest, HttpResponse, web};
+use garde::Validate;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::{
+    api::{
+        error::{ApiError, Problem},
+        extract::{
+            device_owner::TOKEN_BYTES,
+            json::{Json, OptionalJson},
+            session_user::SessionUser,
+        },
+        middleware::rate_limit::guess_refused,
+        paired_servers::plain_text,
+        state::AppState,
+    },
+    crypto::{digest::sha256_hex, random},
+    db::{
+        helper_devices::{self, HelperDevice},
+        pairing_codes,
+    },
+    domain::{
+        ids::{HelperDeviceId, SessionId},
+        limits::HELPER_DEVICES_PER_USER,
+        pairing::{LIFETIME, PairingCode, WRONG_PER_ADDRESS},
+        time::{self, Timestamp},
+    },
+    relay::hub::SessionEnded,
+};
+
+/// What the code is asked for.
+#[derive(Default, Deserialize, ToSchema, Validate)]
+pub struct Issue {
+    /// What the list of devices will call the device.
+    #[garde(length(chars, min = 1, max = 100), custom(plain_text))]
+    #[schema(min_length = 1, max_length = 100)]
+    label: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct IssuedCode {
+    /// `PREFIX-XXXX`.
+    code: String,
+    /// 10 minutes from now.
+    #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
+    expires_at: Timestamp,
+}
+
+/// A pairing code as somebody typed it.
+#[derive(Deserialize, ToSchema, Validate)]
+pub struct Activate {
+    /// Spaces around it and case do not matter.
+    #[garde(skip)]
+    code: String,
+}
+
+/// The only time that the token is shown.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct Activated {
+    /// 96 hex digits, for `Authorization: Bearer`; good until the device is deleted.
+    token: String,
+    user_id: String,
+    device_id: String,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct HelperDeviceView {
+    id: String,
+    label: Option<String>,
+    #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+    /// To the minute; null when it was never used.
+    #[serde(serialize_with = "time::wire_option")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    last_used_at: Option<Timestamp>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct HelperDeviceList {
+    devices: Vec<HelperDeviceView>,
+}
+
+/// Done.
+#[derive(Serialize, ToSchema)]
+pub struct Done {
+    pub ok: bool,
+}
+
+impl From<HelperDevice> for HelperDeviceView {
+    fn from(device: HelperDevice) -> Self {
+        let HelperDevice { id, label, created_at, last_used_at, .. } = device;
+        Self { id: id.to_string(), label, created_at, last_used_at }
+    }
+}
+
+/// Gives a code that pairs one helper device. Three are good at once; a fourth invalidates the oldest.
+#[utoipa::path(post, path = "/pairing/device/code", tag = "pairing", security(("session" = [])),
+    request_body = Option<Issue>, responses(
+    (status = 200, body = IssuedCode),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 409, body = Problem, content_type = "application/problem+json", description = "`limit_reached`"),
+))]
+pub async fn issue(
+    SessionUser { user, .. }: SessionUser,
+    OptionalJson(Issue { label }): OptionalJson<Issue>,
+    state: web::Data<AppState>,
+) -> Result<HttpResponse, ApiError> {
+    let (prefix, now) = (state.config.pairing_code_prefix.clone(), state.clock.now());
+    let issued = state
+        .pool
+        .write(move |db| {
+            if helper_devices::count(db, &user.id)? >= HELPER_DEVICES_PER_USER {
+                return Ok(None);
+            }
+            let draw = || PairingCode::new(&prefix, random::bytes());
+            pairing_codes::issue(db, &user.id, label.as_deref(), draw, now).map(Some)
+        })
+        .await?;
+    let Some(code) = issued else {
+        let detail = format!("One user can pair {HELPER_DEVICES_PER_USER} helper devices at most. Delete one first.");
+        return Err(ApiError::LimitReached(detail));
+    };
+    Ok(HttpResponse::Ok().json(IssuedCode { code: code.as_str().to_owned(), expires_at: now + LIFETIME }))
+}
+
+/// Exchanges a code, once, for a device token. The code is the credential.
+#[utoipa::path(post, path = "/pairing/device/activate", tag = "pairing", request_body = Activate, responses(
+    (status = 200, body = Activated),
+    (status = 401, body = Problem, content_type = "application/problem+json",
+        description = "`invalid_pairing_code`: unknown, expired, used or invalidated"),
+    (status = 429, body = Problem, content_type = "application/problem+json",
+        description = "`rate_limited`: too many wrong codes"),
+))]
+pub async fn activate(
+    req: HttpRequest,
+    Json(Activate { code }): Json<Activate>,
+    state: web::Data<AppState>,
+) -> Result<HttpResponse, ApiError> {
+    let now = state.clock.now();
+    // Paid for first: many at once get no more tries than one after the other, and hanging up saves nothing.
+    let guess = state.rate_limits.begin_guess(&req, now)?;
+    let wrong = || {
+        if guess.within_global {
+            ApiError::InvalidPairingCode
+        } else {
+            guess_refused(WRONG_PER_ADDRESS.every.to_std().unwrap_or_default())
+        }
+    };
+    let code = PairingCode::parse(&state.config.pairing_code_prefix, &code).ok_or_else(wrong)?;
+    let token = random::hex::<TOKEN_BYTES>();
+    let device = HelperDeviceId::from(Uuid::now_v7().to_string());
+    let (id, hash) = (device.clone(), sha256_hex(token.as_bytes()));
+    let activated = state
+        .pool
+        .write(move |db| {
+            let Some((user, label)) = pairing_codes::take(db, &code, now)? else { return Ok(None) };
+            helper_devices::insert(db, &id, &user, &hash, label.as_deref(), now)?;
+            Ok(Some(user))
+        })
+        .await;
+    if !matches!(activated, Ok(None)) {
+        state.rate_limits.pay_back_guess(guess);
+    }
+    let user = activated?.ok_or_else(wrong)?;
+    log::info!(user_id:% = user, device:% = device; "a helper device was paired");
+    Ok(HttpResponse::Ok().json(Activated { token, user_id: user.to_string(), device_id: device.to_string() }))
+}
+
+/// This user's helper devices, oldest first.
+#[utoipa::path(get, path = "/pairing/device", tag = "pairing", security(("session" = [])), responses(
+    (status = 200, body = HelperDeviceList),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn list(SessionUser { user, .. }: SessionUser, state: web::Data<AppState>) -> Result<HttpResponse, ApiError> {
+    let devices = state.pool.read(move |db| helper_devices::list(db, &user.id)).await?;
+    Ok(HttpResponse::Ok().json(HelperDeviceList { devices: devices.into_iter().map(Into::into).collect() }))
+}
+
+/// Deletes a helper device: its token is worthless from then on, and its sockets at the relay close.
+#[utoipa::path(delete, path = "/pairing/device/{id}", tag = "pairing", security(("session" = [])),
+    params(("id" = String, Path)), responses(
+    (status = 200, body = Done),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn remove(
+    SessionUser { user, .. }: SessionUser,
+    path: web::Path<String>,
+    state: web::Data<AppState>,
+) -> Result<HttpResponse, ApiError> {
+    let device = HelperDeviceId::from(path.into_inner());
+    let id = device.clone();
+    if !state.pool.write(move |db| helper_devices::delete(db, &user.id, &id)).await? {
+        return Err(ApiError::NotFound);
+    }
+    state.hub.do_send(SessionEnded { session: SessionId::of_device(&device) });
+    Ok(HttpResponse::Ok().json(Done { ok: true }))
+}
