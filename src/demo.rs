@@ -2,43 +2,58 @@
 //! smart devices, ready to watch. Needs no account, key, network or file.
 
 use std::{
+    collections::HashMap,
     fs,
     io::{self, Write as _},
     net::{Ipv4Addr, SocketAddr},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
 };
 
-use chrono::Utc;
+use chrono::{TimeDelta, Utc};
 use clap::{ArgMatches, Args as _, Command, FromArgMatches as _, builder::Resettable};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tempfile::TempDir;
+use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::{
     api::state::AppState,
     clock::Clock,
     config::{self, Config, Faults, Settings},
-    crypto::sealer::Place,
     db::{
         error::DbError,
-        paired_servers::{self, Pairing},
-        sessions, smart_devices,
+        paired_servers,
+        push_credentials::{self, SealedBundle},
+        sessions,
         users::{self, Profile},
     },
     domain::{
         ids::{PlatformId, ServerId, SessionId, UserId},
         server_state::DeviceKind,
     },
-    relay::hub::ServerPaired,
+    push::{credentials, worker::CredentialChanged},
     server::{Server, StartError},
     simulator::{
         self,
-        game_server::{DEMO_TOKEN, GameServer, GameServerOptions},
+        game_server::{GameServer, GameServerOptions},
         identity::IdentityProvider,
+        push_service::PushService,
         world::{self, TEAM, World},
     },
 };
+
+/// The simulated game server, as its pushes name it.
+const SERVER_NAME: &str = "Demo Island";
+/// The push account of the demo user.
+const ANDROID_ID: u64 = 5_000_000_000_000_000_001;
+const SECURITY_TOKEN: u64 = 1_234_567_890_123_456_789;
+const CREDENTIAL_LIFE: TimeDelta = TimeDelta::days(14);
+/// A pairing takes a login and a few messages on this machine.
+const PAIRING_DEADLINE: Duration = Duration::from_secs(15);
 
 /// How to run the demo.
 #[derive(clap::Args)]
@@ -46,7 +61,7 @@ pub struct DemoOptions {
     /// Decides what happens in the simulated world
     #[arg(long, default_value_t = 7)]
     pub seed: u64,
-    /// Port of the API; the relay, the game server and the identity provider take the next three. 0 takes free ones
+    /// Port of the API; the relay, the game server, the identity provider and the push service take the next four. 0 takes free ones
     #[arg(long, default_value_t = 8080)]
     pub port: u16,
     /// Where everything is kept [default: a temporary directory that goes with the demo]
@@ -63,6 +78,8 @@ pub enum DemoError {
     Start(#[from] StartError),
     #[error("the database: {0}")]
     Database(#[from] DbError),
+    #[error("the pairing did not arrive")]
+    Pairing,
     #[error("{what}: {cause}")]
     Io { what: String, cause: io::Error },
 }
@@ -126,7 +143,15 @@ impl Demo {
         let identity = IdentityProvider::start(listen(3), simulator::persons()).await;
         let identity = identity.map_err(DemoError::io(taken(listen(3))))?;
 
+        let pushes = PushService::start(listen(4), vec![(ANDROID_ID, SECURITY_TOKEN)]).await;
+        let pushes = Arc::new(pushes.map_err(DemoError::io(taken(listen(4))))?);
+        let ca_file = data_dir.join("push-ca.pem");
+        let written = config::create_private_dir(&data_dir).and_then(|()| fs::write(&ca_file, pushes.ca_pem()));
+        written.map_err(DemoError::io(ca_file.display().to_string()))?;
+
         let mut settings = default_settings();
+        settings.push_address = pushes.addr().to_string();
+        settings.extra_ca_file = Some(ca_file);
         settings.data_dir = data_dir.clone();
         settings.api_listen = listen(0).to_string();
         settings.relay_listen = listen(1).to_string();
@@ -141,8 +166,10 @@ impl Demo {
         let devices: Vec<_> = game.world(|world| {
             world.devices().map(|(id, name, device)| (id.to_string(), kind(device), name.to_owned())).collect()
         });
-        let (user, paired) = furnish(server.state(), game.addr(), devices.clone()).await?;
-        server.hub().do_send(ServerPaired { server: paired.id.clone() });
+        let user = furnish(server.state()).await?;
+        server.state().push.do_send(CredentialChanged { user: user.clone() });
+        game.set_push_line(pushes.clone(), SERVER_NAME, HashMap::from([(TEAM[0].0, ANDROID_ID)]));
+        let paired = pair(server.state(), &user, &game, &pushes, &devices).await?;
         let file = DemoFile {
             api_url: server.state().config.urls.base.clone(),
             relay_url: server.state().config.urls.relay.clone(),
@@ -206,12 +233,8 @@ fn kind(device: &world::Device) -> DeviceKind {
     }
 }
 
-/// The demo user with the game server and devices paired, made or found.
-async fn furnish(
-    state: &AppState,
-    game: SocketAddr,
-    devices: Vec<(String, DeviceKind, String)>,
-) -> Result<(UserId, DemoServer), DbError> {
+/// The demo user, with a push credential as a helper device would upload it.
+async fn furnish(state: &AppState) -> Result<UserId, DbError> {
     let (sealer, now) = (state.sealer.clone(), state.clock.now());
     state
         .pool
@@ -219,27 +242,38 @@ async fn furnish(
             let (platform_id, name) = TEAM[0];
             let profile = Profile { display_name: name.to_owned(), avatar_url: None };
             let platform = PlatformId::from(platform_id.to_string());
-            let user = users::sign_in(db, &new_id(), &platform, Some(&profile), now)?;
-            let known = paired_servers::list_for(db, &user.id)?.into_iter().find(|row| row.port == game.port());
-            let id = known.map_or_else(new_id, |row| row.id);
-            let place = Place { table: "paired_servers", column: "player_token_sealed", owner: id.as_str() };
-            let pairing = Pairing {
-                owner: user.id.clone(),
-                game_server_id: None,
-                name: "Demo Island".to_owned(),
-                address: game.ip().to_string(),
-                port: game.port(),
-                player_id: platform_id.to_string(),
-                player_token_sealed: sealer.seal(&place, DEMO_TOKEN.to_string().as_bytes()),
-                key_version: sealer.key_version(),
-            };
-            let row = paired_servers::upsert(db, &id, &pairing, now)?;
-            for (device, kind, name) in devices {
-                smart_devices::upsert(db, &row.id, &device, kind, &name, now)?;
-            }
-            Ok((user.id, DemoServer { id: row.id, name: row.name }))
+            let user = users::sign_in(db, &new_id(), &platform, Some(&profile), now)?.id;
+            let bundle = json!({
+                "platformId": platform_id.to_string(),
+                "fcm_credentials": { "gcm": {
+                    "androidId": ANDROID_ID.to_string(), "securityToken": SECURITY_TOKEN.to_string(),
+                } },
+            });
+            let sealed = sealer.seal(&credentials::place(&user), bundle.to_string().as_bytes());
+            let (key_version, expires_at) = (sealer.key_version(), now + CREDENTIAL_LIFE);
+            let bundle = SealedBundle { sealed, key_version, uploaded_at: now, expires_at };
+            push_credentials::upload(db, &user, &bundle)?;
+            Ok(user)
         })
         .await
+}
+
+/// Presses "pair" in the game and at every device, and waits until the pushes have arrived.
+async fn pair(
+    state: &AppState,
+    user: &UserId,
+    game: &GameServer,
+    pushes: &PushService,
+    devices: &[(String, DeviceKind, String)],
+) -> Result<DemoServer, DemoError> {
+    let entities: Vec<u64> = devices.iter().filter_map(|(id, ..)| id.parse().ok()).collect();
+    game.pair(TEAM[0].0, &entities);
+    let arrived = timeout(PAIRING_DEADLINE, pushes.until(|pushes| pushes.unacknowledged(ANDROID_ID) == 0)).await;
+    arrived.map_err(|_| DemoError::Pairing)?;
+    let (user, port) = (user.clone(), game.addr().port());
+    let servers = state.pool.read(move |db| paired_servers::list_for(db, &user)).await?;
+    let server = servers.into_iter().find(|server| server.port == port).ok_or(DemoError::Pairing)?;
+    Ok(DemoServer { id: server.id, name: server.name })
 }
 
 async fn sign_in(state: &AppState, user: &UserId) -> Result<String, DbError> {

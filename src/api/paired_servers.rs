@@ -217,7 +217,7 @@ pub async fn pair(
         let detail = format!("One user can pair {PAIRED_SERVERS_PER_USER} game servers at most.");
         return Err(ApiError::LimitReached(detail));
     };
-    state.hub.do_send(ServerPaired { server: server.id.clone() });
+    state.hub.do_send(ServerPaired { server: server.id.clone(), changed: true });
     let link = state.connections(vec![server.id.clone()]).await?.remove(&server.id);
     Ok(HttpResponse::build(status).json(PairedServerView::new(server, Role::Owner, link)))
 }

@@ -17,7 +17,7 @@ use crate::{
         server_state::{ConnectionState, DeviceKind},
         time::{self, Timestamp},
     },
-    push::worker::{PushSessions, PushState},
+    push::worker::PushState,
     relay::hub::StartDrill,
 };
 
@@ -68,9 +68,8 @@ pub async fn readiness(
         .await?;
     let has_alarm = devices.iter().any(|device| matches!(device.kind, DeviceKind::Alarm | DeviceKind::Unknown));
     let link = state.connections(vec![id.clone()]).await?.remove(&id);
-    let pushes = state.push.send(PushSessions { users: vec![owner.clone()] }).await;
-    let pushes = pushes.map_err(|error| ApiError::Unavailable(Box::new(error)))?;
-    let push = pushes.get(&owner);
+    let push = state.push_session(&owner).await?;
+    let push = push.as_ref();
 
     let link_state = link.as_ref().map(|link| link.state);
     let link_path = AlarmPath {

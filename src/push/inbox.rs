@@ -43,9 +43,13 @@ pub struct Owner {
 /// What others must hear of, once it is stored.
 #[derive(Debug, PartialEq)]
 pub enum News {
-    Paired(ServerId),
-    /// A device was paired, and its server with it.
-    DevicePaired(ServerId),
+    Paired {
+        server: ServerId,
+        /// Address or token are not what they were.
+        changed: bool,
+        /// A device was paired with it.
+        device: bool,
+    },
     Alarm {
         server: ServerId,
         id: String,
@@ -67,12 +71,12 @@ pub fn take(db: &mut Db, owner: &Owner, sealer: &Sealer, message: &Message, now:
     let sent = message.sent.map_or(now, |sent| sent.min(now));
     match Notification::read(&message.app_data) {
         Notification::ServerPairing(pairing) => Ok(match pair(db, owner, sealer, &pairing, now)? {
-            Ok(server) => News::Paired(server),
+            Ok((server, changed)) => News::Paired { server, changed, device: false },
             Err(reason) => News::Ignored(reason),
         }),
         Notification::EntityPairing(pairing) => {
-            let server = match pair(db, owner, sealer, &pairing.server, now)? {
-                Ok(server) => server,
+            let (server, changed) = match pair(db, owner, sealer, &pairing.server, now)? {
+                Ok(paired) => paired,
                 Err(reason) => return Ok(News::Ignored(reason)),
             };
             let device = pairing.entity_id.to_string();
@@ -81,7 +85,7 @@ pub fn take(db: &mut Db, owner: &Owner, sealer: &Sealer, message: &Message, now:
                 return Ok(News::Ignored("too_many_devices"));
             }
             smart_devices::upsert(db, &server, &device, pairing.kind, &pairing.name, now)?;
-            Ok(News::DevicePaired(server))
+            Ok(News::Paired { server, changed, device: true })
         }
         Notification::Alarm(alarm) => take_alarm(db, owner, alarm, sent, now),
         Notification::Death(who) => {
@@ -102,14 +106,14 @@ fn raw(message: &Message, key: &str) -> String {
     words.map_or_else(String::new, |(_, words)| plain_text(words, 512))
 }
 
-/// Stores a pairing, if it is this player's own and its address may be connected to.
+/// Stores a pairing, if it is this player's own and its address may be connected to. True if it changed anything.
 fn pair(
     db: &mut Db,
     owner: &Owner,
     sealer: &Sealer,
     pairing: &ServerPairing,
     now: Timestamp,
-) -> Result<Result<ServerId, &'static str>, DbError> {
+) -> Result<Result<(ServerId, bool), &'static str>, DbError> {
     if pairing.player_id != owner.platform {
         return Ok(Err("another_player"));
     }
@@ -129,6 +133,11 @@ fn pair(
     let id = known.map_or_else(|| ServerId::from(Uuid::now_v7().to_string()), |known| known.id.clone());
     let place = Place { table: "paired_servers", column: "player_token_sealed", owner: id.as_str() };
     let token = pairing.player_token.expose_secret().to_string();
+    let same = known.is_some_and(|known| {
+        let opened = sealer.open(&place, &known.player_token_sealed);
+        let same_token = opened.is_ok_and(|opened| opened.plaintext.expose_secret() == token.as_bytes());
+        same_token && known.address == address && known.port == pairing.port
+    });
     let row = Pairing {
         owner: owner.user.clone(),
         game_server_id: pairing.game_server_id.clone(),
@@ -139,7 +148,7 @@ fn pair(
         player_token_sealed: sealer.seal(&place, token.as_bytes()),
         key_version: sealer.key_version(),
     };
-    Ok(Ok(paired_servers::upsert(db, &id, &row, now)?.id))
+    Ok(Ok((paired_servers::upsert(db, &id, &row, now)?.id, !same)))
 }
 
 fn take_alarm(db: &mut Db, owner: &Owner, alarm: Alarm, sent: Timestamp, now: Timestamp) -> Result<News, DbError> {

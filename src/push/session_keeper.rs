@@ -100,10 +100,11 @@ async fn take(context: Arc<PushContext>, owner: Owner, message: Message) -> Resu
     let news = context.pool.write(move |db| inbox::take(db, &owner, &sealer, &message, now)).await?;
     let hub = &context.hub;
     match news {
-        News::Paired(server) => hub.do_send(ServerPaired { server }),
-        News::DevicePaired(server) => {
-            hub.do_send(ServerPaired { server: server.clone() });
-            hub.do_send(DevicesChanged { server });
+        News::Paired { server, changed, device } => {
+            hub.do_send(ServerPaired { server: server.clone(), changed });
+            if device {
+                hub.do_send(DevicesChanged { server });
+            }
         }
         News::Alarm { server, id, title } => hub.do_send(PushedAlarm { server, id, title }),
         News::Noted => {}

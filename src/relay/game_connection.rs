@@ -142,10 +142,12 @@ pub struct Drilled {
     pub sockets: usize,
 }
 
-/// Credentials changed: try the link again at once.
+/// Try the link again at once; one that is up stays, unless address or credentials changed.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct Retry;
+pub struct Retry {
+    pub changed: bool,
+}
 
 /// The list of devices changed.
 #[derive(Message)]
@@ -1037,8 +1039,10 @@ fn state_of(heard: &Heard) -> alarms::State {
 impl Handler<Retry> for GameConnection {
     type Result = ();
 
-    fn handle(&mut self, _: Retry, _: &mut Self::Context) {
-        self.wake.retry.notify_one();
+    fn handle(&mut self, Retry { changed }: Retry, _: &mut Self::Context) {
+        if changed || self.link.is_none() {
+            self.wake.retry.notify_one();
+        }
     }
 }
 

@@ -37,11 +37,13 @@ use crate::{
     },
 };
 
-/// A game server was paired, or its credentials changed: open its link now.
+/// A game server was paired, once more perhaps: open its link now.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct ServerPaired {
     pub server: ServerId,
+    /// Address or credentials are not what they were: a link that is up must be opened anew.
+    pub changed: bool,
 }
 
 /// A paired server was deleted: end its link and every watch of it.
@@ -276,12 +278,12 @@ impl Actor for Hub {
 impl Handler<ServerPaired> for Hub {
     type Result = ();
 
-    fn handle(&mut self, ServerPaired { server }: ServerPaired, ctx: &mut Self::Context) {
+    fn handle(&mut self, ServerPaired { server, changed }: ServerPaired, ctx: &mut Self::Context) {
         // A new connection reads its credentials anyway.
         let known = self.links.contains_key(&server);
         let link = self.link(&server, ctx);
         if known {
-            link.do_send(Retry);
+            link.do_send(Retry { changed });
         }
     }
 }

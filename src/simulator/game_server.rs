@@ -29,10 +29,12 @@ use tokio_tungstenite::{
 };
 
 use super::{
+    push_service::{PushService, PushedServer},
     scene::{FAR_PLANE, HEIGHT, SAMPLES, Scene, WIDTH},
     terrain::Terrain,
-    world::{News, Refusal, TEAM, World},
+    world::{Device, News, Refusal, TEAM, World},
 };
+use crate::domain::time::Timestamp;
 use crate::game::{
     camera::sample_order,
     wire::{
@@ -43,6 +45,11 @@ use crate::game::{
 
 /// The token of the paired player in [`GameServerOptions::new`]; negative, as half of the real ones are.
 pub const DEMO_TOKEN: i32 = -123_456_789;
+
+/// By which the game server's pushes name it.
+const SERVER_ID: &str = "5b6ad1f7-7f3c-4a53-9d7e-2f1f6a0c9e11";
+/// Least time between two pushes of one alarm.
+const ALARM_COOLDOWN: TimeDelta = TimeDelta::seconds(30);
 
 /// What a full server writes instead of an HTTP answer: a WebSocket close frame, code 1000.
 const REFUSAL: [u8; 4] = [0x88, 0x02, 0x03, 0xE8];
@@ -169,6 +176,7 @@ impl GameServer {
                 bad_tokens: HashMap::new(),
                 pending: 0,
                 controllers: HashMap::new(),
+                push_line: None,
             }),
             order: sample_order(WIDTH, HEIGHT),
             refusals: Arc::new(Semaphore::new(REFUSALS_AT_ONCE)),
@@ -180,6 +188,33 @@ impl GameServer {
 
     pub fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// From now on pairings and alarms are pushed to these devices: Android id by SteamID64.
+    pub fn set_push_line(&self, service: Arc<PushService>, name: &str, devices: HashMap<u64, u64>) {
+        let server = PushedServer {
+            id: SERVER_ID.to_owned(),
+            name: name.to_owned(),
+            ip: self.addr.ip().to_string(),
+            port: self.addr.port(),
+        };
+        self.shared.lock().push_line = Some(PushLine { service, server, devices, told: HashMap::new() });
+    }
+
+    /// The player presses "pair" in the game, and at each of these devices.
+    pub fn pair(&self, player: u64, devices: &[u64]) {
+        let state = self.shared.lock();
+        let (Some(line), Some(token)) = (&state.push_line, state.players.get(&player)) else { return };
+        let Some(android_id) = line.devices.get(&player) else { return };
+        line.service.push(*android_id, line.server.pairing(player, *token));
+        for (id, name, device) in state.world.devices().filter(|(id, ..)| devices.contains(id)) {
+            let kind = match device {
+                Device::Switch { .. } => 1,
+                Device::Alarm { .. } => 2,
+                Device::Storage { .. } => 3,
+            };
+            line.service.push(*android_id, line.server.entity_pairing(player, *token, id, kind, name));
+        }
     }
 
     /// Looks at the world or changes it; what follows from the change is broadcast before this returns.
@@ -270,6 +305,16 @@ impl Shared {
     }
 }
 
+/// Where the game server's push messages go.
+struct PushLine {
+    service: Arc<PushService>,
+    server: PushedServer,
+    /// Android id by SteamID64.
+    devices: HashMap<u64, u64>,
+    /// When the last push of each alarm was sent.
+    told: HashMap<u64, Timestamp>,
+}
+
 struct State {
     world: World,
     players: HashMap<u64, i32>,
@@ -284,6 +329,7 @@ struct State {
     pending: usize,
     /// Which connection steers a camera.
     controllers: HashMap<String, u64>,
+    push_line: Option<PushLine>,
 }
 
 struct Connection {
@@ -575,8 +621,22 @@ impl State {
                     let broadcast = AppBroadcast { entity_changed: changed, ..Default::default() };
                     self.broadcast(broadcast, |connection| connection.entities.contains(&entity_id));
                 }
+                News::Alarm { entity_id, title, subscribers } => self.push_alarm(entity_id, &title, &subscribers),
                 News::Wiped => self.drop_connections(),
             }
+        }
+    }
+
+    /// The push messages of an alarm; the game sends one in 30 seconds for each device.
+    fn push_alarm(&mut self, entity_id: u64, title: &str, subscribers: &[u64]) {
+        let (Some(line), now) = (&mut self.push_line, self.world.now()) else { return };
+        let told = line.told.insert(entity_id, now);
+        if told.is_some_and(|told| now - told < ALARM_COOLDOWN) {
+            line.told.extend(told.map(|told| (entity_id, told)));
+            return;
+        }
+        for android_id in subscribers.iter().filter_map(|player| line.devices.get(player)) {
+            line.service.push(*android_id, line.server.alarm(title, "Your base is under attack!"));
         }
     }
 

@@ -135,6 +135,8 @@ pub enum News {
     Chat(AppTeamMessage),
     /// A device changed.
     Entity { entity_id: u64, payload: AppEntityPayload },
+    /// An alarm fired; these players want a push message of it.
+    Alarm { entity_id: u64, title: String, subscribers: Vec<u64> },
     /// A new map: a wipe is always a restart.
     Wiped,
 }
@@ -815,10 +817,14 @@ impl World {
     }
 
     fn power_alarm(&mut self, entity_id: u64, powered: bool) {
-        if let Some((_, Device::Alarm { on, .. })) = self.devices.get_mut(&entity_id)
+        if let Some((name, Device::Alarm { on, subscribers })) = self.devices.get_mut(&entity_id)
             && std::mem::replace(on, powered) != powered
         {
+            let (title, subscribers) = (name.clone(), subscribers.iter().copied().collect());
             self.tell_device(entity_id, false);
+            if powered {
+                self.news.push(News::Alarm { entity_id, title, subscribers });
+            }
         }
     }
 
