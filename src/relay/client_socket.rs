@@ -21,7 +21,6 @@ use crate::{
         hub::{Admission, Opened, Toggle},
         outbox::Lane,
         protocol::{ClientMessage, ErrorCode, Refusal, ServerMessage},
-        server_subscription::WantSnapshot,
         socket::{Inbound, Socket},
         worker::{Subscription, WatchFailed, Worker},
     },
@@ -127,9 +126,6 @@ impl ClientSocket {
                 self.socket.outbox.borrow_mut().watch(&subscription.feed);
                 subscription.feed.watch(&self.socket);
                 self.socket.pump();
-                if subscription.feed.snapshot_wanted.get() {
-                    subscription.actor.do_send(WantSnapshot);
-                }
             }
             Ok(None) => self.refuse(&Refusal::unknown_server(server)),
             Err(WatchFailed) => {

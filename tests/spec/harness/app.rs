@@ -27,6 +27,7 @@ struct Flags {
 
 pub struct TestApp {
     pub address: SocketAddr,
+    pub relay: SocketAddr,
     pub clock: Clock,
     pub provider: Provider,
     http: reqwest::Client,
@@ -46,6 +47,11 @@ impl TestApp {
         let directory = Arc::new(TempDir::new().unwrap());
         let url = format!("sqlite:{}", directory.path().join("test.db").display());
         Self::start_in(directory, url, flags).await
+    }
+
+    /// Where simulated game servers, which are on loopback, may be paired.
+    pub async fn start_beside_games() -> Self {
+        Self::start_with(&["--allow-private-game-servers=true"]).await
     }
 
     pub async fn start_on(database_url: String, flags: &[&str]) -> Self {
@@ -77,7 +83,7 @@ impl TestApp {
     fn run(directory: Arc<TempDir>, flags: Vec<String>, clock: Clock, provider: Provider) -> Self {
         let config = Config::check(Flags::parse_from(&flags).settings).unwrap();
         let server = Server::build(config, clock.clone()).unwrap();
-        let address = server.api_addr();
+        let (address, relay) = (server.api_addr(), server.relay_addr());
         let (stop, stopping) = oneshot::channel::<()>();
         let stopped = rt::spawn(server.run_until_stopped(async {
             let _ = stopping.await;
@@ -87,7 +93,7 @@ impl TestApp {
             .tls_backend_preconfigured(companion::clients::http::tls_config(None).unwrap())
             .build()
             .unwrap();
-        Self { address, clock, provider, http, flags, directory, stop, stopped }
+        Self { address, relay, clock, provider, http, flags, directory, stop, stopped }
     }
 
     /// Stops the service and starts it anew on the same directory and database.
