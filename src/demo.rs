@@ -133,6 +133,7 @@ impl Demo {
         settings.identity_login_url = identity.login_url();
         settings.identity_claimed_id_prefix = identity.claimed_id_prefix();
         settings.platform_api_url = identity.platform_api_url();
+        settings.platform_api_key = Some("simulated".to_owned().into());
         settings.allow_private_game_servers = "true".to_owned();
         let config = Config::check(settings)?;
         let server = Server::build(config, Clock::system())?;

@@ -70,7 +70,7 @@ fn main() -> ExitCode {
     // A local file, for development; what the environment says wins.
     let dotenv = dotenvy::dotenv();
     let cli = Cli::parse();
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).init();
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info,actix_server=warn")).init();
     if let Err(error) = dotenv
         && !error.not_found()
     {

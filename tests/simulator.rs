@@ -564,7 +564,7 @@ async fn waiting_requests_beyond_the_queue_get_no_answer() {
     let limits = Limits { queue: 2, ..Default::default() };
     let server = GameServer::start(GameServerOptions { limits, ..options() }).await.expect("a free port");
     let mut peer = Peer::connect(&server).await;
-    server.faults(|faults| faults.delay = Some(Duration::from_millis(300)));
+    server.faults(|faults| faults.delay = Some(Duration::from_secs(1)));
     for _ in 0..4 {
         peer.send(get_info()).await;
     }
@@ -574,6 +574,17 @@ async fn waiting_requests_beyond_the_queue_get_no_answer() {
     assert_eq!(answered, [1, 2]);
     server.faults(|faults| faults.delay = None);
     peer.ask(get_info()).await.info.expect("the third and fourth were dropped");
+}
+
+#[tokio::test]
+async fn peer_that_does_not_read_is_dropped() {
+    let server = server().await;
+    let (mut peer, mut other) = (Peer::connect(&server).await, Peer::connect_as(&server, 5, 5).await);
+    peer.ask(get_info()).await;
+    server.world(|world| (0..2000).for_each(|_| world.say(LEADER, &"x".repeat(200))));
+    assert_eq!(server.connections(), 1);
+    assert_eq!(other.refusal(get_info()).await, "not_found", "the others are untouched");
+    while peer.next_bytes().await.is_some() {}
 }
 
 #[tokio::test]

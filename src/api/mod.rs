@@ -20,6 +20,7 @@ pub mod devices;
 pub mod error;
 pub mod extract;
 pub mod health;
+pub mod index;
 pub mod middleware;
 pub mod openapi;
 pub mod paired_servers;

@@ -16,7 +16,7 @@ use crate::{
     api::{
         devices,
         error::{self, PROBLEM_JSON},
-        health, paired_servers, sign_in,
+        health, index, paired_servers, sign_in,
     },
     crypto::session_cookie::SESSION_COOKIE,
 };
@@ -37,6 +37,7 @@ use crate::{
         devices::list,
         devices::add,
         devices::remove,
+        index::index,
         health::health,
         health::database,
         health::ready,

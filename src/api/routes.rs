@@ -5,7 +5,7 @@ use actix_web::{
     web::{self, ServiceConfig, delete, get, post, resource},
 };
 
-use super::{devices, health, middleware::rate_limit, openapi, paired_servers, sign_in};
+use super::{devices, health, index, middleware::rate_limit, openapi, paired_servers, sign_in};
 
 #[rustfmt::skip]
 pub fn routes(config: &mut ServiceConfig) {
@@ -21,6 +21,7 @@ pub fn routes(config: &mut ServiceConfig) {
         .service(resource("/paired-servers/{id}/devices").route(get().to(devices::list)).route(post().to(devices::add)))
         .service(resource("/paired-servers/{id}/devices/{deviceId}").route(delete().to(devices::remove)))
 
+        .service(resource("/").route(get().to(index::index)))
         .service(resource("/health").route(get().to(health::health)))
         .service(resource("/health/db").route(get().to(health::database)))
         .service(resource("/ready").route(get().to(health::ready)))

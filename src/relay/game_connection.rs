@@ -1,5 +1,5 @@
 //! Actor: one paired game server. Started by the hub, on one of the threads for game links; owns the live state, turns
-//! what its [`link_keeper`](super::link_keeper) learns into steps, events, chat and raids, and hands each, encoded
+//! what its [`link_keeper`] learns into steps, events, chat and raids, and hands each, encoded
 //! once, to the subscriptions. Stops when the paired server is deleted or the service drains.
 
 use std::{
@@ -26,7 +26,9 @@ use crate::{
         monument::Monument,
         plain_text::plain_text,
         raid::{Raid, Raids},
-        server_state::{Change, ConnectionState, Device, DeviceKind, MapNote, Reachable, Section, ServerState},
+        server_state::{
+            Change, ConnectionState, Device, DeviceKind, MapNote, Marker, MarkerKind, Reachable, Section, ServerState,
+        },
         time::{self, Timestamp},
         world_event::{EventKind, WorldEvent},
     },
@@ -63,6 +65,9 @@ const CHAT_LINES: u32 = 100;
 const CHAT_SPAN: TimeDelta = TimeDelta::seconds(10);
 /// Lines remembered, so that none is told twice.
 const CHAT_REMEMBERED: usize = 256;
+/// Shops that may well vanish together, and answers without any after which more are believed to have.
+const FEW_SHOPS: usize = 5;
+const TRUNCATED_BELIEVED: u32 = 5;
 const DEATH_NOTE_LIFE: TimeDelta = TimeDelta::minutes(30);
 /// A blind interval shorter than this is not worth an event.
 const GAP_WORTH_TELLING: TimeDelta = TimeDelta::seconds(30);
@@ -189,11 +194,13 @@ pub struct GameConnection {
     alarms: Alarms,
     raids: Raids,
     chat: Chat,
+    /// Marker answers without shops in a row.
+    truncated: u32,
 
     link: Option<Asker>,
     keeper: Option<SpawnHandle>,
     wake: Arc<Wake>,
-    /// Since when we are blind.
+    /// Since when we are blind, if we ever saw.
     blind_since: Option<Timestamp>,
 }
 
@@ -245,10 +252,11 @@ impl GameConnection {
             alarms: Alarms::new(),
             raids: Raids::new(),
             chat: Chat::default(),
+            truncated: 0,
             link: None,
             keeper: None,
             wake: Arc::default(),
-            blind_since: Some(now),
+            blind_since: None,
         }
     }
 
@@ -262,13 +270,15 @@ impl GameConnection {
                 self.keeper = Some(ctx.spawn(keeping.into_actor(self)));
                 self.set_connection(ConnectionState::Connecting, None, None);
             }
-            (false, Some(keeper)) => {
-                ctx.cancel_future(keeper);
-                self.keeper = None;
-                self.close_link();
+            (false, keeper) => {
+                if let Some(keeper) = keeper {
+                    ctx.cancel_future(keeper);
+                    self.keeper = None;
+                    self.close_link();
+                }
                 self.set_connection(ConnectionState::Paused, Some("nobody is watching".to_owned()), None);
             }
-            _ => {}
+            (true, Some(_)) => {}
         }
     }
 
@@ -291,16 +301,20 @@ impl GameConnection {
             server.next_attempt_at = next_attempt_at;
         });
         if !changes.is_empty() {
-            let head = &self.state.server;
-            let connection = Connection {
-                state,
-                since: head.since,
-                reason: head.reason.clone(),
-                next_attempt_at: head.next_attempt_at,
-            };
-            self.hub.do_send(LinkChanged { server: self.server.clone(), connection });
+            self.hub.do_send(LinkChanged { server: self.server.clone(), connection: self.status() });
         }
         self.step(changes);
+    }
+
+    /// How the link stands.
+    pub fn status(&self) -> Connection {
+        let head = &self.state.server;
+        Connection {
+            state: head.connection,
+            since: head.since,
+            reason: head.reason.clone(),
+            next_attempt_at: head.next_attempt_at,
+        }
     }
 
     /// Takes one step: encoded once, handed to every thread that watches. No change, no step.
@@ -339,7 +353,9 @@ impl GameConnection {
 
     fn tell_events(&mut self, events: Vec<WorldEvent>, now: Timestamp) {
         let mut changes = Vec::new();
-        for event in events {
+        // What changes in shops concerns those who watch an item, not everybody; new and closed shops do.
+        let quiet = |event: &WorldEvent| event.kind == EventKind::Shop && !matches!(event.action, "opened" | "removed");
+        for event in events.into_iter().filter(|event| !quiet(event)) {
             self.tell(Lane::Live, &ServerMessage::Event { server_id: &self.server, event: &event });
             if event.kind == EventKind::Death
                 && let (Some(x), Some(y)) = (event.x, event.y)
@@ -467,13 +483,26 @@ impl GameConnection {
     fn learn_markers(&mut self, markers: AppMapMarkers) {
         let now = self.shared.clock.now();
         let map_size = self.map_size();
+        let markers = reading::markers(markers, map_size);
+        if self.is_truncated(&markers) {
+            return;
+        }
         let mut changes = Vec::new();
-        self.state.map_markers.replace(Section::MapMarkers, reading::markers(markers, map_size), &mut changes);
+        self.state.map_markers.replace(Section::MapMarkers, markers, &mut changes);
         self.step(changes);
         let around = Surroundings { map_size, monuments: &self.monuments };
         let markers = self.state.map_markers.iter().map(|(id, marker)| (*id, &**marker));
         let events = self.detectors.markers(&around, markers, now);
         self.tell_events(events, now);
+    }
+
+    /// Whether an answer has lost its shops on the way: all gone at once is not believed at first (protocol §4.1).
+    fn is_truncated(&mut self, markers: &[(u64, Marker)]) -> bool {
+        let is_shop = |marker: &Marker| marker.kind == MarkerKind::VendingMachine;
+        let known = self.state.map_markers.iter().filter(|(_, marker)| is_shop(marker)).count();
+        let truncated = known > FEW_SHOPS && !markers.iter().any(|(_, marker)| is_shop(marker));
+        self.truncated = if truncated { self.truncated + 1 } else { 0 };
+        (1..TRUNCATED_BELIEVED).contains(&self.truncated)
     }
 
     /// The first history only primes; after a gap, what was said meanwhile is told.
@@ -609,7 +638,6 @@ impl GameConnection {
         self.set_connection(ConnectionState::Connected, None, None);
         log::info!(server = self.server.as_str(); "connected to the game server");
         if let Some(since) = self.blind_since.take()
-            && self.chat.primed
             && now - since >= GAP_WORTH_TELLING
         {
             let mut data = serde_json::Map::new();

@@ -202,12 +202,15 @@ impl Hub {
 
     /// The game connection of this server, started if need be.
     fn link(&mut self, server: &ServerId, ctx: &Context<Self>) -> Addr<GameConnection> {
-        let (count, arbiters) = (self.links.len(), &self.arbiters);
-        let link = self.links.entry(server.clone()).or_insert_with(|| {
-            let connection = GameConnection::new(server.clone(), self.state.clone(), ctx.address().recipient());
-            GameConnection::start_in_arbiter(&arbiters[count % arbiters.len()], move |_| connection)
-        });
-        link.clone()
+        if let Some(link) = self.links.get(server).filter(|link| link.connected()) {
+            return link.clone();
+        }
+        let connection = GameConnection::new(server.clone(), self.state.clone(), ctx.address().recipient());
+        self.states.insert(server.clone(), connection.status());
+        let arbiter = &self.arbiters[self.links.len() % self.arbiters.len()];
+        let link = GameConnection::start_in_arbiter(arbiter, move |_| connection);
+        self.links.insert(server.clone(), link.clone());
+        link
     }
 
     fn leave(&mut self, connection: u64) {

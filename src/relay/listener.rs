@@ -14,7 +14,7 @@ use std::{
 use actix::Addr;
 use actix_codec::Framed;
 use actix_http::{
-    HttpService, Request,
+    ConnectionType, HttpService, Request,
     body::{BodySize, MessageBody as _},
     h1,
 };
@@ -118,7 +118,7 @@ async fn hand_over(
     let (_, response) = response.into_parts();
     let (mut response, body) = response.into_parts();
     let admission = response.extensions_mut().remove::<Opening>();
-    let head = actix_http::Response::from(response.set_body(()).map_into_boxed_body()).drop_body();
+    let mut head = actix_http::Response::from(response.set_body(()).map_into_boxed_body()).drop_body();
     match admission {
         Some(Opening(admission)) => {
             framed.send(h1::Message::Item((head, BodySize::None))).await?;
@@ -127,6 +127,7 @@ async fn hand_over(
             ClientSocket::start(worker, admission, parts.io, parts.read_buf);
         }
         None => {
+            head.head_mut().set_connection_type(ConnectionType::Close);
             let body = body.try_into_bytes().unwrap_or_default();
             framed.send(h1::Message::Item((head, BodySize::Sized(body.len() as u64)))).await?;
             framed.send(h1::Message::Chunk(Some(body))).await?;
@@ -233,7 +234,7 @@ fn problem(refused: Refused) -> HttpResponse {
         response.insert_header((header::RETRY_AFTER, "5"));
     }
     let body = serde_json::json!({
-        "type": "about:blank",
+        "type": format!("urn:companion:problem:{code}"),
         "title": status.canonical_reason(),
         "status": status.as_u16(),
         "detail": title,

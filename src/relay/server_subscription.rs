@@ -1,5 +1,5 @@
 //! Actor: a paired server on one worker thread. Started by the first socket of that thread that subscribes; hears its
-//! [`GameConnection`](super::game_connection::GameConnection) and writes straight to the sockets that watch; knows
+//! [`GameConnection`] and writes straight to the sockets that watch; knows
 //! who may watch and ends a watch when access ends. Stops when nobody has watched for a while, or when the paired
 //! server is gone.
 

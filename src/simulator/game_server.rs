@@ -51,8 +51,8 @@ const WRITE_DEADLINE: Duration = Duration::from_secs(5);
 /// How long a refused peer may take to read its refusal, and how many may take it at once.
 const REFUSAL_DEADLINE: Duration = Duration::from_secs(1);
 const REFUSALS_AT_ONCE: usize = 64;
-/// Messages that wait for one peer.
-const OUTBOX: usize = 256;
+/// Messages that wait for one peer; one that has more is dropped.
+const OUTBOX: usize = 1024;
 /// Above this a message is not even read; between the game's own limit and this it is read and dropped.
 const READ_AT_MOST: usize = 4 << 20;
 const CAMERA_FRAME_EVERY: Duration = Duration::from_millis(100);
@@ -337,7 +337,7 @@ fn bucket<K: std::hash::Hash + Eq + Copy>(
 
 /// What becomes of a message.
 enum Verdict {
-    Answer(AppResponse),
+    Answer(Box<AppResponse>),
     /// The map: its picture is drawn off the executor.
     Map {
         seq: u32,
@@ -365,10 +365,10 @@ impl State {
         let seq = request.seq;
         if self.players.get(&request.player_id) != Some(&request.player_token) || self.faults.reject_tokens {
             bad_tokens.tokens -= 1.0;
-            return Verdict::Answer(error(seq, "not_found"));
+            return Verdict::Answer(error(seq, "not_found").into());
         }
         if self.faults.rate_limit || !self.spend(request.player_id, address, cost(&request), now) {
-            return Verdict::Answer(error(seq, "rate_limit"));
+            return Verdict::Answer(error(seq, "rate_limit").into());
         }
         self.bind(id, request.player_id);
         if request.get_map.is_some() {
@@ -376,7 +376,7 @@ impl State {
         }
         let response = self.handle(id, &request, now).unwrap_or_else(|refusal| error(seq, refusal));
         self.publish();
-        Verdict::Answer(response)
+        Verdict::Answer(response.into())
     }
 
     fn spend(&mut self, player: u64, address: IpAddr, cost: f64, now: Instant) -> bool {
@@ -801,9 +801,9 @@ fn follow(shared: &Arc<Shared>, verdict: Verdict, faults: Faults, outbox: &mpsc:
         Verdict::Silence => return true,
         Verdict::Close => return false,
         Verdict::Answer(response) if faults.delay.is_none() => {
-            return outbox.try_send(faults.encode(answer(response))).is_ok();
+            return outbox.try_send(faults.encode(answer(*response))).is_ok();
         }
-        Verdict::Answer(response) => (response.seq, None, response),
+        Verdict::Answer(response) => (response.seq, None, *response),
         Verdict::Map { seq, terrain } => (seq, Some(terrain), AppResponse { seq, ..Default::default() }),
     };
     let (pending, outbox) = (Pending::new(shared), outbox.clone());

@@ -51,6 +51,8 @@ pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
             ("IDENTITY_LOGIN_URL", identity.login_url()),
             ("IDENTITY_CLAIMED_ID_PREFIX", identity.claimed_id_prefix()),
             ("PLATFORM_API_URL", identity.platform_api_url()),
+            // Any key will do: it switches the profile look-up on.
+            ("PLATFORM_API_KEY", "simulated".to_owned()),
             ("ALLOW_PRIVATE_GAME_SERVERS", "true".to_owned()),
         ];
         let text: String = settings.iter().map(|(name, value)| format!("{name}={value}\n")).collect();

@@ -24,19 +24,19 @@ impl Rng {
         Self(seed)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         mix(self.0)
     }
 
     /// low..high.
     pub fn between(&mut self, low: f32, high: f32) -> f32 {
-        low + (self.next() >> 40) as f32 / (1u32 << 24) as f32 * (high - low)
+        low + (self.bits() >> 40) as f32 / (1u32 << 24) as f32 * (high - low)
     }
 
     /// 0..count; `count` is at least 1.
     pub fn below(&mut self, count: usize) -> usize {
-        (self.next() % count as u64) as usize
+        (self.bits() % count as u64) as usize
     }
 
     pub fn chance(&mut self, probability: f32) -> bool {

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use chrono::{TimeDelta, Timelike};
+use chrono::TimeDelta;
 
 use super::{
     scene::Ground,
@@ -55,6 +55,8 @@ const LONGEST_LEAP: TimeDelta = TimeDelta::hours(1);
 /// Between the two broadcasts of a storage monitor.
 const STORAGE_SETTLES: TimeDelta = TimeDelta::milliseconds(500);
 const DAY_LENGTH_MINUTES: f32 = 60.0;
+/// The hour at which the world begins.
+const FIRST_HOUR: f32 = 8.0;
 const SUNRISE: f32 = 7.5;
 const SUNSET: f32 = 20.0;
 
@@ -591,8 +593,13 @@ impl World {
         }
     }
 
-    /// The alarms pulse for half a minute while walls are paid for with upkeep.
+    /// The alarms pulse for half a minute, and somebody sees it.
     fn raid(&mut self) {
+        let witness =
+            self.members.iter().find(|member| member.is_online && member.is_alive).map(|member| member.steam_id);
+        if let Some(witness) = witness {
+            self.say(witness, "RAID! they are at the base");
+        }
         let mut at = 0.0;
         for pulse in 0..4 {
             let alarm = if pulse == 2 { WALL_ALARM } else { BASE_ALARM };
@@ -616,7 +623,7 @@ impl World {
         }
         let shop = shops[self.rng.below(shops.len())];
         let (sells, restocks, reprices) = (self.rng.chance(0.7), self.rng.chance(0.8), self.rng.chance(0.12));
-        let (pick, bought, added) = (self.rng.next() as usize, 1 + self.rng.below(3), 5 + self.rng.below(20));
+        let (pick, bought, added) = (self.rng.bits() as usize, 1 + self.rng.below(3), 5 + self.rng.below(20));
         let factor = self.rng.between(0.75, 1.3);
         let Some(marker) = self.markers.get_mut(&shop) else {
             return;
@@ -636,7 +643,7 @@ impl World {
 
     fn use_storage(&mut self, storage: u64) {
         let amount = 10 * (1 + self.rng.below(30)) as i32;
-        let pick = self.rng.next() as usize;
+        let pick = self.rng.bits() as usize;
         let Some((_, Device::Storage { items, .. })) = self.devices.get(&storage) else {
             return;
         };
@@ -821,7 +828,7 @@ impl World {
         if let Some((_, Device::Storage { items, protected_until, .. })) = self.devices.get_mut(&entity_id) {
             *items = contents;
             if let Some(until) = protected_until {
-                // What lasts longest decides nothing here: upkeep simply follows the stone.
+                // Real upkeep asks for more than stone; one material is enough to see it move.
                 let stone: i64 = items.iter().filter(|item| item.0 == STONES).map(|item| i64::from(item.1)).sum();
                 *until = now + TimeDelta::seconds(stone * 14);
             }
@@ -1025,8 +1032,7 @@ impl World {
     /// Hour of the day, 0..24.
     pub fn hour(&self) -> f32 {
         let elapsed = (self.now - self.start).num_milliseconds() as f32 / 60_000.0;
-        let first = 8.0 + (self.start.minute() % 4) as f32;
-        (first + elapsed * 24.0 / DAY_LENGTH_MINUTES) % 24.0
+        (FIRST_HOUR + elapsed * 24.0 / DAY_LENGTH_MINUTES) % 24.0
     }
 
     pub fn time(&self) -> AppTime {
@@ -1159,4 +1165,158 @@ fn around(from: f32, to: f32) -> impl Iterator<Item = Place> {
     let turn = (to - from).rem_euclid(std::f32::consts::TAU);
     let steps = (turn / 0.26).ceil() as usize;
     (0..=steps).map(move |n| at_sea(from + turn * n as f32 / steps.max(1) as f32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::time;
+
+    fn world() -> World {
+        World::new(7, time::from_unix(1_790_000_000).expect("a time"))
+    }
+
+    fn marker(world: &World, kind: AppMarkerType) -> Option<AppMarker> {
+        world.map_markers(TEAM[0].0).markers.into_iter().find(|marker| marker.r#type == kind as i32)
+    }
+
+    /// Lets the world live second by second; the second at which `seen` first holds.
+    fn first(world: &mut World, seconds: i64, mut seen: impl FnMut(&World, &[News]) -> bool) -> Option<i64> {
+        let start = world.now();
+        (1..=seconds).find(|second| {
+            world.advance_to(start + TimeDelta::seconds(*second));
+            let news = world.take_news();
+            seen(world, &news)
+        })
+    }
+
+    #[test]
+    fn first_ninety_seconds_are_dense() {
+        let within = |low: i64, high: i64, what: &str, seen: &dyn Fn(&World, &[News]) -> bool| {
+            let second = first(&mut world(), 90, seen);
+            assert!(second.is_some_and(|second| (low..=high).contains(&second)), "{what}: {second:?}");
+        };
+        let marlow = |world: &World| world.member(TEAM[1].0).map(|member| (member.x, member.y));
+        let stood = marlow(&world());
+        within(1, 1, "movement", &|world, _| marlow(world) != stood);
+        within(4, 6, "chat", &|_, news| news.iter().any(|news| matches!(news, News::Chat(_))));
+        within(9, 11, "cargo", &|world, _| marker(world, AppMarkerType::CargoShipMarker).is_some());
+        within(19, 21, "alarm", &|_, news| {
+            news.iter().any(|news| matches!(news, News::Entity { entity_id: BASE_ALARM, payload } if payload.value()))
+        });
+        within(29, 31, "helicopter", &|world, _| marker(world, AppMarkerType::PatrolHelicopterMarker).is_some());
+        within(39, 41, "death", &|world, _| world.members.iter().any(|member| !member.is_alive));
+        within(49, 90, "logout", &|world, _| world.members[1..].iter().any(|member| !member.is_online));
+        within(59, 61, "chinook at a rig", &|world, _| {
+            marker(world, AppMarkerType::Ch47Marker).is_some_and(|chinook| {
+                let at = Place::new(chinook.x, chinook.y);
+                ["oil_rig_small", "large_oil_rig"].iter().any(|rig| world.terrain().monument(rig).distance(at) < 550.0)
+            })
+        });
+    }
+
+    #[test]
+    fn same_seed_tells_the_same_story() {
+        let lived = |seed| {
+            let mut world = World::new(seed, time::from_unix(1_790_000_000).expect("a time"));
+            first(&mut world, 120, |_, _| false);
+            (world.map_markers(1), world.chat)
+        };
+        assert_eq!(lived(7), lived(7));
+        assert_ne!(lived(7), lived(8));
+    }
+
+    #[test]
+    fn cargo_ship_enters_from_far_docks_and_leaves() {
+        let mut world = world();
+        let ship = world.send_cargo_ship();
+        let place = |world: &World| world.markers.get(&ship).map(|marker| Place::new(marker.x, marker.y));
+        let outside = |at: Place| [at.x, at.y].iter().any(|edge| !(-585.0..=MAP_SIZE + 585.0).contains(edge));
+        assert!(place(&world).is_some_and(outside));
+        let harbour = world.terrain().monument("harbor_display_name");
+        let mut last = None;
+        let docked = first(&mut world, 1200, |world, _| {
+            let rests = place(world).is_some() && place(world) == last;
+            last = place(world);
+            rests && last.is_some_and(|at| at.distance(harbour) < 100.0)
+        });
+        assert!(docked.is_some(), "{last:?}");
+        let mut last = None;
+        let gone = first(&mut world, 3600, |world, _| {
+            last = place(world).or(last);
+            place(world).is_none()
+        });
+        assert!(gone.is_some() && last.is_some_and(outside), "{gone:?} {last:?}");
+    }
+
+    #[test]
+    fn helicopter_that_is_shot_down_ends_over_land() {
+        let mut world = world();
+        for shot_down in [true, false] {
+            let helicopter = world.send_helicopter(shot_down);
+            let mut last = Place::new(0.0, 0.0);
+            let gone = first(&mut world, 3600, |world, _| match world.markers.get(&helicopter) {
+                Some(marker) => {
+                    last = Place::new(marker.x, marker.y);
+                    false
+                }
+                None => true,
+            });
+            let inside = [last.x, last.y].iter().all(|edge| (150.0..MAP_SIZE - 150.0).contains(edge));
+            assert_eq!((gone.is_some(), inside), (true, shot_down), "{last:?}");
+        }
+    }
+
+    #[test]
+    fn a_week_later_the_world_is_no_larger() {
+        let mut world = world();
+        let mut shops_changed = false;
+        for hour in 1..=24 * 7 {
+            let before = world.markers.clone();
+            world.advance_to(world.now() + TimeDelta::hours(1));
+            shops_changed |= before != world.markers;
+            world.take_news();
+            assert!(world.markers.len() < 60, "hour {hour}: {} markers", world.markers.len());
+            assert!(world.script.len() < 60, "hour {hour}: {} events", world.script.len());
+        }
+        assert!(shops_changed && world.chat.len() == CHAT_LINES);
+    }
+
+    #[test]
+    fn a_world_that_slept_skips_what_it_missed() {
+        let mut world = world();
+        let until = world.now() + TimeDelta::days(3650);
+        world.advance_to(until);
+        assert_eq!(world.now(), until);
+        assert!(world.take_news().len() < 1000);
+        world.advance_to(until - TimeDelta::days(1));
+        assert_eq!(world.now(), until, "time does not run backwards");
+    }
+
+    #[test]
+    fn stock_and_prices_change() {
+        let mut world = world();
+        let orders = |world: &World| -> Vec<SellOrder> {
+            world.markers.values().flat_map(|marker| marker.sell_orders.iter().copied()).collect()
+        };
+        let before = orders(&world);
+        first(&mut world, 900, |_, _| false);
+        let after = orders(&world);
+        assert!(before.iter().zip(&after).any(|(before, after)| before.amount_in_stock != after.amount_in_stock));
+        assert!(before.iter().zip(&after).any(|(before, after)| before.cost_per_item != after.cost_per_item));
+        assert!(after.iter().all(|order| order.amount_in_stock >= 0 && order.cost_per_item > 0));
+    }
+
+    #[test]
+    fn wipe_takes_devices_and_map_and_keeps_the_team() {
+        let mut world = World::new(7, time::from_unix(1_790_000_000).expect("a time")).with_markers(100);
+        assert!(world.markers.len() > 140);
+        let before = world.info();
+        world.wipe();
+        assert_eq!(world.take_news(), [News::Wiped]);
+        let after = world.info();
+        assert!(after.wipe_time > before.wipe_time + 60 && after.seed != before.seed);
+        assert_eq!((world.devices().count(), world.team().len()), (0, 4));
+        first(&mut world, 600, |_, _| false);
+    }
 }

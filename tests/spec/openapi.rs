@@ -18,6 +18,7 @@ const CONTRACT: &[&str] = &[
     "GET /paired-servers/{id}/devices",
     "POST /paired-servers/{id}/devices",
     "DELETE /paired-servers/{id}/devices/{deviceId}",
+    "GET /",
     "GET /health",
     "GET /health/db",
     "GET /ready",

@@ -1,0 +1,15 @@
+//! What a browser finds at the root, for example after signing in where no dashboard is configured.
+
+use actix_web::{
+    HttpResponse,
+    http::header::{self, ContentType},
+};
+
+/// A page with links into the API.
+#[utoipa::path(get, path = "/", tag = "health", responses((status = 200, content_type = "text/html")))]
+pub async fn index() -> HttpResponse {
+    HttpResponse::Ok()
+        .content_type(ContentType::html())
+        .insert_header((header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'"))
+        .body(include_str!("index.html"))
+}
