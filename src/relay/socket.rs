@@ -34,6 +34,8 @@ use crate::{
 
 /// Bytes asked from the kernel at a time; the buffer is given back while nothing is half read.
 const READ_SIZE: usize = 4 * 1024;
+/// Bytes of the largest frame that is accepted: its payload, and a header of at most fourteen.
+const LARGEST_FRAME: usize = limits::INBOUND_BYTES + 14;
 
 /// See the module.
 pub struct Socket {
@@ -228,10 +230,15 @@ impl Stream for Inbound {
             if this.socket.closing().is_some() {
                 this.buffer.clear();
             }
-            if !this.buffer.is_empty()
-                && let Some(frame) = this.codec.decode(&mut this.buffer).transpose()
-            {
-                return Poll::Ready(Some(frame));
+            if !this.buffer.is_empty() {
+                match this.codec.decode(&mut this.buffer).transpose() {
+                    Some(frame) => return Poll::Ready(Some(frame)),
+                    // The codec waits for the whole of a frame, however large it claims to be.
+                    None if this.buffer.len() > LARGEST_FRAME => {
+                        return Poll::Ready(Some(Err(ProtocolError::Overflow)));
+                    }
+                    None => {}
+                }
             }
             match this.socket.stream.poll_read_ready(cx) {
                 Poll::Pending => {

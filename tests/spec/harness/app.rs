@@ -104,6 +104,11 @@ impl TestApp {
         Self::run(directory, flags, clock, provider)
     }
 
+    /// A browser without cookies that talks to the relay's listener.
+    pub fn relay_browser(&self) -> Browser {
+        Browser::new(self.http.clone(), self.relay)
+    }
+
     /// A browser without cookies.
     pub fn browser(&self) -> Browser {
         Browser::new(self.http.clone(), self.address)

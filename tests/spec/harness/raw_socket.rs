@@ -54,17 +54,24 @@ impl RawSocket {
         timeout(PATIENCE, self.stream.write_all(bytes)).await.expect("the relay reads").is_ok()
     }
 
-    /// The code of the close frame, past whatever comes before; 1006 if the stream ends without one.
+    /// The code of the close frame; 1006 if the stream ends without one.
     pub async fn expect_close(&mut self) -> u16 {
+        self.until_close().await.0
+    }
+
+    /// The code of the close frame, and the texts before it.
+    pub async fn until_close(&mut self) -> (u16, Vec<String>) {
+        let mut texts = Vec::new();
         loop {
-            if let Some((first, payload)) = self.next_frame() {
-                if first == 0x88 {
-                    return payload.first_chunk().map_or(1005, |code| u16::from_be_bytes(*code));
+            match self.next_frame() {
+                Some((0x88, payload)) => {
+                    let code = payload.first_chunk().map_or(1005, |code| u16::from_be_bytes(*code));
+                    return (code, texts);
                 }
-                continue;
-            }
-            if !self.fill().await {
-                return 1006;
+                Some((TEXT, payload)) => texts.push(String::from_utf8(payload).unwrap()),
+                Some(_) => {}
+                None if self.fill().await => {}
+                None => return (1006, texts),
             }
         }
     }
