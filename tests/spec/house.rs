@@ -31,8 +31,12 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 
 /// What a file takes from `crate::`, each as far as the first brace within it.
 fn imports(source: &str) -> Vec<String> {
-    let code: String = source.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
-    code.split("crate::").skip(1).flat_map(|rest| if rest.starts_with('{') { group(rest) } else { vec![path(rest)] }).collect()
+    let code: String =
+        source.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
+    code.split("crate::")
+        .skip(1)
+        .flat_map(|rest| if rest.starts_with('{') { group(rest) } else { vec![path(rest)] })
+        .collect()
 }
 
 fn path(text: &str) -> String {
@@ -94,6 +98,7 @@ fn imports_only_go_down() {
 
 #[test]
 fn imports_are_read_from_every_form() {
-    let source = "use crate::{\n    a::{b, c},\n    d::e::F,\n};\nuse crate::g::h;\n// crate::not\nfn f() { crate::i::j(); }";
+    let source =
+        "use crate::{\n    a::{b, c},\n    d::e::F,\n};\nuse crate::g::h;\n// crate::not\nfn f() { crate::i::j(); }";
     assert_eq!(imports(source), ["a::", "d::e::F", "g::h", "i::j"]);
 }

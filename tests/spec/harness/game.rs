@@ -37,8 +37,7 @@ pub async fn pair_port(browser: &mut Browser, port: u16) -> String {
 
 /// Adds one device; what it is the game server tells.
 pub async fn add_device(browser: &mut Browser, server: &str, device: u64) {
-    let answer =
-        browser.post(&format!("/paired-servers/{server}/devices"), Some(&json!({ "entityId": device }))).await;
+    let answer = browser.post(&format!("/paired-servers/{server}/devices"), Some(&json!({ "entityId": device }))).await;
     assert_eq!(answer.status, 201, "{}", answer.text());
 }
 

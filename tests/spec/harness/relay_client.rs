@@ -8,7 +8,10 @@ use std::{
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
-use tokio::{net::TcpStream, time::{timeout, timeout_at}};
+use tokio::{
+    net::TcpStream,
+    time::{timeout, timeout_at},
+};
 use tokio_tungstenite::{
     WebSocketStream, client_async_with_config,
     tungstenite::{
@@ -83,19 +86,16 @@ pub async fn open(relay: SocketAddr, request: Request) -> Result<(RelayClient, R
     let config = WebSocketConfig::default().max_message_size(None).max_frame_size(None);
     match timeout(PATIENCE, client_async_with_config(request, stream, Some(config))).await.expect("an answer in time") {
         Ok((socket, response)) => Ok((
-            RelayClient {
-                socket,
-                known: HashMap::new(),
-                arrivals: VecDeque::new(),
-                frames: 0,
-                heard: VecDeque::new(),
-            },
+            RelayClient { socket, known: HashMap::new(), arrivals: VecDeque::new(), frames: 0, heard: VecDeque::new() },
             response,
         )),
         Err(tungstenite::Error::Http(response)) => {
             let (parts, body) = response.into_parts();
             let body = body.unwrap_or_default();
-            Err(Box::new(Refused { status: parts.status.as_u16(), problem: serde_json::from_slice(&body).unwrap_or_default() }))
+            Err(Box::new(Refused {
+                status: parts.status.as_u16(),
+                problem: serde_json::from_slice(&body).unwrap_or_default(),
+            }))
         }
         Err(error) => panic!("the handshake: {error}"),
     }
@@ -209,7 +209,11 @@ impl RelayClient {
             }
             "patch" => {
                 let known = self.known.get_mut(&text("serverId")).expect("a snapshot came first");
-                assert_eq!((known.epoch, known.seq), (number("epoch"), number("base")), "it follows what was last sent");
+                assert_eq!(
+                    (known.epoch, known.seq),
+                    (number("epoch"), number("base")),
+                    "it follows what was last sent"
+                );
                 assert!(number("seq") > known.seq, "it leads on");
                 let patch: json_patch::Patch = serde_json::from_value(message["patch"].clone()).expect("RFC 6902");
                 json_patch::patch(&mut known.state, &patch).expect("the patch fits");

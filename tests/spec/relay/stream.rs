@@ -148,9 +148,12 @@ async fn chat_is_mirrored_once_and_history_is_not() {
     assert_eq!((&first["serverId"], &first["chat"]["author"]), (&json!(server), &json!(TEAM[1].1)));
     assert!(first["chat"]["text"].as_str().unwrap().contains("hello"), "{first}");
     assert_eq!(first["chat"]["ts"], "2026-11-21T12:00:00.000Z");
-    assert_eq!(client.expect("chat").await["chat"], json!({
-        "author": TEAM[2].1, "text": "bye", "ts": "2026-11-21T12:00:00.000Z",
-    }));
+    assert_eq!(
+        client.expect("chat").await["chat"],
+        json!({
+            "author": TEAM[2].1, "text": "bye", "ts": "2026-11-21T12:00:00.000Z",
+        })
+    );
     // Heard again with the history after a reconnect, and not told again.
     game.drop_connections();
     client.until(&server, |state| state["server"]["connection"] == "unreachable").await;

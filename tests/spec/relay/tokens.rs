@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::harness::{
     app::{ADMIN, BASE, FRONTEND, TestApp},
     game::{ALICE, BOB},
-    relay_client::{self, RelayClient, Refused, open, request, with_header},
+    relay_client::{self, Refused, RelayClient, open, request, with_header},
 };
 
 fn expect_refused(outcome: Result<(RelayClient, impl Sized), Box<Refused>>, status: u16, code: &str) {
@@ -112,7 +112,6 @@ async fn a_user_has_twenty_sockets_and_health_counts_them() {
     assert_eq!(fields, ["activeConnections", "ok", "uptime"]);
     assert_eq!((&report["ok"], &report["activeConnections"]), (&json!(true), &json!(21)));
     assert!(report["uptime"].is_u64());
-
 }
 
 #[actix_web::test]
