@@ -119,7 +119,7 @@ fn new_id<T: From<String>>() -> T {
 }
 
 /// What one user was told: the paired servers with the devices that are there, none = answered as deleted.
-type Told = BTreeMap<String, Option<Vec<u64>>>;
+type Told = BTreeMap<String, Option<Vec<String>>>;
 
 /// A user who writes for as long as the service answers.
 struct Writer {
@@ -157,10 +157,10 @@ impl Writer {
             let path = format!("/paired-servers/{server}/devices");
             let (status, told) = self.ask(Method::POST, &path, Some(json!({ "entityId": device }))).await?;
             assert_eq!(status, 201, "{told}");
-            self.told.get_mut(&server).unwrap().as_mut().unwrap().push(device);
+            self.told.get_mut(&server).unwrap().as_mut().unwrap().push(device.to_string());
             answered();
         }
-        if self.port % 3 == 0 {
+        if self.port.is_multiple_of(3) {
             self.asked_to_delete.push(server.clone());
             let (status, told) = self.ask(Method::DELETE, &format!("/paired-servers/{server}"), None).await?;
             assert_eq!(status, 204, "{told}");
@@ -186,7 +186,7 @@ impl Writer {
             let (_, kept) = self.ask(Method::GET, &path, None).await.expect("it is back");
             let kept = kept["devices"].as_array().unwrap();
             for device in devices {
-                assert!(kept.iter().any(|kept| kept["deviceId"] == device.to_string()), "{device} of {server}");
+                assert!(kept.iter().any(|kept| kept["deviceId"] == device.as_str()), "{device} of {server}");
             }
         }
     }
