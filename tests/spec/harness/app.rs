@@ -19,6 +19,9 @@ pub const BASE: &str = "http://api.companion.test";
 pub const FRONTEND: &str = "https://app.companion.test";
 pub const ADMIN: &str = "https://admin.companion.test";
 
+/// Keeps links to game servers whether or not anybody watches.
+const LINKS: &str = "--game-link-policy=always";
+
 #[derive(clap::Parser)]
 struct Flags {
     #[command(flatten)]
@@ -51,7 +54,7 @@ impl TestApp {
 
     /// Where simulated game servers, which are on loopback, may be paired.
     pub async fn start_beside_games() -> Self {
-        Self::start_with(&["--allow-private-game-servers=true"]).await
+        Self::start_with(&["--allow-private-game-servers=true", LINKS]).await
     }
 
     pub async fn start_on(database_url: String, flags: &[&str]) -> Self {
@@ -75,6 +78,10 @@ impl TestApp {
             format!("--identity-claimed-id-prefix={}", provider.claimed_id_prefix()),
             format!("--platform-api-url={}", provider.base()),
         ];
+        // Tests that pair servers without having one dial nobody.
+        if !flags.contains(&LINKS) {
+            all.push("--game-link-policy=subscribed".into());
+        }
         all.extend(flags.iter().map(|flag| (*flag).to_owned()));
         let clock = Clock::adjustable("2026-11-21T12:00:00Z".parse().unwrap());
         Self::run(directory, all, clock, provider)
