@@ -69,8 +69,6 @@ const CHAT_REMEMBERED: usize = 256;
 const FEW_SHOPS: usize = 5;
 const TRUNCATED_BELIEVED: u32 = 5;
 const DEATH_NOTE_LIFE: TimeDelta = TimeDelta::minutes(30);
-/// Why a link is paused.
-const NOBODY_WATCHES: &str = "nobody is watching";
 /// A blind interval shorter than this is not worth an event.
 const GAP_WORTH_TELLING: TimeDelta = TimeDelta::seconds(30);
 
@@ -238,15 +236,8 @@ impl GameConnection {
     /// A connection that knows nothing yet.
     pub fn new(server: ServerId, shared: Arc<RelayState>, hub: Recipient<LinkChanged>) -> Self {
         let now = shared.clock.now();
-        let mut state = ServerState::new(now);
-        if shared.game.link_policy != GameLinkPolicy::Always {
-            // Until somebody watches, which is told as a change.
-            state.edit_server(&mut Vec::new(), |server| {
-                (server.connection, server.reason) = (ConnectionState::Paused, Some(NOBODY_WATCHES.to_owned()));
-            });
-        }
         Self {
-            state,
+            state: ServerState::new(now),
             position: Position { epoch: now.timestamp_micros().unsigned_abs(), seq: 0 },
             server,
             shared,
@@ -285,7 +276,7 @@ impl GameConnection {
                     self.keeper = None;
                     self.close_link();
                 }
-                self.set_connection(ConnectionState::Paused, Some(NOBODY_WATCHES.to_owned()), None);
+                self.set_connection(ConnectionState::Paused, Some("nobody is watching".to_owned()), None);
             }
             (true, Some(_)) => {}
         }
