@@ -96,7 +96,6 @@ fn fan_out(count: usize) -> Result<()> {
         clients.ask("report")?;
         let (cpu, start) = (cpu_seconds()?, Instant::now());
         relay.live(Duration::from_secs(20), every, raids);
-        thread::sleep(Duration::from_secs(1));
         let (cpu, elapsed) = (cpu_seconds()? - cpu, start.elapsed().as_secs_f64());
         let report = Report::read(&clients.ask("report")?)?;
         println!("  {name}, a change every {} ms", every.as_millis());
@@ -264,34 +263,36 @@ impl Relay {
         self.connection.do_send(Learnt::Markers(AppMapMarkers { markers }));
     }
 
-    /// The alarm goes off; its label is the time.
-    fn raid(&self, alarm: usize) {
-        let label = stamp().to_string();
+    /// Labels the alarm with the time at which it will go off, so that its raid tells it.
+    fn arm(&self, alarm: usize, due: u64) {
         let device = |id: usize| {
-            let label = (id == alarm).then(|| label.clone());
+            let label = (id == alarm).then(|| due.to_string());
             (id.to_string().into(), LearntDevice { kind: DeviceKind::Alarm, name: "Alarm".to_owned(), label })
         };
         self.connection.do_send(Learnt::Devices((1..=RAIDS).map(device).collect::<HashMap<_, _>>()));
+    }
+
+    fn go_off(&self, alarm: usize) {
         let payload = AppEntityPayload { value: Some(true), ..Default::default() };
         let changed = AppEntityChanged { entity_id: alarm as u64, payload };
         let broadcast = AppBroadcast { entity_changed: Some(changed), ..Default::default() };
         self.connection.do_send(Learnt::Broadcast(Box::new(broadcast)));
     }
 
-    /// Lets things happen for that long.
+    /// Lets things happen for that long. Alarms go off right behind a change, when every socket is busy.
     fn live(&self, long: Duration, every: Duration, raids: bool) {
-        let start = Instant::now();
-        let mut raided = 0;
-        for change in 1.. {
-            let due = every * change;
-            if due > long {
-                break;
-            }
+        let (start, started) = (Instant::now(), stamp());
+        let changes = (long.as_micros() / every.as_micros()) as usize;
+        let period = (changes / RAIDS).max(3);
+        for change in 1..=changes {
+            let due = every * change as u32;
             thread::sleep(due.saturating_sub(start.elapsed()));
             self.markers(stamp());
-            if raids && raided < RAIDS && start.elapsed() >= long / RAIDS as u32 * raided as u32 {
-                raided += 1;
-                self.raid(raided);
+            let alarm = change / period;
+            match change % period {
+                0 if raids => self.arm(alarm, started + (due + every * 2).as_micros() as u64),
+                2 if raids => self.go_off(alarm),
+                _ => {}
             }
         }
     }
