@@ -15,6 +15,7 @@ use std::{
     env, error, fs,
     io::{self, BufRead as _, BufReader, Read as _, Write as _},
     net::SocketAddr,
+    path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     rc::Rc,
     sync::{Arc, mpsc},
@@ -67,11 +68,11 @@ fn main() -> Result<()> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
         ["clients", address, server, tokens, kind] => {
-            clients(address.parse()?, server, &fs::read_to_string(tokens)?, kind == "stuck")
+            clients(address.parse()?, server, &fs::read_to_string(tokens)?, kind)
         }
+        _ if !env::args().any(|argument| argument == "--bench") => Ok(()), // run as a test: nothing to measure
         ["slow"] => slow(1_000),
         ["slow", count] => slow(count.parse()?),
-        [] if !env::args().any(|argument| argument == "--bench") => Ok(()), // compiled as a test, nothing to measure
         [] => fan_out(1_000),
         [count] => fan_out(count.parse()?),
         _ => Err("see the head of benches/fan_out.rs".into()),
@@ -79,6 +80,7 @@ fn main() -> Result<()> {
 }
 
 fn fan_out(count: usize) -> Result<()> {
+    let limit = limit(count)?;
     let relay = Relay::start(count, 100)?;
     let mut clients = relay.clients(0..count, "reading")?;
     relay.let_watch(&mut clients)?;
@@ -101,7 +103,8 @@ fn fan_out(count: usize) -> Result<()> {
         println!("  {name}, a change every {} ms", every.as_millis());
         println!("    deliveries               {:>9}", report.frames);
         println!("    frames/s per client      {:>9.2}", report.frames as f64 / elapsed / count as f64);
-        println!("    CPU per delivery         {:>9.2} µs", cpu * 1e6 / report.frames as f64);
+        let each = cpu * 1e6 / report.frames as f64;
+        println!("    CPU per delivery         {each:>9.2} µs, {:.2} of the limit", limit / each);
         println!("    of a core                {:>9.2}", cpu / elapsed);
         println!("    patch, change to socket  {}", report.patches);
         if raids {
@@ -111,6 +114,39 @@ fn fan_out(count: usize) -> Result<()> {
     };
     phase("paced", PACE, false)?;
     phase("saturated", SATURATION, true)
+}
+
+/// Processor time in µs of one delivery that is nothing but one write to one socket, and prints how long it takes.
+fn limit(count: usize) -> Result<f64> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let directory = TempDir::with_prefix("companion-bench-")?;
+    let tokens = vec!["none"; count];
+    let mut clients = Clients::start(directory.path(), listener.local_addr()?, "none", &tokens, "bare")?;
+    writeln!(clients.input, "go")?;
+    let mut streams = Vec::with_capacity(count);
+    while streams.len() < count {
+        streams.push(listener.accept()?.0);
+    }
+    clients.line()?;
+    clients.line()?;
+    let (cpu, start) = (cpu_seconds()?, Instant::now());
+    for update in 1..=20 {
+        thread::sleep((PACE * update).saturating_sub(start.elapsed()));
+        // As long as the relay's patch for one marker.
+        let text = format!(r#"{{"type":"patch","pad":"{:90}","steamId","value":"{}"}}"#, "", stamp());
+        let frame = [&[0x81, 126], &(text.len() as u16).to_be_bytes()[..], text.as_bytes()].concat();
+        for stream in &mut streams {
+            stream.write_all(&frame)?;
+        }
+    }
+    let cpu = cpu_seconds()? - cpu;
+    thread::sleep(PACE);
+    let report = Report::read(&clients.ask("report")?)?;
+    let each = cpu * 1e6 / report.frames as f64;
+    println!("the limit: one write to each of {count} sockets, every {} ms", PACE.as_millis());
+    println!("    CPU per delivery         {each:>9.2} µs");
+    println!("    update to socket         {}", report.patches);
+    Ok(each)
 }
 
 fn slow(count: usize) -> Result<()> {
@@ -228,15 +264,7 @@ impl Relay {
     fn clients(&self, which: std::ops::Range<usize>, kind: &str) -> Result<Clients> {
         let owner = if which.start == 0 { &self.tokens[..1] } else { &[] };
         let tokens: Vec<&str> = owner.iter().chain(&self.tokens[1..][which]).map(String::as_str).collect();
-        let path = self.directory.path().join(kind);
-        fs::write(&path, tokens.join("\n"))?;
-        let mut command = Command::new(env::current_exe()?);
-        command.args(["clients", &self.address.to_string(), self.server.as_str()]).arg(path).arg(kind);
-        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let (Some(input), Some(output)) = (process.stdin.take(), process.stdout.take()) else {
-            return Err("the clients have no pipes".into());
-        };
-        Ok(Clients { process, input, output: BufReader::new(output) })
+        Clients::start(self.directory.path(), self.address, self.server.as_str(), &tokens, kind)
     }
 
     /// Lets everybody watch what only its owner may, as soon as the owner's socket has made the subscription.
@@ -317,6 +345,19 @@ struct Clients {
 }
 
 impl Clients {
+    /// One client for each token; `kind` is `reading`, `stuck` or `bare` (no WebSocket handshake).
+    fn start(directory: &Path, address: SocketAddr, server: &str, tokens: &[&str], kind: &str) -> Result<Self> {
+        let path = directory.join(kind);
+        fs::write(&path, tokens.join("\n"))?;
+        let mut command = Command::new(env::current_exe()?);
+        command.args(["clients", &address.to_string(), server]).arg(path).arg(kind);
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let (Some(input), Some(output)) = (process.stdin.take(), process.stdout.take()) else {
+            return Err("the clients have no pipes".into());
+        };
+        Ok(Self { process, input, output: BufReader::new(output) })
+    }
+
     fn line(&mut self) -> Result<String> {
         let mut line = String::new();
         self.output.read_line(&mut line)?;
@@ -381,8 +422,10 @@ fn cpu_seconds() -> Result<f64> {
     Ok((user + system) / 100.0)
 }
 
-/// The process full of clients. Its first one, alone, says `ready` when it has its snapshot; the others follow at `go`.
-fn clients(relay: SocketAddr, server: &str, tokens: &str, stuck: bool) -> Result<()> {
+/// The process full of clients, which connect at `go`; of reading ones the first goes ahead alone, as the owner's, and
+/// says `ready` when it has its snapshot.
+fn clients(relay: SocketAddr, server: &str, tokens: &str, kind: &str) -> Result<()> {
+    let (reading, stuck, bare) = (kind == "reading", kind == "stuck", kind == "bare");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let tasks = tokio::task::LocalSet::new();
     let tokens: Vec<String> = tokens.lines().map(str::to_owned).collect();
@@ -390,7 +433,7 @@ fn clients(relay: SocketAddr, server: &str, tokens: &str, stuck: bool) -> Result
         let mut commands = tokio::io::BufReader::new(tokio::fs::File::open("/dev/stdin").await?).lines();
         let seen = Rc::new(Seen::default());
         let mut tokens = tokens.into_iter();
-        if !stuck {
+        if reading {
             let mut owner = connect(relay, &tokens.next().ok_or("no token")?).await?;
             subscribe(&mut owner, server).await?;
             tokio::task::spawn_local(read(owner, seen.clone()));
@@ -406,7 +449,7 @@ fn clients(relay: SocketAddr, server: &str, tokens: &str, stuck: bool) -> Result
                 let at_once = at_once.clone();
                 tokio::task::spawn_local(async move {
                     let _permit = at_once.acquire().await;
-                    connect(relay, &token).await
+                    if bare { Ok(TcpStream::connect(relay).await?) } else { connect(relay, &token).await }
                 })
             })
             .collect();
@@ -418,14 +461,16 @@ fn clients(relay: SocketAddr, server: &str, tokens: &str, stuck: bool) -> Result
         let start = Instant::now();
         let mut held = Vec::new();
         for mut stream in streams {
-            subscribe(&mut stream, server).await?;
+            if !bare {
+                subscribe(&mut stream, server).await?;
+            }
             if stuck {
                 held.push(stream);
             } else {
                 tokio::task::spawn_local(read(stream, seen.clone()));
             }
         }
-        if !stuck {
+        if reading {
             seen.snapshots(count + 1).await;
         }
         println!("{connected}\n{}", start.elapsed().as_secs_f64());
