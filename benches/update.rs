@@ -183,7 +183,7 @@ fn merge(criterion: &mut Criterion) {
                 assert!(steps.iter().all(|step| stream.advance(EPOCH, step.clone())), "they follow");
                 stream
             },
-            |stream| assert!(matches!(stream.since(start), CatchUp::Patch(_)), "smaller than a snapshot"),
+            |stream| assert!(matches!(stream.since(start), CatchUp::Patch { .. }), "smaller than a snapshot"),
             BatchSize::SmallInput,
         );
     });
