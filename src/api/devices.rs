@@ -22,6 +22,7 @@ use crate::{
         server_state::DeviceKind,
         time::{self, Timestamp},
     },
+    relay::hub::DevicesChanged,
 };
 
 /// What can be added by hand.
@@ -165,7 +166,7 @@ pub async fn add(
     state: web::Data<AppState>,
 ) -> Result<HttpResponse, ApiError> {
     let server = ServerId::from(path.into_inner());
-    let now = state.clock.now();
+    let (watched, now) = (server.clone(), state.clock.now());
     let added = state
         .pool
         .write(move |db| {
@@ -192,6 +193,7 @@ pub async fn add(
         let detail = format!("One server can have {DEVICES_PER_SERVER} devices at most.");
         return Err(ApiError::LimitReached(detail));
     };
+    state.hub.do_send(DevicesChanged { server: watched });
     Ok(HttpResponse::build(status).json(DeviceView::from(device)))
 }
 
@@ -209,6 +211,7 @@ pub async fn remove(
 ) -> Result<HttpResponse, ApiError> {
     let (server, device) = path.into_inner();
     let server = ServerId::from(server);
+    let watched = server.clone();
     let removed = state
         .pool
         .write(move |db| {
@@ -216,5 +219,9 @@ pub async fn remove(
             smart_devices::delete(db, &server, &device)
         })
         .await?;
-    if removed { Ok(HttpResponse::NoContent().finish()) } else { Err(ApiError::NotFound) }
+    if !removed {
+        return Err(ApiError::NotFound);
+    }
+    state.hub.do_send(DevicesChanged { server: watched });
+    Ok(HttpResponse::NoContent().finish())
 }

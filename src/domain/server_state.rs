@@ -12,7 +12,7 @@ use std::{
 };
 
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
 
 use crate::domain::time::{self, Timestamp};
 
@@ -249,19 +249,21 @@ impl From<Arc<str>> for Key {
     }
 }
 
-/// A value of the state whose fields can be compared one by one.
+/// A value of the state: an object whose fields are compared one by one, by their text.
 pub trait Node: fmt::Debug + Send + Sync {
-    /// The fields as they stand in JSON.
-    fn fields(&self) -> Map<String, Value>;
+    /// The value as JSON.
+    fn json(&self) -> String;
 }
 
 impl<T: Serialize + fmt::Debug + Send + Sync> Node for T {
-    fn fields(&self) -> Map<String, Value> {
-        match serde_json::to_value(self) {
-            Ok(Value::Object(fields)) => fields,
-            _ => unreachable!("every node of the state is a struct with plain fields"),
-        }
+    fn json(&self) -> String {
+        serde_json::to_string(self).expect("every node of the state is a struct with plain fields")
     }
+}
+
+/// The fields of a node's JSON, each as it is written.
+fn fields(json: &str) -> BTreeMap<&str, &RawValue> {
+    serde_json::from_str(json).expect("a node is an object, and names of fields have no escapes")
 }
 
 /// One value before and after an edit; absent = not there.
@@ -323,24 +325,24 @@ where
 
     /// Makes these the only values: what is missing goes, what is equal costs a comparison.
     pub fn replace(&mut self, section: Section, values: impl IntoIterator<Item = (K, T)>, changes: &mut Vec<Change>) {
-        let mut gone = std::mem::take(&mut self.0);
+        let mut named = Vec::with_capacity(self.0.len());
         for (id, value) in values {
-            // An id that comes twice in one answer: the last one counts, against what was there before.
-            let old = gone.remove(&id).or_else(|| self.0.remove(&id));
-            let new = match &old {
-                Some(old) if **old == value => old.clone(),
-                _ => {
-                    let new = Arc::new(value);
-                    let (key, new_node) = (id.clone().into(), Some(new.clone() as _));
-                    changes.push(Change { section, key, old: old.map(|v| v as _), new: new_node });
-                    new
-                }
-            };
-            self.0.insert(id, new);
+            // An id that comes twice in one answer: the last one counts.
+            self.put(section, id.clone(), Some(value), changes);
+            named.push(id);
         }
-        for (id, old) in gone {
-            changes.push(Change { section, key: id.into(), old: Some(old), new: None });
+        named.sort_unstable();
+        named.dedup();
+        if named.len() == self.0.len() {
+            return;
         }
+        self.0.retain(|id, old| {
+            let stays = named.binary_search(id).is_ok();
+            if !stays {
+                changes.push(Change { section, key: id.clone().into(), old: Some(old.clone()), new: None });
+            }
+            stays
+        });
     }
 }
 
@@ -460,15 +462,15 @@ pub fn write_patch(changes: &[Change], out: &mut Vec<u8>) {
     for change in changes {
         match (&change.old, &change.new) {
             (None, None) => {}
-            (None, Some(new)) => {
-                write_operation(out, "add", &pointer(change, None), Some(&Value::Object(new.fields())))
-            }
+            (None, Some(new)) => write_operation(out, "add", &pointer(change, None), Some(&new.json())),
             (Some(_), None) => write_operation(out, "remove", &pointer(change, None), None),
             (Some(old), Some(new)) => {
-                let (mut old, new) = (old.fields(), new.fields());
-                for (name, value) in &new {
+                let (old, new) = (old.json(), new.json());
+                let (mut old, new) = (fields(&old), fields(&new));
+                for (name, value) in new {
+                    let value = value.get();
                     match old.remove(name) {
-                        Some(before) if before == *value => {}
+                        Some(before) if before.get() == value => {}
                         Some(_) => write_operation(out, "replace", &pointer(change, Some(name)), Some(value)),
                         None => write_operation(out, "add", &pointer(change, Some(name)), Some(value)),
                     }
@@ -485,17 +487,17 @@ pub fn write_patch(changes: &[Change], out: &mut Vec<u8>) {
     out.push(b']');
 }
 
-/// Appends one operation and a comma.
-fn write_operation(out: &mut Vec<u8>, op: &'static str, path: &str, value: Option<&Value>) {
-    #[derive(Serialize)]
-    struct Operation<'a> {
-        op: &'static str,
-        path: &'a str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        value: Option<&'a Value>,
+/// Appends one operation and a comma; `value` is JSON.
+fn write_operation(out: &mut Vec<u8>, op: &str, path: &str, value: Option<&str>) {
+    out.extend_from_slice(br#"{"op":""#);
+    out.extend_from_slice(op.as_bytes());
+    out.extend_from_slice(br#"","path":"#);
+    serde_json::to_writer(&mut *out, path).expect("a string into a Vec");
+    if let Some(value) = value {
+        out.extend_from_slice(br#","value":"#);
+        out.extend_from_slice(value.as_bytes());
     }
-    serde_json::to_writer(&mut *out, &Operation { op, path, value }).expect("plain data into a Vec");
-    out.push(b',');
+    out.extend_from_slice(b"},");
 }
 
 /// The JSON Pointer (RFC 6901) of a change, or of one field of it.

@@ -21,7 +21,6 @@ use crate::{
         hub::{Admission, Opened, Toggle},
         outbox::Lane,
         protocol::{ClientMessage, ErrorCode, Refusal, ServerMessage},
-        server_subscription::WantSnapshot,
         socket::{Inbound, Socket},
         worker::{Subscription, WatchFailed, Worker},
     },
@@ -30,7 +29,7 @@ use crate::{
 /// How often a ping goes out, and how long its pong may take.
 const HEARTBEAT: Duration = Duration::from_secs(25);
 const PONG_DEADLINE: Duration = Duration::from_secs(10);
-/// How long a closed socket waits for the peer's goodbye.
+/// How long a closed socket waits for the peer to hang up too.
 const GOODBYE_DEADLINE: Duration = Duration::from_secs(2);
 /// Messages to this actor from within the process: closing, nothing else.
 const MAILBOX: usize = 16;
@@ -47,13 +46,18 @@ pub struct ClientSocket {
     admission: Admission,
     /// Bytes behind the handshake, until reading starts.
     early: BytesMut,
-    /// Parts of a message that comes in fragments.
-    fragments: Option<BytesMut>,
+    /// A message that comes in fragments.
+    fragments: Option<Fragments>,
     received: Window,
     /// Something was heard since the last ping.
     heard: bool,
     /// Subscriptions on their way; false = unsubscribed meanwhile.
     wanted: HashMap<ServerId, bool>,
+}
+
+struct Fragments {
+    is_text: bool,
+    bytes: BytesMut,
 }
 
 impl ClientSocket {
@@ -127,9 +131,6 @@ impl ClientSocket {
                 self.socket.outbox.borrow_mut().watch(&subscription.feed);
                 subscription.feed.watch(&self.socket);
                 self.socket.pump();
-                if subscription.feed.snapshot_wanted.get() {
-                    subscription.actor.do_send(WantSnapshot);
-                }
             }
             Ok(None) => self.refuse(&Refusal::unknown_server(server)),
             Err(WatchFailed) => {
@@ -172,23 +173,27 @@ impl ClientSocket {
 
     fn fragment(&mut self, item: Item, ctx: &mut Context<Self>) {
         let (part, begins, ends) = match item {
-            Item::FirstText(part) => (part, true, false),
-            Item::FirstBinary(_) => return self.close(Reason::Protocol, ctx),
-            Item::Continue(part) => (part, false, false),
-            Item::Last(part) => (part, false, true),
+            Item::FirstText(part) => (part, Some(true), false),
+            Item::FirstBinary(part) => (part, Some(false), false),
+            Item::Continue(part) => (part, None, false),
+            Item::Last(part) => (part, None, true),
         };
-        if begins {
-            self.fragments = Some(BytesMut::new());
+        if let Some(is_text) = begins {
+            self.fragments = Some(Fragments { is_text, bytes: BytesMut::new() });
         }
-        let Some(message) = &mut self.fragments else { return self.close(Reason::Protocol, ctx) };
-        if message.len() + part.len() > limits::INBOUND_BYTES {
+        let Some(Fragments { bytes, .. }) = &mut self.fragments else { return self.close(Reason::Protocol, ctx) };
+        if bytes.len() + part.len() > limits::INBOUND_BYTES {
             self.fragments = None;
             return self.close(Reason::TooBig, ctx);
         }
-        message.extend_from_slice(&part);
-        if ends && let Some(message) = self.fragments.take() {
-            self.text(&message, ctx);
+        bytes.extend_from_slice(&part);
+        if ends && let Some(Fragments { is_text, bytes }) = self.fragments.take() {
+            if is_text { self.text(&bytes, ctx) } else { self.refuse_binary() }
         }
+    }
+
+    fn refuse_binary(&self) {
+        self.refuse(&Refusal::new(ErrorCode::Malformed, "messages are JSON text, not binary"));
     }
 
     fn text(&mut self, text: &[u8], ctx: &mut Context<Self>) {
@@ -230,8 +235,9 @@ impl Actor for ClientSocket {
             actor.heard = false;
             actor.socket.push_control(close::heartbeat(OpCode::Ping, b""));
             ctx.run_later(PONG_DEADLINE, |actor, ctx| {
-                if !actor.heard {
-                    let slow = actor.socket.blocked_for() >= PONG_DEADLINE;
+                // One that talks and does not read is no better than a silent one.
+                let slow = actor.socket.blocked_for() >= PONG_DEADLINE;
+                if slow || !actor.heard {
                     let reason = if slow { "does not read" } else { "is silent" };
                     log::debug!(user = actor.user().as_str(); "relay socket is dropped: its client {reason}");
                     ctx.stop();
@@ -251,13 +257,6 @@ impl Actor for ClientSocket {
 impl StreamHandler<Result<Frame, ProtocolError>> for ClientSocket {
     fn handle(&mut self, frame: Result<Frame, ProtocolError>, ctx: &mut Self::Context) {
         self.heard = true;
-        if self.socket.closing().is_some() {
-            // The peer's goodbye answers ours; everything else comes too late.
-            if !matches!(frame, Ok(frame) if !matches!(frame, Frame::Close(_))) {
-                ctx.stop();
-            }
-            return;
-        }
         let now = self.socket.now();
         if self.received.available_at(now, limits::INBOUND_MESSAGES).is_some() {
             return self.close(Reason::Flooding, ctx);
@@ -265,9 +264,7 @@ impl StreamHandler<Result<Frame, ProtocolError>> for ClientSocket {
         self.received.record(now);
         match frame {
             Ok(Frame::Text(text)) => self.text(&text, ctx),
-            Ok(Frame::Binary(_)) => {
-                self.refuse(&Refusal::new(ErrorCode::Malformed, "messages are JSON text, not binary"));
-            }
+            Ok(Frame::Binary(_)) => self.refuse_binary(),
             Ok(Frame::Continuation(item)) => self.fragment(item, ctx),
             Ok(Frame::Ping(payload)) => self.socket.push_control(close::heartbeat(OpCode::Pong, &payload)),
             Ok(Frame::Pong(_)) => {}

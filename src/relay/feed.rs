@@ -4,12 +4,13 @@
 //! position, or a snapshot when that is smaller or the steps do not reach back. No client keeps a queue of patches.
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::{Cell, OnceCell, RefCell},
     collections::VecDeque,
     rc::Rc,
     sync::Arc,
 };
 
+use actix::Recipient;
 use bytes::Bytes;
 
 use crate::{
@@ -17,7 +18,7 @@ use crate::{
         ids::ServerId,
         server_state::{self, Change},
     },
-    relay::{protocol, socket::Socket},
+    relay::{protocol, server_subscription::WantSnapshot, socket::Socket},
 };
 
 /// One edit of the live state, with the frame for all who stand at `base`.
@@ -41,8 +42,12 @@ pub struct Position {
 pub enum CatchUp {
     /// It is there.
     Nothing,
-    Patch(Bytes),
-    /// A patch would be larger, or cannot be made.
+    Patch {
+        frame: Bytes,
+        /// The last snapshot was smaller.
+        large: bool,
+    },
+    /// The steps do not reach back.
     Snapshot,
 }
 
@@ -129,20 +134,21 @@ impl Stream {
         if let Some(last) = self.steps.back()
             && last.base == from.seq
         {
-            return CatchUp::Patch(last.frame.clone());
+            return CatchUp::Patch { frame: last.frame.clone(), large: false };
         }
         if let Some((_, frame)) = self.merged.iter().find(|(base, _)| *base == from.seq) {
-            return self.smaller(frame.clone());
+            return self.patch(frame.clone());
         }
         let first = self.steps.partition_point(|step| step.base < from.seq);
         let changes = server_state::merge(self.steps.range(first..).flat_map(|step| &step.changes));
         let frame = protocol::patch(&self.server, from.epoch, from.seq, self.position.seq, &changes);
         self.merged.push((from.seq, frame.clone()));
-        self.smaller(frame)
+        self.patch(frame)
     }
 
-    fn smaller(&self, patch: Bytes) -> CatchUp {
-        if patch.len() > self.snapshot_size { CatchUp::Snapshot } else { CatchUp::Patch(patch) }
+    fn patch(&self, frame: Bytes) -> CatchUp {
+        let large = frame.len() > self.snapshot_size;
+        CatchUp::Patch { frame, large }
     }
 }
 
@@ -153,6 +159,8 @@ pub struct Feed {
     pub watchers: RefCell<Vec<Rc<Socket>>>,
     /// Somebody waits for a snapshot that is not here yet.
     pub snapshot_wanted: Cell<bool>,
+    /// Who can get one; set once it has started.
+    pub source: OnceCell<Recipient<WantSnapshot>>,
 }
 
 impl Feed {
@@ -163,7 +171,17 @@ impl Feed {
             server,
             watchers: RefCell::new(Vec::new()),
             snapshot_wanted: Cell::new(false),
+            source: OnceCell::new(),
         })
+    }
+
+    /// Asks for a snapshot of now. Asked again before that is taken up, it stays one request.
+    pub fn want_snapshot(&self) {
+        if !self.snapshot_wanted.replace(true)
+            && let Some(source) = self.source.get()
+        {
+            source.do_send(WantSnapshot);
+        }
     }
 
     /// Adds a watcher, once.

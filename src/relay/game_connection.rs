@@ -940,7 +940,9 @@ impl Handler<Switch> for GameConnection {
     fn handle(&mut self, Switch { device: id }: Switch, _: &mut Self::Context) -> Self::Result {
         let id: Arc<str> = id.into();
         let device = self.state.devices.get(&id);
+        // Without a link the devices may not even be known yet.
         let ready = match (device, self.link.clone(), id.parse::<u64>()) {
+            (_, None, _) => Err(ToggleFailed::Unavailable),
             (None, ..) => Err(ToggleFailed::UnknownDevice),
             (Some(device), ..) if !matches!(device.kind, DeviceKind::Switch | DeviceKind::Unknown) => {
                 Err(ToggleFailed::NotASwitch)

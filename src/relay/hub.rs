@@ -279,11 +279,13 @@ impl Handler<ServerPaired> for Hub {
     type Result = ();
 
     fn handle(&mut self, ServerPaired { server, changed }: ServerPaired, ctx: &mut Self::Context) {
-        // A new connection reads its credentials anyway.
-        let known = self.links.contains_key(&server);
-        let link = self.link(&server, ctx);
-        if known {
-            link.do_send(Retry { changed });
+        match self.links.get(&server) {
+            Some(link) => link.do_send(Retry { changed }),
+            // A new connection reads its credentials anyway; one that waits for a watcher starts with that.
+            None if self.state.game.link_policy == GameLinkPolicy::Always => {
+                self.link(&server, ctx);
+            }
+            None => {}
         }
     }
 }

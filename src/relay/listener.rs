@@ -129,8 +129,8 @@ async fn hand_over(
         None => {
             head.head_mut().set_connection_type(ConnectionType::Close);
             let body = body.try_into_bytes().unwrap_or_default();
-            framed.send(h1::Message::Item((head, BodySize::Sized(body.len() as u64)))).await?;
-            framed.send(h1::Message::Chunk(Some(body))).await?;
+            framed.feed(h1::Message::Item((head, BodySize::Sized(body.len() as u64)))).await?;
+            framed.feed(h1::Message::Chunk(Some(body))).await?;
             framed.send(h1::Message::Chunk(None)).await?;
         }
     }

@@ -148,9 +148,16 @@ impl Outbox {
             let View { feed, position } = &self.views[index];
             let mut stream = feed.stream.borrow_mut();
             let catch_up = position.map_or(CatchUp::Snapshot, |from| stream.since(from));
+            let catch_up = match catch_up {
+                // If the smaller snapshot may not come yet: better a large patch than a map that stands still.
+                CatchUp::Patch { large: true, .. } if self.snapshot_at(&feed.server, now).is_none() => {
+                    CatchUp::Snapshot
+                }
+                other => other,
+            };
             let (frame, is_snapshot) = match catch_up {
                 CatchUp::Nothing => continue,
-                CatchUp::Patch(frame) => {
+                CatchUp::Patch { frame, .. } => {
                     if let Some(at) = self.patch_at(now) {
                         return Next::At(wait.map_or(at, |earlier| earlier.min(at)));
                     }
@@ -167,7 +174,7 @@ impl Outbox {
                     match stream.snapshot() {
                         Some(frame) => (frame.clone(), true),
                         None => {
-                            feed.snapshot_wanted.set(true);
+                            feed.want_snapshot();
                             continue;
                         }
                     }

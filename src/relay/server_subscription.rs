@@ -103,6 +103,9 @@ impl Actor for ServerSubscription {
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(MAILBOX);
         self.connection.do_send(Join { subscriber: ctx.address() });
+        // Set once: the feed starts and ends with this actor.
+        let _ = self.feed.source.set(ctx.address().recipient());
+        self.ask_if_wanted(ctx);
         ctx.run_interval(LINGER, |subscription, ctx| {
             let idle = subscription.feed.watchers.borrow().is_empty();
             if idle && subscription.idle {

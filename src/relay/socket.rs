@@ -8,6 +8,7 @@ use std::{
     cell::{Cell, RefCell},
     future::Future as _,
     io,
+    net::Shutdown,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, Waker},
@@ -33,6 +34,8 @@ use crate::{
 
 /// Bytes asked from the kernel at a time; the buffer is given back while nothing is half read.
 const READ_SIZE: usize = 4 * 1024;
+/// Bytes of the largest frame that is accepted: its payload, and a header of at most fourteen.
+const LARGEST_FRAME: usize = limits::INBOUND_BYTES + 14;
 
 /// See the module.
 pub struct Socket {
@@ -42,12 +45,15 @@ pub struct Socket {
     /// What the outbox's milliseconds count from.
     origin: Instant,
     pub outbox: RefCell<Outbox>,
-    /// A frame that the kernel took only in part, and since when.
+    /// A frame that the kernel took only in part, and when it last took some of it.
     half: RefCell<Option<Half>>,
     /// Ping, pong or close: not data, so not counted, and sent before anything else. One at a time is enough.
     control: RefCell<Option<Bytes>>,
     closing: Cell<Option<Reason>>,
-    /// The peer is gone, or everything including the close frame is written.
+    /// The close frame is written; what the peer still sends is thrown away until it hangs up too. Hanging up over
+    /// unread bytes would reset the connection, and the close code could be lost on the way.
+    said_goodbye: Cell<bool>,
+    /// The peer is gone.
     done: Cell<bool>,
     /// When something that waits for its turn may go.
     due: Cell<Option<Millis>>,
@@ -70,6 +76,7 @@ impl Socket {
             half: RefCell::new(None),
             control: RefCell::new(None),
             closing: Cell::new(None),
+            said_goodbye: Cell::new(false),
             done: Cell::new(false),
             due: Cell::new(None),
             waker: RefCell::new(None),
@@ -140,7 +147,7 @@ impl Socket {
                 let control = self.control.borrow_mut().take();
                 let frame = match (control, self.closing.get()) {
                     (Some(frame), _) => frame,
-                    (None, Some(_)) => return self.done.set(true),
+                    (None, Some(_)) => return self.say_goodbye(),
                     (None, None) => match self.outbox.borrow_mut().next(now) {
                         Next::Frame(frame) => frame,
                         Next::At(at) => return self.due.set(Some(at)),
@@ -152,10 +159,16 @@ impl Socket {
             let Some(rest) = half.as_mut() else { continue };
             match self.stream.try_write(&rest.frame) {
                 Ok(taken) if taken == rest.frame.len() => *half = None,
-                Ok(taken) => rest.frame = rest.frame.split_off(taken),
+                Ok(taken) => *rest = Half { frame: rest.frame.split_off(taken), since: now },
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => self.done.set(true),
             }
+        }
+    }
+
+    fn say_goodbye(&self) {
+        if !self.said_goodbye.replace(true) && socket2::SockRef::from(&self.stream).shutdown(Shutdown::Write).is_err() {
+            self.done.set(true);
         }
     }
 }
@@ -214,10 +227,18 @@ impl Stream for Inbound {
             return Poll::Ready(None);
         }
         loop {
-            if !this.buffer.is_empty()
-                && let Some(frame) = this.codec.decode(&mut this.buffer).transpose()
-            {
-                return Poll::Ready(Some(frame));
+            if this.socket.closing().is_some() {
+                this.buffer.clear();
+            }
+            if !this.buffer.is_empty() {
+                match this.codec.decode(&mut this.buffer).transpose() {
+                    Some(frame) => return Poll::Ready(Some(frame)),
+                    // The codec waits for the whole of a frame, however large it claims to be.
+                    None if this.buffer.len() > LARGEST_FRAME => {
+                        return Poll::Ready(Some(Err(ProtocolError::Overflow)));
+                    }
+                    None => {}
+                }
             }
             match this.socket.stream.poll_read_ready(cx) {
                 Poll::Pending => {

@@ -1,9 +1,11 @@
-//! The promises of the API, kept by the real server on a free port, seen from outside.
+//! The promises of the API and of the relay, kept by the real server on a free port, seen from outside.
 
 mod command_line;
 mod edge;
 mod harness;
+mod house;
 mod openapi;
 mod paired_servers;
+mod relay;
 mod session;
 mod sign_in;

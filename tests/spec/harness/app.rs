@@ -19,6 +19,9 @@ pub const BASE: &str = "http://api.companion.test";
 pub const FRONTEND: &str = "https://app.companion.test";
 pub const ADMIN: &str = "https://admin.companion.test";
 
+/// Keeps links to game servers whether or not anybody watches.
+const LINKS: &str = "--game-link-policy=always";
+
 #[derive(clap::Parser)]
 struct Flags {
     #[command(flatten)]
@@ -27,6 +30,7 @@ struct Flags {
 
 pub struct TestApp {
     pub address: SocketAddr,
+    pub relay: SocketAddr,
     pub clock: Clock,
     pub provider: Provider,
     http: reqwest::Client,
@@ -46,6 +50,11 @@ impl TestApp {
         let directory = Arc::new(TempDir::new().unwrap());
         let url = format!("sqlite:{}", directory.path().join("test.db").display());
         Self::start_in(directory, url, flags).await
+    }
+
+    /// Where simulated game servers, which are on loopback, may be paired.
+    pub async fn start_beside_games() -> Self {
+        Self::start_with(&["--allow-private-game-servers=true", LINKS]).await
     }
 
     pub async fn start_on(database_url: String, flags: &[&str]) -> Self {
@@ -69,6 +78,10 @@ impl TestApp {
             format!("--identity-claimed-id-prefix={}", provider.claimed_id_prefix()),
             format!("--platform-api-url={}", provider.base()),
         ];
+        // Tests that pair servers without having one dial nobody.
+        if !flags.contains(&LINKS) {
+            all.push("--game-link-policy=subscribed".into());
+        }
         all.extend(flags.iter().map(|flag| (*flag).to_owned()));
         let clock = Clock::adjustable("2026-11-21T12:00:00Z".parse().unwrap());
         Self::run(directory, all, clock, provider)
@@ -77,7 +90,7 @@ impl TestApp {
     fn run(directory: Arc<TempDir>, flags: Vec<String>, clock: Clock, provider: Provider) -> Self {
         let config = Config::check(Flags::parse_from(&flags).settings).unwrap();
         let server = Server::build(config, clock.clone()).unwrap();
-        let address = server.api_addr();
+        let (address, relay) = (server.api_addr(), server.relay_addr());
         let (stop, stopping) = oneshot::channel::<()>();
         let stopped = rt::spawn(server.run_until_stopped(async {
             let _ = stopping.await;
@@ -87,7 +100,7 @@ impl TestApp {
             .tls_backend_preconfigured(companion::clients::http::tls_config(None).unwrap())
             .build()
             .unwrap();
-        Self { address, clock, provider, http, flags, directory, stop, stopped }
+        Self { address, relay, clock, provider, http, flags, directory, stop, stopped }
     }
 
     /// Stops the service and starts it anew on the same directory and database.
@@ -96,6 +109,11 @@ impl TestApp {
         stop.send(()).unwrap();
         stopped.await.unwrap().unwrap();
         Self::run(directory, flags, clock, provider)
+    }
+
+    /// A browser without cookies that talks to the relay's listener.
+    pub fn relay_browser(&self) -> Browser {
+        Browser::new(self.http.clone(), self.relay)
     }
 
     /// A browser without cookies.

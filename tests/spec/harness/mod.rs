@@ -1,10 +1,13 @@
-//! What the tests stand on: the service in a temporary directory, a browser, and an identity provider that can
-//! misbehave.
+//! What the tests stand on: the service in a temporary directory, a browser, a relay client that checks what it hears,
+//! and neighbours that can misbehave: an identity provider and game servers.
 
 pub mod app;
 pub mod browser;
 pub mod database;
+pub mod game;
 pub mod provider;
+pub mod raw_socket;
+pub mod relay_client;
 
 /// One test per database engine: `on_each_database!(name, |app| { … })`.
 macro_rules! on_each_database {

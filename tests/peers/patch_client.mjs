@@ -1,0 +1,357 @@
+// Dashboards of third-party parts (ws, fast-json-patch) against a running demo, while everything that may go wrong does.
+//
+// usage: patch_client.mjs DEMO_JSON SIMULATOR_JSON SECONDS [SEED]
+//   DEMO_JSON       the file that `companion demo` writes
+//   SIMULATOR_JSON  the line that `companion simulate` prints: a second game server, paired through a proxy that fails
+//
+// Every patch must apply with validation and start where the client stands; any two clients that reach the same
+// position of the same epoch, by patches or by a snapshot, must hold the same state.
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import net from 'node:net';
+
+// The packages are found through NODE_PATH, which `import` does not know.
+const require = createRequire(import.meta.url);
+const WebSocket = require('ws');
+const { applyPatch } = require('fast-json-patch');
+
+const [demoFile, simulatorJson, seconds, seed = String(Date.now() % 1e6)] = process.argv.slice(2);
+const demo = JSON.parse(readFileSync(demoFile, 'utf8'));
+const simulator = JSON.parse(simulatorJson);
+
+const WINDOW_MS = 10_000, WINDOW_FRAMES = 60, SNAPSHOT_MS = 5_000;
+/** Two frames may travel unequally long on a busy machine. */
+const JITTER_MS = 200;
+const ANSWER_MS = 8_000;
+
+let passed = 0, failed = 0;
+const count = { snapshots: 0, patches: 0, operations: 0, compared: 0, reconnects: 0, pauses: 0, toggles: 0, faults: 0 };
+function check(condition, what) {
+  if (condition) passed += 1;
+  else if (++failed <= 20) console.error(`FAILED: ${what()}`);
+}
+
+// mulberry32: the same seed, the same decisions.
+let random = Number(seed) | 0;
+function chance() {
+  random = (random + 0x6d2b79f5) | 0;
+  let t = Math.imul(random ^ (random >>> 15), 1 | random);
+  t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+  return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+}
+const between = (low, high) => low + chance() * (high - low);
+const pick = list => list[Math.floor(chance() * list.length)];
+const sleep = ms => new Promise(resolve => setTimeout(resolve, ms));
+
+function canonical(value) {
+  if (Array.isArray(value)) return value.map(canonical);
+  if (value === null || typeof value !== 'object') return value;
+  return Object.fromEntries(Object.keys(value).sort().map(key => [key, canonical(value[key])]));
+}
+
+/** What the state is at a position, as the first client to arrive there had it. */
+const known = new Map();
+function compare(client, server, { epoch, seq, state }) {
+  const digest = createHash('sha1').update(JSON.stringify(canonical(state))).digest('hex');
+  const place = `${server} ${epoch} ${seq}`;
+  const first = known.get(place);
+  if (first === undefined) return known.set(place, { digest, client: client.name });
+  count.compared += 1;
+  check(first.digest === digest, () => `${client.name} and ${first.client} differ at ${place}`);
+}
+
+async function api(method, path, body) {
+  const headers = { cookie: demo.cookie, ...(body && { 'content-type': 'application/json' }) };
+  const answer = await fetch(demo.apiUrl + path, { method, headers, body: body && JSON.stringify(body) });
+  if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`);
+  return answer.json();
+}
+
+class Client {
+  constructor(name) {
+    this.name = name;
+    this.wanted = new Set();
+    this.views = new Map();
+    this.reset();
+  }
+
+  /** What belongs to one connection. */
+  reset() {
+    this.views.clear();
+    this.arrivals = [];
+    this.snapshots = new Map();
+    this.waiting = new Map();
+    this.leaving = false;
+  }
+
+  async open() {
+    const { token } = await api('POST', '/relay/token');
+    this.reset();
+    const socket = new WebSocket(`${demo.relayUrl}/v1?token=${token}`, { origin: demo.apiUrl, perMessageDeflate: false });
+    this.socket = socket;
+    await new Promise((resolve, reject) => { socket.once('open', resolve); socket.once('error', reject); });
+    socket.on('error', error => check(this.leaving, () => `${this.name}: ${error.message}`));
+    socket.on('close', (code, reason) => check(this.leaving, () => `${this.name} was closed: ${code} ${reason}`));
+    socket.on('message', (data, binary) => {
+      if (socket !== this.socket || this.leaving) return;
+      check(!binary, () => `${this.name}: a binary message`);
+      this.take(JSON.parse(data.toString()));
+    });
+    for (const server of this.wanted) this.send({ type: 'subscribe', serverId: server });
+  }
+
+  leave(rudely) {
+    this.leaving = true;
+    if (rudely) this.socket.terminate();
+    else this.socket.close(1000);
+    this.socket.resume();
+  }
+
+  send(message) {
+    if (this.socket.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify(message));
+  }
+
+  subscribe(server) {
+    this.wanted.add(server);
+    this.send({ type: 'subscribe', serverId: server });
+  }
+
+  unsubscribe(server) {
+    this.wanted.delete(server);
+    this.views.delete(server);
+    this.send({ type: 'unsubscribe', serverId: server });
+  }
+
+  /** Reads nothing for a while. Frames that came meanwhile are read at once, so their arrival says nothing of when they were sent. */
+  async pause(ms) {
+    const socket = this.socket;
+    socket.pause();
+    await sleep(ms);
+    socket.resume();
+    this.untimed = Date.now() + 500;
+  }
+
+  /** A request that must be answered once, by `ack` or by an `error` that says why. */
+  request(message) {
+    const requestId = `${this.name}-${passed}`;
+    this.waiting.set(requestId, Date.now());
+    this.send({ ...message, requestId });
+  }
+
+  answered(message) {
+    check(this.waiting.delete(message.requestId), () => `${this.name}: nobody asked for ${JSON.stringify(message)}`);
+  }
+
+  take(message) {
+    const now = Date.now();
+    if (now < (this.untimed ?? 0) || this.socket.isPaused) {
+      this.arrivals = [];
+      this.snapshots.clear();
+    } else {
+      this.arrivals.push(now);
+      while (this.arrivals[0] <= now - WINDOW_MS) this.arrivals.shift();
+      check(this.arrivals.length <= WINDOW_FRAMES, () => `${this.name}: ${this.arrivals.length} frames in 10 s`);
+    }
+    const { type, serverId: server } = message;
+    switch (type) {
+      case 'snapshot': {
+        const last = this.snapshots.get(server);
+        const since = now - (last ?? 0);
+        check(since >= SNAPSHOT_MS - JITTER_MS, () => `${this.name}: two snapshots of ${server} within ${since} ms`);
+        this.snapshots.set(server, now);
+        if (!this.wanted.has(server)) return; // it was on its way when we unsubscribed
+        count.snapshots += 1;
+        const { epoch, seq, state } = message;
+        this.views.set(server, { epoch, seq, state, fresh: true });
+        return compare(this, server, this.views.get(server));
+      }
+      case 'patch': {
+        const view = this.views.get(server);
+        if (!view) return; // as above
+        const { epoch, base, seq, patch } = message;
+        const fits = epoch === view.epoch && base === view.seq && seq > base;
+        check(fits, () => `${this.name}: ${base} to ${seq} of ${epoch} does not follow ${view.seq} of ${view.epoch}`);
+        try {
+          view.state = applyPatch(view.state, patch, true, true).newDocument;
+          passed += 1;
+        } catch (error) {
+          check(false, () => `${this.name}: ${error.name} at ${server} ${epoch} ${seq}: ${JSON.stringify(patch)}`);
+        }
+        Object.assign(view, { epoch, seq, fresh: false });
+        count.patches += 1;
+        count.operations += patch.length;
+        return compare(this, server, view);
+      }
+      case 'ack':
+        return this.answered(message);
+      case 'error':
+        check(/^game_server_/.test(message.code), () => `${this.name}: ${JSON.stringify(message)}`);
+        return this.answered(message);
+      case 'pong':
+      case 'event':
+      case 'chat':
+      case 'raid':
+        return;
+      default:
+        check(false, () => `${this.name}: an unknown message ${JSON.stringify(message)}`);
+    }
+  }
+}
+
+/** Stands between the service and its second game server, and fails on demand. */
+class Proxy {
+  pairs = new Set();
+  refusing = false;
+
+  async listen() {
+    const [host, port] = simulator.game.split(':');
+    this.server = net.createServer(near => {
+      if (this.refusing) return near.destroy();
+      const pair = [near, net.connect(Number(port), host)];
+      this.pairs.add(pair);
+      pair.forEach((socket, index) => {
+        socket.on('error', () => {}).on('close', () => { this.pairs.delete(pair); pair[1 - index].destroy(); });
+      });
+      near.pipe(pair[1]).pipe(near);
+    });
+    await new Promise(resolve => this.server.listen(0, '127.0.0.1', resolve));
+    return this.server.address().port;
+  }
+
+  cut() {
+    for (const pair of this.pairs) pair.forEach(socket => socket.destroy());
+  }
+
+  async fault() {
+    count.faults += 1;
+    switch (pick(['cut', 'freeze', 'refuse'])) {
+      case 'cut':
+        return this.cut();
+      case 'freeze': {
+        const frozen = [...this.pairs];
+        for (const [near, far] of frozen) { near.unpipe(far); far.unpipe(near); }
+        await sleep(between(2_000, 9_000));
+        for (const [near, far] of frozen) near.pipe(far).pipe(near);
+        return;
+      }
+      case 'refuse':
+        this.refusing = true;
+        this.cut();
+        await sleep(between(1_000, 4_000));
+        this.refusing = false;
+    }
+  }
+}
+
+/** One client's play until `end`: not more than two messages a second, well within what a client may send. */
+async function play(client, servers, switches, end) {
+  while (Date.now() < end) {
+    await sleep(between(600, 2_500));
+    const server = pick(servers);
+    const act = chance();
+    if (act < 0.12) {
+      count.reconnects += 1;
+      client.leave(chance() < 0.5);
+      await sleep(between(0, 800));
+      await client.open();
+    } else if (act < 0.27) {
+      client.unsubscribe(server);
+      await sleep(between(0, 2_000));
+      client.subscribe(server);
+    } else if (act < 0.37) {
+      client.subscribe(server); // again: asks for a fresh snapshot
+    } else if (act < 0.57) {
+      count.pauses += 1;
+      await client.pause(between(500, 6_000));
+    } else if (act < 0.87) {
+      count.toggles += 1;
+      client.request({ type: 'deviceToggle', serverId: server, deviceId: pick(switches) });
+    } else {
+      client.send({ type: 'ping' });
+    }
+    const late = [...client.waiting].filter(([, since]) => Date.now() - since > ANSWER_MS);
+    check(late.length === 0, () => `${client.name}: no answer to ${late.map(([id]) => id)}`);
+    late.forEach(([id]) => client.waiting.delete(id));
+  }
+}
+
+/** Everybody catches up: each client must stand where a fresh client's snapshot stands, at least once. */
+async function settle(clients, servers) {
+  const open = new Set(clients.flatMap(client => servers.map(server => `${client.name} ${server}`)));
+  const deadline = Date.now() + 40_000;
+  while (open.size > 0 && Date.now() < deadline) {
+    const fresh = new Client('fresh');
+    servers.forEach(server => fresh.wanted.add(server));
+    await fresh.open();
+    // The fresh client's own patches stay out of this: what it is compared with is a snapshot.
+    const until = Date.now() + 3_000;
+    const snapshots = new Map();
+    while (Date.now() < until) {
+      for (const [server, view] of fresh.views) {
+        if (view.fresh && !snapshots.has(server)) snapshots.set(server, { epoch: view.epoch, seq: view.seq });
+      }
+      for (const client of clients) {
+        for (const [server, at] of snapshots) {
+          const view = client.views.get(server);
+          // That they are equal there was compared when the second of the two arrived.
+          if (view && view.epoch === at.epoch && view.seq === at.seq) open.delete(`${client.name} ${server}`);
+        }
+      }
+      await sleep(5);
+    }
+    fresh.leave(false);
+  }
+  check(open.size === 0, () => `never seen where a fresh snapshot stands: ${[...open].join(', ')}`);
+}
+
+async function main() {
+  const proxy = new Proxy();
+  const port = await proxy.listen();
+  const second = await api('POST', '/paired-servers', {
+    address: '127.0.0.1', port, playerId: simulator.playerId, playerToken: String(simulator.playerToken), name: 'Behind a bad line',
+  });
+  for (const { entityId, name } of simulator.devices) {
+    await api('POST', `/paired-servers/${second.id}/devices`, { entityId, name });
+  }
+  const servers = [demo.servers[0].id, second.id];
+
+  const clients = ['a', 'b', 'c', 'd'].map(name => new Client(name));
+  for (const client of clients) {
+    servers.forEach(server => client.wanted.add(server));
+    await client.open();
+  }
+  const steady = clients.pop(); // only reads
+  const start = Date.now();
+  while (!servers.every(server => Object.values(steady.views.get(server)?.state.devices ?? {}).some(device => device.kind === 'switch'))) {
+    if (Date.now() - start > 20_000) throw new Error('no switch was seen within 20 s');
+    await sleep(50);
+  }
+  const devices = Object.entries(steady.views.get(servers[0]).state.devices);
+  const switches = devices.filter(([, device]) => device.kind === 'switch').map(([id]) => id);
+
+  const end = Date.now() + Number(seconds) * 1000;
+  const faults = async () => {
+    while (Date.now() < end) {
+      await sleep(between(3_000, 8_000));
+      await proxy.fault();
+    }
+  };
+  await Promise.all([faults(), ...clients.map(client => play(client, servers, switches, end))]);
+  await settle([steady, ...clients], servers);
+  for (const client of [steady, ...clients]) client.leave(false);
+  proxy.server.close();
+  proxy.cut();
+
+  for (const [what, times] of Object.entries(count)) check(times > 0, () => `no ${what}: the test tests nothing`);
+  console.log(Object.entries(count).map(([what, times]) => `${times} ${what}`).join(', '));
+}
+
+console.log(`patch_client: seed ${seed}, ${seconds} s`);
+try {
+  await main();
+} catch (error) {
+  check(false, () => error.stack);
+}
+console.log(`patch_client: ${passed} passed, ${failed} failed`);
+process.exit(failed === 0 ? 0 : 1);

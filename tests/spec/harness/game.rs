@@ -1,0 +1,62 @@
+//! Simulated game servers, and pairing them with the service.
+
+use companion::simulator::{
+    game_server::{DEMO_TOKEN, GameServer, GameServerOptions},
+    world::{TEAM, World},
+};
+use serde_json::{Value, json};
+
+use super::{app::TestApp, browser::Browser};
+
+/// The paired player, who also signs in to the service.
+pub const ALICE: &str = "76561198000000001";
+pub const BOB: &str = "76561198000000002";
+
+/// A game server whose world stands still until the test moves it.
+pub async fn still(app: &TestApp) -> GameServer {
+    with_world(World::new(7, app.clock.now())).await
+}
+
+/// A game server with this world, which stands still until the test moves it.
+pub async fn with_world(world: World) -> GameServer {
+    GameServer::start(GameServerOptions { time_scale: 0.0, ..GameServerOptions::new(world) }).await.unwrap()
+}
+
+/// Pairs the game server; pairing it again tries its link again. The id of the paired server.
+pub async fn pair(browser: &mut Browser, game: &GameServer) -> String {
+    pair_port(browser, game.addr().port()).await
+}
+
+/// Pairs whatever listens on this port of loopback.
+pub async fn pair_port(browser: &mut Browser, port: u16) -> String {
+    let pairing = json!({ "address": "127.0.0.1", "port": port, "playerId": ALICE, "playerToken": DEMO_TOKEN });
+    let answer = browser.post("/paired-servers", Some(&pairing)).await;
+    assert!(matches!(answer.status, 200 | 201), "{}", answer.text());
+    answer.json()["id"].as_str().unwrap().to_owned()
+}
+
+/// Adds one device; what it is the game server tells.
+pub async fn add_device(browser: &mut Browser, server: &str, device: u64) {
+    let answer = browser.post(&format!("/paired-servers/{server}/devices"), Some(&json!({ "entityId": device }))).await;
+    assert_eq!(answer.status, 201, "{}", answer.text());
+}
+
+/// The key of a team member in the state.
+pub fn member(index: usize) -> String {
+    TEAM[index].0.to_string()
+}
+
+/// Whether the state says that the link is up.
+pub fn is_connected(state: &Value) -> bool {
+    state["server"]["connection"] == "connected"
+}
+
+/// Whether everything that is asked after a connect is here: the team, markers, and the values of so many devices.
+pub fn is_complete(state: &Value, devices: usize) -> bool {
+    let known = |section: &Value| section.as_object().is_some_and(|section| !section.is_empty());
+    let answered = state["devices"].as_object().unwrap().values().filter(|device| device["reachable"] == "ok");
+    is_connected(state)
+        && known(&state["team"]["members"])
+        && known(&state["mapMarkers"])
+        && answered.count() == devices
+}

@@ -1,0 +1,8 @@
+//! The relay and the game link, from outside.
+
+mod access;
+mod game_faults;
+mod limits;
+mod slow;
+mod stream;
+mod tokens;

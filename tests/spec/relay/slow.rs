@@ -1,0 +1,82 @@
+//! Clients that do not take what they are sent.
+
+use companion::simulator::world::{GATE_SWITCH, World};
+use serde_json::json;
+
+use crate::harness::{
+    app::TestApp,
+    game::{self, ALICE, BOB, add_device, is_complete, pair},
+    raw_socket::{RawSocket, TEXT},
+    relay_client::{self, RelayClient, open, request},
+};
+
+async fn active(app: &TestApp) -> u64 {
+    app.relay_browser().get("/health").await.json()["activeConnections"].as_u64().unwrap()
+}
+
+/// Slow: nobody is called dead before a ping, which goes out after 25 s, is without a pong for 10 s.
+#[actix_web::test]
+async fn clients_that_never_read_are_dropped_and_cost_nobody_anything() {
+    let app = TestApp::start_beside_games().await;
+    let game = game::with_world(World::new(7, app.clock.now()).with_markers(10_000)).await;
+    let mut alice = app.signed_in(ALICE).await;
+    let server = pair(&mut alice, &game).await;
+    add_device(&mut alice, &server, GATE_SWITCH).await;
+    let mut client = RelayClient::watching(&app, &mut alice, &server).await;
+    client.until(&server, |state| is_complete(state, 1)).await;
+
+    // One is silent, one goes on talking; neither reads. The state is larger than what the kernel holds for them.
+    let token = relay_client::token(&mut alice).await;
+    let subscribe = json!({ "type": "subscribe", "serverId": server }).to_string();
+    let mut silent = RawSocket::open(app.relay, &token, Some(4 * 1024)).await;
+    let mut talking = RawSocket::open(app.relay, &token, Some(4 * 1024)).await;
+    for stalled in [&mut silent, &mut talking] {
+        assert!(stalled.send(TEXT, subscribe.as_bytes()).await);
+    }
+    let mut turn = 0;
+    let mut dropped = false;
+    while !dropped {
+        turn += 1;
+        let on = turn % 2 == 1;
+        game.world(|world| world.set_switch(GATE_SWITCH, on)).unwrap();
+        client.until(&server, |state| state["devices"][GATE_SWITCH.to_string()]["value"] == on).await;
+        // Patches come four in a second: about every six seconds, which is no flood.
+        if turn % 24 == 0 && !talking.send(TEXT, br#"{"type":"ping"}"#).await {
+            break;
+        }
+        dropped = active(&app).await == 1;
+        assert!(turn < 400, "they are still there");
+    }
+    assert!(turn > 20, "nobody is dropped at once");
+    // What was sent to them is what the kernel held, and no more.
+    let size = client.state(&server).to_string().len();
+    for mut stalled in [silent, talking] {
+        let received = stalled.drain().await;
+        assert!(received < size / 2, "{received} of {size} bytes");
+    }
+    client.ping().await;
+}
+
+#[actix_web::test]
+async fn a_client_that_vanishes_gives_its_place_back() {
+    let app = TestApp::start().await;
+    let (mut alice, mut bob) = (app.signed_in(ALICE).await, app.signed_in(BOB).await);
+    let token = relay_client::token(&mut alice).await;
+    let mut sockets = Vec::new();
+    for _ in 0..20 {
+        sockets.push(open(app.relay, request(app.relay, Some(&token))).await.expect("a 101").0);
+    }
+    let mut witness = RelayClient::connect(&app, &mut bob).await;
+    assert_eq!(open(app.relay, request(app.relay, Some(&token))).await.map(|_| ()).unwrap_err().status, 429);
+    // Without a goodbye.
+    sockets.clear();
+    let mut asked = 0;
+    while active(&app).await > 1 {
+        asked += 1;
+        assert!(asked < 5_000, "their places were never given back");
+    }
+    for _ in 0..20 {
+        sockets.push(open(app.relay, request(app.relay, Some(&token))).await.expect("a 101").0);
+    }
+    witness.ping().await;
+}
