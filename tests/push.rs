@@ -474,6 +474,7 @@ async fn the_service_takes_the_version_before_later_frames() {
 
 #[tokio::test]
 async fn the_service_takes_nothing_that_no_client_sends() {
+    type Change = fn(&mut LoginRequest);
     let service = service().await;
     let mut violations = 0;
     let mut cut = async |peer: &mut Peer, what: &str| {
@@ -483,7 +484,7 @@ async fn the_service_takes_nothing_that_no_client_sends() {
         let said = service.counts().violations.pop().expect("a violation");
         assert!(said.contains(what), "{said} of {what}");
     };
-    let wrong_logins: [(&str, fn(&mut LoginRequest)); 5] = [
+    let wrong_logins: [(&str, Change); 5] = [
         ("domain", |login| login.domain.clear()),
         ("resource", |login| login.resource = "1".into()),
         ("auth_token", |login| login.auth_token = "secret".into()),
