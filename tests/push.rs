@@ -2,24 +2,27 @@
 
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
+use bytes::BytesMut;
 use chrono::{TimeDelta, Utc};
 use companion::{
     clients::http::tls_config,
     push::{
-        mcs::FrameError,
+        mcs::{Decoder, Frame, FrameError, VERSION},
         notification::Notification,
         session::{ConnectError, Ended, Login, Message, PushAddress, Received, Session},
+        wire::{LoginRequest, LoginResponse, Setting},
     },
-    simulator::push_service::{PushService, PushedServer, news},
+    simulator::push_service::{Faults, PushService, PushedServer, news},
 };
 use rustls::ClientConfig;
 use secrecy::{ExposeSecret as _, SecretBox};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     task::JoinHandle,
     time::timeout,
 };
+use tokio_rustls::{TlsConnector, client::TlsStream};
 
 const ANDROID_ID: u64 = 5_000_000_000_000_000_001;
 const TOKEN: u64 = 1_234_567_890_123_456_789;
@@ -294,7 +297,7 @@ async fn faults_end_a_session_with_their_name_and_lose_nothing() {
         });
         let mut session = session(&service).await;
         assert_eq!(ended(&mut session).await, reason, "{fault}");
-        service.faults(|faults| *faults = Default::default());
+        service.faults(|faults| *faults = Faults::default());
     }
     assert_eq!(title(&mut session(&service).await).await, "1");
 }
@@ -350,8 +353,7 @@ async fn lost_late_and_frozen_messages() {
     });
     service.push(ANDROID_ID, numbered(2));
     assert_eq!(title(&mut session).await, "2");
-    service
-        .faults(|faults| *faults = companion::simulator::push_service::Faults { frozen: true, ..Default::default() });
+    service.faults(|faults| *faults = Faults { frozen: true, ..Default::default() });
     service.push(ANDROID_ID, numbered(3));
     // An answer that comes later than the message would have.
     service.ping(ANDROID_ID);
@@ -398,4 +400,113 @@ async fn a_peer_without_tls_is_unreachable() {
     let address = PushAddress { host: "127.0.0.1".to_owned(), port };
     let failed = Session::connect(&address, trusting(&service().await), login(&[])).await;
     assert!(matches!(failed, Err(ConnectError::Unreachable(_))), "{failed:?}");
+}
+
+/// A client written by hand, for what our session never does.
+struct Peer {
+    stream: TlsStream<TcpStream>,
+    decoder: Decoder,
+    inbox: BytesMut,
+}
+
+impl Peer {
+    async fn connect(service: &PushService) -> Self {
+        let socket = TcpStream::connect(service.addr()).await.expect("a listener");
+        let name = "mtalk.google.com".try_into().expect("a name");
+        let stream = TlsConnector::from(trusting(service)).connect(name, socket).await.expect("TLS");
+        Self { stream, decoder: Decoder::default(), inbox: BytesMut::new() }
+    }
+
+    async fn say(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).await.expect("a reader");
+        self.stream.flush().await.expect("a reader");
+    }
+
+    /// The login of the Python client, with a change; other fields are absent there, too.
+    async fn log_in(&mut self, change: impl FnOnce(&mut LoginRequest)) {
+        let mut login = LoginRequest {
+            id: "chrome-63.0.3234.0".into(),
+            domain: "mcs.android.com".into(),
+            user: ANDROID_ID.to_string(),
+            resource: ANDROID_ID.to_string(),
+            auth_token: TOKEN.to_string(),
+            device_id: Some(format!("android-{ANDROID_ID:x}")),
+            setting: vec![Setting { name: "new_vc".into(), value: "1".into() }],
+            adaptive_heartbeat: Some(false),
+            use_rmq2: Some(true),
+            auth_service: Some(2),
+            network_type: Some(1),
+            ..LoginRequest::default()
+        };
+        change(&mut login);
+        let mut bytes = BytesMut::from(&[VERSION][..]);
+        Frame::LoginRequest(login).encode(&mut bytes);
+        self.say(&bytes).await;
+    }
+
+    /// `None` at the end of the connection.
+    async fn heard(&mut self) -> Option<Frame> {
+        loop {
+            if let Some(frame) = self.decoder.next(&mut self.inbox).expect("a frame") {
+                return Some(frame);
+            }
+            let read = timeout(DEADLINE, self.stream.read_buf(&mut self.inbox)).await.expect("bytes in time");
+            if read.is_err() || read.is_ok_and(|read| read == 0) {
+                return None;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_service_takes_the_version_before_later_frames() {
+    let service = service().await;
+    let mut peer = Peer::connect(&service).await;
+    peer.log_in(|_| {}).await;
+    assert!(matches!(peer.heard().await, Some(Frame::LoginResponse(LoginResponse { error: None, .. }))));
+    service.ping(ANDROID_ID);
+    let Some(Frame::HeartbeatPing(ping)) = peer.heard().await else { panic!("a ping") };
+    assert_eq!(ping.stream_id, Some(2));
+    peer.say(&[VERSION, 1, 4, 8, 3, 16, 2]).await;
+    until(&service, |service| service.counts().pongs == 1).await;
+    assert!(service.connected(ANDROID_ID));
+}
+
+#[tokio::test]
+async fn the_service_takes_nothing_that_no_client_sends() {
+    type Change = fn(&mut LoginRequest);
+    let service = service().await;
+    let mut violations = 0;
+    let mut cut = async |peer: &mut Peer, what: &str| {
+        while peer.heard().await.is_some() {}
+        violations += 1;
+        timeout(DEADLINE, service.until(|service| service.counts().violations.len() == violations)).await.expect(what);
+        let said = service.counts().violations.pop().expect("a violation");
+        assert!(said.contains(what), "{said} of {what}");
+    };
+    let wrong_logins: [(&str, Change); 5] = [
+        ("domain", |login| login.domain.clear()),
+        ("resource", |login| login.resource = "1".into()),
+        ("auth_token", |login| login.auth_token = "secret".into()),
+        ("setting", |login| login.setting.clear()),
+        ("auth_service", |login| login.auth_service = None),
+    ];
+    for (what, change) in wrong_logins {
+        let mut peer = Peer::connect(&service).await;
+        peer.log_in(change).await;
+        cut(&mut peer, what).await;
+    }
+    let mut peer = Peer::connect(&service).await;
+    peer.say(&[VERSION, 0, 0]).await;
+    cut(&mut peer, "before the login").await;
+    let mut peer = Peer::connect(&service).await;
+    peer.say(b"\x16\x03\x01").await;
+    cut(&mut peer, "version").await;
+    // Nine frames received where one was sent; an IqStanza that acknowledges nothing.
+    for (bytes, what) in [(vec![1, 2, 16, 9], "9 frames"), (vec![7, 4, 16, 1, 26, 0], "no stream acknowledgement")] {
+        let mut peer = Peer::connect(&service).await;
+        peer.log_in(|_| {}).await;
+        peer.say(&bytes).await;
+        cut(&mut peer, what).await;
+    }
 }

@@ -1,0 +1,138 @@
+//! What an idle push session costs: memory of this process per session, and the time to bring all of them up against a
+//! simulated push service in another process.
+//!
+//! `cargo bench --bench push_sessions -- 10000` opens that many sessions; 1 000 without an argument.
+
+use std::{
+    env, fs, io,
+    io::{BufRead as _, BufReader, Write as _},
+    net::Ipv4Addr,
+    process::{Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use companion::{
+    clients::http::tls_config,
+    push::session::{Login, PushAddress, Received, Session},
+    simulator::push_service::{PushService, news},
+};
+use futures_util::{StreamExt as _, stream};
+use secrecy::SecretBox;
+use tokio::{sync::mpsc, time::timeout};
+
+const SESSIONS: usize = 1_000;
+/// Logins under way at once.
+const AT_ONCE: usize = 64;
+const FIRST_ACCOUNT: u64 = 5_000_000_000_000_000_001;
+const TOKEN: u64 = 1_234_567_890_123_456_789;
+/// How the child is told apart from a bench.
+const CHILD: &str = "--push-service";
+const DEADLINE: Duration = Duration::from_secs(120);
+
+fn main() -> io::Result<()> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let sessions = arguments.iter().find_map(|argument| argument.parse().ok()).unwrap_or(SESSIONS);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    if arguments.iter().any(|argument| argument == CHILD) {
+        runtime.block_on(serve(sessions))
+    } else {
+        runtime.block_on(measure(sessions))
+    }
+}
+
+fn accounts(sessions: usize) -> impl Iterator<Item = u64> {
+    (FIRST_ACCOUNT..).take(sessions)
+}
+
+/// The child: prints the address and the certificate, and pushes to everybody for each line it reads.
+async fn serve(sessions: usize) -> io::Result<()> {
+    let logins = accounts(sessions).map(|account| (account, TOKEN)).collect();
+    let service = PushService::start((Ipv4Addr::LOCALHOST, 0).into(), logins).await?;
+    println!("{}\n{}", service.addr(), service.ca_pem());
+    let mut lines = io::stdin().lines();
+    while let Some(Ok(_)) = tokio::task::block_in_place(|| lines.next()) {
+        for account in accounts(sessions) {
+            service.push(account, news("Update", "It is here"));
+        }
+    }
+    Ok(())
+}
+
+async fn measure(sessions: usize) -> io::Result<()> {
+    let mut child = Command::new(env::current_exe()?)
+        .args([CHILD, &sessions.to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+    let address: PushAddress = lines.next().expect("a line")?.parse().map_err(io::Error::other)?;
+    let mut ca = tempfile::NamedTempFile::new()?;
+    for line in lines.by_ref() {
+        let line = line?;
+        writeln!(ca, "{line}")?;
+        if line.contains("END CERTIFICATE") {
+            break;
+        }
+    }
+    let tls = Arc::new(tls_config(Some(ca.path()))?);
+
+    let connect = |account: u64| {
+        let login =
+            Login { android_id: account, security_token: SecretBox::new(Box::new(TOKEN)), received: Vec::new() };
+        let (address, tls) = (&address, Arc::clone(&tls));
+        async move { Session::connect(address, tls, login).await.map_err(io::Error::other) }
+    };
+    // The first one allocates what all of them share.
+    let (told, mut messages) = mpsc::channel(sessions);
+    idle(connect(FIRST_ACCOUNT).await?, told.clone());
+    let (before, began) = (resident_kib()?, Instant::now());
+    let mut connecting = stream::iter(accounts(sessions).skip(1)).map(connect).buffer_unordered(AT_ONCE);
+    while let Some(session) = connecting.next().await {
+        idle(session?, told.clone());
+    }
+    drop(connecting);
+    let up = began.elapsed();
+    let connected = resident_kib()?;
+    let began = Instant::now();
+    writeln!(child.stdin.as_mut().expect("it is piped"), "push")?;
+    for _ in 0..sessions {
+        timeout(DEADLINE, messages.recv()).await?.expect("a session holds the sender");
+    }
+    let pushed = began.elapsed();
+    let used = resident_kib()?;
+    let per_session = |after: u64| after.saturating_sub(before) as f64 / (sessions.max(2) - 1) as f64;
+    println!(
+        "{sessions} push sessions: up in {:.2} s ({:.0} per second)",
+        up.as_secs_f64(),
+        sessions as f64 / up.as_secs_f64()
+    );
+    println!(
+        "memory per idle session: {:.1} KiB, {:.1} KiB after a push to each",
+        per_session(connected),
+        per_session(used)
+    );
+    println!("a push to each arrived within {:.0} ms", pushed.as_secs_f64() * 1e3);
+    drop(child.stdin.take());
+    child.wait()?;
+    Ok(())
+}
+
+/// As the push worker holds a session: a task that waits for what comes.
+fn idle(mut session: Session, told: mpsc::Sender<()>) {
+    tokio::spawn(async move {
+        while let Ok(received) = session.next().await {
+            if matches!(received, Received::Message(_)) && told.send(()).await.is_err() {
+                break;
+            }
+        }
+    });
+}
+
+/// Memory of this process that is in RAM, KiB (proc(5), VmRSS).
+fn resident_kib() -> io::Result<u64> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
+    kib.ok_or_else(|| io::Error::other("no VmRSS in /proc/self/status"))
+}
