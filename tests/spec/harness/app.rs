@@ -12,7 +12,7 @@ use companion::{
 use tempfile::TempDir;
 use tokio::{sync::oneshot, task::JoinHandle};
 
-use super::{browser::Browser, provider::Provider};
+use super::{browser::Browser, helper::HelperDevice, provider::Provider};
 
 /// The public URLs: as behind a reverse proxy, none is where the service listens.
 pub const BASE: &str = "http://api.companion.test";
@@ -27,6 +27,7 @@ struct Flags {
 
 pub struct TestApp {
     pub address: SocketAddr,
+    relay: SocketAddr,
     pub clock: Clock,
     pub provider: Provider,
     http: reqwest::Client,
@@ -77,7 +78,7 @@ impl TestApp {
     fn run(directory: Arc<TempDir>, flags: Vec<String>, clock: Clock, provider: Provider) -> Self {
         let config = Config::check(Flags::parse_from(&flags).settings).unwrap();
         let server = Server::build(config, clock.clone()).unwrap();
-        let address = server.api_addr();
+        let (address, relay) = (server.api_addr(), server.relay_addr());
         let (stop, stopping) = oneshot::channel::<()>();
         let stopped = rt::spawn(server.run_until_stopped(async {
             let _ = stopping.await;
@@ -87,7 +88,7 @@ impl TestApp {
             .tls_backend_preconfigured(companion::clients::http::tls_config(None).unwrap())
             .build()
             .unwrap();
-        Self { address, clock, provider, http, flags, directory, stop, stopped }
+        Self { address, relay, clock, provider, http, flags, directory, stop, stopped }
     }
 
     /// Stops the service and starts it anew on the same directory and database.
@@ -96,6 +97,26 @@ impl TestApp {
         stop.send(()).unwrap();
         stopped.await.unwrap().unwrap();
         Self::run(directory, flags, clock, provider)
+    }
+
+    /// Stops the service.
+    pub async fn stop(self) {
+        self.stop.send(()).unwrap();
+        self.stopped.await.unwrap().unwrap();
+    }
+
+    /// A helper device that this browser's user paired.
+    pub async fn paired(&self, browser: &mut Browser) -> HelperDevice {
+        let code = browser.post("/pairing/device/code", None).await.json()["code"].as_str().unwrap().to_owned();
+        let mut helper = HelperDevice::new(self.browser(), "192.0.2.1");
+        let answer = helper.activate(&code).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        helper
+    }
+
+    /// Where the relay listens.
+    pub fn relay_url(&self) -> String {
+        format!("ws://{}/v1", self.relay)
     }
 
     /// A browser without cookies.

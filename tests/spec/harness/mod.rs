@@ -4,6 +4,7 @@
 pub mod app;
 pub mod browser;
 pub mod database;
+pub mod helper;
 pub mod provider;
 
 /// One test per database engine: `on_each_database!(name, |app| { … })`.
