@@ -244,6 +244,7 @@ impl Relay {
                 port: 1,
                 player_id: "76561197960265728".to_owned(),
                 player_token_sealed: sealer.seal(&place, b"1"),
+                key_version: 1,
             };
             paired_servers::upsert(db, &paired, &pairing, now)?;
             for alarm in 1..=RAIDS {

@@ -6,10 +6,11 @@ use clap::{Args, Parser, Subcommand};
 use companion::{
     api::openapi,
     clock::Clock,
-    config::{Config, Settings},
-    crypto,
-    db::pool::Pool,
+    config::{Config, Settings, fresh_secrets},
+    crypto::{self, sealer::Sealer},
+    db::{encryption_keys, error::DbError, pool::Pool},
     demo::{Demo, DemoOptions},
+    rotation,
     server::Server,
     simulator::{self, SimulateOptions},
     watch::{self, WatchOptions},
@@ -35,10 +36,21 @@ enum Command {
     Watch(WatchOptions),
     /// Bring the database's schema up to date and exit
     Migrate(Options),
+    /// What has become of the keys that seal stored credentials
+    #[command(subcommand)]
+    Keys(Keys),
+    /// Print a fresh value for every secret of the settings
+    GenSecrets,
     /// Say what is wrong with the settings, if anything, and exit
     CheckConfig(Options),
     /// Print the OpenAPI document of the HTTP API
     Openapi,
+}
+
+#[derive(Subcommand)]
+enum Keys {
+    /// Say how many stored credentials each key seals, and which cannot be opened; fails if there are any
+    Status(Options),
 }
 
 #[derive(Args)]
@@ -95,6 +107,8 @@ fn main() -> ExitCode {
             Ok(_) => ExitCode::SUCCESS,
             Err(error) => fail("the database", error),
         }),
+        Command::Keys(Keys::Status(options)) => with_config(options, keys_status),
+        Command::GenSecrets => print(&fresh_secrets().map(|(name, value)| format!("{name}={value}")).join("\n")),
         Command::CheckConfig(options) => with_config(options, |_| print("The settings are good.")),
         Command::Openapi => print(openapi::json()),
     }
@@ -126,6 +140,36 @@ fn serve(config: Config) -> ExitCode {
             Err(error) => fail("the service stopped", error),
         }
     })
+}
+
+fn keys_status(config: Config) -> ExitCode {
+    let secrets = &config.secrets;
+    let (current, previous) = (&secrets.credentials_key, secrets.credentials_key_previous.as_ref());
+    let read = || {
+        let pool = Pool::open(&config.database)?;
+        let number = pool.read_blocking(|db| encryption_keys::number(db, &current.fingerprint()))?;
+        let status = rotation::status(&pool, &Sealer::new(current, previous, number.unwrap_or_default()))?;
+        Ok::<_, DbError>((number, status))
+    };
+    let (number, status) = match read() {
+        Ok(read) => read,
+        Err(error) => return fail("the database", error),
+    };
+    let mut lines = vec![match number {
+        Some(number) => format!("current key: {number}"),
+        None => "current key: has no number yet, the service has not run with it".to_owned(),
+    }];
+    for (&key, &count) in &status.by_key {
+        let note = if Some(key) == number { "up to date" } else { "waiting to be sealed anew" };
+        lines.push(format!("key {key}: {count} stored credentials, {note}"));
+    }
+    lines.extend(status.unreadable.iter().map(|unreadable| format!("cannot be opened: {unreadable}")));
+    let uniform = status.by_key.keys().all(|&key| Some(key) == number);
+    if previous.is_some() && uniform && status.unreadable.is_empty() {
+        lines.push("CREDS_ENCRYPTION_KEY_PREV is not needed any more.".to_owned());
+    }
+    let printed = print(&lines.join("\n"));
+    if status.unreadable.is_empty() { printed } else { ExitCode::FAILURE }
 }
 
 fn demo(options: DemoOptions) -> ExitCode {

@@ -43,6 +43,7 @@ use crate::{
         hub::{Drain, Health, Hub},
         state::{Budgets, RelayState},
     },
+    rotation,
 };
 
 /// How long requests under way may take when the process stops, seconds.
@@ -196,6 +197,7 @@ impl Server {
 
     /// Serves until `shutdown` ends, then lets requests under way finish.
     pub async fn run_until_stopped(self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+        let rotation = rt::spawn(rotation::run(self.state.pool.clone(), self.state.sealer.clone()));
         let sweep = rt::spawn(sweep(self.state));
         let (api_handle, relay_handle) = (self.api.handle(), self.relay.handle());
         let (mut api, mut relay) = (rt::spawn(self.api), rt::spawn(self.relay));
@@ -206,6 +208,7 @@ impl Server {
         }
         log::info!("stopping");
         sweep.abort();
+        rotation.abort();
         // Sockets get their close code first; whoever then still lingers is cut off.
         self.hub.do_send(Drain);
         let deadline = Instant::now() + GOODBYES;

@@ -12,26 +12,29 @@ use crate::{
 ///
 /// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
 pub fn take_into_use(db: &mut Db, fingerprint: &str, now: Timestamp) -> Result<i32, DbError> {
-    let newest: Option<(i32, String)> = encryption_keys::table
-        .order(encryption_keys::number.desc())
-        .select((encryption_keys::number, encryption_keys::fingerprint))
-        .first(db)
-        .optional()?;
-    let next = match newest {
-        Some((number, known)) if known == fingerprint => return Ok(number),
-        Some((number, _)) => number + 1,
-        None => 1,
-    };
-    diesel::delete(encryption_keys::table.filter(encryption_keys::fingerprint.eq(fingerprint))).execute(db)?;
-    // Fails when another process takes a key into use at the same moment: then the start is tried again.
-    diesel::insert_into(encryption_keys::table)
-        .values((
+    loop {
+        let newest: Option<(i32, String)> = encryption_keys::table
+            .order(encryption_keys::number.desc())
+            .select((encryption_keys::number, encryption_keys::fingerprint))
+            .first(db)
+            .optional()?;
+        let next = match newest {
+            Some((number, known)) if known == fingerprint => return Ok(number),
+            Some((number, _)) => number + 1,
+            None => 1,
+        };
+        diesel::delete(encryption_keys::table.filter(encryption_keys::fingerprint.eq(fingerprint))).execute(db)?;
+        let row = (
             encryption_keys::number.eq(next),
             encryption_keys::fingerprint.eq(fingerprint),
             encryption_keys::first_seen_at.eq(now.naive_utc()),
-        ))
-        .execute(db)?;
-    Ok(next)
+        );
+        let insert = diesel::insert_into(encryption_keys::table).values(row).on_conflict_do_nothing();
+        if on_backend!(db, |db| insert.execute(db))? == 1 {
+            return Ok(next);
+        }
+        // Another process took a key into use at the same moment; what it wrote is there to be read now.
+    }
 }
 
 /// The number of the key with this fingerprint, if the service has run with it.
@@ -56,6 +59,11 @@ mod tests {
             assert_eq!([take("a"), take("a"), take("b"), take("b")], [1, 1, 2, 2]);
             // Back to the key before: a new generation.
             assert_eq!([take("a"), take("a")], [3, 3]);
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| assert_eq!(take("d"), 4));
+                }
+            });
             let number = |key: &str| pool.read_blocking(|db| number(db, key)).unwrap();
             assert_eq!([number("a"), number("b"), number("c")], [Some(3), Some(2), None]);
         });

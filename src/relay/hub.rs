@@ -202,6 +202,8 @@ struct OpenSocket {
     user: UserId,
     session: SessionId,
     close: Option<Recipient<Close>>,
+    /// The session ended before the socket was open.
+    ended: bool,
 }
 
 /// Numbers connections within the process.
@@ -333,7 +335,8 @@ impl Handler<SessionEnded> for Hub {
     type Result = ();
 
     fn handle(&mut self, SessionEnded { session }: SessionEnded, _: &mut Self::Context) {
-        for socket in self.sockets.values().filter(|socket| socket.session == session) {
+        for socket in self.sockets.values_mut().filter(|socket| socket.session == session) {
+            socket.ended = true;
             if let Some(close) = &socket.close {
                 close.do_send(Close(Reason::SignedOut));
             }
@@ -365,7 +368,7 @@ impl Handler<Admit> for Hub {
         // The place is taken before the database is asked, so that many at once cannot share the last one.
         *count += 1;
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        self.sockets.insert(id, OpenSocket { user: user.clone(), session: session.clone(), close: None });
+        self.sockets.insert(id, OpenSocket { user: user.clone(), session: session.clone(), close: None, ended: false });
         self.health.active.store(self.sockets.len(), Ordering::Relaxed);
         let admission = Admission { id, user: user.clone(), hub: ctx.address() };
         let (pool, now) = (self.state.pool.clone(), self.state.clock.now());
@@ -395,6 +398,9 @@ impl Handler<Opened> for Hub {
             close.do_send(Close(Reason::Restarting));
         }
         if let Some(socket) = self.sockets.get_mut(&connection) {
+            if socket.ended {
+                close.do_send(Close(Reason::SignedOut));
+            }
             socket.close = Some(close);
         }
     }

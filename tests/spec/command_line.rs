@@ -19,7 +19,7 @@ fn without_a_command_it_prints_its_help() {
     let output = companion(&TempDir::new().unwrap()).output().unwrap();
     assert!(!output.status.success());
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    for command in ["serve", "migrate", "check-config", "openapi"] {
+    for command in ["serve", "migrate", "check-config", "openapi", "keys", "gen-secrets"] {
         assert!(text.contains(command), "{text}");
     }
 }
@@ -55,6 +55,32 @@ fn it_migrates_and_prints_its_document() {
     let output = companion(&directory).arg("openapi").output().unwrap();
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["info"]["title"], "companion");
+}
+
+#[test]
+fn fresh_secrets_are_fit_for_production_and_differ_each_time() {
+    let directory = TempDir::new().unwrap();
+    let fresh = || String::from_utf8(companion(&directory).arg("gen-secrets").output().unwrap().stdout).unwrap();
+    let (first, second) = (fresh(), fresh());
+    assert_eq!(first.lines().count(), 3);
+    for (one, other) in first.lines().zip(second.lines()) {
+        assert_ne!(one, other);
+    }
+    std::fs::write(directory.path().join(".env"), first).unwrap();
+    let urls = ["--base-url", "--frontend-url", "--relay-url"].map(|flag| {
+        let scheme = if flag == "--relay-url" { "wss" } else { "https" };
+        format!("{flag}={scheme}://companion.example")
+    });
+    let output = companion(&directory).args(["check-config", "--app-env=production"]).args(urls).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn without_stored_credentials_the_keys_are_well() {
+    let directory = TempDir::new().unwrap();
+    let output = companion(&directory).args(["keys", "status"]).output().unwrap();
+    assert!(output.status.success());
+    assert!(String::from_utf8_lossy(&output.stdout).contains("has no number yet"));
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! The promises of the API and of the relay, kept by the real server on a free port, seen from outside.
 
 mod command_line;
+mod credentials;
 mod edge;
 mod harness;
 mod house;
 mod openapi;
 mod paired_servers;
+mod pairing;
 mod relay;
+mod rotation;
 mod session;
 mod sign_in;

@@ -66,6 +66,7 @@ async fn the_document_the_route_table_and_the_contract_agree() {
     assert_eq!(route_table(), contract);
     assert_eq!(documented, contract);
     assert_eq!(document["components"]["securitySchemes"]["session"]["name"], "rp_sess");
+    assert_eq!(document["components"]["securitySchemes"]["device"]["scheme"], "bearer");
     assert!(document["components"]["schemas"]["Problem"].is_object());
 }
 

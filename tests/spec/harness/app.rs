@@ -12,7 +12,7 @@ use companion::{
 use tempfile::TempDir;
 use tokio::{sync::oneshot, task::JoinHandle};
 
-use super::{browser::Browser, provider::Provider};
+use super::{browser::Browser, helper::HelperDevice, provider::Provider};
 
 /// The public URLs: as behind a reverse proxy, none is where the service listens.
 pub const BASE: &str = "http://api.companion.test";
@@ -114,6 +114,26 @@ impl TestApp {
     /// A browser without cookies that talks to the relay's listener.
     pub fn relay_browser(&self) -> Browser {
         Browser::new(self.http.clone(), self.relay)
+    }
+
+    /// Stops the service.
+    pub async fn stop(self) {
+        self.stop.send(()).unwrap();
+        self.stopped.await.unwrap().unwrap();
+    }
+
+    /// A helper device that this browser's user paired.
+    pub async fn paired(&self, browser: &mut Browser) -> HelperDevice {
+        let code = browser.post("/pairing/device/code", None).await.json()["code"].as_str().unwrap().to_owned();
+        let mut helper = HelperDevice::new(self.browser(), "192.0.2.1");
+        let answer = helper.activate(&code).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        helper
+    }
+
+    /// Where the relay listens.
+    pub fn relay_url(&self) -> String {
+        format!("ws://{}/v1", self.relay)
     }
 
     /// A browser without cookies.

@@ -5,6 +5,7 @@ pub mod app;
 pub mod browser;
 pub mod database;
 pub mod game;
+pub mod helper;
 pub mod provider;
 pub mod raw_socket;
 pub mod relay_client;

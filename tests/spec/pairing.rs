@@ -1,0 +1,283 @@
+//! Pairing of helper devices, and what their tokens open.
+
+use chrono::Duration;
+use companion::domain::{
+    limits::HELPER_DEVICES_PER_USER,
+    pairing::{self, PairingCode},
+};
+use futures_util::{StreamExt as _, future::join_all, stream};
+use reqwest::{
+    Method,
+    header::{AUTHORIZATION, ORIGIN},
+};
+use serde_json::{Value, json};
+use tokio_tungstenite::{connect_async, tungstenite};
+
+use crate::harness::{
+    app::{FRONTEND, TestApp},
+    browser::Browser,
+    database::Postgres,
+    helper::HelperDevice,
+    on_each_database,
+};
+
+const ALICE: &str = "76561198000000001";
+const BOB: &str = "76561198000000002";
+/// Helpers come from addresses of their own.
+const PROXY: &[&str] = &["--trusted-proxies=127.0.0.1"];
+
+async fn code(browser: &mut Browser) -> String {
+    let answer = browser.post("/pairing/device/code", None).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()["code"].as_str().unwrap().to_owned()
+}
+
+async fn devices(browser: &mut Browser) -> Vec<Value> {
+    browser.get("/pairing/device").await.json()["devices"].as_array().unwrap().clone()
+}
+
+on_each_database!(a_code_makes_one_device_whose_token_lives_until_it_is_deleted, |app| {
+    let mut alice = app.signed_in(ALICE).await;
+    let issued = alice.post("/pairing/device/code", Some(&json!({ "label": "Gaming PC" }))).await;
+    assert_eq!(issued.status, 200, "{}", issued.text());
+    let issued = issued.json();
+    assert_eq!(issued["expiresAt"], "2026-11-21T12:10:00.000Z");
+    let code = issued["code"].as_str().unwrap();
+    assert!(PairingCode::parse("LINK", code).is_some(), "{code}");
+    assert_eq!(devices(&mut alice).await, Vec::<Value>::new());
+
+    let mut helper = HelperDevice::new(app.browser(), "");
+    let activated = helper.activate(&format!(" {} \n", code.to_lowercase())).await;
+    assert_eq!(activated.status, 200, "{}", activated.text());
+    let user = alice.get("/me").await.json()["id"].clone();
+    assert_eq!(activated.json(), json!({ "token": helper.token, "userId": user, "deviceId": helper.id }));
+    assert!(helper.token.len() == 96 && helper.token.bytes().all(|byte| byte.is_ascii_hexdigit()), "{}", helper.token);
+    helper.clone().activate(code).await.expect_problem(401, "invalid_pairing_code");
+
+    let listed = |last_used: Value| json!({ "id": helper.id, "label": "Gaming PC", "createdAt": "2026-11-21T12:00:00.000Z", "lastUsedAt": last_used });
+    assert_eq!(devices(&mut alice).await, [listed(Value::Null)]);
+    // The last use is kept to the minute.
+    for (seconds, seen) in [(5, "12:00:05"), (54, "12:00:05"), (10, "12:01:09")] {
+        app.clock.advance(Duration::seconds(seconds));
+        let request = helper.request(Method::POST, "/relay/token");
+        assert_eq!(helper.clone().send(request).await.status, 200);
+        assert_eq!(devices(&mut alice).await, [listed(json!(format!("2026-11-21T{seen}.000Z")))]);
+    }
+    app.clock.advance(Duration::days(400));
+    let request = helper.request(Method::POST, "/relay/token");
+    assert_eq!(helper.send(request).await.status, 200, "a device token does not age");
+
+    let mut alice = app.signed_in(ALICE).await;
+    let path = format!("/pairing/device/{}", helper.id);
+    let mut bob = app.signed_in(BOB).await;
+    bob.delete(&path).await.expect_problem(404, "not_found");
+    assert_eq!(devices(&mut bob).await, Vec::<Value>::new());
+    let deleted = alice.delete(&path).await;
+    assert_eq!((deleted.status, deleted.json()), (200, json!({ "ok": true })));
+    alice.delete(&path).await.expect_problem(404, "not_found");
+    assert_eq!(devices(&mut alice).await, Vec::<Value>::new());
+    let request = helper.request(Method::POST, "/relay/token");
+    helper.send(request).await.expect_problem(401, "unauthenticated");
+});
+
+on_each_database!(a_fourth_code_invalidates_the_oldest_and_codes_expire, |app| {
+    let mut alice = app.signed_in(ALICE).await;
+    let mut codes = Vec::new();
+    for _ in 0..4 {
+        codes.push(code(&mut alice).await);
+    }
+    let mut helper = HelperDevice::new(app.browser(), "");
+    helper.activate(&codes[0]).await.expect_problem(401, "invalid_pairing_code");
+    assert_eq!(helper.activate(&codes[1]).await.status, 200);
+    app.clock.advance(Duration::minutes(10) - Duration::milliseconds(1));
+    assert_eq!(helper.activate(&codes[2]).await.status, 200);
+    app.clock.advance(Duration::milliseconds(1));
+    helper.activate(&codes[3]).await.expect_problem(401, "invalid_pairing_code");
+});
+
+#[actix_web::test]
+async fn the_prefix_is_a_setting_and_labels_are_checked() {
+    let app = TestApp::start_with(&["--pairing-code-prefix=base"]).await;
+    let mut alice = app.signed_in(ALICE).await;
+    assert!(code(&mut alice).await.starts_with("BASE-"));
+    let mut issue = async |body: Value| alice.post("/pairing/device/code", Some(&body)).await;
+    assert_eq!(issue(json!({})).await.status, 200);
+    assert_eq!(issue(json!({ "label": null })).await.status, 200);
+    for label in [json!(""), json!(" "), json!("a\nb"), json!("x".repeat(101)), json!(7)] {
+        issue(json!({ "label": label })).await.expect_problem(400, "invalid_request");
+    }
+    app.browser().post("/pairing/device/code", None).await.expect_problem(401, "unauthenticated");
+}
+
+#[actix_web::test]
+async fn every_wrong_code_gets_the_same_answer_and_five_are_enough() {
+    let app = TestApp::start_with(PROXY).await;
+    let mut alice = app.signed_in(ALICE).await;
+    let mut guesser = HelperDevice::new(app.browser(), "198.51.100.1");
+    let mut answers = Vec::new();
+    for guess in ["LINK-2222", "ROOM-2222", "", "LINK-22222", "💥"] {
+        let mut problem = guesser.activate(guess).await.expect_problem(401, "invalid_pairing_code");
+        problem["requestId"] = Value::Null;
+        answers.push(problem);
+    }
+    answers.dedup();
+    assert_eq!(answers.len(), 1, "{answers:?}");
+
+    let good = code(&mut alice).await;
+    let refused = guesser.activate(&good).await;
+    refused.expect_problem(429, "rate_limited");
+    assert_eq!(refused.header("retry-after"), Some("120"));
+    // Another household, and after a while the same one.
+    assert_eq!(HelperDevice::new(app.browser(), "198.51.100.2").activate(&good).await.status, 200);
+    app.clock.advance(Duration::minutes(2));
+    assert_eq!(guesser.activate(&code(&mut alice).await).await.status, 200);
+}
+
+#[actix_web::test]
+async fn one_user_has_so_many_devices_at_most() {
+    let app = TestApp::start().await;
+    let mut alice = app.signed_in(ALICE).await;
+    for _ in 0..HELPER_DEVICES_PER_USER {
+        app.paired(&mut alice).await;
+    }
+    alice.post("/pairing/device/code", None).await.expect_problem(409, "limit_reached");
+    let first = devices(&mut alice).await[0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(alice.delete(&format!("/pairing/device/{first}")).await.status, 200);
+    app.paired(&mut alice).await;
+}
+
+async fn two_hundred_at_once(app: TestApp) {
+    let mut alice = app.signed_in(ALICE).await;
+    let code = code(&mut alice).await;
+    let answers = join_all((0..200).map(|number| {
+        let mut helper = HelperDevice::new(app.browser(), &format!("198.51.100.{number}"));
+        let code = &code;
+        async move { helper.activate(code).await }
+    }))
+    .await;
+    let won = answers.iter().filter(|answer| answer.status == 200).count();
+    assert_eq!(won, 1);
+    for answer in answers.iter().filter(|answer| answer.status != 200) {
+        answer.expect_problem(401, "invalid_pairing_code");
+    }
+    assert_eq!(devices(&mut alice).await.len(), 1);
+}
+
+#[actix_web::test]
+async fn of_two_hundred_activations_at_once_one_succeeds_on_sqlite() {
+    two_hundred_at_once(TestApp::start_with(PROXY).await).await;
+}
+
+#[actix_web::test]
+async fn of_two_hundred_activations_at_once_one_succeeds_on_postgres() {
+    let Some(database) = Postgres::create() else { return };
+    two_hundred_at_once(TestApp::start_on(database.url(), PROXY).await).await;
+}
+
+/// A thousand addresses guess for ten minutes of the service's clock while users pair.
+#[actix_web::test]
+async fn guessers_are_held_down_and_nobody_is_locked_out() {
+    const ADDRESSES: u64 = 1_000;
+    const MINUTES: i64 = 10;
+    let app = TestApp::start_with(PROXY).await;
+    let mut alice = app.signed_in(ALICE).await;
+    let (mut guesses, mut looked_up, mut hits, mut live) = (0_u64, 0_u64, 0_u64, 0_u64);
+    for minute in 0..MINUTES {
+        // Codes that nobody fetches: what the guessers are after.
+        let mut victim = app.signed_in(BOB).await;
+        for _ in 0..3 {
+            code(&mut victim).await;
+        }
+        live = live.max(4);
+        let answers: Vec<_> = stream::iter((0..2 * ADDRESSES).map(|number| {
+            let address = format!("127.{}.{}.1", 1 + (number % ADDRESSES) / 250, number % ADDRESSES % 250);
+            let guess = minute as u64 * 7_919 + number * 104_729;
+            let random = [guess, guess / 32, guess / 1_024, guess / 32_768].map(|part| part as u8);
+            let mut guesser = HelperDevice::new(app.browser(), &address);
+            async move { guesser.activate(PairingCode::new("LINK", random).as_str()).await }
+        }))
+        .buffer_unordered(32)
+        .collect()
+        .await;
+        for answer in &answers {
+            guesses += 1;
+            hits += u64::from(answer.status == 200);
+            looked_up += u64::from(answer.status == 401);
+            assert!([200, 401, 429].contains(&answer.status), "{}", answer.text());
+        }
+        // In the middle of it, from an address that did nothing wrong.
+        let good = code(&mut alice).await;
+        let paired = HelperDevice::new(app.browser(), &format!("203.0.113.{minute}")).activate(&good).await;
+        assert_eq!(paired.status, 200, "minute {minute}: {}", paired.text());
+        app.clock.advance(Duration::minutes(1));
+    }
+    let bound = pairing::lookups(ADDRESSES, Duration::minutes(MINUTES));
+    let expected = (bound * live) as f64 / pairing::CODES as f64;
+    println!(
+        "{guesses} guesses from {ADDRESSES} addresses in {MINUTES} min: {looked_up} answered with 401, {hits} hits; \
+         at most {bound} are looked up, which hits {expected:.3} of {live} live codes on average"
+    );
+    assert!(looked_up <= bound, "{looked_up} > {bound}");
+    assert!(guesses > 2 * bound, "most were refused unheard");
+    // Of more than six above the average, a million runs see less than one.
+    assert!(hits as f64 <= expected + 6.0, "{hits} hits");
+}
+
+#[actix_web::test]
+async fn a_device_opens_the_relay_and_its_sockets_end_with_it() {
+    let app = TestApp::start().await;
+    let mut alice = app.signed_in(ALICE).await;
+    let (mut helper, mut other) = (app.paired(&mut alice).await, app.paired(&mut alice).await);
+    let relay_url = app.relay_url();
+    let open = async |helper: &mut HelperDevice| {
+        let request = helper.request(Method::POST, "/relay/token");
+        let token = helper.send(request).await.json()["token"].as_str().unwrap().to_owned();
+        let url = format!("{relay_url}?token={token}");
+        (connect_async(&url).await.unwrap().0, url)
+    };
+    let (mut socket, url) = open(&mut helper).await;
+    let (mut stays, _) = open(&mut other).await;
+
+    assert_eq!(alice.delete(&format!("/pairing/device/{}", helper.id)).await.status, 200);
+    let closed = loop {
+        match socket.next().await.unwrap().unwrap() {
+            tungstenite::Message::Close(frame) => break frame.unwrap(),
+            _ => continue,
+        }
+    };
+    assert_eq!(u16::from(closed.code), 4501);
+    let Err(tungstenite::Error::Http(refused)) = connect_async(&url).await else {
+        panic!("the token outlived its device")
+    };
+    assert_eq!(refused.status(), 401);
+
+    use futures_util::SinkExt as _;
+    stays.send(tungstenite::Message::text(r#"{"type":"ping"}"#)).await.unwrap();
+    assert_eq!(stays.next().await.unwrap().unwrap().into_text().unwrap(), r#"{"type":"pong"}"#);
+}
+
+#[actix_web::test]
+async fn a_token_that_is_not_good_is_refused_whatever_else_comes_along() {
+    let app = TestApp::start().await;
+    let mut alice = app.signed_in(ALICE).await;
+    let helper = app.paired(&mut alice).await;
+    let (zeros, short) = ("0".repeat(96), helper.token[..94].to_owned());
+    let basic = format!("Basic {}", helper.token);
+    for authorization in [format!("Bearer {zeros}"), format!("Bearer {short}"), "Bearer".into(), basic, "é".into()] {
+        let mut browser = app.browser();
+        let request = browser.request(Method::PUT, "/credentials/push").header(AUTHORIZATION, &authorization);
+        browser.send(request.json(&json!({}))).await.expect_problem(401, "unauthenticated");
+    }
+    // With a good cookie beside it.
+    let request = alice.request(Method::POST, "/relay/token").header(ORIGIN, FRONTEND);
+    let request = request.header(AUTHORIZATION, format!("Bearer {zeros}"));
+    alice.send(request).await.expect_problem(401, "unauthenticated");
+    // A device token is no session.
+    let mut device = helper.clone();
+    let request = device.request(Method::GET, "/me");
+    device.send(request).await.expect_problem(401, "unauthenticated");
+    // Bearer calls need no origin, not even beside a cookie.
+    let request = alice.request(Method::POST, "/relay/token").header(ORIGIN, "https://overlay.test");
+    let answer = alice.send(request.header(AUTHORIZATION, format!("Bearer {}", helper.token))).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
