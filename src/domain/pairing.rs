@@ -229,6 +229,17 @@ mod tests {
         assert!(limits.begin(address(0), at(120)).is_ok(), "two minutes later it owes nothing");
     }
 
+    #[test]
+    fn however_many_addresses_guess_the_memory_is_bounded() {
+        let mut limits = GuessLimits::default();
+        for number in 0..2 * ADDRESSES as u32 {
+            let _ = limits.begin(address(number), at(0));
+        }
+        assert_eq!(limits.addresses.len(), ADDRESSES + 1);
+        limits.forget_idle(at(600));
+        assert_eq!(limits.addresses.len(), 0);
+    }
+
     proptest! {
         #[test]
         fn guessers_never_get_more_lookups_than_the_bound(
