@@ -194,6 +194,8 @@ pub async fn run(pool: Pool, sealer: Arc<Sealer>) {
                 if moved > 0 {
                     log::info!("sealed {moved} secrets anew with key {}", sealer.key_version());
                 }
+                // Everything readable has moved: what waits for the previous key is what cannot be opened.
+                metrics::gauge!("companion_sealed_secrets_waiting").set(unreadable as f64);
                 // Said once, not with every pass.
                 if named != known {
                     named.iter().for_each(|unreadable| log::error!("{unreadable}"));

@@ -44,6 +44,7 @@ fn flags(directory: &TempDir) -> Vec<String> {
         format!("--database-url=sqlite:{}", directory.path().join("killed.db").display()),
         "--api-listen=127.0.0.1:0".to_owned(),
         "--relay-listen=127.0.0.1:0".to_owned(),
+        "--push-address=127.0.0.1:9".to_owned(),
         "--workers=2".to_owned(),
         // Nothing is dialled: it is the writes that count.
         "--game-link-policy=subscribed".to_owned(),

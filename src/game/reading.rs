@@ -1,6 +1,6 @@
 //! A game server's answers in the domain's words. Tolerant: what makes no sense is left out, nothing fails.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashSet};
 
 use crate::{
     domain::{
@@ -54,29 +54,30 @@ pub fn team(team: AppTeamInfo, map_size: u32) -> (Option<String>, Vec<(u64, Memb
     (leader, members.collect())
 }
 
-/// The notes a team has placed in the game, keyed by what they are: the game gives them no ids.
+/// The notes a team has placed in the game, keyed by what they are: the game gives them no ids. A leader's own notes
+/// come twice, as his and as the leader's, and are one.
 pub fn notes(team: &AppTeamInfo, map_size: u32) -> Vec<(String, MapNoteSeen)> {
-    let own = team.map_notes.iter().map(|note| ("own", note));
-    let leader = team.leader_map_notes.iter().map(|note| ("leader", note));
-    let mut seen: HashMap<String, u32> = HashMap::new();
-    own.chain(leader)
+    let mut seen: HashSet<String> = HashSet::new();
+    team.map_notes
+        .iter()
+        .chain(&team.leader_map_notes)
         .take(NOTES)
-        .filter_map(|(whose, note)| {
+        .filter_map(|note| {
             let (x, y) = metres(note.x).zip(metres(note.y))?;
-            // The place is part of the id, so a note that moves is another note; twins are numbered.
-            let id = format!("game:{whose}:{}:{x:.0}:{y:.0}", note.r#type);
-            let twin = seen.entry(id.clone()).and_modify(|count| *count += 1).or_default();
-            let id = if *twin == 0 { id } else { format!("{id}:{twin}") };
-            Some((
-                id,
-                MapNoteSeen {
-                    x,
-                    y,
-                    grid: grid::label(GridStyle::InGame, map_size, x, y),
-                    category: category(note),
-                    label: label(note),
-                },
-            ))
+            // The place is part of the id, so a note that moves is another note.
+            let id = format!("game:{}:{x:.0}:{y:.0}", note.r#type);
+            seen.insert(id.clone()).then(|| {
+                (
+                    id,
+                    MapNoteSeen {
+                        x,
+                        y,
+                        grid: grid::label(GridStyle::InGame, map_size, x, y),
+                        category: category(note),
+                        label: label(note),
+                    },
+                )
+            })
         })
         .collect()
 }

@@ -33,12 +33,10 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use crate::{
     domain::time::Timestamp,
-    push::{
-        mcs::{Decoder, Frame, PAYLOAD_LIMIT, VERSION},
-        wire::{
-            AppData, DataMessageStanza, ErrorInfo, Extension, HeartbeatAck, HeartbeatPing, IqStanza, LoginRequest,
-            LoginResponse, Setting, iq_stanza,
-        },
+    push::mcs::{Decoder, Frame, PAYLOAD_LIMIT, VERSION},
+    push::wire::{
+        AppData, DataMessageStanza, ErrorInfo, Extension, HeartbeatAck, HeartbeatPing, IqStanza, LoginRequest,
+        LoginResponse, Setting, iq_stanza,
     },
 };
 

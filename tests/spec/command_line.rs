@@ -99,7 +99,7 @@ fn signals_stop_it_in_good_order() {
     for signal in ["TERM", "INT"] {
         let directory = TempDir::new().unwrap();
         let mut process = companion(&directory)
-            .args(["serve", "--api-listen=127.0.0.1:0", "--relay-listen=127.0.0.1:0"])
+            .args(["serve", "--api-listen=127.0.0.1:0", "--relay-listen=127.0.0.1:0", "--push-address=127.0.0.1:9"])
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();

@@ -58,7 +58,7 @@ fn fill(pool: &Pool) {
             let (id, server) = (user(number), format!("server-{number:04}"));
             users::sign_in(db, &id, &id.as_str().into(), None, now())?;
             let bundle = |at: Timestamp| {
-                let mut sealed = sealer.seal(&place(&id), format!("{{\"of\":\"{id}\"}}").as_bytes());
+                let mut sealed = sealer.seal(&place(&id), bundle_of(&id).as_bytes());
                 sealed[20] ^= u8::from(number == 7 && at == now());
                 SealedBundle { sealed, key_version: 1, uploaded_at: at, expires_at: at }
             };
@@ -80,6 +80,11 @@ fn fill(pool: &Pool) {
         Ok(())
     })
     .unwrap();
+}
+
+/// A bundle that a login can be tried with.
+fn bundle_of(id: &UserId) -> String {
+    json!({ "of": id, "gcm": { "androidId": "1", "securityToken": "2" } }).to_string()
 }
 
 /// Every secret: where, sealed bytes, key version.
@@ -130,7 +135,7 @@ fn companion(directory: &Path, database_url: &str, current: u8, previous: Option
 
 /// Runs the service until it has said this so many times, and kills it.
 fn serve_until(mut command: Command, said: &str, times: usize) {
-    command.args(["serve", "--api-listen=127.0.0.1:0", "--relay-listen=127.0.0.1:0"]);
+    command.args(["serve", "--api-listen=127.0.0.1:0", "--relay-listen=127.0.0.1:0", "--push-address=127.0.0.1:9"]);
     let mut process: Child = command.stderr(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(process.stderr.take().unwrap()).lines().map(Result::unwrap);
     let heard = lines.filter(|line| line.contains(said)).take(times).count();

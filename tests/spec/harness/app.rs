@@ -70,6 +70,8 @@ impl TestApp {
             format!("--database-url={database_url}"),
             "--api-listen=127.0.0.1:0".into(),
             "--relay-listen=127.0.0.1:0".into(),
+            // Nobody listens there: no test may reach for the real push service.
+            "--push-address=127.0.0.1:9".into(),
             "--workers=2".into(),
             format!("--base-url={BASE}"),
             format!("--frontend-url={FRONTEND}"),
