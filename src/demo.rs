@@ -41,16 +41,13 @@ use crate::{
         self,
         game_server::{GameServer, GameServerOptions},
         identity::IdentityProvider,
-        push_service::PushService,
+        push_service::{DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN, PushService},
         world::{self, TEAM, World},
     },
 };
 
 /// The simulated game server, as its pushes name it.
 const SERVER_NAME: &str = "Demo Island";
-/// The push account of the demo user.
-const ANDROID_ID: u64 = 5_000_000_000_000_000_001;
-const SECURITY_TOKEN: u64 = 1_234_567_890_123_456_789;
 const CREDENTIAL_LIFE: TimeDelta = TimeDelta::days(14);
 /// A pairing takes a login and a few messages on this machine.
 const PAIRING_DEADLINE: Duration = Duration::from_secs(15);
@@ -143,7 +140,7 @@ impl Demo {
         let identity = IdentityProvider::start(listen(3), simulator::persons()).await;
         let identity = identity.map_err(DemoError::io(taken(listen(3))))?;
 
-        let pushes = PushService::start(listen(4), vec![(ANDROID_ID, SECURITY_TOKEN)]).await;
+        let pushes = PushService::start(listen(4), vec![(DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN)]).await;
         let pushes = Arc::new(pushes.map_err(DemoError::io(taken(listen(4))))?);
         let ca_file = data_dir.join("push-ca.pem");
         let written = config::create_private_dir(&data_dir).and_then(|()| fs::write(&ca_file, pushes.ca_pem()));
@@ -168,7 +165,7 @@ impl Demo {
         });
         let user = furnish(server.state()).await?;
         server.state().push.do_send(CredentialChanged { user: user.clone() });
-        game.set_push_line(pushes.clone(), SERVER_NAME, HashMap::from([(TEAM[0].0, ANDROID_ID)]));
+        game.set_push_line(pushes.clone(), SERVER_NAME, HashMap::from([(TEAM[0].0, DEMO_ANDROID_ID)]));
         let paired = pair(server.state(), &user, &game, &pushes, &devices).await?;
         let file = DemoFile {
             api_url: server.state().config.urls.base.clone(),
@@ -246,7 +243,7 @@ async fn furnish(state: &AppState) -> Result<UserId, DbError> {
             let bundle = json!({
                 "platformId": platform_id.to_string(),
                 "fcm_credentials": { "gcm": {
-                    "androidId": ANDROID_ID.to_string(), "securityToken": SECURITY_TOKEN.to_string(),
+                    "androidId": DEMO_ANDROID_ID.to_string(), "securityToken": DEMO_SECURITY_TOKEN.to_string(),
                 } },
             });
             let sealed = sealer.seal(&credentials::place(&user), bundle.to_string().as_bytes());
@@ -268,7 +265,7 @@ async fn pair(
 ) -> Result<DemoServer, DemoError> {
     let entities: Vec<u64> = devices.iter().filter_map(|(id, ..)| id.parse().ok()).collect();
     game.pair(TEAM[0].0, &entities);
-    let arrived = timeout(PAIRING_DEADLINE, pushes.until(|pushes| pushes.unacknowledged(ANDROID_ID) == 0)).await;
+    let arrived = timeout(PAIRING_DEADLINE, pushes.until(|pushes| pushes.unacknowledged(DEMO_ANDROID_ID) == 0)).await;
     arrived.map_err(|_| DemoError::Pairing)?;
     let (user, port) = (user.clone(), game.addr().port());
     let servers = state.pool.read(move |db| paired_servers::list_for(db, &user)).await?;

@@ -1,9 +1,11 @@
 //! The simulator as a program: what `companion simulate` runs.
 
 use std::{
+    collections::HashMap,
     io,
     net::{IpAddr, SocketAddr},
     path::PathBuf,
+    sync::Arc,
 };
 
 use chrono::Utc;
@@ -12,12 +14,9 @@ use serde_json::json;
 use super::{
     game_server::{DEMO_TOKEN, GameServer, GameServerOptions},
     identity::{IdentityProvider, Person},
-    push_service::{DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN, PushService, PushedServer},
-    world::{Device, TEAM, World},
+    push_service::{DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN, PushService},
+    world::{TEAM, World},
 };
-
-/// The id of the simulated game server in its pushes.
-const DEMO_SERVER: &str = "0f3b6c52-9f4e-4f0b-8a53-0d3a6f0f1a11";
 
 /// Where to listen and what to tell.
 pub struct SimulateOptions {
@@ -51,21 +50,16 @@ pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
     let listen = |port| SocketAddr::new(options.listen_ip, port);
     let world = World::new(options.seed, Utc::now());
     let name = world.info().name;
-    let devices: Vec<_> =
-        world.devices().map(|(id, name, device)| (id, name.to_owned(), entity_type(device))).collect();
+    let devices: Vec<_> = world.devices().map(|(id, name, _)| (id, name.to_owned())).collect();
     let game = GameServerOptions { listen: listen(options.game_port), ..GameServerOptions::new(world) };
     let game = GameServer::start(game).await?;
     let identity = IdentityProvider::start(listen(options.identity_port), persons()).await?;
     let account = (DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN);
-    let push = PushService::start(listen(options.push_port), vec![account]).await?;
+    let push = Arc::new(PushService::start(listen(options.push_port), vec![account]).await?);
 
     let player = TEAM[0].0;
-    let server =
-        PushedServer { id: DEMO_SERVER.to_owned(), name, ip: game.addr().ip().to_string(), port: game.addr().port() };
-    push.push(DEMO_ANDROID_ID, server.pairing(player, DEMO_TOKEN));
-    for (id, name, kind) in &devices {
-        push.push(DEMO_ANDROID_ID, server.entity_pairing(player, DEMO_TOKEN, *id, *kind, name));
-    }
+    game.set_push_line(push.clone(), &name, HashMap::from([(player, DEMO_ANDROID_ID)]));
+    game.pair(player, &devices.iter().map(|(id, _)| *id).collect::<Vec<_>>());
 
     let ca_file = options.ca_file.as_ref().map(std::path::absolute).transpose()?;
     if let Some(path) = &ca_file {
@@ -88,7 +82,7 @@ pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
         let text: String = settings.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
         tokio::fs::write(path, text).await?;
     }
-    let named = devices.iter().map(|(id, name, _)| json!({ "entityId": id.to_string(), "name": name }));
+    let named = devices.iter().map(|(id, name)| json!({ "entityId": id.to_string(), "name": name }));
     let line = json!({
         "game": game.addr().to_string(),
         "identity": identity.addr().to_string(),
@@ -102,13 +96,4 @@ pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
     });
     println!("{line}");
     tokio::signal::ctrl_c().await
-}
-
-/// The number by which pairing pushes name a kind of device.
-fn entity_type(device: &Device) -> u8 {
-    match device {
-        Device::Switch { .. } => 1,
-        Device::Alarm { .. } => 2,
-        Device::Storage { .. } => 3,
-    }
 }
