@@ -186,7 +186,6 @@ async fn rotate(database: &Database, database_url: &str) {
     let keys = [
         format!("--creds-encryption-key={}", key(2).to_base64()),
         format!("--creds-encryption-key-prev={}", key(1).to_base64()),
-        "--game-link-policy=subscribed".to_owned(),
     ];
     let app = TestApp::start_on(database_url.to_owned(), &keys.each_ref().map(String::as_str)).await;
     let mut alice = app.signed_in(ALICE).await;
