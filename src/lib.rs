@@ -18,6 +18,14 @@
 //! first, patches last and merged when their turn comes ([`relay::feed`]). So a limit or a slow reader delays the
 //! truth and never loses it, and no client has a queue of patches.
 //!
+//! # The path of an alarm
+//! A smart alarm goes off. The game server says so on the live link, if that is up, and the game pushes it
+//! ([`push::session`], Google's MCS) to whom it concerns, who may have nothing open. A push is stored in one
+//! transaction with what it changes ([`push::inbox`]) and then handed to the server's game connection. There both ways
+//! meet: [`domain::raid`] says whether an alarm opens an incident or belongs to one. It is written into the ledger
+//! ([`db::alarms`]), told to every socket that watches ([`relay::game_connection`]), and finished with how many those
+//! were. After a crash, what the ledger shows unfinished is told.
+//!
 //! # The map of the house
 //! Imports only go down. News goes up as a message to an actor that somebody below was given the address of.
 //!

@@ -33,10 +33,13 @@ use crate::{
         session_cookie::{SESSION_COOKIE, SealedCookie},
     },
     db::{
-        encryption_keys, error::DbError, openid_nonces, pairing_codes, pool::Pool, push_seen, sessions,
-        sign_in_attempts,
+        alarms, encryption_keys, error::DbError, openid_nonces, pairing_codes, pool::Pool, push_seen, sessions,
+        sign_in_attempts, timeline,
     },
-    domain::{limits::PROVIDER_CLOCK_SKEW, time::Timestamp},
+    domain::{
+        limits::{HISTORY_DAYS, PROVIDER_CLOCK_SKEW},
+        time::Timestamp,
+    },
     push::{state::PushContext, worker::Worker},
     relay::{
         self,
@@ -247,6 +250,9 @@ fn purge(db: &mut crate::db::pool::Db, now: Timestamp) -> Result<(), DbError> {
     sign_in_attempts::purge(db, now)?;
     pairing_codes::purge(db, now)?;
     push_seen::purge(db, now)?;
+    let history = now - chrono::TimeDelta::days(HISTORY_DAYS);
+    alarms::purge(db, history)?;
+    timeline::purge(db, history)?;
     // A nonce may come back as long as its time passes the check: twice the skew, from one end to the other.
     openid_nonces::purge(db, now - 3 * PROVIDER_CLOCK_SKEW)?;
     Ok(())

@@ -177,3 +177,67 @@ pub fn tally(db: &mut Db) -> Result<Tally, DbError> {
 pub fn purge(db: &mut Db, before: Timestamp) -> Result<usize, DbError> {
     Ok(diesel::delete(alarms::table.filter(alarms::finished_at.lt(before.naive_utc()))).execute(db)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::testing::{self, later, now};
+
+    fn arrival(id: &str, state: State, incident: Option<&str>) -> Arrival {
+        Arrival {
+            id: id.into(),
+            user: "alice".into(),
+            server: Some("one".into()),
+            path: Path::Push,
+            alarm_id: String::new(),
+            title: "North wall".into(),
+            message: "C4".into(),
+            state,
+            incident: incident.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn an_alarm_walks_from_received_to_finished_once() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "alice");
+            testing::server(pool, "alice", "one");
+            pool.write_blocking(|db| {
+                receive(db, &arrival("a", State::Received, None), now())?;
+                assert_eq!(unfinished(db, &"one".into())?.len(), 1);
+                assert!(assign(db, "a", State::Opened, "incident")?);
+                assert!(!assign(db, "a", State::Merged, "another")?, "an alarm has one incident");
+                assert!(is_unfinished(db, "a")?);
+                finish(db, "a", Some(3), later(1))?;
+                finish(db, "a", Some(0), later(2))?;
+                assert!(!is_unfinished(db, "a")?);
+                assert!(unfinished(db, &"one".into())?.is_empty());
+                let tally = tally(db)?;
+                assert_eq!(tally.counts, [("opened".to_owned(), true, 1)]);
+                assert_eq!((tally.unheard, tally.oldest_unfinished), (0, None));
+                Ok(())
+            })
+            .unwrap();
+        });
+    }
+
+    #[test]
+    fn late_and_unmatched_alarms_are_finished_at_once() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "alice");
+            testing::server(pool, "alice", "one");
+            pool.write_blocking(|db| {
+                receive(db, &arrival("a", State::Late, None), now())?;
+                receive(db, &Arrival { server: None, ..arrival("b", State::Unmatched, None) }, now())?;
+                receive(db, &arrival("c", State::Opened, Some("incident")), later(5))?;
+                let tally = tally(db)?;
+                let count = |state: &str, finished| (state.to_owned(), finished, 1);
+                assert_eq!(tally.counts, [count("opened", false), count("late", true), count("unmatched", true)]);
+                assert_eq!(tally.oldest_unfinished, Some(later(5)));
+                assert_eq!(purge(db, later(100))?, 2, "what is unfinished stays");
+                Ok(())
+            })
+            .unwrap();
+        });
+    }
+}
