@@ -17,7 +17,7 @@ use crate::{
         push_credentials::{self, Slot},
         push_seen, users,
     },
-    domain::ids::UserId,
+    domain::{backoff::Backoff, ids::UserId},
     push::{
         bundle::Bundle,
         credentials::{self, ReadError},
@@ -29,13 +29,8 @@ use crate::{
     relay::hub::{DevicesChanged, PushedAlarm, ServerPaired},
 };
 
-/// First and longest wait between two attempts; doubled each time, jittered by a fifth.
-const BACKOFF_FIRST: Duration = Duration::from_secs(1);
-const BACKOFF_LONGEST: Duration = Duration::from_secs(300);
 /// A refused login or an unreadable bundle is tried again now and then, as the refusal may be a passing fault.
 const BACKOFF_REFUSED: Duration = Duration::from_secs(3_600);
-/// A session that held this long starts the backoff anew.
-const HEALTHY_AFTER: Duration = Duration::from_secs(60);
 
 /// Why there is no session, or no longer.
 struct Ended {
@@ -46,7 +41,7 @@ struct Ended {
 
 impl Ended {
     fn unreachable(reason: impl ToString) -> Self {
-        Self { state: PushState::Unreachable, reason: reason.to_string(), pause: BACKOFF_FIRST }
+        Self { state: PushState::Unreachable, reason: reason.to_string(), pause: Duration::ZERO }
     }
 
     fn unreadable(reason: impl ToString) -> Self {
@@ -68,7 +63,7 @@ impl From<ConnectError> for Ended {
 /// Runs until the worker or the credential is gone.
 pub async fn keep(worker: Addr<Worker>, context: Arc<PushContext>, user: UserId, generation: u64) {
     let keeper = Keeper { worker, context, user, generation };
-    let mut backoff = BACKOFF_FIRST;
+    let mut backoff = Backoff::new();
     loop {
         let started = Instant::now();
         let ended = match keeper.hold().await {
@@ -77,10 +72,8 @@ pub async fn keep(worker: Addr<Worker>, context: Arc<PushContext>, user: UserId,
             Ok(Over::Replaced) => continue,
             Err(ended) => ended,
         };
-        backoff = if started.elapsed() >= HEALTHY_AFTER { BACKOFF_FIRST } else { backoff };
         let [byte] = random::bytes();
-        let pause = backoff.max(ended.pause).mul_f64(0.8 + 0.4 * f64::from(byte) / 255.0);
-        backoff = (backoff * 2).min(BACKOFF_LONGEST);
+        let pause = backoff.after(started.elapsed(), ended.pause, byte);
         keeper.tell(Sight::State(ended.state, Some(ended.reason))).await;
         sleep(pause).await;
     }
@@ -196,7 +189,7 @@ impl Keeper {
     /// Ends when a staged bundle has logged in and taken the place of the one in use; never, if there is none or it is
     /// refused.
     async fn prove_staged(&self, owner: &Owner) {
-        let mut backoff = BACKOFF_FIRST;
+        let mut backoff = Backoff::new();
         loop {
             let proven = match self.open(Slot::Staged).await {
                 Ok(None) => return std::future::pending().await,
@@ -207,7 +200,8 @@ impl Keeper {
                 // A key that is missing may come back; the database answers again.
                 Err(ended) => {
                     log::warn!(user = self.user.as_str(); "a new bundle cannot be tried: {}", ended.reason);
-                    sleep(backoff.max(ended.pause)).await;
+                    let [byte] = random::bytes();
+                    sleep(backoff.after(Duration::ZERO, ended.pause, byte)).await;
                     continue;
                 }
             };
@@ -233,8 +227,8 @@ impl Keeper {
                 Ok(false) => {}
                 Err(error) => log::warn!(user = self.user.as_str(); "a new bundle was not settled: {error}"),
             }
-            sleep(backoff).await;
-            backoff = (backoff * 2).min(BACKOFF_LONGEST);
+            let [byte] = random::bytes();
+            sleep(backoff.after(Duration::ZERO, Duration::ZERO, byte)).await;
         }
     }
 }

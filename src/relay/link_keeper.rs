@@ -19,7 +19,11 @@ use tokio::{
 use crate::{
     crypto::{random, sealer::Place},
     db::{paired_servers, smart_devices},
-    domain::{ids::ServerId, server_state::ConnectionState},
+    domain::{
+        backoff::{Backoff, jittered},
+        ids::ServerId,
+        server_state::ConnectionState,
+    },
     game::{
         budget::{Budget, Priority, cost},
         link::{AskError, ConnectError, Link, Player, Route},
@@ -44,15 +48,10 @@ const DEVICES_EVERY: Duration = Duration::from_secs(300);
 /// Answers that may fail to come in a row before the link counts as dead.
 const SILENT_ANSWERS: u32 = 2;
 
-/// First and longest wait between two attempts; doubled each time, jittered by a fifth.
-const BACKOFF_FIRST: Duration = Duration::from_secs(1);
-const BACKOFF_LONGEST: Duration = Duration::from_secs(300);
 /// The game server's limits or a ban: come back in minutes, not seconds.
 const BACKOFF_REFUSED: Duration = Duration::from_secs(60);
 /// A refused token is tried again now and then, as the refusal may be a passing fault of the game server.
 const BACKOFF_REJECTED: Duration = Duration::from_secs(3_600);
-/// A link that held this long starts the backoff anew.
-const HEALTHY_AFTER: Duration = Duration::from_secs(60);
 
 /// Why there is no link, or no longer.
 struct Ended {
@@ -64,7 +63,7 @@ struct Ended {
 
 impl Ended {
     fn unreachable(reason: impl ToString) -> Self {
-        Self { state: ConnectionState::Unreachable, reason: reason.to_string(), pause: BACKOFF_FIRST }
+        Self { state: ConnectionState::Unreachable, reason: reason.to_string(), pause: Duration::ZERO }
     }
 
     fn rejected(reason: &str) -> Self {
@@ -93,16 +92,14 @@ pub struct Wake {
 /// Runs until the actor is gone.
 pub async fn keep(connection: Addr<GameConnection>, state: Arc<RelayState>, server: ServerId, wake: Arc<Wake>) {
     // Many servers that start together do not all connect in the same instant.
-    sleep(jitter(BACKOFF_FIRST) - BACKOFF_FIRST.mul_f64(0.8)).await;
-    let mut backoff = BACKOFF_FIRST;
+    sleep(jittered(Backoff::FIRST, random_byte()).saturating_sub(Backoff::FIRST.mul_f64(0.8))).await;
+    let mut backoff = Backoff::new();
     loop {
         let started = Instant::now();
         let keeper =
             Keeper { connection: &connection, state: &state, server: &server, wake: &wake, silent: Cell::new(0) };
         let Err(ended) = keeper.hold().await else { return };
-        backoff = if started.elapsed() >= HEALTHY_AFTER { BACKOFF_FIRST } else { backoff };
-        let pause = jitter(backoff.max(ended.pause));
-        backoff = (backoff * 2).min(BACKOFF_LONGEST);
+        let pause = backoff.after(started.elapsed(), ended.pause, random_byte());
         let now = state.clock.now();
         let next_attempt_at = now + TimeDelta::from_std(pause).unwrap_or_default();
         let lost = Lost { state: ended.state, reason: ended.reason, next_attempt_at };
@@ -110,15 +107,14 @@ pub async fn keep(connection: Addr<GameConnection>, state: Arc<RelayState>, serv
             return;
         }
         if timeout(pause, wake.retry.notified()).await.is_ok() {
-            backoff = BACKOFF_FIRST;
+            backoff = Backoff::new();
         }
     }
 }
 
-/// The duration, a fifth shorter to a fifth longer.
-fn jitter(duration: Duration) -> Duration {
+fn random_byte() -> u8 {
     let [byte] = random::bytes();
-    duration.mul_f64(0.8 + 0.4 * f64::from(byte) / 255.0)
+    byte
 }
 
 struct Keeper<'a> {
@@ -139,7 +135,7 @@ impl Keeper<'_> {
         let (route, player) = self.read().await?;
         let (id, budget) = (player.id, self.state.budgets.of(&route));
         let (link, broadcasts) = Link::connect(&route, player).await.map_err(|error| {
-            let pause = if matches!(error, ConnectError::Refused) { BACKOFF_REFUSED } else { BACKOFF_FIRST };
+            let pause = if matches!(error, ConnectError::Refused) { BACKOFF_REFUSED } else { Duration::ZERO };
             Ended { pause, ..Ended::unreachable(error) }
         })?;
         let asker = Asker { link, budget, player: id };

@@ -1,0 +1,67 @@
+//! Growing pauses between attempts to reach a neighbour: doubled each time up to a cap, and jittered, so that many
+//! that lost it together do not come back together.
+
+use std::time::Duration;
+
+const LONGEST: Duration = Duration::from_secs(300);
+/// What held this long starts the pauses anew.
+const HEALTHY_AFTER: Duration = Duration::from_secs(60);
+
+/// How long to wait before the next attempt.
+#[derive(Debug)]
+pub struct Backoff(Duration);
+
+impl Backoff {
+    /// The first pause.
+    pub const FIRST: Duration = Duration::from_secs(1);
+
+    /// Nothing tried yet.
+    pub fn new() -> Self {
+        Self(Self::FIRST)
+    }
+
+    /// The pause after an attempt that held for `held`, at least `least`, and a fifth shorter to a fifth longer as the
+    /// random byte says.
+    pub fn after(&mut self, held: Duration, least: Duration, random: u8) -> Duration {
+        if held >= HEALTHY_AFTER {
+            *self = Self::new();
+        }
+        let pause = jittered(self.0.max(least), random);
+        self.0 = (self.0 * 2).min(LONGEST);
+        pause
+    }
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A fifth shorter to a fifth longer.
+pub fn jittered(pause: Duration, random: u8) -> Duration {
+    pause.mul_f64(0.8 + 0.4 * f64::from(random) / 255.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_five_minutes_and_begin_anew_after_a_healthy_minute() {
+        let (mut backoff, short) = (Backoff::new(), Duration::ZERO);
+        let mut next = |held| backoff.after(held, Duration::ZERO, 128).as_secs_f64().round();
+        let pauses: Vec<f64> = (0..10).map(|_| next(short)).collect();
+        assert_eq!(pauses, [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 301.0]);
+        assert_eq!(next(Duration::from_secs(59)), 301.0);
+        assert_eq!(next(Duration::from_secs(60)), 1.0);
+    }
+
+    #[test]
+    fn a_pause_is_never_a_fifth_off_and_never_below_the_least() {
+        for random in 0..=255 {
+            let pause = Backoff::new().after(Duration::ZERO, Duration::from_secs(60), random);
+            assert!((48.0..=72.0).contains(&pause.as_secs_f64()), "{pause:?}");
+        }
+    }
+}
