@@ -71,8 +71,8 @@ mod tests {
         let key = Key32::new([1; 32]);
         let cookie = SealedCookie::new(SESSION_COOKIE, &key);
         let value = cookie.seal("id");
-        let last = if value.ends_with('A') { "B" } else { "A" };
-        let tampered = format!("{last}{}", &value[1..]);
+        let other = if value.starts_with('A') { "B" } else { "A" };
+        let tampered = format!("{other}{}", &value[1..]);
         let other_key = SealedCookie::new(SESSION_COOKIE, &Key32::new([2; 32])).seal("id");
         let other_name = SealedCookie::new("other", &key).seal("id");
         for bad in ["", "AAAA", "%%%", &value[..20], &format!("{value}="), &tampered, &other_key, &other_name] {
