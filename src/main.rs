@@ -10,6 +10,7 @@ use companion::{
     crypto::{self, sealer::Sealer},
     db::{encryption_keys, error::DbError, pool::Pool},
     demo::{Demo, DemoOptions},
+    domain::time,
     rotation,
     server::Server,
     simulator::{self, SimulateOptions},
@@ -36,6 +37,8 @@ enum Command {
     Watch(WatchOptions),
     /// Bring the database's schema up to date and exit
     Migrate(Options),
+    /// Say how many alarms stand in each state of the ledger, and since when the oldest waits
+    Alarms(Options),
     /// What has become of the keys that seal stored credentials
     #[command(subcommand)]
     Keys(Keys),
@@ -107,11 +110,30 @@ fn main() -> ExitCode {
             Ok(_) => ExitCode::SUCCESS,
             Err(error) => fail("the database", error),
         }),
+        Command::Alarms(options) => with_config(options, alarms_status),
         Command::Keys(Keys::Status(options)) => with_config(options, keys_status),
         Command::GenSecrets => print(&fresh_secrets().map(|(name, value)| format!("{name}={value}")).join("\n")),
         Command::CheckConfig(options) => with_config(options, |_| print("The settings are good.")),
         Command::Openapi => print(openapi::json()),
     }
+}
+
+fn alarms_status(config: Config) -> ExitCode {
+    let tally = Pool::open(&config.database).and_then(|pool| pool.read_blocking(alarms::tally));
+    let tally = match tally {
+        Ok(tally) => tally,
+        Err(error) => return fail("the database", error),
+    };
+    let mut lines: Vec<String> = tally
+        .counts
+        .iter()
+        .map(|(state, finished, count)| format!("{state}{}: {count}", if *finished { "" } else { ", unfinished" }))
+        .collect();
+    lines.push(format!("told while nobody was listening: {}", tally.unheard));
+    if let Some(since) = tally.oldest_unfinished {
+        lines.push(format!("the oldest unfinished one waits since {}", time::to_wire(since)));
+    }
+    print(&lines.join("\n"))
 }
 
 fn with_config(options: Options, run: impl FnOnce(Config) -> ExitCode) -> ExitCode {
