@@ -8,7 +8,7 @@ use companion::{
     clock::Clock,
     config::{Config, Settings, fresh_secrets},
     crypto::{self, sealer::Sealer},
-    db::{encryption_keys, error::DbError, pool::Pool},
+    db::{alarms, encryption_keys, error::DbError, pool::Pool},
     demo::{Demo, DemoOptions},
     domain::time,
     rotation,
