@@ -163,6 +163,11 @@ pub struct Stop;
 #[derive(Message)]
 #[rtype(result = "bool")]
 pub enum Learnt {
+    /// How the server is stored.
+    Row {
+        owner: UserId,
+        baseline: Baseline,
+    },
     /// The link is up and the token is good.
     Opened(Asker, AppInfo),
     Lost(Lost),
@@ -801,6 +806,13 @@ impl GameConnection {
         self.step(changes);
     }
 
+    /// The first time counts: later on, what is known here is newer than what is stored.
+    fn learn_row(&mut self, owner: UserId, baseline: Baseline) {
+        if self.owner.is_none() {
+            (self.owner, self.world) = (Some(owner), world(baseline));
+        }
+    }
+
     fn opened(&mut self, link: Asker, info: &AppInfo, ctx: &mut Context<Self>) -> bool {
         let now = self.shared.clock.now();
         self.link = Some(link);
@@ -874,10 +886,7 @@ impl Actor for GameConnection {
         // The baseline comes first: without it a wipe while we were away would go unseen.
         ctx.wait(row.into_actor(self).map(|row, connection, ctx| {
             match row {
-                Ok(row) => {
-                    connection.world = world(row.baseline);
-                    connection.owner = Some(row.owner_id);
-                }
+                Ok(row) => connection.learn_row(row.owner_id, row.baseline),
                 Err(error) => {
                     log::warn!(server = connection.server.as_str(); "the map's baseline was not read: {error}");
                 }
@@ -1069,6 +1078,7 @@ impl Handler<Learnt> for GameConnection {
 
     fn handle(&mut self, learnt: Learnt, ctx: &mut Self::Context) -> bool {
         match learnt {
+            Learnt::Row { owner, baseline } => self.learn_row(owner, baseline),
             Learnt::Opened(link, info) => return self.opened(link, &info, ctx),
             Learnt::Info(info) => return self.learn_info(&info, ctx),
             Learnt::Lost(Lost { state, reason, next_attempt_at }) => {
