@@ -40,7 +40,10 @@ use crate::{
         limits::{HISTORY_DAYS, PROVIDER_CLOCK_SKEW},
         time::Timestamp,
     },
-    push::{state::PushContext, worker::Worker},
+    push::{
+        state::PushContext,
+        worker::{self, Worker},
+    },
     relay::{
         self,
         hub::{Drain, Health, Hub},
@@ -87,6 +90,8 @@ impl Server {
     /// serves nobody yet.
     pub fn build(mut config: Config, clock: Clock) -> Result<Self, StartError> {
         crypto::install();
+        // Before anything is counted.
+        api::metrics::recorder();
         let (listener, api_addr) = bind("API_LISTEN", config.listen.api)?;
         let (relay_listener, relay_addr) = bind("RELAY_LISTEN", config.listen.relay)?;
         config.bound(api_addr, relay_addr);
@@ -201,6 +206,7 @@ impl Server {
     /// Serves until `shutdown` ends, then lets requests under way finish.
     pub async fn run_until_stopped(self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
         let rotation = rt::spawn(rotation::run(self.state.pool.clone(), self.state.sealer.clone()));
+        let push = self.state.push.clone();
         let sweep = rt::spawn(sweep(self.state));
         let (api_handle, relay_handle) = (self.api.handle(), self.relay.handle());
         let (mut api, mut relay) = (rt::spawn(self.api), rt::spawn(self.relay));
@@ -212,6 +218,10 @@ impl Server {
         log::info!("stopping");
         sweep.abort();
         rotation.abort();
+        // An alarm that came now would find nobody; unacknowledged, it comes again at the next start.
+        if let Err(error) = push.send(worker::Stop).await {
+            log::warn!("the push worker had stopped before: {error}");
+        }
         // Sockets get their close code first; whoever then still lingers is cut off.
         self.hub.do_send(Drain);
         let deadline = Instant::now() + GOODBYES;

@@ -13,7 +13,6 @@ use crate::{
     crypto::random,
     db::{
         error::DbError,
-        pool::Db,
         push_credentials::{self, Slot},
         push_seen, users,
     },
@@ -63,28 +62,13 @@ impl From<ConnectError> for Ended {
 /// Runs until the worker or the credential is gone.
 pub async fn keep(worker: Addr<Worker>, context: Arc<PushContext>, user: UserId, generation: u64) {
     let keeper = Keeper { worker, context, user, generation };
-    let mut backoff = Backoff::new();
     loop {
-        let started = Instant::now();
-        let ended = match keeper.hold().await {
-            Ok(Over::Gone) => return keeper.tell(Sight::Gone).await,
-            // Another bundle is in use now: no need to wait.
-            Ok(Over::Replaced) => continue,
-            Err(ended) => ended,
-        };
-        let [byte] = random::bytes();
-        let pause = backoff.after(started.elapsed(), ended.pause, byte);
-        keeper.tell(Sight::State(ended.state, Some(ended.reason))).await;
-        sleep(pause).await;
+        // Beside each other, pauses included: a bundle that no longer works must not hold up the one that replaces it.
+        tokio::select! {
+            () = keeper.use_bundle() => return keeper.tell(Sight::Gone).await,
+            () = keeper.prove_staged() => {} // it is the one in use now
+        }
     }
-}
-
-/// Why a session needs no backoff.
-enum Over {
-    /// There is no credential any more.
-    Gone,
-    /// A staged bundle took its place.
-    Replaced,
 }
 
 /// Stores what a push says, then tells the hub.
@@ -122,23 +106,25 @@ impl Keeper {
         let _ = self.worker.send(Seen { user: self.user.clone(), generation: self.generation, what }).await;
     }
 
-    /// One session from beginning to end, with a staged bundle tried beside it.
-    async fn hold(&self) -> Result<Over, Ended> {
-        let user = self.user.clone();
-        let owner = self.context.pool.read(move |db| users::find(db, &user)).await.map_err(Ended::unreachable)?;
-        let Some(owner) = owner else { return Ok(Over::Gone) };
-        let allow_private = self.context.allow_private;
-        let owner = Owner { user: self.user.clone(), platform: owner.platform_id, allow_private };
-        tokio::select! {
-            ended = self.use_bundle(&owner) => ended,
-            () = self.prove_staged(&owner) => Ok(Over::Replaced),
+    /// Keeps a session of the bundle in use; ends when there is none any more.
+    async fn use_bundle(&self) {
+        let mut backoff = Backoff::new();
+        loop {
+            let started = Instant::now();
+            let Err(ended) = self.hold().await else { return };
+            let [byte] = random::bytes();
+            let pause = backoff.after(started.elapsed(), ended.pause, byte);
+            self.tell(Sight::State(ended.state, Some(ended.reason))).await;
+            sleep(pause).await;
         }
     }
 
-    async fn use_bundle(&self, owner: &Owner) -> Result<Over, Ended> {
-        let Some(stored) = self.open(Slot::InUse).await? else { return Ok(Over::Gone) };
+    /// One session from beginning to end; `Ok` if there is no credential any more.
+    async fn hold(&self) -> Result<(), Ended> {
+        let Some(owner) = self.owner().await? else { return Ok(()) };
+        let Some(stored) = self.open(Slot::InUse).await? else { return Ok(()) };
         let uploaded_at = stored.uploaded_at;
-        let mut session = self.log_in(owner, stored).await?;
+        let mut session = self.log_in(&owner, stored).await?;
         self.tell(Sight::State(PushState::Connected, None)).await;
         let (user, now) = (self.user.clone(), self.context.clock.now());
         let proven =
@@ -151,9 +137,16 @@ impl Keeper {
                 Received::Heartbeat => self.tell(Sight::Heartbeat).await,
                 Received::Unreadable => log::warn!(user = self.user.as_str(); "a push could not be read"),
                 // It is acknowledged by the next call: what could not be stored comes again.
-                Received::Message(message) => self.take(owner, message).await?,
+                Received::Message(message) => self.take(&owner, message).await?,
             }
         }
+    }
+
+    async fn owner(&self) -> Result<Option<Owner>, Ended> {
+        let user = self.user.clone();
+        let owner = self.context.pool.read(move |db| users::find(db, &user)).await.map_err(Ended::unreachable)?;
+        let allow_private = self.context.allow_private;
+        Ok(owner.map(|owner| Owner { user: self.user.clone(), platform: owner.platform_id, allow_private }))
     }
 
     async fn take(&self, owner: &Owner, message: Message) -> Result<(), Ended> {
@@ -188,47 +181,38 @@ impl Keeper {
 
     /// Ends when a staged bundle has logged in and taken the place of the one in use; never, if there is none or it is
     /// refused.
-    async fn prove_staged(&self, owner: &Owner) {
+    async fn prove_staged(&self) {
         let mut backoff = Backoff::new();
         loop {
-            let proven = match self.open(Slot::Staged).await {
-                Ok(None) => return std::future::pending().await,
-                Ok(Some(stored)) => {
-                    let uploaded_at = stored.uploaded_at;
-                    self.log_in(owner, stored).await.map(|_| uploaded_at).map_err(|ended| (ended, uploaded_at))
-                }
-                // A key that is missing may come back; the database answers again.
+            match self.try_staged().await {
+                Ok(true) => return,
+                Ok(false) => return std::future::pending().await,
                 Err(ended) => {
                     log::warn!(user = self.user.as_str(); "a new bundle cannot be tried: {}", ended.reason);
                     let [byte] = random::bytes();
                     sleep(backoff.after(Duration::ZERO, ended.pause, byte)).await;
-                    continue;
                 }
-            };
-            let (user, now) = (self.user.clone(), self.context.clock.now());
-            let settled = match proven {
-                Ok(uploaded_at) => {
-                    let promote = move |db: &mut Db| push_credentials::promote_staged(db, &user, uploaded_at, now);
-                    self.context.pool.write(promote).await.map(|_| true)
-                }
-                Err((Ended { state: PushState::Unreachable, .. }, _)) => Ok(false),
-                Err((refused, uploaded_at)) => {
-                    log::warn!(user = self.user.as_str(); "a new bundle does not work, the old one stays: {}", refused.reason);
-                    let dropped =
-                        self.context.pool.write(move |db| push_credentials::drop_staged(db, &user, uploaded_at));
-                    match dropped.await {
-                        Ok(_) => return std::future::pending().await,
-                        Err(error) => Err(error),
-                    }
-                }
-            };
-            match settled {
-                Ok(true) => return,
-                Ok(false) => {}
-                Err(error) => log::warn!(user = self.user.as_str(); "a new bundle was not settled: {error}"),
             }
-            let [byte] = random::bytes();
-            sleep(backoff.after(Duration::ZERO, Duration::ZERO, byte)).await;
         }
+    }
+
+    /// Logs in with the staged bundle. True: it is the one in use now; false: there is none, or no longer; an error
+    /// says nothing about the bundle.
+    async fn try_staged(&self) -> Result<bool, Ended> {
+        let Some(owner) = self.owner().await? else { return Ok(false) };
+        // A key that is missing may come back.
+        let Some(stored) = self.open(Slot::Staged).await? else { return Ok(false) };
+        let (user, uploaded_at, now) = (self.user.clone(), stored.uploaded_at, self.context.clock.now());
+        let pool = &self.context.pool;
+        let settled = match self.log_in(&owner, stored).await {
+            Ok(_) => pool.write(move |db| push_credentials::promote_staged(db, &user, uploaded_at, now)).await,
+            Err(unreachable @ Ended { state: PushState::Unreachable, .. }) => return Err(unreachable),
+            Err(refused) => {
+                log::warn!(user = self.user.as_str(); "a new bundle does not work, the old one stays: {}", refused.reason);
+                let dropped = pool.write(move |db| push_credentials::drop_staged(db, &user, uploaded_at)).await;
+                dropped.map(|_| false)
+            }
+        };
+        settled.map_err(Ended::unreachable)
     }
 }

@@ -1,6 +1,6 @@
 //! Actor: keeps one push session per stored credential, and is the only door from the API into the push worker.
 //! Started by the server, once; starts a session for every credential it finds, paced, and for every one that is
-//! uploaded, at once. Tells the relay's hub what arrived. Stops with the process.
+//! uploaded, at once. Tells the relay's hub what arrived. Stops first when the service stops.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -26,6 +26,11 @@ const PACE: Duration = Duration::from_millis(20);
 pub struct CredentialChanged {
     pub user: UserId,
 }
+
+/// End every session: what is pushed from now on comes at the next start.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Stop;
 
 /// How the push sessions of these users stand; a user without a credential is absent.
 #[derive(Message)]
@@ -152,6 +157,14 @@ impl Handler<CredentialChanged> for Worker {
 
     fn handle(&mut self, CredentialChanged { user }: CredentialChanged, ctx: &mut Self::Context) {
         self.keep(user, Duration::ZERO, ctx);
+    }
+}
+
+impl Handler<Stop> for Worker {
+    type Result = ();
+
+    fn handle(&mut self, _: Stop, ctx: &mut Self::Context) {
+        ctx.stop();
     }
 }
 

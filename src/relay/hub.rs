@@ -453,6 +453,9 @@ impl Handler<PushedAlarm> for Hub {
     type Result = ();
 
     fn handle(&mut self, PushedAlarm { server, id, title }: PushedAlarm, ctx: &mut Self::Context) {
+        if self.draining {
+            return; // it waits in the ledger for the next start
+        }
         self.link(&server, ctx).do_send(AlarmPushed { id, title });
     }
 }

@@ -10,6 +10,7 @@ use std::{
 
 use actix::Addr;
 use chrono::TimeDelta;
+use futures_util::FutureExt as _;
 use secrecy::{ExposeSecret as _, SecretBox};
 use tokio::{
     sync::{Notify, mpsc},
@@ -132,6 +133,8 @@ struct Unneeded;
 impl Keeper<'_> {
     /// One link from beginning to end. Ok when nobody needs it any more.
     async fn hold(&self) -> Result<Unneeded, Ended> {
+        // Whatever called for a new attempt until now, this is it.
+        self.wake.retry.notified().now_or_never();
         let (route, player) = self.read().await?;
         let (id, budget) = (player.id, self.state.budgets.of(&route));
         let (link, broadcasts) = Link::connect(&route, player).await.map_err(|error| {

@@ -8,6 +8,7 @@ mod house;
 mod openapi;
 mod paired_servers;
 mod pairing;
+mod push;
 mod relay;
 mod rotation;
 mod session;

@@ -20,7 +20,7 @@ pub const FRONTEND: &str = "https://app.companion.test";
 pub const ADMIN: &str = "https://admin.companion.test";
 
 /// Keeps links to game servers whether or not anybody watches.
-const LINKS: &str = "--game-link-policy=always";
+pub const LINKS: &str = "--game-link-policy=always";
 
 #[derive(clap::Parser)]
 struct Flags {
@@ -70,8 +70,6 @@ impl TestApp {
             format!("--database-url={database_url}"),
             "--api-listen=127.0.0.1:0".into(),
             "--relay-listen=127.0.0.1:0".into(),
-            // Nobody listens there: no test may reach for the real push service.
-            "--push-address=127.0.0.1:9".into(),
             "--workers=2".into(),
             format!("--base-url={BASE}"),
             format!("--frontend-url={FRONTEND}"),
@@ -80,6 +78,10 @@ impl TestApp {
             format!("--identity-claimed-id-prefix={}", provider.claimed_id_prefix()),
             format!("--platform-api-url={}", provider.base()),
         ];
+        // Nobody listens there: no test may reach for the real push service.
+        if !flags.iter().any(|flag| flag.starts_with("--push-address=")) {
+            all.push("--push-address=127.0.0.1:9".into());
+        }
         // Tests that pair servers without having one dial nobody.
         if !flags.contains(&LINKS) {
             all.push("--game-link-policy=subscribed".into());

@@ -1,5 +1,5 @@
 //! What the tests stand on: the service in a temporary directory, a browser, a relay client that checks what it hears,
-//! and neighbours that can misbehave: an identity provider and game servers.
+//! and neighbours that can misbehave: an identity provider, game servers and a push service.
 
 pub mod app;
 pub mod browser;
@@ -7,6 +7,7 @@ pub mod database;
 pub mod game;
 pub mod helper;
 pub mod provider;
+pub mod push;
 pub mod raw_socket;
 pub mod relay_client;
 

@@ -1,0 +1,266 @@
+//! The simulated push service beside the service, and what the service has stored of its pushes.
+
+use std::{net::Ipv4Addr, sync::Arc};
+
+use chrono::{Duration, NaiveDateTime, TimeDelta};
+use companion::{
+    config::Database,
+    db::{
+        pool::Pool,
+        schema::{alarms, timeline},
+    },
+    domain::time::Timestamp,
+    simulator::{
+        game_server::{DEMO_TOKEN, GameServer},
+        push_service::{PushService, PushedServer},
+    },
+};
+use diesel::prelude::*;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+use super::{
+    app::{LINKS, TestApp},
+    browser::Browser,
+    game::ALICE,
+    helper::HelperDevice,
+    relay_client::PATIENCE,
+};
+
+/// Alice's phones, as she registers again, and Bob's: Android id and security token.
+pub const PHONE: (u64, u64) = (5_000_000_000_000_000_001, 6_000_000_000_000_000_001);
+pub const NEW_PHONE: (u64, u64) = (5_000_000_000_000_000_002, 6_000_000_000_000_000_002);
+pub const BOBS_PHONE: (u64, u64) = (5_000_000_000_000_000_003, 6_000_000_000_000_000_003);
+
+/// Questions asked at most until an answer is what it should be; a user has 300 while the clock stands still.
+const ASKED_AT_MOST: usize = 120;
+
+pub struct PushTest {
+    pub app: TestApp,
+    pub push: Arc<PushService>,
+    pub pool: Pool,
+    directory: TempDir,
+}
+
+/// An alarm of the ledger.
+#[derive(Clone, Debug, PartialEq, Queryable)]
+pub struct LedgerRow {
+    pub path: String,
+    pub title: String,
+    pub state: String,
+    pub incident: Option<String>,
+    pub sockets: Option<i64>,
+    pub finished_at: Option<NaiveDateTime>,
+}
+
+/// An entry of the timeline.
+#[derive(Clone, Debug, PartialEq, Queryable)]
+pub struct TimelineRow {
+    pub kind: String,
+    pub server: Option<String>,
+    pub ts: NaiveDateTime,
+    pub title: String,
+    pub message: String,
+}
+
+impl PushTest {
+    /// Only servers on the internet may be paired, and none is dialled.
+    pub async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// Where simulated game servers may be paired.
+    pub async fn start_beside_games() -> Self {
+        Self::start_with(&["--allow-private-game-servers=true", LINKS]).await
+    }
+
+    async fn start_with(flags: &[&str]) -> Self {
+        let phones = vec![PHONE, NEW_PHONE, BOBS_PHONE];
+        let push = PushService::start((Ipv4Addr::LOCALHOST, 0).into(), phones).await.unwrap();
+        let trusted = push.ca_pem().to_owned();
+        Self::start_trusting(push, &trusted, flags).await
+    }
+
+    /// The service trusts this certificate authority, whatever the push service shows.
+    pub async fn start_trusting(push: PushService, ca_pem: &str, flags: &[&str]) -> Self {
+        let directory = TempDir::new().unwrap();
+        let (file, ca) = (directory.path().join("test.db"), directory.path().join("ca.pem"));
+        std::fs::write(&ca, ca_pem).unwrap();
+        let (address, ca) = (format!("--push-address={}", push.addr()), format!("--extra-ca-file={}", ca.display()));
+        let flags = [flags, &[address.as_str(), ca.as_str()]].concat();
+        let app = TestApp::start_on(format!("sqlite:{}", file.display()), &flags).await;
+        let pool = Pool::open(&Database::Sqlite(file)).unwrap();
+        Self { app, push: Arc::new(push), pool, directory }
+    }
+
+    /// Stops the service and starts it anew; the push service goes on.
+    pub async fn restart(self) -> Self {
+        let Self { app, push, pool, directory } = self;
+        Self { app: app.restart().await, push, pool, directory }
+    }
+
+    /// Signs Alice in, with a helper device of hers.
+    pub async fn alice(&self) -> (Browser, HelperDevice) {
+        let mut alice = self.app.signed_in(ALICE).await;
+        let helper = self.app.paired(&mut alice).await;
+        (alice, helper)
+    }
+
+    /// Alice, whose credential has been uploaded and used.
+    pub async fn alice_receiving(&self) -> (Browser, HelperDevice) {
+        let (alice, mut helper) = self.alice().await;
+        upload(&mut helper, PHONE).await;
+        self.until(|push| push.connected(PHONE.0)).await;
+        (alice, helper)
+    }
+
+    /// Pushes to Alice's phone, sent now.
+    pub fn push(&self, app_data: Vec<(String, String)>) -> String {
+        self.push_sent(PHONE, app_data, self.app.clock.now())
+    }
+
+    /// Pushes to this phone as if sent then; it waits as long as it takes.
+    pub fn push_sent(&self, phone: (u64, u64), app_data: Vec<(String, String)>, sent: Timestamp) -> String {
+        self.push.push_at(phone.0, app_data, sent, TimeDelta::days(36_500))
+    }
+
+    /// Pushes to Alice's phone, and waits until the service has dealt with it.
+    pub async fn deliver(&self, app_data: Vec<(String, String)>) {
+        self.push(app_data);
+        self.until(|push| push.unacknowledged(PHONE.0) == 0).await;
+    }
+
+    /// Waits until something holds that the service brings about at the push service.
+    #[track_caller]
+    pub fn until(&self, holds: impl Fn(&PushService) -> bool) -> impl Future<Output = ()> {
+        let caller = std::panic::Location::caller();
+        async move {
+            let held = timeout(PATIENCE, self.push.until(holds)).await;
+            assert!(held.is_ok(), "it never came to hold, at {caller}: {:?}", self.push.counts());
+            assert_eq!(self.push.counts().violations, Vec::<String>::new(), "at {caller}");
+        }
+    }
+
+    /// The ledger, oldest first.
+    pub async fn ledger(&self) -> Vec<LedgerRow> {
+        let columns =
+            (alarms::path, alarms::title, alarms::state, alarms::incident, alarms::sockets, alarms::finished_at);
+        let rows = self.pool.read(move |db| Ok(alarms::table.order(alarms::id).select(columns).load(db)?));
+        rows.await.unwrap()
+    }
+
+    /// The ledger, once so many alarms stand there and are finished.
+    #[track_caller]
+    pub fn ledger_of(&self, count: usize) -> impl Future<Output = Vec<LedgerRow>> {
+        let caller = std::panic::Location::caller();
+        async move {
+            let finished = async {
+                loop {
+                    let rows = self.ledger().await;
+                    if rows.len() >= count && rows.iter().all(|row| row.finished_at.is_some()) {
+                        return rows;
+                    }
+                }
+            };
+            let rows = timeout(PATIENCE, finished).await.unwrap_or_else(|_| panic!("not finished, at {caller}"));
+            assert_eq!(rows.len(), count, "at {caller}: {rows:?}");
+            rows
+        }
+    }
+
+    /// The timeline, oldest first.
+    pub async fn timeline(&self) -> Vec<TimelineRow> {
+        let columns = (timeline::kind, timeline::server_id, timeline::ts, timeline::title, timeline::message);
+        let rows = self.pool.read(move |db| Ok(timeline::table.order(timeline::id).select(columns).load(db)?));
+        rows.await.unwrap()
+    }
+
+    /// How many pushes changed nothing for this reason, in this process.
+    pub async fn ignored(&self, reason: &str) -> u64 {
+        self.metric(&format!("companion_push_ignored_total{{reason=\"{reason}\"}}")).await
+    }
+
+    /// A number of `GET /metrics`; 0 while there is none.
+    pub async fn metric(&self, name: &str) -> u64 {
+        let text = self.app.browser().get("/metrics").await.text();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+        line.unwrap_or_default()
+    }
+
+    /// Back in time by so many minutes, seen from the service.
+    pub fn ago(&self, minutes: i64) -> Timestamp {
+        self.app.clock.now() - Duration::minutes(minutes)
+    }
+}
+
+/// A bundle of this account for this phone.
+pub fn bundle(account: &str, phone: (u64, u64)) -> Value {
+    json!({
+        "platformId": account,
+        "fcm_credentials": { "gcm": { "androidId": phone.0.to_string(), "securityToken": phone.1.to_string() } },
+    })
+}
+
+/// Uploads a bundle of Alice's; what was answered.
+pub async fn upload(helper: &mut HelperDevice, phone: (u64, u64)) -> Value {
+    let answer = helper.upload(&bundle(ALICE, phone)).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()
+}
+
+/// Asks until the answer is what it should be: for what nobody tells about. The last answer.
+#[track_caller]
+pub fn asked_until(browser: &mut Browser, path: &str, holds: impl Fn(&Value) -> bool) -> impl Future<Output = Value> {
+    let caller = std::panic::Location::caller();
+    async move {
+        let mut seen = Value::Null;
+        for _ in 0..ASKED_AT_MOST {
+            let answer = browser.get(path).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            seen = answer.json();
+            if holds(&seen) {
+                return seen;
+            }
+        }
+        panic!("{path} never says what {caller} waits for: {seen}");
+    }
+}
+
+/// Waits for the state of the push session.
+#[track_caller]
+pub fn session_is(browser: &mut Browser, state: &str) -> impl Future<Output = Value> {
+    asked_until(browser, "/credentials/push", move |shown| shown["session"]["state"] == state)
+}
+
+/// The simulated game server as its pushes name it.
+pub fn named(game: &GameServer) -> PushedServer {
+    at("127.0.0.1", game.addr().port())
+}
+
+/// A game server there.
+pub fn at(ip: &str, port: u16) -> PushedServer {
+    PushedServer { id: format!("guid of {ip}:{port}"), name: "Sim Valley".to_owned(), ip: ip.to_owned(), port }
+}
+
+/// Alice presses "pair" there.
+pub fn pairing(server: &PushedServer) -> Vec<(String, String)> {
+    server.pairing(ALICE.parse().unwrap(), DEMO_TOKEN)
+}
+
+/// Alice presses "pair" at a smart alarm there.
+pub fn alarm_pairing(server: &PushedServer, device: u64, name: &str) -> Vec<(String, String)> {
+    server.entity_pairing(ALICE.parse().unwrap(), DEMO_TOKEN, device, 2, name)
+}
+
+/// The paired servers, as their owner sees them.
+pub async fn servers(browser: &mut Browser) -> Vec<Value> {
+    browser.get("/paired-servers").await.json()["servers"].as_array().unwrap().clone()
+}
+
+/// The id of the only one.
+pub async fn only_server(browser: &mut Browser) -> String {
+    let servers = servers(browser).await;
+    assert_eq!(servers.len(), 1, "{servers:?}");
+    servers[0]["id"].as_str().unwrap().to_owned()
+}

@@ -1,0 +1,577 @@
+//! The game's pushes: from the push service, through the worker, to the pairing, the sockets and the timeline.
+
+use std::{collections::HashMap, net::Ipv4Addr};
+
+use chrono::Duration;
+use companion::{
+    domain::time::Timestamp,
+    simulator::{
+        game_server::{DEMO_TOKEN, GameServer},
+        push_service::{PushService, PushedServer, news},
+        world::{BASE_ALARM, GATE_SWITCH, TEAM, WALL_ALARM},
+    },
+};
+use serde_json::{Value, json};
+
+use crate::harness::{
+    browser::Browser,
+    game::{self, ALICE, BOB, add_device, is_complete, is_connected},
+    push::{
+        BOBS_PHONE, LedgerRow, NEW_PHONE, PHONE, PushTest, TimelineRow, alarm_pairing, asked_until, at, bundle, named,
+        only_server, pairing, servers, session_is, upload,
+    },
+    relay_client::RelayClient,
+};
+
+const WRONG_TOKEN: (u64, u64) = (PHONE.0, 7);
+
+/// Alice with a game server and its two alarms, paired by pushes, and a dashboard that watches it.
+struct Watched {
+    test: PushTest,
+    alice: Browser,
+    game: GameServer,
+    /// As pushes name it, and as the service does.
+    named: PushedServer,
+    server: String,
+    client: RelayClient,
+}
+
+async fn watched() -> Watched {
+    let test = PushTest::start_beside_games().await;
+    let (mut alice, _) = test.alice_receiving().await;
+    let game = game::still(&test.app).await;
+    let named = named(&game);
+    for (device, name) in [(BASE_ALARM, "Base alarm"), (WALL_ALARM, "Wall alarm")] {
+        test.push(alarm_pairing(&named, device, name));
+    }
+    test.until(|push| push.unacknowledged(PHONE.0) == 0).await;
+    let server = only_server(&mut alice).await;
+    let mut client = RelayClient::watching(&test.app, &mut alice, &server).await;
+    client.until(&server, |state| is_complete(state, 2)).await;
+    Watched { test, alice, game, named, server, client }
+}
+
+/// What the ledger says of each alarm: path, title, state, sockets.
+fn told(rows: &[LedgerRow]) -> Vec<(&str, &str, &str, Option<i64>)> {
+    rows.iter().map(|row| (row.path.as_str(), row.title.as_str(), row.state.as_str(), row.sockets)).collect()
+}
+
+/// What the timeline says: kind, server, time, title, message.
+fn entries(rows: &[TimelineRow]) -> Vec<(&str, Option<&str>, Timestamp, &str, &str)> {
+    rows.iter().map(|row| (&*row.kind, row.server.as_deref(), row.ts.and_utc(), &*row.title, &*row.message)).collect()
+}
+
+#[actix_web::test]
+async fn pairing_in_the_game_is_all_that_pairing_takes() {
+    let test = PushTest::start_beside_games().await;
+    let (mut alice, mut helper) = test.alice().await;
+    let game = game::still(&test.app).await;
+    let player = TEAM[0].0;
+    game.set_push_line(test.push.clone(), "Sim Valley", HashMap::from([(player, PHONE.0)]));
+    // Pressed before anybody listens: the push waits.
+    game.pair(player, &[GATE_SWITCH]);
+    assert_eq!(upload(&mut helper, PHONE).await["staged"], false);
+    test.until(|push| push.connected(PHONE.0) && push.unacknowledged(PHONE.0) == 0).await;
+    assert_eq!(test.push.counts().logins, 1);
+
+    let server = only_server(&mut alice).await;
+    let shown = &servers(&mut alice).await[0];
+    let port = game.addr().port();
+    assert_eq!(
+        (&shown["name"], &shown["address"], &shown["port"]),
+        (&json!("Sim Valley"), &json!("127.0.0.1"), &json!(port))
+    );
+    assert_eq!((&shown["playerId"], &shown["role"]), (&json!(ALICE), &json!("owner")));
+    let mut client = RelayClient::watching(&test.app, &mut alice, &server).await;
+    client.until(&server, |state| is_complete(state, 1)).await;
+    let gate = &client.state(&server)["devices"][GATE_SWITCH.to_string()];
+    assert_eq!((&gate["kind"], &gate["name"]), (&json!("switch"), &json!("Gate")));
+
+    // A device that is paired later joins the others.
+    game.pair(player, &[BASE_ALARM]);
+    client.until(&server, |state| is_complete(state, 2)).await;
+    assert_eq!(client.state(&server)["devices"][BASE_ALARM.to_string()]["kind"], "alarm");
+
+    // The same once more leaves the link alone. An answer through the link comes after whatever the pairing did.
+    let since = client.state(&server)["server"]["since"].clone();
+    test.app.clock.advance(Duration::seconds(1));
+    game.pair(player, &[GATE_SWITCH, BASE_ALARM]);
+    test.until(|push| push.unacknowledged(PHONE.0) == 0).await;
+    let toggle = json!({
+        "type": "deviceToggle", "serverId": server, "deviceId": GATE_SWITCH.to_string(), "requestId": "after",
+    });
+    client.send(toggle).await;
+    assert_eq!(client.expect("ack").await["requestId"], "after");
+    assert_eq!(client.state(&server)["server"]["since"], since);
+    assert_eq!(only_server(&mut alice).await, server);
+
+    // Another token opens the link anew.
+    test.app.clock.advance(Duration::seconds(1));
+    game.set_token(player, Some(DEMO_TOKEN + 1));
+    game.pair(player, &[]);
+    client.until(&server, |state| !is_connected(state)).await;
+    client.until(&server, is_connected).await;
+    assert_eq!(client.state(&server)["server"]["since"], "2026-11-21T12:00:02.000Z");
+    assert_eq!(only_server(&mut alice).await, server);
+}
+
+#[actix_web::test]
+async fn a_pushed_alarm_reaches_every_dashboard_and_the_ledger_says_so() {
+    let Watched { test, named, server, mut client, .. } = watched().await;
+    // Another sign-in of hers.
+    let mut elsewhere = test.app.signed_in(ALICE).await;
+    let mut second = RelayClient::watching(&test.app, &mut elsewhere, &server).await;
+    test.push(named.alarm("Base alarm", "<b>They</b> are here"));
+    let raid = client.expect("raid").await;
+    assert_eq!(raid, second.expect("raid").await);
+    assert_eq!((&raid["serverId"], &raid["alarmName"]), (&json!(server), &json!("Base alarm")));
+    assert_eq!((&raid["count"], &raid["update"], &raid["drill"]), (&json!(1), &json!(false), &Value::Null));
+    assert_eq!(raid["ts"], "2026-11-21T12:00:00.000Z");
+
+    drop(second);
+    let rows = test.ledger_of(1).await;
+    assert_eq!(told(&rows), [("push", "Base alarm", "opened", Some(2))]);
+    assert_eq!(rows[0].incident.as_deref(), raid["incident"].as_str());
+}
+
+#[actix_web::test]
+async fn a_push_and_the_link_tell_of_the_same_alarm_once() {
+    let Watched { test, game, named, server, mut client, .. } = watched().await;
+    game.world(|world| world.fire_alarm(BASE_ALARM));
+    let live = client.expect("raid").await;
+    assert_eq!((&live["alarmId"], &live["update"]), (&json!(BASE_ALARM.to_string()), &json!(false)));
+    test.deliver(named.alarm("Base alarm", "")).await;
+    let rows = test.ledger_of(2).await;
+    assert_eq!(told(&rows), [("link", "Base alarm", "opened", Some(1)), ("push", "Base alarm", "merged", None)]);
+    assert_eq!(rows[0].incident, rows[1].incident);
+
+    // The other way round; the first raid that comes now is this one, so the push above told nothing.
+    test.push(named.alarm("Wall alarm", ""));
+    let pushed = client.expect("raid").await;
+    assert_eq!((&pushed["alarmId"], &pushed["update"]), (&json!("push:Wall alarm"), &json!(false)));
+    game.world(|world| world.fire_alarm(WALL_ALARM));
+    client.until(&server, |state| state["devices"][WALL_ALARM.to_string()]["value"] == true).await;
+    let rows = test.ledger_of(4).await;
+    assert_eq!(told(&rows)[2..], [("push", "Wall alarm", "opened", Some(1)), ("link", "Wall alarm", "merged", None)]);
+    // An update says which alarm it was.
+    test.app.clock.advance(Duration::seconds(10));
+    let update = client.expect("raid").await;
+    assert_eq!((&update["incident"], &update["alarmId"]), (&pushed["incident"], &json!(WALL_ALARM.to_string())));
+    assert_eq!((&update["count"], &update["update"]), (&json!(1), &json!(true)));
+}
+
+#[actix_web::test]
+async fn an_alarm_that_nobody_hears_is_written_down_as_unheard() {
+    let test = PushTest::start().await;
+    let (mut alice, _) = test.alice_receiving().await;
+    let server = at("play.example.com", 28_083);
+    test.push(pairing(&server));
+    test.push(server.alarm("Base alarm", ""));
+    let rows = test.ledger_of(1).await;
+    assert_eq!(told(&rows), [("push", "Base alarm", "opened", Some(0))]);
+    // The numbers are of the process; other services in it may have set them meanwhile.
+    for _ in 0..100 {
+        if test.metric("companion_alarms_unheard").await == 1 {
+            only_server(&mut alice).await;
+            return;
+        }
+    }
+    panic!("it is not counted");
+}
+
+#[actix_web::test]
+async fn an_alarm_of_an_unknown_server_or_of_long_ago_is_recorded_and_wakes_nobody() {
+    let Watched { test, named, server, mut client, .. } = watched().await;
+    let late = test.ago(6);
+    test.push(at("strange.example.com", 28_083).alarm("Of a stranger", "Not paired"));
+    test.push_sent(PHONE, named.alarm("Of the night", "It was here"), late);
+    test.push_sent(PHONE, named.alarm("Just now", ""), test.ago(5));
+    assert_eq!(client.expect("raid").await["alarmName"], "Just now");
+
+    let rows = test.ledger_of(3).await;
+    let expected = [
+        ("push", "Of a stranger", "unmatched", None),
+        ("push", "Of the night", "late", None),
+        ("push", "Just now", "opened", Some(1)),
+    ];
+    assert_eq!(told(&rows), expected);
+    let rows = test.timeline().await;
+    let expected = [
+        ("raid", None, test.app.clock.now(), "Of a stranger", "Not paired"),
+        ("raid", Some(server.as_str()), late, "Of the night", "It was here"),
+    ];
+    assert_eq!(entries(&rows), expected);
+}
+
+#[actix_web::test]
+async fn what_comes_again_changes_nothing_again() {
+    let Watched { test, alice, named, server, mut client, .. } = watched().await;
+    test.push.faults(|faults| faults.duplicate = true);
+    test.deliver(named.alarm("First", "")).await;
+    test.deliver(news("Once", "")).await;
+    assert_eq!(client.expect("raid").await["alarmName"], "First");
+
+    // At the next login everything comes again.
+    test.push.faults(|faults| (faults.duplicate, faults.replay) = (false, true));
+    test.push.drop_connections();
+    test.push(named.alarm("Second", ""));
+    let raid = client.expect("raid").await;
+    assert_eq!((&raid["alarmName"], &raid["update"]), (&json!("Second"), &json!(false)));
+    assert_eq!(
+        told(&test.ledger_of(2).await),
+        [("push", "First", "opened", Some(1)), ("push", "Second", "opened", Some(1))]
+    );
+
+    // Also after a restart.
+    let test = test.restart().await;
+    let mut alice = elsewhere(&test, &alice);
+    let mut client = RelayClient::watching(&test.app, &mut alice, &server).await;
+    test.push(named.alarm("Third", ""));
+    assert_eq!(client.expect("raid").await["alarmName"], "Third");
+    assert_eq!(test.ledger_of(3).await.len(), 3);
+    assert_eq!(test.timeline().await.len(), 1);
+    assert_eq!(only_server(&mut alice).await, server);
+}
+
+/// The same browser, where the service listens now.
+fn elsewhere(test: &PushTest, browser: &Browser) -> Browser {
+    let mut there = test.app.browser();
+    there.cookies = browser.cookies.clone();
+    there
+}
+
+/// A pairing with another body.
+fn pairing_body(body: &str) -> Vec<(String, String)> {
+    let with = |(key, value): (String, String)| if key == "body" { (key, body.to_owned()) } else { (key, value) };
+    pairing(&at("play.example.com", 1)).into_iter().map(with).collect()
+}
+
+#[actix_web::test]
+async fn malicious_pushes_change_nothing_and_are_counted() {
+    let test = PushTest::start().await;
+    let (mut alice, _) = test.alice_receiving().await;
+    for number in 1..=50u16 {
+        test.push(pairing(&at("play.example.com", 28_000 + number)));
+    }
+    test.until(|push| push.unacknowledged(PHONE.0) == 0).await;
+    let before = servers(&mut alice).await;
+    assert_eq!(before.len(), 50);
+    let reasons = ["malformed", "private_address", "another_player", "too_many_servers"];
+    let mut counts = Vec::new();
+    for reason in reasons {
+        counts.push(test.ignored(reason).await);
+    }
+
+    let long = json!({ "type": "server", "name": "x".repeat(16 * 1024) }).to_string();
+    let malformed = [
+        "{",
+        "[]",
+        "null",
+        r#"{"type":"server","ip":"other.example.com","port":1,"playerId":"76561198000000001","playerToken":"1"}"#,
+        r#"{"type":"server","ip":["other.example.com"],"port":"1","playerId":"76561198000000001","playerToken":"1"}"#,
+        r#"{"type":"server","ip":"other.example.com","port":"0","playerId":"76561198000000001","playerToken":"1"}"#,
+        r#"{"type":"server","ip":"other.example.com","port":"1","playerId":"76561198000000001","playerToken":"x"}"#,
+        r#"{"type":"server","ip":"other.example.com","port":"1","playerId":"1","playerToken":"1"}"#,
+        r#"{"type":"entity","ip":"play.example.com","port":"28001","playerId":"76561198000000001","playerToken":"1"}"#,
+        &long,
+    ];
+    for body in malformed {
+        test.push(pairing_body(body));
+    }
+    let private =
+        ["10.0.0.1", "127.0.0.1", "192.168.1.1", "169.254.169.254", "::1", "::ffff:10.0.0.1", "fd00::1", "localhost"];
+    for address in private {
+        test.push(pairing(&at(address, 28_082)));
+    }
+    let known = at("play.example.com", 28_001);
+    test.push(known.pairing(BOB.parse().unwrap(), 1));
+    test.push(known.entity_pairing(BOB.parse().unwrap(), 1, GATE_SWITCH, 1, "Gate"));
+    test.push(pairing(&at("other.example.com", 28_082)));
+    test.push(alarm_pairing(&at("other.example.com", 28_082), BASE_ALARM, "Base alarm"));
+    test.until(|push| push.unacknowledged(PHONE.0) == 0).await;
+
+    assert_eq!(servers(&mut alice).await, before);
+    let first = before.iter().find(|server| server["port"] == 28_001).unwrap()["id"].as_str().unwrap();
+    let devices = alice.get(&format!("/paired-servers/{first}/devices")).await.json();
+    assert_eq!(devices, json!({ "devices": [] }));
+    assert_eq!((test.ledger().await, test.timeline().await), (Vec::new(), Vec::new()));
+    let expected = [malformed.len(), private.len(), 2, 2];
+    for ((reason, before), expected) in reasons.into_iter().zip(counts).zip(expected) {
+        assert_eq!(test.ignored(reason).await - before, expected as u64, "{reason}");
+    }
+    // It still listens, on the same session.
+    test.deliver(news("After all that", "")).await;
+    assert_eq!(test.timeline().await.len(), 1);
+    assert_eq!(test.push.counts().logins, 1);
+}
+
+#[actix_web::test]
+async fn deaths_logins_news_and_what_is_new_go_to_the_timeline_in_their_own_words() {
+    let test = PushTest::start().await;
+    let (mut alice, _) = test.alice_receiving().await;
+    let known = at("play.example.com", 28_083);
+    test.deliver(pairing(&known)).await;
+    let server = only_server(&mut alice).await;
+    let died = test.ago(90);
+    test.push_sent(PHONE, known.death((0, "bear")), died);
+    test.push(at("strange.example.com", 1).death((76_561_198_000_000_009, "<color=red>Eve</color>")));
+    test.push(known.login((76_561_198_000_000_002, "Bob")));
+    test.push(news("Wipe day", "A <b>new</b> map\nfor all"));
+    let unknown = [("channelId", "clan"), ("title", "Clan"), ("message", "War"), ("body", "{")];
+    test.push(unknown.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
+    test.until(|push| push.unacknowledged(PHONE.0) == 0).await;
+
+    let rows = test.timeline().await;
+    let (now, server) = (test.app.clock.now(), Some(server.as_str()));
+    let expected = [
+        ("death", server, died, "You were killed by bear", "Sim Valley"),
+        ("death", None, now, "You were killed by Eve", "Sim Valley"),
+        ("login", server, now, "Bob is now online", "Sim Valley"),
+        ("news", None, now, "Wipe day", "A new map for all"),
+        ("other", None, now, "Clan", "War"),
+    ];
+    assert_eq!(entries(&rows), expected);
+    assert_eq!(test.ledger().await, []);
+}
+
+#[actix_web::test]
+async fn a_refused_login_asks_for_a_new_upload_and_disturbs_nobody_else() {
+    let test = PushTest::start().await;
+    let mut bob = test.app.signed_in(BOB).await;
+    let mut bobs = test.app.paired(&mut bob).await;
+    assert_eq!(bobs.upload(&bundle(BOB, BOBS_PHONE)).await.status, 200);
+    test.until(|push| push.connected(BOBS_PHONE.0)).await;
+
+    let (mut alice, mut helper) = test.alice().await;
+    upload(&mut helper, WRONG_TOKEN).await;
+    test.until(|push| push.counts().refused == 1).await;
+    let shown = session_is(&mut alice, "refresh_needed").await;
+    assert_eq!((&shown["state"], &shown["session"]["since"]), (&json!("unproven"), &json!("2026-11-21T12:00:00.000Z")));
+    assert!(shown["session"]["lastError"].as_str().unwrap().contains("401"), "{shown}");
+    test.push_sent(BOBS_PHONE, news("For Bob", ""), test.app.clock.now());
+    test.until(|push| push.unacknowledged(BOBS_PHONE.0) == 0).await;
+    assert_eq!(test.timeline().await.len(), 1);
+
+    // A bundle that has no use at all.
+    let nonsense = helper.upload(&json!({ "platformId": ALICE })).await;
+    assert_eq!(nonsense.status, 200);
+    session_is(&mut alice, "unreadable").await;
+
+    upload(&mut helper, PHONE).await;
+    test.until(|push| push.connected(PHONE.0)).await;
+    let shown = session_is(&mut alice, "connected").await;
+    assert_eq!(shown["session"]["lastError"], Value::Null);
+    asked_until(&mut alice, "/credentials/push", |shown| shown["state"] == "proven").await;
+    assert_eq!(test.push.counts().logins, 3, "Bob's session never ended");
+}
+
+#[actix_web::test]
+async fn a_push_service_that_is_away_is_tried_until_it_is_back() {
+    let test = PushTest::start().await;
+    let (mut alice, _) = test.alice_receiving().await;
+    session_is(&mut alice, "connected").await;
+    test.app.clock.advance(Duration::minutes(1));
+    test.push.stop().await;
+    let shown = session_is(&mut alice, "unreachable").await;
+    assert_eq!(shown["state"], "proven");
+    assert_eq!(shown["session"]["since"], "2026-11-21T12:01:00.000Z");
+    test.push(news("Meanwhile", ""));
+    test.push.restart().await.unwrap();
+    test.until(|push| push.connected(PHONE.0) && push.unacknowledged(PHONE.0) == 0).await;
+    let shown = session_is(&mut alice, "connected").await;
+    assert_eq!(shown["session"]["lastMessageAt"], "2026-11-21T12:01:00.000Z");
+    assert_eq!(test.timeline().await.len(), 1);
+}
+
+#[actix_web::test]
+async fn a_push_service_with_a_foreign_certificate_gets_no_credential() {
+    let start = || PushService::start((Ipv4Addr::LOCALHOST, 0).into(), vec![PHONE]);
+    let (push, other) = (start().await.unwrap(), start().await.unwrap());
+    let test = PushTest::start_trusting(push, other.ca_pem(), &[]).await;
+    let (mut alice, mut helper) = test.alice().await;
+    upload(&mut helper, PHONE).await;
+    let shown = session_is(&mut alice, "unreachable").await;
+    assert!(shown["session"]["lastError"].as_str().unwrap().contains("certificate"), "{shown}");
+    assert_eq!(test.push.counts().logins, 0);
+}
+
+#[actix_web::test]
+async fn a_new_bundle_replaces_the_old_one_when_it_has_logged_in() {
+    let test = PushTest::start().await;
+    let (mut alice, mut helper) = test.alice_receiving().await;
+    let first = asked_until(&mut alice, "/credentials/push", |shown| shown["state"] == "proven").await;
+
+    // While no login is answered, both are kept.
+    test.app.clock.advance(Duration::hours(1));
+    test.push.faults(|faults| faults.mute_login = true);
+    let uploaded = upload(&mut helper, NEW_PHONE).await;
+    assert_eq!(uploaded["staged"], true);
+    test.until(|push| push.counts().logins == 3).await;
+    let shown = alice.get("/credentials/push").await.json();
+    assert_eq!((&shown["state"], &shown["uploadedAt"]), (&json!("proven"), &first["uploadedAt"]));
+    assert_eq!(shown["staged"]["uploadedAt"], uploaded["uploadedAt"]);
+
+    test.push.faults(|faults| faults.mute_login = false);
+    test.push.restart().await.unwrap();
+    test.until(|push| push.connected(NEW_PHONE.0) && !push.connected(PHONE.0)).await;
+    let shown = asked_until(&mut alice, "/credentials/push", |shown| shown["staged"].is_null()).await;
+    assert_eq!((&shown["state"], &shown["uploadedAt"]), (&json!("proven"), &uploaded["uploadedAt"]));
+    session_is(&mut alice, "connected").await;
+    test.push_sent(NEW_PHONE, news("To the new phone", ""), test.app.clock.now());
+    test.until(|push| push.unacknowledged(NEW_PHONE.0) == 0).await;
+    assert_eq!(test.timeline().await.len(), 1);
+
+    // The same once more: one account, of which the push service keeps one session.
+    let again = upload(&mut helper, NEW_PHONE).await;
+    assert_eq!(again["staged"], true);
+    let used = |shown: &Value| shown["uploadedAt"] == again["uploadedAt"] && shown["session"]["state"] == "connected";
+    asked_until(&mut alice, "/credentials/push", used).await;
+}
+
+#[actix_web::test]
+async fn a_new_bundle_that_is_refused_goes_and_the_old_one_receives_on() {
+    let test = PushTest::start().await;
+    let (mut alice, mut helper) = test.alice_receiving().await;
+    let first = asked_until(&mut alice, "/credentials/push", |shown| shown["state"] == "proven").await;
+    test.app.clock.advance(Duration::hours(1));
+    assert_eq!(upload(&mut helper, WRONG_TOKEN).await["staged"], true);
+    test.until(|push| push.counts().refused == 1 && push.connected(PHONE.0)).await;
+    let shown = asked_until(&mut alice, "/credentials/push", |shown| shown["staged"].is_null()).await;
+    assert_eq!((&shown["state"], &shown["uploadedAt"]), (&json!("proven"), &first["uploadedAt"]));
+    test.deliver(news("Still here", "")).await;
+    assert_eq!(test.timeline().await.len(), 1);
+    session_is(&mut alice, "connected").await;
+}
+
+#[actix_web::test]
+async fn a_new_bundle_takes_over_from_one_that_no_longer_works() {
+    let test = PushTest::start().await;
+    let (mut alice, mut helper) = test.alice_receiving().await;
+    asked_until(&mut alice, "/credentials/push", |shown| shown["state"] == "proven").await;
+    test.push.set_token(PHONE.0, 1);
+    test.push.drop_connections();
+    test.until(|push| push.counts().refused == 1).await;
+    session_is(&mut alice, "refresh_needed").await;
+
+    assert_eq!(upload(&mut helper, NEW_PHONE).await["staged"], true);
+    test.until(|push| push.connected(NEW_PHONE.0)).await;
+    let shown = session_is(&mut alice, "connected").await;
+    assert_eq!((&shown["state"], &shown["staged"]), (&json!("proven"), &Value::Null));
+}
+
+#[actix_web::test]
+async fn a_deleted_credential_ends_its_session() {
+    let test = PushTest::start().await;
+    let (mut alice, mut helper) = test.alice_receiving().await;
+    assert_eq!(alice.delete("/credentials/push").await.status, 200);
+    test.until(|push| !push.connected(PHONE.0)).await;
+    let shown = alice.get("/credentials/push").await.json();
+    assert_eq!((&shown["state"], &shown["session"]), (&json!("missing"), &Value::Null));
+    test.push(news("Nobody is there", ""));
+
+    upload(&mut helper, PHONE).await;
+    test.until(|push| push.connected(PHONE.0) && push.unacknowledged(PHONE.0) == 0).await;
+    assert_eq!(test.timeline().await.len(), 1);
+    assert_eq!(test.push.counts().logins, 2);
+}
+
+/// Asks for the readiness until (ready, the link's up, the push's up) is so; what is advised for either.
+#[track_caller]
+fn readiness(
+    test: &PushTest,
+    alice: &mut Browser,
+    server: &str,
+    expected: (bool, bool, bool),
+    words: [Option<&'static str>; 2],
+) -> impl Future<Output = ()> {
+    // So that asking has its budget back.
+    test.app.clock.advance(Duration::minutes(1));
+    let path = format!("/paired-servers/{server}/readiness");
+    let caller = std::panic::Location::caller();
+    let asked = async move {
+        asked_until(alice, &path, move |shown| {
+            let [link, push] = shown["paths"].as_array().unwrap().as_slice() else { panic!("{shown}, at {caller}") };
+            assert_eq!((&link["path"], &push["path"]), (&json!("link"), &json!("push")));
+            let is = [&shown["ready"], &link["up"], &push["up"]].map(|value| value.as_bool().unwrap());
+            let advised = [link, push].into_iter().zip(words).all(|(path, word)| match (&path["advice"], word) {
+                (Value::Null, None) => true,
+                (Value::String(advice), Some(word)) => advice.contains(word),
+                _ => false,
+            });
+            is == [expected.0, expected.1, expected.2] && advised
+        })
+        .await;
+    };
+    asked
+}
+
+#[actix_web::test]
+async fn readiness_says_which_paths_are_up_and_what_to_do() {
+    let test = PushTest::start_beside_games().await;
+    let (mut alice, mut helper) = test.alice().await;
+    let game = game::still(&test.app).await;
+    let server = game::pair(&mut alice, &game).await;
+    let mut client = RelayClient::watching(&test.app, &mut alice, &server).await;
+    client.until(&server, is_connected).await;
+    const NO_PUSH: Option<&str> = Some("pair a helper device");
+    readiness(&test, &mut alice, &server, (false, false, false), [Some("Pair a smart alarm"), NO_PUSH]).await;
+    add_device(&mut alice, &server, BASE_ALARM).await;
+    readiness(&test, &mut alice, &server, (true, true, false), [None, NO_PUSH]).await;
+    upload(&mut helper, PHONE).await;
+    test.until(|push| push.connected(PHONE.0)).await;
+    readiness(&test, &mut alice, &server, (true, true, true), [None, None]).await;
+
+    // The game server goes, then the push service.
+    game.stop().await;
+    client.until(&server, |state| state["server"]["connection"] == "unreachable").await;
+    readiness(&test, &mut alice, &server, (true, false, true), [Some("does not answer"), None]).await;
+    test.push.stop().await;
+    let away = [Some("does not answer"), Some("not reached")];
+    readiness(&test, &mut alice, &server, (false, false, false), away).await;
+
+    // Both come back and want neither of the credentials.
+    test.push.set_token(PHONE.0, 1);
+    test.push.restart().await.unwrap();
+    test.until(|push| push.counts().refused == 1).await;
+    game.set_token(TEAM[0].0, None);
+    game.restart().await.unwrap();
+    client.until(&server, |state| state["server"]["connection"] == "rejected").await;
+    let refused = [Some("press pair in the game"), Some("run the helper again")];
+    readiness(&test, &mut alice, &server, (false, false, false), refused).await;
+
+    let mut bob = test.app.signed_in(BOB).await;
+    bob.get(&format!("/paired-servers/{server}/readiness")).await.expect_problem(404, "not_found");
+}
+
+#[actix_web::test]
+async fn readiness_of_a_link_that_rests_says_so() {
+    let test = PushTest::start().await;
+    let (mut alice, _) = test.alice_receiving().await;
+    test.deliver(pairing(&at("play.example.com", 28_083))).await;
+    let server = only_server(&mut alice).await;
+    readiness(&test, &mut alice, &server, (true, false, true), [Some("until a dashboard"), None]).await;
+}
+
+#[actix_web::test]
+async fn a_drill_goes_the_whole_way_and_says_how_far_it_came() {
+    let Watched { test, mut alice, named, server, mut client, .. } = watched().await;
+    let path = format!("/paired-servers/{server}/drill");
+    // In the middle of a raid, of which it is no part.
+    test.push(named.alarm("Base alarm", ""));
+    let raid = client.expect("raid").await;
+    let answer = alice.post(&path, None).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let drill = client.expect("raid").await;
+    assert_eq!(answer.json(), json!({ "incident": drill["incident"], "sockets": 1 }));
+    assert_eq!((&drill["drill"], &drill["count"], &drill["update"]), (&json!(true), &json!(1), &json!(false)));
+    assert_ne!(drill["incident"], raid["incident"]);
+    let rows = test.ledger_of(2).await;
+    assert_eq!(told(&rows), [("push", "Base alarm", "opened", Some(1)), ("drill", "Drill", "opened", Some(1))]);
+
+    client.unsubscribe(&server).await;
+    client.ping().await;
+    assert_eq!(alice.post(&path, None).await.json()["sockets"], 0);
+    let mut bob = test.app.signed_in(BOB).await;
+    bob.post(&path, None).await.expect_problem(404, "not_found");
+    test.app.browser().post(&path, None).await.expect_problem(401, "unauthenticated");
+}
