@@ -83,7 +83,12 @@ async fn pairing_in_the_game_is_all_that_pairing_takes() {
     );
     assert_eq!((&shown["playerId"], &shown["role"]), (&json!(ALICE), &json!("owner")));
     let mut client = RelayClient::watching(&test.app, &mut alice, &server).await;
-    client.until(&server, |state| is_complete(state, 1)).await;
+    // Both pushes call for the link, which opens once.
+    let complete = |state: &Value| {
+        assert_ne!(state["server"]["connection"], "unreachable", "{}", state["server"]);
+        is_complete(state, 1)
+    };
+    client.until(&server, complete).await;
     let gate = &client.state(&server)["devices"][GATE_SWITCH.to_string()];
     assert_eq!((&gate["kind"], &gate["name"]), (&json!("switch"), &json!("Gate")));
 
@@ -231,6 +236,16 @@ async fn what_comes_again_changes_nothing_again() {
     assert_eq!(test.ledger_of(3).await.len(), 3);
     assert_eq!(test.timeline().await.len(), 1);
     assert_eq!(only_server(&mut alice).await, server);
+}
+
+#[actix_web::test]
+async fn a_service_that_stops_takes_no_push_that_it_could_not_tell() {
+    let test = PushTest::start().await;
+    let (_alice, _) = test.alice_receiving().await;
+    let test = test.stop().await;
+    test.until(|push| !push.connected(PHONE.0)).await;
+    test.push(news("For the next start", ""));
+    assert_eq!(test.push.unacknowledged(PHONE.0), 1);
 }
 
 /// The same browser, where the service listens now.
