@@ -10,6 +10,7 @@ use std::{
 
 use actix::{Actor as _, Addr, Arbiter};
 use actix_web::{HttpServer, dev, rt, web};
+use chrono::TimeDelta;
 use secrecy::ExposeSecret as _;
 use url::Url;
 
@@ -33,10 +34,13 @@ use crate::{
         session_cookie::{SESSION_COOKIE, SealedCookie},
     },
     db::{
-        encryption_keys, error::DbError, openid_nonces, pairing_codes, pool::Pool, push_seen, sessions,
-        sign_in_attempts,
+        alarms, encryption_keys, error::DbError, openid_nonces, pairing_codes, pool::Pool, push_seen, sessions,
+        sign_in_attempts, timeline,
     },
-    domain::{limits::PROVIDER_CLOCK_SKEW, time::Timestamp},
+    domain::{
+        limits::{HISTORY_DAYS, PROVIDER_CLOCK_SKEW},
+        time::Timestamp,
+    },
     push::{
         state::PushContext,
         worker::{self, Worker},
@@ -257,6 +261,9 @@ fn purge(db: &mut crate::db::pool::Db, now: Timestamp) -> Result<(), DbError> {
     sign_in_attempts::purge(db, now)?;
     pairing_codes::purge(db, now)?;
     push_seen::purge(db, now)?;
+    let history_from = now - TimeDelta::days(HISTORY_DAYS);
+    timeline::purge(db, history_from)?;
+    alarms::purge(db, history_from)?;
     // A nonce may come back as long as its time passes the check: twice the skew, from one end to the other.
     openid_nonces::purge(db, now - 3 * PROVIDER_CLOCK_SKEW)?;
     Ok(())

@@ -50,3 +50,6 @@ pub const BUNDLE_BYTES: usize = 64 * 1024;
 /// Push messages of one user that are remembered as received, and for how many days.
 pub const PUSH_SEEN_PER_USER: usize = 1_000;
 pub const PUSH_SEEN_DAYS: i64 = 30;
+
+/// For how many days the timeline and the ledger of alarms can be looked up.
+pub const HISTORY_DAYS: i64 = 90;
