@@ -12,6 +12,7 @@ use companion::{
     },
 };
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::harness::{
     browser::Browser,
@@ -20,7 +21,7 @@ use crate::harness::{
         BOBS_PHONE, LedgerRow, NEW_PHONE, PHONE, PushTest, TimelineRow, alarm_pairing, asked_until, at, bundle, named,
         only_server, pairing, servers, session_is, upload,
     },
-    relay_client::RelayClient,
+    relay_client::{PATIENCE, RelayClient},
 };
 
 const WRONG_TOKEN: (u64, u64) = (PHONE.0, 7);
@@ -239,13 +240,14 @@ async fn what_comes_again_changes_nothing_again() {
 }
 
 #[actix_web::test]
-async fn a_service_that_stops_takes_no_push_that_it_could_not_tell() {
+async fn a_service_that_stops_leaves_what_is_pushed_for_its_next_start() {
     let test = PushTest::start().await;
-    let (_alice, _) = test.alice_receiving().await;
-    let test = test.stop().await;
-    test.until(|push| !push.connected(PHONE.0)).await;
-    test.push(news("For the next start", ""));
-    assert_eq!(test.push.unacknowledged(PHONE.0), 1);
+    test.alice_receiving().await;
+    let PushTest { app, push, .. } = test;
+    app.stop().await;
+    timeout(PATIENCE, push.until(|push| !push.connected(PHONE.0))).await.expect("its session ends");
+    push.push(PHONE.0, news("For the next start", ""));
+    assert_eq!(push.unacknowledged(PHONE.0), 1);
 }
 
 /// The same browser, where the service listens now.
