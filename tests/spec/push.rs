@@ -352,6 +352,23 @@ async fn deaths_logins_news_and_what_is_new_go_to_the_timeline_in_their_own_word
 }
 
 #[actix_web::test]
+async fn history_is_forgotten_after_ninety_days() {
+    let test = PushTest::start().await;
+    test.alice_receiving().await;
+    test.deliver(news("Old", "")).await;
+    test.deliver(at("strange.example.com", 1).alarm("Old", "")).await;
+    test.app.clock.advance(Duration::days(90));
+    test.deliver(news("New", "")).await;
+    assert_eq!((test.timeline().await.len(), test.ledger().await.len()), (3, 1));
+    test.app.clock.advance(Duration::seconds(1));
+    // The sweep comes with the start.
+    let test = test.restart().await;
+    let swept = async { while test.timeline().await.len() > 1 || !test.ledger().await.is_empty() {} };
+    timeout(PATIENCE, swept).await.expect("the old ones go");
+    assert_eq!(test.timeline().await[0].title, "New");
+}
+
+#[actix_web::test]
 async fn a_refused_login_asks_for_a_new_upload_and_disturbs_nobody_else() {
     let test = PushTest::start().await;
     let mut bob = test.app.signed_in(BOB).await;
@@ -505,7 +522,7 @@ fn readiness(
     test.app.clock.advance(Duration::minutes(1));
     let path = format!("/paired-servers/{server}/readiness");
     let caller = std::panic::Location::caller();
-    let asked = async move {
+    async move {
         asked_until(alice, &path, move |shown| {
             let [link, push] = shown["paths"].as_array().unwrap().as_slice() else { panic!("{shown}, at {caller}") };
             assert_eq!((&link["path"], &push["path"]), (&json!("link"), &json!("push")));
@@ -518,8 +535,7 @@ fn readiness(
             is == [expected.0, expected.1, expected.2] && advised
         })
         .await;
-    };
-    asked
+    }
 }
 
 #[actix_web::test]
