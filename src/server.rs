@@ -10,6 +10,7 @@ use std::{
 
 use actix::{Actor as _, Addr, Arbiter};
 use actix_web::{HttpServer, dev, rt, web};
+use chrono::TimeDelta;
 use secrecy::ExposeSecret as _;
 use url::Url;
 
@@ -260,9 +261,9 @@ fn purge(db: &mut crate::db::pool::Db, now: Timestamp) -> Result<(), DbError> {
     sign_in_attempts::purge(db, now)?;
     pairing_codes::purge(db, now)?;
     push_seen::purge(db, now)?;
-    let history = now - chrono::TimeDelta::days(HISTORY_DAYS);
-    alarms::purge(db, history)?;
-    timeline::purge(db, history)?;
+    let history_from = now - TimeDelta::days(HISTORY_DAYS);
+    timeline::purge(db, history_from)?;
+    alarms::purge(db, history_from)?;
     // A nonce may come back as long as its time passes the check: twice the skew, from one end to the other.
     openid_nonces::purge(db, now - 3 * PROVIDER_CLOCK_SKEW)?;
     Ok(())

@@ -51,5 +51,5 @@ pub const BUNDLE_BYTES: usize = 64 * 1024;
 pub const PUSH_SEEN_PER_USER: usize = 1_000;
 pub const PUSH_SEEN_DAYS: i64 = 30;
 
-/// How long finished alarms and the timeline are kept, days.
+/// For how many days the timeline and the ledger of alarms can be looked up.
 pub const HISTORY_DAYS: i64 = 90;

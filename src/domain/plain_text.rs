@@ -6,7 +6,8 @@ const TAGS: &[&str] = &["b", "i", "u", "s", "color", "size", "material", "quad",
 /// How far a tag is looked for; a longer one is text.
 const LONGEST_TAG: usize = 64;
 
-/// The text without rich-text tags and control characters, at most `limit` characters, trimmed.
+/// The text without rich-text tags and control characters, line breaks and tabs as spaces, at most `limit` characters,
+/// trimmed.
 pub fn plain_text(text: &str, limit: usize) -> String {
     let mut plain = String::new();
     let mut left = limit;
@@ -20,7 +21,10 @@ pub fn plain_text(text: &str, limit: usize) -> String {
             continue;
         }
         rest = &rest[character.len_utf8()..];
-        if !is_invisible(character) {
+        if matches!(character, '\n' | '\r' | '\t') {
+            plain.push(' ');
+            left -= 1;
+        } else if !is_invisible(character) {
             plain.push(character);
             left -= 1;
         }
@@ -62,7 +66,12 @@ mod tests {
 
     #[test]
     fn what_cannot_be_seen_goes() {
-        assert_eq!(plain_text(" a\u{202e}b\nc\u{0} ", 80), "abc");
+        assert_eq!(plain_text(" a\u{202e}b\u{7}c\u{0} ", 80), "abc");
+    }
+
+    #[test]
+    fn lines_become_words_of_one() {
+        assert_eq!(plain_text("a\nb\tc\n", 80), "a b c");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use companion::{
     },
 };
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::harness::{
     browser::Browser,
@@ -20,7 +21,7 @@ use crate::harness::{
         BOBS_PHONE, LedgerRow, NEW_PHONE, PHONE, PushTest, TimelineRow, alarm_pairing, asked_until, at, bundle, named,
         only_server, pairing, servers, session_is, upload,
     },
-    relay_client::RelayClient,
+    relay_client::{PATIENCE, RelayClient},
 };
 
 const WRONG_TOKEN: (u64, u64) = (PHONE.0, 7);
@@ -83,7 +84,12 @@ async fn pairing_in_the_game_is_all_that_pairing_takes() {
     );
     assert_eq!((&shown["playerId"], &shown["role"]), (&json!(ALICE), &json!("owner")));
     let mut client = RelayClient::watching(&test.app, &mut alice, &server).await;
-    client.until(&server, |state| is_complete(state, 1)).await;
+    // Both pushes call for the link, which opens once.
+    let complete = |state: &Value| {
+        assert_ne!(state["server"]["connection"], "unreachable", "{}", state["server"]);
+        is_complete(state, 1)
+    };
+    client.until(&server, complete).await;
     let gate = &client.state(&server)["devices"][GATE_SWITCH.to_string()];
     assert_eq!((&gate["kind"], &gate["name"]), (&json!("switch"), &json!("Gate")));
 
@@ -233,6 +239,17 @@ async fn what_comes_again_changes_nothing_again() {
     assert_eq!(only_server(&mut alice).await, server);
 }
 
+#[actix_web::test]
+async fn a_service_that_stops_leaves_what_is_pushed_for_its_next_start() {
+    let test = PushTest::start().await;
+    test.alice_receiving().await;
+    let PushTest { app, push, .. } = test;
+    app.stop().await;
+    timeout(PATIENCE, push.until(|push| !push.connected(PHONE.0))).await.expect("its session ends");
+    push.push(PHONE.0, news("For the next start", ""));
+    assert_eq!(push.unacknowledged(PHONE.0), 1);
+}
+
 /// The same browser, where the service listens now.
 fn elsewhere(test: &PushTest, browser: &Browser) -> Browser {
     let mut there = test.app.browser();
@@ -332,6 +349,23 @@ async fn deaths_logins_news_and_what_is_new_go_to_the_timeline_in_their_own_word
     ];
     assert_eq!(entries(&rows), expected);
     assert_eq!(test.ledger().await, []);
+}
+
+#[actix_web::test]
+async fn history_is_forgotten_after_ninety_days() {
+    let test = PushTest::start().await;
+    test.alice_receiving().await;
+    test.deliver(news("Old", "")).await;
+    test.deliver(at("strange.example.com", 1).alarm("Old", "")).await;
+    test.app.clock.advance(Duration::days(90));
+    test.deliver(news("New", "")).await;
+    assert_eq!((test.timeline().await.len(), test.ledger().await.len()), (3, 1));
+    test.app.clock.advance(Duration::seconds(1));
+    // The sweep comes with the start.
+    let test = test.restart().await;
+    let swept = async { while test.timeline().await.len() > 1 || !test.ledger().await.is_empty() {} };
+    timeout(PATIENCE, swept).await.expect("the old ones go");
+    assert_eq!(test.timeline().await[0].title, "New");
 }
 
 #[actix_web::test]
@@ -488,7 +522,7 @@ fn readiness(
     test.app.clock.advance(Duration::minutes(1));
     let path = format!("/paired-servers/{server}/readiness");
     let caller = std::panic::Location::caller();
-    let asked = async move {
+    async move {
         asked_until(alice, &path, move |shown| {
             let [link, push] = shown["paths"].as_array().unwrap().as_slice() else { panic!("{shown}, at {caller}") };
             assert_eq!((&link["path"], &push["path"]), (&json!("link"), &json!("push")));
@@ -501,8 +535,7 @@ fn readiness(
             is == [expected.0, expected.1, expected.2] && advised
         })
         .await;
-    };
-    asked
+    }
 }
 
 #[actix_web::test]
