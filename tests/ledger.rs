@@ -32,7 +32,7 @@ use companion::{
     push::credentials,
     server::Server,
     simulator::{
-        game_server::{GameServer, GameServerOptions},
+        game_server::{GameServer, GameServerOptions, Limits},
         push_service::{DEMO_ANDROID_ID as ACCOUNT, DEMO_SECURITY_TOKEN, PushService, PushedServer},
         world::{Device, TEAM, World},
     },
@@ -793,7 +793,9 @@ async fn run(options: &Options) -> Vec<String> {
     for id in FIRST_ALARM..FIRST_ALARM + ALARM_DEVICES {
         world.add_device(id, &alarm_name(id), alarm());
     }
-    let game = GameServerOptions { time_scale: 0.0, ..GameServerOptions::new(world) };
+    // One who comes back every second would spend the real limits in no time.
+    let limits = Limits { player_tokens: (1e6, 1e6), address_tokens: (1e6, 1e6), ..Limits::default() };
+    let game = GameServerOptions { time_scale: 0.0, limits, ..GameServerOptions::new(world) };
     let game = GameServer::start(game).await.unwrap();
     let listen = (Ipv4Addr::LOCALHOST, 0).into();
     let pushes = Arc::new(PushService::start(listen, vec![(ACCOUNT, DEMO_SECURITY_TOKEN)]).await.unwrap());

@@ -43,6 +43,8 @@ const INFO_EVERY: Duration = Duration::from_secs(60);
 const DEVICES_EVERY: Duration = Duration::from_secs(300);
 /// Answers that may fail to come in a row before the link counts as dead.
 const SILENT_ANSWERS: u32 = 2;
+/// How often a device is asked again that was refused for the rate.
+const RATE_REFUSALS: u32 = 3;
 
 /// First and longest wait between two attempts; doubled each time, jittered by a fifth.
 const BACKOFF_FIRST: Duration = Duration::from_secs(1);
@@ -327,7 +329,14 @@ impl Keeper<'_> {
         }
         for row in rows {
             let Ok(entity) = row.device_id.parse::<u64>() else { continue };
-            let answer = asker.entity(entity, Priority::EntitySync, ANSWER_DEADLINE).await;
+            let mut answer = asker.entity(entity, Priority::EntitySync, ANSWER_DEADLINE).await;
+            // Until it has answered, an alarm is not heard; our predecessor may have spent the tokens before it died.
+            for _ in 0..RATE_REFUSALS {
+                if !matches!(&answer, Err(AskError::Refused(word)) if word == "rate_limit") {
+                    break;
+                }
+                answer = asker.entity(entity, Priority::EntitySync, ANSWER_DEADLINE).await;
+            }
             self.count_silence(&answer);
             if matches!(answer, Err(AskError::Closed)) || self.silent.get() >= SILENT_ANSWERS {
                 return Err(Ended::unreachable("the game server stopped answering"));
