@@ -574,6 +574,9 @@ impl Run {
         }
         self.up.send_replace(None);
         self.service = None;
+        for client in &self.steady {
+            client.until("end", |seen| seen.state.is_none()).await;
+        }
         self.kills += 1;
         self.cuts = 0;
         if self.random.below(2) == 0 {
@@ -595,7 +598,15 @@ impl Run {
             return;
         }
         match self.random.below(4) {
-            0 => self.game.drop_connections(),
+            0 => {
+                self.linked().await;
+                self.game.drop_connections();
+                let lost = |seen: &Seen| {
+                    let state = seen.state.as_ref();
+                    state.is_some_and(|state| state["server"]["connection"] != "connected")
+                };
+                self.steady[0].until("loss of the link", lost).await;
+            }
             1 => self.pushes.drop_connections(),
             2 => {
                 self.connected(true).await;
@@ -764,7 +775,8 @@ fn judge(run: &Run, rows: &[Row]) -> Vec<String> {
         }
         let Some(finished) = row.finished_at else { continue };
         let (from, to) = (row.received_at.and_utc(), finished.and_utc());
-        for (index, client) in clients().enumerate() {
+        // What a fickle one had not read when it left, it did not hear.
+        for (index, client) in run.steady.iter().enumerate() {
             let watched = client.seen(|seen| {
                 seen.watched.iter().any(|(start, end)| *start <= from && end.is_none_or(|end| to <= end))
             });

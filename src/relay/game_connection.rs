@@ -74,8 +74,8 @@ const CHAT_REMEMBERED: usize = 256;
 /// Shops that may well vanish together, and answers without any after which more are believed to have.
 const FEW_SHOPS: usize = 5;
 const TRUNCATED_BELIEVED: u32 = 5;
-/// How long untold alarms of a crash wait for somebody to listen; dashboards come back within seconds.
-const RECOVER_AFTER: Duration = Duration::from_secs(10);
+/// How long untold alarms of a crash wait for somebody to listen; dashboards come back within a minute.
+const RECOVER_AFTER: Duration = Duration::from_secs(60);
 const DEATH_NOTE_LIFE: TimeDelta = TimeDelta::minutes(30);
 /// A blind interval shorter than this is not worth an event.
 const GAP_WORTH_TELLING: TimeDelta = TimeDelta::seconds(30);
@@ -504,16 +504,16 @@ impl GameConnection {
         Some(self.raise(arrival.id.clone(), heard, move |db| alarms::receive(db, &arrival, now).map(|()| true)))
     }
 
-    /// An alarm that stands in the ledger as received.
-    fn raise_pushed(&mut self, id: String, title: &str) -> ResponseActFuture<Self, Option<Drilled>> {
-        let now = self.shared.clock.now();
-        let heard = self.raids.pushed(title, now, new_incident);
+    /// An alarm that stands in the ledger as received, since then.
+    fn raise_pushed(&mut self, id: String, title: &str, since: Timestamp) -> ResponseActFuture<Self, Option<Drilled>> {
+        let heard = self.raids.pushed(title, since, new_incident);
         let (row, state, incident) = (id.clone(), state_of(&heard), heard.incident.clone());
         self.raise(id, heard, move |db| alarms::assign(db, &row, state, &incident))
     }
 
     /// Sees to what a crash left unfinished, once somebody listens or nobody came for a while. An incident that may
-    /// have been told already is told as an update, so that none is announced twice.
+    /// have been told already is told as an update, so that none is announced twice. Whoever comes back a little later
+    /// than the first hears of it by the next update.
     fn recover(&mut self, ctx: &mut Context<Self>) {
         if std::mem::replace(&mut self.recovered, true) {
             return;
@@ -526,27 +526,22 @@ impl GameConnection {
                 Vec::new()
             });
             for row in rows.into_iter().filter(|row| !connection.raising.contains(&row.id)).collect::<Vec<_>>() {
-                let raised = match row.incident {
-                    None => connection.raise_pushed(row.id, &row.title),
-                    Some(incident) => {
-                        let opened = row.state == alarms::State::Opened.word();
-                        let raid = Raid {
-                            incident: incident.clone(),
-                            alarm_id: row.alarm_id,
-                            alarm_name: row.title,
-                            ts: row.received_at,
-                            count: 1,
-                            update: true,
-                            drill: row.path == Path::Drill.word(),
-                        };
-                        let tell = if opened { vec![raid] } else { Vec::new() };
-                        let id = row.id.clone();
-                        let heard = Heard { incident, opened, tell };
-                        connection.raise(row.id, heard, move |db| alarms::is_unfinished(db, &id))
-                    }
+                let Some(incident) = row.incident else {
+                    let raised = connection.raise_pushed(row.id, &row.title, row.received_at);
+                    ctx.spawn(raised.map(|_, _, _| ()));
+                    continue;
                 };
+                let opened = row.state == alarms::State::Opened.word();
+                let tell = match opened {
+                    true if row.path == Path::Drill.word() => vec![drill(incident.clone(), row.received_at, true)],
+                    true => vec![connection.raids.restore(&incident, &row.alarm_id, &row.title, row.received_at)],
+                    false => Vec::new(),
+                };
+                let (id, heard) = (row.id.clone(), Heard { incident, opened, tell });
+                let raised = connection.raise(row.id, heard, move |db| alarms::is_unfinished(db, &id));
                 ctx.spawn(raised.map(|_, _, _| ()));
             }
+            connection.raids.repeat(connection.shared.clock.now());
         }));
     }
 
@@ -1002,7 +997,7 @@ impl Handler<AlarmPushed> for GameConnection {
         if self.raising.contains(&id) {
             return;
         }
-        let raised = self.raise_pushed(id, &title);
+        let raised = self.raise_pushed(id, &title, self.shared.clock.now());
         ctx.spawn(raised.map(|_, _, _| ()));
     }
 }
@@ -1013,20 +1008,24 @@ impl Handler<Drill> for GameConnection {
     fn handle(&mut self, _: Drill, _: &mut Self::Context) -> Self::Result {
         let now = self.shared.clock.now();
         // An incident of its own: a drill must not be merged into a raid, nor a raid into a drill.
-        let raid = Raid {
-            incident: new_incident(),
-            alarm_id: "drill".to_owned(),
-            alarm_name: "Drill".to_owned(),
-            ts: now,
-            count: 1,
-            update: false,
-            drill: true,
-        };
+        let raid = drill(new_incident(), now, false);
         let heard = Heard { incident: raid.incident.clone(), opened: true, tell: vec![raid] };
         match self.raise_new(Path::Drill, "drill", "Drill", heard, now) {
             Some(raised) => raised,
             None => Box::pin(async { None }.into_actor(self)),
         }
+    }
+}
+
+fn drill(incident: String, ts: Timestamp, update: bool) -> Raid {
+    Raid {
+        incident,
+        alarm_id: "drill".to_owned(),
+        alarm_name: "Drill".to_owned(),
+        ts,
+        count: 1,
+        update,
+        drill: true,
     }
 }
 
