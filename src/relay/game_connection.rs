@@ -12,7 +12,7 @@ use actix::prelude::*;
 use bytes::Bytes;
 use chrono::TimeDelta;
 use futures_util::future::join_all;
-use tokio::time::timeout;
+use tokio::{sync::oneshot, time::timeout};
 
 use crate::{
     config::GameLinkPolicy,
@@ -77,6 +77,8 @@ const TRUNCATED_BELIEVED: u32 = 5;
 /// How long untold alarms of a crash wait for somebody to listen; dashboards come back within a minute.
 const RECOVER_AFTER: Duration = Duration::from_secs(60);
 const DEATH_NOTE_LIFE: TimeDelta = TimeDelta::minutes(30);
+/// An alarm is done with after this long, even if a socket has not taken it: two windows of its frames.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(20);
 /// A blind interval shorter than this is not worth an event.
 const GAP_WORTH_TELLING: TimeDelta = TimeDelta::seconds(30);
 
@@ -239,6 +241,18 @@ pub struct GameConnection {
     wake: Arc<Wake>,
     /// Since when we are blind, if we ever saw.
     blind_since: Option<Timestamp>,
+}
+
+/// A frame that tells when the last socket is done with it.
+struct Waiting {
+    frame: Bytes,
+    _until_written: oneshot::Sender<()>,
+}
+
+impl AsRef<[u8]> for Waiting {
+    fn as_ref(&self) -> &[u8] {
+        &self.frame
+    }
 }
 
 /// Chat lines already told.
@@ -422,20 +436,25 @@ impl GameConnection {
         self.step(changes);
     }
 
-    /// Tells raids; resolves to how many sockets the last one was written to.
+    /// Tells raids; resolves to how many sockets the last one went to, once the kernel has it for all of them: what
+    /// still waits in this process would die with it.
     fn tell_raids(&self, raids: &[Raid]) -> impl Future<Output = usize> + use<> {
         let mut told = Vec::new();
         for raid in raids {
             log::info!(server = self.server.as_str(), incident = raid.incident.as_str(), count = raid.count; "raid alarm");
+            let (waiting, written) = oneshot::channel();
             let frame = ServerMessage::Raid { server_id: &self.server, raid }.frame();
+            let frame = Bytes::from_owner(Waiting { frame, _until_written: waiting });
             let tell = |known: &Subscriber| known.address.send(Tell { lane: Lane::Raid, frame: frame.clone() });
-            told.push(self.subscribers.iter().map(tell).collect::<Vec<_>>());
+            told.push((self.subscribers.iter().map(tell).collect::<Vec<_>>(), written));
         }
         async move {
             let mut sockets = 0;
-            for raid in told {
+            for (raid, written) in told {
                 // A thread whose subscription has just ended watches no longer.
                 sockets = join_all(raid).await.into_iter().filter_map(Result::ok).sum();
+                // It never sends, it only ends. A socket that takes longer does not read.
+                let _ = timeout(WRITTEN_WITHIN, written).await;
             }
             sockets
         }
