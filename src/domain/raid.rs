@@ -149,6 +149,39 @@ impl Raids {
         self.open(Path::Push, &id, title, now, new_id)
     }
 
+    /// Takes up an incident again that another process opened at `ts`, and may have told; `alarm_id` is empty if only a
+    /// push knows of it. What to tell.
+    pub fn restore(&mut self, incident: &str, alarm_id: &str, name: &str, ts: Timestamp) -> Raid {
+        let name = plain_text(name, LONGEST_TITLE);
+        let id = if alarm_id.is_empty() { format!("push:{name}") } else { alarm_id.to_owned() };
+        let raid = Raid {
+            incident: incident.to_owned(),
+            alarm_id: id.clone(),
+            alarm_name: name,
+            ts,
+            count: 1,
+            update: true,
+            drill: false,
+        };
+        // One that stands there is newer.
+        self.incidents.entry(id).or_insert_with(|| Incident {
+            raid: raid.clone(),
+            last_trigger: ts,
+            last_told: ts,
+            changed: false,
+            unmatched: None,
+            title: None,
+        });
+        raid
+    }
+
+    /// Has all incidents told once more with their next update, for those who come back late.
+    pub fn repeat(&mut self, now: Timestamp) {
+        for incident in self.incidents.values_mut() {
+            (incident.last_told, incident.changed) = (now, true);
+        }
+    }
+
     /// Updates that have become due; call it every second or at [`Raids::next_due`]. Forgets incidents that are over.
     pub fn tick(&mut self, now: Timestamp) -> Vec<Raid> {
         let mut due = Vec::new();
@@ -208,7 +241,7 @@ impl Incident {
     }
 
     fn is_unmatched(&self, path: Path, now: Timestamp) -> bool {
-        self.unmatched.is_some_and(|(by, at)| by == path && now - at <= SAME_TRIGGER)
+        self.unmatched.is_some_and(|(by, at)| by == path && (now - at).abs() <= SAME_TRIGGER)
     }
 
     fn merged(&self, tell: Vec<Raid>) -> Heard {
@@ -391,6 +424,25 @@ mod tests {
             first.insert(raid.incident.clone(), raid.count);
         }
         assert_eq!(first.values().sum::<u32>(), 1_000);
+    }
+
+    #[test]
+    fn an_incident_of_a_process_that_died_goes_on() {
+        let mut timeline = Timeline::new();
+        let raid = timeline.raids.restore("before", "", "Front door", at(0));
+        assert_eq!((raid.alarm_id.as_str(), raid.update), ("push:Front door", true));
+        timeline.raids.repeat(at(40_000));
+        assert!(timeline.tick(49_999).is_empty());
+        assert_eq!(told(&timeline.tick(50_000)), [("before", 1, true)], "for those who came back late");
+        assert_eq!(told(&timeline.pushed("Front door", 60_000)), [("before", 2, true)]);
+        assert!(timeline.raids.incidents.len() == 1);
+    }
+
+    #[test]
+    fn a_push_of_before_is_not_the_trigger_of_now() {
+        let mut timeline = Timeline::new();
+        timeline.alarm("7", 60_000);
+        assert_eq!(told(&timeline.pushed("Front door", 0)), [("incident-2", 1, false)]);
     }
 
     #[test]

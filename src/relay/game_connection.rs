@@ -12,7 +12,7 @@ use actix::prelude::*;
 use bytes::Bytes;
 use chrono::TimeDelta;
 use futures_util::future::join_all;
-use tokio::time::timeout;
+use tokio::{sync::oneshot, time::timeout};
 
 use crate::{
     config::GameLinkPolicy,
@@ -74,9 +74,11 @@ const CHAT_REMEMBERED: usize = 256;
 /// Shops that may well vanish together, and answers without any after which more are believed to have.
 const FEW_SHOPS: usize = 5;
 const TRUNCATED_BELIEVED: u32 = 5;
-/// How long untold alarms of a crash wait for somebody to listen; dashboards come back within seconds.
-const RECOVER_AFTER: Duration = Duration::from_secs(10);
+/// How long untold alarms of a crash wait for somebody to listen; dashboards come back within a minute.
+const RECOVER_AFTER: Duration = Duration::from_secs(60);
 const DEATH_NOTE_LIFE: TimeDelta = TimeDelta::minutes(30);
+/// An alarm is done with after this long, even if a socket has not taken it: two windows of its frames.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(20);
 /// A blind interval shorter than this is not worth an event.
 const GAP_WORTH_TELLING: TimeDelta = TimeDelta::seconds(30);
 
@@ -244,6 +246,18 @@ pub struct GameConnection {
     wake: Arc<Wake>,
     /// Since when we are blind, if we ever saw.
     blind_since: Option<Timestamp>,
+}
+
+/// A frame that tells when the last socket is done with it.
+struct Waiting {
+    frame: Bytes,
+    _until_written: oneshot::Sender<()>,
+}
+
+impl AsRef<[u8]> for Waiting {
+    fn as_ref(&self) -> &[u8] {
+        &self.frame
+    }
 }
 
 /// Chat lines already told.
@@ -427,20 +441,25 @@ impl GameConnection {
         self.step(changes);
     }
 
-    /// Tells raids; resolves to how many sockets the last one was written to.
+    /// Tells raids; resolves to how many sockets the last one went to, once the kernel has it for all of them: what
+    /// still waits in this process would die with it.
     fn tell_raids(&self, raids: &[Raid]) -> impl Future<Output = usize> + use<> {
         let mut told = Vec::new();
         for raid in raids {
             log::info!(server = self.server.as_str(), incident = raid.incident.as_str(), count = raid.count; "raid alarm");
+            let (waiting, written) = oneshot::channel();
             let frame = ServerMessage::Raid { server_id: &self.server, raid }.frame();
+            let frame = Bytes::from_owner(Waiting { frame, _until_written: waiting });
             let tell = |known: &Subscriber| known.address.send(Tell { lane: Lane::Raid, frame: frame.clone() });
-            told.push(self.subscribers.iter().map(tell).collect::<Vec<_>>());
+            told.push((self.subscribers.iter().map(tell).collect::<Vec<_>>(), written));
         }
         async move {
             let mut sockets = 0;
-            for raid in told {
+            for (raid, written) in told {
                 // A thread whose subscription has just ended watches no longer.
                 sockets = join_all(raid).await.into_iter().filter_map(Result::ok).sum();
+                // It never sends, it only ends. A socket that takes longer does not read.
+                let _ = timeout(WRITTEN_WITHIN, written).await;
             }
             sockets
         }
@@ -509,16 +528,16 @@ impl GameConnection {
         Some(self.raise(arrival.id.clone(), heard, move |db| alarms::receive(db, &arrival, now).map(|()| true)))
     }
 
-    /// An alarm that stands in the ledger as received.
-    fn raise_pushed(&mut self, id: String, title: &str) -> ResponseActFuture<Self, Option<Drilled>> {
-        let now = self.shared.clock.now();
-        let heard = self.raids.pushed(title, now, new_incident);
+    /// An alarm that stands in the ledger as received, since then.
+    fn raise_pushed(&mut self, id: String, title: &str, since: Timestamp) -> ResponseActFuture<Self, Option<Drilled>> {
+        let heard = self.raids.pushed(title, since, new_incident);
         let (row, state, incident) = (id.clone(), state_of(&heard), heard.incident.clone());
         self.raise(id, heard, move |db| alarms::assign(db, &row, state, &incident))
     }
 
     /// Sees to what a crash left unfinished, once somebody listens or nobody came for a while. An incident that may
-    /// have been told already is told as an update, so that none is announced twice.
+    /// have been told already is told as an update, so that none is announced twice. Whoever comes back a little later
+    /// than the first hears of it by the next update.
     fn recover(&mut self, ctx: &mut Context<Self>) {
         if std::mem::replace(&mut self.recovered, true) {
             return;
@@ -531,27 +550,22 @@ impl GameConnection {
                 Vec::new()
             });
             for row in rows.into_iter().filter(|row| !connection.raising.contains(&row.id)).collect::<Vec<_>>() {
-                let raised = match row.incident {
-                    None => connection.raise_pushed(row.id, &row.title),
-                    Some(incident) => {
-                        let opened = row.state == alarms::State::Opened.word();
-                        let raid = Raid {
-                            incident: incident.clone(),
-                            alarm_id: row.alarm_id,
-                            alarm_name: row.title,
-                            ts: row.received_at,
-                            count: 1,
-                            update: true,
-                            drill: row.path == Path::Drill.word(),
-                        };
-                        let tell = if opened { vec![raid] } else { Vec::new() };
-                        let id = row.id.clone();
-                        let heard = Heard { incident, opened, tell };
-                        connection.raise(row.id, heard, move |db| alarms::is_unfinished(db, &id))
-                    }
+                let Some(incident) = row.incident else {
+                    let raised = connection.raise_pushed(row.id, &row.title, row.received_at);
+                    ctx.spawn(raised.map(|_, _, _| ()));
+                    continue;
                 };
+                let opened = row.state == alarms::State::Opened.word();
+                let tell = match opened {
+                    true if row.path == Path::Drill.word() => vec![drill(incident.clone(), row.received_at, true)],
+                    true => vec![connection.raids.restore(&incident, &row.alarm_id, &row.title, row.received_at)],
+                    false => Vec::new(),
+                };
+                let (id, heard) = (row.id.clone(), Heard { incident, opened, tell });
+                let raised = connection.raise(row.id, heard, move |db| alarms::is_unfinished(db, &id));
                 ctx.spawn(raised.map(|_, _, _| ()));
             }
+            connection.raids.repeat(connection.shared.clock.now());
         }));
     }
 
@@ -1011,7 +1025,7 @@ impl Handler<AlarmPushed> for GameConnection {
         if self.raising.contains(&id) {
             return;
         }
-        let raised = self.raise_pushed(id, &title);
+        let raised = self.raise_pushed(id, &title, self.shared.clock.now());
         ctx.spawn(raised.map(|_, _, _| ()));
     }
 }
@@ -1022,20 +1036,24 @@ impl Handler<Drill> for GameConnection {
     fn handle(&mut self, _: Drill, _: &mut Self::Context) -> Self::Result {
         let now = self.shared.clock.now();
         // An incident of its own: a drill must not be merged into a raid, nor a raid into a drill.
-        let raid = Raid {
-            incident: new_incident(),
-            alarm_id: "drill".to_owned(),
-            alarm_name: "Drill".to_owned(),
-            ts: now,
-            count: 1,
-            update: false,
-            drill: true,
-        };
+        let raid = drill(new_incident(), now, false);
         let heard = Heard { incident: raid.incident.clone(), opened: true, tell: vec![raid] };
         match self.raise_new(Path::Drill, "drill", "Drill", heard, now) {
             Some(raised) => raised,
             None => Box::pin(async { None }.into_actor(self)),
         }
+    }
+}
+
+fn drill(incident: String, ts: Timestamp, update: bool) -> Raid {
+    Raid {
+        incident,
+        alarm_id: "drill".to_owned(),
+        alarm_name: "Drill".to_owned(),
+        ts,
+        count: 1,
+        update,
+        drill: true,
     }
 }
 

@@ -48,6 +48,8 @@ const INFO_EVERY: Duration = Duration::from_secs(60);
 const DEVICES_EVERY: Duration = Duration::from_secs(300);
 /// Answers that may fail to come in a row before the link counts as dead.
 const SILENT_ANSWERS: u32 = 2;
+/// How often a device is asked again that was refused for the rate.
+const RATE_REFUSALS: u32 = 3;
 
 /// The game server's limits or a ban: come back in minutes, not seconds.
 const BACKOFF_REFUSED: Duration = Duration::from_secs(60);
@@ -330,7 +332,14 @@ impl Keeper<'_> {
         }
         for row in rows {
             let Ok(entity) = row.device_id.parse::<u64>() else { continue };
-            let answer = asker.entity(entity, Priority::EntitySync, ANSWER_DEADLINE).await;
+            let mut answer = asker.entity(entity, Priority::EntitySync, ANSWER_DEADLINE).await;
+            // Until it has answered, an alarm is not heard; our predecessor may have spent the tokens before it died.
+            for _ in 0..RATE_REFUSALS {
+                if !matches!(&answer, Err(AskError::Refused(word)) if word == "rate_limit") {
+                    break;
+                }
+                answer = asker.entity(entity, Priority::EntitySync, ANSWER_DEADLINE).await;
+            }
             self.count_silence(&answer);
             if matches!(answer, Err(AskError::Closed)) || self.silent.get() >= SILENT_ANSWERS {
                 return Err(Ended::unreachable("the game server stopped answering"));

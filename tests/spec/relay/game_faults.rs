@@ -253,3 +253,17 @@ async fn ten_thousand_markers_slow_answers_and_fields_of_the_future_are_no_fault
     add_device(&mut alice, &server, LIGHTS_SWITCH).await;
     client.until(&server, |state| is_complete(state, 2)).await;
 }
+
+#[actix_web::test]
+async fn an_alarm_that_was_refused_for_the_rate_is_asked_again() {
+    let app = TestApp::start().await;
+    let mut alice = app.signed_in(ALICE).await;
+    let game = game::still(&app).await;
+    let (server, mut client) = watched(&app, &mut alice, &game).await;
+    game.faults(|faults| faults.rate_limit = true);
+    add_device(&mut alice, &server, BASE_ALARM).await;
+    let alarm = |state: &Value| state["devices"][BASE_ALARM.to_string()]["reachable"].clone();
+    client.until(&server, |state| alarm(state) == "no_response").await;
+    game.faults(|faults| faults.rate_limit = false);
+    client.until(&server, |state| alarm(state) == "ok").await;
+}
