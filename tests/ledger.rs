@@ -187,7 +187,9 @@ impl Service {
         let relay = listens("the relay listens on").trim_start_matches("ws://").parse().unwrap();
         // Somebody must read on, or the service waits for room in the pipe.
         std::thread::spawn(move || {
-            lines.filter(|line| line.contains("panicked") || line.contains("ERROR")).for_each(|line| println!("{line}"));
+            lines
+                .filter(|line| line.contains("panicked") || line.contains("ERROR"))
+                .for_each(|line| println!("{line}"));
         });
         Self { process, addresses: Addresses { api, relay } }
     }
@@ -512,8 +514,7 @@ impl Run {
                 let device = &state["devices"][alarm.to_string()];
                 device["reachable"] == "ok" && device["value"] == false
             };
-            state["server"]["connection"] == "connected"
-                && (FIRST_ALARM..FIRST_ALARM + ALARM_DEVICES).all(ready)
+            state["server"]["connection"] == "connected" && (FIRST_ALARM..FIRST_ALARM + ALARM_DEVICES).all(ready)
         };
         self.steady[0].until("link", known).await;
     }
@@ -751,7 +752,8 @@ fn judge(run: &Run, rows: &[Row]) -> Vec<String> {
             (_, incident) => broken.push(format!("{label} has incident {incident:?}")),
         }
     }
-    let orphans = rows.iter().filter_map(|row| row.incident.as_deref()).filter(|incident| !opened.contains_key(incident));
+    let orphans =
+        rows.iter().filter_map(|row| row.incident.as_deref()).filter(|incident| !opened.contains_key(incident));
     for incident in orphans.collect::<BTreeSet<_>>() {
         broken.push(format!("incident {incident} was opened by no row"));
     }
@@ -777,9 +779,8 @@ fn judge(run: &Run, rows: &[Row]) -> Vec<String> {
         let (from, to) = (row.received_at.and_utc(), finished.and_utc());
         // What a fickle one had not read when it left, it did not hear.
         for (index, client) in run.steady.iter().enumerate() {
-            let watched = client.seen(|seen| {
-                seen.watched.iter().any(|(start, end)| *start <= from && end.is_none_or(|end| to <= end))
-            });
+            let watched = client
+                .seen(|seen| seen.watched.iter().any(|(start, end)| *start <= from && end.is_none_or(|end| to <= end)));
             if watched && !heard[index].contains(*incident) {
                 broken.push(format!("{what} was not heard by client {index}, who watched all the time"));
             }

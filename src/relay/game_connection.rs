@@ -1046,15 +1046,7 @@ impl Handler<Drill> for GameConnection {
 }
 
 fn drill(incident: String, ts: Timestamp, update: bool) -> Raid {
-    Raid {
-        incident,
-        alarm_id: "drill".to_owned(),
-        alarm_name: "Drill".to_owned(),
-        ts,
-        count: 1,
-        update,
-        drill: true,
-    }
+    Raid { incident, alarm_id: "drill".to_owned(), alarm_name: "Drill".to_owned(), ts, count: 1, update, drill: true }
 }
 
 fn new_incident() -> String {
