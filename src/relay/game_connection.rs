@@ -28,7 +28,7 @@ use crate::{
             alarm::Alarms,
             wipe::{Wipe, World},
         },
-        ids::{ServerId, UserId},
+        ids::ServerId,
         monument::Monument,
         plain_text::plain_text,
         raid::{Heard, Raid, Raids},
@@ -208,8 +208,6 @@ pub struct LinkChanged {
 /// See the module.
 pub struct GameConnection {
     server: ServerId,
-    /// Known once the row has been read.
-    owner: Option<UserId>,
     shared: Arc<RelayState>,
     hub: Recipient<LinkChanged>,
     subscribers: Vec<Subscriber>,
@@ -291,7 +289,6 @@ impl GameConnection {
             state: ServerState::new(now),
             position: Position { epoch: now.timestamp_micros().unsigned_abs(), seq: 0 },
             server,
-            owner: None,
             shared,
             hub,
             subscribers: Vec::new(),
@@ -508,19 +505,24 @@ impl GameConnection {
         name: &str,
         heard: Heard,
         now: Timestamp,
-    ) -> Option<ResponseActFuture<Self, Option<Drilled>>> {
-        let arrival = Arrival {
-            id: uuid::Uuid::now_v7().to_string(),
-            user: self.owner.clone()?,
-            server: Some(self.server.clone()),
-            path,
-            alarm_id: alarm_id.to_owned(),
-            title: name.to_owned(),
-            message: String::new(),
-            state: state_of(&heard),
-            incident: Some(heard.incident.clone()),
-        };
-        Some(self.raise(arrival.id.clone(), heard, move |db| alarms::receive(db, &arrival, now).map(|()| true)))
+    ) -> ResponseActFuture<Self, Option<Drilled>> {
+        let id = uuid::Uuid::now_v7().to_string();
+        let (row, server, alarm_id, title) = (id.clone(), self.server.clone(), alarm_id.to_owned(), name.to_owned());
+        let (state, incident) = (state_of(&heard), heard.incident.clone());
+        self.raise(id, heard, move |db| {
+            let arrival = Arrival {
+                id: row,
+                user: paired_servers::get(db, &server)?.owner_id,
+                server: Some(server),
+                path,
+                alarm_id,
+                title,
+                message: String::new(),
+                state,
+                incident: Some(incident),
+            };
+            alarms::receive(db, &arrival, now).map(|()| true)
+        })
     }
 
     /// An alarm that stands in the ledger as received, since then.
@@ -755,9 +757,8 @@ impl GameConnection {
             && triggers(&mut self.alarms, &id, value, now)
         {
             let heard = self.raids.alarm(&id, &name, now, new_incident);
-            if let Some(raised) = self.raise_new(Path::Link, &id, &name, heard, now) {
-                ctx.spawn(raised.map(|_, _, _| ()));
-            }
+            let raised = self.raise_new(Path::Link, &id, &name, heard, now);
+            ctx.spawn(raised.map(|_, _, _| ()));
         }
         let mut changes = Vec::new();
         self.state.devices.put(Section::Devices, id, Some(device), &mut changes);
@@ -888,10 +889,7 @@ impl Actor for GameConnection {
         // The baseline comes first: without it a wipe while we were away would go unseen.
         ctx.wait(row.into_actor(self).map(|row, connection, ctx| {
             match row {
-                Ok(row) => {
-                    connection.world = world(row.baseline);
-                    connection.owner = Some(row.owner_id);
-                }
+                Ok(row) => connection.world = world(row.baseline),
                 Err(error) => {
                     log::warn!(server = connection.server.as_str(); "the map's baseline was not read: {error}");
                 }
@@ -1029,23 +1027,12 @@ impl Handler<Drill> for GameConnection {
         // An incident of its own: a drill must not be merged into a raid, nor a raid into a drill.
         let raid = drill(new_incident(), now, false);
         let heard = Heard { incident: raid.incident.clone(), opened: true, tell: vec![raid] };
-        match self.raise_new(Path::Drill, "drill", "Drill", heard, now) {
-            Some(raised) => raised,
-            None => Box::pin(async { None }.into_actor(self)),
-        }
+        self.raise_new(Path::Drill, "drill", "Drill", heard, now)
     }
 }
 
 fn drill(incident: String, ts: Timestamp, update: bool) -> Raid {
-    Raid {
-        incident,
-        alarm_id: "drill".to_owned(),
-        alarm_name: "Drill".to_owned(),
-        ts,
-        count: 1,
-        update,
-        drill: true,
-    }
+    Raid { incident, alarm_id: "drill".to_owned(), alarm_name: "Drill".to_owned(), ts, count: 1, update, drill: true }
 }
 
 fn new_incident() -> String {
