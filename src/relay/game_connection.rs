@@ -28,7 +28,7 @@ use crate::{
             alarm::Alarms,
             wipe::{Wipe, World},
         },
-        ids::{ServerId, UserId},
+        ids::ServerId,
         monument::Monument,
         plain_text::plain_text,
         raid::{Heard, Raid, Raids},
@@ -165,11 +165,8 @@ pub struct Stop;
 #[derive(Message)]
 #[rtype(result = "bool")]
 pub enum Learnt {
-    /// How the server is stored.
-    Row {
-        owner: UserId,
-        baseline: Baseline,
-    },
+    /// The world as it was stored; comes before the link is up, or a wipe while we were away would go unseen.
+    Stored(Baseline),
     /// The link is up and the token is good.
     Opened(Asker, AppInfo),
     Lost(Lost),
@@ -213,8 +210,6 @@ pub struct LinkChanged {
 /// See the module.
 pub struct GameConnection {
     server: ServerId,
-    /// Known once the row has been read.
-    owner: Option<UserId>,
     shared: Arc<RelayState>,
     hub: Recipient<LinkChanged>,
     subscribers: Vec<Subscriber>,
@@ -296,7 +291,6 @@ impl GameConnection {
             state: ServerState::new(now),
             position: Position { epoch: now.timestamp_micros().unsigned_abs(), seq: 0 },
             server,
-            owner: None,
             shared,
             hub,
             subscribers: Vec::new(),
@@ -513,19 +507,24 @@ impl GameConnection {
         name: &str,
         heard: Heard,
         now: Timestamp,
-    ) -> Option<ResponseActFuture<Self, Option<Drilled>>> {
-        let arrival = Arrival {
-            id: uuid::Uuid::now_v7().to_string(),
-            user: self.owner.clone()?,
-            server: Some(self.server.clone()),
-            path,
-            alarm_id: alarm_id.to_owned(),
-            title: name.to_owned(),
-            message: String::new(),
-            state: state_of(&heard),
-            incident: Some(heard.incident.clone()),
-        };
-        Some(self.raise(arrival.id.clone(), heard, move |db| alarms::receive(db, &arrival, now).map(|()| true)))
+    ) -> ResponseActFuture<Self, Option<Drilled>> {
+        let id = uuid::Uuid::now_v7().to_string();
+        let (row, server, alarm_id, title) = (id.clone(), self.server.clone(), alarm_id.to_owned(), name.to_owned());
+        let (state, incident) = (state_of(&heard), heard.incident.clone());
+        self.raise(id, heard, move |db| {
+            let arrival = Arrival {
+                id: row,
+                user: paired_servers::get(db, &server)?.owner_id,
+                server: Some(server),
+                path,
+                alarm_id,
+                title,
+                message: String::new(),
+                state,
+                incident: Some(incident),
+            };
+            alarms::receive(db, &arrival, now).map(|()| true)
+        })
     }
 
     /// An alarm that stands in the ledger as received, since then.
@@ -760,9 +759,8 @@ impl GameConnection {
             && triggers(&mut self.alarms, &id, value, now)
         {
             let heard = self.raids.alarm(&id, &name, now, new_incident);
-            if let Some(raised) = self.raise_new(Path::Link, &id, &name, heard, now) {
-                ctx.spawn(raised.map(|_, _, _| ()));
-            }
+            let raised = self.raise_new(Path::Link, &id, &name, heard, now);
+            ctx.spawn(raised.map(|_, _, _| ()));
         }
         let mut changes = Vec::new();
         self.state.devices.put(Section::Devices, id, Some(device), &mut changes);
@@ -818,13 +816,6 @@ impl GameConnection {
             self.state.map_notes.put(Section::MapNotes, id, None, &mut changes);
         }
         self.step(changes);
-    }
-
-    /// The first time counts: later on, what is known here is newer than what is stored.
-    fn learn_row(&mut self, owner: UserId, baseline: Baseline) {
-        if self.owner.is_none() {
-            (self.owner, self.world) = (Some(owner), world(baseline));
-        }
     }
 
     fn opened(&mut self, link: Asker, info: &AppInfo, ctx: &mut Context<Self>) -> bool {
@@ -895,18 +886,7 @@ impl Actor for GameConnection {
         ctx.set_mailbox_capacity(MAILBOX);
         ctx.run_interval(TICK, Self::tick);
         ctx.run_later(RECOVER_AFTER, Self::recover);
-        let (pool, server) = (self.shared.pool.clone(), self.server.clone());
-        let row = async move { pool.read(move |db| paired_servers::get(db, &server)).await };
-        // The baseline comes first: without it a wipe while we were away would go unseen.
-        ctx.wait(row.into_actor(self).map(|row, connection, ctx| {
-            match row {
-                Ok(row) => connection.learn_row(row.owner_id, row.baseline),
-                Err(error) => {
-                    log::warn!(server = connection.server.as_str(); "the map's baseline was not read: {error}");
-                }
-            }
-            connection.keep_or_pause(ctx);
-        }));
+        self.keep_or_pause(ctx);
     }
 }
 
@@ -1038,10 +1018,7 @@ impl Handler<Drill> for GameConnection {
         // An incident of its own: a drill must not be merged into a raid, nor a raid into a drill.
         let raid = drill(new_incident(), now, false);
         let heard = Heard { incident: raid.incident.clone(), opened: true, tell: vec![raid] };
-        match self.raise_new(Path::Drill, "drill", "Drill", heard, now) {
-            Some(raised) => raised,
-            None => Box::pin(async { None }.into_actor(self)),
-        }
+        self.raise_new(Path::Drill, "drill", "Drill", heard, now)
     }
 }
 
@@ -1088,7 +1065,8 @@ impl Handler<Learnt> for GameConnection {
 
     fn handle(&mut self, learnt: Learnt, ctx: &mut Self::Context) -> bool {
         match learnt {
-            Learnt::Row { owner, baseline } => self.learn_row(owner, baseline),
+            // What is known here is newer than what is stored.
+            Learnt::Stored(baseline) => self.world = self.world.take().or_else(|| world(baseline)),
             Learnt::Opened(link, info) => return self.opened(link, &info, ctx),
             Learnt::Info(info) => return self.learn_info(&info, ctx),
             Learnt::Lost(Lost { state, reason, next_attempt_at }) => {

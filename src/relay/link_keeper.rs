@@ -156,8 +156,7 @@ impl Keeper<'_> {
         let server = self.server.clone();
         let row = self.state.pool.read(move |db| paired_servers::get(db, &server)).await;
         let row = row.map_err(|error| Ended::unreachable(format!("our database: {error}")))?;
-        let (owner, baseline) = (row.owner_id.clone(), row.baseline.clone());
-        if self.tell(Learnt::Row { owner, baseline }).await.is_err() {
+        if self.tell(Learnt::Stored(row.baseline.clone())).await.is_err() {
             return Err(Ended::unreachable("nobody needs the link"));
         }
         let no_credentials = |reason: &str| Ended {

@@ -256,7 +256,7 @@ async fn ten_thousand_markers_slow_answers_and_fields_of_the_future_are_no_fault
 
 #[actix_web::test]
 async fn an_alarm_that_was_refused_for_the_rate_is_asked_again() {
-    let app = TestApp::start().await;
+    let app = TestApp::start_beside_games().await;
     let mut alice = app.signed_in(ALICE).await;
     let game = game::still(&app).await;
     let (server, mut client) = watched(&app, &mut alice, &game).await;
