@@ -425,7 +425,7 @@ impl Dashboard {
                 if !update && seen.raids.contains(&(incident.clone(), false)) {
                     seen.faults.push(format!("incident {incident} was announced twice to one client"));
                 }
-                if !message["alarmId"].as_str().is_some_and(|id| !id.is_empty()) {
+                if message["alarmId"].as_str().is_none_or(str::is_empty) {
                     seen.faults.push(format!("a raid without an alarm: {message}"));
                 }
                 seen.raids.push((incident, update));
