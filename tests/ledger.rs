@@ -623,11 +623,11 @@ impl Run {
         match self.random.below(4) {
             0 => {
                 self.linked().await;
+                // It may be back before the client is told that it was gone.
+                let since = |seen: &Seen| seen.state.as_ref().map(|state| state["server"]["since"].clone());
+                let before = self.steady[0].seen(since);
                 self.game.drop_connections();
-                let lost = |seen: &Seen| {
-                    let state = seen.state.as_ref();
-                    state.is_some_and(|state| state["server"]["connection"] != "connected")
-                };
+                let lost = |seen: &Seen| seen.state.is_some() && since(seen) != before;
                 self.steady[0].until("loss of the link", lost).await;
             }
             1 => self.pushes.drop_connections(),
