@@ -217,7 +217,6 @@ async fn toggle(
         ToggleFailed::UnknownServer => (ErrorCode::UnknownServer, "no such paired server"),
         ToggleFailed::UnknownDevice => (ErrorCode::UnknownDevice, "no such device"),
         ToggleFailed::NotASwitch => (ErrorCode::NotASwitch, "the device is not a smart switch"),
-        ToggleFailed::OwnerOnly => (ErrorCode::OwnerOnly, "only the owner may switch devices"),
         ToggleFailed::Unavailable => (ErrorCode::GameServerUnavailable, "no link to the game server"),
         ToggleFailed::Internal => again,
         ToggleFailed::TimedOut => (ErrorCode::GameServerTimeout, "the game server did not answer in time"),

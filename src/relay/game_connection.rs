@@ -116,7 +116,6 @@ pub enum ToggleFailed {
     UnknownServer,
     UnknownDevice,
     NotASwitch,
-    OwnerOnly,
     /// There is no link, or the game server refused.
     Unavailable,
     TimedOut,

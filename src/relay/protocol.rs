@@ -38,7 +38,6 @@ pub enum ErrorCode {
     UnknownDevice,
     TooManySubscriptions,
     NotASwitch,
-    OwnerOnly,
     GameServerUnavailable,
     GameServerTimeout,
     /// Our own fault; try again.

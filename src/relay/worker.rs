@@ -65,11 +65,6 @@ impl Worker {
         Ok(subscription.watchers.contains(user).then(|| subscription.clone()))
     }
 
-    /// Whether this user may act on a server that this thread knows.
-    pub fn known(&self, server: &ServerId) -> Option<Subscription> {
-        self.subscriptions.borrow().get(server).cloned()
-    }
-
     /// Replaces who may watch.
     pub fn allow(&self, server: &ServerId, watchers: Arc<HashSet<UserId>>) {
         if let Some(subscription) = self.subscriptions.borrow_mut().get_mut(server) {
