@@ -16,7 +16,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use url::{Host, Url};
 
 use crate::{
-    crypto::{keys::Key32, random},
+    crypto::{keys::Key32, random::Random},
     domain::ids::PlatformId,
 };
 
@@ -260,10 +260,11 @@ impl error::Error for Faults {}
 
 /// A fresh value for each secret that the service makes for itself, as (variable, value).
 pub fn fresh_secrets() -> [(&'static str, String); 3] {
+    let random = Random::system();
     [
-        ("SESSION_SECRET", random::base64url::<32>()),
-        ("SESSION_SALT", random::base64url::<16>()),
-        ("CREDS_ENCRYPTION_KEY", Key32::random().to_base64()),
+        ("SESSION_SECRET", random.base64url::<32>()),
+        ("SESSION_SALT", random.base64url::<16>()),
+        ("CREDS_ENCRYPTION_KEY", Key32::random(&random).to_base64()),
     ]
 }
 

@@ -7,7 +7,7 @@ use companion::{
     api::openapi,
     clock::Clock,
     config::{Config, Settings, fresh_secrets},
-    crypto::{self, sealer::Sealer},
+    crypto::{self, random::Random, sealer::Sealer},
     db::{alarms, encryption_keys, error::DbError, pool::Pool},
     demo::{Demo, DemoOptions},
     domain::time,
@@ -170,7 +170,8 @@ fn keys_status(config: Config) -> ExitCode {
     let read = || {
         let pool = Pool::open(&config.database)?;
         let number = pool.read_blocking(|db| encryption_keys::number(db, &current.fingerprint()))?;
-        let status = rotation::status(&pool, &Sealer::new(current, previous, number.unwrap_or_default()))?;
+        let status =
+            rotation::status(&pool, &Sealer::new(current, previous, number.unwrap_or_default(), Random::system()))?;
         Ok::<_, DbError>((number, status))
     };
     let (number, status) = match read() {

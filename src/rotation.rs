@@ -244,7 +244,7 @@ pub fn status(pool: &Pool, sealer: &Sealer) -> Result<Status, DbError> {
 mod tests {
     use super::*;
     use crate::{
-        crypto::keys::Key32,
+        crypto::{keys::Key32, random::Random},
         db::{
             push_credentials::SealedBundle,
             testing::{self, later, now},
@@ -253,7 +253,7 @@ mod tests {
 
     fn sealer(current: u8, previous: Option<u8>, key_version: i32) -> Arc<Sealer> {
         let key = |byte| Key32::new([byte; 32]);
-        Arc::new(Sealer::new(&key(current), previous.map(key).as_ref(), key_version))
+        Arc::new(Sealer::new(&key(current), previous.map(key).as_ref(), key_version, Random::system()))
     }
 
     /// Users 0 to `count`, each with a bundle, a staged one and a paired server, all under the key 1.

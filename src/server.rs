@@ -29,6 +29,7 @@ use crate::{
     crypto::{
         self,
         keys::{KeyDerivation, Purpose},
+        random::Random,
         relay_token::RelayTokens,
         sealer::Sealer,
         session_cookie::{SESSION_COOKIE, SealedCookie},
@@ -96,6 +97,7 @@ impl Server {
         let (listener, api_addr) = bind("API_LISTEN", config.listen.api)?;
         let (relay_listener, relay_addr) = bind("RELAY_LISTEN", config.listen.relay)?;
         config.bound(api_addr, relay_addr);
+        let random = Random::system();
         let pool = Pool::open(&config.database)?;
         let tls = http::tls_config(config.extra_ca_file.as_deref()).map_err(StartError::Client)?;
         let http = http::client(tls.clone()).map_err(StartError::Client)?;
@@ -104,7 +106,7 @@ impl Server {
         let (fingerprint, now) = (secrets.credentials_key.fingerprint(), clock.now());
         let key_version = pool.write_blocking(|db| encryption_keys::take_into_use(db, &fingerprint, now))?;
         let previous = secrets.credentials_key_previous.as_ref();
-        let sealer = Arc::new(Sealer::new(&secrets.credentials_key, previous, key_version));
+        let sealer = Arc::new(Sealer::new(&secrets.credentials_key, previous, key_version, random.clone()));
         let origins = Origins {
             base: Url::parse(&config.urls.base)?,
             frontend: Url::parse(&config.urls.frontend)?,
@@ -112,9 +114,10 @@ impl Server {
         };
         let relay_state = Arc::new(RelayState {
             clock: clock.clone(),
+            random: random.clone(),
             pool: pool.clone(),
             sealer: sealer.clone(),
-            tokens: RelayTokens::new(&keys.key(Purpose::RelayToken)),
+            tokens: RelayTokens::new(&keys.key(Purpose::RelayToken), random.clone()),
             game: config.game.clone(),
             budgets: Budgets::default(),
             origins: [&origins.base, &origins.frontend, &origins.admin]
@@ -127,6 +130,7 @@ impl Server {
         let hub = Hub::new(relay_state.clone(), health.clone(), links).start();
         let push = Worker::new(Arc::new(PushContext {
             clock: clock.clone(),
+            random: random.clone(),
             pool: pool.clone(),
             sealer: sealer.clone(),
             tls: Arc::new(tls),
@@ -147,9 +151,9 @@ impl Server {
         let state = web::Data::new(AppState {
             pool,
             sealer,
-            session_cookie: SealedCookie::new(SESSION_COOKIE, &keys.key(Purpose::SessionCookie)),
-            login_cookie: SealedCookie::new("rp_login", &keys.key(Purpose::SignInCookie)),
-            relay_tokens: RelayTokens::new(&keys.key(Purpose::RelayToken)),
+            session_cookie: SealedCookie::new(SESSION_COOKIE, &keys.key(Purpose::SessionCookie), random.clone()),
+            login_cookie: SealedCookie::new("rp_login", &keys.key(Purpose::SignInCookie), random.clone()),
+            relay_tokens: RelayTokens::new(&keys.key(Purpose::RelayToken), random.clone()),
             identity: Identity::new(http, provider, profiles),
             rate_limits: RateLimits::new(config.listen.trusted_proxies.clone(), &clock),
             hub: hub.clone(),
@@ -158,6 +162,7 @@ impl Server {
             started: Instant::now(),
             origins,
             clock,
+            random,
             config,
         });
 

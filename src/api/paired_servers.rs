@@ -4,7 +4,6 @@ use actix_web::{HttpResponse, http::StatusCode, web};
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use uuid::Uuid;
 
 use crate::{
     api::{
@@ -184,7 +183,7 @@ pub async fn pair(
 ) -> Result<HttpResponse, ApiError> {
     let address = checked_address(&pairing.address, state.config.game.allow_private_servers)?;
     let owner = user.user.id;
-    let (sealer, now) = (state.sealer.clone(), state.clock.now());
+    let (sealer, random, now) = (state.sealer.clone(), state.random.clone(), state.clock.now());
     let paired = state
         .pool
         .write(move |db| {
@@ -196,7 +195,7 @@ pub async fn pair(
             let (status, id, name, game_server_id) = match known {
                 Some(known) => (StatusCode::OK, known.id, known.name, known.game_server_id),
                 None if count >= PAIRED_SERVERS_PER_USER => return Ok(None),
-                None => (StatusCode::CREATED, ServerId::from(Uuid::now_v7().to_string()), address.clone(), None),
+                None => (StatusCode::CREATED, random.id(now), address.clone(), None),
             };
             // Bound to the row, so that no two rows can swap their tokens.
             let place = Place { table: "paired_servers", column: "player_token_sealed", owner: id.as_str() };

@@ -4,7 +4,6 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use uuid::Uuid;
 
 use crate::{
     api::{
@@ -18,7 +17,7 @@ use crate::{
         paired_servers::plain_text,
         state::AppState,
     },
-    crypto::{digest::sha256_hex, random},
+    crypto::digest::sha256_hex,
     db::{
         helper_devices::{self, HelperDevice},
         pairing_codes,
@@ -115,14 +114,14 @@ pub async fn issue(
     OptionalJson(Issue { label }): OptionalJson<Issue>,
     state: web::Data<AppState>,
 ) -> Result<HttpResponse, ApiError> {
-    let (prefix, now) = (state.config.pairing_code_prefix.clone(), state.clock.now());
+    let (prefix, random, now) = (state.config.pairing_code_prefix.clone(), state.random.clone(), state.clock.now());
     let issued = state
         .pool
         .write(move |db| {
             if helper_devices::count(db, &user.id)? >= HELPER_DEVICES_PER_USER {
                 return Ok(None);
             }
-            let draw = || PairingCode::new(&prefix, random::bytes());
+            let draw = || PairingCode::new(&prefix, random.bytes());
             pairing_codes::issue(db, &user.id, label.as_deref(), draw, now).map(Some)
         })
         .await?;
@@ -157,8 +156,8 @@ pub async fn activate(
         }
     };
     let code = PairingCode::parse(&state.config.pairing_code_prefix, &code).ok_or_else(wrong)?;
-    let token = random::hex::<TOKEN_BYTES>();
-    let device = HelperDeviceId::from(Uuid::now_v7().to_string());
+    let token = state.random.hex::<TOKEN_BYTES>();
+    let device = state.random.id::<HelperDeviceId>(now);
     let (id, hash) = (device.clone(), sha256_hex(token.as_bytes()));
     let activated = state
         .pool

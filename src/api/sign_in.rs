@@ -8,7 +8,6 @@ use actix_web::{
 };
 use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
-use uuid::Uuid;
 
 use crate::{
     api::{
@@ -18,7 +17,7 @@ use crate::{
     },
     clients::identity::{Answer, Rejected, VerifyError},
     config::Environment,
-    crypto::{digest::sha256_hex, random},
+    crypto::digest::sha256_hex,
     db::{openid_nonces, sessions, sign_in_attempts, users},
     domain::{
         ids::{PlatformId, SessionId, UserId},
@@ -78,7 +77,7 @@ pub async fn start(req: HttpRequest, state: web::Data<AppState>) -> Result<HttpR
         &state.origins.frontend,
         &state.origins.admin,
     );
-    let login = random::base64url::<16>();
+    let login = state.random.base64url::<16>();
     let hash = sha256_hex(login.as_bytes());
     let now = state.clock.now();
     state.pool.write(move |db| sign_in_attempts::insert(db, &hash, &target, now)).await?;
@@ -164,8 +163,8 @@ async fn sign_in(state: &AppState, platform_id: PlatformId) -> Result<SessionId,
     let profile = state.identity.profile(&platform_id).await;
     let profile = profile.map(|p| users::Profile { display_name: p.display_name, avatar_url: p.avatar_url });
     let now = state.clock.now();
-    let new_user = UserId::from(Uuid::now_v7().to_string());
-    let session = SessionId::from(Uuid::now_v7().to_string());
+    let new_user = state.random.id::<UserId>(now);
+    let session = state.random.id::<SessionId>(now);
     let id = session.clone();
     let user = state
         .pool

@@ -14,7 +14,7 @@ use crate::{
     clients::identity::Identity,
     clock::Clock,
     config::Config,
-    crypto::{relay_token::RelayTokens, sealer::Sealer, session_cookie::SealedCookie},
+    crypto::{random::Random, relay_token::RelayTokens, sealer::Sealer, session_cookie::SealedCookie},
     db::{pool::Pool, users},
     domain::ids::{ServerId, UserId},
     push::worker::{PushSession, PushSessions, Worker},
@@ -28,6 +28,7 @@ const ACTOR_DEADLINE: Duration = Duration::from_secs(2);
 pub struct AppState {
     pub config: Config,
     pub clock: Clock,
+    pub random: Random,
     pub pool: Pool,
     /// For what is stored: player tokens, push credentials.
     pub sealer: Arc<Sealer>,

@@ -9,7 +9,7 @@ use ring::{
 };
 use secrecy::zeroize::Zeroize;
 
-use crate::crypto::{digest, random};
+use crate::crypto::{digest, random::Random};
 
 /// A 256-bit key; prints itself hidden and is wiped when dropped.
 #[derive(Clone, PartialEq, Eq)]
@@ -22,8 +22,8 @@ impl Key32 {
     }
 
     /// A fresh key.
-    pub fn random() -> Self {
-        Self(random::bytes())
+    pub fn random(random: &Random) -> Self {
+        Self(random.bytes())
     }
 
     /// Reads 64 hex digits, or the padded standard base64 of 32 bytes. `None` for anything else: a shorter value is

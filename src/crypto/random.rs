@@ -1,35 +1,129 @@
-//! Unpredictable values from the operating system.
+//! Unpredictable values and ids: handed down from where the service is wired, like the clock.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::rand::{SecureRandom as _, SystemRandom};
+use uuid::Builder;
 
-use crate::crypto::digest::to_hex;
+use crate::{crypto::digest::to_hex, domain::time::Timestamp};
 
-/// `N` random bytes.
-pub fn bytes<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    SystemRandom::new().fill(&mut bytes).expect("the operating system's generator does not fail once it has started");
-    bytes
+/// The operating system's generator, or one that repeats itself for a seed. Clones share it.
+#[derive(Clone)]
+pub struct Random(Source);
+
+#[derive(Clone)]
+enum Source {
+    System(SystemRandom),
+    /// The state of SplitMix64.
+    Seeded(Arc<Mutex<u64>>),
 }
 
-/// `N` random bytes as 2 `N` lower-case hex digits.
-pub fn hex<const N: usize>() -> String {
-    to_hex(&bytes::<N>())
+impl fmt::Debug for Random {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Random")
+    }
 }
 
-/// `N` random bytes as base64url without padding.
-pub fn base64url<const N: usize>() -> String {
-    URL_SAFE_NO_PAD.encode(bytes::<N>())
+impl Random {
+    /// The operating system's generator.
+    #[allow(clippy::disallowed_methods, reason = "the one place that asks the operating system for random bytes")]
+    pub fn system() -> Self {
+        Self(Source::System(SystemRandom::new()))
+    }
+
+    /// The same values for the same seed, and so no secrets: for simulations only.
+    pub fn seeded(seed: u64) -> Self {
+        Self(Source::Seeded(Arc::new(Mutex::new(seed))))
+    }
+
+    /// `N` random bytes.
+    pub fn bytes<const N: usize>(&self) -> [u8; N] {
+        let mut bytes = [0; N];
+        match &self.0 {
+            Source::System(system) => {
+                system.fill(&mut bytes).expect("the operating system's generator does not fail once it has started");
+            }
+            Source::Seeded(state) => {
+                let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+                for chunk in bytes.chunks_mut(8) {
+                    chunk.copy_from_slice(&split_mix(&mut state).to_le_bytes()[..chunk.len()]);
+                }
+            }
+        }
+        bytes
+    }
+
+    /// One random byte.
+    pub fn byte(&self) -> u8 {
+        let [byte] = self.bytes();
+        byte
+    }
+
+    /// `N` random bytes as 2 `N` lower-case hex digits.
+    pub fn hex<const N: usize>(&self) -> String {
+        to_hex(&self.bytes::<N>())
+    }
+
+    /// `N` random bytes as base64url without padding.
+    pub fn base64url<const N: usize>(&self) -> String {
+        URL_SAFE_NO_PAD.encode(self.bytes::<N>())
+    }
+
+    /// A new id: a UUIDv7 of `now`, as text. Ids of different microseconds are in the order of their times.
+    pub fn id<T: From<String>>(&self, now: Timestamp) -> T {
+        let mut random: [u8; 10] = self.bytes();
+        // RFC 9562 §6.2, method 3: the part of a millisecond in 4096ths, in place of the first twelve random bits.
+        let part = (now.timestamp_subsec_nanos() % 1_000_000) * 4096 / 1_000_000;
+        random[0] = (part >> 8) as u8;
+        random[1] = part as u8;
+        let millis = u64::try_from(now.timestamp_millis()).unwrap_or_default();
+        Builder::from_unix_timestamp_millis(millis, &random).into_uuid().to_string().into()
+    }
+}
+
+fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 #[cfg(test)]
 mod tests {
+    use chrono::TimeDelta;
+    use uuid::Uuid;
+
     use super::*;
 
     #[test]
     fn values_have_their_length_and_differ() {
-        assert_eq!(hex::<48>().len(), 96);
-        assert_eq!(base64url::<16>().len(), 22);
-        assert_ne!(bytes::<16>(), bytes::<16>());
+        for random in [Random::system(), Random::seeded(1)] {
+            assert_eq!(random.hex::<48>().len(), 96);
+            assert_eq!(random.base64url::<16>().len(), 22);
+            assert_ne!(random.bytes::<16>(), random.bytes::<16>());
+        }
+    }
+
+    #[test]
+    fn a_seed_repeats_itself() {
+        let draw = |seed| Random::seeded(seed).bytes::<20>();
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+    }
+
+    #[test]
+    fn ids_are_uuids_of_version_7_in_the_order_of_their_microseconds() {
+        let random = Random::seeded(1);
+        let start = chrono::DateTime::from_timestamp(1_800_000_000, 999_000).unwrap();
+        let ids: Vec<String> = (0..3_000).map(|n| random.id(start + TimeDelta::microseconds(n))).collect();
+        assert!(ids.is_sorted());
+        let id: Uuid = ids[0].parse().unwrap();
+        assert_eq!((id.get_version_num(), id.get_timestamp().unwrap().to_unix().0), (7, 1_800_000_000));
+        assert_ne!(random.id::<String>(start), random.id::<String>(start));
     }
 }

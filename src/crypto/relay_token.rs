@@ -11,7 +11,7 @@ use ring::hmac;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    crypto::{self, keys::Key32, random},
+    crypto::{self, keys::Key32, random::Random},
     domain::{
         ids::{SessionId, UserId},
         time::Timestamp,
@@ -59,11 +59,12 @@ pub struct RelayTokens {
     encoding: EncodingKey,
     decoding: DecodingKey,
     validation: Validation,
+    random: Random,
 }
 
 impl RelayTokens {
     /// Signs with this key.
-    pub fn new(key: &Key32) -> Self {
+    pub fn new(key: &Key32, random: Random) -> Self {
         crypto::install();
         let mut validation = Validation::new(Algorithm::HS256);
         validation.set_audience(&[AUDIENCE]);
@@ -74,6 +75,7 @@ impl RelayTokens {
             encoding: EncodingKey::from_secret(key.as_bytes()),
             decoding: DecodingKey::from_secret(key.as_bytes()),
             validation,
+            random,
         }
     }
 
@@ -85,7 +87,7 @@ impl RelayTokens {
             scope: SCOPE.to_owned(),
             exp,
             iat: now.timestamp(),
-            jti: random::base64url::<16>(),
+            jti: self.random.base64url::<16>(),
             aud: AUDIENCE.to_owned(),
             sid: session.to_string(),
         };
@@ -164,7 +166,7 @@ mod tests {
     const KEY: [u8; 32] = [7; 32];
 
     fn tokens() -> RelayTokens {
-        RelayTokens::new(&Key32::new(KEY))
+        RelayTokens::new(&Key32::new(KEY), Random::system())
     }
 
     fn now() -> Timestamp {
@@ -234,7 +236,8 @@ mod tests {
         let other_claims = URL_SAFE_NO_PAD.encode(with(claims.clone(), "sub", json!("other")).to_string());
         let parts: Vec<&str> = minted.split('.').collect();
         let tampered = format!("{}.{other_claims}.{}", parts[0], parts[2]);
-        let other_key = RelayTokens::new(&Key32::new([8; 32])).mint(&"u".into(), &"s".into(), now()).0;
+        let other_key =
+            RelayTokens::new(&Key32::new([8; 32]), Random::system()).mint(&"u".into(), &"s".into(), now()).0;
         let cases = [
             ("alg none", forge(&with(header.clone(), "alg", json!("none")), &claims)),
             ("alg HS384", forge(&with(header.clone(), "alg", json!("HS384")), &claims)),

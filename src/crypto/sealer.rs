@@ -6,7 +6,7 @@
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use secrecy::{SecretSlice, zeroize::Zeroize};
 
-use crate::crypto::{keys::Key32, random};
+use crate::crypto::{keys::Key32, random::Random};
 
 const VERSION: u8 = 1;
 const KEY_ID_LEN: usize = 4;
@@ -42,6 +42,7 @@ pub struct Sealer {
     current: SealingKey,
     previous: Option<SealingKey>,
     key_version: i32,
+    random: Random,
 }
 
 struct SealingKey {
@@ -63,8 +64,8 @@ pub(crate) fn aes_256_gcm(key: &Key32) -> LessSafeKey {
 impl Sealer {
     /// `previous` is the key before the last rotation, while rows sealed with it remain; `key_version` is the number
     /// of the current key, 1 for the first that the service ran with.
-    pub fn new(current: &Key32, previous: Option<&Key32>, key_version: i32) -> Self {
-        Self { current: SealingKey::new(current), previous: previous.map(SealingKey::new), key_version }
+    pub fn new(current: &Key32, previous: Option<&Key32>, key_version: i32, random: Random) -> Self {
+        Self { current: SealingKey::new(current), previous: previous.map(SealingKey::new), key_version, random }
     }
 
     /// The number of the key that seals.
@@ -75,7 +76,7 @@ impl Sealer {
     /// Seals with the current key and a fresh nonce.
     pub fn seal(&self, place: &Place<'_>, plaintext: &[u8]) -> Vec<u8> {
         let SealingKey { id, key } = &self.current;
-        let nonce: [u8; NONCE_LEN] = random::bytes();
+        let nonce: [u8; NONCE_LEN] = self.random.bytes();
         let mut sealed = Vec::with_capacity(HEADER_LEN + plaintext.len() + AES_256_GCM.tag_len());
         sealed.push(VERSION);
         sealed.extend_from_slice(id);
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn what_was_sealed_opens_at_its_place_and_nowhere_else() {
-        let sealer = Sealer::new(&key(1), None, 1);
+        let sealer = Sealer::new(&key(1), None, 1, Random::system());
         let sealed = sealer.seal(&PLACE, b"secret");
         assert_eq!(sealed.len(), HEADER_LEN + 6 + 16);
         let opened = sealer.open(&PLACE, &sealed).unwrap();
@@ -178,24 +179,27 @@ mod tests {
 
     #[test]
     fn every_seal_has_its_own_nonce() {
-        let sealer = Sealer::new(&key(1), None, 1);
+        let sealer = Sealer::new(&key(1), None, 1, Random::system());
         assert_ne!(sealer.seal(&PLACE, b"same"), sealer.seal(&PLACE, b"same"));
     }
 
     #[test]
     fn the_previous_key_opens_and_says_so_and_an_older_one_does_not() {
-        let old = Sealer::new(&key(1), None, 1).seal(&PLACE, b"secret");
-        let rotated = Sealer::new(&key(2), Some(&key(1)), 1);
+        let old = Sealer::new(&key(1), None, 1, Random::system()).seal(&PLACE, b"secret");
+        let rotated = Sealer::new(&key(2), Some(&key(1)), 1, Random::system());
         let opened = rotated.open(&PLACE, &old).unwrap();
         assert!(!opened.current);
         let resealed = rotated.seal(&PLACE, opened.plaintext.expose_secret());
-        assert!(Sealer::new(&key(2), None, 1).open(&PLACE, &resealed).unwrap().current);
-        assert_eq!(Sealer::new(&key(3), Some(&key(2)), 1).open(&PLACE, &old).err(), Some(OpenError::UnknownKey));
+        assert!(Sealer::new(&key(2), None, 1, Random::system()).open(&PLACE, &resealed).unwrap().current);
+        assert_eq!(
+            Sealer::new(&key(3), Some(&key(2)), 1, Random::system()).open(&PLACE, &old).err(),
+            Some(OpenError::UnknownKey)
+        );
     }
 
     #[test]
     fn any_changed_or_missing_byte_is_refused() {
-        let sealer = Sealer::new(&key(1), Some(&key(2)), 1);
+        let sealer = Sealer::new(&key(1), Some(&key(2)), 1, Random::system());
         let sealed = sealer.seal(&PLACE, b"secret");
         for index in 0..sealed.len() {
             let mut damaged = sealed.clone();

@@ -3,7 +3,7 @@
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce};
 
-use crate::crypto::{keys::Key32, random, sealer::aes_256_gcm};
+use crate::crypto::{keys::Key32, random::Random, sealer::aes_256_gcm};
 
 /// The name of the session cookie; its text is the session id.
 pub const SESSION_COOKIE: &str = "rp_sess";
@@ -13,12 +13,13 @@ pub const SESSION_COOKIE: &str = "rp_sess";
 pub struct SealedCookie {
     name: &'static str,
     key: LessSafeKey,
+    random: Random,
 }
 
 impl SealedCookie {
     /// For the cookie of this name, under a key of its own.
-    pub fn new(name: &'static str, key: &Key32) -> Self {
-        Self { name, key: aes_256_gcm(key) }
+    pub fn new(name: &'static str, key: &Key32, random: Random) -> Self {
+        Self { name, key: aes_256_gcm(key), random }
     }
 
     /// The cookie's name.
@@ -28,7 +29,7 @@ impl SealedCookie {
 
     /// The value to set.
     pub fn seal(&self, text: &str) -> String {
-        let nonce: [u8; NONCE_LEN] = random::bytes();
+        let nonce: [u8; NONCE_LEN] = self.random.bytes();
         let mut sealed = nonce.to_vec();
         sealed.extend_from_slice(text.as_bytes());
         let tag = self
@@ -59,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_session_id_travels_sealed() {
-        let cookie = SealedCookie::new(SESSION_COOKIE, &Key32::new([1; 32]));
+        let cookie = SealedCookie::new(SESSION_COOKIE, &Key32::new([1; 32]), Random::system());
         let id = "0190a5c4-7b5e-7000-8000-000000000001";
         let value = cookie.seal(id);
         assert!(!value.contains("0190a5c4") && value.len() == 86, "{value}");
@@ -69,12 +70,12 @@ mod tests {
     #[test]
     fn what_was_not_sealed_for_this_cookie_is_no_text() {
         let key = Key32::new([1; 32]);
-        let cookie = SealedCookie::new(SESSION_COOKIE, &key);
+        let cookie = SealedCookie::new(SESSION_COOKIE, &key, Random::system());
         let value = cookie.seal("id");
         let other = if value.starts_with('A') { "B" } else { "A" };
         let tampered = format!("{other}{}", &value[1..]);
-        let other_key = SealedCookie::new(SESSION_COOKIE, &Key32::new([2; 32])).seal("id");
-        let other_name = SealedCookie::new("other", &key).seal("id");
+        let other_key = SealedCookie::new(SESSION_COOKIE, &Key32::new([2; 32]), Random::system()).seal("id");
+        let other_name = SealedCookie::new("other", &key, Random::system()).seal("id");
         for bad in ["", "AAAA", "%%%", &value[..20], &format!("{value}="), &tampered, &other_key, &other_name] {
             assert_eq!(cookie.open(bad), None, "{bad}");
         }

@@ -13,7 +13,7 @@ use url::Url;
 
 use crate::{
     config::Database,
-    crypto::random,
+    crypto::random::Random,
     db::{
         paired_servers::{self, PairedServer, Pairing},
         pool::Pool,
@@ -39,7 +39,7 @@ impl Postgres {
             });
             return None;
         };
-        let name = format!("companion_test_{}", random::hex::<8>());
+        let name = format!("companion_test_{}", Random::system().hex::<8>());
         let mut connection = PgConnection::establish(&server).expect("TEST_POSTGRES_URL answers");
         connection.batch_execute(&format!("CREATE DATABASE {name}")).expect("its role may make databases");
         Some(Self { server, name })

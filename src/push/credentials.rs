@@ -76,13 +76,13 @@ mod tests {
     use super::*;
     use crate::{
         config::Database,
-        crypto::keys::Key32,
+        crypto::{keys::Key32, random::Random},
         db::{push_credentials::SealedBundle, testing, testing::now},
     };
 
     fn sealer(current: u8, previous: Option<u8>, key_version: i32) -> Arc<Sealer> {
         let key = |byte| Key32::new([byte; 32]);
-        Arc::new(Sealer::new(&key(current), previous.map(key).as_ref(), key_version))
+        Arc::new(Sealer::new(&key(current), previous.map(key).as_ref(), key_version, Random::system()))
     }
 
     fn stored(pool: &Pool) -> push_credentials::PushCredential {

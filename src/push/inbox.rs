@@ -3,10 +3,12 @@
 
 use chrono::TimeDelta;
 use secrecy::ExposeSecret as _;
-use uuid::Uuid;
 
 use crate::{
-    crypto::sealer::{Place, Sealer},
+    crypto::{
+        random::Random,
+        sealer::{Place, Sealer},
+    },
     db::{
         alarms::{self, Arrival, Path, State},
         error::DbError,
@@ -62,7 +64,14 @@ pub enum News {
 }
 
 /// Takes one push. Call it in a transaction.
-pub fn take(db: &mut Db, owner: &Owner, sealer: &Sealer, message: &Message, now: Timestamp) -> Result<News, DbError> {
+pub fn take(
+    db: &mut Db,
+    owner: &Owner,
+    sealer: &Sealer,
+    random: &Random,
+    message: &Message,
+    now: Timestamp,
+) -> Result<News, DbError> {
     if let Some(id) = &message.persistent_id
         && !push_seen::insert(db, &owner.user, id, now)?
     {
@@ -70,12 +79,12 @@ pub fn take(db: &mut Db, owner: &Owner, sealer: &Sealer, message: &Message, now:
     }
     let sent = message.sent.map_or(now, |sent| sent.min(now));
     match Notification::read(&message.app_data) {
-        Notification::ServerPairing(pairing) => Ok(match pair(db, owner, sealer, &pairing, now)? {
+        Notification::ServerPairing(pairing) => Ok(match pair(db, owner, sealer, random, &pairing, now)? {
             Ok((server, changed)) => News::Paired { server, changed, device: false },
             Err(reason) => News::Ignored(reason),
         }),
         Notification::EntityPairing(pairing) => {
-            let (server, changed) = match pair(db, owner, sealer, &pairing.server, now)? {
+            let (server, changed) = match pair(db, owner, sealer, random, &pairing.server, now)? {
                 Ok(paired) => paired,
                 Err(reason) => return Ok(News::Ignored(reason)),
             };
@@ -87,15 +96,15 @@ pub fn take(db: &mut Db, owner: &Owner, sealer: &Sealer, message: &Message, now:
             smart_devices::upsert(db, &server, &device, pairing.kind, &pairing.name, now)?;
             Ok(News::Paired { server, changed, device: true })
         }
-        Notification::Alarm(alarm) => take_alarm(db, owner, alarm, sent, now),
+        Notification::Alarm(alarm) => take_alarm(db, owner, random, alarm, sent, now),
         Notification::Death(who) => {
-            note(db, owner, who.server.as_ref(), "death", sent, raw(message, "title"), raw(message, "message"))
+            note(db, owner, random, who.server.as_ref(), "death", sent, raw(message, "title"), raw(message, "message"))
         }
         Notification::Login(who) => {
-            note(db, owner, who.server.as_ref(), "login", sent, raw(message, "title"), raw(message, "message"))
+            note(db, owner, random, who.server.as_ref(), "login", sent, raw(message, "title"), raw(message, "message"))
         }
-        Notification::News { title, message } => note(db, owner, None, "news", sent, title, message),
-        Notification::Unknown { title, message, .. } => note(db, owner, None, "other", sent, title, message),
+        Notification::News { title, message } => note(db, owner, random, None, "news", sent, title, message),
+        Notification::Unknown { title, message, .. } => note(db, owner, random, None, "other", sent, title, message),
         Notification::Malformed(_) => Ok(News::Ignored("malformed")),
     }
 }
@@ -111,6 +120,7 @@ fn pair(
     db: &mut Db,
     owner: &Owner,
     sealer: &Sealer,
+    random: &Random,
     pairing: &ServerPairing,
     now: Timestamp,
 ) -> Result<Result<(ServerId, bool), &'static str>, DbError> {
@@ -130,7 +140,7 @@ fn pair(
     if known.is_none() && servers.len() >= PAIRED_SERVERS_PER_USER {
         return Ok(Err("too_many_servers"));
     }
-    let id = known.map_or_else(|| ServerId::from(Uuid::now_v7().to_string()), |known| known.id.clone());
+    let id = known.map_or_else(|| random.id(now), |known| known.id.clone());
     let place = Place { table: "paired_servers", column: "player_token_sealed", owner: id.as_str() };
     let token = pairing.player_token.expose_secret().to_string();
     let same = known.is_some_and(|known| {
@@ -151,7 +161,14 @@ fn pair(
     Ok(Ok((paired_servers::upsert(db, &id, &row, now)?.id, !same)))
 }
 
-fn take_alarm(db: &mut Db, owner: &Owner, alarm: Alarm, sent: Timestamp, now: Timestamp) -> Result<News, DbError> {
+fn take_alarm(
+    db: &mut Db,
+    owner: &Owner,
+    random: &Random,
+    alarm: Alarm,
+    sent: Timestamp,
+    now: Timestamp,
+) -> Result<News, DbError> {
     let server = server_of(db, owner, alarm.server.as_ref())?;
     let is_late = now - sent > LATE;
     let state = match (&server, is_late) {
@@ -159,7 +176,7 @@ fn take_alarm(db: &mut Db, owner: &Owner, alarm: Alarm, sent: Timestamp, now: Ti
         (None, false) => State::Unmatched,
         (Some(_), false) => State::Received,
     };
-    let id = Uuid::now_v7().to_string();
+    let id: String = random.id(now);
     let arrival = Arrival {
         id: id.clone(),
         user: owner.user.clone(),
@@ -174,7 +191,7 @@ fn take_alarm(db: &mut Db, owner: &Owner, alarm: Alarm, sent: Timestamp, now: Ti
     alarms::receive(db, &arrival, now)?;
     match server {
         Some(server) if !is_late => Ok(News::Alarm { server, id, title: alarm.title }),
-        _ => note(db, owner, alarm.server.as_ref(), "raid", sent, alarm.title, alarm.message),
+        _ => note(db, owner, random, alarm.server.as_ref(), "raid", sent, alarm.title, alarm.message),
     }
 }
 
@@ -182,6 +199,7 @@ fn take_alarm(db: &mut Db, owner: &Owner, alarm: Alarm, sent: Timestamp, now: Ti
 fn note(
     db: &mut Db,
     owner: &Owner,
+    random: &Random,
     server: Option<&ServerIdentity>,
     kind: &'static str,
     ts: Timestamp,
@@ -189,7 +207,7 @@ fn note(
     message: String,
 ) -> Result<News, DbError> {
     let server = server_of(db, owner, server)?;
-    let id = Uuid::now_v7().to_string();
+    let id = random.id(ts);
     timeline::insert(db, &timeline::Entry { id, user: owner.user.clone(), server, kind, ts, title, message })?;
     Ok(News::Noted)
 }

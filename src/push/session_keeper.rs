@@ -10,7 +10,6 @@ use secrecy::ExposeSecret as _;
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    crypto::random,
     db::{
         error::DbError,
         push_credentials::{self, Slot},
@@ -73,8 +72,9 @@ pub async fn keep(worker: Addr<Worker>, context: Arc<PushContext>, user: UserId,
 
 /// Stores what a push says, then tells the hub.
 async fn take(context: Arc<PushContext>, owner: Owner, message: Message) -> Result<(), DbError> {
-    let (user, sealer, now) = (owner.user.clone(), context.sealer.clone(), context.clock.now());
-    let news = context.pool.write(move |db| inbox::take(db, &owner, &sealer, &message, now)).await?;
+    let (user, sealer, random, now) =
+        (owner.user.clone(), context.sealer.clone(), context.random.clone(), context.clock.now());
+    let news = context.pool.write(move |db| inbox::take(db, &owner, &sealer, &random, &message, now)).await?;
     let hub = &context.hub;
     match news {
         News::Paired { server, changed, device } => {
@@ -112,8 +112,7 @@ impl Keeper {
         loop {
             let started = Instant::now();
             let Err(ended) = self.hold().await else { return };
-            let [byte] = random::bytes();
-            let pause = backoff.after(started.elapsed(), ended.pause, byte);
+            let pause = backoff.after(started.elapsed(), ended.pause, self.context.random.byte());
             self.tell(Sight::State(ended.state, Some(ended.reason))).await;
             sleep(pause).await;
         }
@@ -189,8 +188,7 @@ impl Keeper {
                 Ok(false) => return std::future::pending().await,
                 Err(ended) => {
                     log::warn!(user = self.user.as_str(); "a new bundle cannot be tried: {}", ended.reason);
-                    let [byte] = random::bytes();
-                    sleep(backoff.after(Duration::ZERO, ended.pause, byte)).await;
+                    sleep(backoff.after(Duration::ZERO, ended.pause, self.context.random.byte())).await;
                 }
             }
         }

@@ -5,11 +5,18 @@ use std::sync::Arc;
 use actix::Addr;
 use rustls::ClientConfig;
 
-use crate::{clock::Clock, crypto::sealer::Sealer, db::pool::Pool, push::session::PushAddress, relay::hub::Hub};
+use crate::{
+    clock::Clock,
+    crypto::{random::Random, sealer::Sealer},
+    db::pool::Pool,
+    push::session::PushAddress,
+    relay::hub::Hub,
+};
 
 /// Built once, shared by all sessions.
 pub struct PushContext {
     pub clock: Clock,
+    pub random: Random,
     pub pool: Pool,
     pub sealer: Arc<Sealer>,
     pub tls: Arc<ClientConfig>,

@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use crate::{
-    crypto::{random, sealer::Place},
+    crypto::sealer::Place,
     db::{paired_servers, smart_devices},
     domain::{
         backoff::{Backoff, jittered},
@@ -95,14 +95,14 @@ pub struct Wake {
 /// Runs until the actor is gone.
 pub async fn keep(connection: Addr<GameConnection>, state: Arc<RelayState>, server: ServerId, wake: Arc<Wake>) {
     // Many servers that start together do not all connect in the same instant.
-    sleep(jittered(Backoff::FIRST, random_byte()).saturating_sub(Backoff::FIRST.mul_f64(0.8))).await;
+    sleep(jittered(Backoff::FIRST, state.random.byte()).saturating_sub(Backoff::FIRST.mul_f64(0.8))).await;
     let mut backoff = Backoff::new();
     loop {
         let started = Instant::now();
         let keeper =
             Keeper { connection: &connection, state: &state, server: &server, wake: &wake, silent: Cell::new(0) };
         let Err(ended) = keeper.hold().await else { return };
-        let pause = backoff.after(started.elapsed(), ended.pause, random_byte());
+        let pause = backoff.after(started.elapsed(), ended.pause, state.random.byte());
         let now = state.clock.now();
         let next_attempt_at = now + TimeDelta::from_std(pause).unwrap_or_default();
         let lost = Lost { state: ended.state, reason: ended.reason, next_attempt_at };
@@ -113,11 +113,6 @@ pub async fn keep(connection: Addr<GameConnection>, state: Arc<RelayState>, serv
             backoff = Backoff::new();
         }
     }
-}
-
-fn random_byte() -> u8 {
-    let [byte] = random::bytes();
-    byte
 }
 
 struct Keeper<'a> {

@@ -8,7 +8,7 @@ use std::{
 use crate::{
     clock::Clock,
     config,
-    crypto::{relay_token::RelayTokens, sealer::Sealer},
+    crypto::{random::Random, relay_token::RelayTokens, sealer::Sealer},
     db::pool::Pool,
     game::{budget::Budget, link::Route},
     relay::link_keeper::millis,
@@ -17,6 +17,7 @@ use crate::{
 /// Built once, shared by all.
 pub struct RelayState {
     pub clock: Clock,
+    pub random: Random,
     pub pool: Pool,
     pub sealer: Arc<Sealer>,
     pub tokens: RelayTokens,

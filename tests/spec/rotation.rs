@@ -13,6 +13,7 @@ use companion::{
     config::Database,
     crypto::{
         keys::Key32,
+        random::Random,
         sealer::{Place, Sealer},
     },
     db::{
@@ -50,8 +51,8 @@ fn token_place(server: &str) -> Place<'_> {
 /// Users with a bundle in use, a staged one and a paired server each, all sealed by the key 1. The bundle of user 7 is
 /// damaged, the player token of user 8 is of a key that nobody has.
 fn fill(pool: &Pool) {
-    let sealer = Sealer::new(&key(1), None, 1);
-    let lost = Sealer::new(&key(99), None, 1);
+    let sealer = Sealer::new(&key(1), None, 1, Random::system());
+    let lost = Sealer::new(&key(99), None, 1, Random::system());
     pool.write_blocking(|db| {
         assert_eq!(encryption_keys::take_into_use(db, &key(1).fingerprint(), now())?, 1);
         for number in 0..USERS {
@@ -212,7 +213,7 @@ async fn rotate(database: &Database, database_url: &str) {
     for name in ["InUse user-0007", "Token server-0008"] {
         assert_eq!(last[name], original[name]);
     }
-    let only_new = Sealer::new(&key(2), None, 2);
+    let only_new = Sealer::new(&key(2), None, 2, Random::system());
     for (name, (sealed, _)) in &last {
         let id = name.rsplit(' ').next().unwrap();
         let opened = match name.starts_with("Token") {

@@ -11,10 +11,13 @@ use actix_web::{
         header::{self, HeaderName, HeaderValue},
     },
     middleware::Next,
+    web,
 };
-use uuid::Uuid;
 
-use crate::api::error::{ApiError, PROBLEM_JSON};
+use crate::api::{
+    error::{ApiError, PROBLEM_JSON},
+    state::AppState,
+};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_REQUEST_ID: usize = 64;
@@ -22,6 +25,11 @@ const MAX_REQUEST_ID: usize = 64;
 /// What the client calls this request, or what we do. In the request's extensions.
 #[derive(Clone)]
 pub struct RequestId(pub String);
+
+fn new_id(req: &ServiceRequest) -> String {
+    let state = req.app_data::<web::Data<AppState>>().expect("the app was built with its state");
+    state.random.id(state.clock.now())
+}
 
 /// For `middleware::from_fn`, wrapped last.
 pub async fn observe(
@@ -34,7 +42,7 @@ pub async fn observe(
         .get(REQUEST_ID)
         .and_then(|value| value.to_str().ok())
         .filter(|text| is_request_id(text))
-        .map_or_else(|| Uuid::now_v7().to_string(), str::to_owned);
+        .map_or_else(|| new_id(&req), str::to_owned);
     req.extensions_mut().insert(RequestId(id.clone()));
     // The request goes away with an error; what the line needs is taken before.
     let method = req.method().clone();
