@@ -41,9 +41,11 @@ use companion::{
     },
     game::wire::{AppBroadcast, AppEntityChanged, AppEntityPayload, AppMapMarkers, AppMarker, AppMarkerType},
     relay::{
-        game_connection::{GameConnection, Learnt, LearntDevice},
-        hub::Watch,
-        server_subscription::Allow,
+        game_connection::{GameConnection, SetWatchers},
+        link_supervisor::LinkReport,
+        live_state::{GameUpdate, PairedDevice},
+        publication::AllowedUsers,
+        relay_worker::FindServer,
     },
     server::Server,
 };
@@ -256,7 +258,7 @@ impl Relay {
         let token = |user: &UserId| state.relay_tokens.mint(user, &SessionId::from(user.as_str()), now).0;
         let each = users[1..].iter().flat_map(|user| std::iter::repeat_n(user, CONNECTIONS_PER_USER));
         let tokens = std::iter::once(&users[0]).chain(each).map(token).collect();
-        let watched = server.hub().send(Watch { server: id.clone() }).await??.ok_or("it was just paired")?;
+        let watched = server.hub().send(FindServer { server: id.clone() }).await??.ok_or("it was just paired")?;
         let address = server.relay_addr();
         Ok((Self { address, server: id, connection: watched.connection, users, tokens, markers, directory }, server))
     }
@@ -271,7 +273,8 @@ impl Relay {
     /// Lets everybody watch what only its owner may, as soon as the owner's socket has made the subscription.
     fn let_watch(&self, clients: &mut Clients) -> Result<()> {
         clients.line()?;
-        self.connection.do_send(Allow { watchers: Arc::new(self.users.iter().cloned().collect()) });
+        let users = Arc::new(self.users.iter().cloned().collect());
+        self.connection.do_send(SetWatchers(AllowedUsers { version: u64::MAX, users }));
         // It passes two mailboxes that nothing else fills.
         thread::sleep(Duration::from_millis(200));
         Ok(())
@@ -289,23 +292,24 @@ impl Relay {
             ..Default::default()
         };
         let markers = (0..self.markers).map(marker).collect();
-        self.connection.do_send(Learnt::Markers(AppMapMarkers { markers }));
+        self.connection.do_send(LinkReport::Update(GameUpdate::Markers(AppMapMarkers { markers })));
     }
 
     /// Labels the alarm with the time at which it will go off, so that its raid tells it.
     fn arm(&self, alarm: usize, due: u64) {
         let device = |id: usize| {
             let label = (id == alarm).then(|| due.to_string());
-            (id.to_string().into(), LearntDevice { kind: DeviceKind::Alarm, name: "Alarm".to_owned(), label })
+            (id.to_string().into(), PairedDevice { kind: DeviceKind::Alarm, name: "Alarm".to_owned(), label })
         };
-        self.connection.do_send(Learnt::Devices((1..=RAIDS).map(device).collect::<HashMap<_, _>>()));
+        let devices = (1..=RAIDS).map(device).collect::<HashMap<_, _>>();
+        self.connection.do_send(LinkReport::Update(GameUpdate::Devices(devices)));
     }
 
     fn go_off(&self, alarm: usize) {
         let payload = AppEntityPayload { value: Some(true), ..Default::default() };
         let changed = AppEntityChanged { entity_id: alarm as u64, payload };
         let broadcast = AppBroadcast { entity_changed: Some(changed), ..Default::default() };
-        self.connection.do_send(Learnt::Broadcast(Box::new(broadcast)));
+        self.connection.do_send(LinkReport::Update(GameUpdate::Broadcast(Box::new(broadcast))));
     }
 
     /// Lets things happen for that long. Alarms go off right behind a change, when every socket is busy.

@@ -12,9 +12,11 @@ use companion::{
         time::Timestamp,
     },
     relay::{
-        feed::{CatchUp, Feed, Position, Step, Stream},
-        outbox::{Millis, Next, Outbox},
+        feed::Feed,
+        patch_log::{CatchUp, PatchLog},
         protocol,
+        publication::{Position, Step},
+        send_queue::{Millis, Next, SendQueue},
     },
 };
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
@@ -54,7 +56,7 @@ fn marker(id: u64, moved: u64) -> Marker {
     }
 }
 
-/// A game connection's state with the stream of one worker thread, without actors.
+/// A game connection's state with the patch log of one worker thread, without actors.
 struct Relay {
     server: ServerId,
     state: ServerState,
@@ -71,7 +73,7 @@ impl Relay {
         let position = Position { epoch: EPOCH, seq: 0 };
         let feed = Feed::new(server());
         let relay = Self { server: server(), state, position, feed, moved: 0 };
-        relay.feed.stream.borrow_mut().restart(position, relay.snapshot());
+        relay.feed.log.borrow_mut().restart(position, relay.snapshot());
         relay
     }
 
@@ -80,12 +82,12 @@ impl Relay {
     }
 
     /// Watchers that have their snapshot.
-    fn watchers(&self, count: usize) -> Vec<Outbox> {
+    fn watchers(&self, count: usize) -> Vec<SendQueue> {
         let watcher = |_| {
-            let mut outbox = Outbox::default();
-            outbox.watch(&self.feed);
-            assert!(matches!(outbox.next(0), Next::Frame(_)), "the snapshot comes first");
-            outbox
+            let mut queue = SendQueue::default();
+            queue.watch(&self.feed);
+            assert!(matches!(queue.next(0), Next::Send(_)), "the snapshot comes first");
+            queue
         };
         (0..count).map(watcher).collect()
     }
@@ -110,25 +112,25 @@ impl Relay {
     fn update(&mut self) {
         let changes = self.edit();
         let step = self.step(changes);
-        assert!(self.feed.stream.borrow_mut().advance(EPOCH, step), "it follows");
+        assert!(self.feed.log.borrow_mut().advance(EPOCH, step), "it follows");
     }
 }
 
-/// Edit, patch, stream, and the frame of every watcher.
+/// Edit, patch, log, and the frame of every watcher.
 fn update(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("update");
     for watchers in [1, 1_000] {
         for markers in SIZES {
             let mut relay = Relay::new(markers);
-            let mut outboxes = relay.watchers(watchers);
+            let mut queues = relay.watchers(watchers);
             let mut now = 0;
             let id = BenchmarkId::new(format!("watchers {watchers}, markers"), markers);
             group.bench_function(id, |bencher| {
                 bencher.iter(|| {
                     now += BETWEEN_UPDATES;
                     relay.update();
-                    for outbox in &mut outboxes {
-                        assert!(matches!(outbox.next(now), Next::Frame(_)), "a patch is due");
+                    for queue in &mut queues {
+                        assert!(matches!(queue.next(now), Next::Send(_)), "a patch is due");
                     }
                 });
             });
@@ -178,12 +180,12 @@ fn merge(criterion: &mut Criterion) {
     criterion.bench_function("merge/patch frame of 100 steps", |bencher| {
         bencher.iter_batched_ref(
             || {
-                let mut stream = Stream::new(server());
-                stream.restart(start, Bytes::from(vec![0; 1 << 20]));
-                assert!(steps.iter().all(|step| stream.advance(EPOCH, step.clone())), "they follow");
-                stream
+                let mut log = PatchLog::new(server());
+                log.restart(start, Bytes::from(vec![0; 1 << 20]));
+                assert!(steps.iter().all(|step| log.advance(EPOCH, step.clone())), "they follow");
+                log
             },
-            |stream| assert!(matches!(stream.since(start), CatchUp::Patch { .. }), "smaller than a snapshot"),
+            |log| assert!(matches!(log.since(start), CatchUp::Patch { .. }), "smaller than a snapshot"),
             BatchSize::SmallInput,
         );
     });
@@ -196,7 +198,7 @@ fn snapshot(criterion: &mut Criterion) {
         let relay = Relay::new(markers);
         group.bench_function(BenchmarkId::new("encode", markers), |bencher| bencher.iter(|| relay.snapshot()));
         group.bench_function(BenchmarkId::new("cached", markers), |bencher| {
-            bencher.iter(|| black_box(relay.feed.stream.borrow().snapshot().cloned()));
+            bencher.iter(|| black_box(relay.feed.log.borrow().snapshot().cloned()));
         });
     }
     group.finish();

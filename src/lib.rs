@@ -52,6 +52,7 @@ pub mod db;
 pub mod demo;
 pub mod domain;
 pub mod game;
+pub mod net;
 pub mod push;
 pub mod relay;
 pub mod rotation;

@@ -5,13 +5,14 @@ use std::{
     io,
     net::{SocketAddr, TcpListener},
     sync::{Arc, atomic::Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use actix::{Actor as _, Addr, Arbiter};
 use actix_web::{HttpServer, dev, rt, web};
 use chrono::TimeDelta;
 use secrecy::ExposeSecret as _;
+use tokio::time::Instant;
 use url::Url;
 
 use crate::{
@@ -42,14 +43,16 @@ use crate::{
         limits::{HISTORY_DAYS, PROVIDER_CLOCK_SKEW},
         time::Timestamp,
     },
+    game::asker::Budgets,
     push::{
         state::PushContext,
         worker::{self, Worker},
     },
     relay::{
         self,
-        hub::{Drain, Health, Hub},
-        state::{Budgets, RelayState},
+        context::RelayContext,
+        hub::{Drain, Hub, RelayHealth},
+        listener::ListenerContext,
     },
     rotation,
 };
@@ -82,7 +85,7 @@ pub struct Server {
     api_addr: SocketAddr,
     relay: actix_server::Server,
     relay_addr: SocketAddr,
-    health: Arc<Health>,
+    health: Arc<RelayHealth>,
     hub: Addr<Hub>,
     state: web::Data<AppState>,
 }
@@ -112,22 +115,30 @@ impl Server {
             frontend: Url::parse(&config.urls.frontend)?,
             admin: Url::parse(&config.urls.admin)?,
         };
-        let relay_state = Arc::new(RelayState {
+        let relay_context = Arc::new(RelayContext {
             clock: clock.clone(),
             random: random.clone(),
             pool: pool.clone(),
             sealer: sealer.clone(),
-            tokens: RelayTokens::new(&keys.key(Purpose::RelayToken), random.clone()),
             game: config.game.clone(),
             budgets: Budgets::default(),
+        });
+        let health = Arc::new(RelayHealth::default());
+        // Game links have threads of their own: a burst of clients does not hold up an alarm, nor the other way round.
+        let links = (0..config.listen.workers.get().div_ceil(2)).map(|_| Arbiter::new().handle()).collect();
+        let hub = relay::start(relay_context, health.clone(), links);
+        let started = Instant::now();
+        let listener_context = ListenerContext {
+            clock: clock.clone(),
+            random: random.clone(),
+            tokens: RelayTokens::new(&keys.key(Purpose::RelayToken), random.clone()),
             origins: [&origins.base, &origins.frontend, &origins.admin]
                 .map(|origin| origin.origin().ascii_serialization())
                 .to_vec(),
-        });
-        let health = Arc::new(Health::default());
-        // Game links have threads of their own: a burst of clients does not hold up an alarm, nor the other way round.
-        let links = (0..config.listen.workers.get().div_ceil(2)).map(|_| Arbiter::new().handle()).collect();
-        let hub = Hub::new(relay_state.clone(), health.clone(), links).start();
+            hub: hub.clone(),
+            health: health.clone(),
+            started,
+        };
         let push = Worker::new(Arc::new(PushContext {
             clock: clock.clone(),
             random: random.clone(),
@@ -159,7 +170,7 @@ impl Server {
             hub: hub.clone(),
             push,
             relay_health: health.clone(),
-            started: Instant::now(),
+            started,
             origins,
             clock,
             random,
@@ -181,7 +192,7 @@ impl Server {
             .backlog(4_096)
             .disable_signals()
             .shutdown_timeout(DRAIN);
-        let relay = relay::listener::bind(builder, relay_listener, relay_state, hub.clone(), health.clone())
+        let relay = relay::listener::bind(builder, relay_listener, listener_context)
             .map_err(|cause| StartError::Bind { variable: "RELAY_LISTEN", address: relay_addr, cause })?
             .run();
         log::info!("the relay listens on ws://{relay_addr}");

@@ -12,10 +12,7 @@ use crate::{
         paired_servers::{plain_text, require_role},
         state::AppState,
     },
-    db::{
-        access::Role,
-        smart_devices::{self, SmartDevice},
-    },
+    db::smart_devices::{self, SmartDevice},
     domain::{
         ids::ServerId,
         limits::DEVICES_PER_SERVER,
@@ -170,7 +167,7 @@ pub async fn add(
     let added = state
         .pool
         .write(move |db| {
-            let Role::Owner = require_role(db, &user.user.id, &server)?;
+            require_role(db, &user.user.id, &server)?;
             let device_id = new.entity_id.0.to_string();
             let devices = smart_devices::list(db, &server)?;
             let known = devices.iter().find(|device| device.device_id == device_id);
@@ -215,7 +212,7 @@ pub async fn remove(
     let removed = state
         .pool
         .write(move |db| {
-            let Role::Owner = require_role(db, &user.user.id, &server)?;
+            require_role(db, &user.user.id, &server)?;
             smart_devices::delete(db, &server, &device)
         })
         .await?;

@@ -26,7 +26,7 @@ use crate::{
         time::{self, Timestamp},
     },
     game::address::is_public,
-    relay::hub::{self, ServerPaired, ServerRemoved},
+    relay::hub::{LinkStatus, ServerPaired, ServerRemoved},
 };
 
 /// What the game shows after pairing.
@@ -124,9 +124,9 @@ struct PairedServerList {
 }
 
 impl PairedServerView {
-    fn new(server: PairedServer, role: Role, link: Option<hub::Connection>) -> Self {
+    fn new(server: PairedServer, role: Role, link: Option<LinkStatus>) -> Self {
         let connection = match link {
-            Some(hub::Connection { state, since, reason, next_attempt_at }) => {
+            Some(LinkStatus { state, since, reason, next_attempt_at }) => {
                 ConnectionView { state, since, reason, next_attempt_at }
             }
             // Nobody keeps a link to it: as it has been since it was last paired.
@@ -144,7 +144,7 @@ impl PairedServerView {
             port: server.port,
             player_id: server.player_id,
             role: match role {
-                Role::Owner => RoleView::Owner,
+                Role::Owner | Role::Guest => RoleView::Owner,
             },
             connection,
             created_at: server.created_at,

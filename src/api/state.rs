@@ -1,12 +1,9 @@
 //! What an endpoint may reach. Built once by `server.rs`, shared by all workers.
 
-use std::{
-    collections::HashMap,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use actix::Addr;
+use tokio::time::Instant;
 use url::Url;
 
 use crate::{
@@ -18,7 +15,7 @@ use crate::{
     db::{pool::Pool, users},
     domain::ids::{ServerId, UserId},
     push::worker::{PushSession, PushSessions, Worker},
-    relay::hub::{Connection, Connections, Health, Hub},
+    relay::hub::{Hub, LinkStatus, LinkStatuses, RelayHealth},
 };
 
 /// How long a request waits for an actor.
@@ -40,7 +37,7 @@ pub struct AppState {
     pub rate_limits: RateLimits,
     pub hub: Addr<Hub>,
     pub push: Addr<Worker>,
-    pub relay_health: Arc<Health>,
+    pub relay_health: Arc<RelayHealth>,
     pub started: Instant,
     pub origins: Origins,
 }
@@ -60,8 +57,8 @@ impl AppState {
     }
 
     /// How the links of these servers stand.
-    pub async fn connections(&self, servers: Vec<ServerId>) -> Result<HashMap<ServerId, Connection>, ApiError> {
-        match tokio::time::timeout(ACTOR_DEADLINE, self.hub.send(Connections { servers })).await {
+    pub async fn connections(&self, servers: Vec<ServerId>) -> Result<HashMap<ServerId, LinkStatus>, ApiError> {
+        match tokio::time::timeout(ACTOR_DEADLINE, self.hub.send(LinkStatuses { servers })).await {
             Ok(Ok(connections)) => Ok(connections),
             Ok(Err(stopped)) => Err(ApiError::Unavailable(stopped.into())),
             Err(elapsed) => Err(ApiError::Unavailable(elapsed.into())),

@@ -2,7 +2,10 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -13,7 +16,11 @@ use crate::{crypto::digest::to_hex, domain::time::Timestamp};
 
 /// The operating system's generator, or one that repeats itself for a seed. Clones share it.
 #[derive(Clone)]
-pub struct Random(Source);
+pub struct Random {
+    source: Source,
+    /// The time in the newest id, in 4096ths of a millisecond.
+    newest: Arc<AtomicU64>,
+}
 
 #[derive(Clone)]
 enum Source {
@@ -32,18 +39,18 @@ impl Random {
     /// The operating system's generator.
     #[allow(clippy::disallowed_methods, reason = "the one place that asks the operating system for random bytes")]
     pub fn system() -> Self {
-        Self(Source::System(SystemRandom::new()))
+        Self { source: Source::System(SystemRandom::new()), newest: Arc::default() }
     }
 
     /// The same values for the same seed, and so no secrets: for simulations only.
     pub fn seeded(seed: u64) -> Self {
-        Self(Source::Seeded(Arc::new(Mutex::new(seed))))
+        Self { source: Source::Seeded(Arc::new(Mutex::new(seed))), newest: Arc::default() }
     }
 
     /// `N` random bytes.
     pub fn bytes<const N: usize>(&self) -> [u8; N] {
         let mut bytes = [0; N];
-        match &self.0 {
+        match &self.source {
             Source::System(system) => {
                 system.fill(&mut bytes).expect("the operating system's generator does not fail once it has started");
             }
@@ -73,15 +80,18 @@ impl Random {
         URL_SAFE_NO_PAD.encode(self.bytes::<N>())
     }
 
-    /// A new id: a UUIDv7 of `now`, as text. Ids of different microseconds are in the order of their times.
+    /// A new id: a UUIDv7 of `now`, as text, in 36 characters. Each is greater than those before it, also within one
+    /// instant and when the clock is set back.
     pub fn id<T: From<String>>(&self, now: Timestamp) -> T {
-        let mut random: [u8; 10] = self.bytes();
-        // RFC 9562 §6.2, method 3: the part of a millisecond in 4096ths, in place of the first twelve random bits.
-        let part = (now.timestamp_subsec_nanos() % 1_000_000) * 4096 / 1_000_000;
-        random[0] = (part >> 8) as u8;
-        random[1] = part as u8;
+        // RFC 9562 §6.2, methods 3 and 1: the first twelve random bits are a part of a millisecond, and count up.
         let millis = u64::try_from(now.timestamp_millis()).unwrap_or_default();
-        Builder::from_unix_timestamp_millis(millis, &random).into_uuid().to_string().into()
+        let part = u64::from(now.timestamp_subsec_nanos()) % 1_000_000 * 4096 / 1_000_000;
+        let after = |newest: u64| (millis << 12 | part).max(newest + 1);
+        let before = self.newest.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |newest| Some(after(newest)));
+        let time = after(before.unwrap_or_default());
+        let mut random: [u8; 10] = self.bytes();
+        [random[0], random[1]] = [(time >> 8) as u8 & 0x0f, time as u8];
+        Builder::from_unix_timestamp_millis(time >> 12, &random).into_uuid().to_string().into()
     }
 }
 
@@ -117,13 +127,15 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_uuids_of_version_7_in_the_order_of_their_microseconds() {
+    fn ids_are_uuids_of_version_7_and_each_is_greater_than_the_last() {
         let random = Random::seeded(1);
         let start = chrono::DateTime::from_timestamp(1_800_000_000, 999_000).unwrap();
-        let ids: Vec<String> = (0..3_000).map(|n| random.id(start + TimeDelta::microseconds(n))).collect();
-        assert!(ids.is_sorted());
-        let id: Uuid = ids[0].parse().unwrap();
+        let id: Uuid = random.id::<String>(start).parse().unwrap();
         assert_eq!((id.get_version_num(), id.get_timestamp().unwrap().to_unix().0), (7, 1_800_000_000));
-        assert_ne!(random.id::<String>(start), random.id::<String>(start));
+        let times = (0..3_000).map(|n| start + TimeDelta::microseconds(n));
+        let still = std::iter::repeat_n(start, 10_000);
+        let back = std::iter::repeat_n(start - TimeDelta::hours(1), 3);
+        let ids: Vec<String> = times.chain(still).chain(back).map(|now| random.id(now)).collect();
+        assert!(ids.is_sorted_by(|one, next| one < next));
     }
 }

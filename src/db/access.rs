@@ -7,12 +7,7 @@ use crate::{
     domain::ids::{ServerId, UserId},
 };
 
-/// In what capacity a user may watch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// Paired the server: may also write, toggle and delete.
-    Owner,
-}
+pub use crate::domain::access::Role;
 
 /// The user's role at the server; `None`: for them it does not exist.
 pub fn role(db: &mut Db, user: &UserId, server: &ServerId) -> Result<Option<Role>, DbError> {

@@ -17,27 +17,27 @@ use crate::{
 
 /// How an alarm reached us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Path {
+pub enum AlarmPath {
     Link,
     Push,
     /// Asked for by the user, to see the whole way work.
     Drill,
 }
 
-impl Path {
+impl AlarmPath {
     /// The stored word.
     pub fn word(self) -> &'static str {
         match self {
-            Path::Link => "link",
-            Path::Push => "push",
-            Path::Drill => "drill",
+            AlarmPath::Link => "link",
+            AlarmPath::Push => "push",
+            AlarmPath::Drill => "drill",
         }
     }
 }
 
 /// What has become of an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
+pub enum AlarmState {
     Received,
     Opened,
     Merged,
@@ -45,15 +45,15 @@ pub enum State {
     Unmatched,
 }
 
-impl State {
+impl AlarmState {
     /// The stored word.
     pub fn word(self) -> &'static str {
         match self {
-            State::Received => "received",
-            State::Opened => "opened",
-            State::Merged => "merged",
-            State::Late => "late",
-            State::Unmatched => "unmatched",
+            AlarmState::Received => "received",
+            AlarmState::Opened => "opened",
+            AlarmState::Merged => "merged",
+            AlarmState::Late => "late",
+            AlarmState::Unmatched => "unmatched",
         }
     }
 }
@@ -65,13 +65,13 @@ pub struct Arrival {
     pub id: String,
     pub user: UserId,
     pub server: Option<ServerId>,
-    pub path: Path,
+    pub path: AlarmPath,
     /// The device id of the alarm; empty where a push does not say.
     pub alarm_id: String,
     /// The device's name, or the title of the push.
     pub title: String,
     pub message: String,
-    pub state: State,
+    pub state: AlarmState,
     /// The incident it opened or was merged into.
     pub incident: Option<String>,
 }
@@ -92,7 +92,7 @@ pub struct Unfinished {
 
 /// Stores an alarm before anything else is done with it. Late and unmatched ones are finished thereby.
 pub fn receive(db: &mut Db, arrival: &Arrival, now: Timestamp) -> Result<(), DbError> {
-    let finished = matches!(arrival.state, State::Late | State::Unmatched).then_some(now.naive_utc());
+    let finished = matches!(arrival.state, AlarmState::Late | AlarmState::Unmatched).then_some(now.naive_utc());
     let row = (
         alarms::id.eq(&arrival.id),
         alarms::user_id.eq(arrival.user.as_str()),
@@ -111,7 +111,7 @@ pub fn receive(db: &mut Db, arrival: &Arrival, now: Timestamp) -> Result<(), DbE
 }
 
 /// Writes down which incident a received alarm opened or was merged into. False if that is known already.
-pub fn assign(db: &mut Db, id: &str, state: State, incident: &str) -> Result<bool, DbError> {
+pub fn assign(db: &mut Db, id: &str, state: AlarmState, incident: &str) -> Result<bool, DbError> {
     let received = alarms::table.find(id).filter(alarms::incident.is_null());
     let set = (alarms::state.eq(state.word()), alarms::incident.eq(incident));
     Ok(diesel::update(received).set(set).execute(db)? == 1)
@@ -183,12 +183,12 @@ mod tests {
     use super::*;
     use crate::db::testing::{self, later, now};
 
-    fn arrival(id: &str, state: State, incident: Option<&str>) -> Arrival {
+    fn arrival(id: &str, state: AlarmState, incident: Option<&str>) -> Arrival {
         Arrival {
             id: id.into(),
             user: "alice".into(),
             server: Some("one".into()),
-            path: Path::Push,
+            path: AlarmPath::Push,
             alarm_id: String::new(),
             title: "North wall".into(),
             message: "C4".into(),
@@ -203,10 +203,10 @@ mod tests {
             testing::user(pool, "alice");
             testing::server(pool, "alice", "one");
             pool.write_blocking(|db| {
-                receive(db, &arrival("a", State::Received, None), now())?;
+                receive(db, &arrival("a", AlarmState::Received, None), now())?;
                 assert_eq!(unfinished(db, &"one".into())?.len(), 1);
-                assert!(assign(db, "a", State::Opened, "incident")?);
-                assert!(!assign(db, "a", State::Merged, "another")?, "an alarm has one incident");
+                assert!(assign(db, "a", AlarmState::Opened, "incident")?);
+                assert!(!assign(db, "a", AlarmState::Merged, "another")?, "an alarm has one incident");
                 assert!(is_unfinished(db, "a")?);
                 finish(db, "a", Some(3), later(1))?;
                 finish(db, "a", Some(0), later(2))?;
@@ -227,9 +227,9 @@ mod tests {
             testing::user(pool, "alice");
             testing::server(pool, "alice", "one");
             pool.write_blocking(|db| {
-                receive(db, &arrival("a", State::Late, None), now())?;
-                receive(db, &Arrival { server: None, ..arrival("b", State::Unmatched, None) }, now())?;
-                receive(db, &arrival("c", State::Opened, Some("incident")), later(5))?;
+                receive(db, &arrival("a", AlarmState::Late, None), now())?;
+                receive(db, &Arrival { server: None, ..arrival("b", AlarmState::Unmatched, None) }, now())?;
+                receive(db, &arrival("c", AlarmState::Opened, Some("incident")), later(5))?;
                 let tally = tally(db)?;
                 let count = |state: &str, finished| (state.to_owned(), finished, 1);
                 assert_eq!(tally.counts, [count("opened", false), count("late", true), count("unmatched", true)]);

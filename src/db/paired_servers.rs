@@ -5,8 +5,9 @@ use diesel::prelude::*;
 use crate::{
     db::{error::DbError, pool::Db, schema::paired_servers, timestamp::StoredTimestamp},
     domain::{
+        detect::wipe::World,
         ids::{ServerId, UserId},
-        time::Timestamp,
+        time::{self, Timestamp},
     },
 };
 
@@ -50,6 +51,33 @@ pub struct Baseline {
     /// Edge length, metres.
     pub map_size: Option<i64>,
     pub level_name: Option<String>,
+}
+
+impl From<&World> for Baseline {
+    fn from(world: &World) -> Self {
+        Self {
+            wipe_time: world.wiped_at.map(|at| at.timestamp()),
+            seed: world.seed.map(i64::from),
+            salt: world.salt.map(i64::from),
+            map_size: world.map_size.map(i64::from),
+            level_name: world.level.clone(),
+        }
+    }
+}
+
+impl Baseline {
+    /// The stored world; none if there never was one.
+    pub fn world(self) -> Option<World> {
+        let number = |stored: Option<i64>| stored.and_then(|number| u32::try_from(number).ok());
+        let world = World {
+            wiped_at: number(self.wipe_time).and_then(time::from_unix),
+            seed: number(self.seed),
+            salt: number(self.salt),
+            map_size: number(self.map_size),
+            level: self.level_name,
+        };
+        (world != World::default()).then_some(world)
+    }
 }
 
 /// A stored port; both engines keep it in 32 bits.

@@ -1,6 +1,6 @@
 //! One client connection to one game server: requests matched with answers, deadlines, liveness (protocol §1).
 //!
-//! No actor and no policy: when to connect, what to ask and how often is for the caller to say. A task owns the
+//! No actor and no policy: the caller says when to connect, what to ask and how often. A task owns the
 //! WebSocket; it ends when the peer does, when the link is silent for too long, or when the last [`Link`] is dropped.
 
 use std::{
@@ -24,9 +24,12 @@ use tokio_tungstenite::{
     tungstenite::{self, Message, error::ProtocolError, protocol::WebSocketConfig},
 };
 
-use crate::game::{
-    address::is_public,
-    wire::{AppBroadcast, AppMessage, AppRequest, AppResponse},
+use crate::{
+    game::{
+        address::is_public,
+        wire::{AppBroadcast, AppMessage, AppRequest, AppResponse},
+    },
+    net::Stream,
 };
 
 /// Resolving, connecting and the handshake, together.
@@ -113,7 +116,7 @@ impl Link {
         let stream = timeout(CONNECT_DEADLINE, open(route)).await.map_err(|_| ConnectError::TimedOut)??;
         let (requests, outgoing) = mpsc::channel(REQUESTS);
         let (broadcasts, received) = mpsc::channel(BROADCASTS);
-        tokio::spawn(run(stream, player, outgoing, broadcasts));
+        actix::spawn(run(stream, player, outgoing, broadcasts));
         Ok((Link { requests }, received))
     }
 
@@ -132,9 +135,9 @@ impl Link {
     }
 }
 
-type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+type WebSocket = WebSocketStream<MaybeTlsStream<Stream>>;
 
-async fn open(route: &Route) -> Result<Socket, ConnectError> {
+async fn open(route: &Route) -> Result<WebSocket, ConnectError> {
     let (url, host, port) = match &route.proxy {
         Some(proxy) => {
             let url = format!("{proxy}/{}/{}", route.host, route.port);
@@ -159,7 +162,7 @@ async fn open(route: &Route) -> Result<Socket, ConnectError> {
         .write_buffer_size(0)
         .max_message_size(Some(MESSAGE_LIMIT))
         .max_frame_size(Some(MESSAGE_LIMIT));
-    match client_async_tls_with_config(url, stream, Some(config), None).await {
+    match client_async_tls_with_config(url, Stream::from(stream), Some(config), None).await {
         Ok((socket, _)) => Ok(socket),
         Err(tungstenite::Error::Protocol(ProtocolError::HttparseError(_))) => Err(ConnectError::Refused),
         Err(tungstenite::Error::Protocol(ProtocolError::HandshakeIncomplete)) => Err(ConnectError::Refused),
@@ -178,7 +181,7 @@ async fn resolve(host: &str, port: u16, allow_private: bool) -> Result<SocketAdd
 }
 
 async fn run(
-    mut socket: Socket,
+    mut socket: WebSocket,
     player: Player,
     mut outgoing: mpsc::Receiver<Outgoing>,
     broadcasts: mpsc::Sender<AppBroadcast>,
@@ -232,6 +235,6 @@ async fn run(
     let _ = timeout(Duration::from_secs(1), socket.close(None)).await;
 }
 
-async fn write(socket: &mut Socket, message: Message) -> bool {
+async fn write(socket: &mut WebSocket, message: Message) -> bool {
     matches!(timeout(WRITE_DEADLINE, socket.send(message)).await, Ok(Ok(())))
 }

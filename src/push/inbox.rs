@@ -10,7 +10,7 @@ use crate::{
         sealer::{Place, Sealer},
     },
     db::{
-        alarms::{self, Arrival, Path, State},
+        alarms::{self, AlarmPath, AlarmState, Arrival},
         error::DbError,
         paired_servers::{self, PairedServer, Pairing},
         pool::Db,
@@ -172,16 +172,16 @@ fn take_alarm(
     let server = server_of(db, owner, alarm.server.as_ref())?;
     let is_late = now - sent > LATE;
     let state = match (&server, is_late) {
-        (_, true) => State::Late,
-        (None, false) => State::Unmatched,
-        (Some(_), false) => State::Received,
+        (_, true) => AlarmState::Late,
+        (None, false) => AlarmState::Unmatched,
+        (Some(_), false) => AlarmState::Received,
     };
     let id: String = random.id(now);
     let arrival = Arrival {
         id: id.clone(),
         user: owner.user.clone(),
         server: server.clone(),
-        path: Path::Push,
+        path: AlarmPath::Push,
         alarm_id: String::new(),
         title: alarm.title.clone(),
         message: alarm.message.clone(),

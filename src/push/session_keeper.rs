@@ -24,7 +24,7 @@ use crate::{
         state::PushContext,
         worker::{PushState, Seen, Sight, Worker},
     },
-    relay::hub::{DevicesChanged, PushedAlarm, ServerPaired},
+    relay::hub::{AlarmPushed, DevicesChanged, ServerPaired},
 };
 
 /// A refused login or an unreadable bundle is tried again now and then, as the refusal may be a passing fault.
@@ -83,7 +83,7 @@ async fn take(context: Arc<PushContext>, owner: Owner, message: Message) -> Resu
                 hub.do_send(DevicesChanged { server });
             }
         }
-        News::Alarm { server, id, title } => hub.do_send(PushedAlarm { server, id, title }),
+        News::Alarm { server, id, title } => hub.do_send(AlarmPushed { server, id, title }),
         News::Noted => {}
         News::Ignored(reason) => {
             metrics::counter!("companion_push_ignored_total", "reason" => reason).increment(1);

@@ -1,13 +1,12 @@
-//! Actor: one WebSocket client. Started on its worker thread once the handshake is done; speaks to the hub, to the
-//! subscriptions of its thread and, for commands, to game connections. Its mailbox carries only what is inbound;
-//! what is outbound the feeds write straight into its [`Socket`]. Stops when the connection is over.
+//! Actor: one WebSocket client. Started on its worker thread once the handshake is done; speaks to the subscriptions of
+//! its thread and, for commands, to the hub. Its mailbox carries only what is inbound; what is outbound the
+//! subscriptions write straight into its [`Socket`]. Stops when the connection is over.
 
-use std::{collections::HashMap, rc::Rc, time::Duration};
+use std::{rc::Rc, time::Duration};
 
 use actix::prelude::*;
 use actix_http::ws::{Frame, Item, OpCode, ProtocolError};
 use bytes::{Bytes, BytesMut};
-use tokio::net::TcpStream;
 
 use crate::{
     domain::{
@@ -15,14 +14,16 @@ use crate::{
         limits,
         rate::Window,
     },
+    net::Stream,
     relay::{
+        admission::{Admission, Close},
         close::{self, Reason},
-        game_connection::ToggleFailed,
-        hub::{Admission, Opened, Toggle},
-        outbox::Lane,
+        commands::{CommandError, DeviceToggle, UserCommand},
         protocol::{ClientMessage, ErrorCode, Refusal, ServerMessage},
+        publication::Lane,
+        relay_worker::{FindFailed, RelayWorker},
+        server_subscription::Subscription,
         socket::{Inbound, Socket},
-        worker::{Subscription, WatchFailed, Worker},
     },
 };
 
@@ -34,14 +35,9 @@ const GOODBYE_DEADLINE: Duration = Duration::from_secs(2);
 /// Messages to this actor from within the process: closing, nothing else.
 const MAILBOX: usize = 16;
 
-/// End this connection.
-#[derive(Message, Clone, Copy)]
-#[rtype(result = "()")]
-pub struct Close(pub Reason);
-
 /// See the module.
 pub struct ClientSocket {
-    worker: Rc<Worker>,
+    worker: Rc<RelayWorker>,
     socket: Rc<Socket>,
     admission: Admission,
     /// Bytes behind the handshake, until reading starts.
@@ -49,10 +45,18 @@ pub struct ClientSocket {
     /// A message that comes in fragments.
     fragments: Option<Fragments>,
     received: Window,
-    /// Something was heard since the last ping.
-    heard: bool,
-    /// Subscriptions on their way; false = unsubscribed meanwhile.
-    wanted: HashMap<ServerId, bool>,
+    /// Something arrived since the last ping.
+    alive: bool,
+    /// What this socket watches.
+    subscriptions: Vec<Rc<Subscription>>,
+    /// Subscriptions being looked up.
+    requested: Vec<Requested>,
+}
+
+struct Requested {
+    server: ServerId,
+    /// Unsubscribed meanwhile.
+    cancelled: bool,
 }
 
 struct Fragments {
@@ -61,8 +65,8 @@ struct Fragments {
 }
 
 impl ClientSocket {
-    /// Takes over a socket after its handshake; `early` is what the client has already sent behind it.
-    pub fn start(worker: Rc<Worker>, admission: Admission, stream: TcpStream, early: BytesMut) {
+    /// Owns a stream from after its handshake; `early` is what the client has already sent behind it.
+    pub fn start(worker: Rc<RelayWorker>, admission: Admission, stream: Stream, early: BytesMut) {
         let socket = Socket::new(admission.user.clone(), stream);
         Actor::start(Self {
             worker,
@@ -71,8 +75,9 @@ impl ClientSocket {
             early,
             fragments: None,
             received: Window::new(limits::INBOUND_MESSAGES, limits::INBOUND_SPAN),
-            heard: true,
-            wanted: HashMap::new(),
+            alive: true,
+            subscriptions: Vec::new(),
+            requested: Vec::new(),
         });
     }
 
@@ -98,22 +103,29 @@ impl ClientSocket {
             Ok(ClientMessage::Ping) => self.socket.push(Lane::Reply, ServerMessage::Pong.frame()),
             Ok(ClientMessage::Subscribe { server }) => self.subscribe(server, ctx),
             Ok(ClientMessage::Unsubscribe { server }) => self.unsubscribe(&server),
-            Ok(ClientMessage::DeviceToggle { server, device, request }) => self.toggle(server, device, request, ctx),
+            Ok(ClientMessage::DeviceToggle { server, device, request }) => {
+                self.command(server, DeviceToggle { device }, request, ctx);
+            }
             Err(refusal) => self.refuse(&refusal),
         }
     }
 
     fn subscribe(&mut self, server: ServerId, ctx: &mut Context<Self>) {
-        let watching = self.socket.outbox.borrow().watching() + self.wanted.len();
-        let known = self.wanted.contains_key(&server) || self.socket.outbox.borrow().watches(&server);
-        if watching >= limits::SUBSCRIPTIONS && !known {
+        if let Some(requested) = self.requested.iter_mut().find(|requested| requested.server == server) {
+            requested.cancelled = false;
+            return;
+        }
+        // Those whose access ended are watched no longer.
+        let queue = self.socket.queue.borrow();
+        self.subscriptions.retain(|subscription| queue.watches(&subscription.feed.server));
+        let known = queue.watches(&server);
+        drop(queue);
+        if self.subscriptions.len() + self.requested.len() >= limits::SUBSCRIPTIONS && !known {
             let message = format!("at most {} subscriptions on a connection", limits::SUBSCRIPTIONS);
             let code = ErrorCode::TooManySubscriptions;
             return self.refuse(&Refusal { code, message, server_id: Some(server), request_id: None });
         }
-        if self.wanted.insert(server.clone(), true).is_some() {
-            return;
-        }
+        self.requested.push(Requested { server: server.clone(), cancelled: false });
         let (worker, user) = (self.worker.clone(), self.user().clone());
         let found = async move {
             let subscription = worker.subscription(&server, &user).await;
@@ -122,18 +134,22 @@ impl ClientSocket {
         ctx.spawn(found.into_actor(self).map(|(server, subscription), actor, _| actor.watch(server, subscription)));
     }
 
-    fn watch(&mut self, server: ServerId, found: Result<Option<Subscription>, WatchFailed>) {
-        if !self.wanted.remove(&server).unwrap_or_default() || self.socket.closing().is_some() {
+    fn watch(&mut self, server: ServerId, found: Result<Option<Rc<Subscription>>, FindFailed>) {
+        let requested = self.requested.iter().position(|requested| requested.server == server);
+        let requested = requested.map(|index| self.requested.swap_remove(index));
+        if requested.is_none_or(|requested| requested.cancelled) || self.socket.closing().is_some() {
             return;
         }
         match found {
             Ok(Some(subscription)) => {
-                self.socket.outbox.borrow_mut().watch(&subscription.feed);
-                subscription.feed.watch(&self.socket);
+                self.socket.queue.borrow_mut().watch(&subscription.feed);
+                subscription.watchers.add(&self.socket);
+                self.subscriptions.retain(|known| known.feed.server != server);
+                self.subscriptions.push(subscription);
                 self.socket.pump();
             }
             Ok(None) => self.refuse(&Refusal::unknown_server(server)),
-            Err(WatchFailed) => {
+            Err(FindFailed) => {
                 let message = "the subscription failed, try again".to_owned();
                 let code = ErrorCode::Internal;
                 self.refuse(&Refusal { code, message, server_id: Some(server), request_id: None });
@@ -142,23 +158,25 @@ impl ClientSocket {
     }
 
     fn unsubscribe(&mut self, server: &ServerId) {
-        if let Some(wanted) = self.wanted.get_mut(server) {
-            *wanted = false;
+        if let Some(requested) = self.requested.iter_mut().find(|requested| requested.server == *server) {
+            requested.cancelled = true;
         }
-        let feed = self.socket.outbox.borrow_mut().unwatch(server);
-        if let Some(feed) = feed {
-            feed.unwatch(&self.socket);
+        self.socket.queue.borrow_mut().unwatch(server);
+        let subscription = self.subscriptions.iter().position(|known| known.feed.server == *server);
+        if let Some(index) = subscription {
+            self.subscriptions.swap_remove(index).watchers.remove(&self.socket);
         }
     }
 
-    /// Commands go to the game connection of a server that this user may watch, subscribed or not.
-    fn toggle(&mut self, server: ServerId, device: String, request: Option<String>, ctx: &mut Context<Self>) {
-        let (worker, user) = (self.worker.clone(), self.user().clone());
+    /// Commands go by way of the hub to the game connection of a server that this user may command, subscribed or not.
+    fn command(&self, server: ServerId, toggle: DeviceToggle, request: Option<String>, ctx: &mut Context<Self>) {
+        let command = UserCommand { server: server.clone(), user: self.user().clone(), toggle };
+        let sent = self.worker.commands.send(command);
         let done = async move {
-            let outcome = toggle(&worker, &user, &server, device).await;
-            match outcome {
-                Ok(()) => request.map(|id| ServerMessage::Ack { request_id: &id }.frame()),
-                Err((code, message)) => {
+            match sent.await.unwrap_or(Err(CommandError::Internal)) {
+                Ok(_) => request.map(|id| ServerMessage::Ack { request_id: &id }.frame()),
+                Err(error) => {
+                    let (code, message) = refusal(error);
                     let message = message.to_owned();
                     Some(Refusal { code, message, server_id: Some(server), request_id: request }.frame())
                 }
@@ -204,23 +222,17 @@ impl ClientSocket {
     }
 }
 
-async fn toggle(
-    worker: &Rc<Worker>,
-    user: &UserId,
-    server: &ServerId,
-    device: String,
-) -> Result<(), (ErrorCode, &'static str)> {
-    let again = (ErrorCode::Internal, "the command failed, try again");
-    let command = Toggle { server: server.clone(), user: user.clone(), device };
-    let outcome = worker.hub.send(command).await.map_err(|_| again)?;
-    outcome.map(|_| ()).map_err(|failed| match failed {
-        ToggleFailed::UnknownServer => (ErrorCode::UnknownServer, "no such paired server"),
-        ToggleFailed::UnknownDevice => (ErrorCode::UnknownDevice, "no such device"),
-        ToggleFailed::NotASwitch => (ErrorCode::NotASwitch, "the device is not a smart switch"),
-        ToggleFailed::Unavailable => (ErrorCode::GameServerUnavailable, "no link to the game server"),
-        ToggleFailed::Internal => again,
-        ToggleFailed::TimedOut => (ErrorCode::GameServerTimeout, "the game server did not answer in time"),
-    })
+/// How a command that was not carried out is answered.
+fn refusal(error: CommandError) -> (ErrorCode, &'static str) {
+    match error {
+        CommandError::UnknownServer => (ErrorCode::UnknownServer, "no such paired server"),
+        CommandError::OwnerOnly => (ErrorCode::OwnerOnly, "only the owner of the paired server may do this"),
+        CommandError::UnknownDevice => (ErrorCode::UnknownDevice, "no such device"),
+        CommandError::NotASwitch => (ErrorCode::NotASwitch, "the device is not a smart switch"),
+        CommandError::Unavailable => (ErrorCode::GameServerUnavailable, "no link to the game server"),
+        CommandError::Internal => (ErrorCode::Internal, "the command failed, try again"),
+        CommandError::TimedOut => (ErrorCode::GameServerTimeout, "the game server did not answer in time"),
+    }
 }
 
 impl Actor for ClientSocket {
@@ -228,15 +240,15 @@ impl Actor for ClientSocket {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(MAILBOX);
-        self.worker.hub.do_send(Opened { connection: self.admission.id, close: ctx.address().recipient() });
+        self.admission.opened(ctx.address().recipient());
         ctx.add_stream(Inbound::new(self.socket.clone(), std::mem::take(&mut self.early)));
         ctx.run_interval(HEARTBEAT, |actor, ctx| {
-            actor.heard = false;
+            actor.alive = false;
             actor.socket.push_control(close::heartbeat(OpCode::Ping, b""));
             ctx.run_later(PONG_DEADLINE, |actor, ctx| {
                 // One that talks and does not read is no better than a silent one.
                 let slow = actor.socket.blocked_for() >= PONG_DEADLINE;
-                if slow || !actor.heard {
+                if slow || !actor.alive {
                     let reason = if slow { "does not read" } else { "is silent" };
                     log::debug!(user = actor.user().as_str(); "relay socket is dropped: its client {reason}");
                     ctx.stop();
@@ -246,16 +258,15 @@ impl Actor for ClientSocket {
     }
 
     fn stopped(&mut self, _: &mut Self::Context) {
-        let feeds = self.socket.outbox.borrow_mut().unwatch_all();
-        for feed in feeds {
-            feed.unwatch(&self.socket);
+        for subscription in self.subscriptions.drain(..) {
+            subscription.watchers.remove(&self.socket);
         }
     }
 }
 
 impl StreamHandler<Result<Frame, ProtocolError>> for ClientSocket {
     fn handle(&mut self, frame: Result<Frame, ProtocolError>, ctx: &mut Self::Context) {
-        self.heard = true;
+        self.alive = true;
         let now = self.socket.now();
         if self.received.available_at(now, limits::INBOUND_MESSAGES).is_some() {
             return self.close(Reason::Flooding, ctx);

@@ -1,11 +1,12 @@
-//! Actor: the registry of live connections, and the only door from the API into the relay. Started by the server,
-//! once; knows which game connections live and who is present; closes what a revocation ends. Stops with the process.
+//! Actor: the registry of live connections, and the only door from the API and the push worker into the relay. Started
+//! once, by [`relay::start`](super::start); knows which game connections live and who is present; closes what a
+//! revocation ends. Stops with the process.
 
 use std::{
     collections::{HashMap, HashSet},
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
 };
 
@@ -13,36 +14,35 @@ use actix::prelude::*;
 
 use crate::{
     config::GameLinkPolicy,
-    db::{
-        access::{self, Role},
-        error::DbError,
-        helper_devices, paired_servers,
-        pool::Db,
-        sessions,
-    },
+    db::{access, error::DbError, helper_devices, paired_servers, pool::Db, sessions},
     domain::{
+        access::Action,
         ids::{ServerId, SessionId, UserId},
-        limits,
         server_state::ConnectionState,
-        time::Timestamp,
     },
     relay::{
-        client_socket::Close,
+        admission::{Admission, Close, SocketEvent},
         close::Reason,
+        commands::{CommandError, UserCommand},
+        context::RelayContext,
         game_connection::{
-            AlarmPushed, Drill, Drilled, GameConnection, LinkChanged, ReloadDevices, Retry, Stop, Switch, ToggleFailed,
+            DeliverPushedAlarm, Drill, GameConnection, LinkStatusChanged, ReloadDevices, RetryLink, SetWatchers,
+            StopConnection,
         },
-        server_subscription::Allow,
-        state::RelayState,
+        presence::Presence,
+        publication::AllowedUsers,
+        relay_worker::{FindServer, FoundServer},
     },
 };
 
-/// A game server was paired, once more perhaps: open its link now.
+pub use crate::relay::{alarm_delivery::DrillOutcome, game_connection::LinkStatus};
+
+/// A game server was paired, perhaps again: open its link now.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct ServerPaired {
     pub server: ServerId,
-    /// Address or credentials are not what they were: a link that is up must be opened anew.
+    /// Address or credentials are not what they were: a link that is up must be opened again.
     pub changed: bool,
 }
 
@@ -74,20 +74,11 @@ pub struct SessionEnded {
     pub session: SessionId,
 }
 
-/// How the links of these servers stand; a server without a link is absent.
+/// The status of these servers' links; a server without a link is absent.
 #[derive(Message)]
-#[rtype(result = "HashMap<ServerId, Connection>")]
-pub struct Connections {
+#[rtype(result = "HashMap<ServerId, LinkStatus>")]
+pub struct LinkStatuses {
     pub servers: Vec<ServerId>,
-}
-
-/// The link to one game server, as users see it.
-#[derive(Clone, Debug)]
-pub struct Connection {
-    pub state: ConnectionState,
-    pub since: Timestamp,
-    pub reason: Option<String>,
-    pub next_attempt_at: Option<Timestamp>,
 }
 
 /// May this token's holder open one more socket?
@@ -108,59 +99,10 @@ pub enum AdmitRefused {
     Unavailable,
 }
 
-/// The right to one open socket; given back when dropped.
-pub struct Admission {
-    pub id: u64,
-    pub user: UserId,
-    hub: Addr<Hub>,
-}
-
-impl Drop for Admission {
-    fn drop(&mut self) {
-        self.hub.do_send(Left { connection: self.id });
-    }
-}
-
-/// An admitted socket is open: this is how to close it.
+/// A push reports an alarm of this server; the ledger has it under this id already.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct Opened {
-    pub connection: u64,
-    pub close: Recipient<Close>,
-}
-
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Left {
-    connection: u64,
-}
-
-/// Who may watch this server, and the connection that feeds it; none if there is no such paired server.
-#[derive(Message)]
-#[rtype(result = "Result<Option<Watched>, DbError>")]
-pub struct Watch {
-    pub server: ServerId,
-}
-
-/// The answer to [`Watch`].
-pub struct Watched {
-    pub connection: Addr<GameConnection>,
-    pub watchers: Arc<HashSet<UserId>>,
-}
-
-/// Switch a smart switch over, on behalf of a user. Answers with the value seen afterwards.
-#[derive(Message)]
-#[rtype(result = "Result<bool, ToggleFailed>")]
-pub struct Toggle {
-    pub server: ServerId,
-    pub user: UserId,
-    pub device: String,
-}
-
-/// A push tells of an alarm of this server; it stands in the ledger under this id already.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct PushedAlarm {
+pub struct AlarmPushed {
     pub server: ServerId,
     pub id: String,
     pub title: String,
@@ -168,7 +110,7 @@ pub struct PushedAlarm {
 
 /// Send a test alarm the whole way to this server's watchers. None if it could not be stored.
 #[derive(Message)]
-#[rtype(result = "Option<Drilled>")]
+#[rtype(result = "Option<DrillOutcome>")]
 pub struct StartDrill {
     pub server: ServerId,
 }
@@ -180,77 +122,77 @@ pub struct Drain;
 
 /// What `GET /health` of the relay reports, readable from every thread.
 #[derive(Default)]
-pub struct Health {
+pub struct RelayHealth {
     /// Sockets open now.
     pub active: AtomicUsize,
 }
 
 /// See the module.
 pub struct Hub {
-    state: Arc<RelayState>,
-    health: Arc<Health>,
+    context: Arc<RelayContext>,
+    health: Arc<RelayHealth>,
     /// Threads on which game connections live.
     arbiters: Vec<ArbiterHandle>,
-    links: HashMap<ServerId, Addr<GameConnection>>,
-    states: HashMap<ServerId, Connection>,
-    sockets: HashMap<u64, OpenSocket>,
-    per_user: HashMap<UserId, usize>,
+    connections: HashMap<ServerId, Addr<GameConnection>>,
+    link_statuses: HashMap<ServerId, LinkStatus>,
+    presence: Presence,
+    /// Of the latest look at who may watch.
+    access_version: u64,
     draining: bool,
 }
 
-struct OpenSocket {
-    user: UserId,
-    session: SessionId,
-    close: Option<Recipient<Close>>,
-    /// The session ended before the socket was open.
-    ended: bool,
-}
-
-/// Numbers connections within the process.
-static NEXT: AtomicU64 = AtomicU64::new(1);
-
 impl Hub {
-    /// A hub whose game connections live on these threads.
-    pub fn new(state: Arc<RelayState>, health: Arc<Health>, arbiters: Vec<ArbiterHandle>) -> Self {
+    /// A hub whose game connections live on these threads (at least one).
+    pub fn new(context: Arc<RelayContext>, health: Arc<RelayHealth>, arbiters: Vec<ArbiterHandle>) -> Self {
         Self {
-            state,
+            context,
             health,
             arbiters,
-            links: HashMap::new(),
-            states: HashMap::new(),
-            sockets: HashMap::new(),
-            per_user: HashMap::new(),
+            connections: HashMap::new(),
+            link_statuses: HashMap::new(),
+            presence: Presence::default(),
+            access_version: 0,
             draining: false,
         }
     }
 
     /// The game connection of this server, started if need be.
-    fn link(&mut self, server: &ServerId, ctx: &Context<Self>) -> Addr<GameConnection> {
-        if let Some(link) = self.links.get(server).filter(|link| link.connected()) {
-            return link.clone();
+    fn connection(&mut self, server: &ServerId, ctx: &Context<Self>) -> Addr<GameConnection> {
+        if let Some(connection) = self.connections.get(server).filter(|connection| connection.connected()) {
+            return connection.clone();
         }
-        let connection = GameConnection::new(server.clone(), self.state.clone(), ctx.address().recipient());
-        self.states.insert(server.clone(), connection.status());
-        let arbiter = &self.arbiters[self.links.len() % self.arbiters.len()];
-        let link = GameConnection::start_in_arbiter(arbiter, move |_| connection);
-        self.links.insert(server.clone(), link.clone());
-        link
+        let status = LinkStatus {
+            state: ConnectionState::Connecting,
+            since: self.context.clock.now(),
+            reason: None,
+            next_attempt_at: None,
+        };
+        self.link_statuses.insert(server.clone(), status);
+        let (id, context, hub) = (server.clone(), self.context.clone(), ctx.address().recipient());
+        let arbiter = &self.arbiters[self.connections.len() % self.arbiters.len()];
+        let connection = GameConnection::start_in_arbiter(arbiter, move |_| GameConnection::new(id, context, hub));
+        self.connections.insert(server.clone(), connection.clone());
+        connection
     }
 
-    fn leave(&mut self, connection: u64) {
-        let Some(socket) = self.sockets.remove(&connection) else { return };
-        self.health.active.store(self.sockets.len(), Ordering::Relaxed);
-        if let Some(count) = self.per_user.get_mut(&socket.user) {
-            *count -= 1;
-            if *count == 0 {
-                self.per_user.remove(&socket.user);
-            }
+    /// Who may watch. The version is that of the question, so that the answer to a later one has a higher version,
+    /// whichever comes first.
+    fn allowed_users(&mut self, server: ServerId) -> impl Future<Output = Result<AllowedUsers, DbError>> + use<> {
+        self.access_version += 1;
+        let (version, pool) = (self.access_version, self.context.pool.clone());
+        async move {
+            let users = pool.read(move |db| access::watchers(db, &server)).await?;
+            Ok(AllowedUsers { version, users: Arc::new(users.into_iter().collect()) })
         }
     }
 
-    fn watchers_of(&self, server: ServerId) -> impl Future<Output = Result<HashSet<UserId>, DbError>> + use<> {
-        let pool = self.state.pool.clone();
-        async move { Ok(pool.read(move |db| access::watchers(db, &server)).await?.into_iter().collect()) }
+    fn nobody_allowed(&mut self) -> AllowedUsers {
+        self.access_version += 1;
+        AllowedUsers { version: self.access_version, users: Arc::new(HashSet::new()) }
+    }
+
+    fn count_sockets(&self) {
+        self.health.active.store(self.presence.count(), Ordering::Relaxed);
     }
 }
 
@@ -258,18 +200,18 @@ impl Actor for Hub {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        // Admissions and goodbyes of tens of thousands of sockets pass here.
+        // Admissions and ends of tens of thousands of sockets pass here.
         ctx.set_mailbox_capacity(4_096);
-        if self.state.game.link_policy != GameLinkPolicy::Always {
+        if self.context.game.link_policy != GameLinkPolicy::Always {
             return;
         }
-        let pool = self.state.pool.clone();
+        let pool = self.context.pool.clone();
         let servers = async move { pool.read(paired_servers::list_all).await };
         ctx.spawn(servers.into_actor(self).map(|servers, hub, ctx| match servers {
             Ok(servers) => {
                 log::info!(servers = servers.len(); "game links are opened");
                 for server in servers {
-                    hub.link(&server.id, ctx);
+                    hub.connection(&server.id, ctx);
                 }
             }
             Err(error) => log::error!("paired servers could not be read, their links stay closed: {error}"),
@@ -281,11 +223,11 @@ impl Handler<ServerPaired> for Hub {
     type Result = ();
 
     fn handle(&mut self, ServerPaired { server, changed }: ServerPaired, ctx: &mut Self::Context) {
-        match self.links.get(&server) {
-            Some(link) => link.do_send(Retry { changed }),
+        match self.connections.get(&server) {
+            Some(connection) => connection.do_send(RetryLink { changed }),
             // A new connection reads its credentials anyway; one that waits for a watcher starts with that.
-            None if self.state.game.link_policy == GameLinkPolicy::Always => {
-                self.link(&server, ctx);
+            None if self.context.game.link_policy == GameLinkPolicy::Always => {
+                self.connection(&server, ctx);
             }
             None => {}
         }
@@ -296,10 +238,10 @@ impl Handler<ServerRemoved> for Hub {
     type Result = ();
 
     fn handle(&mut self, ServerRemoved { server }: ServerRemoved, _: &mut Self::Context) {
-        self.states.remove(&server);
-        if let Some(link) = self.links.remove(&server) {
-            link.do_send(Allow { watchers: Arc::default() });
-            link.do_send(Stop);
+        self.link_statuses.remove(&server);
+        if let Some(connection) = self.connections.remove(&server) {
+            connection.do_send(SetWatchers(self.nobody_allowed()));
+            connection.do_send(StopConnection);
         }
     }
 }
@@ -308,8 +250,8 @@ impl Handler<DevicesChanged> for Hub {
     type Result = ();
 
     fn handle(&mut self, DevicesChanged { server }: DevicesChanged, _: &mut Self::Context) {
-        if let Some(link) = self.links.get(&server) {
-            link.do_send(ReloadDevices);
+        if let Some(connection) = self.connections.get(&server) {
+            connection.do_send(ReloadDevices);
         }
     }
 }
@@ -318,15 +260,15 @@ impl Handler<AccessChanged> for Hub {
     type Result = ();
 
     fn handle(&mut self, AccessChanged { server }: AccessChanged, ctx: &mut Self::Context) {
-        let Some(link) = self.links.get(&server).cloned() else { return };
-        let watchers = self.watchers_of(server);
-        ctx.spawn(watchers.into_actor(self).map(move |watchers, _, _| {
+        let Some(connection) = self.connections.get(&server).cloned() else { return };
+        let allowed = self.allowed_users(server);
+        ctx.spawn(allowed.into_actor(self).map(move |allowed, hub, _| {
             // If the database does not answer, nobody keeps what may have been taken away.
-            let watchers = watchers.unwrap_or_else(|error| {
+            let allowed = allowed.unwrap_or_else(|error| {
                 log::error!("access could not be read, all watches of the server end: {error}");
-                HashSet::new()
+                hub.nobody_allowed()
             });
-            link.do_send(Allow { watchers: Arc::new(watchers) });
+            connection.do_send(SetWatchers(allowed));
         }));
     }
 }
@@ -335,22 +277,19 @@ impl Handler<SessionEnded> for Hub {
     type Result = ();
 
     fn handle(&mut self, SessionEnded { session }: SessionEnded, _: &mut Self::Context) {
-        for socket in self.sockets.values_mut().filter(|socket| socket.session == session) {
-            socket.ended = true;
-            if let Some(close) = &socket.close {
-                close.do_send(Close(Reason::SignedOut));
-            }
+        for close in self.presence.end_session(&session) {
+            close.do_send(Close(Reason::SignedOut));
         }
     }
 }
 
-impl Handler<Connections> for Hub {
-    type Result = MessageResult<Connections>;
+impl Handler<LinkStatuses> for Hub {
+    type Result = MessageResult<LinkStatuses>;
 
-    fn handle(&mut self, Connections { servers }: Connections, _: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, LinkStatuses { servers }: LinkStatuses, _: &mut Self::Context) -> Self::Result {
         let known = servers.into_iter().filter_map(|server| {
-            let state = self.states.get(&server)?.clone();
-            Some((server, state))
+            let status = self.link_statuses.get(&server)?.clone();
+            Some((server, status))
         });
         MessageResult(known.collect())
     }
@@ -360,19 +299,16 @@ impl Handler<Admit> for Hub {
     type Result = ResponseActFuture<Self, Result<Admission, AdmitRefused>>;
 
     fn handle(&mut self, Admit { user, session }: Admit, ctx: &mut Self::Context) -> Self::Result {
-        let count = self.per_user.entry(user.clone()).or_default();
-        if self.draining || *count >= limits::CONNECTIONS_PER_USER {
-            let refused = if self.draining { AdmitRefused::Unavailable } else { AdmitRefused::TooManyConnections };
-            return Box::pin(async move { Err(refused) }.into_actor(self));
-        }
         // The place is taken before the database is asked, so that many at once cannot share the last one.
-        *count += 1;
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        self.sockets.insert(id, OpenSocket { user: user.clone(), session: session.clone(), close: None, ended: false });
-        self.health.active.store(self.sockets.len(), Ordering::Relaxed);
-        let admission = Admission { id, user: user.clone(), hub: ctx.address() };
-        let (pool, now) = (self.state.pool.clone(), self.state.clock.now());
+        let place = match self.draining {
+            true => Err(AdmitRefused::Unavailable),
+            false => self.presence.admit(&user, &session).ok_or(AdmitRefused::TooManyConnections),
+        };
+        self.count_sockets();
+        let admission = place.map(|number| Admission::new(user.clone(), number, ctx.address().recipient()));
+        let (pool, now) = (self.context.pool.clone(), self.context.clock.now());
         let checked = async move {
+            let admission = admission?;
             let holds = move |db: &mut Db| match session.device() {
                 Some(device) => helper_devices::belongs_to(db, &user, &device),
                 None => Ok(sessions::find(db, &session, now)?.is_some_and(|session| session.user_id == user)),
@@ -390,91 +326,84 @@ impl Handler<Admit> for Hub {
     }
 }
 
-impl Handler<Opened> for Hub {
+impl Handler<SocketEvent> for Hub {
     type Result = ();
 
-    fn handle(&mut self, Opened { connection, close }: Opened, _: &mut Self::Context) {
-        if self.draining {
-            close.do_send(Close(Reason::Restarting));
-        }
-        if let Some(socket) = self.sockets.get_mut(&connection) {
-            if socket.ended {
-                close.do_send(Close(Reason::SignedOut));
+    fn handle(&mut self, event: SocketEvent, _: &mut Self::Context) {
+        match event {
+            SocketEvent::Opened { connection, close } => {
+                let reason = self.presence.open(connection, close.clone());
+                if let Some(reason) = reason.or(self.draining.then_some(Reason::Restarting)) {
+                    close.do_send(Close(reason));
+                }
             }
-            socket.close = Some(close);
+            SocketEvent::Closed { connection } => self.presence.leave(connection),
         }
+        self.count_sockets();
     }
 }
 
-impl Handler<Left> for Hub {
-    type Result = ();
+impl Handler<FindServer> for Hub {
+    type Result = ResponseActFuture<Self, Result<Option<FoundServer>, DbError>>;
 
-    fn handle(&mut self, Left { connection }: Left, _: &mut Self::Context) {
-        self.leave(connection);
-    }
-}
-
-impl Handler<Watch> for Hub {
-    type Result = ResponseActFuture<Self, Result<Option<Watched>, DbError>>;
-
-    fn handle(&mut self, Watch { server }: Watch, _: &mut Self::Context) -> Self::Result {
-        let watchers = self.watchers_of(server.clone());
-        Box::pin(watchers.into_actor(self).map(move |watchers, hub, ctx| {
-            let watchers = watchers?;
+    fn handle(&mut self, FindServer { server }: FindServer, _: &mut Self::Context) -> Self::Result {
+        let allowed = self.allowed_users(server.clone());
+        Box::pin(allowed.into_actor(self).map(move |allowed, hub, ctx| {
+            let allowed = allowed?;
             // Without an owner there is no such paired server.
-            Ok((!watchers.is_empty() && !hub.draining)
-                .then(|| Watched { connection: hub.link(&server, ctx), watchers: Arc::new(watchers) }))
+            Ok((!allowed.users.is_empty() && !hub.draining)
+                .then(|| FoundServer { connection: hub.connection(&server, ctx), allowed }))
         }))
     }
 }
 
-impl Handler<Toggle> for Hub {
-    type Result = ResponseActFuture<Self, Result<bool, ToggleFailed>>;
+impl Handler<UserCommand> for Hub {
+    type Result = ResponseActFuture<Self, Result<bool, CommandError>>;
 
-    fn handle(&mut self, Toggle { server, user, device }: Toggle, _: &mut Self::Context) -> Self::Result {
-        let pool = self.state.pool.clone();
-        let asked = server.clone();
+    fn handle(&mut self, UserCommand { server, user, toggle }: UserCommand, _: &mut Self::Context) -> Self::Result {
+        let (pool, asked) = (self.context.pool.clone(), server.clone());
         let role = async move { pool.read(move |db| access::role(db, &user, &asked)).await };
-        let allowed = role.into_actor(self).map(move |role, hub, ctx| match role {
-            Ok(Some(Role::Owner)) => Ok(hub.link(&server, ctx)),
-            Ok(None) => Err(ToggleFailed::UnknownServer),
+        let connection = role.into_actor(self).map(move |role, hub, ctx| match role {
+            Ok(Some(role)) if role.may(Action::Command) => Ok(hub.connection(&server, ctx)),
+            Ok(Some(_)) => Err(CommandError::OwnerOnly),
+            Ok(None) => Err(CommandError::UnknownServer),
             Err(error) => {
                 log::error!("access could not be read: {error}");
-                Err(ToggleFailed::Internal)
+                Err(CommandError::Internal)
             }
         });
-        Box::pin(allowed.then(move |link, hub, _| {
-            async move { link?.send(Switch { device }).await.map_err(|_| ToggleFailed::Unavailable)? }.into_actor(hub)
+        Box::pin(connection.then(move |connection, hub, _| {
+            async move { connection?.send(toggle).await.map_err(|_| CommandError::Unavailable)? }.into_actor(hub)
         }))
     }
 }
 
-impl Handler<PushedAlarm> for Hub {
+impl Handler<AlarmPushed> for Hub {
     type Result = ();
 
-    fn handle(&mut self, PushedAlarm { server, id, title }: PushedAlarm, ctx: &mut Self::Context) {
+    fn handle(&mut self, AlarmPushed { server, id, title }: AlarmPushed, ctx: &mut Self::Context) {
         if self.draining {
             return; // it waits in the ledger for the next start
         }
-        self.link(&server, ctx).do_send(AlarmPushed { id, title });
+        self.connection(&server, ctx).do_send(DeliverPushedAlarm { id, title });
     }
 }
 
 impl Handler<StartDrill> for Hub {
-    type Result = ResponseFuture<Option<Drilled>>;
+    type Result = ResponseFuture<Option<DrillOutcome>>;
 
     fn handle(&mut self, StartDrill { server }: StartDrill, ctx: &mut Self::Context) -> Self::Result {
-        let link = self.link(&server, ctx);
-        Box::pin(async move { link.send(Drill).await.ok().flatten() })
+        let connection = self.connection(&server, ctx);
+        Box::pin(async move { connection.send(Drill).await.ok().flatten() })
     }
 }
 
-impl Handler<LinkChanged> for Hub {
+impl Handler<LinkStatusChanged> for Hub {
     type Result = ();
 
-    fn handle(&mut self, LinkChanged { server, connection }: LinkChanged, _: &mut Self::Context) {
-        if self.links.contains_key(&server) {
-            self.states.insert(server, connection);
+    fn handle(&mut self, LinkStatusChanged { server, status }: LinkStatusChanged, _: &mut Self::Context) {
+        if self.connections.contains_key(&server) {
+            self.link_statuses.insert(server, status);
         }
     }
 }
@@ -484,13 +413,11 @@ impl Handler<Drain> for Hub {
 
     fn handle(&mut self, _: Drain, _: &mut Self::Context) {
         self.draining = true;
-        for socket in self.sockets.values() {
-            if let Some(close) = &socket.close {
-                close.do_send(Close(Reason::Restarting));
-            }
+        for close in self.presence.open_sockets() {
+            close.do_send(Close(Reason::Restarting));
         }
-        for link in self.links.values() {
-            link.do_send(Stop);
+        for connection in self.connections.values() {
+            connection.do_send(StopConnection);
         }
     }
 }

@@ -2,13 +2,13 @@
 //!
 //! `/v1` is an ordinary route: token, origin and limits are checked there and the handshake is made there. A request
 //! that wants an upgrade runs through the same App; when the answer is a 101, its head is written and the socket
-//! leaves HTTP for good: [`ClientSocket`] owns it. Any other answer is sent as it is.
+//! leaves HTTP for good: a [`ClientSocket`] owns it. Any other answer is sent as it is.
 
 use std::{
     io, net,
     rc::Rc,
     sync::{Arc, atomic::Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use actix::Addr;
@@ -29,15 +29,20 @@ use actix_web::{
 use actix_web_actors::ws;
 use futures_util::SinkExt as _;
 use serde::{Deserialize, Serialize};
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, time::Instant};
 
 use crate::{
-    crypto::relay_token::RelayClaims,
+    clock::Clock,
+    crypto::{
+        random::Random,
+        relay_token::{RelayClaims, RelayTokens},
+    },
+    net::Stream,
     relay::{
+        admission::Admission,
         client_socket::ClientSocket,
-        hub::{Admission, Admit, AdmitRefused, Health, Hub},
-        state::RelayState,
-        worker::Worker,
+        hub::{Admit, AdmitRefused, Hub, RelayHealth},
+        relay_worker::RelayWorker,
     },
 };
 
@@ -48,25 +53,23 @@ const BEARER: &str = "bearer.";
 /// Headers of a request that never ends.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Everything the route needs.
-struct Relay {
-    state: Arc<RelayState>,
-    hub: Addr<Hub>,
-    health: Arc<Health>,
-    started: Instant,
+/// What the listener needs of the service.
+pub struct ListenerContext {
+    pub clock: Clock,
+    pub random: Random,
+    pub tokens: RelayTokens,
+    /// Browser origins that may open a socket.
+    pub origins: Vec<String>,
+    pub hub: Addr<Hub>,
+    pub health: Arc<RelayHealth>,
+    pub started: Instant,
 }
 
 /// Binds the relay to a listening socket.
-pub fn bind(
-    builder: ServerBuilder,
-    socket: net::TcpListener,
-    state: Arc<RelayState>,
-    hub: Addr<Hub>,
-    health: Arc<Health>,
-) -> io::Result<ServerBuilder> {
-    let relay = Arc::new(Relay { state, hub, health, started: Instant::now() });
+pub fn bind(builder: ServerBuilder, socket: net::TcpListener, context: ListenerContext) -> io::Result<ServerBuilder> {
+    let context = Arc::new(context);
     builder.listen("relay", socket, move || {
-        let (for_upgrades, for_requests) = (relay.clone(), relay.clone());
+        let (for_upgrades, for_requests) = (context.clone(), context.clone());
         HttpService::build()
             .client_request_timeout(REQUEST_DEADLINE)
             .upgrade(fn_factory(move || upgrade_service(for_upgrades.clone())))
@@ -76,7 +79,7 @@ pub fn bind(
 }
 
 fn app(
-    relay: Arc<Relay>,
+    context: Arc<ListenerContext>,
 ) -> App<
     impl ServiceFactory<
         actix_web::dev::ServiceRequest,
@@ -87,18 +90,21 @@ fn app(
     >,
 > {
     App::new()
-        .app_data(web::Data::from(relay))
+        .app_data(web::Data::from(context.clone()))
         .service(web::resource("/v1").route(web::get().to(open)))
         .service(web::resource("/health").route(web::get().to(health)))
-        .default_service(web::to(|| async { problem(Refused::NotFound) }))
+        .default_service(web::to(
+            |context: web::Data<ListenerContext>| async move { problem(Refused::NotFound, &context) },
+        ))
 }
 
 /// The service of one worker thread that takes requests which want another protocol.
 async fn upgrade_service(
-    relay: Arc<Relay>,
+    context: Arc<ListenerContext>,
 ) -> Result<impl Service<(Request, Framed<TcpStream, h1::Codec>), Response = (), Error = actix_web::Error>, ()> {
-    let worker = Worker::new(relay.hub.clone());
-    let service = map_config(app(relay), |()| AppConfig::default()).into_factory().new_service(()).await?;
+    let hub = &context.hub;
+    let worker = RelayWorker::new(hub.clone().recipient(), hub.clone().recipient());
+    let service = map_config(app(context), |()| AppConfig::default()).into_factory().new_service(()).await?;
     let service = Rc::new(service);
     Ok(fn_service(move |(request, framed): (Request, Framed<TcpStream, h1::Codec>)| {
         let (service, worker) = (service.clone(), worker.clone());
@@ -113,7 +119,7 @@ async fn upgrade_service(
 async fn hand_over(
     response: ServiceResponse,
     mut framed: Framed<TcpStream, h1::Codec>,
-    worker: Rc<Worker>,
+    worker: Rc<RelayWorker>,
 ) -> io::Result<()> {
     let (_, response) = response.into_parts();
     let (mut response, body) = response.into_parts();
@@ -123,8 +129,9 @@ async fn hand_over(
         Some(Opening(admission)) => {
             framed.send(h1::Message::Item((head, BodySize::None))).await?;
             let parts = framed.into_parts();
-            socket2::SockRef::from(&parts.io).set_send_buffer_size(SEND_BUFFER)?;
-            ClientSocket::start(worker, admission, parts.io, parts.read_buf);
+            let stream = Stream::from(parts.io);
+            stream.set_send_buffer(SEND_BUFFER)?;
+            ClientSocket::start(worker, admission, stream, parts.read_buf);
         }
         None => {
             head.head_mut().set_connection_type(ConnectionType::Close);
@@ -149,40 +156,48 @@ struct HealthReport {
     uptime: u64,
 }
 
-async fn health(relay: web::Data<Relay>) -> HttpResponse {
+async fn health(context: web::Data<ListenerContext>) -> HttpResponse {
     HttpResponse::Ok().insert_header((header::CACHE_CONTROL, "no-store")).json(HealthReport {
         ok: true,
-        active_connections: relay.health.active.load(Ordering::Relaxed),
-        uptime: relay.started.elapsed().as_secs(),
+        active_connections: context.health.active.load(Ordering::Relaxed),
+        uptime: context.started.elapsed().as_secs(),
     })
 }
 
 #[derive(Deserialize)]
-struct Credentials {
+struct TokenQuery {
     token: Option<String>,
 }
 
 /// `GET /v1?token=<JWT>`. The query is never logged.
-async fn open(request: HttpRequest, query: web::Query<Credentials>, relay: web::Data<Relay>) -> HttpResponse {
-    match admit(&request, query.into_inner(), &relay).await {
+async fn open(
+    request: HttpRequest,
+    query: web::Query<TokenQuery>,
+    context: web::Data<ListenerContext>,
+) -> HttpResponse {
+    match admit(&request, query.into_inner(), &context).await {
         Ok((mut response, admission)) => {
             response.extensions_mut().insert(Opening(admission));
             response
         }
-        Err(refused) => problem(refused),
+        Err(refused) => problem(refused, &context),
     }
 }
 
-async fn admit(request: &HttpRequest, query: Credentials, relay: &Relay) -> Result<(HttpResponse, Admission), Refused> {
-    check_origin(request.headers(), &relay.state.origins)?;
+async fn admit(
+    request: &HttpRequest,
+    query: TokenQuery,
+    context: &ListenerContext,
+) -> Result<(HttpResponse, Admission), Refused> {
+    check_origin(request.headers(), &context.origins)?;
     let protocol = bearer_protocol(request.headers());
     let token = query.token.as_deref().or_else(|| protocol.as_deref().map(|protocol| &protocol[BEARER.len()..]));
-    let now = relay.state.clock.now();
+    let now = context.clock.now();
     let RelayClaims { user, session } =
-        token.and_then(|token| relay.state.tokens.verify(token, now).ok()).ok_or(Refused::BadToken)?;
+        token.and_then(|token| context.tokens.verify(token, now).ok()).ok_or(Refused::BadToken)?;
     let protocols: Vec<&str> = protocol.as_deref().into_iter().collect();
     let response = ws::handshake_with_protocols(request, &protocols).map_err(|_| Refused::NotAnUpgrade)?.finish();
-    let admission = relay.hub.send(Admit { user, session }).await.map_err(|_| Refused::Unavailable)?;
+    let admission = context.hub.send(Admit { user, session }).await.map_err(|_| Refused::Unavailable)?;
     let admission = admission.map_err(|refused| match refused {
         AdmitRefused::SignedOut => Refused::BadToken,
         AdmitRefused::TooManyConnections => Refused::TooManyConnections,
@@ -216,7 +231,7 @@ enum Refused {
 }
 
 /// A problem document (RFC 9457), as the API answers too.
-fn problem(refused: Refused) -> HttpResponse {
+fn problem(refused: Refused, context: &ListenerContext) -> HttpResponse {
     let (status, code, title) = match refused {
         Refused::NotFound => (404, "not_found", "there is nothing at this path"),
         Refused::BadToken => (401, "invalid_relay_token", "the relay token is missing, expired or not valid"),
@@ -239,7 +254,7 @@ fn problem(refused: Refused) -> HttpResponse {
         "status": status.as_u16(),
         "detail": title,
         "code": code,
-        "requestId": uuid::Uuid::now_v7().to_string(),
+        "requestId": context.random.id::<String>(context.clock.now()),
     });
     response.content_type("application/problem+json").body(body.to_string())
 }

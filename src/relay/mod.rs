@@ -1,20 +1,59 @@
 //! The relay: one WebSocket per dashboard or overlay, with a snapshot, patches, events, chat and raids.
 //!
-//! The path of a frame: [`link_keeper`] asks the game server, [`game_connection`] edits the live state and encodes one
-//! frame for everybody, [`server_subscription`] carries it to a worker thread, and [`socket`] writes it as far as
-//! [`outbox`] allows. Nothing here knows HTTP beyond the listener in [`listener`]; what it says to clients stands in
-//! [`protocol`] and [`close`].
+//! Imports follow the flow downhill; what goes up goes to a `Recipient` that was handed down.
+//!
+//! ```text
+//! listener             the handshake
+//! hub                  registry of live connections; the only door from api and push     presence   who, how many
+//! client_socket        one WebSocket: parse, authorise, commands                         admission  the right to be open
+//! relay_worker         the subscriptions of one thread
+//! server_subscription  one paired server on one thread     watchers   who may watch, and which sockets do
+//! game_connection      one paired server: mailbox, link, timers
+//! link_supervisor      connects, polls, connects again; reports updates
+//! alarm_delivery       alarms → incidents → ledger → sockets → outcome                   commands   toggle
+//! publisher            position, snapshot, subscribers: one encoding for all
+//! live_state           pure: update in, outcome out                                      team_chat  which lines are new
+//! socket               the stream      send_queue   pure: priorities and the rate limit
+//! feed                 patch_log       pure: the last steps, merged patches, when a snapshot is better
+//! publication          what a game connection publishes
+//! protocol  close      what is said on the wire
+//! ```
 
+pub mod admission;
+pub mod alarm_delivery;
 pub mod client_socket;
 pub mod close;
+pub mod commands;
+pub mod context;
 pub mod feed;
 pub mod game_connection;
 pub mod hub;
-pub mod link_keeper;
+pub mod link_supervisor;
 pub mod listener;
-pub mod outbox;
+pub mod live_state;
+pub mod patch_log;
+pub mod presence;
 pub mod protocol;
+pub mod publication;
+pub mod publisher;
+pub mod relay_worker;
+pub mod send_queue;
 pub mod server_subscription;
 pub mod socket;
-pub mod state;
-pub mod worker;
+pub mod team_chat;
+pub mod watchers;
+
+use std::sync::Arc;
+
+use actix::{Actor as _, Addr, ArbiterHandle};
+
+use self::{
+    context::RelayContext,
+    hub::{Hub, RelayHealth},
+};
+
+/// Starts the relay without a listener: the hub, and by it a game connection for each paired server on these threads
+/// (at least one).
+pub fn start(context: Arc<RelayContext>, health: Arc<RelayHealth>, arbiters: Vec<ArbiterHandle>) -> Addr<Hub> {
+    Hub::new(context, health, arbiters).start()
+}

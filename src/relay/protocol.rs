@@ -35,6 +35,8 @@ pub enum ErrorCode {
     UnknownType,
     /// Not paired to this user, or not there: the same answer for both.
     UnknownServer,
+    /// The user may watch this server and not command it.
+    OwnerOnly,
     UnknownDevice,
     TooManySubscriptions,
     NotASwitch,
@@ -225,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_ids() {
+    fn a_refusal_names_what_is_wrong_and_its_ids() {
         let code = |text: &str| ClientMessage::parse(text.as_bytes()).unwrap_err().code;
         for text in ["", "[]", "null", "{", r#"{"type":7}"#, r#"{"serverId":"x"}"#, r#"{"type":"subscribe"}"#] {
             assert_eq!(code(text), ErrorCode::Malformed, "{text}");

@@ -1,99 +1,99 @@
-//! Actor: a paired server on one worker thread. Started by the first socket of that thread that subscribes; hears its
-//! [`GameConnection`] and writes straight to the sockets that watch; knows
-//! who may watch and ends a watch when access ends. Stops when nobody has watched for a while, or when the paired
-//! server is gone.
+//! Actor: a paired server on one worker thread. Started by the first socket of that thread that subscribes; receives the
+//! publications of its [`GameConnection`] and writes straight to the sockets that watch. Stops when nobody has watched
+//! for a while, or when the paired server is gone.
 
-use std::{collections::HashSet, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::Cell, rc::Rc, time::Duration};
 
 use actix::prelude::*;
 use bytes::Bytes;
+use tokio::time::timeout;
 
 use crate::{
-    domain::ids::{ServerId, UserId},
+    domain::ids::ServerId,
     relay::{
-        feed::{Feed, Position, Step},
-        game_connection::{GameConnection, Join, Leave, TakeSnapshot},
-        outbox::Lane,
+        feed::{Feed, SnapshotWanted},
+        game_connection::{GameConnection, RequestSnapshot, Subscribe, Unsubscribe},
         protocol::Refusal,
+        publication::{AllowedUsers, Lane, Publication},
+        send_queue::{QueuedFrame, Receipt},
         socket::Socket,
-        worker::Worker,
+        watchers::Watchers,
     },
 };
 
-/// News that wait for this thread; beyond it steps are skipped, and a snapshot makes up for them.
+/// Publications that wait for this thread; beyond it steps are left out, and a snapshot makes up for them.
 const MAILBOX: usize = 1_024;
-/// How often it is looked whether anybody still watches.
+/// How often it is checked whether anybody still watches.
 const LINGER: Duration = Duration::from_secs(30);
+/// An alarm is answered after this long, even if a socket has not taken it: two windows of its frames.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(20);
 
-/// The state took a step.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct Advance {
-    pub epoch: u64,
-    pub step: Arc<Step>,
+/// A subscription as the sockets of its thread share it.
+pub struct Subscription {
+    pub feed: Rc<Feed>,
+    pub watchers: Watchers,
+    /// The actor has stopped or is about to; whoever wants to watch starts another one.
+    ended: Cell<bool>,
 }
 
-/// A snapshot that was asked for.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct Snapshot {
-    pub position: Position,
-    pub frame: Bytes,
-}
-
-/// A raid, an event or a line of chat, for all who watch. Answered with how many sockets that were.
-#[derive(Message)]
-#[rtype(result = "usize")]
-pub struct Tell {
-    pub lane: Lane,
-    pub frame: Bytes,
-}
-
-/// Steps were skipped because this thread was too busy.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct Skipped;
-
-/// From now on only these may watch; nobody at all once the paired server is gone.
-#[derive(Message, Clone)]
-#[rtype(result = "()")]
-pub struct Allow {
-    pub watchers: Arc<HashSet<UserId>>,
+impl Subscription {
+    /// Whether its actor runs.
+    pub fn is_live(&self) -> bool {
+        !self.ended.get()
+    }
 }
 
 /// See the module.
 pub struct ServerSubscription {
-    server: ServerId,
     connection: Addr<GameConnection>,
-    worker: Rc<Worker>,
-    feed: Rc<Feed>,
-    /// Nobody watched when it was last looked.
+    subscription: Rc<Subscription>,
+    /// Nobody watched at the last check.
     idle: bool,
 }
 
 impl ServerSubscription {
     /// Starts on this thread.
-    pub fn start(server: ServerId, connection: Addr<GameConnection>, worker: Rc<Worker>, feed: Rc<Feed>) -> Addr<Self> {
-        Actor::start(Self { server, connection, worker, feed, idle: false })
+    pub fn start(server: ServerId, connection: Addr<GameConnection>, allowed: AllowedUsers) -> Rc<Subscription> {
+        let subscription = Rc::new(Subscription {
+            feed: Feed::new(server),
+            watchers: Watchers::new(allowed),
+            ended: Cell::new(false),
+        });
+        Actor::start(Self { connection, subscription: subscription.clone(), idle: false });
+        subscription
     }
 
     /// Writes what is new to everybody who watches, and asks for a snapshot if somebody needs one.
     fn fan_out(&self, ctx: &Context<Self>) {
-        for socket in self.feed.watchers.borrow().iter() {
-            socket.pump();
-        }
+        self.subscription.watchers.for_each(|socket| socket.pump());
         self.ask_if_wanted(ctx);
     }
 
     fn ask_if_wanted(&self, ctx: &Context<Self>) {
-        if self.feed.snapshot_wanted.take() {
-            self.connection.do_send(TakeSnapshot { subscriber: ctx.address() });
+        if self.subscription.feed.take_snapshot_wanted() {
+            self.connection.do_send(RequestSnapshot { subscriber: ctx.address().recipient() });
+        }
+    }
+
+    fn deliver(&self, lane: Lane, queued: &QueuedFrame) {
+        self.subscription.watchers.for_each(|socket| socket.push(lane, queued.clone()));
+    }
+
+    /// Delivers an alarm; resolves to the number of sockets whose kernel buffer took it.
+    fn deliver_alarm(&self, frame: Bytes) -> impl Future<Output = usize> + use<> {
+        let (receipt, taken, finished) = Receipt::new();
+        self.deliver(Lane::Raid, &QueuedFrame { frame, receipt: Some(receipt) });
+        async move {
+            // It never sends, it only ends. A socket that takes longer does not read.
+            let _ = timeout(WRITTEN_WITHIN, finished).await;
+            taken.get()
         }
     }
 
     fn end_watch(&self, socket: &Rc<Socket>) {
-        socket.outbox.borrow_mut().unwatch(&self.server);
-        socket.push(Lane::Reply, Refusal::unknown_server(self.server.clone()).frame());
+        let server = &self.subscription.feed.server;
+        socket.queue.borrow_mut().unwatch(server);
+        socket.push(Lane::Reply, Refusal::unknown_server(server.clone()).frame());
     }
 }
 
@@ -102,97 +102,67 @@ impl Actor for ServerSubscription {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(MAILBOX);
-        self.connection.do_send(Join { subscriber: ctx.address() });
-        // Set once: the feed starts and ends with this actor.
-        let _ = self.feed.source.set(ctx.address().recipient());
+        self.connection.do_send(Subscribe { subscriber: ctx.address().recipient() });
+        self.subscription.feed.connect(ctx.address().recipient());
         self.ask_if_wanted(ctx);
-        ctx.run_interval(LINGER, |subscription, ctx| {
-            let idle = subscription.feed.watchers.borrow().is_empty();
-            if idle && subscription.idle {
+        ctx.run_interval(LINGER, |actor, ctx| {
+            let idle = actor.subscription.watchers.is_empty();
+            if idle && actor.idle {
                 ctx.stop();
             }
-            subscription.idle = idle;
+            actor.idle = idle;
         });
     }
 
     fn stopping(&mut self, ctx: &mut Self::Context) -> Running {
-        self.worker.forget(&self.server);
-        self.connection.do_send(Leave { subscriber: ctx.address() });
-        for socket in self.feed.watchers.take() {
+        self.subscription.ended.set(true);
+        self.connection.do_send(Unsubscribe { subscriber: ctx.address().recipient() });
+        for socket in self.subscription.watchers.remove_all() {
             self.end_watch(&socket);
         }
         Running::Stop
     }
 }
 
-impl Handler<Advance> for ServerSubscription {
-    type Result = ();
+impl Handler<Publication> for ServerSubscription {
+    type Result = Response<usize>;
 
-    fn handle(&mut self, advance: Advance, ctx: &mut Self::Context) {
-        if !self.feed.stream.borrow_mut().advance(advance.epoch, advance.step) {
-            self.feed.snapshot_wanted.set(true);
+    fn handle(&mut self, publication: Publication, ctx: &mut Self::Context) -> Response<usize> {
+        let feed = &self.subscription.feed;
+        match publication {
+            Publication::Advance { epoch, step } => {
+                if !feed.log.borrow_mut().advance(epoch, step) {
+                    feed.mark_snapshot_wanted();
+                }
+                self.fan_out(ctx);
+            }
+            Publication::Snapshot { position, frame } => {
+                feed.log.borrow_mut().restart(position, frame);
+                self.fan_out(ctx);
+            }
+            Publication::Deliver { lane, frame } => self.deliver(lane, &frame.into()),
+            Publication::DeliverAlarm { frame } => return Response::fut(self.deliver_alarm(frame)),
+            Publication::Skipped => {
+                feed.mark_snapshot_wanted();
+                self.ask_if_wanted(ctx);
+            }
+            Publication::SetWatchers(allowed) => {
+                for socket in self.subscription.watchers.allow(allowed) {
+                    self.end_watch(&socket);
+                }
+                if self.subscription.watchers.nobody_may_watch() {
+                    ctx.stop();
+                }
+            }
         }
-        self.fan_out(ctx);
+        Response::reply(0)
     }
 }
 
-impl Handler<Snapshot> for ServerSubscription {
+impl Handler<SnapshotWanted> for ServerSubscription {
     type Result = ();
 
-    fn handle(&mut self, snapshot: Snapshot, ctx: &mut Self::Context) {
-        self.feed.stream.borrow_mut().restart(snapshot.position, snapshot.frame);
-        self.fan_out(ctx);
-    }
-}
-
-impl Handler<Tell> for ServerSubscription {
-    type Result = usize;
-
-    fn handle(&mut self, tell: Tell, _: &mut Self::Context) -> usize {
-        let watchers = self.feed.watchers.borrow();
-        for socket in watchers.iter() {
-            socket.push(tell.lane, tell.frame.clone());
-        }
-        watchers.len()
-    }
-}
-
-impl Handler<Skipped> for ServerSubscription {
-    type Result = ();
-
-    fn handle(&mut self, _: Skipped, ctx: &mut Self::Context) {
-        self.feed.snapshot_wanted.set(true);
-        self.ask_if_wanted(ctx);
-    }
-}
-
-impl Handler<Allow> for ServerSubscription {
-    type Result = ();
-
-    fn handle(&mut self, allow: Allow, ctx: &mut Self::Context) {
-        self.worker.allow(&self.server, allow.watchers.clone());
-        let watchers = self.feed.watchers.take();
-        let (stay, end): (Vec<_>, Vec<_>) =
-            watchers.into_iter().partition(|socket| allow.watchers.contains(&socket.user));
-        *self.feed.watchers.borrow_mut() = stay;
-        for socket in end {
-            self.end_watch(&socket);
-        }
-        if allow.watchers.is_empty() {
-            ctx.stop();
-        }
-    }
-}
-
-/// A socket on this thread needs a snapshot that is not here yet.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct WantSnapshot;
-
-impl Handler<WantSnapshot> for ServerSubscription {
-    type Result = ();
-
-    fn handle(&mut self, _: WantSnapshot, ctx: &mut Self::Context) {
+    fn handle(&mut self, _: SnapshotWanted, ctx: &mut Self::Context) {
         self.ask_if_wanted(ctx);
     }
 }

@@ -1,14 +1,13 @@
-//! The TCP stream of one WebSocket, shared on its thread by the actor that reads it and the feeds that write it.
+//! The stream of one WebSocket, shared on its thread by the actor that reads it and the subscriptions that write it.
 //!
-//! Writing needs no mailbox: [`Socket::pump`] takes frames out of the outbox for as long as the limits allow and the
+//! Writing needs no mailbox: [`Socket::pump`] writes frames of the send queue for as long as the limits allow and the
 //! kernel takes them. What a slow reader can hold is one frame half written (shared with everybody else), the bounded
-//! outbox and the kernel's bounded buffer. [`Inbound`] is the reading half, and what wakes writing that had to wait.
+//! queue and the kernel's bounded buffer. [`Inbound`] is the reading half, and what wakes writing that had to wait.
 
 use std::{
     cell::{Cell, RefCell},
     future::Future as _,
     io,
-    net::Shutdown,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, Waker},
@@ -18,17 +17,15 @@ use std::{
 use actix_codec::Decoder as _;
 use actix_http::ws::{Codec, Frame, ProtocolError};
 use bytes::{Bytes, BytesMut};
-use futures_util::Stream;
-use tokio::{
-    net::TcpStream,
-    time::{Instant, Sleep, sleep_until},
-};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::{
     domain::{ids::UserId, limits},
+    net::Stream,
     relay::{
         close::Reason,
-        outbox::{Lane, Millis, Next, Outbox},
+        publication::Lane,
+        send_queue::{Millis, Next, QueuedFrame, SendQueue},
     },
 };
 
@@ -39,12 +36,11 @@ const LARGEST_FRAME: usize = limits::INBOUND_BYTES + 14;
 
 /// See the module.
 pub struct Socket {
-    /// Whose it is.
     pub user: UserId,
-    stream: TcpStream,
-    /// What the outbox's milliseconds count from.
+    stream: Stream,
+    /// What the queue's milliseconds count from.
     origin: Instant,
-    pub outbox: RefCell<Outbox>,
+    pub queue: RefCell<SendQueue>,
     /// A frame that the kernel took only in part, and when it last took some of it.
     half: RefCell<Option<Half>>,
     /// Ping, pong or close: not data, so not counted, and sent before anything else. One at a time is enough.
@@ -61,18 +57,18 @@ pub struct Socket {
 }
 
 struct Half {
-    frame: Bytes,
+    rest: QueuedFrame,
     since: Millis,
 }
 
 impl Socket {
-    /// Takes the stream over after the handshake.
-    pub fn new(user: UserId, stream: TcpStream) -> Rc<Self> {
+    /// Owns the stream from after the handshake.
+    pub fn new(user: UserId, stream: Stream) -> Rc<Self> {
         Rc::new(Self {
             user,
             stream,
             origin: Instant::now(),
-            outbox: RefCell::new(Outbox::default()),
+            queue: RefCell::new(SendQueue::default()),
             half: RefCell::new(None),
             control: RefCell::new(None),
             closing: Cell::new(None),
@@ -89,11 +85,11 @@ impl Socket {
     }
 
     /// Puts a message into its lane and writes what may be written.
-    pub fn push(&self, lane: Lane, frame: Bytes) {
+    pub fn push(&self, lane: Lane, queued: impl Into<QueuedFrame>) {
         if self.closing.get().is_some() {
             return;
         }
-        if self.outbox.borrow_mut().push(lane, frame).is_err() {
+        if self.queue.borrow_mut().push(lane, queued.into()).is_err() {
             return self.close(Reason::TooSlow);
         }
         self.pump();
@@ -107,10 +103,11 @@ impl Socket {
         }
     }
 
-    /// Says goodbye: everything that waits is dropped but for a frame that is half written.
+    /// Sends the close frame: everything that waits is dropped but for a frame that is half written.
     pub fn close(&self, reason: Reason) {
         if self.closing.get().is_none() {
             self.closing.set(Some(reason));
+            self.queue.borrow_mut().clear();
             *self.control.borrow_mut() = Some(reason.frame());
             self.pump();
         }
@@ -145,21 +142,29 @@ impl Socket {
         while !self.done.get() {
             if half.is_none() {
                 let control = self.control.borrow_mut().take();
-                let frame = match (control, self.closing.get()) {
-                    (Some(frame), _) => frame,
+                let next = match (control, self.closing.get()) {
+                    (Some(frame), _) => frame.into(),
                     (None, Some(_)) => return self.say_goodbye(),
-                    (None, None) => match self.outbox.borrow_mut().next(now) {
-                        Next::Frame(frame) => frame,
+                    (None, None) => match self.queue.borrow_mut().next(now) {
+                        Next::Send(queued) => queued,
                         Next::At(at) => return self.due.set(Some(at)),
                         Next::Idle => return,
                     },
                 };
-                *half = Some(Half { frame, since: now });
+                *half = Some(Half { rest: next, since: now });
             }
-            let Some(rest) = half.as_mut() else { continue };
+            let Some(Half { rest, since }) = half.as_mut() else { continue };
             match self.stream.try_write(&rest.frame) {
-                Ok(taken) if taken == rest.frame.len() => *half = None,
-                Ok(taken) => *rest = Half { frame: rest.frame.split_off(taken), since: now },
+                Ok(taken) if taken == rest.frame.len() => {
+                    if let Some(receipt) = &rest.receipt {
+                        receipt.confirm();
+                    }
+                    *half = None;
+                }
+                Ok(taken) => {
+                    let _ = rest.frame.split_to(taken);
+                    *since = now;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => self.done.set(true),
             }
@@ -167,7 +172,7 @@ impl Socket {
     }
 
     fn say_goodbye(&self) {
-        if !self.said_goodbye.replace(true) && socket2::SockRef::from(&self.stream).shutdown(Shutdown::Write).is_err() {
+        if !self.said_goodbye.replace(true) && self.stream.shutdown_write().is_err() {
             self.done.set(true);
         }
     }
@@ -217,7 +222,7 @@ impl Inbound {
     }
 }
 
-impl Stream for Inbound {
+impl futures_util::Stream for Inbound {
     type Item = Result<Frame, ProtocolError>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -258,5 +263,54 @@ impl Stream for Inbound {
                 Err(_) => return Poll::Ready(None),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{net::Memory, relay::send_queue::Receipt};
+
+    /// A socket whose peer takes `room` bytes without reading.
+    fn socket(room: usize) -> (Rc<Socket>, Memory) {
+        let (ours, theirs) = Memory::pair(room);
+        (Socket::new("alice".into(), ours.into()), theirs)
+    }
+
+    fn read(peer: &Memory) -> BytesMut {
+        let mut buffer = BytesMut::new();
+        while peer.try_read_buf(&mut buffer).is_ok_and(|count| count > 0) {}
+        buffer
+    }
+
+    #[tokio::test]
+    async fn a_frame_is_confirmed_when_the_kernel_has_all_of_it() {
+        let (socket, peer) = socket(4);
+        let (receipt, taken, mut finished) = Receipt::new();
+        socket.push(Lane::Raid, QueuedFrame { frame: Bytes::from_static(b"abcdef"), receipt: Some(receipt) });
+        assert_eq!(taken.get(), 0, "two bytes wait");
+        assert!(finished.try_recv().is_err_and(|error| error == tokio::sync::oneshot::error::TryRecvError::Empty));
+        assert_eq!(read(&peer), "abcd");
+        socket.pump();
+        assert_eq!((read(&peer), taken.get()), (BytesMut::from("ef"), 1));
+        assert!(finished.try_recv().is_err_and(|error| error == tokio::sync::oneshot::error::TryRecvError::Closed));
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_closes_confirms_nothing_that_still_waits() {
+        let (socket, peer) = socket(4);
+        socket.push(Lane::Raid, Bytes::from_static(b"abcdef"));
+        let (receipt, taken, mut finished) = Receipt::new();
+        socket.push(Lane::Raid, QueuedFrame { frame: Bytes::from_static(b"second"), receipt: Some(receipt.clone()) });
+        socket.close(Reason::Restarting);
+        socket.push(Lane::Raid, QueuedFrame { frame: Bytes::from_static(b"third"), receipt: Some(receipt) });
+        assert!(finished.try_recv().is_err_and(|error| error == tokio::sync::oneshot::error::TryRecvError::Closed));
+        assert_eq!(taken.get(), 0);
+        let mut all = read(&peer);
+        for _ in 0..100 {
+            socket.pump();
+            all.extend_from_slice(&read(&peer));
+        }
+        assert_eq!(all, [b"abcdef", &Reason::Restarting.frame()[..]].concat(), "the half frame, then the close frame");
     }
 }

@@ -10,7 +10,7 @@ use std::{
 const FLOORS: [&[&str]; 7] = [
     &["domain"],
     &["crypto"],
-    &["config", "clock"],
+    &["config", "clock", "net"],
     &["db", "clients", "game"],
     &["relay", "push"],
     &["api", "rotation"],

@@ -1,14 +1,10 @@
-//! Keeps the link of one game connection: connects, resynchronises, polls within the game's token buckets, and comes
-//! back for ever (protocol §1.8, §3.2, §3.5). What it learns it tells the [`GameConnection`], waiting until it is taken.
+//! Keeps the link of one game connection up: connects, resynchronises, polls within the game's token buckets, and
+//! connects again after every loss (protocol §1.8, §3.2, §3.5). Reports what it learns and waits until each report is
+//! handled.
 
-use std::{
-    cell::Cell,
-    collections::HashMap,
-    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{cell::Cell, collections::HashMap, sync::Arc, time::Duration};
 
-use actix::Addr;
+use actix::{Message, Recipient};
 use chrono::TimeDelta;
 use futures_util::FutureExt as _;
 use secrecy::{ExposeSecret as _, SecretBox};
@@ -24,20 +20,22 @@ use crate::{
         backoff::{Backoff, jittered},
         ids::ServerId,
         server_state::ConnectionState,
+        time::Timestamp,
     },
     game::{
-        budget::{Budget, Priority, cost},
+        asker::Asker,
+        budget::{Priority, cost},
         link::{AskError, ConnectError, Link, Player, Route},
-        wire::{AppBroadcast, AppEmpty, AppEntityInfo, AppRequest, AppResponse},
+        wire::{AppBroadcast, AppEmpty, AppInfo, AppRequest, AppResponse},
     },
     relay::{
-        game_connection::{GameConnection, Learnt, LearntDevice, Lost},
-        state::RelayState,
+        context::RelayContext,
+        live_state::{GameUpdate, PairedDevice},
     },
 };
 
 const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
-/// The game thread may take its time with the map.
+/// The game thread may need long for the map.
 const MAP_DEADLINE: Duration = Duration::from_secs(60);
 const MARKERS_EVERY: Duration = Duration::from_secs(3);
 const TEAM_EVERY: Duration = Duration::from_secs(5);
@@ -52,25 +50,34 @@ const SILENT_ANSWERS: u32 = 2;
 const RATE_REFUSALS: u32 = 3;
 
 /// The game server's limits or a ban: come back in minutes, not seconds.
-const BACKOFF_REFUSED: Duration = Duration::from_secs(60);
+const PAUSE_REFUSED: Duration = Duration::from_secs(60);
 /// A refused token is tried again now and then, as the refusal may be a passing fault of the game server.
-const BACKOFF_REJECTED: Duration = Duration::from_secs(3_600);
+const PAUSE_REJECTED: Duration = Duration::from_secs(3_600);
+
+/// To the game connection, in order. Answered with whether the map must be asked for.
+#[derive(Message)]
+#[rtype(result = "bool")]
+pub enum LinkReport {
+    Up(Asker, AppInfo),
+    Down { state: ConnectionState, reason: String, next_attempt_at: Timestamp },
+    Update(GameUpdate),
+}
 
 /// Why there is no link, or no longer.
-struct Ended {
+struct LinkEnd {
     state: ConnectionState,
     reason: String,
     /// Least time until the next attempt.
     pause: Duration,
 }
 
-impl Ended {
+impl LinkEnd {
     fn unreachable(reason: impl ToString) -> Self {
         Self { state: ConnectionState::Unreachable, reason: reason.to_string(), pause: Duration::ZERO }
     }
 
     fn rejected(reason: &str) -> Self {
-        Self { state: ConnectionState::Rejected, reason: reason.to_owned(), pause: BACKOFF_REJECTED }
+        Self { state: ConnectionState::Rejected, reason: reason.to_owned(), pause: PAUSE_REJECTED }
     }
 
     /// A request whose failure the link does not survive.
@@ -83,7 +90,7 @@ impl Ended {
     }
 }
 
-/// What may wake the keeper.
+/// What may wake the supervisor.
 #[derive(Default)]
 pub struct Wake {
     /// Credentials changed: try again at once.
@@ -92,85 +99,85 @@ pub struct Wake {
     pub devices: Notify,
 }
 
-/// Runs until the actor is gone.
-pub async fn keep(connection: Addr<GameConnection>, state: Arc<RelayState>, server: ServerId, wake: Arc<Wake>) {
+/// Runs until the game connection is gone.
+pub async fn supervise(reports: Recipient<LinkReport>, context: Arc<RelayContext>, server: ServerId, wake: Arc<Wake>) {
     // Many servers that start together do not all connect in the same instant.
-    sleep(jittered(Backoff::FIRST, state.random.byte()).saturating_sub(Backoff::FIRST.mul_f64(0.8))).await;
+    sleep(jittered(Backoff::FIRST, context.random.byte()).saturating_sub(Backoff::FIRST.mul_f64(0.8))).await;
+    let supervisor = Supervisor { reports, context, server, wake, silent: Cell::new(0) };
     let mut backoff = Backoff::new();
     loop {
         let started = Instant::now();
-        let keeper =
-            Keeper { connection: &connection, state: &state, server: &server, wake: &wake, silent: Cell::new(0) };
-        let Err(ended) = keeper.hold().await else { return };
-        let pause = backoff.after(started.elapsed(), ended.pause, state.random.byte());
-        let now = state.clock.now();
-        let next_attempt_at = now + TimeDelta::from_std(pause).unwrap_or_default();
-        let lost = Lost { state: ended.state, reason: ended.reason, next_attempt_at };
-        if connection.send(Learnt::Lost(lost)).await.is_err() {
+        let Err(end) = supervisor.hold().await else { return };
+        let context = &supervisor.context;
+        let pause = backoff.after(started.elapsed(), end.pause, context.random.byte());
+        let next_attempt_at = context.clock.now() + TimeDelta::from_std(pause).unwrap_or_default();
+        let down = LinkReport::Down { state: end.state, reason: end.reason, next_attempt_at };
+        if supervisor.report(down).await.is_err() {
             return;
         }
-        if timeout(pause, wake.retry.notified()).await.is_ok() {
+        if timeout(pause, supervisor.wake.retry.notified()).await.is_ok() {
             backoff = Backoff::new();
         }
     }
 }
 
-struct Keeper<'a> {
-    connection: &'a Addr<GameConnection>,
-    state: &'a Arc<RelayState>,
-    server: &'a ServerId,
-    wake: &'a Wake,
+struct Supervisor {
+    reports: Recipient<LinkReport>,
+    context: Arc<RelayContext>,
+    server: ServerId,
+    wake: Arc<Wake>,
     /// Answers that did not come, in a row.
     silent: Cell<u32>,
 }
 
-/// The actor is gone, so is the need for a link.
+/// The game connection is gone, so is the need for a link.
 struct Unneeded;
 
-impl Keeper<'_> {
+impl Supervisor {
     /// One link from beginning to end. Ok when nobody needs it any more.
-    async fn hold(&self) -> Result<Unneeded, Ended> {
+    async fn hold(&self) -> Result<Unneeded, LinkEnd> {
+        self.silent.set(0);
         // Whatever called for a new attempt until now, this is it.
         self.wake.retry.notified().now_or_never();
         let (route, player) = self.read().await?;
-        let (id, budget) = (player.id, self.state.budgets.of(&route));
+        let (id, budget) = (player.id, self.context.budgets.of(&route));
         let (link, broadcasts) = Link::connect(&route, player).await.map_err(|error| {
-            let pause = if matches!(error, ConnectError::Refused) { BACKOFF_REFUSED } else { Duration::ZERO };
-            Ended { pause, ..Ended::unreachable(error) }
+            let pause = if matches!(error, ConnectError::Refused) { PAUSE_REFUSED } else { Duration::ZERO };
+            LinkEnd { pause, ..LinkEnd::unreachable(error) }
         })?;
-        let asker = Asker { link, budget, player: id };
+        let asker = Asker::new(link, budget, id);
         // Broadcasts go their own way: none waits behind a poll.
         tokio::select! {
-            ended = self.talk(&asker) => ended,
-            () = self.forward(broadcasts) => Err(Ended::unreachable("the game server closed the link")),
+            end = self.talk(&asker) => end,
+            () = self.forward(broadcasts) => Err(LinkEnd::unreachable("the game server closed the link")),
         }
     }
 
     /// Where to connect to, and as whom. The token is open only from here to the end of the link.
-    async fn read(&self) -> Result<(Route, Player), Ended> {
+    async fn read(&self) -> Result<(Route, Player), LinkEnd> {
         let server = self.server.clone();
-        let row = self.state.pool.read(move |db| paired_servers::get(db, &server)).await;
-        let row = row.map_err(|error| Ended::unreachable(format!("our database: {error}")))?;
-        if self.tell(Learnt::Stored(row.baseline.clone())).await.is_err() {
-            return Err(Ended::unreachable("nobody needs the link"));
+        let row = self.context.pool.read(move |db| paired_servers::get(db, &server)).await;
+        let row = row.map_err(|error| LinkEnd::unreachable(format!("our database: {error}")))?;
+        if self.update(GameUpdate::StoredWorld(row.baseline.clone().world())).await.is_err() {
+            return Err(LinkEnd::unreachable("nobody needs the link"));
         }
-        let no_credentials = |reason: &str| Ended {
+        let no_credentials = |reason: &str| LinkEnd {
             state: ConnectionState::NoCredentials,
             reason: reason.to_owned(),
-            pause: BACKOFF_REJECTED,
+            pause: PAUSE_REJECTED,
         };
         let place = Place { table: "paired_servers", column: "player_token_sealed", owner: self.server.as_str() };
-        let opened = self.state.sealer.open(&place, &row.player_token_sealed).map_err(|error| {
+        let opened = self.context.sealer.open(&place, &row.player_token_sealed).map_err(|error| {
             log::error!(server = self.server.as_str(); "a player token cannot be opened: {error}");
             no_credentials("the stored player token cannot be read: pair again")
         })?;
-        let key_version = self.state.sealer.key_version();
+        let key_version = self.context.sealer.key_version();
         // A newer generation of keys than ours may be at work there: it will seal the token itself.
         if !opened.current && row.key_version <= key_version {
-            let resealed = self.state.sealer.seal(&place, opened.plaintext.expose_secret());
+            let resealed = self.context.sealer.seal(&place, opened.plaintext.expose_secret());
             let (server, old) = (self.server.clone(), row.player_token_sealed.clone());
             let moved = self
-                .state
+                .context
                 .pool
                 .write(move |db| paired_servers::replace_token(db, &server, &old, &resealed, key_version))
                 .await;
@@ -182,7 +189,7 @@ impl Keeper<'_> {
         let (Some(token), Ok(id)) = (token, row.player_id.parse()) else {
             return Err(no_credentials("the stored player token makes no sense: pair again"));
         };
-        let game = &self.state.game;
+        let game = &self.context.game;
         let route = Route {
             host: row.address,
             port: row.port,
@@ -194,7 +201,7 @@ impl Keeper<'_> {
 
     async fn forward(&self, mut broadcasts: mpsc::Receiver<AppBroadcast>) {
         while let Some(broadcast) = broadcasts.recv().await {
-            if self.connection.send(Learnt::Broadcast(Box::new(broadcast))).await.is_err() {
+            if self.update(GameUpdate::Broadcast(Box::new(broadcast))).await.is_err() {
                 return;
             }
         }
@@ -205,19 +212,23 @@ impl Keeper<'_> {
         self.silent.set(if silent { self.silent.get() + 1 } else { 0 });
     }
 
-    async fn tell(&self, learnt: Learnt) -> Result<bool, Unneeded> {
-        self.connection.send(learnt).await.map_err(|_| Unneeded)
+    async fn report(&self, report: LinkReport) -> Result<bool, Unneeded> {
+        self.reports.send(report).await.map_err(|_| Unneeded)
+    }
+
+    async fn update(&self, update: GameUpdate) -> Result<bool, Unneeded> {
+        self.report(LinkReport::Update(update)).await
     }
 
     /// Resynchronises, then polls.
-    async fn talk(&self, asker: &Asker) -> Result<Unneeded, Ended> {
+    async fn talk(&self, asker: &Asker) -> Result<Unneeded, LinkEnd> {
         let info = AppRequest { get_info: EMPTY, ..Default::default() };
         let response =
-            asker.ask(info, cost::REQUEST, Priority::EntitySync, ANSWER_DEADLINE).await.map_err(Ended::by)?;
+            asker.ask(info, cost::REQUEST, Priority::EntitySync, ANSWER_DEADLINE).await.map_err(LinkEnd::by)?;
         let Some(info) = response.info else {
-            return Err(Ended::unreachable("the game server does not say what it is"));
+            return Err(LinkEnd::unreachable("the game server does not say what it is"));
         };
-        let Ok(map_wanted) = self.tell(Learnt::Opened(asker.clone(), info)).await else { return Ok(Unneeded) };
+        let Ok(map_wanted) = self.report(LinkReport::Up(asker.clone(), info)).await else { return Ok(Unneeded) };
         if map_wanted && self.map(asker).await?.is_err() {
             return Ok(Unneeded);
         }
@@ -242,7 +253,7 @@ impl Keeper<'_> {
                 _ = info.tick() => Poll::Info,
                 _ = devices.tick() => Poll::Devices,
                 () = self.wake.devices.notified() => Poll::Devices,
-                () = self.wake.retry.notified() => return Err(Ended::unreachable("the credentials were replaced")),
+                () = self.wake.retry.notified() => return Err(LinkEnd::unreachable("the credentials were replaced")),
             };
             match self.poll(asker, poll).await? {
                 Ok(map_wanted) if map_wanted => {
@@ -256,8 +267,8 @@ impl Keeper<'_> {
         }
     }
 
-    /// Asks one thing and tells the answer. The answer to [`Learnt::Info`] says whether the map is needed.
-    async fn poll(&self, asker: &Asker, poll: Poll) -> Result<Result<bool, Unneeded>, Ended> {
+    /// Asks one thing and reports the answer. True if the map must be asked for.
+    async fn poll(&self, asker: &Asker, poll: Poll) -> Result<Result<bool, Unneeded>, LinkEnd> {
         if poll == Poll::Devices {
             return self.devices(asker).await;
         }
@@ -280,34 +291,34 @@ impl Keeper<'_> {
                 return Ok(Ok(false));
             }
             Err(AskError::TimedOut) if self.silent.get() < SILENT_ANSWERS => return Ok(Ok(false)),
-            Err(error) => return Err(Ended::by(error)),
+            Err(error) => return Err(LinkEnd::by(error)),
         };
-        let learnt = match response {
-            AppResponse { info: Some(info), .. } => Learnt::Info(info),
-            AppResponse { time: Some(time), .. } => Learnt::Time(time),
-            AppResponse { team_info: Some(team), .. } => Learnt::Team(team),
-            AppResponse { team_chat: Some(chat), .. } => Learnt::Chat(chat),
-            AppResponse { map_markers: Some(markers), .. } => Learnt::Markers(markers),
-            // An answer without content, or the clan's, asked for only to hear of it: nothing to tell.
+        let update = match response {
+            AppResponse { info: Some(info), .. } => GameUpdate::Info(info),
+            AppResponse { time: Some(time), .. } => GameUpdate::Time(time),
+            AppResponse { team_info: Some(team), .. } => GameUpdate::Team(team),
+            AppResponse { team_chat: Some(chat), .. } => GameUpdate::Chat(chat),
+            AppResponse { map_markers: Some(markers), .. } => GameUpdate::Markers(markers),
+            // An answer without content, or the clan's, asked for only to be sent clan changes: nothing to report.
             _ => return Ok(Ok(false)),
         };
-        Ok(self.tell(learnt).await)
+        Ok(self.update(update).await)
     }
 
     /// The map costs much and changes only with a wipe. Without it there are no monuments; the rest goes on.
-    async fn map(&self, asker: &Asker) -> Result<Result<bool, Unneeded>, Ended> {
+    async fn map(&self, asker: &Asker) -> Result<Result<bool, Unneeded>, LinkEnd> {
         let request = AppRequest { get_map: EMPTY, ..Default::default() };
         match asker.ask(request, cost::MAP, Priority::Map, MAP_DEADLINE).await {
-            Ok(AppResponse { map: Some(map), .. }) => Ok(self.tell(Learnt::Map(map)).await),
-            Err(AskError::Closed) => Err(Ended::by(AskError::Closed)),
+            Ok(AppResponse { map: Some(map), .. }) => Ok(self.update(GameUpdate::Map(map)).await),
+            Err(AskError::Closed) => Err(LinkEnd::by(AskError::Closed)),
             Ok(_) | Err(_) => Ok(Ok(false)),
         }
     }
 
-    /// Asks every paired device how it is, which also subscribes this link to its changes.
-    async fn devices(&self, asker: &Asker) -> Result<Result<bool, Unneeded>, Ended> {
+    /// Asks every paired device, which also subscribes this link to its changes.
+    async fn devices(&self, asker: &Asker) -> Result<Result<bool, Unneeded>, LinkEnd> {
         let server = self.server.clone();
-        let rows = match self.state.pool.read(move |db| smart_devices::list(db, &server)).await {
+        let rows = match self.context.pool.read(move |db| smart_devices::list(db, &server)).await {
             Ok(rows) => rows,
             Err(error) => {
                 log::warn!(server = self.server.as_str(); "the devices could not be read: {error}");
@@ -317,17 +328,17 @@ impl Keeper<'_> {
         let known: HashMap<_, _> = rows
             .iter()
             .map(|row| {
-                let known = LearntDevice { kind: row.kind, name: row.name.clone(), label: row.label.clone() };
+                let known = PairedDevice { kind: row.kind, name: row.name.clone(), label: row.label.clone() };
                 (Arc::from(row.device_id.as_str()), known)
             })
             .collect();
-        if self.tell(Learnt::Devices(known)).await.is_err() {
+        if self.update(GameUpdate::Devices(known)).await.is_err() {
             return Ok(Err(Unneeded));
         }
         for row in rows {
             let Ok(entity) = row.device_id.parse::<u64>() else { continue };
             let mut answer = asker.entity(entity, Priority::EntitySync, ANSWER_DEADLINE).await;
-            // Until it has answered, an alarm is not heard; our predecessor may have spent the tokens before it died.
+            // Until it has answered, its alarms do not reach us; our predecessor may have spent the tokens before it died.
             for _ in 0..RATE_REFUSALS {
                 if !matches!(&answer, Err(AskError::Refused(word)) if word == "rate_limit") {
                     break;
@@ -336,9 +347,9 @@ impl Keeper<'_> {
             }
             self.count_silence(&answer);
             if matches!(answer, Err(AskError::Closed)) || self.silent.get() >= SILENT_ANSWERS {
-                return Err(Ended::unreachable("the game server stopped answering"));
+                return Err(LinkEnd::unreachable("the game server stopped answering"));
             }
-            if self.tell(Learnt::Entity { device: row.device_id.into(), answer }).await.is_err() {
+            if self.update(GameUpdate::Device { device: row.device_id.into(), answer }).await.is_err() {
                 return Ok(Err(Unneeded));
             }
         }
@@ -359,62 +370,8 @@ enum Poll {
     Time,
     Team,
     Chat,
-    /// Only to hear of clan changes; `no_clan` is a normal answer.
+    /// Only to be sent clan changes; `no_clan` is a normal answer.
     Clan,
     Markers,
     Devices,
-}
-
-/// Asks a game server within its token buckets.
-#[derive(Clone)]
-pub struct Asker {
-    link: Link,
-    budget: Arc<Mutex<Budget>>,
-    player: u64,
-}
-
-impl Asker {
-    /// Waits for tokens, then asks. A refusal for the rate empties the mirrored buckets.
-    pub async fn ask(
-        &self,
-        request: AppRequest,
-        cost: u32,
-        priority: Priority,
-        deadline: Duration,
-    ) -> Result<AppResponse, AskError> {
-        loop {
-            let taken = lock(&self.budget).take(self.player, cost, priority, millis());
-            match taken {
-                Ok(()) => break,
-                Err(wait) => sleep(wait.max(Duration::from_millis(1))).await,
-            }
-        }
-        let answer = self.link.ask(request, deadline).await;
-        if matches!(&answer, Err(AskError::Refused(word)) if word == "rate_limit") {
-            lock(&self.budget).refused(self.player, millis());
-        }
-        answer
-    }
-
-    /// Asks a device how it is, which also subscribes this link to its changes.
-    pub async fn entity(
-        &self,
-        id: u64,
-        priority: Priority,
-        deadline: Duration,
-    ) -> Result<Option<AppEntityInfo>, AskError> {
-        let request = AppRequest { entity_id: Some(id), get_entity_info: EMPTY, ..Default::default() };
-        Ok(self.ask(request, cost::REQUEST, priority, deadline).await?.entity_info)
-    }
-}
-
-fn lock(budget: &Mutex<Budget>) -> MutexGuard<'_, Budget> {
-    // A budget is plain numbers: a panic elsewhere leaves nothing half done in it.
-    budget.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Milliseconds since the process first asked.
-pub fn millis() -> u64 {
-    static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
-    ORIGIN.elapsed().as_millis() as u64
 }

@@ -1,0 +1,240 @@
+use std::collections::HashMap;
+
+use chrono::TimeDelta;
+use proptest::prelude::*;
+
+use super::{Raid, Raids};
+use crate::domain::time::Timestamp;
+
+fn at(milliseconds: i64) -> Timestamp {
+    Timestamp::UNIX_EPOCH + TimeDelta::milliseconds(milliseconds)
+}
+
+struct Timeline {
+    raids: Raids,
+    next: u32,
+}
+
+impl Timeline {
+    fn new() -> Self {
+        Self { raids: Raids::new(), next: 0 }
+    }
+
+    fn new_id(&mut self) -> String {
+        self.next += 1;
+        format!("incident-{}", self.next)
+    }
+
+    fn alarm(&mut self, id: &str, milliseconds: i64) -> Vec<Raid> {
+        let new = self.new_id();
+        self.raids.alarm(id, "Front door", at(milliseconds), || new).messages
+    }
+
+    fn pushed(&mut self, title: &str, milliseconds: i64) -> Vec<Raid> {
+        let new = self.new_id();
+        self.raids.pushed(title, at(milliseconds), || new).messages
+    }
+
+    fn tick(&mut self, milliseconds: i64) -> Vec<Raid> {
+        self.raids.tick(at(milliseconds))
+    }
+}
+
+fn told(raids: &[Raid]) -> Vec<(&str, u32, bool)> {
+    raids.iter().map(|raid| (raid.incident.as_str(), raid.count, raid.update)).collect()
+}
+
+#[test]
+fn the_first_trigger_is_told_at_once_and_repeats_every_ten_seconds() {
+    let mut timeline = Timeline::new();
+    assert_eq!(told(&timeline.alarm("7", 0)), [("incident-1", 1, false)]);
+    assert!(timeline.alarm("7", 2_000).is_empty());
+    assert!(timeline.alarm("7", 4_000).is_empty());
+    assert_eq!(timeline.raids.next_due(), Some(at(10_000)));
+    assert!(timeline.tick(9_999).is_empty());
+    assert_eq!(told(&timeline.tick(10_000)), [("incident-1", 3, true)]);
+    assert!(timeline.tick(20_000).is_empty());
+    assert_eq!(told(&timeline.alarm("7", 30_000)), [("incident-1", 4, true)]);
+    assert_eq!(timeline.raids.next_due(), None);
+}
+
+#[test]
+fn after_ninety_quiet_seconds_a_trigger_is_a_new_incident() {
+    let mut timeline = Timeline::new();
+    timeline.alarm("7", 0);
+    assert_eq!(told(&timeline.alarm("7", 90_000)), [("incident-1", 2, true)]);
+    assert_eq!(told(&timeline.alarm("7", 180_001)), [("incident-3", 1, false)]);
+}
+
+#[test]
+fn the_last_update_of_an_incident_is_told_even_when_nobody_ticked() {
+    let mut timeline = Timeline::new();
+    timeline.alarm("7", 0);
+    timeline.alarm("7", 1_000);
+    assert_eq!(told(&timeline.alarm("7", 100_000)), [("incident-1", 2, true), ("incident-3", 1, false)]);
+}
+
+#[test]
+fn alarms_are_incidents_of_their_own() {
+    let mut timeline = Timeline::new();
+    assert_eq!(told(&timeline.alarm("7", 0)), [("incident-1", 1, false)]);
+    assert_eq!(told(&timeline.alarm("8", 1)), [("incident-2", 1, false)]);
+}
+
+#[test]
+fn a_push_after_the_live_trigger_is_the_same_trigger() {
+    let mut timeline = Timeline::new();
+    timeline.alarm("7", 0);
+    assert!(timeline.pushed("Front door", 3_000).is_empty());
+    assert!(timeline.tick(60_000).is_empty(), "nothing new is known");
+    assert_eq!(told(&timeline.pushed("Front door", 61_000)), [("incident-1", 2, true)], "not seen on the link");
+    assert_eq!(told(&timeline.pushed("Front door", 200_000)), [("incident-4", 1, false)], "another raid");
+}
+
+#[test]
+fn a_live_trigger_after_its_push_continues_the_incident_under_the_alarms_id() {
+    let mut timeline = Timeline::new();
+    let first = timeline.pushed("Front door", 0);
+    assert_eq!((told(&first), first[0].alarm_id.as_str()), (vec![("incident-1", 1, false)], "push:Front door"));
+    assert!(timeline.alarm("7", 2_000).is_empty());
+    let update = timeline.tick(10_000);
+    assert_eq!((told(&update), update[0].alarm_id.as_str()), (vec![("incident-1", 1, true)], "7"));
+    assert_eq!(told(&timeline.alarm("7", 20_000)), [("incident-1", 2, true)]);
+}
+
+#[test]
+fn once_a_push_title_is_known_both_paths_feed_one_incident_in_any_order() {
+    let mut timeline = Timeline::new();
+    timeline.pushed("You're getting raided!", 0);
+    timeline.alarm("7", 1_000);
+    assert!(timeline.pushed("You're getting raided!", 5_000).is_empty(), "the push is first again");
+    assert!(timeline.alarm("7", 6_000).is_empty());
+    assert!(timeline.alarm("7", 8_000).is_empty(), "the link is first");
+    assert!(timeline.pushed("You're getting raided!", 9_000).is_empty());
+    assert_eq!(told(&timeline.tick(20_000)), [("incident-1", 3, true)]);
+    assert_eq!(timeline.raids.incidents.len(), 1);
+}
+
+#[test]
+fn a_push_is_matched_by_name_first() {
+    let mut timeline = Timeline::new();
+    timeline.raids.alarm("7", "Roof", at(0), || "roof".into());
+    timeline.raids.alarm("8", "Gate", at(1), || "gate".into());
+    assert!(timeline.pushed("Roof", 2).is_empty());
+    assert!(timeline.pushed("Gate", 3).is_empty());
+    timeline.pushed("Roof", 4);
+    assert_eq!(told(&timeline.tick(20_000)), [("roof", 2, true)]);
+}
+
+#[test]
+fn any_number_of_push_titles_is_bounded_and_counted() {
+    let mut timeline = Timeline::new();
+    let mut first = HashMap::new();
+    for number in 0..1_000 {
+        for raid in timeline.pushed(&format!("title {number}"), number) {
+            first.insert(raid.incident.clone(), raid.count);
+        }
+    }
+    assert!(timeline.raids.incidents.len() <= 65);
+    for raid in timeline.tick(60_000) {
+        first.insert(raid.incident.clone(), raid.count);
+    }
+    assert_eq!(first.values().sum::<u32>(), 1_000);
+}
+
+#[test]
+fn an_incident_of_a_process_that_died_goes_on() {
+    let mut timeline = Timeline::new();
+    let raid = timeline.raids.restore("before", "", "Front door", at(0));
+    assert_eq!((raid.alarm_id.as_str(), raid.update), ("push:Front door", true));
+    timeline.raids.repeat(at(40_000));
+    assert!(timeline.tick(49_999).is_empty());
+    assert_eq!(told(&timeline.tick(50_000)), [("before", 1, true)], "for those who came back late");
+    assert_eq!(told(&timeline.pushed("Front door", 60_000)), [("before", 2, true)]);
+    assert!(timeline.raids.incidents.len() == 1);
+}
+
+#[test]
+fn a_push_of_before_is_not_the_trigger_of_now() {
+    let mut timeline = Timeline::new();
+    timeline.alarm("7", 60_000);
+    assert_eq!(told(&timeline.pushed("Front door", 0)), [("incident-2", 1, false)]);
+}
+
+#[test]
+fn incidents_that_are_over_are_forgotten() {
+    let mut timeline = Timeline::new();
+    timeline.alarm("7", 0);
+    timeline.tick(90_001);
+    assert!(timeline.raids.incidents.is_empty());
+}
+
+proptest! {
+    #[test]
+    fn every_trigger_is_in_exactly_one_incident_and_the_last_count_told_is_right(
+        steps in prop::collection::vec((prop_oneof![0_i64..3_000, 0_i64..120_000], 0_u8..3, any::<bool>()), 1..200),
+    ) {
+        let mut timeline = Timeline::new();
+        let mut now = 0;
+        let mut triggers = HashMap::<u8, u32>::new();
+        let mut last_told = HashMap::<String, Raid>::new();
+        let mut sent_at = HashMap::<String, i64>::new();
+        let mut expected = HashMap::<(u8, u32), u32>::new(); // (alarm, which of its incidents) → triggers
+        let mut last = HashMap::<u8, i64>::new();
+        for (advance, alarm, ticks) in steps {
+            now += advance;
+            if ticks {
+                for raid in timeline.tick(now) {
+                    if let Some(before) = sent_at.insert(raid.incident.clone(), now) {
+                        prop_assert!(now - before >= 10_000);
+                    }
+                    last_told.insert(raid.incident.clone(), raid);
+                }
+            }
+            if last.insert(alarm, now).is_none_or(|before| now - before > 90_000) {
+                *triggers.entry(alarm).or_default() += 1;
+            }
+            *expected.entry((alarm, triggers[&alarm])).or_default() += 1;
+            for raid in timeline.alarm(&alarm.to_string(), now) {
+                prop_assert_eq!(raid.update, last_told.contains_key(&raid.incident));
+                sent_at.insert(raid.incident.clone(), now);
+                last_told.insert(raid.incident.clone(), raid);
+            }
+        }
+        for raid in timeline.tick(now + 10_000) {
+            last_told.insert(raid.incident.clone(), raid);
+        }
+        let mut counts: Vec<_> = last_told.values().map(|raid| raid.count).collect();
+        let mut wanted: Vec<_> = expected.into_values().collect();
+        counts.sort_unstable();
+        wanted.sort_unstable();
+        prop_assert_eq!(counts, wanted);
+    }
+
+    #[test]
+    fn over_both_paths_a_trigger_counts_once_or_twice_and_never_not_at_all(
+        steps in prop::collection::vec((0_i64..40_000, 0_u8..3, any::<bool>()), 1..200),
+    ) {
+        let mut timeline = Timeline::new();
+        let (mut now, mut linked, mut pushed) = (0, 0, 0);
+        let mut last_told = HashMap::<String, u32>::new();
+        for (advance, alarm, on_link) in steps {
+            now += advance;
+            let mut raids = timeline.tick(now);
+            if on_link {
+                linked += 1;
+                raids.extend(timeline.alarm(&alarm.to_string(), now));
+            } else {
+                pushed += 1;
+                raids.extend(timeline.pushed(&format!("title {alarm}"), now));
+            }
+            for raid in raids {
+                let before = last_told.insert(raid.incident, raid.count);
+                prop_assert!(raid.update == before.is_some() && before.is_none_or(|before| before <= raid.count));
+            }
+        }
+        last_told.extend(timeline.tick(now + 10_000).into_iter().map(|raid| (raid.incident, raid.count)));
+        let told = last_told.values().sum::<u32>();
+        prop_assert!((linked.max(pushed)..=linked + pushed).contains(&told));
+    }
+}

@@ -1,0 +1,96 @@
+//! Asks a game server within its token buckets. All links to one game server share the mirrored buckets.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep};
+
+use crate::game::{
+    budget::{Budget, Priority, cost},
+    link::{AskError, Link, Route},
+    wire::{AppEmpty, AppEntityInfo, AppRequest, AppResponse},
+};
+
+/// The mirrored token buckets of every game server that has a link, by host and port.
+#[derive(Default)]
+pub struct Budgets(Mutex<HashMap<(String, u16), Arc<SharedBudget>>>);
+
+/// The mirrored token buckets of one game server.
+pub struct SharedBudget {
+    /// What the budget's milliseconds count from.
+    origin: Instant,
+    budget: Mutex<Budget>,
+}
+
+impl Budgets {
+    /// The buckets of this game server.
+    pub fn of(&self, route: &Route) -> Arc<SharedBudget> {
+        let mut budgets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever holds no link to a server needs no memory of it: buckets refill within seconds.
+        budgets.retain(|_, budget| Arc::strong_count(budget) > 1);
+        let key = (route.host.clone(), route.port);
+        budgets.entry(key).or_default().clone()
+    }
+}
+
+impl Default for SharedBudget {
+    fn default() -> Self {
+        Self { origin: Instant::now(), budget: Mutex::new(Budget::new(0)) }
+    }
+}
+
+impl SharedBudget {
+    fn with<T>(&self, use_it: impl FnOnce(&mut Budget, u64) -> T) -> T {
+        let now = self.origin.elapsed().as_millis() as u64;
+        // A budget is plain numbers: a panic elsewhere leaves nothing half done in it.
+        use_it(&mut self.budget.lock().unwrap_or_else(PoisonError::into_inner), now)
+    }
+}
+
+/// One player's link to a game server, with its budget; clones share both.
+#[derive(Clone)]
+pub struct Asker {
+    link: Link,
+    budget: Arc<SharedBudget>,
+    /// SteamID64.
+    player: u64,
+}
+
+impl Asker {
+    /// Asks over this link as this player.
+    pub fn new(link: Link, budget: Arc<SharedBudget>, player: u64) -> Self {
+        Self { link, budget, player }
+    }
+
+    /// Waits for tokens, then asks. A refusal for the rate empties the mirrored buckets.
+    pub async fn ask(
+        &self,
+        request: AppRequest,
+        cost: u32,
+        priority: Priority,
+        deadline: Duration,
+    ) -> Result<AppResponse, AskError> {
+        while let Err(wait) = self.budget.with(|budget, now| budget.take(self.player, cost, priority, now)) {
+            sleep(wait.max(Duration::from_millis(1))).await;
+        }
+        let answer = self.link.ask(request, deadline).await;
+        if matches!(&answer, Err(AskError::Refused(word)) if word == "rate_limit") {
+            self.budget.with(|budget, now| budget.refused(self.player, now));
+        }
+        answer
+    }
+
+    /// Asks for a device, which also subscribes this link to its changes.
+    pub async fn entity(
+        &self,
+        id: u64,
+        priority: Priority,
+        deadline: Duration,
+    ) -> Result<Option<AppEntityInfo>, AskError> {
+        let request = AppRequest { entity_id: Some(id), get_entity_info: Some(AppEmpty {}), ..Default::default() };
+        Ok(self.ask(request, cost::REQUEST, priority, deadline).await?.entity_info)
+    }
+}

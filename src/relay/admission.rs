@@ -1,0 +1,49 @@
+//! The right to one open socket, and what a socket and whoever admitted it say to each other.
+
+use actix::{Message, Recipient};
+
+use crate::{domain::ids::UserId, relay::close::Reason};
+
+/// End this connection.
+#[derive(Message, Clone, Copy)]
+#[rtype(result = "()")]
+pub struct Close(pub Reason);
+
+/// An admitted socket is open or gone.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub enum SocketEvent {
+    /// It is open, and this closes it.
+    Opened {
+        connection: u64,
+        close: Recipient<Close>,
+    },
+    Closed {
+        connection: u64,
+    },
+}
+
+/// The right to one open socket; given back when dropped.
+pub struct Admission {
+    pub user: UserId,
+    connection: u64,
+    events: Recipient<SocketEvent>,
+}
+
+impl Admission {
+    /// For the connection of this number; `events` gets what becomes of it.
+    pub fn new(user: UserId, connection: u64, events: Recipient<SocketEvent>) -> Self {
+        Self { user, connection, events }
+    }
+
+    /// The socket is open.
+    pub fn opened(&self, close: Recipient<Close>) {
+        self.events.do_send(SocketEvent::Opened { connection: self.connection, close });
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        self.events.do_send(SocketEvent::Closed { connection: self.connection });
+    }
+}

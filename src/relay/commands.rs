@@ -1,0 +1,88 @@
+//! What a user may command a game server to do, from the socket or the API to the game.
+
+use std::time::Duration;
+
+use actix::Message;
+
+use crate::{
+    domain::{
+        ids::{ServerId, UserId},
+        server_state::DeviceKind,
+    },
+    game::{
+        asker::Asker,
+        budget::{Priority, cost},
+        link::AskError,
+        reading,
+        wire::{AppEntityInfo, AppRequest, AppSetEntityValue},
+    },
+};
+
+/// A command waits this long for the game server.
+pub const COMMAND_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Toggle a smart switch; answers with the value seen afterwards.
+#[derive(Clone, Debug, Message, PartialEq, Eq)]
+#[rtype(result = "Result<bool, CommandError>")]
+pub struct DeviceToggle {
+    pub device: String,
+}
+
+/// A user's command, for a paired server that this user may command.
+#[derive(Message)]
+#[rtype(result = "Result<bool, CommandError>")]
+pub struct UserCommand {
+    pub server: ServerId,
+    pub user: UserId,
+    pub toggle: DeviceToggle,
+}
+
+/// Why a command was not carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommandError {
+    UnknownServer,
+    /// The user may watch this server and not command it.
+    OwnerOnly,
+    UnknownDevice,
+    NotASwitch,
+    /// There is no link, or the game server refused.
+    Unavailable,
+    TimedOut,
+    /// Our own fault; try again.
+    Internal,
+}
+
+impl From<AskError> for CommandError {
+    fn from(error: AskError) -> Self {
+        match error {
+            AskError::TimedOut => Self::TimedOut,
+            AskError::Refused(word) if word == "wrong_type" => Self::NotASwitch,
+            AskError::Refused(_) | AskError::Closed => Self::Unavailable,
+        }
+    }
+}
+
+/// Sets a switch to the opposite of its known value, or of what an answer of the device shows, and asks it again.
+pub async fn toggle(link: &Asker, entity: u64, value: Option<bool>) -> Result<AppEntityInfo, CommandError> {
+    let ask = || async {
+        let seen = link.entity(entity, Priority::Toggle, COMMAND_DEADLINE).await?;
+        seen.ok_or(CommandError::Unavailable)
+    };
+    let value = match value {
+        Some(value) => value,
+        None => {
+            let seen = ask().await?;
+            if reading::device_kind(seen.r#type) != DeviceKind::Switch {
+                return Err(CommandError::NotASwitch);
+            }
+            seen.payload.value.unwrap_or_default()
+        }
+    };
+    let request = AppRequest {
+        entity_id: Some(entity),
+        set_entity_value: Some(AppSetEntityValue { value: !value }),
+        ..Default::default()
+    };
+    link.ask(request, cost::REQUEST, Priority::Toggle, COMMAND_DEADLINE).await?;
+    ask().await
+}

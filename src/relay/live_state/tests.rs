@@ -1,0 +1,231 @@
+use serde_json::Value;
+
+use super::*;
+use crate::{
+    domain::server_state::write_patch,
+    game::wire::{AppEntityPayload, AppEntityType, AppMarker, AppMarkerType, app_team_info},
+};
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::UNIX_EPOCH + TimeDelta::seconds(1_800_000_000 + seconds)
+}
+
+fn info(wipe_time: u32) -> AppInfo {
+    AppInfo { name: "Rustopia".into(), map: "Procedural Map".into(), map_size: 4_000, wipe_time, ..AppInfo::default() }
+}
+
+fn shops(ids: std::ops::Range<u64>) -> AppMapMarkers {
+    let shop = |id: u64| AppMarker {
+        id,
+        r#type: AppMarkerType::VendingMachineMarker.into(),
+        x: 100.0 * id as f32,
+        y: 200.0,
+        ..AppMarker::default()
+    };
+    AppMapMarkers { markers: ids.map(shop).collect() }
+}
+
+fn member(alive: bool) -> AppTeamInfo {
+    let member = app_team_info::Member {
+        steam_id: 7,
+        name: "Ann".into(),
+        x: 1_000.0,
+        y: 1_000.0,
+        is_online: true,
+        is_alive: alive,
+        ..app_team_info::Member::default()
+    };
+    AppTeamInfo { leader_steam_id: 7, members: vec![member], ..AppTeamInfo::default() }
+}
+
+fn paired(kind: DeviceKind) -> GameUpdate {
+    let device = PairedDevice { kind, name: "Smart device".into(), label: Some("Front door".into()) };
+    GameUpdate::Devices(HashMap::from([("42".into(), device)]))
+}
+
+fn answer(kind: AppEntityType, payload: AppEntityPayload) -> GameUpdate {
+    let answer = AppEntityInfo { r#type: kind.into(), payload };
+    GameUpdate::Device { device: "42".into(), answer: Ok(Some(answer)) }
+}
+
+fn changed(payload: AppEntityPayload) -> GameUpdate {
+    let entity_changed = Some(AppEntityChanged { entity_id: 42, payload });
+    GameUpdate::Broadcast(Box::new(AppBroadcast { entity_changed, ..AppBroadcast::default() }))
+}
+
+fn value(value: bool) -> AppEntityPayload {
+    AppEntityPayload { value: Some(value), ..AppEntityPayload::default() }
+}
+
+/// A live state with a client that applies every step, as a JSON Patch.
+struct Watched {
+    live: LiveState,
+    client: Value,
+    now: i64,
+}
+
+impl Watched {
+    fn new() -> Self {
+        let live = LiveState::new(at(0));
+        let client = document(&live);
+        Self { live, client, now: 0 }
+    }
+
+    fn connected() -> Self {
+        let mut watched = Self::new();
+        assert!(watched.update(GameUpdate::Connected(info(1_000))).map_wanted);
+        watched
+    }
+
+    fn update(&mut self, update: GameUpdate) -> Outcome {
+        let outcome = self.live.update(update, at(self.now));
+        self.apply(&outcome);
+        outcome
+    }
+
+    fn tick(&mut self) -> Outcome {
+        let outcome = self.live.tick(at(self.now));
+        self.apply(&outcome);
+        outcome
+    }
+
+    fn apply(&mut self, outcome: &Outcome) {
+        let mut patch = Vec::new();
+        write_patch(&outcome.changes, &mut patch);
+        let patch: json_patch::Patch = serde_json::from_slice(&patch).expect("a patch");
+        json_patch::patch(&mut self.client, &patch).expect("it applies");
+        assert_eq!(self.client, document(&self.live), "one update is one step, and the client follows it");
+    }
+}
+
+fn document(live: &LiveState) -> Value {
+    let mut json = Vec::new();
+    live.state().write_json(&mut json);
+    serde_json::from_slice(&json).expect("JSON")
+}
+
+#[test]
+fn a_link_that_comes_and_goes_is_visible_and_a_long_gap_is_an_event() {
+    let mut watched = Watched::connected();
+    assert_eq!(watched.client["server"]["connection"], "connected");
+    watched.now = 10;
+    let lost = || GameUpdate::Disconnected {
+        state: ConnectionState::Unreachable,
+        reason: Some("no answer".into()),
+        next_attempt_at: Some(at(20)),
+    };
+    assert!(watched.update(lost()).connection_changed);
+    assert!(!watched.update(lost()).connection_changed, "nothing new");
+    assert_eq!(watched.client["server"]["reason"], "no answer");
+    watched.now = 20;
+    assert!(watched.update(GameUpdate::Connected(info(1_000))).events.is_empty(), "ten seconds are no event");
+    watched.update(lost());
+    watched.now = 60;
+    let events = watched.update(GameUpdate::Connected(info(1_000))).events;
+    assert!(matches!(&events[..], [event] if event.kind == EventKind::Gap), "{events:?}");
+    assert_eq!(watched.client["server"]["reason"], Value::Null);
+}
+
+#[test]
+fn the_map_is_wanted_until_it_came_and_again_after_a_wipe() {
+    let mut watched = Watched::connected();
+    assert!(watched.update(GameUpdate::Info(info(1_000))).map_wanted);
+    watched.update(GameUpdate::Map(AppMap::default()));
+    assert!(!watched.update(GameUpdate::Info(info(1_000))).map_wanted);
+    watched.update(GameUpdate::Markers(shops(0..3)));
+    watched.update(paired(DeviceKind::Switch));
+    let wiped = watched.update(GameUpdate::Info(info(90_000)));
+    assert!(wiped.map_wanted && wiped.world.is_some());
+    assert!(matches!(&wiped.events[..], [event] if event.kind == EventKind::Wipe));
+    assert_eq!(watched.client["mapMarkers"], serde_json::json!({}));
+    assert_eq!(watched.client["devices"]["42"]["reachable"], "removed");
+}
+
+#[test]
+fn a_wipe_in_our_absence_is_seen_from_the_stored_world_and_what_is_known_is_newer() {
+    let mut watched = Watched::new();
+    let stored = |wipe_time| GameUpdate::StoredWorld(Some(reading::world(&info(wipe_time))));
+    watched.update(stored(1_000));
+    let events = watched.update(GameUpdate::Connected(info(90_000))).events;
+    assert!(matches!(&events[..], [event] if event.kind == EventKind::Wipe));
+    watched.update(stored(1_000));
+    assert!(watched.update(GameUpdate::Info(info(90_000))).events.is_empty(), "the wipe is known");
+}
+
+#[test]
+fn shops_that_vanish_all_at_once_are_believed_after_five_answers() {
+    let mut watched = Watched::connected();
+    watched.update(GameUpdate::Markers(shops(0..10)));
+    for _ in 1..TRUNCATED_BELIEVED {
+        assert!(watched.update(GameUpdate::Markers(shops(0..0))).changes.is_empty());
+    }
+    assert_eq!(watched.update(GameUpdate::Markers(shops(0..0))).changes.len(), 10);
+}
+
+#[test]
+fn an_alarm_that_goes_off_triggers_once_with_its_label() {
+    let mut watched = Watched::connected();
+    watched.update(paired(DeviceKind::Alarm));
+    assert!(watched.update(answer(AppEntityType::Alarm, value(false))).alarms.is_empty());
+    watched.now = 1;
+    let trigger = AlarmTrigger { device: "42".into(), name: "Front door".into() };
+    assert_eq!(watched.update(changed(value(true))).alarms, [trigger]);
+    assert_eq!(watched.client["devices"]["42"]["value"], true);
+    assert!(watched.update(answer(AppEntityType::Alarm, value(true))).alarms.is_empty(), "it is still on");
+    watched.update(GameUpdate::Device { device: "42".into(), answer: Err(AskError::Refused("not_found".into())) });
+    assert_eq!(watched.client["devices"]["42"]["reachable"], "removed");
+    assert!(watched.update(GameUpdate::Device { device: "9".into(), answer: Ok(None) }).changes.is_empty(), "unknown");
+}
+
+#[test]
+fn a_tool_cupboard_is_asked_again_after_a_broadcast() {
+    let mut watched = Watched::connected();
+    watched.update(paired(DeviceKind::StorageMonitor));
+    let contents = |has_protection| AppEntityPayload {
+        capacity: Some(24),
+        has_protection: Some(has_protection),
+        ..AppEntityPayload::default()
+    };
+    watched.update(answer(AppEntityType::StorageMonitor, contents(true)));
+    assert_eq!(watched.update(changed(contents(true))).ask_again.as_deref(), Some("42"));
+    assert_eq!(watched.update(changed(contents(false))).ask_again, None);
+}
+
+#[test]
+fn a_death_is_an_event_and_a_note_that_expires() {
+    let mut watched = Watched::connected();
+    watched.update(GameUpdate::Team(member(true)));
+    let notes = |watched: &Watched| watched.client["mapNotes"].as_object().expect("an object").len();
+    for _ in 0..3 {
+        watched.now += 5;
+        watched.update(GameUpdate::Team(member(false)));
+    }
+    assert_eq!(notes(&watched), 1, "{}", watched.client["mapNotes"]);
+    watched.update(GameUpdate::Team(member(false)));
+    assert_eq!(notes(&watched), 1, "the team's answer leaves it alone");
+    watched.now += DEATH_NOTE_LIFE.num_seconds();
+    watched.tick();
+    assert_eq!(notes(&watched), 0);
+}
+
+#[test]
+fn chat_and_a_broadcast_of_several_parts_are_one_outcome() {
+    let mut watched = Watched::connected();
+    let said = |time, message: &str| crate::game::wire::AppTeamMessage {
+        steam_id: 7,
+        name: "Ann".into(),
+        message: message.into(),
+        time,
+        ..Default::default()
+    };
+    let history = AppTeamChat { messages: vec![said(1, "old")] };
+    assert!(watched.update(GameUpdate::Chat(history)).chat.is_empty());
+    let broadcast = AppBroadcast {
+        team_changed: Some(crate::game::wire::AppTeamChanged { player_id: 7, team_info: member(true) }),
+        team_message: Some(crate::game::wire::AppNewTeamMessage { message: said(2, "new") }),
+        ..AppBroadcast::default()
+    };
+    let outcome = watched.update(GameUpdate::Broadcast(Box::new(broadcast)));
+    assert_eq!(outcome.chat.iter().map(|line| line.text.as_str()).collect::<Vec<_>>(), ["new"]);
+    assert_eq!(watched.client["team"]["members"]["7"]["name"], "Ann");
+}

@@ -1,0 +1,138 @@
+//! Who is present: the admitted sockets, by user and session, and whether one more may come. Pure bookkeeping.
+
+use std::collections::HashMap;
+
+use actix::Recipient;
+
+use crate::{
+    domain::{
+        ids::{SessionId, UserId},
+        limits,
+    },
+    relay::{admission::Close, close::Reason},
+};
+
+/// See the module.
+#[derive(Default)]
+pub struct Presence {
+    /// By connection number.
+    sockets: HashMap<u64, PresentSocket>,
+    per_user: HashMap<UserId, usize>,
+    last_connection: u64,
+}
+
+struct PresentSocket {
+    user: UserId,
+    session: SessionId,
+    /// Present once the socket is open.
+    close: Option<Recipient<Close>>,
+    /// The session ended before the socket was open.
+    session_ended: bool,
+}
+
+impl Presence {
+    /// Takes a place for one more socket and returns its connection number; none if this user has too many.
+    pub fn admit(&mut self, user: &UserId, session: &SessionId) -> Option<u64> {
+        let count = self.per_user.entry(user.clone()).or_default();
+        if *count >= limits::CONNECTIONS_PER_USER {
+            return None;
+        }
+        *count += 1;
+        self.last_connection += 1;
+        let socket = PresentSocket { user: user.clone(), session: session.clone(), close: None, session_ended: false };
+        self.sockets.insert(self.last_connection, socket);
+        Some(self.last_connection)
+    }
+
+    /// A socket is open. Returns why it must be closed at once, if it must.
+    pub fn open(&mut self, connection: u64, close: Recipient<Close>) -> Option<Reason> {
+        let socket = self.sockets.get_mut(&connection)?;
+        socket.close = Some(close);
+        socket.session_ended.then_some(Reason::SignedOut)
+    }
+
+    /// A socket is gone, or never came.
+    pub fn leave(&mut self, connection: u64) {
+        let Some(socket) = self.sockets.remove(&connection) else { return };
+        if let Some(count) = self.per_user.get_mut(&socket.user) {
+            *count -= 1;
+            if *count == 0 {
+                self.per_user.remove(&socket.user);
+            }
+        }
+    }
+
+    /// A session ended. Returns what closes its open sockets; those not yet open are closed when they are.
+    pub fn end_session(&mut self, session: &SessionId) -> Vec<Recipient<Close>> {
+        let ended = self.sockets.values_mut().filter(|socket| socket.session == *session);
+        ended
+            .filter_map(|socket| {
+                socket.session_ended = true;
+                socket.close.clone()
+            })
+            .collect()
+    }
+
+    /// What closes every open socket.
+    pub fn open_sockets(&self) -> impl Iterator<Item = &Recipient<Close>> {
+        self.sockets.values().filter_map(|socket| socket.close.as_ref())
+    }
+
+    /// How many sockets are admitted.
+    pub fn count(&self) -> usize {
+        self.sockets.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use actix::prelude::*;
+
+    use super::*;
+
+    struct Socket;
+
+    impl Actor for Socket {
+        type Context = Context<Self>;
+    }
+
+    impl Handler<Close> for Socket {
+        type Result = ();
+
+        fn handle(&mut self, _: Close, _: &mut Self::Context) {}
+    }
+
+    #[test]
+    fn a_user_has_twenty_places_and_a_socket_that_leaves_frees_one() {
+        let mut presence = Presence::default();
+        let (alice, bob, session) = ("alice".into(), "bob".into(), "s".into());
+        let mut connections: Vec<u64> = Vec::new();
+        while let Some(connection) = presence.admit(&alice, &session) {
+            connections.push(connection);
+        }
+        assert_eq!(connections.len(), limits::CONNECTIONS_PER_USER);
+        assert!(presence.admit(&bob, &session).is_some(), "others have their own");
+        presence.leave(connections[0]);
+        presence.leave(connections[0]);
+        let again = presence.admit(&alice, &session).expect("one place is free");
+        assert!(!connections.contains(&again), "numbers are used once");
+        assert!(presence.admit(&alice, &session).is_none());
+        assert_eq!(presence.count(), limits::CONNECTIONS_PER_USER + 1);
+    }
+
+    #[actix::test]
+    async fn an_ended_session_closes_its_sockets_also_those_that_open_later() {
+        let mut presence = Presence::default();
+        let close = Socket.start().recipient();
+        let mut admit = |session: &str| presence.admit(&"alice".into(), &session.into()).expect("a place");
+        let (open, coming, other) = (admit("s"), admit("s"), admit("t"));
+        assert_eq!(presence.open(open, close.clone()), None);
+        assert_eq!(presence.open(other, close.clone()), None);
+        assert_eq!(presence.end_session(&"s".into()).len(), 1);
+        assert_eq!(presence.open(coming, close.clone()), Some(Reason::SignedOut));
+        assert_eq!(presence.open_sockets().count(), 3);
+        presence.leave(open);
+        assert_eq!(presence.open(open, close), None, "it is gone");
+        assert_eq!(presence.open_sockets().count(), 2);
+    }
+}

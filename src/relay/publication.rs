@@ -1,0 +1,60 @@
+//! What a game connection publishes to those who subscribed to it: plain data, so that a subscriber may be a thread of
+//! this process or, one day, another node.
+
+use std::{collections::HashSet, sync::Arc};
+
+use actix::Message;
+use bytes::Bytes;
+
+use crate::domain::{ids::UserId, server_state::Change};
+
+/// Where a state or a client is: a `seq` within an epoch. An epoch begins with each start of a game connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    pub epoch: u64,
+    pub seq: u64,
+}
+
+/// One edit of the live state, with the frame for every client at `base`.
+#[derive(Debug)]
+pub struct Step {
+    pub base: u64,
+    pub seq: u64,
+    pub changes: Vec<Change>,
+    pub frame: Bytes,
+}
+
+/// The queue in which a message that is not state waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    Raid,
+    /// Events and chat.
+    Live,
+    /// Pong, ack, error.
+    Reply,
+}
+
+/// Who may watch a paired server, as of one look at the database. A later look has a higher version.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllowedUsers {
+    pub version: u64,
+    pub users: Arc<HashSet<UserId>>,
+}
+
+/// To each subscriber. Answered with the number of sockets that took the bytes; 0 where that is not counted.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "usize")]
+pub enum Publication {
+    /// The state took a step.
+    Advance { epoch: u64, step: Arc<Step> },
+    /// The snapshot that this subscriber asked for.
+    Snapshot { position: Position, frame: Bytes },
+    /// An event or a line of chat, for every client.
+    Deliver { lane: Lane, frame: Bytes },
+    /// A raid alarm, for every client; answered when the sockets have it or are gone.
+    DeliverAlarm { frame: Bytes },
+    /// Steps were left out because the subscriber was too busy; a snapshot makes up for them.
+    Skipped,
+    /// From now on only these may watch; nobody at all once the paired server is gone.
+    SetWatchers(AllowedUsers),
+}

@@ -1,0 +1,73 @@
+//! What the sockets of one worker thread share: its subscriptions, found by paired server, and the way to the hub.
+
+use std::{cell::RefCell, collections::HashMap, rc::Rc};
+
+use actix::{Addr, Message, Recipient};
+
+use crate::{
+    db::error::DbError,
+    domain::ids::{ServerId, UserId},
+    relay::{
+        commands::UserCommand,
+        game_connection::GameConnection,
+        publication::AllowedUsers,
+        server_subscription::{ServerSubscription, Subscription},
+    },
+};
+
+/// Find a paired server: the connection that feeds it and who may watch; none if there is no such paired server.
+#[derive(Message)]
+#[rtype(result = "Result<Option<FoundServer>, DbError>")]
+pub struct FindServer {
+    pub server: ServerId,
+}
+
+/// The answer to [`FindServer`].
+pub struct FoundServer {
+    pub connection: Addr<GameConnection>,
+    pub allowed: AllowedUsers,
+}
+
+/// The paired server could not be looked up; try again.
+#[derive(Debug)]
+pub struct FindFailed;
+
+/// See the module.
+pub struct RelayWorker {
+    servers: Recipient<FindServer>,
+    pub commands: Recipient<UserCommand>,
+    subscriptions: RefCell<HashMap<ServerId, Rc<Subscription>>>,
+}
+
+impl RelayWorker {
+    /// A thread without subscriptions.
+    pub fn new(servers: Recipient<FindServer>, commands: Recipient<UserCommand>) -> Rc<Self> {
+        Rc::new(Self { servers, commands, subscriptions: RefCell::default() })
+    }
+
+    /// The subscription of this server, started if need be; none if this user may not watch it. Asks the hub only
+    /// when this thread does not know the server yet.
+    pub async fn subscription(&self, server: &ServerId, user: &UserId) -> Result<Option<Rc<Subscription>>, FindFailed> {
+        if let Some(known) = self.known(server) {
+            return Ok(known.watchers.may_watch(user).then_some(known));
+        }
+        let found = self.servers.send(FindServer { server: server.clone() }).await;
+        let Some(found) = found.map_err(|_| FindFailed)?.map_err(|_| FindFailed)? else { return Ok(None) };
+        // Another socket of this thread may have been quicker.
+        if let Some(known) = self.known(server) {
+            return Ok(known.watchers.may_watch(user).then_some(known));
+        }
+        if !found.allowed.users.contains(user) {
+            return Ok(None);
+        }
+        let started = ServerSubscription::start(server.clone(), found.connection, found.allowed);
+        let mut subscriptions = self.subscriptions.borrow_mut();
+        subscriptions.retain(|_, subscription| subscription.is_live());
+        subscriptions.insert(server.clone(), started.clone());
+        Ok(Some(started))
+    }
+
+    fn known(&self, server: &ServerId) -> Option<Rc<Subscription>> {
+        self.subscriptions.borrow().get(server).filter(|known| known.is_live()).cloned()
+    }
+}

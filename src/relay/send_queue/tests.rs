@@ -1,0 +1,336 @@
+use std::{collections::HashMap, sync::Arc};
+
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::*;
+use crate::{
+    domain::{
+        server_state::{Change, Device, DeviceKind, Marker, MarkerKind, Reachable, Section, ServerState},
+        time::Timestamp,
+    },
+    relay::{
+        protocol,
+        publication::{Position, Step},
+    },
+};
+
+/// A game server's state with the feed of one thread, and what the state was at every `seq`.
+struct World {
+    server: ServerId,
+    state: ServerState,
+    position: Position,
+    feed: Rc<Feed>,
+    history: HashMap<u64, Value>,
+}
+
+impl World {
+    fn new(name: &str) -> Self {
+        let server = ServerId::from(name);
+        let position = Position { epoch: 7, seq: 0 };
+        let state = ServerState::new(Timestamp::UNIX_EPOCH);
+        let feed = Feed::new(server.clone());
+        let mut world = Self { server, state, position, feed, history: HashMap::new() };
+        world.remember();
+        world
+    }
+
+    fn remember(&mut self) {
+        let mut json = Vec::new();
+        self.state.write_json(&mut json);
+        self.history.insert(self.position.seq, serde_json::from_slice(&json).expect("JSON"));
+    }
+
+    /// One step; a lost one never reaches the thread.
+    fn step(&mut self, changes: Vec<Change>, lost: bool) {
+        if changes.is_empty() {
+            return;
+        }
+        let base = self.position.seq;
+        self.position.seq += 1;
+        self.remember();
+        let frame = protocol::patch(&self.server, self.position.epoch, base, self.position.seq, &changes);
+        let step = Arc::new(Step { base, seq: self.position.seq, changes, frame });
+        if !lost && !self.feed.log.borrow_mut().advance(self.position.epoch, step) {
+            self.feed.mark_snapshot_wanted();
+        }
+    }
+
+    fn edit(&mut self, edit: &Edit, lost: bool) {
+        let mut changes = Vec::new();
+        match edit {
+            Edit::Marker(id, None) => {
+                self.state.map_markers.put(Section::MapMarkers, u64::from(*id), None, &mut changes);
+            }
+            Edit::Marker(id, Some((x, name))) => {
+                let marker = marker(f64::from(*x), *name);
+                self.state.map_markers.put(Section::MapMarkers, u64::from(*id), Some(marker), &mut changes);
+            }
+            Edit::AllMarkers(markers) => {
+                let markers = markers.iter().map(|(id, x)| (u64::from(*id), marker(f64::from(*x), false)));
+                self.state.map_markers.replace(Section::MapMarkers, markers, &mut changes);
+            }
+            Edit::Device(id, value) => {
+                let device = Device {
+                    kind: DeviceKind::Switch,
+                    name: "a/b~c".into(),
+                    label: None,
+                    value: *value,
+                    reachable: Reachable::Ok,
+                    storage: None,
+                };
+                let id = Arc::from(format!("dev~/{id}"));
+                self.state.devices.put(Section::Devices, id, Some(device), &mut changes);
+            }
+            Edit::Leader(id) => {
+                self.state.edit_team(&mut changes, |team| team.leader_id = Some(id.to_string()));
+            }
+        }
+        self.step(changes, lost);
+    }
+
+    /// What the subscription does when somebody needs a snapshot.
+    fn supply(&self) {
+        if self.feed.take_snapshot_wanted() {
+            let Position { epoch, seq } = self.position;
+            let frame = protocol::snapshot(&self.server, epoch, seq, &self.state);
+            self.feed.log.borrow_mut().restart(self.position, frame);
+        }
+    }
+}
+
+fn marker(x: f64, named: bool) -> Marker {
+    Marker {
+        kind: MarkerKind::CargoShip,
+        x,
+        y: 0.0,
+        grid: "A0".into(),
+        rotation: None,
+        steam_id: None,
+        radius: None,
+        color: None,
+        name: named.then(|| "named".to_owned()),
+        out_of_stock: None,
+        sell_orders: Vec::new(),
+    }
+}
+
+/// A client that applies what it gets with a JSON Patch library.
+#[derive(Default)]
+struct Client {
+    queue: SendQueue,
+    known: HashMap<String, (u64, Value)>,
+    snapshots: HashMap<String, Millis>,
+    sent: Vec<Millis>,
+    raids: u32,
+    others: u32,
+}
+
+impl Client {
+    /// Takes up to so many frames, and checks every one.
+    fn take(&mut self, worlds: &[World], most: usize, now: Millis) -> Next {
+        for _ in 0..most {
+            match self.queue.next(now) {
+                Next::Send(QueuedFrame { frame, .. }) => self.apply(worlds, &frame, now),
+                next => return next,
+            }
+        }
+        Next::Idle
+    }
+
+    fn apply(&mut self, worlds: &[World], frame: &[u8], now: Millis) {
+        self.sent.push(now);
+        let recent = self.sent.iter().rev().take_while(|sent| now - **sent < 10_000).count();
+        assert!(recent <= 60, "{recent} frames in ten seconds");
+        let message: Value = serde_json::from_slice(payload(frame)).expect("JSON");
+        let text = |field: &str| message[field].as_str().expect("text").to_owned();
+        let number = |field: &str| message[field].as_u64().expect("a number");
+        match message["type"].as_str().expect("a type") {
+            "snapshot" => {
+                let before = self.snapshots.insert(text("serverId"), now);
+                assert!(before.is_none_or(|before| now - before >= 5_000), "snapshots come too soon");
+                self.known.insert(text("serverId"), (number("seq"), message["state"].clone()));
+            }
+            "patch" => {
+                let (seq, state) = self.known.get_mut(&text("serverId")).expect("a snapshot came first");
+                assert_eq!(*seq, number("base"), "base is the last seq sent");
+                let patch: json_patch::Patch = serde_json::from_value(message["patch"].clone()).expect("a patch");
+                json_patch::patch(state, &patch).expect("it applies");
+                *seq = number("seq");
+            }
+            "raid" => return self.raids += 1,
+            _ => return self.others += 1,
+        }
+        let world = worlds.iter().find(|world| world.server.as_str() == text("serverId")).expect("a world");
+        let (seq, state) = &self.known[&text("serverId")];
+        assert_eq!(state, &world.history[seq], "the client holds the server's state at seq {seq}");
+    }
+}
+
+/// The text of an unmasked frame.
+fn payload(frame: &[u8]) -> &[u8] {
+    match frame[1] {
+        127 => &frame[10..],
+        126 => &frame[4..],
+        _ => &frame[2..],
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Edit {
+    Marker(u8, Option<(u8, bool)>),
+    AllMarkers(Vec<(u8, u8)>),
+    Device(u8, Option<bool>),
+    Leader(u8),
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    /// In which world, what, and whether the step is lost on its way to the thread.
+    Edit(usize, Edit, bool),
+    Wait(Millis),
+    Watch(usize, usize),
+    Unwatch(usize, usize),
+    /// So many messages at once.
+    Push(usize, Lane, usize),
+    /// A client reads so many frames, as its socket has room.
+    Take(usize, usize),
+    Supply,
+    Reconnect(usize),
+}
+
+fn edits() -> impl Strategy<Value = Edit> {
+    prop_oneof![
+        6 => (0..12u8, proptest::option::of((any::<u8>(), any::<bool>()))).prop_map(|(id, to)| Edit::Marker(id, to)),
+        1 => proptest::collection::vec((0..12u8, any::<u8>()), 0..12).prop_map(Edit::AllMarkers),
+        2 => (0..3u8, any::<Option<bool>>()).prop_map(|(id, value)| Edit::Device(id, value)),
+        1 => (0..3u8).prop_map(Edit::Leader),
+    ]
+}
+
+fn acts() -> impl Strategy<Value = Act> {
+    let lane = prop_oneof![Just(Lane::Raid), Just(Lane::Live), Just(Lane::Reply)];
+    prop_oneof![
+        8 => (0..2usize, edits(), proptest::bool::weighted(0.05)).prop_map(|(w, e, lost)| Act::Edit(w, e, lost)),
+        3 => prop_oneof![0..50u64, 0..1_000u64, 0..7_000u64].prop_map(Act::Wait),
+        1 => (0..2usize, 0..2usize).prop_map(|(c, w)| Act::Watch(c, w)),
+        1 => (0..2usize, 0..2usize).prop_map(|(c, w)| Act::Unwatch(c, w)),
+        3 => (0..2usize, lane, prop_oneof![3 => 1..3usize, 1 => 1..80usize]).prop_map(|(c, lane, n)| Act::Push(c, lane, n)),
+        6 => (0..2usize, 0..80usize).prop_map(|(c, most)| Act::Take(c, most)),
+        4 => Just(Act::Supply),
+        1 => (0..2usize).prop_map(Act::Reconnect),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_client_holds_the_servers_state_at_every_seq_within_60_frames_in_10_s(
+        acts in proptest::collection::vec(acts(), 1..250)
+    ) {
+        let mut worlds = [World::new("one"), World::new("two")];
+        let mut clients = [Client::default(), Client::default()];
+        let mut now = 1_000;
+        let mut pushed = [0_u32; 2];
+        for client in &mut clients {
+            client.queue.watch(&worlds[0].feed);
+        }
+        for act in acts {
+            match act {
+                Act::Edit(world, edit, lost) => worlds[world].edit(&edit, lost),
+                Act::Wait(pause) => now += pause,
+                Act::Watch(client, world) => clients[client].queue.watch(&worlds[world].feed),
+                Act::Unwatch(client, world) => {
+                    clients[client].queue.unwatch(&worlds[world].server);
+                    clients[client].known.remove(worlds[world].server.as_str());
+                }
+                Act::Push(client, lane, many) => {
+                    let text: &[u8] = if lane == Lane::Raid { br#"{"type":"raid"}"# } else { br#"{"type":"chat"}"# };
+                    let frame = [&[0x81, text.len() as u8], text].concat();
+                    for _ in 0..many {
+                        pushed[client] += u32::from(clients[client].queue.push(lane, Bytes::from(frame.clone()).into()).is_ok());
+                    }
+                }
+                Act::Take(client, most) => { clients[client].take(&worlds, most, now); }
+                Act::Supply => worlds.iter().for_each(World::supply),
+                Act::Reconnect(client) => {
+                    clients[client] = Client::default();
+                    pushed[client] = 0;
+                    clients[client].queue.watch(&worlds[0].feed);
+                }
+            }
+        }
+        // Given time and room, everybody arrives at now, and nothing that was pushed is missing.
+        for client in &mut clients {
+            for _ in 0..4_000 {
+                worlds.iter().for_each(World::supply);
+                match client.take(&worlds, 1_000, now) {
+                    Next::At(at) => now = at,
+                    _ => now += 1,
+                }
+            }
+            for world in &worlds {
+                if client.queue.watches(&world.server) {
+                    let missed = world.feed.log.borrow().position() != world.position;
+                    prop_assert!(missed || client.known[world.server.as_str()].0 == world.position.seq);
+                }
+            }
+        }
+        for (client, pushed) in clients.iter().zip(pushed) {
+            prop_assert_eq!(client.raids + client.others, pushed);
+        }
+    }
+}
+
+fn text(frame: &str) -> QueuedFrame {
+    Bytes::copy_from_slice(frame.as_bytes()).into()
+}
+
+#[test]
+fn a_raid_goes_out_although_everything_else_has_used_its_share() {
+    let mut queue = SendQueue::default();
+    for _ in 0..100 {
+        queue.push(Lane::Live, text("chat")).expect("there is room");
+    }
+    let sent = std::iter::from_fn(|| matches!(queue.next(0), Next::Send(_)).then_some(())).count();
+    assert_eq!(sent, LIVE_SHARE);
+    queue.push(Lane::Raid, text("raid")).expect("there is room");
+    assert!(matches!(queue.next(1), Next::Send(QueuedFrame { frame, .. }) if frame == "raid"));
+}
+
+#[test]
+fn the_thousand_and_first_waiting_message_is_one_too_many() {
+    let mut queue = SendQueue::default();
+    for _ in 0..limits::WAITING_MESSAGES {
+        queue.push(Lane::Raid, text("raid")).expect("there is room");
+    }
+    assert_eq!(queue.push(Lane::Raid, text("raid")), Err(Overflow));
+}
+
+#[test]
+fn many_steps_between_two_turns_become_one_patch_that_all_share() {
+    let mut world = World::new("one");
+    let mut clients = [Client::default(), Client::default()];
+    for client in &mut clients {
+        client.queue.watch(&world.feed);
+        client.take(std::slice::from_ref(&world), 1, 0);
+    }
+    world.supply();
+    let mut take = |world: &World, now| {
+        let frames = clients.each_mut().map(|client| match client.queue.next(now) {
+            Next::Send(QueuedFrame { frame, .. }) => {
+                client.apply(std::slice::from_ref(world), &frame, now);
+                frame
+            }
+            next => panic!("a frame was due, not {next:?}"),
+        });
+        assert_eq!(frames[0].as_ptr(), frames[1].as_ptr(), "the very same bytes");
+    };
+    take(&world, 0);
+    for x in 0..50 {
+        world.edit(&Edit::Marker(1, Some((x, false))), false);
+    }
+    take(&world, 1);
+    assert!(matches!(clients[0].queue.next(1), Next::Idle), "one patch was enough");
+}
