@@ -7,7 +7,7 @@
 //!
 //! The service runs in this process with one worker thread, its clients in a second process (so `ulimit -n` must exceed
 //! the number of clients). News enter where the game link hands over what it has learnt; each carries the time at which
-//! it did, so that a client can tell how old it is. Prints figures, asserts nothing about them.
+//! it did, so that a client knows how old it is. Prints figures, asserts nothing about them.
 
 use std::{
     cell::RefCell,
@@ -295,7 +295,7 @@ impl Relay {
         self.connection.do_send(LinkReport::Update(GameUpdate::Markers(AppMapMarkers { markers })));
     }
 
-    /// Labels the alarm with the time at which it will go off, so that its raid tells it.
+    /// Labels the alarm with the time at which it will go off, so that its raid carries it.
     fn arm(&self, alarm: usize, due: u64) {
         let device = |id: usize| {
             let label = (id == alarm).then(|| due.to_string());

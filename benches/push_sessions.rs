@@ -26,7 +26,7 @@ const SESSIONS: usize = 1_000;
 const AT_ONCE: usize = 64;
 const FIRST_ACCOUNT: u64 = 5_000_000_000_000_000_001;
 const TOKEN: u64 = 1_234_567_890_123_456_789;
-/// How the child is told apart from a bench.
+/// Marks the child process.
 const CHILD: &str = "--push-service";
 const DEADLINE: Duration = Duration::from_secs(120);
 
@@ -84,12 +84,12 @@ async fn measure(sessions: usize) -> io::Result<()> {
         async move { Session::connect(address, tls, login).await.map_err(io::Error::other) }
     };
     // The first one allocates what all of them share.
-    let (told, mut messages) = mpsc::channel(sessions);
-    idle(connect(FIRST_ACCOUNT).await?, told.clone());
+    let (received_one, mut messages) = mpsc::channel(sessions);
+    idle(connect(FIRST_ACCOUNT).await?, received_one.clone());
     let (before, began) = (resident_kib()?, Instant::now());
     let mut connecting = stream::iter(accounts(sessions).skip(1)).map(connect).buffer_unordered(AT_ONCE);
     while let Some(session) = connecting.next().await {
-        idle(session?, told.clone());
+        idle(session?, received_one.clone());
     }
     drop(connecting);
     let up = began.elapsed();
@@ -119,10 +119,10 @@ async fn measure(sessions: usize) -> io::Result<()> {
 }
 
 /// As the push worker holds a session: a task that waits for what comes.
-fn idle(mut session: Session, told: mpsc::Sender<()>) {
+fn idle(mut session: Session, received_one: mpsc::Sender<()>) {
     tokio::spawn(async move {
         while let Ok(received) = session.next().await {
-            if matches!(received, Received::Message(_)) && told.send(()).await.is_err() {
+            if matches!(received, Received::Message(_)) && received_one.send(()).await.is_err() {
                 break;
             }
         }

@@ -1,5 +1,5 @@
 //! What one change of the live state costs in the relay, from the edit to the frame that each watcher is due, and what
-//! stands around it: a whole answer of the game server, merging, snapshots. Times must not depend on the state's size,
+//! surrounds it: a whole answer of the game server, merging, snapshots. Times must not depend on the state's size,
 //! except where the whole state is read or written.
 
 use std::{hint::black_box, rc::Rc, sync::Arc};

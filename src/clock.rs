@@ -6,7 +6,7 @@ use chrono::{Duration, SubsecRound, Utc};
 
 use crate::domain::time::Timestamp;
 
-/// The system's clock, or one that stands still until it is told to advance. Clones share the time.
+/// The system's clock, or one that only moves when it is advanced. Clones share the time.
 #[derive(Clone, Debug)]
 pub struct Clock(Option<Arc<Mutex<Timestamp>>>);
 
@@ -16,7 +16,7 @@ impl Clock {
         Self(None)
     }
 
-    /// A clock that stands at `start`: for tests and the demo.
+    /// A clock at `start` that only moves when advanced: for tests and the demo.
     pub fn adjustable(start: Timestamp) -> Self {
         Self(Some(Arc::new(Mutex::new(start))))
     }
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_adjustable_clock_moves_when_told_and_its_clones_with_it() {
+    fn an_adjustable_clock_moves_when_advanced_and_its_clones_with_it() {
         let start = chrono::DateTime::from_timestamp(1_800_000_000, 123_456_789).unwrap();
         let clock = Clock::adjustable(start);
         let clone = clock.clone();

@@ -200,7 +200,7 @@ impl Server {
         Ok(Self { api, api_addr, relay, relay_addr, health, hub, state })
     }
 
-    /// Where the API listens; tells the port when the configured one was 0.
+    /// Where the API listens; with the real port when the configured one was 0.
     pub fn api_addr(&self) -> SocketAddr {
         self.api_addr
     }
@@ -258,7 +258,7 @@ fn bind(variable: &'static str, address: SocketAddr) -> Result<(TcpListener, Soc
     Ok((listener, bound))
 }
 
-/// Removes what has expired, for ever.
+/// Removes what has expired, as long as it runs.
 async fn sweep(state: web::Data<AppState>) {
     let mut ticks = tokio::time::interval(SWEEP_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

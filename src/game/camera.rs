@@ -27,7 +27,7 @@ impl Sample {
 const MAX_DISTANCE: u16 = 1023;
 const MAX_ALIGNMENT: u8 = 63;
 const TABLE_SIZE: usize = 64;
-/// A full sample whose material stands in a byte of its own.
+/// A full sample whose material is in a byte of its own.
 const FULL_WITH_MATERIAL: u8 = 0xFF;
 
 /// The ray data ends inside a sample.

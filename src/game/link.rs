@@ -188,14 +188,14 @@ async fn run(
 ) {
     let mut waiting: HashMap<u32, oneshot::Sender<AppResponse>> = HashMap::new();
     let mut seq = 0u32;
-    let mut heard = Instant::now();
+    let mut last_received = Instant::now();
     let mut pings = interval(PING_INTERVAL);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             message = socket.next() => {
                 let Some(Ok(message)) = message else { break };
-                heard = Instant::now();
+                last_received = Instant::now();
                 let Message::Binary(payload) = message else { continue };
                 // Rubbish is skipped: a link that brings nothing else ends by its deadlines.
                 let Ok(message) = AppMessage::decode(payload) else { continue };
@@ -224,7 +224,7 @@ async fn run(
                 }
             }
             _ = pings.tick() => {
-                if heard.elapsed() > 2 * PING_INTERVAL || !write(&mut socket, Message::Ping(Bytes::new())).await {
+                if last_received.elapsed() > 2 * PING_INTERVAL || !write(&mut socket, Message::Ping(Bytes::new())).await {
                     break;
                 }
             }

@@ -183,7 +183,7 @@ pub fn monuments(map: &AppMap) -> Vec<Monument> {
     known.filter_map(|monument| Monument::new(&monument.token, metres(monument.x)?, metres(monument.y)?)).collect()
 }
 
-/// What tells one world from another.
+/// What differs from world to world.
 pub fn world(info: &AppInfo) -> World {
     World {
         wiped_at: time::from_unix(info.wipe_time),

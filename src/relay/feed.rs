@@ -1,4 +1,4 @@
-//! One paired server as the sockets of one thread see it: the patch log, and whom to ask for a snapshot.
+//! One paired server as the sockets of one thread see it: the patch log, and where snapshots come from.
 
 use std::{
     cell::{Cell, OnceCell, RefCell},

@@ -33,7 +33,7 @@ use crate::{
 /// subscriber and snapshot, commands that wait for theirs.
 const MAILBOX: usize = 1_024;
 const TICK: Duration = Duration::from_secs(1);
-/// A tool cupboard computes its upkeep anew after its contents changed (protocol §3.4).
+/// A tool cupboard computes its upkeep again after its contents changed (protocol §3.4).
 const UPKEEP_DELAY: Duration = Duration::from_secs(2);
 /// How long the unfinished alarms of a crash wait for a client; dashboards come back within a minute.
 const RECOVER_AFTER: Duration = Duration::from_secs(60);

@@ -153,7 +153,7 @@ impl Supervisor {
         }
     }
 
-    /// Where to connect to, and as whom. The token is open only from here to the end of the link.
+    /// Where to connect to, and as which player. The token is open only from here to the end of the link.
     async fn read(&self) -> Result<(Route, Player), LinkEnd> {
         let server = self.server.clone();
         let row = self.context.pool.read(move |db| paired_servers::get(db, &server)).await;

@@ -94,7 +94,7 @@ pub struct Outcome {
     pub world: Option<World>,
     /// The map must be asked for.
     pub map_wanted: bool,
-    /// A tool cupboard that computes its upkeep anew (protocol §3.4): ask it again in a moment.
+    /// A tool cupboard that computes its upkeep again (protocol §3.4): ask it again in a moment.
     pub ask_again: Option<Arc<str>>,
 }
 

@@ -25,8 +25,8 @@ impl Alarms {
         Self::default()
     }
 
-    /// The value in an answer about the device; true = it triggers. The first one only shows how it stands; later, an
-    /// alarm that went off while nobody listened triggers now.
+    /// The value in an answer about the device; true = it triggers. The first one only shows how it is; later, an
+    /// alarm that went off while there was no link triggers now.
     pub fn answered(&mut self, device_id: &str, value: bool, now: Timestamp) -> bool {
         self.observe(device_id, value, value, now)
     }

@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 use serde_json::json;
 
 use super::{
-    news::News,
+    events::Events,
     presence::{Presence, Sighting},
     track::{Track, Turn},
 };
@@ -30,7 +30,7 @@ const EGRESS_AFTER: TimeDelta = TimeDelta::minutes(50);
 #[derive(Debug)]
 struct Ship {
     track: Track,
-    /// When it turns to leave; `None` when that was told or its arrival was not seen.
+    /// When it turns to leave; `None` when that was reported or its arrival was not seen.
     egress_at: Option<Timestamp>,
     dock: Option<Dock>,
 }
@@ -52,36 +52,38 @@ impl Cargo {
         Self(Presence::new(16))
     }
 
-    pub(super) fn see(&mut self, id: u64, marker: &Marker, news: &mut News) {
-        let (at, now) = (Some((marker.x, marker.y)), news.now);
+    pub(super) fn see(&mut self, id: u64, marker: &Marker, events: &mut Events) {
+        let (at, now) = (Some((marker.x, marker.y)), events.now);
         let fresh = || Ship { track: Track::new(marker, now), egress_at: None, dock: None };
         let Some((sighting, ship)) = self.0.see(id, fresh) else { return };
         let data = json!({ "markerId": id.to_string() });
         match sighting {
-            Sighting::New if !news.priming && news.around.is_beyond(ARRIVES_BEYOND, marker.x, marker.y) => {
+            Sighting::New if !events.priming && events.around.is_beyond(ARRIVES_BEYOND, marker.x, marker.y) => {
                 ship.egress_at = Some(now + EGRESS_AFTER);
                 let data = json!({ "markerId": id.to_string(), "egressAt": time::to_wire(now + EGRESS_AFTER) });
-                news.tell(EventKind::Cargo, "entered", at, data, |place| format!("Cargo ship is coming in {place}"));
+                events
+                    .report(EventKind::Cargo, "entered", at, data, |place| format!("Cargo ship is coming in {place}"));
             }
             Sighting::New => {
-                news.tell(EventKind::Cargo, "located", at, data, |place| format!("Cargo ship is {place}"));
+                events.report(EventKind::Cargo, "located", at, data, |place| format!("Cargo ship is {place}"));
             }
             Sighting::Back => {
-                news.tell(EventKind::Cargo, "returned", at, data, |place| format!("Cargo ship is still {place}"));
+                events.report(EventKind::Cargo, "returned", at, data, |place| format!("Cargo ship is still {place}"));
             }
             Sighting::Known => {}
         }
         let turn = ship.track.follow(marker, now);
         match &ship.dock {
             None if ship.track.moving == Some(false) => {
-                let harbor = news.around.nearest(DOCK_REACH, marker.x, marker.y, |monument| monument.is_harbor());
+                let harbor = events.around.nearest(DOCK_REACH, marker.x, marker.y, |monument| monument.is_harbor());
                 if let Some(harbor) = harbor {
-                    // A ship that never moved before our eyes has been there for an unknown time: no news.
+                    // A ship that never moved before our eyes has been there for an unknown time: no events.
                     let since = (turn == Some(Turn::Halted)).then_some(now);
                     ship.dock = Some(Dock { harbor: harbor.name.clone(), x: marker.x, y: marker.y, since });
                     if since.is_some() {
                         let data = json!({ "markerId": id.to_string(), "harbor": harbor.name });
-                        news.tell(EventKind::Cargo, "docked", at, data, |place| format!("Cargo ship docked {place}"));
+                        events
+                            .report(EventKind::Cargo, "docked", at, data, |place| format!("Cargo ship docked {place}"));
                     }
                 }
             }
@@ -91,7 +93,7 @@ impl Cargo {
                     "harbor": dock.harbor,
                     "dockedSeconds": dock.since.map(|since| (now - since).num_seconds()),
                 });
-                news.tell(EventKind::Cargo, "undocked", at, data, |place| {
+                events.report(EventKind::Cargo, "undocked", at, data, |place| {
                     format!("Cargo ship left the harbor {place}")
                 });
                 ship.dock = None;
@@ -100,21 +102,21 @@ impl Cargo {
         }
     }
 
-    pub(super) fn sweep(&mut self, news: &mut News) {
-        self.0.sweep(news.now, news.priming, |id, ship| {
+    pub(super) fn sweep(&mut self, events: &mut Events) {
+        self.0.sweep(events.now, events.priming, |id, ship| {
             let (at, data) = ((ship.track.x, ship.track.y), json!({ "markerId": id.to_string() }));
             let title = |place: &str| format!("Cargo ship is gone, last seen {place}");
-            news.tell(EventKind::Cargo, "left", Some(at), data, title);
+            events.report(EventKind::Cargo, "left", Some(at), data, title);
             ship.dock = None;
         });
     }
 
-    pub(super) fn tick(&mut self, news: &mut News) {
+    pub(super) fn tick(&mut self, events: &mut Events) {
         for ship in self.0.present_mut() {
-            if ship.egress_at.is_some_and(|at| at <= news.now) {
+            if ship.egress_at.is_some_and(|at| at <= events.now) {
                 ship.egress_at = None;
                 let title = |place: &str| format!("Cargo ship turns to leave the map {place}");
-                news.tell(EventKind::Cargo, "egress", Some((ship.track.x, ship.track.y)), json!({}), title);
+                events.report(EventKind::Cargo, "egress", Some((ship.track.x, ship.track.y)), json!({}), title);
             }
         }
     }
@@ -140,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_visit_is_told_step_by_step() {
+    fn a_whole_visit_is_reported_step_by_step() {
         let mut timeline = Timeline::new(3000).with(monument("harbor_display_name", 1000.0, 100.0));
         timeline.primed();
         assert_eq!(timeline.actions(10, &[ship(4000.0, 100.0)]), ["entered"]);
@@ -191,8 +193,8 @@ mod tests {
     fn leaving_is_taken_back_when_the_ship_returns() {
         let mut timeline = Timeline::new(3000);
         timeline.actions(0, &[ship(10.0, 100.0)]);
-        let told: Vec<_> = [10, 20, 30].into_iter().flat_map(|seconds| timeline.actions(seconds, &[])).collect();
-        assert_eq!(told, ["left"]);
+        let reported: Vec<_> = [10, 20, 30].into_iter().flat_map(|seconds| timeline.actions(seconds, &[])).collect();
+        assert_eq!(reported, ["left"]);
         assert_eq!(timeline.actions(40, &[ship(20.0, 100.0)]), ["returned"]);
     }
 }

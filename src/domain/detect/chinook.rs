@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::{
-    news::News,
+    events::Events,
     oil_rig::OilRigs,
     presence::{Presence, Sighting},
 };
@@ -35,37 +35,37 @@ impl Chinooks {
         Self(Presence::new(32))
     }
 
-    pub(super) fn see(&mut self, id: u64, marker: &Marker, rigs: &mut OilRigs, news: &mut News) {
+    pub(super) fn see(&mut self, id: u64, marker: &Marker, rigs: &mut OilRigs, events: &mut Events) {
         let at @ (x, y) = (marker.x, marker.y);
         let Some((sighting, chinook)) = self.0.see(id, || Chinook { x, y, was_called: false }) else { return };
         (chinook.x, chinook.y) = at;
         if !chinook.was_called {
             let reach = if sighting == Sighting::New { NEW_REACH } else { KNOWN_REACH };
-            let around = news.around;
+            let around = events.around;
             if let Some(rig) = around.nearest(reach, x, y, |monument| monument.oil_rig().is_some()) {
                 chinook.was_called = true;
-                // One that was there from the first answer came at an unknown time: no timer can be told from it.
-                if !news.priming {
-                    rigs.call(rig, news);
+                // One that was there from the first answer came at an unknown time: no timer follows from it.
+                if !events.priming {
+                    rigs.call(rig, events);
                     return;
                 }
             }
         }
         let (action, verb) = match sighting {
             Sighting::Known => return,
-            Sighting::New if news.around.is_beyond(ARRIVES_BEYOND, x, y) => ("entered", "is coming in"),
+            Sighting::New if events.around.is_beyond(ARRIVES_BEYOND, x, y) => ("entered", "is coming in"),
             Sighting::New => ("located", "is"),
             Sighting::Back => ("returned", "is still"),
         };
         let data = json!({ "markerId": id.to_string() });
-        news.tell(EventKind::Chinook, action, Some(at), data, |place| format!("Chinook {verb} {place}"));
+        events.report(EventKind::Chinook, action, Some(at), data, |place| format!("Chinook {verb} {place}"));
     }
 
-    pub(super) fn sweep(&mut self, news: &mut News) {
-        self.0.sweep(news.now, news.priming, |id, chinook| {
+    pub(super) fn sweep(&mut self, events: &mut Events) {
+        self.0.sweep(events.now, events.priming, |id, chinook| {
             let data = json!({ "markerId": id.to_string(), "calledToOilRig": chinook.was_called });
             let title = |place: &str| format!("Chinook is gone, last seen {place}");
-            news.tell(EventKind::Chinook, "left", Some((chinook.x, chinook.y)), data, title);
+            events.report(EventKind::Chinook, "left", Some((chinook.x, chinook.y)), data, title);
         });
     }
 }
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chinook_crossing_the_map_is_told_as_such_until_it_reaches_a_rig() {
+    fn a_chinook_crossing_the_map_is_reported_as_such_until_it_reaches_a_rig() {
         let mut timeline = at_sea();
         timeline.primed();
         assert_eq!(timeline.actions(5, &[chinook(1, 1500.0, 4000.0)]), ["entered"]);
@@ -143,12 +143,12 @@ mod tests {
     fn a_chinook_that_is_gone_has_left() {
         let mut timeline = at_sea();
         timeline.actions(0, &[chinook(1, 1500.0, 1500.0)]);
-        let told: Vec<_> = [5, 10, 15].into_iter().flat_map(|seconds| timeline.actions(seconds, &[])).collect();
-        assert_eq!(told, ["left"]);
+        let reported: Vec<_> = [5, 10, 15].into_iter().flat_map(|seconds| timeline.actions(seconds, &[])).collect();
+        assert_eq!(reported, ["left"]);
     }
 
     #[test]
-    fn after_a_long_gap_only_what_is_still_to_come_is_told() {
+    fn after_a_long_gap_only_what_is_still_to_come_is_reported() {
         let mut timeline = at_sea();
         timeline.primed();
         timeline.actions(0, &[chinook(1, 3200.0, 500.0)]);

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{
-    news::News,
+    events::Events,
     presence::{Presence, Sighting},
 };
 use crate::domain::{server_state::Marker, world_event::EventKind};
@@ -17,7 +17,7 @@ impl Crates {
         Self(Presence::new(64))
     }
 
-    pub(super) fn see(&mut self, id: u64, marker: &Marker, news: &mut News) {
+    pub(super) fn see(&mut self, id: u64, marker: &Marker, events: &mut Events) {
         let at = (marker.x, marker.y);
         let Some((sighting, last)) = self.0.see(id, || at) else { return };
         *last = at;
@@ -27,13 +27,13 @@ impl Crates {
             Sighting::Back => ("returned", "Locked crate is still"),
         };
         let data = json!({ "markerId": id.to_string() });
-        news.tell(EventKind::Crate, action, Some(at), data, |place| format!("{text} {place}"));
+        events.report(EventKind::Crate, action, Some(at), data, |place| format!("{text} {place}"));
     }
 
-    pub(super) fn sweep(&mut self, news: &mut News) {
-        self.0.sweep(news.now, news.priming, |id, at| {
+    pub(super) fn sweep(&mut self, events: &mut Events) {
+        self.0.sweep(events.now, events.priming, |id, at| {
             let data = json!({ "markerId": id.to_string() });
-            news.tell(EventKind::Crate, "gone", Some(*at), data, |place| format!("Locked crate is gone {place}"));
+            events.report(EventKind::Crate, "gone", Some(*at), data, |place| format!("Locked crate is gone {place}"));
         });
     }
 }
@@ -53,7 +53,7 @@ mod tests {
         assert_eq!(timeline.actions(5, &dropped), ["dropped"]);
         assert_eq!(timeline.last().title, "Locked crate in A0");
         assert_eq!(timeline.actions(10, &dropped), [""; 0]);
-        let told: Vec<_> = [15, 20, 25].into_iter().flat_map(|seconds| timeline.actions(seconds, &[])).collect();
-        assert_eq!(told, ["gone"]);
+        let reported: Vec<_> = [15, 20, 25].into_iter().flat_map(|seconds| timeline.actions(seconds, &[])).collect();
+        assert_eq!(reported, ["gone"]);
     }
 }

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::{
+    events::Events,
     heli::Heli,
-    news::News,
     presence::{Presence, Sighting},
 };
 use crate::domain::{server_state::Marker, world_event::EventKind};
@@ -17,18 +17,18 @@ impl Explosions {
         Self(Presence::new(256))
     }
 
-    pub(super) fn see(&mut self, id: u64, marker: &Marker, heli: &Heli, news: &mut News) {
+    pub(super) fn see(&mut self, id: u64, marker: &Marker, heli: &Heli, events: &mut Events) {
         let Some((Sighting::New, ())) = self.0.see(id, || ()) else { return };
         let helicopter = heli.was_lost_near(marker.x, marker.y);
         let data = json!({ "markerId": id.to_string(), "patrolHelicopter": helicopter });
         let text = if helicopter { "Patrol helicopter crashed" } else { "Explosion" };
-        news.tell(EventKind::Explosion, "exploded", Some((marker.x, marker.y)), data, |place| {
+        events.report(EventKind::Explosion, "exploded", Some((marker.x, marker.y)), data, |place| {
             format!("{text} {place}")
         });
     }
 
-    pub(super) fn sweep(&mut self, news: &mut News) {
-        self.0.sweep(news.now, news.priming, |_, ()| {});
+    pub(super) fn sweep(&mut self, events: &mut Events) {
+        self.0.sweep(events.now, events.priming, |_, ()| {});
     }
 }
 
@@ -40,7 +40,7 @@ mod tests {
     };
 
     #[test]
-    fn an_explosion_is_told_once() {
+    fn an_explosion_is_reported_once() {
         let mut timeline = Timeline::new(3000);
         timeline.primed();
         let explosion = [(3, marker(Explosion, 200.0, 2900.0))];

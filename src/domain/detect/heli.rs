@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{
-    news::News,
+    events::Events,
     presence::{Presence, Sighting},
 };
 use crate::domain::{grid::CELL, server_state::Marker, world_event::EventKind};
@@ -31,30 +31,30 @@ impl Heli {
         Self(Presence::new(16))
     }
 
-    pub(super) fn see(&mut self, id: u64, marker: &Marker, news: &mut News) {
+    pub(super) fn see(&mut self, id: u64, marker: &Marker, events: &mut Events) {
         let at @ (x, y) = (marker.x, marker.y);
         let Some((sighting, helicopter)) = self.0.see(id, || Helicopter { x, y }) else { return };
         *helicopter = Helicopter { x, y };
         let (action, verb) = match sighting {
             Sighting::Known => return,
-            Sighting::New if news.around.is_beyond(ARRIVES_BEYOND, x, y) => ("entered", "is coming in"),
+            Sighting::New if events.around.is_beyond(ARRIVES_BEYOND, x, y) => ("entered", "is coming in"),
             Sighting::New => ("located", "is"),
             Sighting::Back => ("returned", "is still flying"),
         };
         let data = json!({ "markerId": id.to_string() });
-        news.tell(EventKind::Heli, action, Some(at), data, |place| format!("Patrol helicopter {verb} {place}"));
+        events.report(EventKind::Heli, action, Some(at), data, |place| format!("Patrol helicopter {verb} {place}"));
     }
 
-    pub(super) fn sweep(&mut self, news: &mut News) {
-        self.0.sweep(news.now, news.priming, |id, helicopter| {
+    pub(super) fn sweep(&mut self, events: &mut Events) {
+        self.0.sweep(events.now, events.priming, |id, helicopter| {
             let at @ (x, y) = (helicopter.x, helicopter.y);
-            let (action, text) = if news.around.is_beyond(-LEAVING_BAND, x, y) {
+            let (action, text) = if events.around.is_beyond(-LEAVING_BAND, x, y) {
                 ("left", "left, last seen")
             } else {
                 ("shot_down", "was probably shot down")
             };
             let data = json!({ "markerId": id.to_string() });
-            news.tell(EventKind::Heli, action, Some(at), data, |place| format!("Patrol helicopter {text} {place}"));
+            events.report(EventKind::Heli, action, Some(at), data, |place| format!("Patrol helicopter {text} {place}"));
         });
     }
 

@@ -1,15 +1,15 @@
 //! Successive snapshots in, world events out.
 //!
-//! The first answer after a connect only shows how things stand. Only complete answers come here: a failed poll is no
+//! The first answer after a connect only shows how things are. Only complete answers come here: a failed poll is no
 //! answer. Nothing is gone because one answer missed it, and "gone" is taken back (`returned`) when it is there again.
 
 pub mod alarm;
 mod cargo;
 mod chinook;
 mod crate_drop;
+mod events;
 mod explosion;
 mod heli;
-mod news;
 mod oil_rig;
 mod presence;
 mod shops;
@@ -22,9 +22,9 @@ pub mod wipe;
 
 use chrono::TimeDelta;
 
-pub use self::news::Surroundings;
+pub use self::events::Surroundings;
 use self::{
-    cargo::Cargo, chinook::Chinooks, crate_drop::Crates, explosion::Explosions, heli::Heli, news::News,
+    cargo::Cargo, chinook::Chinooks, crate_drop::Crates, events::Events, explosion::Explosions, heli::Heli,
     oil_rig::OilRigs, shops::Shops, team::Team, vendor::Vendor,
 };
 use crate::domain::{
@@ -33,7 +33,7 @@ use crate::domain::{
     world_event::WorldEvent,
 };
 
-/// After a longer gap the world may be another one: the next answers only show how things stand.
+/// After a longer gap the world may be another one: the next answers only show how things are.
 const SHORT_GAP: TimeDelta = TimeDelta::seconds(60);
 
 /// The detectors of one game server. A call returns at most 100 events; the last then says in `suppressed` how many
@@ -90,32 +90,32 @@ impl Detectors {
         now: Timestamp,
     ) -> Vec<WorldEvent> {
         self.map_size = around.map_size;
-        let mut news = News::new(around, now, !self.markers_primed);
+        let mut events = Events::new(around, now, !self.markers_primed);
         self.markers_primed = true;
         let markers = markers.filter(|(_, marker)| marker.x.is_finite() && marker.y.is_finite());
         for (id, marker) in markers.clone() {
             match marker.kind {
-                MarkerKind::CargoShip => self.cargo.see(id, marker, &mut news),
-                MarkerKind::PatrolHelicopter => self.heli.see(id, marker, &mut news),
-                MarkerKind::Chinook => self.chinooks.see(id, marker, &mut self.oil_rigs, &mut news),
-                MarkerKind::Crate => self.crates.see(id, marker, &mut news),
-                MarkerKind::TravellingVendor => self.vendor.see(id, marker, &mut news),
+                MarkerKind::CargoShip => self.cargo.see(id, marker, &mut events),
+                MarkerKind::PatrolHelicopter => self.heli.see(id, marker, &mut events),
+                MarkerKind::Chinook => self.chinooks.see(id, marker, &mut self.oil_rigs, &mut events),
+                MarkerKind::Crate => self.crates.see(id, marker, &mut events),
+                MarkerKind::TravellingVendor => self.vendor.see(id, marker, &mut events),
                 _ => {}
             }
         }
-        self.cargo.sweep(&mut news);
-        self.heli.sweep(&mut news);
-        self.chinooks.sweep(&mut news);
-        self.crates.sweep(&mut news);
-        self.vendor.sweep(&mut news);
+        self.cargo.sweep(&mut events);
+        self.heli.sweep(&mut events);
+        self.chinooks.sweep(&mut events);
+        self.crates.sweep(&mut events);
+        self.vendor.sweep(&mut events);
         // After the helicopter, whose crash they may be.
         for (id, marker) in markers.clone().filter(|(_, marker)| marker.kind == MarkerKind::Explosion) {
-            self.explosions.see(id, marker, &self.heli, &mut news);
+            self.explosions.see(id, marker, &self.heli, &mut events);
         }
-        self.explosions.sweep(&mut news);
+        self.explosions.sweep(&mut events);
         // The many come last, so that they crowd out nothing when the events of a call run out.
-        self.shops.answer(markers.filter(|(_, marker)| marker.kind == MarkerKind::VendingMachine), &mut news);
-        news.finish()
+        self.shops.answer(markers.filter(|(_, marker)| marker.kind == MarkerKind::VendingMachine), &mut events);
+        events.finish()
     }
 
     /// A complete list of the team, by SteamID64, and its leader's.
@@ -127,10 +127,10 @@ impl Detectors {
         now: Timestamp,
     ) -> Vec<WorldEvent> {
         let priming = !self.team_primed || self.team.is_another(members.clone());
-        let mut news = News::new(around, now, priming);
+        let mut events = Events::new(around, now, priming);
         self.team_primed = true;
-        self.team.answer(leader, members, &mut news);
-        news.finish()
+        self.team.answer(leader, members, &mut events);
+        events.finish()
     }
 
     /// Timers that come due without an answer (oil rig crates, the cargo ship's turn); call it every few seconds.
@@ -139,13 +139,13 @@ impl Detectors {
             return Vec::new();
         }
         let around = Surroundings { map_size: self.map_size, monuments: &[] };
-        let mut news = News::new(&around, now, false);
-        self.oil_rigs.tick(&mut news);
-        self.cargo.tick(&mut news);
-        news.finish()
+        let mut events = Events::new(&around, now, false);
+        self.oil_rigs.tick(&mut events);
+        self.cargo.tick(&mut events);
+        events.finish()
     }
 
-    /// The link was lost: everything stands still.
+    /// The link was lost: timers pause.
     pub fn link_lost(&mut self, now: Timestamp) {
         self.lost_at.get_or_insert(now);
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use chrono::TimeDelta;
 use serde_json::json;
 
-use super::news::News;
+use super::events::Events;
 use crate::domain::{
     monument::Monument,
     time::{self, Timestamp},
@@ -18,7 +18,7 @@ const UNLOCK_AFTER: TimeDelta = TimeDelta::minutes(15);
 /// Timers that run at once; a custom map may name any number of rigs.
 const MAX_RIGS: usize = 32;
 
-/// What a rig's timer tells, by minutes from the unlocking of the crate.
+/// What a rig's timer reports, by minutes from the unlocking of the crate.
 const STAGES: [(i64, &str); 4] =
     [(-10, "crate_unlocks_soon"), (-5, "crate_unlocks_soon"), (0, "crate_unlocked"), (15, "ready")];
 
@@ -40,26 +40,26 @@ impl OilRigs {
     }
 
     /// Heavy scientists come to this rig now. Nothing happens while its crate is locked already.
-    pub(super) fn call(&mut self, rig: &Monument, news: &mut News) {
+    pub(super) fn call(&mut self, rig: &Monument, events: &mut Events) {
         let key = (rig.x.to_bits(), rig.y.to_bits());
-        let is_locked = self.0.get(&key).is_some_and(|rig| news.now < rig.unlocks_at);
+        let is_locked = self.0.get(&key).is_some_and(|rig| events.now < rig.unlocks_at);
         if is_locked || (self.0.len() >= MAX_RIGS && !self.0.contains_key(&key)) {
             return;
         }
-        let unlocks_at = news.now + UNLOCK_AFTER;
+        let unlocks_at = events.now + UNLOCK_AFTER;
         let data = json!({ "rig": rig.oil_rig(), "unlocksAt": time::to_wire(unlocks_at) });
         let title = |_: &str| format!("Heavy scientists were called to the {}", rig.name);
-        news.tell(EventKind::Oilrig, "called", Some((rig.x, rig.y)), data, title);
+        events.report(EventKind::Oilrig, "called", Some((rig.x, rig.y)), data, title);
         self.0.insert(key, OilRig { monument: rig.clone(), unlocks_at, done: 0 });
     }
 
     /// Tells what has become due, of several stages of a rig the last.
-    pub(super) fn tick(&mut self, news: &mut News) {
+    pub(super) fn tick(&mut self, events: &mut Events) {
         for rig in self.0.values_mut() {
-            let due = rig.due(news.now);
+            let due = rig.due(events.now);
             if due > rig.done {
                 rig.done = due;
-                rig.tell(STAGES[due - 1], news);
+                rig.report(STAGES[due - 1], events);
             }
         }
         self.0.retain(|_, rig| rig.done < STAGES.len());
@@ -79,13 +79,13 @@ impl OilRig {
         STAGES.iter().take_while(|(minutes, _)| self.unlocks_at + TimeDelta::minutes(*minutes) <= now).count()
     }
 
-    fn tell(&self, (minutes, action): (i64, &'static str), news: &mut News) {
+    fn report(&self, (minutes, action): (i64, &'static str), events: &mut Events) {
         let Monument { name, x, y, .. } = &self.monument;
         let mut data = json!({ "rig": self.monument.oil_rig(), "unlocksAt": time::to_wire(self.unlocks_at) });
         if minutes < 0 {
             data["minutes"] = json!(-minutes);
         }
-        news.tell(EventKind::Oilrig, action, Some((*x, *y)), data, |_| match action {
+        events.report(EventKind::Oilrig, action, Some((*x, *y)), data, |_| match action {
             "crate_unlocked" => format!("The crate of the {name} is unlocked"),
             "ready" => format!("The {name} can be called again"),
             _ => format!("The crate of the {name} unlocks in {} minutes", -minutes),

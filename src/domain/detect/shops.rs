@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{
-    news::News,
+    events::Events,
     presence::{Presence, Sighting},
 };
 use crate::domain::{
@@ -73,9 +73,9 @@ impl Shops {
     }
 
     /// All vending machines of a complete answer.
-    pub(super) fn answer<'a>(&mut self, machines: impl Iterator<Item = (u64, &'a Marker)>, news: &mut News) {
+    pub(super) fn answer<'a>(&mut self, machines: impl Iterator<Item = (u64, &'a Marker)>, events: &mut Events) {
         let mut seen = BTreeMap::<Place, Seen>::new();
-        for (id, marker) in machines.filter(|(_, marker)| !news.around.is_beyond(0.0, marker.x, marker.y)) {
+        for (id, marker) in machines.filter(|(_, marker)| !events.around.is_beyond(0.0, marker.x, marker.y)) {
             let place = (marker.x.to_bits(), marker.y.to_bits());
             let shop = seen.entry(place).or_insert_with(|| Seen { id, marker, listings: Vec::new() });
             shop.listings.extend(marker.sell_orders.iter().take(MAX_LISTINGS).map(|order| listing(order, marker)));
@@ -90,19 +90,19 @@ impl Shops {
         }
         for (place, mut shop) in seen {
             merge(&mut shop.listings);
-            self.see(place, shop, news);
+            self.see(place, shop, events);
         }
-        self.known.sweep(news.now, news.priming, |_, shop| {
+        self.known.sweep(events.now, events.priming, |_, shop| {
             // One that never sold anything is a label of a modded server.
             if !shop.listings.is_empty() {
                 let data = json!({ "name": shop.name });
                 let title = |place: &str| format!("{} was removed {place}", shop.name);
-                news.tell(EventKind::Shop, "removed", Some((shop.x, shop.y)), data, title);
+                events.report(EventKind::Shop, "removed", Some((shop.x, shop.y)), data, title);
             }
         });
     }
 
-    fn see(&mut self, place: Place, Seen { id, marker, listings }: Seen, news: &mut News) {
+    fn see(&mut self, place: Place, Seen { id, marker, listings }: Seen, events: &mut Events) {
         let (x, y) = (marker.x, marker.y);
         let fresh = || Shop { x, y, name: shop_name(marker), listings: Vec::new() };
         let Some((sighting, shop)) = self.known.see(place, fresh) else { return };
@@ -113,7 +113,7 @@ impl Shops {
         shop.name = shop_name(marker);
         let (action, verb) = match sighting {
             Sighting::Known => {
-                changes(id, shop, &before, news);
+                changes(id, shop, &before, events);
                 return;
             }
             Sighting::New => ("opened", "opened"),
@@ -121,20 +121,20 @@ impl Shops {
         };
         if !shop.listings.is_empty() {
             let data = json!({ "name": shop.name, "markerId": id.to_string(), "itemIds": item_ids(&shop.listings) });
-            news.tell(EventKind::Shop, action, Some((x, y)), data, |place| format!("{} {verb} {place}", shop.name));
+            events.report(EventKind::Shop, action, Some((x, y)), data, |place| format!("{} {verb} {place}", shop.name));
         }
     }
 }
 
 /// Tells what changed in a shop, order by order.
-fn changes(id: u64, shop: &Shop, before: &[Listing], news: &mut News) {
+fn changes(id: u64, shop: &Shop, before: &[Listing], events: &mut Events) {
     let Shop { x, y, name, listings } = shop;
     let at = Some((*x, *y));
     let has_stock = |listings: &[Listing]| listings.iter().any(|listing| listing.in_stock > 0);
     let sold_out = has_stock(before) && !listings.is_empty() && !has_stock(listings);
     if sold_out {
         let data = json!({ "name": name, "markerId": id.to_string(), "itemIds": item_ids(listings) });
-        news.tell(EventKind::Shop, "shop_sold_out", at, data, |place| format!("{name} is sold out {place}"));
+        events.report(EventKind::Shop, "shop_sold_out", at, data, |place| format!("{name} is sold out {place}"));
     }
     let old = |listing: &Listing| {
         before.binary_search_by_key(&listing.key, |before| before.key).ok().map(|index| &before[index])
@@ -143,7 +143,7 @@ fn changes(id: u64, shop: &Shop, before: &[Listing], news: &mut News) {
         let item = listing.item();
         let data = || listing.data(id, name);
         let Some(old) = old(listing) else {
-            news.tell(EventKind::Shop, "listed", at, data(), |place| format!("{name} now sells {item} {place}"));
+            events.report(EventKind::Shop, "listed", at, data(), |place| format!("{name} now sells {item} {place}"));
             continue;
         };
         if (old.quantity, old.cost) != (listing.quantity, listing.cost) {
@@ -156,14 +156,16 @@ fn changes(id: u64, shop: &Shop, before: &[Listing], news: &mut News) {
                 std::cmp::Ordering::Greater => ("up", "is dearer"),
             };
             data["direction"] = json!(direction);
-            news.tell(EventKind::Shop, "price_changed", at, data, |place| format!("{name}: {item} {text} {place}"));
+            events.report(EventKind::Shop, "price_changed", at, data, |place| format!("{name}: {item} {text} {place}"));
         }
         match (old.in_stock > 0, listing.in_stock > 0) {
             (true, false) if !sold_out => {
-                news.tell(EventKind::Shop, "sold_out", at, data(), |place| format!("{name}: {item} sold out {place}"));
+                events.report(EventKind::Shop, "sold_out", at, data(), |place| {
+                    format!("{name}: {item} sold out {place}")
+                });
             }
             (false, true) => {
-                news.tell(EventKind::Shop, "restocked", at, data(), |place| {
+                events.report(EventKind::Shop, "restocked", at, data(), |place| {
                     format!("{name}: {item} is in stock again {place}")
                 });
             }
@@ -173,7 +175,7 @@ fn changes(id: u64, shop: &Shop, before: &[Listing], news: &mut News) {
     let remains = |old: &Listing| listings.binary_search_by_key(&old.key, |listing| listing.key).is_ok();
     for old in before.iter().filter(|old| !remains(old)) {
         let title = |place: &str| format!("{name} no longer sells {} {place}", old.item());
-        news.tell(EventKind::Shop, "delisted", at, old.data(id, name), title);
+        events.report(EventKind::Shop, "delisted", at, old.data(id, name), title);
     }
 }
 
@@ -272,15 +274,15 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_shop_is_told_after_several_answers_and_taken_back() {
+    fn a_removed_shop_is_reported_after_several_answers_and_taken_back() {
         let mut timeline = knowing(&[(WOOD, 1000, 10, 5)]);
-        let told: Vec<_> = [5, 10, 15].into_iter().flat_map(|seconds| timeline.actions(seconds, &[])).collect();
-        assert_eq!(told, ["removed"]);
+        let reported: Vec<_> = [5, 10, 15].into_iter().flat_map(|seconds| timeline.actions(seconds, &[])).collect();
+        assert_eq!(reported, ["removed"]);
         assert_eq!(timeline.actions(20, &[(1, shop(100.0, 100.0, "Bob's", &[(WOOD, 1000, 10, 5)]))]), ["returned"]);
     }
 
     #[test]
-    fn selling_out_and_restocking_are_told_order_by_order() {
+    fn selling_out_and_restocking_are_reported_order_by_order() {
         let mut timeline = knowing(&[(WOOD, 1000, 10, 5), (STONES, 1000, 10, 5)]);
         assert_eq!(then(&mut timeline, &[(WOOD, 1000, 10, 0), (STONES, 1000, 10, 4)]), ["sold_out"]);
         assert_eq!(timeline.last().data["itemId"], WOOD);
@@ -288,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shop_that_sells_out_as_a_whole_is_told_once() {
+    fn a_shop_that_sells_out_as_a_whole_is_reported_once() {
         let mut timeline = knowing(&[(WOOD, 1000, 10, 5), (STONES, 1000, 10, 5)]);
         assert_eq!(then(&mut timeline, &[(WOOD, 1000, 10, 0), (STONES, 1000, 10, 0)]), ["shop_sold_out"]);
 
@@ -337,8 +339,8 @@ mod tests {
             assert_eq!(timeline.actions(seconds, &[]), [""; 0]);
         }
         assert_eq!(timeline.actions(50, &shops), [""; 0]);
-        let told: usize = (6..15).map(|answer| timeline.actions(answer * 10, &[]).len()).sum();
-        assert_eq!(told, 6, "repeated long enough it is believed");
+        let reported: usize = (6..15).map(|answer| timeline.actions(answer * 10, &[]).len()).sum();
+        assert_eq!(reported, 6, "repeated long enough it is believed");
     }
 
     #[test]
@@ -347,7 +349,7 @@ mod tests {
         timeline.primed();
         let new = [(1, shop(10.0, 10.0, "RAIDABLE BASE", &[])), (2, shop(-50.0, 10.0, "Casino", &[(WOOD, 1, 1, 1)]))];
         assert_eq!(timeline.actions(5, &new), [""; 0]);
-        let told: usize = (2..8).map(|answer| timeline.actions(answer * 5, &[]).len()).sum();
-        assert_eq!(told, 0);
+        let reported: usize = (2..8).map(|answer| timeline.actions(answer * 5, &[]).len()).sum();
+        assert_eq!(reported, 0);
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{
-    news::News,
+    events::Events,
     presence::{Presence, Sighting},
 };
 use crate::domain::{
@@ -60,18 +60,18 @@ impl Team {
         &mut self,
         leader: Option<&str>,
         members: impl Iterator<Item = (u64, &'a Member)>,
-        news: &mut News,
+        events: &mut Events,
     ) {
         let mut members = members.peekable();
         if members.peek().is_none() {
             return;
         }
         for (id, member) in members {
-            self.see(id, member, news);
+            self.see(id, member, events);
         }
-        self.members.sweep(news.now, news.priming, |id, member| {
+        self.members.sweep(events.now, events.priming, |id, member| {
             let data = json!({ "steamId": id.to_string(), "name": member.name });
-            news.tell(EventKind::Team, "left", None, data, |_| format!("{} left the team", member.name));
+            events.report(EventKind::Team, "left", None, data, |_| format!("{} left the team", member.name));
         });
         if let Some(leader) = leader
             && self.leader.as_deref() != Some(leader)
@@ -81,12 +81,12 @@ impl Team {
                 let named = leader.parse().ok().and_then(|id| self.members.get(&id));
                 let name = named.map_or("Somebody else", |member| &member.name);
                 let data = json!({ "steamId": leader, "previousSteamId": before });
-                news.tell(EventKind::Team, "leader_changed", None, data, |_| format!("{name} leads the team now"));
+                events.report(EventKind::Team, "leader_changed", None, data, |_| format!("{name} leads the team now"));
             }
         }
     }
 
-    fn see(&mut self, id: u64, member: &Member, news: &mut News) {
+    fn see(&mut self, id: u64, member: &Member, events: &mut Events) {
         let now = known(member);
         let Some((sighting, before)) = self.members.see(id, || known(member)) else { return };
         let before = std::mem::replace(before, now);
@@ -94,34 +94,34 @@ impl Team {
         let data = json!({ "steamId": id.to_string(), "name": name });
         let at = position(member);
         if sighting != Sighting::Known {
-            news.tell(EventKind::Team, "joined", None, data, |_| format!("{name} joined the team"));
+            events.report(EventKind::Team, "joined", None, data, |_| format!("{name} joined the team"));
             return;
         }
         match (before.online, member.online) {
             (false, true) => {
-                news.tell(EventKind::Login, "login", at, data.clone(), |_| format!("{name} came online"));
+                events.report(EventKind::Login, "login", at, data.clone(), |_| format!("{name} came online"));
             }
             (true, false) => {
-                news.tell(EventKind::Logout, "logout", at, data.clone(), |_| format!("{name} went offline"));
+                events.report(EventKind::Logout, "logout", at, data.clone(), |_| format!("{name} went offline"));
             }
             _ => {}
         }
         let died_again = match (before.died_at, member.died_at) {
             (Some(before), Some(now)) => now > before,
-            // The time of a death that is told already may come late.
+            // The time of a death that was reported already may come late.
             (None, Some(_)) => before.alive,
             _ => false,
         };
         if died_again || (before.alive && !member.alive) {
             let mut data = data.clone();
             data["diedAt"] = json!(member.died_at.map(to_wire));
-            // Where the member was before: afterwards the game tells nothing, or the place of the new life.
+            // Where the member was before: afterwards the game sends nothing, or the place of the new life.
             let place = before.at.or(at);
-            news.tell(EventKind::Death, "died", place, data, |place| format!("{name} died {place}"));
+            events.report(EventKind::Death, "died", place, data, |place| format!("{name} died {place}"));
         }
         let spawned_again = matches!((before.spawned_at, member.spawned_at), (Some(before), Some(now)) if now > before);
         if member.alive && (spawned_again || !before.alive) {
-            news.tell(EventKind::Team, "respawned", at, data, |place| format!("{name} respawned {place}"));
+            events.report(EventKind::Team, "respawned", at, data, |place| format!("{name} respawned {place}"));
         }
     }
 }
@@ -201,16 +201,16 @@ mod tests {
         let mut timeline = two();
         assert_eq!(then(&mut timeline, 5, &[member(ANN), member(BOB), member(CAT)]), ["joined"]);
         assert_eq!(timeline.last().title, "Cat joined the team");
-        let told: Vec<_> = [10, 15, 20]
+        let reported: Vec<_> = [10, 15, 20]
             .into_iter()
             .flat_map(|seconds| then(&mut timeline, seconds, &[member(CAT), member(ANN)]))
             .collect();
-        assert_eq!(told, ["left"]);
+        assert_eq!(reported, ["left"]);
         assert_eq!(timeline.last().title, "Bob left the team");
     }
 
     #[test]
-    fn coming_online_and_going_are_told() {
+    fn coming_online_and_going_are_reported() {
         let mut timeline = two();
         let offline = edited(BOB, |bob| bob.online = false);
         assert_eq!(then(&mut timeline, 5, &[member(ANN), offline]), ["logout"]);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_death_is_told_where_the_member_was_before() {
+    fn a_death_is_reported_where_the_member_was_before() {
         let mut timeline = two();
         let dead = edited(BOB, |bob| (bob.alive, bob.died_at, bob.x, bob.y) = (false, Some(at(5)), None, None));
         assert_eq!(then(&mut timeline, 5, &[member(ANN), dead.clone()]), ["died"]);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_leader_is_told() {
+    fn a_new_leader_is_reported() {
         let mut timeline = two();
         assert_eq!(timeline.team(5, &BOB.to_string(), &[member(ANN), member(BOB)]), ["leader_changed"]);
         assert_eq!(timeline.last().title, "Bob leads the team now");

@@ -81,7 +81,7 @@ impl Timeline {
         let around = Surroundings { map_size: self.map_size, monuments: &self.monuments };
         let markers = markers.iter().map(|(id, marker)| (*id, marker));
         let events = self.detectors.markers(&around, markers, at(seconds));
-        self.told(events)
+        self.actions_of(events)
     }
 
     /// An answer of the team; returns the actions of its events.
@@ -89,12 +89,12 @@ impl Timeline {
         let around = Surroundings { map_size: self.map_size, monuments: &self.monuments };
         let members = members.iter().map(|(id, member)| (*id, member));
         let events = self.detectors.team(&around, Some(leader), members, at(seconds));
-        self.told(events)
+        self.actions_of(events)
     }
 
     pub(super) fn tick(&mut self, seconds: i64) -> Vec<&'static str> {
         let events = self.detectors.tick(at(seconds));
-        self.told(events)
+        self.actions_of(events)
     }
 
     pub(super) fn link_lost(&mut self, seconds: i64) {
@@ -114,7 +114,7 @@ impl Timeline {
         self.last.as_ref().expect("there was an event")
     }
 
-    fn told(&mut self, events: Vec<WorldEvent>) -> Vec<&'static str> {
+    fn actions_of(&mut self, events: Vec<WorldEvent>) -> Vec<&'static str> {
         let actions = events.iter().map(|event| event.action).collect();
         self.last = events.into_iter().last().or(self.last.take());
         actions

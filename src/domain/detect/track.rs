@@ -63,7 +63,7 @@ mod tests {
     };
 
     #[test]
-    fn halting_and_resuming_are_told_once_each() {
+    fn halting_and_resuming_are_reported_once_each() {
         let mut track = Track::new(&marker(CargoShip, 0.0, 0.0), at(0));
         let turns: Vec<_> = [(5, 40.0), (10, 80.0), (15, 80.1), (20, 80.2), (25, 120.0), (30, 160.0)]
             .into_iter()

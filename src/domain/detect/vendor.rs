@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{
-    news::News,
+    events::Events,
     presence::{Presence, Sighting},
     track::{Track, Turn},
 };
@@ -17,8 +17,8 @@ impl Vendor {
         Self(Presence::new(16))
     }
 
-    pub(super) fn see(&mut self, id: u64, marker: &Marker, news: &mut News) {
-        let now = news.now;
+    pub(super) fn see(&mut self, id: u64, marker: &Marker, events: &mut Events) {
+        let now = events.now;
         let Some((sighting, track)) = self.0.see(id, || Track::new(marker, now)) else { return };
         let turn = track.follow(marker, now);
         let (action, text) = match (sighting, turn) {
@@ -29,14 +29,14 @@ impl Vendor {
             (Sighting::Known, None) => return,
         };
         let (at, data) = ((marker.x, marker.y), json!({ "markerId": id.to_string() }));
-        news.tell(EventKind::Vendor, action, Some(at), data, |place| format!("Travelling vendor {text} {place}"));
+        events.report(EventKind::Vendor, action, Some(at), data, |place| format!("Travelling vendor {text} {place}"));
     }
 
-    pub(super) fn sweep(&mut self, news: &mut News) {
-        self.0.sweep(news.now, news.priming, |id, track| {
+    pub(super) fn sweep(&mut self, events: &mut Events) {
+        self.0.sweep(events.now, events.priming, |id, track| {
             let (at, data) = ((track.x, track.y), json!({ "markerId": id.to_string() }));
             let title = |place: &str| format!("Travelling vendor is gone, last seen {place}");
-            news.tell(EventKind::Vendor, "left", Some(at), data, title);
+            events.report(EventKind::Vendor, "left", Some(at), data, title);
         });
     }
 }
@@ -53,14 +53,15 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_is_told_step_by_step() {
+    fn a_round_trip_is_reported_step_by_step() {
         let mut timeline = Timeline::new(3000);
         timeline.primed();
         let steps = [(5, 100.0), (10, 150.0), (15, 150.0), (20, 150.0), (25, 200.0), (30, 250.0)];
-        let told: Vec<_> = steps.into_iter().flat_map(|(seconds, x)| timeline.actions(seconds, &vendor(x))).collect();
-        assert_eq!(told, ["spawned", "halted", "resumed"]);
-        let told: Vec<_> = [35, 40, 45].into_iter().flat_map(|seconds| timeline.actions(seconds, &[])).collect();
-        assert_eq!(told, ["left"]);
+        let reported: Vec<_> =
+            steps.into_iter().flat_map(|(seconds, x)| timeline.actions(seconds, &vendor(x))).collect();
+        assert_eq!(reported, ["spawned", "halted", "resumed"]);
+        let reported: Vec<_> = [35, 40, 45].into_iter().flat_map(|seconds| timeline.actions(seconds, &[])).collect();
+        assert_eq!(reported, ["left"]);
         assert_eq!(timeline.last().x, Some(250.0));
     }
 }

@@ -12,7 +12,7 @@ use crate::domain::{
 /// The wipe time of one world differs by less.
 const SAME_WIPE: TimeDelta = TimeDelta::seconds(60);
 
-/// What tells one world from another, as `getInfo` has it; absent = the answer did not say.
+/// What differs from world to world, as `getInfo` has it; absent = the answer did not say.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct World {
@@ -67,7 +67,7 @@ impl World {
 }
 
 impl Wipe {
-    /// The event to tell, after the new world has been remembered.
+    /// The event, after the new world has been stored.
     pub fn event(&self, now: Timestamp) -> WorldEvent {
         let data = [("wipedAt", json!(self.wiped_at.map(time::to_wire))), ("reasons", json!(self.reasons))];
         WorldEvent {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wipe_is_told_with_its_reasons() {
+    fn a_wipe_is_reported_with_its_reasons() {
         let wipe = world().compare(&World { seed: Some(9), ..world() }).expect("a wipe");
         let json = serde_json::to_value(wipe.event(at(5))).expect("plain data");
         assert_eq!(

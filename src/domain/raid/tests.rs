@@ -40,21 +40,21 @@ impl Timeline {
     }
 }
 
-fn told(raids: &[Raid]) -> Vec<(&str, u32, bool)> {
+fn seen(raids: &[Raid]) -> Vec<(&str, u32, bool)> {
     raids.iter().map(|raid| (raid.incident.as_str(), raid.count, raid.update)).collect()
 }
 
 #[test]
-fn the_first_trigger_is_told_at_once_and_repeats_every_ten_seconds() {
+fn the_first_trigger_is_announced_at_once_and_repeats_every_ten_seconds() {
     let mut timeline = Timeline::new();
-    assert_eq!(told(&timeline.alarm("7", 0)), [("incident-1", 1, false)]);
+    assert_eq!(seen(&timeline.alarm("7", 0)), [("incident-1", 1, false)]);
     assert!(timeline.alarm("7", 2_000).is_empty());
     assert!(timeline.alarm("7", 4_000).is_empty());
     assert_eq!(timeline.raids.next_due(), Some(at(10_000)));
     assert!(timeline.tick(9_999).is_empty());
-    assert_eq!(told(&timeline.tick(10_000)), [("incident-1", 3, true)]);
+    assert_eq!(seen(&timeline.tick(10_000)), [("incident-1", 3, true)]);
     assert!(timeline.tick(20_000).is_empty());
-    assert_eq!(told(&timeline.alarm("7", 30_000)), [("incident-1", 4, true)]);
+    assert_eq!(seen(&timeline.alarm("7", 30_000)), [("incident-1", 4, true)]);
     assert_eq!(timeline.raids.next_due(), None);
 }
 
@@ -62,23 +62,23 @@ fn the_first_trigger_is_told_at_once_and_repeats_every_ten_seconds() {
 fn after_ninety_quiet_seconds_a_trigger_is_a_new_incident() {
     let mut timeline = Timeline::new();
     timeline.alarm("7", 0);
-    assert_eq!(told(&timeline.alarm("7", 90_000)), [("incident-1", 2, true)]);
-    assert_eq!(told(&timeline.alarm("7", 180_001)), [("incident-3", 1, false)]);
+    assert_eq!(seen(&timeline.alarm("7", 90_000)), [("incident-1", 2, true)]);
+    assert_eq!(seen(&timeline.alarm("7", 180_001)), [("incident-3", 1, false)]);
 }
 
 #[test]
-fn the_last_update_of_an_incident_is_told_even_when_nobody_ticked() {
+fn the_last_update_of_an_incident_is_sent_even_when_nobody_ticked() {
     let mut timeline = Timeline::new();
     timeline.alarm("7", 0);
     timeline.alarm("7", 1_000);
-    assert_eq!(told(&timeline.alarm("7", 100_000)), [("incident-1", 2, true), ("incident-3", 1, false)]);
+    assert_eq!(seen(&timeline.alarm("7", 100_000)), [("incident-1", 2, true), ("incident-3", 1, false)]);
 }
 
 #[test]
 fn alarms_are_incidents_of_their_own() {
     let mut timeline = Timeline::new();
-    assert_eq!(told(&timeline.alarm("7", 0)), [("incident-1", 1, false)]);
-    assert_eq!(told(&timeline.alarm("8", 1)), [("incident-2", 1, false)]);
+    assert_eq!(seen(&timeline.alarm("7", 0)), [("incident-1", 1, false)]);
+    assert_eq!(seen(&timeline.alarm("8", 1)), [("incident-2", 1, false)]);
 }
 
 #[test]
@@ -87,19 +87,19 @@ fn a_push_after_the_live_trigger_is_the_same_trigger() {
     timeline.alarm("7", 0);
     assert!(timeline.pushed("Front door", 3_000).is_empty());
     assert!(timeline.tick(60_000).is_empty(), "nothing new is known");
-    assert_eq!(told(&timeline.pushed("Front door", 61_000)), [("incident-1", 2, true)], "not seen on the link");
-    assert_eq!(told(&timeline.pushed("Front door", 200_000)), [("incident-4", 1, false)], "another raid");
+    assert_eq!(seen(&timeline.pushed("Front door", 61_000)), [("incident-1", 2, true)], "not seen on the link");
+    assert_eq!(seen(&timeline.pushed("Front door", 200_000)), [("incident-4", 1, false)], "another raid");
 }
 
 #[test]
 fn a_live_trigger_after_its_push_continues_the_incident_under_the_alarms_id() {
     let mut timeline = Timeline::new();
     let first = timeline.pushed("Front door", 0);
-    assert_eq!((told(&first), first[0].alarm_id.as_str()), (vec![("incident-1", 1, false)], "push:Front door"));
+    assert_eq!((seen(&first), first[0].alarm_id.as_str()), (vec![("incident-1", 1, false)], "push:Front door"));
     assert!(timeline.alarm("7", 2_000).is_empty());
     let update = timeline.tick(10_000);
-    assert_eq!((told(&update), update[0].alarm_id.as_str()), (vec![("incident-1", 1, true)], "7"));
-    assert_eq!(told(&timeline.alarm("7", 20_000)), [("incident-1", 2, true)]);
+    assert_eq!((seen(&update), update[0].alarm_id.as_str()), (vec![("incident-1", 1, true)], "7"));
+    assert_eq!(seen(&timeline.alarm("7", 20_000)), [("incident-1", 2, true)]);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn once_a_push_title_is_known_both_paths_feed_one_incident_in_any_order() {
     assert!(timeline.alarm("7", 6_000).is_empty());
     assert!(timeline.alarm("7", 8_000).is_empty(), "the link is first");
     assert!(timeline.pushed("You're getting raided!", 9_000).is_empty());
-    assert_eq!(told(&timeline.tick(20_000)), [("incident-1", 3, true)]);
+    assert_eq!(seen(&timeline.tick(20_000)), [("incident-1", 3, true)]);
     assert_eq!(timeline.raids.incidents.len(), 1);
 }
 
@@ -123,7 +123,7 @@ fn a_push_is_matched_by_name_first() {
     assert!(timeline.pushed("Roof", 2).is_empty());
     assert!(timeline.pushed("Gate", 3).is_empty());
     timeline.pushed("Roof", 4);
-    assert_eq!(told(&timeline.tick(20_000)), [("roof", 2, true)]);
+    assert_eq!(seen(&timeline.tick(20_000)), [("roof", 2, true)]);
 }
 
 #[test]
@@ -149,8 +149,8 @@ fn an_incident_of_a_process_that_died_goes_on() {
     assert_eq!((raid.alarm_id.as_str(), raid.update), ("push:Front door", true));
     timeline.raids.repeat(at(40_000));
     assert!(timeline.tick(49_999).is_empty());
-    assert_eq!(told(&timeline.tick(50_000)), [("before", 1, true)], "for those who came back late");
-    assert_eq!(told(&timeline.pushed("Front door", 60_000)), [("before", 2, true)]);
+    assert_eq!(seen(&timeline.tick(50_000)), [("before", 1, true)], "for those who came back late");
+    assert_eq!(seen(&timeline.pushed("Front door", 60_000)), [("before", 2, true)]);
     assert!(timeline.raids.incidents.len() == 1);
 }
 
@@ -158,7 +158,7 @@ fn an_incident_of_a_process_that_died_goes_on() {
 fn a_push_of_before_is_not_the_trigger_of_now() {
     let mut timeline = Timeline::new();
     timeline.alarm("7", 60_000);
-    assert_eq!(told(&timeline.pushed("Front door", 0)), [("incident-2", 1, false)]);
+    assert_eq!(seen(&timeline.pushed("Front door", 0)), [("incident-2", 1, false)]);
 }
 
 #[test]
@@ -171,13 +171,13 @@ fn incidents_that_are_over_are_forgotten() {
 
 proptest! {
     #[test]
-    fn every_trigger_is_in_exactly_one_incident_and_the_last_count_told_is_right(
+    fn every_trigger_is_in_exactly_one_incident_and_the_last_count_sent_is_right(
         steps in prop::collection::vec((prop_oneof![0_i64..3_000, 0_i64..120_000], 0_u8..3, any::<bool>()), 1..200),
     ) {
         let mut timeline = Timeline::new();
         let mut now = 0;
         let mut triggers = HashMap::<u8, u32>::new();
-        let mut last_told = HashMap::<String, Raid>::new();
+        let mut last_sent = HashMap::<String, Raid>::new();
         let mut sent_at = HashMap::<String, i64>::new();
         let mut expected = HashMap::<(u8, u32), u32>::new(); // (alarm, which of its incidents) → triggers
         let mut last = HashMap::<u8, i64>::new();
@@ -188,7 +188,7 @@ proptest! {
                     if let Some(before) = sent_at.insert(raid.incident.clone(), now) {
                         prop_assert!(now - before >= 10_000);
                     }
-                    last_told.insert(raid.incident.clone(), raid);
+                    last_sent.insert(raid.incident.clone(), raid);
                 }
             }
             if last.insert(alarm, now).is_none_or(|before| now - before > 90_000) {
@@ -196,15 +196,15 @@ proptest! {
             }
             *expected.entry((alarm, triggers[&alarm])).or_default() += 1;
             for raid in timeline.alarm(&alarm.to_string(), now) {
-                prop_assert_eq!(raid.update, last_told.contains_key(&raid.incident));
+                prop_assert_eq!(raid.update, last_sent.contains_key(&raid.incident));
                 sent_at.insert(raid.incident.clone(), now);
-                last_told.insert(raid.incident.clone(), raid);
+                last_sent.insert(raid.incident.clone(), raid);
             }
         }
         for raid in timeline.tick(now + 10_000) {
-            last_told.insert(raid.incident.clone(), raid);
+            last_sent.insert(raid.incident.clone(), raid);
         }
-        let mut counts: Vec<_> = last_told.values().map(|raid| raid.count).collect();
+        let mut counts: Vec<_> = last_sent.values().map(|raid| raid.count).collect();
         let mut wanted: Vec<_> = expected.into_values().collect();
         counts.sort_unstable();
         wanted.sort_unstable();
@@ -217,7 +217,7 @@ proptest! {
     ) {
         let mut timeline = Timeline::new();
         let (mut now, mut linked, mut pushed) = (0, 0, 0);
-        let mut last_told = HashMap::<String, u32>::new();
+        let mut last_sent = HashMap::<String, u32>::new();
         for (advance, alarm, on_link) in steps {
             now += advance;
             let mut raids = timeline.tick(now);
@@ -229,12 +229,12 @@ proptest! {
                 raids.extend(timeline.pushed(&format!("title {alarm}"), now));
             }
             for raid in raids {
-                let before = last_told.insert(raid.incident, raid.count);
+                let before = last_sent.insert(raid.incident, raid.count);
                 prop_assert!(raid.update == before.is_some() && before.is_none_or(|before| before <= raid.count));
             }
         }
-        last_told.extend(timeline.tick(now + 10_000).into_iter().map(|raid| (raid.incident, raid.count)));
-        let told = last_told.values().sum::<u32>();
-        prop_assert!((linked.max(pushed)..=linked + pushed).contains(&told));
+        last_sent.extend(timeline.tick(now + 10_000).into_iter().map(|raid| (raid.incident, raid.count)));
+        let seen = last_sent.values().sum::<u32>();
+        prop_assert!((linked.max(pushed)..=linked + pushed).contains(&seen));
     }
 }

@@ -74,7 +74,7 @@ async fn deleting_a_server_ends_its_watches_and_nothing_else() {
 }
 
 #[actix_web::test]
-async fn a_restart_is_told_and_the_state_comes_back() {
+async fn a_restart_is_announced_and_the_state_comes_back() {
     let app = TestApp::start_beside_games().await;
     let game = game::still(&app).await;
     let mut alice = app.signed_in(ALICE).await;

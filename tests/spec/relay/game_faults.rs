@@ -1,4 +1,4 @@
-//! Game servers that misbehave: whoever watches is told, the link comes back by itself, and nobody else notices.
+//! Game servers that misbehave: its watchers see it, the link comes back by itself, and nobody else notices.
 
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ fn empty(seq: u32) -> Vec<Message> {
 
 /// Slow, as the liveness limits are.
 #[actix_web::test]
-async fn every_fault_is_told_and_healed_and_the_healthy_server_does_not_notice() {
+async fn every_fault_is_visible_and_healed_and_the_healthy_server_does_not_notice() {
     let app = TestApp::start_beside_games().await;
     let mut alice = app.signed_in(ALICE).await;
     let mut client = RelayClient::connect(&app, &mut alice).await;
@@ -146,9 +146,9 @@ async fn every_fault_is_told_and_healed_and_the_healthy_server_does_not_notice()
         let how = if *fault == "rejected" { "rejected" } else { "unreachable" };
         client.until(server, |state| is_down(state, how)).await;
         assert!(client.state(server)["mapMarkers"].as_object().unwrap().len() > 10, "what was known stays");
-        let told = alice.get(&format!("/paired-servers/{server}")).await.json();
-        assert_eq!(told["connection"]["state"], how, "{fault}: {told}");
-        assert!(told["connection"]["reason"].is_string() && told["connection"]["nextAttemptAt"].is_string());
+        let seen = alice.get(&format!("/paired-servers/{server}")).await.json();
+        assert_eq!(seen["connection"]["state"], how, "{fault}: {seen}");
+        assert!(seen["connection"]["reason"].is_string() && seen["connection"]["nextAttemptAt"].is_string());
         client.send(toggle(server)).await;
         client.expect_error("game_server_unavailable").await;
     }

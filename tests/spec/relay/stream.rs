@@ -14,7 +14,7 @@ use crate::harness::{
     relay_client::RelayClient,
 };
 
-/// A game server whose world stands still, paired with these devices, and a client that knows all of it.
+/// A game server whose world does not move, paired with these devices, and a client that knows all of it.
 async fn watched(devices: &[u64]) -> (TestApp, Browser, GameServer, String, RelayClient) {
     let app = TestApp::start_beside_games().await;
     let game = game::still(&app).await;
@@ -28,17 +28,17 @@ async fn watched(devices: &[u64]) -> (TestApp, Browser, GameServer, String, Rela
     (app, alice, game, server, client)
 }
 
-/// Whether the two numbers are the same to the centimetre, as which they are told.
-fn near(told: &Value, real: f32) -> bool {
-    told.as_f64().is_some_and(|told| (told - f64::from(real)).abs() < 0.011)
+/// Whether the two numbers are the same to the centimetre, as which they are sent.
+fn near(sent: &Value, real: f32) -> bool {
+    sent.as_f64().is_some_and(|sent| (sent - f64::from(real)).abs() < 0.011)
 }
 
-/// A client that comes now is told the very same as one that applied every patch.
+/// A client that comes now gets the very same as one that applied every patch.
 async fn expect_converged(app: &TestApp, alice: &mut Browser, server: &str, client: &mut RelayClient) {
     let mut fresh = RelayClient::connect(app, alice).await;
     fresh.subscribe(server).await;
     let mut seen = fresh.expect_snapshot(server).await;
-    // Either may be the first to hear of the next change.
+    // Either may be the first to get the next change.
     while client.known[server].seq != seen.seq {
         if client.known[server].seq < seen.seq {
             client.expect_patch(server).await;
@@ -52,7 +52,7 @@ async fn expect_converged(app: &TestApp, alice: &mut Browser, server: &str, clie
 }
 
 #[actix_web::test]
-async fn a_snapshot_tells_the_world_and_patches_follow_it() {
+async fn a_snapshot_shows_the_world_and_patches_follow_it() {
     let devices = [GATE_SWITCH, LIGHTS_SWITCH, BASE_ALARM, TOOL_CUPBOARD];
     let (app, mut alice, game, server, mut client) = watched(&devices).await;
     let state = client.state(&server);
@@ -69,8 +69,8 @@ async fn a_snapshot_tells_the_world_and_patches_follow_it() {
     let real = game.world(|world| world.map_markers(TEAM[0].0).markers);
     assert_eq!(state["mapMarkers"].as_object().unwrap().len(), real.len());
     for marker in real {
-        let told = &state["mapMarkers"][marker.id.to_string()];
-        assert!(near(&told["x"], marker.x) && near(&told["y"], marker.y), "{told} is not {marker:?}");
+        let sent = &state["mapMarkers"][marker.id.to_string()];
+        assert!(near(&sent["x"], marker.x) && near(&sent["y"], marker.y), "{sent} is not {marker:?}");
     }
     let notes = state["mapNotes"].as_object().unwrap();
     for label in ["base", "boats"] {
@@ -112,7 +112,7 @@ async fn a_snapshot_tells_the_world_and_patches_follow_it() {
 async fn what_waits_for_its_turn_becomes_one_patch_and_the_end_is_the_same() {
     let (app, mut alice, game, server, mut client) = watched(&[GATE_SWITCH]).await;
     let patches = client.known[&server].patches;
-    // Each of these is told by the game server at once.
+    // Each of these is sent by the game server at once.
     for turn in 0..400 {
         game.world(|world| world.set_switch(GATE_SWITCH, turn % 2 == 0)).unwrap();
         tokio::task::yield_now().await;
@@ -154,7 +154,7 @@ async fn chat_is_mirrored_once_and_history_is_not() {
             "author": TEAM[2].1, "text": "bye", "ts": "2026-11-21T12:00:00.000Z",
         })
     );
-    // Heard again with the history after a reconnect, and not told again.
+    // It comes again with the history after a reconnect, and is not delivered again.
     game.drop_connections();
     client.until(&server, |state| state["server"]["connection"] == "unreachable").await;
     client.until(&server, |state| is_complete(state, 0)).await;
@@ -163,7 +163,7 @@ async fn chat_is_mirrored_once_and_history_is_not() {
 }
 
 #[actix_web::test]
-async fn a_raid_is_told_before_its_patch_and_repeats_raise_its_count() {
+async fn a_raid_is_sent_before_its_patch_and_repeats_raise_its_count() {
     let (app, _alice, game, server, mut client) = watched(&[BASE_ALARM, WALL_ALARM]).await;
     let powered = |state: &Value| state["devices"][BASE_ALARM.to_string()]["value"] == true;
     game.world(|world| world.fire_alarm(BASE_ALARM));

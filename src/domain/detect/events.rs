@@ -12,7 +12,7 @@ use crate::domain::{
 /// Events of one call; a hostile server may change everything at once.
 const MAX_EVENTS: usize = 100;
 
-/// What stands still around the events.
+/// What does not move around the events.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings<'a> {
     /// Edge length of the world, metres; 0 = not known.
@@ -41,22 +41,22 @@ impl Surroundings<'_> {
 }
 
 /// The events of one call.
-pub(super) struct News<'a> {
+pub(super) struct Events<'a> {
     pub(super) around: &'a Surroundings<'a>,
     pub(super) now: Timestamp,
-    /// The answer only shows how things stand: nothing in it is news.
+    /// The answer only shows how things stand: nothing in it is events.
     pub(super) priming: bool,
     events: Vec<WorldEvent>,
     suppressed: u64,
 }
 
-impl<'a> News<'a> {
+impl<'a> Events<'a> {
     pub(super) fn new(around: &'a Surroundings<'a>, now: Timestamp, priming: bool) -> Self {
         Self { around, now, priming, events: Vec::new(), suppressed: 0 }
     }
 
-    /// Tells an event. `title` gets the place in words (`in D7`, or nothing); `data` is an object with further fields.
-    pub(super) fn tell(
+    /// Reports an event. `title` gets the place in words (`in D7`, or nothing); `data` is an object with further fields.
+    pub(super) fn report(
         &mut self,
         kind: EventKind,
         action: &'static str,
