@@ -17,7 +17,7 @@ use url::Url;
 use crate::{
     api::{
         self,
-        middleware::rate_limit::RateLimits,
+        rate_limits::RateLimits,
         state::{AppState, Origins},
     },
     clients::{

@@ -27,6 +27,7 @@ pub mod middleware;
 pub mod openapi;
 pub mod paired_servers;
 pub mod pairing;
+pub mod rate_limits;
 pub mod readiness;
 pub mod routes;
 pub mod sign_in;

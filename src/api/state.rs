@@ -10,7 +10,7 @@ use actix::Addr;
 use url::Url;
 
 use crate::{
-    api::{error::ApiError, middleware::rate_limit::RateLimits},
+    api::{error::ApiError, rate_limits::RateLimits},
     clients::identity::Identity,
     clock::Clock,
     config::Config,
