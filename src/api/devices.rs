@@ -8,16 +8,15 @@ use utoipa::ToSchema;
 use crate::{
     api::{
         error::{ApiError, Problem},
-        extract::{json::Json, session_user::SessionUser},
-        paired_servers::{plain_text, require_role},
+        extract::{
+            json::Json,
+            paired_server::{OwnedServer, WatchedServer},
+        },
+        paired_servers::plain_text,
         state::AppState,
     },
-    db::{
-        access::Role,
-        smart_devices::{self, SmartDevice},
-    },
+    db::smart_devices::{self, SmartDevice},
     domain::{
-        ids::ServerId,
         limits::DEVICES_PER_SERVER,
         server_state::DeviceKind,
         time::{self, Timestamp},
@@ -133,19 +132,8 @@ impl From<SmartDevice> for DeviceView {
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn list(
-    user: SessionUser,
-    path: web::Path<String>,
-    state: web::Data<AppState>,
-) -> Result<HttpResponse, ApiError> {
-    let server = ServerId::from(path.into_inner());
-    let devices = state
-        .pool
-        .read(move |db| {
-            require_role(db, &user.user.id, &server)?;
-            smart_devices::list(db, &server)
-        })
-        .await?;
+pub async fn list(server: WatchedServer, state: web::Data<AppState>) -> Result<HttpResponse, ApiError> {
+    let devices = state.pool.read(move |db| smart_devices::list(db, &server.id)).await?;
     Ok(HttpResponse::Ok().json(DeviceList { devices: devices.into_iter().map(DeviceView::from).collect() }))
 }
 
@@ -156,21 +144,19 @@ pub async fn list(
     (status = 200, body = DeviceView, description = "It was there; what was given was replaced"),
     (status = 400, body = Problem, content_type = "application/problem+json"),
     (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
     (status = 409, body = Problem, content_type = "application/problem+json", description = "`limit_reached`"),
 ))]
 pub async fn add(
-    user: SessionUser,
-    path: web::Path<String>,
+    OwnedServer { id: server, .. }: OwnedServer,
     Json(new): Json<NewDevice>,
     state: web::Data<AppState>,
 ) -> Result<HttpResponse, ApiError> {
-    let server = ServerId::from(path.into_inner());
     let (watched, now) = (server.clone(), state.clock.now());
     let added = state
         .pool
         .write(move |db| {
-            let Role::Owner = require_role(db, &user.user.id, &server)?;
             let device_id = new.entity_id.0.to_string();
             let devices = smart_devices::list(db, &server)?;
             let known = devices.iter().find(|device| device.device_id == device_id);
@@ -202,24 +188,17 @@ pub async fn add(
     params(("id" = String, Path), ("deviceId" = String, Path)), responses(
     (status = 204),
     (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn remove(
-    user: SessionUser,
+    OwnedServer { id: server, .. }: OwnedServer,
     path: web::Path<(String, String)>,
     state: web::Data<AppState>,
 ) -> Result<HttpResponse, ApiError> {
-    let (server, device) = path.into_inner();
-    let server = ServerId::from(server);
+    let (_, device) = path.into_inner();
     let watched = server.clone();
-    let removed = state
-        .pool
-        .write(move |db| {
-            let Role::Owner = require_role(db, &user.user.id, &server)?;
-            smart_devices::delete(db, &server, &device)
-        })
-        .await?;
-    if !removed {
+    if !state.pool.write(move |db| smart_devices::delete(db, &server, &device)).await? {
         return Err(ApiError::NotFound);
     }
     state.hub.do_send(DevicesChanged { server: watched });

@@ -71,6 +71,8 @@ pub enum ApiError {
     /// The bundle belongs to somebody else.
     MismatchedPlatformId,
     CrossSite,
+    /// A guest on what only the owner of a server may do.
+    OwnerOnly,
     NotFound,
     MethodNotAllowed,
     Conflict,
@@ -104,6 +106,7 @@ impl ApiError {
             Self::InvalidPairingCode => (S::UNAUTHORIZED, "invalid_pairing_code", "Invalid pairing code"),
             Self::MismatchedPlatformId => (S::BAD_REQUEST, "mismatched_platform_id", "Mismatched platform id"),
             Self::CrossSite => (S::FORBIDDEN, "cross_site_request", "Cross-site request"),
+            Self::OwnerOnly => (S::FORBIDDEN, "owner_only", "Owner only"),
             Self::NotFound => (S::NOT_FOUND, "not_found", "Not found"),
             Self::MethodNotAllowed => (S::METHOD_NOT_ALLOWED, "method_not_allowed", "Method not allowed"),
             Self::Conflict => (S::CONFLICT, "conflict", "Conflict"),
@@ -133,6 +136,7 @@ impl ApiError {
             Self::InvalidPairingCode => "This pairing code is not valid. Please ask for a new one.".into(),
             Self::MismatchedPlatformId => "The bundle belongs to another account than this device.".into(),
             Self::CrossSite => "A request that changes something must come from this service's own pages.".into(),
+            Self::OwnerOnly => "Only the owner of this server may do this.".into(),
             Self::NotFound => "There is nothing here.".into(),
             Self::MethodNotAllowed => "This path does not know this method; see `Allow`.".into(),
             Self::Conflict => "Something else changed this at the same time, or it exists already.".into(),

@@ -8,19 +8,19 @@ use utoipa::ToSchema;
 use crate::{
     api::{
         error::{ApiError, Problem},
-        extract::{json::Json, session_user::SessionUser},
+        extract::{
+            json::Json,
+            paired_server::{OwnedServer, WatchedServer},
+            session_user::SessionUser,
+        },
         state::AppState,
     },
     crypto::sealer::Place,
-    db::{
-        access::{self, Role},
-        error::DbError,
-        paired_servers::{self, PairedServer},
-        pool::Db,
-    },
+    db::paired_servers::{self, PairedServer},
     domain::{
+        access::Role,
         game_address::GameAddress,
-        ids::{PlatformId, ServerId, UserId},
+        ids::PlatformId,
         limits::PAIRED_SERVERS_PER_USER,
         server_state::ConnectionState,
         time::{self, Timestamp},
@@ -88,18 +88,13 @@ struct PairedServerView {
     port: u16,
     /// SteamID64 of the player whose view of the game this is.
     player_id: String,
+    /// `owner` or `guest`.
     #[schema(value_type = String)]
-    role: RoleView,
+    role: Role,
     connection: ConnectionView,
     #[serde(serialize_with = "time::wire")]
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
-}
-
-#[derive(Clone, Copy, Serialize)]
-#[serde(rename_all = "camelCase")]
-enum RoleView {
-    Owner,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -143,9 +138,7 @@ impl PairedServerView {
             address: server.address,
             port: server.port,
             player_id: server.player_id,
-            role: match role {
-                Role::Owner => RoleView::Owner,
-            },
+            role,
             connection,
             created_at: server.created_at,
         }
@@ -229,18 +222,10 @@ pub async fn pair(
     (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn get(
-    user: SessionUser,
-    path: web::Path<String>,
+    WatchedServer { id, role, .. }: WatchedServer,
     state: web::Data<AppState>,
 ) -> Result<HttpResponse, ApiError> {
-    let id = ServerId::from(path.into_inner());
-    let (server, role) = state
-        .pool
-        .read(move |db| {
-            let role = require_role(db, &user.user.id, &id)?;
-            Ok((paired_servers::get(db, &id)?, role))
-        })
-        .await?;
+    let server = state.pool.read(move |db| paired_servers::get(db, &id)).await?;
     let link = state.connections(vec![server.id.clone()]).await?.remove(&server.id);
     Ok(HttpResponse::Ok().json(PairedServerView::new(server, role, link)))
 }
@@ -250,25 +235,20 @@ pub async fn get(
     params(("id" = String, Path)), responses(
     (status = 204),
     (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn remove(
-    user: SessionUser,
-    path: web::Path<String>,
+    OwnedServer { user, id }: OwnedServer,
     state: web::Data<AppState>,
 ) -> Result<HttpResponse, ApiError> {
-    let id = ServerId::from(path.into_inner());
     let server = id.clone();
-    if !state.pool.write(move |db| paired_servers::delete(db, &user.user.id, &id)).await? {
+    // Names the owner once more: access was read before, and may have ended since.
+    if !state.pool.write(move |db| paired_servers::delete(db, &user.id, &server)).await? {
         return Err(ApiError::NotFound);
     }
-    state.hub.do_send(ServerRemoved { server });
+    state.hub.do_send(ServerRemoved { server: id });
     Ok(HttpResponse::NoContent().finish())
-}
-
-/// What this user may do with this server; somebody else's is not found, which does not confirm that it exists.
-pub fn require_role(db: &mut Db, user: &UserId, server: &ServerId) -> Result<Role, DbError> {
-    access::role(db, user, server)?.ok_or(DbError::NotFound)
 }
 
 /// The address in its one spelling. Names are checked again where they are resolved, at connect.

@@ -7,13 +7,11 @@ use utoipa::ToSchema;
 use crate::{
     api::{
         error::{ApiError, Problem},
-        extract::session_user::SessionUser,
-        paired_servers::require_role,
+        extract::paired_server::{OwnedServer, WatchedServer},
         state::AppState,
     },
     db::{paired_servers, smart_devices},
     domain::{
-        ids::ServerId,
         server_state::{ConnectionState, DeviceKind},
         time::{self, Timestamp},
     },
@@ -53,18 +51,13 @@ struct AlarmPath {
     (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn readiness(
-    SessionUser { user, .. }: SessionUser,
-    path: web::Path<String>,
+    WatchedServer { id, .. }: WatchedServer,
     state: web::Data<AppState>,
 ) -> Result<HttpResponse, ApiError> {
-    let id = ServerId::from(path.into_inner());
     let server = id.clone();
     let (owner, devices) = state
         .pool
-        .read(move |db| {
-            require_role(db, &user.id, &server)?;
-            Ok((paired_servers::get(db, &server)?.owner_id, smart_devices::list(db, &server)?))
-        })
+        .read(move |db| Ok((paired_servers::get(db, &server)?.owner_id, smart_devices::list(db, &server)?)))
         .await?;
     let has_alarm = devices.iter().any(|device| matches!(device.kind, DeviceKind::Alarm | DeviceKind::Unknown));
     let link = state.connections(vec![id.clone()]).await?.remove(&id);
@@ -122,19 +115,16 @@ struct DrillReport {
     params(("id" = String, Path)), responses(
     (status = 200, body = DrillReport),
     (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn drill(
-    SessionUser { user, .. }: SessionUser,
-    path: web::Path<String>,
-    state: web::Data<AppState>,
-) -> Result<HttpResponse, ApiError> {
-    let server = ServerId::from(path.into_inner());
-    let asked = server.clone();
-    state.pool.read(move |db| require_role(db, &user.id, &asked)).await?;
-    let drilled =
-        state.hub.send(StartDrill { server }).await.map_err(|error| ApiError::Unavailable(Box::new(error)))?;
+pub async fn drill(server: OwnedServer, state: web::Data<AppState>) -> Result<HttpResponse, ApiError> {
+    let drilled = state
+        .hub
+        .send(StartDrill { server: server.id })
+        .await
+        .map_err(|error| ApiError::Unavailable(Box::new(error)))?;
     let drilled = drilled.ok_or_else(|| ApiError::Unavailable("the drill was not stored".into()))?;
     Ok(HttpResponse::Ok().json(DrillReport { incident: drilled.incident, sockets: drilled.sockets }))
 }

@@ -2,6 +2,7 @@
 //!
 //! Nothing here reads a clock, the environment, randomness, a socket or a database; they come in as arguments.
 
+pub mod access;
 pub mod backoff;
 pub mod credential;
 pub mod detect;

@@ -13,14 +13,9 @@ use actix::prelude::*;
 
 use crate::{
     config::GameLinkPolicy,
-    db::{
-        access::{self, Role},
-        error::DbError,
-        helper_devices, paired_servers,
-        pool::Db,
-        sessions,
-    },
+    db::{access, error::DbError, helper_devices, paired_servers, pool::Db, sessions},
     domain::{
+        access::Action,
         ids::{ServerId, SessionId, UserId},
         limits,
         server_state::ConnectionState,
@@ -436,8 +431,8 @@ impl Handler<Toggle> for Hub {
         let asked = server.clone();
         let role = async move { pool.read(move |db| access::role(db, &user, &asked)).await };
         let allowed = role.into_actor(self).map(move |role, hub, ctx| match role {
-            Ok(Some(Role::Owner)) => Ok(hub.link(&server, ctx)),
-            Ok(None) => Err(ToggleFailed::UnknownServer),
+            Ok(Some(role)) if role.may(Action::Command) => Ok(hub.link(&server, ctx)),
+            Ok(_) => Err(ToggleFailed::UnknownServer),
             Err(error) => {
                 log::error!("access could not be read: {error}");
                 Err(ToggleFailed::Internal)

@@ -2,5 +2,6 @@
 
 pub mod device_owner;
 pub mod json;
+pub mod paired_server;
 pub mod relay_caller;
 pub mod session_user;
