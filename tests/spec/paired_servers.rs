@@ -44,6 +44,7 @@ on_each_database!(an_owner_pairs_sees_and_deletes, |app| {
     assert_eq!(alice.delete(&format!("/paired-servers/{id}")).await.status, 204);
     alice.get(&format!("/paired-servers/{id}")).await.expect_problem(404, "not_found");
     alice.delete(&format!("/paired-servers/{id}")).await.expect_problem(404, "not_found");
+    alice.get("/paired-servers/%00").await.expect_problem(404, "not_found");
     assert_eq!(alice.get("/paired-servers").await.json(), json!({ "servers": [] }));
 });
 
