@@ -5,20 +5,21 @@ use std::{
     io,
     net::{SocketAddr, TcpListener},
     sync::{Arc, atomic::Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use actix::{Actor as _, Addr, Arbiter};
 use actix_web::{HttpServer, dev, rt, web};
 use chrono::TimeDelta;
 use secrecy::ExposeSecret as _;
+use tokio::time::Instant;
 use url::Url;
 
 use crate::{
     api::{
         self,
+        context::{ApiContext, Origins},
         rate_limits::RateLimits,
-        state::{AppState, Origins},
     },
     clients::{
         http,
@@ -84,7 +85,7 @@ pub struct Server {
     relay_addr: SocketAddr,
     health: Arc<Health>,
     hub: Addr<Hub>,
-    state: web::Data<AppState>,
+    state: web::Data<ApiContext>,
 }
 
 impl Server {
@@ -148,7 +149,7 @@ impl Server {
             .platform_api_key
             .clone()
             .map(|key| ProfileApi { base_url: config.identity.platform_api_url.clone(), key });
-        let state = web::Data::new(AppState {
+        let state = web::Data::new(ApiContext {
             pool,
             sealer,
             session_cookie: SealedCookie::new(SESSION_COOKIE, &keys.key(Purpose::SessionCookie), random.clone()),
@@ -200,7 +201,7 @@ impl Server {
     }
 
     /// What the API works with.
-    pub fn state(&self) -> &AppState {
+    pub fn context(&self) -> &ApiContext {
         &self.state
     }
 
@@ -248,7 +249,7 @@ fn bind(variable: &'static str, address: SocketAddr) -> Result<(TcpListener, Soc
 }
 
 /// Removes what has expired, for ever.
-async fn sweep(state: web::Data<AppState>) {
+async fn sweep(state: web::Data<ApiContext>) {
     let mut ticks = tokio::time::interval(SWEEP_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {

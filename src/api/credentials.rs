@@ -6,10 +6,10 @@ use utoipa::ToSchema;
 
 use crate::{
     api::{
+        context::ApiContext,
         error::{ApiError, Problem},
         extract::{device_owner::DeviceOwner, json::is_json, session_user::SessionUser},
         pairing::Done,
-        state::AppState,
     },
     db::push_credentials::{self, PushCredential, SealedBundle, Slot},
     domain::{
@@ -128,12 +128,12 @@ pub async fn upload(
     DeviceOwner { user, .. }: DeviceOwner,
     req: HttpRequest,
     body: web::Bytes,
-    state: web::Data<AppState>,
+    context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     if !is_json(&req) {
         return Err(ApiError::UnsupportedMediaType);
     }
-    let now = state.clock.now();
+    let now = context.clock.now();
     let bundle = credential::read(&body, now).map_err(|error| match error {
         BundleError::TooLarge => ApiError::BodyTooLarge,
         BundleError::Malformed => ApiError::MalformedJson,
@@ -143,8 +143,8 @@ pub async fn upload(
     if bundle.platform_id != user.platform_id {
         return Err(ApiError::MismatchedPlatformId);
     }
-    let (sealer, owner, expires_at) = (state.sealer.clone(), user.id.clone(), bundle.expires_at);
-    let (slot, uploaded_at) = state
+    let (sealer, owner, expires_at) = (context.sealer.clone(), user.id.clone(), bundle.expires_at);
+    let (slot, uploaded_at) = context
         .pool
         .write(move |db| {
             let sealed = sealer.seal(&place(&owner), &body);
@@ -153,7 +153,7 @@ pub async fn upload(
         })
         .await?;
     log::info!(user_id:% = user.id, staged = slot == Slot::Staged; "a push credential was uploaded");
-    state.push.do_send(CredentialChanged { user: user.id });
+    context.push.do_send(CredentialChanged { user: user.id });
     Ok(HttpResponse::Ok().json(Uploaded {
         ok: true,
         platform_id: user.platform_id.to_string(),
@@ -167,10 +167,13 @@ pub async fn upload(
     (status = 200, body = PushCredentialView),
     (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn get(SessionUser { user, .. }: SessionUser, state: web::Data<AppState>) -> Result<HttpResponse, ApiError> {
-    let session = state.push_session(&user.id).await?;
-    let credential = state.pool.read(move |db| push_credentials::get(db, &user.id)).await?;
-    Ok(HttpResponse::Ok().json(PushCredentialView::new(credential, session, state.clock.now())))
+pub async fn get(
+    SessionUser { user, .. }: SessionUser,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let session = context.push_session(&user.id).await?;
+    let credential = context.pool.read(move |db| push_credentials::get(db, &user.id)).await?;
+    Ok(HttpResponse::Ok().json(PushCredentialView::new(credential, session, context.clock.now())))
 }
 
 /// Forgets the credential, also a staged one, and ends its push session.
@@ -181,12 +184,12 @@ pub async fn get(SessionUser { user, .. }: SessionUser, state: web::Data<AppStat
 ))]
 pub async fn remove(
     SessionUser { user, .. }: SessionUser,
-    state: web::Data<AppState>,
+    context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let owner = user.id.clone();
-    if !state.pool.write(move |db| push_credentials::delete(db, &owner)).await? {
+    if !context.pool.write(move |db| push_credentials::delete(db, &owner)).await? {
         return Err(ApiError::NotFound);
     }
-    state.push.do_send(CredentialChanged { user: user.id });
+    context.push.do_send(CredentialChanged { user: user.id });
     Ok(HttpResponse::Ok().json(Done { ok: true }))
 }

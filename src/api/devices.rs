@@ -7,13 +7,13 @@ use utoipa::ToSchema;
 
 use crate::{
     api::{
+        context::ApiContext,
         error::{ApiError, Problem},
         extract::{
             json::Json,
             paired_server::{OwnedServer, WatchedServer},
         },
         paired_servers::plain_text,
-        state::AppState,
     },
     db::smart_devices::{self, SmartDevice},
     domain::{
@@ -132,8 +132,8 @@ impl From<SmartDevice> for DeviceView {
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn list(server: WatchedServer, state: web::Data<AppState>) -> Result<HttpResponse, ApiError> {
-    let devices = state.pool.read(move |db| smart_devices::list(db, &server.id)).await?;
+pub async fn list(server: WatchedServer, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+    let devices = context.pool.read(move |db| smart_devices::list(db, &server.id)).await?;
     Ok(HttpResponse::Ok().json(DeviceList { devices: devices.into_iter().map(DeviceView::from).collect() }))
 }
 
@@ -151,10 +151,10 @@ pub async fn list(server: WatchedServer, state: web::Data<AppState>) -> Result<H
 pub async fn add(
     OwnedServer { id: server, .. }: OwnedServer,
     Json(new): Json<NewDevice>,
-    state: web::Data<AppState>,
+    context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let (watched, now) = (server.clone(), state.clock.now());
-    let added = state
+    let (watched, now) = (server.clone(), context.clock.now());
+    let added = context
         .pool
         .write(move |db| {
             let device_id = new.entity_id.0.to_string();
@@ -179,7 +179,7 @@ pub async fn add(
         let detail = format!("One server can have {DEVICES_PER_SERVER} devices at most.");
         return Err(ApiError::LimitReached(detail));
     };
-    state.hub.do_send(DevicesChanged { server: watched });
+    context.hub.do_send(DevicesChanged { server: watched });
     Ok(HttpResponse::build(status).json(DeviceView::from(device)))
 }
 
@@ -194,13 +194,13 @@ pub async fn add(
 pub async fn remove(
     OwnedServer { id: server, .. }: OwnedServer,
     path: web::Path<(String, String)>,
-    state: web::Data<AppState>,
+    context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let (_, device) = path.into_inner();
     let watched = server.clone();
-    if !state.pool.write(move |db| smart_devices::delete(db, &server, &device)).await? {
+    if !context.pool.write(move |db| smart_devices::delete(db, &server, &device)).await? {
         return Err(ApiError::NotFound);
     }
-    state.hub.do_send(DevicesChanged { server: watched });
+    context.hub.do_send(DevicesChanged { server: watched });
     Ok(HttpResponse::NoContent().finish())
 }

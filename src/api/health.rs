@@ -5,8 +5,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::api::{
+    context::ApiContext,
     error::{ApiError, Problem},
-    state::AppState,
 };
 
 /// The process lives.
@@ -24,8 +24,8 @@ struct Ok {
 
 /// The process lives. No I/O.
 #[utoipa::path(get, path = "/health", tag = "health", responses((status = 200, body = Health)))]
-pub async fn health(state: web::Data<AppState>) -> HttpResponse {
-    HttpResponse::Ok().json(Health { ok: true, uptime: state.started.elapsed().as_secs() })
+pub async fn health(context: web::Data<ApiContext>) -> HttpResponse {
+    HttpResponse::Ok().json(Health { ok: true, uptime: context.started.elapsed().as_secs() })
 }
 
 /// The database answers.
@@ -33,8 +33,8 @@ pub async fn health(state: web::Data<AppState>) -> HttpResponse {
     (status = 200, body = Ok),
     (status = 503, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn database(state: web::Data<AppState>) -> Result<HttpResponse, ApiError> {
-    state.ping().await?;
+pub async fn database(context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+    context.ping().await?;
     Ok(HttpResponse::Ok().json(self::Ok { ok: true }))
 }
 
@@ -43,8 +43,8 @@ pub async fn database(state: web::Data<AppState>) -> Result<HttpResponse, ApiErr
     (status = 200, body = Ok),
     (status = 503, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn ready(state: web::Data<AppState>) -> Result<HttpResponse, ApiError> {
-    state.ping().await?;
-    state.connections(Vec::new()).await?;
+pub async fn ready(context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+    context.ping().await?;
+    context.connections(Vec::new()).await?;
     Ok(HttpResponse::Ok().json(self::Ok { ok: true }))
 }

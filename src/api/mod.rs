@@ -13,9 +13,10 @@ use actix_web::{
 };
 use url::Url;
 
-use self::{error::ApiError, state::AppState};
+use self::{context::ApiContext, error::ApiError};
 use crate::domain::limits::JSON_BODY;
 
+pub mod context;
 pub mod credentials;
 pub mod devices;
 pub mod error;
@@ -31,11 +32,10 @@ pub mod rate_limits;
 pub mod readiness;
 pub mod routes;
 pub mod sign_in;
-pub mod state;
 
 /// The application one worker runs. Layers from the outside in: observation, CORS, CSRF.
 pub fn app(
-    state: web::Data<AppState>,
+    context: web::Data<ApiContext>,
 ) -> App<
     impl ServiceFactory<
         ServiceRequest,
@@ -45,9 +45,9 @@ pub fn app(
         InitError = (),
     > + use<>,
 > {
-    let cors = cors([&state.origins.frontend, &state.origins.admin]);
+    let cors = cors([&context.origins.frontend, &context.origins.admin]);
     App::new()
-        .app_data(state)
+        .app_data(context)
         .app_data(web::JsonConfig::default().limit(JSON_BODY).error_handler(extract::json::rejected))
         .app_data(web::PayloadConfig::new(JSON_BODY))
         .app_data(web::PathConfig::default().error_handler(|_, _| ApiError::NotFound.into()))

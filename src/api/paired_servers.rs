@@ -7,13 +7,13 @@ use utoipa::ToSchema;
 
 use crate::{
     api::{
+        context::ApiContext,
         error::{ApiError, Problem},
         extract::{
             json::Json,
             paired_server::{OwnedServer, WatchedServer},
             session_user::SessionUser,
         },
-        state::AppState,
     },
     crypto::sealer::Place,
     db::paired_servers::{self, PairedServer},
@@ -150,9 +150,9 @@ impl PairedServerView {
     (status = 200, body = PairedServerList),
     (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn list(user: SessionUser, state: web::Data<AppState>) -> Result<HttpResponse, ApiError> {
-    let servers = state.pool.read(move |db| paired_servers::list_for(db, &user.user.id)).await?;
-    let mut links = state.connections(servers.iter().map(|server| server.id.clone()).collect()).await?;
+pub async fn list(user: SessionUser, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+    let servers = context.pool.read(move |db| paired_servers::list_for(db, &user.user.id)).await?;
+    let mut links = context.connections(servers.iter().map(|server| server.id.clone()).collect()).await?;
     let view = |server: PairedServer| {
         let link = links.remove(&server.id);
         PairedServerView::new(server, Role::Owner, link)
@@ -172,12 +172,12 @@ pub async fn list(user: SessionUser, state: web::Data<AppState>) -> Result<HttpR
 pub async fn pair(
     user: SessionUser,
     Json(pairing): Json<Pairing>,
-    state: web::Data<AppState>,
+    context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let address = checked_address(&pairing.address, state.config.game.allow_private_servers)?;
+    let address = checked_address(&pairing.address, context.config.game.allow_private_servers)?;
     let owner = user.user.id;
-    let (sealer, random, now) = (state.sealer.clone(), state.random.clone(), state.clock.now());
-    let paired = state
+    let (sealer, random, now) = (context.sealer.clone(), context.random.clone(), context.clock.now());
+    let paired = context
         .pool
         .write(move |db| {
             let mut servers = paired_servers::list_for(db, &owner)?;
@@ -209,8 +209,8 @@ pub async fn pair(
         let detail = format!("One user can pair {PAIRED_SERVERS_PER_USER} game servers at most.");
         return Err(ApiError::LimitReached(detail));
     };
-    state.hub.do_send(ServerPaired { server: server.id.clone(), changed: true });
-    let link = state.connections(vec![server.id.clone()]).await?.remove(&server.id);
+    context.hub.do_send(ServerPaired { server: server.id.clone(), changed: true });
+    let link = context.connections(vec![server.id.clone()]).await?.remove(&server.id);
     Ok(HttpResponse::build(status).json(PairedServerView::new(server, Role::Owner, link)))
 }
 
@@ -223,10 +223,10 @@ pub async fn pair(
 ))]
 pub async fn get(
     WatchedServer { id, role, .. }: WatchedServer,
-    state: web::Data<AppState>,
+    context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let server = state.pool.read(move |db| paired_servers::get(db, &id)).await?;
-    let link = state.connections(vec![server.id.clone()]).await?.remove(&server.id);
+    let server = context.pool.read(move |db| paired_servers::get(db, &id)).await?;
+    let link = context.connections(vec![server.id.clone()]).await?.remove(&server.id);
     Ok(HttpResponse::Ok().json(PairedServerView::new(server, role, link)))
 }
 
@@ -240,14 +240,14 @@ pub async fn get(
 ))]
 pub async fn remove(
     OwnedServer { user, id }: OwnedServer,
-    state: web::Data<AppState>,
+    context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let server = id.clone();
     // Names the owner once more: access was read before, and may have ended since.
-    if !state.pool.write(move |db| paired_servers::delete(db, &user.id, &server)).await? {
+    if !context.pool.write(move |db| paired_servers::delete(db, &user.id, &server)).await? {
         return Err(ApiError::NotFound);
     }
-    state.hub.do_send(ServerRemoved { server: id });
+    context.hub.do_send(ServerRemoved { server: id });
     Ok(HttpResponse::NoContent().finish())
 }
 

@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 
 use crate::{
     api::{
+        context::ApiContext,
         error::{ApiError, Problem},
         extract::{
             device_owner::TOKEN_BYTES,
@@ -15,7 +16,6 @@ use crate::{
         },
         paired_servers::plain_text,
         rate_limits::guess_refused,
-        state::AppState,
     },
     crypto::digest::sha256_hex,
     db::{
@@ -112,10 +112,11 @@ impl From<HelperDevice> for HelperDeviceView {
 pub async fn issue(
     SessionUser { user, .. }: SessionUser,
     OptionalJson(Issue { label }): OptionalJson<Issue>,
-    state: web::Data<AppState>,
+    context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let (prefix, random, now) = (state.config.pairing_code_prefix.clone(), state.random.clone(), state.clock.now());
-    let issued = state
+    let (prefix, random, now) =
+        (context.config.pairing_code_prefix.clone(), context.random.clone(), context.clock.now());
+    let issued = context
         .pool
         .write(move |db| {
             if helper_devices::count(db, &user.id)? >= HELPER_DEVICES_PER_USER {
@@ -143,11 +144,11 @@ pub async fn issue(
 pub async fn activate(
     req: HttpRequest,
     Json(Activate { code }): Json<Activate>,
-    state: web::Data<AppState>,
+    context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let now = state.clock.now();
+    let now = context.clock.now();
     // Paid for first: many at once get no more tries than one after the other, and hanging up saves nothing.
-    let guess = state.rate_limits.begin_guess(&req, now)?;
+    let guess = context.rate_limits.begin_guess(&req, now)?;
     let wrong = || {
         if guess.within_global {
             ApiError::InvalidPairingCode
@@ -155,11 +156,11 @@ pub async fn activate(
             guess_refused(WRONG_PER_ADDRESS.every.to_std().unwrap_or_default())
         }
     };
-    let code = PairingCode::parse(&state.config.pairing_code_prefix, &code).ok_or_else(wrong)?;
-    let token = state.random.hex::<TOKEN_BYTES>();
-    let device = state.random.id::<HelperDeviceId>(now);
+    let code = PairingCode::parse(&context.config.pairing_code_prefix, &code).ok_or_else(wrong)?;
+    let token = context.random.hex::<TOKEN_BYTES>();
+    let device = context.random.id::<HelperDeviceId>(now);
     let (id, hash) = (device.clone(), sha256_hex(token.as_bytes()));
-    let activated = state
+    let activated = context
         .pool
         .write(move |db| {
             let Some((user, label)) = pairing_codes::take(db, &code, now)? else { return Ok(None) };
@@ -168,7 +169,7 @@ pub async fn activate(
         })
         .await;
     if !matches!(activated, Ok(None)) {
-        state.rate_limits.pay_back_guess(guess);
+        context.rate_limits.pay_back_guess(guess);
     }
     let user = activated?.ok_or_else(wrong)?;
     log::info!(user_id:% = user, device:% = device; "a helper device was paired");
@@ -180,8 +181,11 @@ pub async fn activate(
     (status = 200, body = HelperDeviceList),
     (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn list(SessionUser { user, .. }: SessionUser, state: web::Data<AppState>) -> Result<HttpResponse, ApiError> {
-    let devices = state.pool.read(move |db| helper_devices::list(db, &user.id)).await?;
+pub async fn list(
+    SessionUser { user, .. }: SessionUser,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let devices = context.pool.read(move |db| helper_devices::list(db, &user.id)).await?;
     Ok(HttpResponse::Ok().json(HelperDeviceList { devices: devices.into_iter().map(Into::into).collect() }))
 }
 
@@ -195,13 +199,13 @@ pub async fn list(SessionUser { user, .. }: SessionUser, state: web::Data<AppSta
 pub async fn remove(
     SessionUser { user, .. }: SessionUser,
     path: web::Path<String>,
-    state: web::Data<AppState>,
+    context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let device = HelperDeviceId::from(path.into_inner());
     let id = device.clone();
-    if !state.pool.write(move |db| helper_devices::delete(db, &user.id, &id)).await? {
+    if !context.pool.write(move |db| helper_devices::delete(db, &user.id, &id)).await? {
         return Err(ApiError::NotFound);
     }
-    state.hub.do_send(SessionEnded { session: SessionId::of_device(&device) });
+    context.hub.do_send(SessionEnded { session: SessionId::of_device(&device) });
     Ok(HttpResponse::Ok().json(Done { ok: true }))
 }

@@ -6,9 +6,9 @@ use utoipa::ToSchema;
 
 use crate::{
     api::{
+        context::ApiContext,
         error::{ApiError, Problem},
         extract::paired_server::{OwnedServer, WatchedServer},
-        state::AppState,
     },
     db::{paired_servers, smart_devices},
     domain::{
@@ -52,16 +52,16 @@ struct AlarmPath {
 ))]
 pub async fn readiness(
     WatchedServer { id, .. }: WatchedServer,
-    state: web::Data<AppState>,
+    context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let server = id.clone();
-    let (owner, devices) = state
+    let (owner, devices) = context
         .pool
         .read(move |db| Ok((paired_servers::get(db, &server)?.owner_id, smart_devices::list(db, &server)?)))
         .await?;
     let has_alarm = devices.iter().any(|device| matches!(device.kind, DeviceKind::Alarm | DeviceKind::Unknown));
-    let link = state.connections(vec![id.clone()]).await?.remove(&id);
-    let push = state.push_session(&owner).await?;
+    let link = context.connections(vec![id.clone()]).await?.remove(&id);
+    let push = context.push_session(&owner).await?;
     let push = push.as_ref();
 
     let link_state = link.as_ref().map(|link| link.state);
@@ -119,8 +119,8 @@ struct DrillReport {
     (status = 404, body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn drill(server: OwnedServer, state: web::Data<AppState>) -> Result<HttpResponse, ApiError> {
-    let drilled = state
+pub async fn drill(server: OwnedServer, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+    let drilled = context
         .hub
         .send(StartDrill { server: server.id })
         .await

@@ -11,9 +11,9 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     api::{
+        context::ApiContext,
         error::{ApiError, Problem},
         extract::{relay_caller::RelayCaller, session_user::SessionUser},
-        state::AppState,
     },
     clients::identity::{Answer, Rejected, VerifyError},
     config::Environment,
@@ -71,18 +71,18 @@ struct StartQuery {
     (status = 302, description = "To the identity provider; sets the login-state cookie"),
     (status = 429, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn start(req: HttpRequest, state: web::Data<AppState>) -> Result<HttpResponse, ApiError> {
+pub async fn start(req: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
     let target = return_target::choose(
         only_value(req.query_string(), "return").as_deref(),
-        &state.origins.frontend,
-        &state.origins.admin,
+        &context.origins.frontend,
+        &context.origins.admin,
     );
-    let login = state.random.base64url::<16>();
+    let login = context.random.base64url::<16>();
     let hash = sha256_hex(login.as_bytes());
-    let now = state.clock.now();
-    state.pool.write(move |db| sign_in_attempts::insert(db, &hash, &target, now)).await?;
-    let url = state.identity.provider.login_url(&return_to(&state, &login), &realm(&state));
-    Ok(HttpResponse::Found().insert_header((header::LOCATION, url)).cookie(login_cookie(&state, &login)).finish())
+    let now = context.clock.now();
+    context.pool.write(move |db| sign_in_attempts::insert(db, &hash, &target, now)).await?;
+    let url = context.identity.provider.login_url(&return_to(&context, &login), &realm(&context));
+    Ok(HttpResponse::Found().insert_header((header::LOCATION, url)).cookie(login_cookie(&context, &login)).finish())
 }
 
 /// Takes the provider's answer, signs the user in and sends the browser to where it wanted to go.
@@ -93,20 +93,20 @@ pub async fn start(req: HttpRequest, state: web::Data<AppState>) -> Result<HttpR
     (status = 503, body = Problem, content_type = "application/problem+json",
         description = "`identity_provider_unavailable`"),
 ))]
-pub async fn callback(req: HttpRequest, state: web::Data<AppState>) -> HttpResponse {
-    let login = presented_login(&req, &state);
-    let mut response = match complete_sign_in(&state, req.query_string(), login.as_deref()).await {
+pub async fn callback(req: HttpRequest, context: web::Data<ApiContext>) -> HttpResponse {
+    let login = presented_login(&req, &context);
+    let mut response = match complete_sign_in(&context, req.query_string(), login.as_deref()).await {
         Ok(SignedIn { session, target }) => {
             let mut response = HttpResponse::Found().insert_header((header::LOCATION, target)).finish();
             if let Some(session) = session {
-                set_cookie(&mut response, &session_cookie(&state, &session));
+                set_cookie(&mut response, &session_cookie(&context, &session));
             }
             response
         }
         Err(error) => HttpResponse::from_error(error),
     };
     if let Some(login) = login {
-        set_cookie(&mut response, &cleared(login_cookie(&state, &login)));
+        set_cookie(&mut response, &cleared(login_cookie(&context, &login)));
     }
     response
 }
@@ -119,12 +119,12 @@ struct SignedIn {
 }
 
 /// `login` is the login state that this browser proved to hold.
-async fn complete_sign_in(state: &AppState, query: &str, login: Option<&str>) -> Result<SignedIn, ApiError> {
+async fn complete_sign_in(context: &ApiContext, query: &str, login: Option<&str>) -> Result<SignedIn, ApiError> {
     // Spent whatever comes of it: a login is tried once.
     let target = match login {
         Some(login) => {
-            let (hash, now) = (sha256_hex(login.as_bytes()), state.clock.now());
-            state.pool.write(move |db| sign_in_attempts::take(db, &hash, now)).await?
+            let (hash, now) = (sha256_hex(login.as_bytes()), context.clock.now());
+            context.pool.write(move |db| sign_in_attempts::take(db, &hash, now)).await?
         }
         None => None,
     };
@@ -132,7 +132,7 @@ async fn complete_sign_in(state: &AppState, query: &str, login: Option<&str>) ->
     let assertion = match Answer::parse(query).map_err(rejected)? {
         Answer::Assertion(assertion) => assertion,
         Answer::Declined => {
-            let target = target.unwrap_or_else(|| state.origins.frontend.as_str().to_owned());
+            let target = target.unwrap_or_else(|| context.origins.frontend.as_str().to_owned());
             return Ok(SignedIn { session: None, target });
         }
     };
@@ -141,32 +141,33 @@ async fn complete_sign_in(state: &AppState, query: &str, login: Option<&str>) ->
         return Err(ApiError::SignInRejected("this browser started no such login, or too long ago".into()));
     };
     // 5 to 10
-    let checked =
-        assertion.check(&state.identity.provider, &return_to(state, login), state.clock.now()).map_err(rejected)?;
+    let checked = assertion
+        .check(&context.identity.provider, &return_to(context, login), context.clock.now())
+        .map_err(rejected)?;
     // 11, 12
-    state.identity.verify(&checked).await.map_err(|error| match error {
+    context.identity.verify(&checked).await.map_err(|error| match error {
         VerifyError::Rejected(reason) => rejected(reason),
         VerifyError::Client(cause) => ApiError::IdentityProviderUnavailable(cause.into()),
     })?;
     // 13
-    let (endpoint, nonce) = (state.identity.provider.endpoint.clone(), checked.nonce);
-    let now = state.clock.now();
-    if !state.pool.write(move |db| openid_nonces::insert(db, &endpoint, &nonce, now)).await? {
+    let (endpoint, nonce) = (context.identity.provider.endpoint.clone(), checked.nonce);
+    let now = context.clock.now();
+    if !context.pool.write(move |db| openid_nonces::insert(db, &endpoint, &nonce, now)).await? {
         return Err(ApiError::SignInRejected("the answer was used before".into()));
     }
     // 14: always a fresh session, whatever cookie the browser came with.
-    let session = sign_in(state, checked.platform_id).await?;
+    let session = sign_in(context, checked.platform_id).await?;
     Ok(SignedIn { session: Some(session), target })
 }
 
-async fn sign_in(state: &AppState, platform_id: PlatformId) -> Result<SessionId, ApiError> {
-    let profile = state.identity.profile(&platform_id).await;
+async fn sign_in(context: &ApiContext, platform_id: PlatformId) -> Result<SessionId, ApiError> {
+    let profile = context.identity.profile(&platform_id).await;
     let profile = profile.map(|p| users::Profile { display_name: p.display_name, avatar_url: p.avatar_url });
-    let now = state.clock.now();
-    let new_user = state.random.id::<UserId>(now);
-    let session = state.random.id::<SessionId>(now);
+    let now = context.clock.now();
+    let new_user = context.random.id::<UserId>(now);
+    let session = context.random.id::<SessionId>(now);
     let id = session.clone();
-    let user = state
+    let user = context
         .pool
         .write(move |db| {
             let user = users::sign_in(db, &new_user, &platform_id, profile.as_ref(), now)?;
@@ -202,12 +203,12 @@ pub async fn me(SessionUser { user, .. }: SessionUser) -> HttpResponse {
     (status = 204),
     (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn sign_out(user: SessionUser, state: web::Data<AppState>) -> Result<HttpResponse, ApiError> {
+pub async fn sign_out(user: SessionUser, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
     let session = user.session.clone();
-    state.pool.write(move |db| sessions::delete(db, &session)).await?;
+    context.pool.write(move |db| sessions::delete(db, &session)).await?;
     let mut response = HttpResponse::NoContent().finish();
-    set_cookie(&mut response, &cleared(session_cookie(&state, &user.session)));
-    state.hub.do_send(SessionEnded { session: user.session });
+    set_cookie(&mut response, &cleared(session_cookie(&context, &user.session)));
+    context.hub.do_send(SessionEnded { session: user.session });
     Ok(response)
 }
 
@@ -216,8 +217,8 @@ pub async fn sign_out(user: SessionUser, state: web::Data<AppState>) -> Result<H
     (status = 200, body = RelayToken),
     (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn relay_token(RelayCaller { user, session }: RelayCaller, state: web::Data<AppState>) -> HttpResponse {
-    let (token, exp) = state.relay_tokens.mint(&user, &session, state.clock.now());
+pub async fn relay_token(RelayCaller { user, session }: RelayCaller, context: web::Data<ApiContext>) -> HttpResponse {
+    let (token, exp) = context.relay_tokens.mint(&user, &session, context.clock.now());
     HttpResponse::Ok().json(RelayToken { token, exp })
 }
 
@@ -229,22 +230,22 @@ fn only_value(query: &str, name: &str) -> Option<String> {
 }
 
 /// Built from configuration: the request's `Host` is the client's word.
-fn return_to(state: &AppState, login: &str) -> String {
-    format!("{}{CALLBACK}?state={login}", state.config.urls.base)
+fn return_to(context: &ApiContext, login: &str) -> String {
+    format!("{}{CALLBACK}?state={login}", context.config.urls.base)
 }
 
-fn realm(state: &AppState) -> String {
-    format!("{}/", state.origins.base.origin().ascii_serialization())
+fn realm(context: &ApiContext) -> String {
+    format!("{}/", context.origins.base.origin().ascii_serialization())
 }
 
 /// The login state of the callback, when this browser holds the cookie that was set with it.
-fn presented_login(req: &HttpRequest, state: &AppState) -> Option<String> {
+fn presented_login(req: &HttpRequest, context: &ApiContext) -> Option<String> {
     let login = only_value(req.query_string(), "state")?;
     let name = login_cookie_name(&login)?;
     let cookies = req.cookies().ok()?;
     let held = |cookie: &Cookie| {
         // Hashes are compared: how long that takes says nothing about the value.
-        let opened = state.login_cookie.open(cookie.value());
+        let opened = context.login_cookie.open(cookie.value());
         opened.is_some_and(|opened| sha256_hex(opened.as_bytes()) == sha256_hex(login.as_bytes()))
     };
     cookies.iter().any(|cookie| cookie.name() == name && held(cookie)).then_some(login)
@@ -256,24 +257,24 @@ fn login_cookie_name(login: &str) -> Option<String> {
     start.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')).then(|| format!("rp_login_{start}"))
 }
 
-fn login_cookie(state: &AppState, login: &str) -> Cookie<'static> {
+fn login_cookie(context: &ApiContext, login: &str) -> Cookie<'static> {
     let name = login_cookie_name(login).expect("a login state is base64url of 16 bytes");
-    let path = format!("{}/auth", state.origins.base.path().trim_end_matches('/'));
-    cookie(state, name, state.login_cookie.seal(login), path, sign_in_attempts::LIFETIME)
+    let path = format!("{}/auth", context.origins.base.path().trim_end_matches('/'));
+    cookie(context, name, context.login_cookie.seal(login), path, sign_in_attempts::LIFETIME)
 }
 
-fn session_cookie(state: &AppState, session: &SessionId) -> Cookie<'static> {
-    let name = state.session_cookie.name().to_owned();
-    cookie(state, name, state.session_cookie.seal(session.as_str()), "/".to_owned(), sessions::LIFETIME)
+fn session_cookie(context: &ApiContext, session: &SessionId) -> Cookie<'static> {
+    let name = context.session_cookie.name().to_owned();
+    cookie(context, name, context.session_cookie.seal(session.as_str()), "/".to_owned(), sessions::LIFETIME)
 }
 
 /// Lax is needed and enough: the way back from the provider is a cross-site top-level GET.
-fn cookie(state: &AppState, name: String, value: String, path: String, life: chrono::Duration) -> Cookie<'static> {
+fn cookie(context: &ApiContext, name: String, value: String, path: String, life: chrono::Duration) -> Cookie<'static> {
     Cookie::build(name, value)
         .path(path)
         .http_only(true)
         .same_site(SameSite::Lax)
-        .secure(state.config.environment == Environment::Production)
+        .secure(context.config.environment == Environment::Production)
         .max_age(time::Duration::seconds(life.num_seconds()))
         .finish()
 }

@@ -1,10 +1,10 @@
 //! A signed-in browser.
 
-use actix_web::{FromRequest, HttpRequest, dev::Payload, web};
+use actix_web::{FromRequest, HttpRequest, dev::Payload};
 use futures_util::{FutureExt as _, future::LocalBoxFuture};
 
 use crate::{
-    api::{error::ApiError, state::AppState},
+    api::{context::ApiContext, error::ApiError},
     crypto::session_cookie::SESSION_COOKIE,
     db::{
         error::DbError,
@@ -40,12 +40,12 @@ where
     T: Send + 'static,
     F: FnOnce(&mut Db, &UserId) -> Result<T, DbError> + Send + 'static,
 {
-    let state = req.app_data::<web::Data<AppState>>().expect("the App carries its state").clone();
-    let presented = presented_session(req, &state);
+    let context = ApiContext::of(req).clone();
+    let presented = presented_session(req, &context);
     async move {
         let id = presented.ok_or(ApiError::Unauthenticated)?;
-        let now = state.clock.now();
-        let found = state
+        let now = context.clock.now();
+        let found = context
             .pool
             .read(move |db| {
                 let Some(session) = sessions::find(db, &id, now)? else { return Ok(None) };
@@ -55,11 +55,11 @@ where
             })
             .await?;
         let (session, user, more) = found.ok_or(ApiError::Unauthenticated)?;
-        state.rate_limits.take_user(&user.id)?;
+        context.rate_limits.take_user(&user.id)?;
         if session.wants_touch(now) {
             let id = session.id.clone();
             // Not worth failing a request for: the next one tries again.
-            if let Err(error) = state.pool.write(move |db| sessions::touch(db, &id, now)).await {
+            if let Err(error) = context.pool.write(move |db| sessions::touch(db, &id, now)).await {
                 log::warn!("a session's last use was not stored: {error}");
             }
         }
@@ -68,11 +68,11 @@ where
 }
 
 /// The session id in the first cookie of that name which we sealed: other paths and parent domains can plant more.
-fn presented_session(req: &HttpRequest, state: &AppState) -> Option<SessionId> {
+fn presented_session(req: &HttpRequest, context: &ApiContext) -> Option<SessionId> {
     let cookies = req.cookies().ok()?;
     cookies
         .iter()
         .filter(|cookie| cookie.name() == SESSION_COOKIE)
-        .find_map(|cookie| state.session_cookie.open(cookie.value()))
+        .find_map(|cookie| context.session_cookie.open(cookie.value()))
         .map(SessionId::from)
 }

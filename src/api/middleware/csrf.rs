@@ -11,15 +11,14 @@ use actix_web::{
         header::{self, HeaderMap, HeaderName},
     },
     middleware::Next,
-    web,
 };
 use url::Url;
 
 use crate::{
     api::{
+        context::{ApiContext, Origins},
         error::ApiError,
         extract::device_owner::bears_token,
-        state::{AppState, Origins},
     },
     domain::return_target::same_origin,
 };
@@ -31,10 +30,10 @@ pub async fn check(
     req: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
-    let state = req.app_data::<web::Data<AppState>>().expect("the App carries its state");
+    let context = ApiContext::of(req.request());
     let safe = matches!(*req.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     let by_cookie = req.headers().contains_key(header::COOKIE) && !bears_token(req.headers());
-    if !safe && by_cookie && !comes_from(req.headers(), &state.origins) {
+    if !safe && by_cookie && !comes_from(req.headers(), &context.origins) {
         return Ok(req.error_response(ApiError::CrossSite));
     }
     next.call(req).await.map(ServiceResponse::map_into_boxed_body)

@@ -1,7 +1,5 @@
 //! The outermost layer: the request id, the access line, security headers, and the document of every error.
 
-use std::time::Instant;
-
 use actix_web::{
     Error, HttpMessage,
     body::{BoxBody, MessageBody},
@@ -11,12 +9,12 @@ use actix_web::{
         header::{self, HeaderName, HeaderValue},
     },
     middleware::Next,
-    web,
 };
+use tokio::time::Instant;
 
 use crate::api::{
+    context::ApiContext,
     error::{ApiError, PROBLEM_JSON},
-    state::AppState,
 };
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -27,8 +25,8 @@ const MAX_REQUEST_ID: usize = 64;
 pub struct RequestId(pub String);
 
 fn new_id(req: &ServiceRequest) -> String {
-    let state = req.app_data::<web::Data<AppState>>().expect("the app was built with its state");
-    state.random.id(state.clock.now())
+    let context = ApiContext::of(req.request());
+    context.random.id(context.clock.now())
 }
 
 /// For `middleware::from_fn`, wrapped last.

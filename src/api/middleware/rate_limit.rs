@@ -5,18 +5,17 @@ use actix_web::{
     body::{BoxBody, MessageBody},
     dev::{ServiceRequest, ServiceResponse},
     middleware::Next,
-    web,
 };
 
-use crate::api::{error::ApiError, state::AppState};
+use crate::api::{context::ApiContext, error::ApiError};
 
 /// Around the sign-in routes. For `middleware::from_fn`.
 pub async fn sign_in(
     req: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
-    let state = req.app_data::<web::Data<AppState>>().expect("the App carries its state");
-    match state.rate_limits.take_sign_in(req.peer_addr().map(|peer| peer.ip()), req.headers()) {
+    let context = ApiContext::of(req.request());
+    match context.rate_limits.take_sign_in(req.peer_addr().map(|peer| peer.ip()), req.headers()) {
         Err(refusal) => Ok(req.error_response(ApiError::RateLimited(refusal))),
         Ok(fields) => {
             let mut response = next.call(req).await?.map_into_boxed_body();

@@ -1,12 +1,10 @@
-//! What an endpoint may reach. Built once by `server.rs`, shared by all workers.
+//! What endpoints share. Built once by `server.rs` for all workers.
 
-use std::{
-    collections::HashMap,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use actix::Addr;
+use actix_web::{HttpRequest, web};
+use tokio::time::Instant;
 use url::Url;
 
 use crate::{
@@ -25,7 +23,7 @@ use crate::{
 const ACTOR_DEADLINE: Duration = Duration::from_secs(2);
 
 /// See the module.
-pub struct AppState {
+pub struct ApiContext {
     pub config: Config,
     pub clock: Clock,
     pub random: Random,
@@ -52,7 +50,12 @@ pub struct Origins {
     pub admin: Url,
 }
 
-impl AppState {
+impl ApiContext {
+    /// The context of the application that serves this request.
+    pub fn of(req: &HttpRequest) -> &web::Data<Self> {
+        req.app_data().expect("every App is built with its context")
+    }
+
     /// Whether the database answers the smallest of its queries.
     pub async fn ping(&self) -> Result<(), ApiError> {
         self.pool.read(|db| users::find(db, &UserId::from(""))).await?;
