@@ -7,9 +7,9 @@ use utoipa::ToSchema;
 use crate::{
     api::{
         context::ApiContext,
+        done::Done,
         error::{ApiError, Problem},
         extract::{device_owner::DeviceOwner, json::is_json, session_user::SessionUser},
-        pairing::Done,
     },
     db::push_credentials::{self, PushCredential, SealedBundle, Slot},
     domain::{
@@ -152,7 +152,7 @@ pub async fn upload(
             push_credentials::upload(db, &owner, &bundle)
         })
         .await?;
-    log::info!(user_id:% = user.id, staged = slot == Slot::Staged; "a push credential was uploaded");
+    log::info!(user:% = user.id, staged = slot == Slot::Staged; "a push credential was uploaded");
     context.push.do_send(CredentialChanged { user: user.id });
     Ok(HttpResponse::Ok().json(Uploaded {
         ok: true,
@@ -191,5 +191,5 @@ pub async fn remove(
         return Err(ApiError::NotFound);
     }
     context.push.do_send(CredentialChanged { user: user.id });
-    Ok(HttpResponse::Ok().json(Done { ok: true }))
+    Ok(HttpResponse::Ok().json(Done::OK))
 }

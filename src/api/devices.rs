@@ -13,7 +13,7 @@ use crate::{
             json::Json,
             paired_server::{OwnedServer, WatchedServer},
         },
-        paired_servers::plain_text,
+        fields::{IntegerOrText, one_line},
     },
     db::smart_devices::{self, SmartDevice},
     domain::{
@@ -54,10 +54,10 @@ pub struct NewDevice {
     /// Found out from the game when left out.
     #[garde(skip)]
     kind: Option<NewKind>,
-    #[garde(length(chars, min = 1, max = 100), custom(plain_text))]
+    #[garde(length(chars, min = 1, max = 100), custom(one_line))]
     #[schema(min_length = 1, max_length = 100)]
     name: Option<String>,
-    #[garde(length(chars, min = 1, max = 100), custom(plain_text))]
+    #[garde(length(chars, min = 1, max = 100), custom(one_line))]
     #[schema(min_length = 1, max_length = 100)]
     label: Option<String>,
 }
@@ -66,22 +66,13 @@ pub struct NewDevice {
 #[serde(try_from = "IntegerOrText")]
 struct EntityId(u64);
 
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "an entity id is a positive integer or its decimal digits")]
-enum IntegerOrText {
-    Integer(u64),
-    Text(String),
-}
-
 impl TryFrom<IntegerOrText> for EntityId {
     type Error = &'static str;
 
     fn try_from(value: IntegerOrText) -> Result<Self, Self::Error> {
-        let id = match value {
-            IntegerOrText::Integer(integer) => Some(integer),
-            IntegerOrText::Text(text) if text.bytes().all(|b| b.is_ascii_digit()) => text.parse().ok(),
-            IntegerOrText::Text(_) => None,
-        };
+        let text = value.into_text();
+        // Not `+1`, which would parse.
+        let id = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
         id.filter(|id| *id != 0).map(Self).ok_or("an entity id is a positive integer or its decimal digits")
     }
 }
@@ -203,4 +194,21 @@ pub async fn remove(
     }
     context.hub.do_send(DevicesChanged { server: watched });
     Ok(HttpResponse::NoContent().finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entity_id_is_a_positive_integer_or_its_digits() {
+        let read = |json: &str| serde_json::from_str::<EntityId>(json).map(|id| id.0).ok();
+        assert_eq!(read("7"), Some(7));
+        assert_eq!(read("18446744073709551615"), Some(u64::MAX));
+        assert_eq!(read("\"18446744073709551615\""), Some(u64::MAX));
+        for bad in ["0", "\"0\"", "-1", "1.0", "1e3", "\"+1\"", "\" 1\"", "\"\"", "18446744073709551616", "null", "[]"]
+        {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+    }
 }

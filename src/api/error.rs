@@ -48,9 +48,9 @@ pub struct FieldError {
     pub message: String,
 }
 
-/// The state of a rate limit at the moment it refused.
+/// What a client learns of a rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct LimitReport {
     pub policy: &'static str,
     /// Requests per `window`.
     pub quota: u32,
@@ -80,7 +80,7 @@ pub enum ApiError {
     LimitReached(String),
     BodyTooLarge,
     UnsupportedMediaType,
-    RateLimited(Refusal),
+    RateLimited(LimitReport),
     Internal(Box<dyn StdError + Send + Sync>),
     IdentityProviderUnavailable(Box<dyn StdError + Send + Sync>),
     /// A store or a part of ours does not answer just now.
@@ -143,8 +143,8 @@ impl ApiError {
             Self::LimitReached(detail) => detail.clone(),
             Self::BodyTooLarge => "The body is too large.".into(),
             Self::UnsupportedMediaType => "Send JSON, with `Content-Type: application/json`.".into(),
-            Self::RateLimited(refusal) => {
-                format!("Too many requests. Try again in {} s.", whole_seconds(refusal.retry_after))
+            Self::RateLimited(limit) => {
+                format!("Too many requests. Try again in {} s.", whole_seconds(limit.retry_after))
             }
             Self::Internal(_) => "Something failed on our side.".into(),
             Self::IdentityProviderUnavailable(_) => {
@@ -197,11 +197,11 @@ impl ResponseError for ApiError {
     fn error_response(&self) -> HttpResponse {
         let mut response = HttpResponse::build(self.status_code());
         match self {
-            Self::RateLimited(refusal) => {
-                for (name, value) in refusal.headers(0) {
+            Self::RateLimited(limit) => {
+                for (name, value) in limit.headers(0) {
                     response.insert_header((name, value));
                 }
-                response.insert_header((header::RETRY_AFTER, whole_seconds(refusal.retry_after)));
+                response.insert_header((header::RETRY_AFTER, whole_seconds(limit.retry_after)));
             }
             Self::Unavailable(_) => {
                 response.insert_header((header::RETRY_AFTER, 1));
@@ -215,7 +215,7 @@ impl ResponseError for ApiError {
     }
 }
 
-impl Refusal {
+impl LimitReport {
     /// The RateLimit fields of draft-ietf-httpapi-ratelimit-headers.
     pub fn headers(&self, remaining: u32) -> [(HeaderName, String); 2] {
         let Self { policy, quota, window, retry_after } = self;
@@ -316,14 +316,14 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_when_to_come_back() {
-        let refusal = Refusal {
+    fn a_spent_limit_says_when_to_try_again() {
+        let limit = LimitReport {
             policy: "sign-in",
             quota: 30,
             window: Duration::from_secs(60),
             retry_after: Duration::from_millis(1_200),
         };
-        let response = ApiError::RateLimited(refusal).error_response();
+        let response = ApiError::RateLimited(limit).error_response();
         assert_eq!(response.headers().get("retry-after").unwrap(), "2");
         assert_eq!(response.headers().get("ratelimit").unwrap(), "\"sign-in\";r=0;t=2");
         assert_eq!(response.headers().get("ratelimit-policy").unwrap(), "\"sign-in\";q=30;w=60");

@@ -14,6 +14,7 @@ use crate::{
             paired_server::{OwnedServer, WatchedServer},
             session_user::SessionUser,
         },
+        fields::{IntegerOrText, one_line},
     },
     crypto::sealer::Place,
     db::paired_servers::{self, PairedServer},
@@ -32,7 +33,7 @@ use crate::{
 /// What the game shows after pairing.
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
-pub struct Pairing {
+pub struct NewPairedServer {
     /// Host name or IP address of the game server.
     #[garde(skip)]
     #[schema(max_length = 253)]
@@ -49,7 +50,7 @@ pub struct Pairing {
     #[garde(skip)]
     #[schema(value_type = String, pattern = "^-?[0-9]{1,10}$")]
     player_token: PlayerToken,
-    #[garde(length(chars, min = 1, max = 100), custom(plain_text))]
+    #[garde(length(chars, min = 1, max = 100), custom(one_line))]
     #[schema(min_length = 1, max_length = 100)]
     name: Option<String>,
 }
@@ -59,22 +60,12 @@ pub struct Pairing {
 #[serde(try_from = "IntegerOrText")]
 struct PlayerToken(i32);
 
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "a token is a 32-bit integer or its decimal digits")]
-enum IntegerOrText {
-    Integer(i64),
-    Text(String),
-}
-
 impl TryFrom<IntegerOrText> for PlayerToken {
     type Error = &'static str;
 
     fn try_from(value: IntegerOrText) -> Result<Self, Self::Error> {
-        let token = match value {
-            IntegerOrText::Integer(integer) => i32::try_from(integer).ok(),
-            IntegerOrText::Text(text) => text.trim().parse().ok(),
-        };
-        token.map(Self).ok_or("a token is a 32-bit integer or its decimal digits")
+        let token = value.into_text().trim().parse();
+        token.map(Self).map_err(|_| "a token is a 32-bit integer or its decimal digits")
     }
 }
 
@@ -162,7 +153,7 @@ pub async fn list(user: SessionUser, context: web::Data<ApiContext>) -> Result<H
 
 /// Pairs a game server by hand. Pairing the same one again replaces its token.
 #[utoipa::path(post, path = "/paired-servers", tag = "paired servers", security(("session" = [])),
-    request_body = Pairing, responses(
+    request_body = NewPairedServer, responses(
     (status = 201, body = PairedServerView),
     (status = 200, body = PairedServerView, description = "Paired before; the token was replaced"),
     (status = 400, body = Problem, content_type = "application/problem+json"),
@@ -171,7 +162,7 @@ pub async fn list(user: SessionUser, context: web::Data<ApiContext>) -> Result<H
 ))]
 pub async fn pair(
     user: SessionUser,
-    Json(pairing): Json<Pairing>,
+    Json(pairing): Json<NewPairedServer>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let address = checked_address(&pairing.address, context.config.game.allow_private_servers)?;
@@ -264,15 +255,6 @@ fn checked_address(text: &str, allow_private: bool) -> Result<String, ApiError> 
 
 fn platform_id(text: &str, _: &()) -> garde::Result {
     PlatformId::parse(text).map(|_| ()).ok_or_else(|| garde::Error::new("must be a SteamID64 of 17 digits"))
-}
-
-/// One line, nothing invisible.
-pub fn plain_text(text: &Option<String>, _: &()) -> garde::Result {
-    match text {
-        Some(text) if text.chars().any(char::is_control) => Err(garde::Error::new("must be one line of text")),
-        Some(text) if text.trim().is_empty() => Err(garde::Error::new("must not be blank")),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

@@ -8,13 +8,14 @@ use utoipa::ToSchema;
 use crate::{
     api::{
         context::ApiContext,
+        done::Done,
         error::{ApiError, Problem},
         extract::{
             device_owner::TOKEN_BYTES,
             json::{Json, OptionalJson},
             session_user::SessionUser,
         },
-        paired_servers::plain_text,
+        fields::one_line,
         rate_limits::guess_refused,
     },
     crypto::digest::sha256_hex,
@@ -35,7 +36,7 @@ use crate::{
 #[derive(Default, Deserialize, ToSchema, Validate)]
 pub struct Issue {
     /// What the list of devices will call the device.
-    #[garde(length(chars, min = 1, max = 100), custom(plain_text))]
+    #[garde(length(chars, min = 1, max = 100), custom(one_line))]
     #[schema(min_length = 1, max_length = 100)]
     label: Option<String>,
 }
@@ -86,12 +87,6 @@ struct HelperDeviceView {
 #[derive(Serialize, ToSchema)]
 struct HelperDeviceList {
     devices: Vec<HelperDeviceView>,
-}
-
-/// Done.
-#[derive(Serialize, ToSchema)]
-pub struct Done {
-    pub ok: bool,
 }
 
 impl From<HelperDevice> for HelperDeviceView {
@@ -172,7 +167,7 @@ pub async fn activate(
         context.rate_limits.pay_back_guess(guess);
     }
     let user = activated?.ok_or_else(wrong)?;
-    log::info!(user_id:% = user, device:% = device; "a helper device was paired");
+    log::info!(user:% = user, device:% = device; "a helper device was paired");
     Ok(HttpResponse::Ok().json(Activated { token, user_id: user.to_string(), device_id: device.to_string() }))
 }
 
@@ -207,5 +202,5 @@ pub async fn remove(
         return Err(ApiError::NotFound);
     }
     context.hub.do_send(SessionEnded { session: SessionId::of_device(&device) });
-    Ok(HttpResponse::Ok().json(Done { ok: true }))
+    Ok(HttpResponse::Ok().json(Done::OK))
 }

@@ -20,7 +20,7 @@ use governor::{
 };
 
 use crate::{
-    api::error::{ApiError, Refusal},
+    api::error::{ApiError, LimitReport},
     clock::Clock,
     domain::{
         ids::UserId,
@@ -67,16 +67,16 @@ impl<K: Clone + std::hash::Hash + Eq> Policy<K> {
         Self { name, quota, clock, limiter }
     }
 
-    /// How many requests are left, or the refusal.
-    fn take(&self, key: &K) -> Result<u32, Refusal> {
+    /// How many requests are left; an error when there was none.
+    fn take(&self, key: &K) -> Result<u32, LimitReport> {
         match self.limiter.check_key(key) {
             Ok(state) => Ok(state.remaining_burst_capacity()),
-            Err(not_until) => Err(self.state(not_until.wait_time_from(self.clock.now()))),
+            Err(not_until) => Err(self.report(not_until.wait_time_from(self.clock.now()))),
         }
     }
 
-    fn state(&self, retry_after: Duration) -> Refusal {
-        Refusal { policy: self.name, quota: self.quota, window: WINDOW, retry_after }
+    fn report(&self, retry_after: Duration) -> LimitReport {
+        LimitReport { policy: self.name, quota: self.quota, window: WINDOW, retry_after }
     }
 }
 
@@ -98,14 +98,10 @@ impl RateLimits {
         }
     }
 
-    /// One request to a sign-in route: the header fields that say what is left, or the refusal.
-    pub fn take_sign_in(
-        &self,
-        peer: Option<IpAddr>,
-        headers: &HeaderMap,
-    ) -> Result<[(HeaderName, String); 2], Refusal> {
-        let remaining = self.sign_in.take(&self.client_network(peer, headers))?;
-        Ok(self.sign_in.state(Duration::ZERO).headers(remaining))
+    /// One request to a sign-in route; the header fields that say how many are left.
+    pub fn take_sign_in(&self, req: &HttpRequest) -> Result<[(HeaderName, String); 2], ApiError> {
+        let remaining = self.sign_in.take(&self.client_network(req)).map_err(ApiError::RateLimited)?;
+        Ok(self.sign_in.report(Duration::ZERO).headers(remaining))
     }
 
     /// One request of this user.
@@ -113,9 +109,10 @@ impl RateLimits {
         self.user.take(user).map(|_| ()).map_err(ApiError::RateLimited)
     }
 
-    /// Pays for one try of a pairing code, unless its address or everybody together tried too many wrong ones.
+    /// Pays for one guess of a pairing code, before it is looked up. An error: too many wrong ones from its address, or
+    /// from all addresses together.
     pub fn begin_guess(&self, req: &HttpRequest, now: Timestamp) -> Result<Guess, ApiError> {
-        let address = self.client_network(req.peer_addr().map(|peer| peer.ip()), req.headers());
+        let address = self.client_network(req);
         let mut guesses = self.guesses.lock().unwrap_or_else(PoisonError::into_inner);
         guesses.begin(address, now).map_err(guess_refused)
     }
@@ -125,7 +122,7 @@ impl RateLimits {
         self.guesses.lock().unwrap_or_else(PoisonError::into_inner).pay_back(guess);
     }
 
-    /// Forgets keys whose budget is full again. governor never does so by itself.
+    /// Removes keys whose budget is full again; governor never does so by itself.
     pub fn forget_idle(&self, now: Timestamp) {
         self.guesses.lock().unwrap_or_else(PoisonError::into_inner).forget_idle(now);
         self.sign_in.limiter.retain_recent();
@@ -134,21 +131,23 @@ impl RateLimits {
         self.user.limiter.shrink_to_fit();
     }
 
-    /// What the client shares a budget with. Over a Unix socket there is no address: all such clients share one.
-    fn client_network(&self, peer: Option<IpAddr>, headers: &HeaderMap) -> IpAddr {
-        let peer = peer.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
-        network(client_address(peer, headers, &self.trusted_proxies))
+    /// The network that the client shares a budget with. Over a Unix socket there is no address: all such clients share
+    /// one budget.
+    fn client_network(&self, req: &HttpRequest) -> IpAddr {
+        let peer = req.peer_addr().map_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED), |peer| peer.ip());
+        network(client_address(peer, req.headers(), &self.trusted_proxies))
     }
 }
 
-/// The answer to a guess that is not heard, or that was wrong while all guesses are refused.
+/// The answer to a guess that is not looked up, or that was wrong while the global quota is spent.
 pub fn guess_refused(retry_after: Duration) -> ApiError {
     let (quota, window) = (WRONG_PER_ADDRESS.burst, WRONG_PER_ADDRESS.every * WRONG_PER_ADDRESS.burst as i32);
     let window = window.to_std().unwrap_or_default();
-    ApiError::RateLimited(Refusal { policy: "pairing", quota, window, retry_after })
+    ApiError::RateLimited(LimitReport { policy: "pairing", quota, window, retry_after })
 }
 
-/// Who is asking: the peer, or, when the peer is a proxy of ours, the last address in `X-Forwarded-For` that is not.
+/// The client's address: the peer, or, when the peer is a trusted proxy, the last address in `X-Forwarded-For` that is
+/// not one.
 fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpAddr]) -> IpAddr {
     let mut client = peer.to_canonical();
     let hops: Vec<&str> = headers
@@ -168,7 +167,7 @@ fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpAddr]) -> IpAd
     client
 }
 
-/// What shares a budget: an IPv4 address, or an IPv6 /64, which one household holds whole.
+/// An IPv4 address, or an IPv6 /64, which one household has for itself.
 fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn forwarded_addresses_count_only_from_our_proxies() {
+    fn forwarded_addresses_count_only_from_trusted_proxies() {
         assert_eq!(client("203.0.113.9", &["198.51.100.1"], &[]), "203.0.113.9");
         assert_eq!(client("203.0.113.9", &["198.51.100.1"], &["10.0.0.1"]), "203.0.113.9");
         assert_eq!(client("10.0.0.1", &["198.51.100.1"], &["10.0.0.1"]), "198.51.100.1");
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_household_is_one_client() {
+    fn all_addresses_of_an_ipv6_64_are_one_client() {
         let network_of = |text: &str| network(text.parse().unwrap()).to_string();
         assert_eq!(network_of("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
         assert_eq!(network_of("203.0.113.9"), "203.0.113.9");

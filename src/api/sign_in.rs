@@ -39,12 +39,12 @@ struct Me {
     display_name: String,
     /// https.
     avatar_url: Option<String>,
-    subscription: Subscription,
+    subscription: SubscriptionView,
 }
 
 /// Always an object; a user who has nothing has nulls.
 #[derive(Serialize, ToSchema)]
-struct Subscription {
+struct SubscriptionView {
     tier: Option<&'static str>,
     status: Option<&'static str>,
 }
@@ -175,7 +175,7 @@ async fn sign_in(context: &ApiContext, platform_id: PlatformId) -> Result<Sessio
             Ok(user)
         })
         .await?;
-    log::info!(user_id:% = user.id; "signed in");
+    log::info!(user:% = user.id; "signed in");
     Ok(session)
 }
 
@@ -194,7 +194,7 @@ pub async fn me(SessionUser { user, .. }: SessionUser) -> HttpResponse {
         platform_id: user.platform_id.to_string(),
         display_name: user.display_name,
         avatar_url: user.avatar_url,
-        subscription: Subscription { tier: None, status: None },
+        subscription: SubscriptionView { tier: None, status: None },
     })
 }
 

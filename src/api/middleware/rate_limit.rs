@@ -7,7 +7,7 @@ use actix_web::{
     middleware::Next,
 };
 
-use crate::api::{context::ApiContext, error::ApiError};
+use crate::api::context::ApiContext;
 
 /// Around the sign-in routes. For `middleware::from_fn`.
 pub async fn sign_in(
@@ -15,8 +15,8 @@ pub async fn sign_in(
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let context = ApiContext::of(req.request());
-    match context.rate_limits.take_sign_in(req.peer_addr().map(|peer| peer.ip()), req.headers()) {
-        Err(refusal) => Ok(req.error_response(ApiError::RateLimited(refusal))),
+    match context.rate_limits.take_sign_in(req.request()) {
+        Err(error) => Ok(req.error_response(error)),
         Ok(fields) => {
             let mut response = next.call(req).await?.map_into_boxed_body();
             for (name, value) in fields {
