@@ -22,7 +22,7 @@ use crate::{
 /// How long a request waits for an actor.
 const ACTOR_DEADLINE: Duration = Duration::from_secs(2);
 
-/// See the module.
+/// What endpoints share.
 pub struct ApiContext {
     pub config: Config,
     pub clock: Clock,
@@ -31,7 +31,7 @@ pub struct ApiContext {
     /// For what is stored: player tokens, push credentials.
     pub sealer: Arc<Sealer>,
     pub session_cookie: SealedCookie,
-    /// The login state, between leaving for the identity provider and coming back.
+    /// Holds the login state while the browser is at the identity provider.
     pub login_cookie: SealedCookie,
     pub relay_tokens: RelayTokens,
     pub identity: Identity,
@@ -56,13 +56,13 @@ impl ApiContext {
         req.app_data().expect("every App is built with its context")
     }
 
-    /// Whether the database answers the smallest of its queries.
+    /// Runs a small query, to see that the database answers.
     pub async fn ping(&self) -> Result<(), ApiError> {
         self.pool.read(|db| users::find(db, &UserId::from(""))).await?;
         Ok(())
     }
 
-    /// How the links of these servers stand.
+    /// The links of these servers; one without a link is absent.
     pub async fn connections(&self, servers: Vec<ServerId>) -> Result<HashMap<ServerId, Connection>, ApiError> {
         match tokio::time::timeout(ACTOR_DEADLINE, self.hub.send(Connections { servers })).await {
             Ok(Ok(connections)) => Ok(connections),
@@ -71,7 +71,7 @@ impl ApiContext {
         }
     }
 
-    /// How the push session of this user stands; `None` when there is none.
+    /// The push session of this user; `None` without a credential.
     pub async fn push_session(&self, user: &UserId) -> Result<Option<PushSession>, ApiError> {
         let asked = self.push.send(PushSessions { users: vec![user.clone()] });
         match tokio::time::timeout(ACTOR_DEADLINE, asked).await {

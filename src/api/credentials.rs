@@ -31,11 +31,11 @@ struct Uploaded {
     #[serde(serialize_with = "time::wire")]
     #[schema(value_type = String, format = DateTime)]
     uploaded_at: Timestamp,
-    /// True: the bundle in use works, and stays in use until this one has proved that it works too.
+    /// True: the bundle in use works, and stays in use until this one has logged in too.
     staged: bool,
 }
 
-/// What is stored for a user, and how it does.
+/// A user's stored credential, and its push session.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct PushCredentialView {
@@ -53,13 +53,13 @@ struct PushCredentialView {
     proven_at: Option<Timestamp>,
     /// Number of the key that sealed the bundle in use.
     key_version: Option<i32>,
-    /// A newer upload that has yet to prove itself.
+    /// A newer upload that has not logged in yet.
     staged: Option<StagedView>,
-    /// From 72 hours before the end: `expires_soon`, then `expired`.
+    /// From 72 hours before it expires: `expires_soon`, then `expired`.
     #[schema(value_type = Option<String>)]
     warning: Option<Warning>,
-    /// The push session: `connecting`, `connected`, `unreachable`, `refresh_needed` or `unreadable`, since when, and
-    /// what was last heard and went wrong.
+    /// The push session: `connecting`, `connected`, `unreachable`, `refresh_needed` or `unreadable`, since when,
+    /// and the times of its last heartbeat and message, and its last error.
     #[schema(value_type = Option<Object>)]
     session: Option<PushSession>,
 }
@@ -162,7 +162,7 @@ pub async fn upload(
     }))
 }
 
-/// What is stored for this user, and how its push session stands.
+/// This user's stored credential, and its push session.
 #[utoipa::path(get, path = "/credentials/push", tag = "push credential", security(("session" = [])), responses(
     (status = 200, body = PushCredentialView),
     (status = 401, body = Problem, content_type = "application/problem+json"),
@@ -176,7 +176,7 @@ pub async fn get(
     Ok(HttpResponse::Ok().json(PushCredentialView::new(credential, session, context.clock.now())))
 }
 
-/// Forgets the credential, also a staged one, and ends its push session.
+/// Deletes the credential, also a staged one, and ends its push session.
 #[utoipa::path(delete, path = "/credentials/push", tag = "push credential", security(("session" = [])), responses(
     (status = 200, body = Done),
     (status = 401, body = Problem, content_type = "application/problem+json"),

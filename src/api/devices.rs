@@ -51,7 +51,7 @@ pub struct NewDevice {
     #[garde(skip)]
     #[schema(value_type = String, pattern = "^[0-9]{1,20}$")]
     entity_id: EntityId,
-    /// Found out from the game when left out.
+    /// Read from the game when absent.
     #[garde(skip)]
     kind: Option<NewKind>,
     #[garde(length(chars, min = 1, max = 100), custom(one_line))]
@@ -83,7 +83,7 @@ impl TryFrom<IntegerOrText> for EntityId {
 struct DeviceView {
     /// The game's entity id.
     device_id: String,
-    /// `switch`, `alarm`, `storageMonitor`, `camera`, or `unknown` until the game was asked.
+    /// `switch`, `alarm`, `storageMonitor`, `camera`, or `unknown` until the game has answered.
     #[schema(value_type = String)]
     kind: DeviceKind,
     name: String,
@@ -128,11 +128,11 @@ pub async fn list(server: WatchedServer, context: web::Data<ApiContext>) -> Resu
     Ok(HttpResponse::Ok().json(DeviceList { devices: devices.into_iter().map(DeviceView::from).collect() }))
 }
 
-/// Adds a device by hand, or changes what is given of one that is there.
+/// Adds a device by hand, or replaces the given values of a known one.
 #[utoipa::path(post, path = "/paired-servers/{id}/devices", tag = "devices", security(("session" = [])),
     params(("id" = String, Path)), request_body = NewDevice, responses(
     (status = 201, body = DeviceView),
-    (status = 200, body = DeviceView, description = "It was there; what was given was replaced"),
+    (status = 200, body = DeviceView, description = "Known before; the given values were replaced"),
     (status = 400, body = Problem, content_type = "application/problem+json"),
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
@@ -174,7 +174,7 @@ pub async fn add(
     Ok(HttpResponse::build(status).json(DeviceView::from(device)))
 }
 
-/// Forgets a device.
+/// Deletes a device.
 #[utoipa::path(delete, path = "/paired-servers/{id}/devices/{deviceId}", tag = "devices", security(("session" = [])),
     params(("id" = String, Path), ("deviceId" = String, Path)), responses(
     (status = 204),

@@ -1,6 +1,6 @@
-//! How anything that went wrong becomes an answer: RFC 9457 problem documents from one table of codes.
+//! How an error becomes an answer: RFC 9457 problem documents from one table of codes.
 //!
-//! A variant is what a *client* can tell apart. Causes of internal failures go to the log, once, and nowhere else; the
+//! A variant is what a *client* can distinguish. Causes of internal failures go to the log, once, and nowhere else; the
 //! request id joins the two.
 
 use std::{error::Error as StdError, fmt, time::Duration};
@@ -63,10 +63,10 @@ pub struct LimitReport {
 pub enum ApiError {
     MalformedJson,
     Invalid(Vec<FieldError>),
-    /// The identity provider's answer was not believed; why is for the log.
+    /// The identity provider's answer could not be verified; the reason is for the log.
     SignInRejected(String),
     Unauthenticated,
-    /// The code is unknown, expired, used or invalidated; which, nobody is told.
+    /// The code is unknown, expired, used or invalidated; the client does not learn which.
     InvalidPairingCode,
     /// The bundle belongs to somebody else.
     MismatchedPlatformId,
@@ -83,7 +83,7 @@ pub enum ApiError {
     RateLimited(LimitReport),
     Internal(Box<dyn StdError + Send + Sync>),
     IdentityProviderUnavailable(Box<dyn StdError + Send + Sync>),
-    /// A store or a part of ours does not answer just now.
+    /// The database or an actor does not answer.
     Unavailable(Box<dyn StdError + Send + Sync>),
     /// A refusal of the web framework's own.
     Framework(StatusCode),
@@ -126,7 +126,7 @@ impl ApiError {
         }
     }
 
-    /// The sentence for the person behind the client.
+    /// A sentence for the client's user.
     fn detail(&self) -> String {
         match self {
             Self::MalformedJson => "The body is not well-formed JSON.".into(),
@@ -138,7 +138,7 @@ impl ApiError {
             Self::CrossSite => "A request that changes something must come from this service's own pages.".into(),
             Self::OwnerOnly => "Only the owner of this server may do this.".into(),
             Self::NotFound => "There is nothing here.".into(),
-            Self::MethodNotAllowed => "This path does not know this method; see `Allow`.".into(),
+            Self::MethodNotAllowed => "This path does not support this method; see `Allow`.".into(),
             Self::Conflict => "Something else changed this at the same time, or it exists already.".into(),
             Self::LimitReached(detail) => detail.clone(),
             Self::BodyTooLarge => "The body is too large.".into(),
@@ -150,12 +150,12 @@ impl ApiError {
             Self::IdentityProviderUnavailable(_) => {
                 "The identity provider does not answer. Please try again in a minute.".into()
             }
-            Self::Unavailable(_) => "The service is not available just now. Please try again.".into(),
+            Self::Unavailable(_) => "The service is not available. Please try again.".into(),
             Self::Framework(_) => "The request could not be read.".into(),
         }
     }
 
-    /// Writes the cause where nobody but an operator sees it. Called once, by the outermost middleware.
+    /// Logs the cause, which no client may see. Called once, by the outermost middleware.
     pub fn log(&self, request_id: &str) {
         match self {
             Self::Internal(cause) => log::error!(request_id; "internal error: {}", Chain(cause.as_ref())),
@@ -229,7 +229,7 @@ impl LimitReport {
     }
 }
 
-/// Rounded up: a client that waits this long has waited long enough.
+/// Rounded up, so that a client that waits this long has waited long enough.
 fn whole_seconds(duration: Duration) -> u64 {
     duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
 }
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn internal_causes_stay_inside() {
+    fn no_document_shows_an_internal_cause() {
         let problem = ApiError::Internal("postgres://user:secret@host".into()).problem("r-1");
         assert!(!serde_json::to_string(&problem).unwrap().contains("secret"));
     }

@@ -1,4 +1,4 @@
-//! Whether this process lives, reaches its database, and should get traffic.
+//! Whether this process runs, reaches its database, and is ready for requests.
 
 use actix_web::{HttpResponse, web};
 use serde::Serialize;
@@ -10,7 +10,7 @@ use crate::api::{
     error::{ApiError, Problem},
 };
 
-/// The process lives.
+/// The process runs.
 #[derive(Serialize, ToSchema)]
 struct Liveness {
     ok: bool,
@@ -18,7 +18,7 @@ struct Liveness {
     uptime: u64,
 }
 
-/// The process lives. No I/O.
+/// The process runs. No I/O.
 #[utoipa::path(get, path = "/health", tag = "health", responses((status = 200, body = Liveness)))]
 pub async fn health(context: web::Data<ApiContext>) -> HttpResponse {
     HttpResponse::Ok().json(Liveness { ok: true, uptime: context.started.elapsed().as_secs() })

@@ -1,4 +1,4 @@
-//! Numbers for whoever runs the service, as Prometheus reads them.
+//! Metrics for operators, in the text format of Prometheus.
 
 use std::sync::{OnceLock, atomic::Ordering};
 
@@ -18,7 +18,7 @@ pub fn recorder() -> Option<&'static PrometheusHandle> {
 }
 
 /// Counters since start, and the ledger of alarms. Only for this machine: a request from elsewhere, or through a
-/// reverse proxy, finds nothing here.
+/// reverse proxy, gets 404.
 #[utoipa::path(get, path = "/metrics", tag = "health", responses((status = 200, content_type = "text/plain")))]
 pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
     let is_local = request.peer_addr().is_some_and(|peer| peer.ip().is_loopback());

@@ -1,6 +1,6 @@
 //! The HTTP API: routes, endpoints, extractors, and how errors become answers.
 //!
-//! An endpoint stands in the file named after its table in the contract. Rules live in `domain`, SQL in `db`.
+//! An endpoint is in the file named after its table in the contract. Rules live in `domain`, SQL in `db`.
 
 use actix_cors::Cors;
 use actix_web::{

@@ -72,7 +72,7 @@ impl Modify for SecuritySchemes {
     }
 }
 
-/// Any operation can fail in the ways that are not its own (rate limits, a database that is down).
+/// Every operation can also fail for reasons that are not its own (rate limits, a database that is down).
 struct Problems;
 
 impl Modify for Problems {

@@ -30,7 +30,7 @@ use crate::{
     relay::hub::{self, ServerPaired, ServerRemoved},
 };
 
-/// What the game shows after pairing.
+/// What the game shows when a server is paired.
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
 pub struct NewPairedServer {
@@ -69,7 +69,7 @@ impl TryFrom<IntegerOrText> for PlayerToken {
     }
 }
 
-/// A paired game server and how its link stands.
+/// A paired game server and the state of its link.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct PairedServerView {
@@ -115,7 +115,7 @@ impl PairedServerView {
             Some(hub::Connection { state, since, reason, next_attempt_at }) => {
                 ConnectionView { state, since, reason, next_attempt_at }
             }
-            // Nobody keeps a link to it: as it has been since it was last paired.
+            // There is no link: paused since the server was last paired.
             None => ConnectionView {
                 state: ConnectionState::Paused,
                 since: server.updated_at,
@@ -221,7 +221,7 @@ pub async fn get(
     Ok(HttpResponse::Ok().json(PairedServerView::new(server, role, link)))
 }
 
-/// Ends the pairing, with everything that was kept for it.
+/// Deletes the paired server, with everything stored for it.
 #[utoipa::path(delete, path = "/paired-servers/{id}", tag = "paired servers", security(("session" = [])),
     params(("id" = String, Path)), responses(
     (status = 204),
@@ -234,7 +234,7 @@ pub async fn remove(
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let server = id.clone();
-    // Names the owner once more: access was read before, and may have ended since.
+    // Names the owner again: access was read before this statement, and may have ended since.
     if !context.pool.write(move |db| paired_servers::delete(db, &user.id, &server)).await? {
         return Err(ApiError::NotFound);
     }
@@ -242,7 +242,7 @@ pub async fn remove(
     Ok(HttpResponse::NoContent().finish())
 }
 
-/// The address in its one spelling. Names are checked again where they are resolved, at connect.
+/// The address in its canonical form. Names are checked again where they are resolved, at connect.
 fn checked_address(text: &str, allow_private: bool) -> Result<String, ApiError> {
     let address = GameAddress::parse(text)
         .ok_or_else(|| ApiError::invalid("address", "must be a host name or an IP address, without a port"))?;
@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_inside_are_refused_unless_allowed() {
+    fn private_addresses_are_refused_unless_allowed() {
         for text in [
             "127.0.0.1",
             "127.1",

@@ -32,10 +32,10 @@ use crate::{
     relay::hub::SessionEnded,
 };
 
-/// What the code is asked for.
+/// The device that the code is for.
 #[derive(Default, Deserialize, ToSchema, Validate)]
 pub struct Issue {
-    /// What the list of devices will call the device.
+    /// The device's name in the list of devices.
     #[garde(length(chars, min = 1, max = 100), custom(one_line))]
     #[schema(min_length = 1, max_length = 100)]
     label: Option<String>,
@@ -52,7 +52,7 @@ struct IssuedCode {
     expires_at: Timestamp,
 }
 
-/// A pairing code as somebody typed it.
+/// A pairing code as it was typed.
 #[derive(Deserialize, ToSchema, Validate)]
 pub struct Activate {
     /// Spaces around it and case do not matter.
@@ -60,11 +60,11 @@ pub struct Activate {
     code: String,
 }
 
-/// The only time that the token is shown.
+/// The answer to an activation. The token is not shown again.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct Activated {
-    /// 96 hex digits, for `Authorization: Bearer`; good until the device is deleted.
+    /// 96 hex digits, for `Authorization: Bearer`; valid until the device is deleted.
     token: String,
     user_id: String,
     device_id: String,
@@ -96,7 +96,7 @@ impl From<HelperDevice> for HelperDeviceView {
     }
 }
 
-/// Gives a code that pairs one helper device. Three are good at once; a fourth invalidates the oldest.
+/// Issues a code that pairs one helper device. Three are valid at once; a fourth invalidates the oldest.
 #[utoipa::path(post, path = "/pairing/device/code", tag = "pairing", security(("session" = [])),
     request_body = Option<Issue>, responses(
     (status = 200, body = IssuedCode),
@@ -142,7 +142,7 @@ pub async fn activate(
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let now = context.clock.now();
-    // Paid for first: many at once get no more tries than one after the other, and hanging up saves nothing.
+    // Paid before the look-up, so that concurrent and aborted requests get no extra guesses.
     let guess = context.rate_limits.begin_guess(&req, now)?;
     let wrong = || {
         if guess.within_global {
@@ -184,7 +184,7 @@ pub async fn list(
     Ok(HttpResponse::Ok().json(HelperDeviceList { devices: devices.into_iter().map(Into::into).collect() }))
 }
 
-/// Deletes a helper device: its token is worthless from then on, and its sockets at the relay close.
+/// Deletes a helper device: its token is invalid from then on, and its sockets at the relay close.
 #[utoipa::path(delete, path = "/pairing/device/{id}", tag = "pairing", security(("session" = [])),
     params(("id" = String, Path)), responses(
     (status = 200, body = Done),

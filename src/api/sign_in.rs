@@ -26,7 +26,7 @@ use crate::{
     relay::hub::SessionEnded,
 };
 
-/// Where the provider sends the browser back to, beneath BASE_URL.
+/// Where the provider sends the browser back to, below BASE_URL.
 const CALLBACK: &str = "/auth/platform/callback";
 
 /// The signed-in user.
@@ -42,7 +42,7 @@ struct Me {
     subscription: SubscriptionView,
 }
 
-/// Always an object; a user who has nothing has nulls.
+/// Always an object; both are null without a subscription.
 #[derive(Serialize, ToSchema)]
 struct SubscriptionView {
     tier: Option<&'static str>,
@@ -62,7 +62,7 @@ struct RelayToken {
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "documents the query, which is read by hand: a repeated parameter is not an error")]
 struct StartQuery {
-    /// Where to go after sign-in; only the origins of FRONTEND_URL and ADMIN_ORIGIN count.
+    /// Where to go after sign-in; only the origins of FRONTEND_URL and ADMIN_ORIGIN are allowed.
     r#return: Option<String>,
 }
 
@@ -85,7 +85,7 @@ pub async fn start(req: HttpRequest, context: web::Data<ApiContext>) -> Result<H
     Ok(HttpResponse::Found().insert_header((header::LOCATION, url)).cookie(login_cookie(&context, &login)).finish())
 }
 
-/// Takes the provider's answer, signs the user in and sends the browser to where it wanted to go.
+/// Handles the provider's answer: signs the user in and sends the browser to its return target.
 #[utoipa::path(get, path = "/auth/platform/callback", tag = "sign-in", responses(
     (status = 302, description = "To the return target; sets `rp_sess` unless the user declined"),
     (status = 400, body = Problem, content_type = "application/problem+json", description = "`sign_in_rejected`"),
@@ -111,16 +111,16 @@ pub async fn callback(req: HttpRequest, context: web::Data<ApiContext>) -> HttpR
     response
 }
 
-/// How a callback that was believed ended.
+/// The result of a callback that was verified.
 struct SignedIn {
     /// `None` when the user declined.
     session: Option<SessionId>,
     target: String,
 }
 
-/// `login` is the login state that this browser proved to hold.
+/// `login` is the login state whose cookie this browser sent.
 async fn complete_sign_in(context: &ApiContext, query: &str, login: Option<&str>) -> Result<SignedIn, ApiError> {
-    // Spent whatever comes of it: a login is tried once.
+    // Deleted before anything is checked: a login is tried once.
     let target = match login {
         Some(login) => {
             let (hash, now) = (sha256_hex(login.as_bytes()), context.clock.now());
@@ -155,7 +155,7 @@ async fn complete_sign_in(context: &ApiContext, query: &str, login: Option<&str>
     if !context.pool.write(move |db| openid_nonces::insert(db, &endpoint, &nonce, now)).await? {
         return Err(ApiError::SignInRejected("the answer was used before".into()));
     }
-    // 14: always a fresh session, whatever cookie the browser came with.
+    // 14: always a new session, also when the browser sent the cookie of another one.
     let session = sign_in(context, checked.platform_id).await?;
     Ok(SignedIn { session: Some(session), target })
 }
@@ -198,7 +198,7 @@ pub async fn me(SessionUser { user, .. }: SessionUser) -> HttpResponse {
     })
 }
 
-/// Ends the session: its cookie, and every copy of it, is worthless from then on.
+/// Ends the session: its cookie and every copy of it are invalid from then on.
 #[utoipa::path(post, path = "/auth/signout", tag = "sign-in", security(("session" = [])), responses(
     (status = 204),
     (status = 401, body = Problem, content_type = "application/problem+json"),
@@ -229,7 +229,7 @@ fn only_value(query: &str, name: &str) -> Option<String> {
     found.next().is_none().then_some(value)
 }
 
-/// Built from configuration: the request's `Host` is the client's word.
+/// From the configuration, because the client chooses the request's `Host`.
 fn return_to(context: &ApiContext, login: &str) -> String {
     format!("{}{CALLBACK}?state={login}", context.config.urls.base)
 }
@@ -238,7 +238,7 @@ fn realm(context: &ApiContext) -> String {
     format!("{}/", context.origins.base.origin().ascii_serialization())
 }
 
-/// The login state of the callback, when this browser holds the cookie that was set with it.
+/// The login state of the callback, when this browser sent the cookie that was set with it.
 fn presented_login(req: &HttpRequest, context: &ApiContext) -> Option<String> {
     let login = only_value(req.query_string(), "state")?;
     let name = login_cookie_name(&login)?;
@@ -251,7 +251,7 @@ fn presented_login(req: &HttpRequest, context: &ApiContext) -> Option<String> {
     cookies.iter().any(|cookie| cookie.name() == name && held(cookie)).then_some(login)
 }
 
-/// One cookie per login, so that several tabs can sign in side by side; a few characters of the state tell them apart.
+/// One cookie per login, so that several tabs can sign in side by side; a few characters of the state distinguish them.
 fn login_cookie_name(login: &str) -> Option<String> {
     let start = login.get(..6)?;
     start.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')).then(|| format!("rp_login_{start}"))
@@ -268,7 +268,7 @@ fn session_cookie(context: &ApiContext, session: &SessionId) -> Cookie<'static> 
     cookie(context, name, context.session_cookie.seal(session.as_str()), "/".to_owned(), sessions::LIFETIME)
 }
 
-/// Lax is needed and enough: the way back from the provider is a cross-site top-level GET.
+/// SameSite is Lax, because the provider sends the browser back with a cross-site top-level GET.
 fn cookie(context: &ApiContext, name: String, value: String, path: String, life: chrono::Duration) -> Cookie<'static> {
     Cookie::build(name, value)
         .path(path)
@@ -279,7 +279,7 @@ fn cookie(context: &ApiContext, name: String, value: String, path: String, life:
         .finish()
 }
 
-/// The same cookie, gone: browsers match by name, path and domain.
+/// Removes this cookie from the browser, which matches it by name, path and domain.
 fn cleared(mut cookie: Cookie<'static>) -> Cookie<'static> {
     cookie.make_removal();
     cookie
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_state_from_outside_makes_no_odd_cookie_name() {
+    fn a_login_state_from_outside_makes_only_plain_cookie_names() {
         assert_eq!(login_cookie_name("abcdefghij").as_deref(), Some("rp_login_abcdef"));
         for bad in ["", "abc", "ab;def", "abc=def", "ééé€€€"] {
             assert_eq!(login_cookie_name(bad), None, "{bad}");

@@ -34,7 +34,7 @@ impl FromRequest for DeviceOwner {
     }
 }
 
-/// Whether the request brings a bearer token, good or not.
+/// Whether the request carries a bearer token, valid or not.
 pub fn bears_token(headers: &HeaderMap) -> bool {
     bearer(headers).is_some()
 }
@@ -44,7 +44,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-/// The token in its one spelling, if it can be one of ours.
+/// The token in lower case, if it has the form of ours.
 fn presented_token(headers: &HeaderMap) -> Option<String> {
     let token = bearer(headers)?;
     let hex = token.len() == 2 * TOKEN_BYTES && token.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -67,7 +67,7 @@ async fn owner(context: &ApiContext, token_hash: String) -> Result<DeviceOwner, 
         let id = device.id.clone();
         // Not worth failing a request for: the next one tries again.
         if let Err(error) = context.pool.write(move |db| helper_devices::touch(db, &id, now)).await {
-            log::warn!("a helper device's last use was not noted: {error}");
+            log::warn!("a helper device's last use was not stored: {error}");
         }
     }
     Ok(DeviceOwner { user, device: device.id })

@@ -1,4 +1,4 @@
-//! The types in a handler's signature that prove who calls and that the input is sound.
+//! The types in a handler's signature that say who may call and that the input is valid.
 
 pub mod device_owner;
 pub mod json;

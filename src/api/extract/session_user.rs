@@ -67,7 +67,7 @@ where
     }
 }
 
-/// The session id in the first cookie of that name which we sealed: other paths and parent domains can plant more.
+/// The session id in the first cookie of that name which we sealed: other paths and parent domains can add more.
 fn presented_session(req: &HttpRequest, context: &ApiContext) -> Option<SessionId> {
     let cookies = req.cookies().ok()?;
     cookies

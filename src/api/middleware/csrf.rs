@@ -1,6 +1,6 @@
-//! A browser's cookie goes along with requests that other sites make. Requests that change something and carry our
-//! session cookie must therefore say that they come from a page of ours. A bearer token does not go along by itself:
-//! a page that sends one asks first (CORS), and is refused unless it is ours.
+//! Protection against cross-site request forgery. A browser adds our cookie also to requests that other sites make: an
+//! unsafe request with a cookie must therefore come from a page of ours. No browser adds a bearer token by itself: a
+//! page that sends one needs a CORS preflight, which is refused unless the page is ours.
 
 use actix_web::{
     Error,
@@ -39,8 +39,8 @@ pub async fn check(
     next.call(req).await.map(ServiceResponse::map_into_boxed_body)
 }
 
-/// Whether `Origin`, or `Referer` without it, is one of ours. Absent both, a browser gives itself away by
-/// `Sec-Fetch-Site`; what is left is not a browser and carries no one else's cookie.
+/// Whether `Origin`, or `Referer` without it, is one of ours. Without both, only a browser sends `Sec-Fetch-Site`; any
+/// other client sends only its own cookies.
 fn comes_from(headers: &HeaderMap, Origins { base, frontend, admin }: &Origins) -> bool {
     let source = headers.get(header::ORIGIN).or_else(|| headers.get(header::REFERER));
     match source {
