@@ -157,9 +157,8 @@ fn mentions<'a>(module: &ModulePath, tokens: &[&'a str]) -> Vec<Mention<'a>> {
                 braces.push(opens_module);
             }
             "}" => {
-                if braces.pop() == Some(true) {
-                    within.pop();
-                }
+                let closes_module = braces.pop() == Some(true);
+                within.truncate(within.len() - usize::from(closes_module));
             }
             // Not the `use<…>` of a type.
             "use" if after != "<" => {
