@@ -223,14 +223,14 @@ impl Relay {
         settings.workers = Some("1".to_owned());
         let config = Config::check(settings).map_err(|faults| faults.to_string())?;
         let server = Server::build(config, Clock::system())?;
-        let state = server.state();
-        let now = state.clock.now();
+        let context = server.context();
+        let now = context.clock.now();
         let users: Vec<UserId> =
             (0..=clients.div_ceil(CONNECTIONS_PER_USER)).map(|n| UserId::from(format!("user-{n}"))).collect();
-        let (all, sealer) = (users.clone(), state.sealer.clone());
+        let (all, sealer) = (users.clone(), context.sealer.clone());
         let id = ServerId::from("01929f3a-7b1c-7def-8123-456789abcdef");
         let paired = id.clone();
-        let write = state.pool.write(move |db| {
+        let write = context.pool.write(move |db| {
             for (n, user) in all.iter().enumerate() {
                 let profile = Profile { display_name: format!("Player {n}"), avatar_url: None };
                 let platform = PlatformId::from((76_561_197_960_265_728 + n as u64).to_string());
@@ -255,7 +255,7 @@ impl Relay {
             Ok(())
         });
         write.await?;
-        let token = |user: &UserId| state.relay_tokens.mint(user, &SessionId::from(user.as_str()), now).0;
+        let token = |user: &UserId| context.relay_tokens.mint(user, &SessionId::from(user.as_str()), now).0;
         let each = users[1..].iter().flat_map(|user| std::iter::repeat_n(user, CONNECTIONS_PER_USER));
         let tokens = std::iter::once(&users[0]).chain(each).map(token).collect();
         let watched = server.hub().send(FindServer { server: id.clone() }).await??.ok_or("it was just paired")?;

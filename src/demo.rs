@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::{
-    api::state::AppState,
+    api::context::ApiContext,
     clock::Clock,
     config::{self, Config, Faults, Settings},
     db::{
@@ -163,15 +163,15 @@ impl Demo {
         let devices: Vec<_> = game.world(|world| {
             world.devices().map(|(id, name, device)| (id.to_string(), kind(device), name.to_owned())).collect()
         });
-        let user = furnish(server.state()).await?;
-        server.state().push.do_send(CredentialChanged { user: user.clone() });
+        let user = furnish(server.context()).await?;
+        server.context().push.do_send(CredentialChanged { user: user.clone() });
         game.set_push_line(pushes.clone(), SERVER_NAME, HashMap::from([(TEAM[0].0, DEMO_ANDROID_ID)]));
-        let paired = pair(server.state(), &user, &game, &pushes, &devices).await?;
+        let paired = pair(server.context(), &user, &game, &pushes, &devices).await?;
         let file = DemoFile {
-            api_url: server.state().config.urls.base.clone(),
-            relay_url: server.state().config.urls.relay.clone(),
-            sign_in_url: format!("{}/auth/platform", server.state().config.urls.base),
-            cookie: sign_in(server.state(), &user).await?,
+            api_url: server.context().config.urls.base.clone(),
+            relay_url: server.context().config.urls.relay.clone(),
+            sign_in_url: format!("{}/auth/platform", server.context().config.urls.base),
+            cookie: sign_in(server.context(), &user).await?,
             servers: vec![paired],
         };
         let path = data_dir.join("demo.json");
@@ -231,9 +231,9 @@ fn kind(device: &world::Device) -> DeviceKind {
 }
 
 /// The demo user, with a push credential as a helper device would upload it.
-async fn furnish(state: &AppState) -> Result<UserId, DbError> {
-    let (sealer, now) = (state.sealer.clone(), state.clock.now());
-    state
+async fn furnish(context: &ApiContext) -> Result<UserId, DbError> {
+    let (sealer, now) = (context.sealer.clone(), context.clock.now());
+    context
         .pool
         .write(move |db| {
             let (platform_id, name) = TEAM[0];
@@ -257,7 +257,7 @@ async fn furnish(state: &AppState) -> Result<UserId, DbError> {
 
 /// Presses "pair" in the game and at every device, and waits until the pushes have arrived.
 async fn pair(
-    state: &AppState,
+    context: &ApiContext,
     user: &UserId,
     game: &GameServer,
     pushes: &PushService,
@@ -268,15 +268,15 @@ async fn pair(
     let arrived = timeout(PAIRING_DEADLINE, pushes.until(|pushes| pushes.unacknowledged(DEMO_ANDROID_ID) == 0)).await;
     arrived.map_err(|_| DemoError::Pairing)?;
     let (user, port) = (user.clone(), game.addr().port());
-    let servers = state.pool.read(move |db| paired_servers::list_for(db, &user)).await?;
+    let servers = context.pool.read(move |db| paired_servers::list_for(db, &user)).await?;
     let server = servers.into_iter().find(|server| server.port == port).ok_or(DemoError::Pairing)?;
     Ok(DemoServer { id: server.id, name: server.name })
 }
 
-async fn sign_in(state: &AppState, user: &UserId) -> Result<String, DbError> {
-    let (id, user, now) = (new_id::<SessionId>(), user.clone(), state.clock.now());
-    let cookie = format!("{}={}", state.session_cookie.name(), state.session_cookie.seal(id.as_str()));
-    state.pool.write(move |db| sessions::insert(db, &id, &user, now)).await?;
+async fn sign_in(context: &ApiContext, user: &UserId) -> Result<String, DbError> {
+    let (id, user, now) = (new_id::<SessionId>(), user.clone(), context.clock.now());
+    let cookie = format!("{}={}", context.session_cookie.name(), context.session_cookie.seal(id.as_str()));
+    context.pool.write(move |db| sessions::insert(db, &id, &user, now)).await?;
     Ok(cookie)
 }
 

@@ -32,7 +32,7 @@
 //! ```text
 //! 8  main.rs                       parse the command line, run
 //! 7  server  demo  watch  simulator   wire and run the service; its neighbours in a box; a relay client
-//! 6  api  rotation                 routes > endpoints > extract > state, error; sealed rows follow the current key
+//! 6  api  rotation                 routes > endpoints > extract > context, error; sealed rows follow the current key
 //! 5  relay  push                   client_socket > server_subscription > hub > game_connection; worker > session
 //! 4  db  clients  game             what is remembered; whom we call; how the game speaks
 //! 3  config  clock                 the settings, read once; the time

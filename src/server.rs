@@ -18,8 +18,8 @@ use url::Url;
 use crate::{
     api::{
         self,
-        middleware::rate_limit::RateLimits,
-        state::{AppState, Origins},
+        context::{ApiContext, Origins},
+        rate_limits::RateLimits,
     },
     clients::{
         http,
@@ -87,7 +87,7 @@ pub struct Server {
     relay_addr: SocketAddr,
     health: Arc<RelayHealth>,
     hub: Addr<Hub>,
-    state: web::Data<AppState>,
+    state: web::Data<ApiContext>,
 }
 
 impl Server {
@@ -159,7 +159,7 @@ impl Server {
             .platform_api_key
             .clone()
             .map(|key| ProfileApi { base_url: config.identity.platform_api_url.clone(), key });
-        let state = web::Data::new(AppState {
+        let state = web::Data::new(ApiContext {
             pool,
             sealer,
             session_cookie: SealedCookie::new(SESSION_COOKIE, &keys.key(Purpose::SessionCookie), random.clone()),
@@ -211,7 +211,7 @@ impl Server {
     }
 
     /// What the API works with.
-    pub fn state(&self) -> &AppState {
+    pub fn context(&self) -> &ApiContext {
         &self.state
     }
 
@@ -259,7 +259,7 @@ fn bind(variable: &'static str, address: SocketAddr) -> Result<(TcpListener, Soc
 }
 
 /// Removes what has expired, as long as it runs.
-async fn sweep(state: web::Data<AppState>) {
+async fn sweep(state: web::Data<ApiContext>) {
     let mut ticks = tokio::time::interval(SWEEP_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {

@@ -13,7 +13,7 @@ use std::{
 
 use clap::Parser as _;
 use companion::{
-    api::state::AppState,
+    api::context::ApiContext,
     clock::Clock,
     config::{Config, Settings},
     db::{sessions, users},
@@ -95,16 +95,16 @@ async fn sign_in(directory: &TempDir) -> Vec<String> {
     let server = Server::build(config, Clock::system()).unwrap();
     let mut cookies = Vec::new();
     for user in 0..USERS {
-        cookies.push(session(server.state(), 76_561_198_000_000_001 + user as u64).await);
+        cookies.push(session(server.context(), 76_561_198_000_000_001 + user as u64).await);
     }
     server.run_until_stopped(std::future::ready(())).await.unwrap();
     cookies
 }
 
-async fn session(state: &AppState, platform_id: u64) -> String {
-    let (user, session, now) = (new_id::<UserId>(), new_id::<SessionId>(), state.clock.now());
-    let cookie = format!("{}={}", state.session_cookie.name(), state.session_cookie.seal(session.as_str()));
-    state
+async fn session(context: &ApiContext, platform_id: u64) -> String {
+    let (user, session, now) = (new_id::<UserId>(), new_id::<SessionId>(), context.clock.now());
+    let cookie = format!("{}={}", context.session_cookie.name(), context.session_cookie.seal(session.as_str()));
+    context
         .pool
         .write(move |db| {
             let user = users::sign_in(db, &user, &PlatformId::from(platform_id.to_string()), None, now)?;

@@ -215,11 +215,11 @@ async fn furnish(place: &Place) -> (UserId, String) {
     let flags = std::iter::once("companion".to_owned()).chain(place.flags());
     let config = Config::check(Flags::parse_from(flags).settings).unwrap();
     let server = Server::build(config, Clock::system()).unwrap();
-    let state = server.state();
-    let (user, session, now) = (new_id::<UserId>(), new_id::<SessionId>(), state.clock.now());
-    let cookie = format!("{}={}", state.session_cookie.name(), state.session_cookie.seal(session.as_str()));
-    let sealer = state.sealer.clone();
-    let user = state
+    let context = server.context();
+    let (user, session, now) = (new_id::<UserId>(), new_id::<SessionId>(), context.clock.now());
+    let cookie = format!("{}={}", context.session_cookie.name(), context.session_cookie.seal(session.as_str()));
+    let sealer = context.sealer.clone();
+    let user = context
         .pool
         .write(move |db| {
             let user = users::sign_in(db, &user, &PlatformId::from(TEAM[0].0.to_string()), None, now)?.id;

@@ -6,10 +6,10 @@ use utoipa::ToSchema;
 
 use crate::{
     api::{
+        context::ApiContext,
+        done::Done,
         error::{ApiError, Problem},
         extract::{device_owner::DeviceOwner, json::is_json, session_user::SessionUser},
-        pairing::Done,
-        state::AppState,
     },
     db::push_credentials::{self, PushCredential, SealedBundle, Slot},
     domain::{
@@ -31,11 +31,11 @@ struct Uploaded {
     #[serde(serialize_with = "time::wire")]
     #[schema(value_type = String, format = DateTime)]
     uploaded_at: Timestamp,
-    /// True: the bundle in use works, and stays in use until this one has proved that it works too.
+    /// True: the bundle in use works, and stays in use until this one has logged in too.
     staged: bool,
 }
 
-/// What is stored for a user, and how it does.
+/// A user's stored credential, and its push session.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct PushCredentialView {
@@ -53,13 +53,13 @@ struct PushCredentialView {
     proven_at: Option<Timestamp>,
     /// Number of the key that sealed the bundle in use.
     key_version: Option<i32>,
-    /// A newer upload that has yet to prove itself.
+    /// A newer upload that has not logged in yet.
     staged: Option<StagedView>,
-    /// From 72 hours before the end: `expires_soon`, then `expired`.
+    /// From 72 hours before it expires: `expires_soon`, then `expired`.
     #[schema(value_type = Option<String>)]
     warning: Option<Warning>,
-    /// The push session: `connecting`, `connected`, `unreachable`, `refresh_needed` or `unreadable`, since when, and
-    /// what was last heard and went wrong.
+    /// The push session: `connecting`, `connected`, `unreachable`, `refresh_needed` or `unreadable`, since when,
+    /// and the times of its last heartbeat and message, and its last error.
     #[schema(value_type = Option<Object>)]
     session: Option<PushSession>,
 }
@@ -128,12 +128,12 @@ pub async fn upload(
     DeviceOwner { user, .. }: DeviceOwner,
     req: HttpRequest,
     body: web::Bytes,
-    state: web::Data<AppState>,
+    context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     if !is_json(&req) {
         return Err(ApiError::UnsupportedMediaType);
     }
-    let now = state.clock.now();
+    let now = context.clock.now();
     let bundle = credential::read(&body, now).map_err(|error| match error {
         BundleError::TooLarge => ApiError::BodyTooLarge,
         BundleError::Malformed => ApiError::MalformedJson,
@@ -143,8 +143,8 @@ pub async fn upload(
     if bundle.platform_id != user.platform_id {
         return Err(ApiError::MismatchedPlatformId);
     }
-    let (sealer, owner, expires_at) = (state.sealer.clone(), user.id.clone(), bundle.expires_at);
-    let (slot, uploaded_at) = state
+    let (sealer, owner, expires_at) = (context.sealer.clone(), user.id.clone(), bundle.expires_at);
+    let (slot, uploaded_at) = context
         .pool
         .write(move |db| {
             let sealed = sealer.seal(&place(&owner), &body);
@@ -152,8 +152,8 @@ pub async fn upload(
             push_credentials::upload(db, &owner, &bundle)
         })
         .await?;
-    log::info!(user_id:% = user.id, staged = slot == Slot::Staged; "a push credential was uploaded");
-    state.push.do_send(CredentialChanged { user: user.id });
+    log::info!(user:% = user.id, staged = slot == Slot::Staged; "a push credential was uploaded");
+    context.push.do_send(CredentialChanged { user: user.id });
     Ok(HttpResponse::Ok().json(Uploaded {
         ok: true,
         platform_id: user.platform_id.to_string(),
@@ -162,18 +162,21 @@ pub async fn upload(
     }))
 }
 
-/// What is stored for this user, and how its push session stands.
+/// This user's stored credential, and its push session.
 #[utoipa::path(get, path = "/credentials/push", tag = "push credential", security(("session" = [])), responses(
     (status = 200, body = PushCredentialView),
     (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn get(SessionUser { user, .. }: SessionUser, state: web::Data<AppState>) -> Result<HttpResponse, ApiError> {
-    let session = state.push_session(&user.id).await?;
-    let credential = state.pool.read(move |db| push_credentials::get(db, &user.id)).await?;
-    Ok(HttpResponse::Ok().json(PushCredentialView::new(credential, session, state.clock.now())))
+pub async fn get(
+    SessionUser { user, .. }: SessionUser,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let session = context.push_session(&user.id).await?;
+    let credential = context.pool.read(move |db| push_credentials::get(db, &user.id)).await?;
+    Ok(HttpResponse::Ok().json(PushCredentialView::new(credential, session, context.clock.now())))
 }
 
-/// Forgets the credential, also a staged one, and ends its push session.
+/// Deletes the credential, also a staged one, and ends its push session.
 #[utoipa::path(delete, path = "/credentials/push", tag = "push credential", security(("session" = [])), responses(
     (status = 200, body = Done),
     (status = 401, body = Problem, content_type = "application/problem+json"),
@@ -181,12 +184,12 @@ pub async fn get(SessionUser { user, .. }: SessionUser, state: web::Data<AppStat
 ))]
 pub async fn remove(
     SessionUser { user, .. }: SessionUser,
-    state: web::Data<AppState>,
+    context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let owner = user.id.clone();
-    if !state.pool.write(move |db| push_credentials::delete(db, &owner)).await? {
+    if !context.pool.write(move |db| push_credentials::delete(db, &owner)).await? {
         return Err(ApiError::NotFound);
     }
-    state.push.do_send(CredentialChanged { user: user.id });
-    Ok(HttpResponse::Ok().json(Done { ok: true }))
+    context.push.do_send(CredentialChanged { user: user.id });
+    Ok(HttpResponse::Ok().json(Done::OK))
 }

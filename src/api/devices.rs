@@ -7,14 +7,16 @@ use utoipa::ToSchema;
 
 use crate::{
     api::{
+        context::ApiContext,
         error::{ApiError, Problem},
-        extract::{json::Json, session_user::SessionUser},
-        paired_servers::{plain_text, require_role},
-        state::AppState,
+        extract::{
+            json::Json,
+            paired_server::{OwnedServer, WatchedServer},
+        },
+        fields::{IntegerOrText, one_line},
     },
     db::smart_devices::{self, SmartDevice},
     domain::{
-        ids::ServerId,
         limits::DEVICES_PER_SERVER,
         server_state::DeviceKind,
         time::{self, Timestamp},
@@ -49,13 +51,13 @@ pub struct NewDevice {
     #[garde(skip)]
     #[schema(value_type = String, pattern = "^[0-9]{1,20}$")]
     entity_id: EntityId,
-    /// Found out from the game when left out.
+    /// Read from the game when absent.
     #[garde(skip)]
     kind: Option<NewKind>,
-    #[garde(length(chars, min = 1, max = 100), custom(plain_text))]
+    #[garde(length(chars, min = 1, max = 100), custom(one_line))]
     #[schema(min_length = 1, max_length = 100)]
     name: Option<String>,
-    #[garde(length(chars, min = 1, max = 100), custom(plain_text))]
+    #[garde(length(chars, min = 1, max = 100), custom(one_line))]
     #[schema(min_length = 1, max_length = 100)]
     label: Option<String>,
 }
@@ -64,22 +66,13 @@ pub struct NewDevice {
 #[serde(try_from = "IntegerOrText")]
 struct EntityId(u64);
 
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "an entity id is a positive integer or its decimal digits")]
-enum IntegerOrText {
-    Integer(u64),
-    Text(String),
-}
-
 impl TryFrom<IntegerOrText> for EntityId {
     type Error = &'static str;
 
     fn try_from(value: IntegerOrText) -> Result<Self, Self::Error> {
-        let id = match value {
-            IntegerOrText::Integer(integer) => Some(integer),
-            IntegerOrText::Text(text) if text.bytes().all(|b| b.is_ascii_digit()) => text.parse().ok(),
-            IntegerOrText::Text(_) => None,
-        };
+        let text = value.into_text();
+        // Not `+1`, which would parse.
+        let id = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
         id.filter(|id| *id != 0).map(Self).ok_or("an entity id is a positive integer or its decimal digits")
     }
 }
@@ -90,7 +83,7 @@ impl TryFrom<IntegerOrText> for EntityId {
 struct DeviceView {
     /// The game's entity id.
     device_id: String,
-    /// `switch`, `alarm`, `storageMonitor`, `camera`, or `unknown` until the game was asked.
+    /// `switch`, `alarm`, `storageMonitor`, `camera`, or `unknown` until the game has answered.
     #[schema(value_type = String)]
     kind: DeviceKind,
     name: String,
@@ -130,44 +123,31 @@ impl From<SmartDevice> for DeviceView {
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn list(
-    user: SessionUser,
-    path: web::Path<String>,
-    state: web::Data<AppState>,
-) -> Result<HttpResponse, ApiError> {
-    let server = ServerId::from(path.into_inner());
-    let devices = state
-        .pool
-        .read(move |db| {
-            require_role(db, &user.user.id, &server)?;
-            smart_devices::list(db, &server)
-        })
-        .await?;
+pub async fn list(server: WatchedServer, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+    let devices = context.pool.read(move |db| smart_devices::list(db, &server.id)).await?;
     Ok(HttpResponse::Ok().json(DeviceList { devices: devices.into_iter().map(DeviceView::from).collect() }))
 }
 
-/// Adds a device by hand, or changes what is given of one that is there.
+/// Adds a device by hand, or replaces the given values of a known one.
 #[utoipa::path(post, path = "/paired-servers/{id}/devices", tag = "devices", security(("session" = [])),
     params(("id" = String, Path)), request_body = NewDevice, responses(
     (status = 201, body = DeviceView),
-    (status = 200, body = DeviceView, description = "It was there; what was given was replaced"),
+    (status = 200, body = DeviceView, description = "Known before; the given values were replaced"),
     (status = 400, body = Problem, content_type = "application/problem+json"),
     (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
     (status = 409, body = Problem, content_type = "application/problem+json", description = "`limit_reached`"),
 ))]
 pub async fn add(
-    user: SessionUser,
-    path: web::Path<String>,
+    OwnedServer { id: server, .. }: OwnedServer,
     Json(new): Json<NewDevice>,
-    state: web::Data<AppState>,
+    context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let server = ServerId::from(path.into_inner());
-    let (watched, now) = (server.clone(), state.clock.now());
-    let added = state
+    let (watched, now) = (server.clone(), context.clock.now());
+    let added = context
         .pool
         .write(move |db| {
-            require_role(db, &user.user.id, &server)?;
             let device_id = new.entity_id.0.to_string();
             let devices = smart_devices::list(db, &server)?;
             let known = devices.iter().find(|device| device.device_id == device_id);
@@ -190,35 +170,45 @@ pub async fn add(
         let detail = format!("One server can have {DEVICES_PER_SERVER} devices at most.");
         return Err(ApiError::LimitReached(detail));
     };
-    state.hub.do_send(DevicesChanged { server: watched });
+    context.hub.do_send(DevicesChanged { server: watched });
     Ok(HttpResponse::build(status).json(DeviceView::from(device)))
 }
 
-/// Forgets a device.
+/// Deletes a device.
 #[utoipa::path(delete, path = "/paired-servers/{id}/devices/{deviceId}", tag = "devices", security(("session" = [])),
     params(("id" = String, Path), ("deviceId" = String, Path)), responses(
     (status = 204),
     (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn remove(
-    user: SessionUser,
+    OwnedServer { id: server, .. }: OwnedServer,
     path: web::Path<(String, String)>,
-    state: web::Data<AppState>,
+    context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let (server, device) = path.into_inner();
-    let server = ServerId::from(server);
+    let (_, device) = path.into_inner();
     let watched = server.clone();
-    let removed = state
-        .pool
-        .write(move |db| {
-            require_role(db, &user.user.id, &server)?;
-            smart_devices::delete(db, &server, &device)
-        })
-        .await?;
-    if !removed {
+    if !context.pool.write(move |db| smart_devices::delete(db, &server, &device)).await? {
         return Err(ApiError::NotFound);
     }
-    state.hub.do_send(DevicesChanged { server: watched });
+    context.hub.do_send(DevicesChanged { server: watched });
     Ok(HttpResponse::NoContent().finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entity_id_is_a_positive_integer_or_its_digits() {
+        let read = |json: &str| serde_json::from_str::<EntityId>(json).map(|id| id.0).ok();
+        assert_eq!(read("7"), Some(7));
+        assert_eq!(read("18446744073709551615"), Some(u64::MAX));
+        assert_eq!(read("\"18446744073709551615\""), Some(u64::MAX));
+        for bad in ["0", "\"0\"", "-1", "1.0", "1e3", "\"+1\"", "\" 1\"", "\"\"", "18446744073709551616", "null", "[]"]
+        {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
-//! How anything that went wrong becomes an answer: RFC 9457 problem documents from one table of codes.
+//! How an error becomes an answer: RFC 9457 problem documents from one table of codes.
 //!
-//! A variant is what a *client* can tell apart. Causes of internal failures go to the log, once, and nowhere else; the
+//! A variant is what a *client* can distinguish. Causes of internal failures go to the log, once, and nowhere else; the
 //! request id joins the two.
 
 use std::{error::Error as StdError, fmt, time::Duration};
@@ -48,9 +48,9 @@ pub struct FieldError {
     pub message: String,
 }
 
-/// The state of a rate limit at the moment it refused.
+/// What a client learns of a rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct LimitReport {
     pub policy: &'static str,
     /// Requests per `window`.
     pub quota: u32,
@@ -63,14 +63,16 @@ pub struct Refusal {
 pub enum ApiError {
     MalformedJson,
     Invalid(Vec<FieldError>),
-    /// The identity provider's answer was not believed; why is for the log.
+    /// The identity provider's answer could not be verified; the reason is for the log.
     SignInRejected(String),
     Unauthenticated,
-    /// The code is unknown, expired, used or invalidated; which, nobody is told.
+    /// The code is unknown, expired, used or invalidated; the client does not learn which.
     InvalidPairingCode,
     /// The bundle belongs to somebody else.
     MismatchedPlatformId,
     CrossSite,
+    /// A guest on what only the owner of a server may do.
+    OwnerOnly,
     NotFound,
     MethodNotAllowed,
     Conflict,
@@ -78,10 +80,10 @@ pub enum ApiError {
     LimitReached(String),
     BodyTooLarge,
     UnsupportedMediaType,
-    RateLimited(Refusal),
+    RateLimited(LimitReport),
     Internal(Box<dyn StdError + Send + Sync>),
     IdentityProviderUnavailable(Box<dyn StdError + Send + Sync>),
-    /// A store or a part of ours does not answer just now.
+    /// The database or an actor does not answer.
     Unavailable(Box<dyn StdError + Send + Sync>),
     /// A refusal of the web framework's own.
     Framework(StatusCode),
@@ -104,6 +106,7 @@ impl ApiError {
             Self::InvalidPairingCode => (S::UNAUTHORIZED, "invalid_pairing_code", "Invalid pairing code"),
             Self::MismatchedPlatformId => (S::BAD_REQUEST, "mismatched_platform_id", "Mismatched platform id"),
             Self::CrossSite => (S::FORBIDDEN, "cross_site_request", "Cross-site request"),
+            Self::OwnerOnly => (S::FORBIDDEN, "owner_only", "Owner only"),
             Self::NotFound => (S::NOT_FOUND, "not_found", "Not found"),
             Self::MethodNotAllowed => (S::METHOD_NOT_ALLOWED, "method_not_allowed", "Method not allowed"),
             Self::Conflict => (S::CONFLICT, "conflict", "Conflict"),
@@ -123,7 +126,7 @@ impl ApiError {
         }
     }
 
-    /// The sentence for the person behind the client.
+    /// A sentence for the client's user.
     fn detail(&self) -> String {
         match self {
             Self::MalformedJson => "The body is not well-formed JSON.".into(),
@@ -133,25 +136,26 @@ impl ApiError {
             Self::InvalidPairingCode => "This pairing code is not valid. Please ask for a new one.".into(),
             Self::MismatchedPlatformId => "The bundle belongs to another account than this device.".into(),
             Self::CrossSite => "A request that changes something must come from this service's own pages.".into(),
+            Self::OwnerOnly => "Only the owner of this server may do this.".into(),
             Self::NotFound => "There is nothing here.".into(),
-            Self::MethodNotAllowed => "This path does not know this method; see `Allow`.".into(),
+            Self::MethodNotAllowed => "This path does not support this method; see `Allow`.".into(),
             Self::Conflict => "Something else changed this at the same time, or it exists already.".into(),
             Self::LimitReached(detail) => detail.clone(),
             Self::BodyTooLarge => "The body is too large.".into(),
             Self::UnsupportedMediaType => "Send JSON, with `Content-Type: application/json`.".into(),
-            Self::RateLimited(refusal) => {
-                format!("Too many requests. Try again in {} s.", whole_seconds(refusal.retry_after))
+            Self::RateLimited(limit) => {
+                format!("Too many requests. Try again in {} s.", whole_seconds(limit.retry_after))
             }
             Self::Internal(_) => "Something failed on our side.".into(),
             Self::IdentityProviderUnavailable(_) => {
                 "The identity provider does not answer. Please try again in a minute.".into()
             }
-            Self::Unavailable(_) => "The service is not available just now. Please try again.".into(),
+            Self::Unavailable(_) => "The service is not available. Please try again.".into(),
             Self::Framework(_) => "The request could not be read.".into(),
         }
     }
 
-    /// Writes the cause where nobody but an operator sees it. Called once, by the outermost middleware.
+    /// Logs the cause, which no client may see. Called once, by the outermost middleware.
     pub fn log(&self, request_id: &str) {
         match self {
             Self::Internal(cause) => log::error!(request_id; "internal error: {}", Chain(cause.as_ref())),
@@ -193,11 +197,11 @@ impl ResponseError for ApiError {
     fn error_response(&self) -> HttpResponse {
         let mut response = HttpResponse::build(self.status_code());
         match self {
-            Self::RateLimited(refusal) => {
-                for (name, value) in refusal.headers(0) {
+            Self::RateLimited(limit) => {
+                for (name, value) in limit.headers(0) {
                     response.insert_header((name, value));
                 }
-                response.insert_header((header::RETRY_AFTER, whole_seconds(refusal.retry_after)));
+                response.insert_header((header::RETRY_AFTER, whole_seconds(limit.retry_after)));
             }
             Self::Unavailable(_) => {
                 response.insert_header((header::RETRY_AFTER, 1));
@@ -211,7 +215,7 @@ impl ResponseError for ApiError {
     }
 }
 
-impl Refusal {
+impl LimitReport {
     /// The RateLimit fields of draft-ietf-httpapi-ratelimit-headers.
     pub fn headers(&self, remaining: u32) -> [(HeaderName, String); 2] {
         let Self { policy, quota, window, retry_after } = self;
@@ -225,7 +229,7 @@ impl Refusal {
     }
 }
 
-/// Rounded up: a client that waits this long has waited long enough.
+/// Rounded up, so that a client that waits this long has waited long enough.
 fn whole_seconds(duration: Duration) -> u64 {
     duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
 }
@@ -306,20 +310,20 @@ mod tests {
     }
 
     #[test]
-    fn internal_causes_stay_inside() {
+    fn no_document_shows_an_internal_cause() {
         let problem = ApiError::Internal("postgres://user:secret@host".into()).problem("r-1");
         assert!(!serde_json::to_string(&problem).unwrap().contains("secret"));
     }
 
     #[test]
-    fn a_refusal_says_when_to_come_back() {
-        let refusal = Refusal {
+    fn a_spent_limit_says_when_to_try_again() {
+        let limit = LimitReport {
             policy: "sign-in",
             quota: 30,
             window: Duration::from_secs(60),
             retry_after: Duration::from_millis(1_200),
         };
-        let response = ApiError::RateLimited(refusal).error_response();
+        let response = ApiError::RateLimited(limit).error_response();
         assert_eq!(response.headers().get("retry-after").unwrap(), "2");
         assert_eq!(response.headers().get("ratelimit").unwrap(), "\"sign-in\";r=0;t=2");
         assert_eq!(response.headers().get("ratelimit-policy").unwrap(), "\"sign-in\";q=30;w=60");

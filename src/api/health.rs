@@ -1,50 +1,46 @@
-//! Whether this process lives, reaches its database, and should get traffic.
+//! Whether this process runs, reaches its database, and is ready for requests.
 
 use actix_web::{HttpResponse, web};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::api::{
+    context::ApiContext,
+    done::Done,
     error::{ApiError, Problem},
-    state::AppState,
 };
 
-/// The process lives.
+/// The process runs.
 #[derive(Serialize, ToSchema)]
-struct Health {
+struct Liveness {
     ok: bool,
     /// Seconds since start.
     uptime: u64,
 }
 
-#[derive(Serialize, ToSchema)]
-struct Ok {
-    ok: bool,
-}
-
-/// The process lives. No I/O.
-#[utoipa::path(get, path = "/health", tag = "health", responses((status = 200, body = Health)))]
-pub async fn health(state: web::Data<AppState>) -> HttpResponse {
-    HttpResponse::Ok().json(Health { ok: true, uptime: state.started.elapsed().as_secs() })
+/// The process runs. No I/O.
+#[utoipa::path(get, path = "/health", tag = "health", responses((status = 200, body = Liveness)))]
+pub async fn health(context: web::Data<ApiContext>) -> HttpResponse {
+    HttpResponse::Ok().json(Liveness { ok: true, uptime: context.started.elapsed().as_secs() })
 }
 
 /// The database answers.
 #[utoipa::path(get, path = "/health/db", tag = "health", responses(
-    (status = 200, body = Ok),
+    (status = 200, body = Done),
     (status = 503, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn database(state: web::Data<AppState>) -> Result<HttpResponse, ApiError> {
-    state.ping().await?;
-    Ok(HttpResponse::Ok().json(self::Ok { ok: true }))
+pub async fn database(context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+    context.ping().await?;
+    Ok(HttpResponse::Ok().json(Done::OK))
 }
 
 /// Requests can be served: the database and the relay's hub answer.
 #[utoipa::path(get, path = "/ready", tag = "health", responses(
-    (status = 200, body = Ok),
+    (status = 200, body = Done),
     (status = 503, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn ready(state: web::Data<AppState>) -> Result<HttpResponse, ApiError> {
-    state.ping().await?;
-    state.connections(Vec::new()).await?;
-    Ok(HttpResponse::Ok().json(self::Ok { ok: true }))
+pub async fn ready(context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+    context.ping().await?;
+    context.connections(Vec::new()).await?;
+    Ok(HttpResponse::Ok().json(Done::OK))
 }

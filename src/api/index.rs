@@ -1,4 +1,4 @@
-//! What a browser finds at the root, for example after signing in where no dashboard is configured.
+//! The page at the root, where a browser arrives after sign-in when no dashboard is configured.
 
 use actix_web::{
     HttpResponse,

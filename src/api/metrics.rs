@@ -1,4 +1,4 @@
-//! Numbers for whoever runs the service, as Prometheus reads them.
+//! Metrics for operators, in the text format of Prometheus.
 
 use std::sync::{OnceLock, atomic::Ordering};
 
@@ -7,7 +7,7 @@ use metrics::gauge;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
 use crate::{
-    api::{error::ApiError, state::AppState},
+    api::{context::ApiContext, error::ApiError},
     db::alarms,
 };
 
@@ -18,14 +18,14 @@ pub fn recorder() -> Option<&'static PrometheusHandle> {
 }
 
 /// Counters since start, and the ledger of alarms. Only for this machine: a request from elsewhere, or through a
-/// reverse proxy, finds nothing here.
+/// reverse proxy, gets 404.
 #[utoipa::path(get, path = "/metrics", tag = "health", responses((status = 200, content_type = "text/plain")))]
-pub async fn metrics(request: HttpRequest, state: web::Data<AppState>) -> Result<HttpResponse, ApiError> {
+pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
     let is_local = request.peer_addr().is_some_and(|peer| peer.ip().is_loopback());
     let is_forwarded = request.headers().keys().any(|name| matches!(name.as_str(), "x-forwarded-for" | "forwarded"));
     let recorder = recorder().filter(|_| is_local && !is_forwarded).ok_or(ApiError::NotFound)?;
-    let now = state.clock.now();
-    let tally = state.pool.read(alarms::tally).await?;
+    let now = context.clock.now();
+    let tally = context.pool.read(alarms::tally).await?;
     for (alarm_state, finished, count) in tally.counts {
         let finished = if finished { "true" } else { "false" };
         gauge!("companion_alarms", "state" => alarm_state, "finished" => finished).set(count as f64);
@@ -33,6 +33,6 @@ pub async fn metrics(request: HttpRequest, state: web::Data<AppState>) -> Result
     gauge!("companion_alarms_unheard").set(tally.unheard as f64);
     let oldest = tally.oldest_unfinished.map_or(0.0, |since| (now - since).num_milliseconds() as f64 / 1_000.0);
     gauge!("companion_alarms_oldest_unfinished_seconds").set(oldest);
-    gauge!("companion_relay_connections").set(state.relay_health.active.load(Ordering::Relaxed) as f64);
+    gauge!("companion_relay_connections").set(context.relay_health.active.load(Ordering::Relaxed) as f64);
     Ok(HttpResponse::Ok().content_type("text/plain; version=0.0.4").body(recorder.render()))
 }

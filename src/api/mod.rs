@@ -1,6 +1,6 @@
 //! The HTTP API: routes, endpoints, extractors, and how errors become answers.
 //!
-//! An endpoint stands in the file named after its table in the contract. Rules live in `domain`, SQL in `db`.
+//! An endpoint is in the file named after its table in the contract. Rules live in `domain`, SQL in `db`.
 
 use actix_cors::Cors;
 use actix_web::{
@@ -13,13 +13,16 @@ use actix_web::{
 };
 use url::Url;
 
-use self::{error::ApiError, state::AppState};
+use self::{context::ApiContext, error::ApiError};
 use crate::domain::limits::JSON_BODY;
 
+pub mod context;
 pub mod credentials;
 pub mod devices;
+pub mod done;
 pub mod error;
 pub mod extract;
+pub mod fields;
 pub mod health;
 pub mod index;
 pub mod metrics;
@@ -27,14 +30,14 @@ pub mod middleware;
 pub mod openapi;
 pub mod paired_servers;
 pub mod pairing;
+pub mod rate_limits;
 pub mod readiness;
 pub mod routes;
 pub mod sign_in;
-pub mod state;
 
 /// The application one worker runs. Layers from the outside in: observation, CORS, CSRF.
 pub fn app(
-    state: web::Data<AppState>,
+    context: web::Data<ApiContext>,
 ) -> App<
     impl ServiceFactory<
         ServiceRequest,
@@ -44,9 +47,9 @@ pub fn app(
         InitError = (),
     > + use<>,
 > {
-    let cors = cors([&state.origins.frontend, &state.origins.admin]);
+    let cors = cors([&context.origins.frontend, &context.origins.admin]);
     App::new()
-        .app_data(state)
+        .app_data(context)
         .app_data(web::JsonConfig::default().limit(JSON_BODY).error_handler(extract::json::rejected))
         .app_data(web::PayloadConfig::new(JSON_BODY))
         .app_data(web::PathConfig::default().error_handler(|_, _| ApiError::NotFound.into()))

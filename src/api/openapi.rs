@@ -54,13 +54,13 @@ use crate::{
         document,
     ),
     components(schemas(error::Problem, error::FieldError)),
-    modifiers(&Credentials, &Problems)
+    modifiers(&SecuritySchemes, &Problems)
 )]
 struct ApiDoc;
 
-struct Credentials;
+struct SecuritySchemes;
 
-impl Modify for Credentials {
+impl Modify for SecuritySchemes {
     fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
         let components = openapi.components.get_or_insert_with(Default::default);
         let cookie = ApiKey::Cookie(ApiKeyValue::with_description(SESSION_COOKIE, "Set by the sign-in callback."));
@@ -72,7 +72,7 @@ impl Modify for Credentials {
     }
 }
 
-/// Any operation can fail in the ways that are not its own (rate limits, a database that is down).
+/// Every operation can also fail for reasons that are not its own (rate limits, a database that is down).
 struct Problems;
 
 impl Modify for Problems {

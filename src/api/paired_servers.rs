@@ -7,20 +7,21 @@ use utoipa::ToSchema;
 
 use crate::{
     api::{
+        context::ApiContext,
         error::{ApiError, Problem},
-        extract::{json::Json, session_user::SessionUser},
-        state::AppState,
+        extract::{
+            json::Json,
+            paired_server::{OwnedServer, WatchedServer},
+            session_user::SessionUser,
+        },
+        fields::{IntegerOrText, one_line},
     },
     crypto::sealer::Place,
-    db::{
-        access::{self, Role},
-        error::DbError,
-        paired_servers::{self, PairedServer},
-        pool::Db,
-    },
+    db::paired_servers::{self, PairedServer},
     domain::{
+        access::Role,
         game_address::GameAddress,
-        ids::{PlatformId, ServerId, UserId},
+        ids::PlatformId,
         limits::PAIRED_SERVERS_PER_USER,
         server_state::ConnectionState,
         time::{self, Timestamp},
@@ -29,10 +30,10 @@ use crate::{
     relay::hub::{LinkStatus, ServerPaired, ServerRemoved},
 };
 
-/// What the game shows after pairing.
+/// What the game shows when a server is paired.
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
-pub struct Pairing {
+pub struct NewPairedServer {
     /// Host name or IP address of the game server.
     #[garde(skip)]
     #[schema(max_length = 253)]
@@ -49,7 +50,7 @@ pub struct Pairing {
     #[garde(skip)]
     #[schema(value_type = String, pattern = "^-?[0-9]{1,10}$")]
     player_token: PlayerToken,
-    #[garde(length(chars, min = 1, max = 100), custom(plain_text))]
+    #[garde(length(chars, min = 1, max = 100), custom(one_line))]
     #[schema(min_length = 1, max_length = 100)]
     name: Option<String>,
 }
@@ -59,26 +60,16 @@ pub struct Pairing {
 #[serde(try_from = "IntegerOrText")]
 struct PlayerToken(i32);
 
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "a token is a 32-bit integer or its decimal digits")]
-enum IntegerOrText {
-    Integer(i64),
-    Text(String),
-}
-
 impl TryFrom<IntegerOrText> for PlayerToken {
     type Error = &'static str;
 
     fn try_from(value: IntegerOrText) -> Result<Self, Self::Error> {
-        let token = match value {
-            IntegerOrText::Integer(integer) => i32::try_from(integer).ok(),
-            IntegerOrText::Text(text) => text.trim().parse().ok(),
-        };
-        token.map(Self).ok_or("a token is a 32-bit integer or its decimal digits")
+        let token = value.into_text().trim().parse();
+        token.map(Self).map_err(|_| "a token is a 32-bit integer or its decimal digits")
     }
 }
 
-/// A paired game server and how its link stands.
+/// A paired game server and the state of its link.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct PairedServerView {
@@ -88,18 +79,13 @@ struct PairedServerView {
     port: u16,
     /// SteamID64 of the player whose view of the game this is.
     player_id: String,
+    /// `owner` or `guest`.
     #[schema(value_type = String)]
-    role: RoleView,
+    role: Role,
     connection: ConnectionView,
     #[serde(serialize_with = "time::wire")]
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
-}
-
-#[derive(Clone, Copy, Serialize)]
-#[serde(rename_all = "camelCase")]
-enum RoleView {
-    Owner,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -129,7 +115,7 @@ impl PairedServerView {
             Some(LinkStatus { state, since, reason, next_attempt_at }) => {
                 ConnectionView { state, since, reason, next_attempt_at }
             }
-            // Nobody keeps a link to it: as it has been since it was last paired.
+            // There is no link: paused since the server was last paired.
             None => ConnectionView {
                 state: ConnectionState::Paused,
                 since: server.updated_at,
@@ -143,9 +129,7 @@ impl PairedServerView {
             address: server.address,
             port: server.port,
             player_id: server.player_id,
-            role: match role {
-                Role::Owner | Role::Guest => RoleView::Owner,
-            },
+            role,
             connection,
             created_at: server.created_at,
         }
@@ -157,9 +141,9 @@ impl PairedServerView {
     (status = 200, body = PairedServerList),
     (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn list(user: SessionUser, state: web::Data<AppState>) -> Result<HttpResponse, ApiError> {
-    let servers = state.pool.read(move |db| paired_servers::list_for(db, &user.user.id)).await?;
-    let mut links = state.connections(servers.iter().map(|server| server.id.clone()).collect()).await?;
+pub async fn list(user: SessionUser, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+    let servers = context.pool.read(move |db| paired_servers::list_for(db, &user.user.id)).await?;
+    let mut links = context.connections(servers.iter().map(|server| server.id.clone()).collect()).await?;
     let view = |server: PairedServer| {
         let link = links.remove(&server.id);
         PairedServerView::new(server, Role::Owner, link)
@@ -169,7 +153,7 @@ pub async fn list(user: SessionUser, state: web::Data<AppState>) -> Result<HttpR
 
 /// Pairs a game server by hand. Pairing the same one again replaces its token.
 #[utoipa::path(post, path = "/paired-servers", tag = "paired servers", security(("session" = [])),
-    request_body = Pairing, responses(
+    request_body = NewPairedServer, responses(
     (status = 201, body = PairedServerView),
     (status = 200, body = PairedServerView, description = "Paired before; the token was replaced"),
     (status = 400, body = Problem, content_type = "application/problem+json"),
@@ -178,13 +162,13 @@ pub async fn list(user: SessionUser, state: web::Data<AppState>) -> Result<HttpR
 ))]
 pub async fn pair(
     user: SessionUser,
-    Json(pairing): Json<Pairing>,
-    state: web::Data<AppState>,
+    Json(pairing): Json<NewPairedServer>,
+    context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let address = checked_address(&pairing.address, state.config.game.allow_private_servers)?;
+    let address = checked_address(&pairing.address, context.config.game.allow_private_servers)?;
     let owner = user.user.id;
-    let (sealer, random, now) = (state.sealer.clone(), state.random.clone(), state.clock.now());
-    let paired = state
+    let (sealer, random, now) = (context.sealer.clone(), context.random.clone(), context.clock.now());
+    let paired = context
         .pool
         .write(move |db| {
             let mut servers = paired_servers::list_for(db, &owner)?;
@@ -216,8 +200,8 @@ pub async fn pair(
         let detail = format!("One user can pair {PAIRED_SERVERS_PER_USER} game servers at most.");
         return Err(ApiError::LimitReached(detail));
     };
-    state.hub.do_send(ServerPaired { server: server.id.clone(), changed: true });
-    let link = state.connections(vec![server.id.clone()]).await?.remove(&server.id);
+    context.hub.do_send(ServerPaired { server: server.id.clone(), changed: true });
+    let link = context.connections(vec![server.id.clone()]).await?.remove(&server.id);
     Ok(HttpResponse::build(status).json(PairedServerView::new(server, Role::Owner, link)))
 }
 
@@ -229,49 +213,36 @@ pub async fn pair(
     (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn get(
-    user: SessionUser,
-    path: web::Path<String>,
-    state: web::Data<AppState>,
+    WatchedServer { id, role, .. }: WatchedServer,
+    context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let id = ServerId::from(path.into_inner());
-    let (server, role) = state
-        .pool
-        .read(move |db| {
-            let role = require_role(db, &user.user.id, &id)?;
-            Ok((paired_servers::get(db, &id)?, role))
-        })
-        .await?;
-    let link = state.connections(vec![server.id.clone()]).await?.remove(&server.id);
+    let server = context.pool.read(move |db| paired_servers::get(db, &id)).await?;
+    let link = context.connections(vec![server.id.clone()]).await?.remove(&server.id);
     Ok(HttpResponse::Ok().json(PairedServerView::new(server, role, link)))
 }
 
-/// Ends the pairing, with everything that was kept for it.
+/// Deletes the paired server, with everything stored for it.
 #[utoipa::path(delete, path = "/paired-servers/{id}", tag = "paired servers", security(("session" = [])),
     params(("id" = String, Path)), responses(
     (status = 204),
     (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn remove(
-    user: SessionUser,
-    path: web::Path<String>,
-    state: web::Data<AppState>,
+    OwnedServer { user, id }: OwnedServer,
+    context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let id = ServerId::from(path.into_inner());
     let server = id.clone();
-    if !state.pool.write(move |db| paired_servers::delete(db, &user.user.id, &id)).await? {
+    // Names the owner again: access was read before this statement, and may have ended since.
+    if !context.pool.write(move |db| paired_servers::delete(db, &user.id, &server)).await? {
         return Err(ApiError::NotFound);
     }
-    state.hub.do_send(ServerRemoved { server });
+    context.hub.do_send(ServerRemoved { server: id });
     Ok(HttpResponse::NoContent().finish())
 }
 
-/// What this user may do with this server; somebody else's is not found, which does not confirm that it exists.
-pub fn require_role(db: &mut Db, user: &UserId, server: &ServerId) -> Result<Role, DbError> {
-    access::role(db, user, server)?.ok_or(DbError::NotFound)
-}
-
-/// The address in its one spelling. Names are checked again where they are resolved, at connect.
+/// The address in its canonical form. Names are checked again where they are resolved, at connect.
 fn checked_address(text: &str, allow_private: bool) -> Result<String, ApiError> {
     let address = GameAddress::parse(text)
         .ok_or_else(|| ApiError::invalid("address", "must be a host name or an IP address, without a port"))?;
@@ -286,21 +257,12 @@ fn platform_id(text: &str, _: &()) -> garde::Result {
     PlatformId::parse(text).map(|_| ()).ok_or_else(|| garde::Error::new("must be a SteamID64 of 17 digits"))
 }
 
-/// One line, nothing invisible.
-pub fn plain_text(text: &Option<String>, _: &()) -> garde::Result {
-    match text {
-        Some(text) if text.chars().any(char::is_control) => Err(garde::Error::new("must be one line of text")),
-        Some(text) if text.trim().is_empty() => Err(garde::Error::new("must not be blank")),
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn addresses_inside_are_refused_unless_allowed() {
+    fn private_addresses_are_refused_unless_allowed() {
         for text in [
             "127.0.0.1",
             "127.1",

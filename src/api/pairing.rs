@@ -7,15 +7,16 @@ use utoipa::ToSchema;
 
 use crate::{
     api::{
+        context::ApiContext,
+        done::Done,
         error::{ApiError, Problem},
         extract::{
             device_owner::TOKEN_BYTES,
             json::{Json, OptionalJson},
             session_user::SessionUser,
         },
-        middleware::rate_limit::guess_refused,
-        paired_servers::plain_text,
-        state::AppState,
+        fields::one_line,
+        rate_limits::guess_refused,
     },
     crypto::digest::sha256_hex,
     db::{
@@ -31,11 +32,11 @@ use crate::{
     relay::hub::SessionEnded,
 };
 
-/// What the code is asked for.
+/// The device that the code is for.
 #[derive(Default, Deserialize, ToSchema, Validate)]
 pub struct Issue {
-    /// What the list of devices will call the device.
-    #[garde(length(chars, min = 1, max = 100), custom(plain_text))]
+    /// The device's name in the list of devices.
+    #[garde(length(chars, min = 1, max = 100), custom(one_line))]
     #[schema(min_length = 1, max_length = 100)]
     label: Option<String>,
 }
@@ -51,7 +52,7 @@ struct IssuedCode {
     expires_at: Timestamp,
 }
 
-/// A pairing code as somebody typed it.
+/// A pairing code as it was typed.
 #[derive(Deserialize, ToSchema, Validate)]
 pub struct Activate {
     /// Spaces around it and case do not matter.
@@ -59,11 +60,11 @@ pub struct Activate {
     code: String,
 }
 
-/// The only time that the token is shown.
+/// The answer to an activation. The token is not shown again.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct Activated {
-    /// 96 hex digits, for `Authorization: Bearer`; good until the device is deleted.
+    /// 96 hex digits, for `Authorization: Bearer`; valid until the device is deleted.
     token: String,
     user_id: String,
     device_id: String,
@@ -88,12 +89,6 @@ struct HelperDeviceList {
     devices: Vec<HelperDeviceView>,
 }
 
-/// Done.
-#[derive(Serialize, ToSchema)]
-pub struct Done {
-    pub ok: bool,
-}
-
 impl From<HelperDevice> for HelperDeviceView {
     fn from(device: HelperDevice) -> Self {
         let HelperDevice { id, label, created_at, last_used_at, .. } = device;
@@ -101,7 +96,7 @@ impl From<HelperDevice> for HelperDeviceView {
     }
 }
 
-/// Gives a code that pairs one helper device. Three are good at once; a fourth invalidates the oldest.
+/// Issues a code that pairs one helper device. Three are valid at once; a fourth invalidates the oldest.
 #[utoipa::path(post, path = "/pairing/device/code", tag = "pairing", security(("session" = [])),
     request_body = Option<Issue>, responses(
     (status = 200, body = IssuedCode),
@@ -112,10 +107,11 @@ impl From<HelperDevice> for HelperDeviceView {
 pub async fn issue(
     SessionUser { user, .. }: SessionUser,
     OptionalJson(Issue { label }): OptionalJson<Issue>,
-    state: web::Data<AppState>,
+    context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let (prefix, random, now) = (state.config.pairing_code_prefix.clone(), state.random.clone(), state.clock.now());
-    let issued = state
+    let (prefix, random, now) =
+        (context.config.pairing_code_prefix.clone(), context.random.clone(), context.clock.now());
+    let issued = context
         .pool
         .write(move |db| {
             if helper_devices::count(db, &user.id)? >= HELPER_DEVICES_PER_USER {
@@ -143,11 +139,11 @@ pub async fn issue(
 pub async fn activate(
     req: HttpRequest,
     Json(Activate { code }): Json<Activate>,
-    state: web::Data<AppState>,
+    context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let now = state.clock.now();
-    // Paid for first: many at once get no more tries than one after the other, and hanging up saves nothing.
-    let guess = state.rate_limits.begin_guess(&req, now)?;
+    let now = context.clock.now();
+    // Paid before the look-up, so that concurrent and aborted requests get no extra guesses.
+    let guess = context.rate_limits.begin_guess(&req, now)?;
     let wrong = || {
         if guess.within_global {
             ApiError::InvalidPairingCode
@@ -155,11 +151,11 @@ pub async fn activate(
             guess_refused(WRONG_PER_ADDRESS.every.to_std().unwrap_or_default())
         }
     };
-    let code = PairingCode::parse(&state.config.pairing_code_prefix, &code).ok_or_else(wrong)?;
-    let token = state.random.hex::<TOKEN_BYTES>();
-    let device = state.random.id::<HelperDeviceId>(now);
+    let code = PairingCode::parse(&context.config.pairing_code_prefix, &code).ok_or_else(wrong)?;
+    let token = context.random.hex::<TOKEN_BYTES>();
+    let device = context.random.id::<HelperDeviceId>(now);
     let (id, hash) = (device.clone(), sha256_hex(token.as_bytes()));
-    let activated = state
+    let activated = context
         .pool
         .write(move |db| {
             let Some((user, label)) = pairing_codes::take(db, &code, now)? else { return Ok(None) };
@@ -168,10 +164,10 @@ pub async fn activate(
         })
         .await;
     if !matches!(activated, Ok(None)) {
-        state.rate_limits.pay_back_guess(guess);
+        context.rate_limits.pay_back_guess(guess);
     }
     let user = activated?.ok_or_else(wrong)?;
-    log::info!(user_id:% = user, device:% = device; "a helper device was paired");
+    log::info!(user:% = user, device:% = device; "a helper device was paired");
     Ok(HttpResponse::Ok().json(Activated { token, user_id: user.to_string(), device_id: device.to_string() }))
 }
 
@@ -180,12 +176,15 @@ pub async fn activate(
     (status = 200, body = HelperDeviceList),
     (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn list(SessionUser { user, .. }: SessionUser, state: web::Data<AppState>) -> Result<HttpResponse, ApiError> {
-    let devices = state.pool.read(move |db| helper_devices::list(db, &user.id)).await?;
+pub async fn list(
+    SessionUser { user, .. }: SessionUser,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let devices = context.pool.read(move |db| helper_devices::list(db, &user.id)).await?;
     Ok(HttpResponse::Ok().json(HelperDeviceList { devices: devices.into_iter().map(Into::into).collect() }))
 }
 
-/// Deletes a helper device: its token is worthless from then on, and its sockets at the relay close.
+/// Deletes a helper device: its token is invalid from then on, and its sockets at the relay close.
 #[utoipa::path(delete, path = "/pairing/device/{id}", tag = "pairing", security(("session" = [])),
     params(("id" = String, Path)), responses(
     (status = 200, body = Done),
@@ -195,13 +194,13 @@ pub async fn list(SessionUser { user, .. }: SessionUser, state: web::Data<AppSta
 pub async fn remove(
     SessionUser { user, .. }: SessionUser,
     path: web::Path<String>,
-    state: web::Data<AppState>,
+    context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let device = HelperDeviceId::from(path.into_inner());
     let id = device.clone();
-    if !state.pool.write(move |db| helper_devices::delete(db, &user.id, &id)).await? {
+    if !context.pool.write(move |db| helper_devices::delete(db, &user.id, &id)).await? {
         return Err(ApiError::NotFound);
     }
-    state.hub.do_send(SessionEnded { session: SessionId::of_device(&device) });
-    Ok(HttpResponse::Ok().json(Done { ok: true }))
+    context.hub.do_send(SessionEnded { session: SessionId::of_device(&device) });
+    Ok(HttpResponse::Ok().json(Done::OK))
 }

@@ -1,4 +1,4 @@
-//! Whether an alarm would reach the user now, what to do where it would not, and a drill that tries the whole way.
+//! Whether an alarm would reach the user now, what to do if not, and a drill: a test alarm through every step.
 
 use actix_web::{HttpResponse, web};
 use serde::Serialize;
@@ -6,14 +6,12 @@ use utoipa::ToSchema;
 
 use crate::{
     api::{
+        context::ApiContext,
         error::{ApiError, Problem},
-        extract::session_user::SessionUser,
-        paired_servers::require_role,
-        state::AppState,
+        extract::paired_server::{OwnedServer, WatchedServer},
     },
     db::{paired_servers, smart_devices},
     domain::{
-        ids::ServerId,
         server_state::{ConnectionState, DeviceKind},
         time::{self, Timestamp},
     },
@@ -21,27 +19,27 @@ use crate::{
     relay::hub::StartDrill,
 };
 
-/// The ways by which an alarm of a paired server reaches us.
+/// The paths by which an alarm of a paired server reaches us.
 #[derive(Serialize, ToSchema)]
 struct Readiness {
-    /// At least one way is up.
+    /// At least one path is up.
     ready: bool,
     /// The live link to the game server, and the game's push messages.
     paths: [AlarmPath; 2],
 }
 
-/// One way.
+/// One path.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct AlarmPath {
     /// `link` or `push`.
     path: &'static str,
     up: bool,
-    /// Since when it stands like this; `null` if it was never tried.
+    /// Since when; `null` if it was never tried.
     #[serde(serialize_with = "time::wire_option")]
     #[schema(value_type = Option<String>, format = DateTime)]
     since: Option<Timestamp>,
-    /// What to do about it, for the user; `null` where nothing needs doing.
+    /// What the user can do; `null` when there is nothing to do.
     advice: Option<&'static str>,
 }
 
@@ -53,22 +51,17 @@ struct AlarmPath {
     (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn readiness(
-    SessionUser { user, .. }: SessionUser,
-    path: web::Path<String>,
-    state: web::Data<AppState>,
+    WatchedServer { id, .. }: WatchedServer,
+    context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let id = ServerId::from(path.into_inner());
     let server = id.clone();
-    let (owner, devices) = state
+    let (owner, devices) = context
         .pool
-        .read(move |db| {
-            require_role(db, &user.id, &server)?;
-            Ok((paired_servers::get(db, &server)?.owner_id, smart_devices::list(db, &server)?))
-        })
+        .read(move |db| Ok((paired_servers::get(db, &server)?.owner_id, smart_devices::list(db, &server)?)))
         .await?;
     let has_alarm = devices.iter().any(|device| matches!(device.kind, DeviceKind::Alarm | DeviceKind::Unknown));
-    let link = state.connections(vec![id.clone()]).await?.remove(&id);
-    let push = state.push_session(&owner).await?;
+    let link = context.connections(vec![id.clone()]).await?.remove(&id);
+    let push = context.push_session(&owner).await?;
     let push = push.as_ref();
 
     let link_state = link.as_ref().map(|link| link.state);
@@ -78,16 +71,14 @@ pub async fn readiness(
         since: link.as_ref().map(|link| link.since),
         advice: match link_state {
             Some(ConnectionState::Connected) if has_alarm => None,
-            Some(ConnectionState::Connected) => {
-                Some("Pair a smart alarm: without one the link has nothing to listen to.")
-            }
+            Some(ConnectionState::Connected) => Some("Pair a smart alarm: without one the link cannot report a raid."),
             Some(ConnectionState::Rejected | ConnectionState::NoCredentials) => {
-                Some("The game server refuses the player token: press pair in the game once more.")
+                Some("The game server refuses the player token: press pair in the game again.")
             }
             Some(ConnectionState::Unreachable | ConnectionState::Connecting) => {
-                Some("The game server does not answer; it is tried again by itself. Is it running?")
+                Some("The game server does not answer; it is tried again automatically. Is it running?")
             }
-            Some(ConnectionState::Paused) | None => Some("The link rests until a dashboard is opened."),
+            Some(ConnectionState::Paused) | None => Some("The link is paused until a dashboard is opened."),
         },
     };
     let push_path = AlarmPath {
@@ -97,7 +88,7 @@ pub async fn readiness(
         advice: match push.map(|push| push.state) {
             Some(PushState::Connected) => None,
             Some(PushState::Connecting | PushState::Unreachable) => {
-                Some("The push service is not reached; it is tried again by itself.")
+                Some("The push service is not reached; it is tried again automatically.")
             }
             Some(PushState::RefreshNeeded | PushState::Unreadable) => {
                 Some("The push credential no longer works: run the helper again and upload a new one.")
@@ -109,32 +100,29 @@ pub async fn readiness(
     Ok(HttpResponse::Ok().json(Readiness { ready, paths: [link_path, push_path] }))
 }
 
-/// What a drill showed.
+/// The result of a drill.
 #[derive(Serialize, ToSchema)]
 struct DrillReport {
     incident: String,
-    /// Sockets the test alarm was written to; 0 = nobody is listening.
+    /// Sockets that the test alarm was written to; 0: nobody watches.
     sockets: usize,
 }
 
-/// Sends a test alarm through the whole pipeline, marked as a drill.
+/// Sends a test alarm through every step that a real one passes, marked as a drill.
 #[utoipa::path(post, path = "/paired-servers/{id}/drill", tag = "paired servers", security(("session" = [])),
     params(("id" = String, Path)), responses(
     (status = 200, body = DrillReport),
     (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn drill(
-    SessionUser { user, .. }: SessionUser,
-    path: web::Path<String>,
-    state: web::Data<AppState>,
-) -> Result<HttpResponse, ApiError> {
-    let server = ServerId::from(path.into_inner());
-    let asked = server.clone();
-    state.pool.read(move |db| require_role(db, &user.id, &asked)).await?;
-    let drilled =
-        state.hub.send(StartDrill { server }).await.map_err(|error| ApiError::Unavailable(Box::new(error)))?;
+pub async fn drill(server: OwnedServer, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+    let drilled = context
+        .hub
+        .send(StartDrill { server: server.id })
+        .await
+        .map_err(|error| ApiError::Unavailable(Box::new(error)))?;
     let drilled = drilled.ok_or_else(|| ApiError::Unavailable("the drill was not stored".into()))?;
     Ok(HttpResponse::Ok().json(DrillReport { incident: drilled.incident, sockets: drilled.sockets }))
 }

@@ -6,13 +6,16 @@ use actix_web::{
 };
 
 use super::{
-    credentials, devices, health, index, metrics, middleware::rate_limit, openapi, paired_servers, pairing, readiness,
-    sign_in,
+    credentials, devices, error::ApiError, health, index, metrics, middleware::rate_limit, openapi, paired_servers,
+    pairing, readiness, sign_in,
 };
 
 #[rustfmt::skip]
 pub fn routes(config: &mut ServiceConfig) {
     config
+        // PostgreSQL refuses to look up a text with NUL; no id has one.
+        .service(resource(r"/{path:(?s).*\x00.*}").to(not_found))
+
         .service(resource("/auth/platform").wrap(from_fn(rate_limit::sign_in)).route(get().to(sign_in::start)))
         .service(resource("/auth/platform/callback").wrap(from_fn(rate_limit::sign_in)).route(get().to(sign_in::callback)))
         .service(resource("/me").route(get().to(sign_in::me)))
@@ -41,5 +44,9 @@ pub fn routes(config: &mut ServiceConfig) {
         .service(resource("/metrics").route(get().to(metrics::metrics)))
         .service(resource("/openapi.json").route(get().to(openapi::document)))
 
-        .default_service(web::to(|| async { Err::<&str, _>(super::error::ApiError::NotFound) }));
+        .default_service(web::to(not_found));
+}
+
+async fn not_found() -> Result<&'static str, ApiError> {
+    Err(ApiError::NotFound)
 }

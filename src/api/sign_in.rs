@@ -11,9 +11,9 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     api::{
+        context::ApiContext,
         error::{ApiError, Problem},
         extract::{relay_caller::RelayCaller, session_user::SessionUser},
-        state::AppState,
     },
     clients::identity::{Answer, Rejected, VerifyError},
     config::Environment,
@@ -26,7 +26,7 @@ use crate::{
     relay::hub::SessionEnded,
 };
 
-/// Where the provider sends the browser back to, beneath BASE_URL.
+/// Where the provider sends the browser back to, below BASE_URL.
 const CALLBACK: &str = "/auth/platform/callback";
 
 /// The signed-in user.
@@ -39,12 +39,12 @@ struct Me {
     display_name: String,
     /// https.
     avatar_url: Option<String>,
-    subscription: Subscription,
+    subscription: SubscriptionView,
 }
 
-/// Always an object; a user who has nothing has nulls.
+/// Always an object; both are null without a subscription.
 #[derive(Serialize, ToSchema)]
-struct Subscription {
+struct SubscriptionView {
     tier: Option<&'static str>,
     status: Option<&'static str>,
 }
@@ -62,7 +62,7 @@ struct RelayToken {
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "documents the query, which is read by hand: a repeated parameter is not an error")]
 struct StartQuery {
-    /// Where to go after sign-in; only the origins of FRONTEND_URL and ADMIN_ORIGIN count.
+    /// Where to go after sign-in; only the origins of FRONTEND_URL and ADMIN_ORIGIN are allowed.
     r#return: Option<String>,
 }
 
@@ -71,21 +71,21 @@ struct StartQuery {
     (status = 302, description = "To the identity provider; sets the login-state cookie"),
     (status = 429, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn start(req: HttpRequest, state: web::Data<AppState>) -> Result<HttpResponse, ApiError> {
+pub async fn start(req: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
     let target = return_target::choose(
         only_value(req.query_string(), "return").as_deref(),
-        &state.origins.frontend,
-        &state.origins.admin,
+        &context.origins.frontend,
+        &context.origins.admin,
     );
-    let login = state.random.base64url::<16>();
+    let login = context.random.base64url::<16>();
     let hash = sha256_hex(login.as_bytes());
-    let now = state.clock.now();
-    state.pool.write(move |db| sign_in_attempts::insert(db, &hash, &target, now)).await?;
-    let url = state.identity.provider.login_url(&return_to(&state, &login), &realm(&state));
-    Ok(HttpResponse::Found().insert_header((header::LOCATION, url)).cookie(login_cookie(&state, &login)).finish())
+    let now = context.clock.now();
+    context.pool.write(move |db| sign_in_attempts::insert(db, &hash, &target, now)).await?;
+    let url = context.identity.provider.login_url(&return_to(&context, &login), &realm(&context));
+    Ok(HttpResponse::Found().insert_header((header::LOCATION, url)).cookie(login_cookie(&context, &login)).finish())
 }
 
-/// Takes the provider's answer, signs the user in and sends the browser to where it wanted to go.
+/// Handles the provider's answer: signs the user in and sends the browser to its return target.
 #[utoipa::path(get, path = "/auth/platform/callback", tag = "sign-in", responses(
     (status = 302, description = "To the return target; sets `rp_sess` unless the user declined"),
     (status = 400, body = Problem, content_type = "application/problem+json", description = "`sign_in_rejected`"),
@@ -93,38 +93,38 @@ pub async fn start(req: HttpRequest, state: web::Data<AppState>) -> Result<HttpR
     (status = 503, body = Problem, content_type = "application/problem+json",
         description = "`identity_provider_unavailable`"),
 ))]
-pub async fn callback(req: HttpRequest, state: web::Data<AppState>) -> HttpResponse {
-    let login = presented_login(&req, &state);
-    let mut response = match complete_sign_in(&state, req.query_string(), login.as_deref()).await {
+pub async fn callback(req: HttpRequest, context: web::Data<ApiContext>) -> HttpResponse {
+    let login = presented_login(&req, &context);
+    let mut response = match complete_sign_in(&context, req.query_string(), login.as_deref()).await {
         Ok(SignedIn { session, target }) => {
             let mut response = HttpResponse::Found().insert_header((header::LOCATION, target)).finish();
             if let Some(session) = session {
-                set_cookie(&mut response, &session_cookie(&state, &session));
+                set_cookie(&mut response, &session_cookie(&context, &session));
             }
             response
         }
         Err(error) => HttpResponse::from_error(error),
     };
     if let Some(login) = login {
-        set_cookie(&mut response, &cleared(login_cookie(&state, &login)));
+        set_cookie(&mut response, &cleared(login_cookie(&context, &login)));
     }
     response
 }
 
-/// How a callback that was believed ended.
+/// The result of a callback that was verified.
 struct SignedIn {
     /// `None` when the user declined.
     session: Option<SessionId>,
     target: String,
 }
 
-/// `login` is the login state that this browser proved to hold.
-async fn complete_sign_in(state: &AppState, query: &str, login: Option<&str>) -> Result<SignedIn, ApiError> {
-    // Spent whatever comes of it: a login is tried once.
+/// `login` is the login state whose cookie this browser sent.
+async fn complete_sign_in(context: &ApiContext, query: &str, login: Option<&str>) -> Result<SignedIn, ApiError> {
+    // Deleted before anything is checked: a login is tried once.
     let target = match login {
         Some(login) => {
-            let (hash, now) = (sha256_hex(login.as_bytes()), state.clock.now());
-            state.pool.write(move |db| sign_in_attempts::take(db, &hash, now)).await?
+            let (hash, now) = (sha256_hex(login.as_bytes()), context.clock.now());
+            context.pool.write(move |db| sign_in_attempts::take(db, &hash, now)).await?
         }
         None => None,
     };
@@ -132,7 +132,7 @@ async fn complete_sign_in(state: &AppState, query: &str, login: Option<&str>) ->
     let assertion = match Answer::parse(query).map_err(rejected)? {
         Answer::Assertion(assertion) => assertion,
         Answer::Declined => {
-            let target = target.unwrap_or_else(|| state.origins.frontend.as_str().to_owned());
+            let target = target.unwrap_or_else(|| context.origins.frontend.as_str().to_owned());
             return Ok(SignedIn { session: None, target });
         }
     };
@@ -141,32 +141,33 @@ async fn complete_sign_in(state: &AppState, query: &str, login: Option<&str>) ->
         return Err(ApiError::SignInRejected("this browser started no such login, or too long ago".into()));
     };
     // 5 to 10
-    let checked =
-        assertion.check(&state.identity.provider, &return_to(state, login), state.clock.now()).map_err(rejected)?;
+    let checked = assertion
+        .check(&context.identity.provider, &return_to(context, login), context.clock.now())
+        .map_err(rejected)?;
     // 11, 12
-    state.identity.verify(&checked).await.map_err(|error| match error {
+    context.identity.verify(&checked).await.map_err(|error| match error {
         VerifyError::Rejected(reason) => rejected(reason),
         VerifyError::Client(cause) => ApiError::IdentityProviderUnavailable(cause.into()),
     })?;
     // 13
-    let (endpoint, nonce) = (state.identity.provider.endpoint.clone(), checked.nonce);
-    let now = state.clock.now();
-    if !state.pool.write(move |db| openid_nonces::insert(db, &endpoint, &nonce, now)).await? {
+    let (endpoint, nonce) = (context.identity.provider.endpoint.clone(), checked.nonce);
+    let now = context.clock.now();
+    if !context.pool.write(move |db| openid_nonces::insert(db, &endpoint, &nonce, now)).await? {
         return Err(ApiError::SignInRejected("the answer was used before".into()));
     }
-    // 14: always a fresh session, whatever cookie the browser came with.
-    let session = sign_in(state, checked.platform_id).await?;
+    // 14: always a new session, also when the browser sent the cookie of another one.
+    let session = sign_in(context, checked.platform_id).await?;
     Ok(SignedIn { session: Some(session), target })
 }
 
-async fn sign_in(state: &AppState, platform_id: PlatformId) -> Result<SessionId, ApiError> {
-    let profile = state.identity.profile(&platform_id).await;
+async fn sign_in(context: &ApiContext, platform_id: PlatformId) -> Result<SessionId, ApiError> {
+    let profile = context.identity.profile(&platform_id).await;
     let profile = profile.map(|p| users::Profile { display_name: p.display_name, avatar_url: p.avatar_url });
-    let now = state.clock.now();
-    let new_user = state.random.id::<UserId>(now);
-    let session = state.random.id::<SessionId>(now);
+    let now = context.clock.now();
+    let new_user = context.random.id::<UserId>(now);
+    let session = context.random.id::<SessionId>(now);
     let id = session.clone();
-    let user = state
+    let user = context
         .pool
         .write(move |db| {
             let user = users::sign_in(db, &new_user, &platform_id, profile.as_ref(), now)?;
@@ -174,7 +175,7 @@ async fn sign_in(state: &AppState, platform_id: PlatformId) -> Result<SessionId,
             Ok(user)
         })
         .await?;
-    log::info!(user_id:% = user.id; "signed in");
+    log::info!(user:% = user.id; "signed in");
     Ok(session)
 }
 
@@ -193,21 +194,21 @@ pub async fn me(SessionUser { user, .. }: SessionUser) -> HttpResponse {
         platform_id: user.platform_id.to_string(),
         display_name: user.display_name,
         avatar_url: user.avatar_url,
-        subscription: Subscription { tier: None, status: None },
+        subscription: SubscriptionView { tier: None, status: None },
     })
 }
 
-/// Ends the session: its cookie, and every copy of it, is worthless from then on.
+/// Ends the session: its cookie and every copy of it are invalid from then on.
 #[utoipa::path(post, path = "/auth/signout", tag = "sign-in", security(("session" = [])), responses(
     (status = 204),
     (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn sign_out(user: SessionUser, state: web::Data<AppState>) -> Result<HttpResponse, ApiError> {
+pub async fn sign_out(user: SessionUser, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
     let session = user.session.clone();
-    state.pool.write(move |db| sessions::delete(db, &session)).await?;
+    context.pool.write(move |db| sessions::delete(db, &session)).await?;
     let mut response = HttpResponse::NoContent().finish();
-    set_cookie(&mut response, &cleared(session_cookie(&state, &user.session)));
-    state.hub.do_send(SessionEnded { session: user.session });
+    set_cookie(&mut response, &cleared(session_cookie(&context, &user.session)));
+    context.hub.do_send(SessionEnded { session: user.session });
     Ok(response)
 }
 
@@ -216,8 +217,8 @@ pub async fn sign_out(user: SessionUser, state: web::Data<AppState>) -> Result<H
     (status = 200, body = RelayToken),
     (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn relay_token(RelayCaller { user, session }: RelayCaller, state: web::Data<AppState>) -> HttpResponse {
-    let (token, exp) = state.relay_tokens.mint(&user, &session, state.clock.now());
+pub async fn relay_token(RelayCaller { user, session }: RelayCaller, context: web::Data<ApiContext>) -> HttpResponse {
+    let (token, exp) = context.relay_tokens.mint(&user, &session, context.clock.now());
     HttpResponse::Ok().json(RelayToken { token, exp })
 }
 
@@ -228,57 +229,57 @@ fn only_value(query: &str, name: &str) -> Option<String> {
     found.next().is_none().then_some(value)
 }
 
-/// Built from configuration: the request's `Host` is the client's word.
-fn return_to(state: &AppState, login: &str) -> String {
-    format!("{}{CALLBACK}?state={login}", state.config.urls.base)
+/// From the configuration, because the client chooses the request's `Host`.
+fn return_to(context: &ApiContext, login: &str) -> String {
+    format!("{}{CALLBACK}?state={login}", context.config.urls.base)
 }
 
-fn realm(state: &AppState) -> String {
-    format!("{}/", state.origins.base.origin().ascii_serialization())
+fn realm(context: &ApiContext) -> String {
+    format!("{}/", context.origins.base.origin().ascii_serialization())
 }
 
-/// The login state of the callback, when this browser holds the cookie that was set with it.
-fn presented_login(req: &HttpRequest, state: &AppState) -> Option<String> {
+/// The login state of the callback, when this browser sent the cookie that was set with it.
+fn presented_login(req: &HttpRequest, context: &ApiContext) -> Option<String> {
     let login = only_value(req.query_string(), "state")?;
     let name = login_cookie_name(&login)?;
     let cookies = req.cookies().ok()?;
     let held = |cookie: &Cookie| {
         // Hashes are compared: how long that takes says nothing about the value.
-        let opened = state.login_cookie.open(cookie.value());
+        let opened = context.login_cookie.open(cookie.value());
         opened.is_some_and(|opened| sha256_hex(opened.as_bytes()) == sha256_hex(login.as_bytes()))
     };
     cookies.iter().any(|cookie| cookie.name() == name && held(cookie)).then_some(login)
 }
 
-/// One cookie per login, so that several tabs can sign in side by side; a few characters of the state tell them apart.
+/// One cookie per login, so that several tabs can sign in side by side; a few characters of the state distinguish them.
 fn login_cookie_name(login: &str) -> Option<String> {
     let start = login.get(..6)?;
     start.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')).then(|| format!("rp_login_{start}"))
 }
 
-fn login_cookie(state: &AppState, login: &str) -> Cookie<'static> {
+fn login_cookie(context: &ApiContext, login: &str) -> Cookie<'static> {
     let name = login_cookie_name(login).expect("a login state is base64url of 16 bytes");
-    let path = format!("{}/auth", state.origins.base.path().trim_end_matches('/'));
-    cookie(state, name, state.login_cookie.seal(login), path, sign_in_attempts::LIFETIME)
+    let path = format!("{}/auth", context.origins.base.path().trim_end_matches('/'));
+    cookie(context, name, context.login_cookie.seal(login), path, sign_in_attempts::LIFETIME)
 }
 
-fn session_cookie(state: &AppState, session: &SessionId) -> Cookie<'static> {
-    let name = state.session_cookie.name().to_owned();
-    cookie(state, name, state.session_cookie.seal(session.as_str()), "/".to_owned(), sessions::LIFETIME)
+fn session_cookie(context: &ApiContext, session: &SessionId) -> Cookie<'static> {
+    let name = context.session_cookie.name().to_owned();
+    cookie(context, name, context.session_cookie.seal(session.as_str()), "/".to_owned(), sessions::LIFETIME)
 }
 
-/// Lax is needed and enough: the way back from the provider is a cross-site top-level GET.
-fn cookie(state: &AppState, name: String, value: String, path: String, life: chrono::Duration) -> Cookie<'static> {
+/// SameSite is Lax, because the provider sends the browser back with a cross-site top-level GET.
+fn cookie(context: &ApiContext, name: String, value: String, path: String, life: chrono::Duration) -> Cookie<'static> {
     Cookie::build(name, value)
         .path(path)
         .http_only(true)
         .same_site(SameSite::Lax)
-        .secure(state.config.environment == Environment::Production)
+        .secure(context.config.environment == Environment::Production)
         .max_age(time::Duration::seconds(life.num_seconds()))
         .finish()
 }
 
-/// The same cookie, gone: browsers match by name, path and domain.
+/// Removes this cookie from the browser, which matches it by name, path and domain.
 fn cleared(mut cookie: Cookie<'static>) -> Cookie<'static> {
     cookie.make_removal();
     cookie
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_state_from_outside_makes_no_odd_cookie_name() {
+    fn a_login_state_from_outside_makes_only_plain_cookie_names() {
         assert_eq!(login_cookie_name("abcdefghij").as_deref(), Some("rp_login_abcdef"));
         for bad in ["", "abc", "ab;def", "abc=def", "ééé€€€"] {
             assert_eq!(login_cookie_name(bad), None, "{bad}");

@@ -1,15 +1,17 @@
-//! Who may watch a paired server. The API and the relay ask here and nowhere else.
+//! The users of a paired server and their roles. The API and the relay ask here and nowhere else; what a role may do is
+//! in [`domain::access`](crate::domain::access).
 
 use diesel::prelude::*;
 
 use crate::{
     db::{error::DbError, pool::Db, schema::paired_servers},
-    domain::ids::{ServerId, UserId},
+    domain::{
+        access::Role,
+        ids::{ServerId, UserId},
+    },
 };
 
-pub use crate::domain::access::Role;
-
-/// The user's role at the server; `None`: for them it does not exist.
+/// The user's role at the server; `None` for a stranger, and for a server that does not exist.
 pub fn role(db: &mut Db, user: &UserId, server: &ServerId) -> Result<Option<Role>, DbError> {
     let owns = paired_servers::table
         .find(server.as_str())
@@ -31,7 +33,7 @@ mod tests {
     use crate::db::testing;
 
     #[test]
-    fn only_the_owner_watches() {
+    fn the_owner_has_a_role_and_a_stranger_has_none() {
         testing::on_each_database(|pool| {
             testing::user(pool, "owner");
             testing::user(pool, "stranger");

@@ -1,12 +1,16 @@
-//! The floors of the house: imports only go down.
+//! Rules about the source itself: imports only go down and never in a circle, no file is too long, and a type name
+//! means one thing.
+
+mod source;
 
 use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
 };
 
-/// Floors, the lowest first. The binary stands on all of them.
+use self::source::{Library, ModulePath};
+
+/// Floors, the lowest first. The binary may import all of them.
 const FLOORS: [&[&str]; 7] = [
     &["domain"],
     &["crypto"],
@@ -17,92 +21,140 @@ const FLOORS: [&[&str]; 7] = [
     &["server", "demo", "watch", "simulator"],
 ];
 
-/// What may be entered from the same floor: the demo runs the server beside its neighbours, and `watch` reads its file.
+/// What may be imported from the same floor: the demo runs the server and its neighbours, and `watch` reads its file.
 const DOORS: [(&str, &str); 3] = [("demo", "server"), ("demo", "simulator"), ("watch", "demo")];
+
+/// Lines of a file of `src`, tests included.
+const LINES: usize = 500;
+
+/// A longer file gives its reason in its module doc, within the first ten lines: this, then the reason.
+const REASON: &str = "//! Above 500 lines: ";
+
+fn library() -> Library {
+    Library::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"))
+}
 
 fn floor(room: &str) -> usize {
     FLOORS.iter().position(|rooms| rooms.contains(&room)).unwrap_or_else(|| panic!("{room} has no floor"))
 }
 
-fn files(directory: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
-}
-
-/// What a file takes from `crate::`, each as far as the first brace within it.
-fn imports(source: &str) -> Vec<String> {
-    let code: String =
-        source.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
-    code.split("crate::")
-        .skip(1)
-        .flat_map(|rest| if rest.starts_with('{') { group(rest) } else { vec![path(rest)] })
-        .collect()
-}
-
-fn path(text: &str) -> String {
-    text.chars().take_while(|c| c.is_alphanumeric() || *c == '_' || *c == ':').collect()
-}
-
-/// The members of a braced group.
-fn group(text: &str) -> Vec<String> {
-    let (mut depth, mut members, mut begins) = (0, Vec::new(), true);
-    for (at, character) in text.char_indices() {
-        match character {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            ',' if depth == 1 => begins = true,
-            character if depth == 1 && begins && !character.is_whitespace() => {
-                members.push(path(&text[at..]));
-                begins = false;
-            }
-            _ => {}
-        }
-        if depth == 0 {
-            break;
-        }
-    }
-    members
-}
-
 #[test]
 fn imports_only_go_down() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let library = library();
+    let mut read: BTreeMap<&str, usize> = BTreeMap::new();
     let mut wrong = Vec::new();
-    for file in files(&source).into_iter().filter(|file| file.extension().is_some_and(|extension| extension == "rs")) {
-        let inside = file.strip_prefix(&source).unwrap();
-        let room = inside.components().next().unwrap().as_os_str().to_str().unwrap().trim_end_matches(".rs");
-        if matches!(room, "main" | "lib" | "build") {
-            continue;
-        }
-        for import in imports(&fs::read_to_string(&file).unwrap()) {
-            let target = import.split(':').next().unwrap();
-            *seen.entry(room.to_owned()).or_default() += 1;
+    for (module, file) in &library.0 {
+        let Some(room) = module.first().map(String::as_str) else { continue };
+        for import in library.imports(module) {
+            let Some(target) = import.first().map(String::as_str) else { continue };
+            *read.entry(room).or_default() += 1;
+            let within = |target: &[&str]| import.iter().zip(target).all(|(name, wanted)| name == wanted);
             let allowed = target == room
                 || DOORS.contains(&(room, target))
                 || match room {
-                    // The wire format of the push service, which it has to speak too.
-                    "simulator" if target == "push" => {
-                        import.starts_with("push::mcs::") || import.starts_with("push::wire::")
-                    }
+                    // The wire format of the push service, which the simulated one speaks too.
+                    "simulator" if target == "push" => within(&["push", "mcs"]) || within(&["push", "wire"]),
                     "simulator" => matches!(target, "game" | "domain"),
-                    "api" | "push" if target == "relay" => import.starts_with("relay::hub::"),
+                    "api" | "push" if target == "relay" => within(&["relay", "hub"]),
                     _ => floor(target) < floor(room),
                 };
             if !allowed {
-                wrong.push(format!("{}: {import}", inside.display()));
+                wrong.push(format!("{}: {}", file.path.display(), import.join("::")));
             }
         }
     }
     assert!(wrong.is_empty(), "these imports go up or sideways:\n{}", wrong.join("\n"));
     for room in ["api", "relay", "db", "game", "simulator"] {
-        assert!(seen.contains_key(room), "the imports of {room} were read");
+        assert!(read.contains_key(room), "the imports of {room} were read");
     }
 }
 
 #[test]
-fn imports_are_read_from_every_form() {
-    let source =
-        "use crate::{\n    a::{b, c},\n    d::e::F,\n};\nuse crate::g::h;\n// crate::not\nfn f() { crate::i::j(); }";
-    assert_eq!(imports(source), ["a::", "d::e::F", "g::h", "i::j"]);
+fn no_file_imports_itself_in_a_circle() {
+    let library = library();
+    let graph: BTreeMap<ModulePath, BTreeSet<ModulePath>> = library
+        .0
+        .keys()
+        .map(|module| {
+            let imports = library.imports_outside_tests(module);
+            let targets = imports.iter().map(|import| library.file_of(import)).filter(|target| target != module);
+            (module.clone(), targets.collect())
+        })
+        .collect();
+    let circles: Vec<String> = circles(&graph).iter().map(|circle| described(circle, &graph)).collect();
+    assert!(circles.is_empty(), "these files import one another in a circle:\n{}", circles.join("\n"));
+}
+
+/// The strongly connected components of more than one member.
+fn circles<T: Clone + Ord>(graph: &BTreeMap<T, BTreeSet<T>>) -> BTreeSet<BTreeSet<T>> {
+    let reached: BTreeMap<&T, BTreeSet<&T>> = graph.keys().map(|from| (from, reached_from(from, graph))).collect();
+    let circle_of = |member: &T| -> BTreeSet<T> {
+        let others = reached[member].iter().filter(|other| reached[**other].contains(member));
+        others.map(|&other| other.clone()).collect()
+    };
+    graph.keys().map(circle_of).filter(|circle| circle.len() > 1).collect()
+}
+
+fn reached_from<'a, T: Ord>(from: &T, graph: &'a BTreeMap<T, BTreeSet<T>>) -> BTreeSet<&'a T> {
+    let mut reached = BTreeSet::new();
+    let mut next: Vec<&T> = graph[from].iter().collect();
+    while let Some(node) = next.pop() {
+        if reached.insert(node) {
+            next.extend(&graph[node]);
+        }
+    }
+    reached
+}
+
+/// The members and which of them imports which.
+fn described(circle: &BTreeSet<ModulePath>, graph: &BTreeMap<ModulePath, BTreeSet<ModulePath>>) -> String {
+    let mut text = format!("a circle of {} files:", circle.len());
+    for member in circle {
+        let imported: Vec<String> = graph[member].intersection(circle).map(|target| target.join("::")).collect();
+        text += &format!("\n    {} -> {}", member.join("::"), imported.join(", "));
+    }
+    text
+}
+
+#[test]
+fn circles_are_found() {
+    let edges = |edges: &[(&str, &str)]| {
+        let mut graph: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (from, to) in edges {
+            graph.entry((*to).to_owned()).or_default();
+            graph.entry((*from).to_owned()).or_default().insert((*to).to_owned());
+        }
+        circles(&graph).into_iter().map(|circle| circle.into_iter().collect::<String>()).collect::<Vec<_>>()
+    };
+    assert!(edges(&[("a", "b"), ("a", "c"), ("b", "c")]).is_empty());
+    assert_eq!(edges(&[("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("d", "e"), ("e", "d")]), ["abc", "de"]);
+}
+
+#[test]
+fn a_long_file_says_why() {
+    let library = library();
+    let too_long = library.0.values().filter(|file| {
+        let has_reason = file.text.lines().take(10).any(|line| line.len() > REASON.len() && line.starts_with(REASON));
+        file.text.lines().count() > LINES && !has_reason
+    });
+    let too_long: Vec<String> =
+        too_long.map(|file| format!("{}: {} lines", file.path.display(), file.text.lines().count())).collect();
+    assert!(too_long.is_empty(), "these files have more than {LINES} lines and no reason:\n{}", too_long.join("\n"));
+}
+
+#[test]
+fn a_type_name_is_defined_once() {
+    let library = library();
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (module, file) in library.0.iter().filter(|(_, file)| !file.only_tests) {
+        for name in library.types(module) {
+            places.entry(name).or_default().push(file.path.display().to_string());
+        }
+    }
+    let repeated: Vec<String> = places
+        .iter()
+        .filter(|(_, places)| places.len() > 1)
+        .map(|(name, places)| format!("{name}: {}", places.join(", ")))
+        .collect();
+    assert!(repeated.is_empty(), "these type names are defined more than once:\n{}", repeated.join("\n"));
 }

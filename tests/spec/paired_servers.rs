@@ -44,6 +44,7 @@ on_each_database!(an_owner_pairs_sees_and_deletes, |app| {
     assert_eq!(alice.delete(&format!("/paired-servers/{id}")).await.status, 204);
     alice.get(&format!("/paired-servers/{id}")).await.expect_problem(404, "not_found");
     alice.delete(&format!("/paired-servers/{id}")).await.expect_problem(404, "not_found");
+    alice.get("/paired-servers/%00").await.expect_problem(404, "not_found");
     assert_eq!(alice.get("/paired-servers").await.json(), json!({ "servers": [] }));
 });
 
@@ -88,10 +89,25 @@ async fn somebody_elses_server_does_not_exist() {
         bob.get(&devices).await,
         bob.post(&devices, Some(&json!({ "entityId": 8 }))).await,
         bob.delete(&format!("{devices}/7")).await,
+        bob.get(&format!("/paired-servers/{id}/readiness")).await,
+        bob.post(&format!("/paired-servers/{id}/drill"), None).await,
         bob.get("/paired-servers/no-such-server").await,
     ];
     for answer in answers {
         answer.expect_problem(404, "not_found");
+    }
+    let mut nobody = app.browser();
+    let answers = [
+        nobody.get(&format!("/paired-servers/{id}")).await,
+        nobody.delete(&format!("/paired-servers/{id}")).await,
+        nobody.get(&devices).await,
+        nobody.post(&devices, Some(&json!({ "entityId": 8 }))).await,
+        nobody.delete(&format!("{devices}/7")).await,
+        nobody.get(&format!("/paired-servers/{id}/readiness")).await,
+        nobody.post(&format!("/paired-servers/{id}/drill"), None).await,
+    ];
+    for answer in answers {
+        answer.expect_problem(401, "unauthenticated");
     }
     assert_eq!(bob.get("/paired-servers").await.json(), json!({ "servers": [] }));
     assert_eq!(alice.get(&devices).await.json()["devices"].as_array().unwrap().len(), 1);

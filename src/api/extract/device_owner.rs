@@ -4,12 +4,11 @@ use actix_web::{
     FromRequest, HttpRequest,
     dev::Payload,
     http::header::{self, HeaderMap},
-    web,
 };
 use futures_util::{FutureExt as _, future::LocalBoxFuture};
 
 use crate::{
-    api::{error::ApiError, state::AppState},
+    api::{context::ApiContext, error::ApiError},
     crypto::digest::sha256_hex,
     db::{helper_devices, users, users::User},
     domain::ids::HelperDeviceId,
@@ -29,13 +28,13 @@ impl FromRequest for DeviceOwner {
     type Future = LocalBoxFuture<'static, Result<Self, ApiError>>;
 
     fn from_request(req: &HttpRequest, _: &mut Payload) -> Self::Future {
-        let state = req.app_data::<web::Data<AppState>>().expect("the App carries its state").clone();
+        let context = ApiContext::of(req).clone();
         let hash = presented_token(req.headers()).map(|token| sha256_hex(token.as_bytes()));
-        async move { owner(&state, hash.ok_or(ApiError::Unauthenticated)?).await }.boxed_local()
+        async move { owner(&context, hash.ok_or(ApiError::Unauthenticated)?).await }.boxed_local()
     }
 }
 
-/// Whether the request brings a bearer token, good or not.
+/// Whether the request carries a bearer token, valid or not.
 pub fn bears_token(headers: &HeaderMap) -> bool {
     bearer(headers).is_some()
 }
@@ -45,16 +44,16 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-/// The token in its one spelling, if it can be one of ours.
+/// The token in lower case, if it has the form of ours.
 fn presented_token(headers: &HeaderMap) -> Option<String> {
     let token = bearer(headers)?;
     let hex = token.len() == 2 * TOKEN_BYTES && token.bytes().all(|byte| byte.is_ascii_hexdigit());
     hex.then(|| token.to_ascii_lowercase())
 }
 
-async fn owner(state: &AppState, token_hash: String) -> Result<DeviceOwner, ApiError> {
-    let now = state.clock.now();
-    let found = state
+async fn owner(context: &ApiContext, token_hash: String) -> Result<DeviceOwner, ApiError> {
+    let now = context.clock.now();
+    let found = context
         .pool
         .read(move |db| {
             let Some(device) = helper_devices::find_by_token(db, &token_hash)? else { return Ok(None) };
@@ -63,12 +62,12 @@ async fn owner(state: &AppState, token_hash: String) -> Result<DeviceOwner, ApiE
         })
         .await?;
     let (device, user) = found.ok_or(ApiError::Unauthenticated)?;
-    state.rate_limits.take_user(&user.id)?;
+    context.rate_limits.take_user(&user.id)?;
     if device.wants_touch(now) {
         let id = device.id.clone();
         // Not worth failing a request for: the next one tries again.
-        if let Err(error) = state.pool.write(move |db| helper_devices::touch(db, &id, now)).await {
-            log::warn!("a helper device's last use was not noted: {error}");
+        if let Err(error) = context.pool.write(move |db| helper_devices::touch(db, &id, now)).await {
+            log::warn!("a helper device's last use was not stored: {error}");
         }
     }
     Ok(DeviceOwner { user, device: device.id })

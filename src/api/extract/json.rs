@@ -1,4 +1,4 @@
-//! A JSON body that was validated.
+//! A validated JSON body.
 
 use actix_web::{FromRequest, HttpMessage as _, HttpRequest, dev::Payload, error::JsonPayloadError, http::header, web};
 use futures_util::FutureExt as _;
@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::api::error::ApiError;
 
-/// The body of the request, decoded and past its `garde` rules.
+/// The body of the request, decoded and validated by its `garde` rules.
 pub struct Json<T>(pub T);
 
 impl<T> FromRequest for Json<T>
@@ -48,7 +48,7 @@ where
     }
 }
 
-/// Whether the body is said to be JSON.
+/// Whether the content type is JSON.
 pub fn is_json(req: &HttpRequest) -> bool {
     let Ok(Some(mime)) = req.mime_type() else { return false };
     mime.subtype() == "json" || mime.suffix().is_some_and(|suffix| suffix == "json")

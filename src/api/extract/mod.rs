@@ -1,6 +1,7 @@
-//! The types in a handler's signature that prove who calls and that the input is sound.
+//! The types in a handler's signature that say who may call and that the input is valid.
 
 pub mod device_owner;
 pub mod json;
+pub mod paired_server;
 pub mod relay_caller;
 pub mod session_user;

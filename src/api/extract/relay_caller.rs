@@ -1,4 +1,4 @@
-//! Whoever may open a socket at the relay: a signed-in browser or a helper device.
+//! The caller who may open a socket at the relay: a signed-in browser or a helper device.
 
 use actix_web::{FromRequest, HttpRequest, dev::Payload};
 use futures_util::{FutureExt as _, future::LocalBoxFuture};
@@ -14,7 +14,7 @@ use crate::{
     domain::ids::{SessionId, UserId},
 };
 
-/// The user, and the session or device with which the socket ends.
+/// The user, and the session or helper device: when it ends, the relay closes the socket.
 pub struct RelayCaller {
     pub user: UserId,
     pub session: SessionId,
@@ -25,7 +25,7 @@ impl FromRequest for RelayCaller {
     type Future = LocalBoxFuture<'static, Result<Self, ApiError>>;
 
     fn from_request(req: &HttpRequest, payload: &mut Payload) -> Self::Future {
-        // A token that is not good is refused, whatever cookie came with it.
+        // An invalid token is refused, also when a valid cookie was sent with it.
         if bears_token(req.headers()) {
             let owner = DeviceOwner::from_request(req, payload);
             async move {

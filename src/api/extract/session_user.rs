@@ -1,13 +1,18 @@
 //! A signed-in browser.
 
-use actix_web::{FromRequest, HttpRequest, dev::Payload, web};
+use actix_web::{FromRequest, HttpRequest, dev::Payload};
 use futures_util::{FutureExt as _, future::LocalBoxFuture};
 
 use crate::{
-    api::{error::ApiError, state::AppState},
+    api::{context::ApiContext, error::ApiError},
     crypto::session_cookie::SESSION_COOKIE,
-    db::{sessions, users, users::User},
-    domain::ids::SessionId,
+    db::{
+        error::DbError,
+        pool::Db,
+        sessions,
+        users::{self, User},
+    },
+    domain::ids::{SessionId, UserId},
 };
 
 /// The user behind the session cookie `rp_sess`.
@@ -21,40 +26,53 @@ impl FromRequest for SessionUser {
     type Future = LocalBoxFuture<'static, Result<Self, ApiError>>;
 
     fn from_request(req: &HttpRequest, _: &mut Payload) -> Self::Future {
-        let state = req.app_data::<web::Data<AppState>>().expect("the App carries its state").clone();
-        let presented = presented_session(req, &state);
-        async move { signed_in(&state, presented.ok_or(ApiError::Unauthenticated)?).await }.boxed_local()
+        let caller = signed_in(req, |_, _| Ok(()));
+        async move { caller.await.map(|(user, ())| user) }.boxed_local()
     }
 }
 
-/// The session id in the first cookie of that name which we sealed: other paths and parent domains can plant more.
-fn presented_session(req: &HttpRequest, state: &AppState) -> Option<SessionId> {
+/// Who calls, and what `also` reads for them in the same trip to the database.
+pub fn signed_in<T, F>(
+    req: &HttpRequest,
+    also: F,
+) -> impl Future<Output = Result<(SessionUser, T), ApiError>> + use<T, F>
+where
+    T: Send + 'static,
+    F: FnOnce(&mut Db, &UserId) -> Result<T, DbError> + Send + 'static,
+{
+    let context = ApiContext::of(req).clone();
+    let presented = presented_session(req, &context);
+    async move {
+        let id = presented.ok_or(ApiError::Unauthenticated)?;
+        let now = context.clock.now();
+        let found = context
+            .pool
+            .read(move |db| {
+                let Some(session) = sessions::find(db, &id, now)? else { return Ok(None) };
+                let Some(user) = users::find(db, &session.user_id)? else { return Ok(None) };
+                let more = also(db, &user.id)?;
+                Ok(Some((session, user, more)))
+            })
+            .await?;
+        let (session, user, more) = found.ok_or(ApiError::Unauthenticated)?;
+        context.rate_limits.take_user(&user.id)?;
+        if session.wants_touch(now) {
+            let id = session.id.clone();
+            // Not worth failing a request for: the next one tries again.
+            if let Err(error) = context.pool.write(move |db| sessions::touch(db, &id, now)).await {
+                log::warn!("a session's last use was not stored: {error}");
+            }
+        }
+        Ok((SessionUser { user, session: session.id }, more))
+    }
+}
+
+/// The session id in the first cookie of that name which we sealed: other paths and parent domains can add more.
+fn presented_session(req: &HttpRequest, context: &ApiContext) -> Option<SessionId> {
     let cookies = req.cookies().ok()?;
     cookies
         .iter()
         .filter(|cookie| cookie.name() == SESSION_COOKIE)
-        .find_map(|cookie| state.session_cookie.open(cookie.value()))
+        .find_map(|cookie| context.session_cookie.open(cookie.value()))
         .map(SessionId::from)
-}
-
-async fn signed_in(state: &AppState, id: SessionId) -> Result<SessionUser, ApiError> {
-    let now = state.clock.now();
-    let found = state
-        .pool
-        .read(move |db| {
-            let Some(session) = sessions::find(db, &id, now)? else { return Ok(None) };
-            let user = users::find(db, &session.user_id)?;
-            Ok(user.map(|user| (session, user)))
-        })
-        .await?;
-    let (session, user) = found.ok_or(ApiError::Unauthenticated)?;
-    state.rate_limits.take_user(&user.id)?;
-    if session.wants_touch(now) {
-        let id = session.id.clone();
-        // Not worth failing a request for: the next one tries again.
-        if let Err(error) = state.pool.write(move |db| sessions::touch(db, &id, now)).await {
-            log::warn!("a session's last use was not noted: {error}");
-        }
-    }
-    Ok(SessionUser { user, session: session.id })
 }

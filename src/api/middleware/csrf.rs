@@ -1,6 +1,6 @@
-//! A browser's cookie goes along with requests that other sites make. Requests that change something and carry our
-//! session cookie must therefore say that they come from a page of ours. A bearer token does not go along by itself:
-//! a page that sends one asks first (CORS), and is refused unless it is ours.
+//! Protection against cross-site request forgery. A browser adds our cookie also to requests that other sites make: an
+//! unsafe request with a cookie must therefore come from a page of ours. No browser adds a bearer token by itself: a
+//! page that sends one needs a CORS preflight, which is refused unless the page is ours.
 
 use actix_web::{
     Error,
@@ -11,15 +11,14 @@ use actix_web::{
         header::{self, HeaderMap, HeaderName},
     },
     middleware::Next,
-    web,
 };
 use url::Url;
 
 use crate::{
     api::{
+        context::{ApiContext, Origins},
         error::ApiError,
         extract::device_owner::bears_token,
-        state::{AppState, Origins},
     },
     domain::return_target::same_origin,
 };
@@ -31,17 +30,17 @@ pub async fn check(
     req: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
-    let state = req.app_data::<web::Data<AppState>>().expect("the App carries its state");
+    let context = ApiContext::of(req.request());
     let safe = matches!(*req.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     let by_cookie = req.headers().contains_key(header::COOKIE) && !bears_token(req.headers());
-    if !safe && by_cookie && !comes_from(req.headers(), &state.origins) {
+    if !safe && by_cookie && !comes_from(req.headers(), &context.origins) {
         return Ok(req.error_response(ApiError::CrossSite));
     }
     next.call(req).await.map(ServiceResponse::map_into_boxed_body)
 }
 
-/// Whether `Origin`, or `Referer` without it, is one of ours. Absent both, a browser gives itself away by
-/// `Sec-Fetch-Site`; what is left is not a browser and carries no one else's cookie.
+/// Whether `Origin`, or `Referer` without it, is one of ours. Without both, only a browser sends `Sec-Fetch-Site`; any
+/// other client sends only its own cookies.
 fn comes_from(headers: &HeaderMap, Origins { base, frontend, admin }: &Origins) -> bool {
     let source = headers.get(header::ORIGIN).or_else(|| headers.get(header::REFERER));
     match source {

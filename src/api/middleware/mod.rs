@@ -1,4 +1,4 @@
-//! What happens around every request, or around every request of a family.
+//! Layers around every request, or around the requests of some routes.
 
 pub mod csrf;
 pub mod observe;

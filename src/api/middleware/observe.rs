@@ -1,6 +1,4 @@
-//! The outermost layer: the request id, the access line, security headers, and the document of every error.
-
-use std::time::Instant;
+//! The outermost layer: the request id, the log line, security headers, and the problem document of every error.
 
 use actix_web::{
     Error, HttpMessage,
@@ -11,24 +9,24 @@ use actix_web::{
         header::{self, HeaderName, HeaderValue},
     },
     middleware::Next,
-    web,
 };
+use tokio::time::Instant;
 
 use crate::api::{
+    context::ApiContext,
     error::{ApiError, PROBLEM_JSON},
-    state::AppState,
 };
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_REQUEST_ID: usize = 64;
 
-/// What the client calls this request, or what we do. In the request's extensions.
+/// The client's id of this request, or else ours. In the request's extensions.
 #[derive(Clone)]
 pub struct RequestId(pub String);
 
 fn new_id(req: &ServiceRequest) -> String {
-    let state = req.app_data::<web::Data<AppState>>().expect("the app was built with its state");
-    state.random.id(state.clock.now())
+    let context = ApiContext::of(req.request());
+    context.random.id(context.clock.now())
 }
 
 /// For `middleware::from_fn`, wrapped last.
@@ -44,13 +42,13 @@ pub async fn observe(
         .filter(|text| is_request_id(text))
         .map_or_else(|| new_id(&req), str::to_owned);
     req.extensions_mut().insert(RequestId(id.clone()));
-    // The request goes away with an error; what the line needs is taken before.
+    // An error drops the request, so what the log line needs is copied before.
     let method = req.method().clone();
     let path = req.path().to_owned();
 
     let mut response = match next.call(req).await {
         Ok(response) => response.map_into_boxed_body(),
-        // No request came back to answer on: actix builds the answer from the error.
+        // Without a request there is no response to add to: actix builds one from the error.
         Err(error) => return Err(error),
     };
     let status = response.status();
@@ -83,7 +81,7 @@ fn is_request_id(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 
-/// Replaces the body of an error answer by its problem document; headers stay.
+/// Replaces the body of an error answer with its problem document and keeps the headers.
 fn with_problem(mut response: ServiceResponse<BoxBody>, request_id: &str) -> ServiceResponse<BoxBody> {
     let is_problem = response.headers().get(header::CONTENT_TYPE).is_some_and(|value| value == PROBLEM_JSON);
     if is_problem {

@@ -1,13 +1,14 @@
-//! What an endpoint may reach. Built once by `server.rs`, shared by all workers.
+//! What endpoints share. Built once by `server.rs` for all workers.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use actix::Addr;
+use actix_web::{HttpRequest, web};
 use tokio::time::Instant;
 use url::Url;
 
 use crate::{
-    api::{error::ApiError, middleware::rate_limit::RateLimits},
+    api::{error::ApiError, rate_limits::RateLimits},
     clients::identity::Identity,
     clock::Clock,
     config::Config,
@@ -21,8 +22,8 @@ use crate::{
 /// How long a request waits for an actor.
 const ACTOR_DEADLINE: Duration = Duration::from_secs(2);
 
-/// See the module.
-pub struct AppState {
+/// What endpoints share.
+pub struct ApiContext {
     pub config: Config,
     pub clock: Clock,
     pub random: Random,
@@ -30,7 +31,7 @@ pub struct AppState {
     /// For what is stored: player tokens, push credentials.
     pub sealer: Arc<Sealer>,
     pub session_cookie: SealedCookie,
-    /// The login state, between leaving for the identity provider and coming back.
+    /// Holds the login state while the browser is at the identity provider.
     pub login_cookie: SealedCookie,
     pub relay_tokens: RelayTokens,
     pub identity: Identity,
@@ -49,14 +50,19 @@ pub struct Origins {
     pub admin: Url,
 }
 
-impl AppState {
-    /// Whether the database answers the smallest of its queries.
+impl ApiContext {
+    /// The context of the application that serves this request.
+    pub fn of(req: &HttpRequest) -> &web::Data<Self> {
+        req.app_data().expect("every App is built with its context")
+    }
+
+    /// Runs a small query, to see that the database answers.
     pub async fn ping(&self) -> Result<(), ApiError> {
         self.pool.read(|db| users::find(db, &UserId::from(""))).await?;
         Ok(())
     }
 
-    /// How the links of these servers stand.
+    /// The links of these servers; one without a link is absent.
     pub async fn connections(&self, servers: Vec<ServerId>) -> Result<HashMap<ServerId, LinkStatus>, ApiError> {
         match tokio::time::timeout(ACTOR_DEADLINE, self.hub.send(LinkStatuses { servers })).await {
             Ok(Ok(connections)) => Ok(connections),
@@ -65,7 +71,7 @@ impl AppState {
         }
     }
 
-    /// How the push session of this user stands; `None` when there is none.
+    /// The push session of this user; `None` without a credential.
     pub async fn push_session(&self, user: &UserId) -> Result<Option<PushSession>, ApiError> {
         let asked = self.push.send(PushSessions { users: vec![user.clone()] });
         match tokio::time::timeout(ACTOR_DEADLINE, asked).await {
