@@ -1,41 +1,68 @@
 //! The time of day, as an argument that tests can set.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chrono::{Duration, SubsecRound, Utc};
+use tokio::time::Instant;
 
 use crate::domain::time::Timestamp;
 
-/// The system's clock, or one that only moves when it is advanced. Clones share the time.
+/// The system's clock, one that only moves when it is advanced, or one that follows tokio's time. Clones share the time.
+///
+/// It labels; durations are measured with [`tokio::time::Instant`], and the two are never compared.
 #[derive(Clone, Debug)]
-pub struct Clock(Option<Arc<Mutex<Timestamp>>>);
+pub struct Clock(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    System,
+    Adjustable(Arc<Mutex<Timestamp>>),
+    /// The time at an instant.
+    Simulated(Arc<Mutex<(Timestamp, Instant)>>),
+}
 
 impl Clock {
     /// The system's clock.
     pub fn system() -> Self {
-        Self(None)
+        Self(Kind::System)
     }
 
     /// A clock at `start` that only moves when advanced: for tests and the demo.
     pub fn adjustable(start: Timestamp) -> Self {
-        Self(Some(Arc::new(Mutex::new(start))))
+        Self(Kind::Adjustable(Arc::new(Mutex::new(start))))
+    }
+
+    /// A clock that begins at `start` and follows tokio's time, which may be virtual; advancing it makes it jump.
+    pub fn simulated(start: Timestamp) -> Self {
+        Self(Kind::Simulated(Arc::new(Mutex::new((start, Instant::now())))))
     }
 
     /// Now, cut to microseconds: what is stored is then equal to what is read back.
+    #[allow(clippy::disallowed_methods, reason = "the one place that reads the system's clock")]
     pub fn now(&self) -> Timestamp {
         let now = match &self.0 {
-            None => Utc::now(),
-            Some(adjusted) => *adjusted.lock().unwrap_or_else(PoisonError::into_inner),
+            Kind::System => Utc::now(),
+            Kind::Adjustable(adjusted) => *lock(adjusted),
+            Kind::Simulated(simulated) => {
+                let (start, origin) = *lock(simulated);
+                start + origin.elapsed()
+            }
         };
         now.trunc_subsecs(6)
     }
 
-    /// Moves an adjustable clock. The system's clock goes its own way and is left alone.
+    /// Moves the time, also back. The system's clock goes its own way and is left alone.
     pub fn advance(&self, by: Duration) {
-        if let Some(adjusted) = &self.0 {
-            *adjusted.lock().unwrap_or_else(PoisonError::into_inner) += by;
+        match &self.0 {
+            Kind::System => {}
+            Kind::Adjustable(adjusted) => *lock(adjusted) += by,
+            Kind::Simulated(simulated) => lock(simulated).0 += by,
         }
     }
+}
+
+fn lock<T>(time: &Mutex<T>) -> MutexGuard<'_, T> {
+    time.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -50,5 +77,14 @@ mod tests {
         assert_eq!(clock.now().timestamp_subsec_nanos(), 123_456_000);
         clock.advance(Duration::seconds(5));
         assert_eq!(clone.now().timestamp(), 1_800_000_005);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_simulated_clock_follows_virtual_time_and_may_jump_back() {
+        let clock = Clock::simulated(chrono::DateTime::from_timestamp(1_800_000_000, 0).unwrap());
+        tokio::time::sleep(std::time::Duration::from_secs(3_600)).await;
+        assert_eq!(clock.now().timestamp(), 1_800_003_600);
+        clock.advance(Duration::seconds(-600));
+        assert_eq!(clock.clone().now().timestamp(), 1_800_003_000);
     }
 }

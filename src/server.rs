@@ -44,6 +44,7 @@ use crate::{
         time::Timestamp,
     },
     game::asker::Budgets,
+    net::Network,
     push::{
         state::PushContext,
         worker::{self, Worker},
@@ -119,6 +120,7 @@ impl Server {
             clock: clock.clone(),
             random: random.clone(),
             pool: pool.clone(),
+            network: Network::system(),
             sealer: sealer.clone(),
             game: config.game.clone(),
             budgets: Budgets::default(),

@@ -3,19 +3,13 @@
 //! No actor and no policy: the caller says when to connect, what to ask and how often. A task owns the
 //! WebSocket; it ends when the peer does, when the link is silent for too long, or when the last [`Link`] is dropped.
 
-use std::{
-    collections::HashMap,
-    fmt, io,
-    net::{IpAddr, SocketAddr},
-    time::Duration,
-};
+use std::{collections::HashMap, fmt, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
 use prost::Message as _;
 use secrecy::{ExposeSecret as _, SecretBox};
 use tokio::{
-    net::{TcpStream, lookup_host},
     sync::{mpsc, oneshot},
     time::{Instant, MissedTickBehavior, interval, timeout},
 };
@@ -29,7 +23,7 @@ use crate::{
         address::is_public,
         wire::{AppBroadcast, AppMessage, AppRequest, AppResponse},
     },
-    net::Stream,
+    net::{Network, NetworkError, Stream},
 };
 
 /// Resolving, connecting and the handshake, together.
@@ -68,12 +62,10 @@ pub struct Player {
 /// Why no link came about.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    #[error("the address could not be resolved: {0}")]
-    Unresolved(io::Error),
-    #[error("the address is not a public one")]
-    AddressRefused,
+    #[error(transparent)]
+    Network(#[from] NetworkError),
     #[error("no connection: {0}")]
-    Unreachable(String),
+    Handshake(String),
     /// The server answers with something that is not HTTP: its connection limits, or a ban (protocol §1.7).
     #[error("the game server refuses the connection (its limits, or a ban)")]
     Refused,
@@ -112,8 +104,12 @@ impl fmt::Debug for Link {
 
 impl Link {
     /// Connects. Broadcasts come through the receiver, which closes when the link does.
-    pub async fn connect(route: &Route, player: Player) -> Result<(Link, mpsc::Receiver<AppBroadcast>), ConnectError> {
-        let stream = timeout(CONNECT_DEADLINE, open(route)).await.map_err(|_| ConnectError::TimedOut)??;
+    pub async fn connect(
+        network: &Network,
+        route: &Route,
+        player: Player,
+    ) -> Result<(Link, mpsc::Receiver<AppBroadcast>), ConnectError> {
+        let stream = timeout(CONNECT_DEADLINE, open(network, route)).await.map_err(|_| ConnectError::TimedOut)??;
         let (requests, outgoing) = mpsc::channel(REQUESTS);
         let (broadcasts, received) = mpsc::channel(BROADCASTS);
         actix::spawn(run(stream, player, outgoing, broadcasts));
@@ -137,11 +133,11 @@ impl Link {
 
 type WebSocket = WebSocketStream<MaybeTlsStream<Stream>>;
 
-async fn open(route: &Route) -> Result<WebSocket, ConnectError> {
+async fn open(network: &Network, route: &Route) -> Result<WebSocket, ConnectError> {
     let (url, host, port) = match &route.proxy {
         Some(proxy) => {
             let url = format!("{proxy}/{}/{}", route.host, route.port);
-            let parsed = url::Url::parse(&url).map_err(|error| ConnectError::Unreachable(error.to_string()))?;
+            let parsed = url::Url::parse(&url).map_err(|error| ConnectError::Handshake(error.to_string()))?;
             let host = parsed.host_str().unwrap_or_default().to_owned();
             let port = parsed.port_or_known_default().unwrap_or(443);
             (url, host, port)
@@ -153,31 +149,18 @@ async fn open(route: &Route) -> Result<WebSocket, ConnectError> {
     };
     // The proxy is configured by the operator; a game server's address comes from outside.
     let allow_private = route.allow_private || route.proxy.is_some();
-    let address = resolve(&host, port, allow_private).await?;
-    let stream =
-        TcpStream::connect(address).await.map_err(|error| ConnectError::Unreachable(error.kind().to_string()))?;
-    stream.set_nodelay(true).map_err(|error| ConnectError::Unreachable(error.kind().to_string()))?;
+    let stream = network.connect(&host, port, if allow_private { |_| true } else { is_public }).await?;
     let config = WebSocketConfig::default()
         .read_buffer_size(8 * 1024)
         .write_buffer_size(0)
         .max_message_size(Some(MESSAGE_LIMIT))
         .max_frame_size(Some(MESSAGE_LIMIT));
-    match client_async_tls_with_config(url, Stream::from(stream), Some(config), None).await {
+    match client_async_tls_with_config(url, stream, Some(config), None).await {
         Ok((socket, _)) => Ok(socket),
         Err(tungstenite::Error::Protocol(ProtocolError::HttparseError(_))) => Err(ConnectError::Refused),
         Err(tungstenite::Error::Protocol(ProtocolError::HandshakeIncomplete)) => Err(ConnectError::Refused),
-        Err(error) => Err(ConnectError::Unreachable(error.to_string())),
+        Err(error) => Err(ConnectError::Handshake(error.to_string())),
     }
-}
-
-/// Resolves once; the address that was checked is the one that is connected to.
-async fn resolve(host: &str, port: u16, allow_private: bool) -> Result<SocketAddr, ConnectError> {
-    let mut addresses: Vec<SocketAddr> = match host.parse::<IpAddr>() {
-        Ok(address) => vec![SocketAddr::new(address, port)],
-        Err(_) => lookup_host((host, port)).await.map_err(ConnectError::Unresolved)?.collect(),
-    };
-    addresses.retain(|address| allow_private || is_public(address.ip()));
-    addresses.first().copied().ok_or(ConnectError::AddressRefused)
 }
 
 async fn run(

@@ -1,129 +1,14 @@
-//! A byte stream to a client or a neighbour: TCP, or a pipe within this process for simulations and tests.
+//! Byte streams to clients and neighbours: TCP, or pipes within this process for simulations and tests.
 //!
-//! A closed enum, not a trait: what the relay asks of a stream (`try_write` beside readiness) no trait offers, and the
-//! one predictable branch costs nothing beside a system call.
+//! A [`Stream`] is a closed enum, not a trait: what the relay asks of it (`try_write` beside readiness) no trait offers,
+//! and the one predictable branch costs nothing beside a system call.
 
 mod memory;
+mod network;
+mod stream;
 
-use std::{
-    io,
-    net::Shutdown,
-    pin::Pin,
-    task::{Context, Poll},
+pub use self::{
+    memory::Memory,
+    network::{Dial, Network, NetworkError, SecureStream},
+    stream::Stream,
 };
-
-use bytes::BytesMut;
-use socket2::SockRef;
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
-
-pub use self::memory::Memory;
-
-/// See the module.
-#[derive(Debug)]
-pub enum Stream {
-    Tcp(TcpStream),
-    Memory(Memory),
-}
-
-impl From<TcpStream> for Stream {
-    fn from(stream: TcpStream) -> Self {
-        Self::Tcp(stream)
-    }
-}
-
-impl From<Memory> for Stream {
-    fn from(stream: Memory) -> Self {
-        Self::Memory(stream)
-    }
-}
-
-impl Stream {
-    /// Writes what fits without waiting; [`io::ErrorKind::WouldBlock`] if nothing does.
-    pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.try_write(bytes),
-            Self::Memory(stream) => stream.try_write(bytes),
-        }
-    }
-
-    /// Ready when a write may succeed.
-    pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Self::Tcp(stream) => stream.poll_write_ready(cx),
-            Self::Memory(stream) => stream.poll_write_ready(cx),
-        }
-    }
-
-    /// Appends what has arrived, without waiting; 0 at the end of the stream.
-    pub fn try_read_buf(&self, buffer: &mut BytesMut) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.try_read_buf(buffer),
-            Self::Memory(stream) => stream.try_read_buf(buffer),
-        }
-    }
-
-    /// Ready when a read may succeed.
-    pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Self::Tcp(stream) => stream.poll_read_ready(cx),
-            Self::Memory(stream) => stream.poll_read_ready(cx),
-        }
-    }
-
-    /// Ends our direction; the peer reads what was written, then the end.
-    pub fn shutdown_write(&self) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => SockRef::from(stream).shutdown(Shutdown::Write),
-            Self::Memory(stream) => {
-                stream.shutdown_write();
-                Ok(())
-            }
-        }
-    }
-
-    /// Bytes that may be written and not yet taken by the peer. The kernel doubles this for its own accounts.
-    pub fn set_send_buffer(&self, bytes: usize) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => SockRef::from(stream).set_send_buffer_size(bytes),
-            Self::Memory(stream) => {
-                stream.set_room(bytes);
-                Ok(())
-            }
-        }
-    }
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
-            Self::Memory(stream) => Pin::new(stream).poll_read(cx, buffer),
-        }
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Self::Memory(stream) => Pin::new(stream).poll_write(cx, bytes),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Memory(stream) => Pin::new(stream).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Memory(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
-    }
-}

@@ -8,12 +8,14 @@ use crate::{
     crypto::{random::Random, sealer::Sealer},
     db::pool::Pool,
     game::asker::Budgets,
+    net::Network,
 };
 
 /// Built once, shared by all.
 pub struct RelayContext {
     pub clock: Clock,
     pub random: Random,
+    pub network: Network,
     pub pool: Pool,
     pub sealer: Arc<Sealer>,
     pub game: config::Game,

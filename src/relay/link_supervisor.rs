@@ -141,7 +141,7 @@ impl Supervisor {
         self.wake.retry.notified().now_or_never();
         let (route, player) = self.read().await?;
         let (id, budget) = (player.id, self.context.budgets.of(&route));
-        let (link, broadcasts) = Link::connect(&route, player).await.map_err(|error| {
+        let (link, broadcasts) = Link::connect(&self.context.network, &route, player).await.map_err(|error| {
             let pause = if matches!(error, ConnectError::Refused) { PAUSE_REFUSED } else { Duration::ZERO };
             LinkEnd { pause, ..LinkEnd::unreachable(error) }
         })?;

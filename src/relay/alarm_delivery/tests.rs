@@ -11,6 +11,7 @@ use crate::{
     crypto::{keys::Key32, random::Random, sealer::Sealer},
     db::{pool::Pool, testing},
     game::asker::Budgets,
+    net::Network,
     relay::publication::Publication,
 };
 
@@ -55,6 +56,7 @@ impl World {
             random,
             pool,
             game: Game { link_policy: GameLinkPolicy::Always, proxy_url: None, allow_private_servers: true },
+            network: Network::system(),
             budgets: Budgets::default(),
         };
         Self { _directory: directory, context: Arc::new(context) }

@@ -1,0 +1,165 @@
+//! How the service connects to others: over the system's network, or over a simulated one. Handed down, like the clock.
+
+use std::{
+    fmt, io,
+    net::{IpAddr, SocketAddr},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use futures_util::future::BoxFuture;
+use rustls::{ClientConfig, pki_types::ServerName};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpStream, lookup_host},
+};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+
+use crate::net::{memory::Memory, stream::Stream};
+
+/// Connects a simulated network: host and port to our end of a connection.
+pub type Dial = dyn Fn(&str, u16) -> BoxFuture<'static, io::Result<Memory>> + Send + Sync;
+
+/// See the module. Clones share it.
+#[derive(Clone)]
+pub struct Network(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    System,
+    Simulated(Arc<Dial>),
+}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Network")
+    }
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub enum NetworkError {
+    #[error("the address could not be resolved: {0}")]
+    Unresolved(io::Error),
+    #[error("the address is not a public one")]
+    AddressRefused,
+    #[error("no connection: {0}")]
+    Unreachable(io::Error),
+}
+
+impl Network {
+    /// The system's network.
+    pub fn system() -> Self {
+        Self(Kind::System)
+    }
+
+    /// A simulated network. It has neither names nor private addresses: nothing is resolved or refused.
+    pub fn simulated(dial: Arc<Dial>) -> Self {
+        Self(Kind::Simulated(dial))
+    }
+
+    /// Connects. A name is resolved once, and the address that passed `allowed` is the one that is connected to.
+    pub async fn connect(&self, host: &str, port: u16, allowed: fn(IpAddr) -> bool) -> Result<Stream, NetworkError> {
+        match &self.0 {
+            Kind::System => Ok(connect_tcp(host, port, allowed).await?.into()),
+            Kind::Simulated(dial) => Ok(dial(host, port).await.map_err(NetworkError::Unreachable)?.into()),
+        }
+    }
+
+    /// Connects, and makes sure by TLS that the peer is `host`.
+    pub async fn connect_secure(
+        &self,
+        host: &str,
+        port: u16,
+        tls: Arc<ClientConfig>,
+    ) -> Result<SecureStream, NetworkError> {
+        match &self.0 {
+            Kind::System => {
+                let name = ServerName::try_from(host.to_owned())
+                    .map_err(|_| NetworkError::Unresolved(io::ErrorKind::InvalidInput.into()))?;
+                let stream = connect_tcp(host, port, |_| true).await?;
+                let stream = TlsConnector::from(tls).connect(name, stream).await.map_err(NetworkError::Unreachable)?;
+                Ok(SecureStream(Secure::Tls(Box::new(stream))))
+            }
+            Kind::Simulated(dial) => {
+                Ok(SecureStream(Secure::Memory(dial(host, port).await.map_err(NetworkError::Unreachable)?)))
+            }
+        }
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "the one place that resolves names and connects")]
+async fn connect_tcp(host: &str, port: u16, allowed: fn(IpAddr) -> bool) -> Result<TcpStream, NetworkError> {
+    let mut addresses: Vec<SocketAddr> = match host.parse::<IpAddr>() {
+        Ok(address) => vec![SocketAddr::new(address, port)],
+        Err(_) => lookup_host((host, port)).await.map_err(NetworkError::Unresolved)?.collect(),
+    };
+    addresses.retain(|address| allowed(address.ip()));
+    let address = addresses.first().copied().ok_or(NetworkError::AddressRefused)?;
+    // Its kind in words; the operating system's number helps no user.
+    let unreachable = |error: io::Error| NetworkError::Unreachable(error.kind().into());
+    let stream = TcpStream::connect(address).await.map_err(unreachable)?;
+    stream.set_nodelay(true).map_err(unreachable)?;
+    Ok(stream)
+}
+
+/// A stream whose peer is proven and that nobody else reads: TLS over TCP, or within this process. Only a simulated
+/// network makes one without TLS.
+#[derive(Debug)]
+pub struct SecureStream(Secure);
+
+#[derive(Debug)]
+enum Secure {
+    Tls(Box<TlsStream<TcpStream>>),
+    Memory(Memory),
+}
+
+impl AsyncRead for SecureStream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().0 {
+            Secure::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Secure::Memory(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for SecureStream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut self.get_mut().0 {
+            Secure::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Secure::Memory(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().0 {
+            Secure::Tls(stream) => Pin::new(stream).poll_flush(cx),
+            Secure::Memory(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().0 {
+            Secure::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+            Secure::Memory(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_that_is_not_allowed_is_not_connected_to() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let network = Network::system();
+        for host in ["127.0.0.1", "localhost"] {
+            let refused = network.connect(host, port, |_| false).await;
+            assert!(matches!(refused, Err(NetworkError::AddressRefused)), "{host}: {refused:?}");
+        }
+        assert!(matches!(network.connect("127.0.0.1", port, |_| true).await, Ok(Stream::Tcp(_))));
+    }
+}
