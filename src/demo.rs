@@ -23,7 +23,7 @@ use uuid::Uuid;
 use crate::{
     api::state::AppState,
     clock::Clock,
-    config::{self, Config, Faults, Settings},
+    config::{self, Config, InvalidSettings, Settings},
     db::{
         error::DbError,
         paired_servers,
@@ -70,7 +70,7 @@ pub struct DemoOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
     #[error("{0}")]
-    Settings(#[from] Faults),
+    Settings(#[from] InvalidSettings),
     #[error("{0}")]
     Start(#[from] StartError),
     #[error("the database: {0}")]
@@ -147,16 +147,16 @@ impl Demo {
         written.map_err(DemoError::io(ca_file.display().to_string()))?;
 
         let mut settings = default_settings();
-        settings.push_address = pushes.addr().to_string();
-        settings.extra_ca_file = Some(ca_file);
-        settings.data_dir = data_dir.clone();
-        settings.api_listen = listen(0).to_string();
-        settings.relay_listen = listen(1).to_string();
-        settings.identity_login_url = identity.login_url();
-        settings.identity_claimed_id_prefix = identity.claimed_id_prefix();
-        settings.platform_api_url = identity.platform_api_url();
-        settings.platform_api_key = Some("simulated".to_owned().into());
-        settings.allow_private_game_servers = "true".to_owned();
+        settings.push.push_address = pushes.addr().to_string();
+        settings.trust.extra_ca_file = Some(ca_file);
+        settings.database.data_dir = data_dir.clone();
+        settings.listen.api_listen = listen(0).to_string();
+        settings.listen.relay_listen = listen(1).to_string();
+        settings.identity.identity_login_url = identity.login_url();
+        settings.identity.identity_claimed_id_prefix = identity.claimed_id_prefix();
+        settings.identity.platform_api_url = identity.platform_api_url();
+        settings.identity.platform_api_key = Some("simulated".to_owned().into());
+        settings.game.allow_private_game_servers = "true".to_owned();
         let config = Config::check(settings)?;
         let server = Server::build(config, Clock::system())?;
 
@@ -168,9 +168,9 @@ impl Demo {
         game.set_push_line(pushes.clone(), SERVER_NAME, HashMap::from([(TEAM[0].0, DEMO_ANDROID_ID)]));
         let paired = pair(server.state(), &user, &game, &pushes, &devices).await?;
         let file = DemoFile {
-            api_url: server.state().config.urls.base.clone(),
-            relay_url: server.state().config.urls.relay.clone(),
-            sign_in_url: format!("{}/auth/platform", server.state().config.urls.base),
+            api_url: server.state().urls.base.to_string(),
+            relay_url: format!("ws://{}", server.relay_addr()),
+            sign_in_url: server.state().urls.base.at("/auth/platform"),
             cookie: sign_in(server.state(), &user).await?,
             servers: vec![paired],
         };

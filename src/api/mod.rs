@@ -44,7 +44,7 @@ pub fn app(
         InitError = (),
     > + use<>,
 > {
-    let cors = cors([&state.origins.frontend, &state.origins.admin]);
+    let cors = cors([&state.urls.frontend, &state.urls.admin]);
     App::new()
         .app_data(state)
         .app_data(web::JsonConfig::default().limit(JSON_BODY).error_handler(extract::json::rejected))

@@ -181,7 +181,7 @@ pub async fn pair(
     Json(pairing): Json<Pairing>,
     state: web::Data<AppState>,
 ) -> Result<HttpResponse, ApiError> {
-    let address = checked_address(&pairing.address, state.config.game.allow_private_servers)?;
+    let address = checked_address(&pairing.address, state.allow_private_servers)?;
     let owner = user.user.id;
     let (sealer, random, now) = (state.sealer.clone(), state.random.clone(), state.clock.now());
     let paired = state

@@ -114,7 +114,7 @@ pub async fn issue(
     OptionalJson(Issue { label }): OptionalJson<Issue>,
     state: web::Data<AppState>,
 ) -> Result<HttpResponse, ApiError> {
-    let (prefix, random, now) = (state.config.pairing_code_prefix.clone(), state.random.clone(), state.clock.now());
+    let (prefix, random, now) = (state.pairing_code_prefix.clone(), state.random.clone(), state.clock.now());
     let issued = state
         .pool
         .write(move |db| {
@@ -155,7 +155,7 @@ pub async fn activate(
             guess_refused(WRONG_PER_ADDRESS.every.to_std().unwrap_or_default())
         }
     };
-    let code = PairingCode::parse(&state.config.pairing_code_prefix, &code).ok_or_else(wrong)?;
+    let code = PairingCode::parse(&state.pairing_code_prefix, &code).ok_or_else(wrong)?;
     let token = state.random.hex::<TOKEN_BYTES>();
     let device = state.random.id::<HelperDeviceId>(now);
     let (id, hash) = (device.clone(), sha256_hex(token.as_bytes()));

@@ -15,12 +15,13 @@ use crate::{
         extract::{relay_caller::RelayCaller, session_user::SessionUser},
         state::AppState,
     },
-    clients::identity::{Answer, Rejected, VerifyError},
+    clients::identity::VerifyError,
     config::Environment,
     crypto::digest::sha256_hex,
     db::{openid_nonces, sessions, sign_in_attempts, users},
     domain::{
         ids::{PlatformId, SessionId, UserId},
+        openid::{Answer, Rejected},
         return_target,
     },
     relay::hub::SessionEnded,
@@ -74,8 +75,8 @@ struct StartQuery {
 pub async fn start(req: HttpRequest, state: web::Data<AppState>) -> Result<HttpResponse, ApiError> {
     let target = return_target::choose(
         only_value(req.query_string(), "return").as_deref(),
-        &state.origins.frontend,
-        &state.origins.admin,
+        &state.urls.frontend,
+        &state.urls.admin,
     );
     let login = state.random.base64url::<16>();
     let hash = sha256_hex(login.as_bytes());
@@ -128,11 +129,11 @@ async fn complete_sign_in(state: &AppState, query: &str, login: Option<&str>) ->
         }
         None => None,
     };
-    // Checks 1 to 3 of `clients::identity`.
+    // Checks 1 to 3 of `domain::openid`.
     let assertion = match Answer::parse(query).map_err(rejected)? {
         Answer::Assertion(assertion) => assertion,
         Answer::Declined => {
-            let target = target.unwrap_or_else(|| state.origins.frontend.as_str().to_owned());
+            let target = target.unwrap_or_else(|| state.urls.frontend.as_str().to_owned());
             return Ok(SignedIn { session: None, target });
         }
     };
@@ -230,11 +231,11 @@ fn only_value(query: &str, name: &str) -> Option<String> {
 
 /// Built from configuration: the request's `Host` is the client's word.
 fn return_to(state: &AppState, login: &str) -> String {
-    format!("{}{CALLBACK}?state={login}", state.config.urls.base)
+    state.urls.base.at(&format!("{CALLBACK}?state={login}"))
 }
 
 fn realm(state: &AppState) -> String {
-    format!("{}/", state.origins.base.origin().ascii_serialization())
+    format!("{}/", state.urls.base.origin().ascii_serialization())
 }
 
 /// The login state of the callback, when this browser holds the cookie that was set with it.
@@ -258,7 +259,7 @@ fn login_cookie_name(login: &str) -> Option<String> {
 
 fn login_cookie(state: &AppState, login: &str) -> Cookie<'static> {
     let name = login_cookie_name(login).expect("a login state is base64url of 16 bytes");
-    let path = format!("{}/auth", state.origins.base.path().trim_end_matches('/'));
+    let path = format!("{}/auth", state.urls.base.path().trim_end_matches('/'));
     cookie(state, name, state.login_cookie.seal(login), path, sign_in_attempts::LIFETIME)
 }
 
@@ -273,7 +274,7 @@ fn cookie(state: &AppState, name: String, value: String, path: String, life: chr
         .path(path)
         .http_only(true)
         .same_site(SameSite::Lax)
-        .secure(state.config.environment == Environment::Production)
+        .secure(state.environment == Environment::Production)
         .max_age(time::Duration::seconds(life.num_seconds()))
         .finish()
 }

@@ -6,27 +6,28 @@ use std::{
     time::{Duration, Instant},
 };
 
-use actix::Addr;
-use url::Url;
-
 use crate::{
     api::{error::ApiError, middleware::rate_limit::RateLimits},
-    clients::identity::Identity,
+    clients::identity::IdentityClient,
     clock::Clock,
-    config::Config,
+    config::{Environment, PublicUrls},
     crypto::{random::Random, relay_token::RelayTokens, sealer::Sealer, session_cookie::SealedCookie},
     db::{pool::Pool, users},
     domain::ids::{ServerId, UserId},
     push::worker::{PushSession, PushSessions, Worker},
     relay::hub::{Connection, Connections, Health, Hub},
 };
+use actix::Addr;
 
 /// How long a request waits for an actor.
 const ACTOR_DEADLINE: Duration = Duration::from_secs(2);
 
 /// See the module.
 pub struct AppState {
-    pub config: Config,
+    pub environment: Environment,
+    pub urls: PublicUrls,
+    pub pairing_code_prefix: String,
+    pub allow_private_servers: bool,
     pub clock: Clock,
     pub random: Random,
     pub pool: Pool,
@@ -36,20 +37,12 @@ pub struct AppState {
     /// The login state, between leaving for the identity provider and coming back.
     pub login_cookie: SealedCookie,
     pub relay_tokens: RelayTokens,
-    pub identity: Identity,
+    pub identity: IdentityClient,
     pub rate_limits: RateLimits,
     pub hub: Addr<Hub>,
     pub push: Addr<Worker>,
     pub relay_health: Arc<Health>,
     pub started: Instant,
-    pub origins: Origins,
-}
-
-/// The public URLs of the configuration, parsed.
-pub struct Origins {
-    pub base: Url,
-    pub frontend: Url,
-    pub admin: Url,
 }
 
 impl AppState {

@@ -67,10 +67,7 @@ fn fresh_secrets_are_fit_for_production_and_differ_each_time() {
         assert_ne!(one, other);
     }
     std::fs::write(directory.path().join(".env"), first).unwrap();
-    let urls = ["--base-url", "--frontend-url", "--relay-url"].map(|flag| {
-        let scheme = if flag == "--relay-url" { "wss" } else { "https" };
-        format!("{flag}={scheme}://companion.example")
-    });
+    let urls = ["--base-url", "--frontend-url"].map(|flag| format!("{flag}=https://companion.example"));
     let output = companion(&directory).args(["check-config", "--app-env=production"]).args(urls).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

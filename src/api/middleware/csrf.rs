@@ -16,11 +16,8 @@ use actix_web::{
 use url::Url;
 
 use crate::{
-    api::{
-        error::ApiError,
-        extract::device_owner::bears_token,
-        state::{AppState, Origins},
-    },
+    api::{error::ApiError, extract::device_owner::bears_token, state::AppState},
+    config::PublicUrls,
     domain::return_target::same_origin,
 };
 
@@ -34,7 +31,7 @@ pub async fn check(
     let state = req.app_data::<web::Data<AppState>>().expect("the App carries its state");
     let safe = matches!(*req.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     let by_cookie = req.headers().contains_key(header::COOKIE) && !bears_token(req.headers());
-    if !safe && by_cookie && !comes_from(req.headers(), &state.origins) {
+    if !safe && by_cookie && !comes_from(req.headers(), &state.urls) {
         return Ok(req.error_response(ApiError::CrossSite));
     }
     next.call(req).await.map(ServiceResponse::map_into_boxed_body)
@@ -42,7 +39,7 @@ pub async fn check(
 
 /// Whether `Origin`, or `Referer` without it, is one of ours. Absent both, a browser gives itself away by
 /// `Sec-Fetch-Site`; what is left is not a browser and carries no one else's cookie.
-fn comes_from(headers: &HeaderMap, Origins { base, frontend, admin }: &Origins) -> bool {
+fn comes_from(headers: &HeaderMap, PublicUrls { base, frontend, admin }: &PublicUrls) -> bool {
     let source = headers.get(header::ORIGIN).or_else(|| headers.get(header::REFERER));
     match source {
         Some(value) => value
@@ -59,10 +56,11 @@ mod tests {
     use actix_web::http::header::HeaderValue;
 
     use super::*;
+    use crate::config::BaseUrl;
 
     fn allowed(sent: &[(HeaderName, &'static str)]) -> bool {
-        let url = |text| Url::parse(text).unwrap();
-        let ours = Origins {
+        let url = |text| BaseUrl::from(Url::parse(text).unwrap());
+        let ours = PublicUrls {
             base: url("http://127.0.0.1:8080"),
             frontend: url("https://app.example"),
             admin: url("https://admin.example"),
