@@ -18,7 +18,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::time::timeout;
-use uuid::Uuid;
 
 use crate::{
     api::state::AppState,
@@ -32,7 +31,7 @@ use crate::{
         users::{self, Profile},
     },
     domain::{
-        ids::{PlatformId, ServerId, SessionId, UserId},
+        ids::{ServerId, SessionId, UserId},
         server_state::DeviceKind,
     },
     push::{credentials, worker::CredentialChanged},
@@ -163,7 +162,9 @@ impl Demo {
         let devices: Vec<_> = game.world(|world| {
             world.devices().map(|(id, name, device)| (id.to_string(), kind(device), name.to_owned())).collect()
         });
-        let user = furnish(server.state()).await?;
+        let (platform_id, name) = TEAM[0];
+        let (user, cookie) = signed_in(server.state(), platform_id, name).await?;
+        upload_credential(server.state(), &user, platform_id).await?;
         server.state().push.do_send(CredentialChanged { user: user.clone() });
         game.set_push_line(pushes.clone(), SERVER_NAME, HashMap::from([(TEAM[0].0, DEMO_ANDROID_ID)]));
         let paired = pair(server.state(), &user, &game, &pushes, &devices).await?;
@@ -171,7 +172,7 @@ impl Demo {
             api_url: server.state().urls.base.to_string(),
             relay_url: format!("ws://{}", server.relay_addr()),
             sign_in_url: server.state().urls.base.at("/auth/platform"),
-            cookie: sign_in(server.state(), &user).await?,
+            cookie,
             servers: vec![paired],
         };
         let path = data_dir.join("demo.json");
@@ -230,27 +231,39 @@ fn kind(device: &world::Device) -> DeviceKind {
     }
 }
 
-/// The demo user, with a push credential as a helper device would upload it.
-async fn furnish(state: &AppState) -> Result<UserId, DbError> {
-    let (sealer, now) = (state.sealer.clone(), state.clock.now());
+/// A user with this account and name who is signed in: the user, and the session cookie `rp_sess=…`.
+pub async fn signed_in(state: &AppState, platform_id: u64, name: &str) -> Result<(UserId, String), DbError> {
+    let now = state.clock.now();
+    let (user, session) = (state.random.id::<UserId>(now), state.random.id::<SessionId>(now));
+    let cookie = format!("{}={}", state.session_cookie.name(), state.session_cookie.seal(session.as_str()));
+    let profile = Profile { display_name: name.to_owned(), avatar_url: None };
+    let user = state
+        .pool
+        .write(move |db| {
+            let user = users::sign_in(db, &user, &platform_id.to_string().into(), Some(&profile), now)?.id;
+            sessions::insert(db, &session, &user, now)?;
+            Ok(user)
+        })
+        .await?;
+    Ok((user, cookie))
+}
+
+/// Stores a push credential for the simulated push service, as a helper device of this user would upload it.
+pub async fn upload_credential(state: &AppState, user: &UserId, platform_id: u64) -> Result<(), DbError> {
+    let (sealer, user, now) = (state.sealer.clone(), user.clone(), state.clock.now());
+    let bundle = json!({
+        "platformId": platform_id.to_string(),
+        "fcm_credentials": { "gcm": {
+            "androidId": DEMO_ANDROID_ID.to_string(), "securityToken": DEMO_SECURITY_TOKEN.to_string(),
+        } },
+    });
     state
         .pool
         .write(move |db| {
-            let (platform_id, name) = TEAM[0];
-            let profile = Profile { display_name: name.to_owned(), avatar_url: None };
-            let platform = PlatformId::from(platform_id.to_string());
-            let user = users::sign_in(db, &new_id(), &platform, Some(&profile), now)?.id;
-            let bundle = json!({
-                "platformId": platform_id.to_string(),
-                "fcm_credentials": { "gcm": {
-                    "androidId": DEMO_ANDROID_ID.to_string(), "securityToken": DEMO_SECURITY_TOKEN.to_string(),
-                } },
-            });
             let sealed = sealer.seal(&credentials::place(&user), bundle.to_string().as_bytes());
             let (key_version, expires_at) = (sealer.key_version(), now + CREDENTIAL_LIFE);
-            let bundle = SealedBundle { sealed, key_version, uploaded_at: now, expires_at };
-            push_credentials::upload(db, &user, &bundle)?;
-            Ok(user)
+            push_credentials::upload(db, &user, &SealedBundle { sealed, key_version, uploaded_at: now, expires_at })?;
+            Ok(())
         })
         .await
 }
@@ -271,17 +284,6 @@ async fn pair(
     let servers = state.pool.read(move |db| paired_servers::list_for(db, &user)).await?;
     let server = servers.into_iter().find(|server| server.port == port).ok_or(DemoError::Pairing)?;
     Ok(DemoServer { id: server.id, name: server.name })
-}
-
-async fn sign_in(state: &AppState, user: &UserId) -> Result<String, DbError> {
-    let (id, user, now) = (new_id::<SessionId>(), user.clone(), state.clock.now());
-    let cookie = format!("{}={}", state.session_cookie.name(), state.session_cookie.seal(id.as_str()));
-    state.pool.write(move |db| sessions::insert(db, &id, &user, now)).await?;
-    Ok(cookie)
-}
-
-fn new_id<T: From<String>>() -> T {
-    Uuid::now_v7().to_string().into()
 }
 
 fn write(path: &Path, file: &DemoFile) -> io::Result<()> {

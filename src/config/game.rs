@@ -1,6 +1,6 @@
 //! How game servers are reached.
 
-use crate::config::{
+use super::{
     base_url::BaseUrl,
     check::{Check, WEB_SOCKET, given},
 };

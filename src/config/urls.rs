@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use url::Url;
 
-use crate::config::{
+use super::{
     base_url::BaseUrl,
     check::{Check, HTTP, given},
 };

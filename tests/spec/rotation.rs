@@ -27,7 +27,7 @@ use companion::{
 };
 use serde_json::json;
 
-use crate::harness::{app::TestApp, database::Postgres};
+use crate::harness::{app::TestApp, binary, database::Postgres};
 
 const USERS: usize = 400;
 const ALICE: &str = "76561198000000001";
@@ -122,10 +122,8 @@ fn never_lower(before: &Secrets, after: &Secrets) {
 
 /// The binary with these keys.
 fn companion(directory: &Path, database_url: &str, current: u8, previous: Option<u8>) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_companion"));
+    let mut command = binary::companion(directory);
     command
-        .env_clear()
-        .current_dir(directory)
         .env("DATABASE_URL", database_url)
         .env("GAME_LINK_POLICY", "subscribed")
         .env("CREDS_ENCRYPTION_KEY", key(current).to_base64())

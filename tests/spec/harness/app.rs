@@ -3,16 +3,11 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use actix_web::rt;
-use clap::Parser as _;
-use companion::{
-    clock::Clock,
-    config::{Config, Settings},
-    server::Server,
-};
+use companion::{clock::Clock, server::Server};
 use tempfile::TempDir;
 use tokio::{sync::oneshot, task::JoinHandle};
 
-use super::{browser::Browser, helper::HelperDevice, provider::Provider};
+use super::{binary, browser::Browser, helper::HelperDevice, provider::Provider};
 
 /// The public URLs: as behind a reverse proxy, none is where the service listens.
 pub const BASE: &str = "http://api.companion.test";
@@ -21,12 +16,6 @@ pub const ADMIN: &str = "https://admin.companion.test";
 
 /// Keeps links to game servers whether or not anybody watches.
 pub const LINKS: &str = "--game-link-policy=always";
-
-#[derive(clap::Parser)]
-struct Flags {
-    #[command(flatten)]
-    settings: Settings,
-}
 
 pub struct TestApp {
     pub address: SocketAddr,
@@ -64,8 +53,7 @@ impl TestApp {
     async fn start_in(directory: Arc<TempDir>, database_url: String, flags: &[&str]) -> Self {
         let provider = Provider::start();
         let mut all = vec![
-            "companion".to_owned(),
-            "--app-env=development".into(),
+            "--app-env=development".to_owned(),
             format!("--data-dir={}", directory.path().display()),
             format!("--database-url={database_url}"),
             "--api-listen=127.0.0.1:0".into(),
@@ -92,19 +80,13 @@ impl TestApp {
     }
 
     fn run(directory: Arc<TempDir>, flags: Vec<String>, clock: Clock, provider: Provider) -> Self {
-        let config = Config::check(Flags::parse_from(&flags).settings).unwrap();
-        let server = Server::build(config, clock.clone()).unwrap();
+        let server = Server::build(binary::config(&flags), clock.clone()).unwrap();
         let (address, relay) = (server.api_addr(), server.relay_addr());
         let (stop, stopping) = oneshot::channel::<()>();
         let stopped = rt::spawn(server.run_until_stopped(async {
             let _ = stopping.await;
         }));
-        let http = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .tls_backend_preconfigured(companion::clients::http::tls_config(None).unwrap())
-            .build()
-            .unwrap();
-        Self { address, relay, clock, provider, http, flags, directory, stop, stopped }
+        Self { address, relay, clock, provider, http: binary::http(), flags, directory, stop, stopped }
     }
 
     /// Stops the service and starts it anew on the same directory and database.

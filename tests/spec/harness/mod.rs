@@ -2,6 +2,7 @@
 //! and neighbours that can misbehave: an identity provider, game servers and a push service.
 
 pub mod app;
+pub mod binary;
 pub mod browser;
 pub mod database;
 pub mod game;
