@@ -15,7 +15,7 @@ use companion::{
         push_service::{PushService, PushedServer},
     },
 };
-use diesel::prelude::*;
+use diesel::{dsl::sql, expression::SqlLiteral, prelude::*, sql_types::BigInt};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::timeout;
@@ -142,11 +142,11 @@ impl PushTest {
         }
     }
 
-    /// The ledger, oldest first.
+    /// The ledger, in the order in which it was written.
     pub async fn ledger(&self) -> Vec<LedgerRow> {
         let columns =
             (alarms::path, alarms::title, alarms::state, alarms::incident, alarms::sockets, alarms::finished_at);
-        let rows = self.pool.read(move |db| Ok(alarms::table.order(alarms::id).select(columns).load(db)?));
+        let rows = self.pool.read(move |db| Ok(alarms::table.order(stored()).select(columns).load(db)?));
         rows.await.unwrap()
     }
 
@@ -169,10 +169,10 @@ impl PushTest {
         }
     }
 
-    /// The timeline, oldest first.
+    /// The timeline, in the order in which it was written.
     pub async fn timeline(&self) -> Vec<TimelineRow> {
         let columns = (timeline::kind, timeline::server_id, timeline::ts, timeline::title, timeline::message);
-        let rows = self.pool.read(move |db| Ok(timeline::table.order(timeline::id).select(columns).load(db)?));
+        let rows = self.pool.read(move |db| Ok(timeline::table.order(stored()).select(columns).load(db)?));
         rows.await.unwrap()
     }
 
@@ -192,6 +192,11 @@ impl PushTest {
     pub fn ago(&self, minutes: i64) -> Timestamp {
         self.app.clock.now() - Duration::minutes(minutes)
     }
+}
+
+/// The order in which SQLite stored the rows: ids of one moment are in no order, and the clock stands still.
+fn stored() -> SqlLiteral<BigInt> {
+    sql("rowid")
 }
 
 /// A bundle of this account for this phone.
