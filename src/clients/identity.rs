@@ -76,7 +76,7 @@ impl IdentityClient {
         if std::str::from_utf8(&body).is_ok_and(openid::confirms) { Ok(()) } else { Err(Rejected::NotConfirmed.into()) }
     }
 
-    /// The account's profile; `None` without a key, or when the platform does not answer. Never an error: sign-in
+    /// The account's profile; `None` without a key, or when the platform does not answer: sign-in
     /// does not depend on it.
     pub async fn profile(&self, id: &PlatformId) -> Option<PlatformProfile> {
         let api = self.profiles.as_ref()?;

@@ -33,7 +33,7 @@ impl Check {
         value
     }
 
-    /// The value of the word that was given.
+    /// The value that this word names.
     pub fn choice<T: Copy>(&mut self, variable: &str, text: &str, words: [(&str, T); 2]) -> Option<T> {
         let chosen = words.iter().find(|(word, _)| *word == text.trim()).map(|(_, value)| *value);
         if chosen.is_none() {

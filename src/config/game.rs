@@ -11,7 +11,7 @@ pub struct GameSettings {
     /// Proxy for game servers that are not reached directly, for example wss://companion-rust.facepunch.com/game
     #[arg(long, env)]
     pub game_proxy_url: Option<String>,
-    /// Keep the link to a game server `always`, or only while somebody is `subscribed`
+    /// Keep the link to a game server `always`, or only while a client is `subscribed`
     #[arg(long, env, default_value = "always")]
     pub game_link_policy: String,
     /// `true`: connect to game servers in private networks too

@@ -20,7 +20,7 @@ pub struct ListenSettings {
     /// Worker threads of each listener [default: one per core]
     #[arg(long, env)]
     pub workers: Option<String>,
-    /// Comma-separated addresses of reverse proxies whose X-Forwarded-For is believed
+    /// Comma-separated addresses of reverse proxies whose X-Forwarded-For is trusted
     #[arg(long, env)]
     pub trusted_proxies: Option<String>,
 }

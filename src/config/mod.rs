@@ -58,7 +58,7 @@ pub struct Settings {
     pub game: GameSettings,
 }
 
-/// The checked settings: one part for each concern, to be handed to whoever needs it.
+/// The checked settings: one part for each concern, to be handed to the part of the service that needs it.
 #[derive(Debug)]
 pub struct Config {
     pub environment: Environment,

@@ -63,7 +63,7 @@ impl SecretSettings {
             && given.iter().any(Option::is_none)
             && let Err(error) = fill_from_data_dir(&mut given, data_dir)
         {
-            check.fault("DATA_DIR", format!("does not take the development secrets: {error}"));
+            check.fault("DATA_DIR", format!("cannot hold the development secrets: {error}"));
             return None;
         }
         for (secret, (variable, _)) in given.iter().zip(fresh_secrets()) {

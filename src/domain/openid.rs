@@ -1,5 +1,5 @@
 //! Sign-in by OpenID 2.0, as a relying party in stateless mode: the login URL, and what must hold before an answer is
-//! believed.
+//! accepted.
 //!
 //! There is one provider and its address is configured: no discovery, no associations, and nothing in the answer decides
 //! who is asked. The mandatory checks of a positive assertion are numbered 1 to 14, in their order. Here are 1 to 3, 5 to
@@ -26,7 +26,7 @@ const EXPECTED: [&str; 9] =
 const MUST_BE_SIGNED: [&str; 6] =
     ["op_endpoint", "claimed_id", "identity", "return_to", "response_nonce", "assoc_handle"];
 
-/// Why the answer of a browser is not believed. The text names the check, never the values.
+/// Why the answer of a browser is refused. The text names the check, never the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
     #[error("the answer is malformed: {0}")]
@@ -52,7 +52,7 @@ pub enum Rejected {
 pub enum Answer {
     /// The provider claims who the user is; nothing is verified yet.
     Assertion(Assertion),
-    /// The user declined, or the provider could not ask: no session.
+    /// The user declined, or the provider could not ask the user: no session.
     Declined,
 }
 
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn every_other_mode_is_no_session() {
+    fn every_other_mode_is_a_refusal_by_the_user() {
         for mode in ["cancel", "error", "setup_needed", "checkid_setup", ""] {
             let query = form_urlencoded::Serializer::new(String::new())
                 .extend_pairs([("openid.ns", NAMESPACE), ("openid.mode", mode)])
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nonce_is_good_for_five_minutes_either_way() {
+    fn a_nonce_is_valid_for_five_minutes_either_way() {
         for (seconds, good_then) in [(0, true), (300, true), (301, false), (-300, true), (-301, false)] {
             let then = now() + Duration::seconds(seconds);
             assert_eq!(check_at(&good(), then).is_ok(), good_then, "{seconds}");
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_plain_yes_in_key_value_form_confirms() {
+    fn only_is_valid_true_in_key_value_form_confirms() {
         let ns = format!("ns:{NAMESPACE}");
         for body in [format!("{ns}\nis_valid:true\n"), format!("is_valid:true\n{ns}\n"), format!("is_valid:true\n{ns}")]
         {

@@ -20,7 +20,7 @@ fn without_a_command_it_prints_its_help() {
 }
 
 #[test]
-fn all_faults_of_the_settings_are_told_at_once() {
+fn all_faults_of_the_settings_are_reported_at_once() {
     let directory = TempDir::new().unwrap();
     let output =
         companion(directory.path()).args(["check-config", "--app-env=production", "--workers=0"]).output().unwrap();
@@ -34,7 +34,7 @@ fn all_faults_of_the_settings_are_told_at_once() {
 }
 
 #[test]
-fn a_local_file_sets_variables_and_the_environment_wins() {
+fn a_local_file_sets_variables_and_the_environment_has_precedence() {
     let directory = TempDir::new().unwrap();
     std::fs::write(directory.path().join(".env"), "APP_ENV=staging\n").unwrap();
     let output = companion(directory.path()).arg("check-config").output().unwrap();
@@ -70,7 +70,7 @@ fn fresh_secrets_are_fit_for_production_and_differ_each_time() {
 }
 
 #[test]
-fn without_stored_credentials_the_keys_are_well() {
+fn without_stored_credentials_the_status_of_the_keys_is_good() {
     let directory = TempDir::new().unwrap();
     let output = companion(directory.path()).args(["keys", "status"]).output().unwrap();
     assert!(output.status.success());
@@ -78,10 +78,10 @@ fn without_stored_credentials_the_keys_are_well() {
 }
 
 #[test]
-fn a_taken_port_is_one_clear_message() {
+fn a_port_in_use_is_reported_by_one_clear_message() {
     let directory = TempDir::new().unwrap();
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
+    let in_use = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = in_use.local_addr().unwrap().to_string();
     let output = companion(directory.path()).args(["serve", "--api-listen", &address]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -101,7 +101,7 @@ fn signals_stop_it_in_good_order() {
         assert!(lines.any(|line| line.contains("the API listens on")), "it starts");
         let sent = Command::new("kill").args(["-s", signal, &process.id().to_string()]).status().unwrap();
         assert!(sent.success());
-        assert!(lines.any(|line| line.contains("stopping")), "it says so");
+        assert!(lines.any(|line| line.contains("stopping")), "it logs that it stops");
         assert_eq!(process.wait().unwrap().code(), Some(0), "{signal}");
     }
 }

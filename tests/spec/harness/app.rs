@@ -14,7 +14,7 @@ pub const BASE: &str = "http://api.companion.test";
 pub const FRONTEND: &str = "https://app.companion.test";
 pub const ADMIN: &str = "https://admin.companion.test";
 
-/// Keeps links to game servers whether or not anybody watches.
+/// Keeps links to game servers whether or not a client watches.
 pub const LINKS: &str = "--game-link-policy=always";
 
 pub struct TestApp {
@@ -66,11 +66,11 @@ impl TestApp {
             format!("--identity-claimed-id-prefix={}", provider.claimed_id_prefix()),
             format!("--platform-api-url={}", provider.base()),
         ];
-        // Nobody listens there: no test may reach for the real push service.
+        // A port without a listener: no test may call the real push service.
         if !flags.iter().any(|flag| flag.starts_with("--push-address=")) {
             all.push("--push-address=127.0.0.1:9".into());
         }
-        // Tests that pair servers without having one dial nobody.
+        // Tests that pair servers without having one connect to nothing.
         if !flags.contains(&LINKS) {
             all.push("--game-link-policy=subscribed".into());
         }
@@ -89,7 +89,7 @@ impl TestApp {
         Self { address, relay, clock, provider, http: binary::http(), flags, directory, stop, stopped }
     }
 
-    /// Stops the service and starts it anew on the same directory and database.
+    /// Stops the service and starts it again on the same directory and database.
     pub async fn restart(self) -> Self {
         let Self { clock, provider, flags, directory, stop, stopped, .. } = self;
         stop.send(()).unwrap();
@@ -135,7 +135,7 @@ impl TestApp {
         browser
     }
 
-    /// The whole way through sign-in; the answer of the callback.
+    /// All steps of sign-in; the answer of the callback.
     pub async fn sign_in(&self, browser: &mut Browser, account: &str) -> super::browser::Answer {
         let login = browser.get("/auth/platform").await;
         assert_eq!(login.status, 302, "{}", login.text());
