@@ -217,10 +217,10 @@ impl Relay {
     async fn build(clients: usize, markers: u64) -> Result<(Self, Server)> {
         let directory = TempDir::with_prefix("companion-bench-")?;
         let mut settings = default_settings();
-        settings.data_dir = directory.path().to_owned();
-        settings.api_listen = "127.0.0.1:0".to_owned();
-        settings.relay_listen = "127.0.0.1:0".to_owned();
-        settings.workers = Some("1".to_owned());
+        settings.database.data_dir = directory.path().to_owned();
+        settings.listen.api_listen = "127.0.0.1:0".to_owned();
+        settings.listen.relay_listen = "127.0.0.1:0".to_owned();
+        settings.listen.workers = Some("1".to_owned());
         let config = Config::check(settings).map_err(|faults| faults.to_string())?;
         let server = Server::build(config, Clock::system())?;
         let context = server.context();

@@ -14,7 +14,8 @@ use std::{
 
 use companion::{
     clients::http::tls_config,
-    push::session::{Login, PushAddress, Received, Session},
+    config::PushAddress,
+    push::session::{Login, Received, Session},
     simulator::push_service::{PushService, news},
 };
 use futures_util::{StreamExt as _, stream};

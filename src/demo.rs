@@ -18,12 +18,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::time::timeout;
-use uuid::Uuid;
 
 use crate::{
     api::context::ApiContext,
     clock::Clock,
-    config::{self, Config, Faults, Settings},
+    config::{self, Config, InvalidSettings, Settings},
     db::{
         error::DbError,
         paired_servers,
@@ -32,7 +31,7 @@ use crate::{
         users::{self, Profile},
     },
     domain::{
-        ids::{PlatformId, ServerId, SessionId, UserId},
+        ids::{ServerId, SessionId, UserId},
         server_state::DeviceKind,
     },
     push::{credentials, worker::CredentialChanged},
@@ -70,7 +69,7 @@ pub struct DemoOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
     #[error("{0}")]
-    Settings(#[from] Faults),
+    Settings(#[from] InvalidSettings),
     #[error("{0}")]
     Start(#[from] StartError),
     #[error("the database: {0}")]
@@ -147,31 +146,33 @@ impl Demo {
         written.map_err(DemoError::io(ca_file.display().to_string()))?;
 
         let mut settings = default_settings();
-        settings.push_address = pushes.addr().to_string();
-        settings.extra_ca_file = Some(ca_file);
-        settings.data_dir = data_dir.clone();
-        settings.api_listen = listen(0).to_string();
-        settings.relay_listen = listen(1).to_string();
-        settings.identity_login_url = identity.login_url();
-        settings.identity_claimed_id_prefix = identity.claimed_id_prefix();
-        settings.platform_api_url = identity.platform_api_url();
-        settings.platform_api_key = Some("simulated".to_owned().into());
-        settings.allow_private_game_servers = "true".to_owned();
+        settings.push.push_address = pushes.addr().to_string();
+        settings.trust.extra_ca_file = Some(ca_file);
+        settings.database.data_dir = data_dir.clone();
+        settings.listen.api_listen = listen(0).to_string();
+        settings.listen.relay_listen = listen(1).to_string();
+        settings.identity.identity_login_url = identity.login_url();
+        settings.identity.identity_claimed_id_prefix = identity.claimed_id_prefix();
+        settings.identity.platform_api_url = identity.platform_api_url();
+        settings.identity.platform_api_key = Some("simulated".to_owned().into());
+        settings.game.allow_private_game_servers = "true".to_owned();
         let config = Config::check(settings)?;
         let server = Server::build(config, Clock::system())?;
 
         let devices: Vec<_> = game.world(|world| {
             world.devices().map(|(id, name, device)| (id.to_string(), kind(device), name.to_owned())).collect()
         });
-        let user = furnish(server.context()).await?;
+        let (platform_id, name) = TEAM[0];
+        let (user, cookie) = signed_in(server.context(), platform_id, name).await?;
+        upload_credential(server.context(), &user, platform_id).await?;
         server.context().push.do_send(CredentialChanged { user: user.clone() });
         game.set_push_line(pushes.clone(), SERVER_NAME, HashMap::from([(TEAM[0].0, DEMO_ANDROID_ID)]));
         let paired = pair(server.context(), &user, &game, &pushes, &devices).await?;
         let file = DemoFile {
-            api_url: server.context().config.urls.base.clone(),
-            relay_url: server.context().config.urls.relay.clone(),
-            sign_in_url: format!("{}/auth/platform", server.context().config.urls.base),
-            cookie: sign_in(server.context(), &user).await?,
+            api_url: server.context().urls.base.to_string(),
+            relay_url: format!("ws://{}", server.relay_addr()),
+            sign_in_url: server.context().urls.base.at("/auth/platform"),
+            cookie,
             servers: vec![paired],
         };
         let path = data_dir.join("demo.json");
@@ -230,27 +231,39 @@ fn kind(device: &world::Device) -> DeviceKind {
     }
 }
 
-/// The demo user, with a push credential as a helper device would upload it.
-async fn furnish(context: &ApiContext) -> Result<UserId, DbError> {
-    let (sealer, now) = (context.sealer.clone(), context.clock.now());
+/// A user with this account and name who is signed in: the user, and the session cookie `rp_sess=…`.
+pub async fn signed_in(context: &ApiContext, platform_id: u64, name: &str) -> Result<(UserId, String), DbError> {
+    let now = context.clock.now();
+    let (user, session) = (context.random.id::<UserId>(now), context.random.id::<SessionId>(now));
+    let cookie = format!("{}={}", context.session_cookie.name(), context.session_cookie.seal(session.as_str()));
+    let profile = Profile { display_name: name.to_owned(), avatar_url: None };
+    let user = context
+        .pool
+        .write(move |db| {
+            let user = users::sign_in(db, &user, &platform_id.to_string().into(), Some(&profile), now)?.id;
+            sessions::insert(db, &session, &user, now)?;
+            Ok(user)
+        })
+        .await?;
+    Ok((user, cookie))
+}
+
+/// Stores a push credential for the simulated push service, as a helper device of this user would upload it.
+pub async fn upload_credential(context: &ApiContext, user: &UserId, platform_id: u64) -> Result<(), DbError> {
+    let (sealer, user, now) = (context.sealer.clone(), user.clone(), context.clock.now());
+    let bundle = json!({
+        "platformId": platform_id.to_string(),
+        "fcm_credentials": { "gcm": {
+            "androidId": DEMO_ANDROID_ID.to_string(), "securityToken": DEMO_SECURITY_TOKEN.to_string(),
+        } },
+    });
     context
         .pool
         .write(move |db| {
-            let (platform_id, name) = TEAM[0];
-            let profile = Profile { display_name: name.to_owned(), avatar_url: None };
-            let platform = PlatformId::from(platform_id.to_string());
-            let user = users::sign_in(db, &new_id(), &platform, Some(&profile), now)?.id;
-            let bundle = json!({
-                "platformId": platform_id.to_string(),
-                "fcm_credentials": { "gcm": {
-                    "androidId": DEMO_ANDROID_ID.to_string(), "securityToken": DEMO_SECURITY_TOKEN.to_string(),
-                } },
-            });
             let sealed = sealer.seal(&credentials::place(&user), bundle.to_string().as_bytes());
             let (key_version, expires_at) = (sealer.key_version(), now + CREDENTIAL_LIFE);
-            let bundle = SealedBundle { sealed, key_version, uploaded_at: now, expires_at };
-            push_credentials::upload(db, &user, &bundle)?;
-            Ok(user)
+            push_credentials::upload(db, &user, &SealedBundle { sealed, key_version, uploaded_at: now, expires_at })?;
+            Ok(())
         })
         .await
 }
@@ -271,17 +284,6 @@ async fn pair(
     let servers = context.pool.read(move |db| paired_servers::list_for(db, &user)).await?;
     let server = servers.into_iter().find(|server| server.port == port).ok_or(DemoError::Pairing)?;
     Ok(DemoServer { id: server.id, name: server.name })
-}
-
-async fn sign_in(context: &ApiContext, user: &UserId) -> Result<String, DbError> {
-    let (id, user, now) = (new_id::<SessionId>(), user.clone(), context.clock.now());
-    let cookie = format!("{}={}", context.session_cookie.name(), context.session_cookie.seal(id.as_str()));
-    context.pool.write(move |db| sessions::insert(db, &id, &user, now)).await?;
-    Ok(cookie)
-}
-
-fn new_id<T: From<String>>() -> T {
-    Uuid::now_v7().to_string().into()
 }
 
 fn write(path: &Path, file: &DemoFile) -> io::Result<()> {

@@ -29,22 +29,22 @@ struct Cli {
 enum Command {
     /// Run the HTTP API and the relay
     Serve(Options),
-    /// Run everything in one go: the service, a simulated game server and a sign-in, ready to watch
+    /// Run the service with a simulated game server and a one-click sign-in, ready to watch
     Demo(DemoOptions),
-    /// Run the simulated neighbours alone
+    /// Run only the simulated game server, identity provider and push service
     Simulate(SimulateArgs),
     /// Watch a running demo in the terminal
     Watch(WatchOptions),
     /// Bring the database's schema up to date and exit
     Migrate(Options),
-    /// Say how many alarms stand in each state of the ledger, and since when the oldest waits
+    /// Print how many alarms are in each state of the ledger, and since when the oldest one is unfinished
     Alarms(Options),
-    /// What has become of the keys that seal stored credentials
+    /// Show which keys seal the stored credentials
     #[command(subcommand)]
     Keys(Keys),
     /// Print a fresh value for every secret of the settings
     GenSecrets,
-    /// Say what is wrong with the settings, if anything, and exit
+    /// Report everything that is wrong with the settings and exit
     CheckConfig(Options),
     /// Print the OpenAPI document of the HTTP API
     Openapi,
@@ -52,7 +52,7 @@ enum Command {
 
 #[derive(Subcommand)]
 enum Keys {
-    /// Say how many stored credentials each key seals, and which cannot be opened; fails if there are any
+    /// Print how many stored credentials each key seals, and which ones cannot be opened; fails if there are any
     Status(Options),
 }
 
@@ -76,19 +76,19 @@ struct SimulateArgs {
     /// Port of the push service
     #[arg(long, default_value_t = 8084)]
     push_port: u16,
-    /// Decides what happens in the simulated world
+    /// Seed of everything that happens in the simulated world
     #[arg(long, default_value_t = 7)]
     seed: u64,
-    /// Write the certificate by which the push service is trusted
+    /// Write the certificate of the push service to this file
     #[arg(long)]
     ca_file: Option<PathBuf>,
-    /// Write the settings with which `companion serve` uses these neighbours; of the push service with `--ca-file` only
+    /// Write the settings with which `companion serve` uses these neighbours; the push service only with `--ca-file`
     #[arg(long)]
     env_file: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
-    // A local file, for development; what the environment says wins.
+    // A local file, for development; the environment has precedence.
     let dotenv = dotenvy::dotenv();
     let cli = Cli::parse();
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info,actix_server=warn")).init();
@@ -113,7 +113,7 @@ fn main() -> ExitCode {
         Command::Alarms(options) => with_config(options, alarms_status),
         Command::Keys(Keys::Status(options)) => with_config(options, keys_status),
         Command::GenSecrets => print(&fresh_secrets().map(|(name, value)| format!("{name}={value}")).join("\n")),
-        Command::CheckConfig(options) => with_config(options, |_| print("The settings are good.")),
+        Command::CheckConfig(options) => with_config(options, |_| print("The settings are valid.")),
         Command::Openapi => print(openapi::json()),
     }
 }
@@ -129,9 +129,9 @@ fn alarms_status(config: Config) -> ExitCode {
         .iter()
         .map(|(state, finished, count)| format!("{state}{}: {count}", if *finished { "" } else { ", unfinished" }))
         .collect();
-    lines.push(format!("told while nobody was listening: {}", tally.unheard));
+    lines.push(format!("delivered to no socket: {}", tally.unheard));
     if let Some(since) = tally.oldest_unfinished {
-        lines.push(format!("the oldest unfinished one waits since {}", time::to_wire(since)));
+        lines.push(format!("oldest unfinished alarm: received at {}", time::to_wire(since)));
     }
     print(&lines.join("\n"))
 }
@@ -139,8 +139,8 @@ fn alarms_status(config: Config) -> ExitCode {
 fn with_config(options: Options, run: impl FnOnce(Config) -> ExitCode) -> ExitCode {
     match Config::check(options.settings) {
         Ok(config) => run(config),
-        Err(faults) => {
-            eprintln!("The settings are not good:\n{faults}");
+        Err(invalid) => {
+            eprintln!("The settings are not valid:\n{invalid}");
             ExitCode::from(2)
         }
     }
@@ -180,10 +180,10 @@ fn keys_status(config: Config) -> ExitCode {
     };
     let mut lines = vec![match number {
         Some(number) => format!("current key: {number}"),
-        None => "current key: has no number yet, the service has not run with it".to_owned(),
+        None => "current key: has no number yet, because the service has not run with it".to_owned(),
     }];
     for (&key, &count) in &status.by_key {
-        let note = if Some(key) == number { "up to date" } else { "waiting to be sealed anew" };
+        let note = if Some(key) == number { "up to date" } else { "waiting to be sealed again" };
         lines.push(format!("key {key}: {count} stored credentials, {note}"));
     }
     lines.extend(status.unreadable.iter().map(|unreadable| format!("cannot be opened: {unreadable}")));
@@ -206,7 +206,7 @@ fn demo(options: DemoOptions) -> ExitCode {
             Err(error) => return fail("the demo does not start", error),
         };
         if let Err(error) = demo.print_steps() {
-            return fail("the steps to try", error);
+            return fail("printing the steps", error);
         }
         match demo.run_until_stopped(shutdown).await {
             Ok(()) => ExitCode::SUCCESS,
@@ -249,7 +249,7 @@ fn fail(what: &str, why: impl Display) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// A reader that hangs up (`companion openapi | head`) is no failure of ours.
+/// Prints the text. A reader that closes the pipe early (`companion openapi | head`) is no panic.
 fn print(text: &str) -> ExitCode {
     match writeln!(std::io::stdout(), "{text}") {
         Ok(()) => ExitCode::SUCCESS,

@@ -13,18 +13,10 @@ use actix_web::{HttpServer, dev, rt, web};
 use chrono::TimeDelta;
 use secrecy::ExposeSecret as _;
 use tokio::time::Instant;
-use url::Url;
 
 use crate::{
-    api::{
-        self,
-        context::{ApiContext, Origins},
-        rate_limits::RateLimits,
-    },
-    clients::{
-        http,
-        identity::{Identity, ProfileApi, Provider},
-    },
+    api::{self, context::ApiContext, rate_limits::RateLimits},
+    clients::{http, identity::IdentityClient},
     clock::Clock,
     config::Config,
     crypto::{
@@ -74,10 +66,6 @@ pub enum StartError {
     Client(io::Error),
     #[error("{variable} {address}: {cause}")]
     Bind { variable: &'static str, address: SocketAddr, cause: io::Error },
-    #[error("PUSH_ADDRESS: {0}")]
-    PushAddress(&'static str),
-    #[error("the settings: {0}")]
-    Setting(#[from] url::ParseError),
 }
 
 /// The service, bound and ready to run.
@@ -94,47 +82,56 @@ pub struct Server {
 impl Server {
     /// Opens and binds everything. Call it inside an actix system. The database is opened on the calling thread, which
     /// serves nobody yet.
-    pub fn build(mut config: Config, clock: Clock) -> Result<Self, StartError> {
+    pub fn build(config: Config, clock: Clock) -> Result<Self, StartError> {
         crypto::install();
         // Before anything is counted.
         api::metrics::recorder();
-        let (listener, api_addr) = bind("API_LISTEN", config.listen.api)?;
-        let (relay_listener, relay_addr) = bind("RELAY_LISTEN", config.listen.relay)?;
-        config.bound(api_addr, relay_addr);
+        // Taken apart: each part goes only to what needs it, and the secrets end with this function.
+        let Config {
+            environment,
+            database,
+            listen,
+            urls,
+            secrets,
+            identity,
+            push: push_address,
+            extra_ca_file,
+            pairing_code_prefix,
+            game,
+        } = config;
+        let workers = listen.workers.get();
+        let (listener, api_addr) = bind("API_LISTEN", listen.api)?;
+        let (relay_listener, relay_addr) = bind("RELAY_LISTEN", listen.relay)?;
+        let urls = urls.listening_at(api_addr);
         let random = Random::system();
-        let pool = Pool::open(&config.database)?;
-        let tls = http::tls_config(config.extra_ca_file.as_deref()).map_err(StartError::Client)?;
+        let pool = Pool::open(&database)?;
+        let tls = http::tls_config(extra_ca_file.as_deref()).map_err(StartError::Client)?;
         let http = http::client(tls.clone()).map_err(StartError::Client)?;
-        let secrets = &config.secrets;
         let keys = KeyDerivation::new(secrets.session_secret.expose_secret(), secrets.session_salt.expose_secret());
         let (fingerprint, now) = (secrets.credentials_key.fingerprint(), clock.now());
         let key_version = pool.write_blocking(|db| encryption_keys::take_into_use(db, &fingerprint, now))?;
         let previous = secrets.credentials_key_previous.as_ref();
         let sealer = Arc::new(Sealer::new(&secrets.credentials_key, previous, key_version, random.clone()));
-        let origins = Origins {
-            base: Url::parse(&config.urls.base)?,
-            frontend: Url::parse(&config.urls.frontend)?,
-            admin: Url::parse(&config.urls.admin)?,
-        };
+        let allow_private_servers = game.allow_private_servers;
         let relay_context = Arc::new(RelayContext {
             clock: clock.clone(),
             random: random.clone(),
             pool: pool.clone(),
             network: Network::system(),
             sealer: sealer.clone(),
-            game: config.game.clone(),
+            game,
             budgets: Budgets::default(),
         });
         let health = Arc::new(RelayHealth::default());
         // Game links have threads of their own: a burst of clients does not hold up an alarm, nor the other way round.
-        let links = (0..config.listen.workers.get().div_ceil(2)).map(|_| Arbiter::new().handle()).collect();
+        let links = (0..workers.div_ceil(2)).map(|_| Arbiter::new().handle()).collect();
         let hub = relay::start(relay_context, health.clone(), links);
         let started = Instant::now();
         let listener_context = ListenerContext {
             clock: clock.clone(),
             random: random.clone(),
             tokens: RelayTokens::new(&keys.key(Purpose::RelayToken), random.clone()),
-            origins: [&origins.base, &origins.frontend, &origins.admin]
+            origins: [&urls.base, &urls.frontend, &urls.admin]
                 .map(|origin| origin.origin().ascii_serialization())
                 .to_vec(),
             hub: hub.clone(),
@@ -147,53 +144,43 @@ impl Server {
             pool: pool.clone(),
             sealer: sealer.clone(),
             tls: Arc::new(tls),
-            address: config.push_address.parse().map_err(StartError::PushAddress)?,
-            allow_private: config.game.allow_private_servers,
+            address: push_address,
+            allow_private: allow_private_servers,
             hub: hub.clone(),
         }))
         .start();
-        let provider = Provider {
-            endpoint: config.identity.login_url.clone(),
-            claimed_id_prefix: config.identity.claimed_id_prefix.clone(),
-        };
-        let profiles = config
-            .identity
-            .platform_api_key
-            .clone()
-            .map(|key| ProfileApi { base_url: config.identity.platform_api_url.clone(), key });
         let state = web::Data::new(ApiContext {
+            environment,
+            urls,
+            pairing_code_prefix,
+            allow_private_servers,
             pool,
             sealer,
             session_cookie: SealedCookie::new(SESSION_COOKIE, &keys.key(Purpose::SessionCookie), random.clone()),
             login_cookie: SealedCookie::new("rp_login", &keys.key(Purpose::SignInCookie), random.clone()),
             relay_tokens: RelayTokens::new(&keys.key(Purpose::RelayToken), random.clone()),
-            identity: Identity::new(http, provider, profiles),
-            rate_limits: RateLimits::new(config.listen.trusted_proxies.clone(), &clock),
+            identity: IdentityClient::new(http, identity),
+            rate_limits: RateLimits::new(listen.trusted_proxies, &clock),
             hub: hub.clone(),
             push,
             relay_health: health.clone(),
             started,
-            origins,
             clock,
             random,
-            config,
         });
 
         let bind_error = |cause| StartError::Bind { variable: "API_LISTEN", address: api_addr, cause };
         let shared = state.clone();
         let api = HttpServer::new(move || api::app(shared.clone()))
-            .workers(state.config.listen.workers.get())
+            .workers(workers)
             .disable_signals()
             .shutdown_timeout(DRAIN)
             .listen(listener)
             .map_err(bind_error)?
             .run();
         log::info!("the API listens on http://{api_addr}");
-        let builder = actix_server::Server::build()
-            .workers(state.config.listen.workers.get())
-            .backlog(4_096)
-            .disable_signals()
-            .shutdown_timeout(DRAIN);
+        let builder =
+            actix_server::Server::build().workers(workers).backlog(4_096).disable_signals().shutdown_timeout(DRAIN);
         let relay = relay::listener::bind(builder, relay_listener, listener_context)
             .map_err(|cause| StartError::Bind { variable: "RELAY_LISTEN", address: relay_addr, cause })?
             .run();

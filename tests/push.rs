@@ -6,10 +6,11 @@ use bytes::BytesMut;
 use chrono::{TimeDelta, Utc};
 use companion::{
     clients::http::tls_config,
+    config::PushAddress,
     push::{
         mcs::{Decoder, Frame, FrameError, VERSION},
         notification::Notification,
-        session::{ConnectError, Ended, Login, Message, PushAddress, Received, Session},
+        session::{ConnectError, Ended, Login, Message, Received, Session},
         wire::{LoginRequest, LoginResponse, Setting},
     },
     simulator::push_service::{Faults, PushService, PushedServer, news},

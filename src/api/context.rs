@@ -5,13 +5,12 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use actix::Addr;
 use actix_web::{HttpRequest, web};
 use tokio::time::Instant;
-use url::Url;
 
 use crate::{
     api::{error::ApiError, rate_limits::RateLimits},
-    clients::identity::Identity,
+    clients::identity::IdentityClient,
     clock::Clock,
-    config::Config,
+    config::{Environment, PublicUrls},
     crypto::{random::Random, relay_token::RelayTokens, sealer::Sealer, session_cookie::SealedCookie},
     db::{pool::Pool, users},
     domain::ids::{ServerId, UserId},
@@ -24,7 +23,10 @@ const ACTOR_DEADLINE: Duration = Duration::from_secs(2);
 
 /// What endpoints share.
 pub struct ApiContext {
-    pub config: Config,
+    pub environment: Environment,
+    pub urls: PublicUrls,
+    pub pairing_code_prefix: String,
+    pub allow_private_servers: bool,
     pub clock: Clock,
     pub random: Random,
     pub pool: Pool,
@@ -34,20 +36,12 @@ pub struct ApiContext {
     /// Holds the login state while the browser is at the identity provider.
     pub login_cookie: SealedCookie,
     pub relay_tokens: RelayTokens,
-    pub identity: Identity,
+    pub identity: IdentityClient,
     pub rate_limits: RateLimits,
     pub hub: Addr<Hub>,
     pub push: Addr<Worker>,
     pub relay_health: Arc<RelayHealth>,
     pub started: Instant,
-    pub origins: Origins,
-}
-
-/// The public URLs of the configuration, parsed.
-pub struct Origins {
-    pub base: Url,
-    pub frontend: Url,
-    pub admin: Url,
 }
 
 impl ApiContext {

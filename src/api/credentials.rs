@@ -13,7 +13,7 @@ use crate::{
     },
     db::push_credentials::{self, PushCredential, SealedBundle, Slot},
     domain::{
-        credential::{self, BundleError, Warning},
+        credential::{self, InvalidBundle, Warning},
         time::{self, Timestamp},
     },
     push::{
@@ -135,10 +135,10 @@ pub async fn upload(
     }
     let now = context.clock.now();
     let bundle = credential::read(&body, now).map_err(|error| match error {
-        BundleError::TooLarge => ApiError::BodyTooLarge,
-        BundleError::Malformed => ApiError::MalformedJson,
-        BundleError::NotAnObject => ApiError::invalid("", "must be an object"),
-        BundleError::NoPlatformId => ApiError::invalid("platformId", "must be a SteamID64, at the top level, once"),
+        InvalidBundle::TooLarge => ApiError::BodyTooLarge,
+        InvalidBundle::Malformed => ApiError::MalformedJson,
+        InvalidBundle::NotAnObject => ApiError::invalid("", "must be an object"),
+        InvalidBundle::NoPlatformId => ApiError::invalid("platformId", "must be a SteamID64, at the top level, once"),
     })?;
     if bundle.platform_id != user.platform_id {
         return Err(ApiError::MismatchedPlatformId);

@@ -47,7 +47,7 @@ pub fn app(
         InitError = (),
     > + use<>,
 > {
-    let cors = cors([&context.origins.frontend, &context.origins.admin]);
+    let cors = cors([&context.urls.frontend, &context.urls.admin]);
     App::new()
         .app_data(context)
         .app_data(web::JsonConfig::default().limit(JSON_BODY).error_handler(extract::json::rejected))

@@ -165,7 +165,7 @@ pub async fn pair(
     Json(pairing): Json<NewPairedServer>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let address = checked_address(&pairing.address, context.config.game.allow_private_servers)?;
+    let address = checked_address(&pairing.address, context.allow_private_servers)?;
     let owner = user.user.id;
     let (sealer, random, now) = (context.sealer.clone(), context.random.clone(), context.clock.now());
     let paired = context

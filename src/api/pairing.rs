@@ -109,8 +109,7 @@ pub async fn issue(
     OptionalJson(Issue { label }): OptionalJson<Issue>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let (prefix, random, now) =
-        (context.config.pairing_code_prefix.clone(), context.random.clone(), context.clock.now());
+    let (prefix, random, now) = (context.pairing_code_prefix.clone(), context.random.clone(), context.clock.now());
     let issued = context
         .pool
         .write(move |db| {
@@ -151,7 +150,7 @@ pub async fn activate(
             guess_refused(WRONG_PER_ADDRESS.every.to_std().unwrap_or_default())
         }
     };
-    let code = PairingCode::parse(&context.config.pairing_code_prefix, &code).ok_or_else(wrong)?;
+    let code = PairingCode::parse(&context.pairing_code_prefix, &code).ok_or_else(wrong)?;
     let token = context.random.hex::<TOKEN_BYTES>();
     let device = context.random.id::<HelperDeviceId>(now);
     let (id, hash) = (device.clone(), sha256_hex(token.as_bytes()));

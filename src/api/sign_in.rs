@@ -15,12 +15,13 @@ use crate::{
         error::{ApiError, Problem},
         extract::{relay_caller::RelayCaller, session_user::SessionUser},
     },
-    clients::identity::{Answer, Rejected, VerifyError},
+    clients::identity::VerifyError,
     config::Environment,
     crypto::digest::sha256_hex,
     db::{openid_nonces, sessions, sign_in_attempts, users},
     domain::{
         ids::{PlatformId, SessionId, UserId},
+        openid::{Answer, Rejected},
         return_target,
     },
     relay::hub::SessionEnded,
@@ -74,8 +75,8 @@ struct StartQuery {
 pub async fn start(req: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
     let target = return_target::choose(
         only_value(req.query_string(), "return").as_deref(),
-        &context.origins.frontend,
-        &context.origins.admin,
+        &context.urls.frontend,
+        &context.urls.admin,
     );
     let login = context.random.base64url::<16>();
     let hash = sha256_hex(login.as_bytes());
@@ -128,11 +129,11 @@ async fn complete_sign_in(context: &ApiContext, query: &str, login: Option<&str>
         }
         None => None,
     };
-    // Checks 1 to 3 of `clients::identity`.
+    // Checks 1 to 3 of `domain::openid`.
     let assertion = match Answer::parse(query).map_err(rejected)? {
         Answer::Assertion(assertion) => assertion,
         Answer::Declined => {
-            let target = target.unwrap_or_else(|| context.origins.frontend.as_str().to_owned());
+            let target = target.unwrap_or_else(|| context.urls.frontend.as_str().to_owned());
             return Ok(SignedIn { session: None, target });
         }
     };
@@ -231,11 +232,11 @@ fn only_value(query: &str, name: &str) -> Option<String> {
 
 /// From the configuration, because the client chooses the request's `Host`.
 fn return_to(context: &ApiContext, login: &str) -> String {
-    format!("{}{CALLBACK}?state={login}", context.config.urls.base)
+    context.urls.base.at(&format!("{CALLBACK}?state={login}"))
 }
 
 fn realm(context: &ApiContext) -> String {
-    format!("{}/", context.origins.base.origin().ascii_serialization())
+    format!("{}/", context.urls.base.origin().ascii_serialization())
 }
 
 /// The login state of the callback, when this browser sent the cookie that was set with it.
@@ -259,7 +260,7 @@ fn login_cookie_name(login: &str) -> Option<String> {
 
 fn login_cookie(context: &ApiContext, login: &str) -> Cookie<'static> {
     let name = login_cookie_name(login).expect("a login state is base64url of 16 bytes");
-    let path = format!("{}/auth", context.origins.base.path().trim_end_matches('/'));
+    let path = format!("{}/auth", context.urls.base.path().trim_end_matches('/'));
     cookie(context, name, context.login_cookie.seal(login), path, sign_in_attempts::LIFETIME)
 }
 
@@ -274,7 +275,7 @@ fn cookie(context: &ApiContext, name: String, value: String, path: String, life:
         .path(path)
         .http_only(true)
         .same_site(SameSite::Lax)
-        .secure(context.config.environment == Environment::Production)
+        .secure(context.environment == Environment::Production)
         .max_age(time::Duration::seconds(life.num_seconds()))
         .finish()
 }

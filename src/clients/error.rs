@@ -3,7 +3,7 @@
 /// Never holds a URL: some carry keys in their query.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Not reached, too slow, overloaded or out of order: worth another try later.
+    /// Not reached, too slow, overloaded or out of order: another attempt later may succeed.
     #[error("{neighbour} is unavailable: {reason}")]
     Unavailable { neighbour: &'static str, reason: String },
 }

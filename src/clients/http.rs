@@ -10,7 +10,7 @@ use rustls::{
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const TOTAL_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// What we trust for outgoing TLS: the Mozilla roots, and the certificates of `extra_ca` (PEM) when given.
+/// What is trusted for outgoing TLS: the Mozilla roots, and the certificates of `extra_ca` (PEM) when given.
 pub fn tls_config(extra_ca: Option<&Path>) -> io::Result<ClientConfig> {
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     if let Some(path) = extra_ca {
@@ -62,7 +62,7 @@ pub async fn read_capped(mut response: reqwest::Response, cap: usize) -> Result<
     Ok(body)
 }
 
-/// What went wrong, in words without the URL, which may hold a key.
+/// Why the request failed, without its URL, which may hold a key.
 pub fn reason(error: &reqwest::Error) -> String {
     let kind = match error {
         e if e.is_timeout() => "no answer in time",
@@ -70,7 +70,7 @@ pub fn reason(error: &reqwest::Error) -> String {
         e if e.is_body() || e.is_decode() => "the answer broke off",
         _ => "the request failed",
     };
-    // The innermost cause says what the kernel or TLS said; none of them prints the URL.
+    // The innermost cause is the error of the kernel or of TLS; none of them prints the URL.
     let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(error);
     while let Some(next) = cause.and_then(|c| c.source()) {
         cause = Some(next);

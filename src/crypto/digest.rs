@@ -1,4 +1,4 @@
-//! SHA-256, for secrets of which we keep only a fingerprint.
+//! SHA-256, for secrets of which only a fingerprint is kept.
 
 use ring::digest::{SHA256, digest};
 

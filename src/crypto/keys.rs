@@ -27,9 +27,9 @@ impl Key32 {
     }
 
     /// Reads 64 hex digits, or the padded standard base64 of 32 bytes. `None` for anything else: a shorter value is
-    /// never stretched.
+    /// never padded.
     pub fn parse(text: &str) -> Option<Self> {
-        // 64 hex digits are also valid base64 (of 48 bytes), so the form decides first.
+        // 64 hex digits are also valid base64 (of 48 bytes), so hex is tried first.
         let mut bytes = if text.len() == 64 { digest::from_hex(text)? } else { STANDARD.decode(text).ok()? };
         let key = bytes.as_slice().try_into().ok().map(Self);
         bytes.zeroize();
@@ -46,7 +46,7 @@ impl Key32 {
         &self.0
     }
 
-    /// Names the key without telling it: 64 hex digits, equal for equal keys.
+    /// Names the key without revealing it: 64 hex digits, equal for equal keys.
     pub fn fingerprint(&self) -> String {
         digest::to_hex(&self.hash())
     }
@@ -82,7 +82,7 @@ impl fmt::Debug for Key32 {
 pub enum Purpose {
     /// Seals the cookie `rp_sess`.
     SessionCookie,
-    /// Seals the cookie that binds a sign-in to the browser that began it.
+    /// Seals the cookie that binds a sign-in to the browser that started it.
     SignInCookie,
     /// Signs relay tokens.
     RelayToken,

@@ -1,4 +1,4 @@
-//! What we seal, sign and draw at random, all of it on ring. No keys are read and no settings known here.
+//! Sealing, signing and randomness, all of it by ring. Keys come in as arguments.
 
 use std::sync::Once;
 
@@ -9,12 +9,12 @@ pub mod relay_token;
 pub mod sealer;
 pub mod session_cookie;
 
-/// Makes ring the process's cryptography for TLS and JWT. TLS clients and JWT code panic before this was called, so
+/// Makes ring the process's cryptography for TLS and JWT. TLS clients and JWT code panic if it was not called, so
 /// call it first; further calls do nothing.
 pub fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // Both fail only when somebody else in the process was faster, which then decided.
+        // Both fail only if the process has installed one before; then that one is used.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let _ = relay_token::JWT_PROVIDER.install_default();
     });

@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// How long a token is good for.
+/// How long a token is valid.
 pub const LIFETIME: Duration = Duration::minutes(5);
 /// How far the clocks of two machines may differ.
 const LEEWAY: Duration = Duration::seconds(5);
@@ -37,7 +37,7 @@ struct Claims {
     sid: String,
 }
 
-/// Whom a token speaks for.
+/// The user and session of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayClaims {
     pub user: UserId,
@@ -96,7 +96,7 @@ impl RelayTokens {
         (token, exp)
     }
 
-    /// Whom the token speaks for, if it was minted here and is good at `now` (± 5 s).
+    /// The user and session of the token, if it was minted here and is valid at `now` (± 5 s).
     pub fn verify(&self, token: &str, now: Timestamp) -> Result<RelayClaims, RelayTokenError> {
         let token = jsonwebtoken::decode::<Claims>(token, &self.decoding, &self.validation)
             .map_err(|_| RelayTokenError::Invalid)?;
@@ -112,7 +112,7 @@ impl RelayTokens {
     }
 }
 
-/// HS256 over ring for jsonwebtoken, which brings no cryptography of its own; every other algorithm is refused.
+/// HS256 by ring for jsonwebtoken, which has no cryptography of its own; every other algorithm is refused.
 pub(crate) static JWT_PROVIDER: CryptoProvider = CryptoProvider {
     signer_factory: |algorithm, key| match (algorithm, key.family()) {
         (Algorithm::HS256, AlgorithmFamily::Hmac) => Ok(Box::new(Hs256(hs256(key.as_bytes())))),
@@ -122,7 +122,7 @@ pub(crate) static JWT_PROVIDER: CryptoProvider = CryptoProvider {
         (Algorithm::HS256, AlgorithmFamily::Hmac) => Ok(Box::new(Hs256(hs256(key.try_get_as_bytes()?)))),
         _ => Err(Error::from(ErrorKind::InvalidAlgorithm)),
     },
-    // Used for JSON Web Keys only, which we do not read.
+    // Used for JSON Web Keys only, which are not read here.
     key_utils: KeyUtils::new_unimplemented(),
 };
 
@@ -184,7 +184,7 @@ mod tests {
         })
     }
 
-    /// A token put together without the library, with a good signature over whatever it says.
+    /// A token made without the library, with a valid signature over these contents.
     fn forge(header: &Value, claims: &Value) -> String {
         let encode = |part: &Value| URL_SAFE_NO_PAD.encode(part.to_string());
         let message = format!("{}.{}", encode(header), encode(claims));

@@ -12,23 +12,23 @@ const VERSION: u8 = 1;
 const KEY_ID_LEN: usize = 4;
 const HEADER_LEN: usize = 1 + KEY_ID_LEN + NONCE_LEN;
 
-/// Where sealed bytes are kept. All three never change while the row lives.
+/// Where sealed bytes are stored. None of the three changes while the row exists.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     pub table: &'static str,
     pub column: &'static str,
-    /// The id of the user to whom the row belongs.
+    /// The key of the row: the id of the paired server, or of the user for a push credential.
     pub owner: &'a str,
 }
 
 /// What was sealed.
 pub struct Opened {
     pub plaintext: SecretSlice<u8>,
-    /// False when the previous key opened it: seal it again and store it, if the row is still as it was read.
+    /// False if the previous key opened it: seal it again and store it, if the row has not changed since it was read.
     pub current: bool,
 }
 
-/// Why sealed bytes did not open; says nothing of their content.
+/// Why sealed bytes did not open; does not reveal their content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     #[error("sealed with a key that is neither the current nor the previous one")]
@@ -122,7 +122,7 @@ fn split(sealed: &[u8]) -> Option<([u8; KEY_ID_LEN], [u8; NONCE_LEN], &[u8])> {
     (*version == VERSION).then_some((*id, *nonce, ciphertext))
 }
 
-/// Each part with its length before it, so that no two places read alike.
+/// Each part with its length before it, so that no two places give the same bytes.
 fn associated_data(place: &Place<'_>, key_id: &[u8; KEY_ID_LEN]) -> Vec<u8> {
     let mut data = vec![VERSION];
     data.extend_from_slice(key_id);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_previous_key_opens_and_says_so_and_an_older_one_does_not() {
+    fn the_previous_key_opens_as_not_current_and_an_older_one_does_not() {
         let old = Sealer::new(&key(1), None, 1, Random::system()).seal(&PLACE, b"secret");
         let rotated = Sealer::new(&key(2), Some(&key(1)), 1, Random::system());
         let opened = rotated.open(&PLACE, &old).unwrap();

@@ -1,4 +1,4 @@
-//! Sealed cookies: the browser keeps a short text that it can neither read nor change.
+//! Sealed cookies: the browser stores a short text that it can neither read nor change.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce};
@@ -9,7 +9,7 @@ use crate::crypto::{keys::Key32, random::Random, sealer::aes_256_gcm};
 pub const SESSION_COOKIE: &str = "rp_sess";
 
 /// Seals and opens the values of one cookie: base64url without padding of nonce (12) ‖ ciphertext ‖ tag (16), with
-/// the cookie's name as associated data. A sealed value does not expire by itself: what it names must.
+/// the cookie's name as associated data. A sealed value does not expire; what it names does.
 pub struct SealedCookie {
     name: &'static str,
     key: LessSafeKey,
@@ -17,7 +17,7 @@ pub struct SealedCookie {
 }
 
 impl SealedCookie {
-    /// For the cookie of this name, under a key of its own.
+    /// For the cookie of this name, with a key of its own.
     pub fn new(name: &'static str, key: &Key32, random: Random) -> Self {
         Self { name, key: aes_256_gcm(key), random }
     }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_id_travels_sealed() {
+    fn a_session_id_is_sealed_and_opened() {
         let cookie = SealedCookie::new(SESSION_COOKIE, &Key32::new([1; 32]), Random::system());
         let id = "0190a5c4-7b5e-7000-8000-000000000001";
         let value = cookie.seal(id);
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_sealed_for_this_cookie_is_no_text() {
+    fn a_value_that_was_not_sealed_for_this_cookie_does_not_open() {
         let key = Key32::new([1; 32]);
         let cookie = SealedCookie::new(SESSION_COOKIE, &key, Random::system());
         let value = cookie.seal("id");

@@ -1,10 +1,10 @@
 //! Growing pauses between attempts to reach a neighbour: doubled each time up to a cap, and jittered, so that many
-//! that lost it together do not come back together.
+//! clients that lost it together do not come back together.
 
 use std::time::Duration;
 
 const LONGEST: Duration = Duration::from_secs(300);
-/// What held this long starts the pauses anew.
+/// After a connection that lasted this long, the pauses start again.
 const HEALTHY_AFTER: Duration = Duration::from_secs(60);
 
 /// How long to wait before the next attempt.
@@ -15,13 +15,13 @@ impl Backoff {
     /// The first pause.
     pub const FIRST: Duration = Duration::from_secs(1);
 
-    /// Nothing tried yet.
+    /// Before the first attempt.
     pub fn new() -> Self {
         Self(Self::FIRST)
     }
 
-    /// The pause after an attempt that held for `held`, at least `least`, and a fifth shorter to a fifth longer as the
-    /// random byte says.
+    /// The pause after a connection that lasted for `held` (zero if there was none), at least `least`; the random byte
+    /// makes it up to a fifth shorter or longer.
     pub fn after(&mut self, held: Duration, least: Duration, random: u8) -> Duration {
         if held >= HEALTHY_AFTER {
             *self = Self::new();
@@ -38,7 +38,7 @@ impl Default for Backoff {
     }
 }
 
-/// A fifth shorter to a fifth longer.
+/// Up to a fifth shorter or longer.
 pub fn jittered(pause: Duration, random: u8) -> Duration {
     pause.mul_f64(0.8 + 0.4 * f64::from(random) / 255.0)
 }
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_five_minutes_and_begin_anew_after_a_healthy_minute() {
+    fn pauses_double_up_to_five_minutes_and_start_again_after_a_healthy_minute() {
         let (mut backoff, short) = (Backoff::new(), Duration::ZERO);
         let mut next = |held| backoff.after(held, Duration::ZERO, 128).as_secs_f64().round();
         let pauses: Vec<f64> = (0..10).map(|_| next(short)).collect();

@@ -1,4 +1,4 @@
-//! Push credential bundles: opaque JSON of which only the owner and the end are read, and when to warn of the end.
+//! Push credential bundles: opaque JSON of which only the owner and the expiry are read, and when to warn of the expiry.
 
 use std::collections::HashMap;
 
@@ -7,25 +7,25 @@ use serde_json::value::RawValue;
 
 use crate::domain::{ids::PlatformId, limits::BUNDLE_BYTES, time::Timestamp};
 
-/// How long a registration lives when its bundle does not say.
+/// How long a registration lives if its bundle states no expiry.
 pub const LIFETIME: Duration = Duration::days(14);
-/// From so long before the end its owner is warned.
+/// How long before the expiry its owner is warned.
 pub const WARN_BEFORE: Duration = Duration::hours(72);
-/// An end further away than this is not believed.
+/// An expiry later than this is ignored.
 const LONGEST_LIFE: Duration = Duration::days(366);
 
 /// What is read of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bundle {
+pub struct UploadedBundle {
     /// The account at the identity provider to which it belongs, as the bundle says.
     pub platform_id: PlatformId,
-    /// When it stops working: as it says itself, otherwise [`LIFETIME`] after its upload.
+    /// When it stops working: the time that it states, otherwise [`LIFETIME`] after its upload.
     pub expires_at: Timestamp,
 }
 
-/// Why a bundle is not taken; says nothing of its content.
+/// Why a bundle is refused; does not reveal its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BundleError {
+pub enum InvalidBundle {
     #[error("the bundle is larger than 64 KiB")]
     TooLarge,
     #[error("the bundle is not well-formed JSON")]
@@ -36,20 +36,20 @@ pub enum BundleError {
     NoPlatformId,
 }
 
-/// How helper tools spell the end.
-const END: [&str; 6] = ["expiresAt", "expires_at", "ExpiresAt", "expireDate", "expire_date", "ExpireDate"];
+/// How helper tools spell the expiry.
+const EXPIRY: [&str; 6] = ["expiresAt", "expires_at", "ExpiresAt", "expireDate", "expire_date", "ExpireDate"];
 
-/// Reads the owner and the end of a bundle uploaded at `now`.
-pub fn read(bundle: &[u8], now: Timestamp) -> Result<Bundle, BundleError> {
+/// Reads the owner and the expiry of a bundle uploaded at `now`.
+pub fn read(bundle: &[u8], now: Timestamp) -> Result<UploadedBundle, InvalidBundle> {
     if bundle.len() > BUNDLE_BYTES {
-        return Err(BundleError::TooLarge);
+        return Err(InvalidBundle::TooLarge);
     }
     let top: HashMap<String, &RawValue> = serde_json::from_slice(bundle)
-        .map_err(|error| if error.is_data() { BundleError::NotAnObject } else { BundleError::Malformed })?;
+        .map_err(|error| if error.is_data() { InvalidBundle::NotAnObject } else { InvalidBundle::Malformed })?;
     let value = |key: &str| text_or_number(top.get(key)?);
-    let platform_id = value("platformId").and_then(|id| PlatformId::parse(&id)).ok_or(BundleError::NoPlatformId)?;
-    let stated = END.into_iter().find_map(|key| instant(&value(key)?)).filter(|&at| at <= now + LONGEST_LIFE);
-    Ok(Bundle { platform_id, expires_at: stated.unwrap_or(now + LIFETIME) })
+    let platform_id = value("platformId").and_then(|id| PlatformId::parse(&id)).ok_or(InvalidBundle::NoPlatformId)?;
+    let stated = EXPIRY.into_iter().find_map(|key| instant(&value(key)?)).filter(|&at| at <= now + LONGEST_LIFE);
+    Ok(UploadedBundle { platform_id, expires_at: stated.unwrap_or(now + LIFETIME) })
 }
 
 /// A text, or a whole number's digits, which may be more than a float holds.
@@ -71,7 +71,7 @@ fn instant(text: &str) -> Option<Timestamp> {
     }
 }
 
-/// What the owner of a credential has to know of its end.
+/// What the owner of a credential has to know of its expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Warning {
@@ -100,12 +100,12 @@ mod tests {
         DateTime::from_timestamp(1_800_000_000, 0).unwrap()
     }
 
-    fn read_text(text: &str) -> Result<Bundle, BundleError> {
+    fn read_text(text: &str) -> Result<UploadedBundle, InvalidBundle> {
         read(text.as_bytes(), now())
     }
 
     #[test]
-    fn the_owner_stands_at_the_top_level() {
+    fn the_owner_is_read_from_the_top_level() {
         for text in [
             format!(r#"{{"platformId":"{ID}","fcm_credentials":{{"gcm":{{"androidId":"1"}}}}}}"#),
             format!(r#" {{"deep":[{{"platformId":"76561198000000002"}}],"platformId":{ID}}}"#),
@@ -113,23 +113,23 @@ mod tests {
             assert_eq!(read_text(&text).unwrap().platform_id.as_str(), ID, "{text}");
         }
         for (text, error) in [
-            ("{}", BundleError::NoPlatformId),
-            (r#"{"platformId":null}"#, BundleError::NoPlatformId),
-            (r#"{"platformId":7.5e16}"#, BundleError::NoPlatformId),
-            (r#"{"platformId":{"platformId":"76561198000000001"}}"#, BundleError::NoPlatformId),
-            (r#"{"gcm":{"platformId":"76561198000000001"}}"#, BundleError::NoPlatformId),
-            (r#"["76561198000000001",null]"#, BundleError::NotAnObject),
-            ("7", BundleError::NotAnObject),
-            ("", BundleError::Malformed),
-            (r#"{"platformId":"76561198000000001""#, BundleError::Malformed),
-            (r#"{"platformId":"76561198000000001"} x"#, BundleError::Malformed),
+            ("{}", InvalidBundle::NoPlatformId),
+            (r#"{"platformId":null}"#, InvalidBundle::NoPlatformId),
+            (r#"{"platformId":7.5e16}"#, InvalidBundle::NoPlatformId),
+            (r#"{"platformId":{"platformId":"76561198000000001"}}"#, InvalidBundle::NoPlatformId),
+            (r#"{"gcm":{"platformId":"76561198000000001"}}"#, InvalidBundle::NoPlatformId),
+            (r#"["76561198000000001",null]"#, InvalidBundle::NotAnObject),
+            ("7", InvalidBundle::NotAnObject),
+            ("", InvalidBundle::Malformed),
+            (r#"{"platformId":"76561198000000001""#, InvalidBundle::Malformed),
+            (r#"{"platformId":"76561198000000001"} x"#, InvalidBundle::Malformed),
         ] {
             assert_eq!(read_text(text), Err(error), "{text}");
         }
     }
 
     #[test]
-    fn the_end_is_the_stated_one_when_it_makes_sense() {
+    fn a_stated_expiry_counts_if_it_makes_sense() {
         let end = |field: &str| read_text(&format!(r#"{{"platformId":"{ID}",{field}}}"#)).unwrap().expires_at;
         let stated = now() + Duration::days(3);
         let seconds = stated.timestamp();
@@ -162,14 +162,14 @@ mod tests {
             format!("{head}{}\"}}", "a".repeat(length - head.len() - 2))
         };
         assert!(read_text(&bundle(BUNDLE_BYTES)).is_ok());
-        assert_eq!(read_text(&bundle(BUNDLE_BYTES + 1)), Err(BundleError::TooLarge));
+        assert_eq!(read_text(&bundle(BUNDLE_BYTES + 1)), Err(InvalidBundle::TooLarge));
         // Deep nesting costs no stack.
         let deep = "[".repeat(30_000) + &"]".repeat(30_000);
         assert!(read_text(&format!(r#"{{"platformId":"{ID}","x":{deep}}}"#)).is_ok());
     }
 
     #[test]
-    fn a_warning_is_due_from_72_hours_before_the_end() {
+    fn a_warning_is_due_from_72_hours_before_the_expiry() {
         let second = Duration::seconds(1);
         assert_eq!(warning(now() + WARN_BEFORE + second, now()), None);
         assert_eq!(warning(now() + WARN_BEFORE, now()), Some(Warning::ExpiresSoon));
@@ -184,7 +184,7 @@ mod tests {
         }
 
         #[test]
-        fn any_end_is_read_or_ignored(text in "[0-9TZ:.+-]{0,30}") {
+        fn any_expiry_is_read_or_ignored(text in "[0-9TZ:.+-]{0,30}") {
             let bundle = format!(r#"{{"platformId":"{ID}","expiresAt":"{text}"}}"#);
             prop_assert!(read_text(&bundle).unwrap().expires_at <= now() + LONGEST_LIFE);
         }

@@ -1,4 +1,4 @@
-//! The address of a game server, as somebody typed it or a push message brought it: a host name or an IP address.
+//! The address of a game server, as it was typed or as a push message has it: a host name or an IP address.
 
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ pub enum GameAddress {
 
 impl GameAddress {
     /// Reads a host name or an IP address (IPv6 with or without brackets), without a port. Spellings that a resolver
-    /// would take for an IP address (`127.1`, `0x7f000001`) are read as that address. `None` for anything else.
+    /// would read as an IP address (`127.1`, `0x7f000001`) are read as that address. `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if let Ok(ip) = text.parse::<IpAddr>() {
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_refused() {
+    fn text_that_is_no_host_is_refused() {
         for text in
             ["", ".", "a..b", "a b", "host:28083", "http://host", "host/path", "user@host", "a%00b", "256.1.1.1"]
         {

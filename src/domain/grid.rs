@@ -1,4 +1,4 @@
-//! Places in words: grid labels, monuments, compass directions.
+//! Places as text: grid labels, monuments, compass directions.
 //!
 //! Map coordinates: metres, origin in the south-west corner, x to the east, y to the north. Column letters count like a
 //! spreadsheet from the west, row numbers start at 0 in the north.
@@ -27,8 +27,8 @@ pub fn label(style: GridStyle, map_size: u32, x: f64, y: f64) -> String {
     }
 }
 
-/// Where something is, to follow a verb: `at Launch Site` (the nearest monument within its radius), else `in D7`, else
-/// `north-east of the map`; `""` where the position means nothing.
+/// Where something is, as it follows a verb: `at Launch Site` (the nearest monument within its radius), else `in D7`, else
+/// `north-east of the map`; `""` where the position is unusable.
 pub fn place(map_size: u32, monuments: &[Monument], x: f64, y: f64) -> String {
     let nearest = monuments
         .iter()
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn outside_of_the_map_the_direction_is_told() {
+    fn outside_of_the_map_the_label_is_the_direction() {
         assert_eq!(in_game(3000, 1500.0, 3300.0), "N");
         assert_eq!(in_game(3000, 3200.0, 3200.0), "NE");
         assert_eq!(in_game(3000, 3200.0, 1500.0), "E");
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_position_that_means_nothing_has_no_label() {
+    fn an_unusable_position_has_no_label() {
         assert_eq!(in_game(3000, f64::NAN, 1.0), "");
         assert_eq!(in_game(3000, 1.0, f64::INFINITY), "");
         assert_eq!(in_game(0, 1.0, 1.0), "");

@@ -1,4 +1,4 @@
-//! One newtype per kind of identifier, so that none can be taken for another. All are opaque text.
+//! One newtype per kind of identifier, so that none can be used for another. All are opaque text.
 
 use std::{fmt, sync::Arc};
 
@@ -45,7 +45,7 @@ id!(
     ServerId
 );
 id!(
-    /// A browser's session (our own, UUIDv7); travels only sealed.
+    /// A browser's session (our own, UUIDv7); leaves the service only sealed.
     SessionId
 );
 
@@ -55,18 +55,18 @@ id!(
 );
 
 impl SessionId {
-    /// What a helper device's relay tokens name in place of a browser's session.
+    /// The session of a helper device's relay tokens, in place of a browser's.
     pub fn of_device(device: &HelperDeviceId) -> Self {
         Self::from(format!("{DEVICE}{device}"))
     }
 
-    /// The helper device, when it is one's.
+    /// The helper device, if it is the session of one.
     pub fn device(&self) -> Option<HelperDeviceId> {
         self.0.strip_prefix(DEVICE).map(HelperDeviceId::from)
     }
 }
 
-/// No UUID begins so.
+/// No UUID starts with it.
 const DEVICE: &str = "device:";
 
 impl PlatformId {

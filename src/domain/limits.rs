@@ -1,10 +1,10 @@
-//! Every limit as a number, under the specification's words where it has one.
+//! Every limit as a number, named as in the specification where that has it.
 
 use std::time::Duration;
 
 /// Data frames from the relay to one connection in any [`OUTBOUND_SPAN`].
 pub const OUTBOUND_FRAMES: usize = 60;
-/// Ten seconds, and a tenth more: frames that left evenly may arrive bunched, and the client counts arrivals.
+/// Ten seconds and a tenth of a second: frames sent evenly may arrive in bursts, and the client counts arrivals.
 pub const OUTBOUND_SPAN: Duration = Duration::from_millis(10_100);
 /// One snapshot per server and connection in this time.
 pub const SNAPSHOT_SPAN_MS: u64 = 5_000;
@@ -38,7 +38,7 @@ pub const PAIRED_SERVERS_PER_USER: usize = 50;
 /// Smart devices of one paired server.
 pub const DEVICES_PER_SERVER: usize = 200;
 
-/// Pairing codes of one user that are good at once; one more invalidates the oldest.
+/// Pairing codes of one user that are valid at once; one more invalidates the oldest.
 pub const ACTIVE_PAIRING_CODES: usize = 3;
 
 /// Helper devices of one user.

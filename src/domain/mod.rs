@@ -11,6 +11,7 @@ pub mod grid;
 pub mod ids;
 pub mod limits;
 pub mod monument;
+pub mod openid;
 pub mod pairing;
 pub mod plain_text;
 pub mod raid;

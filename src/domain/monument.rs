@@ -1,4 +1,4 @@
-//! Monuments of a map: what their tokens stand for.
+//! Monuments of a map: what their tokens mean.
 
 use serde::Serialize;
 
@@ -10,17 +10,17 @@ use crate::domain::plain_text::plain_text;
 pub struct Monument {
     /// The token, or the last segment of the prefab path it came as.
     pub token: String,
-    /// For a person, in English; of an unknown token its own text.
+    /// In English; for an unknown token its own text.
     pub name: String,
     /// Metres from the south-west corner.
     pub x: f64,
     pub y: f64,
-    /// How far around the centre one is still "at" it, metres; 0 where none is known.
+    /// How far from its centre a position still counts as "at" it, metres; 0 if unknown.
     pub radius: f64,
 }
 
 impl Monument {
-    /// A monument of the game's map answer; `None` for what is no place of its own (inner modules) or has none.
+    /// A monument of the game's map answer; `None` for a part of another monument, and for one without a position.
     pub fn new(token: &str, x: f64, y: f64) -> Option<Self> {
         let token = token_of(token)?;
         if !x.is_finite() || !y.is_finite() {
@@ -33,7 +33,7 @@ impl Monument {
         Some(Self { token: plain_text(token, LONGEST_TOKEN), name, x, y, radius })
     }
 
-    /// Metres from the centre; not a number when the position is none.
+    /// Metres from the centre; NaN if a position is not finite.
     pub fn distance(&self, x: f64, y: f64) -> f64 {
         (x - self.x).hypot(y - self.y)
     }
@@ -113,7 +113,7 @@ fn known(token: &str) -> Option<(&'static str, f64)> {
     })
 }
 
-/// A readable form of a token that this version does not know: custom maps carry free text.
+/// A readable form of a token that is not in the table: custom maps have free text.
 fn unknown_name(token: &str) -> Option<String> {
     let token = token.strip_suffix("_display_name").unwrap_or(token);
     let name = plain_text(&token.replace('_', " "), LONGEST_TOKEN);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefab_path_stands_for_its_last_segment() {
+    fn a_prefab_path_is_read_as_its_last_segment() {
         let swamp = Monument::new("assets/bundled/prefabs/autospawn/monument/swamp/swamp_c.prefab", 1.0, 2.0);
         assert_eq!(swamp.map(|swamp| (swamp.token, swamp.radius)), Some(("swamp_c".into(), 42.0)));
         let lab = "assets/bundled/prefabs/autospawn/monument/underwater_lab/underwater_lab_b.prefab";
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn inner_parts_are_no_places() {
+    fn parts_of_monuments_are_no_monuments() {
         assert_eq!(read("DungeonBase"), None);
         assert_eq!(read("assets/content/structures/underwater-lab-base/moonpool_1200x1500.prefab"), None);
         assert_eq!(read("  "), None);
@@ -155,13 +155,13 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_token_is_shown_as_it_reads_and_claims_no_area() {
+    fn an_unknown_token_is_shown_as_text_and_has_no_radius() {
         assert_eq!(read("Bob's <color=red>Arena</color>"), Some(("Bob's Arena".into(), 0.0)));
         assert_eq!(read("new_thing_display_name"), Some(("new thing".into(), 0.0)));
     }
 
     #[test]
-    fn harbors_and_oil_rigs_are_told_apart() {
+    fn harbors_and_oil_rigs_are_distinguished() {
         let monument = |token| Monument::new(token, 0.0, 0.0).expect("a place");
         assert!(monument("harbor_2_display_name").is_harbor());
         assert!(!monument("outpost").is_harbor());

@@ -11,10 +11,10 @@ use chrono::Duration;
 
 use crate::domain::{limits::ACTIVE_PAIRING_CODES, time::Timestamp};
 
-/// How long a code is good for.
+/// How long a code is valid.
 pub const LIFETIME: Duration = Duration::minutes(10);
 
-/// 32 characters, none easily taken for another.
+/// 32 characters that are hard to confuse.
 const ALPHABET: &[u8; 32] = b"23456789ABCDEFGHJKLMNPQRSTUVWXYZ";
 
 /// A pairing code, `PREFIX-XXXX`. It is a credential: `Debug` hides it.
@@ -28,7 +28,7 @@ impl PairingCode {
         Self(format!("{prefix}-{}", String::from_iter(characters)))
     }
 
-    /// Reads what somebody typed: spaces around it and case do not matter. `None` when it cannot be a code of ours.
+    /// Reads a typed code: spaces around it and case do not matter. `None` if it is not in the form of our codes.
     pub fn parse(prefix: &str, text: &str) -> Option<Self> {
         let code = text.trim().to_ascii_uppercase();
         let characters = code.strip_prefix(prefix)?.strip_prefix('-')?.as_bytes();
@@ -46,12 +46,12 @@ impl fmt::Debug for PairingCode {
     }
 }
 
-/// Of a user's active codes, oldest first, those that one more invalidates.
+/// Which of a user's active codes, oldest first, one more code invalidates.
 pub fn pushed_out<T>(active: &[T]) -> &[T] {
     &active[..(active.len() + 1).saturating_sub(ACTIVE_PAIRING_CODES)]
 }
 
-/// So many at once, and one back every so often.
+/// `burst` at once, and one more after each `every`.
 #[derive(Clone, Copy, Debug)]
 pub struct Quota {
     pub burst: u32,
@@ -60,17 +60,17 @@ pub struct Quota {
 
 /// Wrong codes from one address.
 pub const WRONG_PER_ADDRESS: Quota = Quota { burst: 5, every: Duration::minutes(2) };
-/// Wrong codes from all addresses together before we take it for an attack.
+/// Wrong codes from all addresses together; more of them are an attack.
 pub const WRONG_GLOBALLY: Quota = Quota { burst: 200, every: Duration::seconds(3) };
-/// Addresses whose wrong codes are counted one by one; the rest of the world then shares one more.
+/// Addresses whose wrong codes are counted separately; all others share one more quota.
 const ADDRESSES: usize = 100_000;
 
 /// How often a wrong code may be tried.
 ///
-/// A guess is paid for before it is looked up, by its address and by everybody together, and paid back when it was
-/// right. An address that has spent its own quota is refused unheard. While the global one is spent, only addresses
-/// which owe nothing are heard: a guesser has one guess per address and [`WRONG_PER_ADDRESS`]`.every`, and whoever
-/// holds a good code pairs as always. See [`lookups`] for what this bounds.
+/// A guess is charged before it is looked up, to the quota of its address and to the global one, and paid back if it
+/// was right. An address that has spent its own quota is refused without a look-up. While the global quota is spent,
+/// only guesses of addresses that owe nothing are looked up: a guesser has one guess per address and
+/// [`WRONG_PER_ADDRESS`]`.every`, and a user with a valid code pairs as always. [`lookups`] is the bound.
 #[derive(Debug, Default)]
 pub struct GuessLimits {
     addresses: HashMap<IpAddr, Debt>,
@@ -81,7 +81,7 @@ pub struct GuessLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guess {
     key: IpAddr,
-    /// Whether the global quota paid for it; otherwise a wrong one is answered as a refusal.
+    /// Whether the global quota paid for it; otherwise a wrong guess is answered like a refused one.
     pub within_global: bool,
 }
 
@@ -96,7 +96,7 @@ impl Debt {
         self.paid_at.is_none_or(|at| at <= now)
     }
 
-    /// Spends one, or says how long until that is possible.
+    /// Spends one, or returns how long until that is possible.
     fn spend(&mut self, quota: Quota, now: Timestamp) -> Result<(), Duration> {
         let after = self.paid_at.map_or(now, |at| at.max(now)) + quota.every;
         let over = after - now - quota.every * quota.burst as i32;
@@ -113,7 +113,7 @@ impl Debt {
 }
 
 impl GuessLimits {
-    /// Pays for one guess from this address, or says how long it has to wait.
+    /// Charges one guess to this address, or returns how long it has to wait.
     pub fn begin(&mut self, address: IpAddr, now: Timestamp) -> Result<Guess, time::Duration> {
         let full = self.addresses.len() >= ADDRESSES && !self.addresses.contains_key(&address);
         let key = if full { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { address };
@@ -130,7 +130,7 @@ impl GuessLimits {
         Ok(Guess { key, within_global })
     }
 
-    /// It was right, or never looked up.
+    /// The guess was right, or was not looked up.
     pub fn pay_back(&mut self, guess: Guess) {
         if let Some(debt) = self.addresses.get_mut(&guess.key) {
             debt.pay_back(WRONG_PER_ADDRESS);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fourth_code_pushes_out_the_oldest() {
+    fn a_fourth_code_invalidates_the_oldest() {
         assert!(pushed_out::<i32>(&[]).is_empty());
         assert!(pushed_out(&[1, 2]).is_empty());
         assert_eq!(pushed_out(&[1, 2, 3]), [1]);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn under_attack_an_address_that_owes_nothing_is_still_heard() {
+    fn under_attack_an_address_that_owes_nothing_may_still_guess() {
         let mut limits = GuessLimits::default();
         for guess in 0..WRONG_GLOBALLY.burst {
             assert!(limits.begin(address(guess), at(0)).unwrap().within_global);
@@ -245,11 +245,11 @@ mod tests {
         fn guessers_never_get_more_lookups_than_the_bound(
             addresses in 1_u32..400, steps in prop::collection::vec((any::<u32>(), 0_i64..4), 1..3_000),
         ) {
-            let (mut limits, mut now, mut heard) = (GuessLimits::default(), 0, 0);
+            let (mut limits, mut now, mut looked_up) = (GuessLimits::default(), 0, 0);
             for (from, pause) in steps {
                 now += pause;
-                heard += u64::from(limits.begin(address(from % addresses), at(now)).is_ok());
-                prop_assert!(heard <= lookups(u64::from(addresses), Duration::seconds(now)));
+                looked_up += u64::from(limits.begin(address(from % addresses), at(now)).is_ok());
+                prop_assert!(looked_up <= lookups(u64::from(addresses), Duration::seconds(now)));
             }
         }
 

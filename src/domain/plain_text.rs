@@ -1,9 +1,9 @@
-//! Text of a game server made fit for one line: names may carry rich-text tags and anything else.
+//! Text of a game server as one clean line: names may have rich-text tags and anything else.
 
 /// Tags of the game's text renderer that occur in names.
 const TAGS: &[&str] = &["b", "i", "u", "s", "color", "size", "material", "quad", "sprite", "alpha", "mark", "font"];
 
-/// How far a tag is looked for; a longer one is text.
+/// Longest tag, bytes; anything longer is text.
 const LONGEST_TAG: usize = 64;
 
 /// The text without rich-text tags and control characters, line breaks and tabs as spaces, at most `limit` characters,
@@ -57,7 +57,7 @@ mod tests {
     use super::plain_text;
 
     #[test]
-    fn tags_go_and_everything_else_stays() {
+    fn tags_are_removed_and_everything_else_is_kept() {
         assert_eq!(plain_text("<color=#f00>Cheap</color> <b>wood</b>", 80), "Cheap wood");
         assert_eq!(plain_text("<#ff0000>red", 80), "red");
         assert_eq!(plain_text("I <3 scrap > wood", 80), "I <3 scrap > wood");
@@ -65,12 +65,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_seen_goes() {
+    fn invisible_characters_are_removed() {
         assert_eq!(plain_text(" a\u{202e}b\u{7}c\u{0} ", 80), "abc");
     }
 
     #[test]
-    fn lines_become_words_of_one() {
+    fn line_breaks_and_tabs_become_spaces() {
         assert_eq!(plain_text("a\nb\tc\n", 80), "a b c");
     }
 

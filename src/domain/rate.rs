@@ -5,7 +5,7 @@ use std::time::Duration;
 /// At most `limit` in any interval of a span: an exact sliding window over the last sends.
 ///
 /// Small, because there is one per connection: the ring is allocated on first use and keeps only the lower half of
-/// each time. That is unambiguous, for what the ring holds is never further apart than the span.
+/// each time. That is unambiguous, because the times in the ring are never further apart than the span.
 #[derive(Clone, Debug)]
 pub struct Window {
     /// Times of the last sends; `len` of them, the oldest at `head`.
@@ -34,13 +34,13 @@ impl Window {
     /// When the window will hold fewer than `below` (1 to the limit); `None` = it does at `now`.
     pub fn available_at(&self, now: u64, below: usize) -> Option<u64> {
         let below = below.clamp(1, usize::from(self.limit));
-        // The send with `below - 1` newer ones is the last that has to leave.
+        // The send with `below - 1` newer ones is the last that has to expire.
         let place = usize::from(self.len).checked_sub(below)?;
         let free = self.time(place as u16) + u64::from(self.span) + 1;
         (free > now.max(self.newest)).then_some(free)
     }
 
-    /// Counts a send at `now`. Ask [`Window::available_at`] before: a send too many pushes out the oldest.
+    /// Counts a send at `now`. Call [`Window::available_at`] before: one send too many removes the oldest.
     pub fn record(&mut self, now: u64) {
         let now = now.max(self.newest);
         let expired = self.expired(now);
@@ -59,7 +59,7 @@ impl Window {
         self.newest = now;
     }
 
-    /// How many of the oldest have left the window. A send leaves when **more** than the span has passed: times are
+    /// How many of the oldest have expired. A send expires when **more** than the span has passed: times are
     /// whole milliseconds, and two that differ by the span may be just short of it.
     fn expired(&self, now: u64) -> u16 {
         let span = u64::from(self.span);
@@ -122,7 +122,7 @@ impl Bucket {
         }
     }
 
-    /// Leaves nothing in it: the other side says that it is empty.
+    /// Empties it: the other side has reported that it is empty.
     pub fn drain(&mut self, now: u64) {
         self.level = 0;
         self.at = self.at.max(now);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_remembers_nothing_after_weeks_of_silence() {
+    fn a_window_is_empty_after_weeks_without_a_send() {
         let mut window = Window::new(2, Duration::from_secs(10));
         window.record(1);
         let weeks = 1 + (1_u64 << 32);

@@ -2,7 +2,7 @@
 
 use url::Url;
 
-/// Longest `return` that is looked at, bytes.
+/// Longest `return` that is read, bytes.
 const MAX_LENGTH: usize = 2048;
 
 /// The target of the redirect: `requested` when its scheme, host and port are those of `frontend` or `admin`,
@@ -15,7 +15,7 @@ pub fn choose(requested: Option<&str>, frontend: &Url, admin: &Url) -> String {
     }
 }
 
-/// Reads an absolute http(s) URL as browsers and the URL parser agree on it: whatever a parser would have to repair
+/// Reads an absolute http(s) URL on which all browsers agree with our parser: anything that a parser would repair
 /// (missing slashes, backslashes, control characters, blanks) is refused.
 fn parse(text: &str) -> Option<Url> {
     if text.len() > MAX_LENGTH || text.contains(|c: char| c == '\\' || c.is_whitespace() || c.is_control()) {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_wish_it_is_the_front_end() {
+    fn without_a_request_it_is_the_front_end() {
         let frontend = Url::parse(FRONTEND).unwrap();
         assert_eq!(choose(None, &frontend, &frontend), FRONTEND);
     }

@@ -1,11 +1,11 @@
-//! What happened in a game world, in the form in which clients are told (relay message `event`).
+//! What happened in a game world, in the form of the relay message `event`.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::domain::time::{self, Timestamp};
 
-/// The family of a world event; the words are those of the timeline.
+/// The family of a world event, named as in the timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EventKind {
@@ -43,7 +43,7 @@ pub struct WorldEvent {
     pub y: Option<f64>,
     #[serde(serialize_with = "time::wire")]
     pub ts: Timestamp,
-    /// One line for a person, in English.
+    /// One line of English.
     pub title: String,
     /// Further fields of this kind, beside the others in JSON.
     #[serde(flatten)]

@@ -3,7 +3,7 @@
 //! No task and no policy: the caller asks for what comes next, and says by asking again that it has dealt with what came
 //! before; only then is that acknowledged. What was not acknowledged comes again at a later login.
 
-use std::{fmt, io, str::FromStr, sync::Arc, time::Duration};
+use std::{fmt, io, sync::Arc, time::Duration};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use chrono::DateTime;
@@ -18,6 +18,7 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::{
+    config::PushAddress,
     domain::{plain_text::plain_text, time::Timestamp},
     push::{
         mcs::{Decoder, Frame, FrameError, VERSION},
@@ -48,26 +49,6 @@ const PERSISTENT_ID: usize = 256;
 const STREAM_ACK: i32 = 13;
 /// What the login is checked against: an Android id and its token.
 const ANDROID_ID: i32 = 2;
-
-/// Where the push service is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PushAddress {
-    /// Host name or IP address; the certificate must be for it.
-    pub host: String,
-    pub port: u16,
-}
-
-impl FromStr for PushAddress {
-    type Err = &'static str;
-
-    /// Reads `host:port`; an IPv6 address stands in brackets.
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (host, port) = text.rsplit_once(':').ok_or("it is not host:port")?;
-        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        let port = port.parse().map_err(|_| "its port is not a number up to 65535")?;
-        Ok(Self { host: host.to_owned(), port })
-    }
-}
 
 /// Whose pushes.
 pub struct Login {
@@ -648,14 +629,5 @@ mod tests {
         let message = Message::from(stanza);
         assert_eq!((&message.persistent_id, message.sent), (&None, None));
         assert!(!format!("{:?}", Received::Message(message)).contains("-77"));
-    }
-
-    #[test]
-    fn addresses_are_read() {
-        let read = |text: &str| text.parse::<PushAddress>().map(|address| (address.host, address.port));
-        assert_eq!(read("mtalk.google.com:5228"), Ok(("mtalk.google.com".to_owned(), 5228)));
-        assert_eq!(read("[::1]:443"), Ok(("::1".to_owned(), 443)));
-        assert!(read("mtalk.google.com").is_err());
-        assert!(read("mtalk.google.com:65536").is_err());
     }
 }

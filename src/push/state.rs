@@ -7,9 +7,9 @@ use rustls::ClientConfig;
 
 use crate::{
     clock::Clock,
+    config::PushAddress,
     crypto::{random::Random, sealer::Sealer},
     db::pool::Pool,
-    push::session::PushAddress,
     relay::hub::Hub,
 };
 

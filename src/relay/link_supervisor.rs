@@ -193,7 +193,7 @@ impl Supervisor {
         let route = Route {
             host: row.address,
             port: row.port,
-            proxy: game.proxy_url.clone(),
+            proxy: game.proxy_url.as_ref().map(ToString::to_string),
             allow_private: game.allow_private_servers,
         };
         Ok((route, Player { id, token: SecretBox::new(Box::new(token)) }))

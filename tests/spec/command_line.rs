@@ -7,16 +7,11 @@ use std::{
 
 use tempfile::TempDir;
 
-/// The binary in an environment of its own.
-fn companion(directory: &TempDir) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_companion"));
-    command.env_clear().current_dir(directory.path());
-    command
-}
+use crate::harness::binary::companion;
 
 #[test]
 fn without_a_command_it_prints_its_help() {
-    let output = companion(&TempDir::new().unwrap()).output().unwrap();
+    let output = companion(TempDir::new().unwrap().path()).output().unwrap();
     assert!(!output.status.success());
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     for command in ["serve", "migrate", "check-config", "openapi", "keys", "gen-secrets"] {
@@ -25,34 +20,35 @@ fn without_a_command_it_prints_its_help() {
 }
 
 #[test]
-fn all_faults_of_the_settings_are_told_at_once() {
+fn all_faults_of_the_settings_are_reported_at_once() {
     let directory = TempDir::new().unwrap();
-    let output = companion(&directory).args(["check-config", "--app-env=production", "--workers=0"]).output().unwrap();
+    let output =
+        companion(directory.path()).args(["check-config", "--app-env=production", "--workers=0"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     for variable in ["SESSION_SECRET", "FRONTEND_URL", "WORKERS"] {
         assert!(text.contains(variable), "{text}");
     }
-    let output = companion(&directory).arg("check-config").output().unwrap();
+    let output = companion(directory.path()).arg("check-config").output().unwrap();
     assert!(output.status.success());
 }
 
 #[test]
-fn a_local_file_sets_variables_and_the_environment_wins() {
+fn a_local_file_sets_variables_and_the_environment_has_precedence() {
     let directory = TempDir::new().unwrap();
     std::fs::write(directory.path().join(".env"), "APP_ENV=staging\n").unwrap();
-    let output = companion(&directory).arg("check-config").output().unwrap();
+    let output = companion(directory.path()).arg("check-config").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    let output = companion(&directory).env("APP_ENV", "development").arg("check-config").output().unwrap();
+    let output = companion(directory.path()).env("APP_ENV", "development").arg("check-config").output().unwrap();
     assert!(output.status.success());
 }
 
 #[test]
 fn it_migrates_and_prints_its_document() {
     let directory = TempDir::new().unwrap();
-    assert!(companion(&directory).arg("migrate").output().unwrap().status.success());
+    assert!(companion(directory.path()).arg("migrate").output().unwrap().status.success());
     assert!(directory.path().join("data/companion.db").exists());
-    let output = companion(&directory).arg("openapi").output().unwrap();
+    let output = companion(directory.path()).arg("openapi").output().unwrap();
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["info"]["title"], "companion");
 }
@@ -60,35 +56,33 @@ fn it_migrates_and_prints_its_document() {
 #[test]
 fn fresh_secrets_are_fit_for_production_and_differ_each_time() {
     let directory = TempDir::new().unwrap();
-    let fresh = || String::from_utf8(companion(&directory).arg("gen-secrets").output().unwrap().stdout).unwrap();
+    let fresh = || String::from_utf8(companion(directory.path()).arg("gen-secrets").output().unwrap().stdout).unwrap();
     let (first, second) = (fresh(), fresh());
     assert_eq!(first.lines().count(), 3);
     for (one, other) in first.lines().zip(second.lines()) {
         assert_ne!(one, other);
     }
     std::fs::write(directory.path().join(".env"), first).unwrap();
-    let urls = ["--base-url", "--frontend-url", "--relay-url"].map(|flag| {
-        let scheme = if flag == "--relay-url" { "wss" } else { "https" };
-        format!("{flag}={scheme}://companion.example")
-    });
-    let output = companion(&directory).args(["check-config", "--app-env=production"]).args(urls).output().unwrap();
+    let urls = ["--base-url", "--frontend-url"].map(|flag| format!("{flag}=https://companion.example"));
+    let output =
+        companion(directory.path()).args(["check-config", "--app-env=production"]).args(urls).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
-fn without_stored_credentials_the_keys_are_well() {
+fn without_stored_credentials_the_status_of_the_keys_is_good() {
     let directory = TempDir::new().unwrap();
-    let output = companion(&directory).args(["keys", "status"]).output().unwrap();
+    let output = companion(directory.path()).args(["keys", "status"]).output().unwrap();
     assert!(output.status.success());
     assert!(String::from_utf8_lossy(&output.stdout).contains("has no number yet"));
 }
 
 #[test]
-fn a_taken_port_is_one_clear_message() {
+fn a_port_in_use_is_reported_by_one_clear_message() {
     let directory = TempDir::new().unwrap();
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
-    let output = companion(&directory).args(["serve", "--api-listen", &address]).output().unwrap();
+    let in_use = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = in_use.local_addr().unwrap().to_string();
+    let output = companion(directory.path()).args(["serve", "--api-listen", &address]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(text.contains("API_LISTEN") && text.contains(&address), "{text}");
@@ -98,7 +92,7 @@ fn a_taken_port_is_one_clear_message() {
 fn signals_stop_it_in_good_order() {
     for signal in ["TERM", "INT"] {
         let directory = TempDir::new().unwrap();
-        let mut process = companion(&directory)
+        let mut process = companion(directory.path())
             .args(["serve", "--api-listen=127.0.0.1:0", "--relay-listen=127.0.0.1:0", "--push-address=127.0.0.1:9"])
             .stderr(Stdio::piped())
             .spawn()
@@ -107,7 +101,7 @@ fn signals_stop_it_in_good_order() {
         assert!(lines.any(|line| line.contains("the API listens on")), "it starts");
         let sent = Command::new("kill").args(["-s", signal, &process.id().to_string()]).status().unwrap();
         assert!(sent.success());
-        assert!(lines.any(|line| line.contains("stopping")), "it says so");
+        assert!(lines.any(|line| line.contains("stopping")), "it logs that it stops");
         assert_eq!(process.wait().unwrap().code(), Some(0), "{signal}");
     }
 }

@@ -49,7 +49,7 @@ on_each_database!(a_helper_uploads_and_the_owner_sees_and_deletes, |app| {
     });
     assert_eq!(seen, expected);
 
-    // Warned from 72 hours before the end, and after it.
+    // The owner is warned from 72 hours before the expiry, and after it.
     app.clock.advance(Duration::days(11) - Duration::seconds(1));
     assert_eq!(shown(&mut alice).await["warning"], Value::Null);
     app.clock.advance(Duration::seconds(1));
@@ -58,7 +58,7 @@ on_each_database!(a_helper_uploads_and_the_owner_sees_and_deletes, |app| {
     let mut alice = app.signed_in(ALICE).await;
     assert_eq!(shown(&mut alice).await["warning"], "expired");
 
-    // An end that the bundle states.
+    // An expiry that the bundle states.
     let mut stated = bundle(ALICE);
     stated["expire_date"] = json!(app.clock.now().timestamp() + 86_400);
     assert_eq!(helper.upload(&stated).await.status, 200);
@@ -70,7 +70,7 @@ on_each_database!(a_helper_uploads_and_the_owner_sees_and_deletes, |app| {
     assert_eq!(shown(&mut alice).await["state"], "missing");
 });
 
-on_each_database!(a_bundle_of_somebody_else_is_refused_and_changes_nothing, |app| {
+on_each_database!(a_bundle_of_another_account_is_refused_and_changes_nothing, |app| {
     let mut alice = app.signed_in(ALICE).await;
     let mut helper = app.paired(&mut alice).await;
     helper.upload(&bundle(BOB)).await.expect_problem(400, "mismatched_platform_id");
@@ -82,7 +82,7 @@ on_each_database!(a_bundle_of_somebody_else_is_refused_and_changes_nothing, |app
 });
 
 #[actix_web::test]
-async fn what_is_no_bundle_gets_a_clear_answer() {
+async fn an_invalid_bundle_gets_a_clear_error() {
     let app = TestApp::start().await;
     let mut alice = app.signed_in(ALICE).await;
     let mut helper = app.paired(&mut alice).await;

@@ -42,7 +42,7 @@ async fn every_failure_is_a_problem_document() {
 }
 
 #[actix_web::test]
-async fn a_sane_request_id_comes_back_and_another_is_replaced() {
+async fn a_valid_request_id_comes_back_and_another_is_replaced() {
     let app = TestApp::start().await;
     let mut browser = app.browser();
     let request = browser.request(Method::GET, "/me").header("x-request-id", "trace-1");
@@ -109,7 +109,7 @@ async fn exactly_two_origins_may_read_with_cookies() {
         ("http://app.companion.test", false),
         ("null", false),
     ] {
-        // An error must be readable too, or a page cannot tell what went wrong.
+        // An error must be readable too, or a page cannot show what went wrong.
         let request = browser.request(Method::GET, "/me").header(ORIGIN, origin);
         let answer = browser.send(request).await;
         assert_eq!(answer.header("access-control-allow-origin"), allowed.then_some(origin), "{origin}");
@@ -180,7 +180,7 @@ async fn a_user_is_limited_wherever_they_call_from() {
 }
 
 #[actix_web::test]
-async fn health_tells_what_it_says() {
+async fn health_routes_report_their_state() {
     let app = TestApp::start().await;
     let mut browser = app.browser();
     let health = browser.get("/health").await.json();

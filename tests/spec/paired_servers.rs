@@ -75,7 +75,7 @@ on_each_database!(an_owner_adds_and_removes_devices, |app| {
 });
 
 #[actix_web::test]
-async fn somebody_elses_server_does_not_exist() {
+async fn the_server_of_another_user_does_not_exist() {
     let app = TestApp::start().await;
     let mut alice = app.signed_in(ALICE).await;
     let mut bob = app.signed_in(BOB).await;
@@ -153,7 +153,7 @@ async fn invalid_values_are_named_one_by_one() {
         assert_eq!(problem["errors"][0]["path"], field, "{value}: {problem}");
         assert!(problem["errors"][0]["message"].as_str().is_some_and(|text| !text.is_empty()));
     }
-    // Of the wrong type altogether, which ends the reading of the body.
+    // A value of the wrong type ends the reading of the body.
     for (field, value) in [
         ("port", json!(65536)),
         ("port", json!("28083")),
@@ -177,7 +177,7 @@ async fn invalid_values_are_named_one_by_one() {
 }
 
 #[actix_web::test]
-async fn private_addresses_are_taken_where_allowed() {
+async fn private_addresses_are_accepted_where_allowed() {
     let app = TestApp::start_with(&["--allow-private-game-servers=true"]).await;
     let mut alice = app.signed_in(ALICE).await;
     let mut body = pairing();

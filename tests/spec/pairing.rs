@@ -23,7 +23,7 @@ use crate::harness::{
 
 const ALICE: &str = "76561198000000001";
 const BOB: &str = "76561198000000002";
-/// Helpers come from addresses of their own.
+/// Every helper has an address of its own.
 const PROXY: &[&str] = &["--trusted-proxies=127.0.0.1"];
 
 async fn code(browser: &mut Browser) -> String {
@@ -56,7 +56,7 @@ on_each_database!(a_code_makes_one_device_whose_token_lives_until_it_is_deleted,
 
     let listed = |last_used: Value| json!({ "id": helper.id, "label": "Gaming PC", "createdAt": "2026-11-21T12:00:00.000Z", "lastUsedAt": last_used });
     assert_eq!(devices(&mut alice).await, [listed(Value::Null)]);
-    // The last use is kept to the minute.
+    // The last use is stored to the minute.
     for (seconds, seen) in [(5, "12:00:05"), (54, "12:00:05"), (10, "12:01:09")] {
         app.clock.advance(Duration::seconds(seconds));
         let request = helper.request(Method::POST, "/relay/token");
@@ -127,14 +127,14 @@ async fn every_wrong_code_gets_the_same_answer_and_five_are_enough() {
     let refused = guesser.activate(&good).await;
     refused.expect_problem(429, "rate_limited");
     assert_eq!(refused.header("retry-after"), Some("120"));
-    // Another household, and after a while the same one.
+    // Another address, and after a while the same one.
     assert_eq!(HelperDevice::new(app.browser(), "198.51.100.2").activate(&good).await.status, 200);
     app.clock.advance(Duration::minutes(2));
     assert_eq!(guesser.activate(&code(&mut alice).await).await.status, 200);
 }
 
 #[actix_web::test]
-async fn one_user_has_so_many_devices_at_most() {
+async fn one_user_has_a_limited_number_of_devices() {
     let app = TestApp::start().await;
     let mut alice = app.signed_in(ALICE).await;
     for _ in 0..HELPER_DEVICES_PER_USER {
@@ -176,14 +176,14 @@ async fn of_two_hundred_activations_at_once_one_succeeds_on_postgres() {
 
 /// A thousand addresses guess for ten minutes of the service's clock while users pair.
 #[actix_web::test]
-async fn guessers_are_held_down_and_nobody_is_locked_out() {
+async fn guessers_are_limited_and_no_user_is_locked_out() {
     const ADDRESSES: u64 = 1_000;
     const MINUTES: i64 = 10;
     let app = TestApp::start_with(PROXY).await;
     let mut alice = app.signed_in(ALICE).await;
     let (mut guesses, mut looked_up, mut hits, mut live) = (0_u64, 0_u64, 0_u64, 0_u64);
     for minute in 0..MINUTES {
-        // Codes that nobody fetches: what the guessers are after.
+        // Codes that no helper uses: the guessers try to find them.
         let mut victim = app.signed_in(BOB).await;
         for _ in 0..3 {
             code(&mut victim).await;
@@ -205,7 +205,7 @@ async fn guessers_are_held_down_and_nobody_is_locked_out() {
             looked_up += u64::from(answer.status == 401);
             assert!([200, 401, 429].contains(&answer.status), "{}", answer.text());
         }
-        // In the middle of it, from an address that did nothing wrong.
+        // Meanwhile, from an address without a wrong guess.
         let good = code(&mut alice).await;
         let paired = HelperDevice::new(app.browser(), &format!("203.0.113.{minute}")).activate(&good).await;
         assert_eq!(paired.status, 200, "minute {minute}: {}", paired.text());
@@ -218,7 +218,7 @@ async fn guessers_are_held_down_and_nobody_is_locked_out() {
          at most {bound} are looked up, which hits {expected:.3} of {live} live codes on average"
     );
     assert!(looked_up <= bound, "{looked_up} > {bound}");
-    assert!(guesses > 2 * bound, "most were refused unheard");
+    assert!(guesses > 2 * bound, "most were refused without a look-up");
     // Of more than six above the average, a million runs see less than one.
     assert!(hits as f64 <= expected + 6.0, "{hits} hits");
 }
@@ -257,7 +257,7 @@ async fn a_device_opens_the_relay_and_its_sockets_end_with_it() {
 }
 
 #[actix_web::test]
-async fn a_token_that_is_not_good_is_refused_whatever_else_comes_along() {
+async fn an_invalid_token_is_refused_whatever_else_the_request_has() {
     let app = TestApp::start().await;
     let mut alice = app.signed_in(ALICE).await;
     let helper = app.paired(&mut alice).await;
@@ -268,7 +268,7 @@ async fn a_token_that_is_not_good_is_refused_whatever_else_comes_along() {
         let request = browser.request(Method::PUT, "/credentials/push").header(AUTHORIZATION, &authorization);
         browser.send(request.json(&json!({}))).await.expect_problem(401, "unauthenticated");
     }
-    // With a good cookie beside it.
+    // With a valid cookie beside it.
     let request = alice.request(Method::POST, "/relay/token").header(ORIGIN, FRONTEND);
     let request = request.header(AUTHORIZATION, format!("Bearer {zeros}"));
     alice.send(request).await.expect_problem(401, "unauthenticated");

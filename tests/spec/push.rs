@@ -52,24 +52,24 @@ async fn watched() -> Watched {
     Watched { test, alice, game, named, server, client }
 }
 
-/// What the ledger says of each alarm: path, title, state, sockets.
-fn told(rows: &[LedgerRow]) -> Vec<(&str, &str, &str, Option<i64>)> {
+/// Each alarm of the ledger: path, title, state, sockets.
+fn states(rows: &[LedgerRow]) -> Vec<(&str, &str, &str, Option<i64>)> {
     rows.iter().map(|row| (row.path.as_str(), row.title.as_str(), row.state.as_str(), row.sockets)).collect()
 }
 
-/// What the timeline says: kind, server, time, title, message.
+/// Each entry of the timeline: kind, server, time, title, message.
 fn entries(rows: &[TimelineRow]) -> Vec<(&str, Option<&str>, Timestamp, &str, &str)> {
     rows.iter().map(|row| (&*row.kind, row.server.as_deref(), row.ts.and_utc(), &*row.title, &*row.message)).collect()
 }
 
 #[actix_web::test]
-async fn pairing_in_the_game_is_all_that_pairing_takes() {
+async fn pairing_in_the_game_pairs_here_too() {
     let test = PushTest::start_beside_games().await;
     let (mut alice, mut helper) = test.alice().await;
     let game = game::still(&test.app).await;
     let player = TEAM[0].0;
     game.set_push_line(test.push.clone(), "Sim Valley", HashMap::from([(player, PHONE.0)]));
-    // Pressed before anybody listens: the push waits.
+    // Pressed before there is a session: the push waits.
     game.pair(player, &[GATE_SWITCH]);
     assert_eq!(upload(&mut helper, PHONE).await["staged"], false);
     test.until(|push| push.connected(PHONE.0) && push.unacknowledged(PHONE.0) == 0).await;
@@ -84,7 +84,7 @@ async fn pairing_in_the_game_is_all_that_pairing_takes() {
     );
     assert_eq!((&shown["playerId"], &shown["role"]), (&json!(ALICE), &json!("owner")));
     let mut client = RelayClient::watching(&test.app, &mut alice, &server).await;
-    // Both pushes call for the link, which opens once.
+    // Both pushes need the link, which opens once.
     let complete = |state: &Value| {
         assert_ne!(state["server"]["connection"], "unreachable", "{}", state["server"]);
         is_complete(state, 1)
@@ -111,7 +111,7 @@ async fn pairing_in_the_game_is_all_that_pairing_takes() {
     assert_eq!(client.state(&server)["server"]["since"], since);
     assert_eq!(only_server(&mut alice).await, server);
 
-    // Another token opens the link anew.
+    // Another token opens the link again.
     test.app.clock.advance(Duration::seconds(1));
     game.set_token(player, Some(DEMO_TOKEN + 1));
     game.pair(player, &[]);
@@ -122,9 +122,9 @@ async fn pairing_in_the_game_is_all_that_pairing_takes() {
 }
 
 #[actix_web::test]
-async fn a_pushed_alarm_reaches_every_dashboard_and_the_ledger_says_so() {
+async fn a_pushed_alarm_reaches_every_dashboard_and_is_in_the_ledger() {
     let Watched { test, named, server, mut client, .. } = watched().await;
-    // Another sign-in of hers.
+    // Alice is signed in a second time.
     let mut elsewhere = test.app.signed_in(ALICE).await;
     let mut second = RelayClient::watching(&test.app, &mut elsewhere, &server).await;
     test.push(named.alarm("Base alarm", "<b>They</b> are here"));
@@ -136,30 +136,30 @@ async fn a_pushed_alarm_reaches_every_dashboard_and_the_ledger_says_so() {
 
     drop(second);
     let rows = test.ledger_of(1).await;
-    assert_eq!(told(&rows), [("push", "Base alarm", "opened", Some(2))]);
+    assert_eq!(states(&rows), [("push", "Base alarm", "opened", Some(2))]);
     assert_eq!(rows[0].incident.as_deref(), raid["incident"].as_str());
 }
 
 #[actix_web::test]
-async fn a_push_and_the_link_tell_of_the_same_alarm_once() {
+async fn an_alarm_by_push_and_by_link_is_delivered_once() {
     let Watched { test, game, named, server, mut client, .. } = watched().await;
     game.world(|world| world.fire_alarm(BASE_ALARM));
     let live = client.expect("raid").await;
     assert_eq!((&live["alarmId"], &live["update"]), (&json!(BASE_ALARM.to_string()), &json!(false)));
     test.deliver(named.alarm("Base alarm", "")).await;
     let rows = test.ledger_of(2).await;
-    assert_eq!(told(&rows), [("link", "Base alarm", "opened", Some(1)), ("push", "Base alarm", "merged", None)]);
+    assert_eq!(states(&rows), [("link", "Base alarm", "opened", Some(1)), ("push", "Base alarm", "merged", None)]);
     assert_eq!(rows[0].incident, rows[1].incident);
 
-    // The other way round; the first raid that comes now is this one, so the push above told nothing.
+    // The other way round; the first raid that comes now is this one, so the push above delivered nothing.
     test.push(named.alarm("Wall alarm", ""));
     let pushed = client.expect("raid").await;
     assert_eq!((&pushed["alarmId"], &pushed["update"]), (&json!("push:Wall alarm"), &json!(false)));
     game.world(|world| world.fire_alarm(WALL_ALARM));
     client.until(&server, |state| state["devices"][WALL_ALARM.to_string()]["value"] == true).await;
     let rows = test.ledger_of(4).await;
-    assert_eq!(told(&rows)[2..], [("push", "Wall alarm", "opened", Some(1)), ("link", "Wall alarm", "merged", None)]);
-    // An update says which alarm it was.
+    assert_eq!(states(&rows)[2..], [("push", "Wall alarm", "opened", Some(1)), ("link", "Wall alarm", "merged", None)]);
+    // An update names its alarm.
     test.app.clock.advance(Duration::seconds(10));
     let update = client.expect("raid").await;
     assert_eq!((&update["incident"], &update["alarmId"]), (&pushed["incident"], &json!(WALL_ALARM.to_string())));
@@ -167,14 +167,14 @@ async fn a_push_and_the_link_tell_of_the_same_alarm_once() {
 }
 
 #[actix_web::test]
-async fn an_alarm_that_nobody_hears_is_written_down_as_unheard() {
+async fn an_alarm_that_no_socket_receives_is_stored_as_unheard() {
     let test = PushTest::start().await;
     let (mut alice, _) = test.alice_receiving().await;
     let server = at("play.example.com", 28_083);
     test.push(pairing(&server));
     test.push(server.alarm("Base alarm", ""));
     let rows = test.ledger_of(1).await;
-    assert_eq!(told(&rows), [("push", "Base alarm", "opened", Some(0))]);
+    assert_eq!(states(&rows), [("push", "Base alarm", "opened", Some(0))]);
     // The numbers are of the process; other services in it may have set them meanwhile.
     for _ in 0..100 {
         if test.metric("companion_alarms_unheard").await == 1 {
@@ -186,7 +186,7 @@ async fn an_alarm_that_nobody_hears_is_written_down_as_unheard() {
 }
 
 #[actix_web::test]
-async fn an_alarm_of_an_unknown_server_or_of_long_ago_is_recorded_and_wakes_nobody() {
+async fn an_alarm_of_an_unknown_server_or_of_long_ago_is_stored_and_not_delivered() {
     let Watched { test, named, server, mut client, .. } = watched().await;
     let late = test.ago(6);
     test.push(at("strange.example.com", 28_083).alarm("Of a stranger", "Not paired"));
@@ -200,7 +200,7 @@ async fn an_alarm_of_an_unknown_server_or_of_long_ago_is_recorded_and_wakes_nobo
         ("push", "Of the night", "late", None),
         ("push", "Just now", "opened", Some(1)),
     ];
-    assert_eq!(told(&rows), expected);
+    assert_eq!(states(&rows), expected);
     let rows = test.timeline().await;
     let expected = [
         ("raid", None, test.app.clock.now(), "Of a stranger", "Not paired"),
@@ -210,7 +210,7 @@ async fn an_alarm_of_an_unknown_server_or_of_long_ago_is_recorded_and_wakes_nobo
 }
 
 #[actix_web::test]
-async fn what_comes_again_changes_nothing_again() {
+async fn a_push_that_comes_again_changes_nothing() {
     let Watched { test, alice, named, server, mut client, .. } = watched().await;
     test.push.faults(|faults| faults.duplicate = true);
     test.deliver(named.alarm("First", "")).await;
@@ -224,7 +224,7 @@ async fn what_comes_again_changes_nothing_again() {
     let raid = client.expect("raid").await;
     assert_eq!((&raid["alarmName"], &raid["update"]), (&json!("Second"), &json!(false)));
     assert_eq!(
-        told(&test.ledger_of(2).await),
+        states(&test.ledger_of(2).await),
         [("push", "First", "opened", Some(1)), ("push", "Second", "opened", Some(1))]
     );
 
@@ -316,14 +316,14 @@ async fn malicious_pushes_change_nothing_and_are_counted() {
     for ((reason, before), expected) in reasons.into_iter().zip(counts).zip(expected) {
         assert_eq!(test.ignored(reason).await - before, expected as u64, "{reason}");
     }
-    // It still listens, on the same session.
+    // The same session still receives.
     test.deliver(news("After all that", "")).await;
     assert_eq!(test.timeline().await.len(), 1);
     assert_eq!(test.push.counts().logins, 1);
 }
 
 #[actix_web::test]
-async fn deaths_logins_news_and_what_is_new_go_to_the_timeline_in_their_own_words() {
+async fn deaths_logins_news_and_unknown_kinds_are_stored_in_the_timeline() {
     let test = PushTest::start().await;
     let (mut alice, _) = test.alice_receiving().await;
     let known = at("play.example.com", 28_083);
@@ -369,7 +369,7 @@ async fn history_is_forgotten_after_ninety_days() {
 }
 
 #[actix_web::test]
-async fn a_refused_login_asks_for_a_new_upload_and_disturbs_nobody_else() {
+async fn a_refused_login_asks_for_a_new_upload_and_affects_no_other_user() {
     let test = PushTest::start().await;
     let mut bob = test.app.signed_in(BOB).await;
     let mut bobs = test.app.paired(&mut bob).await;
@@ -386,7 +386,7 @@ async fn a_refused_login_asks_for_a_new_upload_and_disturbs_nobody_else() {
     test.until(|push| push.unacknowledged(BOBS_PHONE.0) == 0).await;
     assert_eq!(test.timeline().await.len(), 1);
 
-    // A bundle that has no use at all.
+    // A bundle without a credential.
     let nonsense = helper.upload(&json!({ "platformId": ALICE })).await;
     assert_eq!(nonsense.status, 200);
     session_is(&mut alice, "unreadable").await;
@@ -400,7 +400,7 @@ async fn a_refused_login_asks_for_a_new_upload_and_disturbs_nobody_else() {
 }
 
 #[actix_web::test]
-async fn a_push_service_that_is_away_is_tried_until_it_is_back() {
+async fn an_unreachable_push_service_is_tried_until_it_is_back() {
     let test = PushTest::start().await;
     let (mut alice, _) = test.alice_receiving().await;
     session_is(&mut alice, "connected").await;
@@ -463,7 +463,7 @@ async fn a_new_bundle_replaces_the_old_one_when_it_has_logged_in() {
 }
 
 #[actix_web::test]
-async fn a_new_bundle_that_is_refused_goes_and_the_old_one_receives_on() {
+async fn a_new_bundle_that_is_refused_is_deleted_and_the_old_one_still_receives() {
     let test = PushTest::start().await;
     let (mut alice, mut helper) = test.alice_receiving().await;
     let first = asked_until(&mut alice, "/credentials/push", |shown| shown["state"] == "proven").await;
@@ -518,7 +518,7 @@ fn readiness(
     expected: (bool, bool, bool),
     words: [Option<&'static str>; 2],
 ) -> impl Future<Output = ()> {
-    // So that asking has its budget back.
+    // Restores the budget of requests.
     test.app.clock.advance(Duration::minutes(1));
     let path = format!("/paired-servers/{server}/readiness");
     let caller = std::panic::Location::caller();
@@ -539,7 +539,7 @@ fn readiness(
 }
 
 #[actix_web::test]
-async fn readiness_says_which_paths_are_up_and_what_to_do() {
+async fn readiness_reports_which_paths_are_up_and_what_to_do() {
     let test = PushTest::start_beside_games().await;
     let (mut alice, mut helper) = test.alice().await;
     let game = game::still(&test.app).await;
@@ -554,7 +554,7 @@ async fn readiness_says_which_paths_are_up_and_what_to_do() {
     test.until(|push| push.connected(PHONE.0)).await;
     readiness(&test, &mut alice, &server, (true, true, true), [None, None]).await;
 
-    // The game server goes, then the push service.
+    // The game server stops, then the push service.
     game.stop().await;
     client.until(&server, |state| state["server"]["connection"] == "unreachable").await;
     readiness(&test, &mut alice, &server, (true, false, true), [Some("does not answer"), None]).await;
@@ -562,7 +562,7 @@ async fn readiness_says_which_paths_are_up_and_what_to_do() {
     let away = [Some("does not answer"), Some("not reached")];
     readiness(&test, &mut alice, &server, (false, false, false), away).await;
 
-    // Both come back and want neither of the credentials.
+    // Both come back and refuse the credentials.
     test.push.set_token(PHONE.0, 1);
     test.push.restart().await.unwrap();
     test.until(|push| push.counts().refused == 1).await;
@@ -577,7 +577,7 @@ async fn readiness_says_which_paths_are_up_and_what_to_do() {
 }
 
 #[actix_web::test]
-async fn readiness_of_a_link_that_rests_says_so() {
+async fn readiness_reports_a_link_that_is_not_wanted() {
     let test = PushTest::start().await;
     let (mut alice, _) = test.alice_receiving().await;
     test.deliver(pairing(&at("play.example.com", 28_083))).await;
@@ -586,10 +586,10 @@ async fn readiness_of_a_link_that_rests_says_so() {
 }
 
 #[actix_web::test]
-async fn a_drill_goes_the_whole_way_and_says_how_far_it_came() {
+async fn a_drill_is_delivered_like_an_alarm_and_counts_its_sockets() {
     let Watched { test, mut alice, named, server, mut client, .. } = watched().await;
     let path = format!("/paired-servers/{server}/drill");
-    // In the middle of a raid, of which it is no part.
+    // During a raid, to which it does not belong.
     test.push(named.alarm("Base alarm", ""));
     let raid = client.expect("raid").await;
     let answer = alice.post(&path, None).await;
@@ -599,7 +599,7 @@ async fn a_drill_goes_the_whole_way_and_says_how_far_it_came() {
     assert_eq!((&drill["drill"], &drill["count"], &drill["update"]), (&json!(true), &json!(1), &json!(false)));
     assert_ne!(drill["incident"], raid["incident"]);
     let rows = test.ledger_of(2).await;
-    assert_eq!(told(&rows), [("push", "Base alarm", "opened", Some(1)), ("drill", "Drill", "opened", Some(1))]);
+    assert_eq!(states(&rows), [("push", "Base alarm", "opened", Some(1)), ("drill", "Drill", "opened", Some(1))]);
 
     client.unsubscribe(&server).await;
     client.ping().await;

@@ -27,7 +27,7 @@ use companion::{
 };
 use serde_json::json;
 
-use crate::harness::{app::TestApp, database::Postgres};
+use crate::harness::{app::TestApp, binary, database::Postgres};
 
 const USERS: usize = 400;
 const ALICE: &str = "76561198000000001";
@@ -49,7 +49,7 @@ fn token_place(server: &str) -> Place<'_> {
 }
 
 /// Users with a bundle in use, a staged one and a paired server each, all sealed by the key 1. The bundle of user 7 is
-/// damaged, the player token of user 8 is of a key that nobody has.
+/// damaged, the player token of user 8 is sealed by a key that is lost.
 fn fill(pool: &Pool) {
     let sealer = Sealer::new(&key(1), None, 1, Random::system());
     let lost = Sealer::new(&key(99), None, 1, Random::system());
@@ -83,7 +83,7 @@ fn fill(pool: &Pool) {
     .unwrap();
 }
 
-/// A bundle that a login can be tried with.
+/// A bundle with which a login can be tried.
 fn bundle_of(id: &UserId) -> String {
     json!({ "of": id, "gcm": { "androidId": "1", "securityToken": "2" } }).to_string()
 }
@@ -122,10 +122,8 @@ fn never_lower(before: &Secrets, after: &Secrets) {
 
 /// The binary with these keys.
 fn companion(directory: &Path, database_url: &str, current: u8, previous: Option<u8>) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_companion"));
+    let mut command = binary::companion(directory);
     command
-        .env_clear()
-        .current_dir(directory)
         .env("DATABASE_URL", database_url)
         .env("GAME_LINK_POLICY", "subscribed")
         .env("CREDS_ENCRYPTION_KEY", key(current).to_base64())
@@ -134,15 +132,15 @@ fn companion(directory: &Path, database_url: &str, current: u8, previous: Option
     command
 }
 
-/// Runs the service until it has said this so many times, and kills it.
-fn serve_until(mut command: Command, said: &str, times: usize) {
+/// Runs the service until it has logged this so many times, and kills it.
+fn serve_until(mut command: Command, text: &str, times: usize) {
     command.args(["serve", "--api-listen=127.0.0.1:0", "--relay-listen=127.0.0.1:0", "--push-address=127.0.0.1:9"]);
     let mut process: Child = command.stderr(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(process.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let heard = lines.filter(|line| line.contains(said)).take(times).count();
+    let logged = lines.filter(|line| line.contains(text)).take(times).count();
     process.kill().unwrap();
     process.wait().unwrap();
-    assert_eq!(heard, times, "{said}");
+    assert_eq!(logged, times, "{text}");
 }
 
 fn keys_status(mut command: Command) -> (Option<i32>, String) {
@@ -160,30 +158,30 @@ async fn rotate(database: &Database, database_url: &str) {
     let (all, readable) = (3 * USERS, 3 * USERS - 2);
     assert_eq!(original.len(), all);
 
-    let (code, told) = keys_status(run(2, Some(1)));
-    assert_eq!(code, Some(1), "{told}");
-    assert!(told.contains(&format!("key 1: {all} stored credentials, waiting")), "{told}");
+    let (code, printed) = keys_status(run(2, Some(1)));
+    assert_eq!(code, Some(1), "{printed}");
+    assert!(printed.contains(&format!("key 1: {all} stored credentials, waiting")), "{printed}");
 
-    // A wrong previous key: said, and nothing is touched.
+    // A wrong previous key is reported, and no row is changed.
     serve_until(run(2, Some(50)), &format!("{all} stored secrets cannot be opened"), 1);
     assert_eq!(secrets(&pool), original);
-    let (code, told) = keys_status(run(2, Some(50)));
-    assert_eq!((code, told.matches("cannot be opened: ").count()), (Some(1), all));
+    let (code, printed) = keys_status(run(2, Some(50)));
+    assert_eq!((code, printed.matches("cannot be opened: ").count()), (Some(1), all));
 
-    // The right one, killed half-way.
+    // The right one, and the service is killed half-way.
     serve_until(run(2, Some(1)), "rows anew with key 2", 3);
     let halfway = secrets(&pool);
     never_lower(&original, &halfway);
     let moved = sealed_by(&halfway, 2);
     assert!(0 < moved && moved < readable, "{moved}");
-    let (code, told) = keys_status(run(2, Some(1)));
+    let (code, printed) = keys_status(run(2, Some(1)));
     assert_eq!(code, Some(1));
     for line in [format!("key 1: {} ", all - moved), format!("key 2: {moved} ")] {
-        assert!(told.contains(&line), "{told}");
+        assert!(printed.contains(&line), "{printed}");
     }
-    assert_eq!(told.matches("cannot be opened: ").count(), 2, "{told}");
+    assert_eq!(printed.matches("cannot be opened: ").count(), 2, "{printed}");
 
-    // Begun again; a helper uploads all the while.
+    // Started again, while a helper uploads.
     let keys = [
         format!("--creds-encryption-key={}", key(2).to_base64()),
         format!("--creds-encryption-key-prev={}", key(1).to_base64()),
@@ -222,32 +220,32 @@ async fn rotate(database: &Database, database_url: &str) {
         };
         assert_eq!(opened.is_ok(), !["InUse user-0007", "Token server-0008"].contains(&name.as_str()), "{name}");
     }
-    let (code, told) = keys_status(run(2, None));
+    let (code, printed) = keys_status(run(2, None));
     assert_eq!(code, Some(1));
     for name in ["push credential of user user-0007: ", "player token of paired server server-0008: "] {
-        assert!(told.contains(&format!("cannot be opened: {name}")), "{told}");
+        assert!(printed.contains(&format!("cannot be opened: {name}")), "{printed}");
     }
 
-    // Whoever uploads and pairs again is well.
+    // New uploads and pairings replace the unreadable ones.
     pool.write_blocking(|db| {
         push_credentials::delete(db, &user(7))?;
         paired_servers::delete(db, &user(8), &"server-0008".into())
     })
     .unwrap();
-    let (code, told) = keys_status(run(2, Some(1)));
-    assert_eq!(code, Some(0), "{told}");
-    assert!(!told.contains("waiting") && told.contains("CREDS_ENCRYPTION_KEY_PREV is not needed"), "{told}");
+    let (code, printed) = keys_status(run(2, Some(1)));
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(!printed.contains("waiting") && printed.contains("CREDS_ENCRYPTION_KEY_PREV is not needed"), "{printed}");
 }
 
 #[actix_web::test]
-async fn a_rotation_ends_whatever_happens_on_sqlite() {
+async fn a_rotation_always_ends_on_sqlite() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("test.db");
     rotate(&Database::Sqlite(file.clone()), &format!("sqlite:{}", file.display())).await;
 }
 
 #[actix_web::test]
-async fn a_rotation_ends_whatever_happens_on_postgres() {
+async fn a_rotation_always_ends_on_postgres() {
     let Some(database) = Postgres::create() else { return };
     rotate(&Database::Postgres(database.url().into()), &database.url()).await;
 }

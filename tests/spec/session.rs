@@ -13,7 +13,7 @@ async fn without_a_session_there_is_no_me() {
     app.browser().get("/me").await.expect_problem(401, "unauthenticated");
 }
 
-on_each_database!(signing_out_kills_every_copy_of_the_cookie, |app| {
+on_each_database!(signing_out_invalidates_every_copy_of_the_cookie, |app| {
     let mut browser = app.signed_in(ALICE).await;
     let mut thief = browser.clone();
     let answer = browser.post("/auth/signout", None).await;
@@ -83,7 +83,7 @@ on_each_database!(a_restart_keeps_everyone_signed_in, |app| {
 });
 
 #[actix_web::test]
-async fn a_relay_token_names_user_scope_and_end() {
+async fn a_relay_token_names_user_scope_and_expiry() {
     let app = TestApp::start().await;
     let mut browser = app.signed_in(ALICE).await;
     let me = browser.get("/me").await.json();

@@ -12,7 +12,7 @@ use crate::harness::{
 const ALICE: &str = "76561198000000001";
 const BOB: &str = "76561198000000002";
 
-/// A browser on its way: its login was confirmed for Alice, the callback not yet called.
+/// A browser whose login was confirmed for Alice, before it calls the callback.
 async fn confirmed(app: &TestApp) -> (Browser, Assertion) {
     let mut browser = app.browser();
     let login = browser.get("/auth/platform").await;
@@ -20,14 +20,14 @@ async fn confirmed(app: &TestApp) -> (Browser, Assertion) {
     (browser, assertion)
 }
 
-/// Refused, without a session.
+/// The answer is this refusal, and there is no session.
 async fn expect_refused(mut browser: Browser, answer: Answer, status: u16, code: &str) {
     answer.expect_problem(status, code);
     assert_eq!(answer.set_cookie("rp_sess"), None);
     browser.get("/me").await.expect_problem(401, "unauthenticated");
 }
 
-/// What is changed makes the callback fail, before the provider is asked.
+/// After this change the callback fails before the provider is asked.
 async fn refused_locally(change: impl Fn(&TestApp, &mut Assertion)) {
     let app = TestApp::start().await;
     let (mut browser, mut assertion) = confirmed(&app).await;
@@ -89,7 +89,7 @@ on_each_database!(a_user_signs_in, |app| {
 });
 
 #[actix_web::test]
-async fn name_and_picture_come_from_the_platform_and_stay_when_it_falls_silent() {
+async fn name_and_picture_come_from_the_platform_and_stay_when_it_does_not_answer() {
     let app = TestApp::start_with(&["--platform-api-key=0123456789ABCDEF"]).await;
     app.provider.set_profile(&format!(
         r#"{{"steamid":"{ALICE}","personaname":"Alice\n","avatarfull":"https://avatars.test/alice.jpg"}}"#
@@ -134,7 +134,7 @@ async fn several_tabs_sign_in_side_by_side() {
 }
 
 #[actix_web::test]
-async fn who_declines_is_back_without_a_session() {
+async fn a_user_who_declines_comes_back_without_a_session() {
     let app = TestApp::start().await;
     for mode in ["cancel", "error", "setup_needed"] {
         let mut browser = app.browser();
@@ -194,7 +194,7 @@ async fn check_4_another_browsers_login_is_refused() {
 }
 
 #[actix_web::test]
-async fn check_4_a_login_is_good_once_and_for_ten_minutes() {
+async fn check_4_a_login_is_valid_once_and_for_ten_minutes() {
     let app = TestApp::start().await;
     let (mut browser, assertion) = confirmed(&app).await;
     let before = browser.clone();
@@ -306,7 +306,7 @@ async fn check_11_what_the_provider_never_signed_is_refused() {
 }
 
 #[actix_web::test]
-async fn check_12_only_a_plain_yes_counts() {
+async fn check_12_only_is_valid_true_confirms() {
     for body in ["", "is_valid:true\n", "error:bad_handle\n", "ns:http://specs.openid.net/auth/2.0\nx:is_valid:true\n"]
     {
         refused_by_provider(Mood::Says(body.into()), 400, "sign_in_rejected").await;
@@ -326,7 +326,7 @@ async fn check_12_a_provider_in_trouble_is_no_forgery() {
 }
 
 #[actix_web::test]
-async fn check_12_a_silent_provider_is_waited_for_no_longer_than_its_deadline() {
+async fn check_12_a_provider_that_does_not_answer_is_given_up_at_its_deadline() {
     refused_by_provider(Mood::Silent, 503, "identity_provider_unavailable").await;
 }
 

@@ -15,11 +15,8 @@ use actix_web::{
 use url::Url;
 
 use crate::{
-    api::{
-        context::{ApiContext, Origins},
-        error::ApiError,
-        extract::device_owner::bears_token,
-    },
+    api::{context::ApiContext, error::ApiError, extract::device_owner::bears_token},
+    config::PublicUrls,
     domain::return_target::same_origin,
 };
 
@@ -33,7 +30,7 @@ pub async fn check(
     let context = ApiContext::of(req.request());
     let safe = matches!(*req.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     let by_cookie = req.headers().contains_key(header::COOKIE) && !bears_token(req.headers());
-    if !safe && by_cookie && !comes_from(req.headers(), &context.origins) {
+    if !safe && by_cookie && !comes_from(req.headers(), &context.urls) {
         return Ok(req.error_response(ApiError::CrossSite));
     }
     next.call(req).await.map(ServiceResponse::map_into_boxed_body)
@@ -41,7 +38,7 @@ pub async fn check(
 
 /// Whether `Origin`, or `Referer` without it, is one of ours. Without both, only a browser sends `Sec-Fetch-Site`; any
 /// other client sends only its own cookies.
-fn comes_from(headers: &HeaderMap, Origins { base, frontend, admin }: &Origins) -> bool {
+fn comes_from(headers: &HeaderMap, PublicUrls { base, frontend, admin }: &PublicUrls) -> bool {
     let source = headers.get(header::ORIGIN).or_else(|| headers.get(header::REFERER));
     match source {
         Some(value) => value
@@ -58,10 +55,11 @@ mod tests {
     use actix_web::http::header::HeaderValue;
 
     use super::*;
+    use crate::config::BaseUrl;
 
     fn allowed(sent: &[(HeaderName, &'static str)]) -> bool {
-        let url = |text| Url::parse(text).unwrap();
-        let ours = Origins {
+        let url = |text| BaseUrl::from(Url::parse(text).unwrap());
+        let ours = PublicUrls {
             base: url("http://127.0.0.1:8080"),
             frontend: url("https://app.example"),
             admin: url("https://admin.example"),

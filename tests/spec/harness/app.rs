@@ -3,30 +3,19 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use actix_web::rt;
-use clap::Parser as _;
-use companion::{
-    clock::Clock,
-    config::{Config, Settings},
-    server::Server,
-};
+use companion::{clock::Clock, server::Server};
 use tempfile::TempDir;
 use tokio::{sync::oneshot, task::JoinHandle};
 
-use super::{browser::Browser, helper::HelperDevice, provider::Provider};
+use super::{binary, browser::Browser, helper::HelperDevice, provider::Provider};
 
 /// The public URLs: as behind a reverse proxy, none is where the service listens.
 pub const BASE: &str = "http://api.companion.test";
 pub const FRONTEND: &str = "https://app.companion.test";
 pub const ADMIN: &str = "https://admin.companion.test";
 
-/// Keeps links to game servers whether or not anybody watches.
+/// Keeps links to game servers whether or not a client watches.
 pub const LINKS: &str = "--game-link-policy=always";
-
-#[derive(clap::Parser)]
-struct Flags {
-    #[command(flatten)]
-    settings: Settings,
-}
 
 pub struct TestApp {
     pub address: SocketAddr,
@@ -64,8 +53,7 @@ impl TestApp {
     async fn start_in(directory: Arc<TempDir>, database_url: String, flags: &[&str]) -> Self {
         let provider = Provider::start();
         let mut all = vec![
-            "companion".to_owned(),
-            "--app-env=development".into(),
+            "--app-env=development".to_owned(),
             format!("--data-dir={}", directory.path().display()),
             format!("--database-url={database_url}"),
             "--api-listen=127.0.0.1:0".into(),
@@ -78,11 +66,11 @@ impl TestApp {
             format!("--identity-claimed-id-prefix={}", provider.claimed_id_prefix()),
             format!("--platform-api-url={}", provider.base()),
         ];
-        // Nobody listens there: no test may reach for the real push service.
+        // A port without a listener: no test may call the real push service.
         if !flags.iter().any(|flag| flag.starts_with("--push-address=")) {
             all.push("--push-address=127.0.0.1:9".into());
         }
-        // Tests that pair servers without having one dial nobody.
+        // Tests that pair servers without having one connect to nothing.
         if !flags.contains(&LINKS) {
             all.push("--game-link-policy=subscribed".into());
         }
@@ -92,22 +80,16 @@ impl TestApp {
     }
 
     fn run(directory: Arc<TempDir>, flags: Vec<String>, clock: Clock, provider: Provider) -> Self {
-        let config = Config::check(Flags::parse_from(&flags).settings).unwrap();
-        let server = Server::build(config, clock.clone()).unwrap();
+        let server = Server::build(binary::config(&flags), clock.clone()).unwrap();
         let (address, relay) = (server.api_addr(), server.relay_addr());
         let (stop, stopping) = oneshot::channel::<()>();
         let stopped = rt::spawn(server.run_until_stopped(async {
             let _ = stopping.await;
         }));
-        let http = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .tls_backend_preconfigured(companion::clients::http::tls_config(None).unwrap())
-            .build()
-            .unwrap();
-        Self { address, relay, clock, provider, http, flags, directory, stop, stopped }
+        Self { address, relay, clock, provider, http: binary::http(), flags, directory, stop, stopped }
     }
 
-    /// Stops the service and starts it anew on the same directory and database.
+    /// Stops the service and starts it again on the same directory and database.
     pub async fn restart(self) -> Self {
         let Self { clock, provider, flags, directory, stop, stopped, .. } = self;
         stop.send(()).unwrap();
@@ -153,7 +135,7 @@ impl TestApp {
         browser
     }
 
-    /// The whole way through sign-in; the answer of the callback.
+    /// All steps of sign-in; the answer of the callback.
     pub async fn sign_in(&self, browser: &mut Browser, account: &str) -> super::browser::Answer {
         let login = browser.get("/auth/platform").await;
         assert_eq!(login.status, 302, "{}", login.text());

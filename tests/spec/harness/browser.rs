@@ -1,4 +1,4 @@
-//! Whoever asks: keeps cookies as a browser does, and shows the whole answer.
+//! A client of the API that keeps cookies as a browser does, and shows the whole answer.
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
@@ -38,7 +38,7 @@ impl Browser {
         request
     }
 
-    /// Sends it and takes the cookies of the answer.
+    /// Sends it and keeps the cookies of the answer.
     pub async fn send(&mut self, request: RequestBuilder) -> Answer {
         let response = request.send().await.unwrap();
         let (status, headers) = (response.status().as_u16(), response.headers().clone());

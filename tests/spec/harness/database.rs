@@ -10,7 +10,7 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// `None`, said aloud, when TEST_POSTGRES_URL is not set.
+    /// `None`, and a line on stderr, if TEST_POSTGRES_URL is not set.
     pub fn create() -> Option<Self> {
         let Ok(server) = env::var("TEST_POSTGRES_URL") else {
             eprintln!("SKIPPED on PostgreSQL: TEST_POSTGRES_URL is not set");

@@ -35,7 +35,7 @@ pub async fn pair_port(browser: &mut Browser, port: u16) -> String {
     answer.json()["id"].as_str().unwrap().to_owned()
 }
 
-/// Adds one device; what it is the game server tells.
+/// Adds one device; its kind comes from the game server.
 pub async fn add_device(browser: &mut Browser, server: &str, device: u64) {
     let answer = browser.post(&format!("/paired-servers/{server}/devices"), Some(&json!({ "entityId": device }))).await;
     assert_eq!(answer.status, 201, "{}", answer.text());

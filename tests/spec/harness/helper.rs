@@ -17,12 +17,12 @@ pub struct HelperDevice {
 }
 
 impl HelperDevice {
-    /// Not paired yet. The service believes the address when it trusts 127.0.0.1 as a proxy.
+    /// Not paired yet. The service uses the address if it trusts 127.0.0.1 as a proxy.
     pub fn new(http: Browser, address: &str) -> Self {
         Self { http, address: address.to_owned(), token: String::new(), id: String::new() }
     }
 
-    /// Exchanges the code; takes the token when there is one.
+    /// Exchanges the code; keeps the token if there is one.
     pub async fn activate(&mut self, code: &str) -> Answer {
         let request = self.http.request(Method::POST, "/pairing/device/activate");
         let request = request.header("x-forwarded-for", &self.address).json(&json!({ "code": code }));

@@ -1,7 +1,8 @@
-//! What the tests stand on: the service in a temporary directory, a browser, a relay client that checks what it hears,
+//! What the tests use: the service in a temporary directory, a browser, a relay client that checks what it receives,
 //! and neighbours that can misbehave: an identity provider, game servers and a push service.
 
 pub mod app;
+pub mod binary;
 pub mod browser;
 pub mod database;
 pub mod game;

@@ -1,5 +1,5 @@
-//! An OpenID 2.0 provider on loopback. It confirms what it signed, and the same assertion again and again, as one real
-//! provider does; on demand it misbehaves.
+//! An OpenID 2.0 provider on loopback. It confirms what it signed, and the same assertion again and again, as a
+//! real provider does; on demand it misbehaves.
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -19,9 +19,9 @@ pub enum Mood {
     /// This body, status 200.
     Says(String),
     Status(u16),
-    /// Takes the request and never answers.
+    /// Accepts the request and never answers.
     Silent,
-    /// Closes its door: connections are refused.
+    /// Stops listening: connections are refused.
     Gone,
 }
 
@@ -109,7 +109,7 @@ impl Provider {
         self.shared.lock().unwrap().mood = mood;
     }
 
-    /// The name and picture it tells, as JSON of one player.
+    /// The name and picture that it answers, as JSON of one player.
     pub fn set_profile(&self, player: &str) {
         self.shared.lock().unwrap().profile = Some(player.to_owned());
     }
@@ -119,7 +119,7 @@ impl Provider {
         self.shared.lock().unwrap().asked.clone()
     }
 
-    /// The user clicked yes on the page at `login_url`.
+    /// The user confirmed on the page at `login_url`.
     pub fn confirm(&self, login_url: &str, account: &str, now: Timestamp) -> Assertion {
         let claimed = format!("{}{account}", self.claimed_id_prefix());
         let nonce = format!("{}{}+/=", now.format("%Y-%m-%dT%H:%M:%SZ"), uuid::Uuid::now_v7().simple());
@@ -141,7 +141,7 @@ impl Provider {
         answer
     }
 
-    /// An answer of another mode: the user clicked no, or worse.
+    /// An answer of another mode, for example when the user declined.
     pub fn answer(&self, login_url: &str, mode: &str) -> Assertion {
         let login = Url::parse(login_url).unwrap();
         assert!(login_url.starts_with(&self.endpoint()), "{login_url}");

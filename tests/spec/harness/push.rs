@@ -15,7 +15,7 @@ use companion::{
         push_service::{PushService, PushedServer},
     },
 };
-use diesel::prelude::*;
+use diesel::{dsl::sql, expression::SqlLiteral, prelude::*, sql_types::BigInt};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::timeout;
@@ -65,7 +65,7 @@ pub struct TimelineRow {
 }
 
 impl PushTest {
-    /// Only servers on the internet may be paired, and none is dialled.
+    /// Only servers on the internet may be paired, and there is no connection to any.
     pub async fn start() -> Self {
         Self::start_with(&[]).await
     }
@@ -94,7 +94,7 @@ impl PushTest {
         Self { app, push: Arc::new(push), pool, directory }
     }
 
-    /// Stops the service and starts it anew; the push service goes on.
+    /// Stops the service and starts it again; the push service runs on.
     pub async fn restart(self) -> Self {
         let Self { app, push, pool, directory } = self;
         Self { app: app.restart().await, push, pool, directory }
@@ -125,32 +125,32 @@ impl PushTest {
         self.push.push_at(phone.0, app_data, sent, TimeDelta::days(36_500))
     }
 
-    /// Pushes to Alice's phone, and waits until the service has dealt with it.
+    /// Pushes to Alice's phone, and waits until the service has acknowledged it.
     pub async fn deliver(&self, app_data: Vec<(String, String)>) {
         self.push(app_data);
         self.until(|push| push.unacknowledged(PHONE.0) == 0).await;
     }
 
-    /// Waits until something holds that the service brings about at the push service.
+    /// Waits until this holds at the push service.
     #[track_caller]
     pub fn until(&self, holds: impl Fn(&PushService) -> bool) -> impl Future<Output = ()> {
         let caller = std::panic::Location::caller();
         async move {
             let held = timeout(PATIENCE, self.push.until(holds)).await;
-            assert!(held.is_ok(), "it never came to hold, at {caller}: {:?}", self.push.counts());
+            assert!(held.is_ok(), "it never held, at {caller}: {:?}", self.push.counts());
             assert_eq!(self.push.counts().violations, Vec::<String>::new(), "at {caller}");
         }
     }
 
-    /// The ledger, oldest first.
+    /// The ledger, in the order in which it was written.
     pub async fn ledger(&self) -> Vec<LedgerRow> {
         let columns =
             (alarms::path, alarms::title, alarms::state, alarms::incident, alarms::sockets, alarms::finished_at);
-        let rows = self.pool.read(move |db| Ok(alarms::table.order(alarms::id).select(columns).load(db)?));
+        let rows = self.pool.read(move |db| Ok(alarms::table.order(stored()).select(columns).load(db)?));
         rows.await.unwrap()
     }
 
-    /// The ledger, once so many alarms stand there and are finished.
+    /// The ledger, once it has so many alarms and all are finished.
     #[track_caller]
     pub fn ledger_of(&self, count: usize) -> impl Future<Output = Vec<LedgerRow>> {
         let caller = std::panic::Location::caller();
@@ -169,10 +169,10 @@ impl PushTest {
         }
     }
 
-    /// The timeline, oldest first.
+    /// The timeline, in the order in which it was written.
     pub async fn timeline(&self) -> Vec<TimelineRow> {
         let columns = (timeline::kind, timeline::server_id, timeline::ts, timeline::title, timeline::message);
-        let rows = self.pool.read(move |db| Ok(timeline::table.order(timeline::id).select(columns).load(db)?));
+        let rows = self.pool.read(move |db| Ok(timeline::table.order(stored()).select(columns).load(db)?));
         rows.await.unwrap()
     }
 
@@ -194,6 +194,11 @@ impl PushTest {
     }
 }
 
+/// The order in which SQLite stored the rows: ids of one moment are in no order, and the clock stands still.
+fn stored() -> SqlLiteral<BigInt> {
+    sql("rowid")
+}
+
 /// A bundle of this account for this phone.
 pub fn bundle(account: &str, phone: (u64, u64)) -> Value {
     json!({
@@ -209,7 +214,7 @@ pub async fn upload(helper: &mut HelperDevice, phone: (u64, u64)) -> Value {
     answer.json()
 }
 
-/// Asks until the answer is what it should be: for what nobody tells about. The last answer.
+/// Asks until this holds for the answer, when there is no event to wait for. The last answer.
 #[track_caller]
 pub fn asked_until(browser: &mut Browser, path: &str, holds: impl Fn(&Value) -> bool) -> impl Future<Output = Value> {
     let caller = std::panic::Location::caller();
@@ -223,7 +228,7 @@ pub fn asked_until(browser: &mut Browser, path: &str, holds: impl Fn(&Value) -> 
                 return seen;
             }
         }
-        panic!("{path} never says what {caller} waits for: {seen}");
+        panic!("{path} never answers what {caller} waits for: {seen}");
     }
 }
 

@@ -24,7 +24,7 @@ pub struct RawSocket {
 }
 
 impl RawSocket {
-    /// A socket after its handshake, with a kernel buffer of so many bytes for what comes, if given.
+    /// A socket after its handshake, with a kernel buffer of so many bytes for what it receives, if given.
     pub async fn open(relay: SocketAddr, token: &str, receive_buffer: Option<u32>) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         if let Some(bytes) = receive_buffer {
@@ -44,12 +44,12 @@ impl RawSocket {
         Self { stream, buffer: Vec::new() }
     }
 
-    /// Sends one frame, masked with zeros; false if the relay no longer takes it.
+    /// Sends one frame, masked with zeros; false if the relay has closed the socket.
     pub async fn send(&mut self, first: u8, payload: &[u8]) -> bool {
         self.write(&frame(first, payload)).await
     }
 
-    /// Sends bytes as they are; false if the relay no longer takes them.
+    /// Sends bytes as they are; false if the relay has closed the socket.
     pub async fn write(&mut self, bytes: &[u8]) -> bool {
         timeout(PATIENCE, self.stream.write_all(bytes)).await.expect("the relay reads").is_ok()
     }

@@ -52,8 +52,8 @@ pub struct RelayClient {
     arrivals: VecDeque<Instant>,
     /// Data frames so far.
     pub frames: usize,
-    /// Messages other than snapshots and patches, in order, until somebody expects them.
-    heard: VecDeque<Value>,
+    /// Messages other than snapshots and patches, in order, until they are expected.
+    waiting: VecDeque<Value>,
 }
 
 /// How a socket ended: its close code, 1006 when there was none.
@@ -86,7 +86,13 @@ pub async fn open(relay: SocketAddr, request: Request) -> Result<(RelayClient, R
     let config = WebSocketConfig::default().max_message_size(None).max_frame_size(None);
     match timeout(PATIENCE, client_async_with_config(request, stream, Some(config))).await.expect("an answer in time") {
         Ok((socket, response)) => Ok((
-            RelayClient { socket, known: HashMap::new(), arrivals: VecDeque::new(), frames: 0, heard: VecDeque::new() },
+            RelayClient {
+                socket,
+                known: HashMap::new(),
+                arrivals: VecDeque::new(),
+                frames: 0,
+                waiting: VecDeque::new(),
+            },
             response,
         )),
         Err(tungstenite::Error::Http(response)) => {
@@ -144,7 +150,7 @@ impl RelayClient {
         self.send(json!({ "type": "unsubscribe", "serverId": server })).await;
     }
 
-    /// Sends a ping and waits for its pong: what was sent before has been taken in by then.
+    /// Sends a ping and waits for its pong: the relay has handled what was sent before.
     pub async fn ping(&mut self) {
         self.send(json!({ "type": "ping" })).await;
         self.expect("pong").await;
@@ -156,11 +162,11 @@ impl RelayClient {
         &self.known[server].state
     }
 
-    /// Waits for the next frame and takes it in. Its message, or how the socket ended.
-    async fn hear(&mut self) -> Result<Value, CloseCode> {
+    /// Waits for the next frame and applies it. Its message, or how the socket ended.
+    async fn receive(&mut self) -> Result<Value, CloseCode> {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         loop {
-            // Pings do not count: they come for ever.
+            // Pings do not count: they never end.
             let Ok(next) = timeout_at(deadline, self.socket.next()).await else { return Err(NOTHING_CAME) };
             match next {
                 Some(Ok(Message::Text(text))) => {
@@ -171,7 +177,7 @@ impl RelayClient {
                 }
                 Some(Ok(Message::Binary(_))) => panic!("the relay sends text"),
                 Some(Ok(Message::Close(close))) => {
-                    // Answers the goodbye and waits for the end.
+                    // Answers the close frame and waits for the end.
                     while let Some(Ok(_)) = timeout(PATIENCE, self.socket.next()).await.expect("the end in time") {}
                     return Err(close.map_or(1005, |close| close.code.into()));
                 }
@@ -220,17 +226,17 @@ impl RelayClient {
                 known.seq = number("seq");
                 known.patches += 1;
             }
-            "event" | "chat" | "raid" | "pong" | "ack" | "error" => self.heard.push_back(message.clone()),
+            "event" | "chat" | "raid" | "pong" | "ack" | "error" => self.waiting.push_back(message.clone()),
             other => panic!("there is no message {other}"),
         }
     }
 
-    /// Takes in the next frame, whatever it is.
+    /// Applies the next frame, whatever it is.
     pub async fn next_frame(&mut self) {
-        self.hear().await.expect("the socket stays open");
+        self.receive().await.expect("the socket stays open");
     }
 
-    /// The next message of this type that nobody has expected yet; those before it that are neither snapshots nor
+    /// The next message of this type that was not expected before; those before it that are neither snapshots nor
     /// patches are forgotten.
     #[track_caller]
     pub fn expect(&mut self, kind: &str) -> impl Future<Output = Value> {
@@ -244,13 +250,13 @@ impl RelayClient {
         async move {
             let deadline = Instant::now() + PATIENCE;
             loop {
-                while let Some(message) = self.heard.pop_front() {
+                while let Some(message) = self.waiting.pop_front() {
                     if message["type"] == kind && holds(&message) {
                         return message;
                     }
                 }
                 assert!(Instant::now() < deadline, "no {kind} came, expected at {caller}");
-                if let Err(code) = self.hear().await {
+                if let Err(code) = self.receive().await {
                     panic!("the socket closed with {code} instead of {kind}, expected at {caller}");
                 }
             }
@@ -271,7 +277,7 @@ impl RelayClient {
         let deadline = Instant::now() + PATIENCE;
         loop {
             assert!(Instant::now() < deadline, "no snapshot came");
-            let message = self.hear().await.expect("the socket stays open");
+            let message = self.receive().await.expect("the socket stays open");
             if message["type"] == "snapshot" && message["serverId"] == server {
                 return self.known[server].clone();
             }
@@ -283,14 +289,14 @@ impl RelayClient {
         let deadline = Instant::now() + PATIENCE;
         loop {
             assert!(Instant::now() < deadline, "no patch came");
-            let message = self.hear().await.expect("the socket stays open");
+            let message = self.receive().await.expect("the socket stays open");
             if message["type"] == "patch" && message["serverId"] == server {
                 return message;
             }
         }
     }
 
-    /// Takes in what comes until this holds for the state of the server.
+    /// Applies frames until this holds for the state of the server.
     #[track_caller]
     pub fn until(&mut self, server: &str, holds: impl Fn(&Value) -> bool) -> impl Future<Output = ()> {
         let caller = std::panic::Location::caller();
@@ -299,19 +305,19 @@ impl RelayClient {
             while !self.known.get(server).is_some_and(|known| holds(&known.state)) {
                 let state = self.known.get(server).map(|known| brief(&known.state));
                 assert!(Instant::now() < deadline, "the state never became what {caller} waits for: {state:?}");
-                if let Err(code) = self.hear().await {
+                if let Err(code) = self.receive().await {
                     panic!("the socket closed with {code}, at {caller}: {state:?}");
                 }
             }
         }
     }
 
-    /// Takes in what comes until the socket ends.
+    /// Applies frames until the socket ends.
     pub async fn expect_close(&mut self) -> CloseCode {
         let deadline = Instant::now() + PATIENCE;
         loop {
             assert!(Instant::now() < deadline, "the socket stayed open");
-            if let Err(code) = self.hear().await {
+            if let Err(code) = self.receive().await {
                 return code;
             }
         }
@@ -329,7 +335,7 @@ impl RelayClient {
     }
 }
 
-/// A state without its many markers, to be printed.
+/// A state to be printed: without its many markers.
 fn brief(state: &Value) -> String {
     let mut brief = state.clone();
     if let Some(markers) = brief["mapMarkers"].as_object() {

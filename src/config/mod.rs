@@ -1,0 +1,282 @@
+//! Settings: every variable of the process, read once by the command line and checked as a whole. One file per concern
+//! holds its variables, what they become, and the checks. What this room gives out needs no further parsing.
+
+mod base_url;
+mod check;
+mod database;
+mod environment;
+mod game;
+mod identity;
+mod listen;
+mod pairing;
+mod private_dir;
+mod push;
+mod secrets;
+mod trust;
+mod urls;
+
+use std::{error, fmt, path::PathBuf};
+
+use self::check::Check;
+pub use self::{
+    base_url::BaseUrl,
+    database::{Database, DatabaseSettings},
+    environment::{Environment, EnvironmentSettings},
+    game::{Game, GameLinkPolicy, GameSettings},
+    identity::{Identity, IdentitySettings, ProfileApi},
+    listen::{Listen, ListenSettings},
+    pairing::PairingSettings,
+    private_dir::create_private_dir,
+    push::{PushAddress, PushSettings},
+    secrets::{SecretSettings, Secrets, fresh_secrets},
+    trust::TrustSettings,
+    urls::{PublicUrls, UrlSettings, Urls},
+};
+
+/// The variables as given, each also a flag. An empty value counts as absent, except where a default is named.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Settings {
+    #[command(flatten)]
+    pub environment: EnvironmentSettings,
+    #[command(flatten)]
+    pub database: DatabaseSettings,
+    #[command(flatten)]
+    pub listen: ListenSettings,
+    #[command(flatten)]
+    pub urls: UrlSettings,
+    #[command(flatten)]
+    pub secrets: SecretSettings,
+    #[command(flatten)]
+    pub identity: IdentitySettings,
+    #[command(flatten)]
+    pub push: PushSettings,
+    #[command(flatten)]
+    pub trust: TrustSettings,
+    #[command(flatten)]
+    pub pairing: PairingSettings,
+    #[command(flatten)]
+    pub game: GameSettings,
+}
+
+/// The checked settings: one part for each concern, to be handed to the part of the service that needs it.
+#[derive(Debug)]
+pub struct Config {
+    pub environment: Environment,
+    pub database: Database,
+    pub listen: Listen,
+    pub urls: Urls,
+    pub secrets: Secrets,
+    pub identity: Identity,
+    pub push: PushAddress,
+    /// PEM; the process can open it.
+    pub extra_ca_file: Option<PathBuf>,
+    /// Upper-case letters and digits.
+    pub pairing_code_prefix: String,
+    pub game: Game,
+}
+
+/// Everything that is wrong with the settings, one line each.
+#[derive(Debug)]
+pub struct InvalidSettings(Vec<String>);
+
+impl fmt::Display for InvalidSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("\n"))
+    }
+}
+
+impl error::Error for InvalidSettings {}
+
+impl Config {
+    /// Checks all settings and reports all that is wrong. In development, makes the secrets that are missing and keeps
+    /// them in `secrets.env` of the data directory for the next start.
+    pub fn check(settings: Settings) -> Result<Config, InvalidSettings> {
+        let mut check = Check::default();
+        let environment = settings.environment.check(&mut check);
+        let data_dir = settings.database.data_dir.clone();
+        let database = settings.database.check(&mut check);
+        let listen = settings.listen.check(&mut check);
+        let urls = settings.urls.check(&mut check);
+        let secrets = settings.secrets.check(&data_dir, &mut check);
+        let identity = settings.identity.check(&mut check);
+        let push = settings.push.check(&mut check);
+        let extra_ca_file = settings.trust.check(&mut check);
+        let pairing_code_prefix = settings.pairing.check(&mut check);
+        let game = settings.game.check(&mut check);
+        let config = (|| {
+            Some(Config {
+                environment: environment?,
+                database: database?,
+                listen: listen?,
+                urls: urls?,
+                secrets: secrets?,
+                identity: identity?,
+                push: push?,
+                extra_ca_file,
+                pairing_code_prefix: pairing_code_prefix?,
+                game: game?,
+            })
+        })();
+        config.filter(|_| check.faults.is_empty()).ok_or(InvalidSettings(check.faults))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct CommandLine {
+        #[command(flatten)]
+        settings: Settings,
+    }
+
+    fn settings(flags: &[&str]) -> Settings {
+        CommandLine::try_parse_from(["companion"].iter().chain(flags)).expect("the flags parse").settings
+    }
+
+    fn production(flags: &[&str]) -> Settings {
+        let [secret, salt, key] = fresh_secrets().map(|(_, value)| value);
+        let made = [
+            format!("--session-secret={secret}"),
+            format!("--session-salt={salt}"),
+            format!("--creds-encryption-key={key}"),
+        ];
+        let mut all = vec!["--app-env=production", "--base-url=https://api.example.org/"];
+        all.push("--frontend-url=https://app.example.org");
+        all.extend(made.iter().map(String::as_str));
+        all.extend(flags);
+        settings(&all)
+    }
+
+    fn faults(settings: Settings) -> Vec<String> {
+        Config::check(settings).err().map(|invalid| invalid.0).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_production_that_names_its_secrets_and_urls_starts() {
+        let config = Config::check(production(&[])).unwrap();
+        let urls = config.urls.listening_at(config.listen.api);
+        assert_eq!(urls.base.to_string(), "https://api.example.org");
+        assert_eq!(urls.admin.to_string(), "https://app.example.org");
+        assert!(config.identity.profiles.is_none());
+        let provider = config.identity.provider;
+        assert_eq!(provider.endpoint, "https://steamcommunity.com/openid/login");
+        assert_eq!(provider.claimed_id_prefix, "https://steamcommunity.com/openid/id/");
+        assert!(matches!(config.database, Database::Sqlite(path) if path == Path::new("data/companion.db")));
+    }
+
+    #[test]
+    fn production_refuses_to_invent_anything() {
+        let directory = tempfile::tempdir().unwrap();
+        let data_dir = directory.path().join("data");
+        let mut bare = settings(&["--app-env=production"]);
+        bare.database.data_dir = data_dir.clone();
+        assert_eq!(
+            faults(bare),
+            [
+                "BASE_URL is missing",
+                "FRONTEND_URL is missing",
+                "SESSION_SECRET is missing",
+                "SESSION_SALT is missing",
+                "CREDS_ENCRYPTION_KEY is missing",
+            ]
+        );
+        assert!(!data_dir.exists());
+    }
+
+    #[test]
+    fn production_refuses_plain_urls_except_to_this_machine() {
+        let mut plain = production(&[
+            "--admin-origin=http://admin.localhost:3000",
+            "--identity-login-url=http://id.example.org/login",
+            "--platform-api-url=http://127.0.0.1:9000",
+        ]);
+        plain.urls.frontend_url = Some("http://app.example.org".into());
+        assert_eq!(
+            faults(plain),
+            [
+                "FRONTEND_URL is not https, which production requires",
+                "IDENTITY_LOGIN_URL is not https, which production requires",
+            ]
+        );
+    }
+
+    #[test]
+    fn all_faults_are_reported_at_once_one_per_line() {
+        let wrong = settings(&[
+            "--app-env=staging",
+            "--api-listen=localhost",
+            "--base-url=ftp://example.org",
+            "--admin-origin=https://user@example.org",
+            "--database-url=postgress://user:hunter2@db/companion",
+            "--session-secret=a",
+            "--session-salt=b",
+            "--creds-encryption-key=c",
+            "--trusted-proxies=10.0.0.0/8",
+            "--workers=0",
+            "--platform-api-url=api.example.org",
+            "--push-address=mtalk.google.com",
+            "--extra-ca-file=/nonexistent/ca.pem",
+            "--pairing-code-prefix=LI NK",
+            "--game-proxy-url=https://proxy.example.org",
+            "--game-link-policy=never",
+            "--allow-private-game-servers=maybe",
+        ]);
+        let faults = Config::check(wrong).unwrap_err().to_string();
+        let expected = [
+            "APP_ENV",
+            "DATABASE_URL",
+            "API_LISTEN",
+            "WORKERS",
+            "TRUSTED_PROXIES",
+            "BASE_URL",
+            "ADMIN_ORIGIN",
+            "CREDS_ENCRYPTION_KEY",
+            "PLATFORM_API_URL",
+            "PUSH_ADDRESS",
+            "EXTRA_CA_FILE",
+            "PAIRING_CODE_PREFIX",
+            "GAME_PROXY_URL",
+            "GAME_LINK_POLICY",
+            "ALLOW_PRIVATE_GAME_SERVERS",
+        ];
+        let named: Vec<&str> = faults.lines().map(|line| line.split(' ').next().unwrap()).collect();
+        assert_eq!(named, expected);
+        assert!(!faults.contains("hunter2"));
+    }
+
+    #[test]
+    fn debug_shows_no_secret() {
+        const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+        let mut settings = production(&["--database-url=postgres://u:Hunter2@db/name", "--platform-api-key=Hunter2"]);
+        settings.secrets.session_secret = Some("Hunter2-Hunter2-0123456789abcdefghij".into());
+        settings.secrets.creds_encryption_key = Some(KEY.into());
+        let shown = format!("{settings:?}{:?}", Config::check(settings.clone()).unwrap());
+        assert!(!shown.contains("Hunter2") && !shown.contains("AAEC"), "{shown}");
+        let key_bytes = format!("{:?}", crate::crypto::keys::Key32::parse(KEY).unwrap().as_bytes());
+        assert!(!shown.contains(&key_bytes));
+    }
+
+    #[test]
+    fn help_names_every_variable_and_shows_no_secret_value() {
+        use clap::CommandFactory as _;
+        let mut command = CommandLine::command();
+        let variables: Vec<String> = command
+            .get_arguments()
+            .filter_map(|argument| argument.get_env())
+            .map(|variable| variable.to_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(variables.len(), 24);
+        let hidden = command.get_arguments().filter(|argument| argument.is_hide_env_values_set()).count();
+        assert_eq!(hidden, 6);
+        let help = command.render_long_help().to_string();
+        for variable in variables {
+            assert!(help.contains(&format!("[env: {variable}")), "{variable}");
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! What only this service knows. Development makes its own secrets; production requires them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::Path,
+};
+
+use secrecy::{ExposeSecret as _, SecretString};
+
+use crate::{
+    config::{
+        check::{Check, given_secret},
+        private_dir::create_private_dir,
+    },
+    crypto::{keys::Key32, random::Random},
+};
+
+/// What only this service knows, as given.
+#[derive(Clone, Debug, clap::Args)]
+pub struct SecretSettings {
+    /// Secret of sessions and relay tokens, random, at least 32 bytes
+    #[arg(long, env, hide_env_values = true)]
+    pub session_secret: Option<SecretString>,
+    /// Salt to SESSION_SECRET, at least 16 bytes
+    #[arg(long, env, hide_env_values = true)]
+    pub session_salt: Option<SecretString>,
+    /// Key that seals stored credentials: 32 bytes as base64 or 64 hex digits
+    #[arg(long, env, hide_env_values = true)]
+    pub creds_encryption_key: Option<SecretString>,
+    /// The key before the last rotation, while rows sealed with it remain
+    #[arg(long, env, hide_env_values = true)]
+    pub creds_encryption_key_prev: Option<SecretString>,
+}
+
+/// What only this service knows. Start-up derives its keys from it and keeps nothing else.
+#[derive(Debug)]
+pub struct Secrets {
+    pub session_secret: SecretString,
+    pub session_salt: SecretString,
+    pub credentials_key: Key32,
+    pub credentials_key_previous: Option<Key32>,
+}
+
+/// A fresh value for each secret that the service makes for itself, as (variable, value).
+pub fn fresh_secrets() -> [(&'static str, String); 3] {
+    let random = Random::system();
+    [
+        ("SESSION_SECRET", random.base64url::<32>()),
+        ("SESSION_SALT", random.base64url::<16>()),
+        ("CREDS_ENCRYPTION_KEY", Key32::random(&random).to_base64()),
+    ]
+}
+
+impl SecretSettings {
+    pub(super) fn check(self, data_dir: &Path, check: &mut Check) -> Option<Secrets> {
+        // In the order of `fresh_secrets`.
+        let given = [self.session_secret, self.session_salt, self.creds_encryption_key];
+        let mut given = given.map(given_secret);
+        if !check.production
+            && given.iter().any(Option::is_none)
+            && let Err(error) = fill_from_data_dir(&mut given, data_dir)
+        {
+            check.fault("DATA_DIR", format!("cannot hold the development secrets: {error}"));
+            return None;
+        }
+        for (secret, (variable, _)) in given.iter().zip(fresh_secrets()) {
+            match secret {
+                None => check.fault(variable, "is missing"),
+                Some(secret) if check.production && is_placeholder(secret.expose_secret()) => {
+                    check.fault(variable, "is a placeholder; `companion gen-secrets` makes a value");
+                }
+                Some(_) => {}
+            }
+        }
+        let [session_secret, session_salt, key] = given;
+        for (variable, secret, least) in [("SESSION_SECRET", &session_secret, 32), ("SESSION_SALT", &session_salt, 16)]
+        {
+            if check.production && secret.as_ref().is_some_and(|secret| secret.expose_secret().len() < least) {
+                check.fault(variable, format!("is shorter than {least} bytes"));
+            }
+        }
+        let current = key.and_then(|key| read_key("CREDS_ENCRYPTION_KEY", &key, check));
+        let previous = given_secret(self.creds_encryption_key_prev);
+        let previous = previous.and_then(|key| read_key("CREDS_ENCRYPTION_KEY_PREV", &key, check));
+        if previous.is_some() && previous == current {
+            check.fault("CREDS_ENCRYPTION_KEY_PREV", "is equal to CREDS_ENCRYPTION_KEY");
+        }
+        Some(Secrets {
+            session_secret: session_secret?,
+            session_salt: session_salt?,
+            credentials_key: current?,
+            credentials_key_previous: previous,
+        })
+    }
+}
+
+fn read_key(variable: &str, text: &SecretString, check: &mut Check) -> Option<Key32> {
+    let key = Key32::parse(text.expose_secret());
+    if key.is_none() {
+        check.fault(variable, "is not 32 bytes as base64 (44 characters) or 64 hex digits");
+    }
+    key
+}
+
+/// Words of example files, and values with hardly any different characters.
+fn is_placeholder(secret: &str) -> bool {
+    const WORDS: [&str; 8] =
+        ["changeme", "change-me", "change_me", "placeholder", "replace", "example", "your-", "your_"];
+    let lower = secret.to_ascii_lowercase();
+    WORDS.iter().any(|word| lower.contains(word)) || lower.bytes().collect::<BTreeSet<u8>>().len() < 6
+}
+
+/// Reads what is missing from `secrets.env` in the data directory, and first makes there what is missing there too.
+fn fill_from_data_dir(secrets: &mut [Option<SecretString>; 3], data_dir: &Path) -> io::Result<()> {
+    create_private_dir(data_dir)?;
+    let path = data_dir.join("secrets.env");
+    let mut stored: BTreeMap<String, String> = match fs::read_to_string(&path) {
+        Ok(text) => text
+            .lines()
+            .filter_map(|line| line.split_once('='))
+            .map(|(variable, value)| (variable.trim().to_owned(), value.trim().to_owned()))
+            .collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
+        Err(error) => return Err(error),
+    };
+    let before = stored.len();
+    for (secret, (variable, fresh)) in secrets.iter_mut().zip(fresh_secrets()) {
+        if secret.is_none() {
+            let value = stored.entry(variable.to_owned()).or_insert(fresh);
+            *secret = Some(SecretString::from(value.as_str()));
+        }
+    }
+    if stored.len() == before {
+        return Ok(());
+    }
+    // Written beside and renamed, so that a crash leaves the old file or the new one.
+    let unfinished = data_dir.join("secrets.env.new");
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+    for (variable, value) in &stored {
+        writeln!(file, "{variable}={value}")?;
+    }
+    file.sync_all()?;
+    fs::rename(&unfinished, &path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
+    fn secret(text: &str) -> Option<SecretString> {
+        Some(SecretString::from(text))
+    }
+
+    fn absent() -> SecretSettings {
+        SecretSettings {
+            session_secret: None,
+            session_salt: None,
+            creds_encryption_key: None,
+            creds_encryption_key_prev: None,
+        }
+    }
+
+    /// Fit for production.
+    fn made() -> SecretSettings {
+        let [session_secret, session_salt, creds_encryption_key] = fresh_secrets().map(|(_, value)| secret(&value));
+        SecretSettings { session_secret, session_salt, creds_encryption_key, creds_encryption_key_prev: None }
+    }
+
+    fn production(settings: SecretSettings) -> Result<Secrets, Vec<String>> {
+        let mut check = Check { production: true, ..Check::default() };
+        let secrets = settings.check(Path::new("/nonexistent"), &mut check);
+        secrets.filter(|_| check.faults.is_empty()).ok_or(check.faults)
+    }
+
+    #[test]
+    fn production_accepts_made_secrets_and_refuses_weak_ones() {
+        assert!(production(made()).is_ok());
+        let weak = SecretSettings {
+            session_secret: secret("please-change-me-please-change-me-now"),
+            session_salt: secret("short salt 1234"),
+            creds_encryption_key: secret(&"0".repeat(64)),
+            ..made()
+        };
+        assert_eq!(
+            production(weak).unwrap_err(),
+            [
+                "SESSION_SECRET is a placeholder; `companion gen-secrets` makes a value",
+                "CREDS_ENCRYPTION_KEY is a placeholder; `companion gen-secrets` makes a value",
+                "SESSION_SALT is shorter than 16 bytes",
+            ]
+        );
+        let short = SecretSettings { session_secret: secret("0123456789abcdef0123456789abcde"), ..made() };
+        assert_eq!(production(short).unwrap_err(), ["SESSION_SECRET is shorter than 32 bytes"]);
+        let blank = SecretSettings { session_secret: secret(" "), ..made() };
+        assert_eq!(production(blank).unwrap_err(), ["SESSION_SECRET is missing"]);
+    }
+
+    #[test]
+    fn development_makes_missing_secrets_once_for_its_user_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let data_dir = directory.path().join("data");
+        let start = |key: Option<SecretString>| {
+            let settings = SecretSettings { creds_encryption_key: key, ..absent() };
+            settings.check(&data_dir, &mut Check::default()).unwrap()
+        };
+        // A secret that was given is used, not stored.
+        let first = start(secret(KEY));
+        let file = data_dir.join("secrets.env");
+        assert!(!fs::read_to_string(&file).unwrap().contains("CREDS"));
+        let (second, third) = (start(None), start(None));
+        assert_eq!(first.session_secret.expose_secret(), second.session_secret.expose_secret());
+        assert_eq!(second.session_salt.expose_secret(), third.session_salt.expose_secret());
+        assert_eq!(second.credentials_key, third.credentials_key);
+        assert_ne!(first.credentials_key, second.credentials_key);
+
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&data_dir), mode(&file)), (0o700, 0o600));
+        assert_eq!(fs::read_dir(&data_dir).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn the_previous_key_must_be_another_key_and_empty_means_none() {
+        let with_previous = |previous: &str| {
+            production(SecretSettings {
+                creds_encryption_key: secret(KEY),
+                creds_encryption_key_prev: secret(previous),
+                ..made()
+            })
+        };
+        assert!(with_previous("").unwrap().credentials_key_previous.is_none());
+        let hex = "ff".repeat(31) + "0a";
+        assert_eq!(with_previous(&hex).unwrap().credentials_key_previous, Key32::parse(&hex));
+        assert_eq!(with_previous(KEY).unwrap_err(), ["CREDS_ENCRYPTION_KEY_PREV is equal to CREDS_ENCRYPTION_KEY"]);
+        let malformed = "CREDS_ENCRYPTION_KEY_PREV is not 32 bytes as base64 (44 characters) or 64 hex digits";
+        assert_eq!(with_previous("AAEC").unwrap_err(), [malformed]);
+    }
+}

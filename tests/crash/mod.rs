@@ -1,0 +1,114 @@
+//! The service as a process that is killed and started again, on files that were filled before.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    net::SocketAddr,
+    path::Path,
+    process::{Child, Stdio},
+    thread,
+};
+
+use companion::{api::context::ApiContext, clock::Clock, config::Database, server::Server};
+use tempfile::TempDir;
+
+#[path = "../spec/harness/binary.rs"]
+pub mod binary;
+
+/// The files of a service, removed when dropped, and its flags.
+pub struct Installation {
+    directory: TempDir,
+    flags: Vec<String>,
+}
+
+impl Installation {
+    /// On free ports of loopback, with the further flags that are made for its directory.
+    pub fn new(further: impl FnOnce(&Path) -> Vec<String>) -> Self {
+        let directory = TempDir::new().unwrap();
+        let mut flags = further(directory.path());
+        flags.push(format!("--data-dir={}", directory.path().display()));
+        let own = ["--app-env=development", "--api-listen=127.0.0.1:0", "--relay-listen=127.0.0.1:0", "--workers=2"];
+        flags.extend(own.map(str::to_owned));
+        Self { directory, flags }
+    }
+
+    #[allow(dead_code, reason = "not every test reads what is stored")]
+    pub fn database(&self) -> Database {
+        binary::config(&self.flags).database
+    }
+
+    /// Builds the service in this process, fills its database, and stops it.
+    pub fn fill<T: Send>(&self, fill: impl AsyncFnOnce(&ApiContext) -> T + Send) -> T {
+        let run = || {
+            // A system of its own: what the service starts within it ends with it.
+            actix_web::rt::System::new().block_on(async {
+                let server = Server::build(binary::config(&self.flags), Clock::system()).unwrap();
+                let filled = fill(server.context()).await;
+                server.run_until_stopped(std::future::ready(())).await.unwrap();
+                filled
+            })
+        };
+        thread::scope(|scope| scope.spawn(run).join().expect("it does not panic"))
+    }
+
+    /// Starts the service and waits until it listens.
+    pub fn start(&self) -> Service {
+        let mut command = binary::companion(self.directory.path());
+        let mut process = command.arg("serve").args(&self.flags).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let mut listens = |what: &str| {
+            let line = lines.find(|line| line.contains(what)).expect("it starts");
+            line.rsplit(' ').next().unwrap().to_owned()
+        };
+        let api = listens("the API listens on");
+        let relay = listens("the relay listens on").trim_start_matches("ws://").parse().unwrap();
+        // Its log must be read on, or the service waits for room in the pipe.
+        thread::spawn(move || {
+            lines
+                .filter(|line| line.contains("panicked") || line.contains("ERROR"))
+                .for_each(|line| println!("{line}"));
+        });
+        Service { process, addresses: Addresses { api, relay } }
+    }
+}
+
+/// Where a running service listens.
+#[derive(Clone, Debug)]
+pub struct Addresses {
+    /// `http://address:port`
+    pub api: String,
+    #[allow(dead_code, reason = "not every test opens a socket")]
+    pub relay: SocketAddr,
+}
+
+/// The service as a process of its own; killed when dropped.
+pub struct Service {
+    process: Child,
+    pub addresses: Addresses,
+}
+
+impl Service {
+    pub fn kill(&mut self) {
+        // SIGKILL: no handler, no flush. It may be dead already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// SplitMix64.
+pub struct Seeded(pub u64);
+
+impl Seeded {
+    pub fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((bits ^ (bits >> 31)) % limit as u64) as usize
+    }
+}

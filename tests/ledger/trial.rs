@@ -1,0 +1,391 @@
+//! What is done to the service: alarms by push and link, kills, cuts, and clients that come and go.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    fs,
+    net::Ipv4Addr,
+    sync::Arc,
+    time::Duration,
+};
+
+use chrono::Utc;
+use companion::{
+    db::{paired_servers, pool::Pool, smart_devices},
+    demo,
+    domain::time::Timestamp,
+    simulator::{
+        game_server::{GameServer, GameServerOptions, Limits},
+        push_service::{DEMO_ANDROID_ID as ACCOUNT, DEMO_SECURITY_TOKEN, PushService, PushedServer},
+        world::{Device, TEAM, World},
+    },
+};
+use futures_util::future::join_all;
+use tokio::{
+    sync::watch,
+    time::{interval, timeout},
+};
+
+use crate::{
+    PATIENCE,
+    client::{Client, Order, Received},
+    crash::{Addresses, Installation, Seeded, Service, binary},
+    verdict::unfinished,
+};
+
+/// Clients that watch all the time.
+const STEADY: usize = 3;
+/// Clients that come and go; every second one also stops reading for a while.
+const FICKLE: usize = 4;
+const FIRST_ALARM: u64 = 9_000_001;
+const ALARM_DEVICES: u64 = 8;
+const RECURRING: [&str; 3] = ["You're getting raided!", "Roof", "Alarm 9000003"];
+/// Messages that the push service holds for the service; it forgets those above a thousand.
+const WAITING: usize = 300;
+/// A session or link that is cut comes back later each time.
+const CUTS_PER_LIFE: u32 = 2;
+
+/// A trigger that the link must have reported: alarm, and within which time.
+pub struct Trigger {
+    pub alarm: u64,
+    pub from: Timestamp,
+    pub to: Timestamp,
+}
+
+/// The service, its neighbours and clients, and what was done so far.
+pub struct Trial {
+    random: Seeded,
+    installation: Installation,
+    pub pool: Pool,
+    game: GameServer,
+    pub pushes: Arc<PushService>,
+    as_pushed: PushedServer,
+    service: Option<Service>,
+    up: watch::Sender<Option<Addresses>>,
+    pub steady: Vec<Client>,
+    pub fickle: Vec<Client>,
+    /// Pushes sent, by title.
+    pub sent: BTreeMap<String, usize>,
+    pub pushed: usize,
+    pub triggers: Vec<Trigger>,
+    /// Those that may not be stored yet; a kill may lose them.
+    unsure: Vec<Trigger>,
+    /// Alarms whose one push the game server has sent: its clock stands still.
+    fired: HashSet<u64>,
+    next_alarm: u64,
+    /// Since the last start of the service.
+    cuts: u32,
+    pub kills: u32,
+}
+
+impl Trial {
+    /// A service with a paired server and its alarms, which all clients watch.
+    pub async fn start(seed: u64) -> Self {
+        let (owner, name) = TEAM[0];
+        let mut world = World::new(seed, Utc::now());
+        for id in FIRST_ALARM..FIRST_ALARM + ALARM_DEVICES {
+            let device = Device::Alarm { on: false, subscribers: BTreeSet::from([owner]) };
+            world.add_device(id, &alarm_name(id), device);
+        }
+        // A service that comes back every second would spend the real limits in no time.
+        let limits = Limits { player_tokens: (1e6, 1e6), address_tokens: (1e6, 1e6), ..Limits::default() };
+        let game = GameServerOptions { time_scale: 0.0, limits, ..GameServerOptions::new(world) };
+        let game = GameServer::start(game).await.unwrap();
+        let listen = (Ipv4Addr::LOCALHOST, 0).into();
+        let pushes = Arc::new(PushService::start(listen, vec![(ACCOUNT, DEMO_SECURITY_TOKEN)]).await.unwrap());
+
+        let installation = Installation::new(|directory| {
+            let ca = directory.join("push-ca.pem");
+            fs::write(&ca, pushes.ca_pem()).unwrap();
+            vec![
+                format!("--push-address={}", pushes.addr()),
+                format!("--extra-ca-file={}", ca.display()),
+                "--allow-private-game-servers=true".to_owned(),
+            ]
+        });
+        let (user, cookie) = installation.fill(async |context| {
+            let (user, cookie) = demo::signed_in(context, owner, name).await.unwrap();
+            demo::upload_credential(context, &user, owner).await.unwrap();
+            (user, cookie)
+        });
+        let pool = Pool::open(&installation.database()).unwrap();
+
+        let devices: Vec<u64> = (FIRST_ALARM..FIRST_ALARM + ALARM_DEVICES).collect();
+        game.set_push_line(pushes.clone(), "Island", HashMap::from([(owner, ACCOUNT)]));
+        game.pair(owner, &devices);
+        let service = installation.start();
+        let paired = timeout(PATIENCE, pushes.until(|pushes| pushes.unacknowledged(ACCOUNT) == 0)).await;
+        paired.expect("the pairings arrive");
+        let server = pool.read_blocking(|db| Ok(paired_servers::list_for(db, &user)?.remove(0).id)).unwrap();
+        let known = pool.read_blocking(|db| smart_devices::list(db, &server)).unwrap();
+        assert_eq!(known.len(), devices.len(), "all alarms are paired");
+
+        let as_pushed = PushedServer {
+            id: "5b6ad1f7-7f3c-4a53-9d7e-2f1f6a0c9e11".to_owned(),
+            name: "Island".to_owned(),
+            ip: game.addr().ip().to_string(),
+            port: game.addr().port(),
+        };
+        let http = binary::http();
+        let (up, is_up) = watch::channel(Some(service.addresses.clone()));
+        let clients = |count| (0..count).map(|_| Client::start(&http, &cookie, &server, &is_up)).collect::<Vec<_>>();
+        let (steady, fickle) = (clients(STEADY), clients(FICKLE));
+        join_all(steady.iter().map(|client| client.until("snapshot", |received| received.state.is_some()))).await;
+        Self {
+            random: Seeded(seed),
+            installation,
+            pool,
+            game,
+            pushes,
+            as_pushed,
+            service: Some(service),
+            steady,
+            fickle,
+            up,
+            sent: BTreeMap::new(),
+            pushed: 0,
+            triggers: Vec::new(),
+            unsure: Vec::new(),
+            fired: HashSet::new(),
+            next_alarm: 0,
+            cuts: 0,
+            kills: 0,
+        }
+    }
+
+    fn push(&mut self) {
+        let title = match self.random.below(4) {
+            0 => RECURRING[self.random.below(RECURRING.len())].to_owned(),
+            _ => format!("alarm {}", self.pushed),
+        };
+        self.push_titled(title);
+    }
+
+    fn push_titled(&mut self, title: String) {
+        self.pushes.push(ACCOUNT, self.as_pushed.alarm(&title, "Your base is under attack!"));
+        *self.sent.entry(title).or_default() += 1;
+        self.pushed += 1;
+    }
+
+    fn burst(&mut self, most: usize) {
+        for _ in 0..=self.random.below(most) {
+            self.push();
+        }
+    }
+
+    fn fire(&mut self, alarm: u64) {
+        self.game.world(|world| world.fire_alarm(alarm));
+        if self.fired.insert(alarm) {
+            *self.sent.entry(alarm_name(alarm)).or_default() += 1;
+            self.pushed += 1;
+        }
+    }
+
+    fn next_alarm(&mut self) -> u64 {
+        self.next_alarm = (self.next_alarm + 1) % ALARM_DEVICES;
+        FIRST_ALARM + self.next_alarm
+    }
+
+    /// Waits until so few pushes are not acknowledged.
+    async fn drained(&self, to: usize) {
+        let drained = self.pushes.until(|pushes| pushes.unacknowledged(ACCOUNT) <= to);
+        timeout(PATIENCE, drained).await.unwrap_or_else(|_| {
+            let (left, counts) = (self.pushes.unacknowledged(ACCOUNT), self.pushes.counts());
+            panic!("{left} pushes were not acknowledged; {counts:?}");
+        });
+    }
+
+    async fn connected(&self, is: bool) {
+        let change = self.pushes.until(|pushes| pushes.connected(ACCOUNT) == is);
+        timeout(PATIENCE, change).await.unwrap_or_else(|_| panic!("push session up: not {is}"));
+    }
+
+    /// Waits until the link is up and all alarms are known, and off.
+    async fn linked(&self) {
+        let known = |received: &Received| {
+            let Some(state) = &received.state else { return false };
+            let ready = |alarm: u64| {
+                let device = &state["devices"][alarm.to_string()];
+                device["reachable"] == "ok" && device["value"] == false
+            };
+            state["server"]["connection"] == "connected" && (FIRST_ALARM..FIRST_ALARM + ALARM_DEVICES).all(ready)
+        };
+        self.steady[0].until("link", known).await;
+    }
+
+    async fn shown_as(&self, alarm: u64, value: bool) {
+        let is = |received: &Received| {
+            received.state.as_ref().is_some_and(|state| state["devices"][alarm.to_string()]["value"] == value)
+        };
+        self.steady[0].until("broadcast of an alarm", is).await;
+    }
+
+    /// An alarm goes off while the link is up, often with a push of the same trigger before or after.
+    async fn live(&mut self) {
+        self.linked().await;
+        let (alarm, pushed) = (self.next_alarm(), self.random.below(3));
+        if pushed == 1 {
+            self.push_titled(alarm_name(alarm));
+        }
+        let from = Utc::now();
+        self.fire(alarm);
+        if pushed == 2 {
+            self.push_titled(alarm_name(alarm));
+        }
+        self.shown_as(alarm, true).await;
+        let to = Utc::now();
+        self.game.world(|world| world.release_alarm(alarm));
+        self.shown_as(alarm, false).await;
+        self.unsure.push(Trigger { alarm, from, to });
+        if self.random.below(2) == 0 {
+            self.make_sure().await;
+        }
+    }
+
+    /// The ledger is written in order: once a push is acknowledged, it has everything that came before.
+    async fn make_sure(&mut self) {
+        if !self.unsure.is_empty() {
+            self.push();
+        }
+        self.drained(0).await;
+        self.triggers.append(&mut self.unsure);
+    }
+
+    /// Kills the service at one of the moments that matter, sends more meanwhile, and starts it again.
+    pub async fn kill(&mut self) {
+        let moment = self.random.below(4);
+        let most = 12;
+        let announced = self.steady[0].received(|received| received.raids.len());
+        self.burst(most);
+        let left = self.random.below(most);
+        match moment {
+            // In the middle of whatever it does.
+            0 => {}
+            // A push is stored and acknowledged: the hub may not have it yet.
+            1 => self.drained(left).await,
+            // An alarm is delivered: its row may not be finished yet.
+            2 => {
+                self.push();
+                let delivered = self.steady[0].until("raid", |received| received.raids.len() > announced);
+                tokio::select! {
+                    () = delivered => {}
+                    () = self.drained(0) => {}
+                }
+            }
+            // An alarm goes off on the link, which no push may repeat.
+            _ => {
+                let alarm = self.next_alarm();
+                self.fire(alarm);
+                self.game.world(|world| world.release_alarm(alarm));
+            }
+        }
+        self.up.send_replace(None);
+        self.service = None;
+        for client in &self.steady {
+            client.until("end", |received| received.state.is_none()).await;
+        }
+        self.kills += 1;
+        self.cuts = 0;
+        self.unsure.clear();
+        if self.random.below(2) == 0 {
+            self.burst(6);
+        }
+        let service = self.installation.start();
+        self.up.send_replace(Some(service.addresses.clone()));
+        self.service = Some(service);
+    }
+
+    /// Cuts the push session or the link, in one of many ways.
+    async fn cut(&mut self) {
+        self.cuts += 1;
+        if self.cuts > CUTS_PER_LIFE {
+            return;
+        }
+        match self.random.below(4) {
+            0 => {
+                self.linked().await;
+                // It may be back before the client sees that it was lost.
+                let since = |received: &Received| received.state.as_ref().map(|state| state["server"]["since"].clone());
+                let before = self.steady[0].received(since);
+                self.game.drop_connections();
+                let lost = |received: &Received| received.state.is_some() && since(received) != before;
+                self.steady[0].until("loss of the link", lost).await;
+            }
+            1 => self.pushes.drop_connections(),
+            2 => {
+                self.connected(true).await;
+                self.pushes.faults(|faults| faults.truncate = true);
+                self.push();
+                self.connected(false).await;
+                self.pushes.faults(|faults| faults.truncate = false);
+            }
+            _ => {
+                self.connected(true).await;
+                self.pushes.faults(|faults| faults.replay = true);
+                self.pushes.drop_connections();
+                self.connected(true).await;
+                self.pushes.faults(|faults| faults.replay = false);
+            }
+        }
+    }
+
+    fn bother_a_client(&mut self) {
+        let which = self.random.below(FICKLE);
+        let order = match self.random.below(3) {
+            0 if which.is_multiple_of(2) => Order::Stall,
+            1 => Order::Resume,
+            _ => Order::Reconnect,
+        };
+        self.fickle[which].order(order);
+    }
+
+    /// Does one thing; a burst has `most` pushes at most.
+    pub async fn act(&mut self, most: usize) {
+        match self.random.below(20) {
+            0..=7 => self.burst(most),
+            8..=9 => self.make_sure().await,
+            10..=12 => self.live().await,
+            13..=14 => self.bother_a_client(),
+            15 => {
+                let duplicate = self.random.below(2) == 0;
+                self.pushes.faults(|faults| faults.duplicate = duplicate);
+            }
+            16..=17 => self.cut().await,
+            _ => self.kill().await,
+        }
+        if self.pushes.unacknowledged(ACCOUNT) > WAITING {
+            self.drained(WAITING / 4).await;
+        }
+    }
+
+    /// Ends all faults, and waits until all that was sent is stored, delivered and received.
+    pub async fn settle(&mut self) {
+        self.pushes.faults(|faults| *faults = Default::default());
+        self.fickle.iter().for_each(|client| client.order(Order::Resume));
+        self.drained(0).await;
+        self.linked().await;
+        // The database does not report its changes.
+        let mut looks = interval(Duration::from_millis(20));
+        let finished = async {
+            while unfinished(&self.pool) > 0 {
+                looks.tick().await;
+            }
+        };
+        if timeout(PATIENCE, finished).await.is_err() {
+            println!("{} alarms stay unfinished", unfinished(&self.pool));
+        }
+        for client in &self.steady {
+            client.order(Order::Sync);
+            client.until("pong", |received| received.synced > 0).await;
+        }
+        self.up.send_replace(None);
+        self.service = None;
+        for client in self.steady.iter().chain(&self.fickle) {
+            client.order(Order::Resume);
+            client.until("end", |received| received.state.is_none()).await;
+        }
+    }
+}
+
+fn alarm_name(alarm: u64) -> String {
+    format!("Alarm {alarm}")
+}

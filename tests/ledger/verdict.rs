@@ -1,0 +1,126 @@
+//! Whether the ledger, what was sent and what the clients received agree.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use companion::db::{pool::Pool, schema};
+use diesel::prelude::*;
+
+use crate::trial::{Trial, Trigger};
+
+/// A row of the ledger.
+#[derive(Queryable)]
+pub struct Row {
+    pub path: String,
+    alarm_id: String,
+    title: String,
+    pub state: String,
+    incident: Option<String>,
+    received_at: chrono::NaiveDateTime,
+    pub sockets: Option<i64>,
+    finished_at: Option<chrono::NaiveDateTime>,
+}
+
+/// The ledger, oldest first.
+pub fn rows(pool: &Pool) -> Vec<Row> {
+    use schema::alarms::dsl as row;
+    let columns = (
+        row::path,
+        row::alarm_id,
+        row::title,
+        row::state,
+        row::incident,
+        row::received_at,
+        row::sockets,
+        row::finished_at,
+    );
+    pool.read_blocking(|db| Ok(row::alarms.select(columns).order(row::received_at).load(db)?)).unwrap()
+}
+
+/// How many rows are not finished.
+pub fn unfinished(pool: &Pool) -> i64 {
+    use schema::alarms::dsl as row;
+    pool.read_blocking(|db| Ok(row::alarms.filter(row::finished_at.is_null()).count().get_result(db)?)).unwrap()
+}
+
+/// What does not hold.
+pub fn judge(trial: &Trial, rows: &[Row]) -> Vec<String> {
+    let mut broken = Vec::new();
+
+    let mut stored = BTreeMap::<&str, usize>::new();
+    for row in rows.iter().filter(|row| row.path == "push") {
+        *stored.entry(&row.title).or_default() += 1;
+    }
+    let titles: BTreeSet<&str> = trial.sent.keys().map(String::as_str).chain(stored.keys().copied()).collect();
+    for title in titles {
+        let (sent, stored) = (trial.sent.get(title).copied().unwrap_or(0), stored.get(title).copied().unwrap_or(0));
+        if sent != stored {
+            broken.push(format!("{title:?} was pushed {sent} times and is in the ledger {stored} times"));
+        }
+    }
+
+    let mut opened = HashMap::<&str, &Row>::new();
+    for row in rows {
+        let label = format!("{} {:?} {} of {}", row.path, row.title, row.state, row.received_at);
+        if row.finished_at.is_none() {
+            broken.push(format!("{label} is not finished"));
+        }
+        match (row.state.as_str(), &row.incident) {
+            ("late" | "unmatched", None) | ("merged", Some(_)) => {}
+            ("opened", Some(incident)) => {
+                if opened.insert(incident, row).is_some() {
+                    broken.push(format!("{label} opens an incident that another row has opened"));
+                }
+            }
+            (_, incident) => broken.push(format!("{label} has incident {incident:?}")),
+        }
+    }
+    let orphans =
+        rows.iter().filter_map(|row| row.incident.as_deref()).filter(|incident| !opened.contains_key(incident));
+    for incident in orphans.collect::<BTreeSet<_>>() {
+        broken.push(format!("incident {incident} was opened by no row"));
+    }
+
+    let clients = || trial.steady.iter().chain(&trial.fickle);
+    for client in clients() {
+        client.received(|received| broken.extend(received.faults.iter().cloned()));
+    }
+    let received_by: Vec<HashSet<String>> = clients()
+        .map(|client| client.received(|received| received.raids.iter().map(|(incident, _)| incident.clone()).collect()))
+        .collect();
+    for incident in received_by.iter().flatten().collect::<BTreeSet<_>>() {
+        if !opened.contains_key(incident.as_str()) {
+            broken.push(format!("a client received incident {incident}, which is not in the ledger"));
+        }
+    }
+    for (incident, row) in &opened {
+        let what = format!("incident {incident} ({} {:?}, {})", row.path, row.title, row.received_at);
+        if row.sockets.is_none_or(|sockets| sockets > 0)
+            && !received_by.iter().any(|incidents| incidents.contains(*incident))
+        {
+            broken.push(format!("{what} was delivered to {:?} sockets, and no client received it", row.sockets));
+        }
+        let Some(finished) = row.finished_at else { continue };
+        let (from, to) = (row.received_at.and_utc(), finished.and_utc());
+        // A fickle client may leave before it has read everything.
+        for (index, client) in trial.steady.iter().enumerate() {
+            let watched = client.received(|received| {
+                received.watched.iter().any(|(start, end)| *start <= from && end.is_none_or(|end| to <= end))
+            });
+            if watched && !received_by[index].contains(*incident) {
+                broken.push(format!("{what} was not received by client {index}, which watched all the time"));
+            }
+        }
+    }
+
+    for Trigger { alarm, from, to } in &trial.triggers {
+        let same = |row: &&Row| {
+            let at = row.received_at.and_utc();
+            row.path == "link" && row.alarm_id == alarm.to_string() && (*from..=*to).contains(&at)
+        };
+        match rows.iter().filter(same).count() {
+            1 => {}
+            count => broken.push(format!("alarm {alarm} of {from} on the link is in the ledger {count} times")),
+        }
+    }
+    broken
+}
