@@ -1,17 +1,11 @@
 //! Relay tokens: short-lived JWTs (RFC 7519), HS256 only, that open the relay's WebSocket.
 
 use chrono::{DateTime, Duration};
-use jsonwebtoken::{
-    Algorithm, AlgorithmFamily, DecodingKey, EncodingKey, Header, Validation,
-    crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils},
-    errors::{Error, ErrorKind},
-    signature::{self, Signer, Verifier},
-};
-use ring::hmac;
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    crypto::{self, keys::Key32, random::Random},
+    crypto::{keys::Key32, provider, random::Random},
     domain::{
         ids::{SessionId, UserId},
         time::Timestamp,
@@ -65,7 +59,7 @@ pub struct RelayTokens {
 impl RelayTokens {
     /// Signs with this key.
     pub fn new(key: &Key32, random: Random) -> Self {
-        crypto::install();
+        provider::install();
         let mut validation = Validation::new(Algorithm::HS256);
         validation.set_audience(&[AUDIENCE]);
         validation.set_required_spec_claims(&["exp", "aud", "sub"]);
@@ -112,53 +106,10 @@ impl RelayTokens {
     }
 }
 
-/// HS256 by ring for jsonwebtoken, which has no cryptography of its own; every other algorithm is refused.
-pub(crate) static JWT_PROVIDER: CryptoProvider = CryptoProvider {
-    signer_factory: |algorithm, key| match (algorithm, key.family()) {
-        (Algorithm::HS256, AlgorithmFamily::Hmac) => Ok(Box::new(Hs256(hs256(key.as_bytes())))),
-        _ => Err(Error::from(ErrorKind::InvalidAlgorithm)),
-    },
-    verifier_factory: |algorithm, key| match (algorithm, key.family()) {
-        (Algorithm::HS256, AlgorithmFamily::Hmac) => Ok(Box::new(Hs256(hs256(key.try_get_as_bytes()?)))),
-        _ => Err(Error::from(ErrorKind::InvalidAlgorithm)),
-    },
-    // Used for JSON Web Keys only, which are not read here.
-    key_utils: KeyUtils::new_unimplemented(),
-};
-
-struct Hs256(hmac::Key);
-
-fn hs256(key: &[u8]) -> hmac::Key {
-    hmac::Key::new(hmac::HMAC_SHA256, key)
-}
-
-impl Signer<Vec<u8>> for Hs256 {
-    fn try_sign(&self, message: &[u8]) -> Result<Vec<u8>, signature::Error> {
-        Ok(hmac::sign(&self.0, message).as_ref().to_vec())
-    }
-}
-
-impl Verifier<Vec<u8>> for Hs256 {
-    fn verify(&self, message: &[u8], signature: &Vec<u8>) -> Result<(), signature::Error> {
-        hmac::verify(&self.0, message, signature).map_err(|_| signature::Error::new())
-    }
-}
-
-impl JwtSigner for Hs256 {
-    fn algorithm(&self) -> Algorithm {
-        Algorithm::HS256
-    }
-}
-
-impl JwtVerifier for Hs256 {
-    fn algorithm(&self) -> Algorithm {
-        Algorithm::HS256
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+    use ring::hmac;
     use serde_json::{Value, json};
 
     use super::*;
@@ -188,7 +139,8 @@ mod tests {
     fn forge(header: &Value, claims: &Value) -> String {
         let encode = |part: &Value| URL_SAFE_NO_PAD.encode(part.to_string());
         let message = format!("{}.{}", encode(header), encode(claims));
-        let signature = URL_SAFE_NO_PAD.encode(hmac::sign(&hs256(&KEY), message.as_bytes()));
+        let signature =
+            URL_SAFE_NO_PAD.encode(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &KEY), message.as_bytes()));
         format!("{message}.{signature}")
     }
 
