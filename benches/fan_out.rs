@@ -27,7 +27,6 @@ use actix::Addr;
 use companion::{
     clock::Clock,
     config::Config,
-    crypto::sealer::Place,
     db::{
         paired_servers::{self, Pairing},
         sessions, smart_devices,
@@ -225,7 +224,7 @@ impl Relay {
         let now = state.clock.now();
         let users: Vec<UserId> =
             (0..=clients.div_ceil(CONNECTIONS_PER_USER)).map(|n| UserId::from(format!("user-{n}"))).collect();
-        let (all, sealer) = (users.clone(), state.sealer.clone());
+        let (all, vault) = (users.clone(), state.vault.clone());
         let id = ServerId::from("01929f3a-7b1c-7def-8123-456789abcdef");
         let paired = id.clone();
         let write = state.pool.write(move |db| {
@@ -235,7 +234,6 @@ impl Relay {
                 users::sign_in(db, user, &platform, Some(&profile), now)?;
                 sessions::insert(db, &SessionId::from(user.as_str()), user, now)?;
             }
-            let place = Place { table: "paired_servers", column: "player_token_sealed", owner: paired.as_str() };
             let pairing = Pairing {
                 owner: all[0].clone(),
                 game_server_id: None,
@@ -243,7 +241,7 @@ impl Relay {
                 address: "127.0.0.1".to_owned(), // refused by the link: all news come from here
                 port: 1,
                 player_id: "76561197960265728".to_owned(),
-                player_token_sealed: sealer.seal(&place, b"1"),
+                player_token_sealed: vault.seal_player_token(&paired, 1),
                 key_version: 1,
             };
             paired_servers::upsert(db, &paired, &pairing, now)?;

@@ -35,7 +35,7 @@ use crate::{
         ids::{PlatformId, ServerId, SessionId, UserId},
         server_state::DeviceKind,
     },
-    push::{credentials, worker::CredentialChanged},
+    push::worker::CredentialChanged,
     server::{Server, StartError},
     simulator::{
         self,
@@ -232,7 +232,7 @@ fn kind(device: &world::Device) -> DeviceKind {
 
 /// The demo user, with a push credential as a helper device would upload it.
 async fn furnish(state: &AppState) -> Result<UserId, DbError> {
-    let (sealer, now) = (state.sealer.clone(), state.clock.now());
+    let (vault, now) = (state.vault.clone(), state.clock.now());
     state
         .pool
         .write(move |db| {
@@ -246,9 +246,12 @@ async fn furnish(state: &AppState) -> Result<UserId, DbError> {
                     "androidId": DEMO_ANDROID_ID.to_string(), "securityToken": DEMO_SECURITY_TOKEN.to_string(),
                 } },
             });
-            let sealed = sealer.seal(&credentials::place(&user), bundle.to_string().as_bytes());
-            let (key_version, expires_at) = (sealer.key_version(), now + CREDENTIAL_LIFE);
-            let bundle = SealedBundle { sealed, key_version, uploaded_at: now, expires_at };
+            let bundle = SealedBundle {
+                sealed: vault.seal_push_bundle(&user, bundle.to_string().as_bytes()),
+                key_version: vault.key_version(),
+                uploaded_at: now,
+                expires_at: now + CREDENTIAL_LIFE,
+            };
             push_credentials::upload(db, &user, &bundle)?;
             Ok(user)
         })

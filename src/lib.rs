@@ -34,6 +34,7 @@
 //! 7  server  demo  watch  simulator   wire and run the service; its neighbours in a box; a relay client
 //! 6  api  rotation                 routes > endpoints > extract > state, error; sealed rows follow the current key
 //! 5  relay  push                   client_socket > server_subscription > hub > game_connection; worker > session
+//! 4½ vault                         stored secrets, opened and sealed again: for both of them
 //! 4  db  clients  game             what is remembered; whom we call; how the game speaks
 //! 3  config  clock                 the settings, read once; the time
 //! 2  crypto                        seal, sign, mint
@@ -57,4 +58,5 @@ pub mod relay;
 pub mod rotation;
 pub mod server;
 pub mod simulator;
+pub mod vault;
 pub mod watch;

@@ -52,6 +52,7 @@ use crate::{
         state::{Budgets, RelayState},
     },
     rotation,
+    vault::Vault,
 };
 
 /// How long requests under way may take when the process stops, seconds.
@@ -107,6 +108,7 @@ impl Server {
         let key_version = pool.write_blocking(|db| encryption_keys::take_into_use(db, &fingerprint, now))?;
         let previous = secrets.credentials_key_previous.as_ref();
         let sealer = Arc::new(Sealer::new(&secrets.credentials_key, previous, key_version, random.clone()));
+        let vault = Vault::new(pool.clone(), sealer.clone());
         let origins = Origins {
             base: Url::parse(&config.urls.base)?,
             frontend: Url::parse(&config.urls.frontend)?,
@@ -116,7 +118,7 @@ impl Server {
             clock: clock.clone(),
             random: random.clone(),
             pool: pool.clone(),
-            sealer: sealer.clone(),
+            sealer,
             tokens: RelayTokens::new(&keys.key(Purpose::RelayToken), random.clone()),
             game: config.game.clone(),
             budgets: Budgets::default(),
@@ -132,7 +134,7 @@ impl Server {
             clock: clock.clone(),
             random: random.clone(),
             pool: pool.clone(),
-            sealer: sealer.clone(),
+            vault: vault.clone(),
             tls: Arc::new(tls),
             address: config.push_address.parse().map_err(StartError::PushAddress)?,
             allow_private: config.game.allow_private_servers,
@@ -150,7 +152,7 @@ impl Server {
             .map(|key| ProfileApi { base_url: config.identity.platform_api_url.clone(), key });
         let state = web::Data::new(AppState {
             pool,
-            sealer,
+            vault,
             session_cookie: SealedCookie::new(SESSION_COOKIE, &keys.key(Purpose::SessionCookie), random.clone()),
             login_cookie: SealedCookie::new("rp_login", &keys.key(Purpose::SignInCookie), random.clone()),
             relay_tokens: RelayTokens::new(&keys.key(Purpose::RelayToken), random.clone()),
@@ -211,7 +213,7 @@ impl Server {
 
     /// Serves until `shutdown` ends, then lets requests under way finish.
     pub async fn run_until_stopped(self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
-        let rotation = rt::spawn(rotation::run(self.state.pool.clone(), self.state.sealer.clone()));
+        let rotation = rt::spawn(rotation::run(self.state.vault.clone()));
         let push = self.state.push.clone();
         let sweep = rt::spawn(sweep(self.state));
         let (api_handle, relay_handle) = (self.api.handle(), self.relay.handle());

@@ -30,7 +30,6 @@ use companion::{
         ids::{PlatformId, ServerId, SessionId, UserId},
         time::Timestamp,
     },
-    push::credentials,
     server::Server,
     simulator::{
         game_server::{GameServer, GameServerOptions, Limits},
@@ -218,7 +217,7 @@ async fn furnish(place: &Place) -> (UserId, String) {
     let state = server.state();
     let (user, session, now) = (new_id::<UserId>(), new_id::<SessionId>(), state.clock.now());
     let cookie = format!("{}={}", state.session_cookie.name(), state.session_cookie.seal(session.as_str()));
-    let sealer = state.sealer.clone();
+    let vault = state.vault.clone();
     let user = state
         .pool
         .write(move |db| {
@@ -230,8 +229,8 @@ async fn furnish(place: &Place) -> (UserId, String) {
                     "androidId": ACCOUNT.to_string(), "securityToken": DEMO_SECURITY_TOKEN.to_string(),
                 } },
             });
-            let sealed = sealer.seal(&credentials::place(&user), bundle.to_string().as_bytes());
-            let (key_version, expires_at) = (sealer.key_version(), now + TimeDelta::days(14));
+            let sealed = vault.seal_push_bundle(&user, bundle.to_string().as_bytes());
+            let (key_version, expires_at) = (vault.key_version(), now + TimeDelta::days(14));
             let bundle = SealedBundle { sealed, key_version, uploaded_at: now, expires_at };
             push_credentials::upload(db, &user, &bundle)?;
             Ok(user)

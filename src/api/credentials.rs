@@ -16,10 +16,7 @@ use crate::{
         credential::{self, BundleError, Warning},
         time::{self, Timestamp},
     },
-    push::{
-        credentials::place,
-        worker::{CredentialChanged, PushSession},
-    },
+    push::worker::{CredentialChanged, PushSession},
 };
 
 #[derive(Serialize, ToSchema)]
@@ -143,16 +140,16 @@ pub async fn upload(
     if bundle.platform_id != user.platform_id {
         return Err(ApiError::MismatchedPlatformId);
     }
-    let (sealer, owner, expires_at) = (state.sealer.clone(), user.id.clone(), bundle.expires_at);
+    let (vault, owner, expires_at) = (state.vault.clone(), user.id.clone(), bundle.expires_at);
     let (slot, uploaded_at) = state
         .pool
         .write(move |db| {
-            let sealed = sealer.seal(&place(&owner), &body);
-            let bundle = SealedBundle { sealed, key_version: sealer.key_version(), uploaded_at: now, expires_at };
+            let sealed = vault.seal_push_bundle(&owner, &body);
+            let bundle = SealedBundle { sealed, key_version: vault.key_version(), uploaded_at: now, expires_at };
             push_credentials::upload(db, &owner, &bundle)
         })
         .await?;
-    log::info!(user_id:% = user.id, staged = slot == Slot::Staged; "a push credential was uploaded");
+    log::info!(user:% = user.id, staged = slot == Slot::Staged; "a push credential was uploaded");
     state.push.do_send(CredentialChanged { user: user.id });
     Ok(HttpResponse::Ok().json(Uploaded {
         ok: true,

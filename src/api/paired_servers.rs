@@ -11,7 +11,6 @@ use crate::{
         extract::{json::Json, session_user::SessionUser},
         state::AppState,
     },
-    crypto::sealer::Place,
     db::{
         access::{self, Role},
         error::DbError,
@@ -183,7 +182,7 @@ pub async fn pair(
 ) -> Result<HttpResponse, ApiError> {
     let address = checked_address(&pairing.address, state.config.game.allow_private_servers)?;
     let owner = user.user.id;
-    let (sealer, random, now) = (state.sealer.clone(), state.random.clone(), state.clock.now());
+    let (vault, random, now) = (state.vault.clone(), state.random.clone(), state.clock.now());
     let paired = state
         .pool
         .write(move |db| {
@@ -197,8 +196,6 @@ pub async fn pair(
                 None if count >= PAIRED_SERVERS_PER_USER => return Ok(None),
                 None => (StatusCode::CREATED, random.id(now), address.clone(), None),
             };
-            // Bound to the row, so that no two rows can swap their tokens.
-            let place = Place { table: "paired_servers", column: "player_token_sealed", owner: id.as_str() };
             let row = paired_servers::Pairing {
                 owner,
                 game_server_id,
@@ -206,8 +203,8 @@ pub async fn pair(
                 address,
                 port: pairing.port,
                 player_id: pairing.player_id,
-                player_token_sealed: sealer.seal(&place, pairing.player_token.0.to_string().as_bytes()),
-                key_version: sealer.key_version(),
+                player_token_sealed: vault.seal_player_token(&id, pairing.player_token.0),
+                key_version: vault.key_version(),
             };
             Ok(Some((status, paired_servers::upsert(db, &id, &row, now)?)))
         })

@@ -14,11 +14,12 @@ use crate::{
     clients::identity::Identity,
     clock::Clock,
     config::Config,
-    crypto::{random::Random, relay_token::RelayTokens, sealer::Sealer, session_cookie::SealedCookie},
+    crypto::{random::Random, relay_token::RelayTokens, session_cookie::SealedCookie},
     db::{pool::Pool, users},
     domain::ids::{ServerId, UserId},
     push::worker::{PushSession, PushSessions, Worker},
     relay::hub::{Connection, Connections, Health, Hub},
+    vault::Vault,
 };
 
 /// How long a request waits for an actor.
@@ -30,8 +31,8 @@ pub struct AppState {
     pub clock: Clock,
     pub random: Random,
     pub pool: Pool,
-    /// For what is stored: player tokens, push credentials.
-    pub sealer: Arc<Sealer>,
+    /// Player tokens and push credentials, as they are stored.
+    pub vault: Vault,
     pub session_cookie: SealedCookie,
     /// The login state, between leaving for the identity provider and coming back.
     pub login_cookie: SealedCookie,

@@ -5,10 +5,7 @@ use chrono::TimeDelta;
 use secrecy::ExposeSecret as _;
 
 use crate::{
-    crypto::{
-        random::Random,
-        sealer::{Place, Sealer},
-    },
+    crypto::random::Random,
     db::{
         alarms::{self, Arrival, Path, State},
         error::DbError,
@@ -28,6 +25,7 @@ use crate::{
         notification::{Alarm, Notification, ServerIdentity, ServerPairing},
         session::Message,
     },
+    vault::Vault,
 };
 
 /// An alarm that was sent longer ago is history: recorded, but nobody is woken for it.
@@ -67,7 +65,7 @@ pub enum News {
 pub fn take(
     db: &mut Db,
     owner: &Owner,
-    sealer: &Sealer,
+    vault: &Vault,
     random: &Random,
     message: &Message,
     now: Timestamp,
@@ -79,12 +77,12 @@ pub fn take(
     }
     let sent = message.sent.map_or(now, |sent| sent.min(now));
     match Notification::read(&message.app_data) {
-        Notification::ServerPairing(pairing) => Ok(match pair(db, owner, sealer, random, &pairing, now)? {
+        Notification::ServerPairing(pairing) => Ok(match pair(db, owner, vault, random, &pairing, now)? {
             Ok((server, changed)) => News::Paired { server, changed, device: false },
             Err(reason) => News::Ignored(reason),
         }),
         Notification::EntityPairing(pairing) => {
-            let (server, changed) = match pair(db, owner, sealer, random, &pairing.server, now)? {
+            let (server, changed) = match pair(db, owner, vault, random, &pairing.server, now)? {
                 Ok(paired) => paired,
                 Err(reason) => return Ok(News::Ignored(reason)),
             };
@@ -119,7 +117,7 @@ fn raw(message: &Message, key: &str) -> String {
 fn pair(
     db: &mut Db,
     owner: &Owner,
-    sealer: &Sealer,
+    vault: &Vault,
     random: &Random,
     pairing: &ServerPairing,
     now: Timestamp,
@@ -141,12 +139,9 @@ fn pair(
         return Ok(Err("too_many_servers"));
     }
     let id = known.map_or_else(|| random.id(now), |known| known.id.clone());
-    let place = Place { table: "paired_servers", column: "player_token_sealed", owner: id.as_str() };
-    let token = pairing.player_token.expose_secret().to_string();
+    let token = *pairing.player_token.expose_secret();
     let same = known.is_some_and(|known| {
-        let opened = sealer.open(&place, &known.player_token_sealed);
-        let same_token = opened.is_ok_and(|opened| opened.plaintext.expose_secret() == token.as_bytes());
-        same_token && known.address == address && known.port == pairing.port
+        vault.is_player_token(known, token) && known.address == address && known.port == pairing.port
     });
     let row = Pairing {
         owner: owner.user.clone(),
@@ -155,8 +150,8 @@ fn pair(
         address,
         port: pairing.port,
         player_id: pairing.player_id.to_string(),
-        player_token_sealed: sealer.seal(&place, token.as_bytes()),
-        key_version: sealer.key_version(),
+        player_token_sealed: vault.seal_player_token(&id, token),
+        key_version: vault.key_version(),
     };
     Ok(Ok((paired_servers::upsert(db, &id, &row, now)?.id, !same)))
 }

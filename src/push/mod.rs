@@ -4,7 +4,6 @@
 //! speaks the protocol of [`mcs`]; [`inbox`] stores what a push says before anybody hears of it.
 
 pub mod bundle;
-pub mod credentials;
 pub mod inbox;
 pub mod mcs;
 pub mod notification;

@@ -18,13 +18,13 @@ use crate::{
     domain::{backoff::Backoff, ids::UserId},
     push::{
         bundle::Bundle,
-        credentials::{self, ReadError},
         inbox::{self, News, Owner},
         session::{ConnectError, Login, Message, Received, Session},
         state::PushContext,
         worker::{PushState, Seen, Sight, Worker},
     },
     relay::hub::{DevicesChanged, PushedAlarm, ServerPaired},
+    vault::{PushBundle, VaultError},
 };
 
 /// A refused login or an unreadable bundle is tried again now and then, as the refusal may be a passing fault.
@@ -72,9 +72,9 @@ pub async fn keep(worker: Addr<Worker>, context: Arc<PushContext>, user: UserId,
 
 /// Stores what a push says, then tells the hub.
 async fn take(context: Arc<PushContext>, owner: Owner, message: Message) -> Result<(), DbError> {
-    let (user, sealer, random, now) =
-        (owner.user.clone(), context.sealer.clone(), context.random.clone(), context.clock.now());
-    let news = context.pool.write(move |db| inbox::take(db, &owner, &sealer, &random, &message, now)).await?;
+    let (user, vault, random, now) =
+        (owner.user.clone(), context.vault.clone(), context.random.clone(), context.clock.now());
+    let news = context.pool.write(move |db| inbox::take(db, &owner, &vault, &random, &message, now)).await?;
     let hub = &context.hub;
     match news {
         News::Paired { server, changed, device } => {
@@ -159,16 +159,16 @@ impl Keeper {
     }
 
     /// What is stored in a slot; none if nothing is. Opened, it is in memory only until the login.
-    async fn open(&self, slot: Slot) -> Result<Option<credentials::Bundle>, Ended> {
-        match credentials::read(&self.context.pool, &self.context.sealer, &self.user, slot).await {
+    async fn open(&self, slot: Slot) -> Result<Option<PushBundle>, Ended> {
+        match self.context.vault.push_bundle(&self.user, slot).await {
             Ok(bundle) => Ok(Some(bundle)),
-            Err(ReadError::Missing) => Ok(None),
-            Err(error @ ReadError::Unreadable(_)) => Err(Ended::unreadable(error)),
+            Err(VaultError::Missing) => Ok(None),
+            Err(error @ VaultError::Unreadable(_)) => Err(Ended::unreadable(error)),
             Err(error) => Err(Ended::unreachable(error)),
         }
     }
 
-    async fn log_in(&self, owner: &Owner, stored: credentials::Bundle) -> Result<Session, Ended> {
+    async fn log_in(&self, owner: &Owner, stored: PushBundle) -> Result<Session, Ended> {
         let bundle = Bundle::read(stored.json.expose_secret(), &owner.platform).map_err(Ended::unreadable)?;
         drop(stored);
         let user = self.user.clone();

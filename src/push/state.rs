@@ -6,11 +6,7 @@ use actix::Addr;
 use rustls::ClientConfig;
 
 use crate::{
-    clock::Clock,
-    crypto::{random::Random, sealer::Sealer},
-    db::pool::Pool,
-    push::session::PushAddress,
-    relay::hub::Hub,
+    clock::Clock, crypto::random::Random, db::pool::Pool, push::session::PushAddress, relay::hub::Hub, vault::Vault,
 };
 
 /// Built once, shared by all sessions.
@@ -18,7 +14,7 @@ pub struct PushContext {
     pub clock: Clock,
     pub random: Random,
     pub pool: Pool,
-    pub sealer: Arc<Sealer>,
+    pub vault: Vault,
     pub tls: Arc<ClientConfig>,
     pub address: PushAddress,
     /// Private and loopback game servers may be paired.

@@ -7,11 +7,12 @@ use std::{
 };
 
 /// Floors, the lowest first. The binary stands on all of them.
-const FLOORS: [&[&str]; 7] = [
+const FLOORS: [&[&str]; 8] = [
     &["domain"],
     &["crypto"],
     &["config", "clock"],
     &["db", "clients", "game"],
+    &["vault"],
     &["relay", "push"],
     &["api", "rotation"],
     &["server", "demo", "watch", "simulator"],
