@@ -28,7 +28,7 @@ use companion::{
     clock::Clock,
     config::Config,
     db::{
-        paired_servers::{self, Pairing},
+        paired_servers::{self, StoredPairing},
         sessions, smart_devices,
         users::{self, Profile},
     },
@@ -234,7 +234,7 @@ impl Relay {
                 users::sign_in(db, user, &platform, Some(&profile), now)?;
                 sessions::insert(db, &SessionId::from(user.as_str()), user, now)?;
             }
-            let pairing = Pairing {
+            let pairing = StoredPairing {
                 owner: all[0].clone(),
                 game_server_id: None,
                 name: "Bench".to_owned(),
@@ -244,7 +244,7 @@ impl Relay {
                 player_token_sealed: vault.seal_player_token(&paired, 1),
                 key_version: 1,
             };
-            paired_servers::upsert(db, &paired, &pairing, now)?;
+            paired_servers::put(db, &paired, &pairing, now)?;
             for alarm in 1..=RAIDS {
                 smart_devices::upsert(db, &paired, &alarm.to_string(), DeviceKind::Alarm, "Alarm", now)?;
             }

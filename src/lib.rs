@@ -34,7 +34,7 @@
 //! 7  server  demo  watch  simulator   wire and run the service; its neighbours in a box; a relay client
 //! 6  api  rotation                 routes > endpoints > extract > state, error; sealed rows follow the current key
 //! 5  relay  push                   client_socket > server_subscription > hub > game_connection; worker > session
-//! 4½ vault                         stored secrets, opened and sealed again: for both of them
+//! 4½ pairings > vault              pair a server or device; open and re-seal stored secrets: for relay, push and api
 //! 4  db  clients  game             what is remembered; whom we call; how the game speaks
 //! 3  config  clock                 the settings, read once; the time
 //! 2  crypto                        seal, sign, mint
@@ -53,6 +53,7 @@ pub mod db;
 pub mod demo;
 pub mod domain;
 pub mod game;
+pub mod pairings;
 pub mod push;
 pub mod relay;
 pub mod rotation;

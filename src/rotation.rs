@@ -140,8 +140,8 @@ mod tests {
                 push_credentials::upload(db, &user, &bundle(later(1)))?;
                 let id = ServerId::from(format!("server-{number:04}"));
                 let player_token_sealed = vault.seal_player_token(&id, 1);
-                let pairing = paired_servers::Pairing { player_token_sealed, ..testing::pairing(user.as_str()) };
-                paired_servers::upsert(db, &id, &pairing, now())
+                let pairing = paired_servers::StoredPairing { player_token_sealed, ..testing::pairing(user.as_str()) };
+                paired_servers::put(db, &id, &pairing, now())
             })
             .unwrap();
         }

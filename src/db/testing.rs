@@ -15,7 +15,7 @@ use crate::{
     config::Database,
     crypto::random::Random,
     db::{
-        paired_servers::{self, PairedServer, Pairing},
+        paired_servers::{self, PairedServer, StoredPairing},
         pool::Pool,
         users,
     },
@@ -88,9 +88,9 @@ pub fn user(pool: &Pool, id: &str) {
     pool.write_blocking(|db| users::sign_in(db, &id.into(), &id.into(), None, now())).expect("the user is new");
 }
 
-/// A pairing push for this owner.
-pub fn pairing(owner: &str) -> Pairing {
-    Pairing {
+/// A pairing of this owner.
+pub fn pairing(owner: &str) -> StoredPairing {
+    StoredPairing {
         owner: owner.into(),
         game_server_id: None,
         name: "Test server".into(),
@@ -104,5 +104,5 @@ pub fn pairing(owner: &str) -> Pairing {
 
 /// Makes a paired server.
 pub fn server(pool: &Pool, owner: &str, id: &str) -> PairedServer {
-    pool.write_blocking(|db| paired_servers::upsert(db, &id.into(), &pairing(owner), now())).expect("it is new")
+    pool.write_blocking(|db| paired_servers::put(db, &id.into(), &pairing(owner), now())).expect("it is new")
 }

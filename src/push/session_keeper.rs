@@ -16,14 +16,15 @@ use crate::{
         push_seen, users,
     },
     domain::{backoff::Backoff, ids::UserId},
+    pairings::PairingOutcome,
     push::{
         bundle::Bundle,
-        inbox::{self, News, Owner},
+        inbox::{Inbox, PushOutcome, PushOwner},
         session::{ConnectError, Login, Message, Received, Session},
         state::PushContext,
         worker::{PushState, Seen, Sight, Worker},
     },
-    relay::hub::{DevicesChanged, PushedAlarm, ServerPaired},
+    relay::hub::{DevicesChanged, PushedAlarm, ServerPaired, ServerRemoved},
     vault::{PushBundle, VaultError},
 };
 
@@ -70,27 +71,36 @@ pub async fn keep(worker: Addr<Worker>, context: Arc<PushContext>, user: UserId,
     }
 }
 
-/// Stores what a push says, then tells the hub.
-async fn take(context: Arc<PushContext>, owner: Owner, message: Message) -> Result<(), DbError> {
-    let (user, vault, random, now) =
-        (owner.user.clone(), context.vault.clone(), context.random.clone(), context.clock.now());
-    let news = context.pool.write(move |db| inbox::take(db, &owner, &vault, &random, &message, now)).await?;
+/// Stores what a push says, then informs the hub.
+async fn handle(context: Arc<PushContext>, owner: PushOwner, message: Message) -> Result<(), DbError> {
+    let (user, shared, now) = (owner.user.clone(), context.clone(), context.clock.now());
+    let outcome = context
+        .pool
+        .write(move |db| Inbox { owner: &owner, vault: &shared.vault, random: &shared.random, now }.store(db, &message))
+        .await?;
     let hub = &context.hub;
-    match news {
-        News::Paired { server, changed, device } => {
-            hub.do_send(ServerPaired { server: server.clone(), changed });
-            if device {
-                hub.do_send(DevicesChanged { server });
+    match outcome {
+        PushOutcome::Paired { pairing: PairingOutcome { server, changed, displaced, .. }, device } => {
+            if let Some(server) = displaced {
+                hub.do_send(ServerRemoved { server });
+            }
+            hub.do_send(ServerPaired { server: server.id.clone(), changed });
+            match device {
+                Ok(true) => hub.do_send(DevicesChanged { server: server.id }),
+                Ok(false) => {}
+                Err(reason) => count_ignored(&user, reason),
             }
         }
-        News::Alarm { server, id, title } => hub.do_send(PushedAlarm { server, id, title }),
-        News::Noted => {}
-        News::Ignored(reason) => {
-            metrics::counter!("companion_push_ignored_total", "reason" => reason).increment(1);
-            log::info!(user = user.as_str(), reason; "a push changed nothing");
-        }
+        PushOutcome::Alarm { server, id, title } => hub.do_send(PushedAlarm { server, id, title }),
+        PushOutcome::Noted => {}
+        PushOutcome::Ignored(reason) => count_ignored(&user, reason),
     }
     Ok(())
+}
+
+fn count_ignored(user: &UserId, reason: &'static str) {
+    metrics::counter!("companion_push_ignored_total", "reason" => reason).increment(1);
+    log::info!(user = user.as_str(), reason; "a push was ignored");
 }
 
 struct Keeper {
@@ -141,16 +151,16 @@ impl Keeper {
         }
     }
 
-    async fn owner(&self) -> Result<Option<Owner>, Ended> {
+    async fn owner(&self) -> Result<Option<PushOwner>, Ended> {
         let user = self.user.clone();
         let owner = self.context.pool.read(move |db| users::find(db, &user)).await.map_err(Ended::unreachable)?;
         let allow_private = self.context.allow_private;
-        Ok(owner.map(|owner| Owner { user: self.user.clone(), platform: owner.platform_id, allow_private }))
+        Ok(owner.map(|owner| PushOwner { user: self.user.clone(), platform: owner.platform_id, allow_private }))
     }
 
-    async fn take(&self, owner: &Owner, message: Message) -> Result<(), Ended> {
+    async fn take(&self, owner: &PushOwner, message: Message) -> Result<(), Ended> {
         // A task of its own: this keeper may be replaced at any moment, and what is stored must also be told.
-        let taken = actix::spawn(take(self.context.clone(), owner.clone(), message)).await;
+        let taken = actix::spawn(handle(self.context.clone(), owner.clone(), message)).await;
         taken
             .map_err(Ended::unreachable)?
             .map_err(|error| Ended::unreachable(format!("a push was not stored: {error}")))?;
@@ -168,7 +178,7 @@ impl Keeper {
         }
     }
 
-    async fn log_in(&self, owner: &Owner, stored: PushBundle) -> Result<Session, Ended> {
+    async fn log_in(&self, owner: &PushOwner, stored: PushBundle) -> Result<Session, Ended> {
         let bundle = Bundle::read(stored.json.expose_secret(), &owner.platform).map_err(Ended::unreadable)?;
         drop(stored);
         let user = self.user.clone();

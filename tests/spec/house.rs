@@ -7,12 +7,13 @@ use std::{
 };
 
 /// Floors, the lowest first. The binary stands on all of them.
-const FLOORS: [&[&str]; 8] = [
+const FLOORS: [&[&str]; 9] = [
     &["domain"],
     &["crypto"],
     &["config", "clock"],
     &["db", "clients", "game"],
     &["vault"],
+    &["pairings"],
     &["relay", "push"],
     &["api", "rotation"],
     &["server", "demo", "watch", "simulator"],

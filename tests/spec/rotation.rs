@@ -61,7 +61,7 @@ fn fill(pool: &Pool) {
             push_credentials::upload(db, &id, &bundle(now()))?;
             push_credentials::mark_proven(db, &id, now(), now())?;
             push_credentials::upload(db, &id, &bundle(now() + Duration::seconds(1)))?;
-            let pairing = paired_servers::Pairing {
+            let pairing = paired_servers::StoredPairing {
                 owner: id,
                 game_server_id: None,
                 name: "Test".into(),
@@ -71,7 +71,7 @@ fn fill(pool: &Pool) {
                 player_token_sealed: if number == 8 { &lost } else { &sealer }.seal(&TOKEN.place(&server), b"1234"),
                 key_version: 1,
             };
-            paired_servers::upsert(db, &server.as_str().into(), &pairing, now())?;
+            paired_servers::put(db, &server.as_str().into(), &pairing, now())?;
         }
         Ok(())
     })

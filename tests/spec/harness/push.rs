@@ -146,7 +146,7 @@ impl PushTest {
     pub async fn ledger(&self) -> Vec<LedgerRow> {
         let columns =
             (alarms::path, alarms::title, alarms::state, alarms::incident, alarms::sockets, alarms::finished_at);
-        let rows = self.pool.read(move |db| Ok(alarms::table.order(alarms::id).select(columns).load(db)?));
+        let rows = self.pool.read(move |db| Ok(alarms::table.order(in_order()).select(columns).load(db)?));
         rows.await.unwrap()
     }
 
@@ -172,7 +172,7 @@ impl PushTest {
     /// The timeline, oldest first.
     pub async fn timeline(&self) -> Vec<TimelineRow> {
         let columns = (timeline::kind, timeline::server_id, timeline::ts, timeline::title, timeline::message);
-        let rows = self.pool.read(move |db| Ok(timeline::table.order(timeline::id).select(columns).load(db)?));
+        let rows = self.pool.read(move |db| Ok(timeline::table.order(in_order()).select(columns).load(db)?));
         rows.await.unwrap()
     }
 
@@ -192,6 +192,11 @@ impl PushTest {
     pub fn ago(&self, minutes: i64) -> Timestamp {
         self.app.clock.now() - Duration::minutes(minutes)
     }
+}
+
+/// The order in which rows were inserted: while the clock stands still, ids have none.
+fn in_order() -> diesel::expression::SqlLiteral<diesel::sql_types::BigInt> {
+    diesel::dsl::sql("rowid")
 }
 
 /// A bundle of this account for this phone.
