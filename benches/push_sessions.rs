@@ -14,7 +14,10 @@ use std::{
 
 use companion::{
     clients::http::tls_config,
-    push::session::{Login, PushAddress, Received, Session},
+    push::{
+        login::{self, PushAddress, PushLogin},
+        session::{McsSession, Received},
+    },
     simulator::push_service::{PushService, news},
 };
 use futures_util::{StreamExt as _, stream};
@@ -79,9 +82,9 @@ async fn measure(sessions: usize) -> io::Result<()> {
 
     let connect = |account: u64| {
         let login =
-            Login { android_id: account, security_token: SecretBox::new(Box::new(TOKEN)), received: Vec::new() };
+            PushLogin { android_id: account, security_token: SecretBox::new(Box::new(TOKEN)), received: Vec::new() };
         let (address, tls) = (&address, Arc::clone(&tls));
-        async move { Session::connect(address, tls, login).await.map_err(io::Error::other) }
+        async move { login::connect(address, tls, login).await.map_err(io::Error::other) }
     };
     // The first one allocates what all of them share.
     let (told, mut messages) = mpsc::channel(sessions);
@@ -119,7 +122,7 @@ async fn measure(sessions: usize) -> io::Result<()> {
 }
 
 /// As the push worker holds a session: a task that waits for what comes.
-fn idle(mut session: Session, told: mpsc::Sender<()>) {
+fn idle(mut session: McsSession, told: mpsc::Sender<()>) {
     tokio::spawn(async move {
         while let Ok(received) = session.next().await {
             if matches!(received, Received::Message(_)) && told.send(()).await.is_err() {

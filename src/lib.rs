@@ -33,7 +33,7 @@
 //! 8  main.rs                       parse the command line, run
 //! 7  server  demo  watch  simulator   wire and run the service; its neighbours in a box; a relay client
 //! 6  api  rotation                 routes > endpoints > extract > state, error; sealed rows follow the current key
-//! 5  relay  push                   client_socket > server_subscription > hub > game_connection; worker > session
+//! 5  relay  push                   client_socket > server_subscription > hub > game_connection; worker > session_supervisor
 //! 4½ pairings > vault              pair a server or device; open and re-seal stored secrets: for relay, push and api
 //! 4  db  clients  game             what is remembered; whom we call; how the game speaks
 //! 3  config  clock                 the settings, read once; the time

@@ -43,8 +43,8 @@ use crate::{
         time::Timestamp,
     },
     push::{
-        state::PushContext,
-        worker::{self, Worker},
+        context::PushContext,
+        worker::{self, StopPush},
     },
     relay::{
         self,
@@ -130,7 +130,7 @@ impl Server {
         // Game links have threads of their own: a burst of clients does not hold up an alarm, nor the other way round.
         let links = (0..config.listen.workers.get().div_ceil(2)).map(|_| Arbiter::new().handle()).collect();
         let hub = Hub::new(relay_state.clone(), health.clone(), links).start();
-        let push = Worker::new(Arc::new(PushContext {
+        let push = worker::start(Arc::new(PushContext {
             clock: clock.clone(),
             random: random.clone(),
             pool: pool.clone(),
@@ -139,8 +139,7 @@ impl Server {
             address: config.push_address.parse().map_err(StartError::PushAddress)?,
             allow_private: config.game.allow_private_servers,
             hub: hub.clone(),
-        }))
-        .start();
+        }));
         let provider = Provider {
             endpoint: config.identity.login_url.clone(),
             claimed_id_prefix: config.identity.claimed_id_prefix.clone(),
@@ -227,7 +226,7 @@ impl Server {
         sweep.abort();
         rotation.abort();
         // An alarm that came now would find nobody; unacknowledged, it comes again at the next start.
-        if let Err(error) = push.send(worker::Stop).await {
+        if let Err(error) = push.send(StopPush).await {
             log::warn!("the push worker had stopped before: {error}");
         }
         // Sockets get their close code first; whoever then still lingers is cut off.

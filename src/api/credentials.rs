@@ -16,7 +16,7 @@ use crate::{
         credential::{self, BundleError, Warning},
         time::{self, Timestamp},
     },
-    push::worker::{CredentialChanged, PushSession},
+    push::{session_status::PushSession, worker::CredentialChanged},
 };
 
 #[derive(Serialize, ToSchema)]

@@ -17,7 +17,10 @@ use crate::{
     crypto::{random::Random, relay_token::RelayTokens, session_cookie::SealedCookie},
     db::{pool::Pool, users},
     domain::ids::{ServerId, UserId},
-    push::worker::{PushSession, PushSessions, Worker},
+    push::{
+        session_status::PushSession,
+        worker::{PushSessions, PushWorker},
+    },
     relay::hub::{Connection, Connections, Health, Hub},
     vault::Vault,
 };
@@ -40,7 +43,7 @@ pub struct AppState {
     pub identity: Identity,
     pub rate_limits: RateLimits,
     pub hub: Addr<Hub>,
-    pub push: Addr<Worker>,
+    pub push: Addr<PushWorker>,
     pub relay_health: Arc<Health>,
     pub started: Instant,
     pub origins: Origins,

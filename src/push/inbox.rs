@@ -19,8 +19,8 @@ use crate::{
     },
     pairings::{self, DeviceRequest, PairingOutcome, PairingRefused, PairingRequest, PairingSource},
     push::{
-        notification::{Alarm, EntityPairing, Notification, ServerIdentity, ServerPairing},
-        session::Message,
+        message::PushMessage,
+        notification::{AlarmPush, EntityPairing, Notification, ServerIdentity, ServerPairing},
     },
     vault::Vault,
 };
@@ -66,7 +66,7 @@ pub struct Inbox<'a> {
 
 impl Inbox<'_> {
     /// Stores one push and what it changes. Call it in a transaction.
-    pub fn store(&self, db: &mut Db, message: &Message) -> Result<PushOutcome, DbError> {
+    pub fn store(&self, db: &mut Db, message: &PushMessage) -> Result<PushOutcome, DbError> {
         if let Some(id) = &message.persistent_id
             && !push_seen::insert(db, &self.owner.user, id, self.now)?
         {
@@ -122,7 +122,7 @@ impl Inbox<'_> {
         Ok(PushOutcome::Paired { pairing, device: device.map(|_| true).map_err(reason) })
     }
 
-    fn receive_alarm(&self, db: &mut Db, alarm: Alarm, sent: Timestamp) -> Result<PushOutcome, DbError> {
+    fn receive_alarm(&self, db: &mut Db, alarm: AlarmPush, sent: Timestamp) -> Result<PushOutcome, DbError> {
         let server = self.server_of(db, alarm.server.as_ref())?;
         let is_late = self.now - sent > LATE;
         let state = match (&server, is_late) {
@@ -181,7 +181,7 @@ impl Inbox<'_> {
 }
 
 /// The text of the push under this key, on one line.
-fn raw(message: &Message, key: &str) -> String {
+fn raw(message: &PushMessage, key: &str) -> String {
     let text = message.app_data.iter().find(|(name, _)| name == key);
     text.map_or_else(String::new, |(_, text)| plain_text(text, 512))
 }

@@ -25,7 +25,7 @@ pub enum Notification {
     /// "Pair" was pressed at a smart device.
     EntityPairing(EntityPairing),
     /// A smart alarm, or a plugin of the game server, raises an alarm. Which device it was, a push does not say.
-    Alarm(Alarm),
+    Alarm(AlarmPush),
     /// The owner of the credential was killed while offline.
     Death(Encounter),
     /// A teammate came online while the owner of the credential is offline.
@@ -63,7 +63,7 @@ pub struct EntityPairing {
 
 /// An alarm as it was written in the game.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Alarm {
+pub struct AlarmPush {
     /// `None` when the push names no game server.
     pub server: Option<ServerIdentity>,
     pub title: String,
@@ -129,7 +129,7 @@ impl Notification {
         match (channel, body) {
             // An alarm is an alarm, whatever became of its body.
             ("alarm", body) => {
-                Self::Alarm(Alarm { server: body.ok().and_then(|body| body.server_identity()), title, message })
+                Self::Alarm(AlarmPush { server: body.ok().and_then(|body| body.server_identity()), title, message })
             }
             ("news", _) => Self::News { title, message },
             ("pairing" | "player" | "team", Err(malformed)) => Self::Malformed(malformed),
@@ -325,7 +325,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let expected =
-            |server| Alarm { server, title: "North wall".to_owned(), message: "C4 on the airlock".to_owned() };
+            |server| AlarmPush { server, title: "North wall".to_owned(), message: "C4 on the airlock".to_owned() };
         assert_eq!(alarm(&format!(r#"{{{SERVER},"type":"alarm"}}"#)), expected(Some(sim_valley())));
         // A plugin's alarm has no type.
         assert_eq!(alarm(&format!("{{{SERVER}}}")), expected(Some(sim_valley())));

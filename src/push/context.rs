@@ -1,4 +1,4 @@
-//! What the push worker may reach.
+//! What the push worker and its supervisors share.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use actix::Addr;
 use rustls::ClientConfig;
 
 use crate::{
-    clock::Clock, crypto::random::Random, db::pool::Pool, push::session::PushAddress, relay::hub::Hub, vault::Vault,
+    clock::Clock, crypto::random::Random, db::pool::Pool, push::login::PushAddress, relay::hub::Hub, vault::Vault,
 };
 
 /// Built once, shared by all sessions.
@@ -19,6 +19,6 @@ pub struct PushContext {
     pub address: PushAddress,
     /// Private and loopback game servers may be paired.
     pub allow_private: bool,
-    /// Told what arrived.
+    /// Receives what was pushed, once it is stored.
     pub hub: Addr<Hub>,
 }
