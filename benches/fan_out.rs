@@ -30,7 +30,7 @@ use companion::{
     db::{
         paired_servers::{self, StoredPairing},
         sessions, smart_devices,
-        users::{self, Profile},
+        users::{self, StoredProfile},
     },
     demo::default_settings,
     domain::{
@@ -229,7 +229,7 @@ impl Relay {
         let paired = id.clone();
         let write = state.pool.write(move |db| {
             for (n, user) in all.iter().enumerate() {
-                let profile = Profile { display_name: format!("Player {n}"), avatar_url: None };
+                let profile = StoredProfile { display_name: format!("Player {n}"), avatar_url: None };
                 let platform = PlatformId::from((76_561_197_960_265_728 + n as u64).to_string());
                 users::sign_in(db, user, &platform, Some(&profile), now)?;
                 sessions::insert(db, &SessionId::from(user.as_str()), user, now)?;

@@ -29,7 +29,7 @@ use crate::{
         paired_servers,
         push_credentials::{self, SealedBundle},
         sessions,
-        users::{self, Profile},
+        users::{self, StoredProfile},
     },
     domain::{
         ids::{PlatformId, ServerId, SessionId, UserId},
@@ -237,7 +237,7 @@ async fn furnish(state: &AppState) -> Result<UserId, DbError> {
         .pool
         .write(move |db| {
             let (platform_id, name) = TEAM[0];
-            let profile = Profile { display_name: name.to_owned(), avatar_url: None };
+            let profile = StoredProfile { display_name: name.to_owned(), avatar_url: None };
             let platform = PlatformId::from(platform_id.to_string());
             let user = users::sign_in(db, &new_id(), &platform, Some(&profile), now)?.id;
             let bundle = json!({

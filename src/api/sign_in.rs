@@ -161,7 +161,7 @@ async fn complete_sign_in(state: &AppState, query: &str, login: Option<&str>) ->
 
 async fn sign_in(state: &AppState, platform_id: PlatformId) -> Result<SessionId, ApiError> {
     let profile = state.identity.profile(&platform_id).await;
-    let profile = profile.map(|p| users::Profile { display_name: p.display_name, avatar_url: p.avatar_url });
+    let profile = profile.map(|p| users::StoredProfile { display_name: p.display_name, avatar_url: p.avatar_url });
     let now = state.clock.now();
     let new_user = state.random.id::<UserId>(now);
     let session = state.random.id::<SessionId>(now);

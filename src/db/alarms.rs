@@ -1,9 +1,9 @@
-//! The ledger of alarms: every alarm that arrived, from the moment it arrived to what became of it. Nothing is told
-//! before it stands here, so that no crash loses one.
+//! The ledger of alarms: every alarm that arrived, and what became of it. An alarm is stored here before it is
+//! delivered, so that no crash loses one. When the ledger cannot be written, an alarm is delivered all the same.
 //!
-//! An alarm is `received` (a push, not yet given to its game connection), then `opened` an incident or was `merged`
-//! into one, and is finished when it was written to `sockets` sockets (0 = nobody was listening). A push that came too
-//! late is `late`, one that fits no paired server `unmatched`; both are finished at once and alarm nobody.
+//! An alarm is `received` (a push that its game connection does not have yet), then it has `opened` an incident or was
+//! `merged` into one, and it is finished when it was written to `sockets` sockets (0: nobody was connected). A push that
+//! came too late is `late`, one that fits no paired server is `unmatched`; both are finished at once and sent to nobody.
 
 use diesel::{dsl::count_star, prelude::*};
 
@@ -17,27 +17,27 @@ use crate::{
 
 /// How an alarm reached us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Path {
+pub enum AlarmPath {
     Link,
     Push,
-    /// Asked for by the user, to see the whole way work.
+    /// Asked for by the user, to test the whole way.
     Drill,
 }
 
-impl Path {
+impl AlarmPath {
     /// The stored word.
     pub fn word(self) -> &'static str {
         match self {
-            Path::Link => "link",
-            Path::Push => "push",
-            Path::Drill => "drill",
+            AlarmPath::Link => "link",
+            AlarmPath::Push => "push",
+            AlarmPath::Drill => "drill",
         }
     }
 }
 
 /// What has become of an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
+pub enum AlarmState {
     Received,
     Opened,
     Merged,
@@ -45,15 +45,15 @@ pub enum State {
     Unmatched,
 }
 
-impl State {
+impl AlarmState {
     /// The stored word.
     pub fn word(self) -> &'static str {
         match self {
-            State::Received => "received",
-            State::Opened => "opened",
-            State::Merged => "merged",
-            State::Late => "late",
-            State::Unmatched => "unmatched",
+            AlarmState::Received => "received",
+            AlarmState::Opened => "opened",
+            AlarmState::Merged => "merged",
+            AlarmState::Late => "late",
+            AlarmState::Unmatched => "unmatched",
         }
     }
 }
@@ -65,13 +65,13 @@ pub struct Arrival {
     pub id: String,
     pub user: UserId,
     pub server: Option<ServerId>,
-    pub path: Path,
+    pub path: AlarmPath,
     /// The device id of the alarm; empty where a push does not say.
     pub alarm_id: String,
     /// The device's name, or the title of the push.
     pub title: String,
     pub message: String,
-    pub state: State,
+    pub state: AlarmState,
     /// The incident it opened or was merged into.
     pub incident: Option<String>,
 }
@@ -90,9 +90,9 @@ pub struct Unfinished {
     pub received_at: Timestamp,
 }
 
-/// Stores an alarm before anything else is done with it. Late and unmatched ones are finished thereby.
+/// Stores an alarm before anything else is done with it. Late and unmatched ones are finished with that.
 pub fn receive(db: &mut Db, arrival: &Arrival, now: Timestamp) -> Result<(), DbError> {
-    let finished = matches!(arrival.state, State::Late | State::Unmatched).then_some(now.naive_utc());
+    let finished = matches!(arrival.state, AlarmState::Late | AlarmState::Unmatched).then_some(now.naive_utc());
     let row = (
         alarms::id.eq(&arrival.id),
         alarms::user_id.eq(arrival.user.as_str()),
@@ -110,14 +110,14 @@ pub fn receive(db: &mut Db, arrival: &Arrival, now: Timestamp) -> Result<(), DbE
     Ok(())
 }
 
-/// Writes down which incident a received alarm opened or was merged into. False if that is known already.
-pub fn assign(db: &mut Db, id: &str, state: State, incident: &str) -> Result<bool, DbError> {
+/// Stores which incident a received alarm opened or was merged into. False if that is known already.
+pub fn assign(db: &mut Db, id: &str, state: AlarmState, incident: &str) -> Result<bool, DbError> {
     let received = alarms::table.find(id).filter(alarms::incident.is_null());
     let set = (alarms::state.eq(state.word()), alarms::incident.eq(incident));
     Ok(diesel::update(received).set(set).execute(db)? == 1)
 }
 
-/// The alarm is done with: told to so many sockets, or merged into an incident that was told before (none).
+/// The alarm is finished: written to so many sockets, or merged into an incident that was sent before (`None`).
 pub fn finish(db: &mut Db, id: &str, sockets: Option<usize>, now: Timestamp) -> Result<(), DbError> {
     let sockets = sockets.map(|sockets| i64::try_from(sockets).unwrap_or(i64::MAX));
     let unfinished = alarms::table.find(id).filter(alarms::finished_at.is_null());
@@ -126,7 +126,7 @@ pub fn finish(db: &mut Db, id: &str, sockets: Option<usize>, now: Timestamp) -> 
     Ok(())
 }
 
-/// Whether an alarm still waits to be told.
+/// Whether an alarm still waits to be delivered.
 pub fn is_unfinished(db: &mut Db, id: &str) -> Result<bool, DbError> {
     let waiting = alarms::table.find(id).filter(alarms::finished_at.is_null());
     Ok(waiting.count().get_result::<i64>(db)? == 1)
@@ -144,12 +144,12 @@ pub fn unfinished(db: &mut Db, server: &ServerId) -> Result<Vec<Unfinished>, DbE
     Ok(rows)
 }
 
-/// How many alarms stand in each state, and since when the oldest unfinished one waits.
+/// How many alarms are in each state, and since when the oldest unfinished one waits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tally {
     /// (state, whether finished, how many).
     pub counts: Vec<(String, bool, i64)>,
-    /// How many finished ones reached nobody.
+    /// How many finished ones were written to no socket.
     pub unheard: i64,
     pub oldest_unfinished: Option<Timestamp>,
 }
@@ -173,7 +173,7 @@ pub fn tally(db: &mut Db) -> Result<Tally, DbError> {
     Ok(Tally { counts, unheard, oldest_unfinished: oldest.map(|at| at.and_utc()) })
 }
 
-/// Forgets what was finished before this time.
+/// Deletes what was finished before this time.
 pub fn purge(db: &mut Db, before: Timestamp) -> Result<usize, DbError> {
     Ok(diesel::delete(alarms::table.filter(alarms::finished_at.lt(before.naive_utc()))).execute(db)?)
 }
@@ -183,12 +183,12 @@ mod tests {
     use super::*;
     use crate::db::testing::{self, later, now};
 
-    fn arrival(id: &str, state: State, incident: Option<&str>) -> Arrival {
+    fn arrival(id: &str, state: AlarmState, incident: Option<&str>) -> Arrival {
         Arrival {
             id: id.into(),
             user: "alice".into(),
             server: Some("one".into()),
-            path: Path::Push,
+            path: AlarmPath::Push,
             alarm_id: String::new(),
             title: "North wall".into(),
             message: "C4".into(),
@@ -198,15 +198,15 @@ mod tests {
     }
 
     #[test]
-    fn an_alarm_walks_from_received_to_finished_once() {
+    fn an_alarm_is_received_assigned_and_finished_once() {
         testing::on_each_database(|pool| {
             testing::user(pool, "alice");
             testing::server(pool, "alice", "one");
             pool.write_blocking(|db| {
-                receive(db, &arrival("a", State::Received, None), now())?;
+                receive(db, &arrival("a", AlarmState::Received, None), now())?;
                 assert_eq!(unfinished(db, &"one".into())?.len(), 1);
-                assert!(assign(db, "a", State::Opened, "incident")?);
-                assert!(!assign(db, "a", State::Merged, "another")?, "an alarm has one incident");
+                assert!(assign(db, "a", AlarmState::Opened, "incident")?);
+                assert!(!assign(db, "a", AlarmState::Merged, "another")?, "an alarm has one incident");
                 assert!(is_unfinished(db, "a")?);
                 finish(db, "a", Some(3), later(1))?;
                 finish(db, "a", Some(0), later(2))?;
@@ -227,9 +227,9 @@ mod tests {
             testing::user(pool, "alice");
             testing::server(pool, "alice", "one");
             pool.write_blocking(|db| {
-                receive(db, &arrival("a", State::Late, None), now())?;
-                receive(db, &Arrival { server: None, ..arrival("b", State::Unmatched, None) }, now())?;
-                receive(db, &arrival("c", State::Opened, Some("incident")), later(5))?;
+                receive(db, &arrival("a", AlarmState::Late, None), now())?;
+                receive(db, &Arrival { server: None, ..arrival("b", AlarmState::Unmatched, None) }, now())?;
+                receive(db, &arrival("c", AlarmState::Opened, Some("incident")), later(5))?;
                 let tally = tally(db)?;
                 let count = |state: &str, finished| (state.to_owned(), finished, 1);
                 assert_eq!(tally.counts, [count("opened", false), count("late", true), count("unmatched", true)]);

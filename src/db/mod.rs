@@ -17,6 +17,7 @@ macro_rules! on_backend {
 pub mod access;
 pub mod alarms;
 pub mod encryption_keys;
+pub mod engine;
 pub mod error;
 pub mod helper_devices;
 pub mod openid_nonces;

@@ -12,7 +12,7 @@ use crate::{
 
 /// One entry.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct TimelineEntry {
     /// Our own id.
     pub id: String,
     pub user: UserId,
@@ -27,7 +27,7 @@ pub struct Entry {
 }
 
 /// Adds an entry.
-pub fn insert(db: &mut Db, entry: &Entry) -> Result<(), DbError> {
+pub fn insert(db: &mut Db, entry: &TimelineEntry) -> Result<(), DbError> {
     let row = (
         timeline::id.eq(&entry.id),
         timeline::user_id.eq(entry.user.as_str()),

@@ -6,7 +6,7 @@ use chrono::TimeDelta;
 use crate::{
     crypto::random::Random,
     db::{
-        alarms::{self, Arrival, Path, State},
+        alarms::{self, AlarmPath, AlarmState, Arrival},
         error::DbError,
         paired_servers::{self, PairedServer},
         pool::Db,
@@ -126,16 +126,16 @@ impl Inbox<'_> {
         let server = self.server_of(db, alarm.server.as_ref())?;
         let is_late = self.now - sent > LATE;
         let state = match (&server, is_late) {
-            (_, true) => State::Late,
-            (None, false) => State::Unmatched,
-            (Some(_), false) => State::Received,
+            (_, true) => AlarmState::Late,
+            (None, false) => AlarmState::Unmatched,
+            (Some(_), false) => AlarmState::Received,
         };
         let id: String = self.random.id(self.now);
         let arrival = Arrival {
             id: id.clone(),
             user: self.owner.user.clone(),
             server: server.clone(),
-            path: Path::Push,
+            path: AlarmPath::Push,
             alarm_id: String::new(),
             title: alarm.title.clone(),
             message: alarm.message.clone(),
@@ -161,7 +161,7 @@ impl Inbox<'_> {
     ) -> Result<PushOutcome, DbError> {
         let server = self.server_of(db, server)?;
         let (id, user) = (self.random.id(ts), self.owner.user.clone());
-        timeline::insert(db, &timeline::Entry { id, user, server, kind, ts, title, message })?;
+        timeline::insert(db, &timeline::TimelineEntry { id, user, server, kind, ts, title, message })?;
         Ok(PushOutcome::Noted)
     }
 

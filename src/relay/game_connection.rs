@@ -17,7 +17,7 @@ use tokio::{sync::oneshot, time::timeout};
 use crate::{
     config::GameLinkPolicy,
     db::{
-        alarms::{self, Arrival, Path},
+        alarms::{self, AlarmPath, Arrival},
         error::DbError,
         paired_servers::{self, Baseline},
         pool::Db,
@@ -501,7 +501,7 @@ impl GameConnection {
     /// An alarm that did not come by a push, and so does not stand in the ledger yet.
     fn raise_new(
         &mut self,
-        path: Path,
+        path: AlarmPath,
         alarm_id: &str,
         name: &str,
         heard: Heard,
@@ -553,9 +553,9 @@ impl GameConnection {
                     ctx.spawn(raised.map(|_, _, _| ()));
                     continue;
                 };
-                let opened = row.state == alarms::State::Opened.word();
+                let opened = row.state == alarms::AlarmState::Opened.word();
                 let tell = match opened {
-                    true if row.path == Path::Drill.word() => vec![drill(incident.clone(), row.received_at, true)],
+                    true if row.path == AlarmPath::Drill.word() => vec![drill(incident.clone(), row.received_at, true)],
                     true => vec![connection.raids.restore(&incident, &row.alarm_id, &row.title, row.received_at)],
                     false => Vec::new(),
                 };
@@ -758,7 +758,7 @@ impl GameConnection {
             && triggers(&mut self.alarms, &id, value, now)
         {
             let heard = self.raids.alarm(&id, &name, now, new_incident);
-            let raised = self.raise_new(Path::Link, &id, &name, heard, now);
+            let raised = self.raise_new(AlarmPath::Link, &id, &name, heard, now);
             ctx.spawn(raised.map(|_, _, _| ()));
         }
         let mut changes = Vec::new();
@@ -1017,7 +1017,7 @@ impl Handler<Drill> for GameConnection {
         // An incident of its own: a drill must not be merged into a raid, nor a raid into a drill.
         let raid = drill(new_incident(), now, false);
         let heard = Heard { incident: raid.incident.clone(), opened: true, tell: vec![raid] };
-        self.raise_new(Path::Drill, "drill", "Drill", heard, now)
+        self.raise_new(AlarmPath::Drill, "drill", "Drill", heard, now)
     }
 }
 
@@ -1029,8 +1029,8 @@ fn new_incident() -> String {
     uuid::Uuid::now_v7().to_string()
 }
 
-fn state_of(heard: &Heard) -> alarms::State {
-    if heard.opened { alarms::State::Opened } else { alarms::State::Merged }
+fn state_of(heard: &Heard) -> alarms::AlarmState {
+    if heard.opened { alarms::AlarmState::Opened } else { alarms::AlarmState::Merged }
 }
 
 impl Handler<Retry> for GameConnection {
