@@ -184,7 +184,7 @@ fn keys_status(config: Config) -> ExitCode {
         None => "current key: has no number yet, the service has not run with it".to_owned(),
     }];
     for (&key, &count) in &status.by_key {
-        let note = if Some(key) == number { "up to date" } else { "waiting to be sealed anew" };
+        let note = if Some(key) == number { "up to date" } else { "waiting to be sealed again" };
         lines.push(format!("key {key}: {count} stored credentials, {note}"));
     }
     lines.extend(status.unreadable.iter().map(|unreadable| format!("cannot be opened: {unreadable}")));

@@ -43,7 +43,7 @@ pub enum PairingSource {
     Hand,
     /// Pushed by the game, for the owner's own player: belongs to the owner's row with this game-server id, otherwise
     /// with this address, port and player, otherwise with this address and port. It replaces the player of that row,
-    /// because the game itself says who the owner is there.
+    /// because the game itself reports who the owner is there.
     Push { game_server_id: Option<String> },
 }
 
@@ -55,7 +55,7 @@ pub struct PairingOutcome {
     pub is_new: bool,
     /// Address, port, player or token are not what they were: a link that is up must be opened again.
     pub changed: bool,
-    /// Another row of the owner had this address, port and player; it is deleted, because its server is gone from there.
+    /// Another row of the owner had this address, port and player. It is deleted, because its server is no longer there.
     pub displaced: Option<ServerId>,
 }
 
@@ -237,7 +237,7 @@ mod tests {
             assert_eq!((same.is_new, same.changed, &same.server.id), (false, false, &id));
             let renamed = paired(pool, PairingRequest { name: Some("Home".into()), ..by_hand("one.example.com") });
             assert_eq!((renamed.changed, renamed.server.name.as_str()), (false, "Home"));
-            // Its game-server id is all that a push adds; its name stays when somebody pairs by hand again.
+            // Its game-server id is all that a push adds; its name stays when the owner pairs by hand again.
             let named = paired(pool, pushed("game", "one.example.com"));
             assert_eq!((named.changed, &named.server.id), (false, &id));
             assert_eq!(named.server.game_server_id.as_deref(), Some("game"));

@@ -1,7 +1,7 @@
 //! Key rotation that ends: seals the secrets that nobody reads with the current key, and reports what still waits.
 //!
 //! Progress is stored in the rows themselves, so a pass that was cut off at any moment is simply started again. A
-//! secret that does not open is reported and left as it is: its key may come back.
+//! secret that does not open is reported and left as it is: its key may be configured again.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -3,7 +3,7 @@
 //!
 //! A secret is only replaced by itself under a newer key: never when the row was changed since it was read, and never
 //! when a newer generation of keys than ours sealed it. A secret that does not open is left as it is, because its key
-//! may come back.
+//! may be configured again.
 
 use std::{fmt, sync::Arc};
 
@@ -38,7 +38,7 @@ pub struct PushBundle {
     pub uploaded_at: Timestamp,
 }
 
-/// Why there is no secret; says nothing of its content.
+/// Why there is no secret, without its content.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
     #[error("nothing is stored")]
@@ -102,7 +102,7 @@ impl fmt::Display for UnreadableSecret {
     }
 }
 
-/// A secret as operators read of it.
+/// A secret as logs and `keys status` name it.
 struct SecretName<'a>(SecretKind, &'a str);
 
 impl fmt::Display for SecretName<'_> {
@@ -166,7 +166,7 @@ impl Vault {
     /// Opens the bundle in this slot. Every successful read seals it again with the current key and a fresh nonce.
     pub async fn push_bundle(&self, user: &UserId, slot: Slot) -> Result<PushBundle, VaultError> {
         let (user, sealer) = (user.clone(), self.sealer.clone());
-        // On the blocking pool: opening and sealing 64 KiB takes a worker's time.
+        // On the blocking pool: opening and sealing 64 KiB would hold up a worker.
         let (secret, uploaded_at, opened) = self
             .pool
             .read(move |db| {
@@ -300,7 +300,7 @@ impl SealedSecret {
         (self.key_version <= sealer.key_version()).then(|| sealer.seal(&place, opened.plaintext.expose_secret()))
     }
 
-    /// Stores it as sealed again; false when somebody else changed it since it was read.
+    /// Stores it as sealed again; false when it was changed since it was read.
     fn replace(&self, db: &mut Db, resealed: &[u8], key_version: i32) -> Result<bool, DbError> {
         match self.kind {
             SecretKind::PushBundle(slot) => {

@@ -1,4 +1,4 @@
-//! Who may watch a paired server. The API and the relay ask here and nowhere else.
+//! Who may watch a paired server. The API and the relay decide it here and nowhere else.
 
 use diesel::prelude::*;
 
@@ -7,7 +7,7 @@ use crate::{
     domain::ids::{ServerId, UserId},
 };
 
-/// In what capacity a user may watch.
+/// What a user may do with a paired server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Paired the server: may also write, toggle and delete.

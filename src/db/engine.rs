@@ -76,7 +76,7 @@ pub fn migrate(database: &Database) -> Result<(), DbError> {
             sql_query("SELECT pg_advisory_lock($1)")
                 .bind::<diesel::sql_types::BigInt, _>(MIGRATION_LOCK)
                 .execute(&mut connection)?;
-            // Closing the connection gives the lock back.
+            // Closing the connection releases the lock.
             let steps = connection.run_pending_migrations(POSTGRES_MIGRATIONS).map_err(failed)?;
             steps.iter().map(ToString::to_string).collect()
         }

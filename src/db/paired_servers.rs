@@ -18,14 +18,14 @@ pub struct PairedServer {
     pub id: ServerId,
     #[diesel(deserialize_as = String)]
     pub owner_id: UserId,
-    /// The id by which the game's pushes name the server.
+    /// The server's id in the game's pushes.
     pub game_server_id: Option<String>,
     pub name: String,
     /// Host name or address, as pushed; untrusted.
     pub address: String,
     #[diesel(deserialize_as = Port)]
     pub port: u16,
-    /// SteamID64 of the player for whom the token is.
+    /// SteamID64 of the player whose token it is.
     pub player_id: String,
     /// The player token, sealed for (`paired_servers`, `player_token_sealed`, this row's id).
     pub player_token_sealed: Vec<u8>,
@@ -39,7 +39,7 @@ pub struct PairedServer {
     pub baseline: Baseline,
 }
 
-/// What was last known of the world; another one tells of a wipe.
+/// The world as it was last seen; a different one means a wipe.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Queryable, Selectable, AsChangeset)]
 #[diesel(table_name = paired_servers, treat_none_as_null = true)]
 pub struct Baseline {
@@ -138,18 +138,18 @@ pub fn list_all(db: &mut Db) -> Result<Vec<PairedServer>, DbError> {
     Ok(servers)
 }
 
-/// Deletes the owner's server with all that hangs on it; false when they have no such server.
+/// Deletes the owner's server and all that belongs to it; false when they have no such server.
 pub fn delete(db: &mut Db, owner: &UserId, id: &ServerId) -> Result<bool, DbError> {
     let server = paired_servers::table.find(id.as_str()).filter(paired_servers::owner_id.eq(owner.as_str()));
     Ok(diesel::delete(server).execute(db)? == 1)
 }
 
-/// Keeps what is now known of the world; false when the server is gone.
+/// Stores the world as it is now; false when there is no such server.
 pub fn save_baseline(db: &mut Db, id: &ServerId, baseline: &Baseline) -> Result<bool, DbError> {
     Ok(diesel::update(paired_servers::table.find(id.as_str())).set(baseline).execute(db)? == 1)
 }
 
-/// Stores the same player token sealed anew, unless the row no longer holds `before`: then somebody else was faster,
+/// Stores the same player token, sealed again, unless the row no longer holds `before`: then another writer was faster,
 /// and the answer is false.
 pub fn replace_token(
     db: &mut Db,
@@ -159,11 +159,11 @@ pub fn replace_token(
     key_version: i32,
 ) -> Result<bool, DbError> {
     let unchanged = paired_servers::table.find(id.as_str()).filter(paired_servers::player_token_sealed.eq(before));
-    let anew = (paired_servers::player_token_sealed.eq(after), paired_servers::key_version.eq(key_version));
-    Ok(diesel::update(unchanged).set(anew).execute(db)? == 1)
+    let resealed = (paired_servers::player_token_sealed.eq(after), paired_servers::key_version.eq(key_version));
+    Ok(diesel::update(unchanged).set(resealed).execute(db)? == 1)
 }
 
-/// Some of the servers whose token an older key sealed, by id, from after this one on.
+/// At most `limit` servers whose token an older key sealed, by id, those after this one.
 pub fn list_older(db: &mut Db, key_version: i32, after: &ServerId, limit: usize) -> Result<Vec<PairedServer>, DbError> {
     let servers = paired_servers::table
         .filter(paired_servers::id.gt(after.as_str()))
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_sealed_anew_does_not_undo_a_newer_pairing() {
+    fn a_resealed_token_does_not_undo_a_newer_pairing() {
         testing::on_each_database(|pool| {
             testing::user(pool, "owner");
             let read = try_put(pool, "one", &pairing(None, "192.0.2.1"), now()).unwrap().player_token_sealed;
@@ -279,10 +279,10 @@ mod tests {
                 pool.read_blocking(|db| list_older(db, version, &after.into(), 10)).unwrap().len()
             };
             assert_eq!((older(2, ""), older(2, "one"), older(1, "")), (1, 0, 0));
-            assert!(replace(&read, b"anew"));
+            assert!(replace(&read, b"resealed"));
             assert!(!replace(&read, b"late"));
             let stored = pool.read_blocking(|db| get(db, &"one".into())).unwrap();
-            assert_eq!((stored.player_token_sealed.as_slice(), stored.key_version), (&b"anew"[..], 2));
+            assert_eq!((stored.player_token_sealed.as_slice(), stored.key_version), (&b"resealed"[..], 2));
             assert_eq!(older(2, ""), 0);
         });
     }

@@ -73,7 +73,7 @@ impl Pool {
     }
 
     /// Runs queries as one transaction, on the blocking pool: committed when `change` returns `Ok`, rolled back when
-    /// not. It goes on to its end even if the caller stops waiting.
+    /// not. It runs to its end even if the caller stops waiting.
     pub async fn write<T, F>(&self, change: F) -> Result<T, DbError>
     where
         T: Send + 'static,
@@ -147,7 +147,7 @@ fn transaction<T>(db: &mut Db, change: impl FnOnce(&mut Db) -> Result<T, DbError
             Ok(value)
         }
         Err(error) => {
-            // A connection that cannot roll back is not given out again (`has_broken`), and closing it rolls back.
+            // A connection that cannot roll back is not used again (`has_broken`), and closing it rolls back.
             if let Err(failure) = <Db as diesel::Connection>::TransactionManager::rollback_transaction(db) {
                 log::warn!("a transaction could not be rolled back: {}", DbError::from(failure));
             }
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_swallowed_an_error_is_kept_whole_or_not_at_all() {
+    fn a_write_that_swallowed_an_error_is_stored_whole_or_not_at_all() {
         testing::on_each_database(|pool| {
             testing::user(pool, "user");
             let written = pool.write_blocking(|db| {

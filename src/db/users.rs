@@ -26,15 +26,15 @@ pub struct User {
     pub last_seen_at: Timestamp,
 }
 
-/// Name and picture as the identity provider knows them.
+/// Name and picture as the identity provider has them.
 #[derive(Clone, Debug)]
 pub struct StoredProfile {
     pub display_name: String,
     pub avatar_url: Option<String>,
 }
 
-/// The user of this account at sign-in: made under `new_id` when new. Without a profile (the provider did not tell) a
-/// known user keeps theirs, and a new one is called by the account's id.
+/// The user of this account at sign-in: added with `new_id` when new. Without a profile (the provider gave none) a known
+/// user keeps theirs, and a new one is named by the account's id.
 pub fn sign_in(
     db: &mut Db,
     new_id: &UserId,
@@ -73,7 +73,7 @@ mod tests {
     use crate::db::testing::{self, later, now};
 
     #[test]
-    fn the_account_decides_who_signs_in_and_the_id_stays() {
+    fn an_account_is_one_user_and_keeps_its_id() {
         testing::on_each_database(|pool| {
             let profile = StoredProfile { display_name: "Ada".into(), avatar_url: Some("https://a.test/1.png".into()) };
             let platform_id = PlatformId::from("76561198000000001");

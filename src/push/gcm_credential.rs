@@ -12,7 +12,7 @@ pub struct GcmCredential {
     pub security_token: SecretBox<u64>,
 }
 
-/// Why a bundle is of no use. It names the field, never its content.
+/// Why a bundle cannot be used. It names the field, never its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GcmCredentialError {
     #[error("the bundle is not a JSON object")]
@@ -38,7 +38,7 @@ impl GcmCredential {
     }
 }
 
-/// The value of the key that is `key` but for case and underscores.
+/// The value of the key that equals `key` apart from case and underscores.
 fn get<'a>(object: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
     let same =
         |name: &str| name.bytes().filter(|byte| *byte != b'_').map(|byte| byte.to_ascii_lowercase()).eq(key.bytes());
@@ -69,8 +69,8 @@ mod tests {
     const OWNER: &str = "76561198000000001";
 
     fn read(json: &str) -> Result<(u64, u64), GcmCredentialError> {
-        let bundle = GcmCredential::read(json.as_bytes(), &PlatformId::from(OWNER))?;
-        Ok((bundle.android_id, *bundle.security_token.expose_secret()))
+        let credential = GcmCredential::read(json.as_bytes(), &PlatformId::from(OWNER))?;
+        Ok((credential.android_id, *credential.security_token.expose_secret()))
     }
 
     #[test]
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn the_token_is_not_printed() {
         let json = br#"{"gcm": {"androidId": "1", "securityToken": "987654"}}"#;
-        let bundle = GcmCredential::read(json, &PlatformId::from(OWNER)).expect("a bundle");
-        assert!(!format!("{bundle:?}").contains("987654"));
+        let credential = GcmCredential::read(json, &PlatformId::from(OWNER)).expect("a credential");
+        assert!(!format!("{credential:?}").contains("987654"));
     }
 }

@@ -37,11 +37,15 @@ pub struct PushOwner {
     pub allow_private: bool,
 }
 
-/// What a push changed, for those who must know once it is stored.
+/// What a push changed, for the relay once it is stored.
 #[derive(Debug, PartialEq)]
 pub enum PushOutcome {
     Paired {
-        pairing: PairingOutcome,
+        server: ServerId,
+        /// A link that is up must be opened again.
+        changed: bool,
+        /// A server that is deleted, because this one is at its address now.
+        displaced: Option<ServerId>,
         /// Whether a device was paired with it; an error says why it was not.
         device: Result<bool, &'static str>,
     },
@@ -50,10 +54,17 @@ pub enum PushOutcome {
         id: String,
         title: String,
     },
-    /// Stored, and nobody needs to know.
+    /// Stored, and of no concern to the relay.
     Noted,
     /// Nothing changed: why.
     Ignored(&'static str),
+}
+
+impl PushOutcome {
+    fn paired(pairing: PairingOutcome, device: Result<bool, &'static str>) -> Self {
+        let PairingOutcome { server, changed, displaced, .. } = pairing;
+        Self::Paired { server: server.id, changed, displaced, device }
+    }
 }
 
 /// What every step of the transaction needs.
@@ -76,7 +87,7 @@ impl Inbox<'_> {
         let text = |key| raw(message, key);
         match Notification::read(&message.app_data) {
             Notification::ServerPairing(pairing) => Ok(match self.pair(db, pairing)? {
-                Ok(pairing) => PushOutcome::Paired { pairing, device: Ok(false) },
+                Ok(pairing) => PushOutcome::paired(pairing, Ok(false)),
                 Err(reason) => PushOutcome::Ignored(reason),
             }),
             Notification::EntityPairing(pairing) => self.pair_device(db, pairing),
@@ -119,7 +130,7 @@ impl Inbox<'_> {
         };
         let request = DeviceRequest { entity_id, kind: Some(kind), name: Some(name), label: None };
         let device = pairings::pair_device(db, &pairing.server.id, request, self.now)?;
-        Ok(PushOutcome::Paired { pairing, device: device.map(|_| true).map_err(reason) })
+        Ok(PushOutcome::paired(pairing, device.map(|_| true).map_err(reason)))
     }
 
     fn receive_alarm(&self, db: &mut Db, alarm: AlarmPush, sent: Timestamp) -> Result<PushOutcome, DbError> {

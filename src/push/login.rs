@@ -1,4 +1,4 @@
-//! The login at Google's MCS: where the push service is, what it is asked, and how a login can fail.
+//! The login at Google's MCS: where the push service is, the request, and how a login can fail.
 
 use std::{io, str::FromStr, sync::Arc, time::Duration};
 
@@ -48,7 +48,7 @@ impl FromStr for PushAddress {
 pub struct PushLogin {
     pub android_id: u64,
     pub security_token: SecretBox<u64>,
-    /// Persistent ids that need not come again, the newest first; 1000 of them are sent.
+    /// Persistent ids that need not be delivered again, the newest first; at most 1000 of them are sent.
     pub received: Vec<String>,
 }
 
@@ -62,7 +62,7 @@ pub enum LoginError {
     /// The credential no longer works; its owner has to register again.
     #[error("the login is refused (code {0})")]
     Refused(i32),
-    /// A fault of the push service (5xx), which says nothing about the credential.
+    /// A fault of the push service (5xx); the credential may still be good.
     #[error("the push service has a fault (code {0})")]
     ServiceFault(i32),
     #[error("the answer is not the protocol: {0}")]

@@ -31,7 +31,7 @@ const PING_INTERVAL: Duration = Duration::from_secs(5 * 60);
 const SILENCE: Duration = Duration::from_secs(12 * 60);
 /// A burst is acknowledged in portions of this many messages.
 const MESSAGES_PER_ACK: u32 = 10;
-/// Bytes kept to read into while nothing comes.
+/// Bytes of the read buffer of an idle session.
 const IDLE_BUFFER: usize = 1024;
 /// Extension of an [`IqStanza`] that acknowledges what was received.
 const STREAM_ACK: i32 = 13;

@@ -17,7 +17,6 @@ use crate::{
         push_seen, users,
     },
     domain::{backoff::Backoff, ids::UserId},
-    pairings::PairingOutcome,
     push::{
         context::PushContext,
         gcm_credential::GcmCredential,
@@ -75,7 +74,7 @@ pub async fn supervise(reports: Recipient<SessionReport>, context: Arc<PushConte
     }
 }
 
-/// Stores what a push says, then informs the hub.
+/// Stores what a push changes, then informs the hub.
 async fn handle(context: Arc<PushContext>, owner: PushOwner, message: PushMessage) -> Result<(), DbError> {
     let (user, shared, now) = (owner.user.clone(), context.clone(), context.clock.now());
     let outcome = context
@@ -84,13 +83,13 @@ async fn handle(context: Arc<PushContext>, owner: PushOwner, message: PushMessag
         .await?;
     let hub = &context.hub;
     match outcome {
-        PushOutcome::Paired { pairing: PairingOutcome { server, changed, displaced, .. }, device } => {
+        PushOutcome::Paired { server, changed, displaced, device } => {
             if let Some(server) = displaced {
                 hub.do_send(ServerRemoved { server });
             }
-            hub.do_send(ServerPaired { server: server.id.clone(), changed });
+            hub.do_send(ServerPaired { server: server.clone(), changed });
             match device {
-                Ok(true) => hub.do_send(DevicesChanged { server: server.id }),
+                Ok(true) => hub.do_send(DevicesChanged { server }),
                 Ok(false) => {}
                 Err(reason) => count_ignored(&user, reason),
             }
@@ -212,10 +211,10 @@ impl SessionSupervisor {
     }
 
     /// Logs in with the staged bundle. True: it is the one in use now; false: there is none, or no longer; an error
-    /// says nothing about the bundle.
+    /// leaves open whether it works.
     async fn try_staged(&self) -> Result<bool, SessionFailure> {
         let Some(owner) = self.owner().await? else { return Ok(false) };
-        // A key that is missing may come back.
+        // On an error the bundle stays: a key that is missing may be configured again.
         let Some(stored) = self.open(Slot::Staged).await? else { return Ok(false) };
         let (user, uploaded_at, now) = (self.user.clone(), stored.uploaded_at, self.context.clock.now());
         let pool = &self.context.pool;

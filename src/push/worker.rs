@@ -27,7 +27,7 @@ pub struct CredentialChanged {
     pub user: UserId,
 }
 
-/// End every session: what is pushed from now on comes at the next start.
+/// End every session: what is pushed after that is delivered at the next start.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct StopPush;
