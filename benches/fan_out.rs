@@ -27,11 +27,10 @@ use actix::Addr;
 use companion::{
     clock::Clock,
     config::Config,
-    crypto::sealer::Place,
     db::{
-        paired_servers::{self, Pairing},
+        paired_servers::{self, StoredPairing},
         sessions, smart_devices,
-        users::{self, Profile},
+        users::{self, StoredProfile},
     },
     demo::default_settings,
     domain::{
@@ -227,28 +226,27 @@ impl Relay {
         let now = context.clock.now();
         let users: Vec<UserId> =
             (0..=clients.div_ceil(CONNECTIONS_PER_USER)).map(|n| UserId::from(format!("user-{n}"))).collect();
-        let (all, sealer) = (users.clone(), context.sealer.clone());
+        let (all, vault) = (users.clone(), context.vault.clone());
         let id = ServerId::from("01929f3a-7b1c-7def-8123-456789abcdef");
         let paired = id.clone();
         let write = context.pool.write(move |db| {
             for (n, user) in all.iter().enumerate() {
-                let profile = Profile { display_name: format!("Player {n}"), avatar_url: None };
+                let profile = StoredProfile { display_name: format!("Player {n}"), avatar_url: None };
                 let platform = PlatformId::from((76_561_197_960_265_728 + n as u64).to_string());
                 users::sign_in(db, user, &platform, Some(&profile), now)?;
                 sessions::insert(db, &SessionId::from(user.as_str()), user, now)?;
             }
-            let place = Place { table: "paired_servers", column: "player_token_sealed", owner: paired.as_str() };
-            let pairing = Pairing {
+            let pairing = StoredPairing {
                 owner: all[0].clone(),
                 game_server_id: None,
                 name: "Bench".to_owned(),
                 address: "127.0.0.1".to_owned(), // refused by the link: all news come from here
                 port: 1,
                 player_id: "76561197960265728".to_owned(),
-                player_token_sealed: sealer.seal(&place, b"1"),
+                player_token_sealed: vault.seal_player_token(&paired, 1),
                 key_version: 1,
             };
-            paired_servers::upsert(db, &paired, &pairing, now)?;
+            paired_servers::put(db, &paired, &pairing, now)?;
             for alarm in 1..=RAIDS {
                 smart_devices::upsert(db, &paired, &alarm.to_string(), DeviceKind::Alarm, "Alarm", now)?;
             }

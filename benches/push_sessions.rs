@@ -15,7 +15,11 @@ use std::{
 use companion::{
     clients::http::tls_config,
     config::PushAddress,
-    push::session::{Login, Received, Session},
+    net::Network,
+    push::{
+        login::{self, PushLogin},
+        session::{McsSession, Received},
+    },
     simulator::push_service::{PushService, news},
 };
 use futures_util::{StreamExt as _, stream};
@@ -80,9 +84,9 @@ async fn measure(sessions: usize) -> io::Result<()> {
 
     let connect = |account: u64| {
         let login =
-            Login { android_id: account, security_token: SecretBox::new(Box::new(TOKEN)), received: Vec::new() };
+            PushLogin { android_id: account, security_token: SecretBox::new(Box::new(TOKEN)), received: Vec::new() };
         let (address, tls) = (&address, Arc::clone(&tls));
-        async move { Session::connect(address, tls, login).await.map_err(io::Error::other) }
+        async move { login::connect(&Network::system(), address, tls, login).await.map_err(io::Error::other) }
     };
     // The first one allocates what all of them share.
     let (received_one, mut messages) = mpsc::channel(sessions);
@@ -120,7 +124,7 @@ async fn measure(sessions: usize) -> io::Result<()> {
 }
 
 /// As the push worker holds a session: a task that waits for what comes.
-fn idle(mut session: Session, received_one: mpsc::Sender<()>) {
+fn idle(mut session: McsSession, received_one: mpsc::Sender<()>) {
     tokio::spawn(async move {
         while let Ok(received) = session.next().await {
             if matches!(received, Received::Message(_)) && received_one.send(()).await.is_err() {

@@ -28,13 +28,13 @@ use crate::{
         paired_servers,
         push_credentials::{self, SealedBundle},
         sessions,
-        users::{self, Profile},
+        users::{self, StoredProfile},
     },
     domain::{
         ids::{ServerId, SessionId, UserId},
         server_state::DeviceKind,
     },
-    push::{credentials, worker::CredentialChanged},
+    push::worker::CredentialChanged,
     server::{Server, StartError},
     simulator::{
         self,
@@ -236,7 +236,7 @@ pub async fn signed_in(context: &ApiContext, platform_id: u64, name: &str) -> Re
     let now = context.clock.now();
     let (user, session) = (context.random.id::<UserId>(now), context.random.id::<SessionId>(now));
     let cookie = format!("{}={}", context.session_cookie.name(), context.session_cookie.seal(session.as_str()));
-    let profile = Profile { display_name: name.to_owned(), avatar_url: None };
+    let profile = StoredProfile { display_name: name.to_owned(), avatar_url: None };
     let user = context
         .pool
         .write(move |db| {
@@ -250,7 +250,7 @@ pub async fn signed_in(context: &ApiContext, platform_id: u64, name: &str) -> Re
 
 /// Stores a push credential for the simulated push service, as a helper device of this user would upload it.
 pub async fn upload_credential(context: &ApiContext, user: &UserId, platform_id: u64) -> Result<(), DbError> {
-    let (sealer, user, now) = (context.sealer.clone(), user.clone(), context.clock.now());
+    let (vault, user, now) = (context.vault.clone(), user.clone(), context.clock.now());
     let bundle = json!({
         "platformId": platform_id.to_string(),
         "fcm_credentials": { "gcm": {
@@ -260,8 +260,8 @@ pub async fn upload_credential(context: &ApiContext, user: &UserId, platform_id:
     context
         .pool
         .write(move |db| {
-            let sealed = sealer.seal(&credentials::place(&user), bundle.to_string().as_bytes());
-            let (key_version, expires_at) = (sealer.key_version(), now + CREDENTIAL_LIFE);
+            let sealed = vault.seal_push_bundle(&user, bundle.to_string().as_bytes());
+            let (key_version, expires_at) = (vault.key_version(), now + CREDENTIAL_LIFE);
             push_credentials::upload(db, &user, &SealedBundle { sealed, key_version, uploaded_at: now, expires_at })?;
             Ok(())
         })

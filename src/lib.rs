@@ -3,45 +3,57 @@
 //!
 //! # The path of a request
 //! A browser asks the API. [`api`]'s layers observe it, apply CORS and the origin check; [`api::routes`] finds the
-//! handler, whose signature says who may call ([`api::extract`]). The handler turns the input into types of
-//! [`domain`], does all its reads and writes in one trip to the database ([`db::pool::Pool`]), and answers. What goes
-//! wrong becomes a problem document in [`api::error`], and nowhere else. When something changed that the relay must
-//! know, it is told through [`relay::hub`], the one door between the two.
+//! handler, whose signature says who may call ([`api::extract`], by the table in [`domain::access`]). The handler turns
+//! the input into types of [`domain`], does its reads and writes in one trip to the database ([`db::pool::Pool`]), and
+//! answers. What goes wrong becomes a problem document in [`api::error`], and nowhere else. When the relay must know of
+//! a change, the handler sends a message to [`relay::hub`], the one door between the two. Pairing a server or a device
+//! ([`pairings`]) and opening stored secrets ([`vault`]) are written once, for the API and for pushes.
 //!
 //! # The path of a frame
-//! [`relay::link_keeper`] holds the link to a paired game server ([`game::link`]), asks within the game's own token
-//! buckets, and tells the answers to the server's [`relay::game_connection`]. That actor owns the live state
-//! ([`domain::server_state`]): it edits it, and each edit says what it changed. From the changes one JSON Patch is
-//! encoded, once for everybody; from successive states [`domain::detect`] reads world events, and smart alarms become
-//! raids ([`domain::raid`]). Frames go to one [`relay::server_subscription`] per worker thread, which lets its sockets
-//! write. When a socket may write is decided by [`relay::outbox`]: never more than 60 frames in 10 seconds, raids
-//! first, patches last and merged when their turn comes ([`relay::feed`]). So a limit or a slow reader delays the
-//! truth and never loses it, and no client has a queue of patches.
+//! [`relay::link_supervisor`] keeps the link to a paired game server up ([`game::link`]), asks within the game's own
+//! token buckets ([`game::asker`]), and reports the answers to the server's [`relay::game_connection`]. That actor
+//! applies each to its [`relay::live_state`], which is pure: an update in; a step of the state, world events
+//! ([`domain::detect`]), chat and alarms out. [`relay::publisher`] encodes the step once, as a JSON Patch, and sends it to
+//! its subscribers: one [`relay::server_subscription`] per worker thread, which lets its sockets write
+//! ([`relay::socket`]). When a socket may write is decided by [`relay::send_queue`]: never more than 60 frames in 10
+//! seconds, raids first, patches last and merged when their turn comes ([`relay::patch_log`]). So a limit or a slow
+//! reader delays the state and never loses it, and no client has a queue of patches.
 //!
 //! # The path of an alarm
 //! A smart alarm goes off. The game server says so on the live link, if that is up, and the game pushes it
-//! ([`push::session`], Google's MCS) to whom it concerns, who may have nothing open. A push is stored in one
-//! transaction with what it changes ([`push::inbox`]) and then handed to the server's game connection. There both ways
-//! meet: [`domain::raid`] says whether an alarm opens an incident or belongs to one. It is written into the ledger
-//! ([`db::alarms`]), told to every socket that watches ([`relay::game_connection`]), and finished with how many those
-//! were. After a crash, what the ledger shows unfinished is told.
+//! ([`push::session`], Google's MCS) to the players it concerns, who may have nothing open. A push is stored in one
+//! transaction with what it changes ([`push::inbox`]) and then sent to the server's game connection. There both ways
+//! meet, in [`relay::alarm_delivery`]: [`domain::raid`] decides whether an alarm opens an incident or belongs to one; it
+//! is written into the ledger ([`db::alarms`]), sent to every socket that watches, and finished with the number of
+//! sockets that took it. After a crash, what is unfinished in the ledger is delivered.
 //!
-//! # The map of the house
-//! Imports only go down. News goes up as a message to an actor that somebody below was given the address of.
+//! # When a game server dies
+//! The link ends: at once if the connection breaks, after two unanswered requests or 40 s of silence if it just stops.
+//! The supervisor reports why and when it tries again; the live state keeps what is known, and its `server` says
+//! `unreachable` with the reason and `nextAttemptAt`, which every client gets as a patch. Attempts come after 1 s, 2 s,
+//! 4 s and so on up to 5 minutes, jittered, and never end. Detectors pause, so that nothing counts as gone because we
+//! did not look. Once the link is up again, everything is asked for again: a wipe in between is recognised from the
+//! stored world, an alarm that is on and was off goes off now, and a gap of 30 s or more becomes an event. Pushed alarms
+//! arrive all the while, as they do not need the link.
+//!
+//! # The floors of the house
+//! Imports only go down, and no two files import each other. What goes up goes as a message to a `Recipient` that was
+//! handed down.
 //!
 //! ```text
-//! 8  main.rs                       parse the command line, run
-//! 7  server  demo  watch  simulator   wire and run the service; its neighbours in a box; a relay client
-//! 6  api  rotation                 routes > endpoints > extract > context, error; sealed rows follow the current key
-//! 5  relay  push                   client_socket > server_subscription > hub > game_connection; worker > session
-//! 4  db  clients  game             what is remembered; whom we call; how the game speaks
-//! 3  config  clock                 the settings, read once; the time
-//! 2  crypto                        seal, sign, mint
-//! 1  domain                        what is true without any of the above
+//! 9  main.rs                          parse the command line, run
+//! 8  server  demo  watch  simulator   wire and run the service; its neighbours in a box; a relay client
+//! 7  api  rotation                    routes > endpoints > extract > context, error; sealed rows follow the current key
+//! 6  relay  push                      listener > hub > client_socket > … > protocol; worker > supervisor > session
+//! 5  pairings  vault                  pair a server or device; open and re-seal stored secrets
+//! 4  db  clients  game                rows; calls to others; how the game speaks
+//! 3  config  clock  net               the settings, read once; the time; streams
+//! 2  crypto                           seal, sign, mint; random values and ids
+//! 1  domain                           what is true without any of the above
 //! ```
 //!
-//! `simulator` imports `game`, `domain` and the wire format of `push` only: it is a neighbour of the service, not a part
-//! of it.
+//! `simulator` imports `game`, `domain`, `clock` and the wire format of `push` only: it is a neighbour of the service,
+//! not a part of it.
 
 pub mod api;
 pub mod clients;
@@ -53,9 +65,11 @@ pub mod demo;
 pub mod domain;
 pub mod game;
 pub mod net;
+pub mod pairings;
 pub mod push;
 pub mod relay;
 pub mod rotation;
 pub mod server;
 pub mod simulator;
+pub mod vault;
 pub mod watch;

@@ -1,6 +1,6 @@
 //! Parses the command line and runs.
 
-use std::{fmt::Display, io::Write as _, net::IpAddr, path::PathBuf, process::ExitCode};
+use std::{fmt::Display, io::Write as _, net::IpAddr, path::PathBuf, process::ExitCode, sync::Arc};
 
 use clap::{Args, Parser, Subcommand};
 use companion::{
@@ -14,6 +14,7 @@ use companion::{
     rotation,
     server::Server,
     simulator::{self, SimulateOptions},
+    vault::Vault,
     watch::{self, WatchOptions},
 };
 
@@ -170,8 +171,8 @@ fn keys_status(config: Config) -> ExitCode {
     let read = || {
         let pool = Pool::open(&config.database)?;
         let number = pool.read_blocking(|db| encryption_keys::number(db, &current.fingerprint()))?;
-        let status =
-            rotation::status(&pool, &Sealer::new(current, previous, number.unwrap_or_default(), Random::system()))?;
+        let sealer = Sealer::new(current, previous, number.unwrap_or_default(), Random::system());
+        let status = rotation::status(&Vault::new(pool, Arc::new(sealer)))?;
         Ok::<_, DbError>((number, status))
     };
     let (number, status) = match read() {

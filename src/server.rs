@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use actix::{Actor as _, Addr, Arbiter};
+use actix::{Addr, Arbiter};
 use actix_web::{HttpServer, dev, rt, web};
 use chrono::TimeDelta;
 use secrecy::ExposeSecret as _;
@@ -38,8 +38,8 @@ use crate::{
     game::asker::Budgets,
     net::Network,
     push::{
-        state::PushContext,
-        worker::{self, Worker},
+        context::PushContext,
+        worker::{self, StopPush},
     },
     relay::{
         self,
@@ -48,6 +48,7 @@ use crate::{
         listener::ListenerContext,
     },
     rotation,
+    vault::Vault,
 };
 
 /// How long requests under way may take when the process stops, seconds.
@@ -112,13 +113,14 @@ impl Server {
         let key_version = pool.write_blocking(|db| encryption_keys::take_into_use(db, &fingerprint, now))?;
         let previous = secrets.credentials_key_previous.as_ref();
         let sealer = Arc::new(Sealer::new(&secrets.credentials_key, previous, key_version, random.clone()));
+        let vault = Vault::new(pool.clone(), sealer);
         let allow_private_servers = game.allow_private_servers;
         let relay_context = Arc::new(RelayContext {
             clock: clock.clone(),
             random: random.clone(),
             pool: pool.clone(),
             network: Network::system(),
-            sealer: sealer.clone(),
+            vault: vault.clone(),
             game,
             budgets: Budgets::default(),
         });
@@ -138,24 +140,24 @@ impl Server {
             health: health.clone(),
             started,
         };
-        let push = Worker::new(Arc::new(PushContext {
+        let push = worker::start(Arc::new(PushContext {
             clock: clock.clone(),
             random: random.clone(),
+            network: Network::system(),
             pool: pool.clone(),
-            sealer: sealer.clone(),
+            vault: vault.clone(),
             tls: Arc::new(tls),
             address: push_address,
             allow_private: allow_private_servers,
             hub: hub.clone(),
-        }))
-        .start();
+        }));
         let state = web::Data::new(ApiContext {
             environment,
             urls,
             pairing_code_prefix,
             allow_private_servers,
             pool,
-            sealer,
+            vault,
             session_cookie: SealedCookie::new(SESSION_COOKIE, &keys.key(Purpose::SessionCookie), random.clone()),
             login_cookie: SealedCookie::new("rp_login", &keys.key(Purpose::SignInCookie), random.clone()),
             relay_tokens: RelayTokens::new(&keys.key(Purpose::RelayToken), random.clone()),
@@ -211,7 +213,7 @@ impl Server {
 
     /// Serves until `shutdown` ends, then lets requests under way finish.
     pub async fn run_until_stopped(self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
-        let rotation = rt::spawn(rotation::run(self.state.pool.clone(), self.state.sealer.clone()));
+        let rotation = rt::spawn(rotation::run(self.state.vault.clone()));
         let push = self.state.push.clone();
         let sweep = rt::spawn(sweep(self.state));
         let (api_handle, relay_handle) = (self.api.handle(), self.relay.handle());
@@ -225,7 +227,7 @@ impl Server {
         sweep.abort();
         rotation.abort();
         // An alarm that came now would find nobody; unacknowledged, it comes again at the next start.
-        if let Err(error) = push.send(worker::Stop).await {
+        if let Err(error) = push.send(StopPush).await {
             log::warn!("the push worker had stopped before: {error}");
         }
         // Sockets get their close code first; whoever then still lingers is cut off.

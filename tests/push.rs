@@ -7,10 +7,13 @@ use chrono::{TimeDelta, Utc};
 use companion::{
     clients::http::tls_config,
     config::PushAddress,
+    net::Network,
     push::{
+        login::{self, LoginError, PushLogin},
         mcs::{Decoder, Frame, FrameError, VERSION},
+        message::PushMessage,
         notification::Notification,
-        session::{ConnectError, Ended, Login, Message, Received, Session},
+        session::{McsSession, Received, SessionEnd},
         wire::{LoginRequest, LoginResponse, Setting},
     },
     simulator::push_service::{Faults, PushService, PushedServer, news},
@@ -45,19 +48,19 @@ fn address(service: &PushService) -> PushAddress {
     service.addr().to_string().parse().expect("an address")
 }
 
-fn login(received: &[&str]) -> Login {
-    Login {
+fn login(received: &[&str]) -> PushLogin {
+    PushLogin {
         android_id: ANDROID_ID,
         security_token: SecretBox::new(Box::new(TOKEN)),
         received: received.iter().map(|id| (*id).to_owned()).collect(),
     }
 }
 
-async fn connect(service: &PushService) -> Result<Session, ConnectError> {
-    Session::connect(&address(service), trusting(service), login(&[])).await
+async fn connect(service: &PushService) -> Result<McsSession, LoginError> {
+    login::connect(&Network::system(), &address(service), trusting(service), login(&[])).await
 }
 
-async fn session(service: &PushService) -> Session {
+async fn session(service: &PushService) -> McsSession {
     connect(service).await.expect("a session")
 }
 
@@ -74,11 +77,11 @@ fn numbered(number: u32) -> Vec<(String, String)> {
     news(&number.to_string(), "")
 }
 
-async fn next(session: &mut Session) -> Result<Received, Ended> {
+async fn next(session: &mut McsSession) -> Result<Received, SessionEnd> {
     timeout(DEADLINE, session.next()).await.expect("something in time")
 }
 
-async fn message(session: &mut Session) -> Message {
+async fn message(session: &mut McsSession) -> PushMessage {
     loop {
         match next(session).await.expect("a message") {
             Received::Message(message) => return message,
@@ -88,14 +91,14 @@ async fn message(session: &mut Session) -> Message {
     }
 }
 
-async fn title(session: &mut Session) -> String {
+async fn title(session: &mut McsSession) -> String {
     match Notification::read(&message(session).await.app_data) {
         Notification::News { title, .. } => title,
         other => panic!("{other:?}"),
     }
 }
 
-async fn ended(session: &mut Session) -> Ended {
+async fn ended(session: &mut McsSession) -> SessionEnd {
     loop {
         if let Err(ended) = next(session).await {
             return ended;
@@ -104,7 +107,7 @@ async fn ended(session: &mut Session) -> Ended {
 }
 
 /// Lets the session live on its own; it must receive nothing more but heartbeats.
-fn idle(mut session: Session) -> JoinHandle<Ended> {
+fn idle(mut session: McsSession) -> JoinHandle<SessionEnd> {
     tokio::spawn(async move {
         loop {
             match session.next().await {
@@ -184,8 +187,9 @@ async fn what_was_pushed_while_away_comes_at_login_unless_known_or_expired() {
     service.push_at(ANDROID_ID, numbered(3), sent, hour * 4);
     service.push(ANDROID_ID, numbered(4));
 
-    let mut session =
-        Session::connect(&address(&service), trusting(&service), login(&[&known])).await.expect("a session");
+    let mut session = login::connect(&Network::system(), &address(&service), trusting(&service), login(&[&known]))
+        .await
+        .expect("a session");
     let first = message(&mut session).await;
     assert_eq!(first.sent.map(|at| at.timestamp_millis()), Some(sent.timestamp_millis()));
     assert_eq!(title(&mut session).await, "4");
@@ -232,12 +236,12 @@ async fn heartbeats_of_the_service_are_answered() {
 #[tokio::test]
 async fn a_wrong_token_is_refused() {
     let service = service().await;
-    let wrong = Login { security_token: SecretBox::new(Box::new(TOKEN + 1)), ..login(&[]) };
-    let refused = Session::connect(&address(&service), trusting(&service), wrong).await;
-    assert!(matches!(refused, Err(ConnectError::Refused(401))), "{refused:?}");
-    let stranger = Login { android_id: ANDROID_ID + 1, ..login(&[]) };
-    let refused = Session::connect(&address(&service), trusting(&service), stranger).await;
-    assert!(matches!(refused, Err(ConnectError::Refused(401))), "{refused:?}");
+    let wrong = PushLogin { security_token: SecretBox::new(Box::new(TOKEN + 1)), ..login(&[]) };
+    let refused = login::connect(&Network::system(), &address(&service), trusting(&service), wrong).await;
+    assert!(matches!(refused, Err(LoginError::Refused(401))), "{refused:?}");
+    let stranger = PushLogin { android_id: ANDROID_ID + 1, ..login(&[]) };
+    let refused = login::connect(&Network::system(), &address(&service), trusting(&service), stranger).await;
+    assert!(matches!(refused, Err(LoginError::Refused(401))), "{refused:?}");
     assert_eq!(service.counts().refused, 2);
 }
 
@@ -245,11 +249,11 @@ async fn a_wrong_token_is_refused() {
 async fn a_refusal_is_told_from_an_outage() {
     let service = service().await;
     service.faults(|faults| faults.refuse_login = Some(401));
-    assert!(matches!(connect(&service).await, Err(ConnectError::Refused(401))));
+    assert!(matches!(connect(&service).await, Err(LoginError::Refused(401))));
     service.faults(|faults| faults.refuse_login = Some(503));
-    assert!(matches!(connect(&service).await, Err(ConnectError::OutOfOrder(503))));
+    assert!(matches!(connect(&service).await, Err(LoginError::ServiceFault(503))));
     service.stop().await;
-    assert!(matches!(connect(&service).await, Err(ConnectError::Unreachable(_))));
+    assert!(matches!(connect(&service).await, Err(LoginError::Unreachable(_))));
     service.restart().await.expect("the same port");
     service.faults(|faults| faults.refuse_login = None);
     session(&service).await;
@@ -258,16 +262,16 @@ async fn a_refusal_is_told_from_an_outage() {
 #[tokio::test]
 async fn a_certificate_of_somebody_else_is_refused() {
     let (service, other) = (service().await, service().await);
-    let failed = Session::connect(&address(&service), trusting(&other), login(&[])).await;
-    assert!(matches!(&failed, Err(ConnectError::Unreachable(why)) if why.contains("certificate")), "{failed:?}");
+    let failed = login::connect(&Network::system(), &address(&service), trusting(&other), login(&[])).await;
+    assert!(matches!(&failed, Err(LoginError::Unreachable(why)) if why.contains("certificate")), "{failed:?}");
     let public = Arc::new(tls_config(None).expect("roots"));
-    let failed = Session::connect(&address(&service), public, login(&[])).await;
-    assert!(matches!(&failed, Err(ConnectError::Unreachable(why)) if why.contains("certificate")), "{failed:?}");
+    let failed = login::connect(&Network::system(), &address(&service), public, login(&[])).await;
+    assert!(matches!(&failed, Err(LoginError::Unreachable(why)) if why.contains("certificate")), "{failed:?}");
     // The certificate names 127.0.0.1, not this spelling of another loopback address.
     let elsewhere = PushAddress { host: "127.0.0.2".to_owned(), ..address(&service) };
     assert!(matches!(
-        Session::connect(&elsewhere, trusting(&service), login(&[])).await,
-        Err(ConnectError::Unreachable(_))
+        login::connect(&Network::system(), &elsewhere, trusting(&service), login(&[])).await,
+        Err(LoginError::Unreachable(_))
     ));
     assert_eq!(service.counts().logins, 0, "no credential was sent");
 }
@@ -277,7 +281,7 @@ async fn a_newer_session_takes_the_place_of_an_older_one() {
     let service = service().await;
     let mut first = session(&service).await;
     let mut second = session(&service).await;
-    assert_eq!(ended(&mut first).await, Ended::Closed);
+    assert_eq!(ended(&mut first).await, SessionEnd::Closed);
     service.push(ANDROID_ID, numbered(1));
     assert_eq!(title(&mut second).await, "1");
 }
@@ -287,9 +291,9 @@ async fn faults_end_a_session_with_their_name_and_lose_nothing() {
     let service = service().await;
     service.push(ANDROID_ID, numbered(1));
     for (fault, reason) in [
-        ("garbage", Ended::Protocol(FrameError::Length)),
-        ("oversize", Ended::Protocol(FrameError::TooLarge(256 * 1024 + 1))),
-        ("truncate", Ended::Closed),
+        ("garbage", SessionEnd::Protocol(FrameError::Length)),
+        ("oversize", SessionEnd::Protocol(FrameError::TooLarge(256 * 1024 + 1))),
+        ("truncate", SessionEnd::Closed),
     ] {
         service.faults(|faults| match fault {
             "garbage" => faults.garbage = true,
@@ -308,7 +312,7 @@ async fn a_cut_connection_ends_the_session() {
     let service = service().await;
     let session = idle(session(&service).await);
     service.drop_connections();
-    assert_eq!(timeout(DEADLINE, session).await.expect("in time").expect("no panic"), Ended::Closed);
+    assert_eq!(timeout(DEADLINE, session).await.expect("in time").expect("no panic"), SessionEnd::Closed);
 }
 
 #[tokio::test]
@@ -338,7 +342,9 @@ async fn duplicates_and_replays_carry_the_same_id() {
         faults.duplicate = false;
         faults.replay = true;
     });
-    let mut session = Session::connect(&address(&service), trusting(&service), login(&[&id])).await.expect("a session");
+    let mut session = login::connect(&Network::system(), &address(&service), trusting(&service), login(&[&id]))
+        .await
+        .expect("a session");
     assert_eq!(message(&mut session).await.persistent_id, Some(id));
 }
 
@@ -372,7 +378,7 @@ async fn the_service_may_close_after_some_messages() {
     }
     let mut first = session(&service).await;
     assert_eq!((title(&mut first).await, title(&mut first).await), ("1".to_owned(), "2".to_owned()));
-    assert_eq!(ended(&mut first).await, Ended::Closed);
+    assert_eq!(ended(&mut first).await, SessionEnd::Closed);
 }
 
 #[tokio::test]
@@ -380,12 +386,12 @@ async fn a_login_that_nobody_answers_ends_by_its_deadline() {
     let service = service().await;
     service.faults(|faults| faults.mute_login = true);
     let (address, tls) = (address(&service), trusting(&service));
-    let connecting = tokio::spawn(async move { Session::connect(&address, tls, login(&[])).await });
+    let connecting = tokio::spawn(async move { login::connect(&Network::system(), &address, tls, login(&[])).await });
     until(&service, |service| service.counts().logins == 1).await;
     // From now on time jumps to the next deadline whenever everybody waits.
     tokio::time::pause();
     let failed = connecting.await.expect("no panic");
-    assert!(matches!(failed, Err(ConnectError::TimedOut)), "{failed:?}");
+    assert!(matches!(failed, Err(LoginError::TimedOut)), "{failed:?}");
 }
 
 #[tokio::test]
@@ -399,8 +405,8 @@ async fn a_peer_without_tls_is_unreachable() {
         socket.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.expect("a reader");
     });
     let address = PushAddress { host: "127.0.0.1".to_owned(), port };
-    let failed = Session::connect(&address, trusting(&service().await), login(&[])).await;
-    assert!(matches!(failed, Err(ConnectError::Unreachable(_))), "{failed:?}");
+    let failed = login::connect(&Network::system(), &address, trusting(&service().await), login(&[])).await;
+    assert!(matches!(failed, Err(LoginError::Unreachable(_))), "{failed:?}");
 }
 
 /// A client written by hand, for what our session never does.

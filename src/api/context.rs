@@ -11,11 +11,15 @@ use crate::{
     clients::identity::IdentityClient,
     clock::Clock,
     config::{Environment, PublicUrls},
-    crypto::{random::Random, relay_token::RelayTokens, sealer::Sealer, session_cookie::SealedCookie},
+    crypto::{random::Random, relay_token::RelayTokens, session_cookie::SealedCookie},
     db::{pool::Pool, users},
     domain::ids::{ServerId, UserId},
-    push::worker::{PushSession, PushSessions, Worker},
+    push::{
+        session_status::PushSession,
+        worker::{PushSessions, PushWorker},
+    },
     relay::hub::{Hub, LinkStatus, LinkStatuses, RelayHealth},
+    vault::Vault,
 };
 
 /// How long a request waits for an actor.
@@ -30,8 +34,8 @@ pub struct ApiContext {
     pub clock: Clock,
     pub random: Random,
     pub pool: Pool,
-    /// For what is stored: player tokens, push credentials.
-    pub sealer: Arc<Sealer>,
+    /// Player tokens and push credentials, as they are stored.
+    pub vault: Vault,
     pub session_cookie: SealedCookie,
     /// Holds the login state while the browser is at the identity provider.
     pub login_cookie: SealedCookie,
@@ -39,7 +43,7 @@ pub struct ApiContext {
     pub identity: IdentityClient,
     pub rate_limits: RateLimits,
     pub hub: Addr<Hub>,
-    pub push: Addr<Worker>,
+    pub push: Addr<PushWorker>,
     pub relay_health: Arc<RelayHealth>,
     pub started: Instant,
 }

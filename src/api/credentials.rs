@@ -16,10 +16,7 @@ use crate::{
         credential::{self, InvalidBundle, Warning},
         time::{self, Timestamp},
     },
-    push::{
-        credentials::place,
-        worker::{CredentialChanged, PushSession},
-    },
+    push::{session_status::PushSession, worker::CredentialChanged},
 };
 
 #[derive(Serialize, ToSchema)]
@@ -143,12 +140,12 @@ pub async fn upload(
     if bundle.platform_id != user.platform_id {
         return Err(ApiError::MismatchedPlatformId);
     }
-    let (sealer, owner, expires_at) = (context.sealer.clone(), user.id.clone(), bundle.expires_at);
+    let (vault, owner, expires_at) = (context.vault.clone(), user.id.clone(), bundle.expires_at);
     let (slot, uploaded_at) = context
         .pool
         .write(move |db| {
-            let sealed = sealer.seal(&place(&owner), &body);
-            let bundle = SealedBundle { sealed, key_version: sealer.key_version(), uploaded_at: now, expires_at };
+            let sealed = vault.seal_push_bundle(&owner, &body);
+            let bundle = SealedBundle { sealed, key_version: vault.key_version(), uploaded_at: now, expires_at };
             push_credentials::upload(db, &owner, &bundle)
         })
         .await?;

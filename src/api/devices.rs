@@ -17,10 +17,10 @@ use crate::{
     },
     db::smart_devices::{self, SmartDevice},
     domain::{
-        limits::DEVICES_PER_SERVER,
         server_state::DeviceKind,
         time::{self, Timestamp},
     },
+    pairings::{self, DeviceOutcome, DeviceRequest},
     relay::hub::DevicesChanged,
 };
 
@@ -144,32 +144,16 @@ pub async fn add(
     Json(new): Json<NewDevice>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let (watched, now) = (server.clone(), context.clock.now());
-    let added = context
-        .pool
-        .write(move |db| {
-            let device_id = new.entity_id.0.to_string();
-            let devices = smart_devices::list(db, &server)?;
-            let known = devices.iter().find(|device| device.device_id == device_id);
-            if known.is_none() && devices.len() >= DEVICES_PER_SERVER {
-                return Ok(None);
-            }
-            let (status, kind, name) = match known {
-                Some(known) => (StatusCode::OK, known.kind, known.name.clone()),
-                None => (StatusCode::CREATED, DeviceKind::Unknown, device_id.clone()),
-            };
-            let kind = new.kind.map_or(kind, DeviceKind::from);
-            smart_devices::upsert(db, &server, &device_id, kind, new.name.as_ref().unwrap_or(&name), now)?;
-            if let Some(label) = new.label {
-                smart_devices::set_label(db, &server, &device_id, &label)?;
-            }
-            Ok(Some((status, smart_devices::get(db, &server, &device_id)?)))
-        })
-        .await?;
-    let Some((status, device)) = added else {
-        let detail = format!("One server can have {DEVICES_PER_SERVER} devices at most.");
-        return Err(ApiError::LimitReached(detail));
+    let request = DeviceRequest {
+        entity_id: new.entity_id.0,
+        kind: new.kind.map(DeviceKind::from),
+        name: new.name,
+        label: new.label,
     };
+    let (watched, now) = (server.clone(), context.clock.now());
+    let added = context.pool.write(move |db| pairings::pair_device(db, &server, request, now)).await?;
+    let DeviceOutcome { device, is_new } = added.map_err(|refused| ApiError::LimitReached(refused.to_string()))?;
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     context.hub.do_send(DevicesChanged { server: watched });
     Ok(HttpResponse::build(status).json(DeviceView::from(device)))
 }

@@ -2,6 +2,7 @@
 
 use actix_web::{HttpResponse, http::StatusCode, web};
 use garde::Validate;
+use secrecy::SecretBox;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -16,17 +17,15 @@ use crate::{
         },
         fields::{IntegerOrText, one_line},
     },
-    crypto::sealer::Place,
     db::paired_servers::{self, PairedServer},
     domain::{
         access::Role,
         game_address::GameAddress,
         ids::PlatformId,
-        limits::PAIRED_SERVERS_PER_USER,
         server_state::ConnectionState,
         time::{self, Timestamp},
     },
-    game::address::is_public,
+    pairings::{self, PairingOutcome, PairingRefused, PairingRequest, PairingSource},
     relay::hub::{LinkStatus, ServerPaired, ServerRemoved},
 };
 
@@ -165,42 +164,27 @@ pub async fn pair(
     Json(pairing): Json<NewPairedServer>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let address = checked_address(&pairing.address, context.allow_private_servers)?;
-    let owner = user.user.id;
-    let (sealer, random, now) = (context.sealer.clone(), context.random.clone(), context.clock.now());
-    let paired = context
-        .pool
-        .write(move |db| {
-            let mut servers = paired_servers::list_for(db, &owner)?;
-            let same =
-                |s: &PairedServer| (&s.address, s.port, &s.player_id) == (&address, pairing.port, &pairing.player_id);
-            let count = servers.len();
-            let known = servers.iter().position(same).map(|at| servers.swap_remove(at));
-            let (status, id, name, game_server_id) = match known {
-                Some(known) => (StatusCode::OK, known.id, known.name, known.game_server_id),
-                None if count >= PAIRED_SERVERS_PER_USER => return Ok(None),
-                None => (StatusCode::CREATED, random.id(now), address.clone(), None),
-            };
-            // Bound to the row, so that no two rows can swap their tokens.
-            let place = Place { table: "paired_servers", column: "player_token_sealed", owner: id.as_str() };
-            let row = paired_servers::Pairing {
-                owner,
-                game_server_id,
-                name: pairing.name.unwrap_or(name),
-                address,
-                port: pairing.port,
-                player_id: pairing.player_id,
-                player_token_sealed: sealer.seal(&place, pairing.player_token.0.to_string().as_bytes()),
-                key_version: sealer.key_version(),
-            };
-            Ok(Some((status, paired_servers::upsert(db, &id, &row, now)?)))
-        })
-        .await?;
-    let Some((status, server)) = paired else {
-        let detail = format!("One user can pair {PAIRED_SERVERS_PER_USER} game servers at most.");
-        return Err(ApiError::LimitReached(detail));
+    let address = GameAddress::parse(&pairing.address)
+        .ok_or_else(|| ApiError::invalid("address", "must be a host name or an IP address, without a port"))?;
+    let request = PairingRequest {
+        owner: user.user.id,
+        source: PairingSource::Hand,
+        name: pairing.name,
+        address,
+        port: pairing.port,
+        player_id: pairing.player_id.into(),
+        player_token: SecretBox::new(Box::new(pairing.player_token.0)),
     };
-    context.hub.do_send(ServerPaired { server: server.id.clone(), changed: true });
+    let (vault, random, now) = (context.vault.clone(), context.random.clone(), context.clock.now());
+    let allow_private = context.allow_private_servers;
+    let paired =
+        context.pool.write(move |db| pairings::pair_server(db, &vault, &random, request, allow_private, now)).await?;
+    let PairingOutcome { server, is_new, changed, .. } = paired.map_err(|refused| match refused {
+        PairingRefused::PrivateAddress => ApiError::invalid("address", "must be a public address"),
+        refused => ApiError::LimitReached(refused.to_string()),
+    })?;
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    context.hub.do_send(ServerPaired { server: server.id.clone(), changed });
     let link = context.connections(vec![server.id.clone()]).await?.remove(&server.id);
     Ok(HttpResponse::build(status).json(PairedServerView::new(server, Role::Owner, link)))
 }
@@ -242,17 +226,6 @@ pub async fn remove(
     Ok(HttpResponse::NoContent().finish())
 }
 
-/// The address in its canonical form. Names are checked again where they are resolved, at connect.
-fn checked_address(text: &str, allow_private: bool) -> Result<String, ApiError> {
-    let address = GameAddress::parse(text)
-        .ok_or_else(|| ApiError::invalid("address", "must be a host name or an IP address, without a port"))?;
-    let private = address.is_localhost_name() || matches!(address, GameAddress::Ip(ip) if !is_public(ip));
-    if private && !allow_private {
-        return Err(ApiError::invalid("address", "must be a public address"));
-    }
-    Ok(address.to_string())
-}
-
 fn platform_id(text: &str, _: &()) -> garde::Result {
     PlatformId::parse(text).map(|_| ()).ok_or_else(|| garde::Error::new("must be a SteamID64 of 17 digits"))
 }
@@ -260,28 +233,6 @@ fn platform_id(text: &str, _: &()) -> garde::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn private_addresses_are_refused_unless_allowed() {
-        for text in [
-            "127.0.0.1",
-            "127.1",
-            "10.0.0.1",
-            "192.168.1.1",
-            "169.254.169.254",
-            "::1",
-            "[fd00::1]",
-            "localhost",
-            "::ffff:127.0.0.1",
-            "0.0.0.0",
-            "224.0.0.1",
-        ] {
-            assert!(checked_address(text, false).is_err(), "{text}");
-            assert!(checked_address(text, true).is_ok(), "{text}");
-        }
-        assert_eq!(checked_address("Play.Example.com", false).unwrap(), "play.example.com");
-        assert!(checked_address("a b", true).is_err());
-    }
 
     #[test]
     fn a_player_token_is_an_integer_or_its_digits() {

@@ -15,7 +15,7 @@ use crate::{
         server_state::{ConnectionState, DeviceKind},
         time::{self, Timestamp},
     },
-    push::worker::PushState,
+    push::session_status::PushState,
     relay::hub::StartDrill,
 };
 

@@ -163,7 +163,7 @@ async fn complete_sign_in(context: &ApiContext, query: &str, login: Option<&str>
 
 async fn sign_in(context: &ApiContext, platform_id: PlatformId) -> Result<SessionId, ApiError> {
     let profile = context.identity.profile(&platform_id).await;
-    let profile = profile.map(|p| users::Profile { display_name: p.display_name, avatar_url: p.avatar_url });
+    let profile = profile.map(|p| users::StoredProfile { display_name: p.display_name, avatar_url: p.avatar_url });
     let now = context.clock.now();
     let new_user = context.random.id::<UserId>(now);
     let session = context.random.id::<SessionId>(now);

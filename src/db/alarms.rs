@@ -1,9 +1,9 @@
-//! The ledger of alarms: every alarm that arrived, from the moment it arrived to what became of it. Nothing is told
-//! before it stands here, so that no crash loses one.
+//! The ledger of alarms: every alarm that arrived, and what became of it. An alarm is stored here before it is
+//! delivered, so that no crash loses one. When the ledger cannot be written, an alarm is delivered all the same.
 //!
-//! An alarm is `received` (a push, not yet given to its game connection), then `opened` an incident or was `merged`
-//! into one, and is finished when it was written to `sockets` sockets (0 = nobody was listening). A push that came too
-//! late is `late`, one that fits no paired server `unmatched`; both are finished at once and alarm nobody.
+//! An alarm is `received` (a push that its game connection does not have yet), then it has `opened` an incident or was
+//! `merged` into one, and it is finished when it was written to `sockets` sockets (0: nobody was connected). A push that
+//! came too late is `late`, one that fits no paired server is `unmatched`; both are finished at once and sent to nobody.
 
 use diesel::{dsl::count_star, prelude::*};
 
@@ -20,7 +20,7 @@ use crate::{
 pub enum AlarmPath {
     Link,
     Push,
-    /// Asked for by the user, to see the whole way work.
+    /// Asked for by the user, to test the whole way.
     Drill,
 }
 
@@ -90,7 +90,7 @@ pub struct Unfinished {
     pub received_at: Timestamp,
 }
 
-/// Stores an alarm before anything else is done with it. Late and unmatched ones are finished thereby.
+/// Stores an alarm before anything else is done with it. Late and unmatched ones are finished with that.
 pub fn receive(db: &mut Db, arrival: &Arrival, now: Timestamp) -> Result<(), DbError> {
     let finished = matches!(arrival.state, AlarmState::Late | AlarmState::Unmatched).then_some(now.naive_utc());
     let row = (
@@ -110,14 +110,14 @@ pub fn receive(db: &mut Db, arrival: &Arrival, now: Timestamp) -> Result<(), DbE
     Ok(())
 }
 
-/// Writes down which incident a received alarm opened or was merged into. False if that is known already.
+/// Stores which incident a received alarm opened or was merged into. False if that is known already.
 pub fn assign(db: &mut Db, id: &str, state: AlarmState, incident: &str) -> Result<bool, DbError> {
     let received = alarms::table.find(id).filter(alarms::incident.is_null());
     let set = (alarms::state.eq(state.word()), alarms::incident.eq(incident));
     Ok(diesel::update(received).set(set).execute(db)? == 1)
 }
 
-/// The alarm is done with: told to so many sockets, or merged into an incident that was told before (none).
+/// The alarm is finished: written to so many sockets, or merged into an incident that was sent before (`None`).
 pub fn finish(db: &mut Db, id: &str, sockets: Option<usize>, now: Timestamp) -> Result<(), DbError> {
     let sockets = sockets.map(|sockets| i64::try_from(sockets).unwrap_or(i64::MAX));
     let unfinished = alarms::table.find(id).filter(alarms::finished_at.is_null());
@@ -126,7 +126,7 @@ pub fn finish(db: &mut Db, id: &str, sockets: Option<usize>, now: Timestamp) -> 
     Ok(())
 }
 
-/// Whether an alarm still waits to be told.
+/// Whether an alarm still waits to be delivered.
 pub fn is_unfinished(db: &mut Db, id: &str) -> Result<bool, DbError> {
     let waiting = alarms::table.find(id).filter(alarms::finished_at.is_null());
     Ok(waiting.count().get_result::<i64>(db)? == 1)
@@ -144,12 +144,12 @@ pub fn unfinished(db: &mut Db, server: &ServerId) -> Result<Vec<Unfinished>, DbE
     Ok(rows)
 }
 
-/// How many alarms stand in each state, and since when the oldest unfinished one waits.
+/// How many alarms are in each state, and since when the oldest unfinished one waits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tally {
     /// (state, whether finished, how many).
     pub counts: Vec<(String, bool, i64)>,
-    /// How many finished ones reached nobody.
+    /// How many finished ones were written to no socket.
     pub unheard: i64,
     pub oldest_unfinished: Option<Timestamp>,
 }
@@ -173,7 +173,7 @@ pub fn tally(db: &mut Db) -> Result<Tally, DbError> {
     Ok(Tally { counts, unheard, oldest_unfinished: oldest.map(|at| at.and_utc()) })
 }
 
-/// Forgets what was finished before this time.
+/// Deletes what was finished before this time.
 pub fn purge(db: &mut Db, before: Timestamp) -> Result<usize, DbError> {
     Ok(diesel::delete(alarms::table.filter(alarms::finished_at.lt(before.naive_utc()))).execute(db)?)
 }
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alarm_walks_from_received_to_finished_once() {
+    fn an_alarm_is_received_assigned_and_finished_once() {
         testing::on_each_database(|pool| {
             testing::user(pool, "alice");
             testing::server(pool, "alice", "one");

@@ -1,4 +1,4 @@
-//! The keys that have sealed rows here, by fingerprint, numbered in the order in which they came into use.
+//! The keys that have sealed rows, by fingerprint, numbered in the order in which they were first used.
 
 use diesel::prelude::*;
 
@@ -7,8 +7,8 @@ use crate::{
     domain::time::Timestamp,
 };
 
-/// The number of the key that the service runs with from now on: a new key gets the next one, and so does a key that
-/// comes back after a newer one. So the key versions of rows only grow.
+/// The number of the key that the service now runs with: a new key gets the next one, and so does a key that is used
+/// again after a newer one. So the key versions of rows only grow.
 ///
 /// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
 pub fn take_into_use(db: &mut Db, fingerprint: &str, now: Timestamp) -> Result<i32, DbError> {
@@ -33,7 +33,7 @@ pub fn take_into_use(db: &mut Db, fingerprint: &str, now: Timestamp) -> Result<i
         if on_backend!(db, |db| insert.execute(db))? == 1 {
             return Ok(next);
         }
-        // Another process took a key into use at the same moment; what it wrote is there to be read now.
+        // Another process stored a key at the same moment; the next round reads it.
     }
 }
 
@@ -53,11 +53,11 @@ mod tests {
     use crate::db::testing::{self, now};
 
     #[test]
-    fn keys_are_numbered_as_they_come_into_use() {
+    fn keys_are_numbered_in_the_order_of_their_first_use() {
         testing::on_each_database(|pool| {
             let take = |key: &str| pool.write_blocking(|db| take_into_use(db, key, now())).unwrap();
             assert_eq!([take("a"), take("a"), take("b"), take("b")], [1, 1, 2, 2]);
-            // Back to the key before: a new generation.
+            // The older key again: a new generation.
             assert_eq!([take("a"), take("a")], [3, 3]);
             std::thread::scope(|scope| {
                 for _ in 0..4 {

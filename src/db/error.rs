@@ -1,4 +1,4 @@
-//! What can go wrong with the database, as far as a caller can tell it apart.
+//! Errors of the database, as far as a caller can distinguish them.
 
 use diesel::result::{DatabaseErrorKind, Error};
 
@@ -7,7 +7,7 @@ use diesel::result::{DatabaseErrorKind, Error};
 pub enum DbError {
     #[error("no such row")]
     NotFound,
-    /// A unique or foreign key stands against it.
+    /// A unique or foreign key forbids it.
     #[error("the row contradicts another one")]
     Conflict,
     /// Worth another attempt later.
@@ -42,7 +42,7 @@ impl From<Error> for DbError {
     }
 }
 
-/// Failures that diesel does not tell apart: SQLite's busy states, and PostgreSQL's timeouts, deadlocks and shutdown.
+/// Failures that diesel does not distinguish: SQLite's busy states, and PostgreSQL's timeouts, deadlocks and shutdown.
 fn is_passing(message: &str) -> bool {
     const PASSING: [&str; 6] = [
         "database is locked",

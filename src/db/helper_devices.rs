@@ -1,4 +1,4 @@
-//! Helper devices: programs that act for a user with a long-lived token, of which only the hash is here.
+//! Helper devices: programs that act for a user with a long-lived token, whose hash is stored.
 
 use chrono::Duration;
 use diesel::prelude::*;
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// How exactly its last use is kept.
+/// How precisely the last use is stored.
 const TOUCH_INTERVAL: Duration = Duration::minutes(1);
 
 /// A helper device.
@@ -97,7 +97,7 @@ pub fn count(db: &mut Db, user: &UserId) -> Result<usize, DbError> {
     Ok(usize::try_from(count).unwrap_or(usize::MAX))
 }
 
-/// Notes that the device was used; writes at most once a minute.
+/// Stores that the device was used; writes at most once a minute.
 pub fn touch(db: &mut Db, id: &HelperDeviceId, now: Timestamp) -> Result<(), DbError> {
     let stale = helper_devices::last_used_at
         .is_null()
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_use_is_kept_to_the_minute() {
+    fn the_last_use_is_stored_to_the_minute() {
         testing::on_each_database(|pool| {
             testing::user(pool, "user");
             add(pool, "one", "user", now()).unwrap();

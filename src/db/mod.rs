@@ -1,5 +1,5 @@
-//! What is remembered: one file per table, plain functions over a connection and the time. No rules about who may
-//! call them (except [`access`]), no HTTP, no keys: sealed columns come and go sealed.
+//! The database: one file per table, plain functions over a connection and the time. No rules about who may call them
+//! (except [`access`]), no HTTP, no keys: sealed columns are read and written sealed.
 //!
 //! SQLite and PostgreSQL share the schema and the code. Ids and times come from the caller; instants are stored as
 //! UTC with microseconds.
@@ -17,6 +17,7 @@ macro_rules! on_backend {
 pub mod access;
 pub mod alarms;
 pub mod encryption_keys;
+pub mod engine;
 pub mod error;
 pub mod helper_devices;
 pub mod openid_nonces;

@@ -7,7 +7,7 @@ use crate::{
     domain::time::Timestamp,
 };
 
-/// Notes the nonce; false when it was used before.
+/// Stores the nonce; false when it was used before.
 pub fn insert(db: &mut Db, endpoint: &str, nonce: &str, now: Timestamp) -> Result<bool, DbError> {
     let row = (
         openid_nonces::endpoint.eq(endpoint),
@@ -18,7 +18,7 @@ pub fn insert(db: &mut Db, endpoint: &str, nonce: &str, now: Timestamp) -> Resul
     Ok(on_backend!(db, |db| insert.execute(db))? == 1)
 }
 
-/// Forgets the nonces seen before this time, which must be older than any assertion still accepted.
+/// Deletes the nonces seen before this time, which must be older than any assertion still accepted.
 pub fn purge(db: &mut Db, before: Timestamp) -> Result<usize, DbError> {
     Ok(diesel::delete(openid_nonces::table.filter(openid_nonces::seen_at.lt(before.naive_utc()))).execute(db)?)
 }
@@ -29,7 +29,7 @@ mod tests {
     use crate::db::testing::{self, later, now};
 
     #[test]
-    fn a_nonce_is_good_once_per_endpoint() {
+    fn a_nonce_is_accepted_once_per_endpoint() {
         testing::on_each_database(|pool| {
             let insert = |endpoint: &str| pool.write_blocking(|db| insert(db, endpoint, "nonce", now())).unwrap();
             assert!(insert("https://one.test"));

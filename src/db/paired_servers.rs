@@ -1,4 +1,4 @@
-//! Paired game servers: one row per owner and game server, made by the game's pairing pushes.
+//! Paired game servers: one row per owner, game server and player.
 
 use diesel::prelude::*;
 
@@ -19,14 +19,14 @@ pub struct PairedServer {
     pub id: ServerId,
     #[diesel(deserialize_as = String)]
     pub owner_id: UserId,
-    /// The id by which the game's pushes name the server.
+    /// The server's id in the game's pushes.
     pub game_server_id: Option<String>,
     pub name: String,
     /// Host name or address, as pushed; untrusted.
     pub address: String,
     #[diesel(deserialize_as = Port)]
     pub port: u16,
-    /// SteamID64 of the player for whom the token is.
+    /// SteamID64 of the player whose token it is.
     pub player_id: String,
     /// The player token, sealed for (`paired_servers`, `player_token_sealed`, this row's id).
     pub player_token_sealed: Vec<u8>,
@@ -40,7 +40,7 @@ pub struct PairedServer {
     pub baseline: Baseline,
 }
 
-/// What was last known of the world; another one tells of a wipe.
+/// The world as it was last seen; a different one means a wipe.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Queryable, Selectable, AsChangeset)]
 #[diesel(table_name = paired_servers, treat_none_as_null = true)]
 pub struct Baseline {
@@ -102,9 +102,9 @@ impl TryFrom<Port> for u16 {
     }
 }
 
-/// What a pairing push tells.
+/// What pairing stores. Of one owner, no two rows have the same game-server id, nor the same address, port and player.
 #[derive(Clone, Debug)]
-pub struct Pairing {
+pub struct StoredPairing {
     pub owner: UserId,
     pub game_server_id: Option<String>,
     pub name: String,
@@ -116,11 +116,10 @@ pub struct Pairing {
     pub key_version: i32,
 }
 
-/// The row of this pairing: the owner's row with this game-server id, otherwise with this address and player, is
-/// brought up to date and keeps its id; without either a row is made under `new_id`.
+/// Stores a pairing in the row with this id, and makes the row if there is none.
 ///
 /// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
-pub fn upsert(db: &mut Db, new_id: &ServerId, pairing: &Pairing, now: Timestamp) -> Result<PairedServer, DbError> {
+pub fn put(db: &mut Db, id: &ServerId, pairing: &StoredPairing, now: Timestamp) -> Result<PairedServer, DbError> {
     let changes = (
         paired_servers::game_server_id.eq(pairing.game_server_id.as_deref()),
         paired_servers::name.eq(&pairing.name),
@@ -131,43 +130,16 @@ pub fn upsert(db: &mut Db, new_id: &ServerId, pairing: &Pairing, now: Timestamp)
         paired_servers::key_version.eq(pairing.key_version),
         paired_servers::updated_at.eq(now.naive_utc()),
     );
-    let owned = || paired_servers::table.filter(paired_servers::owner_id.eq(pairing.owner.as_str()));
-    let at_address = || {
-        owned()
-            .filter(paired_servers::address.eq(&pairing.address))
-            .filter(paired_servers::port.eq(i32::from(pairing.port)))
-            .filter(paired_servers::player_id.eq(&pairing.player_id))
-    };
-    let by_id: Option<String> = match &pairing.game_server_id {
-        Some(id) => {
-            owned().filter(paired_servers::game_server_id.eq(id)).select(paired_servers::id).first(db).optional()?
-        }
-        None => None,
-    };
-    let known: Option<String> = match by_id {
-        Some(id) => {
-            // The server moved to the address of another row, whose server is therefore gone.
-            diesel::delete(at_address().filter(paired_servers::id.ne(&id))).execute(db)?;
-            Some(id)
-        }
-        None => at_address().select(paired_servers::id).first(db).optional()?,
-    };
-    let id = match known {
-        Some(id) => {
-            diesel::update(paired_servers::table.find(&id)).set(changes).execute(db)?;
-            ServerId::from(id)
-        }
-        None => {
-            let rest = (
-                paired_servers::id.eq(new_id.as_str()),
-                paired_servers::owner_id.eq(pairing.owner.as_str()),
-                paired_servers::created_at.eq(now.naive_utc()),
-            );
-            diesel::insert_into(paired_servers::table).values((rest, changes)).execute(db)?;
-            new_id.clone()
-        }
-    };
-    get(db, &id)
+    let of_owner = paired_servers::table.find(id.as_str()).filter(paired_servers::owner_id.eq(pairing.owner.as_str()));
+    if diesel::update(of_owner).set(changes).execute(db)? == 0 {
+        let rest = (
+            paired_servers::id.eq(id.as_str()),
+            paired_servers::owner_id.eq(pairing.owner.as_str()),
+            paired_servers::created_at.eq(now.naive_utc()),
+        );
+        diesel::insert_into(paired_servers::table).values((rest, changes)).execute(db)?;
+    }
+    get(db, id)
 }
 
 /// The server, or `NotFound`.
@@ -194,18 +166,18 @@ pub fn list_all(db: &mut Db) -> Result<Vec<PairedServer>, DbError> {
     Ok(servers)
 }
 
-/// Deletes the owner's server with all that hangs on it; false when they have no such server.
+/// Deletes the owner's server and all that belongs to it; false when they have no such server.
 pub fn delete(db: &mut Db, owner: &UserId, id: &ServerId) -> Result<bool, DbError> {
     let server = paired_servers::table.find(id.as_str()).filter(paired_servers::owner_id.eq(owner.as_str()));
     Ok(diesel::delete(server).execute(db)? == 1)
 }
 
-/// Keeps what is now known of the world; false when the server is gone.
+/// Stores the world as it is now; false when there is no such server.
 pub fn save_baseline(db: &mut Db, id: &ServerId, baseline: &Baseline) -> Result<bool, DbError> {
     Ok(diesel::update(paired_servers::table.find(id.as_str())).set(baseline).execute(db)? == 1)
 }
 
-/// Stores the same player token sealed anew, unless the row no longer holds `before`: then somebody else was faster,
+/// Stores the same player token, sealed again, unless the row no longer holds `before`: then another writer was faster,
 /// and the answer is false.
 pub fn replace_token(
     db: &mut Db,
@@ -215,11 +187,11 @@ pub fn replace_token(
     key_version: i32,
 ) -> Result<bool, DbError> {
     let unchanged = paired_servers::table.find(id.as_str()).filter(paired_servers::player_token_sealed.eq(before));
-    let anew = (paired_servers::player_token_sealed.eq(after), paired_servers::key_version.eq(key_version));
-    Ok(diesel::update(unchanged).set(anew).execute(db)? == 1)
+    let resealed = (paired_servers::player_token_sealed.eq(after), paired_servers::key_version.eq(key_version));
+    Ok(diesel::update(unchanged).set(resealed).execute(db)? == 1)
 }
 
-/// Some of the servers whose token an older key sealed, by id, from after this one on.
+/// At most `limit` servers whose token an older key sealed, by id, those after this one.
 pub fn list_older(db: &mut Db, key_version: i32, after: &ServerId, limit: usize) -> Result<Vec<PairedServer>, DbError> {
     let servers = paired_servers::table
         .filter(paired_servers::id.gt(after.as_str()))
@@ -239,69 +211,61 @@ mod tests {
         testing::{self, later, now},
     };
 
-    fn pairing(game_server_id: Option<&str>, address: &str) -> Pairing {
-        Pairing { game_server_id: game_server_id.map(Into::into), address: address.into(), ..testing::pairing("owner") }
+    fn pairing(game_server_id: Option<&str>, address: &str) -> StoredPairing {
+        StoredPairing {
+            game_server_id: game_server_id.map(Into::into),
+            address: address.into(),
+            ..testing::pairing("owner")
+        }
     }
 
-    fn pair(pool: &Pool, new_id: &str, pairing: &Pairing, at: Timestamp) -> PairedServer {
-        pool.write_blocking(|db| upsert(db, &new_id.into(), pairing, at)).unwrap()
-    }
-
-    fn ids(pool: &Pool) -> Vec<String> {
-        let servers = pool.read_blocking(list_all).unwrap();
-        servers.iter().map(|server| server.id.to_string()).collect()
+    fn try_put(pool: &Pool, id: &str, pairing: &StoredPairing, at: Timestamp) -> Result<PairedServer, DbError> {
+        pool.write_blocking(|db| put(db, &id.into(), pairing, at))
     }
 
     #[test]
-    fn pairing_again_updates_the_row_of_the_game_server_id_wherever_it_moved() {
+    fn pairing_again_replaces_all_but_the_id_and_the_first_time() {
         testing::on_each_database(|pool| {
             testing::user(pool, "owner");
-            let first = pair(pool, "one", &pairing(Some("game"), "192.0.2.1"), now());
+            let first = try_put(pool, "one", &pairing(None, "192.0.2.1"), now()).unwrap();
             assert_eq!((first.id.as_str(), first.port, first.created_at), ("one", 28082, now()));
             let token = vec![9; 40];
-            let moved = Pairing { player_token_sealed: token.clone(), ..pairing(Some("game"), "192.0.2.2") };
-            let second = pair(pool, "two", &moved, later(1));
-            let expected =
-                PairedServer { address: "192.0.2.2".into(), player_token_sealed: token, updated_at: later(1), ..first };
+            let moved = StoredPairing { player_token_sealed: token.clone(), ..pairing(Some("game"), "192.0.2.2") };
+            let second = try_put(pool, "one", &moved, later(1)).unwrap();
+            let expected = PairedServer {
+                game_server_id: Some("game".into()),
+                address: "192.0.2.2".into(),
+                player_token_sealed: token,
+                updated_at: later(1),
+                ..first
+            };
             assert_eq!(second, expected);
-            assert_eq!(ids(pool), ["one"]);
+            assert_eq!(pool.read_blocking(list_all).unwrap(), [expected]);
         });
     }
 
     #[test]
-    fn without_a_known_game_server_id_the_address_and_player_decide() {
+    fn an_owner_has_one_row_for_a_game_server_id_and_one_for_an_address_and_player() {
         testing::on_each_database(|pool| {
             testing::user(pool, "owner");
-            pair(pool, "one", &pairing(None, "192.0.2.1"), now());
-            let named = pair(pool, "two", &pairing(Some("game"), "192.0.2.1"), now());
-            assert_eq!((named.id.as_str(), named.game_server_id.as_deref()), ("one", Some("game")));
-            let reinstalled = pair(pool, "three", &pairing(Some("game-2"), "192.0.2.1"), now());
-            assert_eq!((reinstalled.id.as_str(), reinstalled.game_server_id.as_deref()), ("one", Some("game-2")));
-            let teammate = Pairing { player_id: "76561198000000002".into(), ..pairing(None, "192.0.2.1") };
-            assert_eq!(pair(pool, "four", &teammate, later(1)).id.as_str(), "four");
-            assert_eq!(ids(pool), ["one", "four"]);
+            try_put(pool, "one", &pairing(Some("game"), "192.0.2.1"), now()).unwrap();
+            for taken in [pairing(Some("game"), "192.0.2.2"), pairing(None, "192.0.2.1")] {
+                assert!(matches!(try_put(pool, "two", &taken, now()), Err(DbError::Conflict)));
+            }
+            let teammate = StoredPairing { player_id: "76561198000000002".into(), ..pairing(None, "192.0.2.1") };
+            assert_eq!(try_put(pool, "two", &teammate, now()).unwrap().id.as_str(), "two");
         });
     }
 
     #[test]
-    fn a_server_that_moves_onto_another_rows_address_takes_its_place() {
-        testing::on_each_database(|pool| {
-            testing::user(pool, "owner");
-            pair(pool, "one", &pairing(Some("game-1"), "192.0.2.1"), now());
-            pair(pool, "two", &pairing(Some("game-2"), "192.0.2.2"), now());
-            assert_eq!(pair(pool, "three", &pairing(Some("game-1"), "192.0.2.2"), now()).id.as_str(), "one");
-            assert_eq!(ids(pool), ["one"]);
-        });
-    }
-
-    #[test]
-    fn owners_do_not_meet() {
+    fn an_owner_changes_and_deletes_only_their_own() {
         testing::on_each_database(|pool| {
             testing::user(pool, "owner");
             testing::user(pool, "other");
-            let mine = pair(pool, "one", &pairing(Some("game"), "192.0.2.1"), now());
-            let theirs = Pairing { owner: "other".into(), ..pairing(Some("game"), "192.0.2.1") };
-            assert_eq!(pair(pool, "two", &theirs, now()).id.as_str(), "two");
+            let mine = try_put(pool, "one", &pairing(Some("game"), "192.0.2.1"), now()).unwrap();
+            let theirs = StoredPairing { owner: "other".into(), ..pairing(Some("game"), "192.0.2.1") };
+            assert!(matches!(try_put(pool, "one", &theirs, later(1)), Err(DbError::Conflict)));
+            assert_eq!(try_put(pool, "two", &theirs, now()).unwrap().id.as_str(), "two");
             assert_eq!(pool.read_blocking(|db| list_for(db, &"owner".into())).unwrap(), [mine]);
             let delete = |owner: &str| pool.write_blocking(|db| delete(db, &owner.into(), &"one".into())).unwrap();
             assert!(!delete("other"));
@@ -314,7 +278,8 @@ mod tests {
     fn the_baseline_is_replaced_as_a_whole() {
         testing::on_each_database(|pool| {
             testing::user(pool, "owner");
-            assert_eq!(pair(pool, "one", &pairing(None, "192.0.2.1"), now()).baseline, Baseline::default());
+            let server = try_put(pool, "one", &pairing(None, "192.0.2.1"), now()).unwrap();
+            assert_eq!(server.baseline, Baseline::default());
             let full = Baseline {
                 wipe_time: Some(1_800_000_000),
                 seed: Some(i64::from(u32::MAX)),
@@ -331,10 +296,10 @@ mod tests {
     }
 
     #[test]
-    fn a_token_sealed_anew_does_not_undo_a_newer_pairing() {
+    fn a_resealed_token_does_not_undo_a_newer_pairing() {
         testing::on_each_database(|pool| {
             testing::user(pool, "owner");
-            let read = pair(pool, "one", &pairing(None, "192.0.2.1"), now()).player_token_sealed;
+            let read = try_put(pool, "one", &pairing(None, "192.0.2.1"), now()).unwrap().player_token_sealed;
             let replace = |before: &[u8], after: &[u8]| {
                 pool.write_blocking(|db| replace_token(db, &"one".into(), before, after, 2)).unwrap()
             };
@@ -342,10 +307,10 @@ mod tests {
                 pool.read_blocking(|db| list_older(db, version, &after.into(), 10)).unwrap().len()
             };
             assert_eq!((older(2, ""), older(2, "one"), older(1, "")), (1, 0, 0));
-            assert!(replace(&read, b"anew"));
+            assert!(replace(&read, b"resealed"));
             assert!(!replace(&read, b"late"));
             let stored = pool.read_blocking(|db| get(db, &"one".into())).unwrap();
-            assert_eq!((stored.player_token_sealed.as_slice(), stored.key_version), (&b"anew"[..], 2));
+            assert_eq!((stored.player_token_sealed.as_slice(), stored.key_version), (&b"resealed"[..], 2));
             assert_eq!(older(2, ""), 0);
         });
     }

@@ -1,4 +1,4 @@
-//! Pairing codes that are good or were until lately.
+//! Pairing codes; expired ones stay until they are purged.
 
 use chrono::Duration;
 use diesel::prelude::*;
@@ -17,11 +17,11 @@ use crate::{
     },
 };
 
-/// Draws before we give up: with a hundred thousand live codes, all of them hit one every 10²⁰ times.
+/// Draws before giving up: with a hundred thousand live codes, all of them fail once in 10²⁰ times.
 const DRAWS: usize = 20;
 
-/// A new code of this user, unlike every live one; the user's oldest ones make room for it. `Unavailable` when `draw`
-/// gives only live ones.
+/// Adds a code for this user that no live code equals; the user's oldest ones are deleted to make room. `Unavailable`
+/// when `draw` returns only live ones.
 ///
 /// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
 pub fn issue(
@@ -32,7 +32,7 @@ pub fn issue(
     now: Timestamp,
 ) -> Result<PairingCode, DbError> {
     purge(db, now)?;
-    // Takes the user's turn: two requests at once could otherwise both see room.
+    // Locks the user's row: two requests at once could otherwise both see room.
     diesel::update(users::table.find(user.as_str())).set(users::id.eq(users::id)).execute(db)?;
     let active: Vec<(String, StoredTimestamp)> = pairing_codes::table
         .filter(pairing_codes::user_id.eq(user.as_str()))
@@ -62,7 +62,7 @@ pub fn issue(
     Err(DbError::Unavailable("no free pairing code was found".to_owned()))
 }
 
-/// Uses the code up and gives its user and label, once and not after its time.
+/// Deletes the code and returns its user and label; `None` when it was used or has expired.
 pub fn take(db: &mut Db, code: &PairingCode, now: Timestamp) -> Result<Option<(UserId, Option<String>)>, DbError> {
     let code = pairing_codes::table.find(code.as_str()).filter(pairing_codes::expires_at.gt(now.naive_utc()));
     let taken: Option<(String, Option<String>)> =
@@ -70,7 +70,7 @@ pub fn take(db: &mut Db, code: &PairingCode, now: Timestamp) -> Result<Option<(U
     Ok(taken.map(|(user, label)| (user.into(), label)))
 }
 
-/// Deletes the codes that have expired; says how many.
+/// Deletes the codes that have expired; returns how many.
 pub fn purge(db: &mut Db, now: Timestamp) -> Result<usize, DbError> {
     let over = pairing_codes::expires_at.le(now.naive_utc());
     Ok(diesel::delete(pairing_codes::table.filter(over)).execute(db)?)
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_is_good_once_and_for_ten_minutes() {
+    fn a_code_works_once_and_for_ten_minutes() {
         testing::on_each_database(|pool| {
             testing::user(pool, "user");
             for number in [1, 2] {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_live_code_is_not_given_out_again_and_an_expired_one_is() {
+    fn a_live_code_is_not_issued_again_and_an_expired_one_is() {
         testing::on_each_database(|pool| {
             testing::user(pool, "user");
             testing::user(pool, "other");

@@ -1,6 +1,6 @@
 //! Push credentials: per user the bundle in use and, beside a proven one, the newer upload that has yet to prove
-//! itself. Both stay sealed here, for (`push_credentials`, `sealed`, the user's id), so that one can take the other's
-//! place.
+//! itself. Both stay sealed here, for (`push_credentials`, `sealed`, the user's id), so that one can replace
+//! the other.
 
 use chrono::Duration;
 use diesel::prelude::*;
@@ -31,7 +31,7 @@ pub struct SealedBundle {
     pub sealed: Vec<u8>,
     /// The number of the key that sealed it.
     pub key_version: i32,
-    /// No two bundles of a user have the same.
+    /// Different for every bundle of a user.
     pub uploaded_at: Timestamp,
     pub expires_at: Timestamp,
 }
@@ -109,8 +109,8 @@ struct NothingStaged {
     staged_expires_at: Option<chrono::NaiveDateTime>,
 }
 
-/// Stores an upload: beside a bundle that has proven itself it is staged, otherwise it takes the place of what there
-/// is. Gives the slot, and the time of the upload as stored (an instant later when another one had the same).
+/// Stores an upload: beside a bundle that has proven itself it is staged, otherwise it replaces what is stored.
+/// Returns the slot, and the time of the upload as stored (later by a microsecond when another one had the same).
 ///
 /// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
 pub fn upload(db: &mut Db, user: &UserId, bundle: &SealedBundle) -> Result<(Slot, Timestamp), DbError> {
@@ -126,7 +126,7 @@ pub fn upload(db: &mut Db, user: &UserId, bundle: &SealedBundle) -> Result<(Slot
         return Ok((Slot::InUse, bundle.uploaded_at));
     }
     let row = push_credentials::table.find(user.as_str());
-    // Takes the row's turn: it cannot be proven or promoted between being read and being written.
+    // Locks the row: it cannot be proven or promoted between being read and being written.
     diesel::update(row).set(push_credentials::user_id.eq(push_credentials::user_id)).execute(db)?;
     let known = get(db, user)?.ok_or(DbError::Conflict)?;
     let newest =
@@ -159,7 +159,7 @@ pub fn get(db: &mut Db, user: &UserId) -> Result<Option<PushCredential>, DbError
     Ok(row.map(PushCredential::from))
 }
 
-/// Everybody who has a credential.
+/// All users that have a credential.
 pub fn list_users(db: &mut Db) -> Result<Vec<UserId>, DbError> {
     let users: Vec<String> =
         push_credentials::table.order(push_credentials::user_id).select(push_credentials::user_id).load(db)?;
@@ -171,15 +171,15 @@ pub fn delete(db: &mut Db, user: &UserId) -> Result<bool, DbError> {
     Ok(diesel::delete(push_credentials::table.find(user.as_str())).execute(db)? == 1)
 }
 
-/// Notes that the bundle in use, uploaded then, has logged in; false when it is no longer the one in use.
+/// Stores that the bundle in use, uploaded then, has logged in; false when it is no longer the one in use.
 pub fn mark_proven(db: &mut Db, user: &UserId, uploaded_at: Timestamp, now: Timestamp) -> Result<bool, DbError> {
     let row =
         push_credentials::table.find(user.as_str()).filter(push_credentials::uploaded_at.eq(uploaded_at.naive_utc()));
     Ok(diesel::update(row).set(push_credentials::proven_at.eq(now.naive_utc())).execute(db)? == 1)
 }
 
-/// The staged bundle, uploaded then, has logged in: it is the one in use from now on. False when it is no longer the
-/// one staged.
+/// Puts the staged bundle, uploaded then, into use, because it has logged in. False when it is no longer the one
+/// staged.
 pub fn promote_staged(db: &mut Db, user: &UserId, uploaded_at: Timestamp, now: Timestamp) -> Result<bool, DbError> {
     let row = push_credentials::table
         .find(user.as_str())
@@ -196,8 +196,8 @@ pub fn promote_staged(db: &mut Db, user: &UserId, uploaded_at: Timestamp, now: T
     Ok(diesel::update(row).set(promoted).execute(db)? == 1)
 }
 
-/// The staged bundle, uploaded then, does not work: it goes, and the one in use stays. False when it is no longer the
-/// one staged.
+/// Deletes the staged bundle, uploaded then, because it does not work; the one in use stays. False when it is no longer
+/// the one staged.
 pub fn drop_staged(db: &mut Db, user: &UserId, uploaded_at: Timestamp) -> Result<bool, DbError> {
     let row = push_credentials::table
         .find(user.as_str())
@@ -205,7 +205,7 @@ pub fn drop_staged(db: &mut Db, user: &UserId, uploaded_at: Timestamp) -> Result
     Ok(diesel::update(row).set(NothingStaged::default()).execute(db)? == 1)
 }
 
-/// Stores the same bundle sealed anew, unless the slot no longer holds `before`: then somebody else was faster, and
+/// Stores the same bundle, sealed again, unless the slot no longer holds `before`: then another writer was faster, and
 /// the answer is false.
 pub fn replace_sealed(
     db: &mut Db,
@@ -227,7 +227,7 @@ pub fn replace_sealed(
     Ok(replaced == 1)
 }
 
-/// Some of the credentials with a bundle that an older key sealed, by user id, from after this one on.
+/// At most `limit` credentials with a bundle that an older key sealed, by user id, those after this one.
 pub fn list_older(db: &mut Db, key_version: i32, after: &UserId, limit: usize) -> Result<Vec<PushCredential>, DbError> {
     let older = push_credentials::key_version
         .lt(key_version)
@@ -283,7 +283,7 @@ mod tests {
             };
             assert_eq!(stored(pool), expected);
             assert_eq!(pool.read_blocking(list_users).unwrap(), ["user".into()]);
-            assert!(!prove(pool, now(), later(2)), "the first one came too late");
+            assert!(!prove(pool, now(), later(2)), "the first one is no longer in use");
             let delete = || pool.write_blocking(|db| delete(db, &"user".into())).unwrap();
             assert!(delete() && !delete());
             let nobody = pool.write_blocking(|db| upload(db, &"nobody".into(), &bundle("one", now())));
@@ -325,7 +325,7 @@ mod tests {
             testing::user(pool, "user");
             upload_at(pool, "one", now());
             prove(pool, now(), later(1));
-            // Within one instant, and still each has a time of its own.
+            // At the same instant, and still each has a different time.
             let (_, first) = upload_at(pool, "two", now());
             let (_, second) = upload_at(pool, "three", now());
             assert!(now() < first && first < second);
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn sealing_anew_does_not_undo_a_newer_upload() {
+    fn resealing_does_not_undo_a_newer_upload() {
         testing::on_each_database(|pool| {
             testing::user(pool, "user");
             upload_at(pool, "one", now());
@@ -349,19 +349,19 @@ mod tests {
                     |db: &mut Db| replace_sealed(db, &"user".into(), slot, before.as_bytes(), after.as_bytes(), 2);
                 pool.write_blocking(replaced).unwrap()
             };
-            assert!(replace(Slot::InUse, "one", "one anew"));
+            assert!(replace(Slot::InUse, "one", "one resealed"));
             assert!(!replace(Slot::InUse, "one", "late"));
-            assert!(!replace(Slot::Staged, "one anew", "wrong slot"));
+            assert!(!replace(Slot::Staged, "one resealed", "wrong slot"));
             let older = |version: i32, after: &str| {
                 let rows = pool.read_blocking(|db| list_older(db, version, &after.into(), 10)).unwrap();
                 rows.len()
             };
             assert_eq!((older(2, ""), older(2, "user"), older(1, "")), (1, 0, 0), "the staged one still waits");
-            assert!(replace(Slot::Staged, "two", "two anew"));
+            assert!(replace(Slot::Staged, "two", "two resealed"));
             assert_eq!((older(2, ""), older(3, "")), (0, 1));
             let row = stored(pool);
-            assert_eq!((row.in_use.sealed.as_slice(), row.in_use.key_version), (&b"one anew"[..], 2));
-            assert_eq!(row.staged.unwrap().sealed, b"two anew");
+            assert_eq!((row.in_use.sealed.as_slice(), row.in_use.key_version), (&b"one resealed"[..], 2));
+            assert_eq!(row.staged.unwrap().sealed, b"two resealed");
         });
     }
 }

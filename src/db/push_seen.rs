@@ -1,4 +1,4 @@
-//! Push messages already received, by the push service's persistent id, so that none works twice.
+//! Push messages already received, by the push service's persistent id, so that none is handled twice.
 
 use chrono::Duration;
 use diesel::prelude::*;
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// Notes the message; false when it was received before. Only the newest [`PUSH_SEEN_PER_USER`] are kept.
+/// Stores the message's id; false when it was received before. Only the newest [`PUSH_SEEN_PER_USER`] are kept.
 ///
 /// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
 pub fn insert(db: &mut Db, user: &UserId, persistent_id: &str, now: Timestamp) -> Result<bool, DbError> {
@@ -36,12 +36,12 @@ pub fn insert(db: &mut Db, user: &UserId, persistent_id: &str, now: Timestamp) -
     Ok(true)
 }
 
-/// The ids to tell the push service at login, newest first, at most [`PUSH_SEEN_PER_USER`].
+/// The ids to send to the push service at login, newest first, at most [`PUSH_SEEN_PER_USER`].
 pub fn list(db: &mut Db, user: &UserId) -> Result<Vec<String>, DbError> {
     Ok(newest_first(user).limit(PUSH_SEEN_PER_USER as i64).select(push_seen::persistent_id).load(db)?)
 }
 
-/// Forgets the messages older than [`PUSH_SEEN_DAYS`]; says how many.
+/// Deletes the messages older than [`PUSH_SEEN_DAYS`]; returns how many.
 pub fn purge(db: &mut Db, now: Timestamp) -> Result<usize, DbError> {
     let before = now - Duration::days(PUSH_SEEN_DAYS);
     Ok(diesel::delete(push_seen::table.filter(push_seen::received_at.lt(before.naive_utc()))).execute(db)?)

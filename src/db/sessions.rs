@@ -1,4 +1,4 @@
-//! Browser sessions. The cookie holds the sealed id; everything else is here, so a deleted row ends every copy.
+//! Browser sessions. The cookie holds the sealed id and the row everything else, so deleting the row ends every copy.
 
 use chrono::Duration;
 use diesel::prelude::*;
@@ -16,11 +16,11 @@ use crate::{
     },
 };
 
-/// A session ends this long after sign-in, whatever happens.
+/// A session ends this long after sign-in at the latest.
 pub const LIFETIME: Duration = Duration::days(30);
-/// … and this long after it was last used.
+/// A session ends this long after it was last used.
 pub const IDLE_LIFETIME: Duration = Duration::days(14);
-/// How exactly its last use is kept.
+/// How precisely the last use is stored.
 const TOUCH_INTERVAL: Duration = Duration::minutes(1);
 
 /// A session.
@@ -46,7 +46,7 @@ impl Session {
     }
 }
 
-/// A fresh session from `now` on.
+/// Adds a session that begins now.
 pub fn insert(db: &mut Db, id: &SessionId, user: &UserId, now: Timestamp) -> Result<(), DbError> {
     diesel::insert_into(sessions::table)
         .values((
@@ -60,7 +60,7 @@ pub fn insert(db: &mut Db, id: &SessionId, user: &UserId, now: Timestamp) -> Res
     Ok(())
 }
 
-/// The session, while it is good.
+/// The session, unless it has ended.
 pub fn find(db: &mut Db, id: &SessionId, now: Timestamp) -> Result<Option<Session>, DbError> {
     let session = sessions::table
         .find(id.as_str())
@@ -72,7 +72,7 @@ pub fn find(db: &mut Db, id: &SessionId, now: Timestamp) -> Result<Option<Sessio
     Ok(session)
 }
 
-/// Notes that the session and its user were seen; writes at most once a minute.
+/// Stores that the session and its user were seen; writes at most once a minute.
 pub fn touch(db: &mut Db, id: &SessionId, now: Timestamp) -> Result<(), DbError> {
     let touched = diesel::update(
         sessions::table.find(id.as_str()).filter(sessions::last_seen_at.le((now - TOUCH_INTERVAL).naive_utc())),
@@ -93,7 +93,7 @@ pub fn delete(db: &mut Db, id: &SessionId) -> Result<bool, DbError> {
     Ok(diesel::delete(sessions::table.find(id.as_str())).execute(db)? == 1)
 }
 
-/// Deletes the sessions that are no longer good; says how many.
+/// Deletes the sessions that have ended; returns how many.
 pub fn purge(db: &mut Db, now: Timestamp) -> Result<usize, DbError> {
     let over =
         sessions::expires_at.le(now.naive_utc()).or(sessions::last_seen_at.le((now - IDLE_LIFETIME).naive_utc()));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_use_of_session_and_user_is_kept_to_the_minute() {
+    fn the_last_use_of_session_and_user_is_stored_to_the_minute() {
         testing::on_each_database(|pool| {
             begin(pool);
             let (soon, later) = (now() + Duration::seconds(59), now() + Duration::seconds(60));

@@ -1,4 +1,4 @@
-//! Sign-ins under way at the identity provider: each may come back once.
+//! Sign-ins that have begun at the identity provider: each may return once.
 
 use chrono::Duration;
 use diesel::prelude::*;
@@ -8,10 +8,10 @@ use crate::{
     domain::time::Timestamp,
 };
 
-/// How long a user may take at the provider.
+/// How long a sign-in at the provider may last.
 pub const LIFETIME: Duration = Duration::minutes(10);
 
-/// Notes an attempt: the hash of its random state, and the checked URL to which the browser goes afterwards.
+/// Stores an attempt: the hash of its random state, and the checked URL to which the browser goes afterwards.
 pub fn insert(db: &mut Db, state_hash: &str, return_target: &str, now: Timestamp) -> Result<(), DbError> {
     diesel::insert_into(sign_in_attempts::table)
         .values((
@@ -23,14 +23,14 @@ pub fn insert(db: &mut Db, state_hash: &str, return_target: &str, now: Timestamp
     Ok(())
 }
 
-/// Ends the attempt and gives its return target, once and not after its time.
+/// Deletes the attempt and gives its return target; `None` when it was used or has expired.
 pub fn take(db: &mut Db, state_hash: &str, now: Timestamp) -> Result<Option<String>, DbError> {
     let attempt = sign_in_attempts::table.find(state_hash).filter(sign_in_attempts::expires_at.gt(now.naive_utc()));
     let target = diesel::delete(attempt).returning(sign_in_attempts::return_target).get_result(db).optional()?;
     Ok(target)
 }
 
-/// Deletes the attempts that never came back; says how many.
+/// Deletes the attempts that have expired; returns how many.
 pub fn purge(db: &mut Db, now: Timestamp) -> Result<usize, DbError> {
     let over = sign_in_attempts::expires_at.le(now.naive_utc());
     Ok(diesel::delete(sign_in_attempts::table.filter(over)).execute(db)?)
@@ -42,7 +42,7 @@ mod tests {
     use crate::db::testing::{self, now};
 
     #[test]
-    fn an_attempt_comes_back_once_and_within_ten_minutes() {
+    fn an_attempt_returns_once_and_within_ten_minutes() {
         testing::on_each_database(|pool| {
             let insert = |hash: &str| {
                 pool.write_blocking(|db| insert(db, hash, "https://app.test", now())).unwrap();

@@ -1,4 +1,4 @@
-//! Smart devices of paired servers, and what their owners wrote about them.
+//! Smart devices of paired servers, and the labels and commands that owners gave them.
 
 use diesel::{
     backend::Backend,
@@ -22,7 +22,7 @@ pub struct SmartDevice {
     pub device_id: String,
     #[diesel(deserialize_as = StoredKind)]
     pub kind: DeviceKind,
-    /// As the game names it.
+    /// The name in the game.
     pub name: String,
     pub label: Option<String>,
     pub custom_command: Option<String>,
@@ -32,7 +32,7 @@ pub struct SmartDevice {
     pub created_at: Timestamp,
 }
 
-/// A stored kind: the word clients see.
+/// A stored kind: the same text as in the API.
 #[derive(Debug, FromSqlRow)]
 pub struct StoredKind(DeviceKind);
 
@@ -67,7 +67,7 @@ fn word(kind: DeviceKind) -> &'static str {
     }
 }
 
-/// The server's devices, in the order in which they came.
+/// The server's devices, oldest first.
 pub fn list(db: &mut Db, server: &ServerId) -> Result<Vec<SmartDevice>, DbError> {
     let devices = smart_devices::table
         .filter(smart_devices::server_id.eq(server.as_str()))
@@ -77,7 +77,7 @@ pub fn list(db: &mut Db, server: &ServerId) -> Result<Vec<SmartDevice>, DbError>
     Ok(devices)
 }
 
-/// Adds the device, or brings its kind and name up to date; what the owner wrote stays.
+/// Adds the device, or updates its kind and name; what the owner wrote stays.
 pub fn upsert(
     db: &mut Db,
     server: &ServerId,
@@ -86,23 +86,23 @@ pub fn upsert(
     name: &str,
     now: Timestamp,
 ) -> Result<(), DbError> {
-    let told = (smart_devices::kind.eq(word(kind)), smart_devices::name.eq(name));
+    let pushed = (smart_devices::kind.eq(word(kind)), smart_devices::name.eq(name));
     let row = (
         smart_devices::server_id.eq(server.as_str()),
         smart_devices::device_id.eq(device_id),
         smart_devices::created_at.eq(now.naive_utc()),
-        told,
+        pushed,
     );
     let upsert = diesel::insert_into(smart_devices::table)
         .values(row)
         .on_conflict((smart_devices::server_id, smart_devices::device_id))
         .do_update()
-        .set(told);
+        .set(pushed);
     on_backend!(db, |db| upsert.execute(db))?;
     Ok(())
 }
 
-/// What the owner calls the device; false when there is none.
+/// Sets the owner's label for the device; false when there is no such device.
 pub fn set_label(db: &mut Db, server: &ServerId, device_id: &str, label: &str) -> Result<bool, DbError> {
     let device = smart_devices::table.find((server.as_str(), device_id));
     Ok(diesel::update(device).set(smart_devices::label.eq(label)).execute(db)? == 1)
@@ -114,7 +114,7 @@ pub fn get(db: &mut Db, server: &ServerId, device_id: &str) -> Result<SmartDevic
     Ok(device.select(SmartDevice::as_select()).first(db)?)
 }
 
-/// Forgets the device; false when there was none.
+/// Deletes the device; false when there was none.
 pub fn delete(db: &mut Db, server: &ServerId, device_id: &str) -> Result<bool, DbError> {
     Ok(diesel::delete(smart_devices::table.find((server.as_str(), device_id))).execute(db)? == 1)
 }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_word_is_the_word_clients_see() {
+    fn a_stored_kind_is_the_text_of_the_api() {
         use DeviceKind::*;
         for kind in [Switch, Alarm, StorageMonitor, Camera, Unknown] {
             assert_eq!(serde_json::to_value(kind).unwrap(), word(kind));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_go_with_their_server_and_servers_with_their_owner() {
+    fn devices_are_deleted_with_their_server_and_servers_with_their_owner() {
         testing::on_each_database(|pool| {
             testing::user(pool, "owner");
             let server = testing::server(pool, "owner", "server").id;

@@ -15,7 +15,7 @@ use crate::{
     config::Database,
     crypto::random::Random,
     db::{
-        paired_servers::{self, PairedServer, Pairing},
+        paired_servers::{self, PairedServer, StoredPairing},
         pool::Pool,
         users,
     },
@@ -29,7 +29,7 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// `None` when TEST_POSTGRES_URL, a role that may make databases, is not set.
+    /// `None` when TEST_POSTGRES_URL, a role that may create databases, is not set.
     pub fn create() -> Option<Self> {
         let Ok(server) = env::var("TEST_POSTGRES_URL") else {
             static ONCE: Once = Once::new();
@@ -73,7 +73,7 @@ pub fn on_each_database(test: impl Fn(&Pool)) {
     }
 }
 
-/// Some instant with microseconds.
+/// An instant with microseconds.
 pub fn now() -> Timestamp {
     DateTime::from_timestamp_micros(1_800_000_000_123_456).expect("within the calendar")
 }
@@ -83,14 +83,14 @@ pub fn later(seconds: i64) -> Timestamp {
     now() + Duration::seconds(seconds)
 }
 
-/// Makes a user whose account has the same id.
+/// Adds a user whose account has the same id.
 pub fn user(pool: &Pool, id: &str) {
     pool.write_blocking(|db| users::sign_in(db, &id.into(), &id.into(), None, now())).expect("the user is new");
 }
 
-/// A pairing push for this owner.
-pub fn pairing(owner: &str) -> Pairing {
-    Pairing {
+/// A pairing of this owner.
+pub fn pairing(owner: &str) -> StoredPairing {
+    StoredPairing {
         owner: owner.into(),
         game_server_id: None,
         name: "Test server".into(),
@@ -102,7 +102,7 @@ pub fn pairing(owner: &str) -> Pairing {
     }
 }
 
-/// Makes a paired server.
+/// Adds a paired server.
 pub fn server(pool: &Pool, owner: &str, id: &str) -> PairedServer {
-    pool.write_blocking(|db| paired_servers::upsert(db, &id.into(), &pairing(owner), now())).expect("it is new")
+    pool.write_blocking(|db| paired_servers::put(db, &id.into(), &pairing(owner), now())).expect("it is new")
 }

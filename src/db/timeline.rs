@@ -1,4 +1,4 @@
-//! What happened, for the user to look up later: notifications with their own words.
+//! What happened, for the user to look up later: pushed notifications with their own text.
 
 use diesel::prelude::*;
 
@@ -12,22 +12,22 @@ use crate::{
 
 /// One entry.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct TimelineEntry {
     /// Our own id.
     pub id: String,
     pub user: UserId,
-    /// None where it concerns no paired server.
+    /// `None` where it concerns no paired server.
     pub server: Option<ServerId>,
     /// For example `death`, `login`, `news`.
     pub kind: &'static str,
-    /// When it happened, as far as is known.
+    /// When it happened, as well as it is known.
     pub ts: Timestamp,
     pub title: String,
     pub message: String,
 }
 
 /// Adds an entry.
-pub fn insert(db: &mut Db, entry: &Entry) -> Result<(), DbError> {
+pub fn insert(db: &mut Db, entry: &TimelineEntry) -> Result<(), DbError> {
     let row = (
         timeline::id.eq(&entry.id),
         timeline::user_id.eq(entry.user.as_str()),
@@ -41,7 +41,7 @@ pub fn insert(db: &mut Db, entry: &Entry) -> Result<(), DbError> {
     Ok(())
 }
 
-/// Forgets what happened before this time.
+/// Deletes what happened before this time.
 pub fn purge(db: &mut Db, before: Timestamp) -> Result<usize, DbError> {
     Ok(diesel::delete(timeline::table.filter(timeline::ts.lt(before.naive_utc()))).execute(db)?)
 }

@@ -1,4 +1,4 @@
-//! Instants at rest: UTC without a zone, six digits, the same on both engines.
+//! Instants as they are stored: UTC without a zone, microseconds, the same on both engines.
 
 use chrono::{DateTime, NaiveDateTime, Utc};
 use diesel::{

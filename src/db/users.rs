@@ -26,20 +26,20 @@ pub struct User {
     pub last_seen_at: Timestamp,
 }
 
-/// Name and picture as the identity provider knows them.
+/// Name and picture as the identity provider has them.
 #[derive(Clone, Debug)]
-pub struct Profile {
+pub struct StoredProfile {
     pub display_name: String,
     pub avatar_url: Option<String>,
 }
 
-/// The user of this account at sign-in: made under `new_id` when new. Without a profile (the provider did not tell) a
-/// known user keeps theirs, and a new one is called by the account's id.
+/// The user of this account at sign-in: added with `new_id` when new. Without a profile (the provider gave none) a known
+/// user keeps theirs, and a new one is named by the account's id.
 pub fn sign_in(
     db: &mut Db,
     new_id: &UserId,
     platform_id: &PlatformId,
-    profile: Option<&Profile>,
+    profile: Option<&StoredProfile>,
     now: Timestamp,
 ) -> Result<User, DbError> {
     let first = (
@@ -53,7 +53,7 @@ pub fn sign_in(
     let seen = users::last_seen_at.eq(now.naive_utc());
     let inserted = diesel::insert_into(users::table).values(first).on_conflict(users::platform_id).do_update();
     let user = match profile {
-        Some(Profile { display_name, avatar_url }) => {
+        Some(StoredProfile { display_name, avatar_url }) => {
             let again = (users::display_name.eq(display_name), users::avatar_url.eq(avatar_url.as_deref()), seen);
             on_backend!(db, |db| inserted.set(again).returning(User::as_returning()).get_result(db))
         }
@@ -73,11 +73,11 @@ mod tests {
     use crate::db::testing::{self, later, now};
 
     #[test]
-    fn the_account_decides_who_signs_in_and_the_id_stays() {
+    fn an_account_is_one_user_and_keeps_its_id() {
         testing::on_each_database(|pool| {
-            let profile = Profile { display_name: "Ada".into(), avatar_url: Some("https://a.test/1.png".into()) };
+            let profile = StoredProfile { display_name: "Ada".into(), avatar_url: Some("https://a.test/1.png".into()) };
             let platform_id = PlatformId::from("76561198000000001");
-            let sign_in = |id: &str, profile: Option<&Profile>, at| {
+            let sign_in = |id: &str, profile: Option<&StoredProfile>, at| {
                 pool.write_blocking(|db| super::sign_in(db, &id.into(), &platform_id, profile, at)).unwrap()
             };
 

@@ -1,227 +1,206 @@
-//! What a push changes: one transaction that first notes the push as seen, so that a push which comes again changes
-//! nothing, and a crash in between loses nothing.
+//! What a push changes, in one transaction. It first stores that the push was received, so that a push which comes
+//! again changes nothing, and a crash in between loses nothing.
 
 use chrono::TimeDelta;
-use secrecy::ExposeSecret as _;
 
 use crate::{
-    crypto::{
-        random::Random,
-        sealer::{Place, Sealer},
-    },
+    crypto::random::Random,
     db::{
         alarms::{self, AlarmPath, AlarmState, Arrival},
         error::DbError,
-        paired_servers::{self, PairedServer, Pairing},
+        paired_servers::{self, PairedServer},
         pool::Db,
-        push_seen, smart_devices, timeline,
+        push_seen, timeline,
     },
     domain::{
-        game_address::GameAddress,
         ids::{PlatformId, ServerId, UserId},
-        limits::{DEVICES_PER_SERVER, PAIRED_SERVERS_PER_USER},
         plain_text::plain_text,
         time::Timestamp,
     },
-    game::address::is_public,
+    pairings::{self, DeviceRequest, PairingOutcome, PairingRefused, PairingRequest, PairingSource},
     push::{
-        notification::{Alarm, Notification, ServerIdentity, ServerPairing},
-        session::Message,
+        message::PushMessage,
+        notification::{AlarmPush, EntityPairing, Notification, ServerIdentity, ServerPairing},
     },
+    vault::Vault,
 };
 
-/// An alarm that was sent longer ago is history: recorded, but nobody is woken for it.
+/// An alarm that was sent longer ago is history: recorded, and sent to nobody.
 const LATE: TimeDelta = TimeDelta::minutes(5);
 
-/// Whose push it is, and what bounds what it may do.
+/// Whose push it is, and what it may do.
 #[derive(Clone)]
-pub struct Owner {
+pub struct PushOwner {
     pub user: UserId,
     pub platform: PlatformId,
     /// Private and loopback game servers may be paired.
     pub allow_private: bool,
 }
 
-/// What others must hear of, once it is stored.
+/// What a push changed, for the relay once it is stored.
 #[derive(Debug, PartialEq)]
-pub enum News {
+pub enum PushOutcome {
     Paired {
         server: ServerId,
-        /// Address or token are not what they were.
+        /// A link that is up must be opened again.
         changed: bool,
-        /// A device was paired with it.
-        device: bool,
+        /// A server that is deleted, because this one is at its address now.
+        displaced: Option<ServerId>,
+        /// Whether a device was paired with it; an error says why it was not.
+        device: Result<bool, &'static str>,
     },
     Alarm {
         server: ServerId,
         id: String,
         title: String,
     },
-    /// Stored, and nobody needs to hear.
+    /// Stored, and of no concern to the relay.
     Noted,
     /// Nothing changed: why.
     Ignored(&'static str),
 }
 
-/// Takes one push. Call it in a transaction.
-pub fn take(
-    db: &mut Db,
-    owner: &Owner,
-    sealer: &Sealer,
-    random: &Random,
-    message: &Message,
-    now: Timestamp,
-) -> Result<News, DbError> {
-    if let Some(id) = &message.persistent_id
-        && !push_seen::insert(db, &owner.user, id, now)?
-    {
-        return Ok(News::Ignored("duplicate"));
+impl PushOutcome {
+    fn paired(pairing: PairingOutcome, device: Result<bool, &'static str>) -> Self {
+        let PairingOutcome { server, changed, displaced, .. } = pairing;
+        Self::Paired { server: server.id, changed, displaced, device }
     }
-    let sent = message.sent.map_or(now, |sent| sent.min(now));
-    match Notification::read(&message.app_data) {
-        Notification::ServerPairing(pairing) => Ok(match pair(db, owner, sealer, random, &pairing, now)? {
-            Ok((server, changed)) => News::Paired { server, changed, device: false },
-            Err(reason) => News::Ignored(reason),
-        }),
-        Notification::EntityPairing(pairing) => {
-            let (server, changed) = match pair(db, owner, sealer, random, &pairing.server, now)? {
-                Ok(paired) => paired,
-                Err(reason) => return Ok(News::Ignored(reason)),
-            };
-            let device = pairing.entity_id.to_string();
-            let devices = smart_devices::list(db, &server)?;
-            if devices.len() >= DEVICES_PER_SERVER && devices.iter().all(|known| known.device_id != device) {
-                return Ok(News::Ignored("too_many_devices"));
+}
+
+/// What every step of the transaction needs.
+pub struct Inbox<'a> {
+    pub owner: &'a PushOwner,
+    pub vault: &'a Vault,
+    pub random: &'a Random,
+    pub now: Timestamp,
+}
+
+impl Inbox<'_> {
+    /// Stores one push and what it changes. Call it in a transaction.
+    pub fn store(&self, db: &mut Db, message: &PushMessage) -> Result<PushOutcome, DbError> {
+        if let Some(id) = &message.persistent_id
+            && !push_seen::insert(db, &self.owner.user, id, self.now)?
+        {
+            return Ok(PushOutcome::Ignored("duplicate"));
+        }
+        let sent = message.sent.map_or(self.now, |sent| sent.min(self.now));
+        let text = |key| raw(message, key);
+        match Notification::read(&message.app_data) {
+            Notification::ServerPairing(pairing) => Ok(match self.pair(db, pairing)? {
+                Ok(pairing) => PushOutcome::paired(pairing, Ok(false)),
+                Err(reason) => PushOutcome::Ignored(reason),
+            }),
+            Notification::EntityPairing(pairing) => self.pair_device(db, pairing),
+            Notification::Alarm(alarm) => self.receive_alarm(db, alarm, sent),
+            Notification::Death(who) => {
+                self.note(db, who.server.as_ref(), "death", sent, text("title"), text("message"))
             }
-            smart_devices::upsert(db, &server, &device, pairing.kind, &pairing.name, now)?;
-            Ok(News::Paired { server, changed, device: true })
+            Notification::Login(who) => {
+                self.note(db, who.server.as_ref(), "login", sent, text("title"), text("message"))
+            }
+            Notification::News { title, message } => self.note(db, None, "news", sent, title, message),
+            Notification::Unknown { title, message, .. } => self.note(db, None, "other", sent, title, message),
+            Notification::Malformed(_) => Ok(PushOutcome::Ignored("malformed")),
         }
-        Notification::Alarm(alarm) => take_alarm(db, owner, random, alarm, sent, now),
-        Notification::Death(who) => {
-            note(db, owner, random, who.server.as_ref(), "death", sent, raw(message, "title"), raw(message, "message"))
+    }
+
+    /// Pairs the game server, if it is for the owner's own player.
+    fn pair(&self, db: &mut Db, pairing: ServerPairing) -> Result<Result<PairingOutcome, &'static str>, DbError> {
+        if pairing.player_id != self.owner.platform {
+            return Ok(Err("another_player"));
         }
-        Notification::Login(who) => {
-            note(db, owner, random, who.server.as_ref(), "login", sent, raw(message, "title"), raw(message, "message"))
+        let request = PairingRequest {
+            owner: self.owner.user.clone(),
+            source: PairingSource::Push { game_server_id: pairing.game_server_id },
+            name: Some(pairing.name),
+            address: pairing.address,
+            port: pairing.port,
+            player_id: pairing.player_id,
+            player_token: pairing.player_token,
+        };
+        let paired = pairings::pair_server(db, self.vault, self.random, request, self.owner.allow_private, self.now)?;
+        Ok(paired.map_err(reason))
+    }
+
+    fn pair_device(&self, db: &mut Db, pairing: EntityPairing) -> Result<PushOutcome, DbError> {
+        let EntityPairing { server, entity_id, kind, name } = pairing;
+        let pairing = match self.pair(db, server)? {
+            Ok(pairing) => pairing,
+            Err(reason) => return Ok(PushOutcome::Ignored(reason)),
+        };
+        let request = DeviceRequest { entity_id, kind: Some(kind), name: Some(name), label: None };
+        let device = pairings::pair_device(db, &pairing.server.id, request, self.now)?;
+        Ok(PushOutcome::paired(pairing, device.map(|_| true).map_err(reason)))
+    }
+
+    fn receive_alarm(&self, db: &mut Db, alarm: AlarmPush, sent: Timestamp) -> Result<PushOutcome, DbError> {
+        let server = self.server_of(db, alarm.server.as_ref())?;
+        let is_late = self.now - sent > LATE;
+        let state = match (&server, is_late) {
+            (_, true) => AlarmState::Late,
+            (None, false) => AlarmState::Unmatched,
+            (Some(_), false) => AlarmState::Received,
+        };
+        let id: String = self.random.id(self.now);
+        let arrival = Arrival {
+            id: id.clone(),
+            user: self.owner.user.clone(),
+            server: server.clone(),
+            path: AlarmPath::Push,
+            alarm_id: String::new(),
+            title: alarm.title.clone(),
+            message: alarm.message.clone(),
+            state,
+            incident: None,
+        };
+        alarms::receive(db, &arrival, self.now)?;
+        match server {
+            Some(server) if !is_late => Ok(PushOutcome::Alarm { server, id, title: alarm.title }),
+            _ => self.note(db, alarm.server.as_ref(), "raid", sent, alarm.title, alarm.message),
         }
-        Notification::News { title, message } => note(db, owner, random, None, "news", sent, title, message),
-        Notification::Unknown { title, message, .. } => note(db, owner, random, None, "other", sent, title, message),
-        Notification::Malformed(_) => Ok(News::Ignored("malformed")),
+    }
+
+    /// Adds an entry to the timeline.
+    fn note(
+        &self,
+        db: &mut Db,
+        server: Option<&ServerIdentity>,
+        kind: &'static str,
+        ts: Timestamp,
+        title: String,
+        message: String,
+    ) -> Result<PushOutcome, DbError> {
+        let server = self.server_of(db, server)?;
+        let (id, user) = (self.random.id(ts), self.owner.user.clone());
+        timeline::insert(db, &timeline::TimelineEntry { id, user, server, kind, ts, title, message })?;
+        Ok(PushOutcome::Noted)
+    }
+
+    /// The paired server with this game-server id, otherwise with this address.
+    fn server_of(&self, db: &mut Db, named: Option<&ServerIdentity>) -> Result<Option<ServerId>, DbError> {
+        let Some(named) = named else { return Ok(None) };
+        let servers = paired_servers::list_for(db, &self.owner.user)?;
+        let has_id =
+            |server: &&PairedServer| named.game_server_id.is_some() && server.game_server_id == named.game_server_id;
+        let address = named.address.as_ref().map(|(address, port)| (address.to_string(), *port));
+        let has_address = |server: &&PairedServer| {
+            address.as_ref().is_some_and(|(address, port)| (&server.address, server.port) == (address, *port))
+        };
+        let server = servers.iter().find(has_id).or_else(|| servers.iter().find(has_address));
+        Ok(server.map(|server| server.id.clone()))
     }
 }
 
-/// The push's own words.
-fn raw(message: &Message, key: &str) -> String {
-    let words = message.app_data.iter().find(|(name, _)| name == key);
-    words.map_or_else(String::new, |(_, words)| plain_text(words, 512))
+/// The text of the push under this key, on one line.
+fn raw(message: &PushMessage, key: &str) -> String {
+    let text = message.app_data.iter().find(|(name, _)| name == key);
+    text.map_or_else(String::new, |(_, text)| plain_text(text, 512))
 }
 
-/// Stores a pairing, if it is this player's own and its address may be connected to. True if it changed anything.
-fn pair(
-    db: &mut Db,
-    owner: &Owner,
-    sealer: &Sealer,
-    random: &Random,
-    pairing: &ServerPairing,
-    now: Timestamp,
-) -> Result<Result<(ServerId, bool), &'static str>, DbError> {
-    if pairing.player_id != owner.platform {
-        return Ok(Err("another_player"));
+fn reason(refused: PairingRefused) -> &'static str {
+    match refused {
+        PairingRefused::PrivateAddress => "private_address",
+        PairingRefused::TooManyServers => "too_many_servers",
+        PairingRefused::TooManyDevices => "too_many_devices",
     }
-    let is_private = match &pairing.address {
-        GameAddress::Ip(ip) => !is_public(*ip),
-        GameAddress::Name(_) => pairing.address.is_localhost_name(),
-    };
-    if is_private && !owner.allow_private {
-        return Ok(Err("private_address"));
-    }
-    let address = pairing.address.to_string();
-    let servers = paired_servers::list_for(db, &owner.user)?;
-    let known = find(&servers, pairing.game_server_id.as_deref(), Some((&address, pairing.port)));
-    if known.is_none() && servers.len() >= PAIRED_SERVERS_PER_USER {
-        return Ok(Err("too_many_servers"));
-    }
-    let id = known.map_or_else(|| random.id(now), |known| known.id.clone());
-    let place = Place { table: "paired_servers", column: "player_token_sealed", owner: id.as_str() };
-    let token = pairing.player_token.expose_secret().to_string();
-    let same = known.is_some_and(|known| {
-        let opened = sealer.open(&place, &known.player_token_sealed);
-        let same_token = opened.is_ok_and(|opened| opened.plaintext.expose_secret() == token.as_bytes());
-        same_token && known.address == address && known.port == pairing.port
-    });
-    let row = Pairing {
-        owner: owner.user.clone(),
-        game_server_id: pairing.game_server_id.clone(),
-        name: pairing.name.clone(),
-        address,
-        port: pairing.port,
-        player_id: pairing.player_id.to_string(),
-        player_token_sealed: sealer.seal(&place, token.as_bytes()),
-        key_version: sealer.key_version(),
-    };
-    Ok(Ok((paired_servers::upsert(db, &id, &row, now)?.id, !same)))
-}
-
-fn take_alarm(
-    db: &mut Db,
-    owner: &Owner,
-    random: &Random,
-    alarm: Alarm,
-    sent: Timestamp,
-    now: Timestamp,
-) -> Result<News, DbError> {
-    let server = server_of(db, owner, alarm.server.as_ref())?;
-    let is_late = now - sent > LATE;
-    let state = match (&server, is_late) {
-        (_, true) => AlarmState::Late,
-        (None, false) => AlarmState::Unmatched,
-        (Some(_), false) => AlarmState::Received,
-    };
-    let id: String = random.id(now);
-    let arrival = Arrival {
-        id: id.clone(),
-        user: owner.user.clone(),
-        server: server.clone(),
-        path: AlarmPath::Push,
-        alarm_id: String::new(),
-        title: alarm.title.clone(),
-        message: alarm.message.clone(),
-        state,
-        incident: None,
-    };
-    alarms::receive(db, &arrival, now)?;
-    match server {
-        Some(server) if !is_late => Ok(News::Alarm { server, id, title: alarm.title }),
-        _ => note(db, owner, random, alarm.server.as_ref(), "raid", sent, alarm.title, alarm.message),
-    }
-}
-
-/// An entry in the timeline, with the push's own words.
-fn note(
-    db: &mut Db,
-    owner: &Owner,
-    random: &Random,
-    server: Option<&ServerIdentity>,
-    kind: &'static str,
-    ts: Timestamp,
-    title: String,
-    message: String,
-) -> Result<News, DbError> {
-    let server = server_of(db, owner, server)?;
-    let id = random.id(ts);
-    timeline::insert(db, &timeline::Entry { id, user: owner.user.clone(), server, kind, ts, title, message })?;
-    Ok(News::Noted)
-}
-
-fn server_of(db: &mut Db, owner: &Owner, named: Option<&ServerIdentity>) -> Result<Option<ServerId>, DbError> {
-    let Some(named) = named else { return Ok(None) };
-    let servers = paired_servers::list_for(db, &owner.user)?;
-    let address = named.address.as_ref().map(|(address, port)| (address.to_string(), *port));
-    let address = address.as_ref().map(|(address, port)| (address.as_str(), *port));
-    Ok(find(&servers, named.game_server_id.as_deref(), address).map(|server| server.id.clone()))
-}
-
-/// By the game's own id, else by address.
-fn find<'a>(servers: &'a [PairedServer], id: Option<&str>, address: Option<(&str, u16)>) -> Option<&'a PairedServer> {
-    let by_id = servers.iter().find(|server| id.is_some() && server.game_server_id.as_deref() == id);
-    by_id.or_else(|| servers.iter().find(|server| Some((server.address.as_str(), server.port)) == address))
 }

@@ -8,11 +8,11 @@ use super::wire::{
     DataMessageStanza, HeartbeatAck, HeartbeatPing, IqStanza, LoginRequest, LoginResponse, StreamErrorStanza,
 };
 
-/// The version both sides speak.
+/// The version of both sides.
 pub const VERSION: u8 = 41;
-/// An older one, which servers still announce and every client takes.
+/// An older one, which servers still announce and every client accepts.
 const OLD_VERSION: u8 = 38;
-/// Bytes of a payload. A push carries 4 KiB; a login with its 1 000 received ids stays well below this too.
+/// Bytes of a payload. A push carries 4 KiB; a login with its 1 000 received ids is well below this too.
 pub const PAYLOAD_LIMIT: usize = 256 * 1024;
 /// Bytes of a length; [`PAYLOAD_LIMIT`] needs three, a varint of 32 bits has at most five.
 const LENGTH_BYTES: usize = 5;
@@ -30,12 +30,12 @@ pub enum Frame {
     StreamError(StreamErrorStanza),
     /// A tag that is not for us; skipped by its length.
     Other(u8),
-    /// A frame of a known tag whose payload is no such message; skipped too, or a message that we cannot read would
-    /// come again after each reconnect.
+    /// A frame of a known tag whose payload is no such message; skipped too, because a message that we cannot read would
+    /// otherwise be delivered again after each reconnect.
     Unreadable(u8),
 }
 
-/// What cannot be the protocol: nothing after it can be read either.
+/// Bytes that are not the protocol: nothing after them can be read either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     #[error("version {0} of the protocol is not known")]
@@ -92,7 +92,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Takes the next frame off the front of `buffer`; `None` until all of it is there.
+    /// Removes the next frame from the front of `buffer`; `None` until it is complete.
     pub fn next(&mut self, buffer: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
         if !self.version_seen {
             let Some(&version) = buffer.first() else { return Ok(None) };
@@ -187,7 +187,7 @@ mod tests {
         }
     }
 
-    /// Byte for byte what other implementations exchange: (bytes behind the version, frame).
+    /// Byte for byte what other implementations send: (bytes after the version, frame).
     fn vectors() -> Vec<(Vec<u8>, Frame)> {
         vec![
             (
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_byte_for_byte_what_others_exchange() {
+    fn frames_are_byte_for_byte_those_of_other_implementations() {
         for (bytes, frame) in vectors() {
             assert_eq!(encoded(&frame), bytes);
             let stream = [&[VERSION], bytes.as_slice()].concat();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_that_clients_take_are_taken() {
+    fn versions_that_clients_accept_are_accepted() {
         for version in [38, 41, 42, 255] {
             assert_eq!(frames(&[version, 4, 0]), (vec![Frame::Close], None), "{version}");
         }
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_frame_is_no_frame_yet() {
+    fn an_incomplete_frame_is_not_read() {
         for (bytes, _) in vectors() {
             let stream = [&[VERSION], bytes.as_slice()].concat();
             for end in 0..stream.len() {

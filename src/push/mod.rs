@@ -1,15 +1,19 @@
 //! The push worker: pairings and alarms as the game pushes them, whether or not anybody is online.
 //!
-//! [`worker`] keeps one session per stored credential; [`session_keeper`] logs in and comes back for ever; [`session`]
-//! speaks the protocol of [`mcs`]; [`inbox`] stores what a push says before anybody hears of it.
+//! [`worker`] has one session per stored credential; [`session_supervisor`] keeps it up; [`login`] and [`session`] speak
+//! the protocol of [`mcs`]; [`inbox`] stores what a push changes before anybody is informed.
 
-pub mod bundle;
-pub mod credentials;
+pub mod context;
+pub mod gcm_credential;
 pub mod inbox;
+pub mod login;
 pub mod mcs;
+pub mod message;
 pub mod notification;
 pub mod session;
-pub mod session_keeper;
-pub mod state;
+pub mod session_status;
+pub mod session_supervisor;
+#[cfg(test)]
+mod testing;
 pub mod wire;
 pub mod worker;

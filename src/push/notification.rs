@@ -1,4 +1,4 @@
-//! What the game pushes, in the domain's words. Tolerant where nothing hangs on it, strict where something is stored.
+//! What the game pushes, in types of the domain. Tolerant where nothing depends on it, strict where something is stored.
 
 use std::borrow::Cow;
 
@@ -24,22 +24,22 @@ pub enum Notification {
     ServerPairing(ServerPairing),
     /// "Pair" was pressed at a smart device.
     EntityPairing(EntityPairing),
-    /// A smart alarm, or a plugin of the game server, raises an alarm. Which device it was, a push does not say.
-    Alarm(Alarm),
+    /// A smart alarm, or a plugin of the game server, raises an alarm. A push does not name the device.
+    Alarm(AlarmPush),
     /// The owner of the credential was killed while offline.
     Death(Encounter),
     /// A teammate came online while the owner of the credential is offline.
     Login(Encounter),
     /// From the publisher.
     News { title: String, message: String },
-    /// Something this version knows nothing about.
+    /// Of a kind that this version does not know.
     Unknown { channel: String, title: String, message: String },
-    /// It says what it is and is not.
+    /// Of a known kind, and not readable as such.
     Malformed(Malformed),
 }
 
-/// A game server and a player's key to it. Whether the player is the owner of the credential is for the caller to
-/// compare, whether the address may be connected to for the link to say.
+/// A game server and a player's token for it. The caller must check that the player is the owner of the credential, and
+/// that the address may be connected to.
 #[derive(Debug)]
 pub struct ServerPairing {
     /// Stable for each game server, a GUID.
@@ -61,16 +61,16 @@ pub struct EntityPairing {
     pub name: String,
 }
 
-/// An alarm as it was written in the game.
+/// An alarm with the text that was written in the game.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Alarm {
+pub struct AlarmPush {
     /// `None` when the push names no game server.
     pub server: Option<ServerIdentity>,
     pub title: String,
     pub message: String,
 }
 
-/// Another player did something.
+/// Something that another player did.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Encounter {
     pub server: Option<ServerIdentity>,
@@ -79,7 +79,7 @@ pub struct Encounter {
     pub player_name: String,
 }
 
-/// By what a game server is recognised: its id, else its address.
+/// What identifies a game server: its id, otherwise its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerIdentity {
     pub game_server_id: Option<String>,
@@ -88,14 +88,14 @@ pub struct ServerIdentity {
     pub address: Option<(GameAddress, u16)>,
 }
 
-/// Why a push cannot be used. It tells which field, never what is in it.
+/// Why a push cannot be used. It names the field, never its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     #[error("the body is larger than {BODY} bytes")]
     TooLarge,
     #[error("the body is not a JSON object of texts")]
     Body,
-    #[error("{0} is missing or makes no sense")]
+    #[error("{0} is missing or not valid")]
     Field(&'static str),
 }
 
@@ -119,7 +119,7 @@ struct Body<'a> {
 }
 
 impl Notification {
-    /// Reads the keys and values of a push; of a key that stands twice, the first.
+    /// Reads the keys and values of a push; of a key that occurs twice, the first.
     pub fn read(app_data: &[(String, String)]) -> Self {
         let value =
             |key: &str| app_data.iter().find(|(name, _)| name == key).map_or("", |(_, value)| value.as_str()).trim();
@@ -127,9 +127,9 @@ impl Notification {
         let (title, message) = (plain_text(value("title"), NAME), plain_text(value("message"), MESSAGE));
         let body = Body::read(value("body"));
         match (channel, body) {
-            // An alarm is an alarm, whatever became of its body.
+            // An alarm counts even if its body cannot be read.
             ("alarm", body) => {
-                Self::Alarm(Alarm { server: body.ok().and_then(|body| body.server_identity()), title, message })
+                Self::Alarm(AlarmPush { server: body.ok().and_then(|body| body.server_identity()), title, message })
             }
             ("news", _) => Self::News { title, message },
             ("pairing" | "player" | "team", Err(malformed)) => Self::Malformed(malformed),
@@ -154,7 +154,7 @@ impl<'a> Body<'a> {
         if json.is_empty() {
             return Ok(Self::default());
         }
-        // serde would take a list for a struct, too.
+        // serde would read a list as a struct, too.
         if !json.starts_with('{') {
             return Err(Malformed::Body);
         }
@@ -325,7 +325,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let expected =
-            |server| Alarm { server, title: "North wall".to_owned(), message: "C4 on the airlock".to_owned() };
+            |server| AlarmPush { server, title: "North wall".to_owned(), message: "C4 on the airlock".to_owned() };
         assert_eq!(alarm(&format!(r#"{{{SERVER},"type":"alarm"}}"#)), expected(Some(sim_valley())));
         // A plugin's alarm has no type.
         assert_eq!(alarm(&format!("{{{SERVER}}}")), expected(Some(sim_valley())));

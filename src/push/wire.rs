@@ -1,7 +1,7 @@
 //! The messages of Google's MCS protocol, generated from `mcs.proto`.
 //!
-//! Every field is optional at the edge, as with the game's messages. Two messages carry secrets and say nothing of
-//! them in `Debug`: the login, and the content of a push (a player token).
+//! Every field is optional at the edge, as with the game's messages. Two messages carry secrets, which `Debug`
+//! leaves out: the login, and the content of a push (a player token).
 
 #![allow(missing_docs, clippy::all)]
 

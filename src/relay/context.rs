@@ -1,14 +1,7 @@
 //! What the relay's actors share.
 
-use std::sync::Arc;
-
 use crate::{
-    clock::Clock,
-    config,
-    crypto::{random::Random, sealer::Sealer},
-    db::pool::Pool,
-    game::asker::Budgets,
-    net::Network,
+    clock::Clock, config, crypto::random::Random, db::pool::Pool, game::asker::Budgets, net::Network, vault::Vault,
 };
 
 /// Built once, shared by all.
@@ -17,7 +10,7 @@ pub struct RelayContext {
     pub random: Random,
     pub network: Network,
     pub pool: Pool,
-    pub sealer: Arc<Sealer>,
+    pub vault: Vault,
     pub game: config::Game,
     pub budgets: Budgets,
 }

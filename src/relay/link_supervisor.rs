@@ -7,15 +7,13 @@ use std::{cell::Cell, collections::HashMap, sync::Arc, time::Duration};
 use actix::{Message, Recipient};
 use chrono::TimeDelta;
 use futures_util::FutureExt as _;
-use secrecy::{ExposeSecret as _, SecretBox};
 use tokio::{
     sync::{Notify, mpsc},
     time::{Instant, MissedTickBehavior, interval, interval_at, sleep, timeout},
 };
 
 use crate::{
-    crypto::sealer::Place,
-    db::{paired_servers, smart_devices},
+    db::smart_devices,
     domain::{
         backoff::{Backoff, jittered},
         ids::ServerId,
@@ -32,6 +30,7 @@ use crate::{
         context::RelayContext,
         live_state::{GameUpdate, PairedDevice},
     },
+    vault::VaultError,
 };
 
 const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
@@ -155,38 +154,23 @@ impl Supervisor {
 
     /// Where to connect to, and as which player. The token is open only from here to the end of the link.
     async fn read(&self) -> Result<(Route, Player), LinkEnd> {
-        let server = self.server.clone();
-        let row = self.context.pool.read(move |db| paired_servers::get(db, &server)).await;
-        let row = row.map_err(|error| LinkEnd::unreachable(format!("our database: {error}")))?;
-        if self.update(GameUpdate::StoredWorld(row.baseline.clone().world())).await.is_err() {
-            return Err(LinkEnd::unreachable("nobody needs the link"));
-        }
         let no_credentials = |reason: &str| LinkEnd {
             state: ConnectionState::NoCredentials,
             reason: reason.to_owned(),
             pause: PAUSE_REJECTED,
         };
-        let place = Place { table: "paired_servers", column: "player_token_sealed", owner: self.server.as_str() };
-        let opened = self.context.sealer.open(&place, &row.player_token_sealed).map_err(|error| {
-            log::error!(server = self.server.as_str(); "a player token cannot be opened: {error}");
-            no_credentials("the stored player token cannot be read: pair again")
-        })?;
-        let key_version = self.context.sealer.key_version();
-        // A newer generation of keys than ours may be at work there: it will seal the token itself.
-        if !opened.current && row.key_version <= key_version {
-            let resealed = self.context.sealer.seal(&place, opened.plaintext.expose_secret());
-            let (server, old) = (self.server.clone(), row.player_token_sealed.clone());
-            let moved = self
-                .context
-                .pool
-                .write(move |db| paired_servers::replace_token(db, &server, &old, &resealed, key_version))
-                .await;
-            if let Err(error) = moved {
-                log::warn!(server = self.server.as_str(); "a player token could not be sealed again: {error}");
+        let (row, token) = self.context.vault.player_token(&self.server).await.map_err(|error| match error {
+            VaultError::Unreadable(error) => {
+                log::error!(server = self.server.as_str(); "a player token cannot be opened: {error}");
+                no_credentials("the stored player token cannot be read: pair again")
             }
+            VaultError::Malformed => no_credentials("the stored player token makes no sense: pair again"),
+            error => LinkEnd::unreachable(format!("our database: {error}")),
+        })?;
+        if self.update(GameUpdate::StoredWorld(row.baseline.clone().world())).await.is_err() {
+            return Err(LinkEnd::unreachable("nobody needs the link"));
         }
-        let token = std::str::from_utf8(opened.plaintext.expose_secret()).ok().and_then(|token| token.parse().ok());
-        let (Some(token), Ok(id)) = (token, row.player_id.parse()) else {
+        let Ok(id) = row.player_id.parse() else {
             return Err(no_credentials("the stored player token makes no sense: pair again"));
         };
         let game = &self.context.game;
@@ -196,7 +180,7 @@ impl Supervisor {
             proxy: game.proxy_url.as_ref().map(ToString::to_string),
             allow_private: game.allow_private_servers,
         };
-        Ok((route, Player { id, token: SecretBox::new(Box::new(token)) }))
+        Ok((route, Player { id, token }))
     }
 
     async fn forward(&self, mut broadcasts: mpsc::Receiver<AppBroadcast>) {

@@ -11,11 +11,13 @@ use std::{
 use self::source::{Library, ModulePath};
 
 /// Floors, the lowest first. The binary may import all of them.
-const FLOORS: [&[&str]; 7] = [
+const FLOORS: [&[&str]; 9] = [
     &["domain"],
     &["crypto"],
     &["config", "clock", "net"],
     &["db", "clients", "game"],
+    &["vault"],
+    &["pairings"],
     &["relay", "push"],
     &["api", "rotation"],
     &["server", "demo", "watch", "simulator"],

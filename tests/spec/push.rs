@@ -122,6 +122,46 @@ async fn pairing_in_the_game_pairs_here_too() {
 }
 
 #[actix_web::test]
+async fn pairing_the_same_by_hand_leaves_the_link_alone() {
+    let Watched { test, mut alice, game: _game, named, server, mut client } = watched().await;
+    test.push(named.entity_pairing(ALICE.parse().unwrap(), DEMO_TOKEN, GATE_SWITCH, 1, "Gate"));
+    client.until(&server, |state| is_complete(state, 3)).await;
+    let since = client.state(&server)["server"]["since"].clone();
+    test.app.clock.advance(Duration::seconds(1));
+    let same = json!({ "address": named.ip, "port": named.port, "playerId": ALICE, "playerToken": DEMO_TOKEN });
+    let paired = alice.post("/paired-servers", Some(&same)).await;
+    assert_eq!((paired.status, &paired.json()["id"]), (200, &json!(server)));
+    // An answer through the link comes after whatever the pairing did.
+    let toggle = json!({
+        "type": "deviceToggle", "serverId": server, "deviceId": GATE_SWITCH.to_string(), "requestId": "after",
+    });
+    client.send(toggle).await;
+    assert_eq!(client.expect("ack").await["requestId"], "after");
+    assert_eq!(client.state(&server)["server"]["since"], since);
+
+    // Another token opens it again; nobody has this one.
+    let mut other = same;
+    other["playerToken"] = json!(DEMO_TOKEN + 1);
+    assert_eq!(alice.post("/paired-servers", Some(&other)).await.status, 200);
+    client.until(&server, |state| state["server"]["connection"] == "rejected").await;
+}
+
+#[actix_web::test]
+async fn a_push_replaces_the_player_of_a_server_that_was_paired_by_hand() {
+    let test = PushTest::start().await;
+    let (mut alice, _) = test.alice_receiving().await;
+    let named = at("play.example.com", 28_083);
+    let by_hand = json!({ "address": named.ip, "port": named.port, "playerId": BOB, "playerToken": 1, "name": "Home" });
+    let server = alice.post("/paired-servers", Some(&by_hand)).await.json()["id"].as_str().unwrap().to_owned();
+    test.deliver(pairing(&named)).await;
+    assert_eq!(only_server(&mut alice).await, server);
+    assert_eq!(servers(&mut alice).await[0]["playerId"], ALICE);
+    // What is pushed after it arrives too.
+    test.deliver(named.alarm("Base alarm", "")).await;
+    assert_eq!(test.ledger_of(1).await.len(), 1);
+}
+
+#[actix_web::test]
 async fn a_pushed_alarm_reaches_every_dashboard_and_is_in_the_ledger() {
     let Watched { test, named, server, mut client, .. } = watched().await;
     // Alice is signed in a second time.

@@ -11,11 +11,7 @@ use std::{
 use chrono::Duration;
 use companion::{
     config::Database,
-    crypto::{
-        keys::Key32,
-        random::Random,
-        sealer::{Place, Sealer},
-    },
+    crypto::{keys::Key32, random::Random, sealer::Sealer},
     db::{
         encryption_keys, paired_servers,
         pool::Pool,
@@ -23,7 +19,7 @@ use companion::{
         users,
     },
     domain::{ids::UserId, time::Timestamp},
-    push::credentials::place,
+    vault::SecretKind,
 };
 use serde_json::json;
 
@@ -31,6 +27,9 @@ use crate::harness::{app::TestApp, binary, database::Postgres};
 
 const USERS: usize = 400;
 const ALICE: &str = "76561198000000001";
+/// Both slots are one place.
+const BUNDLE: SecretKind = SecretKind::PushBundle(Slot::InUse);
+const TOKEN: SecretKind = SecretKind::PlayerToken;
 
 fn key(number: u8) -> Key32 {
     Key32::new([number; 32])
@@ -44,10 +43,6 @@ fn user(number: usize) -> UserId {
     format!("user-{number:04}").into()
 }
 
-fn token_place(server: &str) -> Place<'_> {
-    Place { table: "paired_servers", column: "player_token_sealed", owner: server }
-}
-
 /// Users with a bundle in use, a staged one and a paired server each, all sealed by the key 1. The bundle of user 7 is
 /// damaged, the player token of user 8 is sealed by a key that is lost.
 fn fill(pool: &Pool) {
@@ -59,24 +54,24 @@ fn fill(pool: &Pool) {
             let (id, server) = (user(number), format!("server-{number:04}"));
             users::sign_in(db, &id, &id.as_str().into(), None, now())?;
             let bundle = |at: Timestamp| {
-                let mut sealed = sealer.seal(&place(&id), bundle_of(&id).as_bytes());
+                let mut sealed = sealer.seal(&BUNDLE.place(id.as_str()), bundle_of(&id).as_bytes());
                 sealed[20] ^= u8::from(number == 7 && at == now());
                 SealedBundle { sealed, key_version: 1, uploaded_at: at, expires_at: at }
             };
             push_credentials::upload(db, &id, &bundle(now()))?;
             push_credentials::mark_proven(db, &id, now(), now())?;
             push_credentials::upload(db, &id, &bundle(now() + Duration::seconds(1)))?;
-            let pairing = paired_servers::Pairing {
+            let pairing = paired_servers::StoredPairing {
                 owner: id,
                 game_server_id: None,
                 name: "Test".into(),
                 address: "192.0.2.1".into(),
                 port: 28082,
                 player_id: ALICE.into(),
-                player_token_sealed: if number == 8 { &lost } else { &sealer }.seal(&token_place(&server), b"1234"),
+                player_token_sealed: if number == 8 { &lost } else { &sealer }.seal(&TOKEN.place(&server), b"1234"),
                 key_version: 1,
             };
-            paired_servers::upsert(db, &server.as_str().into(), &pairing, now())?;
+            paired_servers::put(db, &server.as_str().into(), &pairing, now())?;
         }
         Ok(())
     })
@@ -169,7 +164,7 @@ async fn rotate(database: &Database, database_url: &str) {
     assert_eq!((code, printed.matches("cannot be opened: ").count()), (Some(1), all));
 
     // The right one, and the service is killed half-way.
-    serve_until(run(2, Some(1)), "rows anew with key 2", 3);
+    serve_until(run(2, Some(1)), "rows with key 2", 3);
     let halfway = secrets(&pool);
     never_lower(&original, &halfway);
     let moved = sealed_by(&halfway, 2);
@@ -215,8 +210,8 @@ async fn rotate(database: &Database, database_url: &str) {
     for (name, (sealed, _)) in &last {
         let id = name.rsplit(' ').next().unwrap();
         let opened = match name.starts_with("Token") {
-            true => only_new.open(&token_place(id), sealed),
-            false => only_new.open(&place(&id.into()), sealed),
+            true => only_new.open(&TOKEN.place(id), sealed),
+            false => only_new.open(&BUNDLE.place(id), sealed),
         };
         assert_eq!(opened.is_ok(), !["InUse user-0007", "Token server-0008"].contains(&name.as_str()), "{name}");
     }

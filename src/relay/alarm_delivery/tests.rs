@@ -13,6 +13,7 @@ use crate::{
     game::asker::Budgets,
     net::Network,
     relay::publication::Publication,
+    vault::Vault,
 };
 
 /// A subscriber whose sockets take every alarm; what it got, as JSON.
@@ -52,7 +53,7 @@ impl World {
         let random = Random::seeded(1);
         let context = RelayContext {
             clock: Clock::adjustable(DateTime::from_timestamp(1_800_000_000, 0).unwrap()),
-            sealer: Arc::new(Sealer::new(&Key32::new([1; 32]), None, 1, random.clone())),
+            vault: Vault::new(pool.clone(), Arc::new(Sealer::new(&Key32::new([1; 32]), None, 1, random.clone()))),
             random,
             pool,
             game: Game { link_policy: GameLinkPolicy::Always, proxy_url: None, allow_private_servers: true },

@@ -1,4 +1,4 @@
-//! What the push worker may reach.
+//! What the push worker and its supervisors share.
 
 use std::sync::Arc;
 
@@ -6,23 +6,21 @@ use actix::Addr;
 use rustls::ClientConfig;
 
 use crate::{
-    clock::Clock,
-    config::PushAddress,
-    crypto::{random::Random, sealer::Sealer},
-    db::pool::Pool,
-    relay::hub::Hub,
+    clock::Clock, config::PushAddress, crypto::random::Random, db::pool::Pool, net::Network, relay::hub::Hub,
+    vault::Vault,
 };
 
 /// Built once, shared by all sessions.
 pub struct PushContext {
     pub clock: Clock,
     pub random: Random,
+    pub network: Network,
     pub pool: Pool,
-    pub sealer: Arc<Sealer>,
+    pub vault: Vault,
     pub tls: Arc<ClientConfig>,
     pub address: PushAddress,
     /// Private and loopback game servers may be paired.
     pub allow_private: bool,
-    /// Told what arrived.
+    /// Receives what was pushed, once it is stored.
     pub hub: Addr<Hub>,
 }

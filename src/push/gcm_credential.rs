@@ -1,20 +1,20 @@
-//! The credential bundle, as the various registration helpers write it.
+//! The login credential in a bundle, as the various registration helpers write it.
 
 use secrecy::SecretBox;
 use serde_json::{Map, Value};
 
 use crate::domain::ids::PlatformId;
 
-/// What a push session needs of a bundle.
+/// What a push session needs of a bundle (GCM: Google Cloud Messaging).
 #[derive(Debug)]
-pub struct Bundle {
+pub struct GcmCredential {
     pub android_id: u64,
     pub security_token: SecretBox<u64>,
 }
 
-/// Why a bundle is of no use. It tells which field, never what is in it.
+/// Why a bundle cannot be used. It names the field, never its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BundleError {
+pub enum GcmCredentialError {
     #[error("the bundle is not a JSON object")]
     NotAnObject,
     #[error("the bundle has no {0}")]
@@ -23,14 +23,14 @@ pub enum BundleError {
     NotANumber(&'static str),
 }
 
-impl Bundle {
+impl GcmCredential {
     /// Reads a bundle whose owner is `owner`. Keys may be camelCase, snake_case or PascalCase; both numbers may be
-    /// numbers or texts; they stand in `gcm`, which may stand in `fcm_credentials`, in an entry for the owner, or both.
-    pub fn read(json: &[u8], owner: &PlatformId) -> Result<Self, BundleError> {
-        let Ok(Value::Object(root)) = serde_json::from_slice(json) else { return Err(BundleError::NotAnObject) };
+    /// numbers or texts; they are in `gcm`, which may be in `fcm_credentials`, in an entry for the owner, or both.
+    pub fn read(json: &[u8], owner: &PlatformId) -> Result<Self, GcmCredentialError> {
+        let Ok(Value::Object(root)) = serde_json::from_slice(json) else { return Err(GcmCredentialError::NotAnObject) };
         let entry = root.get(owner.as_str()).and_then(Value::as_object).unwrap_or(&root);
         let credentials = object(entry, "fcmcredentials").unwrap_or(entry);
-        let gcm = object(credentials, "gcm").ok_or(BundleError::Missing("gcm"))?;
+        let gcm = object(credentials, "gcm").ok_or(GcmCredentialError::Missing("gcm"))?;
         Ok(Self {
             android_id: number(gcm, "androidid", "androidId")?,
             security_token: SecretBox::new(Box::new(number(gcm, "securitytoken", "securityToken")?)),
@@ -38,7 +38,7 @@ impl Bundle {
     }
 }
 
-/// The value of the key that is `key` but for case and underscores.
+/// The value of the key that equals `key` apart from case and underscores.
 fn get<'a>(object: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
     let same =
         |name: &str| name.bytes().filter(|byte| *byte != b'_').map(|byte| byte.to_ascii_lowercase()).eq(key.bytes());
@@ -50,14 +50,14 @@ fn object<'a>(parent: &'a Map<String, Value>, key: &str) -> Option<&'a Map<Strin
 }
 
 /// A number that is not 0. serde_json reads integers up to 2^64 exactly; what was written as a fraction is refused.
-fn number(object: &Map<String, Value>, key: &str, name: &'static str) -> Result<u64, BundleError> {
+fn number(object: &Map<String, Value>, key: &str, name: &'static str) -> Result<u64, GcmCredentialError> {
     let number = match get(object, key) {
-        None | Some(Value::Null) => return Err(BundleError::Missing(name)),
+        None | Some(Value::Null) => return Err(GcmCredentialError::Missing(name)),
         Some(Value::Number(number)) => number.as_u64(),
         Some(Value::String(text)) => text.trim().parse().ok(),
         Some(_) => None,
     };
-    number.filter(|number| *number != 0).ok_or(BundleError::NotANumber(name))
+    number.filter(|number| *number != 0).ok_or(GcmCredentialError::NotANumber(name))
 }
 
 #[cfg(test)]
@@ -68,13 +68,13 @@ mod tests {
 
     const OWNER: &str = "76561198000000001";
 
-    fn read(json: &str) -> Result<(u64, u64), BundleError> {
-        let bundle = Bundle::read(json.as_bytes(), &PlatformId::from(OWNER))?;
-        Ok((bundle.android_id, *bundle.security_token.expose_secret()))
+    fn read(json: &str) -> Result<(u64, u64), GcmCredentialError> {
+        let credential = GcmCredential::read(json.as_bytes(), &PlatformId::from(OWNER))?;
+        Ok((credential.android_id, *credential.security_token.expose_secret()))
     }
 
     #[test]
-    fn every_helper_is_understood() {
+    fn the_bundle_of_every_helper_is_read() {
         let expected = Ok((5_000_000_000_000_000_001, 18_446_744_073_709_551_615));
         for json in [
             // rustplus.js and the Python client
@@ -103,20 +103,20 @@ mod tests {
     fn what_is_missing_or_wrong_is_named() {
         let gcm = |android_id: &str| format!(r#"{{"gcm": {{"androidId": {android_id}, "securityToken": "2"}}}}"#);
         for (json, error) in [
-            ("", BundleError::NotAnObject),
-            ("[]", BundleError::NotAnObject),
-            ("{\"gcm\": {", BundleError::NotAnObject),
-            ("{}", BundleError::Missing("gcm")),
-            (r#"{"gcm": []}"#, BundleError::Missing("gcm")),
-            (r#"{"gcm": {"securityToken": "2"}}"#, BundleError::Missing("androidId")),
-            (r#"{"gcm": {"androidId": "1", "securityToken": null}}"#, BundleError::Missing("securityToken")),
-            (&gcm("5e18"), BundleError::NotANumber("androidId")),
-            (&gcm("5000000000000000001.0"), BundleError::NotANumber("androidId")),
-            (&gcm("-1"), BundleError::NotANumber("androidId")),
-            (&gcm("0"), BundleError::NotANumber("androidId")),
-            (&gcm("18446744073709551616"), BundleError::NotANumber("androidId")),
-            (&gcm("\"one\""), BundleError::NotANumber("androidId")),
-            (&gcm("true"), BundleError::NotANumber("androidId")),
+            ("", GcmCredentialError::NotAnObject),
+            ("[]", GcmCredentialError::NotAnObject),
+            ("{\"gcm\": {", GcmCredentialError::NotAnObject),
+            ("{}", GcmCredentialError::Missing("gcm")),
+            (r#"{"gcm": []}"#, GcmCredentialError::Missing("gcm")),
+            (r#"{"gcm": {"securityToken": "2"}}"#, GcmCredentialError::Missing("androidId")),
+            (r#"{"gcm": {"androidId": "1", "securityToken": null}}"#, GcmCredentialError::Missing("securityToken")),
+            (&gcm("5e18"), GcmCredentialError::NotANumber("androidId")),
+            (&gcm("5000000000000000001.0"), GcmCredentialError::NotANumber("androidId")),
+            (&gcm("-1"), GcmCredentialError::NotANumber("androidId")),
+            (&gcm("0"), GcmCredentialError::NotANumber("androidId")),
+            (&gcm("18446744073709551616"), GcmCredentialError::NotANumber("androidId")),
+            (&gcm("\"one\""), GcmCredentialError::NotANumber("androidId")),
+            (&gcm("true"), GcmCredentialError::NotANumber("androidId")),
         ] {
             assert_eq!(read(json), Err(error), "{json}");
         }
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn the_token_is_not_printed() {
         let json = br#"{"gcm": {"androidId": "1", "securityToken": "987654"}}"#;
-        let bundle = Bundle::read(json, &PlatformId::from(OWNER)).expect("a bundle");
-        assert!(!format!("{bundle:?}").contains("987654"));
+        let credential = GcmCredential::read(json, &PlatformId::from(OWNER)).expect("a credential");
+        assert!(!format!("{credential:?}").contains("987654"));
     }
 }
