@@ -34,9 +34,9 @@ use companion::{
     },
     demo::default_settings,
     domain::{
+        device::DeviceKind,
         ids::{PlatformId, ServerId, SessionId, UserId},
         limits::CONNECTIONS_PER_USER,
-        server_state::DeviceKind,
     },
     game::wire::{AppBroadcast, AppEntityChanged, AppEntityPayload, AppMapMarkers, AppMarker, AppMarkerType},
     relay::{

@@ -7,8 +7,10 @@ use std::{hint::black_box, rc::Rc, sync::Arc};
 use bytes::Bytes;
 use companion::{
     domain::{
+        change::{self, Change, Section},
         ids::ServerId,
-        server_state::{self, Change, Marker, MarkerKind, Section, SellOrder, ServerState},
+        map::{Marker, MarkerKind, SellOrder},
+        server_state::ServerState,
         time::Timestamp,
     },
     relay::{
@@ -175,7 +177,7 @@ fn merge(criterion: &mut Criterion) {
         })
         .collect();
     criterion.bench_function("merge/changes of 100 steps", |bencher| {
-        bencher.iter(|| server_state::merge(steps.iter().flat_map(|step| &step.changes)));
+        bencher.iter(|| change::merge(steps.iter().flat_map(|step| &step.changes)));
     });
     criterion.bench_function("merge/patch frame of 100 steps", |bencher| {
         bencher.iter_batched_ref(

@@ -11,10 +11,10 @@ use crate::domain::time::Timestamp;
 ///
 /// It labels; durations are measured with [`tokio::time::Instant`], and the two are never compared.
 #[derive(Clone, Debug)]
-pub struct Clock(Kind);
+pub struct Clock(ClockKind);
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum ClockKind {
     System,
     Adjustable(Arc<Mutex<Timestamp>>),
     /// The time at an instant.
@@ -24,26 +24,26 @@ enum Kind {
 impl Clock {
     /// The system's clock.
     pub fn system() -> Self {
-        Self(Kind::System)
+        Self(ClockKind::System)
     }
 
     /// A clock at `start` that only moves when advanced: for tests and the demo.
     pub fn adjustable(start: Timestamp) -> Self {
-        Self(Kind::Adjustable(Arc::new(Mutex::new(start))))
+        Self(ClockKind::Adjustable(Arc::new(Mutex::new(start))))
     }
 
     /// A clock that begins at `start` and follows tokio's time, which may be virtual; advancing it makes it jump.
     pub fn simulated(start: Timestamp) -> Self {
-        Self(Kind::Simulated(Arc::new(Mutex::new((start, Instant::now())))))
+        Self(ClockKind::Simulated(Arc::new(Mutex::new((start, Instant::now())))))
     }
 
     /// Now, cut to microseconds: what is stored is then equal to what is read back.
     #[allow(clippy::disallowed_methods, reason = "the one place that reads the system's clock")]
     pub fn now(&self) -> Timestamp {
         let now = match &self.0 {
-            Kind::System => Utc::now(),
-            Kind::Adjustable(adjusted) => *lock(adjusted),
-            Kind::Simulated(simulated) => {
+            ClockKind::System => Utc::now(),
+            ClockKind::Adjustable(adjusted) => *lock(adjusted),
+            ClockKind::Simulated(simulated) => {
                 let (start, origin) = *lock(simulated);
                 start + origin.elapsed()
             }
@@ -54,9 +54,9 @@ impl Clock {
     /// Moves the time, also back. The system's clock goes its own way and is left alone.
     pub fn advance(&self, by: Duration) {
         match &self.0 {
-            Kind::System => {}
-            Kind::Adjustable(adjusted) => *lock(adjusted) += by,
-            Kind::Simulated(simulated) => lock(simulated).0 += by,
+            ClockKind::System => {}
+            ClockKind::Adjustable(adjusted) => *lock(adjusted) += by,
+            ClockKind::Simulated(simulated) => lock(simulated).0 += by,
         }
     }
 }

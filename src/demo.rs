@@ -31,8 +31,8 @@ use crate::{
         users::{self, StoredProfile},
     },
     domain::{
+        device::DeviceKind,
         ids::{ServerId, SessionId, UserId},
-        server_state::DeviceKind,
     },
     push::worker::CredentialChanged,
     server::{Server, StartError},

@@ -13,10 +13,10 @@ use crate::{
         smart_devices::{self, SmartDevice},
     },
     domain::{
+        device::DeviceKind,
         game_address::GameAddress,
         ids::{PlatformId, ServerId, UserId},
         limits::{DEVICES_PER_SERVER, PAIRED_SERVERS_PER_USER},
-        server_state::DeviceKind,
         time::Timestamp,
     },
     game::address::is_public,

@@ -17,7 +17,7 @@ use crate::{
     },
     db::smart_devices::{self, SmartDevice},
     domain::{
-        server_state::DeviceKind,
+        device::DeviceKind,
         time::{self, Timestamp},
     },
     pairings::{self, DeviceOutcome, DeviceRequest},

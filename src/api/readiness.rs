@@ -12,7 +12,8 @@ use crate::{
     },
     db::{paired_servers, smart_devices},
     domain::{
-        server_state::{ConnectionState, DeviceKind},
+        device::DeviceKind,
+        server_state::ConnectionState,
         time::{self, Timestamp},
     },
     push::session_status::PushState,
@@ -25,13 +26,13 @@ struct Readiness {
     /// At least one path is up.
     ready: bool,
     /// The live link to the game server, and the game's push messages.
-    paths: [AlarmPath; 2],
+    paths: [PathReadiness; 2],
 }
 
 /// One path.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct AlarmPath {
+struct PathReadiness {
     /// `link` or `push`.
     path: &'static str,
     up: bool,
@@ -65,7 +66,7 @@ pub async fn readiness(
     let push = push.as_ref();
 
     let link_state = link.as_ref().map(|link| link.state);
-    let link_path = AlarmPath {
+    let link_path = PathReadiness {
         path: "link",
         up: link_state == Some(ConnectionState::Connected) && has_alarm,
         since: link.as_ref().map(|link| link.since),
@@ -81,7 +82,7 @@ pub async fn readiness(
             Some(ConnectionState::Paused) | None => Some("The link is paused until a dashboard is opened."),
         },
     };
-    let push_path = AlarmPath {
+    let push_path = PathReadiness {
         path: "push",
         up: push.is_some_and(|push| push.state == PushState::Connected),
         since: push.map(|push| push.since),

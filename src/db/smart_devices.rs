@@ -9,7 +9,7 @@ use diesel::{
 
 use crate::{
     db::{error::DbError, pool::Db, schema::smart_devices, timestamp::StoredTimestamp},
-    domain::{ids::ServerId, server_state::DeviceKind, time::Timestamp},
+    domain::{device::DeviceKind, ids::ServerId, time::Timestamp},
 };
 
 /// A smart device.

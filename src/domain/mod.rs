@@ -4,12 +4,15 @@
 
 pub mod access;
 pub mod backoff;
+pub mod change;
 pub mod credential;
 pub mod detect;
+pub mod device;
 pub mod game_address;
 pub mod grid;
 pub mod ids;
 pub mod limits;
+pub mod map;
 pub mod monument;
 pub mod openid;
 pub mod pairing;

@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, HashSet};
 use crate::{
     domain::{
         detect::wipe::World,
+        device::{Device, DeviceKind, Item, Reachable, Storage},
         grid::{self, GridStyle},
+        map::{MapNote, Marker, MarkerKind, SellOrder},
         monument::Monument,
         plain_text::plain_text,
-        server_state::{Device, DeviceKind, Item, MapNote, Marker, MarkerKind, Member, Reachable, SellOrder, Storage},
+        server_state::Member,
         time::{self, Timestamp},
     },
     game::wire::{

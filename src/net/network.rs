@@ -23,10 +23,10 @@ pub type Dial = dyn Fn(&str, u16) -> BoxFuture<'static, io::Result<Memory>> + Se
 
 /// See the module. Clones share it.
 #[derive(Clone)]
-pub struct Network(Kind);
+pub struct Network(NetworkKind);
 
 #[derive(Clone)]
-enum Kind {
+enum NetworkKind {
     System,
     Simulated(Arc<Dial>),
 }
@@ -51,19 +51,19 @@ pub enum NetworkError {
 impl Network {
     /// The system's network.
     pub fn system() -> Self {
-        Self(Kind::System)
+        Self(NetworkKind::System)
     }
 
     /// A simulated network. It has neither names nor private addresses: nothing is resolved or refused.
     pub fn simulated(dial: Arc<Dial>) -> Self {
-        Self(Kind::Simulated(dial))
+        Self(NetworkKind::Simulated(dial))
     }
 
     /// Connects. A name is resolved once, and the address that passed `allowed` is the one that is connected to.
     pub async fn connect(&self, host: &str, port: u16, allowed: fn(IpAddr) -> bool) -> Result<Stream, NetworkError> {
         match &self.0 {
-            Kind::System => Ok(connect_tcp(host, port, allowed).await?.into()),
-            Kind::Simulated(dial) => Ok(dial(host, port).await.map_err(NetworkError::Unreachable)?.into()),
+            NetworkKind::System => Ok(connect_tcp(host, port, allowed).await?.into()),
+            NetworkKind::Simulated(dial) => Ok(dial(host, port).await.map_err(NetworkError::Unreachable)?.into()),
         }
     }
 
@@ -75,14 +75,14 @@ impl Network {
         tls: Arc<ClientConfig>,
     ) -> Result<SecureStream, NetworkError> {
         match &self.0 {
-            Kind::System => {
+            NetworkKind::System => {
                 let name = ServerName::try_from(host.to_owned())
                     .map_err(|_| NetworkError::Unresolved(io::ErrorKind::InvalidInput.into()))?;
                 let stream = connect_tcp(host, port, |_| true).await?;
                 let stream = TlsConnector::from(tls).connect(name, stream).await.map_err(NetworkError::Unreachable)?;
                 Ok(SecureStream(Secure::Tls(Box::new(stream))))
             }
-            Kind::Simulated(dial) => {
+            NetworkKind::Simulated(dial) => {
                 Ok(SecureStream(Secure::Memory(dial(host, port).await.map_err(NetworkError::Unreachable)?)))
             }
         }

@@ -6,7 +6,7 @@ use secrecy::SecretBox;
 use serde::Deserialize;
 
 use crate::{
-    domain::{game_address::GameAddress, ids::PlatformId, plain_text::plain_text, server_state::DeviceKind},
+    domain::{device::DeviceKind, game_address::GameAddress, ids::PlatformId, plain_text::plain_text},
     game::reading::device_kind,
 };
 

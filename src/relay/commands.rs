@@ -6,8 +6,8 @@ use actix::Message;
 
 use crate::{
     domain::{
+        device::DeviceKind,
         ids::{ServerId, UserId},
-        server_state::DeviceKind,
     },
     game::{
         asker::Asker,

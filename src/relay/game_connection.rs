@@ -10,12 +10,7 @@ use tokio::time::timeout;
 use crate::{
     config::GameLinkPolicy,
     db::paired_servers,
-    domain::{
-        detect::wipe::World,
-        ids::ServerId,
-        server_state::{ConnectionState, DeviceKind},
-        time::Timestamp,
-    },
+    domain::{detect::wipe::World, device::DeviceKind, ids::ServerId, server_state::ConnectionState, time::Timestamp},
     game::{asker::Asker, budget::Priority},
     relay::{
         alarm_delivery::{AlarmDelivery, DrillOutcome},

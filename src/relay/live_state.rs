@@ -7,16 +7,17 @@ use chrono::TimeDelta;
 
 use crate::{
     domain::{
+        change::{Change, Section},
         detect::{
             Detectors, Surroundings,
             alarm::Alarms,
             wipe::{Wipe, World},
         },
+        device::{Device, DeviceKind, Reachable},
+        map::{MapNote, Marker, MarkerKind},
         monument::Monument,
         plain_text::plain_text,
-        server_state::{
-            Change, ConnectionState, Device, DeviceKind, MapNote, Marker, MarkerKind, Reachable, Section, ServerState,
-        },
+        server_state::{ConnectionState, ServerState},
         time::{self, Timestamp},
         world_event::{EventKind, WorldEvent},
     },

@@ -8,7 +8,7 @@ use std::{collections::VecDeque, sync::Arc};
 use bytes::Bytes;
 
 use crate::{
-    domain::{ids::ServerId, server_state},
+    domain::{change, ids::ServerId},
     relay::{
         protocol,
         publication::{Position, Step},
@@ -118,7 +118,7 @@ impl PatchLog {
             return self.patch(frame.clone());
         }
         let first = self.steps.partition_point(|step| step.base < from.seq);
-        let changes = server_state::merge(self.steps.range(first..).flat_map(|step| &step.changes));
+        let changes = change::merge(self.steps.range(first..).flat_map(|step| &step.changes));
         let frame = protocol::patch(&self.server, from.epoch, from.seq, self.position.seq, &changes);
         self.merged.push((from.seq, frame.clone()));
         self.patch(frame)

@@ -11,9 +11,10 @@ use bytes::{Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{
+    change::{self, Change},
     ids::ServerId,
     raid::Raid,
-    server_state::{self, Change, ServerState},
+    server_state::ServerState,
     time::{self, Timestamp},
     world_event::WorldEvent,
 };
@@ -186,7 +187,7 @@ pub fn patch(server: &ServerId, epoch: u64, base: u64, seq: u64, changes: &[Chan
     text.extend_from_slice(br#"{"type":"patch","#);
     write_position(&mut text, server, epoch);
     text.extend_from_slice(format!(r#""base":{base},"seq":{seq},"patch":"#).as_bytes());
-    server_state::write_patch(changes, &mut text);
+    change::write_patch(changes, &mut text);
     text.push(b'}');
     frame(&text)
 }

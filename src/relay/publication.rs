@@ -6,7 +6,7 @@ use std::{collections::HashSet, sync::Arc};
 use actix::Message;
 use bytes::Bytes;
 
-use crate::domain::{ids::UserId, server_state::Change};
+use crate::domain::{change::Change, ids::UserId};
 
 /// Where a state or a client is: a `seq` within an epoch. An epoch begins with each start of a game connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,11 +8,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 
 use crate::{
-    domain::{
-        ids::ServerId,
-        raid::Raid,
-        server_state::{Change, ServerState},
-    },
+    domain::{change::Change, ids::ServerId, raid::Raid, server_state::ServerState},
     relay::{
         protocol::{self, ServerMessage},
         publication::{AllowedUsers, Lane, Position, Publication, Step},

@@ -5,12 +5,12 @@ use serde_json::json;
 
 use super::{
     events::Events,
-    presence::{Presence, Sighting},
+    presence::{Sighting, Sightings},
     track::{Track, Turn},
 };
 use crate::domain::{
     grid::CELL,
-    server_state::Marker,
+    map::Marker,
     time::{self, Timestamp},
     world_event::EventKind,
 };
@@ -45,11 +45,11 @@ struct Dock {
 }
 
 #[derive(Debug)]
-pub(super) struct Cargo(Presence<u64, Ship>);
+pub(super) struct Cargo(Sightings<u64, Ship>);
 
 impl Cargo {
     pub(super) fn new() -> Self {
-        Self(Presence::new(16))
+        Self(Sightings::new(16))
     }
 
     pub(super) fn see(&mut self, id: u64, marker: &Marker, events: &mut Events) {
@@ -133,7 +133,8 @@ impl Cargo {
 mod tests {
     use crate::domain::{
         detect::testing::{Timeline, marker, monument},
-        server_state::{Marker, MarkerKind::CargoShip},
+        map::Marker,
+        server_state::MarkerKind::CargoShip,
         world_event::EventKind,
     };
 

@@ -6,9 +6,9 @@ use serde_json::json;
 use super::{
     events::Events,
     oil_rig::OilRigs,
-    presence::{Presence, Sighting},
+    presence::{Sighting, Sightings},
 };
-use crate::domain::{grid::CELL, server_state::Marker, world_event::EventKind};
+use crate::domain::{grid::CELL, map::Marker, world_event::EventKind};
 
 /// A new chinook this close to a rig was called there, metres.
 const NEW_REACH: f64 = 550.0;
@@ -28,11 +28,11 @@ struct Chinook {
 }
 
 #[derive(Debug)]
-pub(super) struct Chinooks(Presence<u64, Chinook>);
+pub(super) struct Chinooks(Sightings<u64, Chinook>);
 
 impl Chinooks {
     pub(super) fn new() -> Self {
-        Self(Presence::new(32))
+        Self(Sightings::new(32))
     }
 
     pub(super) fn see(&mut self, id: u64, marker: &Marker, rigs: &mut OilRigs, events: &mut Events) {
@@ -74,7 +74,7 @@ impl Chinooks {
 mod tests {
     use crate::domain::{
         detect::testing::{Timeline, marker, monument},
-        server_state::{Marker, MarkerKind},
+        map::{Marker, MarkerKind},
     };
 
     fn chinook(id: u64, x: f64, y: f64) -> (u64, Marker) {

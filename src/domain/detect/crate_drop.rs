@@ -4,17 +4,17 @@ use serde_json::json;
 
 use super::{
     events::Events,
-    presence::{Presence, Sighting},
+    presence::{Sighting, Sightings},
 };
-use crate::domain::{server_state::Marker, world_event::EventKind};
+use crate::domain::{map::Marker, world_event::EventKind};
 
 /// The crates, with their last place.
 #[derive(Debug)]
-pub(super) struct Crates(Presence<u64, (f64, f64)>);
+pub(super) struct Crates(Sightings<u64, (f64, f64)>);
 
 impl Crates {
     pub(super) fn new() -> Self {
-        Self(Presence::new(64))
+        Self(Sightings::new(64))
     }
 
     pub(super) fn see(&mut self, id: u64, marker: &Marker, events: &mut Events) {
@@ -42,7 +42,7 @@ impl Crates {
 mod tests {
     use crate::domain::{
         detect::testing::{Timeline, marker},
-        server_state::MarkerKind::Crate,
+        map::MarkerKind::Crate,
     };
 
     #[test]

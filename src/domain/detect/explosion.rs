@@ -5,16 +5,16 @@ use serde_json::json;
 use super::{
     events::Events,
     heli::Heli,
-    presence::{Presence, Sighting},
+    presence::{Sighting, Sightings},
 };
-use crate::domain::{server_state::Marker, world_event::EventKind};
+use crate::domain::{map::Marker, world_event::EventKind};
 
 #[derive(Debug)]
-pub(super) struct Explosions(Presence<u64, ()>);
+pub(super) struct Explosions(Sightings<u64, ()>);
 
 impl Explosions {
     pub(super) fn new() -> Self {
-        Self(Presence::new(256))
+        Self(Sightings::new(256))
     }
 
     pub(super) fn see(&mut self, id: u64, marker: &Marker, heli: &Heli, events: &mut Events) {
@@ -36,7 +36,7 @@ impl Explosions {
 mod tests {
     use crate::domain::{
         detect::testing::{Timeline, marker},
-        server_state::MarkerKind::{Explosion, PatrolHelicopter},
+        map::MarkerKind::{Explosion, PatrolHelicopter},
     };
 
     #[test]

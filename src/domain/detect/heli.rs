@@ -4,9 +4,9 @@ use serde_json::json;
 
 use super::{
     events::Events,
-    presence::{Presence, Sighting},
+    presence::{Sighting, Sightings},
 };
-use crate::domain::{grid::CELL, server_state::Marker, world_event::EventKind};
+use crate::domain::{grid::CELL, map::Marker, world_event::EventKind};
 
 /// A new helicopter further out than this has just been made, metres beyond the edge.
 const ARRIVES_BEYOND: f64 = 4.0 * CELL;
@@ -24,11 +24,11 @@ struct Helicopter {
 }
 
 #[derive(Debug)]
-pub(super) struct Heli(Presence<u64, Helicopter>);
+pub(super) struct Heli(Sightings<u64, Helicopter>);
 
 impl Heli {
     pub(super) fn new() -> Self {
-        Self(Presence::new(16))
+        Self(Sightings::new(16))
     }
 
     pub(super) fn see(&mut self, id: u64, marker: &Marker, events: &mut Events) {
@@ -68,7 +68,8 @@ impl Heli {
 mod tests {
     use crate::domain::{
         detect::testing::{Timeline, marker},
-        server_state::{Marker, MarkerKind::PatrolHelicopter},
+        map::Marker,
+        server_state::MarkerKind::PatrolHelicopter,
         world_event::EventKind,
     };
 

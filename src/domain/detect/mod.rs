@@ -28,7 +28,8 @@ use self::{
     oil_rig::OilRigs, shops::Shops, team::Team, vendor::Vendor,
 };
 use crate::domain::{
-    server_state::{Marker, MarkerKind, Member},
+    map::{Marker, MarkerKind},
+    server_state::Member,
     time::Timestamp,
     world_event::WorldEvent,
 };
@@ -175,7 +176,7 @@ mod tests {
         Detectors, Surroundings,
         testing::{Timeline, at, marker, monument, shop},
     };
-    use crate::domain::server_state::{Marker, MarkerKind};
+    use crate::domain::map::{Marker, MarkerKind};
 
     #[test]
     fn the_first_answer_is_no_news() {

@@ -18,10 +18,10 @@ const REMEMBER: TimeDelta = TimeDelta::minutes(10);
 /// The gone that are remembered.
 const MAX_GONE: usize = 256;
 
-/// Things of one kind by key, over successive answers. Each answer: [`Presence::see`] for all in it, then
-/// [`Presence::sweep`].
+/// Things of one kind by key, over successive answers. Each answer: [`Sightings::see`] for all in it, then
+/// [`Sightings::sweep`].
 #[derive(Debug)]
-pub(super) struct Presence<K, T> {
+pub(super) struct Sightings<K, T> {
     present: BTreeMap<K, Entry<T>>,
     gone: BTreeMap<K, (T, Timestamp)>,
     /// Number of the current answer.
@@ -46,7 +46,7 @@ pub(super) enum Sighting {
     Back,
 }
 
-impl<K: Ord + Clone, T> Presence<K, T> {
+impl<K: Ord + Clone, T> Sightings<K, T> {
     /// Nothing there; at most `limit` things are followed, so that no answer can grow it without bound.
     pub(super) fn new(limit: usize) -> Self {
         Self { present: BTreeMap::new(), gone: BTreeMap::new(), round: 0, limit }
@@ -128,10 +128,10 @@ impl<K: Ord + Clone, T> Presence<K, T> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Presence, Sighting};
+    use super::{Sighting, Sightings};
     use crate::domain::detect::testing::at;
 
-    fn answer(presence: &mut Presence<u64, ()>, seconds: i64, seen: &[u64]) -> (Vec<Sighting>, Vec<u64>) {
+    fn answer(presence: &mut Sightings<u64, ()>, seconds: i64, seen: &[u64]) -> (Vec<Sighting>, Vec<u64>) {
         let sightings = seen.iter().filter_map(|id| presence.see(*id, || ()).map(|(sighting, ())| sighting)).collect();
         let mut gone = Vec::new();
         presence.sweep(at(seconds), false, |id, ()| gone.push(*id));
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn one_or_two_misses_are_a_flicker() {
-        let mut presence = Presence::new(10);
+        let mut presence = Sightings::new(10);
         assert_eq!(answer(&mut presence, 0, &[7]), (vec![Sighting::New], vec![]));
         assert_eq!(answer(&mut presence, 10, &[]), (vec![], vec![]));
         assert_eq!(answer(&mut presence, 20, &[]), (vec![], vec![]));
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn many_misses_in_a_moment_are_a_flicker_too() {
-        let mut presence = Presence::new(10);
+        let mut presence = Sightings::new(10);
         answer(&mut presence, 0, &[7]);
         for _ in 0..5 {
             assert_eq!(answer(&mut presence, 1, &[]).1, Vec::<u64>::new());
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn what_was_gone_comes_back_for_ten_minutes() {
-        let mut presence = Presence::new(10);
+        let mut presence = Sightings::new(10);
         answer(&mut presence, 0, &[7]);
         for seconds in [10, 20, 30] {
             answer(&mut presence, seconds, &[]);
@@ -178,7 +178,7 @@ mod tests {
         fn whatever_is_flipped_memory_stays_bounded_and_what_goes_was_there(
             answers in prop::collection::vec((1_i64..20, prop::collection::btree_set(0_u64..60, 0..40)), 1..40),
         ) {
-            let mut presence = Presence::new(20);
+            let mut presence = Sightings::new(20);
             let (mut now, mut there) = (0, std::collections::BTreeSet::new());
             for (advance, seen) in answers {
                 now += advance;

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use super::{
     events::Events,
-    presence::{Presence, Sighting},
+    presence::{Sighting, Sightings},
 };
 use crate::domain::{
+    map::{Marker, SellOrder},
     plain_text::plain_text,
-    server_state::{Marker, SellOrder},
     world_event::EventKind,
 };
 
@@ -33,7 +33,7 @@ const REALLY_EMPTY: u32 = 5;
 const LONGEST_NAME: usize = 80;
 
 /// A place, as the bits of its coordinates.
-type Place = (u64, u64);
+type ShopPlace = (u64, u64);
 
 /// What a shop sells for which currency, best offer first among several.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,18 +63,18 @@ struct Seen<'a> {
 
 #[derive(Debug)]
 pub(super) struct Shops {
-    known: Presence<Place, Shop>,
+    known: Sightings<ShopPlace, Shop>,
     empty_answers: u32,
 }
 
 impl Shops {
     pub(super) fn new() -> Self {
-        Self { known: Presence::new(MAX_SHOPS), empty_answers: 0 }
+        Self { known: Sightings::new(MAX_SHOPS), empty_answers: 0 }
     }
 
     /// All vending machines of a complete answer.
     pub(super) fn answer<'a>(&mut self, machines: impl Iterator<Item = (u64, &'a Marker)>, events: &mut Events) {
-        let mut seen = BTreeMap::<Place, Seen>::new();
+        let mut seen = BTreeMap::<ShopPlace, Seen>::new();
         for (id, marker) in machines.filter(|(_, marker)| !events.around.is_beyond(0.0, marker.x, marker.y)) {
             let place = (marker.x.to_bits(), marker.y.to_bits());
             let shop = seen.entry(place).or_insert_with(|| Seen { id, marker, listings: Vec::new() });
@@ -102,7 +102,7 @@ impl Shops {
         });
     }
 
-    fn see(&mut self, place: Place, Seen { id, marker, listings }: Seen, events: &mut Events) {
+    fn see(&mut self, place: ShopPlace, Seen { id, marker, listings }: Seen, events: &mut Events) {
         let (x, y) = (marker.x, marker.y);
         let fresh = || Shop { x, y, name: shop_name(marker), listings: Vec::new() };
         let Some((sighting, shop)) = self.known.see(place, fresh) else { return };
@@ -244,7 +244,7 @@ fn shop_name(marker: &Marker) -> String {
 mod tests {
     use crate::domain::{
         detect::testing::{Timeline, shop},
-        server_state::Marker,
+        map::Marker,
     };
 
     const WOOD: i32 = -151838493;

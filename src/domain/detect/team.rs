@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{
     events::Events,
-    presence::{Presence, Sighting},
+    presence::{Sighting, Sightings},
 };
 use crate::domain::{
     plain_text::plain_text,
@@ -32,13 +32,13 @@ struct Known {
 
 #[derive(Debug)]
 pub(super) struct Team {
-    members: Presence<u64, Known>,
+    members: Sightings<u64, Known>,
     leader: Option<String>,
 }
 
 impl Team {
     pub(super) fn new() -> Self {
-        Self { members: Presence::new(MAX_MEMBERS), leader: None }
+        Self { members: Sightings::new(MAX_MEMBERS), leader: None }
     }
 
     /// Whether the list is of another team: at most the paired player is in both, and others took the others' place.

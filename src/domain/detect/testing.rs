@@ -4,8 +4,9 @@ use chrono::TimeDelta;
 
 use super::{Detectors, Surroundings};
 use crate::domain::{
+    map::{Marker, MarkerKind, SellOrder},
     monument::Monument,
-    server_state::{Marker, MarkerKind, Member, SellOrder},
+    server_state::Member,
     time::Timestamp,
     world_event::WorldEvent,
 };

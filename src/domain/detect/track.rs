@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 
-use crate::domain::{server_state::Marker, time::Timestamp};
+use crate::domain::{map::Marker, time::Timestamp};
 
 /// Less than this is no movement, metres.
 const STILL: f64 = 0.5;
@@ -59,7 +59,7 @@ mod tests {
     use super::{Track, Turn};
     use crate::domain::{
         detect::testing::{at, marker},
-        server_state::MarkerKind::CargoShip,
+        map::MarkerKind::CargoShip,
     };
 
     #[test]

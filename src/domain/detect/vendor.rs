@@ -4,17 +4,17 @@ use serde_json::json;
 
 use super::{
     events::Events,
-    presence::{Presence, Sighting},
+    presence::{Sighting, Sightings},
     track::{Track, Turn},
 };
-use crate::domain::{server_state::Marker, world_event::EventKind};
+use crate::domain::{map::Marker, world_event::EventKind};
 
 #[derive(Debug)]
-pub(super) struct Vendor(Presence<u64, Track>);
+pub(super) struct Vendor(Sightings<u64, Track>);
 
 impl Vendor {
     pub(super) fn new() -> Self {
-        Self(Presence::new(16))
+        Self(Sightings::new(16))
     }
 
     pub(super) fn see(&mut self, id: u64, marker: &Marker, events: &mut Events) {
@@ -45,7 +45,8 @@ impl Vendor {
 mod tests {
     use crate::domain::{
         detect::testing::{Timeline, marker},
-        server_state::{Marker, MarkerKind::TravellingVendor},
+        map::Marker,
+        server_state::MarkerKind::TravellingVendor,
     };
 
     fn vendor(x: f64) -> [(u64, Marker); 1] {

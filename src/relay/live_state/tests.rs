@@ -2,7 +2,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::{
-    domain::server_state::write_patch,
+    domain::change::write_patch,
     game::wire::{AppEntityPayload, AppEntityType, AppMarker, AppMarkerType, app_team_info},
 };
 

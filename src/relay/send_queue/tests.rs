@@ -6,7 +6,10 @@ use serde_json::Value;
 use super::*;
 use crate::{
     domain::{
-        server_state::{Change, Device, DeviceKind, Marker, MarkerKind, Reachable, Section, ServerState},
+        change::{Change, Section},
+        device::{Device, DeviceKind, Reachable},
+        map::{Marker, MarkerKind},
+        server_state::ServerState,
         time::Timestamp,
     },
     relay::{

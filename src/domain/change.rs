@@ -1,0 +1,165 @@
+//! One edit of the live state, and how a run of edits becomes a JSON Patch (RFC 6902).
+//!
+//! A patch is written from the changes, never from a comparison of two documents, so its cost follows the change and not
+//! the state. Because a change carries the old and the new value, any run of consecutive changes merges into one patch
+//! without a look at the state ([`merge`]).
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt::{self, Write as _},
+    sync::Arc,
+};
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+/// Which object of the state a change is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Section {
+    Server,
+    Team,
+    Members,
+    MapMarkers,
+    Devices,
+    MapNotes,
+}
+
+/// An id within a section.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Key {
+    /// The section is one object.
+    Whole,
+    Number(u64),
+    Text(Arc<str>),
+}
+
+impl From<u64> for Key {
+    fn from(number: u64) -> Self {
+        Key::Number(number)
+    }
+}
+
+impl From<Arc<str>> for Key {
+    fn from(text: Arc<str>) -> Self {
+        Key::Text(text)
+    }
+}
+
+/// A value of the state: an object whose fields are compared one by one, by their text.
+pub trait Node: fmt::Debug + Send + Sync {
+    /// The value as JSON.
+    fn json(&self) -> String;
+}
+
+impl<T: Serialize + fmt::Debug + Send + Sync> Node for T {
+    fn json(&self) -> String {
+        serde_json::to_string(self).expect("every node of the state is a struct with plain fields")
+    }
+}
+
+/// The fields of a node's JSON, each as it is written.
+fn fields(json: &str) -> BTreeMap<&str, &RawValue> {
+    serde_json::from_str(json).expect("a node is an object, and names of fields have no escapes")
+}
+
+/// One value before and after an edit; absent = not there.
+#[derive(Clone, Debug)]
+pub struct Change {
+    pub section: Section,
+    pub key: Key,
+    pub old: Option<Arc<dyn Node>>,
+    pub new: Option<Arc<dyn Node>>,
+}
+
+/// Folds consecutive changes into one per value: the first old, the last new. What came and went is left out.
+pub fn merge<'a>(changes: impl IntoIterator<Item = &'a Change>) -> Vec<Change> {
+    let mut merged: Vec<Change> = Vec::new();
+    let mut place: HashMap<(Section, &Key), usize> = HashMap::new();
+    for change in changes {
+        match place.get(&(change.section, &change.key)) {
+            Some(&index) => merged[index].new = change.new.clone(),
+            None => {
+                place.insert((change.section, &change.key), merged.len());
+                merged.push(change.clone());
+            }
+        }
+    }
+    merged.retain(|change| change.old.is_some() || change.new.is_some());
+    merged
+}
+
+/// Appends the changes as an RFC 6902 document: `add`, `remove` and `replace` operations.
+pub fn write_patch(changes: &[Change], out: &mut Vec<u8>) {
+    out.push(b'[');
+    for change in changes {
+        match (&change.old, &change.new) {
+            (None, None) => {}
+            (None, Some(new)) => write_operation(out, "add", &pointer(change, None), Some(&new.json())),
+            (Some(_), None) => write_operation(out, "remove", &pointer(change, None), None),
+            (Some(old), Some(new)) => {
+                let (old, new) = (old.json(), new.json());
+                let (mut old, new) = (fields(&old), fields(&new));
+                for (name, value) in new {
+                    let value = value.get();
+                    match old.remove(name) {
+                        Some(before) if before.get() == value => {}
+                        Some(_) => write_operation(out, "replace", &pointer(change, Some(name)), Some(value)),
+                        None => write_operation(out, "add", &pointer(change, Some(name)), Some(value)),
+                    }
+                }
+                for name in old.keys() {
+                    write_operation(out, "remove", &pointer(change, Some(name)), None);
+                }
+            }
+        }
+    }
+    if out.last() == Some(&b',') {
+        out.pop();
+    }
+    out.push(b']');
+}
+
+/// Appends one operation and a comma; `value` is JSON.
+fn write_operation(out: &mut Vec<u8>, op: &str, path: &str, value: Option<&str>) {
+    out.extend_from_slice(br#"{"op":""#);
+    out.extend_from_slice(op.as_bytes());
+    out.extend_from_slice(br#"","path":"#);
+    serde_json::to_writer(&mut *out, path).expect("a string into a Vec");
+    if let Some(value) = value {
+        out.extend_from_slice(br#","value":"#);
+        out.extend_from_slice(value.as_bytes());
+    }
+    out.extend_from_slice(b"},");
+}
+
+/// The JSON Pointer (RFC 6901) of a change, or of one field of it.
+fn pointer(change: &Change, field: Option<&str>) -> String {
+    let mut path = String::from(match change.section {
+        Section::Server => "/server",
+        Section::Team => "/team",
+        Section::Members => "/team/members",
+        Section::MapMarkers => "/mapMarkers",
+        Section::Devices => "/devices",
+        Section::MapNotes => "/mapNotes",
+    });
+    match &change.key {
+        Key::Whole => {}
+        Key::Number(number) => write!(path, "/{number}").expect("a String takes every write"),
+        Key::Text(text) => push_token(&mut path, text),
+    }
+    if let Some(field) = field {
+        push_token(&mut path, field);
+    }
+    path
+}
+
+fn push_token(path: &mut String, token: &str) {
+    path.push('/');
+    for character in token.chars() {
+        match character {
+            '~' => path.push_str("~0"),
+            '/' => path.push_str("~1"),
+            other => path.push(other),
+        }
+    }
+}

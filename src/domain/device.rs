@@ -1,0 +1,65 @@
+//! Smart devices, as clients see them.
+
+use serde::Serialize;
+
+use crate::domain::time::{self, Timestamp};
+
+/// What a smart device is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum DeviceKind {
+    Switch,
+    Alarm,
+    StorageMonitor,
+    Camera,
+    /// Not asked yet, or a number this version does not know.
+    Unknown,
+}
+
+/// Whether a device answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reachable {
+    Ok,
+    /// Destroyed, picked up, or the paired player lost the tool cupboard.
+    Removed,
+    NoResponse,
+}
+
+/// A stack in a container.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Item {
+    pub item_id: i32,
+    pub quantity: i32,
+    pub is_blueprint: bool,
+}
+
+/// What a storage monitor is attached to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Storage {
+    /// Slots; 0 while unpowered or not attached.
+    pub capacity: i32,
+    /// Added up by item, in a stable order.
+    pub items: Vec<Item>,
+    /// True on a tool cupboard.
+    pub has_protection: bool,
+    /// When upkeep runs out; `null` on a tool cupboard means decaying.
+    #[serde(serialize_with = "time::wire_option")]
+    pub protection_expires_at: Option<Timestamp>,
+}
+
+/// A smart device.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Device {
+    pub kind: DeviceKind,
+    pub name: String,
+    pub label: Option<String>,
+    /// On or off, powered or not; `null` while unknown.
+    pub value: Option<bool>,
+    pub reachable: Reachable,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub storage: Option<Storage>,
+}
