@@ -42,7 +42,7 @@ use crate::{
         game_server::{GameServer, GameServerOptions},
         identity::IdentityProvider,
         push_service::{DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN, PushService},
-        world::{self, TEAM, World},
+        world::{SimulatedDevice, SimulatedWorld, TEAM},
     },
 };
 
@@ -134,7 +134,7 @@ impl Demo {
         let listen = |offset| SocketAddr::from((Ipv4Addr::LOCALHOST, port(offset)));
         let taken = |address: SocketAddr| format!("{address} (another --port, or --port 0, may help)");
 
-        let world = World::new(options.seed, Utc::now());
+        let world = SimulatedWorld::new(options.seed, Utc::now());
         let game = GameServerOptions { listen: listen(2), ..GameServerOptions::new(world) };
         let game = GameServer::start(game).await.map_err(DemoError::io(taken(listen(2))))?;
         let identity = IdentityProvider::start(listen(3), simulator::persons()).await;
@@ -222,11 +222,11 @@ pub fn default_settings() -> Settings {
     Settings::from_arg_matches(&matches).expect("every setting has a default or may be absent")
 }
 
-fn kind(device: &world::Device) -> DeviceKind {
+fn kind(device: &SimulatedDevice) -> DeviceKind {
     match device {
-        world::Device::Switch { .. } => DeviceKind::Switch,
-        world::Device::Alarm { .. } => DeviceKind::Alarm,
-        world::Device::Storage { .. } => DeviceKind::StorageMonitor,
+        SimulatedDevice::Switch { .. } => DeviceKind::Switch,
+        SimulatedDevice::Alarm { .. } => DeviceKind::Alarm,
+        SimulatedDevice::Storage { .. } => DeviceKind::StorageMonitor,
     }
 }
 

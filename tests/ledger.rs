@@ -35,7 +35,7 @@ use companion::{
     simulator::{
         game_server::{GameServer, GameServerOptions, Limits},
         push_service::{DEMO_ANDROID_ID as ACCOUNT, DEMO_SECURITY_TOKEN, PushService, PushedServer},
-        world::{Device, TEAM, World},
+        world::{SimulatedDevice, SimulatedWorld, TEAM},
     },
 };
 use diesel::prelude::*;
@@ -823,8 +823,8 @@ fn judge(run: &Run, rows: &[Row]) -> Vec<String> {
 }
 
 async fn run(options: &Options) -> Vec<String> {
-    let alarm = || Device::Alarm { on: false, subscribers: BTreeSet::from([TEAM[0].0]) };
-    let mut world = World::new(options.seed, Utc::now());
+    let alarm = || SimulatedDevice::Alarm { on: false, subscribers: BTreeSet::from([TEAM[0].0]) };
+    let mut world = SimulatedWorld::new(options.seed, Utc::now());
     for id in FIRST_ALARM..FIRST_ALARM + ALARM_DEVICES {
         world.add_device(id, &alarm_name(id), alarm());
     }

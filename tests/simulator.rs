@@ -16,8 +16,11 @@ use companion::{
         game_server::{DEMO_TOKEN, Faults, GameServer, GameServerOptions, Limits},
         identity::IdentityProvider,
         persons,
-        terrain::Place,
-        world::{BASE_ALARM, Device, FIXED_CAMERA, GATE_SWITCH, LOOT_BOX, TEAM, TOOL_CUPBOARD, TURNING_CAMERA, World},
+        point::Point,
+        world::{
+            BASE_ALARM, FIXED_CAMERA, GATE_SWITCH, LOOT_BOX, SimulatedDevice, SimulatedWorld, TEAM, TOOL_CUPBOARD,
+            TURNING_CAMERA,
+        },
     },
 };
 use futures_util::{SinkExt, StreamExt};
@@ -38,8 +41,8 @@ const MARLOWS_TOKEN: i32 = 77;
 /// Nothing here takes this long unless it is broken.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-fn world() -> World {
-    World::new(7, time::from_unix(1_790_000_000).expect("a time"))
+fn world() -> SimulatedWorld {
+    SimulatedWorld::new(7, time::from_unix(1_790_000_000).expect("a time"))
 }
 
 fn options() -> GameServerOptions {
@@ -391,7 +394,7 @@ async fn refusals_have_the_games_words() {
     assert!(peer.ask(off.clone()).await.success.is_some());
     assert!(!peer.ask(check(BASE_ALARM)).await.flag.expect("a flag").value);
     let subscribers = (0..20).collect();
-    server.world(|world| world.add_device(9, "Full", Device::Alarm { on: false, subscribers }));
+    server.world(|world| world.add_device(9, "Full", SimulatedDevice::Alarm { on: false, subscribers }));
     let set_subscription = Some(AppFlag { value: true });
     let on = AppRequest { entity_id: Some(9), set_subscription, ..Default::default() };
     assert_eq!(peer.refusal(on).await, "too_many_subscribers");
@@ -700,7 +703,7 @@ async fn markers_come_move_and_go_by_hand() {
     let find = |markers: AppMapMarkers| markers.markers.into_iter().find(|marker| marker.id == id);
     let marker = find(peer.ask(get_markers()).await.map_markers.expect("markers")).expect("the marker");
     assert_eq!((marker.x, marker.y), (1.0, 2.0));
-    server.world(|world| world.move_marker(id, Place::new(5.0, 6.0)));
+    server.world(|world| world.move_marker(id, Point::new(5.0, 6.0)));
     let marker = find(peer.ask(get_markers()).await.map_markers.expect("markers")).expect("the marker");
     assert_eq!((marker.x, marker.y), (5.0, 6.0));
     server.world(|world| world.remove_marker(id));

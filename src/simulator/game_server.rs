@@ -1,4 +1,4 @@
-//! A game server that speaks the game's companion protocol over a [`World`], keeps the game's limits, and misbehaves
+//! A game server that speaks the game's companion protocol over a [`SimulatedWorld`], keeps the game's limits, and misbehaves
 //! on demand.
 //!
 //! Each connection is one task with one bounded queue to its peer; a peer that does not read is dropped. The world
@@ -29,10 +29,10 @@ use tokio_tungstenite::{
 };
 
 use super::{
+    map_picture,
     push_service::{PushService, PushedServer},
     scene::{FAR_PLANE, HEIGHT, SAMPLES, Scene, WIDTH},
-    terrain::Terrain,
-    world::{Device, News, Refusal, TEAM, World},
+    world::{GameError, SimulatedDevice, SimulatedWorld, TEAM, WorldChange},
 };
 use crate::domain::time::Timestamp;
 use crate::game::{
@@ -126,19 +126,19 @@ pub struct Faults {
 pub struct GameServerOptions {
     /// Port 0 takes a free one.
     pub listen: SocketAddr,
-    pub world: World,
+    pub world: SimulatedWorld,
     /// Paired players: SteamID64 and player token.
     pub players: Vec<(u64, i32)>,
     /// How often the world moves on.
     pub tick: Duration,
-    /// World seconds per second; 0 lets time stand still until [`GameServer::advance`].
+    /// SimulatedWorld seconds per second; 0 lets time stand still until [`GameServer::advance`].
     pub time_scale: f64,
     pub limits: Limits,
 }
 
 impl GameServerOptions {
     /// On a free port of loopback, the first of the team paired with [`DEMO_TOKEN`], the game's own limits, real time.
-    pub fn new(world: World) -> Self {
+    pub fn new(world: SimulatedWorld) -> Self {
         Self {
             listen: (Ipv4Addr::LOCALHOST, 0).into(),
             world,
@@ -209,16 +209,16 @@ impl GameServer {
         line.service.push(*android_id, line.server.pairing(player, *token));
         for (id, name, device) in state.world.devices().filter(|(id, ..)| devices.contains(id)) {
             let kind = match device {
-                Device::Switch { .. } => 1,
-                Device::Alarm { .. } => 2,
-                Device::Storage { .. } => 3,
+                SimulatedDevice::Switch { .. } => 1,
+                SimulatedDevice::Alarm { .. } => 2,
+                SimulatedDevice::Storage { .. } => 3,
             };
             line.service.push(*android_id, line.server.entity_pairing(player, *token, id, kind, name));
         }
     }
 
     /// Looks at the world or changes it; what follows from the change is broadcast before this returns.
-    pub fn world<T>(&self, change: impl FnOnce(&mut World) -> T) -> T {
+    pub fn world<T>(&self, change: impl FnOnce(&mut SimulatedWorld) -> T) -> T {
         let mut state = self.shared.lock();
         let result = change(&mut state.world);
         state.publish();
@@ -258,7 +258,7 @@ impl GameServer {
 
     /// A new map, which cuts every connection.
     pub fn wipe(&self) {
-        self.world(World::wipe);
+        self.world(SimulatedWorld::wipe);
     }
 
     /// Stops listening and cuts every connection; the world and the tokens stay.
@@ -316,7 +316,7 @@ struct PushLine {
 }
 
 struct State {
-    world: World,
+    world: SimulatedWorld,
     players: HashMap<u64, i32>,
     limits: Limits,
     faults: Faults,
@@ -384,11 +384,6 @@ fn bucket<K: std::hash::Hash + Eq + Copy>(
 /// What becomes of a message.
 enum Verdict {
     Answer(Box<AppResponse>),
-    /// The map: its picture is drawn off the executor.
-    Map {
-        seq: u32,
-        terrain: Arc<Terrain>,
-    },
     Silence,
     Close,
 }
@@ -417,9 +412,6 @@ impl State {
             return Verdict::Answer(error(seq, "rate_limit").into());
         }
         self.bind(id, request.player_id);
-        if request.get_map.is_some() {
-            return Verdict::Map { seq, terrain: Arc::clone(self.world.terrain()) };
-        }
         let response = self.handle(id, &request, now).unwrap_or_else(|refusal| error(seq, refusal));
         self.publish();
         Verdict::Answer(response.into())
@@ -445,11 +437,14 @@ impl State {
     }
 
     /// The answer to a request that may be served.
-    fn handle(&mut self, id: u64, request: &AppRequest, now: Instant) -> Result<AppResponse, Refusal> {
+    fn handle(&mut self, id: u64, request: &AppRequest, now: Instant) -> Result<AppResponse, GameError> {
         let player = request.player_id;
         let mut response = AppResponse { seq: request.seq, ..Default::default() };
         let world = &mut self.world;
-        if request.get_info.is_some() {
+        if request.get_map.is_some() {
+            let terrain = world.terrain();
+            response.map = Some(map_picture::app_map(terrain, map_picture::picture(terrain)));
+        } else if request.get_info.is_some() {
             response.info = Some(world.info());
         } else if request.get_time.is_some() {
             response.time = Some(world.time());
@@ -512,7 +507,7 @@ impl State {
         }
     }
 
-    fn subscribe_camera(&mut self, id: u64, player: u64, name: &str, now: Instant) -> Result<AppCameraInfo, Refusal> {
+    fn subscribe_camera(&mut self, id: u64, player: u64, name: &str, now: Instant) -> Result<AppCameraInfo, GameError> {
         if name.is_empty() {
             return Err("invalid_id");
         }
@@ -555,7 +550,7 @@ impl State {
         self.controllers.retain(|_, controller| *controller != id);
     }
 
-    fn steer_camera(&mut self, id: u64, input: &AppCameraInput) -> Result<(), Refusal> {
+    fn steer_camera(&mut self, id: u64, input: &AppCameraInput) -> Result<(), GameError> {
         let session = self.connections.get_mut(&id).and_then(|connection| connection.camera.as_mut());
         let session = session.ok_or("no_camera")?;
         let camera = self.world.camera_mut(&session.name).ok_or("no_camera")?;
@@ -598,9 +593,9 @@ impl State {
         if self.faults.frozen {
             return;
         }
-        for news in self.world.take_news() {
-            match news {
-                News::Team { players } => {
+        for change in self.world.take_changes() {
+            match change {
+                WorldChange::Team { players } => {
                     for player in players {
                         let team_info = self.world.team_info(player);
                         let changed = AppTeamChanged { player_id: player, team_info };
@@ -608,7 +603,7 @@ impl State {
                         self.broadcast(broadcast, |connection| connection.player == Some(player));
                     }
                 }
-                News::Chat(message) => {
+                WorldChange::Chat(message) => {
                     let message = Some(AppNewTeamMessage { message });
                     let team = self.world.team();
                     let broadcast = AppBroadcast { team_message: message, ..Default::default() };
@@ -616,13 +611,15 @@ impl State {
                         connection.player.is_some_and(|player| team.contains(&player))
                     });
                 }
-                News::Entity { entity_id, payload } => {
+                WorldChange::Entity { entity_id, payload } => {
                     let changed = Some(AppEntityChanged { entity_id, payload });
                     let broadcast = AppBroadcast { entity_changed: changed, ..Default::default() };
                     self.broadcast(broadcast, |connection| connection.entities.contains(&entity_id));
                 }
-                News::Alarm { entity_id, title, subscribers } => self.push_alarm(entity_id, &title, &subscribers),
-                News::Wiped => self.drop_connections(),
+                WorldChange::Alarm { entity_id, title, subscribers } => {
+                    self.push_alarm(entity_id, &title, &subscribers)
+                }
+                WorldChange::Wiped => self.drop_connections(),
             }
         }
     }
@@ -857,27 +854,15 @@ async fn serve(
 
 /// Does what was decided; false ends the connection.
 fn follow(shared: &Arc<Shared>, verdict: Verdict, faults: Faults, outbox: &mpsc::Sender<Bytes>) -> bool {
-    let (seq, terrain, response) = match verdict {
+    let response = match verdict {
         Verdict::Silence => return true,
         Verdict::Close => return false,
-        Verdict::Answer(response) if faults.delay.is_none() => {
-            return outbox.try_send(faults.encode(answer(*response))).is_ok();
-        }
-        Verdict::Answer(response) => (response.seq, None, *response),
-        Verdict::Map { seq, terrain } => (seq, Some(terrain), AppResponse { seq, ..Default::default() }),
+        Verdict::Answer(response) => *response,
     };
+    let Some(delay) = faults.delay else { return outbox.try_send(faults.encode(answer(response))).is_ok() };
     let (pending, outbox) = (Pending::new(shared), outbox.clone());
     tokio::spawn(async move {
-        if let Some(delay) = faults.delay {
-            sleep(delay).await;
-        }
-        let response = match terrain {
-            None => response,
-            Some(terrain) => match tokio::task::spawn_blocking(move || terrain.app_map()).await {
-                Ok(map) => AppResponse { map: Some(map), ..response },
-                Err(_) => error(seq, "server_error"),
-            },
-        };
+        sleep(delay).await;
         // A connection that has ended wants no answer.
         let _ = outbox.send(faults.encode(answer(response))).await;
         drop(pending);

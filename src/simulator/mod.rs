@@ -4,11 +4,16 @@
 //! cannot tell it from a real one; the world behind it is seeded and scripted. Nothing here is part of the service.
 
 pub mod game_server;
+mod ground;
 pub mod identity;
+mod map_picture;
+pub mod point;
 pub mod push_service;
-pub mod scene;
+mod rng;
+mod scene;
 mod standalone;
 pub mod terrain;
+mod vector;
 pub mod world;
 
 pub use standalone::{SimulateOptions, persons, simulate};

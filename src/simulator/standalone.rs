@@ -15,7 +15,7 @@ use super::{
     game_server::{DEMO_TOKEN, GameServer, GameServerOptions},
     identity::{IdentityProvider, Person},
     push_service::{DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN, PushService},
-    world::{TEAM, World},
+    world::{SimulatedWorld, TEAM},
 };
 
 /// Where to listen and what to tell.
@@ -48,7 +48,7 @@ pub fn persons() -> Vec<Person> {
 /// and `devices` (entity id and name of each).
 pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
     let listen = |port| SocketAddr::new(options.listen_ip, port);
-    let world = World::new(options.seed, Utc::now());
+    let world = SimulatedWorld::new(options.seed, Utc::now());
     let name = world.info().name;
     let devices: Vec<_> = world.devices().map(|(id, name, _)| (id, name.to_owned())).collect();
     let game = GameServerOptions { listen: listen(options.game_port), ..GameServerOptions::new(world) };
