@@ -165,7 +165,7 @@ impl Demo {
         });
         let user = furnish(server.state()).await?;
         server.state().push.do_send(CredentialChanged { user: user.clone() });
-        game.set_push_line(pushes.clone(), SERVER_NAME, HashMap::from([(TEAM[0].0, DEMO_ANDROID_ID)]));
+        game.push_through(pushes.clone(), SERVER_NAME, HashMap::from([(TEAM[0].0, DEMO_ANDROID_ID)]));
         let paired = pair(server.state(), &user, &game, &pushes, &devices).await?;
         let file = DemoFile {
             api_url: server.state().config.urls.base.clone(),

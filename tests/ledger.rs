@@ -843,7 +843,7 @@ async fn run(options: &Options) -> Vec<String> {
     let pool = Pool::open(&Database::Sqlite(place.database())).unwrap();
 
     let devices: Vec<u64> = (FIRST_ALARM..FIRST_ALARM + ALARM_DEVICES).collect();
-    game.set_push_line(pushes.clone(), "Island", HashMap::from([(TEAM[0].0, ACCOUNT)]));
+    game.push_through(pushes.clone(), "Island", HashMap::from([(TEAM[0].0, ACCOUNT)]));
     game.pair(TEAM[0].0, &devices);
     let service = Service::start(&place);
     let paired = timeout(PATIENCE, pushes.until(|pushes| pushes.unacknowledged(ACCOUNT) == 0)).await;

@@ -13,7 +13,7 @@ use companion::{
         wire::*,
     },
     simulator::{
-        game_server::{DEMO_TOKEN, Faults, GameServer, GameServerOptions, Limits},
+        game_server::{DEMO_TOKEN, GameServer, GameServerFaults, GameServerOptions, Limits},
         identity::IdentityProvider,
         persons,
         point::Point,
@@ -231,7 +231,7 @@ fn a_missing_required_field_is_read_as_its_default() {
     assert_eq!(request.player_id, 0);
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn answers_info_time_team_chat_and_markers() {
     let server = server().await;
     let mut peer = Peer::connect(&server).await;
@@ -253,7 +253,7 @@ async fn answers_info_time_team_chat_and_markers() {
     assert_eq!(ids.len(), markers.len());
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn map_is_a_picture_with_monuments() {
     let server = server().await;
     let mut peer = Peer::connect(&server).await;
@@ -268,7 +268,7 @@ async fn map_is_a_picture_with_monuments() {
     }
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn switch_tells_its_subscribers_only_when_it_changes() {
     let server = server().await;
     let (mut peer, mut other) = (Peer::connect(&server).await, Peer::connect(&server).await);
@@ -285,7 +285,7 @@ async fn switch_tells_its_subscribers_only_when_it_changes() {
     assert_eq!(asked_again.payload.value, Some(true));
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn alarm_fires_and_is_released() {
     let server = server().await;
     let mut peer = Peer::connect(&server).await;
@@ -300,7 +300,7 @@ async fn alarm_fires_and_is_released() {
     assert!(peer.broadcasts_so_far().await.is_empty());
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn storage_monitor_broadcasts_twice() {
     let server = server().await;
     let mut peer = Peer::connect(&server).await;
@@ -317,7 +317,7 @@ async fn storage_monitor_broadcasts_twice() {
     assert_eq!((second.value, second.items[0].quantity), (Some(false), 12));
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn chat_reaches_the_team_and_the_sender() {
     let server = server().await;
     let mut peer = Peer::connect(&server).await;
@@ -337,7 +337,7 @@ async fn chat_reaches_the_team_and_the_sender() {
     assert_eq!(peer.ask(chat).await.team_chat.expect("chat").messages.len(), 2);
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn team_changes_are_broadcast_whole() {
     let server = server().await;
     let mut peer = Peer::connect(&server).await;
@@ -373,7 +373,7 @@ async fn team_changes_are_broadcast_whole() {
     assert_eq!(mate.refusal(promote(MARLOW)).await, "no_team");
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn refusals_have_the_games_words() {
     let server = server().await;
     let mut peer = Peer::connect(&server).await;
@@ -400,7 +400,7 @@ async fn refusals_have_the_games_words() {
     assert_eq!(peer.refusal(on).await, "too_many_subscribers");
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn wrong_token_is_not_found_and_the_connection_stays() {
     let server = server().await;
     let mut peer = Peer::connect_as(&server, LEADER, 1).await;
@@ -413,7 +413,7 @@ async fn wrong_token_is_not_found_and_the_connection_stays() {
     assert_eq!(peer.refusal(get_info()).await, "not_found");
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn repeated_wrong_tokens_end_the_connection() {
     let limits = Limits { bad_tokens: (3.0, 0.0), ..Default::default() };
     let server = GameServer::start(GameServerOptions { limits, ..options() }).await.expect("a free port");
@@ -428,7 +428,7 @@ async fn repeated_wrong_tokens_end_the_connection() {
     assert_eq!(honest.next_bytes().await, None, "the address is cut off, whatever the token");
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn rebinding_moves_the_broadcasts() {
     let server = server().await;
     let mut peer = Peer::connect(&server).await;
@@ -442,7 +442,7 @@ async fn rebinding_moves_the_broadcasts() {
     assert_eq!(peer.refusal(steer(0, 0.0, 0.0)).await, "no_camera");
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn player_bucket_holds_25_tokens() {
     let limits = Limits { player_tokens: (25.0, 0.0), ..Default::default() };
     let server = GameServer::start(GameServerOptions { limits, ..options() }).await.expect("a free port");
@@ -459,7 +459,7 @@ async fn player_bucket_holds_25_tokens() {
     mate.ask(get_info()).await.info.expect("another player, another bucket");
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn address_bucket_is_shared_by_its_players() {
     let limits = Limits { address_tokens: (4.0, 0.0), ..Default::default() };
     let server = GameServer::start(GameServerOptions { limits, ..options() }).await.expect("a free port");
@@ -481,7 +481,7 @@ async fn raw_bytes_of(addr: SocketAddr) -> Vec<u8> {
     bytes
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn sixth_connection_of_an_address_gets_the_refusal_bytes() {
     let server = server().await;
     let mut peers = Vec::new();
@@ -495,7 +495,7 @@ async fn sixth_connection_of_an_address_gets_the_refusal_bytes() {
     }
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn handshake_declines_compression() {
     let server = server().await;
     let mut stream = TcpStream::connect(server.addr()).await.expect("a listener");
@@ -513,7 +513,7 @@ async fn handshake_declines_compression() {
     assert!(!head.contains("sec-websocket-extensions"), "{head}");
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn too_large_and_text_are_ignored_and_rubbish_closes() {
     let server = server().await;
     let mut peer = Peer::connect(&server).await;
@@ -524,7 +524,7 @@ async fn too_large_and_text_are_ignored_and_rubbish_closes() {
     assert_eq!(peer.next_bytes().await, None);
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn frozen_server_pongs_and_nothing_else() {
     let server = server().await;
     let mut peer = Peer::connect(&server).await;
@@ -535,34 +535,39 @@ async fn frozen_server_pongs_and_nothing_else() {
     peer.socket.send(Message::Ping("?".into())).await.expect("an open socket");
     let answer = timeout(DEADLINE, peer.socket.next()).await.expect("in time").expect("open").expect("a frame");
     assert_eq!(answer, Message::Pong("?".into()));
-    server.faults(|faults| *faults = Faults::default());
+    server.faults(|faults| *faults = GameServerFaults::default());
     peer.broadcast().await.team_changed.expect("told when it thaws");
     peer.ask(get_info()).await.info.expect("answers again");
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn faults_spoil_what_they_say() {
     let server = server().await;
     let mut peer = Peer::connect(&server).await;
     server.faults(|faults| faults.rate_limit = true);
     assert_eq!(peer.refusal(get_info()).await, "rate_limit");
-    server.faults(|faults| *faults = Faults { reject_tokens: true, ..Faults::default() });
+    server.faults(|faults| *faults = GameServerFaults { reject_tokens: true, ..GameServerFaults::default() });
     assert_eq!(peer.refusal(get_info()).await, "not_found");
-    server.faults(|faults| *faults = Faults { unknown_fields: true, ..Faults::default() });
+    server.faults(|faults| *faults = GameServerFaults { unknown_fields: true, ..GameServerFaults::default() });
     peer.ask(get_info()).await.info.expect("unknown fields are skipped");
-    for faults in [Faults { rubbish: true, ..Faults::default() }, Faults { truncate: true, ..Faults::default() }] {
+    for faults in [
+        GameServerFaults { rubbish: true, ..GameServerFaults::default() },
+        GameServerFaults { truncate: true, ..GameServerFaults::default() },
+    ] {
         server.faults(|current| *current = faults);
         peer.send(get_info()).await;
         let data = peer.next_bytes().await.expect("an open connection");
         assert!(AppMessage::decode(data).is_err());
     }
-    server.faults(|faults| *faults = Faults { refuse: true, ..Faults::default() });
+    server.faults(|faults| *faults = GameServerFaults { refuse: true, ..GameServerFaults::default() });
     assert_eq!(raw_bytes_of(server.addr()).await, [0x88, 0x02, 0x03, 0xE8]);
-    server.faults(|faults| *faults = Faults { delay: Some(Duration::from_millis(20)), ..Faults::default() });
+    server.faults(|faults| {
+        *faults = GameServerFaults { delay: Some(Duration::from_millis(20)), ..GameServerFaults::default() }
+    });
     peer.ask(get_info()).await.info.expect("late, but right");
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn waiting_requests_beyond_the_queue_get_no_answer() {
     let limits = Limits { queue: 2, ..Default::default() };
     let server = GameServer::start(GameServerOptions { limits, ..options() }).await.expect("a free port");
@@ -579,7 +584,7 @@ async fn waiting_requests_beyond_the_queue_get_no_answer() {
     peer.ask(get_info()).await.info.expect("the third and fourth were dropped");
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn peer_that_does_not_read_is_dropped() {
     let server = server().await;
     let (mut peer, mut other) = (Peer::connect(&server).await, Peer::connect_as(&server, 5, 5).await);
@@ -590,7 +595,7 @@ async fn peer_that_does_not_read_is_dropped() {
     while peer.next_bytes().await.is_some() {}
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn restart_and_dropped_connections_end_subscriptions() {
     let server = server().await;
     let mut peer = Peer::connect(&server).await;
@@ -610,7 +615,7 @@ async fn restart_and_dropped_connections_end_subscriptions() {
     assert_eq!(info.payload.value, Some(true));
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn wipe_is_a_restart_with_another_map_and_no_devices() {
     let server = server().await;
     let mut peer = Peer::connect(&server).await;
@@ -624,7 +629,7 @@ async fn wipe_is_a_restart_with_another_map_and_no_devices() {
     assert_eq!(peer.refusal(get_entity(GATE_SWITCH)).await, "not_found");
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn camera_streams_a_whole_picture() {
     let server = server().await;
     let mut peer = Peer::connect(&server).await;
@@ -651,7 +656,7 @@ async fn camera_streams_a_whole_picture() {
     assert_eq!(peer.refusal(steer(0, 1.0, 0.0)).await, "no_camera");
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn camera_turns_and_zooms_for_the_one_who_steers() {
     let server = server().await;
     let (mut peer, mut other) = (Peer::connect(&server).await, Peer::connect(&server).await);
@@ -675,7 +680,7 @@ async fn camera_turns_and_zooms_for_the_one_who_steers() {
     assert_eq!(zoomed, 43.33);
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn camera_refusals_come_in_the_games_order() {
     let server = server().await;
     let mut peer = Peer::connect(&server).await;
@@ -694,7 +699,7 @@ async fn camera_refusals_come_in_the_games_order() {
     assert_eq!(peer.ask(subscribe(FIXED_CAMERA)).await.camera_subscribe_info.expect("a camera").control_flags, 0);
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn markers_come_move_and_go_by_hand() {
     let server = server().await;
     let mut peer = Peer::connect(&server).await;
@@ -710,7 +715,7 @@ async fn markers_come_move_and_go_by_hand() {
     assert!(find(peer.ask(get_markers()).await.map_markers.expect("markers")).is_none());
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn a_running_clock_moves_the_team() {
     let running = GameServerOptions { time_scale: 50.0, tick: Duration::from_millis(10), ..options() };
     let server = GameServer::start(running).await.expect("a free port");
@@ -776,7 +781,7 @@ async fn provider() -> (IdentityProvider, Browser) {
     (provider, Browser { addr })
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn sign_in_takes_one_click_and_is_confirmed_once() {
     let (provider, browser) = provider().await;
     let (head, page) = browser.send("GET", "/openid/login", &SETUP).await;
@@ -822,7 +827,7 @@ async fn sign_in_takes_one_click_and_is_confirmed_once() {
     }
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn sign_in_can_be_cancelled_or_refused() {
     let (_provider, browser) = provider().await;
     let mut cancelled = SETUP.to_vec();
@@ -851,7 +856,7 @@ async fn sign_in_can_be_cancelled_or_refused() {
     assert!(!page.contains("<script>"));
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn profiles_have_names_and_need_a_key() {
     let (_provider, browser) = provider().await;
     let ids = format!("{LEADER},76561198999999999");

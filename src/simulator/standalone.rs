@@ -58,7 +58,7 @@ pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
     let push = Arc::new(PushService::start(listen(options.push_port), vec![account]).await?);
 
     let player = TEAM[0].0;
-    game.set_push_line(push.clone(), &name, HashMap::from([(player, DEMO_ANDROID_ID)]));
+    game.push_through(push.clone(), &name, HashMap::from([(player, DEMO_ANDROID_ID)]));
     game.pair(player, &devices.iter().map(|(id, _)| *id).collect::<Vec<_>>());
 
     let ca_file = options.ca_file.as_ref().map(std::path::absolute).transpose()?;

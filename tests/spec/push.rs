@@ -68,7 +68,7 @@ async fn pairing_in_the_game_is_all_that_pairing_takes() {
     let (mut alice, mut helper) = test.alice().await;
     let game = game::still(&test.app).await;
     let player = TEAM[0].0;
-    game.set_push_line(test.push.clone(), "Sim Valley", HashMap::from([(player, PHONE.0)]));
+    game.push_through(test.push.clone(), "Sim Valley", HashMap::from([(player, PHONE.0)]));
     // Pressed before anybody listens: the push waits.
     game.pair(player, &[GATE_SWITCH]);
     assert_eq!(upload(&mut helper, PHONE).await["staged"], false);
