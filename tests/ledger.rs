@@ -833,7 +833,8 @@ async fn run(options: &Options) -> Vec<String> {
     let game = GameServerOptions { time_scale: 0.0, limits, ..GameServerOptions::new(world) };
     let game = GameServer::start(game).await.unwrap();
     let listen = (Ipv4Addr::LOCALHOST, 0).into();
-    let pushes = Arc::new(PushService::start(listen, vec![(ACCOUNT, DEMO_SECURITY_TOKEN)]).await.unwrap());
+    let pushes =
+        Arc::new(PushService::start(listen, vec![(ACCOUNT, DEMO_SECURITY_TOKEN)], Clock::system()).await.unwrap());
     let place = Place { directory: TempDir::new().unwrap(), pushes: pushes.addr() };
     fs::write(place.directory.path().join("push-ca.pem"), pushes.ca_pem()).unwrap();
     // A system of its own: what the service starts within it ends with it, and no second one keeps the push session.

@@ -6,13 +6,14 @@ use bytes::BytesMut;
 use chrono::{TimeDelta, Utc};
 use companion::{
     clients::http::tls_config,
+    clock::Clock,
     push::{
         mcs::{Decoder, Frame, FrameError, VERSION},
         notification::Notification,
         session::{ConnectError, Ended, Login, Message, PushAddress, Received, Session},
         wire::{LoginRequest, LoginResponse, Setting},
     },
-    simulator::push_service::{Faults, PushService, PushedServer, news},
+    simulator::push_service::{PushService, PushServiceFaults, PushedServer, news},
 };
 use rustls::ClientConfig;
 use secrecy::{ExposeSecret as _, SecretBox};
@@ -31,7 +32,9 @@ const PLAYER: u64 = 76_561_198_000_000_001;
 const DEADLINE: Duration = Duration::from_secs(20);
 
 async fn service() -> PushService {
-    PushService::start((Ipv4Addr::LOCALHOST, 0).into(), vec![(ANDROID_ID, TOKEN)]).await.expect("a free port")
+    PushService::start((Ipv4Addr::LOCALHOST, 0).into(), vec![(ANDROID_ID, TOKEN)], Clock::system())
+        .await
+        .expect("a free port")
 }
 
 fn trusting(service: &PushService) -> Arc<ClientConfig> {
@@ -120,7 +123,7 @@ async fn until(service: &PushService, holds: impl Fn(&PushService) -> bool) {
     assert_eq!(service.counts().violations, Vec::<String>::new());
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn a_pairing_arrives_and_is_acknowledged() {
     let service = service().await;
     let mut session = session(&service).await;
@@ -140,7 +143,7 @@ async fn a_pairing_arrives_and_is_acknowledged() {
     assert_eq!(service.counts().stream_acks, 1);
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn every_push_of_the_game_is_read() {
     let service = service().await;
     let mut session = session(&service).await;
@@ -173,7 +176,7 @@ async fn every_push_of_the_game_is_read() {
     assert_eq!(login.player_name, "Carol");
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn what_was_pushed_while_away_comes_at_login_unless_known_or_expired() {
     let service = service().await;
     let hour = TimeDelta::hours(1);
@@ -192,7 +195,7 @@ async fn what_was_pushed_while_away_comes_at_login_unless_known_or_expired() {
     until(&service, |service| service.unacknowledged(ANDROID_ID) == 0).await;
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn what_was_not_acknowledged_comes_again() {
     let service = service().await;
     let mut first = session(&service).await;
@@ -204,7 +207,7 @@ async fn what_was_not_acknowledged_comes_again() {
     assert_eq!((title(&mut second).await, title(&mut second).await), ("1".to_owned(), "2".to_owned()));
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn a_burst_larger_than_any_buffer_arrives_in_order() {
     let service = service().await;
     for number in 0..800 {
@@ -218,7 +221,7 @@ async fn a_burst_larger_than_any_buffer_arrives_in_order() {
     until(&service, |service| service.unacknowledged(ANDROID_ID) == 0).await;
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn heartbeats_of_the_service_are_answered() {
     let service = service().await;
     let mut session = session(&service).await;
@@ -228,7 +231,7 @@ async fn heartbeats_of_the_service_are_answered() {
     until(&service, |service| service.counts().pongs == 1).await;
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn a_wrong_token_is_refused() {
     let service = service().await;
     let wrong = Login { security_token: SecretBox::new(Box::new(TOKEN + 1)), ..login(&[]) };
@@ -240,7 +243,7 @@ async fn a_wrong_token_is_refused() {
     assert_eq!(service.counts().refused, 2);
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn a_refusal_is_told_from_an_outage() {
     let service = service().await;
     service.faults(|faults| faults.refuse_login = Some(401));
@@ -254,7 +257,7 @@ async fn a_refusal_is_told_from_an_outage() {
     session(&service).await;
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn a_certificate_of_somebody_else_is_refused() {
     let (service, other) = (service().await, service().await);
     let failed = Session::connect(&address(&service), trusting(&other), login(&[])).await;
@@ -271,7 +274,7 @@ async fn a_certificate_of_somebody_else_is_refused() {
     assert_eq!(service.counts().logins, 0, "no credential was sent");
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn a_newer_session_takes_the_place_of_an_older_one() {
     let service = service().await;
     let mut first = session(&service).await;
@@ -281,7 +284,7 @@ async fn a_newer_session_takes_the_place_of_an_older_one() {
     assert_eq!(title(&mut second).await, "1");
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn faults_end_a_session_with_their_name_and_lose_nothing() {
     let service = service().await;
     service.push(ANDROID_ID, numbered(1));
@@ -297,12 +300,12 @@ async fn faults_end_a_session_with_their_name_and_lose_nothing() {
         });
         let mut session = session(&service).await;
         assert_eq!(ended(&mut session).await, reason, "{fault}");
-        service.faults(|faults| *faults = Faults::default());
+        service.faults(|faults| *faults = PushServiceFaults::default());
     }
     assert_eq!(title(&mut session(&service).await).await, "1");
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn a_cut_connection_ends_the_session() {
     let service = service().await;
     let session = idle(session(&service).await);
@@ -310,7 +313,7 @@ async fn a_cut_connection_ends_the_session() {
     assert_eq!(timeout(DEADLINE, session).await.expect("in time").expect("no panic"), Ended::Closed);
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn an_unreadable_message_is_told_and_does_not_come_again() {
     let service = service().await;
     service.faults(|faults| faults.unreadable = true);
@@ -321,7 +324,7 @@ async fn an_unreadable_message_is_told_and_does_not_come_again() {
     until(&service, |service| service.unacknowledged(ANDROID_ID) == 0).await;
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn duplicates_and_replays_carry_the_same_id() {
     let service = service().await;
     service.faults(|faults| faults.duplicate = true);
@@ -341,7 +344,7 @@ async fn duplicates_and_replays_carry_the_same_id() {
     assert_eq!(message(&mut session).await.persistent_id, Some(id));
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn lost_late_and_frozen_messages() {
     let service = service().await;
     let mut session = session(&service).await;
@@ -353,7 +356,7 @@ async fn lost_late_and_frozen_messages() {
     });
     service.push(ANDROID_ID, numbered(2));
     assert_eq!(title(&mut session).await, "2");
-    service.faults(|faults| *faults = Faults { frozen: true, ..Default::default() });
+    service.faults(|faults| *faults = PushServiceFaults { frozen: true, ..Default::default() });
     service.push(ANDROID_ID, numbered(3));
     // An answer that comes later than the message would have.
     service.ping(ANDROID_ID);
@@ -362,7 +365,7 @@ async fn lost_late_and_frozen_messages() {
     assert_eq!(title(&mut session).await, "3");
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn the_service_may_close_after_some_messages() {
     let service = service().await;
     service.faults(|faults| faults.close_after = Some(2));
@@ -374,7 +377,7 @@ async fn the_service_may_close_after_some_messages() {
     assert_eq!(ended(&mut first).await, Ended::Closed);
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn a_login_that_nobody_answers_ends_by_its_deadline() {
     let service = service().await;
     service.faults(|faults| faults.mute_login = true);
@@ -387,7 +390,7 @@ async fn a_login_that_nobody_answers_ends_by_its_deadline() {
     assert!(matches!(failed, Err(ConnectError::TimedOut)), "{failed:?}");
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn a_peer_without_tls_is_unreachable() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
     let port = listener.local_addr().expect("an address").port();
@@ -458,7 +461,7 @@ impl Peer {
     }
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn the_service_takes_the_version_before_later_frames() {
     let service = service().await;
     let mut peer = Peer::connect(&service).await;
@@ -472,7 +475,7 @@ async fn the_service_takes_the_version_before_later_frames() {
     assert!(service.connected(ANDROID_ID));
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn the_service_takes_nothing_that_no_client_sends() {
     type Change = fn(&mut LoginRequest);
     let service = service().await;

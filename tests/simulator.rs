@@ -7,6 +7,8 @@ use std::{
 };
 
 use companion::{
+    clock::Clock,
+    crypto::random::Random,
     domain::time,
     game::{
         camera::{Sample, decode_rays, sample_order},
@@ -776,7 +778,10 @@ const SETUP: [(&str, &str); 6] = [
 ];
 
 async fn provider() -> (IdentityProvider, Browser) {
-    let provider = IdentityProvider::start((Ipv4Addr::LOCALHOST, 0).into(), persons()).await.expect("a free port");
+    let provider =
+        IdentityProvider::start((Ipv4Addr::LOCALHOST, 0).into(), persons(), Clock::system(), Random::system())
+            .await
+            .expect("a free port");
     let addr = provider.addr();
     (provider, Browser { addr })
 }

@@ -4,6 +4,7 @@ use std::{collections::HashMap, net::Ipv4Addr};
 
 use chrono::Duration;
 use companion::{
+    clock::Clock,
     domain::time::Timestamp,
     simulator::{
         game_server::{DEMO_TOKEN, GameServer},
@@ -419,7 +420,7 @@ async fn a_push_service_that_is_away_is_tried_until_it_is_back() {
 
 #[actix_web::test]
 async fn a_push_service_with_a_foreign_certificate_gets_no_credential() {
-    let start = || PushService::start((Ipv4Addr::LOCALHOST, 0).into(), vec![PHONE]);
+    let start = || PushService::start((Ipv4Addr::LOCALHOST, 0).into(), vec![PHONE], Clock::system());
     let (push, other) = (start().await.unwrap(), start().await.unwrap());
     let test = PushTest::start_trusting(push, other.ca_pem(), &[]).await;
     let (mut alice, mut helper) = test.alice().await;

@@ -1,5 +1,7 @@
-//! `companion demo`: the service and its neighbours in one process, with a signed-in user, a paired game server and
-//! smart devices, ready to watch. Needs no account, key, network or file.
+//! `companion demo`: the service and its simulated neighbours in one process, with a signed-in user, a paired game server
+//! and smart devices, ready to watch. Needs no account, key, network or file.
+
+pub mod user;
 
 use std::{
     collections::HashMap,
@@ -12,30 +14,22 @@ use std::{
     time::Duration,
 };
 
-use chrono::{TimeDelta, Utc};
 use clap::{ArgMatches, Args as _, Command, FromArgMatches as _, builder::Resettable};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use tempfile::TempDir;
 use tokio::time::timeout;
-use uuid::Uuid;
 
 use crate::{
     api::state::AppState,
     clock::Clock,
     config::{self, Config, Faults, Settings},
-    db::{
-        error::DbError,
-        paired_servers,
-        push_credentials::{self, SealedBundle},
-        sessions,
-        users::{self, Profile},
-    },
+    crypto::random::Random,
+    db::{error::DbError, paired_servers},
     domain::{
-        ids::{PlatformId, ServerId, SessionId, UserId},
+        ids::{ServerId, UserId},
         server_state::DeviceKind,
     },
-    push::{credentials, worker::CredentialChanged},
+    push::worker::CredentialChanged,
     server::{Server, StartError},
     simulator::{
         self,
@@ -46,10 +40,9 @@ use crate::{
     },
 };
 
-/// The simulated game server, as its pushes name it.
+/// The name of the simulated game server in its pushes.
 const SERVER_NAME: &str = "Demo Island";
-const CREDENTIAL_LIFE: TimeDelta = TimeDelta::days(14);
-/// A pairing takes a login and a few messages on this machine.
+/// A pairing needs a login and a few messages on this machine.
 const PAIRING_DEADLINE: Duration = Duration::from_secs(15);
 
 /// How to run the demo.
@@ -61,12 +54,12 @@ pub struct DemoOptions {
     /// Port of the API; the relay, the game server, the identity provider and the push service take the next four. 0 takes free ones
     #[arg(long, default_value_t = 8080)]
     pub port: u16,
-    /// Where everything is kept [default: a temporary directory that goes with the demo]
+    /// Where to store everything [default: a temporary directory that is removed when the demo ends]
     #[arg(long)]
     pub data_dir: Option<PathBuf>,
 }
 
-/// Why there is no demo.
+/// Why the demo does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
     #[error("{0}")]
@@ -75,7 +68,7 @@ pub enum DemoError {
     Start(#[from] StartError),
     #[error("the database: {0}")]
     Database(#[from] DbError),
-    #[error("the pairing did not arrive")]
+    #[error("the push messages of the pairing did not arrive")]
     Pairing,
     #[error("{what}: {cause}")]
     Io { what: String, cause: io::Error },
@@ -88,7 +81,7 @@ impl DemoError {
     }
 }
 
-/// What scripts need to know of a running demo: `demo.json` in its data directory, readable by its owner only.
+/// What scripts need to use a running demo: `demo.json` in its data directory, readable by its owner only.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DemoFile {
@@ -134,13 +127,15 @@ impl Demo {
         let listen = |offset| SocketAddr::from((Ipv4Addr::LOCALHOST, port(offset)));
         let taken = |address: SocketAddr| format!("{address} (another --port, or --port 0, may help)");
 
-        let world = SimulatedWorld::new(options.seed, Utc::now());
+        let clock = Clock::system();
+        let world = SimulatedWorld::new(options.seed, clock.now());
         let game = GameServerOptions { listen: listen(2), ..GameServerOptions::new(world) };
         let game = GameServer::start(game).await.map_err(DemoError::io(taken(listen(2))))?;
-        let identity = IdentityProvider::start(listen(3), simulator::persons()).await;
+        let identity = IdentityProvider::start(listen(3), simulator::persons(), clock.clone(), Random::system()).await;
         let identity = identity.map_err(DemoError::io(taken(listen(3))))?;
 
-        let pushes = PushService::start(listen(4), vec![(DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN)]).await;
+        let phone = (DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN);
+        let pushes = PushService::start(listen(4), vec![phone], clock.clone()).await;
         let pushes = Arc::new(pushes.map_err(DemoError::io(taken(listen(4))))?);
         let ca_file = data_dir.join("push-ca.pem");
         let written = config::create_private_dir(&data_dir).and_then(|()| fs::write(&ca_file, pushes.ca_pem()));
@@ -158,20 +153,22 @@ impl Demo {
         settings.platform_api_key = Some("simulated".to_owned().into());
         settings.allow_private_game_servers = "true".to_owned();
         let config = Config::check(settings)?;
-        let server = Server::build(config, Clock::system())?;
+        let server = Server::build(config, clock)?;
 
         let devices: Vec<_> = game.world(|world| {
             world.devices().map(|(id, name, device)| (id.to_string(), kind(device), name.to_owned())).collect()
         });
-        let user = furnish(server.state()).await?;
-        server.state().push.do_send(CredentialChanged { user: user.clone() });
-        game.push_through(pushes.clone(), SERVER_NAME, HashMap::from([(TEAM[0].0, DEMO_ANDROID_ID)]));
-        let paired = pair(server.state(), &user, &game, &pushes, &devices).await?;
+        let (state, (player, name)) = (server.state(), TEAM[0]);
+        let user = user::sign_in(state, player, name).await?;
+        user::upload_push_credential(state, &user.id, player, phone).await?;
+        state.push.do_send(CredentialChanged { user: user.id.clone() });
+        game.push_through(pushes.clone(), SERVER_NAME, HashMap::from([(player, DEMO_ANDROID_ID)]));
+        let paired = pair(state, &user.id, &game, &pushes, &devices).await?;
         let file = DemoFile {
-            api_url: server.state().config.urls.base.clone(),
-            relay_url: server.state().config.urls.relay.clone(),
-            sign_in_url: format!("{}/auth/platform", server.state().config.urls.base),
-            cookie: sign_in(server.state(), &user).await?,
+            api_url: state.config.urls.base.clone(),
+            relay_url: state.config.urls.relay.clone(),
+            sign_in_url: format!("{}/auth/platform", state.config.urls.base),
+            cookie: user.cookie,
             servers: vec![paired],
         };
         let path = data_dir.join("demo.json");
@@ -179,33 +176,33 @@ impl Demo {
         Ok(Self { server, file, path, game, devices, _identity: identity, _temporary: temporary })
     }
 
-    /// Where to look and what to try, for a person.
+    /// Prints the addresses, and what to try.
     pub fn print_steps(&self) -> io::Result<()> {
         let DemoFile { api_url, relay_url, sign_in_url, cookie, servers } = &self.file;
         let (demo, server) = (self.path.display(), &servers[0]);
         let switch = self.devices.iter().find(|(_, kind, _)| *kind == DeviceKind::Switch).map(|(id, ..)| id.as_str());
         let mut out = io::stdout().lock();
-        writeln!(out, "\nThe demo runs. Game server \"{}\" is paired; its world lives.\n", server.name)?;
-        writeln!(out, "  HTTP API   {api_url}   (described at {api_url}/openapi.json)")?;
+        writeln!(out, "\nThe demo is running. The game server \"{}\" is paired.\n", server.name)?;
+        writeln!(out, "  HTTP API   {api_url}   (its description: {api_url}/openapi.json)")?;
         writeln!(out, "  Relay      {relay_url}/v1")?;
-        writeln!(out, "  Sign in    {sign_in_url}   (in a browser, one click)\n")?;
+        writeln!(out, "  Sign in    {sign_in_url}   (in a browser, with one click)\n")?;
         writeln!(out, "In another terminal, in this directory:\n")?;
-        writeln!(out, "  Watch live: the map moves, a raid within half a minute")?;
+        writeln!(out, "  Watch the live state; a raid begins within half a minute")?;
         writeln!(out, "    cargo run --release -- watch {demo}")?;
         if let Some(switch) = switch {
-            writeln!(out, "  Switch a light and see it come back as a patch")?;
+            writeln!(out, "  Turn a switch, and see its new value arrive as a patch")?;
             writeln!(out, "    cargo run --release -- watch {demo} --toggle {switch}")?;
         }
-        writeln!(out, "  Ask the API")?;
+        writeln!(out, "  Call the API")?;
         writeln!(out, "    curl -s -H 'Cookie: {cookie}' {api_url}/me")?;
         writeln!(out, "    curl -s -H 'Cookie: {cookie}' {api_url}/paired-servers")?;
         writeln!(
             out,
-            "  A token for a WebSocket client of your own; then send {{\"type\":\"subscribe\",\"serverId\":\"{}\"}}",
+            "  Get a token for your own WebSocket client, which then sends {{\"type\":\"subscribe\",\"serverId\":\"{}\"}}",
             server.id
         )?;
         writeln!(out, "    curl -s -X POST -H 'Cookie: {cookie}' {api_url}/relay/token")?;
-        writeln!(out, "\nScripts find all this in {demo}. Ctrl-C ends the demo.\n")?;
+        writeln!(out, "\nAll of this is also in {demo}, for scripts. Ctrl-C ends the demo.\n")?;
         out.flush()
     }
 
@@ -215,7 +212,7 @@ impl Demo {
     }
 }
 
-/// The settings as they are without an environment: a demo must not touch what the shell is set up for.
+/// The default settings, whatever the environment says: a demo must not use the data of a real service.
 pub fn default_settings() -> Settings {
     let command = Settings::augment_args(Command::new("demo")).mut_args(|arg| arg.env(Resettable::Reset));
     let matches: ArgMatches = command.get_matches_from(["demo"]);
@@ -228,31 +225,6 @@ fn kind(device: &SimulatedDevice) -> DeviceKind {
         SimulatedDevice::Alarm { .. } => DeviceKind::Alarm,
         SimulatedDevice::Storage { .. } => DeviceKind::StorageMonitor,
     }
-}
-
-/// The demo user, with a push credential as a helper device would upload it.
-async fn furnish(state: &AppState) -> Result<UserId, DbError> {
-    let (sealer, now) = (state.sealer.clone(), state.clock.now());
-    state
-        .pool
-        .write(move |db| {
-            let (platform_id, name) = TEAM[0];
-            let profile = Profile { display_name: name.to_owned(), avatar_url: None };
-            let platform = PlatformId::from(platform_id.to_string());
-            let user = users::sign_in(db, &new_id(), &platform, Some(&profile), now)?.id;
-            let bundle = json!({
-                "platformId": platform_id.to_string(),
-                "fcm_credentials": { "gcm": {
-                    "androidId": DEMO_ANDROID_ID.to_string(), "securityToken": DEMO_SECURITY_TOKEN.to_string(),
-                } },
-            });
-            let sealed = sealer.seal(&credentials::place(&user), bundle.to_string().as_bytes());
-            let (key_version, expires_at) = (sealer.key_version(), now + CREDENTIAL_LIFE);
-            let bundle = SealedBundle { sealed, key_version, uploaded_at: now, expires_at };
-            push_credentials::upload(db, &user, &bundle)?;
-            Ok(user)
-        })
-        .await
 }
 
 /// Presses "pair" in the game and at every device, and waits until the pushes have arrived.
@@ -273,23 +245,12 @@ async fn pair(
     Ok(DemoServer { id: server.id, name: server.name })
 }
 
-async fn sign_in(state: &AppState, user: &UserId) -> Result<String, DbError> {
-    let (id, user, now) = (new_id::<SessionId>(), user.clone(), state.clock.now());
-    let cookie = format!("{}={}", state.session_cookie.name(), state.session_cookie.seal(id.as_str()));
-    state.pool.write(move |db| sessions::insert(db, &id, &user, now)).await?;
-    Ok(cookie)
-}
-
-fn new_id<T: From<String>>() -> T {
-    Uuid::now_v7().to_string().into()
-}
-
 fn write(path: &Path, file: &DemoFile) -> io::Result<()> {
     let text = serde_json::to_string_pretty(file)?;
     if let Some(directory) = path.parent() {
         config::create_private_dir(directory)?;
     }
-    // The cookie in it is a key: nobody else may read it, also when an earlier file was readable.
+    // It contains a session cookie. An earlier file may be readable by others, so a new one is created.
     if let Err(error) = fs::remove_file(path)
         && error.kind() != io::ErrorKind::NotFound
     {
