@@ -48,10 +48,10 @@ const PAIRING_DEADLINE: Duration = Duration::from_secs(15);
 /// How to run the demo.
 #[derive(clap::Args)]
 pub struct DemoOptions {
-    /// Decides what happens in the simulated world
+    /// Seed of the simulated world: the same seed gives the same events
     #[arg(long, default_value_t = 7)]
     pub seed: u64,
-    /// Port of the API; the relay, the game server, the identity provider and the push service take the next four. 0 takes free ones
+    /// Port of the API; the relay, the game server, the identity provider and the push service get the next four. 0 for free ports
     #[arg(long, default_value_t = 8080)]
     pub port: u16,
     /// Where to store everything [default: a temporary directory that is removed when the demo ends]

@@ -35,7 +35,7 @@ const UNCONFIRMED: usize = 1000;
 const PROFILES_AT_ONCE: usize = 100;
 const PAGE: &str = include_str!("sign_in.html");
 
-/// Somebody who can sign in.
+/// A person who can sign in.
 #[derive(Clone, Debug)]
 pub struct Person {
     /// SteamID64.
@@ -56,7 +56,7 @@ impl IdentityProvider {
     pub async fn start(listen: SocketAddr, persons: Vec<Person>, clock: Clock, random: Random) -> io::Result<Self> {
         let listener = TcpListener::bind(listen)?;
         let addr = listener.local_addr()?;
-        let provider = web::Data::new(OpenIdProvider {
+        let provider = web::Data::new(SimulatedProvider {
             addr,
             persons,
             key: hmac::Key::new(hmac::HMAC_SHA256, &random.bytes::<32>()),
@@ -108,7 +108,7 @@ impl Drop for IdentityProvider {
     }
 }
 
-struct OpenIdProvider {
+struct SimulatedProvider {
     addr: SocketAddr,
     persons: Vec<Person>,
     key: hmac::Key,
@@ -120,7 +120,7 @@ struct OpenIdProvider {
 
 type Fields = HashMap<String, String>;
 
-impl OpenIdProvider {
+impl SimulatedProvider {
     fn endpoint(&self) -> String {
         format!("http://{}/openid/login", self.addr)
     }
@@ -226,7 +226,7 @@ fn checked(fields: &Fields) -> Result<(Url, String), &'static str> {
     Ok((return_to, shown))
 }
 
-async fn ask(provider: web::Data<OpenIdProvider>, fields: web::Query<Fields>) -> HttpResponse {
+async fn ask(provider: web::Data<SimulatedProvider>, fields: web::Query<Fields>) -> HttpResponse {
     let (return_to, realm) = match checked(&fields) {
         Ok(checked) => checked,
         Err(why) => return bad(why),
@@ -257,7 +257,7 @@ async fn ask(provider: web::Data<OpenIdProvider>, fields: web::Query<Fields>) ->
     HttpResponse::Ok().content_type("text/html; charset=utf-8").insert_header((CACHE_CONTROL, "no-store")).body(page)
 }
 
-async fn choose(provider: web::Data<OpenIdProvider>, fields: web::Form<Fields>) -> HttpResponse {
+async fn choose(provider: web::Data<SimulatedProvider>, fields: web::Form<Fields>) -> HttpResponse {
     let return_to = match checked(&fields) {
         Ok((return_to, _)) => return_to,
         Err(why) => return bad(why),
@@ -272,7 +272,7 @@ async fn choose(provider: web::Data<OpenIdProvider>, fields: web::Form<Fields>) 
     redirect(&provider.assertion(&return_to, person))
 }
 
-async fn verify(provider: web::Data<OpenIdProvider>, fields: web::Form<Fields>) -> HttpResponse {
+async fn verify(provider: web::Data<SimulatedProvider>, fields: web::Form<Fields>) -> HttpResponse {
     if field(&fields, "openid.mode") != "check_authentication" {
         return HttpResponse::Ok().content_type("text/plain").body(format!("ns:{NAMESPACE}\nerror:Unknown mode\n"));
     }
@@ -280,7 +280,7 @@ async fn verify(provider: web::Data<OpenIdProvider>, fields: web::Form<Fields>) 
     HttpResponse::Ok().content_type("text/plain").body(format!("is_valid:{valid}\nns:{NAMESPACE}\n"))
 }
 
-async fn profiles(provider: web::Data<OpenIdProvider>, query: web::Query<Fields>) -> HttpResponse {
+async fn profiles(provider: web::Data<SimulatedProvider>, query: web::Query<Fields>) -> HttpResponse {
     if field(&query, "key").is_empty() {
         return HttpResponse::Forbidden()
             .content_type("text/html; charset=UTF-8")

@@ -22,7 +22,7 @@ impl Point {
         Point::new(self.x + metres * angle.cos(), self.y + metres * angle.sin())
     }
 
-    /// The direction of `other` as seen from here: radians, counter-clockwise from east.
+    /// The direction from here to `other`: radians, counter-clockwise from east.
     pub fn bearing(self, other: Point) -> f32 {
         (other.y - self.y).atan2(other.x - self.x)
     }

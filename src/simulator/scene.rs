@@ -272,17 +272,17 @@ mod tests {
         let camera = world.camera(TURNING_CAMERA).expect("the base has it");
         let scene = Scene::new(&world, camera);
         let order = sample_order(WIDTH, HEIGHT);
-        let mut seen = HashMap::<u8, usize>::new();
+        let mut counts = HashMap::<u8, usize>::new();
         for offset in (0..order.len()).step_by(SAMPLES) {
             let frame = scene.frame(&order, offset);
             let samples = decode_rays(&frame.ray_data).expect("whole samples");
             assert_eq!(samples.len(), SAMPLES);
             for sample in samples {
-                *seen.entry(sample.material).or_default() += 1;
+                *counts.entry(sample.material).or_default() += 1;
             }
         }
         for material in [0, TERRAIN, WOOD, METAL] {
-            assert!(seen.get(&material).is_some_and(|count| *count > 20), "material {material}: {seen:?}");
+            assert!(counts.get(&material).is_some_and(|count| *count > 20), "material {material}: {counts:?}");
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::{clock::Clock, crypto::random::Random};
 pub struct SimulateOptions {
     /// Loopback, unless other machines use the simulator.
     pub listen_ip: IpAddr,
-    /// 0 takes a free port, here and below.
+    /// 0 for a free port, here and below.
     pub game_port: u16,
     pub identity_port: u16,
     pub push_port: u16,

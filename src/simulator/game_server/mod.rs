@@ -93,8 +93,8 @@ pub struct GameServer {
 }
 
 impl GameServer {
-    /// A server without a listener, for streams that somebody else accepts ([`GameServer::serve`]); `listen` is only the
-    /// address that its pushes name. Call it inside an actix system.
+    /// A server without a listener, for streams that the caller accepts ([`GameServer::serve`]); `listen` is only the
+    /// address that its pushes contain. Call it inside an actix system.
     pub fn new(options: GameServerOptions) -> Self {
         let players = options.players.into_iter().collect();
         let game = SimulatedGame::new(options.world, players, options.limits, options.map_picture);
@@ -118,8 +118,8 @@ impl GameServer {
         *self.listening.lock().unwrap_or_else(PoisonError::into_inner) = Some(listening);
     }
 
-    /// Serves one client whose connection was accepted elsewhere, as if it came from `address`; ends with the
-    /// connection.
+    /// Serves one client on a stream that the caller accepted, as if it came from `address`. Completes when the
+    /// connection has ended; dropping it cuts the connection.
     pub fn serve<S>(&self, stream: S, address: IpAddr) -> impl Future<Output = ()> + use<S>
     where
         S: AsyncRead + AsyncWrite + Unpin + 'static,

@@ -238,7 +238,7 @@ impl SharedAccounts {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes something that a client brings about, and notifies those who wait for it.
+    /// Changes something on behalf of a client, and notifies [`SharedAccounts::changed`].
     pub fn change<T>(&self, change: impl FnOnce(&mut Accounts) -> T) -> T {
         let result = change(&mut self.lock());
         self.changed.send_replace(());

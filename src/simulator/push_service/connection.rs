@@ -15,9 +15,9 @@ use super::{
     faults::PushServiceFaults,
     login,
 };
-use crate::push::{
-    mcs::{Decoder, Frame, PAYLOAD_LIMIT, VERSION},
-    wire::{HeartbeatAck, HeartbeatPing, LoginResponse, iq_stanza},
+use crate::{
+    push::mcs::{Decoder, Frame, PAYLOAD_LIMIT, VERSION},
+    push::wire::{HeartbeatAck, HeartbeatPing, LoginResponse, iq_stanza},
 };
 
 const LOGIN_DEADLINE: Duration = Duration::from_secs(15);

@@ -57,7 +57,7 @@ pub struct PushService {
 }
 
 impl PushService {
-    /// A service without a listener for these accounts (Android id and security token), for streams that somebody else
+    /// A service without a listener for these accounts (Android id and security token), for streams that the caller
     /// accepts ([`PushService::serve`]). Its certificate is for `addr`.
     pub fn new(addr: SocketAddr, logins: Vec<(u64, u64)>, clock: Clock) -> io::Result<Self> {
         let (ca_pem, tls) = certificates(addr)?;
@@ -78,7 +78,8 @@ impl PushService {
         *self.listening.lock().unwrap_or_else(PoisonError::into_inner) = Some(listening);
     }
 
-    /// Serves one client whose connection was accepted elsewhere, without TLS; ends with the connection.
+    /// Serves one client on a stream that the caller accepted, without TLS. Completes when the connection has ended;
+    /// dropping it cuts the connection.
     pub fn serve<S>(&self, stream: S) -> impl Future<Output = ()> + use<S>
     where
         S: AsyncRead + AsyncWrite + Unpin + 'static,
@@ -144,11 +145,11 @@ impl PushService {
         self.shared.lock().by_id.get(&android_id).map_or(0, Account::waiting)
     }
 
-    /// Waits until something holds that clients bring about.
+    /// Waits until this holds; checked again whenever a client did something.
     pub async fn until(&self, holds: impl Fn(&Self) -> bool) {
         let mut changed = self.shared.changed.subscribe();
         while !holds(self) {
-            changed.changed().await.expect("the sender lives in self");
+            changed.changed().await.expect("self owns the sender");
         }
     }
 

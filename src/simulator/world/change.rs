@@ -1,4 +1,4 @@
-//! What a game server sends to its clients without being asked.
+//! What a game server broadcasts, and why.
 
 use crate::game::wire::{AppEntityPayload, AppTeamMessage};
 

@@ -1,8 +1,7 @@
 //! A seeded, scripted world: a team, its base and devices, ships and helicopters, shops, raids.
 //!
-//! The state is kept in the game's own messages. Time comes in as an argument; what a real server would broadcast
-//! collects as [`WorldChange`]s until somebody takes them. The script is dense in the first 90 seconds and continues at
-//! random.
+//! The state is kept in the game's own messages. Time is an argument; what a real server would broadcast is kept as
+//! [`WorldChange`]s until the caller takes them out. The script is dense in the first 90 seconds and continues at random.
 
 mod cameras;
 mod change;
@@ -226,7 +225,7 @@ impl SimulatedWorld {
         TEAM[1 + self.rng.below(TEAM.len() - 1)].0
     }
 
-    /// The alarms pulse for half a minute, and somebody who is online calls it out.
+    /// The alarms pulse for half a minute, and a member who is online says so in the chat.
     fn raid(&mut self) {
         let witness = self.team.members().iter().find(|member| member.is_online && member.is_alive);
         if let Some(witness) = witness.map(|member| member.steam_id) {
@@ -237,7 +236,7 @@ impl SimulatedWorld {
         }
     }
 
-    /// Somebody takes a little out of a stack, or adds to it.
+    /// A stack in a container shrinks or grows a little.
     fn use_storage(&mut self, storage: u64) {
         let amount = 10 * (1 + self.rng.below(30)) as i32;
         let pick = self.rng.bits() as usize;

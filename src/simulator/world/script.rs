@@ -121,7 +121,7 @@ impl Script {
         self.events.insert((at, self.added), event);
     }
 
-    /// Takes out the next event that is due at `now`, with its time.
+    /// Removes the next event that is due at `now`, and returns it with its time.
     pub fn take_due(&mut self, now: Timestamp) -> Option<(Timestamp, ScriptEvent)> {
         let first = self.events.first_entry().filter(|entry| entry.key().0 <= now)?;
         let ((at, _), event) = first.remove_entry();

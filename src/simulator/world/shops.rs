@@ -16,7 +16,7 @@ use crate::{
 const SHOPS: usize = 40;
 /// Of them those at the outpost.
 const OUTPOST_SHOPS: usize = 8;
-/// The name of shops in which nobody trades.
+/// The name of shops whose stock never changes.
 pub const STATIC_SHOP: &str = "Static Shop";
 
 /// What shops sell: item, pieces, currency, cost.
@@ -91,7 +91,7 @@ pub fn open(markers: &mut Markers, terrain: &Terrain, rng: &mut Rng, name: &str,
     })
 }
 
-/// In one shop somebody buys, or the owner restocks, and perhaps a price changes.
+/// One shop sells something or restocks, and perhaps changes a price.
 pub fn trade(markers: &mut Markers, rng: &mut Rng) {
     let open: Vec<u64> = markers
         .iter()
