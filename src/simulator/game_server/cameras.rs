@@ -18,7 +18,7 @@ const RENEWAL: Duration = Duration::from_secs(30);
 const FIRE_PRIMARY: i32 = 1024;
 /// Mouse and fire: a camera that turns and zooms.
 const TURNING_CONTROLS: i32 = 2 | 8;
-/// Cameras of monuments exist, but current servers give nobody access to them.
+/// Cameras of monuments exist, but current servers give no access to them.
 const MONUMENT_CAMERAS: [&str; 3] = ["OILRIG1DOCK", "DOME1", "COMPOUNDSTREET"];
 
 /// The camera subscriptions of all clients, by client number.

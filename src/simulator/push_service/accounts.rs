@@ -260,14 +260,14 @@ pub struct LoggedIn<'a> {
 }
 
 impl LoggedIn<'_> {
-    /// What the connection does next, and how it misbehaves in that; a message becomes its frame `frame`.
+    /// What the connection does next, and the faults of the moment; a message becomes its frame `frame`.
     pub fn instruction(&self, frame: i32) -> (Instruction, PushServiceFaults) {
         let mut accounts = self.shared.lock();
         let instruction = accounts.instruct(self.android_id, self.session, frame, self.shared.clock.now());
         (instruction, accounts.faults)
     }
 
-    /// The client has received all frames up to `last`, and said so by what is counted.
+    /// The client has received all frames up to `last`; `count` counts the frame that said so.
     pub fn acknowledge(&self, last: i32, count: impl FnOnce(&mut Counts)) {
         self.shared.change(|accounts| {
             count(&mut accounts.counts);

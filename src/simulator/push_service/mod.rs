@@ -1,7 +1,7 @@
 //! Google's MCS, over TLS with a throw-away certificate authority: keeps pushes until they are acknowledged, and
 //! misbehaves on demand.
 //!
-//! Each connection takes its instructions from the queue of its account.
+//! A connection asks its account what to do next.
 
 mod accounts;
 mod certificate;

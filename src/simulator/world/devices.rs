@@ -47,7 +47,7 @@ pub enum SimulatedDevice {
 }
 
 impl SimulatedDevice {
-    /// As the game numbers it.
+    /// The game's type of the device.
     pub fn entity_type(&self) -> AppEntityType {
         match self {
             Self::Switch { .. } => AppEntityType::Switch,

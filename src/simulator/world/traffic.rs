@@ -65,7 +65,7 @@ impl Traffic {
     pub fn send_helicopter(&mut self, markers: &mut Markers, terrain: &Terrain, rng: &mut Rng, shot_down: bool) -> u64 {
         let fly = |to, pause| Leg { to, speed: 45.0, pause };
         let angle = rng.angle();
-        // Those inland.
+        // The monuments inland.
         let monuments: Vec<Point> = terrain.monuments()[7..].iter().map(|monument| monument.at).collect();
         let mut legs = Vec::new();
         for _ in 0..4 + rng.below(4) {
