@@ -3,10 +3,11 @@
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use bytes::BytesMut;
-use chrono::{TimeDelta, Utc};
+use chrono::TimeDelta;
 use companion::{
     clients::http::tls_config,
     clock::Clock,
+    domain::time::Timestamp,
     push::{
         mcs::{Decoder, Frame, FrameError, VERSION},
         notification::Notification,
@@ -30,6 +31,10 @@ const TOKEN: u64 = 1_234_567_890_123_456_789;
 const PLAYER: u64 = 76_561_198_000_000_001;
 /// Nothing here takes this long unless it is broken.
 const DEADLINE: Duration = Duration::from_secs(20);
+
+fn now() -> Timestamp {
+    Clock::system().now()
+}
 
 async fn service() -> PushService {
     PushService::start((Ipv4Addr::LOCALHOST, 0).into(), vec![(ANDROID_ID, TOKEN)], Clock::system())
@@ -127,11 +132,11 @@ async fn until(service: &PushService, holds: impl Fn(&PushService) -> bool) {
 async fn a_pairing_arrives_and_is_acknowledged() {
     let service = service().await;
     let mut session = session(&service).await;
-    let before = Utc::now() - TimeDelta::seconds(1);
+    let before = now() - TimeDelta::seconds(1);
     let id = service.push(ANDROID_ID, valley().pairing(PLAYER, -77));
     let message = message(&mut session).await;
     assert_eq!(message.persistent_id, Some(id));
-    assert!(message.sent.is_some_and(|sent| sent > before && sent <= Utc::now()));
+    assert!(message.sent.is_some_and(|sent| sent > before && sent <= now()));
     let read = Notification::read(&message.app_data);
     let Notification::ServerPairing(pairing) = read else { panic!("{read:?}") };
     assert_eq!((pairing.name.as_str(), pairing.port), ("Sim Valley | Weekly", 28083));
@@ -180,9 +185,9 @@ async fn every_push_of_the_game_is_read() {
 async fn pushes_while_away_are_delivered_at_login_unless_received_or_expired() {
     let service = service().await;
     let hour = TimeDelta::hours(1);
-    service.push_at(ANDROID_ID, numbered(1), Utc::now() - hour * 2, hour);
+    service.push_at(ANDROID_ID, numbered(1), now() - hour * 2, hour);
     let known = service.push(ANDROID_ID, numbered(2));
-    let sent = Utc::now() - hour * 3;
+    let sent = now() - hour * 3;
     service.push_at(ANDROID_ID, numbered(3), sent, hour * 4);
     service.push(ANDROID_ID, numbered(4));
 
