@@ -9,11 +9,13 @@ use std::{
     net::Ipv4Addr,
     process::{Command, Stdio},
     sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
 use companion::{
     clients::http::tls_config,
+    clock::Clock,
     config::PushAddress,
     net::Network,
     push::{
@@ -38,12 +40,11 @@ const DEADLINE: Duration = Duration::from_secs(120);
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let sessions = arguments.iter().find_map(|argument| argument.parse().ok()).unwrap_or(SESSIONS);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     if arguments.iter().any(|argument| argument == CHILD) {
-        runtime.block_on(serve(sessions))
-    } else {
-        runtime.block_on(measure(sessions))
+        return actix::System::new().block_on(serve(sessions));
     }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(measure(sessions))
 }
 
 fn accounts(sessions: usize) -> impl Iterator<Item = u64> {
@@ -53,10 +54,11 @@ fn accounts(sessions: usize) -> impl Iterator<Item = u64> {
 /// The child: prints the address and the certificate, and pushes to everybody for each line it reads.
 async fn serve(sessions: usize) -> io::Result<()> {
     let logins = accounts(sessions).map(|account| (account, TOKEN)).collect();
-    let service = PushService::start((Ipv4Addr::LOCALHOST, 0).into(), logins).await?;
+    let service = PushService::start((Ipv4Addr::LOCALHOST, 0).into(), logins, Clock::system()).await?;
     println!("{}\n{}", service.addr(), service.ca_pem());
-    let mut lines = io::stdin().lines();
-    while let Some(Ok(_)) = tokio::task::block_in_place(|| lines.next()) {
+    let (read, mut lines) = mpsc::unbounded_channel();
+    thread::spawn(move || io::stdin().lines().map_while(Result::ok).try_for_each(|line| read.send(line)));
+    while lines.recv().await.is_some() {
         for account in accounts(sessions) {
             service.push(account, news("Update", "It is here"));
         }

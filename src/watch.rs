@@ -1,15 +1,11 @@
 //! `companion watch`: a relay client for the terminal. Prints what arrives, and applies the patches as a dashboard does
-//! (RFC 6902), so that it notices if the relay were ever wrong. Reconnects with capped backoff and a fresh token.
+//! (RFC 6902), so that a wrong patch of the relay shows. Reconnects with a limited backoff and a new token.
 
-use std::{
-    collections::HashMap,
-    fs, io,
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, fs, io, path::PathBuf, time::Duration};
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tokio_tungstenite::{connect_async, tungstenite::Message};
 
 use crate::{clients::http, demo::DemoFile};
@@ -19,10 +15,10 @@ use crate::{clients::http, demo::DemoFile};
 pub struct WatchOptions {
     /// The `demo.json` of a running demo
     demo: PathBuf,
-    /// Switch this device over once, as soon as the state is here
+    /// Toggle this switch once, when the state has arrived
     #[arg(long, value_name = "DEVICE_ID")]
     toggle: Option<String>,
-    /// Stop after so many seconds [default: watch until interrupted]
+    /// Stop after this many seconds [default: when interrupted]
     #[arg(long)]
     seconds: Option<u64>,
 }
@@ -30,23 +26,23 @@ pub struct WatchOptions {
 /// Reconnect backoff, as the specification asks of clients.
 const BACKOFF_FIRST: Duration = Duration::from_secs(1);
 const BACKOFF_LONGEST: Duration = Duration::from_secs(30);
-/// A connection that held this long starts the backoff anew.
+/// After a connection that lasted this long, the backoff starts from the beginning.
 const HEALTHY_AFTER: Duration = Duration::from_secs(30);
 
-/// Why watching ended for good.
+/// Why watching ended.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
     #[error("{}: {cause} (is the demo running?)", path.display())]
     Demo { path: PathBuf, cause: io::Error },
-    #[error("the relay sent a patch that does not fit: {0}")]
+    #[error("the relay sent something that cannot be applied: {0}")]
     Diverged(String),
-    #[error("the demo's sign-in is no longer valid")]
+    #[error("the session of the demo user is no longer valid; start the demo again")]
     SignedOut,
     #[error("{0}")]
     Client(io::Error),
 }
 
-/// Runs until interrupted, until the time is up, or until the relay is wrong.
+/// Runs until it is interrupted, the time is up, or the relay sends something that cannot be applied.
 pub async fn watch(options: WatchOptions) -> Result<(), WatchError> {
     let text = fs::read_to_string(&options.demo);
     let file = text.and_then(|text| serde_json::from_str::<DemoFile>(&text).map_err(io::Error::from));
@@ -58,7 +54,7 @@ pub async fn watch(options: WatchOptions) -> Result<(), WatchError> {
         loop {
             let started = Instant::now();
             match watcher.connection().await {
-                Ok(reason) => println!("--- {reason}; again in {} s", backoff.as_secs()),
+                Ok(reason) => println!("--- {reason}; next attempt in {} s", backoff.as_secs()),
                 Err(error) => return Err(error),
             }
             backoff = if started.elapsed() > HEALTHY_AFTER { BACKOFF_FIRST } else { backoff };
@@ -84,7 +80,7 @@ struct Watcher {
 }
 
 impl Watcher {
-    /// One connection, until it ends; says why.
+    /// One connection, until it ends; returns the reason.
     async fn connection(&mut self) -> Result<String, WatchError> {
         let request = self.http.post(format!("{}/relay/token", self.file.api_url));
         let answer = match request.header("cookie", &self.file.cookie).send().await {
@@ -94,7 +90,7 @@ impl Watcher {
         };
         let token = match &answer {
             Ok(answer) => answer["token"].as_str().unwrap_or_default(),
-            Err(_) => return Ok("the API does not answer".to_owned()),
+            Err(_) => return Ok("the API does not answer as expected".to_owned()),
         };
         let mut socket = match connect_async(format!("{}/v1?token={token}", self.file.relay_url)).await {
             Ok((socket, _)) => socket,
@@ -118,7 +114,8 @@ impl Watcher {
             self.take(&message)?;
             let ready = matches!(message["type"].as_str(), Some("snapshot" | "patch"));
             if ready
-                && let Some(device) = self.toggle.take_if(|device| self.states.values().any(|(_, s)| knows(s, device)))
+                && let Some(device) =
+                    self.toggle.take_if(|device| self.states.values().any(|(_, s)| has_value(s, device)))
             {
                 let server = &message["serverId"];
                 let toggle =
@@ -153,9 +150,12 @@ impl Watcher {
                 let (known, state) = self
                     .states
                     .get_mut(server)
-                    .ok_or_else(|| WatchError::Diverged("no snapshot came first".to_owned()))?;
+                    .ok_or_else(|| WatchError::Diverged("a patch before the first snapshot".to_owned()))?;
                 if message["base"] != *known {
-                    return Err(WatchError::Diverged(format!("it applies on {}, we are at {known}", message["base"])));
+                    return Err(WatchError::Diverged(format!(
+                        "the patch is for seq {}, the state is at {known}",
+                        message["base"]
+                    )));
                 }
                 let patch: json_patch::Patch = serde_json::from_value(message["patch"].clone())
                     .map_err(|error| WatchError::Diverged(error.to_string()))?;
@@ -178,7 +178,7 @@ impl Watcher {
     }
 }
 
-fn knows(state: &Value, device: &str) -> bool {
+fn has_value(state: &Value, device: &str) -> bool {
     state["devices"].get(device).is_some_and(|device| !device["value"].is_null())
 }
 

@@ -27,7 +27,7 @@ const SEED: u64 = 20_261_121;
 async fn sign_in(context: &ApiContext) -> Vec<String> {
     let mut cookies = Vec::new();
     for user in 0..USERS {
-        cookies.push(demo::signed_in(context, 76_561_198_000_000_001 + user, "Writer").await.unwrap().1);
+        cookies.push(demo::user::sign_in(context, 76_561_198_000_000_001 + user, "Writer").await.unwrap().cookie);
     }
     cookies
 }

@@ -1,12 +1,14 @@
-//! The push session against the simulated push service: TLS on loopback and nothing else.
+//! The push session against the simulated push service, with TLS on loopback.
 
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use bytes::BytesMut;
-use chrono::{TimeDelta, Utc};
+use chrono::TimeDelta;
 use companion::{
     clients::http::tls_config,
+    clock::Clock,
     config::PushAddress,
+    domain::time::Timestamp,
     net::Network,
     push::{
         login::{self, LoginError, PushLogin},
@@ -16,12 +18,12 @@ use companion::{
         session::{McsSession, Received, SessionEnd},
         wire::{LoginRequest, LoginResponse, Setting},
     },
-    simulator::push_service::{Faults, PushService, PushedServer, news},
+    simulator::push_service::{PushService, PushServiceFaults, PushedServer, news},
 };
 use rustls::ClientConfig;
 use secrecy::{ExposeSecret as _, SecretBox};
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, duplex},
     net::{TcpListener, TcpStream},
     task::JoinHandle,
     time::timeout,
@@ -34,8 +36,14 @@ const PLAYER: u64 = 76_561_198_000_000_001;
 /// Nothing here takes this long unless it is broken.
 const DEADLINE: Duration = Duration::from_secs(20);
 
+fn now() -> Timestamp {
+    Clock::system().now()
+}
+
 async fn service() -> PushService {
-    PushService::start((Ipv4Addr::LOCALHOST, 0).into(), vec![(ANDROID_ID, TOKEN)]).await.expect("a free port")
+    PushService::start((Ipv4Addr::LOCALHOST, 0).into(), vec![(ANDROID_ID, TOKEN)], Clock::system())
+        .await
+        .expect("a free port")
 }
 
 fn trusting(service: &PushService) -> Arc<ClientConfig> {
@@ -106,9 +114,9 @@ async fn ended(session: &mut McsSession) -> SessionEnd {
     }
 }
 
-/// Lets the session live on its own; it must receive nothing more but heartbeats.
+/// Runs the session in a task; it must receive nothing but heartbeats.
 fn idle(mut session: McsSession) -> JoinHandle<SessionEnd> {
-    tokio::spawn(async move {
+    actix_web::rt::spawn(async move {
         loop {
             match session.next().await {
                 Ok(Received::Heartbeat) => {}
@@ -120,19 +128,19 @@ fn idle(mut session: McsSession) -> JoinHandle<SessionEnd> {
 }
 
 async fn until(service: &PushService, holds: impl Fn(&PushService) -> bool) {
-    timeout(DEADLINE, service.until(holds)).await.expect("it comes to hold");
+    timeout(DEADLINE, service.until(holds)).await.expect("in time");
     assert_eq!(service.counts().violations, Vec::<String>::new());
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn a_pairing_arrives_and_is_acknowledged() {
     let service = service().await;
     let mut session = session(&service).await;
-    let before = Utc::now() - TimeDelta::seconds(1);
+    let before = now() - TimeDelta::seconds(1);
     let id = service.push(ANDROID_ID, valley().pairing(PLAYER, -77));
     let message = message(&mut session).await;
     assert_eq!(message.persistent_id, Some(id));
-    assert!(message.sent.is_some_and(|sent| sent > before && sent <= Utc::now()));
+    assert!(message.sent.is_some_and(|sent| sent > before && sent <= now()));
     let read = Notification::read(&message.app_data);
     let Notification::ServerPairing(pairing) = read else { panic!("{read:?}") };
     assert_eq!((pairing.name.as_str(), pairing.port), ("Sim Valley | Weekly", 28083));
@@ -144,7 +152,7 @@ async fn a_pairing_arrives_and_is_acknowledged() {
     assert_eq!(service.counts().stream_acks, 1);
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn every_push_of_the_game_is_read() {
     let service = service().await;
     let mut session = session(&service).await;
@@ -177,13 +185,13 @@ async fn every_push_of_the_game_is_read() {
     assert_eq!(login.player_name, "Carol");
 }
 
-#[tokio::test]
-async fn what_was_pushed_while_away_comes_at_login_unless_known_or_expired() {
+#[actix_web::test]
+async fn pushes_while_away_are_delivered_at_login_unless_received_or_expired() {
     let service = service().await;
     let hour = TimeDelta::hours(1);
-    service.push_at(ANDROID_ID, numbered(1), Utc::now() - hour * 2, hour);
+    service.push_at(ANDROID_ID, numbered(1), now() - hour * 2, hour);
     let known = service.push(ANDROID_ID, numbered(2));
-    let sent = Utc::now() - hour * 3;
+    let sent = now() - hour * 3;
     service.push_at(ANDROID_ID, numbered(3), sent, hour * 4);
     service.push(ANDROID_ID, numbered(4));
 
@@ -197,8 +205,8 @@ async fn what_was_pushed_while_away_comes_at_login_unless_known_or_expired() {
     until(&service, |service| service.unacknowledged(ANDROID_ID) == 0).await;
 }
 
-#[tokio::test]
-async fn what_was_not_acknowledged_comes_again() {
+#[actix_web::test]
+async fn unacknowledged_pushes_are_delivered_again() {
     let service = service().await;
     let mut first = session(&service).await;
     service.push(ANDROID_ID, numbered(1));
@@ -209,7 +217,7 @@ async fn what_was_not_acknowledged_comes_again() {
     assert_eq!((title(&mut second).await, title(&mut second).await), ("1".to_owned(), "2".to_owned()));
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn a_burst_larger_than_any_buffer_arrives_in_order() {
     let service = service().await;
     for number in 0..800 {
@@ -223,7 +231,7 @@ async fn a_burst_larger_than_any_buffer_arrives_in_order() {
     until(&service, |service| service.unacknowledged(ANDROID_ID) == 0).await;
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn heartbeats_of_the_service_are_answered() {
     let service = service().await;
     let mut session = session(&service).await;
@@ -233,7 +241,7 @@ async fn heartbeats_of_the_service_are_answered() {
     until(&service, |service| service.counts().pongs == 1).await;
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn a_wrong_token_is_refused() {
     let service = service().await;
     let wrong = PushLogin { security_token: SecretBox::new(Box::new(TOKEN + 1)), ..login(&[]) };
@@ -245,8 +253,8 @@ async fn a_wrong_token_is_refused() {
     assert_eq!(service.counts().refused, 2);
 }
 
-#[tokio::test]
-async fn a_refusal_is_told_from_an_outage() {
+#[actix_web::test]
+async fn a_refusal_and_an_outage_are_distinguished() {
     let service = service().await;
     service.faults(|faults| faults.refuse_login = Some(401));
     assert!(matches!(connect(&service).await, Err(LoginError::Refused(401))));
@@ -259,8 +267,8 @@ async fn a_refusal_is_told_from_an_outage() {
     session(&service).await;
 }
 
-#[tokio::test]
-async fn a_certificate_of_somebody_else_is_refused() {
+#[actix_web::test]
+async fn a_certificate_of_another_authority_is_refused() {
     let (service, other) = (service().await, service().await);
     let failed = login::connect(&Network::system(), &address(&service), trusting(&other), login(&[])).await;
     assert!(matches!(&failed, Err(LoginError::Unreachable(why)) if why.contains("certificate")), "{failed:?}");
@@ -276,8 +284,8 @@ async fn a_certificate_of_somebody_else_is_refused() {
     assert_eq!(service.counts().logins, 0, "no credential was sent");
 }
 
-#[tokio::test]
-async fn a_newer_session_takes_the_place_of_an_older_one() {
+#[actix_web::test]
+async fn a_newer_session_replaces_an_older_one() {
     let service = service().await;
     let mut first = session(&service).await;
     let mut second = session(&service).await;
@@ -286,8 +294,8 @@ async fn a_newer_session_takes_the_place_of_an_older_one() {
     assert_eq!(title(&mut second).await, "1");
 }
 
-#[tokio::test]
-async fn faults_end_a_session_with_their_name_and_lose_nothing() {
+#[actix_web::test]
+async fn a_broken_stream_ends_the_session_with_its_reason_and_loses_nothing() {
     let service = service().await;
     service.push(ANDROID_ID, numbered(1));
     for (fault, reason) in [
@@ -302,12 +310,12 @@ async fn faults_end_a_session_with_their_name_and_lose_nothing() {
         });
         let mut session = session(&service).await;
         assert_eq!(ended(&mut session).await, reason, "{fault}");
-        service.faults(|faults| *faults = Faults::default());
+        service.faults(|faults| *faults = PushServiceFaults::default());
     }
     assert_eq!(title(&mut session(&service).await).await, "1");
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn a_cut_connection_ends_the_session() {
     let service = service().await;
     let session = idle(session(&service).await);
@@ -315,8 +323,8 @@ async fn a_cut_connection_ends_the_session() {
     assert_eq!(timeout(DEADLINE, session).await.expect("in time").expect("no panic"), SessionEnd::Closed);
 }
 
-#[tokio::test]
-async fn an_unreadable_message_is_told_and_does_not_come_again() {
+#[actix_web::test]
+async fn an_unreadable_message_is_reported_and_not_delivered_again() {
     let service = service().await;
     service.faults(|faults| faults.unreadable = true);
     let mut session = session(&service).await;
@@ -326,7 +334,7 @@ async fn an_unreadable_message_is_told_and_does_not_come_again() {
     until(&service, |service| service.unacknowledged(ANDROID_ID) == 0).await;
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn duplicates_and_replays_carry_the_same_id() {
     let service = service().await;
     service.faults(|faults| faults.duplicate = true);
@@ -348,8 +356,8 @@ async fn duplicates_and_replays_carry_the_same_id() {
     assert_eq!(message(&mut session).await.persistent_id, Some(id));
 }
 
-#[tokio::test]
-async fn lost_late_and_frozen_messages() {
+#[actix_web::test]
+async fn pushes_can_be_lost_late_or_frozen() {
     let service = service().await;
     let mut session = session(&service).await;
     service.faults(|faults| faults.lose = true);
@@ -360,16 +368,16 @@ async fn lost_late_and_frozen_messages() {
     });
     service.push(ANDROID_ID, numbered(2));
     assert_eq!(title(&mut session).await, "2");
-    service.faults(|faults| *faults = Faults { frozen: true, ..Default::default() });
+    service.faults(|faults| *faults = PushServiceFaults { frozen: true, ..Default::default() });
     service.push(ANDROID_ID, numbered(3));
-    // An answer that comes later than the message would have.
+    // If the message had been sent, it would have arrived before this.
     service.ping(ANDROID_ID);
     assert!(matches!(next(&mut session).await, Ok(Received::Heartbeat)));
     service.faults(|faults| faults.frozen = false);
     assert_eq!(title(&mut session).await, "3");
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn the_service_may_close_after_some_messages() {
     let service = service().await;
     service.faults(|faults| faults.close_after = Some(2));
@@ -381,24 +389,25 @@ async fn the_service_may_close_after_some_messages() {
     assert_eq!(ended(&mut first).await, SessionEnd::Closed);
 }
 
-#[tokio::test]
-async fn a_login_that_nobody_answers_ends_by_its_deadline() {
+#[actix_web::test]
+async fn a_login_without_an_answer_ends_at_its_deadline() {
     let service = service().await;
     service.faults(|faults| faults.mute_login = true);
     let (address, tls) = (address(&service), trusting(&service));
-    let connecting = tokio::spawn(async move { login::connect(&Network::system(), &address, tls, login(&[])).await });
+    let connecting =
+        actix_web::rt::spawn(async move { login::connect(&Network::system(), &address, tls, login(&[])).await });
     until(&service, |service| service.counts().logins == 1).await;
-    // From now on time jumps to the next deadline whenever everybody waits.
+    // From now on time jumps to the next deadline whenever every task waits.
     tokio::time::pause();
     let failed = connecting.await.expect("no panic");
     assert!(matches!(failed, Err(LoginError::TimedOut)), "{failed:?}");
 }
 
-#[tokio::test]
+#[actix_web::test]
 async fn a_peer_without_tls_is_unreachable() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
     let port = listener.local_addr().expect("an address").port();
-    tokio::spawn(async move {
+    actix_web::rt::spawn(async move {
         let (mut socket, _) = listener.accept().await.expect("a peer");
         let mut hello = [0; 64];
         socket.read_exact(&mut hello).await.expect("a hello");
@@ -410,8 +419,8 @@ async fn a_peer_without_tls_is_unreachable() {
 }
 
 /// A client written by hand, for what our session never does.
-struct Peer {
-    stream: TlsStream<TcpStream>,
+struct Peer<S = TlsStream<TcpStream>> {
+    stream: S,
     decoder: Decoder,
     inbox: BytesMut,
 }
@@ -421,15 +430,21 @@ impl Peer {
         let socket = TcpStream::connect(service.addr()).await.expect("a listener");
         let name = "mtalk.google.com".try_into().expect("a name");
         let stream = TlsConnector::from(trusting(service)).connect(name, socket).await.expect("TLS");
+        Self::new(stream)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
+    fn new(stream: S) -> Self {
         Self { stream, decoder: Decoder::default(), inbox: BytesMut::new() }
     }
 
-    async fn say(&mut self, bytes: &[u8]) {
+    async fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).await.expect("a reader");
         self.stream.flush().await.expect("a reader");
     }
 
-    /// The login of the Python client, with a change; other fields are absent there, too.
+    /// The login of the Python client, with a change; the other fields are absent there as well.
     async fn log_in(&mut self, change: impl FnOnce(&mut LoginRequest)) {
         let mut login = LoginRequest {
             id: "chrome-63.0.3234.0".into(),
@@ -448,11 +463,11 @@ impl Peer {
         change(&mut login);
         let mut bytes = BytesMut::from(&[VERSION][..]);
         Frame::LoginRequest(login).encode(&mut bytes);
-        self.say(&bytes).await;
+        self.send(&bytes).await;
     }
 
     /// `None` at the end of the connection.
-    async fn heard(&mut self) -> Option<Frame> {
+    async fn next(&mut self) -> Option<Frame> {
         loop {
             if let Some(frame) = self.decoder.next(&mut self.inbox).expect("a frame") {
                 return Some(frame);
@@ -465,31 +480,31 @@ impl Peer {
     }
 }
 
-#[tokio::test]
-async fn the_service_takes_the_version_before_later_frames() {
+#[actix_web::test]
+async fn the_service_accepts_the_version_before_later_frames() {
     let service = service().await;
     let mut peer = Peer::connect(&service).await;
     peer.log_in(|_| {}).await;
-    assert!(matches!(peer.heard().await, Some(Frame::LoginResponse(LoginResponse { error: None, .. }))));
+    assert!(matches!(peer.next().await, Some(Frame::LoginResponse(LoginResponse { error: None, .. }))));
     service.ping(ANDROID_ID);
-    let Some(Frame::HeartbeatPing(ping)) = peer.heard().await else { panic!("a ping") };
+    let Some(Frame::HeartbeatPing(ping)) = peer.next().await else { panic!("a ping") };
     assert_eq!(ping.stream_id, Some(2));
-    peer.say(&[VERSION, 1, 4, 8, 3, 16, 2]).await;
+    peer.send(&[VERSION, 1, 4, 8, 3, 16, 2]).await;
     until(&service, |service| service.counts().pongs == 1).await;
     assert!(service.connected(ANDROID_ID));
 }
 
-#[tokio::test]
-async fn the_service_takes_nothing_that_no_client_sends() {
+#[actix_web::test]
+async fn the_service_rejects_what_no_client_sends() {
     type Change = fn(&mut LoginRequest);
     let service = service().await;
     let mut violations = 0;
     let mut cut = async |peer: &mut Peer, what: &str| {
-        while peer.heard().await.is_some() {}
+        while peer.next().await.is_some() {}
         violations += 1;
         timeout(DEADLINE, service.until(|service| service.counts().violations.len() == violations)).await.expect(what);
-        let said = service.counts().violations.pop().expect("a violation");
-        assert!(said.contains(what), "{said} of {what}");
+        let violation = service.counts().violations.pop().expect("a violation");
+        assert!(violation.contains(what), "{violation} of {what}");
     };
     let wrong_logins: [(&str, Change); 5] = [
         ("domain", |login| login.domain.clear()),
@@ -504,16 +519,35 @@ async fn the_service_takes_nothing_that_no_client_sends() {
         cut(&mut peer, what).await;
     }
     let mut peer = Peer::connect(&service).await;
-    peer.say(&[VERSION, 0, 0]).await;
+    peer.send(&[VERSION, 0, 0]).await;
     cut(&mut peer, "before the login").await;
     let mut peer = Peer::connect(&service).await;
-    peer.say(b"\x16\x03\x01").await;
+    peer.send(b"\x16\x03\x01").await;
     cut(&mut peer, "version").await;
     // Nine frames received where one was sent; an IqStanza that acknowledges nothing.
     for (bytes, what) in [(vec![1, 2, 16, 9], "9 frames"), (vec![7, 4, 16, 1, 26, 0], "no stream acknowledgement")] {
         let mut peer = Peer::connect(&service).await;
         peer.log_in(|_| {}).await;
-        peer.say(&bytes).await;
+        peer.send(&bytes).await;
         cut(&mut peer, what).await;
     }
+}
+
+#[actix_web::test]
+async fn a_stream_that_the_caller_accepted_is_served_without_tls() {
+    let clock = Clock::adjustable("2026-11-21T12:00:00Z".parse().expect("a time"));
+    let address = (Ipv4Addr::LOCALHOST, 1).into();
+    let service = PushService::new(address, vec![(ANDROID_ID, TOKEN)], clock.clone()).expect("a certificate");
+    let (ours, theirs) = duplex(1 << 16);
+    actix_web::rt::spawn(service.serve(theirs));
+    let mut peer = Peer::new(ours);
+    peer.log_in(|_| {}).await;
+    let Some(Frame::LoginResponse(login)) = peer.next().await else { panic!("a login") };
+    assert_eq!(login.server_timestamp, Some(clock.now().timestamp_millis()));
+    service.push_at(ANDROID_ID, numbered(1), clock.now() - TimeDelta::hours(2), TimeDelta::hours(1));
+    let id = service.push(ANDROID_ID, numbered(2));
+    let Some(Frame::DataMessage(push)) = peer.next().await else { panic!("a push") };
+    assert_eq!((push.persistent_id, push.sent), (Some(id), Some(clock.now().timestamp_millis())));
+    service.stop().await;
+    assert!(peer.next().await.is_none(), "stop cuts it");
 }

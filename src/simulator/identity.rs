@@ -1,7 +1,7 @@
-//! An OpenID 2.0 provider with a one-click sign-in page, and the profiles of the persons it knows.
+//! An OpenID 2.0 provider with a one-click sign-in page, and the profiles of the persons who can sign in.
 //!
-//! Stateless mode only, as the provider it stands for: no associations, each assertion is confirmed once. Parameters
-//! and answers follow OpenID Authentication 2.0 §§ 9–11.
+//! Stateless mode only, like Steam: no associations, each assertion is confirmed once. Parameters and answers follow
+//! OpenID Authentication 2.0 §§ 9–11.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -18,25 +18,24 @@ use actix_web::{
     web,
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use chrono::{SecondsFormat, Utc};
-use ring::{
-    hmac,
-    rand::{SecureRandom, SystemRandom},
-};
+use chrono::SecondsFormat;
+use ring::hmac;
 use serde_json::json;
 use url::Url;
+
+use crate::{clock::Clock, crypto::random::Random};
 
 const NAMESPACE: &str = "http://specs.openid.net/auth/2.0";
 const IDENTIFIER_SELECT: &str = "http://specs.openid.net/auth/2.0/identifier_select";
 const ASSOC_HANDLE: &str = "1234567890";
 const SIGNED: &str = "signed,op_endpoint,claimed_id,identity,return_to,response_nonce,assoc_handle";
-/// Assertions that wait for their confirmation; the oldest gives way.
+/// Assertions that wait for their confirmation; when there are more, the oldest is dropped.
 const UNCONFIRMED: usize = 1000;
-/// Persons one profile request may ask for.
+/// Profiles in one answer.
 const PROFILES_AT_ONCE: usize = 100;
 const PAGE: &str = include_str!("sign_in.html");
 
-/// Somebody who can sign in.
+/// A person who can sign in.
 #[derive(Clone, Debug)]
 pub struct Person {
     /// SteamID64.
@@ -53,16 +52,15 @@ pub struct IdentityProvider {
 }
 
 impl IdentityProvider {
-    /// Binds and begins to serve; needs a tokio runtime. Port 0 takes a free one.
-    pub async fn start(listen: SocketAddr, persons: Vec<Person>) -> io::Result<Self> {
+    /// Binds and begins to serve; port 0 takes a free one. Call it inside an actix system.
+    pub async fn start(listen: SocketAddr, persons: Vec<Person>, clock: Clock, random: Random) -> io::Result<Self> {
         let listener = TcpListener::bind(listen)?;
         let addr = listener.local_addr()?;
-        let random = SystemRandom::new();
-        let unavailable = |_| io::Error::other("the system has no randomness");
-        let provider = web::Data::new(Provider {
+        let provider = web::Data::new(SimulatedProvider {
             addr,
             persons,
-            key: hmac::Key::generate(hmac::HMAC_SHA256, &random).map_err(unavailable)?,
+            key: hmac::Key::new(hmac::HMAC_SHA256, &random.bytes::<32>()),
+            clock,
             random,
             unconfirmed: Mutex::new(VecDeque::new()),
         });
@@ -79,7 +77,7 @@ impl IdentityProvider {
         .listen(listener)?
         .run();
         let handle = server.handle();
-        tokio::spawn(server);
+        actix::spawn(server);
         Ok(Self { addr, server: handle })
     }
 
@@ -92,7 +90,7 @@ impl IdentityProvider {
         format!("http://{}/openid/login", self.addr)
     }
 
-    /// What stands before the SteamID64 in a claimed identifier.
+    /// A claimed identifier is this and the SteamID64.
     pub fn claimed_id_prefix(&self) -> String {
         format!("http://{}/openid/id/", self.addr)
     }
@@ -105,33 +103,32 @@ impl IdentityProvider {
 
 impl Drop for IdentityProvider {
     fn drop(&mut self) {
-        // The order to stop is given by the call; the answer that it has stopped is not waited for.
+        // The call stops it; its answer comes when it has stopped, and is not needed.
         drop(self.server.stop(false));
     }
 }
 
-struct Provider {
+struct SimulatedProvider {
     addr: SocketAddr,
     persons: Vec<Person>,
     key: hmac::Key,
-    random: SystemRandom,
-    /// Nonces of assertions given out and not confirmed yet.
+    clock: Clock,
+    random: Random,
+    /// Nonces of the assertions that are not confirmed yet.
     unconfirmed: Mutex<VecDeque<String>>,
 }
 
 type Fields = HashMap<String, String>;
 
-impl Provider {
+impl SimulatedProvider {
     fn endpoint(&self) -> String {
         format!("http://{}/openid/login", self.addr)
     }
 
-    /// The URL that tells the relying party who signed in.
-    fn assertion(&self, return_to: &Url, person: &Person) -> Result<Url, ring::error::Unspecified> {
-        let mut tail = [0; 12];
-        self.random.fill(&mut tail)?;
-        let now = Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true);
-        let nonce = format!("{now}{}", BASE64_STANDARD.encode(tail));
+    /// The URL with which the browser returns to the relying party, with a signed statement of who signed in.
+    fn assertion(&self, return_to: &Url, person: &Person) -> Url {
+        let now = self.clock.now().to_rfc3339_opts(SecondsFormat::Secs, true);
+        let nonce = format!("{now}{}", BASE64_STANDARD.encode(self.random.bytes::<12>()));
         let claimed_id = format!("http://{}/openid/id/{}", self.addr, person.platform_id);
         let mut fields: Fields = [
             ("openid.ns", NAMESPACE),
@@ -153,7 +150,7 @@ impl Provider {
             unconfirmed.pop_front();
         }
         unconfirmed.push_back(nonce);
-        Ok(answer(return_to, &fields))
+        answer(return_to, &fields)
     }
 
     /// Whether this provider made the assertion and has not confirmed it yet.
@@ -183,7 +180,7 @@ fn field<'a>(fields: &'a Fields, name: &str) -> &'a str {
     fields.get(name).map_or("", String::as_str)
 }
 
-/// `return_to` with an answer behind its own parameters.
+/// `return_to` with an answer added to its own parameters.
 fn answer(return_to: &Url, fields: &Fields) -> Url {
     let mut url = return_to.clone();
     let mut names: Vec<_> = fields.iter().collect();
@@ -205,7 +202,7 @@ fn bad(why: &str) -> HttpResponse {
     HttpResponse::BadRequest().content_type("text/plain; charset=utf-8").body(format!("{why}\n"))
 }
 
-/// Where the answer goes and the realm the person is shown, if the request may be answered at all.
+/// Where the answer goes, and the realm to show to the person; or why the request is not OpenID as it must be.
 fn checked(fields: &Fields) -> Result<(Url, String), &'static str> {
     if field(fields, "openid.ns") != NAMESPACE {
         return Err("openid.ns is not OpenID 2.0");
@@ -229,7 +226,7 @@ fn checked(fields: &Fields) -> Result<(Url, String), &'static str> {
     Ok((return_to, shown))
 }
 
-async fn ask(provider: web::Data<Provider>, fields: web::Query<Fields>) -> HttpResponse {
+async fn ask(provider: web::Data<SimulatedProvider>, fields: web::Query<Fields>) -> HttpResponse {
     let (return_to, realm) = match checked(&fields) {
         Ok(checked) => checked,
         Err(why) => return bad(why),
@@ -255,12 +252,12 @@ async fn ask(provider: web::Data<Provider>, fields: web::Query<Fields>) -> HttpR
             )
         })
         .collect();
-    // What comes from outside goes in last, so that nothing in it is taken for a place of the template.
+    // What comes from outside is inserted last, so that nothing in it can be a placeholder of the template.
     let page = PAGE.replace("{persons}", &persons).replace("{realm}", &escaped(&realm)).replace("{fields}", &hidden);
     HttpResponse::Ok().content_type("text/html; charset=utf-8").insert_header((CACHE_CONTROL, "no-store")).body(page)
 }
 
-async fn choose(provider: web::Data<Provider>, fields: web::Form<Fields>) -> HttpResponse {
+async fn choose(provider: web::Data<SimulatedProvider>, fields: web::Form<Fields>) -> HttpResponse {
     let return_to = match checked(&fields) {
         Ok((return_to, _)) => return_to,
         Err(why) => return bad(why),
@@ -270,15 +267,12 @@ async fn choose(provider: web::Data<Provider>, fields: web::Form<Fields>) -> Htt
         return negative(&return_to, "cancel");
     }
     let Some(person) = provider.persons.iter().find(|person| person.platform_id.to_string() == chosen) else {
-        return bad("nobody of that id can sign in here");
+        return bad("no person with this id can sign in here");
     };
-    match provider.assertion(&return_to, person) {
-        Ok(url) => redirect(&url),
-        Err(_) => HttpResponse::InternalServerError().finish(),
-    }
+    redirect(&provider.assertion(&return_to, person))
 }
 
-async fn verify(provider: web::Data<Provider>, fields: web::Form<Fields>) -> HttpResponse {
+async fn verify(provider: web::Data<SimulatedProvider>, fields: web::Form<Fields>) -> HttpResponse {
     if field(&fields, "openid.mode") != "check_authentication" {
         return HttpResponse::Ok().content_type("text/plain").body(format!("ns:{NAMESPACE}\nerror:Unknown mode\n"));
     }
@@ -286,7 +280,7 @@ async fn verify(provider: web::Data<Provider>, fields: web::Form<Fields>) -> Htt
     HttpResponse::Ok().content_type("text/plain").body(format!("is_valid:{valid}\nns:{NAMESPACE}\n"))
 }
 
-async fn profiles(provider: web::Data<Provider>, query: web::Query<Fields>) -> HttpResponse {
+async fn profiles(provider: web::Data<SimulatedProvider>, query: web::Query<Fields>) -> HttpResponse {
     if field(&query, "key").is_empty() {
         return HttpResponse::Forbidden()
             .content_type("text/html; charset=UTF-8")

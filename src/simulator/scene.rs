@@ -1,4 +1,4 @@
-//! What a camera sees: rays against the ground, the sea, a base of boxes, trees and players.
+//! The view of a camera: rays that meet the ground, the sea, a base of boxes, trees or players.
 
 use std::sync::Arc;
 
@@ -8,8 +8,11 @@ use crate::game::{
 };
 
 use super::{
-    terrain::{MAP_SIZE, Place, Terrain},
-    world::{Camera, World},
+    ground::Ground,
+    point::Point,
+    terrain::MAP_SIZE,
+    vector::{Vector, dot, minus, unit},
+    world::{Camera, SimulatedWorld},
 };
 
 /// Pixels of a camera picture.
@@ -21,7 +24,7 @@ pub const FAR_PLANE: f32 = 250.0;
 pub const SAMPLES: usize = 3000;
 /// Vertical field of view in degrees by zoom level.
 const FIELD_OF_VIEW: [f32; 4] = [65.0, 43.33, 26.0, 16.25];
-/// Metres within which trees and players are named to the viewer, and players by name.
+/// Metres within which a frame lists trees, players, and the names of players.
 const TREES_WITHIN: f32 = 100.0;
 const PLAYERS_WITHIN: f32 = 30.0;
 const NAMES_WITHIN: f32 = 10.0;
@@ -37,48 +40,6 @@ const PLAYER: u8 = 7;
 const TREE_ENTITY: i32 = 1;
 const PLAYER_ENTITY: i32 = 2;
 
-/// Metres between two heights of the grid.
-const CELL: f32 = 5.0;
-/// Cells from the middle to an edge.
-const REACH: usize = 60;
-const ROW: usize = 2 * REACH + 1;
-
-type Vector = [f32; 3];
-
-/// The heights around a place, read once: asking the terrain for each ray would be slow.
-#[derive(Debug)]
-pub struct Ground {
-    middle: Place,
-    heights: Vec<f32>,
-}
-
-impl Ground {
-    pub fn around(terrain: &Terrain, middle: Place) -> Self {
-        let offset = |n: usize| (n as f32 - REACH as f32) * CELL;
-        let heights = (0..ROW * ROW)
-            .map(|n| terrain.height(Place::new(middle.x + offset(n % ROW), middle.y + offset(n / ROW))))
-            .collect();
-        Self { middle, heights }
-    }
-
-    /// Metres above the sea; beyond the grid, the height at its edge.
-    fn height(&self, x: f32, y: f32) -> f32 {
-        let cell = |metres: f32| (metres / CELL + REACH as f32).clamp(0.0, 2.0 * REACH as f32 - 0.001);
-        let (column, row) = (cell(x - self.middle.x), cell(y - self.middle.y));
-        let (right, up) = (column.fract(), row.fract());
-        let n = row as usize * ROW + column as usize;
-        let south = self.heights[n] + (self.heights[n + 1] - self.heights[n]) * right;
-        let north = self.heights[n + ROW] + (self.heights[n + ROW + 1] - self.heights[n + ROW]) * right;
-        south + (north - south) * up
-    }
-
-    fn normal(&self, x: f32, y: f32) -> Vector {
-        let slope_x = self.height(x + 1.0, y) - self.height(x - 1.0, y);
-        let slope_y = self.height(x, y + 1.0) - self.height(x, y - 1.0);
-        unit([-slope_x / 2.0, -slope_y / 2.0, 1.0])
-    }
-}
-
 /// A box along the axes.
 #[derive(Clone, Copy, Debug)]
 struct Solid {
@@ -88,8 +49,8 @@ struct Solid {
 }
 
 impl Solid {
-    /// A box that stands at a place, `depth` metres sunk into the ground.
-    fn standing(ground: &Ground, at: Place, size: Vector, depth: f32, material: u8) -> Self {
+    /// A box on the ground, `depth` metres sunk into it.
+    fn on(ground: &Ground, at: Point, size: Vector, depth: f32, material: u8) -> Self {
         let bottom = ground.height(at.x, at.y) - depth;
         Self {
             low: [at.x - size[0] / 2.0, at.y - size[1] / 2.0, bottom],
@@ -98,7 +59,7 @@ impl Solid {
         }
     }
 
-    /// Metres along the ray and how directly the surface faces it.
+    /// Metres along the ray, and how directly the surface faces it (0 to 1).
     fn hit(&self, from: Vector, ray: Vector) -> Option<(f32, f32)> {
         let (mut enter, mut leave, mut facing) = (0.0f32, f32::INFINITY, 0.0);
         for axis in 0..3 {
@@ -114,6 +75,7 @@ impl Solid {
     }
 }
 
+/// A tree or a player.
 struct Entity {
     id: u64,
     kind: i32,
@@ -122,7 +84,7 @@ struct Entity {
     name: Option<String>,
 }
 
-/// One moment in front of one camera, taken out of the world so that rays can be cast without it.
+/// What is in front of a camera at one moment: a copy, so that rays need no lock on the world.
 pub struct Scene {
     ground: Arc<Ground>,
     solids: Vec<Solid>,
@@ -138,19 +100,19 @@ pub struct Scene {
 }
 
 impl Scene {
-    pub fn new(world: &World, camera: &Camera) -> Self {
+    pub fn new(world: &SimulatedWorld, camera: &Camera) -> Self {
         let ground = Arc::clone(world.ground());
         let base = world.terrain().base();
         let (sin_yaw, cos_yaw) = camera.yaw.sin_cos();
         let (sin_pitch, cos_pitch) = camera.pitch.sin_cos();
         let mut solids = vec![
-            Solid::standing(&ground, base, [15.0, 15.0, 1.5], 6.0, STONES),
-            Solid::standing(&ground, base, [12.0, 12.0, 6.0], 2.0, WOOD),
-            Solid::standing(&ground, Place::new(base.x, base.y - 6.1), [2.4, 0.4, 4.0], 2.0, METAL),
+            Solid::on(&ground, base, [15.0, 15.0, 1.5], 6.0, STONES),
+            Solid::on(&ground, base, [12.0, 12.0, 6.0], 2.0, WOOD),
+            Solid::on(&ground, Point::new(base.x, base.y - 6.1), [2.4, 0.4, 4.0], 2.0, METAL),
         ];
         for (x, y, wide, deep) in [(-11.0, -11.0, 14.0, 0.6), (11.0, -11.0, 8.0, 0.6), (-18.0, -4.0, 0.6, 14.0)] {
-            let at = Place::new(base.x + x, base.y + y);
-            solids.push(Solid::standing(&ground, at, [wide, deep, 3.0], 3.0, WOOD));
+            let at = Point::new(base.x + x, base.y + y);
+            solids.push(Solid::on(&ground, at, [wide, deep, 3.0], 3.0, WOOD));
         }
         let mut entities = Vec::new();
         for n in 0..14u64 {
@@ -158,16 +120,16 @@ impl Scene {
             if at.distance(camera.at) < 8.0 || ground.height(at.x, at.y) < 0.5 {
                 continue;
             }
-            let trunk = Solid::standing(&ground, at, [0.7, 0.7, 7.0], 1.0, WOOD);
+            let trunk = Solid::on(&ground, at, [0.7, 0.7, 7.0], 1.0, WOOD);
             solids.push(trunk);
             entities.push(Entity::of(&trunk, 5_000 + n, TREE_ENTITY, [3.0, 3.0, 8.0], None));
         }
         for member in world.team_info(world.team().first().copied().unwrap_or_default()).members {
-            let at = Place::new(member.x, member.y);
+            let at = Point::new(member.x, member.y);
             if !member.is_alive || !member.is_online || at.distance(camera.at) > FAR_PLANE {
                 continue;
             }
-            let body = Solid::standing(&ground, at, [0.8, 0.8, 1.8], 0.0, PLAYER);
+            let body = Solid::on(&ground, at, [0.8, 0.8, 1.8], 0.0, PLAYER);
             solids.push(body);
             let id = 9_000 + (member.steam_id & 0xFFFF);
             entities.push(Entity::of(&body, id, PLAYER_ENTITY, [0.8, 0.8, 1.8], Some(member.name)));
@@ -199,7 +161,7 @@ impl Scene {
             sample_offset: offset as i32,
             ray_data: encode_rays(&samples).into(),
             distance: 0.0,
-            entities: self.seen(),
+            entities: self.visible(),
             time_of_day: Some(self.daylight),
             // The game's axes: y up, the origin in the middle of the world.
             camera_position: Some(Vector3 {
@@ -212,9 +174,10 @@ impl Scene {
         }
     }
 
-    fn seen(&self) -> Vec<app_camera_rays::Entity> {
+    /// The trees and players in front of the camera, by entity id.
+    fn visible(&self) -> Vec<app_camera_rays::Entity> {
         let zero = Vector3 { x: Some(0.0), y: Some(0.0), z: Some(0.0) };
-        let mut seen: Vec<_> = self
+        let mut visible: Vec<_> = self
             .entities
             .iter()
             .filter_map(|entity| {
@@ -232,11 +195,11 @@ impl Scene {
                 })
             })
             .collect();
-        seen.sort_unstable_by_key(|entity| entity.entity_id);
-        seen
+        visible.sort_unstable_by_key(|entity| entity.entity_id);
+        visible
     }
 
-    /// What the ray through a pixel meets; y counts upwards.
+    /// The first thing that the ray through a pixel meets; y counts upwards.
     fn sample(&self, x: u16, y: u16) -> Sample {
         let height = (self.fov.to_radians() / 2.0).tan();
         let width = height * f32::from(WIDTH) / f32::from(HEIGHT);
@@ -292,19 +255,6 @@ impl Entity {
     }
 }
 
-fn dot(a: Vector, b: Vector) -> f32 {
-    a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
-}
-
-fn minus(a: Vector, b: Vector) -> Vector {
-    std::array::from_fn(|n| a[n] - b[n])
-}
-
-fn unit(v: Vector) -> Vector {
-    let length = dot(v, v).sqrt();
-    v.map(|n| n / length)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
@@ -317,22 +267,22 @@ mod tests {
     };
 
     #[test]
-    fn picture_shows_sky_ground_and_the_base() {
-        let world = World::new(7, time::from_unix(1_790_000_000).expect("a time"));
+    fn a_picture_shows_sky_ground_and_the_base() {
+        let world = SimulatedWorld::new(7, time::from_unix(1_790_000_000).expect("a time"));
         let camera = world.camera(TURNING_CAMERA).expect("the base has it");
         let scene = Scene::new(&world, camera);
         let order = sample_order(WIDTH, HEIGHT);
-        let mut seen = HashMap::<u8, usize>::new();
+        let mut counts = HashMap::<u8, usize>::new();
         for offset in (0..order.len()).step_by(SAMPLES) {
             let frame = scene.frame(&order, offset);
             let samples = decode_rays(&frame.ray_data).expect("whole samples");
             assert_eq!(samples.len(), SAMPLES);
             for sample in samples {
-                *seen.entry(sample.material).or_default() += 1;
+                *counts.entry(sample.material).or_default() += 1;
             }
         }
         for material in [0, TERRAIN, WOOD, METAL] {
-            assert!(seen.get(&material).is_some_and(|count| *count > 20), "material {material}: {seen:?}");
+            assert!(counts.get(&material).is_some_and(|count| *count > 20), "material {material}: {counts:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The simulator as a program: what `companion simulate` runs.
+//! The simulator as a program: `companion simulate`.
 
 use std::{
     collections::HashMap,
@@ -8,28 +8,28 @@ use std::{
     sync::Arc,
 };
 
-use chrono::Utc;
 use serde_json::json;
 
 use super::{
     game_server::{DEMO_TOKEN, GameServer, GameServerOptions},
     identity::{IdentityProvider, Person},
     push_service::{DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN, PushService},
-    world::{TEAM, World},
+    world::{SimulatedWorld, TEAM},
 };
+use crate::{clock::Clock, crypto::random::Random};
 
-/// Where to listen and what to tell.
+/// Where to listen, and which files to write.
 pub struct SimulateOptions {
-    /// Loopback, unless other machines shall see the simulator.
+    /// Loopback, unless other machines use the simulator.
     pub listen_ip: IpAddr,
-    /// 0 takes a free port, here and below.
+    /// 0 for a free port, here and below.
     pub game_port: u16,
     pub identity_port: u16,
     pub push_port: u16,
     pub seed: u64,
-    /// Gets the certificate by which the push service is trusted (PEM).
+    /// Where to write the certificate that clients of the push service must trust (PEM).
     pub ca_file: Option<PathBuf>,
-    /// Gets the settings with which `companion serve` uses this simulator.
+    /// Where to write the settings with which `companion serve` uses this simulator.
     pub env_file: Option<PathBuf>,
 }
 
@@ -40,25 +40,27 @@ pub fn persons() -> Vec<Person> {
         .collect()
 }
 
-/// Runs a game server, an identity provider and a push service until Ctrl-C. The push service holds the pairings of the
-/// game server and its devices for the one account it knows.
+/// Runs a game server, an identity provider and a push service until Ctrl-C. The push service has one account, for which
+/// the pairings of the game server and its devices wait.
 ///
 /// Prints one line of JSON when all accept connections: `game`, `identity` and `push` (host and port), `playerId`
-/// (decimal text), `playerToken`, `androidId` and `securityToken` (decimal texts), `caFile` (null when not asked for),
+/// (decimal text), `playerToken`, `androidId` and `securityToken` (decimal texts), `caFile` (null without `ca_file`),
 /// and `devices` (entity id and name of each).
 pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
     let listen = |port| SocketAddr::new(options.listen_ip, port);
-    let world = World::new(options.seed, Utc::now());
+    let clock = Clock::system();
+    let world = SimulatedWorld::new(options.seed, clock.now());
     let name = world.info().name;
     let devices: Vec<_> = world.devices().map(|(id, name, _)| (id, name.to_owned())).collect();
     let game = GameServerOptions { listen: listen(options.game_port), ..GameServerOptions::new(world) };
     let game = GameServer::start(game).await?;
-    let identity = IdentityProvider::start(listen(options.identity_port), persons()).await?;
+    let identity =
+        IdentityProvider::start(listen(options.identity_port), persons(), clock.clone(), Random::system()).await?;
     let account = (DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN);
-    let push = Arc::new(PushService::start(listen(options.push_port), vec![account]).await?);
+    let push = Arc::new(PushService::start(listen(options.push_port), vec![account], clock).await?);
 
     let player = TEAM[0].0;
-    game.set_push_line(push.clone(), &name, HashMap::from([(player, DEMO_ANDROID_ID)]));
+    game.push_through(push.clone(), &name, HashMap::from([(player, DEMO_ANDROID_ID)]));
     game.pair(player, &devices.iter().map(|(id, _)| *id).collect::<Vec<_>>());
 
     let ca_file = options.ca_file.as_ref().map(std::path::absolute).transpose()?;
@@ -70,11 +72,11 @@ pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
             ("IDENTITY_LOGIN_URL", identity.login_url()),
             ("IDENTITY_CLAIMED_ID_PREFIX", identity.claimed_id_prefix()),
             ("PLATFORM_API_URL", identity.platform_api_url()),
-            // Any key will do: it switches the profile look-up on.
+            // With any key the service looks profiles up.
             ("PLATFORM_API_KEY", "simulated".to_owned()),
             ("ALLOW_PRIVATE_GAME_SERVERS", "true".to_owned()),
         ];
-        // Without its certificate the push service is of no use.
+        // The service cannot trust the push service without its certificate.
         if let Some(ca_file) = &ca_file {
             settings.push(("PUSH_ADDRESS", push.addr().to_string()));
             settings.push(("EXTRA_CA_FILE", ca_file.display().to_string()));

@@ -10,13 +10,14 @@ use std::{
 
 use chrono::Utc;
 use companion::{
+    clock::Clock,
     db::{paired_servers, pool::Pool, smart_devices},
     demo,
     domain::time::Timestamp,
     simulator::{
         game_server::{GameServer, GameServerOptions, Limits},
         push_service::{DEMO_ANDROID_ID as ACCOUNT, DEMO_SECURITY_TOKEN, PushService, PushedServer},
-        world::{Device, TEAM, World},
+        world::{SimulatedDevice, SimulatedWorld, TEAM},
     },
 };
 use futures_util::future::join_all;
@@ -81,9 +82,9 @@ impl Trial {
     /// A service with a paired server and its alarms, which all clients watch.
     pub async fn start(seed: u64) -> Self {
         let (owner, name) = TEAM[0];
-        let mut world = World::new(seed, Utc::now());
+        let mut world = SimulatedWorld::new(seed, Utc::now());
         for id in FIRST_ALARM..FIRST_ALARM + ALARM_DEVICES {
-            let device = Device::Alarm { on: false, subscribers: BTreeSet::from([owner]) };
+            let device = SimulatedDevice::Alarm { on: false, subscribers: BTreeSet::from([owner]) };
             world.add_device(id, &alarm_name(id), device);
         }
         // A service that comes back every second would spend the real limits in no time.
@@ -91,7 +92,8 @@ impl Trial {
         let game = GameServerOptions { time_scale: 0.0, limits, ..GameServerOptions::new(world) };
         let game = GameServer::start(game).await.unwrap();
         let listen = (Ipv4Addr::LOCALHOST, 0).into();
-        let pushes = Arc::new(PushService::start(listen, vec![(ACCOUNT, DEMO_SECURITY_TOKEN)]).await.unwrap());
+        let pushes =
+            Arc::new(PushService::start(listen, vec![(ACCOUNT, DEMO_SECURITY_TOKEN)], Clock::system()).await.unwrap());
 
         let installation = Installation::new(|directory| {
             let ca = directory.join("push-ca.pem");
@@ -103,14 +105,15 @@ impl Trial {
             ]
         });
         let (user, cookie) = installation.fill(async |context| {
-            let (user, cookie) = demo::signed_in(context, owner, name).await.unwrap();
-            demo::upload_credential(context, &user, owner).await.unwrap();
-            (user, cookie)
+            let user = demo::user::sign_in(context, owner, name).await.unwrap();
+            let phone = (ACCOUNT, DEMO_SECURITY_TOKEN);
+            demo::user::upload_push_credential(context, &user.id, owner, phone).await.unwrap();
+            (user.id, user.cookie)
         });
         let pool = Pool::open(&installation.database()).unwrap();
 
         let devices: Vec<u64> = (FIRST_ALARM..FIRST_ALARM + ALARM_DEVICES).collect();
-        game.set_push_line(pushes.clone(), "Island", HashMap::from([(owner, ACCOUNT)]));
+        game.push_through(pushes.clone(), "Island", HashMap::from([(owner, ACCOUNT)]));
         game.pair(owner, &devices);
         let service = installation.start();
         let paired = timeout(PATIENCE, pushes.until(|pushes| pushes.unacknowledged(ACCOUNT) == 0)).await;

@@ -4,6 +4,7 @@ use std::{collections::HashMap, net::Ipv4Addr};
 
 use chrono::Duration;
 use companion::{
+    clock::Clock,
     domain::time::Timestamp,
     simulator::{
         game_server::{DEMO_TOKEN, GameServer},
@@ -68,7 +69,7 @@ async fn pairing_in_the_game_pairs_here_too() {
     let (mut alice, mut helper) = test.alice().await;
     let game = game::still(&test.app).await;
     let player = TEAM[0].0;
-    game.set_push_line(test.push.clone(), "Sim Valley", HashMap::from([(player, PHONE.0)]));
+    game.push_through(test.push.clone(), "Sim Valley", HashMap::from([(player, PHONE.0)]));
     // Pressed before there is a session: the push waits.
     game.pair(player, &[GATE_SWITCH]);
     assert_eq!(upload(&mut helper, PHONE).await["staged"], false);
@@ -459,7 +460,7 @@ async fn an_unreachable_push_service_is_tried_until_it_is_back() {
 
 #[actix_web::test]
 async fn a_push_service_with_a_foreign_certificate_gets_no_credential() {
-    let start = || PushService::start((Ipv4Addr::LOCALHOST, 0).into(), vec![PHONE]);
+    let start = || PushService::start((Ipv4Addr::LOCALHOST, 0).into(), vec![PHONE], Clock::system());
     let (push, other) = (start().await.unwrap(), start().await.unwrap());
     let test = PushTest::start_trusting(push, other.ca_pem(), &[]).await;
     let (mut alice, mut helper) = test.alice().await;

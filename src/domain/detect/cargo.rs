@@ -134,7 +134,7 @@ mod tests {
     use crate::domain::{
         detect::testing::{Timeline, marker, monument},
         map::Marker,
-        server_state::MarkerKind::CargoShip,
+        map::MarkerKind::CargoShip,
         world_event::EventKind,
     };
 

@@ -69,7 +69,7 @@ mod tests {
     use crate::domain::{
         detect::testing::{Timeline, marker},
         map::Marker,
-        server_state::MarkerKind::PatrolHelicopter,
+        map::MarkerKind::PatrolHelicopter,
         world_event::EventKind,
     };
 

@@ -46,7 +46,7 @@ mod tests {
     use crate::domain::{
         detect::testing::{Timeline, marker},
         map::Marker,
-        server_state::MarkerKind::TravellingVendor,
+        map::MarkerKind::TravellingVendor,
     };
 
     fn vendor(x: f64) -> [(u64, Marker); 1] {

@@ -2,7 +2,7 @@
 
 use companion::simulator::{
     game_server::{DEMO_TOKEN, GameServer, GameServerOptions},
-    world::{TEAM, World},
+    world::{SimulatedWorld, TEAM},
 };
 use serde_json::{Value, json};
 
@@ -14,11 +14,11 @@ pub const BOB: &str = "76561198000000002";
 
 /// A game server whose world stands still until the test moves it.
 pub async fn still(app: &TestApp) -> GameServer {
-    with_world(World::new(7, app.clock.now())).await
+    with_world(SimulatedWorld::new(7, app.clock.now())).await
 }
 
 /// A game server with this world, which stands still until the test moves it.
-pub async fn with_world(world: World) -> GameServer {
+pub async fn with_world(world: SimulatedWorld) -> GameServer {
     GameServer::start(GameServerOptions { time_scale: 0.0, ..GameServerOptions::new(world) }).await.unwrap()
 }
 

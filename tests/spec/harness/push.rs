@@ -4,6 +4,7 @@ use std::{net::Ipv4Addr, sync::Arc};
 
 use chrono::{Duration, NaiveDateTime, TimeDelta};
 use companion::{
+    clock::Clock,
     config::Database,
     db::{
         pool::Pool,
@@ -77,7 +78,7 @@ impl PushTest {
 
     async fn start_with(flags: &[&str]) -> Self {
         let phones = vec![PHONE, NEW_PHONE, BOBS_PHONE];
-        let push = PushService::start((Ipv4Addr::LOCALHOST, 0).into(), phones).await.unwrap();
+        let push = PushService::start((Ipv4Addr::LOCALHOST, 0).into(), phones, Clock::system()).await.unwrap();
         let trusted = push.ca_pem().to_owned();
         Self::start_trusting(push, &trusted, flags).await
     }

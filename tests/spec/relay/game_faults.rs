@@ -6,8 +6,8 @@ use companion::{
     game::wire::{AppMessage, AppRequest, AppResponse},
     simulator::{
         game_server::{DEMO_TOKEN, GameServer},
-        terrain::Place,
-        world::{BASE_ALARM, GATE_SWITCH, LIGHTS_SWITCH, TEAM, World},
+        point::Point,
+        world::{BASE_ALARM, GATE_SWITCH, LIGHTS_SWITCH, SimulatedWorld, TEAM},
     },
 };
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -186,7 +186,7 @@ async fn after_a_gap_everything_is_as_the_game_has_it() {
         client.until(&server, |state| is_down(state, "unreachable")).await;
         let ship = game.world(|world| {
             world.set_switch(GATE_SWITCH, round == 0).unwrap();
-            world.move_member(TEAM[1].0, Place::new(500.0 + round as f32, 600.0));
+            world.move_member(TEAM[1].0, Point::new(500.0 + round as f32, 600.0));
             world.say(TEAM[2].0, &format!("said while nobody listened {round}"));
             if round == 0 {
                 world.fire_alarm(BASE_ALARM)
@@ -242,7 +242,7 @@ async fn a_wipe_is_an_event_and_leaves_nothing_of_the_old_world() {
 async fn ten_thousand_markers_slow_answers_and_fields_of_the_future_are_no_fault() {
     let app = TestApp::start_beside_games().await;
     let mut alice = app.signed_in(ALICE).await;
-    let game = game::with_world(World::new(7, app.clock.now()).with_markers(10_000)).await;
+    let game = game::with_world(SimulatedWorld::new(7, app.clock.now()).with_markers(10_000)).await;
     game.faults(|faults| {
         faults.unknown_fields = true;
         faults.delay = Some(Duration::from_millis(50));

@@ -1,6 +1,6 @@
 //! Clients that do not take what they are sent.
 
-use companion::simulator::world::{GATE_SWITCH, World};
+use companion::simulator::world::{GATE_SWITCH, SimulatedWorld};
 use serde_json::json;
 
 use crate::harness::{
@@ -18,7 +18,7 @@ async fn active(app: &TestApp) -> u64 {
 #[actix_web::test]
 async fn clients_that_never_read_are_dropped_and_cost_nobody_anything() {
     let app = TestApp::start_beside_games().await;
-    let game = game::with_world(World::new(7, app.clock.now()).with_markers(10_000)).await;
+    let game = game::with_world(SimulatedWorld::new(7, app.clock.now()).with_markers(10_000)).await;
     let mut alice = app.signed_in(ALICE).await;
     let server = pair(&mut alice, &game).await;
     add_device(&mut alice, &server, GATE_SWITCH).await;

@@ -2,7 +2,7 @@
 
 use companion::simulator::{
     game_server::GameServer,
-    terrain::Place,
+    point::Point,
     world::{BASE_ALARM, GATE_SWITCH, LIGHTS_SWITCH, LOOT_BOX, TEAM, TOOL_CUPBOARD, WALL_ALARM},
 };
 use serde_json::{Value, json};
@@ -79,7 +79,7 @@ async fn a_snapshot_shows_the_world_and_patches_follow_it() {
 
     let ship = game.world(|world| {
         let ship = world.send_cargo_ship();
-        world.move_member(TEAM[1].0, Place::new(1234.5, 987.25));
+        world.move_member(TEAM[1].0, Point::new(1234.5, 987.25));
         world.set_switch(GATE_SWITCH, true).unwrap();
         ship
     });
@@ -96,7 +96,7 @@ async fn a_snapshot_shows_the_world_and_patches_follow_it() {
     assert!(event["event"]["grid"].is_string() && event["event"]["ts"].is_string());
 
     game.world(|world| {
-        world.move_marker(ship, Place::new(100.0, 200.0));
+        world.move_marker(ship, Point::new(100.0, 200.0));
         world.kill(TEAM[2].0);
         world.remove_marker(ship);
     });
@@ -284,7 +284,7 @@ async fn a_toggle_is_acknowledged_and_seen() {
     client.send(toggle(&gate, None)).await;
     client.until(&server, |state| state["devices"][&gate]["value"] == false).await;
     assert!(game.world(|world| world.devices().any(|(id, _, device)| {
-        id == GATE_SWITCH && matches!(device, companion::simulator::world::Device::Switch { on: false })
+        id == GATE_SWITCH && matches!(device, companion::simulator::world::SimulatedDevice::Switch { on: false })
     })));
 
     for (request, device, code) in [

@@ -1,5 +1,7 @@
-//! `companion demo`: the service and its neighbours in one process, with a signed-in user, a paired game server and
-//! smart devices, ready to watch. Needs no account, key, network or file.
+//! `companion demo`: the service and its simulated neighbours in one process, with a signed-in user, a paired game server
+//! and smart devices, ready to watch. Needs no account, key, network or file.
+
+pub mod user;
 
 use std::{
     collections::HashMap,
@@ -12,10 +14,8 @@ use std::{
     time::Duration,
 };
 
-use chrono::{TimeDelta, Utc};
 use clap::{ArgMatches, Args as _, Command, FromArgMatches as _, builder::Resettable};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use tempfile::TempDir;
 use tokio::time::timeout;
 
@@ -23,16 +23,11 @@ use crate::{
     api::context::ApiContext,
     clock::Clock,
     config::{self, Config, InvalidSettings, Settings},
-    db::{
-        error::DbError,
-        paired_servers,
-        push_credentials::{self, SealedBundle},
-        sessions,
-        users::{self, StoredProfile},
-    },
+    crypto::random::Random,
+    db::{error::DbError, paired_servers},
     domain::{
         device::DeviceKind,
-        ids::{ServerId, SessionId, UserId},
+        ids::{ServerId, UserId},
     },
     push::worker::CredentialChanged,
     server::{Server, StartError},
@@ -41,31 +36,30 @@ use crate::{
         game_server::{GameServer, GameServerOptions},
         identity::IdentityProvider,
         push_service::{DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN, PushService},
-        world::{self, TEAM, World},
+        world::{SimulatedDevice, SimulatedWorld, TEAM},
     },
 };
 
-/// The simulated game server, as its pushes name it.
+/// The name of the simulated game server in its pushes.
 const SERVER_NAME: &str = "Demo Island";
-const CREDENTIAL_LIFE: TimeDelta = TimeDelta::days(14);
-/// A pairing takes a login and a few messages on this machine.
+/// A pairing needs a login and a few messages on this machine.
 const PAIRING_DEADLINE: Duration = Duration::from_secs(15);
 
 /// How to run the demo.
 #[derive(clap::Args)]
 pub struct DemoOptions {
-    /// Decides what happens in the simulated world
+    /// Seed of the simulated world: the same seed gives the same events
     #[arg(long, default_value_t = 7)]
     pub seed: u64,
-    /// Port of the API; the relay, the game server, the identity provider and the push service take the next four. 0 takes free ones
+    /// Port of the API; the relay, the game server, the identity provider and the push service get the next four. 0 for free ports
     #[arg(long, default_value_t = 8080)]
     pub port: u16,
-    /// Where everything is kept [default: a temporary directory that goes with the demo]
+    /// Where to store everything [default: a temporary directory that is removed when the demo ends]
     #[arg(long)]
     pub data_dir: Option<PathBuf>,
 }
 
-/// Why there is no demo.
+/// Why the demo does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
     #[error("{0}")]
@@ -74,7 +68,7 @@ pub enum DemoError {
     Start(#[from] StartError),
     #[error("the database: {0}")]
     Database(#[from] DbError),
-    #[error("the pairing did not arrive")]
+    #[error("the push messages of the pairing did not arrive")]
     Pairing,
     #[error("{what}: {cause}")]
     Io { what: String, cause: io::Error },
@@ -87,7 +81,7 @@ impl DemoError {
     }
 }
 
-/// What scripts need to know of a running demo: `demo.json` in its data directory, readable by its owner only.
+/// What scripts need to use a running demo: `demo.json` in its data directory, readable by its owner only.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DemoFile {
@@ -133,13 +127,15 @@ impl Demo {
         let listen = |offset| SocketAddr::from((Ipv4Addr::LOCALHOST, port(offset)));
         let taken = |address: SocketAddr| format!("{address} (another --port, or --port 0, may help)");
 
-        let world = World::new(options.seed, Utc::now());
+        let clock = Clock::system();
+        let world = SimulatedWorld::new(options.seed, clock.now());
         let game = GameServerOptions { listen: listen(2), ..GameServerOptions::new(world) };
         let game = GameServer::start(game).await.map_err(DemoError::io(taken(listen(2))))?;
-        let identity = IdentityProvider::start(listen(3), simulator::persons()).await;
+        let identity = IdentityProvider::start(listen(3), simulator::persons(), clock.clone(), Random::system()).await;
         let identity = identity.map_err(DemoError::io(taken(listen(3))))?;
 
-        let pushes = PushService::start(listen(4), vec![(DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN)]).await;
+        let phone = (DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN);
+        let pushes = PushService::start(listen(4), vec![phone], clock.clone()).await;
         let pushes = Arc::new(pushes.map_err(DemoError::io(taken(listen(4))))?);
         let ca_file = data_dir.join("push-ca.pem");
         let written = config::create_private_dir(&data_dir).and_then(|()| fs::write(&ca_file, pushes.ca_pem()));
@@ -157,22 +153,22 @@ impl Demo {
         settings.identity.platform_api_key = Some("simulated".to_owned().into());
         settings.game.allow_private_game_servers = "true".to_owned();
         let config = Config::check(settings)?;
-        let server = Server::build(config, Clock::system())?;
+        let server = Server::build(config, clock)?;
 
         let devices: Vec<_> = game.world(|world| {
             world.devices().map(|(id, name, device)| (id.to_string(), kind(device), name.to_owned())).collect()
         });
-        let (platform_id, name) = TEAM[0];
-        let (user, cookie) = signed_in(server.context(), platform_id, name).await?;
-        upload_credential(server.context(), &user, platform_id).await?;
-        server.context().push.do_send(CredentialChanged { user: user.clone() });
-        game.set_push_line(pushes.clone(), SERVER_NAME, HashMap::from([(TEAM[0].0, DEMO_ANDROID_ID)]));
-        let paired = pair(server.context(), &user, &game, &pushes, &devices).await?;
+        let (context, (player, name)) = (server.context(), TEAM[0]);
+        let user = user::sign_in(context, player, name).await?;
+        user::upload_push_credential(context, &user.id, player, phone).await?;
+        context.push.do_send(CredentialChanged { user: user.id.clone() });
+        game.push_through(pushes.clone(), SERVER_NAME, HashMap::from([(player, DEMO_ANDROID_ID)]));
+        let paired = pair(context, &user.id, &game, &pushes, &devices).await?;
         let file = DemoFile {
-            api_url: server.context().urls.base.to_string(),
+            api_url: context.urls.base.to_string(),
             relay_url: format!("ws://{}", server.relay_addr()),
-            sign_in_url: server.context().urls.base.at("/auth/platform"),
-            cookie,
+            sign_in_url: context.urls.base.at("/auth/platform"),
+            cookie: user.cookie,
             servers: vec![paired],
         };
         let path = data_dir.join("demo.json");
@@ -180,33 +176,33 @@ impl Demo {
         Ok(Self { server, file, path, game, devices, _identity: identity, _temporary: temporary })
     }
 
-    /// Where to look and what to try, for a person.
+    /// Prints the addresses, and what to try.
     pub fn print_steps(&self) -> io::Result<()> {
         let DemoFile { api_url, relay_url, sign_in_url, cookie, servers } = &self.file;
         let (demo, server) = (self.path.display(), &servers[0]);
         let switch = self.devices.iter().find(|(_, kind, _)| *kind == DeviceKind::Switch).map(|(id, ..)| id.as_str());
         let mut out = io::stdout().lock();
-        writeln!(out, "\nThe demo runs. Game server \"{}\" is paired; its world lives.\n", server.name)?;
-        writeln!(out, "  HTTP API   {api_url}   (described at {api_url}/openapi.json)")?;
+        writeln!(out, "\nThe demo is running. The game server \"{}\" is paired.\n", server.name)?;
+        writeln!(out, "  HTTP API   {api_url}   (its description: {api_url}/openapi.json)")?;
         writeln!(out, "  Relay      {relay_url}/v1")?;
-        writeln!(out, "  Sign in    {sign_in_url}   (in a browser, one click)\n")?;
+        writeln!(out, "  Sign in    {sign_in_url}   (in a browser, with one click)\n")?;
         writeln!(out, "In another terminal, in this directory:\n")?;
-        writeln!(out, "  Watch live: the map moves, a raid within half a minute")?;
+        writeln!(out, "  Watch the live state; a raid begins within half a minute")?;
         writeln!(out, "    cargo run --release -- watch {demo}")?;
         if let Some(switch) = switch {
-            writeln!(out, "  Switch a light and see it come back as a patch")?;
+            writeln!(out, "  Turn a switch, and see its new value arrive as a patch")?;
             writeln!(out, "    cargo run --release -- watch {demo} --toggle {switch}")?;
         }
-        writeln!(out, "  Ask the API")?;
+        writeln!(out, "  Call the API")?;
         writeln!(out, "    curl -s -H 'Cookie: {cookie}' {api_url}/me")?;
         writeln!(out, "    curl -s -H 'Cookie: {cookie}' {api_url}/paired-servers")?;
         writeln!(
             out,
-            "  A token for a WebSocket client of your own; then send {{\"type\":\"subscribe\",\"serverId\":\"{}\"}}",
+            "  Get a token for your own WebSocket client, which then sends {{\"type\":\"subscribe\",\"serverId\":\"{}\"}}",
             server.id
         )?;
         writeln!(out, "    curl -s -X POST -H 'Cookie: {cookie}' {api_url}/relay/token")?;
-        writeln!(out, "\nScripts find all this in {demo}. Ctrl-C ends the demo.\n")?;
+        writeln!(out, "\nAll of this is also in {demo}, for scripts. Ctrl-C ends the demo.\n")?;
         out.flush()
     }
 
@@ -216,56 +212,19 @@ impl Demo {
     }
 }
 
-/// The settings as they are without an environment: a demo must not touch what the shell is set up for.
+/// The default settings, whatever the environment says: a demo must not use the data of a real service.
 pub fn default_settings() -> Settings {
     let command = Settings::augment_args(Command::new("demo")).mut_args(|arg| arg.env(Resettable::Reset));
     let matches: ArgMatches = command.get_matches_from(["demo"]);
     Settings::from_arg_matches(&matches).expect("every setting has a default or may be absent")
 }
 
-fn kind(device: &world::Device) -> DeviceKind {
+fn kind(device: &SimulatedDevice) -> DeviceKind {
     match device {
-        world::Device::Switch { .. } => DeviceKind::Switch,
-        world::Device::Alarm { .. } => DeviceKind::Alarm,
-        world::Device::Storage { .. } => DeviceKind::StorageMonitor,
+        SimulatedDevice::Switch { .. } => DeviceKind::Switch,
+        SimulatedDevice::Alarm { .. } => DeviceKind::Alarm,
+        SimulatedDevice::Storage { .. } => DeviceKind::StorageMonitor,
     }
-}
-
-/// A user with this account and name who is signed in: the user, and the session cookie `rp_sess=…`.
-pub async fn signed_in(context: &ApiContext, platform_id: u64, name: &str) -> Result<(UserId, String), DbError> {
-    let now = context.clock.now();
-    let (user, session) = (context.random.id::<UserId>(now), context.random.id::<SessionId>(now));
-    let cookie = format!("{}={}", context.session_cookie.name(), context.session_cookie.seal(session.as_str()));
-    let profile = StoredProfile { display_name: name.to_owned(), avatar_url: None };
-    let user = context
-        .pool
-        .write(move |db| {
-            let user = users::sign_in(db, &user, &platform_id.to_string().into(), Some(&profile), now)?.id;
-            sessions::insert(db, &session, &user, now)?;
-            Ok(user)
-        })
-        .await?;
-    Ok((user, cookie))
-}
-
-/// Stores a push credential for the simulated push service, as a helper device of this user would upload it.
-pub async fn upload_credential(context: &ApiContext, user: &UserId, platform_id: u64) -> Result<(), DbError> {
-    let (vault, user, now) = (context.vault.clone(), user.clone(), context.clock.now());
-    let bundle = json!({
-        "platformId": platform_id.to_string(),
-        "fcm_credentials": { "gcm": {
-            "androidId": DEMO_ANDROID_ID.to_string(), "securityToken": DEMO_SECURITY_TOKEN.to_string(),
-        } },
-    });
-    context
-        .pool
-        .write(move |db| {
-            let sealed = vault.seal_push_bundle(&user, bundle.to_string().as_bytes());
-            let (key_version, expires_at) = (vault.key_version(), now + CREDENTIAL_LIFE);
-            push_credentials::upload(db, &user, &SealedBundle { sealed, key_version, uploaded_at: now, expires_at })?;
-            Ok(())
-        })
-        .await
 }
 
 /// Presses "pair" in the game and at every device, and waits until the pushes have arrived.
@@ -291,7 +250,7 @@ fn write(path: &Path, file: &DemoFile) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         config::create_private_dir(directory)?;
     }
-    // The cookie in it is a key: nobody else may read it, also when an earlier file was readable.
+    // It contains a session cookie. An earlier file may be readable by others, so a new one is created.
     if let Err(error) = fs::remove_file(path)
         && error.kind() != io::ErrorKind::NotFound
     {

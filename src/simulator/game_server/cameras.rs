@@ -1,0 +1,136 @@
+//! Who watches which camera, and who steers it.
+
+use std::{collections::HashMap, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::{
+    game::wire::{AppCameraInfo, AppCameraInput},
+    simulator::{
+        scene::{FAR_PLANE, HEIGHT, SAMPLES, Scene, WIDTH},
+        world::{GameError, SimulatedWorld},
+    },
+};
+
+/// A subscription ends when it is not renewed for so long.
+const RENEWAL: Duration = Duration::from_secs(30);
+/// `AppCameraInput.buttons`.
+const FIRE_PRIMARY: i32 = 1024;
+/// Mouse and fire: a camera that turns and zooms.
+const TURNING_CONTROLS: i32 = 2 | 8;
+/// Cameras of monuments exist, but current servers give no access to them.
+const MONUMENT_CAMERAS: [&str; 3] = ["OILRIG1DOCK", "DOME1", "COMPOUNDSTREET"];
+
+/// The camera subscriptions of all clients, by client number.
+#[derive(Default)]
+pub struct CameraSessions {
+    sessions: HashMap<u64, CameraSession>,
+    /// The client that steers a camera.
+    controllers: HashMap<String, u64>,
+}
+
+struct CameraSession {
+    camera: String,
+    /// The sample with which the next frame begins.
+    offset: usize,
+    renewed: Instant,
+    fire_pressed: bool,
+}
+
+impl CameraSessions {
+    /// Subscribes a client, or renews its subscription. The first client of a camera steers it.
+    pub fn subscribe(
+        &mut self,
+        client: u64,
+        player: u64,
+        name: &str,
+        world: &SimulatedWorld,
+        now: Instant,
+    ) -> Result<AppCameraInfo, GameError> {
+        if name.is_empty() {
+            return Err("invalid_id");
+        }
+        let member = world.member(player);
+        if member.is_some_and(|member| !member.is_alive) {
+            return Err("no_player");
+        }
+        if member.is_some_and(|member| member.is_online) {
+            return Err("player_online");
+        }
+        if MONUMENT_CAMERAS.contains(&name) {
+            return Err("access_denied");
+        }
+        let turns = world.camera(name).ok_or("not_found")?.turns;
+        match self.sessions.get_mut(&client) {
+            Some(session) if session.camera == name => session.renewed = now,
+            _ => {
+                self.end(client);
+                let session = CameraSession { camera: name.to_owned(), offset: 0, renewed: now, fire_pressed: false };
+                self.sessions.insert(client, session);
+            }
+        }
+        let steers = turns && *self.controllers.entry(name.to_owned()).or_insert(client) == client;
+        Ok(AppCameraInfo {
+            width: i32::from(WIDTH),
+            height: i32::from(HEIGHT),
+            near_plane: 0.0,
+            far_plane: FAR_PLANE,
+            control_flags: if steers { TURNING_CONTROLS } else { 0 },
+        })
+    }
+
+    /// Ends the subscription of a client.
+    pub fn end(&mut self, client: u64) {
+        self.sessions.remove(&client);
+        self.controllers.retain(|_, controller| *controller != client);
+    }
+
+    pub fn end_all(&mut self) {
+        *self = Self::default();
+    }
+
+    pub fn is_watching(&self, client: u64) -> bool {
+        self.sessions.contains_key(&client)
+    }
+
+    /// Turns and zooms; input of a client that does not steer the camera changes nothing.
+    pub fn steer(&mut self, client: u64, input: &AppCameraInput, world: &mut SimulatedWorld) -> Result<(), GameError> {
+        let session = self.sessions.get_mut(&client).ok_or("no_camera")?;
+        let camera = world.camera_mut(&session.camera).ok_or("no_camera")?;
+        if !camera.turns || self.controllers.get(&session.camera) != Some(&client) {
+            return Ok(());
+        }
+        let (across, above) = (input.mouse_delta.x(), input.mouse_delta.y());
+        if across.is_finite() && above.is_finite() {
+            camera.yaw = (camera.yaw + across.to_radians()).rem_euclid(std::f32::consts::TAU);
+            camera.pitch = (camera.pitch + above.to_radians()).clamp(-1.0, 0.6);
+        }
+        let pressed = input.buttons & FIRE_PRIMARY != 0;
+        if std::mem::replace(&mut session.fire_pressed, pressed) && !pressed {
+            camera.zoom = (camera.zoom + 1) % 4;
+        }
+        Ok(())
+    }
+
+    /// The scene of a client's next frame, and the sample with which the frame begins. `None` when there is nothing to
+    /// send; a subscription that has run out, or whose player came online or died, ends.
+    pub fn next_frame(
+        &mut self,
+        client: u64,
+        player: Option<u64>,
+        world: &SimulatedWorld,
+        now: Instant,
+    ) -> Option<(Scene, usize)> {
+        let session = self.sessions.get_mut(&client)?;
+        let camera = world.camera(&session.camera);
+        let player = player.and_then(|player| world.member(player));
+        let unavailable = camera.is_none() || player.is_some_and(|player| player.is_online || !player.is_alive);
+        if unavailable || now - session.renewed > RENEWAL {
+            self.end(client);
+            return None;
+        }
+        let offset = session.offset;
+        session.offset = (offset + SAMPLES) % (usize::from(WIDTH) * usize::from(HEIGHT));
+        Some((Scene::new(world, camera?), offset))
+    }
+}

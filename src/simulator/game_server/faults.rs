@@ -1,0 +1,47 @@
+//! How a game server misbehaves.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use prost::Message as _;
+
+use crate::game::wire::AppMessage;
+
+/// How the server misbehaves; the default is not at all.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GameServerFaults {
+    /// The game thread hangs: requests are read and never answered, nothing is broadcast, pings are still answered.
+    pub frozen: bool,
+    /// New connections get the refusal of a full server.
+    pub refuse: bool,
+    /// Every request is answered with `rate_limit`.
+    pub rate_limit: bool,
+    /// Every player token is unknown.
+    pub reject_tokens: bool,
+    /// Messages are replaced by bytes that are no message.
+    pub rubbish: bool,
+    /// Messages end in the middle.
+    pub truncate: bool,
+    /// Messages have fields of a future version.
+    pub unknown_fields: bool,
+    /// Answers are sent this much later.
+    pub delay: Option<Duration>,
+}
+
+impl GameServerFaults {
+    /// The bytes of a message, with what is wrong with them.
+    pub fn encode(&self, message: AppMessage) -> Bytes {
+        if self.rubbish {
+            return Bytes::from_static(&[0xFF, 0x07, 0x00, 0x13, 0x37, 0xFF]);
+        }
+        let mut data = message.encode_to_vec();
+        if self.unknown_fields {
+            // Field 999, a varint, and field 1000, three bytes.
+            data.extend([0xB8, 0x3E, 0x2A, 0xC2, 0x3E, 0x03, b'n', b'e', b'w']);
+        }
+        if self.truncate {
+            data.truncate(data.len() - data.len().div_ceil(3));
+        }
+        data.into()
+    }
+}

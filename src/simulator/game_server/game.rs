@@ -1,0 +1,241 @@
+//! The game behind the connections: the world, the paired players, the clients, the limits and the faults.
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::Bytes;
+use prost::Message as _;
+use tokio::{sync::Semaphore, time::Instant};
+
+use super::{
+    cameras::CameraSessions,
+    clients::{ClientQueue, GameClient, GameClients},
+    faults::GameServerFaults,
+    limits::{Limits, TokenBuckets, cost},
+    pushes::GamePushes,
+    requests::{answer, watches_entity},
+};
+use crate::{
+    game::wire::{
+        AppBroadcast, AppEntityChanged, AppError, AppMessage, AppNewTeamMessage, AppRequest, AppResponse, AppSuccess,
+        AppTeamChanged,
+    },
+    simulator::{
+        scene::Scene,
+        world::{GameError, SimulatedWorld, WorldChange},
+    },
+};
+
+/// The game, shared by the connections behind one lock that is never held across an await.
+pub struct SharedGame {
+    game: Mutex<SimulatedGame>,
+    /// Which pixel each camera sample belongs to.
+    pub sample_order: Vec<(u16, u16)>,
+    /// One permit per refusal under way.
+    pub refusals: Semaphore,
+}
+
+impl SharedGame {
+    pub fn new(game: SimulatedGame, sample_order: Vec<(u16, u16)>, refusals: Semaphore) -> Self {
+        Self { game: Mutex::new(game), sample_order, refusals }
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, SimulatedGame> {
+        self.game.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// See the module.
+pub struct SimulatedGame {
+    pub world: SimulatedWorld,
+    /// Player token by SteamID64.
+    pub players: HashMap<u64, i32>,
+    pub faults: GameServerFaults,
+    pub clients: GameClients,
+    pub cameras: CameraSessions,
+    pub pushes: Option<GamePushes>,
+    /// Requests whose answer is delayed.
+    pub pending: usize,
+    limits: Limits,
+    map_picture: Option<Bytes>,
+    player_tokens: TokenBuckets<u64>,
+    address_tokens: TokenBuckets<IpAddr>,
+    bad_tokens: TokenBuckets<IpAddr>,
+}
+
+/// How a message is answered.
+pub enum Reply {
+    Send(Box<AppResponse>),
+    Nothing,
+    /// The connection ends.
+    Close,
+}
+
+impl SimulatedGame {
+    pub fn new(world: SimulatedWorld, players: HashMap<u64, i32>, limits: Limits, map_picture: Option<Bytes>) -> Self {
+        Self {
+            world,
+            players,
+            faults: GameServerFaults::default(),
+            clients: GameClients::default(),
+            cameras: CameraSessions::default(),
+            pushes: None,
+            pending: 0,
+            limits,
+            map_picture,
+            player_tokens: TokenBuckets::default(),
+            address_tokens: TokenBuckets::default(),
+            bad_tokens: TokenBuckets::default(),
+        }
+    }
+
+    /// A new client; `None` if the server is full.
+    pub fn admit(&mut self, address: IpAddr) -> Option<ClientQueue> {
+        let full = self.faults.refuse
+            || self.clients.count() >= self.limits.connections
+            || self.clients.count_of(address) >= self.limits.connections_per_address;
+        (!full).then(|| self.clients.admit(address))
+    }
+
+    /// A client has left.
+    pub fn remove(&mut self, client: u64) {
+        self.clients.remove(client);
+        self.cameras.end(client);
+    }
+
+    /// Cuts every connection.
+    pub fn drop_connections(&mut self) {
+        self.clients.clear();
+        self.cameras.end_all();
+    }
+
+    /// Handles a message of a client.
+    pub fn receive(&mut self, client: u64, data: &[u8], now: Instant) -> Reply {
+        let Some(address) = self.clients.get(client).map(|client| client.address) else {
+            return Reply::Close;
+        };
+        if self.faults.frozen || data.len() > self.limits.message_size || self.pending >= self.limits.queue {
+            return Reply::Nothing;
+        }
+        let Ok(request) = AppRequest::decode(data) else {
+            return Reply::Close;
+        };
+        let bad_tokens = self.bad_tokens.tokens(address, self.limits.bad_tokens, now);
+        if *bad_tokens < 1.0 {
+            return Reply::Close;
+        }
+        let (seq, player) = (request.seq, request.player_id);
+        if self.players.get(&player) != Some(&request.player_token) || self.faults.reject_tokens {
+            *bad_tokens -= 1.0;
+            return Reply::Send(error(seq, "not_found").into());
+        }
+        if self.faults.rate_limit || !self.spend(player, address, cost(&request), now) {
+            return Reply::Send(error(seq, "rate_limit").into());
+        }
+        self.bind(client, player);
+        let response = self.handle(client, &request, now).unwrap_or_else(|refused| error(seq, refused));
+        self.publish();
+        Reply::Send(response.into())
+    }
+
+    fn spend(&mut self, player: u64, address: IpAddr, cost: f64, now: Instant) -> bool {
+        let of_player = self.player_tokens.tokens(player, self.limits.player_tokens, now);
+        let of_address = self.address_tokens.tokens(address, self.limits.address_tokens, now);
+        let enough = *of_player >= cost && *of_address >= cost;
+        if enough {
+            *of_player -= cost;
+            *of_address -= cost;
+        }
+        enough
+    }
+
+    /// From now on the client gets the broadcasts of this player.
+    fn bind(&mut self, client: u64, player: u64) {
+        if let Some(bound) = self.clients.get_mut(client)
+            && bound.player.replace(player).is_some_and(|before| before != player)
+        {
+            self.cameras.end(client);
+        }
+    }
+
+    /// The answer to a request that may be served.
+    fn handle(&mut self, client: u64, request: &AppRequest, now: Instant) -> Result<AppResponse, GameError> {
+        let response = AppResponse { seq: request.seq, ..Default::default() };
+        if let Some(wanted) = &request.camera_subscribe {
+            let info = self.cameras.subscribe(client, request.player_id, &wanted.camera_id, &self.world, now)?;
+            return Ok(AppResponse { camera_subscribe_info: Some(info), ..response });
+        }
+        if request.camera_unsubscribe.is_some() {
+            self.cameras.end(client);
+            return Ok(AppResponse { success: Some(AppSuccess {}), ..response });
+        }
+        if let Some(input) = &request.camera_input {
+            self.cameras.steer(client, input, &mut self.world)?;
+            return Ok(AppResponse { success: Some(AppSuccess {}), ..response });
+        }
+        let answer = answer(request, &mut self.world, self.map_picture.as_ref())?;
+        if watches_entity(request)
+            && let Some(client) = self.clients.get_mut(client)
+        {
+            client.entities.insert(request.entity_id());
+        }
+        Ok(answer)
+    }
+
+    /// What the next camera frame of a client shows; `None` when there is nothing to send.
+    pub fn camera_frame(&mut self, client: u64, now: Instant) -> Option<(Scene, usize)> {
+        if self.faults.frozen {
+            return None;
+        }
+        let player = self.clients.get(client)?.player;
+        self.cameras.next_frame(client, player, &self.world, now)
+    }
+
+    /// Broadcasts what changed in the world. A frozen game does so when it is no longer frozen.
+    pub fn publish(&mut self) {
+        if self.faults.frozen {
+            return;
+        }
+        for change in self.world.take_changes() {
+            match change {
+                WorldChange::Team { players } => {
+                    for player_id in players {
+                        let team_info = self.world.team_info(player_id);
+                        let changed = Some(AppTeamChanged { player_id, team_info });
+                        let broadcast = AppBroadcast { team_changed: changed, ..Default::default() };
+                        self.broadcast(broadcast, |client| client.player == Some(player_id));
+                    }
+                }
+                WorldChange::Chat(message) => {
+                    let message = Some(AppNewTeamMessage { message });
+                    let team = self.world.team();
+                    let broadcast = AppBroadcast { team_message: message, ..Default::default() };
+                    self.broadcast(broadcast, |client| client.player.is_some_and(|player| team.contains(&player)));
+                }
+                WorldChange::Entity { entity_id, payload } => {
+                    let changed = Some(AppEntityChanged { entity_id, payload });
+                    let broadcast = AppBroadcast { entity_changed: changed, ..Default::default() };
+                    self.broadcast(broadcast, |client| client.entities.contains(&entity_id));
+                }
+                WorldChange::Alarm { entity_id, title, subscribers } => {
+                    if let Some(pushes) = &mut self.pushes {
+                        pushes.alarm(entity_id, &title, &subscribers, self.world.now());
+                    }
+                }
+                WorldChange::Wiped => self.drop_connections(),
+            }
+        }
+    }
+
+    fn broadcast(&mut self, broadcast: AppBroadcast, audience: impl Fn(&GameClient) -> bool) {
+        let message = AppMessage { broadcast: Some(broadcast), ..Default::default() };
+        self.clients.broadcast(audience, || self.faults.encode(message));
+    }
+}
+
+fn error(seq: u32, text: GameError) -> AppResponse {
+    AppResponse { seq, error: Some(AppError { error: text.to_owned() }), ..Default::default() }
+}

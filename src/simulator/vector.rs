@@ -1,0 +1,16 @@
+//! Arithmetic with vectors: east, north, up; metres.
+
+pub type Vector = [f32; 3];
+
+pub fn dot(a: Vector, b: Vector) -> f32 {
+    a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+}
+
+pub fn minus(a: Vector, b: Vector) -> Vector {
+    std::array::from_fn(|n| a[n] - b[n])
+}
+
+pub fn unit(v: Vector) -> Vector {
+    let length = dot(v, v).sqrt();
+    v.map(|n| n / length)
+}

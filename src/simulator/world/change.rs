@@ -1,0 +1,18 @@
+//! What a game server broadcasts, and why.
+
+use crate::game::wire::{AppEntityPayload, AppTeamMessage};
+
+/// A change of the world.
+#[derive(Clone, Debug, PartialEq)]
+pub enum WorldChange {
+    /// The team of these players changed.
+    Team { players: Vec<u64> },
+    /// A line of team chat.
+    Chat(AppTeamMessage),
+    /// A device changed.
+    Entity { entity_id: u64, payload: AppEntityPayload },
+    /// An alarm went off; these players want a push message about it.
+    Alarm { entity_id: u64, title: String, subscribers: Vec<u64> },
+    /// A new map. The game server restarts for it.
+    Wiped,
+}
