@@ -9,6 +9,8 @@
 //! the number of clients). News enter where the game link hands over what it has learnt; each carries the time at which
 //! it did, so that a client knows how old it is. Prints figures, asserts nothing about them.
 
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+
 use std::{
     cell::RefCell,
     collections::HashMap,

@@ -3,6 +3,8 @@
 //!
 //! `cargo bench --bench push_sessions -- 10000` opens that many sessions; 1 000 without an argument.
 
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+
 use std::{
     env, fs, io,
     io::{BufRead as _, BufReader, Write as _},

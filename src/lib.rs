@@ -55,6 +55,8 @@
 //! `simulator` imports `game`, `domain`, `clock` and the wire format of `push` only: it is a neighbour of the service,
 //! not a part of it.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests are not part of a simulated run"))]
+
 pub mod api;
 pub mod clients;
 pub mod clock;

@@ -83,6 +83,7 @@ pub struct Server {
 impl Server {
     /// Opens and binds everything. Call it inside an actix system. The database is opened on the calling thread, which
     /// serves nobody yet.
+    #[allow(clippy::disallowed_methods, reason = "the one place that starts threads for game links")]
     pub fn build(config: Config, clock: Clock) -> Result<Self, StartError> {
         crypto::install();
         // Before anything is counted.

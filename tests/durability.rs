@@ -1,6 +1,8 @@
 //! What was answered with success is on disk: the real binary is killed in the middle of a burst of writes, and all
 //! that it had answered is there after the next start.
 
+#![allow(clippy::disallowed_methods, reason = "a test is not part of a simulated run")]
+
 use std::{
     collections::BTreeMap,
     sync::{

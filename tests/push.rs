@@ -1,5 +1,7 @@
 //! The push session against the simulated push service, with TLS on loopback.
 
+#![allow(clippy::disallowed_methods, reason = "a test is not part of a simulated run")]
+
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use bytes::BytesMut;

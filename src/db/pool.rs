@@ -104,6 +104,7 @@ impl ConnectionQueue {
         Ok(Self { connections, turns: Arc::new(Semaphore::new(size as usize)) })
     }
 
+    #[allow(clippy::disallowed_methods, reason = "the one place that moves work to the blocking pool")]
     async fn run<T, F>(&self, job: F) -> Result<T, DbError>
     where
         T: Send + 'static,

@@ -4,6 +4,8 @@
 //!
 //! `cargo test --test ledger -- --alarms 10000 --seed 7`; the seed decides all that is done to the service.
 
+#![allow(clippy::disallowed_methods, reason = "a test is not part of a simulated run")]
+
 use std::{
     process::ExitCode,
     time::{Duration, Instant},

@@ -1,5 +1,7 @@
 //! The promises of the API and of the relay, kept by the real server on a free port, seen from outside.
 
+#![allow(clippy::disallowed_methods, reason = "a test is not part of a simulated run")]
+
 mod command_line;
 mod credentials;
 mod edge;

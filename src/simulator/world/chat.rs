@@ -33,11 +33,11 @@ pub const CHATTER: [&str; 14] = [
 
 /// The last lines, oldest first.
 #[derive(Debug, Default, PartialEq)]
-pub struct TeamChat {
+pub struct SimulatedChat {
     lines: VecDeque<AppTeamMessage>,
 }
 
-impl TeamChat {
+impl SimulatedChat {
     /// Adds a line, trimmed and cut; `None` if nothing is left of it.
     pub fn add(&mut self, steam_id: u64, name: &str, text: &str, now: Timestamp) -> Option<AppTeamMessage> {
         let text = text.trim();

@@ -28,7 +28,7 @@ pub use error::GameError;
 pub use team::TEAM;
 
 use self::{
-    chat::{CHATTER, TeamChat},
+    chat::{CHATTER, SimulatedChat},
     devices::SimulatedDevices,
     markers::Markers,
     script::{AFTER_WIPE, OPENING, Script, ScriptEvent},
@@ -60,7 +60,7 @@ pub struct SimulatedWorld {
     terrain: Arc<Terrain>,
     ground: Arc<Ground>,
     team: SimulatedTeam,
-    chat: TeamChat,
+    chat: SimulatedChat,
     markers: Markers,
     traffic: Traffic,
     devices: SimulatedDevices,
@@ -100,7 +100,7 @@ impl SimulatedWorld {
             rng,
             ground: Arc::new(Ground::around(&terrain, terrain.base())),
             team: SimulatedTeam::new(terrain.base(), now),
-            chat: TeamChat::default(),
+            chat: SimulatedChat::default(),
             markers,
             traffic: Traffic::default(),
             devices: SimulatedDevices::default(),
