@@ -70,7 +70,7 @@ pub struct Trial {
     pub triggers: Vec<Trigger>,
     /// Those that may not be stored yet; a kill may lose them.
     unsure: Vec<Trigger>,
-    /// Alarms whose one push the game server has sent: its clock stands still.
+    /// Alarms whose one push the game server has sent: its clock is stopped.
     fired: HashSet<u64>,
     next_alarm: u64,
     /// Since the last start of the service.

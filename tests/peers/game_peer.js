@@ -53,9 +53,9 @@ async function main() {
   assert.ok(shops.length >= 40 && shops.some(shop => shop.sellOrders.length > 0));
 
   const line = `hello from a peer ${process.pid}`;
-  const heard = broadcast(peer, 'teamMessage', body => body.message.message === line);
+  const received = broadcast(peer, 'teamMessage', body => body.message.message === line);
   await ask({ sendTeamMessage: { message: line } });
-  assert.equal((await heard).message.steamId.toString(), playerId);
+  assert.equal((await received).message.steamId.toString(), playerId);
   const { teamChat } = await ask({ getTeamChat: {} });
   assert.ok(teamChat.messages.some(message => message.message === line));
 

@@ -70,7 +70,7 @@ async def main(host, port, player, token):
 
     line = f"hello from a peer {time.time()}"
     await socket.send_team_message(line)
-    await within(10, lines, lambda heard: heard == line, "chat line")
+    await within(10, lines, lambda received: received == line, "chat line")
     chat = good(await socket.get_team_chat())
     check(any(message.message == line for message in chat), "the line in the history")
 

@@ -4,7 +4,7 @@
 //   DEMO_JSON       the file that `companion demo` writes
 //   SIMULATOR_JSON  the line that `companion simulate` prints: a second game server, paired through a proxy that fails
 //
-// Every patch must apply with validation and start where the client stands; any two clients that reach the same
+// Every patch must apply with validation and start where the client is; any two clients that reach the same
 // position of the same epoch, by patches or by a snapshot, must hold the same state.
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -276,7 +276,7 @@ async function play(client, servers, switches, end) {
   }
 }
 
-/** Everybody catches up: each client must stand where a fresh client's snapshot stands, at least once. */
+/** Everybody catches up: each client must be where a fresh client's snapshot is, at least once. */
 async function settle(clients, servers) {
   const open = new Set(clients.flatMap(client => servers.map(server => `${client.name} ${server}`)));
   const deadline = Date.now() + 40_000;
@@ -302,7 +302,7 @@ async function settle(clients, servers) {
     }
     fresh.leave(false);
   }
-  check(open.size === 0, () => `never seen where a fresh snapshot stands: ${[...open].join(', ')}`);
+  check(open.size === 0, () => `never seen where a fresh snapshot is: ${[...open].join(', ')}`);
 }
 
 async function main() {

@@ -12,12 +12,12 @@ use super::{app::TestApp, browser::Browser};
 pub const ALICE: &str = "76561198000000001";
 pub const BOB: &str = "76561198000000002";
 
-/// A game server whose world stands still until the test moves it.
+/// A game server whose world does not move until the test moves it.
 pub async fn still(app: &TestApp) -> GameServer {
     with_world(SimulatedWorld::new(7, app.clock.now())).await
 }
 
-/// A game server with this world, which stands still until the test moves it.
+/// A game server with this world, which does not move until the test moves it.
 pub async fn with_world(world: SimulatedWorld) -> GameServer {
     GameServer::start(GameServerOptions { time_scale: 0.0, ..GameServerOptions::new(world) }).await.unwrap()
 }

@@ -34,7 +34,7 @@ pub const PHONE: (u64, u64) = (5_000_000_000_000_000_001, 6_000_000_000_000_000_
 pub const NEW_PHONE: (u64, u64) = (5_000_000_000_000_000_002, 6_000_000_000_000_000_002);
 pub const BOBS_PHONE: (u64, u64) = (5_000_000_000_000_000_003, 6_000_000_000_000_000_003);
 
-/// Questions asked at most until an answer is what it should be; a user has 300 while the clock stands still.
+/// Questions asked at most until an answer is what it should be; a user has 300 while the clock is stopped.
 const ASKED_AT_MOST: usize = 120;
 
 pub struct PushTest {
@@ -195,7 +195,7 @@ impl PushTest {
     }
 }
 
-/// The order in which SQLite stored the rows: ids of one moment are in no order, and the clock stands still.
+/// The order in which SQLite stored the rows: ids of one moment are in no order, and the clock is stopped.
 fn stored() -> SqlLiteral<BigInt> {
     sql("rowid")
 }
