@@ -7,6 +7,7 @@ use diesel::{
     connection::{AnsiTransactionManager, SimpleConnection as _, TransactionManager},
     r2d2::R2D2Connection as _,
 };
+use futures_util::future::BoxFuture;
 use tokio::{sync::Semaphore, task, time};
 
 use crate::{
@@ -38,19 +39,49 @@ pub struct Pool {
     writers: ConnectionQueue,
 }
 
+/// Where queries run.
+#[derive(Clone)]
+enum QueryPlace {
+    BlockingPool,
+    /// On the caller's thread, between two calls of the disk.
+    Simulated(Arc<SimulatedDisk>),
+}
+
+/// When a simulated disk is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskMoment {
+    BeforeQuery,
+    /// Its transaction, if it is one, is committed.
+    AfterQuery,
+}
+
+/// A disk that may take its time, refuse a query before it runs, or never come back, as at the end of a process.
+pub type SimulatedDisk = dyn Fn(DiskMoment) -> BoxFuture<'static, Result<(), DbError>> + Send + Sync;
+
 /// Some connections and the queue for them. Callers wait in the queue, in order and no longer than [`WAIT`], instead
 /// of holding a thread each.
 #[derive(Clone)]
 struct ConnectionQueue {
     connections: r2d2::Pool<Connector>,
     turns: Arc<Semaphore>,
+    place: QueryPlace,
 }
 
 impl Pool {
     /// Connects and brings the schema up to date. Blocks; a missing SQLite file is created, with its directory.
     pub fn open(database: &Database) -> Result<Pool, DbError> {
+        Self::open_at(database, QueryPlace::BlockingPool)
+    }
+
+    /// The same for a simulation on one thread: queries run on the thread of their caller.
+    pub fn open_simulated(database: &Database, disk: Arc<SimulatedDisk>) -> Result<Pool, DbError> {
+        Self::open_at(database, QueryPlace::Simulated(disk))
+    }
+
+    fn open_at(database: &Database, place: QueryPlace) -> Result<Pool, DbError> {
         engine::migrate(database)?;
-        let queue = |size, access| ConnectionQueue::open(Connector { database: database.clone(), access }, size);
+        let queue =
+            |size, access| ConnectionQueue::open(Connector { database: database.clone(), access }, size, place.clone());
         match database {
             Database::Postgres(_) => {
                 let both = queue(POSTGRES_CONNECTIONS, Access::Write)?;
@@ -94,14 +125,14 @@ impl Pool {
 }
 
 impl ConnectionQueue {
-    fn open(connector: Connector, size: u32) -> Result<Self, DbError> {
+    fn open(connector: Connector, size: u32, place: QueryPlace) -> Result<Self, DbError> {
         let connections = r2d2::Pool::builder()
             .max_size(size)
             .min_idle(Some(1))
             .connection_timeout(WAIT)
             .build(connector)
             .map_err(|error| DbError::Unavailable(error.to_string()))?;
-        Ok(Self { connections, turns: Arc::new(Semaphore::new(size as usize)) })
+        Ok(Self { connections, turns: Arc::new(Semaphore::new(size as usize)), place })
     }
 
     #[allow(clippy::disallowed_methods, reason = "the one place that moves work to the blocking pool")]
@@ -115,11 +146,21 @@ impl ConnectionQueue {
             _ => return Err(DbError::Unavailable("every connection is busy".to_owned())),
         };
         let queue = self.clone();
-        let done = task::spawn_blocking(move || {
-            let _turn = turn;
-            queue.run_blocking(job)
-        });
-        // The thread's panic was reported where it happened; the connection is dropped with it.
+        let done = match self.place.clone() {
+            QueryPlace::BlockingPool => task::spawn_blocking(move || {
+                let _turn = turn;
+                queue.run_blocking(job)
+            }),
+            // A task too: the query runs to its end even if the caller stops waiting.
+            QueryPlace::Simulated(disk) => actix::spawn(async move {
+                let _turn = turn;
+                disk(DiskMoment::BeforeQuery).await?;
+                let done = queue.run_blocking(job);
+                disk(DiskMoment::AfterQuery).await?;
+                done
+            }),
+        };
+        // A panic was reported where it happened; the connection is dropped with it.
         done.await.unwrap_or_else(|_| Err(DbError::Query("a query panicked".to_owned())))
     }
 
