@@ -15,7 +15,12 @@ use crate::{
         },
         fields::{IntegerOrText, one_line},
     },
-    db::smart_devices::{self, SmartDevice},
+    db::{
+        access,
+        error::DbError,
+        pool::Db,
+        smart_devices::{self, SmartDevice},
+    },
     domain::{
         device::DeviceKind,
         time::{self, Timestamp},
@@ -140,7 +145,7 @@ pub async fn list(server: WatchedServer, context: web::Data<ApiContext>) -> Resu
     (status = 409, body = Problem, content_type = "application/problem+json", description = "`limit_reached`"),
 ))]
 pub async fn add(
-    OwnedServer { id: server, .. }: OwnedServer,
+    OwnedServer { user, id: server }: OwnedServer,
     Json(new): Json<NewDevice>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
@@ -151,7 +156,12 @@ pub async fn add(
         label: new.label,
     };
     let (watched, now) = (server.clone(), context.clock.now());
-    let added = context.pool.write(move |db| pairings::pair_device(db, &server, request, now)).await?;
+    // Access was read before this transaction, and may have ended since.
+    let add = move |db: &mut Db| {
+        access::role(db, &user.id, &server)?.ok_or(DbError::NotFound)?;
+        pairings::pair_device(db, &server, request, now)
+    };
+    let added = context.pool.write(add).await?;
     let DeviceOutcome { device, is_new } = added.map_err(|refused| ApiError::LimitReached(refused.to_string()))?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     context.hub.do_send(DevicesChanged { server: watched });
@@ -167,13 +177,17 @@ pub async fn add(
     (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn remove(
-    OwnedServer { id: server, .. }: OwnedServer,
+    OwnedServer { user, id: server }: OwnedServer,
     path: web::Path<(String, String)>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let (_, device) = path.into_inner();
     let watched = server.clone();
-    if !context.pool.write(move |db| smart_devices::delete(db, &server, &device)).await? {
+    let remove = move |db: &mut Db| {
+        access::role(db, &user.id, &server)?.ok_or(DbError::NotFound)?;
+        smart_devices::delete(db, &server, &device)
+    };
+    if !context.pool.write(remove).await? {
         return Err(ApiError::NotFound);
     }
     context.hub.do_send(DevicesChanged { server: watched });

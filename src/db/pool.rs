@@ -7,7 +7,7 @@ use diesel::{
     connection::{AnsiTransactionManager, SimpleConnection as _, TransactionManager},
     r2d2::R2D2Connection as _,
 };
-use futures_util::future::BoxFuture;
+use futures_util::future::LocalBoxFuture;
 use tokio::{sync::Semaphore, task, time};
 
 use crate::{
@@ -50,13 +50,14 @@ enum QueryPlace {
 /// When a simulated disk is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskMoment {
-    BeforeQuery,
+    BeforeRead,
+    BeforeWrite,
     /// Its transaction, if it is one, is committed.
     AfterQuery,
 }
 
 /// A disk that may take its time, refuse a query before it runs, or never come back, as at the end of a process.
-pub type SimulatedDisk = dyn Fn(DiskMoment) -> BoxFuture<'static, Result<(), DbError>> + Send + Sync;
+pub type SimulatedDisk = dyn Fn(DiskMoment) -> LocalBoxFuture<'static, Result<(), DbError>> + Send + Sync;
 
 /// Some connections and the queue for them. Callers wait in the queue, in order and no longer than [`WAIT`], instead
 /// of holding a thread each.
@@ -65,6 +66,7 @@ struct ConnectionQueue {
     connections: r2d2::Pool<Connector>,
     turns: Arc<Semaphore>,
     place: QueryPlace,
+    access: Access,
 }
 
 impl Pool {
@@ -126,13 +128,14 @@ impl Pool {
 
 impl ConnectionQueue {
     fn open(connector: Connector, size: u32, place: QueryPlace) -> Result<Self, DbError> {
+        let access = connector.access;
         let connections = r2d2::Pool::builder()
             .max_size(size)
             .min_idle(Some(1))
             .connection_timeout(WAIT)
             .build(connector)
             .map_err(|error| DbError::Unavailable(error.to_string()))?;
-        Ok(Self { connections, turns: Arc::new(Semaphore::new(size as usize)), place })
+        Ok(Self { connections, turns: Arc::new(Semaphore::new(size as usize)), place, access })
     }
 
     #[allow(clippy::disallowed_methods, reason = "the one place that moves work to the blocking pool")]
@@ -146,6 +149,10 @@ impl ConnectionQueue {
             _ => return Err(DbError::Unavailable("every connection is busy".to_owned())),
         };
         let queue = self.clone();
+        let before = match self.access {
+            Access::Read => DiskMoment::BeforeRead,
+            Access::Write => DiskMoment::BeforeWrite,
+        };
         let done = match self.place.clone() {
             QueryPlace::BlockingPool => task::spawn_blocking(move || {
                 let _turn = turn;
@@ -154,7 +161,7 @@ impl ConnectionQueue {
             // A task too: the query runs to its end even if the caller stops waiting.
             QueryPlace::Simulated(disk) => actix::spawn(async move {
                 let _turn = turn;
-                disk(DiskMoment::BeforeQuery).await?;
+                disk(before).await?;
                 let done = queue.run_blocking(job);
                 disk(DiskMoment::AfterQuery).await?;
                 done

@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use futures_util::future::BoxFuture;
+use futures_util::future::LocalBoxFuture;
 use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -19,7 +19,7 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use crate::net::{memory::Memory, stream::Stream};
 
 /// Connects a simulated network: host and port to our end of a connection.
-pub type Dial = dyn Fn(&str, u16) -> BoxFuture<'static, io::Result<Memory>> + Send + Sync;
+pub type Dial = dyn Fn(&str, u16) -> LocalBoxFuture<'static, io::Result<Memory>> + Send + Sync;
 
 /// See the module. Clones share it.
 #[derive(Clone)]
@@ -59,7 +59,7 @@ impl Network {
         Self(NetworkKind::Simulated(dial))
     }
 
-    /// Connects. A name is resolved once, and the address that passed `allowed` is the one that is connected to.
+    /// Connects. A name is resolved once, and only addresses that passed `allowed` are connected to, in turn.
     pub async fn connect(&self, host: &str, port: u16, allowed: fn(IpAddr) -> bool) -> Result<Stream, NetworkError> {
         match &self.0 {
             NetworkKind::System => Ok(connect_tcp(host, port, allowed).await?.into()),
@@ -96,12 +96,20 @@ async fn connect_tcp(host: &str, port: u16, allowed: fn(IpAddr) -> bool) -> Resu
         Err(_) => lookup_host((host, port)).await.map_err(NetworkError::Unresolved)?.collect(),
     };
     addresses.retain(|address| allowed(address.ip()));
-    let address = addresses.first().copied().ok_or(NetworkError::AddressRefused)?;
-    // Its kind in words; the operating system's number helps no user.
-    let unreachable = |error: io::Error| NetworkError::Unreachable(error.kind().into());
-    let stream = TcpStream::connect(address).await.map_err(unreachable)?;
-    stream.set_nodelay(true).map_err(unreachable)?;
-    Ok(stream)
+    // Every address that is left has passed the check: the next one may answer where this one does not.
+    let mut failure = NetworkError::AddressRefused;
+    for address in addresses {
+        match TcpStream::connect(address).await {
+            Ok(stream) => {
+                // Messages are small; without it they are only slower.
+                let _ = stream.set_nodelay(true);
+                return Ok(stream);
+            }
+            // Its kind in words; the operating system's number helps no user.
+            Err(error) => failure = NetworkError::Unreachable(error.kind().into()),
+        }
+    }
+    Err(failure)
 }
 
 /// A stream whose peer is proven and that nobody else reads: TLS over TCP, or within this process. Only a simulated

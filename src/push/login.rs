@@ -11,7 +11,7 @@ use tokio::{
 
 use crate::{
     config::PushAddress,
-    net::Network,
+    net::{Network, NetworkError},
     push::{
         mcs::Frame,
         session::{McsSession, SessionEnd},
@@ -37,6 +37,8 @@ pub struct PushLogin {
 /// Why there is no session.
 #[derive(Debug, thiserror::Error)]
 pub enum LoginError {
+    #[error(transparent)]
+    Network(#[from] NetworkError),
     #[error("no connection: {0}")]
     Unreachable(String),
     #[error("no answer in time")]
@@ -60,7 +62,7 @@ pub async fn connect(
 ) -> Result<McsSession, LoginError> {
     let open = async {
         let connected = network.connect_secure(&address.host, address.port, tls).await;
-        log_in(connected.map_err(|error| LoginError::Unreachable(error.to_string()))?, login).await
+        log_in(connected?, login).await
     };
     timeout(LOGIN_DEADLINE, open).await.map_err(|_| LoginError::TimedOut)?
 }

@@ -3,7 +3,7 @@
 //! revocation ends. Stops with the process.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -186,11 +186,6 @@ impl Hub {
         }
     }
 
-    fn nobody_allowed(&mut self) -> AllowedUsers {
-        self.access_version += 1;
-        AllowedUsers { version: self.access_version, users: Arc::new(HashSet::new()) }
-    }
-
     fn count_sockets(&self) {
         self.health.active.store(self.presence.count(), Ordering::Relaxed);
     }
@@ -240,7 +235,9 @@ impl Handler<ServerRemoved> for Hub {
     fn handle(&mut self, ServerRemoved { server }: ServerRemoved, _: &mut Self::Context) {
         self.link_statuses.remove(&server);
         if let Some(connection) = self.connections.remove(&server) {
-            connection.do_send(SetWatchers(self.nobody_allowed()));
+            self.access_version += 1;
+            let nobody = AllowedUsers { version: self.access_version, users: Arc::default() };
+            connection.do_send(SetWatchers(nobody));
             connection.do_send(StopConnection);
         }
     }
@@ -262,11 +259,12 @@ impl Handler<AccessChanged> for Hub {
     fn handle(&mut self, AccessChanged { server }: AccessChanged, ctx: &mut Self::Context) {
         let Some(connection) = self.connections.get(&server).cloned() else { return };
         let allowed = self.allowed_users(server);
-        ctx.spawn(allowed.into_actor(self).map(move |allowed, hub, _| {
-            // If the database does not answer, nobody keeps what may have been taken away.
+        // If the database does not answer, nobody keeps what may have been taken away, until a later question is answered.
+        let nobody = AllowedUsers { version: self.access_version, users: Arc::default() };
+        ctx.spawn(allowed.into_actor(self).map(move |allowed, _, _| {
             let allowed = allowed.unwrap_or_else(|error| {
                 log::error!("access could not be read, all watches of the server end: {error}");
-                hub.nobody_allowed()
+                nobody
             });
             connection.do_send(SetWatchers(allowed));
         }));

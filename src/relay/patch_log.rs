@@ -100,6 +100,11 @@ impl PatchLog {
         self.snapshot = Some(snapshot);
     }
 
+    /// Forgets everything; only a snapshot gives it a position again.
+    pub fn clear(&mut self) {
+        *self = Self::new(self.server.clone());
+    }
+
     /// What brings a client from `from` to now.
     pub fn since(&mut self, from: Position) -> CatchUp {
         if from == self.position {

@@ -53,8 +53,9 @@ impl RelayWorker {
         }
         let found = self.servers.send(FindServer { server: server.clone() }).await;
         let Some(found) = found.map_err(|_| FindFailed)?.map_err(|_| FindFailed)? else { return Ok(None) };
-        // Another socket of this thread may have been quicker.
+        // Another socket of this thread may have been quicker; this answer may be newer than its.
         if let Some(known) = self.known(server) {
+            known.set_watchers(found.allowed);
             return Ok(known.watchers.may_watch(user).then_some(known));
         }
         if !found.allowed.users.contains(user) {

@@ -32,20 +32,32 @@ const WRITTEN_WITHIN: Duration = Duration::from_secs(20);
 pub struct Subscription {
     pub feed: Rc<Feed>,
     pub watchers: Watchers,
+    connection: Addr<GameConnection>,
     /// The actor has stopped or is about to; whoever wants to watch starts another one.
     ended: Cell<bool>,
 }
 
 impl Subscription {
-    /// Whether its actor runs.
+    /// Whether its actor runs, and a game connection that feeds it.
     pub fn is_live(&self) -> bool {
-        !self.ended.get()
+        !self.ended.get() && self.connection.connected()
+    }
+
+    /// Replaces who may watch, unless what is known is newer; the watch of everybody else ends.
+    pub fn set_watchers(&self, allowed: AllowedUsers) {
+        for socket in self.watchers.allow(allowed) {
+            self.end_watch(&socket);
+        }
+    }
+
+    fn end_watch(&self, socket: &Rc<Socket>) {
+        socket.queue.borrow_mut().unwatch(&self.feed.server);
+        socket.push(Lane::Reply, Refusal::unknown_server(self.feed.server.clone()).frame());
     }
 }
 
 /// See the module.
 pub struct ServerSubscription {
-    connection: Addr<GameConnection>,
     subscription: Rc<Subscription>,
     /// Nobody watched at the last check.
     idle: bool,
@@ -57,9 +69,10 @@ impl ServerSubscription {
         let subscription = Rc::new(Subscription {
             feed: Feed::new(server),
             watchers: Watchers::new(allowed),
+            connection,
             ended: Cell::new(false),
         });
-        Actor::start(Self { connection, subscription: subscription.clone(), idle: false });
+        Actor::start(Self { subscription: subscription.clone(), idle: false });
         subscription
     }
 
@@ -71,7 +84,7 @@ impl ServerSubscription {
 
     fn ask_if_wanted(&self, ctx: &Context<Self>) {
         if self.subscription.feed.take_snapshot_wanted() {
-            self.connection.do_send(RequestSnapshot { subscriber: ctx.address().recipient() });
+            self.subscription.connection.do_send(RequestSnapshot { subscriber: ctx.address().recipient() });
         }
     }
 
@@ -89,12 +102,6 @@ impl ServerSubscription {
             taken.get()
         }
     }
-
-    fn end_watch(&self, socket: &Rc<Socket>) {
-        let server = &self.subscription.feed.server;
-        socket.queue.borrow_mut().unwatch(server);
-        socket.push(Lane::Reply, Refusal::unknown_server(server.clone()).frame());
-    }
 }
 
 impl Actor for ServerSubscription {
@@ -102,12 +109,12 @@ impl Actor for ServerSubscription {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(MAILBOX);
-        self.connection.do_send(Subscribe { subscriber: ctx.address().recipient() });
+        self.subscription.connection.do_send(Subscribe { subscriber: ctx.address().recipient() });
         self.subscription.feed.connect(ctx.address().recipient());
         self.ask_if_wanted(ctx);
         ctx.run_interval(LINGER, |actor, ctx| {
             let idle = actor.subscription.watchers.is_empty();
-            if idle && actor.idle {
+            if (idle && actor.idle) || !actor.subscription.is_live() {
                 ctx.stop();
             }
             actor.idle = idle;
@@ -116,10 +123,11 @@ impl Actor for ServerSubscription {
 
     fn stopping(&mut self, ctx: &mut Self::Context) -> Running {
         self.subscription.ended.set(true);
-        self.connection.do_send(Unsubscribe { subscriber: ctx.address().recipient() });
+        self.subscription.connection.do_send(Unsubscribe { subscriber: ctx.address().recipient() });
         for socket in self.subscription.watchers.remove_all() {
-            self.end_watch(&socket);
+            self.subscription.end_watch(&socket);
         }
+        self.subscription.feed.log.borrow_mut().clear();
         Running::Stop
     }
 }
@@ -147,9 +155,7 @@ impl Handler<Publication> for ServerSubscription {
                 self.ask_if_wanted(ctx);
             }
             Publication::SetWatchers(allowed) => {
-                for socket in self.subscription.watchers.allow(allowed) {
-                    self.end_watch(&socket);
-                }
+                self.subscription.set_watchers(allowed);
                 if self.subscription.watchers.nobody_may_watch() {
                     ctx.stop();
                 }

@@ -1,0 +1,172 @@
+//! A dashboard: connects, subscribes, applies what it gets with a JSON Patch library, and comes back with a backoff.
+//! What it sees goes to the judge.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    rc::Rc,
+    time::Duration,
+};
+
+use companion::{domain::ids::SessionId, net::Memory};
+use futures_util::{SinkExt as _, StreamExt as _};
+use serde_json::{Value, json};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep, timeout},
+};
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{
+        Message,
+        protocol::{Role, WebSocketConfig},
+    },
+};
+
+use crate::{
+    life::session,
+    random::Stream,
+    wire::Wire,
+    world::{PAIRED, USERS, World, world},
+};
+
+/// What is known of one server.
+#[derive(Clone, Debug)]
+pub struct Known {
+    pub epoch: u64,
+    pub seq: u64,
+    pub state: Value,
+}
+
+pub struct Dashboard {
+    pub number: usize,
+    pub user: usize,
+    /// Indexes of the paired servers that it watches.
+    pub watches: RefCell<Vec<usize>>,
+    /// Which of the user's sessions it uses.
+    session: Cell<u32>,
+    pub known: RefCell<BTreeMap<String, Known>>,
+    /// The open socket, and the session that it came from.
+    pub wire: RefCell<Option<(Rc<Wire>, SessionId)>>,
+    /// Messages to send on the open socket.
+    outgoing: RefCell<Option<mpsc::UnboundedSender<Value>>>,
+}
+
+impl Dashboard {
+    pub fn start(number: usize, user: usize, watches: Vec<usize>) -> Rc<Self> {
+        let dashboard = Rc::new(Self {
+            number,
+            user,
+            watches: RefCell::new(watches),
+            session: Cell::new(0),
+            known: RefCell::default(),
+            wire: RefCell::new(None),
+            outgoing: RefCell::new(None),
+        });
+        tokio::task::spawn_local(dashboard.clone().run());
+        dashboard
+    }
+
+    pub fn session(&self) -> SessionId {
+        session(self.user, self.session.get())
+    }
+
+    /// From now on it signs in as this session of its user.
+    pub fn use_session(&self, number: u32) {
+        self.session.set(number);
+    }
+
+    pub fn send(&self, message: Value) {
+        if let Some(outgoing) = &*self.outgoing.borrow() {
+            let _ = outgoing.send(message);
+        }
+    }
+
+    pub fn subscribe(&self, paired: usize) {
+        if !self.watches.borrow().contains(&paired) {
+            self.watches.borrow_mut().push(paired);
+        }
+        self.send_subscribe(paired);
+    }
+
+    pub fn unsubscribe(&self, paired: usize) {
+        self.watches.borrow_mut().retain(|watched| *watched != paired);
+        if let Some(server) = world().judge.borrow().server(PAIRED[paired].0) {
+            self.send(json!({ "type": "unsubscribe", "serverId": server }));
+        }
+    }
+
+    pub fn send_subscribe(&self, paired: usize) {
+        if let Some(server) = world().judge.borrow().server(PAIRED[paired].0) {
+            self.send(json!({ "type": "subscribe", "serverId": server }));
+        }
+    }
+
+    async fn run(self: Rc<Self>) {
+        let world = world();
+        let mut random = Stream::of(world.seed, &format!("dashboard {}", self.number));
+        let mut backoff = 1_000;
+        loop {
+            let user = USERS[self.user].into();
+            let session = self.session();
+            let connected = timeout(Duration::from_secs(10), world.connect(&user, &session)).await;
+            if let Ok(Some((memory, wire))) = connected {
+                *self.wire.borrow_mut() = Some((wire, session));
+                let since = Instant::now();
+                self.live(&world, memory).await;
+                if let Some((wire, _)) = self.wire.take() {
+                    world.judge.borrow_mut().count_frames(self.number, &wire);
+                }
+                if since.elapsed() > Duration::from_secs(10) {
+                    backoff = 1_000;
+                }
+            }
+            sleep(Duration::from_millis(backoff + random.below(500))).await;
+            backoff = (backoff * 2).min(30_000);
+        }
+    }
+
+    async fn live(&self, world: &World, memory: Memory) {
+        let config = WebSocketConfig::default().read_buffer_size(4_096).write_buffer_size(0);
+        let mut socket = WebSocketStream::from_raw_socket(memory, Role::Client, Some(config)).await;
+        self.known.borrow_mut().clear();
+        let (sender, mut outgoing) = mpsc::unbounded_channel();
+        *self.outgoing.borrow_mut() = Some(sender);
+        let watches = self.watches.borrow().clone();
+        watches.into_iter().for_each(|paired| self.send_subscribe(paired));
+        loop {
+            tokio::select! {
+                biased;
+                message = socket.next() => match message {
+                    Some(Ok(Message::Text(text))) => {
+                        world.trace(&format!("dashboard {} < {}", self.number, brief(&text)));
+                        world.trace_silently(&text);
+                        let message: Value = serde_json::from_str(&text).expect("JSON");
+                        world.judge.borrow_mut().receive(self, &message);
+                    }
+                    Some(Ok(Message::Close(frame))) => {
+                        let code = frame.map_or(0, |frame| u16::from(frame.code));
+                        world.trace(&format!("dashboard {} closed with {code}", self.number));
+                        world.judge.borrow_mut().closed(self, code);
+                        break;
+                    }
+                    Some(Ok(_)) => {}
+                    Some(Err(_)) | None => {
+                        world.trace(&format!("dashboard {} lost its socket", self.number));
+                        break;
+                    }
+                },
+                Some(message) = outgoing.recv() => {
+                    if socket.send(Message::text(message.to_string())).await.is_err() {
+                        break;
+                    }
+                }
+            }
+        }
+        *self.outgoing.borrow_mut() = None;
+    }
+}
+
+fn brief(text: &str) -> String {
+    text.chars().take(110).collect()
+}

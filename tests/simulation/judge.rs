@@ -1,0 +1,292 @@
+//! What must hold, checked as it happens and at the end. A broken promise is named by its invariant and said once.
+//!
+//! To add an invariant: a name, the place where it is seen, and `self.broken("name", details)`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use companion::{
+    db::{
+        pool::Pool,
+        schema::{alarms, timeline},
+    },
+    domain::ids::ServerId,
+};
+use diesel::{ExpressionMethods as _, QueryDsl as _, RunQueryDsl as _};
+use serde_json::Value;
+use tokio::time::{Duration, Instant};
+
+use crate::{
+    dashboard::{Dashboard, Known},
+    script::LAST_ALARM,
+    wire::Wire,
+    world::{PAIRED, World, world},
+};
+
+/// What is known to be broken: the invariant, a seed that breaks it, and why.
+pub const KNOWN: [(&str, u64, &str); 2] = [
+    ("row-after-bad-disk", 5, "an alarm that is delivered while the disk is bad is not written afterwards"),
+    ("rows-end-after-bad-disk", 5, "what became of an alarm while the disk is bad is not written before a restart"),
+];
+
+/// Data frames in any ten seconds on one socket.
+const FRAMES: usize = 60;
+/// A deleted server may be heard of for so long: a second, and the longest lag.
+const GONE_WITHIN: Duration = Duration::from_secs(6);
+/// A signed-out socket may receive for so long.
+const REVOKED_WITHIN: Duration = Duration::from_secs(1);
+/// Connections of one address that a game server allows.
+const CONNECTIONS_PER_ADDRESS: usize = 5;
+
+#[derive(Default)]
+pub struct Judge {
+    /// By name of the paired server, its id of now.
+    servers: BTreeMap<String, ServerId>,
+    broken: BTreeMap<&'static str, String>,
+    /// By server, epoch and seq: the hash of the document.
+    documents: BTreeMap<(String, u64, u64), u64>,
+    /// Announcements (not updates) by dashboard and incident.
+    announced: BTreeMap<(usize, String), u32>,
+    /// Incidents that some dashboard received, with the id of their server.
+    seen: BTreeMap<String, String>,
+    /// Titles of pushes of our own, with user and game server.
+    pub pushed: BTreeMap<String, (usize, usize)>,
+    /// Paired servers that were deleted, and their alarms with them.
+    pub deleted: BTreeSet<usize>,
+    /// Dashboards and servers whose last alarm arrived.
+    last_alarms: BTreeSet<(usize, String)>,
+    /// Servers whose deletion was acknowledged, and when.
+    gone: BTreeMap<String, Instant>,
+    /// The disk was full or very slow.
+    pub bad_disk: bool,
+    /// A socket was closed or cut, the service died, or a wire lost something.
+    pub lossy: bool,
+}
+
+impl Judge {
+    pub fn broken(&mut self, invariant: &'static str, details: String) {
+        let at = world().millis();
+        self.broken.entry(invariant).or_insert_with(|| {
+            let details: String = details.chars().take(400).collect();
+            format!("at {:.3} s: {details}", at as f64 / 1_000.0)
+        });
+    }
+
+    /// Invariant and details.
+    pub fn verdict(&self) -> &BTreeMap<&'static str, String> {
+        &self.broken
+    }
+
+    pub fn name_server(&mut self, name: &str, id: ServerId) {
+        self.servers.insert(name.to_owned(), id);
+    }
+
+    pub fn server(&self, name: &str) -> Option<ServerId> {
+        self.servers.get(name).cloned()
+    }
+
+    /// A deletion was acknowledged.
+    pub fn server_gone(&mut self, id: &ServerId) {
+        self.gone.insert(id.to_string(), Instant::now());
+    }
+
+    pub fn see_connections(&mut self, game: usize, connections: usize) {
+        if connections > CONNECTIONS_PER_ADDRESS {
+            self.broken("five-connections", format!("{connections} connections to game server {game}"));
+        }
+    }
+
+    /// A dashboard received a message.
+    pub fn receive(&mut self, dashboard: &Dashboard, message: &Value) {
+        let number = dashboard.number;
+        let server = message["serverId"].as_str().unwrap_or_default().to_owned();
+        if message["type"] != "error" && self.gone.get(&server).is_some_and(|gone| gone.elapsed() > GONE_WITHIN) {
+            self.broken("deleted", format!("dashboard {number} still receives: {message}"));
+        }
+        let (epoch, seq) = (message["epoch"].as_u64(), message["seq"].as_u64());
+        let mut known = dashboard.known.borrow_mut();
+        match (message["type"].as_str(), epoch, seq) {
+            (Some("snapshot"), Some(epoch), Some(seq)) => {
+                let state = message["state"].clone();
+                self.compare(&server, epoch, seq, &state);
+                known.insert(server, Known { epoch, seq, state });
+            }
+            (Some("patch"), Some(epoch), Some(seq)) => {
+                let Some(before) = known.get_mut(&server) else {
+                    return self.broken("patches-follow", format!("dashboard {number}: a patch before a snapshot"));
+                };
+                if before.epoch != epoch || Some(before.seq) != message["base"].as_u64() {
+                    let (at, is) = (before.epoch, before.seq);
+                    return self.broken(
+                        "patches-follow",
+                        format!("dashboard {number} is at {at}/{is}, the patch on {}/{}", epoch, message["base"]),
+                    );
+                }
+                let patch: json_patch::Patch = serde_json::from_value(message["patch"].clone()).expect("a patch");
+                if let Err(error) = json_patch::patch(&mut before.state, &patch) {
+                    return self.broken("patches-follow", format!("dashboard {number}: {error}"));
+                }
+                before.seq = seq;
+                let state = before.state.clone();
+                self.compare(&server, epoch, seq, &state);
+            }
+            (Some("raid"), ..) => {
+                let incident = message["incident"].as_str().unwrap_or_default().to_owned();
+                if message["drill"] != true {
+                    self.seen.insert(incident.clone(), server.clone());
+                }
+                if world().millis() >= LAST_ALARM {
+                    self.last_alarms.insert((number, server.clone()));
+                }
+                if message["update"] == false {
+                    let count = self.announced.entry((number, incident)).or_default();
+                    *count += 1;
+                    if *count > 1 {
+                        self.broken("announced-once", format!("dashboard {number}: {message}"));
+                    }
+                }
+            }
+            (Some("error"), ..) if message["code"] == "malformed" || message["code"] == "internal" => {
+                if message["code"] == "malformed" {
+                    self.broken("understood", message.to_string());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub fn closed(&mut self, _: &Dashboard, _: u16) {
+        self.lossy = true;
+    }
+
+    /// Every client has the same document at the same position.
+    fn compare(&mut self, server: &str, epoch: u64, seq: u64, state: &Value) {
+        let text = state.to_string();
+        let hash = text
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+        let first = *self.documents.entry((server.to_owned(), epoch, seq)).or_insert(hash);
+        if first != hash {
+            self.broken("equal-state", format!("{server} at {epoch}/{seq}: {text}"));
+        }
+    }
+
+    /// No ten seconds of a socket hold more than sixty data frames, counted where they are written.
+    pub fn count_frames(&mut self, dashboard: usize, wire: &Wire) {
+        if wire.was_stalled.get() {
+            return;
+        }
+        let written_at = &wire.frames.borrow().written_at;
+        if let Some(revoked) = wire.revoked_at.get()
+            && written_at.last().is_some_and(|last| *last > revoked + REVOKED_WITHIN)
+        {
+            self.broken("revoked", format!("dashboard {dashboard} still receives after its session was signed out"));
+        }
+        for (last, first) in written_at.iter().skip(FRAMES).zip(written_at) {
+            if last.duration_since(*first) < Duration::from_secs(10) {
+                return self.broken("sixty-frames", format!("61 frames in ten seconds to dashboard {dashboard}"));
+            }
+        }
+    }
+
+    /// After the healthy minutes at the end.
+    pub fn end(&mut self, world: &World, pool: &Pool, dashboards: &[std::rc::Rc<Dashboard>]) {
+        self.check_ledger(world, pool);
+        for dashboard in dashboards {
+            if let Some((wire, _)) = &*dashboard.wire.borrow() {
+                self.count_frames(dashboard.number, wire);
+            }
+        }
+        for dashboard in dashboards {
+            let (known, number) = (dashboard.known.borrow(), dashboard.number);
+            for paired in dashboard.watches.borrow().iter() {
+                let name = PAIRED[*paired].0;
+                let Some(server) = self.server(name) else { continue };
+                if !self.last_alarms.contains(&(number, server.to_string())) {
+                    self.broken("last-alarm", format!("dashboard {number} did not receive that of {name}"));
+                }
+                match known.get(server.as_str()) {
+                    None => self.broken("all-watch", format!("dashboard {number} has no state of {name}")),
+                    Some(Known { state, .. }) if state["server"]["connection"] != "connected" => {
+                        self.broken("links-heal", format!("{name}: {}", state["server"]));
+                    }
+                    Some(Known { state, .. }) => {
+                        let hours = state["mapMarkers"].as_object().map_or(0, serde_json::Map::len);
+                        if hours == 0 {
+                            self.broken("links-heal", format!("{name} has no markers"));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn check_ledger(&mut self, world: &World, pool: &Pool) {
+        type Row = (String, String, String, Option<String>, Option<i64>, Option<chrono::NaiveDateTime>);
+        let rows: Vec<Row> = pool
+            .read_blocking(|db| {
+                let columns = (
+                    alarms::path,
+                    alarms::title,
+                    alarms::state,
+                    alarms::incident,
+                    alarms::sockets,
+                    alarms::finished_at,
+                );
+                Ok(alarms::table.order(alarms::id).select(columns).load(db)?)
+            })
+            .expect("the ledger can be read");
+        let notes: Vec<String> = pool
+            .read_blocking(|db| {
+                Ok(timeline::table.filter(timeline::kind.eq("raid")).select(timeline::title).load(db)?)
+            })
+            .expect("the timeline can be read");
+        let mut opened: BTreeMap<&str, u32> = BTreeMap::new();
+        for (path, title, state, incident, _, finished) in &rows {
+            let what = format!("{path} {title:?} {state}");
+            if finished.is_none() {
+                let invariant = if self.bad_disk { "rows-end-after-bad-disk" } else { "rows-end" };
+                self.broken(invariant, what.clone());
+            }
+            match (state.as_str(), incident) {
+                ("opened" | "merged", None) => self.broken("one-incident", what),
+                ("opened", Some(incident)) => *opened.entry(incident).or_default() += 1,
+                _ => {}
+            }
+        }
+        if let Some((incident, times)) = opened.iter().find(|(_, times)| **times > 1) {
+            self.broken("one-incident", format!("{incident} was opened {times} times"));
+        }
+        let known: BTreeSet<&str> = rows.iter().filter_map(|row| row.3.as_deref()).collect();
+        let there: BTreeSet<&str> = self.servers.values().map(ServerId::as_str).collect();
+        let unknown = self
+            .seen
+            .iter()
+            .find(|(incident, server)| !known.contains(incident.as_str()) && there.contains(server.as_str()));
+        if let Some((incident, server)) = unknown {
+            let details = format!("{incident} of {server} was announced and has no row");
+            let invariant = if self.bad_disk { "row-after-bad-disk" } else { "announced-has-row" };
+            self.broken(invariant, details);
+        }
+        // Everything that was acknowledged is stored.
+        let waiting: usize = crate::world::PHONES.iter().map(|(phone, _)| world.pushes.unacknowledged(*phone)).sum();
+        if waiting > 0 {
+            self.broken("pushes-arrive", format!("{waiting} pushes are not acknowledged"));
+        }
+        for (title, (user, game)) in self.pushed.clone() {
+            let is_there = |paired: &(usize, &(&str, usize, usize))| (paired.1.1, paired.1.2) == (user, game);
+            if PAIRED.iter().enumerate().find(is_there).is_some_and(|(paired, _)| self.deleted.contains(&paired)) {
+                continue;
+            }
+            let stored = rows.iter().filter(|row| row.1 == title).count();
+            let noted = notes.iter().filter(|note| **note == title).count();
+            let is_late = title.starts_with("late");
+            if stored == 1 && is_late && rows.iter().any(|row| row.1 == title && row.2 != "late") {
+                self.broken("late-is-late", format!("{title:?} was sent long ago and rang"));
+            }
+            if stored != 1 {
+                let details = format!("{title:?} has {stored} rows in the ledger, {noted} in the timeline");
+                self.broken("acknowledged-is-stored", details);
+            }
+        }
+    }
+}

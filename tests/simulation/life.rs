@@ -1,0 +1,226 @@
+//! One life of the service: the real hub, game connections, links, subscriptions, sockets, push sessions and ledger,
+//! inside an actix System that ends with the life.
+
+use std::{rc::Rc, sync::Arc};
+
+use actix::{Addr, Arbiter};
+use bytes::BytesMut;
+use companion::{
+    clients::http::tls_config,
+    config::{Game, GameLinkPolicy, PushAddress},
+    crypto::{keys::Key32, random::Random, sealer::Sealer},
+    db::{
+        error::DbError,
+        paired_servers,
+        pool::{Db, Pool},
+        push_credentials::{self, SealedBundle},
+        sessions, users,
+    },
+    domain::{game_address::GameAddress, ids::UserId},
+    game::asker::Budgets,
+    net::Network,
+    pairings::{self, DeviceRequest, PairingRequest, PairingSource},
+    push::{
+        context::PushContext,
+        worker::{self, CredentialChanged, PushWorker},
+    },
+    relay::{
+        self,
+        client_socket::ClientSocket,
+        context::RelayContext,
+        hub::{Admit, DevicesChanged, Hub, ServerPaired, ServerRemoved, SessionEnded, StartDrill},
+        relay_worker::RelayWorker,
+    },
+    simulator::{
+        game_server::DEMO_TOKEN,
+        world::{BASE_ALARM, GATE_SWITCH, TEAM, WALL_ALARM},
+    },
+    vault::Vault,
+};
+use futures_util::FutureExt as _;
+use secrecy::SecretBox;
+use serde_json::json;
+
+use crate::world::{GAMES, PAIRED, PHONES, Request, USERS, UserAct, World, world};
+
+/// What a life works with.
+#[derive(Clone)]
+pub struct Service {
+    pub pool: Pool,
+    pub vault: Vault,
+    random: Random,
+}
+
+impl Service {
+    /// Opens the database, which migrates it at first.
+    pub fn open(world: &World, life: u32) -> Self {
+        let random = Random::seeded(world.seed ^ u64::from(life).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let disk = Arc::new(|moment| World::disk(moment).boxed_local());
+        let pool = Pool::open_simulated(&world.database, disk).expect("a database");
+        let sealer = Arc::new(Sealer::new(&Key32::new([1; 32]), None, 1, random.clone()));
+        let vault = Vault::new(pool.clone(), sealer);
+        Self { pool, vault, random }
+    }
+
+    /// Users, credentials and paired servers, as they are before the first life.
+    pub fn furnish(&self, world: &World) {
+        let now = world.clock.now();
+        let furnished = self.pool.write_blocking(|db| {
+            for (user, id) in USERS.iter().enumerate() {
+                users::sign_in(db, &(*id).into(), &TEAM[user].0.to_string().into(), None, now)?;
+                sessions::insert(db, &session(user, 0), &(*id).into(), now)?;
+                self.upload(db, user, world)?;
+            }
+            (0..PAIRED.len()).try_for_each(|paired| self.pair(db, paired, world).map(drop))
+        });
+        furnished.expect("a fresh database takes everything");
+    }
+
+    fn upload(&self, db: &mut Db, user: usize, world: &World) -> Result<(), DbError> {
+        let (now, id) = (world.clock.now(), UserId::from(USERS[user]));
+        let (android_id, token) = PHONES[user];
+        let bundle = json!({ "gcm": { "androidId": android_id.to_string(), "securityToken": token.to_string() } });
+        let sealed = self.vault.seal_push_bundle(&id, bundle.to_string().as_bytes());
+        let expires_at = now + chrono::TimeDelta::days(14);
+        let bundle = SealedBundle { sealed, key_version: self.vault.key_version(), uploaded_at: now, expires_at };
+        push_credentials::upload(db, &id, &bundle).map(drop)
+    }
+
+    /// Pairs by hand; true if the link must be opened again. A server that is new keeps its id for the judge.
+    fn pair(&self, db: &mut Db, paired: usize, world: &World) -> Result<bool, DbError> {
+        let (id, owner, game) = PAIRED[paired];
+        let request = PairingRequest {
+            owner: USERS[owner].into(),
+            source: PairingSource::Hand,
+            name: None,
+            address: GameAddress::parse(GAMES[game].0).expect("an address"),
+            port: GAMES[game].1,
+            player_id: TEAM[owner].0.to_string().into(),
+            player_token: SecretBox::new(Box::new(DEMO_TOKEN + owner as i32)),
+        };
+        let known = paired_servers::list_for(db, &request.owner)?;
+        let known = known.iter().any(|server| server.address == GAMES[game].0);
+        let outcome = pairings::pair_server(db, &self.vault, &self.random, request, true, world.clock.now())?;
+        let outcome = outcome.expect("far below the limits");
+        for entity_id in [BASE_ALARM, WALL_ALARM, GATE_SWITCH] {
+            let device = DeviceRequest { entity_id, kind: None, name: None, label: None };
+            let paired = pairings::pair_device(db, &outcome.server.id, device, world.clock.now())?;
+            paired.expect("far below the limits");
+        }
+        if !known {
+            world.judge.borrow_mut().name_server(id, outcome.server.id.clone());
+        }
+        Ok(outcome.changed)
+    }
+
+    /// Runs the service until it is killed or the time is over.
+    pub async fn live(self, world: Rc<World>) {
+        let mut requests = world.begin_life();
+        let network = Network::simulated(Arc::new(|host: &str, port| World::dial(host.to_owned(), port).boxed_local()));
+        let context = Arc::new(RelayContext {
+            clock: world.clock.clone(),
+            random: self.random.clone(),
+            network: network.clone(),
+            pool: self.pool.clone(),
+            vault: self.vault.clone(),
+            game: Game { proxy_url: None, link_policy: GameLinkPolicy::Always, allow_private_servers: true },
+            budgets: Budgets::default(),
+        });
+        let hub = relay::start(context, Arc::default(), vec![Arbiter::current()]);
+        let (host, port) = World::push_address();
+        let push = worker::start(Arc::new(PushContext {
+            clock: world.clock.clone(),
+            random: self.random.clone(),
+            network,
+            pool: self.pool.clone(),
+            vault: self.vault.clone(),
+            tls: Arc::new(tls_config(None).expect("roots")),
+            address: PushAddress { host, port },
+            allow_private: true,
+            hub: hub.clone(),
+        }));
+        let workers = [(); 2].map(|()| RelayWorker::new(hub.clone().recipient(), hub.clone().recipient()));
+        let mut turn = 0;
+        while let Some(request) = requests.recv().await {
+            match request {
+                Request::Connect { user, session, reply } => {
+                    turn += 1;
+                    let worker = workers[turn % workers.len()].clone();
+                    let admitted = hub.send(Admit { user, session });
+                    actix::spawn(async move {
+                        let Ok(Ok(admission)) = admitted.await else { return drop(reply.send(None)) };
+                        let (service, dashboard, wire) = crate::world::world().make_socket();
+                        ClientSocket::start(worker, admission, service.into(), BytesMut::new());
+                        let _ = reply.send(Some((dashboard, wire)));
+                    });
+                }
+                Request::Act { act, reply } => {
+                    let (service, hub, push) = (self.clone(), hub.clone(), push.clone());
+                    actix::spawn(async move {
+                        let done = service.act(act, &hub, &push).await;
+                        let _ = reply.send(done);
+                    });
+                }
+            }
+        }
+        // Killed: the world ends this life.
+        std::future::pending::<()>().await;
+    }
+
+    /// What the API's handlers do, once it is stored.
+    async fn act(&self, act: UserAct, hub: &Addr<Hub>, push: &Addr<PushWorker>) -> bool {
+        let world = world();
+        match act {
+            UserAct::Pair(paired) => {
+                let this = self.clone();
+                // Threads do not share the world: the pairing is written inline, on this one.
+                let done = self.pool.write(move |db| this.pair(db, paired, &crate::world::world())).await;
+                let Ok(changed) = done else { return false };
+                let Some(server) = world.judge.borrow().server(PAIRED[paired].0) else { return false };
+                hub.do_send(ServerPaired { server: server.clone(), changed });
+                hub.do_send(DevicesChanged { server });
+            }
+            UserAct::Delete(paired) => {
+                let Some(server) = world.judge.borrow().server(PAIRED[paired].0) else { return false };
+                let (owner, id) = (UserId::from(USERS[PAIRED[paired].1]), server.clone());
+                let done = self.pool.write(move |db| paired_servers::delete(db, &owner, &id)).await;
+                if !matches!(done, Ok(true)) {
+                    return false;
+                }
+                world.judge.borrow_mut().server_gone(&server);
+                hub.do_send(ServerRemoved { server });
+            }
+            UserAct::SignOut(session) => {
+                let id = session.clone();
+                if self.pool.write(move |db| sessions::delete(db, &id)).await.is_err() {
+                    return false;
+                }
+                hub.do_send(SessionEnded { session });
+            }
+            UserAct::SignIn(user, session) => {
+                let now = world.clock.now();
+                let done = self.pool.write(move |db| sessions::insert(db, &session, &user, now)).await;
+                // A conflict: it was stored before, and its answer was lost.
+                return matches!(done, Ok(()) | Err(DbError::Conflict));
+            }
+            UserAct::UploadCredential(user) => {
+                let this = self.clone();
+                let done = self.pool.write(move |db| this.upload(db, user, &crate::world::world())).await;
+                if done.is_err() {
+                    return false;
+                }
+                push.do_send(CredentialChanged { user: USERS[user].into() });
+            }
+            UserAct::Drill(paired) => {
+                let Some(server) = world.judge.borrow().server(PAIRED[paired].0) else { return false };
+                return hub.send(StartDrill { server }).await.is_ok_and(|outcome| outcome.is_some());
+            }
+        }
+        true
+    }
+}
+
+/// The n-th session of a user.
+pub fn session(user: usize, number: u32) -> companion::domain::ids::SessionId {
+    format!("{}-session-{number}", USERS[user]).into()
+}

@@ -1,0 +1,261 @@
+//! The real service under a seed: hub, game connections, links, sockets, push sessions and ledger on virtual time, on
+//! one thread, under faults that the seed decides, replaying bit for bit.
+//!
+//! - `cargo test --release --test simulation -- --seeds A..B`: a child process for each seed, two at a time.
+//! - `… -- --seed N`: one seed with everything that happens printed.
+//! - `… -- --shrink N`: the shortest script of a failing seed.
+//!
+//! # Reading a failing seed
+//! It prints the invariant, when and how it was broken, the shrunk script and the command that replays it. `--seed N`
+//! then shows every message that every dashboard received around that time; `--keep I,J,…` runs only those steps.
+//!
+//! # Adding a fault or an invariant
+//! A fault is a variant of `script::Act` with its weight in `MENU` and one arm in `Run::act`. An invariant is a check in
+//! `judge` that calls `broken` with its name.
+
+#![allow(unsafe_code, clippy::disallowed_methods, reason = "replaces libc's getrandom; drives the simulation itself")]
+
+mod dashboard;
+mod entropy;
+mod judge;
+mod life;
+mod random;
+mod script;
+mod shrink;
+mod wire;
+mod world;
+
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    process::{Child, Command, ExitCode, Stdio},
+    rc::Rc,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use actix::System;
+use tokio::task::LocalSet;
+
+use crate::{
+    life::Service,
+    script::{LENGTH, Run, Script},
+    world::World,
+};
+
+/// Seeds of a plain `cargo test`, which is not optimized.
+const FEW: Range<u64> = 0..4;
+/// Every so many seeds one runs twice, and must give the same hash.
+const TWICE: u64 = 50;
+/// Real time after which a child hangs.
+const HANGS_AFTER: Duration = Duration::from_secs(120);
+
+/// One seed from its script to its hash, and what was broken.
+fn run(seed: u64, script: Script, print: bool) -> (u64, BTreeMap<&'static str, String>) {
+    entropy::seed(seed);
+    companion::crypto::install();
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    // No I/O driver: a real socket panics.
+    let runtime = Arc::new(builder.enable_time().start_paused(true).build().expect("a runtime"));
+    // Time outside of `block_on` is virtual too.
+    let _entered = runtime.enter();
+    let neighbours = Rc::new(LocalSet::new());
+    let (world, play) = neighbours.block_on(&runtime, async {
+        let world = World::make(seed, print, neighbours.clone());
+        Service::open(&world, 0).furnish(&world);
+        let play = Rc::new(Run::new(world.clone()));
+        tokio::task::spawn_local(play.clone().play(script));
+        (world, play)
+    });
+    let end = world.origin + Duration::from_millis(LENGTH);
+    let mut life = 0;
+    loop {
+        life += 1;
+        let system = System::with_tokio_rt(|| runtime.clone());
+        let service = Service::open(&world, life);
+        let (pool, living) = (service.pool.clone(), world.clone());
+        let over = system.block_on(async {
+            tokio::select! {
+                biased;
+                () = service.live(living) => false,
+                () = world.death() => false,
+                () = tokio::time::sleep_until(end) => true,
+                // Not in the System: the neighbours' tasks live on.
+                () = neighbours.run_until(std::future::pending()) => false,
+            }
+        });
+        if over {
+            let mut judge = world.judge.borrow_mut();
+            judge.end(&world, &pool, &play.dashboards);
+        }
+        world.kill(if over { "the end" } else { "dead" });
+        drop(system);
+        if over {
+            break;
+        }
+        let pause = Duration::from_millis(random::Stream::of(seed, &format!("pause {life}")).below(3_000));
+        neighbours.block_on(&runtime, async { tokio::time::sleep(pause).await });
+    }
+    let verdict = world.judge.borrow().verdict().clone();
+    let hash = world.hash();
+    world.forget();
+    (hash, verdict)
+}
+
+/// What a child reports.
+struct Report {
+    hash: String,
+    /// Invariant and details.
+    broken: Vec<(String, String)>,
+}
+
+fn report(output: &str) -> Option<Report> {
+    let hash = output.lines().find_map(|line| line.strip_prefix("hash "))?.to_owned();
+    let broken = output.lines().filter_map(|line| line.strip_prefix("broken ")?.split_once(": "));
+    Some(Report { hash, broken: broken.map(|(name, why)| (name.to_owned(), why.to_owned())).collect() })
+}
+
+fn child(seed: u64, keep: Option<&[usize]>) -> Child {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args(["--child", &seed.to_string()]);
+    if let Some(keep) = keep {
+        command.args(["--keep", &keep.iter().map(usize::to_string).collect::<Vec<_>>().join(",")]);
+    }
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a process")
+}
+
+/// Its report, or how it ended without one.
+fn finish(mut child: Child) -> Result<Report, String> {
+    let began = Instant::now();
+    while child.try_wait().expect("a process").is_none() {
+        if began.elapsed() > HANGS_AFTER {
+            let _ = child.kill();
+            return Err("it hangs".to_owned());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let output = child.wait_with_output().expect("its output");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    report(&text).ok_or_else(|| {
+        let error = String::from_utf8_lossy(&output.stderr);
+        let panic: Vec<&str> = error.lines().filter(|line| !line.trim_start().starts_with("at ")).take(6).collect();
+        format!("it panicked: {}", panic.join(" | "))
+    })
+}
+
+/// Runs seeds two at a time; true if nothing unknown was broken.
+fn seeds(range: Range<u64>) -> bool {
+    let began = Instant::now();
+    let total = range.end - range.start;
+    let mut queue: std::collections::VecDeque<(u64, Child)> = std::collections::VecDeque::new();
+    let mut next = range.clone();
+    let (mut done, mut failed) = (0_u64, BTreeMap::<String, Vec<u64>>::new());
+    loop {
+        while queue.len() < 2
+            && let Some(seed) = next.next()
+        {
+            queue.push_back((seed, child(seed, None)));
+        }
+        let Some((seed, running)) = queue.pop_front() else { break };
+        match finish(running) {
+            Ok(first) => {
+                if seed % TWICE == 0 {
+                    match finish(child(seed, None)) {
+                        Ok(second) if second.hash == first.hash => {}
+                        Ok(_) => failed.entry("replay: another hash".to_owned()).or_default().push(seed),
+                        Err(error) => failed.entry(error).or_default().push(seed),
+                    }
+                }
+                for (invariant, why) in first.broken {
+                    let seeds = failed.entry(invariant.clone()).or_default();
+                    if seeds.is_empty() {
+                        println!("seed {seed} breaks {invariant} {why}");
+                    }
+                    seeds.push(seed);
+                }
+            }
+            Err(error) => {
+                println!("seed {seed}: {error}");
+                failed.entry(error).or_default().push(seed);
+            }
+        }
+        done += 1;
+        if done % 100 == 0 {
+            println!("{done} of {total} seeds, {:.1} a second", done as f64 / began.elapsed().as_secs_f64());
+        }
+    }
+    for (invariant, seeds) in &failed {
+        println!("{invariant}: {} of {total} seeds, first {:?}", seeds.len(), &seeds[..seeds.len().min(8)]);
+    }
+    let unknown: Vec<_> = failed.iter().filter(|(invariant, _)| !invariant.starts_with("known-")).collect();
+    for (_, seeds) in unknown.iter().take(1) {
+        minimize(seeds[0]);
+    }
+    println!("{total} seeds in {:.1} s", began.elapsed().as_secs_f64());
+    unknown.is_empty()
+}
+
+/// Prints the shortest script that breaks what this seed breaks first.
+fn minimize(seed: u64) {
+    let script = script::script(seed);
+    let first = |keep: &[usize]| match finish(child(seed, Some(keep))) {
+        Ok(report) => report.broken.into_iter().map(|(name, _)| name).find(|name| !name.starts_with("known-")),
+        Err(error) => Some(error.chars().take(30).collect()),
+    };
+    let all: Vec<usize> = (0..script.len()).collect();
+    let Some(invariant) = first(&all) else { return println!("seed {seed} breaks nothing") };
+    let numbered = all.iter().map(|index| (*index as u64, script[*index].1)).collect();
+    let indexes = |script: &Script| script.iter().map(|(index, _)| *index as usize).collect::<Vec<_>>();
+    let short = shrink::shrink(numbered, |fewer| first(&indexes(fewer)).as_ref() == Some(&invariant));
+    println!("seed {seed} breaks {invariant} with {} of {} steps:", short.len(), script.len());
+    for (index, act) in &short {
+        println!("  {:>8.3} s  {act:?}", script[*index as usize].0 as f64 / 1_000.0);
+    }
+    let keep: Vec<String> = indexes(&short).iter().map(usize::to_string).collect();
+    println!("cargo test --release --test simulation -- --seed {seed} --keep {}", keep.join(","));
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let value = |name: &str| args.iter().position(|arg| arg == name).and_then(|at| args.get(at + 1)).cloned();
+    let number = |name: &str| value(name).and_then(|number| number.parse::<u64>().ok());
+    let kept = |seed| {
+        let script = script::script(seed);
+        match value("--keep") {
+            None => script,
+            Some(keep) => keep.split(',').filter_map(|n| script.get(n.parse::<usize>().ok()?).copied()).collect(),
+        }
+    };
+    if let Some(seed) = number("--child").or(number("--seed")) {
+        let (hash, broken) = run(seed, kept(seed), value("--seed").is_some());
+        println!("hash {hash:016x}");
+        for (invariant, why) in &broken {
+            println!("broken {invariant}: {}", why.replace('\n', " "));
+        }
+        return if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    if let Some(seed) = number("--shrink") {
+        minimize(seed);
+        return ExitCode::SUCCESS;
+    }
+    let range = value("--seeds").and_then(|range| {
+        let (from, to) = range.split_once("..")?;
+        Some(from.parse().ok()?..to.parse().ok()?)
+    });
+    // A filter that does not mean this test, or a listing.
+    let filtered = args.iter().any(|arg| {
+        arg == "--list" || (!arg.starts_with('-') && !arg.contains("..") && !"simulation".contains(arg.as_str()))
+    });
+    if range.is_none() && filtered {
+        println!("test result: ok. 0 passed, 0 failed");
+        return ExitCode::SUCCESS;
+    }
+    let sound = seeds(range.unwrap_or(FEW));
+    println!(
+        "test result: {}. {} passed, {} failed",
+        if sound { "ok" } else { "FAILED" },
+        u8::from(sound),
+        u8::from(!sound)
+    );
+    if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

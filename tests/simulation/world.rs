@@ -1,0 +1,325 @@
+//! The world around the service: two game servers, a push service, wires, a disk, and dashboards. They outlive every
+//! life of the service.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    io,
+    net::SocketAddr,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use chrono::{DateTime, TimeDelta};
+use companion::{
+    clock::Clock,
+    config::Database,
+    db::{error::DbError, pool::DiskMoment},
+    domain::ids::{SessionId, UserId},
+    net::Memory,
+    simulator::{
+        game_server::{DEMO_TOKEN, GameServer, GameServerOptions, Limits},
+        push_service::PushService,
+        world::{SimulatedWorld, TEAM},
+    },
+};
+use tempfile::TempDir;
+use tokio::{
+    sync::{Notify, mpsc, oneshot},
+    task::LocalSet,
+    time::{Instant, sleep},
+};
+
+use crate::{
+    judge::Judge,
+    random::Stream,
+    wire::{Wire, WireKind},
+};
+
+/// Users, each with an account at the push service (Android id, token) and a SteamID64.
+pub const USERS: [&str; 2] = ["alice", "bob"];
+pub const PHONES: [(u64, u64); 2] = [(7_001, 71), (7_002, 72)];
+/// Host and port of the game servers.
+pub const GAMES: [(&str, u16); 2] = [("10.0.0.1", 28_082), ("10.0.0.2", 28_082)];
+/// Paired servers: id, owner, game. Alice plays on both, Bob on the first.
+pub const PAIRED: [(&str, usize, usize); 3] = [("alice-1", 0, 0), ("alice-2", 0, 1), ("bob-1", 1, 0)];
+const PUSH_HOST: &str = "push.example.com";
+
+/// What becomes of queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Run,
+    /// Every query takes so many milliseconds longer.
+    Slow(u64),
+    /// Every write is refused.
+    Full,
+    /// The process dies at this query, before it or after its commit.
+    Die {
+        in_queries: u64,
+        committed: bool,
+    },
+}
+
+/// A dashboard wants a socket, or a user does something by the API.
+pub enum Request {
+    Connect { user: UserId, session: SessionId, reply: oneshot::Sender<Option<(Memory, Rc<Wire>)>> },
+    Act { act: UserAct, reply: oneshot::Sender<bool> },
+}
+
+/// What the API would do for a user; answered with true once it is acknowledged.
+#[derive(Clone, Debug)]
+pub enum UserAct {
+    /// Pairs by hand what is paired already, or was deleted.
+    Pair(usize),
+    Delete(usize),
+    SignOut(SessionId),
+    SignIn(UserId, SessionId),
+    UploadCredential(usize),
+    Drill(usize),
+}
+
+pub struct World {
+    pub seed: u64,
+    pub origin: Instant,
+    pub clock: Clock,
+    pub database: Database,
+    /// Whatever is not the service runs here.
+    pub neighbours: Rc<LocalSet>,
+    pub games: Vec<GameServer>,
+    pub pushes: Arc<PushService>,
+    pub judge: RefCell<Judge>,
+    pub wires: RefCell<Vec<Rc<Wire>>>,
+    pub fate: Cell<Fate>,
+    /// Until when connections to this host are refused.
+    pub refused: RefCell<HashMap<String, Instant>>,
+    pub dead: Cell<bool>,
+    died: Notify,
+    requests: RefCell<Option<mpsc::UnboundedSender<Request>>>,
+    disk_random: RefCell<Stream>,
+    wires_made: Cell<u64>,
+    hash: Cell<u64>,
+    print: bool,
+    _directory: TempDir,
+}
+
+thread_local! {
+    static WORLD: RefCell<Option<Rc<World>>> = const { RefCell::new(None) };
+}
+
+/// The world of this process.
+pub fn world() -> Rc<World> {
+    WORLD.with_borrow(|world| world.clone()).expect("it was made first")
+}
+
+impl World {
+    /// Call it inside the neighbours' task set.
+    pub fn make(seed: u64, print: bool, neighbours: Rc<LocalSet>) -> Rc<Self> {
+        let start = DateTime::from_timestamp(1_800_000_000, 0).expect("a time");
+        let clock = Clock::simulated(start);
+        let directory = if std::path::Path::new("/dev/shm").is_dir() {
+            tempfile::tempdir_in("/dev/shm")
+        } else {
+            tempfile::tempdir()
+        };
+        let directory = directory.expect("a directory");
+        let address = |(host, port): (&str, u16)| SocketAddr::new(host.parse().expect("an address"), port);
+        let pushes = PushService::new(address(("10.0.1.1", 5_228)), PHONES.to_vec(), clock.clone());
+        let pushes = Arc::new(pushes.expect("a certificate"));
+        let games: Vec<GameServer> = (0..GAMES.len())
+            .map(|game| {
+                let world = SimulatedWorld::new(seed.wrapping_add(game as u64), start);
+                let server = GameServer::new(GameServerOptions {
+                    listen: address(GAMES[game]),
+                    players: vec![(TEAM[0].0, DEMO_TOKEN), (TEAM[1].0, DEMO_TOKEN + 1)],
+                    time_scale: 0.0,
+                    limits: Limits::default(),
+                    map_picture: Some(Bytes::from_static(b"a picture")),
+                    ..GameServerOptions::new(world)
+                });
+                let phones = (0..USERS.len()).map(|user| (TEAM[user].0, PHONES[user].0)).collect();
+                server.push_through(pushes.clone(), &format!("Island {game}"), phones);
+                server
+            })
+            .collect();
+        let world = Rc::new(Self {
+            seed,
+            origin: Instant::now(),
+            clock,
+            database: Database::Sqlite(directory.path().join("simulation.db")),
+            neighbours,
+            games,
+            pushes,
+            judge: RefCell::default(),
+            wires: RefCell::default(),
+            fate: Cell::new(Fate::Run),
+            refused: RefCell::default(),
+            dead: Cell::new(true),
+            died: Notify::new(),
+            requests: RefCell::new(None),
+            disk_random: RefCell::new(Stream::of(seed, "disk")),
+            wires_made: Cell::new(0),
+            hash: Cell::new(seed),
+            print,
+            _directory: directory,
+        });
+        WORLD.set(Some(world.clone()));
+        world
+    }
+
+    pub fn millis(&self) -> u64 {
+        self.origin.elapsed().as_millis() as u64
+    }
+
+    /// Folds what happened, and when, into the hash of the run.
+    pub fn trace(&self, event: &str) {
+        let at = self.millis();
+        let mut hash = self.hash.get();
+        for byte in at.to_le_bytes().into_iter().chain(event.bytes()) {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        self.hash.set(hash);
+        if self.print {
+            println!("{:>9.3} {event}", at as f64 / 1_000.0);
+        }
+    }
+
+    /// Folds it into the hash without printing it.
+    pub fn trace_silently(&self, event: &str) {
+        let fold = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        self.hash.set(event.bytes().fold(self.hash.get(), fold));
+    }
+
+    pub fn hash(&self) -> u64 {
+        self.hash.get()
+    }
+
+    /// A life of the service begins; its requests come through the receiver.
+    pub fn begin_life(&self) -> mpsc::UnboundedReceiver<Request> {
+        self.dead.set(false);
+        self.fate.set(Fate::Run);
+        let (sender, requests) = mpsc::unbounded_channel();
+        *self.requests.borrow_mut() = Some(sender);
+        requests
+    }
+
+    pub async fn death(&self) {
+        while !self.dead.get() {
+            self.died.notified().await;
+        }
+    }
+
+    /// kill -9: nothing it still does is seen outside; what its kernel has is delivered.
+    pub fn kill(&self, how: &str) {
+        if self.dead.replace(true) {
+            return;
+        }
+        self.trace(how);
+        self.requests.borrow_mut().take();
+        for wire in self.wires.borrow_mut().drain(..) {
+            wire.kill();
+        }
+        self.died.notify_one();
+    }
+
+    fn add_wire(&self, kind: WireKind) -> (Memory, Memory, Rc<Wire>) {
+        let number = self.wires_made.get() + 1;
+        self.wires_made.set(number);
+        let (service, neighbour, wire) =
+            Wire::new(kind, Stream::of(self.seed, &format!("wire {number}")), &self.neighbours);
+        let mut wires = self.wires.borrow_mut();
+        wires.retain(|wire| wire.is_open());
+        wires.push(wire.clone());
+        (service, neighbour, wire)
+    }
+
+    /// A dashboard connects: its end, or nothing if the service is down or refuses.
+    pub async fn connect(&self, user: &UserId, session: &SessionId) -> Option<(Memory, Rc<Wire>)> {
+        let (reply, answer) = oneshot::channel();
+        let request = Request::Connect { user: user.clone(), session: session.clone(), reply };
+        self.requests.borrow().as_ref()?.send(request).ok()?;
+        answer.await.ok()?
+    }
+
+    /// A dashboard's socket: the service's end, the dashboard's, and the wire.
+    pub fn make_socket(&self) -> (Memory, Memory, Rc<Wire>) {
+        self.add_wire(WireKind::Relay)
+    }
+
+    /// A user's request to the API; true once it is acknowledged.
+    pub async fn act(&self, act: UserAct) -> bool {
+        let (reply, answer) = oneshot::channel();
+        let sent =
+            self.requests.borrow().as_ref().is_some_and(|requests| requests.send(Request::Act { act, reply }).is_ok());
+        sent && answer.await.unwrap_or(false)
+    }
+
+    /// The service dials.
+    pub async fn dial(host: String, port: u16) -> io::Result<Memory> {
+        let world = world();
+        let lag = 1 + world.disk_random.borrow_mut().below(4);
+        sleep(Duration::from_millis(lag)).await;
+        if world.dead.get() {
+            return std::future::pending().await;
+        }
+        let refused = world.refused.borrow().get(&host).is_some_and(|until| *until > Instant::now());
+        let game = GAMES.iter().position(|(known, at)| *known == host && *at == port);
+        if refused || (game.is_none() && host != PUSH_HOST) {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        let kind = if game.is_some() { WireKind::Link } else { WireKind::Push };
+        let (service, neighbour, _) = world.add_wire(kind);
+        match game {
+            Some(game) => {
+                let server = &world.games[game];
+                let service_address = [192, 0, 2, 1].into();
+                world.neighbours.spawn_local(server.serve(neighbour, service_address));
+                let connections = server.connections();
+                world.judge.borrow_mut().see_connections(game, connections);
+            }
+            None => drop(world.neighbours.spawn_local(world.pushes.serve(neighbour))),
+        }
+        Ok(service)
+    }
+
+    /// Every query passes here, before it runs and after its commit.
+    pub async fn disk(moment: DiskMoment) -> Result<(), DbError> {
+        let world = world();
+        if moment != DiskMoment::AfterQuery {
+            // A database that takes no time hides every race.
+            let jitter = world.disk_random.borrow_mut().below(3);
+            sleep(Duration::from_millis(jitter)).await;
+            match world.fate.get() {
+                Fate::Slow(by) => sleep(Duration::from_millis(by)).await,
+                Fate::Full if moment == DiskMoment::BeforeWrite => {
+                    return Err(DbError::Unavailable("the disk is full".to_owned()));
+                }
+                Fate::Die { in_queries: 0, committed: false } => world.kill("dies before a query"),
+                Fate::Die { in_queries, committed } if in_queries > 0 => {
+                    world.fate.set(Fate::Die { in_queries: in_queries - 1, committed });
+                }
+                _ => {}
+            }
+        } else if (Fate::Die { in_queries: 0, committed: true }) == world.fate.get() {
+            world.kill("dies after a commit");
+        }
+        if world.dead.get() {
+            return std::future::pending().await;
+        }
+        Ok(())
+    }
+
+    pub fn push_address() -> (String, u16) {
+        (PUSH_HOST.to_owned(), 5_228)
+    }
+
+    /// The wall clock jumps.
+    pub fn jump(&self, seconds: i64) {
+        self.clock.advance(TimeDelta::seconds(seconds));
+    }
+
+    pub fn forget(&self) {
+        WORLD.set(None);
+    }
+}
