@@ -5,10 +5,11 @@
 
 use std::{rc::Rc, time::Duration};
 
+use chrono::TimeDelta;
 use companion::simulator::{
     game_server::GameServerFaults,
     push_service::PushServiceFaults,
-    world::{BASE_ALARM, GATE_SWITCH, TEAM, WALL_ALARM},
+    world::{BASE_ALARM, GATE_SWITCH, SimulatedDevice, TEAM, WALL_ALARM},
 };
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
@@ -25,7 +26,7 @@ use crate::{
 pub const LENGTH: u64 = 600_000;
 pub const HEALTHY_FROM: u64 = 270_000;
 /// When the last alarm goes off, which everybody must receive.
-const LAST_ALARM: u64 = LENGTH - 30_000;
+pub const LAST_ALARM: u64 = LENGTH - 30_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
@@ -43,6 +44,15 @@ pub enum Act {
         user: usize,
         game: usize,
     },
+    /// One that was sent half an hour ago.
+    LatePush {
+        user: usize,
+        game: usize,
+    },
+    /// Many lines at once.
+    ChatBurst(usize),
+    /// Many pings at once.
+    PingBurst(usize),
     Chat(usize),
     Market(usize),
     Switch(usize),
@@ -79,11 +89,14 @@ pub enum Act {
 }
 
 /// Kinds of acts with their weights; a seed keeps only some of the faults.
-const MENU: [(u64, fn(&mut Stream) -> Act); 29] = [
+const MENU: [(u64, fn(&mut Stream) -> Act); 32] = [
     (30, |r| Act::Alarm { game: game(r), alarm: r.below(2) as usize }),
     (20, |r| Act::AlarmOff { game: game(r), alarm: r.below(2) as usize }),
     (12, |r| Act::Push { user: user(r), game: game(r) }),
+    (3, |r| Act::LatePush { user: user(r), game: game(r) }),
     (10, |r| Act::Chat(game(r))),
+    (2, |r| Act::ChatBurst(game(r))),
+    (2, |r| Act::PingBurst(dashboard(r))),
     (40, |r| Act::Market(game(r))),
     (8, |r| Act::Switch(game(r))),
     (1, |r| Act::Wipe(game(r))),
@@ -111,7 +124,7 @@ const MENU: [(u64, fn(&mut Stream) -> Act); 29] = [
     (3, |_| Act::Kill),
     (4, |r| Act::KillAtAlarm { game: game(r), in_queries: r.below(5), committed: r.chance(50) }),
 ];
-const FIRST_FAULT: usize = 16;
+const FIRST_FAULT: usize = 19;
 const DASHBOARDS: [(usize, &[usize]); 5] = [(0, &[0, 1]), (0, &[0]), (0, &[1]), (1, &[2]), (1, &[2])];
 
 fn game(random: &mut Stream) -> usize {
@@ -213,9 +226,12 @@ impl Run {
         self.world.refused.borrow_mut().clear();
         for game in 0..GAMES.len() {
             self.world.games[game].faults(|faults| *faults = GameServerFaults::default());
-            for alarm in [BASE_ALARM, WALL_ALARM] {
-                self.world.games[game].world(|world| world.release_alarm(alarm));
-            }
+            self.world.games[game].world(|world| {
+                // A wipe has destroyed them; the owner builds them again.
+                let subscribers = [TEAM[0].0, TEAM[1].0].into();
+                world.add_device(BASE_ALARM, "Base alarm", SimulatedDevice::Alarm { on: false, subscribers });
+                world.release_alarm(WALL_ALARM);
+            });
         }
         self.world.pushes.faults(|faults| *faults = PushServiceFaults::default());
         let wires = self.world.wires.borrow().clone();
@@ -273,9 +289,10 @@ impl Run {
         match act {
             Act::Alarm { game, alarm } => world.games[game].world(|game| game.fire_alarm(alarm_id(alarm))),
             Act::AlarmOff { game, alarm } => world.games[game].world(|game| game.release_alarm(alarm_id(alarm))),
-            Act::Push { user, game } => {
+            Act::Push { user, game } | Act::LatePush { user, game } => {
                 let number = self.pushed.replace(self.pushed.get() + 1);
-                let title = format!("push {number}");
+                let late = matches!(act, Act::LatePush { .. });
+                let title = format!("{} {number}", if late { "late" } else { "push" });
                 let server = companion::simulator::push_service::PushedServer {
                     id: String::new(),
                     name: format!("Island {game}"),
@@ -284,9 +301,14 @@ impl Run {
                 };
                 let push = server.alarm(&title, "words");
                 world.judge.borrow_mut().pushed.insert(title, (user, game));
-                world.pushes.push(PHONES[user].0, push);
+                let sent = world.clock.now() - TimeDelta::minutes(if late { 30 } else { 0 });
+                world.pushes.push_at(PHONES[user].0, push, sent, TimeDelta::weeks(4));
             }
             Act::Chat(game) => world.games[game].world(|world| world.say(TEAM[1].0, &format!("{:?}", world.now()))),
+            Act::ChatBurst(game) => world.games[game].world(|world| {
+                (0..40).for_each(|line| world.say(TEAM[1].0, &format!("{line} {:?}", world.now())));
+            }),
+            Act::PingBurst(number) => (0..25).for_each(|_| self.dashboards[number].send(json!({ "type": "ping" }))),
             Act::Market(game) => world.games[game].advance(Duration::from_millis(700)),
             Act::Switch(game) => {
                 let _ = world.games[game].world(|world| world.set_switch(GATE_SWITCH, true));

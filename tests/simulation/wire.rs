@@ -119,13 +119,16 @@ impl Wire {
     }
 
     /// The process of the service ended: what its kernel has is delivered, then the end.
-    pub fn kill(&self) {
+    /// Our end of what it leaves, which must be closed soon.
+    pub fn kill(&self) -> Option<Rc<Memory>> {
         if let Some(service) = &*self.service.borrow() {
             let mut last_words = BytesMut::new();
             while service.try_read_buf(&mut last_words).is_ok_and(|count| count > 0) {}
             *self.last_words.borrow_mut() = Some(last_words);
         }
+        let left = self.service.borrow().clone();
         self.end();
+        left
     }
 
     fn end(&self) {

@@ -96,6 +96,8 @@ pub struct World {
     pub refused: RefCell<HashMap<String, Instant>>,
     pub dead: Cell<bool>,
     died: Notify,
+    /// Our ends of connections that the last life had open.
+    left: RefCell<Vec<Rc<Memory>>>,
     requests: RefCell<Option<mpsc::UnboundedSender<Request>>>,
     disk_random: RefCell<Stream>,
     wires_made: Cell<u64>,
@@ -157,6 +159,7 @@ impl World {
             refused: RefCell::default(),
             dead: Cell::new(true),
             died: Notify::new(),
+            left: RefCell::default(),
             requests: RefCell::new(None),
             disk_random: RefCell::new(Stream::of(seed, "disk")),
             wires_made: Cell::new(0),
@@ -218,9 +221,17 @@ impl World {
         self.trace(how);
         self.requests.borrow_mut().take();
         for wire in self.wires.borrow_mut().drain(..) {
-            wire.kill();
+            self.left.borrow_mut().extend(wire.kill());
         }
         self.died.notify_one();
+    }
+
+    /// The System of the last life is gone: nothing of it is left over.
+    pub fn check_nothing_left(&self) {
+        let held = self.left.take().iter().filter(|left| left.try_write(b"?").is_ok()).count();
+        if held > 0 {
+            self.judge.borrow_mut().broken("nothing-left-over", format!("{held} connections outlive the service"));
+        }
     }
 
     fn add_wire(&self, kind: WireKind) -> (Memory, Memory, Rc<Wire>) {
