@@ -23,7 +23,8 @@ use crate::{
 };
 
 /// What is known to be broken: the invariant, a seed that breaks it, and why.
-pub const KNOWN: [(&str, u64, &str); 2] = [
+pub const KNOWN: [(&str, u64, &str); 3] = [
+    ("last-alarm-after-clock-set-back", 116, "windows of raids run on the wall clock: set back, it silences them"),
     ("row-after-bad-disk", 5, "an alarm that is delivered while the disk is bad is not written afterwards"),
     ("rows-end-after-bad-disk", 5, "what became of an alarm while the disk is bad is not written before a restart"),
 ];
@@ -34,6 +35,8 @@ const FRAMES: usize = 60;
 const GONE_WITHIN: Duration = Duration::from_secs(6);
 /// A signed-out socket may receive for so long.
 const REVOKED_WITHIN: Duration = Duration::from_secs(1);
+/// Close code of a socket whose queue is full.
+const TOO_SLOW: u16 = 4408;
 /// Connections of one address that a game server allows.
 const CONNECTIONS_PER_ADDRESS: usize = 5;
 
@@ -56,6 +59,8 @@ pub struct Judge {
     last_alarms: BTreeSet<(usize, String)>,
     /// Servers whose deletion was acknowledged, and when.
     gone: BTreeMap<String, Instant>,
+    /// The wall clock was set back.
+    pub set_back: bool,
     /// The disk was full or very slow.
     pub bad_disk: bool,
     /// A socket was closed or cut, the service died, or a wire lost something.
@@ -99,7 +104,9 @@ impl Judge {
     pub fn receive(&mut self, dashboard: &Dashboard, message: &Value) {
         let number = dashboard.number;
         let server = message["serverId"].as_str().unwrap_or_default().to_owned();
-        if message["type"] != "error" && self.gone.get(&server).is_some_and(|gone| gone.elapsed() > GONE_WITHIN) {
+        let gone = self.gone.get(&server).is_some_and(|gone| gone.elapsed() > GONE_WITHIN);
+        let exact = dashboard.wire.borrow().as_ref().is_some_and(|(wire, _)| !wire.was_stalled.get());
+        if gone && exact && message["type"] != "error" {
             self.broken("deleted", format!("dashboard {number} still receives: {message}"));
         }
         let (epoch, seq) = (message["epoch"].as_u64(), message["seq"].as_u64());
@@ -154,8 +161,16 @@ impl Judge {
         }
     }
 
-    pub fn closed(&mut self, _: &Dashboard, _: u16) {
+    /// A dashboard's socket was closed with this code. Only one that does not read may be too slow.
+    pub fn closed(&mut self, dashboard: &Dashboard, code: u16) {
         self.lossy = true;
+        let reads = dashboard.wire.borrow().as_ref().is_some_and(|(wire, _)| !wire.was_stalled.get());
+        if code == TOO_SLOW && reads {
+            self.broken(
+                "queues-are-bounded",
+                format!("dashboard {} reads, and was closed as too slow", dashboard.number),
+            );
+        }
     }
 
     /// Every client has the same document at the same position.
@@ -202,7 +217,8 @@ impl Judge {
                 let name = PAIRED[*paired].0;
                 let Some(server) = self.server(name) else { continue };
                 if !self.last_alarms.contains(&(number, server.to_string())) {
-                    self.broken("last-alarm", format!("dashboard {number} did not receive that of {name}"));
+                    let invariant = if self.set_back { "last-alarm-after-clock-set-back" } else { "last-alarm" };
+                    self.broken(invariant, format!("dashboard {number} did not receive that of {name}"));
                 }
                 match known.get(server.as_str()) {
                     None => self.broken("all-watch", format!("dashboard {number} has no state of {name}")),
@@ -241,7 +257,17 @@ impl Judge {
             })
             .expect("the timeline can be read");
         let mut opened: BTreeMap<&str, u32> = BTreeMap::new();
-        for (path, title, state, incident, _, finished) in &rows {
+        let announced: BTreeSet<String> = self.announced.keys().map(|(_, incident)| incident.clone()).collect();
+        let mut dishonest = None;
+        for (path, title, state, incident, sockets, finished) in &rows {
+            let heard = incident.as_deref().is_some_and(|incident| announced.contains(incident));
+            // A life that ends between delivery and count delivers again; a lossy wire takes what nobody reads.
+            if state == "opened" && world.lives.get() == 1 && !self.bad_disk {
+                let (none, some) = (*sockets == Some(0), sockets.is_some_and(|sockets| sockets > 0));
+                if (none && heard) || (some && !heard && !self.lossy) {
+                    dishonest = Some(format!("{path} {title:?}: {sockets:?} sockets, announced: {heard}"));
+                }
+            }
             let what = format!("{path} {title:?} {state}");
             if finished.is_none() {
                 let invariant = if self.bad_disk { "rows-end-after-bad-disk" } else { "rows-end" };
@@ -252,6 +278,9 @@ impl Judge {
                 ("opened", Some(incident)) => *opened.entry(incident).or_default() += 1,
                 _ => {}
             }
+        }
+        if let Some(details) = dishonest {
+            self.broken("sockets-are-honest", details);
         }
         if let Some((incident, times)) = opened.iter().find(|(_, times)| **times > 1) {
             self.broken("one-incident", format!("{incident} was opened {times} times"));
@@ -280,7 +309,8 @@ impl Judge {
             let stored = rows.iter().filter(|row| row.1 == title).count();
             let noted = notes.iter().filter(|note| **note == title).count();
             let is_late = title.starts_with("late");
-            if stored == 1 && is_late && rows.iter().any(|row| row.1 == title && row.2 != "late") {
+            // A clock that was set back cannot know it.
+            if stored == 1 && !self.set_back && is_late && rows.iter().any(|row| row.1 == title && row.2 != "late") {
                 self.broken("late-is-late", format!("{title:?} was sent long ago and rang"));
             }
             if stored != 1 {

@@ -390,7 +390,10 @@ impl Run {
                 world.judge.borrow_mut().bad_disk |= matches!(fate, Fate::Full | Fate::Slow(400..));
                 world.fate.set(fate);
             }
-            Act::Jump(seconds) => world.jump(seconds),
+            Act::Jump(seconds) => {
+                world.judge.borrow_mut().set_back |= seconds < 0;
+                world.jump(seconds);
+            }
             Act::Kill => {
                 self.lossy();
                 world.kill("killed");

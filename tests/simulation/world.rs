@@ -95,6 +95,7 @@ pub struct World {
     /// Until when connections to this host are refused.
     pub refused: RefCell<HashMap<String, Instant>>,
     pub dead: Cell<bool>,
+    pub lives: Cell<u32>,
     died: Notify,
     /// Our ends of connections that the last life had open.
     left: RefCell<Vec<Rc<Memory>>>,
@@ -158,6 +159,7 @@ impl World {
             fate: Cell::new(Fate::Run),
             refused: RefCell::default(),
             dead: Cell::new(true),
+            lives: Cell::new(0),
             died: Notify::new(),
             left: RefCell::default(),
             requests: RefCell::new(None),
@@ -201,6 +203,7 @@ impl World {
     /// A life of the service begins; its requests come through the receiver.
     pub fn begin_life(&self) -> mpsc::UnboundedReceiver<Request> {
         self.dead.set(false);
+        self.lives.set(self.lives.get() + 1);
         self.fate.set(Fate::Run);
         let (sender, requests) = mpsc::unbounded_channel();
         *self.requests.borrow_mut() = Some(sender);
