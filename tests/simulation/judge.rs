@@ -152,11 +152,7 @@ impl Judge {
                     }
                 }
             }
-            (Some("error"), ..) if message["code"] == "malformed" || message["code"] == "internal" => {
-                if message["code"] == "malformed" {
-                    self.broken("understood", message.to_string());
-                }
-            }
+            (Some("error"), ..) if message["code"] == "malformed" => self.broken("understood", message.to_string()),
             _ => {}
         }
     }

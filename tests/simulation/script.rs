@@ -88,8 +88,11 @@ pub enum Act {
     },
 }
 
+/// Draws one act of a kind.
+type Draw = fn(&mut Stream) -> Act;
+
 /// Kinds of acts with their weights; a seed keeps only some of the faults.
-const MENU: [(u64, fn(&mut Stream) -> Act); 32] = [
+const MENU: [(u64, Draw); 32] = [
     (30, |r| Act::Alarm { game: game(r), alarm: r.below(2) as usize }),
     (20, |r| Act::AlarmOff { game: game(r), alarm: r.below(2) as usize }),
     (12, |r| Act::Push { user: user(r), game: game(r) }),
