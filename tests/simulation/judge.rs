@@ -31,7 +31,7 @@ pub const KNOWN: [(&str, u64, &str); 3] = [
 
 /// Data frames in any ten seconds on one socket.
 const FRAMES: usize = 60;
-/// A deleted server may be heard of for so long: a second, and the longest lag.
+/// A deleted server may be received of for so long: a second, and the longest lag.
 const GONE_WITHIN: Duration = Duration::from_secs(6);
 /// A signed-out socket may receive for so long.
 const REVOKED_WITHIN: Duration = Duration::from_secs(1);
@@ -222,8 +222,8 @@ impl Judge {
                         self.broken("links-heal", format!("{name}: {}", state["server"]));
                     }
                     Some(Known { state, .. }) => {
-                        let hours = state["mapMarkers"].as_object().map_or(0, serde_json::Map::len);
-                        if hours == 0 {
+                        let markers = state["mapMarkers"].as_object().map_or(0, serde_json::Map::len);
+                        if markers == 0 {
                             self.broken("links-heal", format!("{name} has no markers"));
                         }
                     }
@@ -256,12 +256,12 @@ impl Judge {
         let announced: BTreeSet<String> = self.announced.keys().map(|(_, incident)| incident.clone()).collect();
         let mut dishonest = None;
         for (path, title, state, incident, sockets, finished) in &rows {
-            let heard = incident.as_deref().is_some_and(|incident| announced.contains(incident));
+            let received = incident.as_deref().is_some_and(|incident| announced.contains(incident));
             // A life that ends between delivery and count delivers again; a lossy wire takes what nobody reads.
             if state == "opened" && world.lives.get() == 1 && !self.bad_disk {
                 let (none, some) = (*sockets == Some(0), sockets.is_some_and(|sockets| sockets > 0));
-                if (none && heard) || (some && !heard && !self.lossy) {
-                    dishonest = Some(format!("{path} {title:?}: {sockets:?} sockets, announced: {heard}"));
+                if (none && received) || (some && !received && !self.lossy) {
+                    dishonest = Some(format!("{path} {title:?}: {sockets:?} sockets, announced: {received}"));
                 }
             }
             let what = format!("{path} {title:?} {state}");
