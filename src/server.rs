@@ -77,7 +77,7 @@ pub struct Server {
     relay_addr: SocketAddr,
     health: Arc<RelayHealth>,
     hub: Addr<Hub>,
-    state: web::Data<ApiContext>,
+    context: web::Data<ApiContext>,
 }
 
 impl Server {
@@ -152,7 +152,7 @@ impl Server {
             allow_private: allow_private_servers,
             hub: hub.clone(),
         }));
-        let state = web::Data::new(ApiContext {
+        let context = web::Data::new(ApiContext {
             environment,
             urls,
             pairing_code_prefix,
@@ -173,7 +173,7 @@ impl Server {
         });
 
         let bind_error = |cause| StartError::Bind { variable: "API_LISTEN", address: api_addr, cause };
-        let shared = state.clone();
+        let shared = context.clone();
         let api = HttpServer::new(move || api::app(shared.clone()))
             .workers(workers)
             .disable_signals()
@@ -189,7 +189,7 @@ impl Server {
             .run();
         log::info!("the relay listens on ws://{relay_addr}");
 
-        Ok(Self { api, api_addr, relay, relay_addr, health, hub, state })
+        Ok(Self { api, api_addr, relay, relay_addr, health, hub, context })
     }
 
     /// Where the API listens; with the real port when the configured one was 0.
@@ -204,7 +204,7 @@ impl Server {
 
     /// What the API works with.
     pub fn context(&self) -> &ApiContext {
-        &self.state
+        &self.context
     }
 
     /// The registry of live connections.
@@ -214,9 +214,9 @@ impl Server {
 
     /// Serves until `shutdown` ends, then lets requests under way finish.
     pub async fn run_until_stopped(self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
-        let rotation = rt::spawn(rotation::run(self.state.vault.clone()));
-        let push = self.state.push.clone();
-        let sweep = rt::spawn(sweep(self.state));
+        let rotation = rt::spawn(rotation::run(self.context.vault.clone()));
+        let push = self.context.push.clone();
+        let sweep = rt::spawn(sweep(self.context));
         let (api_handle, relay_handle) = (self.api.handle(), self.relay.handle());
         let (mut api, mut relay) = (rt::spawn(self.api), rt::spawn(self.relay));
         tokio::select! {
@@ -251,14 +251,14 @@ fn bind(variable: &'static str, address: SocketAddr) -> Result<(TcpListener, Soc
 }
 
 /// Removes what has expired, as long as it runs.
-async fn sweep(state: web::Data<ApiContext>) {
+async fn sweep(context: web::Data<ApiContext>) {
     let mut ticks = tokio::time::interval(SWEEP_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let now = state.clock.now();
-        state.rate_limits.forget_idle(now);
-        if let Err(error) = state.pool.write(move |db| purge(db, now)).await {
+        let now = context.clock.now();
+        context.rate_limits.forget_idle(now);
+        if let Err(error) = context.pool.write(move |db| purge(db, now)).await {
             log::warn!("expired rows were not removed: {error}");
         }
     }
