@@ -57,6 +57,8 @@ pub enum Act {
     Market(usize),
     Switch(usize),
     Wipe(usize),
+    /// The game server restarts: every connection to it ends.
+    Restart(usize),
     // Users
     Toggle(usize),
     Ping(usize),
@@ -92,7 +94,7 @@ pub enum Act {
 type Draw = fn(&mut Stream) -> Act;
 
 /// Kinds of acts with their weights; a seed keeps only some of the faults.
-const MENU: [(u64, Draw); 32] = [
+const MENU: [(u64, Draw); 33] = [
     (30, |r| Act::Alarm { game: game(r), alarm: r.below(2) as usize }),
     (20, |r| Act::AlarmOff { game: game(r), alarm: r.below(2) as usize }),
     (12, |r| Act::Push { user: user(r), game: game(r) }),
@@ -103,6 +105,7 @@ const MENU: [(u64, Draw); 32] = [
     (40, |r| Act::Market(game(r))),
     (8, |r| Act::Switch(game(r))),
     (1, |r| Act::Wipe(game(r))),
+    (1, |r| Act::Restart(game(r))),
     (8, |r| Act::Toggle(dashboard(r))),
     (5, |r| Act::Ping(dashboard(r))),
     (6, |r| Act::Subscribe(dashboard(r), paired(r))),
@@ -127,7 +130,7 @@ const MENU: [(u64, Draw); 32] = [
     (3, |_| Act::Kill),
     (4, |r| Act::KillAtAlarm { game: game(r), in_queries: r.below(5), committed: r.chance(50) }),
 ];
-const FIRST_FAULT: usize = 19;
+const FIRST_FAULT: usize = 20;
 const DASHBOARDS: [(usize, &[usize]); 5] = [(0, &[0, 1]), (0, &[0]), (0, &[1]), (1, &[2]), (1, &[2])];
 
 fn game(random: &mut Stream) -> usize {
@@ -317,6 +320,7 @@ impl Run {
                 let _ = world.games[game].world(|world| world.set_switch(GATE_SWITCH, true));
             }
             Act::Wipe(game) => world.games[game].wipe(),
+            Act::Restart(game) => world.games[game].drop_connections(),
             Act::Toggle(number) => {
                 let dashboard = &self.dashboards[number];
                 let paired = dashboard.watches.borrow().first().copied().unwrap_or_default();
