@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use chrono::{Duration, SubsecRound, Utc};
+use chrono::{Duration, SubsecRound, TimeDelta, Utc};
 use tokio::time::Instant;
 
-use crate::domain::time::Timestamp;
+use crate::domain::time::{Moment, Timestamp};
 
 /// The system's clock, one that only moves when it is advanced, or one that follows tokio's time. Clones share the time.
 ///
@@ -15,7 +15,8 @@ pub struct Clock(ClockKind);
 
 #[derive(Clone, Debug)]
 enum ClockKind {
-    System,
+    /// Since when the steady clock runs.
+    System(Instant),
     Adjustable(Arc<Mutex<Timestamp>>),
     /// The time at an instant.
     Simulated(Arc<Mutex<(Timestamp, Instant)>>),
@@ -24,7 +25,7 @@ enum ClockKind {
 impl Clock {
     /// The system's clock.
     pub fn system() -> Self {
-        Self(ClockKind::System)
+        Self(ClockKind::System(Instant::now()))
     }
 
     /// A clock at `start` that only moves when advanced: for tests and the demo.
@@ -41,7 +42,7 @@ impl Clock {
     #[allow(clippy::disallowed_methods, reason = "the one place that reads the system's clock")]
     pub fn now(&self) -> Timestamp {
         let now = match &self.0 {
-            ClockKind::System => Utc::now(),
+            ClockKind::System(_) => Utc::now(),
             ClockKind::Adjustable(adjusted) => *lock(adjusted),
             ClockKind::Simulated(simulated) => {
                 let (start, origin) = *lock(simulated);
@@ -51,10 +52,21 @@ impl Clock {
         now.trunc_subsecs(6)
     }
 
+    /// Now, also on a clock that is never set. An adjustable clock is both, as a test advances it.
+    pub fn moment(&self) -> Moment {
+        let now = self.now();
+        let since = |start: Instant| TimeDelta::from_std(start.elapsed()).unwrap_or(TimeDelta::MAX);
+        match &self.0 {
+            ClockKind::System(start) => Moment::new(since(*start), now),
+            ClockKind::Adjustable(_) => now.into(),
+            ClockKind::Simulated(simulated) => Moment::new(since(lock(simulated).1), now),
+        }
+    }
+
     /// Moves the time, also back. The system's clock goes its own way and is left alone.
     pub fn advance(&self, by: Duration) {
         match &self.0 {
-            ClockKind::System => {}
+            ClockKind::System(_) => {}
             ClockKind::Adjustable(adjusted) => *lock(adjusted) += by,
             ClockKind::Simulated(simulated) => lock(simulated).0 += by,
         }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::domain::{
     plain_text::plain_text,
-    time::{self, Timestamp},
+    time::{self, Moment, Timestamp},
 };
 
 /// After this long without a trigger the next one is a new incident.
@@ -50,12 +50,12 @@ pub struct Raid {
 struct Incident {
     /// As it would be sent now.
     raid: Raid,
-    last_trigger: Timestamp,
-    last_sent: Timestamp,
+    last_trigger: Moment,
+    last_sent: Moment,
     /// Something changed since it was sent.
     changed: bool,
     /// The latest trigger, while only this path has reported it.
-    unmatched: Option<(Path, Timestamp)>,
+    unmatched: Option<(Path, Moment)>,
     /// Title of the push messages that are this alarm's.
     title: Option<String>,
 }
@@ -92,7 +92,7 @@ impl Raids {
     }
 
     /// An alarm seen on the live link.
-    pub fn alarm(&mut self, id: &str, name: &str, now: Timestamp, new_id: impl FnOnce() -> String) -> RaidUpdate {
+    pub fn alarm(&mut self, id: &str, name: &str, now: Moment, new_id: impl FnOnce() -> String) -> RaidUpdate {
         if let Some(incident) = self.incidents.get_mut(id)
             && incident.is_open(now)
         {
@@ -120,7 +120,7 @@ impl Raids {
     }
 
     /// An alarm that came as a push message, which does not say which device it was.
-    pub fn pushed(&mut self, title: &str, now: Timestamp, new_id: impl FnOnce() -> String) -> RaidUpdate {
+    pub fn pushed(&mut self, title: &str, now: Moment, new_id: impl FnOnce() -> String) -> RaidUpdate {
         let title = plain_text(title, LONGEST_TITLE);
         let title = title.as_str();
         if let Some(id) = self.unmatched(Path::Link, title, now)
@@ -149,16 +149,16 @@ impl Raids {
         self.open(Path::Push, &id, title, now, new_id)
     }
 
-    /// Continues an incident that another process opened at `ts` and may have announced; `alarm_id` is empty if only a
+    /// Continues an incident that another process opened at `since` and may have announced; `alarm_id` is empty if only a
     /// push knows of it. Returns the message to send.
-    pub fn restore(&mut self, incident: &str, alarm_id: &str, name: &str, ts: Timestamp) -> Raid {
+    pub fn restore(&mut self, incident: &str, alarm_id: &str, name: &str, since: Moment) -> Raid {
         let name = plain_text(name, LONGEST_TITLE);
         let id = if alarm_id.is_empty() { format!("push:{name}") } else { alarm_id.to_owned() };
         let raid = Raid {
             incident: incident.to_owned(),
             alarm_id: id.clone(),
             alarm_name: name,
-            ts,
+            ts: since.stamp,
             count: 1,
             update: true,
             drill: false,
@@ -166,8 +166,8 @@ impl Raids {
         // One that is known already is newer.
         self.incidents.entry(id).or_insert_with(|| Incident {
             raid: raid.clone(),
-            last_trigger: ts,
-            last_sent: ts,
+            last_trigger: since,
+            last_sent: since,
             changed: false,
             unmatched: None,
             title: None,
@@ -176,14 +176,14 @@ impl Raids {
     }
 
     /// Sends all incidents once more with their next update, for clients that come back late.
-    pub fn repeat(&mut self, now: Timestamp) {
+    pub fn repeat(&mut self, now: Moment) {
         for incident in self.incidents.values_mut() {
             (incident.last_sent, incident.changed) = (now, true);
         }
     }
 
     /// Updates that have become due; call it every second or at [`Raids::next_due`]. Forgets incidents that are over.
-    pub fn tick(&mut self, now: Timestamp) -> Vec<Raid> {
+    pub fn tick(&mut self, now: Moment) -> Vec<Raid> {
         let mut due = Vec::new();
         self.incidents.retain(|_, incident| {
             if incident.changed && now - incident.last_sent >= UPDATE_EVERY {
@@ -195,24 +195,17 @@ impl Raids {
     }
 
     /// When the next update becomes due.
-    pub fn next_due(&self) -> Option<Timestamp> {
+    pub fn next_due(&self) -> Option<Moment> {
         let waiting = self.incidents.values().filter(|incident| incident.changed);
         waiting.map(|incident| incident.last_sent + UPDATE_EVERY).min()
     }
 
-    fn open(
-        &mut self,
-        path: Path,
-        id: &str,
-        name: &str,
-        now: Timestamp,
-        new_id: impl FnOnce() -> String,
-    ) -> RaidUpdate {
+    fn open(&mut self, path: Path, id: &str, name: &str, now: Moment, new_id: impl FnOnce() -> String) -> RaidUpdate {
         let raid = Raid {
             incident: new_id(),
             alarm_id: id.to_owned(),
             alarm_name: name.to_owned(),
-            ts: now,
+            ts: now.stamp,
             count: 1,
             update: false,
             drill: false,
@@ -235,7 +228,7 @@ impl Raids {
     }
 
     /// The incident whose latest trigger only this path reported: by name if there is one, else the newest.
-    fn unmatched(&self, path: Path, name: &str, now: Timestamp) -> Option<String> {
+    fn unmatched(&self, path: Path, name: &str, now: Moment) -> Option<String> {
         let is_named =
             |incident: &Incident| incident.raid.alarm_name == name || incident.title.as_deref() == Some(name);
         self.incidents
@@ -247,11 +240,11 @@ impl Raids {
 }
 
 impl Incident {
-    fn is_open(&self, now: Timestamp) -> bool {
+    fn is_open(&self, now: Moment) -> bool {
         now - self.last_trigger <= QUIET
     }
 
-    fn is_unmatched(&self, path: Path, now: Timestamp) -> bool {
+    fn is_unmatched(&self, path: Path, now: Moment) -> bool {
         self.unmatched.is_some_and(|(by, at)| by == path && (now - at).abs() <= SAME_TRIGGER)
     }
 
@@ -265,7 +258,7 @@ impl Incident {
         Vec::new()
     }
 
-    fn repeat(&mut self, path: Path, name: &str, now: Timestamp) -> Vec<Raid> {
+    fn repeat(&mut self, path: Path, name: &str, now: Moment) -> Vec<Raid> {
         self.raid.count = self.raid.count.saturating_add(1);
         self.raid.alarm_name = name.to_owned();
         self.last_trigger = self.last_trigger.max(now);
@@ -275,7 +268,7 @@ impl Incident {
         if due { vec![self.message(now)] } else { Vec::new() }
     }
 
-    fn message(&mut self, now: Timestamp) -> Raid {
+    fn message(&mut self, now: Moment) -> Raid {
         self.last_sent = now;
         self.changed = false;
         Raid { update: true, ..self.raid.clone() }

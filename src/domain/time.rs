@@ -1,6 +1,8 @@
-//! Instants on the wire: RFC 3339, UTC, milliseconds, `Z`.
+//! Instants on the wire (RFC 3339, UTC, milliseconds, `Z`), and the two clocks that rules are given.
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use std::ops::{Add, Sub};
+
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 
 /// An instant in UTC.
 pub type Timestamp = DateTime<Utc>;
@@ -25,5 +27,50 @@ pub fn wire_option<S: serde::Serializer>(at: &Option<Timestamp>, serializer: S) 
     match at {
         Some(at) => wire(at, serializer),
         None => serializer.serialize_none(),
+    }
+}
+
+/// Now, on two clocks: one that only goes forward decides windows, rates and hysteresis; the wall clock, which may be
+/// set, only labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment {
+    /// Since some start; comparisons and differences are of this.
+    steady: TimeDelta,
+    /// The time of day.
+    pub stamp: Timestamp,
+}
+
+impl Moment {
+    /// So long after the start of the steady clock, at this time of day.
+    pub fn new(steady: TimeDelta, stamp: Timestamp) -> Self {
+        Self { steady, stamp }
+    }
+
+    /// The moment that has this time of day, if the wall clock was not set since.
+    pub fn at(self, stamp: Timestamp) -> Self {
+        Self { steady: self.steady - (self.stamp - stamp), stamp }
+    }
+}
+
+/// Where both clocks are one, as in tests.
+impl From<Timestamp> for Moment {
+    fn from(stamp: Timestamp) -> Self {
+        Self { steady: stamp - Timestamp::UNIX_EPOCH, stamp }
+    }
+}
+
+impl Sub for Moment {
+    type Output = TimeDelta;
+
+    fn sub(self, earlier: Self) -> TimeDelta {
+        self.steady - earlier.steady
+    }
+}
+
+impl Add<TimeDelta> for Moment {
+    type Output = Self;
+
+    fn add(self, span: TimeDelta) -> Self {
+        Self { steady: self.steady + span, stamp: self.stamp + span }
     }
 }

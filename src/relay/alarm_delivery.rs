@@ -21,7 +21,7 @@ use crate::{
     domain::{
         ids::ServerId,
         raid::{Raid, RaidUpdate, Raids},
-        time::Timestamp,
+        time::{Moment, Timestamp},
     },
     relay::{context::RelayContext, live_state::AlarmTrigger, publisher::Publisher},
 };
@@ -61,9 +61,9 @@ impl AlarmDelivery {
 
     /// An alarm that went off on the live link.
     pub fn link_alarm(self: &Rc<Self>, alarm: &AlarmTrigger) -> impl Future<Output = ()> + use<> {
-        let now = self.context.clock.now();
-        let update = self.raids.borrow_mut().alarm(&alarm.device, &alarm.name, now, || self.new_id(now));
-        let delivered = self.deliver_new(AlarmPath::Link, &alarm.device, &alarm.name, update, now);
+        let now = self.context.clock.moment();
+        let update = self.raids.borrow_mut().alarm(&alarm.device, &alarm.name, now, || self.new_id(now.stamp));
+        let delivered = self.deliver_new(AlarmPath::Link, &alarm.device, &alarm.name, update, now.stamp);
         async move { drop(delivered.await) }
     }
 
@@ -71,7 +71,7 @@ impl AlarmDelivery {
     pub fn pushed_alarm(self: &Rc<Self>, id: String, title: &str) -> impl Future<Output = ()> + use<> {
         // Recovery may have found it first.
         let is_new = !self.under_way.borrow().contains(&id);
-        let delivered = is_new.then(|| self.deliver_received(id, title, self.context.clock.now()));
+        let delivered = is_new.then(|| self.deliver_received(id, title, self.context.clock.moment()));
         async move {
             if let Some(delivered) = delivered {
                 delivered.await;
@@ -90,7 +90,7 @@ impl AlarmDelivery {
 
     /// Updates of incidents that have become due; call it every second.
     pub fn tick(self: &Rc<Self>) -> Option<impl Future<Output = ()> + use<>> {
-        let due = self.raids.borrow_mut().tick(self.context.clock.now());
+        let due = self.raids.borrow_mut().tick(self.context.clock.moment());
         (!due.is_empty()).then(|| {
             let sent = self.send(&due);
             async move {
@@ -114,7 +114,7 @@ impl AlarmDelivery {
                     Vec::new()
                 });
                 let deliveries: Vec<_> = rows.into_iter().filter_map(|row| this.resume(row)).collect();
-                this.raids.borrow_mut().repeat(this.context.clock.now());
+                this.raids.borrow_mut().repeat(this.context.clock.moment());
                 futures_util::future::join_all(deliveries).await;
             }
         })
@@ -125,8 +125,9 @@ impl AlarmDelivery {
         if self.under_way.borrow().contains(&row.id) {
             return None;
         }
+        let since = self.context.clock.moment().at(row.received_at);
         let delivered = match row.incident {
-            None => futures_util::future::Either::Left(self.deliver_received(row.id, &row.title, row.received_at)),
+            None => futures_util::future::Either::Left(self.deliver_received(row.id, &row.title, since)),
             Some(incident) => {
                 let opened = row.state == AlarmState::Opened.word();
                 let messages = match opened {
@@ -135,7 +136,7 @@ impl AlarmDelivery {
                     }
                     true => {
                         let mut raids = self.raids.borrow_mut();
-                        vec![raids.restore(&incident, &row.alarm_id, &row.title, row.received_at)]
+                        vec![raids.restore(&incident, &row.alarm_id, &row.title, since)]
                     }
                     false => Vec::new(),
                 };
@@ -181,9 +182,9 @@ impl AlarmDelivery {
         self: &Rc<Self>,
         id: String,
         title: &str,
-        since: Timestamp,
+        since: Moment,
     ) -> impl Future<Output = Option<DrillOutcome>> + use<> {
-        let update = self.raids.borrow_mut().pushed(title, since, || self.new_id(since));
+        let update = self.raids.borrow_mut().pushed(title, since, || self.new_id(since.stamp));
         let (row, state, incident) = (id.clone(), state_of(&update), update.incident.clone());
         self.deliver(id, update, move |db| alarms::assign(db, &row, state, &incident))
     }

@@ -175,7 +175,7 @@ impl GameConnection {
 
     /// Applies an update and publishes what follows. True if the map must be asked for.
     fn update(&mut self, update: GameUpdate, ctx: &mut Context<Self>) -> bool {
-        let outcome = self.live.update(update, self.context.clock.now());
+        let outcome = self.live.update(update, self.context.clock.moment());
         self.publish(outcome, ctx)
     }
 
@@ -236,7 +236,7 @@ impl GameConnection {
         if let Some(updates) = self.alarms.tick() {
             ctx.spawn(updates.into_actor(self));
         }
-        let outcome = self.live.tick(self.context.clock.now());
+        let outcome = self.live.tick(self.context.clock.moment());
         self.publish(outcome, ctx);
     }
 

@@ -18,7 +18,7 @@ use crate::{
         monument::Monument,
         plain_text::plain_text,
         server_state::{ConnectionState, ServerState},
-        time::{self, Timestamp},
+        time::{self, Moment, Timestamp},
         world_event::{EventKind, WorldEvent},
     },
     game::{
@@ -114,7 +114,7 @@ pub struct LiveState {
     truncated: u32,
     connected: bool,
     /// Since when the link is down, if it ever was up.
-    blind_since: Option<Timestamp>,
+    blind_since: Option<Moment>,
 }
 
 impl LiveState {
@@ -140,7 +140,7 @@ impl LiveState {
     }
 
     /// Applies an update.
-    pub fn update(&mut self, update: GameUpdate, now: Timestamp) -> Outcome {
+    pub fn update(&mut self, update: GameUpdate, now: Moment) -> Outcome {
         let mut outcome = Outcome::default();
         match update {
             // What is known here is newer than what is stored.
@@ -181,14 +181,14 @@ impl LiveState {
     }
 
     /// What comes due without an answer: timers of detectors, notes that expire. Call it every second.
-    pub fn tick(&mut self, now: Timestamp) -> Outcome {
+    pub fn tick(&mut self, now: Moment) -> Outcome {
         let mut outcome = Outcome { events: self.detectors.tick(now), ..Outcome::default() };
         self.note_deaths(now, &mut outcome);
         let expired: Vec<Arc<str>> = self
             .state
             .map_notes
             .iter()
-            .filter(|(_, note)| note.expires_at.is_some_and(|at| at <= now))
+            .filter(|(_, note)| note.expires_at.is_some_and(|at| at <= now.stamp))
             .map(|(id, _)| id.clone())
             .collect();
         for id in expired {
@@ -197,7 +197,7 @@ impl LiveState {
         outcome
     }
 
-    fn connect(&mut self, info: &AppInfo, now: Timestamp, outcome: &mut Outcome) {
+    fn connect(&mut self, info: &AppInfo, now: Moment, outcome: &mut Outcome) {
         self.connected = true;
         self.detectors.link_up(now);
         self.update_info(info, now, outcome);
@@ -214,13 +214,13 @@ impl LiveState {
         state: ConnectionState,
         reason: Option<String>,
         next_attempt_at: Option<Timestamp>,
-        now: Timestamp,
+        now: Moment,
         outcome: &mut Outcome,
     ) {
         let before = outcome.changes.len();
         self.state.edit_server(&mut outcome.changes, |server| {
             if server.connection != state {
-                (server.connection, server.since) = (state, now);
+                (server.connection, server.since) = (state, now.stamp);
             }
             server.reason = reason;
             server.next_attempt_at = next_attempt_at;
@@ -233,7 +233,7 @@ impl LiveState {
     }
 
     /// What the game server says of itself.
-    fn update_info(&mut self, info: &AppInfo, now: Timestamp, outcome: &mut Outcome) {
+    fn update_info(&mut self, info: &AppInfo, now: Moment, outcome: &mut Outcome) {
         let seen = reading::world(info);
         let wipe = self.world.as_ref().and_then(|known| known.compare(&seen));
         let world = self.world.clone().unwrap_or_default().updated(seen);
@@ -256,7 +256,7 @@ impl LiveState {
     }
 
     /// A new map: nothing of the old one is there any more.
-    fn wipe(&mut self, wipe: &Wipe, now: Timestamp, outcome: &mut Outcome) {
+    fn wipe(&mut self, wipe: &Wipe, now: Moment, outcome: &mut Outcome) {
         self.detectors.wiped();
         self.monuments.clear();
         self.map = None;
@@ -268,7 +268,7 @@ impl LiveState {
             let removed = Device { reachable: Reachable::Removed, value: None, storage: None, ..device };
             self.state.devices.put(Section::Devices, id, Some(removed), changes);
         }
-        outcome.events.push(wipe.event(now));
+        outcome.events.push(wipe.event(now.stamp));
     }
 
     fn update_time(&mut self, time: &AppTime, outcome: &mut Outcome) {
@@ -281,7 +281,7 @@ impl LiveState {
         });
     }
 
-    fn update_team(&mut self, team: AppTeamInfo, now: Timestamp, outcome: &mut Outcome) {
+    fn update_team(&mut self, team: AppTeamInfo, now: Moment, outcome: &mut Outcome) {
         let map_size = self.map_size();
         let notes = reading::notes(&team, map_size);
         let (leader, members) = reading::team(team, map_size);
@@ -293,7 +293,7 @@ impl LiveState {
         let others: Vec<_> = others.into_iter().map(|(id, note)| (id.clone(), MapNote::clone(note))).collect();
         let notes = notes.into_iter().map(|(id, seen)| {
             let id = Arc::from(id);
-            let since = self.state.map_notes.get(&id).map_or(now, |note| note.created_at);
+            let since = self.state.map_notes.get(&id).map_or(now.stamp, |note| note.created_at);
             (id, seen.since(since))
         });
         let notes: Vec<_> = others.into_iter().chain(notes).collect();
@@ -304,7 +304,7 @@ impl LiveState {
         outcome.events.extend(self.detectors.team(&around, leader, members, now));
     }
 
-    fn update_markers(&mut self, markers: AppMapMarkers, now: Timestamp, outcome: &mut Outcome) {
+    fn update_markers(&mut self, markers: AppMapMarkers, now: Moment, outcome: &mut Outcome) {
         let map_size = self.map_size();
         let markers = reading::markers(markers, map_size);
         if self.is_truncated(&markers) {
@@ -348,7 +348,7 @@ impl LiveState {
         &mut self,
         id: Arc<str>,
         answer: Result<Option<AppEntityInfo>, AskError>,
-        now: Timestamp,
+        now: Moment,
         outcome: &mut Outcome,
     ) {
         let Some(device) = self.state.devices.get(&id) else { return };
@@ -366,7 +366,7 @@ impl LiveState {
         self.put_device(id, device, Alarms::answered, now, outcome);
     }
 
-    fn device_changed(&mut self, changed: AppEntityChanged, now: Timestamp, outcome: &mut Outcome) {
+    fn device_changed(&mut self, changed: AppEntityChanged, now: Moment, outcome: &mut Outcome) {
         let id: Arc<str> = changed.entity_id.to_string().into();
         let Some(device) = self.state.devices.get(&id) else { return };
         let mut device = Device::clone(device);
@@ -382,8 +382,8 @@ impl LiveState {
         &mut self,
         id: Arc<str>,
         device: Device,
-        triggers: fn(&mut Alarms, &str, bool, Timestamp) -> bool,
-        now: Timestamp,
+        triggers: fn(&mut Alarms, &str, bool, Moment) -> bool,
+        now: Moment,
         outcome: &mut Outcome,
     ) {
         if device.kind == DeviceKind::Alarm
@@ -398,12 +398,12 @@ impl LiveState {
 
     /// A death becomes a note on the map. What changes within shops is left out of the events: it concerns those who
     /// watch an item, not everybody.
-    fn note_deaths(&mut self, now: Timestamp, outcome: &mut Outcome) {
+    fn note_deaths(&mut self, now: Moment, outcome: &mut Outcome) {
         outcome.events.retain(|event| event.kind != EventKind::Shop || matches!(event.action, "opened" | "removed"));
         for event in outcome.events.iter().filter(|event| event.kind == EventKind::Death) {
             let (Some(x), Some(y)) = (event.x, event.y) else { continue };
             let who = event.data.get("steamId").and_then(|id| id.as_str()).unwrap_or("?");
-            let id = format!("death:{who}:{}", now.timestamp_millis());
+            let id = format!("death:{who}:{}", now.stamp.timestamp_millis());
             let note = MapNote {
                 x,
                 y,
@@ -412,8 +412,8 @@ impl LiveState {
                 label: Some(event.title.clone()),
                 source: "detector",
                 author: None,
-                created_at: now,
-                expires_at: Some(now + DEATH_NOTE_LIFE),
+                created_at: now.stamp,
+                expires_at: Some((now + DEATH_NOTE_LIFE).stamp),
             };
             self.state.map_notes.put(Section::MapNotes, id.into(), Some(note), &mut outcome.changes);
         }
@@ -421,17 +421,17 @@ impl LiveState {
 }
 
 /// The interval in which the link was down.
-fn gap(since: Timestamp, now: Timestamp) -> WorldEvent {
+fn gap(since: Moment, now: Moment) -> WorldEvent {
     let mut data = serde_json::Map::new();
-    data.insert("from".to_owned(), time::to_wire(since).into());
-    data.insert("to".to_owned(), time::to_wire(now).into());
+    data.insert("from".to_owned(), time::to_wire(since.stamp).into());
+    data.insert("to".to_owned(), time::to_wire(now.stamp).into());
     WorldEvent {
         kind: EventKind::Gap,
         action: "ended",
         grid: String::new(),
         x: None,
         y: None,
-        ts: now,
+        ts: now.stamp,
         title: format!("No answers from the game server for {} s", (now - since).num_seconds()),
         data,
     }

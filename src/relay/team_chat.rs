@@ -7,7 +7,7 @@ use chrono::TimeDelta;
 use crate::{
     domain::{
         plain_text::plain_text,
-        time::{self, Timestamp},
+        time::{self, Moment},
     },
     game::wire::AppTeamMessage,
     relay::protocol::ChatLine,
@@ -28,14 +28,14 @@ pub struct TeamChat {
     /// The first history has come.
     primed: bool,
     seen: VecDeque<(u64, u32, String)>,
-    window_start: Option<Timestamp>,
+    window_start: Option<Moment>,
     in_window: u32,
 }
 
 impl TeamChat {
     /// The game server's history, which comes after each connect. The first only shows what was said before; after a
     /// gap, what was said meanwhile is new.
-    pub fn history(&mut self, mut lines: Vec<AppTeamMessage>, now: Timestamp) -> Vec<ChatLine> {
+    pub fn history(&mut self, mut lines: Vec<AppTeamMessage>, now: Moment) -> Vec<ChatLine> {
         lines.sort_by_key(|line| line.time);
         let first = !std::mem::replace(&mut self.primed, true);
         let new: Vec<_> = lines.into_iter().filter_map(|line| self.line(line, now)).collect();
@@ -43,7 +43,7 @@ impl TeamChat {
     }
 
     /// A line that was just said; none if it is known, or one too many.
-    pub fn line(&mut self, line: AppTeamMessage, now: Timestamp) -> Option<ChatLine> {
+    pub fn line(&mut self, line: AppTeamMessage, now: Moment) -> Option<ChatLine> {
         let key = (line.steam_id, line.time, line.message.chars().take(TEXT).collect::<String>());
         if self.seen.contains(&key) {
             return None;
@@ -59,7 +59,7 @@ impl TeamChat {
         (self.in_window <= LINES).then(|| ChatLine {
             author: plain_text(&line.name, AUTHOR),
             text: plain_text(&line.message, TEXT),
-            ts: time::from_unix(line.time).unwrap_or(now),
+            ts: time::from_unix(line.time).unwrap_or(now.stamp),
         })
     }
 }
@@ -67,9 +67,10 @@ impl TeamChat {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::time::Timestamp;
 
-    fn at(seconds: i64) -> Timestamp {
-        Timestamp::UNIX_EPOCH + TimeDelta::seconds(seconds)
+    fn at(seconds: i64) -> Moment {
+        (Timestamp::UNIX_EPOCH + TimeDelta::seconds(seconds)).into()
     }
 
     fn said(time: u32, message: &str) -> AppTeamMessage {

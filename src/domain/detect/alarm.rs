@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use chrono::TimeDelta;
 
-use crate::domain::time::Timestamp;
+use crate::domain::time::Moment;
 
 /// Edges closer than this to the last trigger are the contact's bouncing.
 const DEBOUNCE: TimeDelta = TimeDelta::seconds(1);
@@ -16,7 +16,7 @@ pub struct Alarms(HashMap<String, Alarm>);
 #[derive(Debug)]
 struct Alarm {
     value: bool,
-    triggered_at: Option<Timestamp>,
+    triggered_at: Option<Moment>,
 }
 
 impl Alarms {
@@ -27,12 +27,12 @@ impl Alarms {
 
     /// The value in an answer about the device; true = it triggers. The first one only shows how it is; later, an
     /// alarm that went off while there was no link triggers now.
-    pub fn answered(&mut self, device_id: &str, value: bool, now: Timestamp) -> bool {
+    pub fn answered(&mut self, device_id: &str, value: bool, now: Moment) -> bool {
         self.observe(device_id, value, value, now)
     }
 
     /// The value in a broadcast, which is sent because it changed; true = it triggers.
-    pub fn changed(&mut self, device_id: &str, value: bool, now: Timestamp) -> bool {
+    pub fn changed(&mut self, device_id: &str, value: bool, now: Moment) -> bool {
         self.observe(device_id, value, false, now)
     }
 
@@ -41,7 +41,7 @@ impl Alarms {
         self.0.remove(device_id);
     }
 
-    fn observe(&mut self, device_id: &str, value: bool, if_unknown: bool, now: Timestamp) -> bool {
+    fn observe(&mut self, device_id: &str, value: bool, if_unknown: bool, now: Moment) -> bool {
         if !self.0.contains_key(device_id) {
             self.0.insert(device_id.to_owned(), Alarm { value: if_unknown, triggered_at: None });
         }
@@ -62,10 +62,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::Alarms;
-    use crate::domain::time::Timestamp;
+    use crate::domain::time::{Moment, Timestamp};
 
-    fn at(milliseconds: i64) -> Timestamp {
-        Timestamp::UNIX_EPOCH + TimeDelta::milliseconds(milliseconds)
+    fn at(milliseconds: i64) -> Moment {
+        (Timestamp::UNIX_EPOCH + TimeDelta::milliseconds(milliseconds)).into()
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::{
 use crate::domain::{
     grid::CELL,
     map::Marker,
-    time::{self, Timestamp},
+    time::{self, Moment},
     world_event::EventKind,
 };
 
@@ -31,7 +31,7 @@ const EGRESS_AFTER: TimeDelta = TimeDelta::minutes(50);
 struct Ship {
     track: Track,
     /// When it turns to leave; `None` when that was reported or its arrival was not seen.
-    egress_at: Option<Timestamp>,
+    egress_at: Option<Moment>,
     dock: Option<Dock>,
 }
 
@@ -41,7 +41,7 @@ struct Dock {
     x: f64,
     y: f64,
     /// `None` when its coming was not seen.
-    since: Option<Timestamp>,
+    since: Option<Moment>,
 }
 
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Cargo {
         match sighting {
             Sighting::New if !events.priming && events.around.is_beyond(ARRIVES_BEYOND, marker.x, marker.y) => {
                 ship.egress_at = Some(now + EGRESS_AFTER);
-                let data = json!({ "markerId": id.to_string(), "egressAt": time::to_wire(now + EGRESS_AFTER) });
+                let data = json!({ "markerId": id.to_string(), "egressAt": time::to_wire((now + EGRESS_AFTER).stamp) });
                 events
                     .report(EventKind::Cargo, "entered", at, data, |place| format!("Cargo ship is coming in {place}"));
             }
@@ -122,7 +122,7 @@ impl Cargo {
     }
 
     /// Passes over what became due unseen.
-    pub(super) fn skip(&mut self, now: Timestamp) {
+    pub(super) fn skip(&mut self, now: Moment) {
         for ship in self.0.present_mut() {
             ship.egress_at = ship.egress_at.filter(|at| *at > now);
         }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::domain::{
     grid,
     monument::Monument,
-    time::Timestamp,
+    time::Moment,
     world_event::{EventKind, WorldEvent},
 };
 
@@ -43,7 +43,7 @@ impl Surroundings<'_> {
 /// The events of one call.
 pub(super) struct Events<'a> {
     pub(super) around: &'a Surroundings<'a>,
-    pub(super) now: Timestamp,
+    pub(super) now: Moment,
     /// The answer only shows how things stand: nothing in it is events.
     pub(super) priming: bool,
     events: Vec<WorldEvent>,
@@ -51,7 +51,7 @@ pub(super) struct Events<'a> {
 }
 
 impl<'a> Events<'a> {
-    pub(super) fn new(around: &'a Surroundings<'a>, now: Timestamp, priming: bool) -> Self {
+    pub(super) fn new(around: &'a Surroundings<'a>, now: Moment, priming: bool) -> Self {
         Self { around, now, priming, events: Vec::new(), suppressed: 0 }
     }
 
@@ -80,7 +80,7 @@ impl<'a> Events<'a> {
             grid: at.map(|(x, y)| grid::label(Default::default(), map_size, x, y)).unwrap_or_default(),
             x: at.map(|(x, _)| x),
             y: at.map(|(_, y)| y),
-            ts: self.now,
+            ts: self.now.stamp,
             title: title(&place).trim_end().to_owned(),
             data,
         });

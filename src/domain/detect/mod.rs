@@ -30,7 +30,7 @@ use self::{
 use crate::domain::{
     map::{Marker, MarkerKind},
     server_state::Member,
-    time::Timestamp,
+    time::Moment,
     world_event::WorldEvent,
 };
 
@@ -54,7 +54,7 @@ pub struct Detectors {
     map_size: u32,
     markers_primed: bool,
     team_primed: bool,
-    lost_at: Option<Timestamp>,
+    lost_at: Option<Moment>,
 }
 
 impl Default for Detectors {
@@ -88,7 +88,7 @@ impl Detectors {
         &mut self,
         around: &Surroundings,
         markers: impl Iterator<Item = (u64, &'a Marker)> + Clone,
-        now: Timestamp,
+        now: Moment,
     ) -> Vec<WorldEvent> {
         self.map_size = around.map_size;
         let mut events = Events::new(around, now, !self.markers_primed);
@@ -125,7 +125,7 @@ impl Detectors {
         around: &Surroundings,
         leader: Option<&str>,
         members: impl Iterator<Item = (u64, &'a Member)> + Clone,
-        now: Timestamp,
+        now: Moment,
     ) -> Vec<WorldEvent> {
         let priming = !self.team_primed || self.team.is_another(members.clone());
         let mut events = Events::new(around, now, priming);
@@ -135,7 +135,7 @@ impl Detectors {
     }
 
     /// Timers that come due without an answer (oil rig crates, the cargo ship's turn); call it every few seconds.
-    pub fn tick(&mut self, now: Timestamp) -> Vec<WorldEvent> {
+    pub fn tick(&mut self, now: Moment) -> Vec<WorldEvent> {
         if self.lost_at.is_some() {
             return Vec::new();
         }
@@ -147,13 +147,13 @@ impl Detectors {
     }
 
     /// The link was lost: timers pause.
-    pub fn link_lost(&mut self, now: Timestamp) {
+    pub fn link_lost(&mut self, now: Moment) {
         self.lost_at.get_or_insert(now);
     }
 
     /// The link is back. After a short gap the next answers are compared with what was known, else they prime, and what
     /// came due in between is passed over.
-    pub fn link_up(&mut self, now: Timestamp) {
+    pub fn link_up(&mut self, now: Moment) {
         if self.lost_at.take().is_some_and(|lost| now - lost > SHORT_GAP) {
             self.markers_primed = false;
             self.team_primed = false;

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::events::Events;
 use crate::domain::{
     monument::Monument,
-    time::{self, Timestamp},
+    time::{self, Moment},
     world_event::EventKind,
 };
 
@@ -25,7 +25,7 @@ const STAGES: [(i64, &str); 4] =
 #[derive(Debug)]
 struct OilRig {
     monument: Monument,
-    unlocks_at: Timestamp,
+    unlocks_at: Moment,
     /// Stages that are done.
     done: usize,
 }
@@ -47,7 +47,7 @@ impl OilRigs {
             return;
         }
         let unlocks_at = events.now + UNLOCK_AFTER;
-        let data = json!({ "rig": rig.oil_rig(), "unlocksAt": time::to_wire(unlocks_at) });
+        let data = json!({ "rig": rig.oil_rig(), "unlocksAt": time::to_wire(unlocks_at.stamp) });
         let title = |_: &str| format!("Heavy scientists were called to the {}", rig.name);
         events.report(EventKind::Oilrig, "called", Some((rig.x, rig.y)), data, title);
         self.0.insert(key, OilRig { monument: rig.clone(), unlocks_at, done: 0 });
@@ -66,7 +66,7 @@ impl OilRigs {
     }
 
     /// Passes over what became due unseen.
-    pub(super) fn skip(&mut self, now: Timestamp) {
+    pub(super) fn skip(&mut self, now: Moment) {
         for rig in self.0.values_mut() {
             rig.done = rig.due(now);
         }
@@ -75,13 +75,13 @@ impl OilRigs {
 }
 
 impl OilRig {
-    fn due(&self, now: Timestamp) -> usize {
+    fn due(&self, now: Moment) -> usize {
         STAGES.iter().take_while(|(minutes, _)| self.unlocks_at + TimeDelta::minutes(*minutes) <= now).count()
     }
 
     fn report(&self, (minutes, action): (i64, &'static str), events: &mut Events) {
         let Monument { name, x, y, .. } = &self.monument;
-        let mut data = json!({ "rig": self.monument.oil_rig(), "unlocksAt": time::to_wire(self.unlocks_at) });
+        let mut data = json!({ "rig": self.monument.oil_rig(), "unlocksAt": time::to_wire(self.unlocks_at.stamp) });
         if minutes < 0 {
             data["minutes"] = json!(-minutes);
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use chrono::TimeDelta;
 
-use crate::domain::time::Timestamp;
+use crate::domain::time::Moment;
 
 /// Consecutive complete answers without it…
 const MISSES: u32 = 3;
@@ -23,7 +23,7 @@ const MAX_GONE: usize = 256;
 #[derive(Debug)]
 pub(super) struct Sightings<K, T> {
     present: BTreeMap<K, Entry<T>>,
-    gone: BTreeMap<K, (T, Timestamp)>,
+    gone: BTreeMap<K, (T, Moment)>,
     /// Number of the current answer.
     round: u64,
     limit: usize,
@@ -34,7 +34,7 @@ struct Entry<T> {
     value: T,
     round: u64,
     misses: u32,
-    missing_since: Option<Timestamp>,
+    missing_since: Option<Moment>,
 }
 
 /// How something in an answer was known before.
@@ -78,7 +78,7 @@ impl<K: Ord + Clone, T> Sightings<K, T> {
 
     /// Ends an answer: calls `gone` for what has been missing long enough. While priming, what is not in the answer is
     /// forgotten without a word.
-    pub(super) fn sweep(&mut self, now: Timestamp, priming: bool, mut gone: impl FnMut(&K, &mut T)) {
+    pub(super) fn sweep(&mut self, now: Moment, priming: bool, mut gone: impl FnMut(&K, &mut T)) {
         let round = self.round;
         self.round += 1;
         let missing = self.present.extract_if(.., |_, entry| {

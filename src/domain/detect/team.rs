@@ -173,7 +173,7 @@ mod tests {
             grid: String::new(),
             online: true,
             alive: true,
-            spawned_at: Some(at(1)),
+            spawned_at: Some(at(1).stamp),
             died_at: None,
         };
         (id, member)
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn a_death_is_reported_where_the_member_was_before() {
         let mut timeline = two();
-        let dead = edited(BOB, |bob| (bob.alive, bob.died_at, bob.x, bob.y) = (false, Some(at(5)), None, None));
+        let dead = edited(BOB, |bob| (bob.alive, bob.died_at, bob.x, bob.y) = (false, Some(at(5).stamp), None, None));
         assert_eq!(then(&mut timeline, 5, &[member(ANN), dead.clone()]), ["died"]);
         let event = timeline.last();
         assert_eq!(
@@ -230,14 +230,16 @@ mod tests {
         );
         assert_eq!((event.title.as_str(), &event.data["name"]), ("Bob died in A0", &"Bob".into()));
         assert_eq!(then(&mut timeline, 10, &[member(ANN), dead]), [""; 0]);
-        let again = edited(BOB, |bob| (bob.died_at, bob.spawned_at) = (Some(at(5)), Some(at(12))));
+        let again = edited(BOB, |bob| (bob.died_at, bob.spawned_at) = (Some(at(5).stamp), Some(at(12).stamp)));
         assert_eq!(then(&mut timeline, 15, &[member(ANN), again]), ["respawned"]);
     }
 
     #[test]
     fn a_respawn_between_two_answers_hides_no_death() {
         let mut timeline = two();
-        let reborn = edited(BOB, |bob| (bob.died_at, bob.spawned_at, bob.x) = (Some(at(6)), Some(at(7)), Some(2000.0)));
+        let reborn = edited(BOB, |bob| {
+            (bob.died_at, bob.spawned_at, bob.x) = (Some(at(6).stamp), Some(at(7).stamp), Some(2000.0))
+        });
         assert_eq!(then(&mut timeline, 10, &[member(ANN), reborn]), ["died", "respawned"]);
         assert_eq!(timeline.last().x, Some(2000.0));
     }
@@ -247,7 +249,7 @@ mod tests {
         let mut timeline = two();
         let dead = edited(BOB, |bob| bob.alive = false);
         assert_eq!(then(&mut timeline, 5, &[member(ANN), dead]), ["died"]);
-        let dated = edited(BOB, |bob| (bob.alive, bob.died_at) = (false, Some(at(5))));
+        let dated = edited(BOB, |bob| (bob.alive, bob.died_at) = (false, Some(at(5).stamp)));
         assert_eq!(then(&mut timeline, 10, &[member(ANN), dated]), [""; 0]);
     }
 

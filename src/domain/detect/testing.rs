@@ -7,13 +7,13 @@ use crate::domain::{
     map::{Marker, MarkerKind, SellOrder},
     monument::Monument,
     server_state::Member,
-    time::Timestamp,
+    time::{Moment, Timestamp},
     world_event::WorldEvent,
 };
 
 /// Seconds since 1970.
-pub(super) fn at(seconds: i64) -> Timestamp {
-    Timestamp::UNIX_EPOCH + TimeDelta::seconds(seconds)
+pub(super) fn at(seconds: i64) -> Moment {
+    (Timestamp::UNIX_EPOCH + TimeDelta::seconds(seconds)).into()
 }
 
 pub(super) fn marker(kind: MarkerKind, x: f64, y: f64) -> Marker {

@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 
-use crate::domain::{map::Marker, time::Timestamp};
+use crate::domain::{map::Marker, time::Moment};
 
 /// Less than this is no movement, metres.
 const STILL: f64 = 0.5;
@@ -17,7 +17,7 @@ pub(super) struct Track {
     pub(super) y: f64,
     /// `None` until two looks have been compared.
     pub(super) moving: Option<bool>,
-    since: Timestamp,
+    since: Moment,
 }
 
 /// A change seen between two looks.
@@ -28,12 +28,12 @@ pub(super) enum Turn {
 }
 
 impl Track {
-    pub(super) fn new(marker: &Marker, now: Timestamp) -> Self {
+    pub(super) fn new(marker: &Marker, now: Moment) -> Self {
         Self { x: marker.x, y: marker.y, moving: None, since: now }
     }
 
     /// Looks again.
-    pub(super) fn follow(&mut self, marker: &Marker, now: Timestamp) -> Option<Turn> {
+    pub(super) fn follow(&mut self, marker: &Marker, now: Moment) -> Option<Turn> {
         let before = self.moving;
         if self.distance(marker.x, marker.y) >= STILL {
             (self.x, self.y, self.since) = (marker.x, marker.y, now);

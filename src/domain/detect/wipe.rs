@@ -90,7 +90,7 @@ mod tests {
 
     fn world() -> World {
         World {
-            wiped_at: Some(at(1_000_000)),
+            wiped_at: Some(at(1_000_000).stamp),
             seed: Some(1),
             salt: Some(2),
             map_size: Some(3000),
@@ -105,14 +105,18 @@ mod tests {
     #[test]
     fn the_same_world_was_not_wiped() {
         assert_eq!(world().compare(&world()), None);
-        assert_eq!(reasons(World { wiped_at: Some(at(1_000_060)), ..world() }), [""; 0], "rounding of the server");
-        assert_eq!(reasons(World { wiped_at: Some(at(1)), ..world() }), [""; 0], "time does not go back");
+        assert_eq!(
+            reasons(World { wiped_at: Some(at(1_000_060).stamp), ..world() }),
+            [""; 0],
+            "rounding of the server"
+        );
+        assert_eq!(reasons(World { wiped_at: Some(at(1).stamp), ..world() }), [""; 0], "time does not go back");
         assert_eq!(reasons(World { level: Some("Other".to_owned()), ..world() }), [""; 0]);
     }
 
     #[test]
     fn each_difference_is_a_wipe() {
-        assert_eq!(reasons(World { wiped_at: Some(at(1_000_061)), ..world() }), ["wipeTime"]);
+        assert_eq!(reasons(World { wiped_at: Some(at(1_000_061).stamp), ..world() }), ["wipeTime"]);
         assert_eq!(reasons(World { seed: Some(9), ..world() }), ["seed"]);
         assert_eq!(reasons(World { salt: Some(9), map_size: Some(4000), ..world() }), ["salt", "mapSize"]);
     }
@@ -134,7 +138,7 @@ mod tests {
     #[test]
     fn a_wipe_is_reported_with_its_reasons() {
         let wipe = world().compare(&World { seed: Some(9), ..world() }).expect("a wipe");
-        let json = serde_json::to_value(wipe.event(at(5))).expect("plain data");
+        let json = serde_json::to_value(wipe.event(at(5).stamp)).expect("plain data");
         assert_eq!(
             (&json["kind"], &json["action"], &json["reasons"][0]),
             (&"wipe".into(), &"wiped".into(), &"seed".into())

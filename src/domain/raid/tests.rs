@@ -4,10 +4,10 @@ use chrono::TimeDelta;
 use proptest::prelude::*;
 
 use super::{Raid, Raids};
-use crate::domain::time::Timestamp;
+use crate::domain::time::{Moment, Timestamp};
 
-fn at(milliseconds: i64) -> Timestamp {
-    Timestamp::UNIX_EPOCH + TimeDelta::milliseconds(milliseconds)
+fn at(milliseconds: i64) -> Moment {
+    (Timestamp::UNIX_EPOCH + TimeDelta::milliseconds(milliseconds)).into()
 }
 
 struct Timeline {
@@ -56,6 +56,21 @@ fn the_first_trigger_is_announced_at_once_and_repeats_every_ten_seconds() {
     assert!(timeline.tick(20_000).is_empty());
     assert_eq!(seen(&timeline.alarm("7", 30_000)), [("incident-1", 4, true)]);
     assert_eq!(timeline.raids.next_due(), None);
+}
+
+#[test]
+fn a_wall_clock_that_is_set_neither_silences_a_raid_nor_ends_one() {
+    let mut timeline = Timeline::new();
+    timeline.alarm("7", 0);
+    let set_back = |steady| Moment::new(TimeDelta::seconds(steady), at(-3_600_000).stamp);
+    let repeat = timeline.raids.alarm("7", "Front door", set_back(60), || "none".into());
+    assert_eq!(seen(&repeat.messages), [("incident-1", 2, true)]);
+    let later = timeline.raids.alarm("7", "Front door", set_back(200), || "second".into());
+    assert_eq!(seen(&later.messages), [("second", 1, false)]);
+    assert_eq!(later.messages[0].ts, at(-3_600_000).stamp, "the wall clock labels");
+    let set_forward = Moment::new(TimeDelta::seconds(210), at(3_600_000).stamp);
+    let again = timeline.raids.alarm("7", "Front door", set_forward, || "third".into());
+    assert_eq!(again.incident, "second");
 }
 
 #[test]

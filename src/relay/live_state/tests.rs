@@ -78,13 +78,13 @@ impl Watched {
     }
 
     fn update(&mut self, update: GameUpdate) -> Outcome {
-        let outcome = self.live.update(update, at(self.now));
+        let outcome = self.live.update(update, at(self.now).into());
         self.apply(&outcome);
         outcome
     }
 
     fn tick(&mut self) -> Outcome {
-        let outcome = self.live.tick(at(self.now));
+        let outcome = self.live.tick(at(self.now).into());
         self.apply(&outcome);
         outcome
     }
