@@ -12,6 +12,7 @@ use actix::{Addr, Arbiter};
 use actix_web::{HttpServer, dev, rt, web};
 use chrono::TimeDelta;
 use secrecy::ExposeSecret as _;
+use socket2::{Domain, Protocol, Socket, Type};
 use tokio::time::Instant;
 
 use crate::{
@@ -55,6 +56,8 @@ use crate::{
 const DRAIN: u64 = 5;
 /// How long open sockets may take to say goodbye.
 const GOODBYES: Duration = Duration::from_secs(3);
+/// Connections that the kernel accepts before we do: as many as come back at once after a restart.
+const BACKLOG: i32 = 4_096;
 /// How often what has expired is removed.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
@@ -182,8 +185,7 @@ impl Server {
             .map_err(bind_error)?
             .run();
         log::info!("the API listens on http://{api_addr}");
-        let builder =
-            actix_server::Server::build().workers(workers).backlog(4_096).disable_signals().shutdown_timeout(DRAIN);
+        let builder = actix_server::Server::build().workers(workers).disable_signals().shutdown_timeout(DRAIN);
         let relay = relay::listener::bind(builder, relay_listener, listener_context)
             .map_err(|cause| StartError::Bind { variable: "RELAY_LISTEN", address: relay_addr, cause })?
             .run();
@@ -245,8 +247,16 @@ impl Server {
 /// Binds one of the two listeners.
 fn bind(variable: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
     let failed = |cause| StartError::Bind { variable, address, cause };
-    let listener = TcpListener::bind(address).map_err(failed)?;
-    let bound = listener.local_addr().map_err(failed)?;
+    let listen = || {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        // A restart does not wait for the last connections of the process before it.
+        socket.set_reuse_address(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        let listener = TcpListener::from(socket);
+        Ok((listener.local_addr()?, listener))
+    };
+    let (bound, listener) = listen().map_err(failed)?;
     Ok((listener, bound))
 }
 

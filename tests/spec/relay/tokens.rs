@@ -125,5 +125,7 @@ async fn without_an_upgrade_there_is_no_stream() {
     assert_eq!(answer.header("upgrade"), Some("websocket"));
     assert!(!answer.text().contains(&token));
     assert_eq!(plain.get("/v1").await.status, 401);
+    let twice = plain.get(&format!("/v1?token={token}&token={token}")).await;
+    assert_eq!((twice.status, twice.json()["code"].as_str()), (401, Some("invalid_relay_token")));
     assert_eq!(plain.get("/nothing").await.status, 404);
 }
