@@ -30,8 +30,6 @@ use crate::{
 /// How often a ping goes out, and how long its pong may take.
 const HEARTBEAT: Duration = Duration::from_secs(25);
 const PONG_DEADLINE: Duration = Duration::from_secs(10);
-/// How long a closed socket waits for the peer to hang up too.
-const GOODBYE_DEADLINE: Duration = Duration::from_secs(2);
 /// Messages to this actor from within the process: closing, nothing else.
 const MAILBOX: usize = 16;
 
@@ -85,11 +83,10 @@ impl ClientSocket {
         &self.socket.user
     }
 
-    fn close(&self, reason: Reason, ctx: &mut Context<Self>) {
+    fn close(&self, reason: Reason) {
         if self.socket.closing().is_none() {
             log::debug!(user = self.user().as_str(), code = reason.code(); "relay socket is closed");
             self.socket.close(reason);
-            ctx.run_later(GOODBYE_DEADLINE, |_, ctx| ctx.stop());
         }
     }
 
@@ -199,10 +196,10 @@ impl ClientSocket {
         if let Some(is_text) = begins {
             self.fragments = Some(Fragments { is_text, bytes: BytesMut::new() });
         }
-        let Some(Fragments { bytes, .. }) = &mut self.fragments else { return self.close(Reason::Protocol, ctx) };
+        let Some(Fragments { bytes, .. }) = &mut self.fragments else { return self.close(Reason::Protocol) };
         if bytes.len() + part.len() > limits::INBOUND_BYTES {
             self.fragments = None;
-            return self.close(Reason::TooBig, ctx);
+            return self.close(Reason::TooBig);
         }
         bytes.extend_from_slice(&part);
         if ends && let Some(Fragments { is_text, bytes }) = self.fragments.take() {
@@ -216,7 +213,7 @@ impl ClientSocket {
 
     fn text(&mut self, text: &[u8], ctx: &mut Context<Self>) {
         if std::str::from_utf8(text).is_err() {
-            return self.close(Reason::NotText, ctx);
+            return self.close(Reason::NotText);
         }
         self.receive(text, ctx);
     }
@@ -269,7 +266,7 @@ impl StreamHandler<Result<Frame, ProtocolError>> for ClientSocket {
         self.alive = true;
         let now = self.socket.now();
         if self.received.available_at(now, limits::INBOUND_MESSAGES).is_some() {
-            return self.close(Reason::Flooding, ctx);
+            return self.close(Reason::Flooding);
         }
         self.received.record(now);
         match frame {
@@ -282,8 +279,8 @@ impl StreamHandler<Result<Frame, ProtocolError>> for ClientSocket {
                 self.socket.close(Reason::Goodbye);
                 ctx.stop();
             }
-            Err(ProtocolError::Overflow) => self.close(Reason::TooBig, ctx),
-            Err(_) => self.close(Reason::Protocol, ctx),
+            Err(ProtocolError::Overflow) => self.close(Reason::TooBig),
+            Err(_) => self.close(Reason::Protocol),
         }
     }
 }
@@ -291,7 +288,7 @@ impl StreamHandler<Result<Frame, ProtocolError>> for ClientSocket {
 impl Handler<Close> for ClientSocket {
     type Result = ();
 
-    fn handle(&mut self, Close(reason): Close, ctx: &mut Self::Context) {
-        self.close(reason, ctx);
+    fn handle(&mut self, Close(reason): Close, _: &mut Self::Context) {
+        self.close(reason);
     }
 }

@@ -31,6 +31,8 @@ use crate::{
 
 /// Bytes asked from the kernel at a time; the buffer is given back while nothing is half read.
 const READ_SIZE: usize = 4 * 1024;
+/// How long a closed socket waits for the peer to hang up too.
+const GOODBYE_DEADLINE: Millis = 2_000;
 /// Bytes of the largest frame that is accepted: its payload, and a header of at most fourteen.
 const LARGEST_FRAME: usize = limits::INBOUND_BYTES + 14;
 
@@ -45,7 +47,8 @@ pub struct Socket {
     half: RefCell<Option<Half>>,
     /// Ping, pong or close: not data, so not counted, and sent before anything else. One at a time is enough.
     control: RefCell<Option<Bytes>>,
-    closing: Cell<Option<Reason>>,
+    /// Why this socket is being closed, and when that began.
+    closing: Cell<Option<(Reason, Millis)>>,
     /// The close frame is written; what the peer still sends is thrown away until it hangs up too. Hanging up over
     /// unread bytes would reset the connection, and the close code could be lost on the way.
     said_goodbye: Cell<bool>,
@@ -106,7 +109,7 @@ impl Socket {
     /// Sends the close frame: everything that waits is dropped but for a frame that is half written.
     pub fn close(&self, reason: Reason) {
         if self.closing.get().is_none() {
-            self.closing.set(Some(reason));
+            self.closing.set(Some((reason, self.now())));
             self.queue.borrow_mut().clear();
             *self.control.borrow_mut() = Some(reason.frame());
             self.pump();
@@ -115,7 +118,12 @@ impl Socket {
 
     /// Why this socket is being closed, if it is.
     pub fn closing(&self) -> Option<Reason> {
-        self.closing.get()
+        self.closing.get().map(|(reason, _)| reason)
+    }
+
+    /// When a socket that is being closed is over, whatever its peer does.
+    fn over_at(&self) -> Option<Millis> {
+        self.closing.get().map(|(_, since)| since + GOODBYE_DEADLINE)
     }
 
     /// For how long the kernel has not taken the rest of a frame.
@@ -144,7 +152,10 @@ impl Socket {
                 let control = self.control.borrow_mut().take();
                 let next = match (control, self.closing.get()) {
                     (Some(frame), _) => frame.into(),
-                    (None, Some(_)) => return self.say_goodbye(),
+                    (None, Some((_, since))) => {
+                        self.due.set(Some(since + GOODBYE_DEADLINE));
+                        return self.say_goodbye();
+                    }
                     (None, None) => match self.queue.borrow_mut().next(now) {
                         Next::Send(queued) => queued,
                         Next::At(at) => return self.due.set(Some(at)),
@@ -199,14 +210,19 @@ impl Inbound {
             if self.socket.done.get() {
                 return Poll::Ready(());
             }
+            let over_at = self.socket.over_at();
+            if over_at.is_some_and(|at| at <= self.socket.now()) {
+                return Poll::Ready(());
+            }
             if self.socket.half.borrow().is_some() {
                 match self.socket.stream.poll_write_ready(cx) {
                     Poll::Ready(Ok(())) => continue,
                     Poll::Ready(Err(_)) => return Poll::Ready(()),
-                    Poll::Pending => return Poll::Pending,
+                    Poll::Pending if over_at.is_none() => return Poll::Pending,
+                    Poll::Pending => {}
                 }
             }
-            let Some(due) = self.socket.due.get() else {
+            let Some(due) = over_at.or(self.socket.due.get()) else {
                 self.turn = None;
                 return Poll::Pending;
             };
@@ -294,6 +310,29 @@ mod tests {
         socket.pump();
         assert_eq!((read(&peer), taken.get()), (BytesMut::from("ef"), 1));
         assert!(finished.try_recv().is_err_and(|error| error == tokio::sync::oneshot::error::TryRecvError::Closed));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_socket_that_overflows_is_over_after_the_goodbye_deadline_whatever_its_peer_does() {
+        use futures_util::StreamExt as _;
+        for room in [1, 1 << 20] {
+            let (socket, _peer) = socket(room);
+            let mut inbound = Inbound::new(socket.clone(), BytesMut::new());
+            let began = Instant::now();
+            let filling = async {
+                tokio::task::yield_now().await;
+                while socket.closing().is_none() {
+                    socket.push(Lane::Raid, Bytes::from_static(b"raid"));
+                }
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                frame = inbound.next() => assert!(frame.is_none(), "it ends"),
+                () = filling => {}
+            }
+            assert_eq!(socket.closing(), Some(Reason::TooSlow));
+            assert_eq!(began.elapsed().as_millis() as Millis, GOODBYE_DEADLINE, "room {room}");
+        }
     }
 
     #[tokio::test]
