@@ -201,6 +201,15 @@ impl Judge {
     /// After the healthy minutes at the end.
     pub fn end(&mut self, world: &World, pool: &Pool, dashboards: &[std::rc::Rc<Dashboard>]) {
         self.check_ledger(world, pool);
+        for (game, server) in world.games.iter().enumerate() {
+            let (links, paired) = (server.connections(), PAIRED.iter().filter(|paired| paired.2 == game).count());
+            if links != paired {
+                self.broken(
+                    "one-link-per-server",
+                    format!("{links} links to game server {game}, paired {paired} times"),
+                );
+            }
+        }
         for dashboard in dashboards {
             if let Some((wire, _)) = &*dashboard.wire.borrow() {
                 self.count_frames(dashboard.number, wire);
