@@ -2,6 +2,7 @@
 
 use std::{
     cell::{Cell, OnceCell, RefCell},
+    fmt,
     rc::Rc,
 };
 
@@ -21,6 +22,12 @@ pub struct Feed {
     snapshot_wanted: Cell<bool>,
     /// Set once the subscription has started.
     source: OnceCell<Recipient<SnapshotWanted>>,
+}
+
+impl fmt::Debug for Feed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Feed").field("server", &self.server).finish_non_exhaustive()
+    }
 }
 
 impl Feed {

@@ -39,11 +39,13 @@ pub struct QueuedFrame {
     pub frame: Bytes,
     /// Present where it is counted which sockets took the frame.
     pub receipt: Option<Rc<Receipt>>,
+    /// The server that it is about, if it is about one: it is not sent after the watch of that server has ended.
+    pub feed: Option<Rc<Feed>>,
 }
 
 impl From<Bytes> for QueuedFrame {
     fn from(frame: Bytes) -> Self {
-        Self { frame, receipt: None }
+        Self { frame, receipt: None, feed: None }
     }
 }
 
@@ -135,9 +137,12 @@ impl SendQueue {
         }
     }
 
-    /// Stops watching.
+    /// Stops watching, and drops what still waits from that server.
     pub fn unwatch(&mut self, server: &ServerId) {
         self.views.retain(|view| view.feed.server != *server);
+        for lane in &mut self.lanes {
+            lane.retain(|queued| queued.feed.as_ref().is_none_or(|feed| feed.server != *server));
+        }
     }
 
     /// Drops everything that waits and stops watching: the connection is being closed.

@@ -88,14 +88,15 @@ impl ServerSubscription {
         }
     }
 
-    fn deliver(&self, lane: Lane, queued: &QueuedFrame) {
+    fn deliver(&self, lane: Lane, frame: Bytes, receipt: Option<Rc<Receipt>>) {
+        let queued = QueuedFrame { frame, receipt, feed: Some(self.subscription.feed.clone()) };
         self.subscription.watchers.for_each(|socket| socket.push(lane, queued.clone()));
     }
 
     /// Delivers an alarm; resolves to the number of sockets whose kernel buffer took it.
     fn deliver_alarm(&self, frame: Bytes) -> impl Future<Output = usize> + use<> {
         let (receipt, taken, finished) = Receipt::new();
-        self.deliver(Lane::Raid, &QueuedFrame { frame, receipt: Some(receipt) });
+        self.deliver(Lane::Raid, frame, Some(receipt));
         async move {
             // It never sends, it only ends. A socket that takes longer does not read.
             let _ = timeout(WRITTEN_WITHIN, finished).await;
@@ -148,7 +149,7 @@ impl Handler<Publication> for ServerSubscription {
                 feed.log.borrow_mut().restart(position, frame);
                 self.fan_out(ctx);
             }
-            Publication::Deliver { lane, frame } => self.deliver(lane, &frame.into()),
+            Publication::Deliver { lane, frame } => self.deliver(lane, frame, None),
             Publication::DeliverAlarm { frame } => return Response::fut(self.deliver_alarm(frame)),
             Publication::Skipped => {
                 feed.mark_snapshot_wanted();

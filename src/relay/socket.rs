@@ -303,7 +303,8 @@ mod tests {
     async fn a_frame_is_confirmed_when_the_kernel_has_all_of_it() {
         let (socket, peer) = socket(4);
         let (receipt, taken, mut finished) = Receipt::new();
-        socket.push(Lane::Raid, QueuedFrame { frame: Bytes::from_static(b"abcdef"), receipt: Some(receipt) });
+        socket
+            .push(Lane::Raid, QueuedFrame { frame: Bytes::from_static(b"abcdef"), receipt: Some(receipt), feed: None });
         assert_eq!(taken.get(), 0, "two bytes wait");
         assert!(finished.try_recv().is_err_and(|error| error == tokio::sync::oneshot::error::TryRecvError::Empty));
         assert_eq!(read(&peer), "abcd");
@@ -340,9 +341,13 @@ mod tests {
         let (socket, peer) = socket(4);
         socket.push(Lane::Raid, Bytes::from_static(b"abcdef"));
         let (receipt, taken, mut finished) = Receipt::new();
-        socket.push(Lane::Raid, QueuedFrame { frame: Bytes::from_static(b"second"), receipt: Some(receipt.clone()) });
+        socket.push(
+            Lane::Raid,
+            QueuedFrame { frame: Bytes::from_static(b"second"), receipt: Some(receipt.clone()), feed: None },
+        );
         socket.close(Reason::Restarting);
-        socket.push(Lane::Raid, QueuedFrame { frame: Bytes::from_static(b"third"), receipt: Some(receipt) });
+        socket
+            .push(Lane::Raid, QueuedFrame { frame: Bytes::from_static(b"third"), receipt: Some(receipt), feed: None });
         assert!(finished.try_recv().is_err_and(|error| error == tokio::sync::oneshot::error::TryRecvError::Closed));
         assert_eq!(taken.get(), 0);
         let mut all = read(&peer);

@@ -337,3 +337,24 @@ fn many_steps_between_two_turns_become_one_patch_that_all_share() {
     take(&world, 1);
     assert!(matches!(clients[0].queue.next(1), Next::Idle), "one patch was enough");
 }
+
+#[test]
+fn what_waits_from_a_server_is_not_sent_after_its_watch_has_ended() {
+    let (one, other) = (World::new("one"), World::new("other"));
+    let mut queue = SendQueue::default();
+    let from = |world: &World, frame: &'static str| QueuedFrame {
+        feed: Some(world.feed.clone()),
+        ..Bytes::from_static(frame.as_bytes()).into()
+    };
+    for lane in [Lane::Raid, Lane::Live] {
+        queue.push(lane, from(&one, "one")).expect("there is room");
+        queue.push(lane, from(&other, "other")).expect("there is room");
+    }
+    queue.push(Lane::Reply, text("pong")).expect("there is room");
+    queue.unwatch(&one.server);
+    let next = || match queue.next(0) {
+        Next::Send(QueuedFrame { frame, .. }) => Some(frame),
+        _ => None,
+    };
+    assert_eq!(std::iter::from_fn(next).collect::<Vec<_>>(), ["other", "other", "pong"]);
+}
