@@ -263,7 +263,7 @@ async fn a_refusal_and_an_outage_are_distinguished() {
     service.faults(|faults| faults.refuse_login = Some(503));
     assert!(matches!(connect(&service).await, Err(LoginError::ServiceFault(503))));
     service.stop().await;
-    assert!(matches!(connect(&service).await, Err(LoginError::Unreachable(_))));
+    assert!(matches!(connect(&service).await, Err(LoginError::Network(_))));
     service.restart().await.expect("the same port");
     service.faults(|faults| faults.refuse_login = None);
     session(&service).await;
@@ -281,7 +281,7 @@ async fn a_certificate_of_another_authority_is_refused() {
     let elsewhere = PushAddress { host: "127.0.0.2".to_owned(), ..address(&service) };
     assert!(matches!(
         login::connect(&Network::system(), &elsewhere, trusting(&service), login(&[])).await,
-        Err(LoginError::Unreachable(_))
+        Err(LoginError::Network(_))
     ));
     assert_eq!(service.counts().logins, 0, "no credential was sent");
 }
@@ -417,7 +417,7 @@ async fn a_peer_without_tls_is_unreachable() {
     });
     let address = PushAddress { host: "127.0.0.1".to_owned(), port };
     let failed = login::connect(&Network::system(), &address, trusting(&service().await), login(&[])).await;
-    assert!(matches!(failed, Err(LoginError::Unreachable(_))), "{failed:?}");
+    assert!(matches!(failed, Err(LoginError::Network(_))), "{failed:?}");
 }
 
 /// A client written by hand, for what our session never does.
