@@ -17,6 +17,7 @@ use tokio::time::{Duration, Instant};
 
 use crate::{
     dashboard::{Dashboard, Known},
+    random::{FNV_OFFSET, fold},
     script::LAST_ALARM,
     wire::Wire,
     world::{PAIRED, World, world},
@@ -171,9 +172,7 @@ impl Judge {
     /// Every client has the same document at the same position.
     fn compare(&mut self, server: &str, epoch: u64, seq: u64, state: &Value) {
         let text = state.to_string();
-        let hash = text
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+        let hash = fold(FNV_OFFSET, text.bytes());
         let first = *self.documents.entry((server.to_owned(), epoch, seq)).or_insert(hash);
         if first != hash {
             self.broken("equal-state", format!("{server} at {epoch}/{seq}: {text}"));

@@ -1,16 +1,20 @@
 //! What a seed decides: SplitMix64, a stream of its own for every purpose, so that taking one thing out of a script
 //! does not shift the rest.
 
+/// Where an FNV-1a hash begins.
+pub const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// Folds bytes into an FNV-1a hash.
+pub fn fold(hash: u64, bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(hash, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
 pub struct Stream(u64);
 
 impl Stream {
     /// The stream of a purpose.
     pub fn of(seed: u64, purpose: &str) -> Self {
-        // FNV-1a.
-        let hash = purpose
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-        Self(seed ^ hash)
+        Self(seed ^ fold(FNV_OFFSET, purpose.bytes()))
     }
 
     pub fn bits(&mut self) -> u64 {

@@ -34,7 +34,7 @@ use tokio::{
 
 use crate::{
     judge::Judge,
-    random::Stream,
+    random::{Stream, fold},
     wire::{Wire, WireKind},
 };
 
@@ -180,11 +180,7 @@ impl World {
     /// Folds what happened, and when, into the hash of the run.
     pub fn trace(&self, event: &str) {
         let at = self.millis();
-        let mut hash = self.hash.get();
-        for byte in at.to_le_bytes().into_iter().chain(event.bytes()) {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-        self.hash.set(hash);
+        self.hash.set(fold(self.hash.get(), at.to_le_bytes().into_iter().chain(event.bytes())));
         if self.print {
             println!("{:>9.3} {event}", at as f64 / 1_000.0);
         }
@@ -192,8 +188,7 @@ impl World {
 
     /// Folds it into the hash without printing it.
     pub fn trace_silently(&self, event: &str) {
-        let fold = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        self.hash.set(event.bytes().fold(self.hash.get(), fold));
+        self.hash.set(fold(self.hash.get(), event.bytes()));
     }
 
     pub fn hash(&self) -> u64 {
