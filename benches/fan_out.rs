@@ -299,7 +299,10 @@ impl Relay {
     fn arm(&self, alarm: usize, due: u64) {
         let device = |id: usize| {
             let label = (id == alarm).then(|| due.to_string());
-            (id.to_string().into(), PairedDevice { kind: DeviceKind::Alarm, name: "Alarm".to_owned(), label })
+            (
+                id.to_string().into(),
+                PairedDevice { kind: DeviceKind::Alarm, name: "Alarm".to_owned(), label, last_value: None },
+            )
         };
         let devices = (1..=RAIDS).map(device).collect::<HashMap<_, _>>();
         self.connection.do_send(LinkReport::Update(GameUpdate::Devices(devices)));

@@ -8,7 +8,12 @@ use companion::{
     clock::Clock,
     config::{Config, Settings, fresh_secrets},
     crypto::{self, random::Random, sealer::Sealer},
-    db::{alarms, encryption_keys, error::DbError, pool::Pool},
+    db::{
+        alarms, encryption_keys,
+        error::DbError,
+        incidents,
+        pool::{Db, Pool},
+    },
     demo::{Demo, DemoOptions},
     domain::time,
     rotation,
@@ -38,7 +43,7 @@ enum Command {
     Watch(WatchOptions),
     /// Bring the database's schema up to date and exit
     Migrate(Options),
-    /// Print how many alarms are in each state of the ledger, and since when the oldest one is unfinished
+    /// Print how many alarms and incidents are in each state of the ledger, and since when the oldest one is unfinished
     Alarms(Options),
     /// Show which keys seal the stored credentials
     #[command(subcommand)]
@@ -120,17 +125,17 @@ fn main() -> ExitCode {
 }
 
 fn alarms_status(config: Config) -> ExitCode {
-    let tally = Pool::open(&config.database).and_then(|pool| pool.read_blocking(alarms::tally));
-    let tally = match tally {
-        Ok(tally) => tally,
+    let read = |db: &mut Db| Ok((alarms::tally(db)?, incidents::tally(db)?));
+    let (tally, states) = match Pool::open(&config.database).and_then(|pool| pool.read_blocking(read)) {
+        Ok(tallies) => tallies,
         Err(error) => return fail("the database", error),
     };
-    let mut lines: Vec<String> = tally
-        .counts
-        .iter()
-        .map(|(state, finished, count)| format!("{state}{}: {count}", if *finished { "" } else { ", unfinished" }))
-        .collect();
-    lines.push(format!("delivered to no socket: {}", tally.unheard));
+    let alarms = tally.counts.iter().map(|(state, count)| format!("alarms {state}: {count}"));
+    let incidents = states.iter().map(|(state, count)| format!("incidents {state}: {count}"));
+    let mut lines: Vec<String> = alarms.chain(incidents).collect();
+    if lines.is_empty() {
+        lines.push("no alarms".to_owned());
+    }
     if let Some(since) = tally.oldest_unfinished {
         lines.push(format!("oldest unfinished alarm: received at {}", time::to_wire(since)));
     }

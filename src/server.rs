@@ -29,11 +29,17 @@ use crate::{
         session_cookie::{SESSION_COOKIE, SealedCookie},
     },
     db::{
-        alarms, encryption_keys, error::DbError, openid_nonces, pairing_codes, pool::Pool, push_seen, sessions,
-        sign_in_attempts, timeline,
+        alarms, encryption_keys,
+        error::DbError,
+        incidents,
+        journal::{self, Journal, JournalError},
+        openid_nonces, pairing_codes,
+        pool::Pool,
+        push_seen, sessions, sign_in_attempts, timeline,
     },
     domain::{
         limits::{HISTORY_DAYS, PROVIDER_CLOCK_SKEW},
+        raid,
         time::Timestamp,
     },
     game::asker::Budgets,
@@ -58,6 +64,8 @@ const DRAIN: u64 = 5;
 const GOODBYES: Duration = Duration::from_secs(3);
 /// Connections that the kernel accepts before we do: as many as come back at once after a restart.
 const BACKLOG: i32 = 4_096;
+/// Rows of a table that one sweep changes.
+const SWEPT_AT_ONCE: i64 = 1_000;
 /// How often what has expired is removed.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
@@ -66,6 +74,8 @@ const SWEEP_EVERY: Duration = Duration::from_secs(60);
 pub enum StartError {
     #[error("the database: {0}")]
     Database(#[from] DbError),
+    #[error("the journal of alarms: {0}")]
+    Journal(#[from] JournalError),
     #[error("outgoing connections: {0}")]
     Client(io::Error),
     #[error("{variable} {address}: {cause}")]
@@ -94,6 +104,7 @@ impl Server {
         // Taken apart: each part goes only to what needs it, and the secrets end with this function.
         let Config {
             environment,
+            data_dir,
             database,
             listen,
             urls,
@@ -110,6 +121,8 @@ impl Server {
         let urls = urls.listening_at(api_addr);
         let random = Random::system();
         let pool = Pool::open(&database)?;
+        journal::replay(&data_dir, &pool)?;
+        let journal = Journal::open(&data_dir).map_err(JournalError::from)?;
         let tls = http::tls_config(extra_ca_file.as_deref()).map_err(StartError::Client)?;
         let http = http::client(tls.clone()).map_err(StartError::Client)?;
         let keys = KeyDerivation::new(secrets.session_secret.expose_secret(), secrets.session_salt.expose_secret());
@@ -123,6 +136,7 @@ impl Server {
             clock: clock.clone(),
             random: random.clone(),
             pool: pool.clone(),
+            journal,
             network: Network::system(),
             vault: vault.clone(),
             game,
@@ -282,6 +296,8 @@ fn purge(db: &mut crate::db::pool::Db, now: Timestamp) -> Result<(), DbError> {
     let history_from = now - TimeDelta::days(HISTORY_DAYS);
     timeline::purge(db, history_from)?;
     alarms::purge(db, history_from)?;
+    incidents::expire(db, now - raid::SHOWN_FOR, SWEPT_AT_ONCE)?;
+    incidents::purge(db, history_from, SWEPT_AT_ONCE)?;
     // A nonce may come back as long as its time passes the check: twice the skew, from one end to the other.
     openid_nonces::purge(db, now - 3 * PROVIDER_CLOCK_SKEW)?;
     Ok(())

@@ -8,7 +8,7 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
 use crate::{
     api::{context::ApiContext, error::ApiError},
-    db::alarms,
+    db::{alarms, incidents},
 };
 
 /// The process's recorder; the first call installs it.
@@ -25,12 +25,14 @@ pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Re
     let is_forwarded = request.headers().keys().any(|name| matches!(name.as_str(), "x-forwarded-for" | "forwarded"));
     let recorder = recorder().filter(|_| is_local && !is_forwarded).ok_or(ApiError::NotFound)?;
     let now = context.clock.now();
-    let tally = context.pool.read(alarms::tally).await?;
-    for (alarm_state, finished, count) in tally.counts {
-        let finished = if finished { "true" } else { "false" };
-        gauge!("companion_alarms", "state" => alarm_state, "finished" => finished).set(count as f64);
+    let (tally, states) = context.pool.read(|db| Ok((alarms::tally(db)?, incidents::tally(db)?))).await?;
+    for (state, count) in tally.counts {
+        gauge!("companion_alarms", "state" => state).set(count as f64);
     }
-    gauge!("companion_alarms_unheard").set(tally.unheard as f64);
+    for known in incidents::STATES {
+        let count = states.iter().find(|(state, _)| state == known).map_or(0, |(_, count)| *count);
+        gauge!("companion_incidents", "state" => known).set(count as f64);
+    }
     let oldest = tally.oldest_unfinished.map_or(0.0, |since| (now - since).num_milliseconds() as f64 / 1_000.0);
     gauge!("companion_alarms_oldest_unfinished_seconds").set(oldest);
     gauge!("companion_relay_connections").set(context.relay_health.active.load(Ordering::Relaxed) as f64);

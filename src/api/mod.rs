@@ -16,6 +16,7 @@ use url::Url;
 use self::{context::ApiContext, error::ApiError};
 use crate::domain::limits::JSON_BODY;
 
+pub mod alarms;
 pub mod context;
 pub mod credentials;
 pub mod devices;

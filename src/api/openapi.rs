@@ -14,7 +14,7 @@ use utoipa::{
 
 use crate::{
     api::{
-        credentials, devices,
+        alarms, credentials, devices,
         error::{self, PROBLEM_JSON},
         health, index, metrics, paired_servers, pairing, readiness, sign_in,
     },
@@ -46,6 +46,8 @@ use crate::{
         devices::remove,
         readiness::readiness,
         readiness::drill,
+        alarms::list,
+        alarms::acknowledge,
         metrics::metrics,
         index::index,
         health::health,

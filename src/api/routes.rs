@@ -6,8 +6,8 @@ use actix_web::{
 };
 
 use super::{
-    credentials, devices, error::ApiError, health, index, metrics, middleware::rate_limit, openapi, paired_servers,
-    pairing, readiness, sign_in,
+    alarms, credentials, devices, error::ApiError, health, index, metrics, middleware::rate_limit, openapi,
+    paired_servers, pairing, readiness, sign_in,
 };
 
 #[rustfmt::skip]
@@ -36,6 +36,8 @@ pub fn routes(config: &mut ServiceConfig) {
 
         .service(resource("/paired-servers/{id}/readiness").route(get().to(readiness::readiness)))
         .service(resource("/paired-servers/{id}/drill").route(post().to(readiness::drill)))
+        .service(resource("/paired-servers/{id}/alarms").route(get().to(alarms::list)))
+        .service(resource("/paired-servers/{id}/alarms/{incident}/ack").route(post().to(alarms::acknowledge)))
 
         .service(resource("/").route(get().to(index::index)))
         .service(resource("/health").route(get().to(health::health)))

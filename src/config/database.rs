@@ -9,7 +9,7 @@ use crate::config::check::{Check, given_secret};
 /// Where things are kept, as given.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DatabaseSettings {
-    /// Directory for the SQLite file and for secrets made in development
+    /// Directory for the SQLite file, the journal of alarms, and secrets made in development
     #[arg(long, env, default_value = "data")]
     pub data_dir: PathBuf,
     /// `sqlite:PATH` or `postgres://…` [default: companion.db in the data directory]

@@ -62,6 +62,7 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct Config {
     pub environment: Environment,
+    pub data_dir: PathBuf,
     pub database: Database,
     pub listen: Listen,
     pub urls: Urls,
@@ -106,6 +107,7 @@ impl Config {
         let config = (|| {
             Some(Config {
                 environment: environment?,
+                data_dir,
                 database: database?,
                 listen: listen?,
                 urls: urls?,

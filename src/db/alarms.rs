@@ -1,47 +1,36 @@
-//! The ledger of alarms: every alarm that arrived, and what became of it. An alarm is stored here before it is
-//! delivered, so that no crash loses one. When the ledger cannot be written, an alarm is delivered all the same.
+//! The ledger of alarms, by arrival: each alarm that reached us and what it became. An alarm is stored here before it is
+//! delivered, so that no crash loses one; what became of its incident is in [`incidents`](super::incidents).
 //!
 //! An alarm is `received` (a push that its game connection does not have yet), then it has `opened` an incident or was
-//! `merged` into one, and it is finished when it was written to `sockets` sockets (0: nobody was connected). A push that
-//! came too late is `late`, one that fits no paired server is `unmatched`; both are finished at once and sent to nobody.
+//! `merged` into one, and is finished with that. A push that fits no paired server is `unmatched`. Repeats that the link
+//! reports within an incident are counted by the incident and have no row of their own.
 
-use diesel::{dsl::count_star, prelude::*};
+use diesel::{
+    dsl::{count_star, min},
+    prelude::*,
+};
+use serde::{Deserialize, Serialize};
 
 use crate::{
-    db::{error::DbError, pool::Db, schema::alarms, timestamp::StoredTimestamp},
+    db::{
+        error::DbError,
+        pool::Db,
+        schema::alarms,
+        timestamp::{StoredTimestamp, StoredTimestampOption},
+    },
     domain::{
         ids::{ServerId, UserId},
+        incident::AlarmPath,
         time::Timestamp,
     },
 };
 
-/// How an alarm reached us.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AlarmPath {
-    Link,
-    Push,
-    /// Asked for by the user, to test the whole way.
-    Drill,
-}
-
-impl AlarmPath {
-    /// The stored word.
-    pub fn word(self) -> &'static str {
-        match self {
-            AlarmPath::Link => "link",
-            AlarmPath::Push => "push",
-            AlarmPath::Drill => "drill",
-        }
-    }
-}
-
 /// What has become of an alarm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum AlarmState {
     Received,
     Opened,
     Merged,
-    Late,
     Unmatched,
 }
 
@@ -52,14 +41,13 @@ impl AlarmState {
             AlarmState::Received => "received",
             AlarmState::Opened => "opened",
             AlarmState::Merged => "merged",
-            AlarmState::Late => "late",
             AlarmState::Unmatched => "unmatched",
         }
     }
 }
 
 /// An alarm as it arrived.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Arrival {
     /// Our own id of the alarm.
     pub id: String,
@@ -74,25 +62,26 @@ pub struct Arrival {
     pub state: AlarmState,
     /// The incident it opened or was merged into.
     pub incident: Option<String>,
+    pub received_at: Timestamp,
+    /// When the push was sent.
+    pub sent_at: Option<Timestamp>,
 }
 
-/// An alarm that is not finished.
+/// A push that was received and has no incident yet.
 #[derive(Clone, Debug, Queryable, Selectable)]
 #[diesel(table_name = alarms)]
-pub struct Unfinished {
+pub struct Waiting {
     pub id: String,
-    pub alarm_id: String,
     pub title: String,
-    pub path: String,
-    pub state: String,
-    pub incident: Option<String>,
     #[diesel(deserialize_as = StoredTimestamp)]
     pub received_at: Timestamp,
+    #[diesel(deserialize_as = StoredTimestampOption)]
+    pub sent_at: Option<Timestamp>,
 }
 
-/// Stores an alarm before anything else is done with it. Late and unmatched ones are finished with that.
-pub fn receive(db: &mut Db, arrival: &Arrival, now: Timestamp) -> Result<(), DbError> {
-    let finished = matches!(arrival.state, AlarmState::Late | AlarmState::Unmatched).then_some(now.naive_utc());
+/// Stores an alarm before anything else is done with it. One that is stored already stays as it is.
+pub fn receive(db: &mut Db, arrival: &Arrival) -> Result<(), DbError> {
+    let finished = (arrival.state != AlarmState::Received).then_some(arrival.received_at.naive_utc());
     let row = (
         alarms::id.eq(&arrival.id),
         alarms::user_id.eq(arrival.user.as_str()),
@@ -101,45 +90,32 @@ pub fn receive(db: &mut Db, arrival: &Arrival, now: Timestamp) -> Result<(), DbE
         alarms::alarm_id.eq(&arrival.alarm_id),
         alarms::title.eq(&arrival.title),
         alarms::message.eq(&arrival.message),
-        alarms::received_at.eq(now.naive_utc()),
+        alarms::received_at.eq(arrival.received_at.naive_utc()),
+        alarms::sent_at.eq(arrival.sent_at.map(|at| at.naive_utc())),
         alarms::state.eq(arrival.state.word()),
         alarms::incident.eq(arrival.incident.as_deref()),
         alarms::finished_at.eq(finished),
     );
-    diesel::insert_into(alarms::table).values(row).execute(db)?;
+    let insert = diesel::insert_into(alarms::table).values(row).on_conflict_do_nothing();
+    on_backend!(db, |db| insert.execute(db))?;
     Ok(())
 }
 
-/// Stores which incident a received alarm opened or was merged into. False if that is known already.
-pub fn assign(db: &mut Db, id: &str, state: AlarmState, incident: &str) -> Result<bool, DbError> {
+/// Stores which incident a received alarm opened or was merged into. False if it is not stored, or if that is known.
+pub fn assign(db: &mut Db, id: &str, state: AlarmState, incident: &str, now: Timestamp) -> Result<bool, DbError> {
     let received = alarms::table.find(id).filter(alarms::incident.is_null());
-    let set = (alarms::state.eq(state.word()), alarms::incident.eq(incident));
+    let set = (alarms::state.eq(state.word()), alarms::incident.eq(incident), alarms::finished_at.eq(now.naive_utc()));
     Ok(diesel::update(received).set(set).execute(db)? == 1)
 }
 
-/// The alarm is finished: written to so many sockets, or merged into an incident that was sent before (`None`).
-pub fn finish(db: &mut Db, id: &str, sockets: Option<usize>, now: Timestamp) -> Result<(), DbError> {
-    let sockets = sockets.map(|sockets| i64::try_from(sockets).unwrap_or(i64::MAX));
-    let unfinished = alarms::table.find(id).filter(alarms::finished_at.is_null());
-    let set = (alarms::sockets.eq(sockets), alarms::finished_at.eq(now.naive_utc()));
-    diesel::update(unfinished).set(set).execute(db)?;
-    Ok(())
-}
-
-/// Whether an alarm still waits to be delivered.
-pub fn is_unfinished(db: &mut Db, id: &str) -> Result<bool, DbError> {
-    let waiting = alarms::table.find(id).filter(alarms::finished_at.is_null());
-    Ok(waiting.count().get_result::<i64>(db)? == 1)
-}
-
-/// What a crash left unfinished for this server, oldest first.
-pub fn unfinished(db: &mut Db, server: &ServerId) -> Result<Vec<Unfinished>, DbError> {
+/// The pushes of this server that wait for their incident, oldest first.
+pub fn waiting(db: &mut Db, server: &ServerId) -> Result<Vec<Waiting>, DbError> {
     let rows = alarms::table
         .filter(alarms::server_id.eq(server.as_str()))
         .filter(alarms::finished_at.is_null())
         .order((alarms::received_at, alarms::id))
         .limit(1_000)
-        .select(Unfinished::as_select())
+        .select(Waiting::as_select())
         .load(db)?;
     Ok(rows)
 }
@@ -147,30 +123,17 @@ pub fn unfinished(db: &mut Db, server: &ServerId) -> Result<Vec<Unfinished>, DbE
 /// How many alarms are in each state, and since when the oldest unfinished one waits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tally {
-    /// (state, whether finished, how many).
-    pub counts: Vec<(String, bool, i64)>,
-    /// How many finished ones were written to no socket.
-    pub unheard: i64,
+    pub counts: Vec<(String, i64)>,
     pub oldest_unfinished: Option<Timestamp>,
 }
 
-/// The ledger in numbers.
+/// The arrivals in numbers.
 pub fn tally(db: &mut Db) -> Result<Tally, DbError> {
-    let mut counts: Vec<(String, bool, i64)> = Vec::new();
-    for finished in [false, true] {
-        let in_states: Vec<(String, i64)> = if finished {
-            let rows = alarms::table.filter(alarms::finished_at.is_not_null()).group_by(alarms::state);
-            rows.order(alarms::state).select((alarms::state, count_star())).load(db)?
-        } else {
-            let rows = alarms::table.filter(alarms::finished_at.is_null()).group_by(alarms::state);
-            rows.order(alarms::state).select((alarms::state, count_star())).load(db)?
-        };
-        counts.extend(in_states.into_iter().map(|(state, count)| (state, finished, count)));
-    }
-    let unheard = alarms::table.filter(alarms::sockets.eq(0)).count().get_result(db)?;
+    let states = alarms::table.group_by(alarms::state).order(alarms::state);
+    let counts = states.select((alarms::state, count_star())).load(db)?;
     let oldest: Option<chrono::NaiveDateTime> =
-        alarms::table.filter(alarms::finished_at.is_null()).select(diesel::dsl::min(alarms::received_at)).first(db)?;
-    Ok(Tally { counts, unheard, oldest_unfinished: oldest.map(|at| at.and_utc()) })
+        alarms::table.filter(alarms::finished_at.is_null()).select(min(alarms::received_at)).first(db)?;
+    Ok(Tally { counts, oldest_unfinished: oldest.map(|at| at.and_utc()) })
 }
 
 /// Deletes what was finished before this time.
@@ -183,7 +146,7 @@ mod tests {
     use super::*;
     use crate::db::testing::{self, later, now};
 
-    fn arrival(id: &str, state: AlarmState, incident: Option<&str>) -> Arrival {
+    fn arrival(id: &str, state: AlarmState) -> Arrival {
         Arrival {
             id: id.into(),
             user: "alice".into(),
@@ -193,28 +156,28 @@ mod tests {
             title: "North wall".into(),
             message: "C4".into(),
             state,
-            incident: incident.map(str::to_owned),
+            incident: None,
+            received_at: now(),
+            sent_at: Some(now()),
         }
     }
 
     #[test]
-    fn an_alarm_is_received_assigned_and_finished_once() {
+    fn an_alarm_is_received_once_and_has_one_incident() {
         testing::on_each_database(|pool| {
             testing::user(pool, "alice");
             testing::server(pool, "alice", "one");
             pool.write_blocking(|db| {
-                receive(db, &arrival("a", AlarmState::Received, None), now())?;
-                assert_eq!(unfinished(db, &"one".into())?.len(), 1);
-                assert!(assign(db, "a", AlarmState::Opened, "incident")?);
-                assert!(!assign(db, "a", AlarmState::Merged, "another")?, "an alarm has one incident");
-                assert!(is_unfinished(db, "a")?);
-                finish(db, "a", Some(3), later(1))?;
-                finish(db, "a", Some(0), later(2))?;
-                assert!(!is_unfinished(db, "a")?);
-                assert!(unfinished(db, &"one".into())?.is_empty());
-                let tally = tally(db)?;
-                assert_eq!(tally.counts, [("opened".to_owned(), true, 1)]);
-                assert_eq!((tally.unheard, tally.oldest_unfinished), (0, None));
+                receive(db, &arrival("a", AlarmState::Received))?;
+                receive(db, &arrival("a", AlarmState::Received))?;
+                let waits = waiting(db, &"one".into())?;
+                assert_eq!((waits.len(), waits[0].sent_at), (1, Some(now())));
+                assert_eq!(tally(db)?.oldest_unfinished, Some(now()));
+                assert!(assign(db, "a", AlarmState::Opened, "incident", later(1))?);
+                assert!(!assign(db, "a", AlarmState::Merged, "another", later(1))?, "an alarm has one incident");
+                assert!(!assign(db, "b", AlarmState::Merged, "another", later(1))?, "not stored");
+                assert!(waiting(db, &"one".into())?.is_empty());
+                assert_eq!(tally(db)?, Tally { counts: vec![("opened".to_owned(), 1)], oldest_unfinished: None });
                 Ok(())
             })
             .unwrap();
@@ -222,19 +185,15 @@ mod tests {
     }
 
     #[test]
-    fn late_and_unmatched_alarms_are_finished_at_once() {
+    fn what_is_unfinished_is_never_purged() {
         testing::on_each_database(|pool| {
             testing::user(pool, "alice");
             testing::server(pool, "alice", "one");
             pool.write_blocking(|db| {
-                receive(db, &arrival("a", AlarmState::Late, None), now())?;
-                receive(db, &Arrival { server: None, ..arrival("b", AlarmState::Unmatched, None) }, now())?;
-                receive(db, &arrival("c", AlarmState::Opened, Some("incident")), later(5))?;
-                let tally = tally(db)?;
-                let count = |state: &str, finished| (state.to_owned(), finished, 1);
-                assert_eq!(tally.counts, [count("opened", false), count("late", true), count("unmatched", true)]);
-                assert_eq!(tally.oldest_unfinished, Some(later(5)));
-                assert_eq!(purge(db, later(100))?, 2, "what is unfinished stays");
+                receive(db, &Arrival { server: None, ..arrival("a", AlarmState::Unmatched) })?;
+                receive(db, &arrival("b", AlarmState::Received))?;
+                assert_eq!(purge(db, later(100))?, 1);
+                assert_eq!(waiting(db, &"one".into())?.len(), 1);
                 Ok(())
             })
             .unwrap();

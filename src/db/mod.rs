@@ -20,6 +20,8 @@ pub mod encryption_keys;
 pub mod engine;
 pub mod error;
 pub mod helper_devices;
+pub mod incidents;
+pub mod journal;
 pub mod openid_nonces;
 pub mod paired_servers;
 pub mod pairing_codes;

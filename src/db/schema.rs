@@ -12,8 +12,39 @@ diesel::table! {
         received_at -> Timestamp,
         state -> Text,
         incident -> Nullable<Text>,
-        sockets -> Nullable<BigInt>,
         finished_at -> Nullable<Timestamp>,
+        sent_at -> Nullable<Timestamp>,
+    }
+}
+
+diesel::table! {
+    incidents (id) {
+        id -> Text,
+        server_id -> Text,
+        alarm_id -> Text,
+        alarm_name -> Text,
+        title -> Nullable<Text>,
+        x -> Nullable<Double>,
+        y -> Nullable<Double>,
+        grid -> Text,
+        first_at -> Timestamp,
+        last_at -> Timestamp,
+        ended_at -> Nullable<Timestamp>,
+        count -> BigInt,
+        paths -> Text,
+        late -> Bool,
+        drill -> Bool,
+        state -> Text,
+        sockets -> BigInt,
+        heard_at -> Nullable<Timestamp>,
+    }
+}
+
+diesel::table! {
+    incident_acks (incident_id, user_id) {
+        incident_id -> Text,
+        user_id -> Text,
+        at -> Timestamp,
     }
 }
 
@@ -98,6 +129,7 @@ diesel::table! {
         on_message -> Nullable<Text>,
         off_message -> Nullable<Text>,
         created_at -> Timestamp,
+        last_value -> Nullable<Bool>,
     }
 }
 
@@ -153,7 +185,9 @@ diesel::table! {
     }
 }
 
+diesel::joinable!(incident_acks -> incidents (incident_id));
 diesel::joinable!(sessions -> users (user_id));
 diesel::joinable!(paired_servers -> users (owner_id));
 diesel::joinable!(smart_devices -> paired_servers (server_id));
+diesel::allow_tables_to_appear_in_same_query!(incidents, incident_acks);
 diesel::allow_tables_to_appear_in_same_query!(users, sessions, paired_servers, smart_devices);

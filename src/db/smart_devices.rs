@@ -30,6 +30,8 @@ pub struct SmartDevice {
     pub off_message: Option<String>,
     #[diesel(deserialize_as = StoredTimestamp)]
     pub created_at: Timestamp,
+    /// An alarm's, as it was last seen.
+    pub last_value: Option<bool>,
 }
 
 /// A stored kind: the same text as in the API.
@@ -154,6 +156,7 @@ mod tests {
                 on_message: None,
                 off_message: None,
                 created_at,
+                last_value: None,
             };
             let gate = device("42", DeviceKind::Alarm, "Gate", Some("Front"), now());
             let stored = device("7", DeviceKind::StorageMonitor, "Box", None, later(1));

@@ -22,6 +22,7 @@ pub enum Section {
     MapMarkers,
     Devices,
     MapNotes,
+    Raids,
 }
 
 /// An id within a section.
@@ -141,6 +142,7 @@ fn pointer(change: &Change, field: Option<&str>) -> String {
         Section::MapMarkers => "/mapMarkers",
         Section::Devices => "/devices",
         Section::MapNotes => "/mapNotes",
+        Section::Raids => "/raids",
     });
     match &change.key {
         Key::Whole => {}

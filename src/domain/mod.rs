@@ -11,6 +11,7 @@ pub mod device;
 pub mod game_address;
 pub mod grid;
 pub mod ids;
+pub mod incident;
 pub mod limits;
 pub mod map;
 pub mod monument;

@@ -1,16 +1,17 @@
 //! Alarms to raid incidents: the first trigger is announced at once, repeats raise its count, and none is lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::TimeDelta;
-use serde::Serialize;
 
 use crate::domain::{
+    ids::UserId,
+    incident::{AlarmPath, Incident, Place, Raid},
     plain_text::plain_text,
-    time::{self, Moment, Timestamp},
+    time::{Moment, Timestamp},
 };
 
-/// After this long without a trigger the next one is a new incident.
+/// After this long without a trigger the incident has ended, and the next one is a new incident.
 const QUIET: TimeDelta = TimeDelta::seconds(90);
 
 /// Least time between two messages about one incident.
@@ -19,46 +20,21 @@ const UPDATE_EVERY: TimeDelta = TimeDelta::seconds(10);
 /// A trigger seen on the live link and a push message this close are the same one.
 const SAME_TRIGGER: TimeDelta = TimeDelta::seconds(10);
 
+/// An alarm that was sent longer ago is late: it is shown with the time it was sent, never as fresh.
+pub const LATE: TimeDelta = TimeDelta::minutes(20);
+
+/// For how long an incident is part of the state, and how many are, the newest.
+pub const SHOWN_FOR: TimeDelta = TimeDelta::hours(24);
+pub const SHOWN: usize = 50;
+/// The same for drills.
+pub const DRILL_SHOWN_FOR: TimeDelta = TimeDelta::minutes(10);
+const DRILLS_SHOWN: usize = 10;
+
 /// Incidents known only from pushes, by title; titles are free text, so further ones share an incident.
-const MAX_PUSHED: usize = 64;
+const MAX_PUSHED: usize = 30;
 
 /// Characters of a push message's title.
 const LONGEST_TITLE: usize = 128;
-
-/// A message about an incident.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Raid {
-    /// Id of the incident; the same in all its updates.
-    pub incident: String,
-    /// The device id of the alarm, or `push` and `push:<title>` where only the push message knows of it.
-    pub alarm_id: String,
-    pub alarm_name: String,
-    /// Of the first trigger.
-    #[serde(serialize_with = "time::wire")]
-    pub ts: Timestamp,
-    /// Triggers so far.
-    pub count: u32,
-    /// False on the first message of the incident.
-    pub update: bool,
-    /// Asked for by the user; nothing happens in the game.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub drill: bool,
-}
-
-#[derive(Debug)]
-struct Incident {
-    /// As it would be sent now.
-    raid: Raid,
-    last_trigger: Moment,
-    last_sent: Moment,
-    /// Something changed since it was sent.
-    changed: bool,
-    /// The latest trigger, while only this path has reported it.
-    unmatched: Option<(Path, Moment)>,
-    /// Title of the push messages that are this alarm's.
-    title: Option<String>,
-}
 
 /// What came of an alarm.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,22 +43,40 @@ pub struct RaidUpdate {
     pub incident: String,
     /// It opened that incident; otherwise it was merged into it.
     pub opened: bool,
-    /// What to send at once: nothing, or an update, or the new incident after the last update of the one before it.
-    pub messages: Vec<Raid>,
+    /// The first alarm of the incident by this path.
+    pub first_by_path: bool,
+    /// What to store and send at once, in this order.
+    pub changes: Vec<RaidChange>,
 }
 
-/// How a trigger reached us.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Path {
-    Link,
-    Push,
+/// An incident that changed, or is not shown any more.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RaidChange {
+    pub incident: String,
+    /// What to send besides the state.
+    pub message: Option<Raid>,
 }
 
-/// The raid incidents of one game server.
+/// An incident, and what decides its next message.
+#[derive(Debug)]
+struct Tracked {
+    incident: Incident,
+    first_trigger: Moment,
+    last_trigger: Moment,
+    last_sent: Moment,
+    /// Something changed since it was sent.
+    changed: bool,
+    /// The latest trigger, while only this path has reported it.
+    unmatched: Option<(AlarmPath, Moment)>,
+    /// Title of the push messages that are this alarm's.
+    title: Option<String>,
+}
+
+/// The raid incidents of one game server, of the last day.
 #[derive(Debug, Default)]
 pub struct Raids {
-    /// By alarm id.
-    incidents: BTreeMap<String, Incident>,
+    /// By the id of the incident; ids ascend.
+    incidents: BTreeMap<String, Tracked>,
 }
 
 impl Raids {
@@ -91,197 +85,313 @@ impl Raids {
         Self::default()
     }
 
+    /// The incident as it is now; none if it is not shown any more.
+    pub fn get(&self, incident: &str) -> Option<&Incident> {
+        self.incidents.get(incident).map(|tracked| &tracked.incident)
+    }
+
+    /// The title of the push messages that are this incident's, once one is known.
+    pub fn title(&self, incident: &str) -> Option<&str> {
+        self.incidents.get(incident)?.title.as_deref()
+    }
+
     /// An alarm seen on the live link.
-    pub fn alarm(&mut self, id: &str, name: &str, now: Moment, new_id: impl FnOnce() -> String) -> RaidUpdate {
-        if let Some(incident) = self.incidents.get_mut(id)
-            && incident.is_open(now)
-        {
-            let reported = incident.is_unmatched(Path::Push, now);
-            let messages = if reported { incident.matched() } else { incident.repeat(Path::Link, name, now) };
-            return incident.merged(messages);
+    pub fn alarm(
+        &mut self,
+        id: &str,
+        name: &str,
+        place: &Place,
+        now: Moment,
+        new_id: impl FnOnce() -> String,
+    ) -> RaidUpdate {
+        if let Some((incident, tracked)) = self.find(|tracked| tracked.incident.alarm_id == id && tracked.covers(now)) {
+            tracked.seen_on_link(now);
+            let first = tracked.incident.paths.insert(AlarmPath::Link);
+            let renamed = tracked.name(name, place);
+            let message = tracked.due(&incident, now);
+            return RaidUpdate::merged(incident, first, renamed, message);
         }
-        if let Some(pushed) = self.unmatched(Path::Push, name, now)
-            && let Some(mut incident) = self.incidents.remove(&pushed)
+        if let Some(pushed) = self.known_by_push(name, now)
+            && let Some(tracked) = self.incidents.get_mut(&pushed)
         {
-            // The push came first: its incident is this alarm's, and the trigger is counted already.
-            incident.matched();
-            incident.title = Some(std::mem::replace(&mut incident.raid.alarm_name, name.to_owned()));
-            incident.raid.alarm_id = id.to_owned();
-            incident.changed = true;
-            let into = incident.raid.incident.clone();
-            let before = self.incidents.insert(id.to_owned(), incident);
-            return RaidUpdate {
-                incident: into,
-                opened: false,
-                messages: before.and_then(Incident::close).into_iter().collect(),
-            };
+            // The push came first: its incident is this alarm's.
+            tracked.seen_on_link(now);
+            tracked.title.get_or_insert_with(|| tracked.incident.alarm_name.clone());
+            tracked.incident.alarm_id = id.to_owned();
+            let first = tracked.incident.paths.insert(AlarmPath::Link);
+            tracked.name(name, place);
+            tracked.changed = true;
+            let message = tracked.due(&pushed, now);
+            return RaidUpdate::merged(pushed, first, true, message);
         }
-        self.open(Path::Link, id, name, now, new_id)
+        let opened = Opened { path: AlarmPath::Link, alarm_id: id, name, place: place.clone(), at: now };
+        self.open(opened, now, new_id)
     }
 
-    /// An alarm that came as a push message, which does not say which device it was.
-    pub fn pushed(&mut self, title: &str, now: Moment, new_id: impl FnOnce() -> String) -> RaidUpdate {
+    /// An alarm that came as a push message sent at `sent`; it does not say which device it was.
+    pub fn pushed(&mut self, title: &str, sent: Timestamp, now: Moment, new_id: impl FnOnce() -> String) -> RaidUpdate {
         let title = plain_text(title, LONGEST_TITLE);
-        let title = title.as_str();
-        if let Some(id) = self.unmatched(Path::Link, title, now)
-            && let Some(incident) = self.incidents.get_mut(&id)
+        // One that took its time counts where it was sent.
+        let delayed = now.stamp - sent > SAME_TRIGGER;
+        let at = if delayed { now.at(sent) } else { now };
+        if let Some(id) = self.unmatched_by_push(&title, at)
+            && let Some(tracked) = self.incidents.get_mut(&id)
         {
-            incident.title = Some(title.to_owned());
-            let messages = incident.matched();
-            return incident.merged(messages);
+            tracked.title = Some(title);
+            tracked.unmatched = None;
+            let first = tracked.incident.paths.insert(AlarmPath::Push);
+            return RaidUpdate::merged(id, first, false, None);
         }
-        let known = |incident: &&mut Incident| incident.title.as_deref() == Some(title) && incident.is_open(now);
-        if let Some(incident) = self.incidents.values_mut().find(known) {
-            let name = incident.raid.alarm_name.clone();
-            let messages = incident.repeat(Path::Push, &name, now);
-            return incident.merged(messages);
-        }
-        let mut id = format!("push:{title}");
-        if !self.incidents.contains_key(&id) && self.incidents.keys().filter(|id| is_pushed(id)).count() >= MAX_PUSHED {
-            id = "push".to_owned();
-        }
-        if let Some(incident) = self.incidents.get_mut(&id)
-            && incident.is_open(now)
-        {
-            let messages = incident.repeat(Path::Push, title, now);
-            return incident.merged(messages);
-        }
-        self.open(Path::Push, &id, title, now, new_id)
-    }
-
-    /// Continues an incident that another process opened at `since` and may have announced; `alarm_id` is empty if only a
-    /// push knows of it. Returns the message to send.
-    pub fn restore(&mut self, incident: &str, alarm_id: &str, name: &str, since: Moment) -> Raid {
-        let name = plain_text(name, LONGEST_TITLE);
-        let id = if alarm_id.is_empty() { format!("push:{name}") } else { alarm_id.to_owned() };
-        let raid = Raid {
-            incident: incident.to_owned(),
-            alarm_id: id.clone(),
-            alarm_name: name,
-            ts: since.stamp,
-            count: 1,
-            update: true,
-            drill: false,
+        let is_titled = |tracked: &Tracked| {
+            let is_named = tracked.title.is_none() && tracked.incident.alarm_name == title;
+            tracked.title.as_deref() == Some(&*title) || is_named
         };
-        // One that is known already is newer.
-        self.incidents.entry(id).or_insert_with(|| Incident {
-            raid: raid.clone(),
-            last_trigger: since,
-            last_sent: since,
-            changed: false,
-            unmatched: None,
-            title: None,
-        });
-        raid
-    }
-
-    /// Sends all incidents once more with their next update, for clients that come back late.
-    pub fn repeat(&mut self, now: Moment) {
-        for incident in self.incidents.values_mut() {
-            (incident.last_sent, incident.changed) = (now, true);
-        }
-    }
-
-    /// Updates that have become due; call it every second or at [`Raids::next_due`]. Forgets incidents that are over.
-    pub fn tick(&mut self, now: Moment) -> Vec<Raid> {
-        let mut due = Vec::new();
-        self.incidents.retain(|_, incident| {
-            if incident.changed && now - incident.last_sent >= UPDATE_EVERY {
-                due.push(incident.message(now));
+        if let Some((id, tracked)) = self.find(|tracked| is_titled(tracked) && tracked.covers(at)) {
+            // What the link has counted already is no new trigger.
+            if !delayed || !tracked.incident.paths.contains(&AlarmPath::Link) {
+                tracked.repeat(AlarmPath::Push, at);
             }
-            incident.changed || incident.is_open(now)
-        });
-        due
+            let first = tracked.incident.paths.insert(AlarmPath::Push);
+            let message = tracked.due(&id, now);
+            return RaidUpdate::merged(id, first, false, message);
+        }
+        let mut alarm_id = format!("push:{title}");
+        if self.incidents.values().filter(|tracked| tracked.is_pushed() && tracked.covers(at)).count() >= MAX_PUSHED {
+            "push".clone_into(&mut alarm_id);
+            if let Some((id, tracked)) =
+                self.find(|tracked| tracked.incident.alarm_id == alarm_id && tracked.covers(at))
+            {
+                tracked.incident.alarm_name = title;
+                tracked.repeat(AlarmPath::Push, at);
+                let message = tracked.due(&id, now);
+                return RaidUpdate::merged(id, false, false, message);
+            }
+        }
+        let opened = Opened { path: AlarmPath::Push, alarm_id: &alarm_id, name: &title, place: Place::default(), at };
+        self.open(opened, now, new_id)
     }
 
-    /// When the next update becomes due.
-    pub fn next_due(&self) -> Option<Moment> {
-        let waiting = self.incidents.values().filter(|incident| incident.changed);
-        waiting.map(|incident| incident.last_sent + UPDATE_EVERY).min()
+    /// A test alarm: an incident of its own, so that a drill is not merged into a raid, nor a raid into a drill.
+    pub fn drill(&mut self, now: Moment, new_id: impl FnOnce() -> String) -> RaidUpdate {
+        let opened =
+            Opened { path: AlarmPath::Drill, alarm_id: "drill", name: "Drill", place: Place::default(), at: now };
+        self.open(opened, now, new_id)
     }
 
-    fn open(&mut self, path: Path, id: &str, name: &str, now: Moment, new_id: impl FnOnce() -> String) -> RaidUpdate {
-        let raid = Raid {
-            incident: new_id(),
-            alarm_id: id.to_owned(),
-            alarm_name: name.to_owned(),
-            ts: now.stamp,
-            count: 1,
-            update: false,
-            drill: false,
+    /// Takes up an incident as the ledger has it; one that is known here is newer. True if it was not.
+    pub fn restore(&mut self, id: String, incident: Incident, title: Option<String>, now: Moment) -> bool {
+        if self.incidents.contains_key(&id) {
+            return false;
+        }
+        // A clock that was set back since would put it into the future.
+        let [first_trigger, last_trigger] = [incident.first_at, incident.last_at].map(|at| now.at(at.min(now.stamp)));
+        let tracked =
+            Tracked { incident, first_trigger, last_trigger, last_sent: now, changed: false, unmatched: None, title };
+        self.incidents.insert(id, tracked);
+        true
+    }
+
+    /// The user has taken note: the incident does not ring for that user any more. None if it is not shown, or if that
+    /// is known.
+    pub fn acknowledge(&mut self, incident: &str, user: &UserId, at: Timestamp) -> Option<RaidChange> {
+        let acks = &mut self.incidents.get_mut(incident)?.incident.acks;
+        let is_new = !acks.contains_key(user);
+        acks.entry(user.clone()).or_insert(at);
+        is_new.then(|| RaidChange { incident: incident.to_owned(), message: None })
+    }
+
+    /// Updates that have become due, ends, and incidents that are shown no longer; call it every second.
+    pub fn tick(&mut self, now: Moment) -> Vec<RaidChange> {
+        let mut changes: Vec<RaidChange> =
+            self.incidents.iter_mut().filter_map(|(id, tracked)| tracked.tick(id, now)).collect();
+        changes.extend(self.forget(now));
+        changes
+    }
+
+    /// Forgets what is shown no longer.
+    fn forget(&mut self, now: Moment) -> Vec<RaidChange> {
+        let mut shown = [SHOWN, DRILLS_SHOWN];
+        let stays = |tracked: &Tracked, shown: &mut [usize; 2]| {
+            let (lane, span) = if tracked.incident.drill { (1, DRILL_SHOWN_FOR) } else { (0, SHOWN_FOR) };
+            let stays = now - tracked.last_trigger < span && shown[lane] > 0;
+            shown[lane] -= usize::from(stays);
+            stays
         };
+        // The newest first.
+        let gone: Vec<String> = self
+            .incidents
+            .iter()
+            .rev()
+            .filter(|(_, tracked)| !stays(tracked, &mut shown))
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in &gone {
+            self.incidents.remove(id);
+        }
+        gone.into_iter().map(|incident| RaidChange { incident, message: None }).collect()
+    }
+
+    fn open(&mut self, opened: Opened<'_>, now: Moment, new_id: impl FnOnce() -> String) -> RaidUpdate {
+        let Opened { path, alarm_id, name, place, at } = opened;
+        let late = now.stamp - at.stamp > LATE;
         let incident = Incident {
-            raid: raid.clone(),
-            last_trigger: now,
+            alarm_id: alarm_id.to_owned(),
+            alarm_name: name.to_owned(),
+            place,
+            first_at: at.stamp,
+            last_at: at.stamp,
+            ended_at: None,
+            count: 1,
+            paths: BTreeSet::from([path]),
+            late,
+            drill: path == AlarmPath::Drill,
+            acks: BTreeMap::new(),
+        };
+        let id = new_id();
+        let message = Raid::new(&id, &incident, false);
+        let mut changes = Vec::new();
+        // The last word of the one before it.
+        for (before, tracked) in &mut self.incidents {
+            if tracked.incident.alarm_id == alarm_id && !tracked.incident.drill {
+                changes.extend(tracked.end(before, now));
+            }
+        }
+        let tracked = Tracked {
+            incident,
+            first_trigger: at,
+            last_trigger: at,
             last_sent: now,
             changed: false,
-            unmatched: Some((path, now)),
+            unmatched: Some((path, at)),
             title: None,
         };
-        let before = self.incidents.insert(id.to_owned(), incident);
-        let incident = raid.incident.clone();
-        RaidUpdate {
-            incident,
-            opened: true,
-            messages: before.and_then(Incident::close).into_iter().chain([raid]).collect(),
-        }
+        let tracked = self.incidents.entry(id.clone()).or_insert(tracked);
+        tracked.end(&id, now);
+        changes.push(RaidChange { incident: id.clone(), message: Some(message) });
+        RaidUpdate { incident: id, opened: true, first_by_path: true, changes }
     }
 
-    /// The incident whose latest trigger only this path reported: by name if there is one, else the newest.
-    fn unmatched(&self, path: Path, name: &str, now: Moment) -> Option<String> {
-        let is_named =
-            |incident: &Incident| incident.raid.alarm_name == name || incident.title.as_deref() == Some(name);
+    /// The newest incident of which this holds.
+    fn find(&mut self, holds: impl Fn(&Tracked) -> bool) -> Option<(String, &mut Tracked)> {
+        let found = self.incidents.iter_mut().rev().find(|(_, tracked)| !tracked.incident.drill && holds(tracked));
+        found.map(|(id, tracked)| (id.clone(), tracked))
+    }
+
+    /// The incident that only pushes have reported and that is this alarm's: one of this name, otherwise one whose
+    /// latest trigger is so near that it is this one.
+    fn known_by_push(&self, name: &str, now: Moment) -> Option<String> {
         self.incidents
             .iter()
-            .filter(|(id, incident)| is_pushed(id) == (path == Path::Push) && incident.is_unmatched(path, now))
-            .max_by_key(|(_, incident)| (is_named(incident), incident.last_trigger))
+            .filter(|(_, tracked)| tracked.is_pushed() && tracked.covers(now))
+            .filter(|(_, tracked)| tracked.is_named(name) || tracked.is_unmatched(AlarmPath::Push, now))
+            .max_by_key(|(_, tracked)| (tracked.is_named(name), tracked.last_trigger))
+            .map(|(id, _)| id.clone())
+    }
+
+    /// The incident whose latest trigger only the link reported: by name if there is one, else the newest.
+    fn unmatched_by_push(&self, title: &str, at: Moment) -> Option<String> {
+        self.incidents
+            .iter()
+            .filter(|(_, tracked)| !tracked.is_pushed() && tracked.is_unmatched(AlarmPath::Link, at))
+            .max_by_key(|(_, tracked)| (tracked.is_named(title), tracked.last_trigger))
             .map(|(id, _)| id.clone())
     }
 }
 
-impl Incident {
-    fn is_open(&self, now: Moment) -> bool {
-        now - self.last_trigger <= QUIET
-    }
+/// A new incident.
+struct Opened<'a> {
+    path: AlarmPath,
+    alarm_id: &'a str,
+    name: &'a str,
+    place: Place,
+    at: Moment,
+}
 
-    fn is_unmatched(&self, path: Path, now: Moment) -> bool {
-        self.unmatched.is_some_and(|(by, at)| by == path && (now - at).abs() <= SAME_TRIGGER)
-    }
-
-    fn merged(&self, messages: Vec<Raid>) -> RaidUpdate {
-        RaidUpdate { incident: self.raid.incident.clone(), opened: false, messages }
-    }
-
-    /// The other path reported the trigger as well: nothing new to send.
-    fn matched(&mut self) -> Vec<Raid> {
-        self.unmatched = None;
-        Vec::new()
-    }
-
-    fn repeat(&mut self, path: Path, name: &str, now: Moment) -> Vec<Raid> {
-        self.raid.count = self.raid.count.saturating_add(1);
-        self.raid.alarm_name = name.to_owned();
-        self.last_trigger = self.last_trigger.max(now);
-        self.unmatched = Some((path, now));
-        self.changed = true;
-        let due = now - self.last_sent >= UPDATE_EVERY;
-        if due { vec![self.message(now)] } else { Vec::new() }
-    }
-
-    fn message(&mut self, now: Moment) -> Raid {
-        self.last_sent = now;
-        self.changed = false;
-        Raid { update: true, ..self.raid.clone() }
-    }
-
-    /// The last word, if something is still to be said.
-    fn close(self) -> Option<Raid> {
-        self.changed.then_some(Raid { update: true, ..self.raid })
+impl RaidUpdate {
+    /// What is new is shown at once, though nothing may be sent.
+    fn merged(incident: String, first_by_path: bool, renamed: bool, message: Option<Raid>) -> Self {
+        let changed = first_by_path || renamed || message.is_some();
+        let changes = changed.then(|| RaidChange { incident: incident.clone(), message }).into_iter().collect();
+        Self { incident, opened: false, first_by_path, changes }
     }
 }
 
-fn is_pushed(alarm_id: &str) -> bool {
-    alarm_id.starts_with("push")
+impl Tracked {
+    /// Whether a trigger at this moment belongs to it.
+    fn covers(&self, at: Moment) -> bool {
+        at - self.last_trigger <= QUIET && self.first_trigger - at <= SAME_TRIGGER
+    }
+
+    fn is_unmatched(&self, path: AlarmPath, at: Moment) -> bool {
+        self.unmatched.is_some_and(|(by, then)| by == path && (at - then).abs() <= SAME_TRIGGER)
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        self.incident.alarm_name == name || self.title.as_deref() == Some(name)
+    }
+
+    /// Only pushes know of it.
+    fn is_pushed(&self) -> bool {
+        self.incident.alarm_id.starts_with("push")
+    }
+
+    /// Name and place as the link knows them; true if they are new.
+    fn name(&mut self, name: &str, place: &Place) -> bool {
+        let renamed = self.incident.alarm_name != name || self.incident.place != *place;
+        if renamed {
+            (self.incident.alarm_name, self.incident.place) = (name.to_owned(), place.clone());
+        }
+        renamed
+    }
+
+    /// A trigger on the link: one that a push has just reported, or one more.
+    fn seen_on_link(&mut self, now: Moment) {
+        if self.is_unmatched(AlarmPath::Push, now) {
+            self.unmatched = None;
+        } else {
+            self.repeat(AlarmPath::Link, now);
+        }
+    }
+
+    /// One more trigger at `at`.
+    fn repeat(&mut self, path: AlarmPath, at: Moment) {
+        self.incident.count = self.incident.count.saturating_add(1);
+        if at - self.last_trigger > TimeDelta::zero() {
+            self.last_trigger = at;
+            // A clock that was set back does not let it end before it began.
+            self.incident.last_at = self.incident.last_at.max(at.stamp);
+        }
+        self.unmatched = Some((path, at));
+        self.changed = true;
+    }
+
+    /// The update, if there is something to say and it is time.
+    fn due(&mut self, id: &str, now: Moment) -> Option<Raid> {
+        let is_due = self.changed && now - self.last_sent >= UPDATE_EVERY;
+        is_due.then(|| self.update(id, now))
+    }
+
+    fn update(&mut self, id: &str, now: Moment) -> Raid {
+        (self.last_sent, self.changed) = (now, false);
+        Raid::new(id, &self.incident, true)
+    }
+
+    /// Ends it if it has been quiet for long; with the last word, if something is still to be said.
+    fn end(&mut self, id: &str, now: Moment) -> Option<RaidChange> {
+        if self.incident.ended_at.is_some() || now - self.last_trigger <= QUIET {
+            return None;
+        }
+        self.incident.ended_at = Some(self.incident.last_at + QUIET);
+        let message = self.changed.then(|| self.update(id, now));
+        Some(RaidChange { incident: id.to_owned(), message })
+    }
+
+    fn tick(&mut self, id: &str, now: Moment) -> Option<RaidChange> {
+        self.end(id, now).or_else(|| {
+            let message = self.due(id, now)?;
+            Some(RaidChange { incident: id.to_owned(), message: Some(message) })
+        })
+    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::domain::{
     change::{Change, Key, Node, Section},
     device::Device,
+    incident::Incident,
     map::{MapNote, Marker},
     time::{self, Timestamp},
 };
@@ -160,6 +161,8 @@ pub struct ServerState {
     pub devices: Keyed<Arc<str>, Device>,
     /// By note id.
     pub map_notes: Keyed<Arc<str>, MapNote>,
+    /// Of the last day, by incident id.
+    pub raids: Keyed<Arc<str>, Incident>,
 }
 
 impl ServerState {
@@ -186,6 +189,7 @@ impl ServerState {
             map_markers: Keyed::new(),
             devices: Keyed::new(),
             map_notes: Keyed::new(),
+            raids: Keyed::new(),
         }
     }
 
@@ -199,7 +203,7 @@ impl ServerState {
         edit_whole(Section::Team, &mut self.team, changes, edit);
     }
 
-    /// Appends the state as JSON: `{ server, team: { leaderId, members }, mapMarkers, devices, mapNotes }`.
+    /// Appends the state as JSON: `{ server, team: { leaderId, members }, mapMarkers, devices, mapNotes, raids }`.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
@@ -216,6 +220,7 @@ impl ServerState {
             map_markers: &'a BTreeMap<u64, Arc<Marker>>,
             devices: &'a BTreeMap<Arc<str>, Arc<Device>>,
             map_notes: &'a BTreeMap<Arc<str>, Arc<MapNote>>,
+            raids: &'a BTreeMap<Arc<str>, Arc<Incident>>,
         }
         let whole = Whole {
             server: &self.server,
@@ -223,6 +228,7 @@ impl ServerState {
             map_markers: &self.map_markers.0,
             devices: &self.devices.0,
             map_notes: &self.map_notes.0,
+            raids: &self.raids.0,
         };
         serde_json::to_writer(out, &whole).expect("the state is plain data and a Vec takes every write");
     }

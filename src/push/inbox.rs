@@ -1,12 +1,10 @@
 //! What a push changes, in one transaction. It first stores that the push was received, so that a push which comes
 //! again changes nothing, and a crash in between loses nothing.
 
-use chrono::TimeDelta;
-
 use crate::{
     crypto::random::Random,
     db::{
-        alarms::{self, AlarmPath, AlarmState, Arrival},
+        alarms::{self, AlarmState, Arrival},
         error::DbError,
         paired_servers::{self, PairedServer},
         pool::Db,
@@ -14,6 +12,7 @@ use crate::{
     },
     domain::{
         ids::{PlatformId, ServerId, UserId},
+        incident::AlarmPath,
         plain_text::plain_text,
         time::Timestamp,
     },
@@ -22,11 +21,9 @@ use crate::{
         message::PushMessage,
         notification::{AlarmPush, EntityPairing, Notification, ServerIdentity, ServerPairing},
     },
+    relay::hub::PushedAlarm,
     vault::Vault,
 };
-
-/// An alarm that was sent longer ago is history: recorded, and sent to nobody.
-const LATE: TimeDelta = TimeDelta::minutes(5);
 
 /// Whose push it is, and what it may do.
 #[derive(Clone)]
@@ -51,8 +48,7 @@ pub enum PushOutcome {
     },
     Alarm {
         server: ServerId,
-        id: String,
-        title: String,
+        alarm: PushedAlarm,
     },
     /// Stored, and of no concern to the relay.
     Noted,
@@ -135,12 +131,7 @@ impl Inbox<'_> {
 
     fn receive_alarm(&self, db: &mut Db, alarm: AlarmPush, sent: Timestamp) -> Result<PushOutcome, DbError> {
         let server = self.server_of(db, alarm.server.as_ref())?;
-        let is_late = self.now - sent > LATE;
-        let state = match (&server, is_late) {
-            (_, true) => AlarmState::Late,
-            (None, false) => AlarmState::Unmatched,
-            (Some(_), false) => AlarmState::Received,
-        };
+        let state = if server.is_some() { AlarmState::Received } else { AlarmState::Unmatched };
         let id: String = self.random.id(self.now);
         let arrival = Arrival {
             id: id.clone(),
@@ -152,11 +143,13 @@ impl Inbox<'_> {
             message: alarm.message.clone(),
             state,
             incident: None,
+            received_at: self.now,
+            sent_at: Some(sent),
         };
-        alarms::receive(db, &arrival, self.now)?;
+        alarms::receive(db, &arrival)?;
         match server {
-            Some(server) if !is_late => Ok(PushOutcome::Alarm { server, id, title: alarm.title }),
-            _ => self.note(db, alarm.server.as_ref(), "raid", sent, alarm.title, alarm.message),
+            Some(server) => Ok(PushOutcome::Alarm { server, alarm: PushedAlarm { id, title: alarm.title, sent } }),
+            None => self.note(db, alarm.server.as_ref(), "raid", sent, alarm.title, alarm.message),
         }
     }
 

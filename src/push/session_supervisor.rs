@@ -94,7 +94,7 @@ async fn handle(context: Arc<PushContext>, owner: PushOwner, message: PushMessag
                 Err(reason) => count_ignored(&user, reason),
             }
         }
-        PushOutcome::Alarm { server, id, title } => hub.do_send(AlarmPushed { server, id, title }),
+        PushOutcome::Alarm { server, alarm } => hub.do_send(AlarmPushed { server, alarm }),
         PushOutcome::Noted => {}
         PushOutcome::Ignored(reason) => count_ignored(&user, reason),
     }

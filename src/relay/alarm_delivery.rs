@@ -1,30 +1,49 @@
-//! Alarms on their way: to an incident, into the ledger, to every socket that watches, and their outcome back into the
-//! ledger.
+//! Alarms on their way: to an incident, into the ledger, into the state and to every socket that watches, and who heard
+//! of it back into the ledger.
 //!
-//! An alarm is stored before it is delivered, so that no crash loses one; a ledger that cannot be written does not keep
-//! it from being delivered. What a crash left unfinished is taken up again by [`AlarmDelivery::recover`].
+//! An alarm is stored before it is delivered, so that no crash loses one; a database that does not answer holds it up
+//! for half a second. An incident stays unheard until a socket took its message or a snapshot that holds it.
 
 use std::{
     cell::{Cell, RefCell},
-    collections::HashSet,
+    collections::{BTreeMap, VecDeque},
     rc::Rc,
     sync::Arc,
 };
 
+use chrono::TimeDelta;
+use tokio::{
+    sync::Notify,
+    time::{sleep, timeout},
+};
+
 use crate::{
     db::{
-        alarms::{self, AlarmPath, AlarmState, Arrival},
+        alarms::{self, AlarmState, Arrival},
         error::DbError,
-        paired_servers,
+        incidents::{self, Heard, LedgerWrite, StoredIncident, UNHEARD},
         pool::Db,
     },
     domain::{
-        ids::ServerId,
-        raid::{Raid, RaidUpdate, Raids},
+        backoff::Backoff,
+        ids::{ServerId, UserId},
+        incident::{AlarmPath, Raid},
+        raid::{LATE, RaidChange, RaidUpdate, Raids},
         time::{Moment, Timestamp},
     },
-    relay::{context::RelayContext, live_state::AlarmTrigger, publisher::Publisher},
+    relay::{
+        context::RelayContext,
+        ledger::{Kept, Ledger, STORED_WITHIN},
+        live_state::{AlarmTrigger, LiveState},
+        publication::Position,
+        publisher::Publisher,
+    },
 };
+
+/// A value of an alarm that is no trigger is stored at most once in this time.
+const VALUE_EVERY: TimeDelta = TimeDelta::seconds(10);
+/// Pushes that are remembered as taken up: they may be reported again while the ledger does not have them.
+const TAKEN_UP: usize = 1_000;
 
 /// How far a test alarm came.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,218 +53,349 @@ pub struct DrillOutcome {
     pub sockets: usize,
 }
 
-/// The alarms of one paired server. What it returns are futures that the caller has to drive; which incident an alarm
-/// belongs to is decided at the call.
+/// An alarm that came by a push, and its id in the ledger.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PushedAlarm {
+    pub id: String,
+    pub title: String,
+    pub sent: Timestamp,
+}
+
+/// The alarms of one paired server. What it returns are futures that the caller has to drive.
 pub struct AlarmDelivery {
     server: ServerId,
     context: Arc<RelayContext>,
+    live: Rc<RefCell<LiveState>>,
     publisher: Rc<RefCell<Publisher>>,
+    ledger: Ledger,
     raids: RefCell<Raids>,
-    /// Alarms between the ledger and the sockets.
-    under_way: RefCell<HashSet<String>>,
-    recovered: Cell<bool>,
+    /// Incidents that nobody heard of, with the position from which on the state holds them.
+    unheard: RefCell<BTreeMap<String, Option<Position>>>,
+    taken_up: RefCell<VecDeque<String>>,
+    /// By device id.
+    values: RefCell<BTreeMap<String, LastValue>>,
+    /// The ledger has been read.
+    known: Cell<bool>,
+    is_known: Notify,
+}
+
+/// What is stored of an alarm's value.
+struct LastValue {
+    stored_at: Moment,
+    /// Not stored yet.
+    news: Option<bool>,
+}
+
+/// What the ledger has of a server at the start.
+struct StoredAlarms {
+    incidents: Vec<StoredIncident>,
+    waiting: Vec<alarms::Waiting>,
 }
 
 impl AlarmDelivery {
-    /// No alarm yet.
-    pub fn new(server: ServerId, context: Arc<RelayContext>, publisher: Rc<RefCell<Publisher>>) -> Rc<Self> {
+    /// No alarm yet; [`load`](Self::load) reads those of before.
+    pub fn new(
+        server: ServerId,
+        context: Arc<RelayContext>,
+        live: Rc<RefCell<LiveState>>,
+        publisher: Rc<RefCell<Publisher>>,
+    ) -> Rc<Self> {
+        let ledger = Ledger::new(server.clone(), context.pool.clone(), context.journal.clone());
         Rc::new(Self {
             server,
             context,
+            live,
             publisher,
+            ledger,
             raids: RefCell::new(Raids::new()),
-            under_way: RefCell::default(),
-            recovered: Cell::new(false),
+            unheard: RefCell::default(),
+            taken_up: RefCell::default(),
+            values: RefCell::default(),
+            known: Cell::new(false),
+            is_known: Notify::new(),
         })
+    }
+
+    /// Takes up what the ledger has: the incidents of the last day, and the pushes that are in none yet. Tries until the
+    /// database answers.
+    pub async fn load(self: Rc<Self>) {
+        let mut backoff = Backoff::new();
+        let stored = loop {
+            let (server, now) = (self.server.clone(), self.context.clock.now());
+            let read = move |db: &mut Db| -> Result<StoredAlarms, DbError> {
+                Ok(StoredAlarms {
+                    incidents: incidents::shown(db, &server, now)?,
+                    waiting: alarms::waiting(db, &server)?,
+                })
+            };
+            match self.context.pool.read(read).await {
+                Ok(stored) => break stored,
+                Err(error) => {
+                    log::error!(server = self.server.as_str(); "the ledger of alarms is read again later: {error}");
+                    sleep(backoff.after(Default::default(), Default::default(), self.context.random.byte())).await;
+                }
+            }
+        };
+        let now = self.context.clock.moment();
+        let mut changes = Vec::new();
+        for StoredIncident { id, incident, title, state, .. } in stored.incidents {
+            let is_unheard = state == UNHEARD;
+            // Perhaps it was announced before: whoever watches now is told once more, and shows what is new to it.
+            let message = is_unheard.then(|| {
+                let late = incident.late || now.stamp - incident.last_at > LATE;
+                Raid { late, ..Raid::new(&id, &incident, true) }
+            });
+            if self.raids.borrow_mut().restore(id.clone(), incident, title, now) {
+                if is_unheard {
+                    self.unheard.borrow_mut().insert(id.clone(), None);
+                }
+                changes.push(RaidChange { incident: id, message });
+            }
+        }
+        self.known.set(true);
+        self.is_known.notify_waiters();
+        let pushes = stored.waiting.into_iter().map(|row| {
+            let sent = row.sent_at.unwrap_or(row.received_at);
+            self.clone().pushed_alarm(PushedAlarm { id: row.id, title: row.title, sent })
+        });
+        let pushes = futures_util::future::join_all(pushes.collect::<Vec<_>>());
+        let restored = async {
+            let told: Vec<String> = changes.iter().map(|change| change.incident.clone()).collect();
+            let sockets = self.publish(&changes).await;
+            for (incident, sockets) in told.into_iter().zip(sockets) {
+                self.heard(&incident, sockets);
+            }
+        };
+        tokio::join!(restored, pushes);
     }
 
     /// An alarm that went off on the live link.
-    pub fn link_alarm(self: &Rc<Self>, alarm: &AlarmTrigger) -> impl Future<Output = ()> + use<> {
+    pub async fn link_alarm(self: Rc<Self>, alarm: AlarmTrigger) {
+        self.wait_until_known().await;
         let now = self.context.clock.moment();
-        let update = self.raids.borrow_mut().alarm(&alarm.device, &alarm.name, now, || self.new_id(now.stamp));
-        let delivered = self.deliver_new(AlarmPath::Link, &alarm.device, &alarm.name, update, now.stamp);
-        async move { drop(delivered.await) }
+        let AlarmTrigger { device, name, place } = alarm;
+        let update = self.raids.borrow_mut().alarm(&device, &name, &place, now, || self.new_id(now.stamp));
+        let mut write = LedgerWrite::default();
+        if update.first_by_path {
+            let arrival = self.arrival(AlarmPath::Link, &device, &name, &update, now.stamp);
+            write.arrivals.insert(arrival.id.clone(), arrival);
+            // With the alarm, so that it neither rings again after a crash nor is missed.
+            write.values.insert(device.to_string(), true);
+            self.values.borrow_mut().insert(device.to_string(), LastValue { stored_at: now, news: None });
+        }
+        self.deliver(update, write).await;
     }
 
-    /// An alarm that came by a push; the ledger has it as received, under this id.
-    pub fn pushed_alarm(self: &Rc<Self>, id: String, title: &str) -> impl Future<Output = ()> + use<> {
-        // Recovery may have found it first.
-        let is_new = !self.under_way.borrow().contains(&id);
-        let delivered = is_new.then(|| self.deliver_received(id, title, self.context.clock.moment()));
-        async move {
-            if let Some(delivered) = delivered {
-                delivered.await;
+    /// An alarm has this value now.
+    pub fn note_value(&self, device: &str, value: bool) {
+        let now = self.context.clock.moment();
+        let mut values = self.values.borrow_mut();
+        let known = values
+            .entry(device.to_owned())
+            .or_insert_with(|| LastValue { stored_at: now.at(now.stamp - VALUE_EVERY), news: None });
+        known.news = Some(value);
+        drop(values);
+        self.store_values(now);
+    }
+
+    /// An alarm that came by a push.
+    pub async fn pushed_alarm(self: Rc<Self>, alarm: PushedAlarm) {
+        self.wait_until_known().await;
+        {
+            let mut taken_up = self.taken_up.borrow_mut();
+            // The ledger and the push session may both report it.
+            if taken_up.contains(&alarm.id) {
+                return;
+            }
+            taken_up.push_back(alarm.id.clone());
+            if taken_up.len() > TAKEN_UP {
+                taken_up.pop_front();
             }
         }
+        let now = self.context.clock.moment();
+        let update = self.raids.borrow_mut().pushed(&alarm.title, alarm.sent, now, || self.new_id(now.stamp));
+        let arrival = Arrival {
+            id: alarm.id.clone(),
+            title: alarm.title,
+            sent_at: Some(alarm.sent),
+            ..self.arrival(AlarmPath::Push, "", "", &update, now.stamp)
+        };
+        let write = LedgerWrite { arrivals: [(alarm.id, arrival)].into(), ..Default::default() };
+        self.deliver(update, write).await;
     }
 
-    /// A test alarm, the whole way. None if the ledger cannot be written.
-    pub fn drill(self: &Rc<Self>) -> impl Future<Output = Option<DrillOutcome>> + use<> {
-        let now = self.context.clock.now();
-        // An incident of its own: a drill must not be merged into a raid, nor a raid into a drill.
-        let raid = drill(self.new_id(now), now, false);
-        let update = RaidUpdate { incident: raid.incident.clone(), opened: true, messages: vec![raid] };
-        self.deliver_new(AlarmPath::Drill, "drill", "Drill", update, now)
+    /// A test alarm, the whole way. None if it could not be stored.
+    pub async fn drill(self: Rc<Self>) -> Option<DrillOutcome> {
+        self.wait_until_known().await;
+        let now = self.context.clock.moment();
+        let update = self.raids.borrow_mut().drill(now, || self.new_id(now.stamp));
+        let arrival = self.arrival(AlarmPath::Drill, "drill", "Drill", &update, now.stamp);
+        let write = LedgerWrite { arrivals: [(arrival.id.clone(), arrival)].into(), ..Default::default() };
+        let incident = update.incident.clone();
+        let (kept, sockets) = self.deliver(update, write).await;
+        (kept == Kept::Database).then_some(DrillOutcome { incident, sockets })
     }
 
-    /// Updates of incidents that have become due; call it every second.
+    /// Updates of incidents that have become due, and their ends; call it every second.
     pub fn tick(self: &Rc<Self>) -> Option<impl Future<Output = ()> + use<>> {
-        let due = self.raids.borrow_mut().tick(self.context.clock.moment());
-        (!due.is_empty()).then(|| {
-            let sent = self.send(&due);
-            async move {
-                sent.await;
-            }
-        })
-    }
-
-    /// Delivers what a crash left unfinished; only the first call does anything. An incident that may have been
-    /// announced already is delivered as an update, so that none is announced twice. Who comes back a little later than
-    /// the first client gets it with the next update.
-    pub fn recover(self: &Rc<Self>) -> Option<impl Future<Output = ()> + use<>> {
-        let first = !self.recovered.replace(true);
-        first.then(|| {
+        let now = self.context.clock.moment();
+        self.store_values(now);
+        let changes = self.raids.borrow_mut().tick(now);
+        (!changes.is_empty()).then(|| {
             let this = self.clone();
             async move {
-                let server = this.server.clone();
-                let rows = this.context.pool.read(move |db| alarms::unfinished(db, &server)).await;
-                let rows = rows.unwrap_or_else(|error| {
-                    log::error!(server = this.server.as_str(); "unfinished alarms could not be read: {error}");
-                    Vec::new()
-                });
-                let deliveries: Vec<_> = rows.into_iter().filter_map(|row| this.resume(row)).collect();
-                this.raids.borrow_mut().repeat(this.context.clock.moment());
-                futures_util::future::join_all(deliveries).await;
+                this.ledger.write(this.facts(&changes)).await;
+                this.publish(&changes).await;
             }
         })
     }
 
-    /// One unfinished alarm; none if it is under way.
-    fn resume(self: &Rc<Self>, row: alarms::Unfinished) -> Option<impl Future<Output = ()> + use<>> {
-        if self.under_way.borrow().contains(&row.id) {
-            return None;
+    /// A user has taken note, and the ledger has it.
+    pub fn acknowledged(&self, incident: &str, user: &UserId, at: Timestamp) {
+        let change = self.raids.borrow_mut().acknowledge(incident, user, at);
+        self.unheard.borrow_mut().remove(incident);
+        if let Some(change) = change {
+            self.show(&[change]);
         }
-        let since = self.context.clock.moment().at(row.received_at);
-        let delivered = match row.incident {
-            None => futures_util::future::Either::Left(self.deliver_received(row.id, &row.title, since)),
-            Some(incident) => {
-                let opened = row.state == AlarmState::Opened.word();
-                let messages = match opened {
-                    true if row.path == AlarmPath::Drill.word() => {
-                        vec![drill(incident.clone(), row.received_at, true)]
-                    }
-                    true => {
-                        let mut raids = self.raids.borrow_mut();
-                        vec![raids.restore(&incident, &row.alarm_id, &row.title, since)]
-                    }
-                    false => Vec::new(),
-                };
-                let (id, update) = (row.id.clone(), RaidUpdate { incident, opened, messages });
-                futures_util::future::Either::Right(
-                    self.deliver(row.id, update, move |db| alarms::is_unfinished(db, &id)),
-                )
-            }
-        };
-        Some(async move { drop(delivered.await) })
     }
 
-    /// An alarm that did not come by a push, and so is not in the ledger yet.
-    fn deliver_new(
-        self: &Rc<Self>,
-        path: AlarmPath,
-        alarm_id: &str,
-        name: &str,
-        update: RaidUpdate,
-        now: Timestamp,
-    ) -> impl Future<Output = Option<DrillOutcome>> + use<> {
-        let id = self.new_id(now);
-        let (row, server, alarm_id, title) = (id.clone(), self.server.clone(), alarm_id.to_owned(), name.to_owned());
-        let (state, incident) = (state_of(&update), update.incident.clone());
-        self.deliver(id, update, move |db| {
-            let arrival = Arrival {
-                id: row,
-                user: paired_servers::get(db, &server)?.owner_id,
-                server: Some(server),
-                path,
-                alarm_id,
-                title,
-                message: String::new(),
-                state,
-                incident: Some(incident),
+    /// A socket took a snapshot of this position.
+    pub fn snapshot_taken(&self, position: Position) {
+        let held: Vec<String> = {
+            let unheard = self.unheard.borrow();
+            let is_held = |since: &Option<Position>| {
+                since.is_some_and(|since| since.epoch == position.epoch && since.seq <= position.seq)
             };
-            alarms::receive(db, &arrival, now).map(|()| true)
-        })
+            unheard.iter().filter(|(_, since)| is_held(since)).map(|(id, _)| id.clone()).collect()
+        };
+        let at = self.context.clock.now();
+        let mut write = LedgerWrite::default();
+        for incident in held {
+            self.unheard.borrow_mut().remove(&incident);
+            write.heard.insert(incident, Heard { sockets: 0, at });
+        }
+        self.ledger.write_later(write);
     }
 
-    /// An alarm that the ledger has as received, since then.
-    fn deliver_received(
-        self: &Rc<Self>,
-        id: String,
-        title: &str,
-        since: Moment,
-    ) -> impl Future<Output = Option<DrillOutcome>> + use<> {
-        let update = self.raids.borrow_mut().pushed(title, since, || self.new_id(since.stamp));
-        let (row, state, incident) = (id.clone(), state_of(&update), update.incident.clone());
-        self.deliver(id, update, move |db| alarms::assign(db, &row, state, &incident))
-    }
-
-    /// Stores an alarm, delivers it, and stores how many sockets took it. `store` answers false if the alarm was
-    /// delivered before. Resolves to none if it was, or if the ledger could not be written.
-    fn deliver<S>(
-        self: &Rc<Self>,
-        id: String,
-        update: RaidUpdate,
-        store: S,
-    ) -> impl Future<Output = Option<DrillOutcome>> + use<S>
-    where
-        S: FnOnce(&mut Db) -> Result<bool, DbError> + Send + 'static,
-    {
-        self.under_way.borrow_mut().insert(id.clone());
-        let this = self.clone();
-        async move {
-            let RaidUpdate { incident, opened, messages } = update;
-            let pool = &this.context.pool;
-            let stored = pool.write(store).await;
-            if let Err(error) = &stored {
-                log::error!(server = this.server.as_str(); "an alarm is delivered without the ledger: {error}");
-            }
-            let mut outcome = None;
-            if !matches!(stored, Ok(false)) {
-                let sockets = this.send(&messages).await;
-                let (row, reached, now) = (id.clone(), opened.then_some(sockets), this.context.clock.now());
-                let finished = pool.write(move |db| alarms::finish(db, &row, reached, now)).await;
-                if let Err(error) = &finished {
-                    log::error!(server = this.server.as_str(); "an alarm stays unfinished in the ledger: {error}");
-                }
-                outcome = stored.is_ok().then_some(DrillOutcome { incident, sockets });
-            }
-            this.under_way.borrow_mut().remove(&id);
-            outcome
+    /// Waits until the ledger has been read, but not for long: then an incident may come to be told twice.
+    async fn wait_until_known(&self) {
+        if !self.known.get() {
+            // It ends either way.
+            let _ = timeout(STORED_WITHIN, self.is_known.notified()).await;
         }
     }
 
-    /// Sends messages about raids; resolves to the number of sockets that took the last one.
-    fn send(&self, raids: &[Raid]) -> impl Future<Output = usize> + use<> {
-        let publisher = self.publisher.borrow();
+    /// Stores an alarm and what it changed, then delivers it; who took it is stored, too.
+    async fn deliver(&self, update: RaidUpdate, mut write: LedgerWrite) -> (Kept, usize) {
+        let RaidUpdate { incident, opened, changes, .. } = update;
+        write.extend(self.facts(&changes));
+        if opened {
+            self.unheard.borrow_mut().insert(incident.clone(), None);
+        }
+        let kept = self.ledger.write(write).await;
+        let sockets = self.publish(&changes).await.pop().unwrap_or_default();
+        if opened {
+            self.heard(&incident, sockets);
+        }
+        (kept, sockets)
+    }
+
+    /// The incidents of these changes as they are now.
+    fn facts(&self, changes: &[RaidChange]) -> LedgerWrite {
+        let raids = self.raids.borrow();
+        let facts = changes.iter().filter_map(|RaidChange { incident, .. }| {
+            let facts = (raids.get(incident)?.clone(), raids.title(incident).map(str::to_owned));
+            Some((incident.clone(), facts))
+        });
+        LedgerWrite { incidents: facts.collect(), ..Default::default() }
+    }
+
+    /// Sends the messages and shows the changes; resolves to the number of sockets that took each message.
+    fn publish(&self, changes: &[RaidChange]) -> impl Future<Output = Vec<usize>> + use<> {
         let mut sent = Vec::new();
-        for raid in raids {
-            log::info!(server = self.server.as_str(), incident = raid.incident.as_str(), count = raid.count; "raid alarm");
-            sent.push(publisher.deliver_alarm(raid));
+        for RaidChange { incident, message } in changes {
+            let Some(raid) = message else {
+                sent.push(None);
+                continue;
+            };
+            log::info!(server = self.server.as_str(), incident = incident.as_str(), count = raid.count; "raid alarm");
+            let acknowledged: Vec<UserId> =
+                self.raids.borrow().get(incident).into_iter().flat_map(|known| known.acks.keys().cloned()).collect();
+            sent.push(Some(self.publisher.borrow().deliver_alarm(raid, &acknowledged)));
         }
-        async move { futures_util::future::join_all(sent).await.pop().unwrap_or_default() }
+        self.show(changes);
+        async move {
+            let sent = sent.into_iter().map(|sent| async {
+                match sent {
+                    Some(sent) => sent.await,
+                    None => 0,
+                }
+            });
+            futures_util::future::join_all(sent.collect::<Vec<_>>()).await
+        }
+    }
+
+    /// Shows these incidents as they are now, in one step of the state.
+    fn show(&self, changes: &[RaidChange]) {
+        let raids = self.raids.borrow();
+        let mut publisher = self.publisher.borrow_mut();
+        let mut edits = Vec::new();
+        for RaidChange { incident, .. } in changes {
+            self.live.borrow_mut().show_raid(incident, raids.get(incident), &mut edits);
+        }
+        publisher.advance(edits);
+        let mut unheard = self.unheard.borrow_mut();
+        for RaidChange { incident, .. } in changes {
+            if raids.get(incident).is_none() {
+                unheard.remove(incident);
+            } else if let Some(since) = unheard.get_mut(incident) {
+                since.get_or_insert(publisher.position());
+            }
+        }
+    }
+
+    fn heard(&self, incident: &str, sockets: usize) {
+        if sockets > 0 && self.unheard.borrow_mut().remove(incident).is_some() {
+            let heard = Heard { sockets, at: self.context.clock.now() };
+            let heard = [(incident.to_owned(), heard)].into();
+            self.ledger.write_later(LedgerWrite { heard, ..Default::default() });
+        }
+    }
+
+    /// Stores values whose time has come.
+    fn store_values(&self, now: Moment) {
+        let mut write = LedgerWrite::default();
+        for (device, known) in self.values.borrow_mut().iter_mut() {
+            if now - known.stored_at >= VALUE_EVERY
+                && let Some(value) = known.news.take()
+            {
+                known.stored_at = now;
+                write.values.insert(device.clone(), value);
+            }
+        }
+        self.ledger.write_later(write);
+    }
+
+    fn arrival(&self, path: AlarmPath, alarm_id: &str, title: &str, update: &RaidUpdate, now: Timestamp) -> Arrival {
+        Arrival {
+            id: self.new_id(now),
+            // The ledger knows the owner.
+            user: UserId::from(""),
+            server: Some(self.server.clone()),
+            path,
+            alarm_id: alarm_id.to_owned(),
+            title: title.to_owned(),
+            message: String::new(),
+            state: if update.opened { AlarmState::Opened } else { AlarmState::Merged },
+            incident: Some(update.incident.clone()),
+            received_at: now,
+            sent_at: None,
+        }
     }
 
     fn new_id(&self, now: Timestamp) -> String {
         self.context.random.id(now)
     }
-}
-
-fn drill(incident: String, ts: Timestamp, update: bool) -> Raid {
-    Raid { incident, alarm_id: "drill".to_owned(), alarm_name: "Drill".to_owned(), ts, count: 1, update, drill: true }
-}
-
-fn state_of(update: &RaidUpdate) -> AlarmState {
-    if update.opened { AlarmState::Opened } else { AlarmState::Merged }
 }
 
 #[cfg(test)]

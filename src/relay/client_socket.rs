@@ -18,7 +18,7 @@ use crate::{
     relay::{
         admission::{Admission, Close},
         close::{self, Reason},
-        commands::{CommandError, DeviceToggle, UserCommand},
+        commands::{AcknowledgeRaid, CommandError, DeviceToggle, UserCommand},
         protocol::{ClientMessage, ErrorCode, Refusal, ServerMessage},
         publication::Lane,
         relay_worker::{FindFailed, RelayWorker},
@@ -101,7 +101,15 @@ impl ClientSocket {
             Ok(ClientMessage::Subscribe { server }) => self.subscribe(server, ctx),
             Ok(ClientMessage::Unsubscribe { server }) => self.unsubscribe(&server),
             Ok(ClientMessage::DeviceToggle { server, device, request }) => {
-                self.command(server, DeviceToggle { device }, request, ctx);
+                let command =
+                    UserCommand { server: server.clone(), user: self.user().clone(), toggle: DeviceToggle { device } };
+                let sent = self.worker.commands.send(command);
+                self.answer(sent, server, request, ctx);
+            }
+            Ok(ClientMessage::RaidAck { server, incident, request }) => {
+                let command = AcknowledgeRaid { server: server.clone(), user: self.user().clone(), incident };
+                let sent = self.worker.acknowledgements.send(command);
+                self.answer(sent, server, request, ctx);
             }
             Err(refusal) => self.refuse(&refusal),
         }
@@ -165,10 +173,14 @@ impl ClientSocket {
         }
     }
 
-    /// Commands go by way of the hub to the game connection of a server that this user may command, subscribed or not.
-    fn command(&self, server: ServerId, toggle: DeviceToggle, request: Option<String>, ctx: &mut Context<Self>) {
-        let command = UserCommand { server: server.clone(), user: self.user().clone(), toggle };
-        let sent = self.worker.commands.send(command);
+    /// Answers a command, which goes by way of the hub and needs no subscription, once it is carried out or refused.
+    fn answer<T: 'static>(
+        &self,
+        sent: impl Future<Output = Result<Result<T, CommandError>, MailboxError>> + 'static,
+        server: ServerId,
+        request: Option<String>,
+        ctx: &mut Context<Self>,
+    ) {
         let done = async move {
             match sent.await.unwrap_or(Err(CommandError::Internal)) {
                 Ok(_) => request.map(|id| ServerMessage::Ack { request_id: &id }.frame()),
@@ -224,6 +236,7 @@ fn refusal(error: CommandError) -> (ErrorCode, &'static str) {
     match error {
         CommandError::UnknownServer => (ErrorCode::UnknownServer, "no such paired server"),
         CommandError::OwnerOnly => (ErrorCode::OwnerOnly, "only the owner of the paired server may do this"),
+        CommandError::UnknownIncident => (ErrorCode::UnknownIncident, "no such incident"),
         CommandError::UnknownDevice => (ErrorCode::UnknownDevice, "no such device"),
         CommandError::NotASwitch => (ErrorCode::NotASwitch, "the device is not a smart switch"),
         CommandError::Unavailable => (ErrorCode::GameServerUnavailable, "no link to the game server"),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use actix::Message;
 
 use crate::{
+    db::incidents::StoredIncident,
     domain::{
         device::DeviceKind,
         ids::{ServerId, UserId},
@@ -37,6 +38,15 @@ pub struct UserCommand {
     pub toggle: DeviceToggle,
 }
 
+/// A user, who may watch this server, takes note of one of its incidents; answers with the incident.
+#[derive(Message)]
+#[rtype(result = "Result<StoredIncident, CommandError>")]
+pub struct AcknowledgeRaid {
+    pub server: ServerId,
+    pub user: UserId,
+    pub incident: String,
+}
+
 /// Why a command was not carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandError {
@@ -44,6 +54,7 @@ pub enum CommandError {
     /// The user may watch this server and not command it.
     OwnerOnly,
     UnknownDevice,
+    UnknownIncident,
     NotASwitch,
     /// There is no link, or the game server refused.
     Unavailable,

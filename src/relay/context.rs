@@ -1,7 +1,13 @@
 //! What the relay's actors share.
 
 use crate::{
-    clock::Clock, config, crypto::random::Random, db::pool::Pool, game::asker::Budgets, net::Network, vault::Vault,
+    clock::Clock,
+    config,
+    crypto::random::Random,
+    db::{journal::Journal, pool::Pool},
+    game::asker::Budgets,
+    net::Network,
+    vault::Vault,
 };
 
 /// Built once, shared by all.
@@ -10,6 +16,7 @@ pub struct RelayContext {
     pub random: Random,
     pub network: Network,
     pub pool: Pool,
+    pub journal: Journal,
     pub vault: Vault,
     pub game: config::Game,
     pub budgets: Budgets,

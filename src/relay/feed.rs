@@ -8,7 +8,10 @@ use std::{
 
 use actix::{Message, Recipient};
 
-use crate::{domain::ids::ServerId, relay::patch_log::PatchLog};
+use crate::{
+    domain::ids::ServerId,
+    relay::{patch_log::PatchLog, receipt::Receipt},
+};
 
 /// A socket of this thread needs a snapshot that is not here yet.
 #[derive(Message)]
@@ -20,6 +23,8 @@ pub struct Feed {
     pub server: ServerId,
     pub log: RefCell<PatchLog>,
     snapshot_wanted: Cell<bool>,
+    /// Of the newest snapshot.
+    receipt: RefCell<Option<Rc<Receipt>>>,
     /// Set once the subscription has started.
     source: OnceCell<Recipient<SnapshotWanted>>,
 }
@@ -37,6 +42,7 @@ impl Feed {
             log: RefCell::new(PatchLog::new(server.clone())),
             server,
             snapshot_wanted: Cell::new(false),
+            receipt: RefCell::new(None),
             source: OnceCell::new(),
         })
     }
@@ -45,6 +51,16 @@ impl Feed {
     pub fn connect(&self, source: Recipient<SnapshotWanted>) {
         // A feed has one subscription, which starts once.
         let _ = self.source.set(source);
+    }
+
+    /// The newest snapshot is confirmed on this; none: nobody wants to know any more.
+    pub fn set_snapshot_receipt(&self, receipt: Option<Rc<Receipt>>) {
+        *self.receipt.borrow_mut() = receipt;
+    }
+
+    /// Where the newest snapshot is confirmed.
+    pub fn snapshot_receipt(&self) -> Option<Rc<Receipt>> {
+        self.receipt.borrow().clone()
     }
 
     /// Asks for a snapshot of now. Asked again before the answer, it is one request.

@@ -10,10 +10,16 @@ use tokio::time::timeout;
 use crate::{
     config::GameLinkPolicy,
     db::paired_servers,
-    domain::{detect::wipe::World, device::DeviceKind, ids::ServerId, server_state::ConnectionState, time::Timestamp},
+    domain::{
+        detect::wipe::World,
+        device::DeviceKind,
+        ids::{ServerId, UserId},
+        server_state::ConnectionState,
+        time::Timestamp,
+    },
     game::{asker::Asker, budget::Priority},
     relay::{
-        alarm_delivery::{AlarmDelivery, DrillOutcome},
+        alarm_delivery::{AlarmDelivery, DrillOutcome, PushedAlarm},
         commands::{self, COMMAND_DEADLINE, CommandError, DeviceToggle},
         context::RelayContext,
         link_supervisor::{self, LinkReport, Wake},
@@ -30,8 +36,6 @@ const MAILBOX: usize = 1_024;
 const TICK: Duration = Duration::from_secs(1);
 /// A tool cupboard computes its upkeep again after its contents changed (protocol §3.4).
 const UPKEEP_DELAY: Duration = Duration::from_secs(2);
-/// How long the unfinished alarms of a crash wait for a client; dashboards come back within a minute.
-const RECOVER_AFTER: Duration = Duration::from_secs(60);
 
 /// Publish to this subscriber. A snapshot comes when it is asked for.
 #[derive(Message)]
@@ -59,12 +63,18 @@ pub struct RequestSnapshot {
 #[rtype(result = "()")]
 pub struct SetWatchers(pub AllowedUsers);
 
-/// A push reports an alarm of this server; the ledger has it under this id already.
+/// A push reports an alarm of this server.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct DeliverPushedAlarm {
-    pub id: String,
-    pub title: String,
+pub struct DeliverPushedAlarm(pub PushedAlarm);
+
+/// A user has taken note of an incident, and the ledger has it.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct ShowAcknowledgement {
+    pub incident: String,
+    pub user: UserId,
+    pub at: Timestamp,
 }
 
 /// Send a test alarm the whole way, from the ledger to the sockets. None if the ledger cannot be written.
@@ -111,7 +121,7 @@ pub struct GameConnection {
     server: ServerId,
     context: Arc<RelayContext>,
     hub: Recipient<LinkStatusChanged>,
-    live: LiveState,
+    live: Rc<RefCell<LiveState>>,
     publisher: Rc<RefCell<Publisher>>,
     alarms: Rc<AlarmDelivery>,
     link: Option<Asker>,
@@ -125,18 +135,9 @@ impl GameConnection {
         let now = context.clock.now();
         let epoch = now.timestamp_micros().unsigned_abs();
         let publisher = Rc::new(RefCell::new(Publisher::new(server.clone(), epoch)));
-        let alarms = AlarmDelivery::new(server.clone(), context.clone(), publisher.clone());
-        Self {
-            live: LiveState::new(now),
-            server,
-            context,
-            hub,
-            publisher,
-            alarms,
-            link: None,
-            supervisor: None,
-            wake: Arc::default(),
-        }
+        let live = Rc::new(RefCell::new(LiveState::new(now)));
+        let alarms = AlarmDelivery::new(server.clone(), context.clone(), live.clone(), publisher.clone());
+        Self { live, server, context, hub, publisher, alarms, link: None, supervisor: None, wake: Arc::default() }
     }
 
     /// Starts or stops the link's supervisor, as the link policy wants it.
@@ -175,14 +176,16 @@ impl GameConnection {
 
     /// Applies an update and publishes what follows. True if the map must be asked for.
     fn update(&mut self, update: GameUpdate, ctx: &mut Context<Self>) -> bool {
-        let outcome = self.live.update(update, self.context.clock.moment());
+        let outcome = self.live.borrow_mut().update(update, self.context.clock.moment());
         self.publish(outcome, ctx)
     }
 
     fn publish(&mut self, outcome: Outcome, ctx: &mut Context<Self>) -> bool {
-        let Outcome { changes, events, chat, alarms, connection_changed, world, map_wanted, ask_again } = outcome;
+        let Outcome { changes, events, chat, alarms, alarm_values, connection_changed, world, map_wanted, ask_again } =
+            outcome;
         if connection_changed {
-            let head = &self.live.state().server;
+            let live = self.live.borrow();
+            let head = &live.state().server;
             let status = LinkStatus {
                 state: head.connection,
                 since: head.since,
@@ -192,7 +195,10 @@ impl GameConnection {
             self.hub.do_send(LinkStatusChanged { server: self.server.clone(), status });
         }
         for alarm in alarms {
-            ctx.spawn(self.alarms.link_alarm(&alarm).into_actor(self));
+            ctx.spawn(self.alarms.clone().link_alarm(alarm).into_actor(self));
+        }
+        for (device, value) in alarm_values {
+            self.alarms.note_value(&device, value);
         }
         let mut publisher = self.publisher.borrow_mut();
         publisher.advance(changes);
@@ -236,14 +242,8 @@ impl GameConnection {
         if let Some(updates) = self.alarms.tick() {
             ctx.spawn(updates.into_actor(self));
         }
-        let outcome = self.live.tick(self.context.clock.moment());
+        let outcome = self.live.borrow_mut().tick(self.context.clock.moment());
         self.publish(outcome, ctx);
-    }
-
-    fn recover(&mut self, ctx: &mut Context<Self>) {
-        if let Some(recovery) = self.alarms.recover() {
-            ctx.spawn(recovery.into_actor(self));
-        }
     }
 }
 
@@ -253,7 +253,7 @@ impl Actor for GameConnection {
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(MAILBOX);
         ctx.run_interval(TICK, Self::tick);
-        ctx.run_later(RECOVER_AFTER, Self::recover);
+        ctx.spawn(self.alarms.clone().load().into_actor(self));
         self.supervise_or_pause(ctx);
     }
 }
@@ -284,7 +284,6 @@ impl Handler<Subscribe> for GameConnection {
     fn handle(&mut self, Subscribe { subscriber }: Subscribe, ctx: &mut Self::Context) {
         self.publisher.borrow_mut().subscribe(subscriber);
         self.supervise_or_pause(ctx);
-        self.recover(ctx);
     }
 }
 
@@ -300,8 +299,13 @@ impl Handler<Unsubscribe> for GameConnection {
 impl Handler<RequestSnapshot> for GameConnection {
     type Result = ();
 
-    fn handle(&mut self, RequestSnapshot { subscriber }: RequestSnapshot, _: &mut Self::Context) {
-        self.publisher.borrow_mut().send_snapshot(&subscriber, self.live.state());
+    fn handle(&mut self, RequestSnapshot { subscriber }: RequestSnapshot, ctx: &mut Self::Context) {
+        let taken = self.publisher.borrow_mut().send_snapshot(&subscriber, self.live.borrow().state());
+        ctx.spawn(taken.into_actor(self).map(|position, connection, _| {
+            if let Some(position) = position {
+                connection.alarms.snapshot_taken(position);
+            }
+        }));
     }
 }
 
@@ -318,7 +322,8 @@ impl Handler<DeviceToggle> for GameConnection {
 
     fn handle(&mut self, DeviceToggle { device }: DeviceToggle, _: &mut Self::Context) -> Self::Result {
         let device: Arc<str> = device.into();
-        let known = self.live.state().devices.get(&device);
+        let live = self.live.borrow();
+        let known = live.state().devices.get(&device);
         // Without a link the devices may not even be known yet.
         let ready = match (known, self.link.clone(), device.parse::<u64>()) {
             (_, None, _) => Err(CommandError::Unavailable),
@@ -329,6 +334,7 @@ impl Handler<DeviceToggle> for GameConnection {
             (Some(known), Some(link), Ok(entity)) => Ok((known.value, link, entity)),
             _ => Err(CommandError::Unavailable),
         };
+        drop(live);
         let toggled = async move {
             let (value, link, entity) = ready?;
             let toggled = timeout(COMMAND_DEADLINE, commands::toggle(&link, entity, value)).await;
@@ -346,8 +352,17 @@ impl Handler<DeviceToggle> for GameConnection {
 impl Handler<DeliverPushedAlarm> for GameConnection {
     type Result = ();
 
-    fn handle(&mut self, DeliverPushedAlarm { id, title }: DeliverPushedAlarm, ctx: &mut Self::Context) {
-        ctx.spawn(self.alarms.pushed_alarm(id, &title).into_actor(self));
+    fn handle(&mut self, DeliverPushedAlarm(alarm): DeliverPushedAlarm, ctx: &mut Self::Context) {
+        ctx.spawn(self.alarms.clone().pushed_alarm(alarm).into_actor(self));
+    }
+}
+
+impl Handler<ShowAcknowledgement> for GameConnection {
+    type Result = ();
+
+    fn handle(&mut self, acknowledgement: ShowAcknowledgement, _: &mut Self::Context) {
+        let ShowAcknowledgement { incident, user, at } = acknowledgement;
+        self.alarms.acknowledged(&incident, &user, at);
     }
 }
 
@@ -355,7 +370,7 @@ impl Handler<Drill> for GameConnection {
     type Result = ResponseActFuture<Self, Option<DrillOutcome>>;
 
     fn handle(&mut self, _: Drill, _: &mut Self::Context) -> Self::Result {
-        Box::pin(self.alarms.drill().into_actor(self))
+        Box::pin(self.alarms.clone().drill().into_actor(self))
     }
 }
 

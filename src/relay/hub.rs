@@ -14,7 +14,15 @@ use actix::prelude::*;
 
 use crate::{
     config::GameLinkPolicy,
-    db::{access, error::DbError, helper_devices, paired_servers, pool::Db, sessions},
+    db::{
+        access,
+        error::DbError,
+        helper_devices,
+        incidents::{self, StoredIncident},
+        paired_servers,
+        pool::Db,
+        sessions,
+    },
     domain::{
         access::Action,
         ids::{ServerId, SessionId, UserId},
@@ -23,11 +31,11 @@ use crate::{
     relay::{
         admission::{Admission, Close, SocketEvent},
         close::Reason,
-        commands::{CommandError, UserCommand},
+        commands::UserCommand,
         context::RelayContext,
         game_connection::{
             DeliverPushedAlarm, Drill, GameConnection, LinkStatusChanged, ReloadDevices, RetryLink, SetWatchers,
-            StopConnection,
+            ShowAcknowledgement, StopConnection,
         },
         presence::Presence,
         publication::AllowedUsers,
@@ -35,7 +43,11 @@ use crate::{
     },
 };
 
-pub use crate::relay::{alarm_delivery::DrillOutcome, game_connection::LinkStatus};
+pub use crate::relay::{
+    alarm_delivery::{DrillOutcome, PushedAlarm},
+    commands::{AcknowledgeRaid, CommandError},
+    game_connection::LinkStatus,
+};
 
 /// A game server was paired, perhaps again: open its link now.
 #[derive(Message)]
@@ -99,13 +111,12 @@ pub enum AdmitRefused {
     Unavailable,
 }
 
-/// A push reports an alarm of this server; the ledger has it under this id already.
+/// A push reports an alarm of this server.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct AlarmPushed {
     pub server: ServerId,
-    pub id: String,
-    pub title: String,
+    pub alarm: PushedAlarm,
 }
 
 /// Send a test alarm the whole way to this server's watchers. None if it could not be stored.
@@ -376,14 +387,44 @@ impl Handler<UserCommand> for Hub {
     }
 }
 
+impl Handler<AcknowledgeRaid> for Hub {
+    type Result = ResponseActFuture<Self, Result<StoredIncident, CommandError>>;
+
+    fn handle(&mut self, acknowledge: AcknowledgeRaid, _: &mut Self::Context) -> Self::Result {
+        let AcknowledgeRaid { server, user, incident } = acknowledge;
+        let (pool, now) = (self.context.pool.clone(), self.context.clock.now());
+        let (asked, by, id) = (server.clone(), user.clone(), incident.clone());
+        let stored = async move {
+            pool.write(move |db| {
+                if !access::role(db, &by, &asked)?.is_some_and(|role| role.may(Action::Watch)) {
+                    return Ok(Err(CommandError::UnknownServer));
+                }
+                let known = incidents::acknowledge(db, &asked, &id, &by, now)?;
+                Ok(known.ok_or(CommandError::UnknownIncident))
+            })
+            .await
+        };
+        Box::pin(stored.into_actor(self).map(move |stored, hub, _| {
+            let stored = stored.unwrap_or_else(|error| {
+                log::error!("an acknowledgement could not be stored: {error}");
+                Err(CommandError::Internal)
+            })?;
+            if let Some(connection) = hub.connections.get(&server) {
+                connection.do_send(ShowAcknowledgement { incident, user, at: now });
+            }
+            Ok(stored)
+        }))
+    }
+}
+
 impl Handler<AlarmPushed> for Hub {
     type Result = ();
 
-    fn handle(&mut self, AlarmPushed { server, id, title }: AlarmPushed, ctx: &mut Self::Context) {
+    fn handle(&mut self, AlarmPushed { server, alarm }: AlarmPushed, ctx: &mut Self::Context) {
         if self.draining {
             return; // it waits in the ledger for the next start
         }
-        self.connection(&server, ctx).do_send(DeliverPushedAlarm { id, title });
+        self.connection(&server, ctx).do_send(DeliverPushedAlarm(alarm));
     }
 }
 

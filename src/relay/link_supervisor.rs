@@ -312,7 +312,12 @@ impl Supervisor {
         let known: HashMap<_, _> = rows
             .iter()
             .map(|row| {
-                let known = PairedDevice { kind: row.kind, name: row.name.clone(), label: row.label.clone() };
+                let known = PairedDevice {
+                    kind: row.kind,
+                    name: row.name.clone(),
+                    label: row.label.clone(),
+                    last_value: row.last_value,
+                };
                 (Arc::from(row.device_id.as_str()), known)
             })
             .collect();

@@ -14,6 +14,7 @@ use crate::{
             wipe::{Wipe, World},
         },
         device::{Device, DeviceKind, Reachable},
+        incident::{Incident, Place},
         map::{MapNote, Marker, MarkerKind},
         monument::Monument,
         plain_text::plain_text,
@@ -72,13 +73,16 @@ pub struct PairedDevice {
     pub kind: DeviceKind,
     pub name: String,
     pub label: Option<String>,
+    /// An alarm's, as it was last seen.
+    pub last_value: Option<bool>,
 }
 
 /// A smart alarm that went off.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct AlarmTrigger {
     pub device: Arc<str>,
     pub name: String,
+    pub place: Place,
 }
 
 /// What follows from an update.
@@ -89,6 +93,8 @@ pub struct Outcome {
     pub events: Vec<WorldEvent>,
     pub chat: Vec<ChatLine>,
     pub alarms: Vec<AlarmTrigger>,
+    /// Alarms whose value is not what it was.
+    pub alarm_values: Vec<(Arc<str>, bool)>,
     /// The connection to the game server is in another state.
     pub connection_changed: bool,
     /// More is known of the world than is stored.
@@ -195,6 +201,11 @@ impl LiveState {
             self.state.map_notes.put(Section::MapNotes, id, None, &mut outcome.changes);
         }
         outcome
+    }
+
+    /// Shows a raid incident as it is now; none: no longer.
+    pub fn show_raid(&mut self, id: &str, incident: Option<&Incident>, changes: &mut Vec<Change>) {
+        self.state.raids.put(Section::Raids, id.into(), incident.cloned(), changes);
     }
 
     fn connect(&mut self, info: &AppInfo, now: Moment, outcome: &mut Outcome) {
@@ -327,6 +338,9 @@ impl LiveState {
 
     fn update_devices(&mut self, known: HashMap<Arc<str>, PairedDevice>, outcome: &mut Outcome) {
         let device = |(id, known): (Arc<str>, PairedDevice)| {
+            if let Some(value) = known.last_value {
+                self.alarms.remember(&id, value);
+            }
             let device = match self.state.devices.get(&id) {
                 Some(device) => Device { name: known.name, label: known.label, ..Device::clone(device) },
                 None => Device {
@@ -388,10 +402,14 @@ impl LiveState {
     ) {
         if device.kind == DeviceKind::Alarm
             && let Some(value) = device.value
-            && triggers(&mut self.alarms, &id, value, now)
         {
-            let name = device.label.clone().unwrap_or_else(|| device.name.clone());
-            outcome.alarms.push(AlarmTrigger { device: id.clone(), name });
+            if self.alarms.value(&id) != Some(value) {
+                outcome.alarm_values.push((id.clone(), value));
+            }
+            if triggers(&mut self.alarms, &id, value, now) {
+                let name = device.label.clone().unwrap_or_else(|| device.name.clone());
+                outcome.alarms.push(AlarmTrigger { device: id.clone(), name, place: Place::default() });
+            }
         }
         self.state.devices.put(Section::Devices, id, Some(device), &mut outcome.changes);
     }

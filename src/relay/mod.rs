@@ -11,10 +11,11 @@
 //! game_connection      one paired server: mailbox, link, timers
 //! link_supervisor      connects, polls, connects again; reports updates
 //! alarm_delivery       alarms → incidents → ledger → sockets → outcome                   commands   toggle
+//! ledger               what alarms want stored: in order, and within a moment or later
 //! publisher            position, snapshot, subscribers: one encoding for all
 //! live_state           pure: update in, outcome out                                      team_chat  which lines are new
 //! socket               the stream      send_queue   pure: priorities and the rate limit
-//! feed                 patch_log       pure: the last steps, merged patches, when a snapshot is better
+//! feed   receipt       patch_log       pure: the last steps, merged patches, when a snapshot is better
 //! publication          what a game connection publishes
 //! protocol  close      what is said on the wire
 //! ```
@@ -28,6 +29,7 @@ pub mod context;
 pub mod feed;
 pub mod game_connection;
 pub mod hub;
+pub mod ledger;
 pub mod link_supervisor;
 pub mod listener;
 pub mod live_state;
@@ -36,6 +38,7 @@ pub mod presence;
 pub mod protocol;
 pub mod publication;
 pub mod publisher;
+pub mod receipt;
 pub mod relay_worker;
 pub mod send_queue;
 pub mod server_subscription;

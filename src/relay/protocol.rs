@@ -2,7 +2,10 @@
 //!
 //! Beyond the spec: `snapshot` and `patch` carry `epoch` and `seq`, `patch` also `base`, the `seq` it applies on. A
 //! refused or malformed message is answered by `error { code, message, serverId?, requestId? }`; a `deviceToggle`
-//! that carries a `requestId` is answered by `ack { requestId }`. `raid` carries `incident`, `count` and `update`.
+//! that carries a `requestId` is answered by `ack { requestId }`. `raid` carries `incident`, `count`, `update`, `late`,
+//! `drill` and the place of its device. `raidAck { serverId, incident, requestId? }` takes note of an incident: it does
+//! not ring any more for that user. `state.raids` has the incidents of the last day; a client raises on any that it has
+//! not shown.
 //!
 //! Frames for many clients are encoded once, WebSocket header included, and shared.
 
@@ -13,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::{
     change::{self, Change},
     ids::ServerId,
-    raid::Raid,
+    incident::Raid,
     server_state::ServerState,
     time::{self, Timestamp},
     world_event::WorldEvent,
@@ -25,6 +28,7 @@ pub enum ClientMessage {
     Subscribe { server: ServerId },
     Unsubscribe { server: ServerId },
     DeviceToggle { server: ServerId, device: String, request: Option<String> },
+    RaidAck { server: ServerId, incident: String, request: Option<String> },
     Ping,
 }
 
@@ -39,6 +43,7 @@ pub enum ErrorCode {
     /// The user may watch this server and not command it.
     OwnerOnly,
     UnknownDevice,
+    UnknownIncident,
     TooManySubscriptions,
     NotASwitch,
     GameServerUnavailable,
@@ -78,6 +83,7 @@ struct Envelope {
     r#type: String,
     server_id: Option<ServerId>,
     device_id: Option<String>,
+    incident: Option<String>,
     request_id: Option<String>,
 }
 
@@ -89,9 +95,9 @@ impl ClientMessage {
     pub fn parse(text: &[u8]) -> Result<Self, Refusal> {
         let envelope: Envelope = serde_json::from_slice(text)
             .map_err(|error| Refusal::new(ErrorCode::Malformed, format!("not a message: {error}")))?;
-        let Envelope { r#type, server_id, device_id, request_id } = envelope;
-        let lengths = [server_id.as_ref().map(|id| id.as_str().len()), device_id.as_ref().map(String::len)];
-        if lengths.into_iter().chain([request_id.as_ref().map(String::len)]).flatten().any(|length| length > ID_LIMIT) {
+        let Envelope { r#type, server_id, device_id, incident, request_id } = envelope;
+        let ids = [server_id.as_ref().map(ServerId::as_str), device_id.as_deref(), incident.as_deref()];
+        if ids.into_iter().chain([request_id.as_deref()]).flatten().any(|id| id.len() > ID_LIMIT) {
             return Err(Refusal::new(ErrorCode::Malformed, format!("an id is longer than {ID_LIMIT} bytes")));
         }
         let missing = |field: &str| Refusal {
@@ -109,10 +115,15 @@ impl ClientMessage {
                 device: device_id.ok_or_else(|| missing("deviceId"))?,
                 request: request_id.clone(),
             }),
+            "raidAck" => Ok(ClientMessage::RaidAck {
+                server: server()?,
+                incident: incident.ok_or_else(|| missing("incident"))?,
+                request: request_id.clone(),
+            }),
             "ping" => Ok(ClientMessage::Ping),
             _ => Err(Refusal {
                 code: ErrorCode::UnknownType,
-                message: "type is not one of subscribe, unsubscribe, deviceToggle, ping".to_owned(),
+                message: "type is not one of subscribe, unsubscribe, deviceToggle, raidAck, ping".to_owned(),
                 server_id,
                 request_id,
             }),
@@ -209,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_four_messages_are_read() {
+    fn the_messages_are_read() {
         let server = ServerId::from("s1");
         let read = |text: &str| ClientMessage::parse(text.as_bytes());
         assert_eq!(
@@ -222,8 +233,13 @@ mod tests {
         );
         assert_eq!(
             read(r#"{"type":"deviceToggle","serverId":"s1","deviceId":"7","requestId":"r"}"#).unwrap(),
-            ClientMessage::DeviceToggle { server, device: "7".into(), request: Some("r".into()) }
+            ClientMessage::DeviceToggle { server: server.clone(), device: "7".into(), request: Some("r".into()) }
         );
+        assert_eq!(
+            read(r#"{"type":"raidAck","serverId":"s1","incident":"i"}"#).unwrap(),
+            ClientMessage::RaidAck { server, incident: "i".into(), request: None }
+        );
+        assert!(read(r#"{"type":"raidAck","serverId":"s1"}"#).is_err());
         assert_eq!(read(r#"{"type":"ping"}"#).unwrap(), ClientMessage::Ping);
     }
 

@@ -47,12 +47,13 @@ pub struct AllowedUsers {
 pub enum Publication {
     /// The state took a step.
     Advance { epoch: u64, step: Arc<Step> },
-    /// The snapshot that this subscriber asked for.
+    /// The snapshot that this subscriber asked for; answered when a first socket has it, or none will.
     Snapshot { position: Position, frame: Bytes },
     /// An event or a line of chat, for every client.
     Deliver { lane: Lane, frame: Bytes },
-    /// A raid alarm, for every client; answered when the sockets have it or are gone.
-    DeliverAlarm { frame: Bytes },
+    /// A raid alarm, for every client but those of users who have taken note; answered when the sockets have it or are
+    /// gone.
+    DeliverAlarm { frame: Bytes, acknowledged: Arc<[UserId]> },
     /// Steps were left out because the subscriber was too busy; a snapshot makes up for them.
     Skipped,
     /// From now on only these may watch; nobody at all once the paired server is gone.

@@ -8,7 +8,12 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 
 use crate::{
-    domain::{change::Change, ids::ServerId, raid::Raid, server_state::ServerState},
+    domain::{
+        change::Change,
+        ids::{ServerId, UserId},
+        incident::Raid,
+        server_state::ServerState,
+    },
     relay::{
         protocol::{self, ServerMessage},
         publication::{AllowedUsers, Lane, Position, Publication, Step},
@@ -51,6 +56,11 @@ impl Publisher {
         self.subscribers.retain(|known| known.recipient != *subscriber);
     }
 
+    /// Where the state is.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
     /// Whether anybody subscribes.
     pub fn has_subscribers(&self) -> bool {
         !self.subscribers.is_empty()
@@ -88,14 +98,21 @@ impl Publisher {
         }
     }
 
-    /// Sends a subscriber the snapshot of now; `state` is encoded at most once for a position.
-    pub fn send_snapshot(&mut self, subscriber: &Recipient<Publication>, state: &ServerState) {
+    /// Sends a subscriber the snapshot of now; `state` is encoded at most once for a position. Resolves to the position,
+    /// once a socket has it; none if it will have none.
+    pub fn send_snapshot(
+        &mut self,
+        subscriber: &Recipient<Publication>,
+        state: &ServerState,
+    ) -> impl Future<Output = Option<Position>> + use<> {
         let Position { epoch, seq } = self.position;
         let frame = self.snapshot.get_or_insert_with(|| protocol::snapshot(&self.server, epoch, seq, state)).clone();
         if let Some(known) = self.subscribers.iter_mut().find(|known| known.recipient == *subscriber) {
             known.behind = false;
         }
-        subscriber.do_send(Publication::Snapshot { position: self.position, frame });
+        let position = self.position;
+        let taken = subscriber.send(Publication::Snapshot { position, frame });
+        async move { taken.await.is_ok_and(|sockets| sockets > 0).then_some(position) }
     }
 
     /// Delivers an event or a line of chat. Their senders bound them; none is dropped here.
@@ -105,11 +122,12 @@ impl Publisher {
         }
     }
 
-    /// Delivers a raid alarm; resolves to the number of sockets that took it, once all have or are gone: what still
-    /// waits in this process would be lost with it.
-    pub fn deliver_alarm(&self, raid: &Raid) -> impl Future<Output = usize> + use<> {
+    /// Delivers a raid alarm to all but these users; resolves to the number of sockets that took it, once all have or are
+    /// gone: what still waits in this process would be lost with it.
+    pub fn deliver_alarm(&self, raid: &Raid, acknowledged: &[UserId]) -> impl Future<Output = usize> + use<> {
         let frame = ServerMessage::Raid { server_id: &self.server, raid }.frame();
-        let send = |known: &Subscriber| known.recipient.send(Publication::DeliverAlarm { frame: frame.clone() });
+        let alarm = Publication::DeliverAlarm { frame, acknowledged: acknowledged.into() };
+        let send = |known: &Subscriber| known.recipient.send(alarm.clone());
         let answers = join_all(self.subscribers.iter().map(send).collect::<Vec<_>>());
         // A subscription that has just ended has no sockets any more.
         async move { answers.await.into_iter().filter_map(Result::ok).sum() }
@@ -130,6 +148,7 @@ mod tests {
     use chrono::DateTime;
 
     use super::*;
+    use crate::domain::incident::Place;
 
     /// Notes what it gets; reports two sockets for every alarm.
     struct Probe {
@@ -188,7 +207,7 @@ mod tests {
         publisher.advance(Vec::new());
         publisher.advance(leader(&mut state, 1));
         for (recipient, _) in &subscribers {
-            publisher.send_snapshot(recipient, &state);
+            drop(publisher.send_snapshot(recipient, &state));
             settle(recipient).await;
         }
         let mut frames = Vec::new();
@@ -217,7 +236,7 @@ mod tests {
         let notices = got.borrow().iter().filter(|got| matches!(got, Publication::Skipped)).count();
         assert!(steps < 19, "{steps} steps");
         assert_eq!(notices, 1 + 1, "one notice, and this test's own");
-        publisher.send_snapshot(&recipient, &state);
+        drop(publisher.send_snapshot(&recipient, &state));
         settle(&recipient).await;
         publisher.advance(leader(&mut state, 99));
         settle(&recipient).await;
@@ -247,16 +266,18 @@ mod tests {
             incident: "i".into(),
             alarm_id: "7".into(),
             alarm_name: "Front door".into(),
+            place: Place::default(),
             ts: DateTime::UNIX_EPOCH,
             count: 1,
             update: false,
+            late: false,
             drill: false,
         };
-        assert_eq!(publisher.deliver_alarm(&raid).await, 0, "nobody watches");
+        assert_eq!(publisher.deliver_alarm(&raid, &[]).await, 0, "nobody watches");
         let subscribers = [subscriber(16), subscriber(16)];
         subscribers.iter().for_each(|(recipient, _)| publisher.subscribe(recipient.clone()));
-        assert_eq!(publisher.deliver_alarm(&raid).await, 4);
+        assert_eq!(publisher.deliver_alarm(&raid, &[]).await, 4);
         publisher.unsubscribe(&subscribers[0].0);
-        assert_eq!(publisher.deliver_alarm(&raid).await, 2);
+        assert_eq!(publisher.deliver_alarm(&raid, &[]).await, 2);
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     db::error::DbError,
     domain::ids::{ServerId, UserId},
     relay::{
-        commands::UserCommand,
+        commands::{AcknowledgeRaid, UserCommand},
         game_connection::GameConnection,
         publication::AllowedUsers,
         server_subscription::{ServerSubscription, Subscription},
@@ -36,13 +36,18 @@ pub struct FindFailed;
 pub struct RelayWorker {
     servers: Recipient<FindServer>,
     pub commands: Recipient<UserCommand>,
+    pub acknowledgements: Recipient<AcknowledgeRaid>,
     subscriptions: RefCell<HashMap<ServerId, Rc<Subscription>>>,
 }
 
 impl RelayWorker {
     /// A thread without subscriptions.
-    pub fn new(servers: Recipient<FindServer>, commands: Recipient<UserCommand>) -> Rc<Self> {
-        Rc::new(Self { servers, commands, subscriptions: RefCell::default() })
+    pub fn new(
+        servers: Recipient<FindServer>,
+        commands: Recipient<UserCommand>,
+        acknowledgements: Recipient<AcknowledgeRaid>,
+    ) -> Rc<Self> {
+        Rc::new(Self { servers, commands, acknowledgements, subscriptions: RefCell::default() })
     }
 
     /// The subscription of this server, started if need be; none if this user may not watch it. Asks the hub only

@@ -5,10 +5,9 @@
 //! raids go first, then events and chat, then replies, and patches last, merged at the moment they are sent. Each
 //! lane has a share of the window that the lanes below it cannot use up.
 
-use std::{cell::Cell, collections::VecDeque, rc::Rc};
+use std::{collections::VecDeque, rc::Rc};
 
 use bytes::Bytes;
-use tokio::sync::oneshot;
 
 use crate::{
     domain::{ids::ServerId, limits, rate::Window},
@@ -16,6 +15,7 @@ use crate::{
         feed::Feed,
         patch_log::CatchUp,
         publication::{Lane, Position},
+        receipt::Receipt,
     },
 };
 
@@ -46,29 +46,6 @@ pub struct QueuedFrame {
 impl From<Bytes> for QueuedFrame {
     fn from(frame: Bytes) -> Self {
         Self { frame, receipt: None, feed: None }
-    }
-}
-
-/// Shared by the copies of one frame on this thread: counts the sockets whose kernel buffer took it, and reports when
-/// the last copy is gone, written or not.
-#[derive(Debug)]
-pub struct Receipt {
-    taken: Rc<Cell<usize>>,
-    /// Never sent on: dropping it is the report.
-    _finished: oneshot::Sender<()>,
-}
-
-impl Receipt {
-    /// A receipt, its count, and what ends when every copy is gone.
-    pub fn new() -> (Rc<Self>, Rc<Cell<usize>>, oneshot::Receiver<()>) {
-        let (sender, finished) = oneshot::channel();
-        let taken = Rc::new(Cell::new(0));
-        (Rc::new(Self { taken: taken.clone(), _finished: sender }), taken, finished)
-    }
-
-    /// One socket took the frame.
-    pub fn confirm(&self) {
-        self.taken.set(self.taken.get() + 1);
     }
 }
 
@@ -220,6 +197,7 @@ impl SendQueue {
             };
             let reached = log.position();
             drop(log);
+            let receipt = is_snapshot.then(|| feed.snapshot_receipt()).flatten();
             if is_snapshot {
                 let server = feed.server.clone();
                 self.snapshots.retain(|(_, at)| at + limits::SNAPSHOT_SPAN_MS > now);
@@ -230,7 +208,7 @@ impl SendQueue {
             self.window.record(now);
             self.views[index].position = Some(reached);
             self.turn = index + 1;
-            return Next::Send(frame.into());
+            return Next::Send(QueuedFrame { frame, receipt, feed: None });
         }
         wait.map_or(Next::Idle, Next::At)
     }

@@ -9,13 +9,14 @@ use bytes::Bytes;
 use tokio::time::timeout;
 
 use crate::{
-    domain::ids::ServerId,
+    domain::ids::{ServerId, UserId},
     relay::{
         feed::{Feed, SnapshotWanted},
         game_connection::{GameConnection, RequestSnapshot, Subscribe, Unsubscribe},
         protocol::Refusal,
         publication::{AllowedUsers, Lane, Publication},
-        send_queue::{QueuedFrame, Receipt},
+        receipt::Receipt,
+        send_queue::QueuedFrame,
         socket::Socket,
         watchers::Watchers,
     },
@@ -88,15 +89,21 @@ impl ServerSubscription {
         }
     }
 
-    fn deliver(&self, lane: Lane, frame: Bytes, receipt: Option<Rc<Receipt>>) {
-        let queued = QueuedFrame { frame, receipt, feed: Some(self.subscription.feed.clone()) };
+    fn deliver(&self, lane: Lane, frame: Bytes) {
+        let queued = QueuedFrame { frame, receipt: None, feed: Some(self.subscription.feed.clone()) };
         self.subscription.watchers.for_each(|socket| socket.push(lane, queued.clone()));
     }
 
-    /// Delivers an alarm; resolves to the number of sockets whose kernel buffer took it.
-    fn deliver_alarm(&self, frame: Bytes) -> impl Future<Output = usize> + use<> {
+    /// Delivers an alarm to all but these users; resolves to the number of sockets whose kernel buffer took it.
+    fn deliver_alarm(&self, frame: Bytes, acknowledged: &[UserId]) -> impl Future<Output = usize> + use<> {
         let (receipt, taken, finished) = Receipt::new();
-        self.deliver(Lane::Raid, frame, Some(receipt));
+        let queued = QueuedFrame { frame, receipt: Some(receipt), feed: Some(self.subscription.feed.clone()) };
+        self.subscription.watchers.for_each(|socket| {
+            if !acknowledged.contains(&socket.user) {
+                socket.push(Lane::Raid, queued.clone());
+            }
+        });
+        drop(queued);
         async move {
             // It never sends, it only ends. A socket that takes longer does not read.
             let _ = timeout(WRITTEN_WITHIN, finished).await;
@@ -129,6 +136,7 @@ impl Actor for ServerSubscription {
             self.subscription.end_watch(&socket);
         }
         self.subscription.feed.log.borrow_mut().clear();
+        self.subscription.feed.set_snapshot_receipt(None);
         Running::Stop
     }
 }
@@ -147,10 +155,15 @@ impl Handler<Publication> for ServerSubscription {
             }
             Publication::Snapshot { position, frame } => {
                 feed.log.borrow_mut().restart(position, frame);
+                let (receipt, first) = Receipt::of_first();
+                feed.set_snapshot_receipt(Some(receipt));
                 self.fan_out(ctx);
+                return Response::fut(async move { usize::from(first.await.is_ok()) });
             }
-            Publication::Deliver { lane, frame } => self.deliver(lane, frame, None),
-            Publication::DeliverAlarm { frame } => return Response::fut(self.deliver_alarm(frame)),
+            Publication::Deliver { lane, frame } => self.deliver(lane, frame),
+            Publication::DeliverAlarm { frame, acknowledged } => {
+                return Response::fut(self.deliver_alarm(frame, &acknowledged));
+            }
             Publication::Skipped => {
                 feed.mark_snapshot_wanted();
                 self.ask_if_wanted(ctx);

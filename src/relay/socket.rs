@@ -285,7 +285,7 @@ impl futures_util::Stream for Inbound {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{net::Memory, relay::send_queue::Receipt};
+    use crate::{net::Memory, relay::receipt::Receipt};
 
     /// A socket whose peer takes `room` bytes without reading.
     fn socket(room: usize) -> (Rc<Socket>, Memory) {

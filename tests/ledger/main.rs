@@ -83,10 +83,12 @@ async fn run(options: &Options) -> Vec<String> {
     let took = began.elapsed();
 
     let rows = verdict::rows(&trial.pool);
+    let incidents = verdict::incidents(&trial.pool);
     let count = |state: &str| rows.iter().filter(|row| row.state == state).count();
+    let heard = |state: &str| incidents.iter().filter(|row| row.state == state).count();
     println!(
         "{} pushes and {} triggers on the link, {} kills, {} logins in {:.1} s; \
-         {} rows: {} opened, {} merged, {} late, {} delivered to nobody",
+         {} alarms: {} opened, {} merged; {} incidents: {} delivered, {} later, {} unheard",
         trial.pushed,
         trial.triggers.len(),
         trial.kills,
@@ -95,8 +97,10 @@ async fn run(options: &Options) -> Vec<String> {
         rows.len(),
         count("opened"),
         count("merged"),
-        count("late"),
-        rows.iter().filter(|row| row.sockets == Some(0)).count(),
+        incidents.len(),
+        heard("delivered"),
+        heard("delivered_later"),
+        heard("unheard"),
     );
-    verdict::judge(&trial, &rows)
+    verdict::judge(&trial, &rows, &incidents)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use chrono::TimeDelta;
 use companion::db::{pool::Pool, schema};
 use diesel::prelude::*;
 
@@ -11,28 +12,38 @@ use crate::trial::{Trial, Trigger};
 #[derive(Queryable)]
 pub struct Row {
     pub path: String,
-    alarm_id: String,
     title: String,
     pub state: String,
     incident: Option<String>,
     received_at: chrono::NaiveDateTime,
-    pub sockets: Option<i64>,
     finished_at: Option<chrono::NaiveDateTime>,
+}
+
+/// An incident of the ledger.
+#[derive(Queryable)]
+pub struct IncidentRow {
+    id: String,
+    alarm_id: String,
+    paths: String,
+    first_at: chrono::NaiveDateTime,
+    last_at: chrono::NaiveDateTime,
+    pub state: String,
+    sockets: i64,
+    heard_at: Option<chrono::NaiveDateTime>,
+}
+
+/// The incidents of the ledger, oldest first.
+pub fn incidents(pool: &Pool) -> Vec<IncidentRow> {
+    use schema::incidents::dsl as row;
+    let columns =
+        (row::id, row::alarm_id, row::paths, row::first_at, row::last_at, row::state, row::sockets, row::heard_at);
+    pool.read_blocking(|db| Ok(row::incidents.select(columns).order(row::id).load(db)?)).unwrap()
 }
 
 /// The ledger, oldest first.
 pub fn rows(pool: &Pool) -> Vec<Row> {
     use schema::alarms::dsl as row;
-    let columns = (
-        row::path,
-        row::alarm_id,
-        row::title,
-        row::state,
-        row::incident,
-        row::received_at,
-        row::sockets,
-        row::finished_at,
-    );
+    let columns = (row::path, row::title, row::state, row::incident, row::received_at, row::finished_at);
     pool.read_blocking(|db| Ok(row::alarms.select(columns).order(row::received_at).load(db)?)).unwrap()
 }
 
@@ -43,7 +54,7 @@ pub fn unfinished(pool: &Pool) -> i64 {
 }
 
 /// What does not hold.
-pub fn judge(trial: &Trial, rows: &[Row]) -> Vec<String> {
+pub fn judge(trial: &Trial, rows: &[Row], incidents: &[IncidentRow]) -> Vec<String> {
     let mut broken = Vec::new();
 
     let mut stored = BTreeMap::<&str, usize>::new();
@@ -65,7 +76,7 @@ pub fn judge(trial: &Trial, rows: &[Row]) -> Vec<String> {
             broken.push(format!("{label} is not finished"));
         }
         match (row.state.as_str(), &row.incident) {
-            ("late" | "unmatched", None) | ("merged", Some(_)) => {}
+            ("unmatched", None) | ("merged", Some(_)) => {}
             ("opened", Some(incident)) => {
                 if opened.insert(incident, row).is_some() {
                     broken.push(format!("{label} opens an incident that another row has opened"));
@@ -92,15 +103,18 @@ pub fn judge(trial: &Trial, rows: &[Row]) -> Vec<String> {
             broken.push(format!("a client received incident {incident}, which is not in the ledger"));
         }
     }
+    let known: HashMap<&str, &IncidentRow> = incidents.iter().map(|row| (&*row.id, row)).collect();
     for (incident, row) in &opened {
         let what = format!("incident {incident} ({} {:?}, {})", row.path, row.title, row.received_at);
-        if row.sockets.is_none_or(|sockets| sockets > 0)
-            && !received_by.iter().any(|incidents| incidents.contains(*incident))
-        {
-            broken.push(format!("{what} was delivered to {:?} sockets, and no client received it", row.sockets));
+        let Some(of_ledger) = known.get(incident) else {
+            broken.push(format!("{what} has no row of its own"));
+            continue;
+        };
+        if of_ledger.sockets > 0 && !received_by.iter().any(|incidents| incidents.contains(*incident)) {
+            broken.push(format!("{what} was delivered to {} sockets, and no client received it", of_ledger.sockets));
         }
-        let Some(finished) = row.finished_at else { continue };
-        let (from, to) = (row.received_at.and_utc(), finished.and_utc());
+        let Some(heard) = of_ledger.heard_at else { continue };
+        let (from, to) = (row.received_at.and_utc(), heard.and_utc());
         // A fickle client may leave before it has read everything.
         for (index, client) in trial.steady.iter().enumerate() {
             let watched = client.received(|received| {
@@ -113,13 +127,13 @@ pub fn judge(trial: &Trial, rows: &[Row]) -> Vec<String> {
     }
 
     for Trigger { alarm, from, to } in &trial.triggers {
-        let same = |row: &&Row| {
-            let at = row.received_at.and_utc();
-            row.path == "link" && row.alarm_id == alarm.to_string() && (*from..=*to).contains(&at)
+        // A repeat is counted by its incident, which is stored at most every ten seconds.
+        let covers = |row: &&IncidentRow| {
+            let is_open = row.first_at.and_utc() <= *to && *from <= row.last_at.and_utc() + TimeDelta::seconds(90);
+            row.alarm_id == alarm.to_string() && row.paths.contains("link") && is_open
         };
-        match rows.iter().filter(same).count() {
-            1 => {}
-            count => broken.push(format!("alarm {alarm} of {from} on the link is in the ledger {count} times")),
+        if !incidents.iter().any(|row| covers(&row)) {
+            broken.push(format!("alarm {alarm} of {from} on the link is in no incident"));
         }
     }
     broken

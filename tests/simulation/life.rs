@@ -11,6 +11,7 @@ use companion::{
     crypto::{keys::Key32, random::Random, sealer::Sealer},
     db::{
         error::DbError,
+        journal::{self, Journal},
         paired_servers,
         pool::{Db, Pool},
         push_credentials::{self, SealedBundle},
@@ -48,6 +49,7 @@ use crate::world::{GAMES, PAIRED, PHONES, Request, USERS, UserAct, World, world}
 pub struct Service {
     pub pool: Pool,
     pub vault: Vault,
+    journal: Journal,
     random: Random,
 }
 
@@ -57,9 +59,11 @@ impl Service {
         let random = Random::seeded(world.seed ^ u64::from(life).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let disk = Arc::new(|moment| World::disk(moment).boxed_local());
         let pool = Pool::open_simulated(&world.database, disk).expect("a database");
+        journal::replay(world.directory.path(), &pool).expect("the journal is stored");
+        let journal = Journal::open_simulated(world.directory.path()).expect("a journal");
         let sealer = Arc::new(Sealer::new(&Key32::new([1; 32]), None, 1, random.clone()));
         let vault = Vault::new(pool.clone(), sealer);
-        Self { pool, vault, random }
+        Self { pool, vault, journal, random }
     }
 
     /// Users, credentials and paired servers, as they are before the first life.
@@ -122,6 +126,7 @@ impl Service {
             random: self.random.clone(),
             network: network.clone(),
             pool: self.pool.clone(),
+            journal: self.journal.clone(),
             vault: self.vault.clone(),
             game: Game { proxy_url: None, link_policy: GameLinkPolicy::Always, allow_private_servers: true },
             budgets: Budgets::default(),
@@ -139,7 +144,8 @@ impl Service {
             allow_private: true,
             hub: hub.clone(),
         }));
-        let workers = [(); 2].map(|()| RelayWorker::new(hub.clone().recipient(), hub.clone().recipient()));
+        let workers = [(); 2]
+            .map(|()| RelayWorker::new(hub.clone().recipient(), hub.clone().recipient(), hub.clone().recipient()));
         let mut turn = 0;
         while let Some(request) = requests.recv().await {
             match request {

@@ -104,7 +104,7 @@ pub struct World {
     wires_made: Cell<u64>,
     hash: Cell<u64>,
     print: bool,
-    _directory: TempDir,
+    pub directory: TempDir,
 }
 
 thread_local! {
@@ -167,7 +167,7 @@ impl World {
             wires_made: Cell::new(0),
             hash: Cell::new(seed),
             print,
-            _directory: directory,
+            directory,
         });
         WORLD.set(Some(world.clone()));
         world

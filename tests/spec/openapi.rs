@@ -27,6 +27,8 @@ const CONTRACT: &[&str] = &[
     "DELETE /paired-servers/{id}/devices/{deviceId}",
     "GET /paired-servers/{id}/readiness",
     "POST /paired-servers/{id}/drill",
+    "GET /paired-servers/{id}/alarms",
+    "POST /paired-servers/{id}/alarms/{incident}/ack",
     "GET /",
     "GET /health",
     "GET /health/db",
@@ -75,7 +77,7 @@ async fn every_route_of_the_contract_answers() {
     let app = TestApp::start().await;
     for route in CONTRACT {
         let (method, path) = route.split_once(' ').unwrap();
-        let path = path.replace("{id}", "x").replace("{deviceId}", "1");
+        let path = path.replace("{id}", "x").replace("{deviceId}", "1").replace("{incident}", "i");
         let mut browser = app.browser();
         let request = browser.request(method.parse().unwrap(), &path);
         let status = browser.send(request).await.status;

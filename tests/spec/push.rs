@@ -5,7 +5,7 @@ use std::{collections::HashMap, net::Ipv4Addr};
 use chrono::Duration;
 use companion::{
     clock::Clock,
-    domain::time::Timestamp,
+    domain::time::{self, Timestamp},
     simulator::{
         game_server::{DEMO_TOKEN, GameServer},
         push_service::{PushService, PushedServer, news},
@@ -19,7 +19,7 @@ use crate::harness::{
     browser::Browser,
     game::{self, ALICE, BOB, add_device, is_complete, is_connected},
     push::{
-        BOBS_PHONE, LedgerRow, NEW_PHONE, PHONE, PushTest, TimelineRow, alarm_pairing, asked_until, at, bundle, named,
+        BOBS_PHONE, NEW_PHONE, PHONE, PushTest, TimelineRow, alarm_pairing, asked_until, at, bundle, named,
         only_server, pairing, servers, session_is, upload,
     },
     relay_client::{PATIENCE, RelayClient},
@@ -51,11 +51,6 @@ async fn watched() -> Watched {
     let mut client = RelayClient::watching(&test.app, &mut alice, &server).await;
     client.until(&server, |state| is_complete(state, 2)).await;
     Watched { test, alice, game, named, server, client }
-}
-
-/// Each alarm of the ledger: path, title, state, sockets.
-fn states(rows: &[LedgerRow]) -> Vec<(&str, &str, &str, Option<i64>)> {
-    rows.iter().map(|row| (row.path.as_str(), row.title.as_str(), row.state.as_str(), row.sockets)).collect()
 }
 
 /// Each entry of the timeline: kind, server, time, title, message.
@@ -159,7 +154,7 @@ async fn a_push_replaces_the_player_of_a_server_that_was_paired_by_hand() {
     assert_eq!(servers(&mut alice).await[0]["playerId"], ALICE);
     // What is pushed after it arrives too.
     test.deliver(named.alarm("Base alarm", "")).await;
-    assert_eq!(test.ledger_of(1).await.len(), 1);
+    test.ledger_until(&[("push", "Base alarm", "opened", Some(0))]).await;
 }
 
 #[actix_web::test]
@@ -176,8 +171,7 @@ async fn a_pushed_alarm_reaches_every_dashboard_and_is_in_the_ledger() {
     assert_eq!(raid["ts"], "2026-11-21T12:00:00.000Z");
 
     drop(second);
-    let rows = test.ledger_of(1).await;
-    assert_eq!(states(&rows), [("push", "Base alarm", "opened", Some(2))]);
+    let rows = test.ledger_until(&[("push", "Base alarm", "opened", Some(2))]).await;
     assert_eq!(rows[0].incident.as_deref(), raid["incident"].as_str());
 }
 
@@ -188,8 +182,8 @@ async fn an_alarm_by_push_and_by_link_is_delivered_once() {
     let live = client.expect("raid").await;
     assert_eq!((&live["alarmId"], &live["update"]), (&json!(BASE_ALARM.to_string()), &json!(false)));
     test.deliver(named.alarm("Base alarm", "")).await;
-    let rows = test.ledger_of(2).await;
-    assert_eq!(states(&rows), [("link", "Base alarm", "opened", Some(1)), ("push", "Base alarm", "merged", None)]);
+    let both = [("link", "Base alarm", "opened", Some(1)), ("push", "Base alarm", "merged", None)];
+    let rows = test.ledger_until(&both).await;
     assert_eq!(rows[0].incident, rows[1].incident);
 
     // The other way round; the first raid that comes now is this one, so the push above delivered nothing.
@@ -198,8 +192,8 @@ async fn an_alarm_by_push_and_by_link_is_delivered_once() {
     assert_eq!((&pushed["alarmId"], &pushed["update"]), (&json!("push:Wall alarm"), &json!(false)));
     game.world(|world| world.fire_alarm(WALL_ALARM));
     client.until(&server, |state| state["devices"][WALL_ALARM.to_string()]["value"] == true).await;
-    let rows = test.ledger_of(4).await;
-    assert_eq!(states(&rows)[2..], [("push", "Wall alarm", "opened", Some(1)), ("link", "Wall alarm", "merged", None)]);
+    let wall = [("push", "Wall alarm", "opened", Some(1)), ("link", "Wall alarm", "merged", None)];
+    test.ledger_until(&[both, wall].concat()).await;
     // An update names its alarm.
     test.app.clock.advance(Duration::seconds(10));
     let update = client.expect("raid").await;
@@ -214,11 +208,11 @@ async fn an_alarm_that_no_socket_receives_is_stored_as_unheard() {
     let server = at("play.example.com", 28_083);
     test.push(pairing(&server));
     test.push(server.alarm("Base alarm", ""));
-    let rows = test.ledger_of(1).await;
-    assert_eq!(states(&rows), [("push", "Base alarm", "opened", Some(0))]);
+    let rows = test.ledger_until(&[("push", "Base alarm", "opened", Some(0))]).await;
+    assert_eq!(rows[0].heard, Some(("unheard".to_owned(), 0)));
     // The numbers are of the process; other services in it may have set them meanwhile.
     for _ in 0..100 {
-        if test.metric("companion_alarms_unheard").await == 1 {
+        if test.metric("companion_incidents{state=\"unheard\"}").await == 1 {
             only_server(&mut alice).await;
             return;
         }
@@ -227,27 +221,30 @@ async fn an_alarm_that_no_socket_receives_is_stored_as_unheard() {
 }
 
 #[actix_web::test]
-async fn an_alarm_of_an_unknown_server_or_of_long_ago_is_stored_and_not_delivered() {
+async fn an_alarm_of_an_unknown_server_is_stored_and_one_of_long_ago_is_marked_late() {
     let Watched { test, named, server, mut client, .. } = watched().await;
-    let late = test.ago(6);
+    let (night, fresh) = (test.ago(21), test.ago(19));
     test.push(at("strange.example.com", 28_083).alarm("Of a stranger", "Not paired"));
-    test.push_sent(PHONE, named.alarm("Of the night", "It was here"), late);
-    test.push_sent(PHONE, named.alarm("Just now", ""), test.ago(5));
-    assert_eq!(client.expect("raid").await["alarmName"], "Just now");
+    test.push_sent(PHONE, named.alarm("Of the night", "It was here"), night);
+    let late = client.expect("raid").await;
+    assert_eq!((&late["alarmName"], &late["late"]), (&json!("Of the night"), &json!(true)));
+    assert_eq!(late["ts"], json!(time::to_wire(night)), "when it was sent");
+    client.until(&server, |state| state["raids"].as_object().is_some_and(|raids| raids.len() == 1)).await;
+    let shown = &client.state(&server)["raids"][late["incident"].as_str().unwrap()];
+    assert_eq!((&shown["late"], &shown["firstAt"]), (&json!(true), &json!(time::to_wire(night))));
+    assert!(shown["endedAt"].is_string(), "it does not open as fresh");
+    test.push_sent(PHONE, named.alarm("Just now", ""), fresh);
+    let raid = client.expect("raid").await;
+    assert_eq!((&raid["alarmName"], &raid["late"]), (&json!("Just now"), &Value::Null));
 
-    let rows = test.ledger_of(3).await;
     let expected = [
         ("push", "Of a stranger", "unmatched", None),
-        ("push", "Of the night", "late", None),
+        ("push", "Of the night", "opened", Some(1)),
         ("push", "Just now", "opened", Some(1)),
     ];
-    assert_eq!(states(&rows), expected);
+    test.ledger_until(&expected).await;
     let rows = test.timeline().await;
-    let expected = [
-        ("raid", None, test.app.clock.now(), "Of a stranger", "Not paired"),
-        ("raid", Some(server.as_str()), late, "Of the night", "It was here"),
-    ];
-    assert_eq!(entries(&rows), expected);
+    assert_eq!(entries(&rows), [("raid", None, test.app.clock.now(), "Of a stranger", "Not paired")]);
 }
 
 #[actix_web::test]
@@ -264,10 +261,8 @@ async fn a_push_that_comes_again_changes_nothing() {
     test.push(named.alarm("Second", ""));
     let raid = client.expect("raid").await;
     assert_eq!((&raid["alarmName"], &raid["update"]), (&json!("Second"), &json!(false)));
-    assert_eq!(
-        states(&test.ledger_of(2).await),
-        [("push", "First", "opened", Some(1)), ("push", "Second", "opened", Some(1))]
-    );
+    let both = [("push", "First", "opened", Some(1)), ("push", "Second", "opened", Some(1))];
+    test.ledger_until(&both).await;
 
     // Also after a restart.
     let test = test.restart().await;
@@ -275,7 +270,7 @@ async fn a_push_that_comes_again_changes_nothing() {
     let mut client = RelayClient::watching(&test.app, &mut alice, &server).await;
     test.push(named.alarm("Third", ""));
     assert_eq!(client.expect("raid").await["alarmName"], "Third");
-    assert_eq!(test.ledger_of(3).await.len(), 3);
+    test.ledger_until(&[&both[..], &[("push", "Third", "opened", Some(1))]].concat()).await;
     assert_eq!(test.timeline().await.len(), 1);
     assert_eq!(only_server(&mut alice).await, server);
 }
@@ -639,8 +634,7 @@ async fn a_drill_is_delivered_like_an_alarm_and_counts_its_sockets() {
     assert_eq!(answer.json(), json!({ "incident": drill["incident"], "sockets": 1 }));
     assert_eq!((&drill["drill"], &drill["count"], &drill["update"]), (&json!(true), &json!(1), &json!(false)));
     assert_ne!(drill["incident"], raid["incident"]);
-    let rows = test.ledger_of(2).await;
-    assert_eq!(states(&rows), [("push", "Base alarm", "opened", Some(1)), ("drill", "Drill", "opened", Some(1))]);
+    test.ledger_until(&[("push", "Base alarm", "opened", Some(1)), ("drill", "Drill", "opened", Some(1))]).await;
 
     client.unsubscribe(&server).await;
     client.ping().await;

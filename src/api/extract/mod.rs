@@ -3,5 +3,6 @@
 pub mod device_owner;
 pub mod json;
 pub mod paired_server;
+pub mod query;
 pub mod relay_caller;
 pub mod session_user;

@@ -16,6 +16,8 @@ pub struct Alarms(HashMap<String, Alarm>);
 #[derive(Debug)]
 struct Alarm {
     value: bool,
+    /// From before the start: what has happened since is not known.
+    remembered: bool,
     triggered_at: Option<Moment>,
 }
 
@@ -25,15 +27,27 @@ impl Alarms {
         Self::default()
     }
 
-    /// The value in an answer about the device; true = it triggers. The first one only shows how it is; later, an
-    /// alarm that went off while there was no link triggers now.
+    /// The value as it was last stored, unless more is known.
+    pub fn remember(&mut self, device_id: &str, value: bool) {
+        if !self.0.contains_key(device_id) {
+            self.0.insert(device_id.to_owned(), Alarm { value, remembered: true, triggered_at: None });
+        }
+    }
+
+    /// The value as it was last seen or stored.
+    pub fn value(&self, device_id: &str) -> Option<bool> {
+        self.0.get(device_id).map(|alarm| alarm.value)
+    }
+
+    /// The value in an answer about the device; true = it triggers. The very first one only shows how it is; later, an
+    /// alarm that went off while there was no link, or no service, triggers now.
     pub fn answered(&mut self, device_id: &str, value: bool, now: Moment) -> bool {
-        self.observe(device_id, value, value, now)
+        self.observe(device_id, value, value, false, now)
     }
 
     /// The value in a broadcast, which is sent because it changed; true = it triggers.
     pub fn changed(&mut self, device_id: &str, value: bool, now: Moment) -> bool {
-        self.observe(device_id, value, false, now)
+        self.observe(device_id, value, false, true, now)
     }
 
     /// The device is gone.
@@ -41,12 +55,14 @@ impl Alarms {
         self.0.remove(device_id);
     }
 
-    fn observe(&mut self, device_id: &str, value: bool, if_unknown: bool, now: Moment) -> bool {
+    fn observe(&mut self, device_id: &str, value: bool, if_unknown: bool, is_change: bool, now: Moment) -> bool {
         if !self.0.contains_key(device_id) {
-            self.0.insert(device_id.to_owned(), Alarm { value: if_unknown, triggered_at: None });
+            self.0.insert(device_id.to_owned(), Alarm { value: if_unknown, remembered: false, triggered_at: None });
         }
         let Some(alarm) = self.0.get_mut(device_id) else { return false };
-        let before = std::mem::replace(&mut alarm.value, value);
+        // It went off again while nobody looked: a change to on is an edge, whatever was stored.
+        let before = std::mem::replace(&mut alarm.value, value) && !(alarm.remembered && is_change);
+        alarm.remembered = false;
         let bounces = alarm.triggered_at.is_some_and(|at| (now - at).abs() < DEBOUNCE);
         let triggers = value && !before && !bounces;
         if triggers {
@@ -95,6 +111,20 @@ mod tests {
         assert!(!alarms.answered("7", true, at(0)));
         assert!(!alarms.answered("8", false, at(0)));
         assert!(alarms.answered("8", true, at(100_000)));
+    }
+
+    #[test]
+    fn an_alarm_that_rose_while_nobody_looked_triggers_at_the_first_answer() {
+        let mut alarms = Alarms::new();
+        alarms.remember("7", false);
+        alarms.remember("8", true);
+        alarms.remember("9", true);
+        assert!(alarms.answered("7", true, at(0)));
+        assert!(!alarms.answered("8", true, at(0)), "it was on before");
+        assert!(alarms.changed("9", true, at(0)), "it went off and on");
+        alarms.remember("7", false);
+        assert!(!alarms.answered("7", true, at(5_000)), "what was seen is newer than what was stored");
+        assert_eq!((alarms.value("7"), alarms.value("1")), (Some(true), None));
     }
 
     #[test]

@@ -3,8 +3,11 @@ use std::collections::HashMap;
 use chrono::TimeDelta;
 use proptest::prelude::*;
 
-use super::{Raid, Raids};
-use crate::domain::time::{Moment, Timestamp};
+use super::{RaidChange, RaidUpdate, Raids};
+use crate::domain::{
+    incident::{AlarmPath, Place, Raid},
+    time::{Moment, Timestamp},
+};
 
 fn at(milliseconds: i64) -> Moment {
     (Timestamp::UNIX_EPOCH + TimeDelta::milliseconds(milliseconds)).into()
@@ -22,22 +25,34 @@ impl Timeline {
 
     fn new_id(&mut self) -> String {
         self.next += 1;
-        format!("incident-{}", self.next)
+        format!("incident-{:03}", self.next)
     }
 
     fn alarm(&mut self, id: &str, milliseconds: i64) -> Vec<Raid> {
         let new = self.new_id();
-        self.raids.alarm(id, "Front door", at(milliseconds), || new).messages
+        messages(alarm(&mut self.raids, id, "Front door", at(milliseconds), &new).changes)
     }
 
     fn pushed(&mut self, title: &str, milliseconds: i64) -> Vec<Raid> {
+        messages(self.pushed_late(title, milliseconds, milliseconds).changes)
+    }
+
+    fn pushed_late(&mut self, title: &str, sent: i64, milliseconds: i64) -> RaidUpdate {
         let new = self.new_id();
-        self.raids.pushed(title, at(milliseconds), || new).messages
+        self.raids.pushed(title, at(sent).stamp, at(milliseconds), || new)
     }
 
     fn tick(&mut self, milliseconds: i64) -> Vec<Raid> {
-        self.raids.tick(at(milliseconds))
+        messages(self.raids.tick(at(milliseconds)))
     }
+}
+
+fn alarm(raids: &mut Raids, id: &str, name: &str, now: Moment, new: &str) -> RaidUpdate {
+    raids.alarm(id, name, &Place::default(), now, || new.to_owned())
+}
+
+fn messages(changes: Vec<RaidChange>) -> Vec<Raid> {
+    changes.into_iter().filter_map(|change| change.message).collect()
 }
 
 fn seen(raids: &[Raid]) -> Vec<(&str, u32, bool)> {
@@ -47,15 +62,13 @@ fn seen(raids: &[Raid]) -> Vec<(&str, u32, bool)> {
 #[test]
 fn the_first_trigger_is_announced_at_once_and_repeats_every_ten_seconds() {
     let mut timeline = Timeline::new();
-    assert_eq!(seen(&timeline.alarm("7", 0)), [("incident-1", 1, false)]);
+    assert_eq!(seen(&timeline.alarm("7", 0)), [("incident-001", 1, false)]);
     assert!(timeline.alarm("7", 2_000).is_empty());
     assert!(timeline.alarm("7", 4_000).is_empty());
-    assert_eq!(timeline.raids.next_due(), Some(at(10_000)));
     assert!(timeline.tick(9_999).is_empty());
-    assert_eq!(seen(&timeline.tick(10_000)), [("incident-1", 3, true)]);
+    assert_eq!(seen(&timeline.tick(10_000)), [("incident-001", 3, true)]);
     assert!(timeline.tick(20_000).is_empty());
-    assert_eq!(seen(&timeline.alarm("7", 30_000)), [("incident-1", 4, true)]);
-    assert_eq!(timeline.raids.next_due(), None);
+    assert_eq!(seen(&timeline.alarm("7", 30_000)), [("incident-001", 4, true)]);
 }
 
 #[test]
@@ -63,13 +76,13 @@ fn a_wall_clock_that_is_set_neither_silences_a_raid_nor_ends_one() {
     let mut timeline = Timeline::new();
     timeline.alarm("7", 0);
     let set_back = |steady| Moment::new(TimeDelta::seconds(steady), at(-3_600_000).stamp);
-    let repeat = timeline.raids.alarm("7", "Front door", set_back(60), || "none".into());
-    assert_eq!(seen(&repeat.messages), [("incident-1", 2, true)]);
-    let later = timeline.raids.alarm("7", "Front door", set_back(200), || "second".into());
-    assert_eq!(seen(&later.messages), [("second", 1, false)]);
-    assert_eq!(later.messages[0].ts, at(-3_600_000).stamp, "the wall clock labels");
+    let repeat = alarm(&mut timeline.raids, "7", "Front door", set_back(60), "none");
+    assert_eq!(seen(&messages(repeat.changes)), [("incident-001", 2, true)]);
+    let later = messages(alarm(&mut timeline.raids, "7", "Front door", set_back(200), "second").changes);
+    assert_eq!(seen(&later), [("second", 1, false)]);
+    assert_eq!(later[0].ts, at(-3_600_000).stamp, "the wall clock labels");
     let set_forward = Moment::new(TimeDelta::seconds(210), at(3_600_000).stamp);
-    let again = timeline.raids.alarm("7", "Front door", set_forward, || "third".into());
+    let again = alarm(&mut timeline.raids, "7", "Front door", set_forward, "third");
     assert_eq!(again.incident, "second");
 }
 
@@ -77,8 +90,8 @@ fn a_wall_clock_that_is_set_neither_silences_a_raid_nor_ends_one() {
 fn after_ninety_quiet_seconds_a_trigger_is_a_new_incident() {
     let mut timeline = Timeline::new();
     timeline.alarm("7", 0);
-    assert_eq!(seen(&timeline.alarm("7", 90_000)), [("incident-1", 2, true)]);
-    assert_eq!(seen(&timeline.alarm("7", 180_001)), [("incident-3", 1, false)]);
+    assert_eq!(seen(&timeline.alarm("7", 90_000)), [("incident-001", 2, true)]);
+    assert_eq!(seen(&timeline.alarm("7", 180_001)), [("incident-003", 1, false)]);
 }
 
 #[test]
@@ -86,14 +99,14 @@ fn the_last_update_of_an_incident_is_sent_even_when_nobody_ticked() {
     let mut timeline = Timeline::new();
     timeline.alarm("7", 0);
     timeline.alarm("7", 1_000);
-    assert_eq!(seen(&timeline.alarm("7", 100_000)), [("incident-1", 2, true), ("incident-3", 1, false)]);
+    assert_eq!(seen(&timeline.alarm("7", 100_000)), [("incident-001", 2, true), ("incident-003", 1, false)]);
 }
 
 #[test]
 fn alarms_are_incidents_of_their_own() {
     let mut timeline = Timeline::new();
-    assert_eq!(seen(&timeline.alarm("7", 0)), [("incident-1", 1, false)]);
-    assert_eq!(seen(&timeline.alarm("8", 1)), [("incident-2", 1, false)]);
+    assert_eq!(seen(&timeline.alarm("7", 0)), [("incident-001", 1, false)]);
+    assert_eq!(seen(&timeline.alarm("8", 1)), [("incident-002", 1, false)]);
 }
 
 #[test]
@@ -102,19 +115,19 @@ fn a_push_after_the_live_trigger_is_the_same_trigger() {
     timeline.alarm("7", 0);
     assert!(timeline.pushed("Front door", 3_000).is_empty());
     assert!(timeline.tick(60_000).is_empty(), "nothing new is known");
-    assert_eq!(seen(&timeline.pushed("Front door", 61_000)), [("incident-1", 2, true)], "not seen on the link");
-    assert_eq!(seen(&timeline.pushed("Front door", 200_000)), [("incident-4", 1, false)], "another raid");
+    assert_eq!(seen(&timeline.pushed("Front door", 61_000)), [("incident-001", 2, true)], "not seen on the link");
+    assert_eq!(seen(&timeline.pushed("Front door", 200_000)), [("incident-004", 1, false)], "another raid");
 }
 
 #[test]
 fn a_live_trigger_after_its_push_continues_the_incident_under_the_alarms_id() {
     let mut timeline = Timeline::new();
     let first = timeline.pushed("Front door", 0);
-    assert_eq!((seen(&first), first[0].alarm_id.as_str()), (vec![("incident-1", 1, false)], "push:Front door"));
+    assert_eq!((seen(&first), first[0].alarm_id.as_str()), (vec![("incident-001", 1, false)], "push:Front door"));
     assert!(timeline.alarm("7", 2_000).is_empty());
     let update = timeline.tick(10_000);
-    assert_eq!((seen(&update), update[0].alarm_id.as_str()), (vec![("incident-1", 1, true)], "7"));
-    assert_eq!(seen(&timeline.alarm("7", 20_000)), [("incident-1", 2, true)]);
+    assert_eq!((seen(&update), update[0].alarm_id.as_str()), (vec![("incident-001", 1, true)], "7"));
+    assert_eq!(seen(&timeline.alarm("7", 20_000)), [("incident-001", 2, true)]);
 }
 
 #[test]
@@ -126,15 +139,15 @@ fn once_a_push_title_is_known_both_paths_feed_one_incident_in_any_order() {
     assert!(timeline.alarm("7", 6_000).is_empty());
     assert!(timeline.alarm("7", 8_000).is_empty(), "the link is first");
     assert!(timeline.pushed("You're getting raided!", 9_000).is_empty());
-    assert_eq!(seen(&timeline.tick(20_000)), [("incident-1", 3, true)]);
+    assert_eq!(seen(&timeline.tick(20_000)), [("incident-001", 3, true)]);
     assert_eq!(timeline.raids.incidents.len(), 1);
 }
 
 #[test]
 fn a_push_is_matched_by_name_first() {
     let mut timeline = Timeline::new();
-    timeline.raids.alarm("7", "Roof", at(0), || "roof".into());
-    timeline.raids.alarm("8", "Gate", at(1), || "gate".into());
+    alarm(&mut timeline.raids, "7", "Roof", at(0), "roof");
+    alarm(&mut timeline.raids, "8", "Gate", at(1), "gate");
     assert!(timeline.pushed("Roof", 2).is_empty());
     assert!(timeline.pushed("Gate", 3).is_empty());
     timeline.pushed("Roof", 4);
@@ -150,7 +163,7 @@ fn any_number_of_push_titles_is_bounded_and_counted() {
             first.insert(raid.incident.clone(), raid.count);
         }
     }
-    assert!(timeline.raids.incidents.len() <= 65);
+    assert!(timeline.raids.incidents.len() <= 31);
     for raid in timeline.tick(60_000) {
         first.insert(raid.incident.clone(), raid.count);
     }
@@ -158,30 +171,118 @@ fn any_number_of_push_titles_is_bounded_and_counted() {
 }
 
 #[test]
-fn an_incident_of_a_process_that_died_goes_on() {
+fn an_incident_of_the_ledger_goes_on_or_has_ended() {
     let mut timeline = Timeline::new();
-    let raid = timeline.raids.restore("before", "", "Front door", at(0));
-    assert_eq!((raid.alarm_id.as_str(), raid.update), ("push:Front door", true));
-    timeline.raids.repeat(at(40_000));
-    assert!(timeline.tick(49_999).is_empty());
-    assert_eq!(seen(&timeline.tick(50_000)), [("before", 1, true)], "for those who came back late");
-    assert_eq!(seen(&timeline.pushed("Front door", 60_000)), [("before", 2, true)]);
-    assert!(timeline.raids.incidents.len() == 1);
+    timeline.pushed("Front door", 0);
+    let incident = timeline.raids.get("incident-001").unwrap().clone();
+    let mut restart = |now| {
+        timeline.raids = Raids::new();
+        assert!(timeline.raids.restore("incident-001".into(), incident.clone(), None, at(now)));
+        assert!(!timeline.raids.restore("incident-001".into(), incident.clone(), None, at(now)), "it is known");
+    };
+    restart(40_000);
+    assert_eq!(seen(&timeline.pushed("Front door", 60_000)), [("incident-001", 2, true)]);
+    assert_eq!(timeline.raids.incidents.len(), 1);
+    let mut timeline = Timeline::new();
+    timeline.raids.restore("incident-001".into(), incident, None, at(100_000));
+    assert!(timeline.tick(100_000).is_empty());
+    assert_eq!(timeline.raids.get("incident-001").unwrap().ended_at, Some(at(90_000).stamp));
+    assert_eq!(seen(&timeline.pushed("Front door", 100_000)), [("incident-001", 1, false)], "another raid");
 }
 
 #[test]
 fn a_push_of_before_is_not_the_trigger_of_now() {
     let mut timeline = Timeline::new();
     timeline.alarm("7", 60_000);
-    assert_eq!(seen(&timeline.pushed("Front door", 0)), [("incident-2", 1, false)]);
+    assert_eq!(seen(&messages(timeline.pushed_late("Front door", 0, 61_000).changes)), [("incident-002", 1, false)]);
+    assert_eq!(timeline.raids.get("incident-001").unwrap().ended_at, None, "that of now goes on");
 }
 
 #[test]
-fn incidents_that_are_over_are_forgotten() {
+fn a_delayed_push_belongs_to_the_incident_of_when_it_was_sent() {
     let mut timeline = Timeline::new();
     timeline.alarm("7", 0);
-    timeline.tick(90_001);
-    assert!(timeline.raids.incidents.is_empty());
+    timeline.tick(300_000);
+    let update = timeline.pushed_late("You're getting raided!", 2_000, 300_000);
+    assert_eq!((update.incident.as_str(), update.opened), ("incident-001", false));
+    let incident = timeline.raids.get("incident-001").unwrap();
+    assert_eq!((incident.count, incident.paths.len()), (1, 2), "the same trigger, by both paths");
+    assert_eq!(incident.ended_at, Some(at(90_000).stamp), "it does not begin again");
+}
+
+#[test]
+fn a_late_push_is_shown_with_the_time_it_was_sent_and_has_ended() {
+    let mut timeline = Timeline::new();
+    let minute = 60_000;
+    let fresh = messages(timeline.pushed_late("Roof", 0, 20 * minute).changes);
+    assert_eq!((seen(&fresh), fresh[0].late), (vec![("incident-001", 1, false)], false));
+    let late = messages(timeline.pushed_late("Gate", 0, 20 * minute + 1).changes);
+    assert_eq!((seen(&late), late[0].late, late[0].ts), (vec![("incident-002", 1, false)], true, at(0).stamp));
+    let incident = timeline.raids.get("incident-002").unwrap();
+    assert_eq!((incident.ended_at, incident.late), (Some(at(90_000).stamp), true));
+    assert_eq!(seen(&timeline.pushed("Gate", 20 * minute + 2)), [("incident-003", 1, false)], "that of now is fresh");
+}
+
+#[test]
+fn the_link_takes_over_an_incident_of_that_name_as_long_as_it_is_open() {
+    let mut timeline = Timeline::new();
+    timeline.pushed("Front door", 0);
+    assert_eq!(seen(&timeline.alarm("7", 60_000)), [("incident-001", 2, true)], "the link was down until now");
+    assert_eq!(timeline.raids.get("incident-001").unwrap().alarm_id, "7");
+    assert_eq!(seen(&timeline.alarm("7", 160_000)), [("incident-003", 1, false)]);
+}
+
+#[test]
+fn a_quiet_incident_ends_and_is_shown_for_a_day() {
+    let mut timeline = Timeline::new();
+    timeline.alarm("7", 0);
+    assert!(timeline.raids.tick(at(90_000)).is_empty());
+    assert_eq!(timeline.raids.tick(at(90_001)), [RaidChange { incident: "incident-001".into(), message: None }]);
+    assert_eq!(timeline.raids.get("incident-001").unwrap().ended_at, Some(at(90_000).stamp));
+    assert!(timeline.raids.tick(at(90_002)).is_empty(), "once");
+    let day = 24 * 3_600_000;
+    assert!(timeline.raids.tick(at(day - 1)).is_empty());
+    assert_eq!(timeline.raids.tick(at(day)).len(), 1, "it is gone");
+    assert!(timeline.raids.get("incident-001").is_none());
+}
+
+#[test]
+fn the_newest_are_shown_and_drills_apart_for_ten_minutes() {
+    let mut timeline = Timeline::new();
+    timeline.raids.drill(at(0), || "0".into());
+    for number in 0..60 {
+        alarm(&mut timeline.raids, &number.to_string(), "Roof", at(1), &format!("{number:02}"));
+    }
+    timeline.raids.tick(at(2));
+    assert_eq!(timeline.raids.incidents.len(), 50 + 1);
+    assert!(timeline.raids.get("09").is_none() && timeline.raids.get("10").is_some());
+    timeline.raids.tick(at(600_000));
+    assert!(timeline.raids.get("0").is_none() && timeline.raids.get("10").is_some());
+}
+
+#[test]
+fn an_acknowledgement_is_noted_once_for_each_user() {
+    let mut timeline = Timeline::new();
+    timeline.alarm("7", 0);
+    let mut acknowledge = |user: &str, after| timeline.raids.acknowledge("incident-001", &user.into(), at(after).stamp);
+    assert!(acknowledge("alice", 5).is_some());
+    assert!(acknowledge("alice", 6).is_none());
+    assert!(acknowledge("bob", 7).is_some());
+    let acks = &timeline.raids.get("incident-001").unwrap().acks;
+    assert_eq!((acks.len(), acks[&"alice".into()]), (2, at(5).stamp));
+    assert!(timeline.raids.acknowledge("another", &"alice".into(), at(8).stamp).is_none());
+    assert_eq!(seen(&timeline.alarm("7", 20_000)), [("incident-001", 2, true)], "it silences nobody else");
+}
+
+#[test]
+fn a_path_or_name_that_is_new_is_shown_at_once_and_rings_nobody() {
+    let mut timeline = Timeline::new();
+    timeline.alarm("7", 0);
+    let update = timeline.pushed_late("Front door", 1_000, 1_000);
+    assert_eq!(update.changes, [RaidChange { incident: "incident-001".into(), message: None }]);
+    let paths = &timeline.raids.get("incident-001").unwrap().paths;
+    assert_eq!(paths.iter().copied().collect::<Vec<_>>(), [AlarmPath::Link, AlarmPath::Push]);
+    assert!(timeline.pushed_late("Front door", 2_000, 2_000).changes.is_empty(), "a repeat waits for its turn");
 }
 
 proptest! {

@@ -1,6 +1,9 @@
+use std::collections::HashSet;
+
 use actix::prelude::*;
 use chrono::{DateTime, TimeDelta};
 use futures_util::FutureExt as _;
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::*;
@@ -8,17 +11,18 @@ use crate::{
     clock::Clock,
     config::{Database, Game, GameLinkPolicy},
     crypto::{keys::Key32, random::Random, sealer::Sealer},
-    db::{pool::Pool, testing},
+    db::{journal::Journal, paired_servers, pool::Pool, smart_devices, testing},
+    domain::{device::DeviceKind, incident::Place},
     game::asker::Budgets,
     net::Network,
     relay::publication::Publication,
     vault::Vault,
 };
 
-/// A subscriber whose sockets take every alarm; what it got, as JSON.
+/// A subscriber whose sockets take every alarm and snapshot; the alarms it got, as JSON.
 struct Client {
     sockets: usize,
-    got: Rc<RefCell<Vec<serde_json::Value>>>,
+    got: Rc<RefCell<Vec<Value>>>,
 }
 
 impl Actor for Client {
@@ -29,7 +33,10 @@ impl Handler<Publication> for Client {
     type Result = usize;
 
     fn handle(&mut self, publication: Publication, _: &mut Self::Context) -> usize {
-        let Publication::DeliverAlarm { frame } = publication else { return 0 };
+        let Publication::DeliverAlarm { frame, acknowledged } = publication else { return 0 };
+        if acknowledged.contains(&"alice".into()) {
+            return 0;
+        }
         // A server's frame is not masked: JSON begins at its first brace.
         let json = frame.iter().position(|byte| *byte == b'{').expect("JSON");
         self.got.borrow_mut().push(serde_json::from_slice(&frame[json..]).expect("JSON"));
@@ -43,18 +50,31 @@ struct World {
     context: Arc<RelayContext>,
 }
 
+/// One start of the service.
+struct Life {
+    alarms: Rc<AlarmDelivery>,
+    live: Rc<RefCell<LiveState>>,
+    publisher: Rc<RefCell<Publisher>>,
+    got: Rc<RefCell<Vec<Value>>>,
+}
+
 impl World {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let pool = Pool::open(&Database::Sqlite(directory.path().join("test.db"))).unwrap();
         testing::user(&pool, "alice");
         testing::server(&pool, "alice", "one");
+        let device = |db: &mut Db| {
+            smart_devices::upsert(db, &"one".into(), "7", DeviceKind::Alarm, "Front door", testing::now())
+        };
+        pool.write_blocking(device).unwrap();
         let random = Random::seeded(1);
         let context = RelayContext {
             clock: Clock::adjustable(DateTime::from_timestamp(1_800_000_000, 0).unwrap()),
             vault: Vault::new(pool.clone(), Arc::new(Sealer::new(&Key32::new([1; 32]), None, 1, random.clone()))),
             random,
             pool,
+            journal: Journal::open(directory.path()).unwrap(),
             game: Game { link_policy: GameLinkPolicy::Always, proxy_url: None, allow_private_servers: true },
             network: Network::system(),
             budgets: Budgets::default(),
@@ -63,154 +83,250 @@ impl World {
     }
 
     /// A start of the service, with a client on so many sockets.
-    fn start(&self, sockets: usize) -> (Rc<AlarmDelivery>, Rc<RefCell<Vec<serde_json::Value>>>) {
+    async fn start(&self, sockets: usize) -> Life {
+        let life = self.start_unread(sockets);
+        life.alarms.clone().load().await;
+        life
+    }
+
+    /// The same before the ledger is read.
+    fn start_unread(&self, sockets: usize) -> Life {
         let publisher = Rc::new(RefCell::new(Publisher::new("one".into(), 1)));
+        let live = Rc::new(RefCell::new(LiveState::new(self.context.clock.now())));
         let got = Rc::new(RefCell::new(Vec::new()));
         if sockets > 0 {
             publisher.borrow_mut().subscribe(Client { sockets, got: got.clone() }.start().recipient());
         }
-        (AlarmDelivery::new("one".into(), self.context.clone(), publisher), got)
+        let alarms = AlarmDelivery::new("one".into(), self.context.clone(), live.clone(), publisher.clone());
+        Life { alarms, live, publisher, got }
     }
 
     fn later(&self, seconds: i64) {
         self.context.clock.advance(TimeDelta::seconds(seconds));
     }
 
-    /// (state, finished, how many), how many nobody got.
-    fn tally(&self) -> (Vec<(String, bool, i64)>, i64) {
-        let tally = self.context.pool.read_blocking(alarms::tally).unwrap();
-        (tally.counts, tally.unheard)
+    /// The incidents of the ledger, once nothing waits to be written: state, count, sockets.
+    async fn ledger(&self, life: &Life) -> Vec<(String, u32, i64)> {
+        life.alarms.ledger.idle().await;
+        let stored = self.context.pool.read_blocking(|db| incidents::list(db, &"one".into(), None, 100)).unwrap();
+        stored.into_iter().rev().map(|stored| (stored.state, stored.incident.count, stored.sockets)).collect()
+    }
+
+    /// How many alarms are in each state.
+    fn alarms(&self) -> Vec<(String, i64)> {
+        self.context.pool.read_blocking(alarms::tally).unwrap().counts
     }
 
     /// A push as the inbox stores it.
-    fn receive(&self, id: &str) {
+    fn receive(&self, id: &str, title: &str) -> PushedAlarm {
+        let now = self.context.clock.now();
         let arrival = Arrival {
             id: id.into(),
             user: "alice".into(),
             server: Some("one".into()),
             path: AlarmPath::Push,
             alarm_id: String::new(),
-            title: "Front door".into(),
+            title: title.into(),
             message: String::new(),
             state: AlarmState::Received,
             incident: None,
+            received_at: now,
+            sent_at: Some(now),
         };
-        let now = self.context.clock.now();
-        self.context.pool.write_blocking(|db| alarms::receive(db, &arrival, now)).unwrap();
+        self.context.pool.write_blocking(|db| alarms::receive(db, &arrival)).unwrap();
+        PushedAlarm { id: id.into(), title: title.into(), sent: now }
     }
 }
 
-fn front_door() -> AlarmTrigger {
-    AlarmTrigger { device: "7".into(), name: "Front door".into() }
+impl Life {
+    async fn link_alarm(&self) {
+        let alarm = AlarmTrigger { device: "7".into(), name: "Front door".into(), place: Place::default() };
+        self.alarms.clone().link_alarm(alarm).await;
+    }
+
+    /// Incident, count and whether it is an update, of each message.
+    fn seen(&self) -> Vec<(String, u64, bool)> {
+        let got = self.got.borrow();
+        let seen = got.iter().map(|raid| {
+            let incident = raid["incident"].as_str().unwrap().to_owned();
+            (incident, raid["count"].as_u64().unwrap(), raid["update"].as_bool().unwrap())
+        });
+        seen.collect()
+    }
+
+    /// `state.raids`.
+    fn raids(&self) -> Value {
+        let mut json = Vec::new();
+        self.live.borrow().state().write_json(&mut json);
+        serde_json::from_slice::<Value>(&json).unwrap()["raids"].take()
+    }
 }
 
-fn count(state: &str, finished: bool) -> (String, bool, i64) {
-    (state.to_owned(), finished, 1)
-}
-
-fn seen(got: &RefCell<Vec<serde_json::Value>>) -> Vec<(String, u64, bool)> {
-    let got = got.borrow();
-    let seen = got.iter().map(|raid| {
-        (
-            raid["incident"].as_str().unwrap().to_owned(),
-            raid["count"].as_u64().unwrap(),
-            raid["update"].as_bool().unwrap(),
-        )
-    });
-    seen.collect()
-}
-
-#[actix::test]
-async fn both_paths_of_one_alarm_are_one_incident_and_both_rows_are_finished() {
-    let world = World::new();
-    let (alarms, got) = world.start(3);
-    world.receive("push");
-    let (link, push) = (alarms.link_alarm(&front_door()), alarms.pushed_alarm("push".into(), "Front door"));
-    tokio::join!(link, push);
-    assert!(matches!(&seen(&got)[..], [(_, 1, false)]), "announced once: {:?}", got.borrow());
-    assert_eq!(world.tally(), (vec![count("merged", true), count("opened", true)], 0));
+fn row(state: &str, count: u32, sockets: i64) -> (String, u32, i64) {
+    (state.to_owned(), count, sockets)
 }
 
 #[actix::test]
-async fn an_alarm_that_nobody_takes_is_finished_as_unheard() {
+async fn both_paths_of_one_alarm_are_one_incident() {
     let world = World::new();
-    let (alarms, _) = world.start(0);
-    alarms.link_alarm(&front_door()).await;
-    assert_eq!(world.tally(), (vec![count("opened", true)], 1));
+    let life = world.start(3).await;
+    let push = world.receive("push", "Front door");
+    tokio::join!(life.link_alarm(), life.alarms.clone().pushed_alarm(push));
+    assert!(matches!(&life.seen()[..], [(_, 1, false)]), "announced once: {:?}", life.seen());
+    assert_eq!(world.ledger(&life).await, [row("delivered", 1, 3)]);
+    assert_eq!(world.alarms(), [("merged".to_owned(), 1), ("opened".to_owned(), 1)]);
+    let incident = &life.raids()[&life.seen()[0].0];
+    assert_eq!(incident["paths"], serde_json::json!(["link", "push"]));
+    assert_eq!((&incident["alarmId"], &incident["count"]), (&"7".into(), &1.into()));
+}
+
+#[actix::test]
+async fn an_alarm_that_nobody_takes_is_unheard_until_a_snapshot_with_it_is_taken() {
+    let world = World::new();
+    let life = world.start(0).await;
+    let before = life.publisher.borrow().position();
+    life.link_alarm().await;
+    assert_eq!(world.ledger(&life).await, [row("unheard", 1, 0)]);
+    assert_eq!(life.raids().as_object().unwrap().len(), 1, "whoever comes is shown it");
+    life.alarms.snapshot_taken(before);
+    assert_eq!(world.ledger(&life).await, [row("unheard", 1, 0)], "it was not in that snapshot");
+    life.alarms.snapshot_taken(life.publisher.borrow().position());
+    assert_eq!(world.ledger(&life).await, [row("delivered_later", 1, 0)]);
 }
 
 #[actix::test]
 async fn a_drill_goes_the_whole_way_and_reports_its_sockets() {
     let world = World::new();
-    let (alarms, got) = world.start(2);
-    alarms.link_alarm(&front_door()).await;
-    let outcome = alarms.drill().await.expect("the ledger can be written");
+    let life = world.start(2).await;
+    life.link_alarm().await;
+    let outcome = life.alarms.clone().drill().await.expect("the ledger can be written");
     assert_eq!(outcome.sockets, 2);
-    assert_eq!(seen(&got)[1], (outcome.incident, 1, false), "not merged into the raid");
-    assert_eq!(got.borrow()[1]["drill"], true);
+    assert_eq!(life.seen()[1], (outcome.incident.clone(), 1, false), "not merged into the raid");
+    assert_eq!(life.got.borrow()[1]["drill"], true);
+    assert_eq!(life.raids()[&outcome.incident]["drill"], true);
 }
 
 #[actix::test]
 async fn a_ledger_that_cannot_be_written_does_not_hold_an_alarm_up() {
     let world = World::new();
+    let life = world.start(1).await;
     // Without its paired server no row can be written.
     let gone = world.context.pool.write_blocking(|db| paired_servers::delete(db, &"alice".into(), &"one".into()));
     assert!(gone.unwrap());
-    let (alarms, got) = world.start(1);
-    alarms.link_alarm(&front_door()).await;
-    assert_eq!(seen(&got).len(), 1);
-    assert_eq!(alarms.drill().await, None);
+    life.link_alarm().await;
+    assert_eq!(life.seen().len(), 1);
+    assert_eq!(life.alarms.clone().drill().await, None);
 }
 
 #[actix::test]
-async fn repeats_are_counted_and_sent_every_ten_seconds() {
+async fn repeats_are_sent_and_stored_every_ten_seconds() {
     let world = World::new();
-    let (alarms, got) = world.start(1);
-    for _ in 0..3 {
-        alarms.link_alarm(&front_door()).await;
-        world.later(2);
+    let life = world.start(1).await;
+    for _ in 0..8 {
+        life.link_alarm().await;
+        world.later(1);
     }
-    assert!(alarms.tick().is_none());
-    world.later(4);
-    alarms.tick().expect("an update is due").await;
-    let incident = seen(&got)[0].0.clone();
-    assert_eq!(seen(&got), [(incident.clone(), 1, false), (incident, 3, true)]);
+    assert!(life.alarms.tick().is_none());
+    assert_eq!(world.ledger(&life).await, [row("delivered", 1, 1)], "repeats wait");
+    world.later(2);
+    life.alarms.tick().expect("an update is due").await;
+    let incident = life.seen()[0].0.clone();
+    assert_eq!(life.seen(), [(incident.clone(), 1, false), (incident.clone(), 8, true)]);
+    assert_eq!(world.ledger(&life).await, [row("delivered", 8, 1)]);
+    assert_eq!(world.alarms(), [("opened".to_owned(), 1)], "no row for a repeat");
+    assert_eq!(life.raids()[&incident]["count"], 8);
+    world.later(100);
+    life.alarms.tick().expect("it has ended").await;
+    assert!(life.raids()[&incident]["endedAt"].is_string());
 }
 
 #[actix::test]
-async fn what_a_crash_left_unfinished_is_delivered_once_and_never_announced_twice() {
+async fn an_acknowledged_incident_counts_on_and_does_not_ring_that_user() {
+    let world = World::new();
+    let life = world.start(1).await;
+    life.link_alarm().await;
+    let (incident, at) = (life.seen()[0].0.clone(), world.context.clock.now());
+    life.alarms.acknowledged(&incident, &"alice".into(), at);
+    assert!(life.raids()[&incident]["acks"]["alice"].is_string());
+    world.later(20);
+    life.link_alarm().await;
+    assert_eq!(life.seen().len(), 1, "it does not ring");
+    assert_eq!(life.raids()[&incident]["count"], 2, "it counts");
+}
+
+#[actix::test]
+async fn after_a_crash_incidents_are_shown_again_and_none_is_announced_twice() {
     let world = World::new();
     // Dead between the ledger and the sockets: the alarm is stored, its future is dropped.
-    let (before, _) = world.start(1);
-    world.receive("received");
-    assert!(before.link_alarm(&front_door()).now_or_never().is_none(), "it waits for the ledger");
+    let before = world.start(1).await;
+    assert!(before.link_alarm().now_or_never().is_none(), "it waits for the ledger");
+    assert_eq!(world.ledger(&before).await, [row("unheard", 1, 0)]);
     drop(before);
-    let (rows, _) = loop {
-        let tally = world.tally();
-        if tally.0.iter().any(|(state, ..)| state == "opened") {
-            break tally;
-        }
-        tokio::task::yield_now().await;
-    };
-    assert!(rows.contains(&count("received", false)));
+    world.later(30);
 
-    let (alarms, got) = world.start(1);
-    alarms.recover().expect("the first call").await;
-    assert!(alarms.recover().is_none(), "only once");
-    let seen = seen(&got);
-    assert!(seen.iter().any(|(_, _, update)| *update), "what may have been announced is an update: {seen:?}");
-    assert!(world.tally().0.iter().all(|(_, finished, _)| *finished), "{:?}", world.tally());
+    let life = world.start(2).await;
+    let [(incident, 1, true)] = &life.seen()[..] else { panic!("told once more, as an update: {:?}", life.seen()) };
+    assert_eq!(life.raids()[incident]["alarmId"], "7");
+    assert_eq!(world.ledger(&life).await, [row("delivered", 1, 2)]);
+    // Its next trigger is a repeat, and the one after it has ended is an incident of its own.
+    life.link_alarm().await;
+    world.later(20);
+    life.alarms.tick().expect("an update is due").await;
+    assert_eq!(life.seen()[1..], [(incident.clone(), 2, true)]);
+
+    let again = world.start(1).await;
+    assert!(again.seen().is_empty(), "it was heard");
+    assert_eq!(again.raids()[incident]["count"], 2);
 }
 
 #[actix::test]
-async fn recovery_leaves_alone_what_is_under_way() {
+async fn an_unheard_incident_of_long_ago_is_told_as_late_and_after_a_day_no_more() {
     let world = World::new();
-    let (alarms, got) = world.start(1);
-    world.receive("push");
-    let pushed = alarms.pushed_alarm("push".into(), "Front door");
-    let recovery = alarms.recover().expect("the first call");
-    tokio::join!(pushed, recovery);
-    alarms.pushed_alarm("push".into(), "Front door").await;
-    assert_eq!(seen(&got).iter().filter(|(_, _, update)| !update).count(), 1, "announced once");
-    assert_eq!(world.tally().0.len(), 1);
+    world.start(0).await.link_alarm().await;
+    world.later(8 * 3_600);
+    let life = world.start(0).await;
+    assert_eq!(life.raids().as_object().unwrap().len(), 1);
+    let life = world.start(1).await;
+    assert_eq!(life.got.borrow()[0]["late"], true);
+    world.later(24 * 3_600);
+    let life = world.start(1).await;
+    assert!(life.seen().is_empty() && life.raids().as_object().unwrap().is_empty());
+}
+
+#[actix::test]
+async fn a_push_that_a_crash_left_behind_is_delivered_once() {
+    let world = World::new();
+    let push = world.receive("push", "Front door");
+    let life = world.start_unread(1);
+    tokio::join!(life.alarms.clone().pushed_alarm(push.clone()), life.alarms.clone().load());
+    life.alarms.clone().pushed_alarm(push).await;
+    assert_eq!(life.seen().len(), 1, "announced once: {:?}", life.seen());
+    assert_eq!(world.ledger(&life).await, [row("delivered", 1, 1)]);
+    assert_eq!(world.alarms(), [("opened".to_owned(), 1)]);
+    // One that waited for long is late.
+    world.receive("another", "Back door");
+    world.later(3_600);
+    let life = world.start(1).await;
+    assert_eq!((&life.got.borrow()[0]["late"], &life.got.borrow()[0]["update"]), (&true.into(), &false.into()));
+}
+
+#[actix::test]
+async fn the_last_value_of_an_alarm_is_stored_with_it_and_then_every_ten_seconds() {
+    let world = World::new();
+    let life = world.start(1).await;
+    let stored = async |life: &Life| {
+        world.ledger(life).await;
+        let devices = world.context.pool.read_blocking(|db| smart_devices::list(db, &"one".into())).unwrap();
+        devices[0].last_value
+    };
+    life.alarms.note_value("7", false);
+    assert_eq!(stored(&life).await, Some(false));
+    life.link_alarm().await;
+    assert_eq!(stored(&life).await, Some(true));
+    let values: HashSet<bool> =
+        [false, true, false].into_iter().inspect(|value| life.alarms.note_value("7", *value)).collect();
+    assert_eq!((stored(&life).await, values.len()), (Some(true), 2), "not each of them");
+    world.later(10);
+    life.alarms.tick();
+    assert_eq!(stored(&life).await, Some(false));
 }

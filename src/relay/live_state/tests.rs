@@ -39,7 +39,7 @@ fn member(alive: bool) -> AppTeamInfo {
 }
 
 fn paired(kind: DeviceKind) -> GameUpdate {
-    let device = PairedDevice { kind, name: "Smart device".into(), label: Some("Front door".into()) };
+    let device = PairedDevice { kind, name: "Smart device".into(), label: Some("Front door".into()), last_value: None };
     GameUpdate::Devices(HashMap::from([("42".into(), device)]))
 }
 
@@ -168,7 +168,7 @@ fn an_alarm_that_goes_off_triggers_once_with_its_label() {
     watched.update(paired(DeviceKind::Alarm));
     assert!(watched.update(answer(AppEntityType::Alarm, value(false))).alarms.is_empty());
     watched.now = 1;
-    let trigger = AlarmTrigger { device: "42".into(), name: "Front door".into() };
+    let trigger = AlarmTrigger { device: "42".into(), name: "Front door".into(), place: Default::default() };
     assert_eq!(watched.update(changed(value(true))).alarms, [trigger]);
     assert_eq!(watched.client["devices"]["42"]["value"], true);
     assert!(watched.update(answer(AppEntityType::Alarm, value(true))).alarms.is_empty(), "it is still on");

@@ -1,6 +1,6 @@
 //! The simulated push service beside the service, and what the service has stored of its pushes.
 
-use std::{net::Ipv4Addr, sync::Arc};
+use std::{collections::HashMap, net::Ipv4Addr, sync::Arc};
 
 use chrono::{Duration, NaiveDateTime, TimeDelta};
 use companion::{
@@ -8,7 +8,7 @@ use companion::{
     config::Database,
     db::{
         pool::Pool,
-        schema::{alarms, timeline},
+        schema::{alarms, incidents, timeline},
     },
     domain::time::Timestamp,
     simulator::{
@@ -45,14 +45,23 @@ pub struct PushTest {
 }
 
 /// An alarm of the ledger.
-#[derive(Clone, Debug, PartialEq, Queryable)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LedgerRow {
     pub path: String,
     pub title: String,
     pub state: String,
     pub incident: Option<String>,
-    pub sockets: Option<i64>,
     pub finished_at: Option<NaiveDateTime>,
+    /// Of its incident: state, and sockets that took it.
+    pub heard: Option<(String, i64)>,
+}
+
+impl LedgerRow {
+    /// Path, title, state, and of one that opened an incident the sockets that took it.
+    pub fn brief(&self) -> (&str, &str, &str, Option<i64>) {
+        let sockets = self.heard.as_ref().filter(|_| self.state == "opened").map(|(_, sockets)| *sockets);
+        (&self.path, &self.title, &self.state, sockets)
+    }
 }
 
 /// An entry of the timeline.
@@ -145,27 +154,40 @@ impl PushTest {
 
     /// The ledger, in the order in which it was written.
     pub async fn ledger(&self) -> Vec<LedgerRow> {
-        let columns =
-            (alarms::path, alarms::title, alarms::state, alarms::incident, alarms::sockets, alarms::finished_at);
-        let rows = self.pool.read(move |db| Ok(alarms::table.order(stored()).select(columns).load(db)?));
-        rows.await.unwrap()
+        let columns = (alarms::path, alarms::title, alarms::state, alarms::incident, alarms::finished_at);
+        let rows = self.pool.read(move |db| {
+            let rows = alarms::table.order(stored()).select(columns).load(db)?;
+            let heard = incidents::table.select((incidents::id, incidents::state, incidents::sockets)).load(db)?;
+            Ok((rows, heard))
+        });
+        type Row = (String, String, String, Option<String>, Option<NaiveDateTime>);
+        let (rows, heard): (Vec<Row>, Vec<(String, String, i64)>) = rows.await.unwrap();
+        let heard: HashMap<String, (String, i64)> =
+            heard.into_iter().map(|(id, state, sockets)| (id, (state, sockets))).collect();
+        let row = |(path, title, state, incident, finished_at): Row| {
+            let heard = incident.as_ref().and_then(|incident| heard.get(incident)).cloned();
+            LedgerRow { path, title, state, incident, finished_at, heard }
+        };
+        rows.into_iter().map(row).collect()
     }
 
-    /// The ledger, once it has so many alarms and all are finished.
+    /// The ledger, once it is this: path, title, state and sockets of each alarm, all finished.
     #[track_caller]
-    pub fn ledger_of(&self, count: usize) -> impl Future<Output = Vec<LedgerRow>> {
+    pub fn ledger_until(&self, expected: &[(&str, &str, &str, Option<i64>)]) -> impl Future<Output = Vec<LedgerRow>> {
         let caller = std::panic::Location::caller();
         async move {
-            let finished = async {
+            let mut rows = Vec::new();
+            let reached = async {
                 loop {
-                    let rows = self.ledger().await;
-                    if rows.len() >= count && rows.iter().all(|row| row.finished_at.is_some()) {
-                        return rows;
+                    rows = self.ledger().await;
+                    let finished = rows.iter().all(|row| row.finished_at.is_some());
+                    if finished && rows.iter().map(LedgerRow::brief).eq(expected.iter().copied()) {
+                        return;
                     }
                 }
             };
-            let rows = timeout(PATIENCE, finished).await.unwrap_or_else(|_| panic!("not finished, at {caller}"));
-            assert_eq!(rows.len(), count, "at {caller}: {rows:?}");
+            let reached = timeout(PATIENCE, reached).await;
+            assert!(reached.is_ok(), "at {caller}: {rows:?}");
             rows
         }
     }

@@ -1,6 +1,7 @@
 //! The relay and the game link, from outside.
 
 mod access;
+mod alarms;
 mod game_faults;
 mod limits;
 mod slow;

@@ -1,0 +1,107 @@
+//! Raid incidents as clients see them: the state, and the message that wakes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::domain::{
+    ids::UserId,
+    time::{self, Timestamp},
+};
+
+/// How an alarm reached us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AlarmPath {
+    /// The live link to the game server.
+    Link,
+    /// The game's push messages.
+    Push,
+    /// Asked for by the user, to test the whole way.
+    Drill,
+}
+
+impl AlarmPath {
+    /// The word on the wire and in the database.
+    pub fn word(self) -> &'static str {
+        match self {
+            AlarmPath::Link => "link",
+            AlarmPath::Push => "push",
+            AlarmPath::Drill => "drill",
+        }
+    }
+}
+
+/// Where a device stands.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Place {
+    /// Metres from the south-west corner; `null` while nobody said.
+    pub x: Option<f64>,
+    pub y: Option<f64>,
+    pub grid: String,
+}
+
+/// Alarms that belong together: an entry of `state.raids`, by the id of the incident.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Incident {
+    /// The device id of the alarm, or `push` and `push:<title>` where only the push message knows of it.
+    pub alarm_id: String,
+    pub alarm_name: String,
+    #[serde(flatten)]
+    pub place: Place,
+    /// The first trigger.
+    #[serde(serialize_with = "time::wire")]
+    pub first_at: Timestamp,
+    /// The latest trigger.
+    #[serde(serialize_with = "time::wire")]
+    pub last_at: Timestamp,
+    /// When it had been quiet for so long that it was over.
+    #[serde(serialize_with = "time::wire_option")]
+    pub ended_at: Option<Timestamp>,
+    /// Triggers.
+    pub count: u32,
+    pub paths: BTreeSet<AlarmPath>,
+    /// The alarm reached us long after it was sent.
+    pub late: bool,
+    /// Nothing happens in the game.
+    pub drill: bool,
+    /// Who acknowledged it, and when.
+    #[serde(serialize_with = "acknowledgements")]
+    pub acks: BTreeMap<UserId, Timestamp>,
+}
+
+fn acknowledgements<S: Serializer>(acks: &BTreeMap<UserId, Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(acks.iter().map(|(user, at)| (user, time::to_wire(*at))))
+}
+
+/// The message that wakes: about a new incident, or more of one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Raid {
+    /// Id of the incident; the same in all its updates.
+    pub incident: String,
+    pub alarm_id: String,
+    pub alarm_name: String,
+    #[serde(flatten)]
+    pub place: Place,
+    /// Of the first trigger.
+    #[serde(serialize_with = "time::wire")]
+    pub ts: Timestamp,
+    /// Triggers so far.
+    pub count: u32,
+    /// False on the first message of the incident.
+    pub update: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub late: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub drill: bool,
+}
+
+impl Raid {
+    /// The message about an incident as it is now.
+    pub fn new(id: &str, incident: &Incident, update: bool) -> Self {
+        let Incident { alarm_id, alarm_name, place, first_at, count, late, drill, .. } = incident.clone();
+        Self { incident: id.to_owned(), alarm_id, alarm_name, place, ts: first_at, count, update, late, drill }
+    }
+}
