@@ -20,6 +20,7 @@ pub mod encryption_keys;
 pub mod engine;
 pub mod error;
 pub mod helper_devices;
+pub mod job_queue;
 pub mod openid_nonces;
 pub mod paired_servers;
 pub mod pairing_codes;

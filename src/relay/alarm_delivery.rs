@@ -205,7 +205,7 @@ impl AlarmDelivery {
         async move {
             let RaidUpdate { incident, opened, messages } = update;
             let pool = &this.context.pool;
-            let stored = pool.write(store).await;
+            let stored = pool.write_first(store).await;
             if let Err(error) = &stored {
                 log::error!(server = this.server.as_str(); "an alarm is delivered without the ledger: {error}");
             }
