@@ -14,6 +14,22 @@ macro_rules! on_backend {
     };
 }
 
+/// Deletes the rows whose column is not after this time: the oldest [`PURGE_BATCH`], and what is as old as the last of
+/// them. Gives how many.
+macro_rules! purge_oldest {
+    ($db:expr, $table:ident, $column:ident, $until:expr) => {{
+        let until: chrono::NaiveDateTime = $until.naive_utc();
+        let last: Option<chrono::NaiveDateTime> = $table::table
+            .filter($table::$column.le(until))
+            .order($table::$column)
+            .offset($crate::db::PURGE_BATCH as i64 - 1)
+            .select($table::$column)
+            .first($db)
+            .optional()?;
+        diesel::delete($table::table.filter($table::$column.le(last.unwrap_or(until)))).execute($db)?
+    }};
+}
+
 pub mod access;
 pub mod alarms;
 pub mod encryption_keys;
@@ -36,3 +52,9 @@ pub(crate) mod testing;
 pub mod timeline;
 pub mod timestamp;
 pub mod users;
+
+/// Rows that a purge deletes at once, so that no other writer waits long for it. One that deleted fewer is done.
+pub const PURGE_BATCH: usize = 500;
+
+#[cfg(test)]
+mod query_plans;

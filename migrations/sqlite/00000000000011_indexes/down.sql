@@ -1,0 +1,10 @@
+DROP INDEX push_credentials_staged_key_version;
+DROP INDEX push_credentials_key_version;
+DROP INDEX paired_servers_key_version;
+DROP INDEX push_seen_newest;
+DROP INDEX alarms_user_id;
+DROP INDEX alarms_sockets;
+DROP INDEX alarms_received_at;
+DROP INDEX alarms_state;
+DROP INDEX sessions_last_seen_at;
+DROP INDEX timeline_ts;
