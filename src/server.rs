@@ -33,7 +33,7 @@ use crate::{
         error::DbError,
         openid_nonces, pairing_codes,
         pool::{Db, Pool},
-        push_seen, sessions, sign_in_attempts, timeline,
+        push_seen, sessions, timeline,
     },
     domain::{
         limits::{HISTORY_DAYS, PROVIDER_CLOCK_SKEW},
@@ -288,9 +288,8 @@ async fn sweep(context: web::Data<ApiContext>) {
 }
 
 /// Each deletes a batch of what has expired, and gives how many rows that were.
-const PURGES: [fn(&mut Db, Timestamp) -> Result<usize, DbError>; 7] = [
+const PURGES: [fn(&mut Db, Timestamp) -> Result<usize, DbError>; 6] = [
     sessions::purge,
-    sign_in_attempts::purge,
     pairing_codes::purge,
     push_seen::purge,
     |db, now| timeline::purge(db, now - TimeDelta::days(HISTORY_DAYS)),

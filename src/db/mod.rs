@@ -45,7 +45,6 @@ pub mod push_credentials;
 pub mod push_seen;
 pub mod schema;
 pub mod sessions;
-pub mod sign_in_attempts;
 pub mod smart_devices;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -13,3 +13,6 @@ CREATE INDEX push_seen_newest ON push_seen (user_id, received_at, persistent_id)
 CREATE INDEX paired_servers_key_version ON paired_servers (key_version);
 CREATE INDEX push_credentials_key_version ON push_credentials (key_version);
 CREATE INDEX push_credentials_staged_key_version ON push_credentials (staged_key_version);
+
+-- The browser keeps its attempt itself.
+DROP TABLE sign_in_attempts;
