@@ -287,8 +287,11 @@ async fn sweep(context: web::Data<ApiContext>) {
     }
 }
 
-/// Each deletes a batch of what has expired, and gives how many rows that were.
-const PURGES: [fn(&mut Db, Timestamp) -> Result<usize, DbError>; 6] = [
+/// Deletes a batch of what has expired, and gives how many rows that were.
+type Purge = fn(&mut Db, Timestamp) -> Result<usize, DbError>;
+
+/// One for each table whose rows expire.
+const PURGES: [Purge; 6] = [
     sessions::purge,
     pairing_codes::purge,
     push_seen::purge,

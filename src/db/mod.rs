@@ -55,5 +55,7 @@ pub mod users;
 /// Rows that a purge deletes at once, so that no other writer waits long for it. One that deleted fewer is done.
 pub const PURGE_BATCH: usize = 500;
 
+#[cfg(all(test, feature = "postgres-tls"))]
+mod postgres_tls;
 #[cfg(test)]
 mod query_plans;
