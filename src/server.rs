@@ -29,13 +29,13 @@ use crate::{
         session_cookie::{SESSION_COOKIE, SealedCookie},
     },
     db::{
-        alarms, encryption_keys,
+        PURGE_BATCH, alarms, encryption_keys,
         error::DbError,
         incidents,
         journal::{self, Journal, JournalError},
         openid_nonces, pairing_codes,
-        pool::Pool,
-        push_seen, sessions, sign_in_attempts, timeline,
+        pool::{Db, Pool},
+        push_seen, sessions, timeline,
     },
     domain::{
         limits::{HISTORY_DAYS, PROVIDER_CLOCK_SKEW},
@@ -64,8 +64,6 @@ const DRAIN: u64 = 5;
 const GOODBYES: Duration = Duration::from_secs(3);
 /// Connections that the kernel accepts before we do: as many as come back at once after a restart.
 const BACKLOG: i32 = 4_096;
-/// Rows of a table that one sweep changes.
-const SWEPT_AT_ONCE: i64 = 1_000;
 /// How often what has expired is removed.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
@@ -282,23 +280,34 @@ async fn sweep(context: web::Data<ApiContext>) {
         ticks.tick().await;
         let now = context.clock.now();
         context.rate_limits.forget_idle(now);
-        if let Err(error) = context.pool.write(move |db| purge(db, now)).await {
-            log::warn!("expired rows were not removed: {error}");
+        for purge in PURGES {
+            // A transaction for each batch: whoever waits to write gets a turn in between.
+            loop {
+                match context.pool.write(move |db| purge(db, now)).await {
+                    Ok(PURGE_BATCH..) => {}
+                    Ok(_) => break,
+                    Err(error) => {
+                        log::warn!("expired rows were not removed: {error}");
+                        break;
+                    }
+                }
+            }
         }
     }
 }
 
-fn purge(db: &mut crate::db::pool::Db, now: Timestamp) -> Result<(), DbError> {
-    sessions::purge(db, now)?;
-    sign_in_attempts::purge(db, now)?;
-    pairing_codes::purge(db, now)?;
-    push_seen::purge(db, now)?;
-    let history_from = now - TimeDelta::days(HISTORY_DAYS);
-    timeline::purge(db, history_from)?;
-    alarms::purge(db, history_from)?;
-    incidents::expire(db, now - raid::SHOWN_FOR, SWEPT_AT_ONCE)?;
-    incidents::purge(db, history_from, SWEPT_AT_ONCE)?;
+/// Deletes a batch of what has expired, and gives how many rows that were.
+type Purge = fn(&mut Db, Timestamp) -> Result<usize, DbError>;
+
+/// One for each table whose rows expire.
+const PURGES: [Purge; 8] = [
+    sessions::purge,
+    pairing_codes::purge,
+    push_seen::purge,
+    |db, now| timeline::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
+    |db, now| alarms::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
+    |db, now| incidents::expire(db, now - raid::SHOWN_FOR),
+    |db, now| incidents::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
     // A nonce may come back as long as its time passes the check: twice the skew, from one end to the other.
-    openid_nonces::purge(db, now - 3 * PROVIDER_CLOCK_SKEW)?;
-    Ok(())
-}
+    |db, now| openid_nonces::purge(db, now - 3 * PROVIDER_CLOCK_SKEW),
+];

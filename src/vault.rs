@@ -166,7 +166,7 @@ impl Vault {
     /// Opens the bundle in this slot. Every successful read seals it again with the current key and a fresh nonce.
     pub async fn push_bundle(&self, user: &UserId, slot: Slot) -> Result<PushBundle, VaultError> {
         let (user, sealer) = (user.clone(), self.sealer.clone());
-        // On the blocking pool: opening and sealing 64 KiB would hold up a worker.
+        // On a database thread: opening and sealing 64 KiB would hold up a worker.
         let (secret, uploaded_at, opened) = self
             .pool
             .read(move |db| {

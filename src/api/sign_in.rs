@@ -18,17 +18,44 @@ use crate::{
     clients::identity::VerifyError,
     config::Environment,
     crypto::digest::sha256_hex,
-    db::{openid_nonces, sessions, sign_in_attempts, users},
+    db::{openid_nonces, sessions, users},
     domain::{
         ids::{PlatformId, SessionId, UserId},
         openid::{Answer, Rejected},
         return_target,
+        time::Timestamp,
     },
     relay::hub::SessionEnded,
 };
 
 /// Where the provider sends the browser back to, below BASE_URL.
 const CALLBACK: &str = "/auth/platform/callback";
+
+/// How long a login at the provider may last. A used one is remembered longer: as long as a nonce.
+const LOGIN_LIFETIME: chrono::Duration = chrono::Duration::minutes(10);
+
+/// A login that has begun at the identity provider, as its browser keeps it, sealed.
+#[derive(Debug, PartialEq)]
+struct LoginAttempt {
+    /// Random, base64url; comes back with the provider's answer.
+    state: String,
+    expires_at: Timestamp,
+    /// The checked URL to which the browser goes afterwards.
+    target: String,
+}
+
+impl LoginAttempt {
+    fn text(&self) -> String {
+        format!("{} {} {}", self.expires_at.timestamp_micros(), self.state, self.target)
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let (expires_at, rest) = text.split_once(' ')?;
+        let (state, target) = rest.split_once(' ')?;
+        let expires_at = Timestamp::from_timestamp_micros(expires_at.parse().ok()?)?;
+        Some(Self { state: state.to_owned(), expires_at, target: target.to_owned() })
+    }
+}
 
 /// The signed-in user.
 #[derive(Serialize, ToSchema)]
@@ -67,23 +94,22 @@ struct StartQuery {
     r#return: Option<String>,
 }
 
-/// Sends the browser to the identity provider.
+/// Sends the browser to the identity provider. The attempt is kept by the browser alone: nobody who has not signed in
+/// makes the database grow.
 #[utoipa::path(get, path = "/auth/platform", tag = "sign-in", params(StartQuery), responses(
     (status = 302, description = "To the identity provider; sets the login-state cookie"),
     (status = 429, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn start(req: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+pub async fn start(req: HttpRequest, context: web::Data<ApiContext>) -> HttpResponse {
     let target = return_target::choose(
         only_value(req.query_string(), "return").as_deref(),
         &context.urls.frontend,
         &context.urls.admin,
     );
-    let login = context.random.base64url::<16>();
-    let hash = sha256_hex(login.as_bytes());
-    let now = context.clock.now();
-    context.pool.write(move |db| sign_in_attempts::insert(db, &hash, &target, now)).await?;
-    let url = context.identity.provider.login_url(&return_to(&context, &login), &realm(&context));
-    Ok(HttpResponse::Found().insert_header((header::LOCATION, url)).cookie(login_cookie(&context, &login)).finish())
+    let expires_at = context.clock.now() + LOGIN_LIFETIME;
+    let attempt = LoginAttempt { state: context.random.base64url::<16>(), expires_at, target };
+    let url = context.identity.provider.login_url(&return_to(&context, &attempt.state), &realm(&context));
+    HttpResponse::Found().insert_header((header::LOCATION, url)).cookie(login_cookie(&context, &attempt)).finish()
 }
 
 /// Handles the provider's answer: signs the user in and sends the browser to its return target.
@@ -95,8 +121,8 @@ pub async fn start(req: HttpRequest, context: web::Data<ApiContext>) -> Result<H
         description = "`identity_provider_unavailable`"),
 ))]
 pub async fn callback(req: HttpRequest, context: web::Data<ApiContext>) -> HttpResponse {
-    let login = presented_login(&req, &context);
-    let mut response = match complete_sign_in(&context, req.query_string(), login.as_deref()).await {
+    let attempt = presented_attempt(&req, &context);
+    let mut response = match complete_sign_in(&context, req.query_string(), attempt.as_ref()).await {
         Ok(SignedIn { session, target }) => {
             let mut response = HttpResponse::Found().insert_header((header::LOCATION, target)).finish();
             if let Some(session) = session {
@@ -106,8 +132,8 @@ pub async fn callback(req: HttpRequest, context: web::Data<ApiContext>) -> HttpR
         }
         Err(error) => HttpResponse::from_error(error),
     };
-    if let Some(login) = login {
-        set_cookie(&mut response, &cleared(login_cookie(&context, &login)));
+    if let Some(attempt) = attempt {
+        set_cookie(&mut response, &cleared(login_cookie(&context, &attempt)));
     }
     response
 }
@@ -119,46 +145,47 @@ struct SignedIn {
     target: String,
 }
 
-/// `login` is the login state whose cookie this browser sent.
-async fn complete_sign_in(context: &ApiContext, query: &str, login: Option<&str>) -> Result<SignedIn, ApiError> {
-    // Deleted before anything is checked: a login is tried once.
-    let target = match login {
-        Some(login) => {
-            let (hash, now) = (sha256_hex(login.as_bytes()), context.clock.now());
-            context.pool.write(move |db| sign_in_attempts::take(db, &hash, now)).await?
-        }
-        None => None,
-    };
+/// `attempt` is the one whose cookie this browser sent.
+async fn complete_sign_in(
+    context: &ApiContext,
+    query: &str,
+    attempt: Option<&LoginAttempt>,
+) -> Result<SignedIn, ApiError> {
+    let attempt = attempt.filter(|attempt| attempt.expires_at > context.clock.now());
     // Checks 1 to 3 of `domain::openid`.
     let assertion = match Answer::parse(query).map_err(rejected)? {
         Answer::Assertion(assertion) => assertion,
         Answer::Declined => {
-            let target = target.unwrap_or_else(|| context.urls.frontend.as_str().to_owned());
-            return Ok(SignedIn { session: None, target });
+            let target = attempt.map_or(context.urls.frontend.as_str(), |attempt| &attempt.target);
+            return Ok(SignedIn { session: None, target: target.to_owned() });
         }
     };
     // 4
-    let (Some(login), Some(target)) = (login, target) else {
+    let Some(attempt) = attempt else {
         return Err(ApiError::SignInRejected("this browser started no such login, or too long ago".into()));
     };
     // 5 to 10
     let checked = assertion
-        .check(&context.identity.provider, &return_to(context, login), context.clock.now())
+        .check(&context.identity.provider, &return_to(context, &attempt.state), context.clock.now())
         .map_err(rejected)?;
     // 11, 12
     context.identity.verify(&checked).await.map_err(|error| match error {
         VerifyError::Rejected(reason) => rejected(reason),
         VerifyError::Client(cause) => ApiError::IdentityProviderUnavailable(cause.into()),
     })?;
-    // 13
+    // 13: neither the answer nor the login is used again. Nothing is stored before the provider has confirmed.
     let (endpoint, nonce) = (context.identity.provider.endpoint.clone(), checked.nonce);
+    let login = sha256_hex(attempt.state.as_bytes());
     let now = context.clock.now();
-    if !context.pool.write(move |db| openid_nonces::insert(db, &endpoint, &nonce, now)).await? {
+    let is_first = context.pool.write(move |db| {
+        Ok(openid_nonces::insert(db, &endpoint, &nonce, now)? && openid_nonces::insert(db, CALLBACK, &login, now)?)
+    });
+    if !is_first.await? {
         return Err(ApiError::SignInRejected("the answer was used before".into()));
     }
     // 14: always a new session, also when the browser sent the cookie of another one.
     let session = sign_in(context, checked.platform_id).await?;
-    Ok(SignedIn { session: Some(session), target })
+    Ok(SignedIn { session: Some(session), target: attempt.target.clone() })
 }
 
 async fn sign_in(context: &ApiContext, platform_id: PlatformId) -> Result<SessionId, ApiError> {
@@ -239,17 +266,17 @@ fn realm(context: &ApiContext) -> String {
     format!("{}/", context.urls.base.origin().ascii_serialization())
 }
 
-/// The login state of the callback, when this browser sent the cookie that was set with it.
-fn presented_login(req: &HttpRequest, context: &ApiContext) -> Option<String> {
-    let login = only_value(req.query_string(), "state")?;
-    let name = login_cookie_name(&login)?;
+/// The attempt of the callback, when this browser sent the cookie that was set with it.
+fn presented_attempt(req: &HttpRequest, context: &ApiContext) -> Option<LoginAttempt> {
+    let state = only_value(req.query_string(), "state")?;
+    let name = login_cookie_name(&state)?;
     let cookies = req.cookies().ok()?;
     let held = |cookie: &Cookie| {
+        let attempt = LoginAttempt::read(&context.login_cookie.open(cookie.value())?)?;
         // Hashes are compared: how long that takes says nothing about the value.
-        let opened = context.login_cookie.open(cookie.value());
-        opened.is_some_and(|opened| sha256_hex(opened.as_bytes()) == sha256_hex(login.as_bytes()))
+        (sha256_hex(attempt.state.as_bytes()) == sha256_hex(state.as_bytes())).then_some(attempt)
     };
-    cookies.iter().any(|cookie| cookie.name() == name && held(cookie)).then_some(login)
+    cookies.iter().filter(|cookie| cookie.name() == name).find_map(held)
 }
 
 /// One cookie per login, so that several tabs can sign in side by side; a few characters of the state distinguish them.
@@ -258,10 +285,10 @@ fn login_cookie_name(login: &str) -> Option<String> {
     start.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')).then(|| format!("rp_login_{start}"))
 }
 
-fn login_cookie(context: &ApiContext, login: &str) -> Cookie<'static> {
-    let name = login_cookie_name(login).expect("a login state is base64url of 16 bytes");
+fn login_cookie(context: &ApiContext, attempt: &LoginAttempt) -> Cookie<'static> {
+    let name = login_cookie_name(&attempt.state).expect("a login state is base64url of 16 bytes");
     let path = format!("{}/auth", context.urls.base.path().trim_end_matches('/'));
-    cookie(context, name, context.login_cookie.seal(login), path, sign_in_attempts::LIFETIME)
+    cookie(context, name, context.login_cookie.seal(&attempt.text()), path, LOGIN_LIFETIME)
 }
 
 fn session_cookie(context: &ApiContext, session: &SessionId) -> Cookie<'static> {
@@ -299,6 +326,15 @@ mod tests {
         assert_eq!(only_value("return=a%20b", "return").as_deref(), Some("a b"));
         assert_eq!(only_value("return=a&return=b", "return"), None);
         assert_eq!(only_value("returned=a", "return"), None);
+    }
+
+    #[test]
+    fn an_attempt_is_read_as_it_was_written() {
+        let target = "https://app.example/a?b=c%20d".to_owned();
+        let expires_at = Timestamp::from_timestamp_micros(1_800_000_000_123_456).unwrap();
+        let attempt = LoginAttempt { state: "abc-_".into(), expires_at, target };
+        assert_eq!(LoginAttempt::read(&attempt.text()), Some(attempt));
+        assert_eq!(LoginAttempt::read("abc"), None);
     }
 
     #[test]

@@ -2,10 +2,13 @@
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 
+use reqwest::dns::{Name, Resolving};
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, pem::PemObject},
 };
+
+use crate::net::Names;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const TOTAL_TIMEOUT: Duration = Duration::from_secs(8);
@@ -33,12 +36,27 @@ pub fn tls_config(extra_ca: Option<&Path>) -> io::Result<ClientConfig> {
 pub fn client(tls: ClientConfig) -> io::Result<reqwest::Client> {
     reqwest::Client::builder()
         .tls_backend_preconfigured(tls)
+        .dns_resolver(HttpNames(Names::system()))
         .redirect(reqwest::redirect::Policy::none())
         .connect_timeout(CONNECT_TIMEOUT)
         .timeout(TOTAL_TIMEOUT)
         .user_agent(concat!("companion/", env!("CARGO_PKG_VERSION")))
         .build()
         .map_err(io::Error::other)
+}
+
+/// The look-ups of the client.
+struct HttpNames(Names);
+
+impl reqwest::dns::Resolve for HttpNames {
+    fn resolve(&self, name: Name) -> Resolving {
+        let names = self.0.clone();
+        Box::pin(async move {
+            // The client sets the port.
+            let addresses: reqwest::dns::Addrs = Box::new(names.look_up(name.as_str(), 0).await?.into_iter());
+            Ok(addresses)
+        })
+    }
 }
 
 /// Why a body was not read.

@@ -255,7 +255,8 @@ mod tests {
     #[test]
     fn debug_shows_no_secret() {
         const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
-        let mut settings = production(&["--database-url=postgres://u:Hunter2@db/name", "--platform-api-key=Hunter2"]);
+        let mut settings =
+            production(&["--database-url=postgres://u:Hunter2@localhost/name", "--platform-api-key=Hunter2"]);
         settings.secrets.session_secret = Some("Hunter2-Hunter2-0123456789abcdefghij".into());
         settings.secrets.creds_encryption_key = Some(KEY.into());
         let shown = format!("{settings:?}{:?}", Config::check(settings.clone()).unwrap());
@@ -273,7 +274,7 @@ mod tests {
             .filter_map(|argument| argument.get_env())
             .map(|variable| variable.to_str().unwrap().to_owned())
             .collect();
-        assert_eq!(variables.len(), 24);
+        assert_eq!(variables.len(), 25);
         let hidden = command.get_arguments().filter(|argument| argument.is_hide_env_values_set()).count();
         assert_eq!(hidden, 6);
         let help = command.render_long_help().to_string();

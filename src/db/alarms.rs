@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     db::{
+        PURGE_BATCH,
         error::DbError,
         pool::Db,
         schema::alarms,
@@ -136,9 +137,11 @@ pub fn tally(db: &mut Db) -> Result<Tally, DbError> {
     Ok(Tally { counts, oldest_unfinished: oldest.map(|at| at.and_utc()) })
 }
 
-/// Deletes what was finished before this time.
+/// Deletes what was finished before this time, a batch of it.
 pub fn purge(db: &mut Db, before: Timestamp) -> Result<usize, DbError> {
-    Ok(diesel::delete(alarms::table.filter(alarms::finished_at.lt(before.naive_utc()))).execute(db)?)
+    let old = alarms::table.filter(alarms::finished_at.lt(before.naive_utc()));
+    let ids: Vec<String> = old.limit(PURGE_BATCH as i64).select(alarms::id).load(db)?;
+    Ok(diesel::delete(alarms::table.filter(alarms::id.eq_any(ids))).execute(db)?)
 }
 
 #[cfg(test)]

@@ -57,8 +57,8 @@ pub fn open_postgres(url: &SecretString) -> Result<PgConnection, EngineError> {
     let mut connection = PgConnection::establish(with_deadlines.expose_secret())
         .map_err(|error| EngineError(redacted(&error.to_string(), &with_deadlines)))?;
     connection.batch_execute(
-        "SET TIME ZONE 'UTC'; SET statement_timeout = '10s'; SET lock_timeout = '5s'; \
-         SET idle_in_transaction_session_timeout = '30s'; SET application_name = 'companion'",
+        "SET TIME ZONE 'UTC'; SET statement_timeout = '5s'; SET lock_timeout = '5s'; \
+         SET idle_in_transaction_session_timeout = '10s'; SET application_name = 'companion'",
     )?;
     Ok(connection)
 }
@@ -106,11 +106,21 @@ fn create_private_file(path: &Path) -> io::Result<()> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path).map(drop)
 }
 
+/// What ends a connection whose host is gone, where the URL does not say otherwise: seconds, or milliseconds for
+/// `tcp_user_timeout`.
+const CONNECTION_DEADLINES: [(&str, &str); 5] = [
+    ("connect_timeout=", "5"),
+    ("tcp_user_timeout=", "15000"),
+    ("keepalives_idle=", "10"),
+    ("keepalives_interval=", "5"),
+    ("keepalives_count=", "2"),
+];
+
 /// libpq waits without end for a host that does not answer, unless its URL has deadlines. (A libpq URL may
 /// name several hosts or none, which the `url` crate does not read.)
 fn with_deadlines(url: &SecretString) -> SecretString {
     let mut url = url.expose_secret().to_owned();
-    for (parameter, value) in [("connect_timeout=", "5"), ("tcp_user_timeout=", "15000")] {
+    for (parameter, value) in CONNECTION_DEADLINES {
         if !url.contains(parameter) {
             url.push(if url.contains('?') { '&' } else { '?' });
             url.push_str(parameter);

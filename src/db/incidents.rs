@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     db::{
+        PURGE_BATCH,
         alarms::{self, Arrival},
         error::DbError,
         paired_servers,
@@ -259,19 +260,22 @@ pub fn acknowledge(
     Ok(with_acks(db, vec![row])?.pop())
 }
 
-/// What nobody heard of since this time has expired; at most `batch` at once. Returns how many.
-pub fn expire(db: &mut Db, since: Timestamp, batch: i64) -> Result<usize, DbError> {
+/// What nobody heard of since this time has expired, a batch of it. Returns how many.
+pub fn expire(db: &mut Db, since: Timestamp) -> Result<usize, DbError> {
     let unheard = incidents::table.filter(incidents::state.eq(UNHEARD));
-    let ids: Vec<String> =
-        unheard.filter(incidents::last_at.lt(since.naive_utc())).limit(batch).select(incidents::id).load(db)?;
+    let ids: Vec<String> = unheard
+        .filter(incidents::last_at.lt(since.naive_utc()))
+        .limit(PURGE_BATCH as i64)
+        .select(incidents::id)
+        .load(db)?;
     let old = incidents::table.filter(incidents::id.eq_any(ids));
     Ok(diesel::update(old).set(incidents::state.eq(EXPIRED)).execute(db)?)
 }
 
-/// Deletes what happened before this time, at most `batch` at once. Returns how many.
-pub fn purge(db: &mut Db, before: Timestamp, batch: i64) -> Result<usize, DbError> {
+/// Deletes what happened before this time, a batch of it. Returns how many.
+pub fn purge(db: &mut Db, before: Timestamp) -> Result<usize, DbError> {
     let old = incidents::table.filter(incidents::last_at.lt(before.naive_utc()));
-    let ids: Vec<String> = old.limit(batch).select(incidents::id).load(db)?;
+    let ids: Vec<String> = old.limit(PURGE_BATCH as i64).select(incidents::id).load(db)?;
     Ok(diesel::delete(incidents::table.filter(incidents::id.eq_any(ids))).execute(db)?)
 }
 
@@ -432,11 +436,12 @@ mod tests {
         on_each_server(|pool| {
             store(pool, &opened("a", incident(1)));
             store(pool, &opened("b", Incident { last_at: later(100), ..incident(1) }));
-            assert_eq!(pool.write_blocking(|db| expire(db, later(50), 10)).unwrap(), 1);
+            assert_eq!(pool.write_blocking(|db| expire(db, later(50))).unwrap(), 1);
             let tally = pool.read_blocking(tally).unwrap();
             assert_eq!(tally, [(EXPIRED.to_owned(), 1), (UNHEARD.to_owned(), 1)]);
-            assert_eq!(pool.write_blocking(|db| purge(db, later(200), 1)).unwrap(), 1, "one at a time");
-            assert_eq!(pool.write_blocking(|db| purge(db, later(200), 10)).unwrap(), 1);
+            assert_eq!(pool.write_blocking(|db| purge(db, later(50))).unwrap(), 1);
+            assert_eq!(all(pool).len(), 1, "the newer one stays");
+            assert_eq!(pool.write_blocking(|db| purge(db, later(200))).unwrap(), 1);
             assert!(all(pool).is_empty());
         });
     }

@@ -14,6 +14,22 @@ macro_rules! on_backend {
     };
 }
 
+/// Deletes the rows whose column is not after this time: the oldest [`PURGE_BATCH`], and what is as old as the last of
+/// them. Gives how many.
+macro_rules! purge_oldest {
+    ($db:expr, $table:ident, $column:ident, $until:expr) => {{
+        let until: chrono::NaiveDateTime = $until.naive_utc();
+        let last: Option<chrono::NaiveDateTime> = $table::table
+            .filter($table::$column.le(until))
+            .order($table::$column)
+            .offset($crate::db::PURGE_BATCH as i64 - 1)
+            .select($table::$column)
+            .first($db)
+            .optional()?;
+        diesel::delete($table::table.filter($table::$column.le(last.unwrap_or(until)))).execute($db)?
+    }};
+}
+
 pub mod access;
 pub mod alarms;
 pub mod encryption_keys;
@@ -21,6 +37,7 @@ pub mod engine;
 pub mod error;
 pub mod helper_devices;
 pub mod incidents;
+pub mod job_queue;
 pub mod journal;
 pub mod openid_nonces;
 pub mod paired_servers;
@@ -30,10 +47,17 @@ pub mod push_credentials;
 pub mod push_seen;
 pub mod schema;
 pub mod sessions;
-pub mod sign_in_attempts;
 pub mod smart_devices;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod timeline;
 pub mod timestamp;
 pub mod users;
+
+/// Rows that a purge deletes at once, so that no other writer waits long for it. One that deleted fewer is done.
+pub const PURGE_BATCH: usize = 500;
+
+#[cfg(all(test, feature = "postgres-tls"))]
+mod postgres_tls;
+#[cfg(test)]
+mod query_plans;

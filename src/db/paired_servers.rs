@@ -1,6 +1,6 @@
 //! Paired game servers: one row per owner, game server and player.
 
-use diesel::prelude::*;
+use diesel::{dsl::exists, prelude::*};
 
 use crate::{
     db::{error::DbError, pool::Db, schema::paired_servers, timestamp::StoredTimestamp},
@@ -193,6 +193,11 @@ pub fn replace_token(
 
 /// At most `limit` servers whose token an older key sealed, by id, those after this one.
 pub fn list_older(db: &mut Db, key_version: i32, after: &ServerId, limit: usize) -> Result<Vec<PairedServer>, DbError> {
+    // Mostly there is none, and then nothing is walked through.
+    let older = paired_servers::table.filter(paired_servers::key_version.lt(key_version));
+    if !diesel::select(exists(older)).get_result::<bool>(db)? {
+        return Ok(Vec::new());
+    }
     let servers = paired_servers::table
         .filter(paired_servers::id.gt(after.as_str()))
         .filter(paired_servers::key_version.lt(key_version))

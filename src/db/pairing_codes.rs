@@ -70,10 +70,9 @@ pub fn take(db: &mut Db, code: &PairingCode, now: Timestamp) -> Result<Option<(U
     Ok(taken.map(|(user, label)| (user.into(), label)))
 }
 
-/// Deletes the codes that have expired; returns how many.
+/// Deletes a batch of the codes that have expired; returns how many.
 pub fn purge(db: &mut Db, now: Timestamp) -> Result<usize, DbError> {
-    let over = pairing_codes::expires_at.le(now.naive_utc());
-    Ok(diesel::delete(pairing_codes::table.filter(over)).execute(db)?)
+    Ok(purge_oldest!(db, pairing_codes, expires_at, now))
 }
 
 #[cfg(test)]

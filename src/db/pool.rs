@@ -1,6 +1,15 @@
 //! Connections, and the only way from async code to the database.
+//!
+//! Queries run on threads of their own, one for each connection, and whatever becomes of them, their caller has an
+//! answer in time: a database that hangs holds these threads, and nothing else.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 
 use diesel::{
     PgConnection, SqliteConnection,
@@ -8,19 +17,23 @@ use diesel::{
     r2d2::R2D2Connection as _,
 };
 use futures_util::future::LocalBoxFuture;
-use tokio::{sync::Semaphore, task, time};
+use tokio::{
+    sync::{Semaphore, oneshot},
+    time,
+};
 
 use crate::{
     config::Database,
     db::{
         engine::{self, Access, EngineError},
         error::DbError,
+        job_queue::{JobQueue, Urgency},
     },
 };
 
-/// How long a caller waits for its turn before it gets [`DbError::Unavailable`].
-const WAIT: Duration = Duration::from_secs(5);
-/// Connections of one process to PostgreSQL.
+/// How long a caller waits for its answer before it gets [`DbError::Unavailable`].
+const DEADLINE: Duration = Duration::from_secs(5);
+/// Connections of one process to PostgreSQL; one of them is only for what is written first.
 const POSTGRES_CONNECTIONS: u32 = 10;
 /// Connections that read SQLite while its one writer writes.
 const SQLITE_READERS: u32 = 4;
@@ -35,16 +48,8 @@ pub enum Db {
 /// The database; clones share the connections.
 #[derive(Clone)]
 pub struct Pool {
-    readers: ConnectionQueue,
-    writers: ConnectionQueue,
-}
-
-/// Where queries run.
-#[derive(Clone)]
-enum QueryPlace {
-    BlockingPool,
-    /// On the caller's thread, between two calls of the disk.
-    Simulated(Arc<SimulatedDisk>),
+    readers: Arc<Lane>,
+    writers: Arc<Lane>,
 }
 
 /// When a simulated disk is called.
@@ -59,122 +64,188 @@ pub enum DiskMoment {
 /// A disk that may take its time, refuse a query before it runs, or never come back, as at the end of a process.
 pub type SimulatedDisk = dyn Fn(DiskMoment) -> LocalBoxFuture<'static, Result<(), DbError>> + Send + Sync;
 
-/// Some connections and the queue for them. Callers wait in the queue, in order and no longer than [`WAIT`], instead
-/// of holding a thread each.
-#[derive(Clone)]
-struct ConnectionQueue {
+/// Runs queries on a connection, or passes on why there is none.
+type Job = Box<dyn FnOnce(Result<&mut Db, DbError>) -> Answer + Send>;
+/// Answers the caller: with the result of the queries, unless something went wrong after them.
+type Answer = Box<dyn FnOnce(Result<(), DbError>) + Send>;
+
+/// Some connections, and the queries that wait for them.
+struct Lane {
     connections: r2d2::Pool<Connector>,
+    queue: Arc<JobQueue<Job>>,
+    simulated: Option<SimulatedLane>,
+}
+
+/// What takes the place of a lane's threads.
+struct SimulatedLane {
+    disk: Arc<SimulatedDisk>,
     turns: Arc<Semaphore>,
-    place: QueryPlace,
-    access: Access,
+    before: DiskMoment,
 }
 
 impl Pool {
     /// Connects and brings the schema up to date. Blocks; a missing SQLite file is created, with its directory.
     pub fn open(database: &Database) -> Result<Pool, DbError> {
-        Self::open_at(database, QueryPlace::BlockingPool)
+        Self::open_at(database, None)
     }
 
-    /// The same for a simulation on one thread: queries run on the thread of their caller.
+    /// The same for a simulation on one thread: queries run on the thread of their caller, between two calls of the disk.
     pub fn open_simulated(database: &Database, disk: Arc<SimulatedDisk>) -> Result<Pool, DbError> {
-        Self::open_at(database, QueryPlace::Simulated(disk))
+        Self::open_at(database, Some(disk))
     }
 
-    fn open_at(database: &Database, place: QueryPlace) -> Result<Pool, DbError> {
+    fn open_at(database: &Database, disk: Option<Arc<SimulatedDisk>>) -> Result<Pool, DbError> {
         engine::migrate(database)?;
-        let queue =
-            |size, access| ConnectionQueue::open(Connector { database: database.clone(), access }, size, place.clone());
+        let lane = |size, reserved, access| {
+            Lane::open(Connector { database: database.clone(), access }, size, reserved, disk.clone()).map(Arc::new)
+        };
         match database {
             Database::Postgres(_) => {
-                let both = queue(POSTGRES_CONNECTIONS, Access::Write)?;
+                let both = lane(POSTGRES_CONNECTIONS, 1, Access::Write)?;
                 Ok(Pool { readers: both.clone(), writers: both })
             }
             // SQLite has one writer at a time: one connection, so that writers queue here and not in its busy loop.
             Database::Sqlite(_) => {
-                Ok(Pool { writers: queue(1, Access::Write)?, readers: queue(SQLITE_READERS, Access::Read)? })
+                Ok(Pool { writers: lane(1, 0, Access::Write)?, readers: lane(SQLITE_READERS, 0, Access::Read)? })
             }
         }
     }
 
-    /// Runs queries that change nothing, on the blocking pool.
+    /// Runs queries that change nothing.
     pub async fn read<T, F>(&self, query: F) -> Result<T, DbError>
     where
         T: Send + 'static,
         F: FnOnce(&mut Db) -> Result<T, DbError> + Send + 'static,
     {
-        self.readers.run(query).await
+        self.readers.run(Urgency::Ordinary, query).await
     }
 
-    /// Runs queries as one transaction, on the blocking pool: committed when `change` returns `Ok`, rolled back when
-    /// not. It runs to its end even if the caller stops waiting.
+    /// Runs queries as one transaction: committed when `change` returns `Ok`, rolled back when not. Once begun it runs
+    /// to its end, even if the caller stops waiting or gets `Unavailable` because it took too long.
     pub async fn write<T, F>(&self, change: F) -> Result<T, DbError>
     where
         T: Send + 'static,
         F: FnOnce(&mut Db) -> Result<T, DbError> + Send + 'static,
     {
-        self.writers.run(|db| transaction(db, change)).await
+        self.writers.run(Urgency::Ordinary, |db| transaction(db, change)).await
     }
 
-    /// [`read`](Self::read) for threads that may block.
-    pub fn read_blocking<T>(&self, query: impl FnOnce(&mut Db) -> Result<T, DbError>) -> Result<T, DbError> {
-        self.readers.run_blocking(query)
-    }
-
-    /// [`write`](Self::write) for threads that may block.
-    pub fn write_blocking<T>(&self, change: impl FnOnce(&mut Db) -> Result<T, DbError>) -> Result<T, DbError> {
-        self.writers.run_blocking(|db| transaction(db, change))
-    }
-}
-
-impl ConnectionQueue {
-    fn open(connector: Connector, size: u32, place: QueryPlace) -> Result<Self, DbError> {
-        let access = connector.access;
-        let connections = r2d2::Pool::builder()
-            .max_size(size)
-            .min_idle(Some(1))
-            .connection_timeout(WAIT)
-            .build(connector)
-            .map_err(|error| DbError::Unavailable(error.to_string()))?;
-        Ok(Self { connections, turns: Arc::new(Semaphore::new(size as usize)), place, access })
-    }
-
-    #[allow(clippy::disallowed_methods, reason = "the one place that moves work to the blocking pool")]
-    async fn run<T, F>(&self, job: F) -> Result<T, DbError>
+    /// [`write`](Self::write) before everybody else's: for alarms.
+    pub async fn write_first<T, F>(&self, change: F) -> Result<T, DbError>
     where
         T: Send + 'static,
         F: FnOnce(&mut Db) -> Result<T, DbError> + Send + 'static,
     {
-        let turn = match time::timeout(WAIT, self.turns.clone().acquire_owned()).await {
-            Ok(Ok(turn)) => turn,
-            _ => return Err(DbError::Unavailable("every connection is busy".to_owned())),
-        };
-        let queue = self.clone();
-        let before = match self.access {
+        self.writers.run(Urgency::First, |db| transaction(db, change)).await
+    }
+
+    /// [`read`](Self::read) for threads that may block; without a deadline for the queries.
+    pub fn read_blocking<T>(&self, query: impl FnOnce(&mut Db) -> Result<T, DbError>) -> Result<T, DbError> {
+        query(&mut *connection(&self.readers.connections)?)
+    }
+
+    /// [`write`](Self::write) for threads that may block; without a deadline for the queries.
+    pub fn write_blocking<T>(&self, change: impl FnOnce(&mut Db) -> Result<T, DbError>) -> Result<T, DbError> {
+        transaction(&mut *connection(&self.writers.connections)?, change)
+    }
+}
+
+impl Lane {
+    /// With so many connections, `reserved` of which only do what comes first.
+    fn open(connector: Connector, size: u32, reserved: u32, disk: Option<Arc<SimulatedDisk>>) -> Result<Self, DbError> {
+        let before = match connector.access {
             Access::Read => DiskMoment::BeforeRead,
             Access::Write => DiskMoment::BeforeWrite,
         };
-        let done = match self.place.clone() {
-            QueryPlace::BlockingPool => task::spawn_blocking(move || {
-                let _turn = turn;
-                queue.run_blocking(job)
-            }),
-            // A task too: the query runs to its end even if the caller stops waiting.
-            QueryPlace::Simulated(disk) => actix::spawn(async move {
-                let _turn = turn;
-                disk(before).await?;
-                let done = queue.run_blocking(job);
-                disk(DiskMoment::AfterQuery).await?;
-                done
-            }),
-        };
-        // A panic was reported where it happened; the connection is dropped with it.
-        done.await.unwrap_or_else(|_| Err(DbError::Query("a query panicked".to_owned())))
+        let connections = r2d2::Pool::builder()
+            .max_size(size)
+            .min_idle(Some(1))
+            .connection_timeout(DEADLINE)
+            .build(connector)
+            .map_err(|error| DbError::Unavailable(error.to_string()))?;
+        let turns = Arc::new(Semaphore::new(size as usize));
+        let simulated = disk.map(|disk| SimulatedLane { disk, turns, before });
+        let lane = Self { connections, queue: Arc::default(), simulated };
+        if lane.simulated.is_none() {
+            for worker in 0..size {
+                lane.start(if worker < reserved { Urgency::First } else { Urgency::Ordinary })
+                    .map_err(|error| DbError::Unavailable(format!("no thread for queries: {error}")))?;
+            }
+        }
+        Ok(lane)
     }
 
-    fn run_blocking<T>(&self, job: impl FnOnce(&mut Db) -> Result<T, DbError>) -> Result<T, DbError> {
-        let mut db = self.connections.get().map_err(|error| DbError::Unavailable(error.to_string()))?;
-        job(&mut db)
+    /// Starts a thread that does jobs of at least this urgency until the lane is gone.
+    fn start(&self, least: Urgency) -> io::Result<()> {
+        let (queue, connections) = (self.queue.clone(), self.connections.clone());
+        let work = move || {
+            while let Some(job) = queue.next(least) {
+                // A panic is reported where it happens; the connection is dropped with it, and so is the answer.
+                let _ = catch_unwind(AssertUnwindSafe(|| run_job(job, &connections)(Ok(()))));
+            }
+        };
+        thread::Builder::new().name("database".to_owned()).spawn(work).map(drop)
     }
+
+    async fn run<T, F>(&self, urgency: Urgency, query: F) -> Result<T, DbError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Db) -> Result<T, DbError> + Send + 'static,
+    {
+        let (reply, answered) = oneshot::channel();
+        let job: Job = Box::new(move |db| {
+            let done = db.and_then(query);
+            Box::new(move |after| drop(reply.send(after.and(done))))
+        });
+        let Some(_ticket) = self.queue.push(urgency, job) else {
+            return Err(DbError::Unavailable("too many queries wait".to_owned()));
+        };
+        if let Some(simulated) = &self.simulated {
+            simulated.spawn_turn(self.queue.clone(), self.connections.clone());
+        }
+        match time::timeout(DEADLINE, answered).await {
+            Ok(Ok(done)) => done,
+            Ok(Err(_)) => Err(DbError::Query("a query panicked".to_owned())),
+            Err(_) => Err(DbError::Unavailable(format!("no answer within {} s", DEADLINE.as_secs()))),
+        }
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
+
+impl SimulatedLane {
+    /// Does one job when a connection is free: a task, so that it comes to its end even if the caller stops waiting.
+    fn spawn_turn(&self, queue: Arc<JobQueue<Job>>, connections: r2d2::Pool<Connector>) {
+        let Self { disk, turns, before } = self;
+        let (disk, turns, before) = (disk.clone(), turns.clone(), *before);
+        actix::spawn(async move {
+            let _turn = turns.acquire().await;
+            let Some(job) = queue.next_now() else { return };
+            match disk(before).await {
+                Ok(()) => {
+                    let answer = run_job(job, &connections);
+                    answer(disk(DiskMoment::AfterQuery).await);
+                }
+                Err(error) => job(Err(error))(Ok(())),
+            }
+        });
+    }
+}
+
+/// The connection is free again before the caller has its answer.
+fn run_job(job: Job, connections: &r2d2::Pool<Connector>) -> Answer {
+    match connection(connections) {
+        Ok(mut db) => job(Ok(&mut db)),
+        Err(error) => job(Err(error)),
+    }
+}
+
+fn connection(connections: &r2d2::Pool<Connector>) -> Result<r2d2::PooledConnection<Connector>, DbError> {
+    connections.get().map_err(|error| DbError::Unavailable(error.to_string()))
 }
 
 fn transaction<T>(db: &mut Db, change: impl FnOnce(&mut Db) -> Result<T, DbError>) -> Result<T, DbError> {
@@ -239,103 +310,4 @@ impl r2d2::ManageConnection for Connector {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::thread;
-
-    use diesel::RunQueryDsl as _;
-
-    use super::*;
-    use crate::db::{
-        sessions,
-        testing::{self, now},
-        users,
-    };
-
-    #[test]
-    fn a_failed_write_leaves_nothing_and_frees_its_connection() {
-        testing::on_each_database(|pool| {
-            let count = || {
-                use crate::db::schema::users::dsl::users;
-                use diesel::QueryDsl as _;
-                pool.read_blocking(|db| Ok(users.count().get_result::<i64>(db)?)).unwrap()
-            };
-            let insert = |db: &mut Db| users::sign_in(db, &"user".into(), &"account".into(), None, now());
-            let refused = pool.write_blocking(|db| insert(db).and(Err::<(), _>(DbError::NotFound)));
-            assert!(matches!(refused, Err(DbError::NotFound)));
-            assert_eq!(count(), 0);
-
-            let panicked = thread::scope(|scope| {
-                scope.spawn(|| pool.write_blocking(|db| insert(db).map(|_| -> () { panic!("on purpose") }))).join()
-            });
-            assert!(panicked.is_err());
-            pool.write_blocking(insert).unwrap();
-            assert_eq!(count(), 1);
-        });
-    }
-
-    #[test]
-    fn a_write_that_swallowed_an_error_is_stored_whole_or_not_at_all() {
-        testing::on_each_database(|pool| {
-            testing::user(pool, "user");
-            let written = pool.write_blocking(|db| {
-                sessions::insert(db, &"session".into(), &"user".into(), now())?;
-                let twice = sessions::insert(db, &"session".into(), &"user".into(), now());
-                assert!(matches!(twice, Err(DbError::Conflict)));
-                Ok(())
-            });
-            let stored = pool.read_blocking(|db| sessions::find(db, &"session".into(), now())).unwrap();
-            assert_eq!(written.is_ok(), stored.is_some());
-        });
-    }
-
-    #[test]
-    fn writers_of_two_processes_take_turns_on_one_sqlite_file() {
-        use crate::db::schema::users::dsl::users as table;
-        use diesel::QueryDsl as _;
-        let directory = tempfile::tempdir().unwrap();
-        let database = Database::Sqlite(directory.path().join("test.db"));
-        let pools = [Pool::open(&database).unwrap(), Pool::open(&database).unwrap()];
-        // Reads and then writes, which a transaction that began as a reader could not do here.
-        let add = |pool: &Pool| {
-            pool.write_blocking(|db| {
-                let id = table.count().get_result::<i64>(db)?.to_string();
-                users::sign_in(db, &id.as_str().into(), &id.as_str().into(), None, now())
-            })
-        };
-        thread::scope(|scope| {
-            for pool in &pools {
-                scope.spawn(move || (0..20).for_each(|_| drop(add(pool).unwrap())));
-            }
-        });
-        assert_eq!(pools[0].read_blocking(|db| Ok(table.count().get_result::<i64>(db)?)).unwrap(), 40);
-    }
-
-    #[test]
-    fn a_read_cannot_write_on_sqlite() {
-        let directory = tempfile::tempdir().unwrap();
-        let pool = Pool::open(&Database::Sqlite(directory.path().join("test.db"))).unwrap();
-        let written = pool.read_blocking(|db| users::sign_in(db, &"user".into(), &"account".into(), None, now()));
-        assert!(matches!(written, Err(DbError::Query(_))));
-    }
-
-    #[tokio::test]
-    async fn async_callers_read_and_write() {
-        let directory = tempfile::tempdir().unwrap();
-        let pool = Pool::open(&Database::Sqlite(directory.path().join("test.db"))).unwrap();
-        let user = pool.write(|db| users::sign_in(db, &"user".into(), &"account".into(), None, now())).await.unwrap();
-        assert_eq!(pool.read(|db| users::find(db, &"user".into())).await.unwrap(), Some(user));
-        let panicked: Result<(), _> = pool.write(|_| panic!("on purpose")).await;
-        assert!(matches!(panicked, Err(DbError::Query(_))));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_caller_who_gets_no_turn_gets_an_error() {
-        let directory = tempfile::tempdir().unwrap();
-        let pool = Pool::open(&Database::Sqlite(directory.path().join("test.db"))).unwrap();
-        let held = pool.writers.turns.clone().acquire_owned().await.unwrap();
-        let refused: Result<(), _> = pool.write(|_| Ok(())).await;
-        assert!(matches!(refused, Err(DbError::Unavailable(_))));
-        drop(held);
-        pool.write(|_| Ok(())).await.unwrap();
-    }
-}
+mod tests;

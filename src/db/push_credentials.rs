@@ -3,7 +3,7 @@
 //! the other.
 
 use chrono::Duration;
-use diesel::prelude::*;
+use diesel::{dsl::exists, prelude::*};
 
 use crate::{
     db::{
@@ -229,6 +229,12 @@ pub fn replace_sealed(
 
 /// At most `limit` credentials with a bundle that an older key sealed, by user id, those after this one.
 pub fn list_older(db: &mut Db, key_version: i32, after: &UserId, limit: usize) -> Result<Vec<PushCredential>, DbError> {
+    // Mostly there is none, and then nothing is walked through.
+    let in_use = push_credentials::table.filter(push_credentials::key_version.lt(key_version));
+    let staged = push_credentials::table.filter(push_credentials::staged_key_version.lt(key_version));
+    if !diesel::select(exists(in_use).or(exists(staged))).get_result::<bool>(db)? {
+        return Ok(Vec::new());
+    }
     let older = push_credentials::key_version
         .lt(key_version)
         .nullable()

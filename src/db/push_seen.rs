@@ -41,10 +41,9 @@ pub fn list(db: &mut Db, user: &UserId) -> Result<Vec<String>, DbError> {
     Ok(newest_first(user).limit(PUSH_SEEN_PER_USER as i64).select(push_seen::persistent_id).load(db)?)
 }
 
-/// Deletes the messages older than [`PUSH_SEEN_DAYS`]; returns how many.
+/// Deletes a batch of the messages that are [`PUSH_SEEN_DAYS`] old; returns how many.
 pub fn purge(db: &mut Db, now: Timestamp) -> Result<usize, DbError> {
-    let before = now - Duration::days(PUSH_SEEN_DAYS);
-    Ok(diesel::delete(push_seen::table.filter(push_seen::received_at.lt(before.naive_utc()))).execute(db)?)
+    Ok(purge_oldest!(db, push_seen, received_at, now - Duration::days(PUSH_SEEN_DAYS)))
 }
 
 #[diesel::dsl::auto_type(no_type_alias)]
@@ -73,8 +72,8 @@ mod tests {
             assert_eq!(pool.read_blocking(|db| list(db, &"user".into())).unwrap(), ["0:2", "0:1"]);
 
             let purge = |at| pool.write_blocking(|db| purge(db, at)).unwrap();
-            assert_eq!(purge(now() + Duration::days(PUSH_SEEN_DAYS)), 0);
-            assert_eq!(purge(later(1) + Duration::days(PUSH_SEEN_DAYS)), 2);
+            assert_eq!(purge(later(-1) + Duration::days(PUSH_SEEN_DAYS)), 0);
+            assert_eq!(purge(now() + Duration::days(PUSH_SEEN_DAYS)), 2);
             assert_eq!(pool.read_blocking(|db| list(db, &"user".into())).unwrap(), ["0:2"]);
         });
     }

@@ -82,14 +82,6 @@ diesel::table! {
 }
 
 diesel::table! {
-    sign_in_attempts (state_hash) {
-        state_hash -> Text,
-        return_target -> Text,
-        expires_at -> Timestamp,
-    }
-}
-
-diesel::table! {
     openid_nonces (endpoint, nonce) {
         endpoint -> Text,
         nonce -> Text,

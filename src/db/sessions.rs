@@ -93,11 +93,10 @@ pub fn delete(db: &mut Db, id: &SessionId) -> Result<bool, DbError> {
     Ok(diesel::delete(sessions::table.find(id.as_str())).execute(db)? == 1)
 }
 
-/// Deletes the sessions that have ended; returns how many.
+/// Deletes a batch of the sessions that have ended; returns how many.
 pub fn purge(db: &mut Db, now: Timestamp) -> Result<usize, DbError> {
-    let over =
-        sessions::expires_at.le(now.naive_utc()).or(sessions::last_seen_at.le((now - IDLE_LIFETIME).naive_utc()));
-    Ok(diesel::delete(sessions::table.filter(over)).execute(db)?)
+    let over = purge_oldest!(db, sessions, expires_at, now);
+    Ok(over + purge_oldest!(db, sessions, last_seen_at, now - IDLE_LIFETIME))
 }
 
 #[cfg(test)]

@@ -2,8 +2,10 @@
 
 use std::{
     env,
-    io::{self, Write as _},
-    sync::Once,
+    io::{self, Read as _, Write as _},
+    net::{Shutdown, TcpListener, TcpStream},
+    sync::{Arc, Condvar, Mutex, Once},
+    thread,
 };
 
 use chrono::{DateTime, Duration};
@@ -46,9 +48,13 @@ impl Postgres {
     }
 
     pub fn database(&self) -> Database {
+        Database::Postgres(SecretString::from(String::from(self.url())))
+    }
+
+    fn url(&self) -> Url {
         let mut url = Url::parse(&self.server).expect("TEST_POSTGRES_URL is a URL");
         url.set_path(&self.name);
-        Database::Postgres(SecretString::from(String::from(url)))
+        url
     }
 }
 
@@ -60,6 +66,56 @@ impl Drop for Postgres {
             eprintln!("the test database {} is left behind", self.name);
         }
     }
+}
+
+/// Between the service and PostgreSQL: forwards until it freezes, as a server that is stopped does.
+pub struct FreezingRelay {
+    url: Url,
+    frozen: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl FreezingRelay {
+    pub fn before(postgres: &Postgres) -> Self {
+        let mut url = postgres.url();
+        let target = (url.host_str().expect("a host").to_owned(), url.port().unwrap_or(5432));
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        url.set_host(Some("127.0.0.1")).expect("a host");
+        url.set_port(Some(address.port())).expect("a port");
+        let frozen = Arc::new((Mutex::new(false), Condvar::new()));
+        let state = frozen.clone();
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let server = TcpStream::connect((target.0.as_str(), target.1)).expect("PostgreSQL answers");
+                let back = (server.try_clone().expect("a socket"), client.try_clone().expect("a socket"));
+                for (from, to) in [(client, server), back] {
+                    let state = state.clone();
+                    thread::spawn(move || forward(from, to, &state));
+                }
+            }
+        });
+        Self { url, frozen }
+    }
+
+    pub fn database(&self) -> Database {
+        Database::Postgres(SecretString::from(self.url.to_string()))
+    }
+
+    pub fn freeze(&self, frozen: bool) {
+        *self.frozen.0.lock().expect("no panic") = frozen;
+        self.frozen.1.notify_all();
+    }
+}
+
+fn forward(mut from: TcpStream, mut to: TcpStream, (frozen, thawed): &(Mutex<bool>, Condvar)) {
+    let mut buffer = [0; 4_096];
+    while let Ok(length @ 1..) = from.read(&mut buffer) {
+        drop(thawed.wait_while(frozen.lock().expect("no panic"), |frozen| *frozen));
+        if to.write_all(&buffer[..length]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Both);
 }
 
 /// Runs the test on an empty, migrated database of each engine.

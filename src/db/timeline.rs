@@ -41,7 +41,7 @@ pub fn insert(db: &mut Db, entry: &TimelineEntry) -> Result<(), DbError> {
     Ok(())
 }
 
-/// Deletes what happened before this time.
-pub fn purge(db: &mut Db, before: Timestamp) -> Result<usize, DbError> {
-    Ok(diesel::delete(timeline::table.filter(timeline::ts.lt(before.naive_utc()))).execute(db)?)
+/// Deletes a batch of what happened until then; returns how many.
+pub fn purge(db: &mut Db, until: Timestamp) -> Result<usize, DbError> {
+    Ok(purge_oldest!(db, timeline, ts, until))
 }

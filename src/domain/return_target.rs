@@ -2,7 +2,7 @@
 
 use url::Url;
 
-/// Longest `return` that is read, bytes.
+/// Longest `return` that is read, bytes: as it is given, and as it is written again.
 const MAX_LENGTH: usize = 2048;
 
 /// The target of the redirect: `requested` when its scheme, host and port are those of `frontend` or `admin`,
@@ -29,7 +29,8 @@ fn parse(text: &str) -> Option<Url> {
     let plain = matches!(url.scheme(), "http" | "https") && url.username().is_empty() && url.password().is_none();
     // An empty user (`https://@host`) leaves no trace in the parsed URL.
     let authority = rest[2..].split(['/', '?', '#']).next().unwrap_or_default();
-    (plain && !authority.contains('@')).then_some(url)
+    // Parsed, it may be longer: it is kept in a cookie.
+    (plain && !authority.contains('@') && url.as_str().len() <= MAX_LENGTH).then_some(url)
 }
 
 /// Whether scheme, host and port are equal; default ports count as written out.

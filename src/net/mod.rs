@@ -4,11 +4,13 @@
 //! and the one predictable branch costs nothing beside a system call.
 
 mod memory;
+mod names;
 mod network;
 mod stream;
 
 pub use self::{
     memory::Memory,
+    names::{Names, Resolve},
     network::{Dial, Network, NetworkError, SecureStream},
     stream::Stream,
 };

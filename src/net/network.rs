@@ -12,11 +12,11 @@ use futures_util::future::LocalBoxFuture;
 use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{TcpStream, lookup_host},
+    net::TcpStream,
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use crate::net::{memory::Memory, stream::Stream};
+use crate::net::{memory::Memory, names::Names, stream::Stream};
 
 /// Connects a simulated network: host and port to our end of a connection.
 pub type Dial = dyn Fn(&str, u16) -> LocalBoxFuture<'static, io::Result<Memory>> + Send + Sync;
@@ -27,7 +27,7 @@ pub struct Network(NetworkKind);
 
 #[derive(Clone)]
 enum NetworkKind {
-    System,
+    System(Names),
     Simulated(Arc<Dial>),
 }
 
@@ -49,9 +49,14 @@ pub enum NetworkError {
 }
 
 impl Network {
-    /// The system's network.
+    /// The system's network. Its look-ups are its own: the names of game servers hold up nobody else's.
     pub fn system() -> Self {
-        Self(NetworkKind::System)
+        Self::resolving(Names::system())
+    }
+
+    /// The system's network, with names looked up there.
+    pub fn resolving(names: Names) -> Self {
+        Self(NetworkKind::System(names))
     }
 
     /// A simulated network. It has neither names nor private addresses: nothing is resolved or refused.
@@ -62,7 +67,7 @@ impl Network {
     /// Connects. A name is resolved once, and only addresses that passed `allowed` are connected to, in turn.
     pub async fn connect(&self, host: &str, port: u16, allowed: fn(IpAddr) -> bool) -> Result<Stream, NetworkError> {
         match &self.0 {
-            NetworkKind::System => Ok(connect_tcp(host, port, allowed).await?.into()),
+            NetworkKind::System(names) => Ok(connect_tcp(names, host, port, allowed).await?.into()),
             NetworkKind::Simulated(dial) => Ok(dial(host, port).await.map_err(NetworkError::Unreachable)?.into()),
         }
     }
@@ -75,10 +80,10 @@ impl Network {
         tls: Arc<ClientConfig>,
     ) -> Result<SecureStream, NetworkError> {
         match &self.0 {
-            NetworkKind::System => {
+            NetworkKind::System(names) => {
                 let name = ServerName::try_from(host.to_owned())
                     .map_err(|_| NetworkError::Unresolved(io::ErrorKind::InvalidInput.into()))?;
-                let stream = connect_tcp(host, port, |_| true).await?;
+                let stream = connect_tcp(names, host, port, |_| true).await?;
                 let stream = TlsConnector::from(tls).connect(name, stream).await.map_err(NetworkError::Unreachable)?;
                 Ok(SecureStream(Secure::Tls(Box::new(stream))))
             }
@@ -89,11 +94,16 @@ impl Network {
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "the one place that resolves names and connects")]
-async fn connect_tcp(host: &str, port: u16, allowed: fn(IpAddr) -> bool) -> Result<TcpStream, NetworkError> {
+#[allow(clippy::disallowed_methods, reason = "the one place that connects")]
+async fn connect_tcp(
+    names: &Names,
+    host: &str,
+    port: u16,
+    allowed: fn(IpAddr) -> bool,
+) -> Result<TcpStream, NetworkError> {
     let mut addresses: Vec<SocketAddr> = match host.parse::<IpAddr>() {
         Ok(address) => vec![SocketAddr::new(address, port)],
-        Err(_) => lookup_host((host, port)).await.map_err(NetworkError::Unresolved)?.collect(),
+        Err(_) => names.look_up(host, port).await.map_err(NetworkError::Unresolved)?,
     };
     addresses.retain(|address| allowed(address.ip()));
     // Every address that is left has passed the check: the next one may answer where this one does not.

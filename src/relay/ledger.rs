@@ -170,7 +170,7 @@ impl Shared {
                 (std::mem::take(&mut queue.pending), queue.submitted)
             };
             let (server, copy) = (self.server.clone(), write.clone());
-            let written = self.pool.write(move |db| incidents::write(db, &server, &copy)).await;
+            let written = self.pool.write_first(move |db| incidents::write(db, &server, &copy)).await;
             let mut queue = self.queue.borrow_mut();
             queue.attempted = number;
             let retry = match written {

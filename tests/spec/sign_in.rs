@@ -1,5 +1,6 @@
 //! Sign-in and session: GET /auth/platform, GET /auth/platform/callback.
 
+use diesel::{Connection as _, SqliteConnection, connection::SimpleConnection as _};
 use serde_json::json;
 
 use crate::harness::{
@@ -87,6 +88,16 @@ on_each_database!(a_user_signs_in, |app| {
     let other = app.signed_in(BOB).await.get("/me").await.json();
     assert_ne!(other["id"], id.as_str());
 });
+
+#[actix_web::test]
+async fn beginning_to_sign_in_writes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("test.db").display().to_string();
+    let app = TestApp::start_on(format!("sqlite:{file}"), &[]).await;
+    let mut other = SqliteConnection::establish(&file).unwrap();
+    other.batch_execute("BEGIN IMMEDIATE").unwrap();
+    assert_eq!(app.browser().get("/auth/platform").await.status, 302, "nobody can write now");
+}
 
 #[actix_web::test]
 async fn name_and_picture_come_from_the_platform_and_stay_when_it_does_not_answer() {
@@ -203,14 +214,26 @@ async fn check_4_a_login_is_valid_once_and_for_ten_minutes() {
     let answer = again.get(&assertion.path()).await;
     expect_refused(again, answer, 400, "sign_in_rejected").await;
 
-    // A failed callback spends it too.
+    // Nor with a second answer of the provider, whose nonce is new.
     let (mut browser, assertion) = confirmed(&app).await;
     let mut copy = browser.clone();
+    assert_eq!(browser.get(&assertion.path()).await.status, 302);
+    let (_, other) = confirmed(&app).await;
+    let mut second = assertion.clone();
+    let nonce = other.parameters.iter().find(|(name, _)| name == "openid.response_nonce").unwrap().1.clone();
+    second.set("openid.response_nonce", nonce);
+    let yes = "ns:http://specs.openid.net/auth/2.0\nis_valid:true\n";
+    app.provider.set_mood(Mood::Says(yes.into())).await;
+    let answer = copy.get(&second.path()).await;
+    expect_refused(copy, answer, 400, "sign_in_rejected").await;
+
+    // A failed callback ends it in this browser.
+    let (mut browser, assertion) = confirmed(&app).await;
     let mut broken = assertion.clone();
     broken.set("openid.ns", "x");
     browser.get(&broken.path()).await.expect_problem(400, "sign_in_rejected");
-    let answer = copy.get(&assertion.path()).await;
-    expect_refused(copy, answer, 400, "sign_in_rejected").await;
+    let answer = browser.get(&assertion.path()).await;
+    expect_refused(browser, answer, 400, "sign_in_rejected").await;
 
     let mut browser = app.browser();
     let login = browser.get("/auth/platform").await;

@@ -1,0 +1,230 @@
+use std::thread;
+
+use diesel::RunQueryDsl as _;
+
+use super::*;
+use crate::db::{
+    sessions,
+    testing::{self, now},
+    users,
+};
+use crate::net::{Names, Network, NetworkError};
+
+#[test]
+fn a_failed_write_leaves_nothing_and_frees_its_connection() {
+    testing::on_each_database(|pool| {
+        let count = || {
+            use crate::db::schema::users::dsl::users;
+            use diesel::QueryDsl as _;
+            pool.read_blocking(|db| Ok(users.count().get_result::<i64>(db)?)).unwrap()
+        };
+        let insert = |db: &mut Db| users::sign_in(db, &"user".into(), &"account".into(), None, now());
+        let refused = pool.write_blocking(|db| insert(db).and(Err::<(), _>(DbError::NotFound)));
+        assert!(matches!(refused, Err(DbError::NotFound)));
+        assert_eq!(count(), 0);
+
+        let panicked = thread::scope(|scope| {
+            scope.spawn(|| pool.write_blocking(|db| insert(db).map(|_| -> () { panic!("on purpose") }))).join()
+        });
+        assert!(panicked.is_err());
+        pool.write_blocking(insert).unwrap();
+        assert_eq!(count(), 1);
+    });
+}
+
+#[test]
+fn a_write_that_swallowed_an_error_is_stored_whole_or_not_at_all() {
+    testing::on_each_database(|pool| {
+        testing::user(pool, "user");
+        let written = pool.write_blocking(|db| {
+            sessions::insert(db, &"session".into(), &"user".into(), now())?;
+            let twice = sessions::insert(db, &"session".into(), &"user".into(), now());
+            assert!(matches!(twice, Err(DbError::Conflict)));
+            Ok(())
+        });
+        let stored = pool.read_blocking(|db| sessions::find(db, &"session".into(), now())).unwrap();
+        assert_eq!(written.is_ok(), stored.is_some());
+    });
+}
+
+#[test]
+fn writers_of_two_processes_take_turns_on_one_sqlite_file() {
+    use crate::db::schema::users::dsl::users as table;
+    use diesel::QueryDsl as _;
+    let directory = tempfile::tempdir().unwrap();
+    let database = Database::Sqlite(directory.path().join("test.db"));
+    let pools = [Pool::open(&database).unwrap(), Pool::open(&database).unwrap()];
+    // Reads and then writes, which a transaction that began as a reader could not do here.
+    let add = |pool: &Pool| {
+        pool.write_blocking(|db| {
+            let id = table.count().get_result::<i64>(db)?.to_string();
+            users::sign_in(db, &id.as_str().into(), &id.as_str().into(), None, now())
+        })
+    };
+    thread::scope(|scope| {
+        for pool in &pools {
+            scope.spawn(move || (0..20).for_each(|_| drop(add(pool).unwrap())));
+        }
+    });
+    assert_eq!(pools[0].read_blocking(|db| Ok(table.count().get_result::<i64>(db)?)).unwrap(), 40);
+}
+
+#[test]
+fn a_read_cannot_write_on_sqlite() {
+    let directory = tempfile::tempdir().unwrap();
+    let pool = Pool::open(&Database::Sqlite(directory.path().join("test.db"))).unwrap();
+    let written = pool.read_blocking(|db| users::sign_in(db, &"user".into(), &"account".into(), None, now()));
+    assert!(matches!(written, Err(DbError::Query(_))));
+}
+
+#[tokio::test]
+async fn async_callers_read_and_write() {
+    let directory = tempfile::tempdir().unwrap();
+    let pool = Pool::open(&Database::Sqlite(directory.path().join("test.db"))).unwrap();
+    let user = pool.write(|db| users::sign_in(db, &"user".into(), &"account".into(), None, now())).await.unwrap();
+    assert_eq!(pool.read(|db| users::find(db, &"user".into())).await.unwrap(), Some(user));
+    let panicked: Result<(), _> = pool.write(|_| panic!("on purpose")).await;
+    assert!(matches!(panicked, Err(DbError::Query(_))));
+}
+
+fn sqlite() -> (tempfile::TempDir, Pool) {
+    let directory = tempfile::tempdir().unwrap();
+    let pool = Pool::open(&Database::Sqlite(directory.path().join("test.db"))).unwrap();
+    (directory, pool)
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap()
+}
+
+/// Holds a writer until the sender sends or is gone; resolves when it does.
+async fn occupy(pool: &Pool) -> std::sync::mpsc::Sender<()> {
+    let ((release, released), (begin, begun)) = (std::sync::mpsc::channel(), oneshot::channel());
+    let pool = pool.clone();
+    actix::spawn(async move {
+        let held = pool.write(move |_| {
+            begin.send(()).unwrap();
+            let _ = released.recv();
+            Ok(())
+        });
+        let _ = held.await;
+    });
+    begun.await.unwrap();
+    release
+}
+
+#[test]
+fn queries_need_no_thread_of_the_blocking_pool() {
+    testing::on_each_database(|pool| {
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        runtime().block_on(async {
+            let held = tokio::task::spawn_blocking(move || released.recv());
+            let found = pool.read(|db| users::find(db, &"user".into())).await.unwrap();
+            assert_eq!(found, None);
+            pool.write(|_| Ok(())).await.unwrap();
+            drop(release);
+            assert!(held.await.unwrap().is_err());
+        });
+    });
+}
+
+#[actix::test]
+async fn a_mute_nameserver_holds_up_no_query() {
+    let (_directory, pool) = sqlite();
+    let mute = Network::resolving(Names::resolved_by(|_, _| {
+        loop {
+            thread::park();
+        }
+    }));
+    let connecting: Vec<_> = (0..700)
+        .map(|number| {
+            let mute = mute.clone();
+            actix::spawn(async move { mute.connect(&format!("game-{number}.example"), 28082, |_| true).await })
+        })
+        .collect();
+    for _ in 0..10 {
+        pool.write(|_| Ok(())).await.unwrap();
+    }
+    time::pause();
+    for connecting in connecting {
+        assert!(matches!(connecting.await.unwrap(), Err(NetworkError::Unresolved(_))));
+    }
+}
+
+#[actix::test]
+async fn a_caller_is_answered_in_time_and_a_write_that_nobody_waits_for_is_not_begun() {
+    let (_directory, pool) = sqlite();
+    let release = occupy(&pool).await;
+    time::pause();
+    let late = pool.write(|db| users::sign_in(db, &"late".into(), &"late".into(), None, now()).map(drop)).await;
+    assert!(matches!(late, Err(DbError::Unavailable(_))), "{late:?}");
+    time::resume();
+    drop(release);
+    pool.write(|_| Ok(())).await.unwrap();
+    assert_eq!(pool.read(|db| users::find(db, &"late".into())).await.unwrap(), None);
+}
+
+#[actix::test]
+async fn what_is_written_first_goes_before_all_that_waits() {
+    let (_directory, pool) = sqlite();
+    let release = occupy(&pool).await;
+    let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let note = |name: &'static str| {
+        let order = order.clone();
+        move |_: &mut Db| {
+            order.lock().unwrap().push(name);
+            Ok(())
+        }
+    };
+    let waiting = [pool.write(note("one")), pool.write(note("two"))];
+    let waiting = futures_util::future::join_all(waiting);
+    let alarm = pool.write_first(note("alarm"));
+    // All wait before the writer is free.
+    let freed = async { drop(release) };
+    let (waited, alarmed, ()) = futures_util::future::join3(waiting, alarm, freed).await;
+    assert!(waited.iter().all(Result::is_ok) && alarmed.is_ok());
+    assert_eq!(*order.lock().unwrap(), ["alarm", "one", "two"]);
+}
+
+#[actix::test]
+async fn ordinary_writes_never_hold_every_connection_to_postgres() {
+    let Some(postgres) = testing::Postgres::create() else { return };
+    let pool = Pool::open(&postgres.database()).unwrap();
+    let mut held = Vec::new();
+    for _ in 1..POSTGRES_CONNECTIONS {
+        held.push(occupy(&pool).await);
+    }
+    pool.write_first(|_| Ok(())).await.unwrap();
+    time::pause();
+    assert!(matches!(pool.write(|_| Ok(())).await, Err(DbError::Unavailable(_))), "every other one is held");
+}
+
+#[actix::test]
+async fn a_lock_of_another_process_delays_a_writer_no_longer_than_its_deadline() {
+    let (directory, pool) = sqlite();
+    let other = Pool::open(&Database::Sqlite(directory.path().join("test.db"))).unwrap();
+    let release = occupy(&other).await;
+    time::pause();
+    let (first, second) = tokio::join!(pool.write(|_| Ok(())), pool.write_first(|_| Ok(())));
+    assert!(matches!((first, second), (Err(DbError::Unavailable(_)), Err(DbError::Unavailable(_)))));
+    time::resume();
+    pool.read(|db| users::find(db, &"user".into())).await.expect("readers go on");
+    drop(release);
+    pool.write(|_| Ok(())).await.unwrap();
+}
+
+#[actix::test]
+async fn a_database_that_hangs_holds_its_threads_and_nobody_else() {
+    let Some(postgres) = testing::Postgres::create() else { return };
+    let relay = testing::FreezingRelay::before(&postgres);
+    let pool = Pool::open(&relay.database()).unwrap();
+    pool.write(|_| Ok(())).await.unwrap();
+    relay.freeze(true);
+    time::pause();
+    let reads = (0..200).map(|_| pool.read(|db| users::find(db, &"user".into())));
+    let answers = futures_util::future::join_all(reads).await;
+    assert!(answers.iter().all(|answer| matches!(answer, Err(DbError::Unavailable(_)))));
+    time::resume();
+    relay.freeze(false);
+    pool.write(|_| Ok(())).await.unwrap();
+}

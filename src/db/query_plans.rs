@@ -1,0 +1,165 @@
+//! No statement of the service reads a whole table, but for the two that start everything.
+
+use std::sync::{Arc, Mutex};
+
+use diesel::{
+    Connection as _, QueryableByName, RunQueryDsl as _,
+    connection::{InstrumentationEvent, SimpleConnection as _},
+    sql_query,
+    sql_types::Text,
+};
+
+use crate::{
+    db::{
+        PURGE_BATCH, access, alarms, encryption_keys, helper_devices,
+        incidents::{self, Heard, LedgerWrite},
+        openid_nonces, paired_servers, pairing_codes,
+        pool::Db,
+        push_credentials, push_seen, sessions, smart_devices,
+        testing::{self, later, now},
+        timeline::{self, TimelineEntry},
+        users,
+    },
+    domain::{ids::UserId, pairing::PairingCode},
+};
+
+#[derive(QueryableByName)]
+struct PlanStep {
+    #[diesel(sql_type = Text)]
+    detail: String,
+}
+
+/// The statements that this makes, with places for values.
+fn statements(db: &mut Db, make: impl FnOnce(&mut Db)) -> Vec<String> {
+    let statements = Arc::new(Mutex::new(Vec::new()));
+    let seen = statements.clone();
+    let note = move |event: InstrumentationEvent<'_>| {
+        if let InstrumentationEvent::StartQuery { query, .. } = event {
+            let query = query.to_string();
+            seen.lock().unwrap().push(query.split(" -- binds").next().unwrap().to_owned());
+        }
+    };
+    match db {
+        Db::Pg(connection) => connection.set_instrumentation(note),
+        Db::Sqlite(connection) => connection.set_instrumentation(note),
+    }
+    make(db);
+    let nothing: Option<Box<dyn diesel::connection::Instrumentation>> = None;
+    match db {
+        Db::Pg(connection) => connection.set_instrumentation(nothing),
+        Db::Sqlite(connection) => connection.set_instrumentation(nothing),
+    }
+    std::mem::take(&mut *statements.lock().unwrap())
+}
+
+/// How the engine would do it.
+fn plan(db: &mut Db, statement: &str) -> Vec<String> {
+    let steps: Vec<PlanStep> = match db {
+        Db::Sqlite(connection) => sql_query(format!("EXPLAIN QUERY PLAN {statement}")).load(connection).unwrap(),
+        Db::Pg(connection) => {
+            let places = (1..).take_while(|place| statement.contains(&format!("${place}"))).count();
+            let nulls = vec!["NULL"; places].join(", ");
+            let values = if places == 0 { String::new() } else { format!("({nulls})") };
+            connection.batch_execute(&format!("PREPARE statement AS {statement}")).unwrap();
+            let steps = sql_query(format!("SELECT detail FROM pg_temp.plan_of('statement{values}') detail"));
+            let steps = steps.load(connection).unwrap();
+            connection.batch_execute("DEALLOCATE statement").unwrap();
+            steps
+        }
+    };
+    steps.into_iter().map(|step| step.detail).collect()
+}
+
+/// Every query of the service that has a condition.
+fn every_query(db: &mut Db) {
+    let (user, server, key): (UserId, _, _) = ("user".into(), "server".into(), "key");
+    let code = PairingCode::new("LINK", [0, 0, 0, 1]);
+    sessions::purge(db, now()).unwrap();
+    pairing_codes::purge(db, now()).unwrap();
+    push_seen::purge(db, now()).unwrap();
+    timeline::purge(db, now()).unwrap();
+    alarms::purge(db, now()).unwrap();
+    openid_nonces::purge(db, now()).unwrap();
+    access::role(db, &user, &server).unwrap();
+    access::watchers(db, &server).unwrap();
+    alarms::waiting(db, &server).unwrap();
+    alarms::assign(db, key, alarms::AlarmState::Merged, key, now()).unwrap();
+    alarms::tally(db).unwrap();
+    let heard = [(key.to_owned(), Heard { sockets: 1, at: now() })].into();
+    let values = [(key.to_owned(), true)].into();
+    incidents::write(db, &server, &LedgerWrite { heard, values, ..Default::default() }).unwrap();
+    incidents::list(db, &server, Some(key), 50).unwrap();
+    incidents::shown(db, &server, now()).unwrap();
+    incidents::acknowledge(db, &server, key, &user, now()).unwrap();
+    incidents::expire(db, now()).unwrap();
+    incidents::purge(db, now()).unwrap();
+    incidents::tally(db).unwrap();
+    encryption_keys::number(db, key).unwrap();
+    helper_devices::find_by_token(db, key).unwrap();
+    helper_devices::belongs_to(db, &user, &key.into()).unwrap();
+    helper_devices::list(db, &user).unwrap();
+    helper_devices::count(db, &user).unwrap();
+    helper_devices::touch(db, &key.into(), now()).unwrap();
+    helper_devices::delete(db, &user, &key.into()).unwrap();
+    let _ = paired_servers::get(db, &server);
+    paired_servers::list_for(db, &user).unwrap();
+    paired_servers::list_older(db, 9, &"".into(), 50).unwrap();
+    pairing_codes::take(db, &code, now()).unwrap();
+    push_credentials::get(db, &user).unwrap();
+    push_credentials::mark_proven(db, &user, now(), now()).unwrap();
+    push_credentials::promote_staged(db, &user, now(), now()).unwrap();
+    push_credentials::list_older(db, 9, &"".into(), 50).unwrap();
+    push_seen::list(db, &user).unwrap();
+    sessions::find(db, &key.into(), now()).unwrap();
+    sessions::touch(db, &key.into(), later(100)).unwrap();
+    smart_devices::list(db, &server).unwrap();
+    users::find(db, &user).unwrap();
+    paired_servers::delete(db, &user, &server).unwrap();
+}
+
+#[test]
+fn no_statement_reads_a_whole_table() {
+    testing::on_each_database(|pool| {
+        testing::user(pool, "user");
+        testing::server(pool, "user", "server");
+        pool.write_blocking(|db| {
+            let statements = statements(db, every_query);
+            assert!(statements.len() > 30 && statements.iter().any(|statement| statement.contains("DELETE")));
+            if let Db::Pg(connection) = db {
+                connection.batch_execute(
+                    "SET LOCAL enable_seqscan = off; SET LOCAL plan_cache_mode = force_generic_plan; \
+                     CREATE FUNCTION pg_temp.plan_of(statement text) RETURNS SETOF text AS $$ BEGIN \
+                     RETURN QUERY EXECUTE 'EXPLAIN EXECUTE ' || statement; END $$ LANGUAGE plpgsql",
+                )?;
+            }
+            for statement in statements {
+                let plan = plan(db, &statement);
+                let scans = |step: &String| {
+                    step.contains("Seq Scan") || (step.starts_with("SCAN ") && step != "SCAN CONSTANT ROW")
+                };
+                assert!(!plan.is_empty() && !plan.iter().any(scans), "{statement}\n{}", plan.join("\n"));
+            }
+            Ok(())
+        })
+        .unwrap();
+    });
+}
+
+#[test]
+fn a_purge_deletes_no_more_than_a_batch_at_once() {
+    testing::on_each_database(|pool| {
+        testing::user(pool, "user");
+        pool.write_blocking(|db| {
+            for second in 0..PURGE_BATCH as i64 + 3 {
+                let (id, title) = (second.to_string(), String::new());
+                let (user, message) = ("user".into(), String::new());
+                let entry = TimelineEntry { id, user, server: None, kind: "news", ts: later(second), title, message };
+                timeline::insert(db, &entry)?;
+            }
+            let purged = [(); 3].map(|()| timeline::purge(db, later(PURGE_BATCH as i64 + 1)).unwrap());
+            assert_eq!(purged, [PURGE_BATCH, 2, 0], "the newest stays");
+            Ok(())
+        })
+        .unwrap();
+    });
+}
