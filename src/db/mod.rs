@@ -30,6 +30,7 @@ pub mod schema;
 pub mod sessions;
 pub mod sign_in_attempts;
 pub mod smart_devices;
+pub mod start;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod timeline;

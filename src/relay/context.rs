@@ -1,7 +1,8 @@
 //! What the relay's actors share.
 
 use crate::{
-    clock::Clock, config, crypto::random::Random, db::pool::Pool, game::asker::Budgets, net::Network, vault::Vault,
+    clock::Clock, config, crypto::random::Random, db::pool::Pool, game::asker::Budgets, net::Network,
+    relay::connect_turns::ConnectTurns, vault::Vault,
 };
 
 /// Built once, shared by all.
@@ -13,4 +14,5 @@ pub struct RelayContext {
     pub vault: Vault,
     pub game: config::Game,
     pub budgets: Budgets,
+    pub connect_turns: ConnectTurns,
 }
