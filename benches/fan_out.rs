@@ -46,7 +46,7 @@ use companion::{
         link_supervisor::LinkReport,
         live_state::{GameUpdate, PairedDevice},
         publication::AllowedUsers,
-        relay_worker::FindServer,
+        server_lookup::FindServer,
     },
     server::Server,
 };

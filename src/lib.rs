@@ -32,9 +32,16 @@
 //! The supervisor reports why and when it tries again; the live state keeps what is known, and its `server` says
 //! `unreachable` with the reason and `nextAttemptAt`, which every client gets as a patch. Attempts come after 1 s, 2 s,
 //! 4 s and so on up to 5 minutes, jittered, and never end. Detectors pause, so that nothing counts as gone because we
-//! did not look. Once the link is up again, everything is asked for again: a wipe in between is recognised from the
-//! stored world, an alarm that is on and was off goes off now, and a gap of 30 s or more becomes an event. Pushed alarms
+//! did not look. When many links are lost together, or start together, [`relay::connect_turns`] spreads their attempts
+//! over seconds. Once the link is up again, everything but the map of the same wipe is asked for again: a wipe in between
+//! is recognised from the stored world, an alarm that is on and was off goes off now, and a gap of 30 s or more becomes an event. Pushed alarms
 //! arrive all the while, as they do not need the link.
+//!
+//! # When something panics
+//! Only the task in which it happens ends, and [`panics`] logs and counts it. A link or a push session is tried again. A
+//! game connection is started anew by the hub, in a new epoch, and its subscriptions ask the hub for it and get a
+//! snapshot. A subscription closes its sockets, whose clients come back. Without the hub or the push worker the process
+//! ends.
 //!
 //! # The floors of the house
 //! Imports only go down, and no two files import each other. What goes up goes as a message to a `Recipient` that was
@@ -47,7 +54,7 @@
 //! 6  relay  push                      listener > hub > client_socket > … > protocol; worker > supervisor > session
 //! 5  pairings  vault                  pair a server or device; open and re-seal stored secrets
 //! 4  db  clients  game                rows; calls to others; how the game speaks
-//! 3  config  clock  net               the settings, read once; the time; streams
+//! 3  config  clock  net  panics       the settings, read once; the time; streams; what panics is noticed
 //! 2  crypto                           seal, sign, mint; random values and ids
 //! 1  domain                           what is true without any of the above
 //! ```
@@ -68,6 +75,7 @@ pub mod domain;
 pub mod game;
 pub mod net;
 pub mod pairings;
+pub mod panics;
 pub mod push;
 pub mod relay;
 pub mod rotation;

@@ -46,10 +46,11 @@ use crate::{
     net::Network,
     push::{
         context::PushContext,
-        worker::{self, StopPush},
+        worker::{self, PushWorker, StopPush},
     },
     relay::{
         self,
+        connect_turns::ConnectTurns,
         context::RelayContext,
         hub::{Drain, Hub, RelayHealth},
         listener::ListenerContext,
@@ -64,6 +65,8 @@ const DRAIN: u64 = 5;
 const GOODBYES: Duration = Duration::from_secs(3);
 /// Connections that the kernel accepts before we do: as many as come back at once after a restart.
 const BACKLOG: i32 = 4_096;
+/// How often it is looked whether the hub and the push worker run.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often what has expired is removed.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
@@ -139,6 +142,7 @@ impl Server {
             vault: vault.clone(),
             game,
             budgets: Budgets::default(),
+            connect_turns: ConnectTurns::default(),
         });
         let health = Arc::new(RelayHealth::default());
         // Game links have threads of their own: a burst of clients does not hold up an alarm, nor the other way round.
@@ -233,10 +237,12 @@ impl Server {
         let sweep = rt::spawn(sweep(self.context));
         let (api_handle, relay_handle) = (self.api.handle(), self.relay.handle());
         let (mut api, mut relay) = (rt::spawn(self.api), rt::spawn(self.relay));
+        let mut core_failed = false;
         tokio::select! {
             ended = &mut api => ended.map_err(io::Error::other)??,
             ended = &mut relay => ended.map_err(io::Error::other)??,
             () = shutdown => {}
+            () = core_ended(&self.hub, &push) => core_failed = true,
         }
         log::info!("stopping");
         sweep.abort();
@@ -252,7 +258,18 @@ impl Server {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         tokio::join!(relay_handle.stop(true), api_handle.stop(true));
-        Ok(())
+        match core_failed {
+            true => Err(io::Error::other("the relay's hub or the push worker has failed")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Completes when the hub or the push worker has ended, which they do by a panic only. Nothing in this process takes
+/// their place: it ends with an error, so that whoever runs it starts it anew.
+async fn core_ended(hub: &Addr<Hub>, push: &Addr<PushWorker>) {
+    while hub.connected() && push.connected() {
+        tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 

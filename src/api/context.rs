@@ -2,12 +2,15 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use actix::Addr;
+use actix::{Addr, MailboxError};
 use actix_web::{HttpRequest, web};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::{
-    api::{error::ApiError, rate_limits::RateLimits},
+    api::{
+        error::{ApiError, FieldError},
+        rate_limits::RateLimits,
+    },
     clients::identity::IdentityClient,
     clock::Clock,
     config::{Environment, PublicUrls},
@@ -16,9 +19,9 @@ use crate::{
     domain::ids::{ServerId, UserId},
     push::{
         session_status::PushSession,
-        worker::{PushSessions, PushWorker},
+        worker::{PushSessions, PushWorker, SessionsLoaded},
     },
-    relay::hub::{Hub, LinkStatus, LinkStatuses, RelayHealth},
+    relay::hub::{Hub, LinkStatus, LinkStatuses, LinksLoaded, RelayHealth},
     vault::Vault,
 };
 
@@ -62,20 +65,42 @@ impl ApiContext {
 
     /// The links of these servers; one without a link is absent.
     pub async fn connections(&self, servers: Vec<ServerId>) -> Result<HashMap<ServerId, LinkStatus>, ApiError> {
-        match tokio::time::timeout(ACTOR_DEADLINE, self.hub.send(LinkStatuses { servers })).await {
-            Ok(Ok(connections)) => Ok(connections),
-            Ok(Err(stopped)) => Err(ApiError::Unavailable(stopped.into())),
-            Err(elapsed) => Err(ApiError::Unavailable(elapsed.into())),
-        }
+        in_time(self.hub.send(LinkStatuses { servers })).await
     }
 
     /// The push session of this user; `None` without a credential.
     pub async fn push_session(&self, user: &UserId) -> Result<Option<PushSession>, ApiError> {
-        let asked = self.push.send(PushSessions { users: vec![user.clone()] });
-        match tokio::time::timeout(ACTOR_DEADLINE, asked).await {
-            Ok(Ok(mut sessions)) => Ok(sessions.remove(user)),
-            Ok(Err(stopped)) => Err(ApiError::Unavailable(stopped.into())),
-            Err(elapsed) => Err(ApiError::Unavailable(elapsed.into())),
-        }
+        let mut sessions = in_time(self.push.send(PushSessions { users: vec![user.clone()] })).await?;
+        Ok(sessions.remove(user))
+    }
+
+    /// What is not ready yet, each by its name and why; empty when everything is.
+    pub async fn not_ready(&self) -> Vec<FieldError> {
+        let (database, links, sessions) = tokio::join!(
+            timeout(ACTOR_DEADLINE, self.ping()),
+            in_time(self.hub.send(LinksLoaded)),
+            in_time(self.push.send(SessionsLoaded)),
+        );
+        let database = matches!(database, Ok(Ok(()))).then_some(true).ok_or(());
+        [("database", database), ("gameLinks", links.map_err(drop)), ("pushSessions", sessions.map_err(drop))]
+            .into_iter()
+            .filter_map(|(path, state)| {
+                let message = match state {
+                    Ok(true) => return None,
+                    Ok(false) => "not loaded yet",
+                    Err(()) => "no answer",
+                };
+                Some(FieldError { path: path.to_owned(), message: message.to_owned() })
+            })
+            .collect()
+    }
+}
+
+/// The answer of an actor, if it comes in time.
+async fn in_time<T>(answer: impl Future<Output = Result<T, MailboxError>>) -> Result<T, ApiError> {
+    match timeout(ACTOR_DEADLINE, answer).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(stopped)) => Err(ApiError::Unavailable(stopped.into())),
+        Err(elapsed) => Err(ApiError::Unavailable(elapsed.into())),
     }
 }

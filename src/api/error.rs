@@ -35,15 +35,15 @@ pub struct Problem {
     pub code: &'static str,
     /// Also in the header `x-request-id`, and in our log.
     pub request_id: String,
-    /// Only for `invalid_request`.
+    /// Only for `invalid_request` and `not_ready`.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub errors: Vec<FieldError>,
 }
 
-/// One value that did not pass.
+/// One value that did not pass, or one part that is not ready.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct FieldError {
-    /// JSON name of the field, nested names joined by dots; empty for the whole body.
+    /// JSON name of the field, nested names joined by dots; empty for the whole body. Or the part.
     pub path: String,
     pub message: String,
 }
@@ -85,6 +85,8 @@ pub enum ApiError {
     IdentityProviderUnavailable(Box<dyn StdError + Send + Sync>),
     /// The database or an actor does not answer.
     Unavailable(Box<dyn StdError + Send + Sync>),
+    /// These parts of the service have not started yet, or do not answer.
+    NotReady(Vec<FieldError>),
     /// A refusal of the web framework's own.
     Framework(StatusCode),
 }
@@ -121,6 +123,7 @@ impl ApiError {
                 (S::SERVICE_UNAVAILABLE, "identity_provider_unavailable", "Identity provider unavailable")
             }
             Self::Unavailable(_) => (S::SERVICE_UNAVAILABLE, "unavailable", "Service unavailable"),
+            Self::NotReady(_) => (S::SERVICE_UNAVAILABLE, "not_ready", "Not ready"),
             Self::Framework(status) if status.is_server_error() => (*status, "internal_error", "Internal error"),
             Self::Framework(status) => (*status, "bad_request", "Bad request"),
         }
@@ -151,6 +154,7 @@ impl ApiError {
                 "The identity provider does not answer. Please try again in a minute.".into()
             }
             Self::Unavailable(_) => "The service is not available. Please try again.".into(),
+            Self::NotReady(_) => "Some parts of the service are not ready; see `errors`.".into(),
             Self::Framework(_) => "The request could not be read.".into(),
         }
     }
@@ -177,7 +181,10 @@ impl ApiError {
             detail: self.detail(),
             code,
             request_id: request_id.to_owned(),
-            errors: if let Self::Invalid(errors) = self { errors.clone() } else { Vec::new() },
+            errors: match self {
+                Self::Invalid(errors) | Self::NotReady(errors) => errors.clone(),
+                _ => Vec::new(),
+            },
         }
     }
 }
@@ -203,7 +210,7 @@ impl ResponseError for ApiError {
                 }
                 response.insert_header((header::RETRY_AFTER, whole_seconds(limit.retry_after)));
             }
-            Self::Unavailable(_) => {
+            Self::Unavailable(_) | Self::NotReady(_) => {
                 response.insert_header((header::RETRY_AFTER, 1));
             }
             Self::IdentityProviderUnavailable(_) => {

@@ -34,13 +34,15 @@ pub async fn database(context: web::Data<ApiContext>) -> Result<HttpResponse, Ap
     Ok(HttpResponse::Ok().json(Done::OK))
 }
 
-/// Requests can be served: the database and the relay's hub answer.
+/// Everything works: the database answers, and the links of all paired servers and the push sessions of all credentials
+/// are on their way. `not_ready` names in `errors` what is not: `database`, `gameLinks`, `pushSessions`.
 #[utoipa::path(get, path = "/ready", tag = "health", responses(
     (status = 200, body = Done),
     (status = 503, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn ready(context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
-    context.ping().await?;
-    context.connections(Vec::new()).await?;
-    Ok(HttpResponse::Ok().json(Done::OK))
+    match context.not_ready().await {
+        missing if missing.is_empty() => Ok(HttpResponse::Ok().json(Done::OK)),
+        missing => Err(ApiError::NotReady(missing)),
+    }
 }

@@ -17,7 +17,10 @@ use crate::{
         },
         fields::{IntegerOrText, one_line},
     },
-    db::paired_servers::{self, PairedServer},
+    db::{
+        error::DbError,
+        paired_servers::{self, PairedServer},
+    },
     domain::{
         access::Role,
         game_address::GameAddress,
@@ -177,14 +180,20 @@ pub async fn pair(
     };
     let (vault, random, now) = (context.vault.clone(), context.random.clone(), context.clock.now());
     let allow_private = context.allow_private_servers;
-    let paired =
-        context.pool.write(move |db| pairings::pair_server(db, &vault, &random, request, allow_private, now)).await?;
-    let PairingOutcome { server, is_new, changed, .. } = paired.map_err(|refused| match refused {
+    let (pool, hub) = (context.pool.clone(), context.hub.clone());
+    let paired = to_the_end(async move {
+        let paired =
+            pool.write(move |db| pairings::pair_server(db, &vault, &random, request, allow_private, now)).await?;
+        if let Ok(PairingOutcome { server, changed, .. }) = &paired {
+            hub.do_send(ServerPaired { server: server.id.clone(), changed: *changed });
+        }
+        Ok(paired)
+    });
+    let PairingOutcome { server, is_new, .. } = paired.await?.map_err(|refused| match refused {
         PairingRefused::PrivateAddress => ApiError::invalid("address", "must be a public address"),
         refused => ApiError::LimitReached(refused.to_string()),
     })?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    context.hub.do_send(ServerPaired { server: server.id.clone(), changed });
     let link = context.connections(vec![server.id.clone()]).await?.remove(&server.id);
     Ok(HttpResponse::build(status).json(PairedServerView::new(server, Role::Owner, link)))
 }
@@ -217,13 +226,25 @@ pub async fn remove(
     OwnedServer { user, id }: OwnedServer,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let server = id.clone();
-    // Names the owner again: access was read before this statement, and may have ended since.
-    if !context.pool.write(move |db| paired_servers::delete(db, &user.id, &server)).await? {
-        return Err(ApiError::NotFound);
+    let (pool, hub) = (context.pool.clone(), context.hub.clone());
+    let deleted = to_the_end(async move {
+        let server = id.clone();
+        // Names the owner again: access was read before this statement, and may have ended since.
+        let deleted = pool.write(move |db| paired_servers::delete(db, &user.id, &server)).await?;
+        if deleted {
+            hub.do_send(ServerRemoved { server: id });
+        }
+        Ok(deleted)
+    });
+    match deleted.await? {
+        true => Ok(HttpResponse::NoContent().finish()),
+        false => Err(ApiError::NotFound),
     }
-    context.hub.do_send(ServerRemoved { server: id });
-    Ok(HttpResponse::NoContent().finish())
+}
+
+/// Runs this as a task of its own: a client that hangs up ends its request, and the hub must know what is stored.
+async fn to_the_end<T: 'static>(work: impl Future<Output = Result<T, DbError>> + 'static) -> Result<T, ApiError> {
+    Ok(actix_web::rt::spawn(work).await.map_err(|error| ApiError::Internal(error.into()))??)
 }
 
 fn platform_id(text: &str, _: &()) -> garde::Result {

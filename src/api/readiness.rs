@@ -17,7 +17,7 @@ use crate::{
         time::{self, Timestamp},
     },
     push::session_status::PushState,
-    relay::hub::StartDrill,
+    relay::hub::{DrillError, StartDrill},
 };
 
 /// The paths by which an alarm of a paired server reaches us.
@@ -124,6 +124,9 @@ pub async fn drill(server: OwnedServer, context: web::Data<ApiContext>) -> Resul
         .send(StartDrill { server: server.id })
         .await
         .map_err(|error| ApiError::Unavailable(Box::new(error)))?;
-    let drilled = drilled.ok_or_else(|| ApiError::Unavailable("the drill was not stored".into()))?;
+    let drilled = drilled.map_err(|error| match error {
+        DrillError::UnknownServer => ApiError::NotFound,
+        DrillError::Unavailable => ApiError::Unavailable("the drill was not stored".into()),
+    })?;
     Ok(HttpResponse::Ok().json(DrillReport { incident: drilled.incident, sockets: drilled.sockets }))
 }

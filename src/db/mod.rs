@@ -48,6 +48,7 @@ pub mod push_seen;
 pub mod schema;
 pub mod sessions;
 pub mod smart_devices;
+pub mod start;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod timeline;

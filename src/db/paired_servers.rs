@@ -7,6 +7,7 @@ use crate::{
     domain::{
         detect::wipe::World,
         ids::{ServerId, UserId},
+        monument::Monument,
         time::{self, Timestamp},
     },
 };
@@ -157,13 +158,13 @@ pub fn list_for(db: &mut Db, owner: &UserId) -> Result<Vec<PairedServer>, DbErro
     Ok(servers)
 }
 
-/// Every server, oldest first.
-pub fn list_all(db: &mut Db) -> Result<Vec<PairedServer>, DbError> {
-    let servers = paired_servers::table
+/// The ids of all servers, oldest first.
+pub fn list_ids(db: &mut Db) -> Result<Vec<ServerId>, DbError> {
+    let ids: Vec<String> = paired_servers::table
         .order((paired_servers::created_at, paired_servers::id))
-        .select(PairedServer::as_select())
+        .select(paired_servers::id)
         .load(db)?;
-    Ok(servers)
+    Ok(ids.into_iter().map(ServerId::from).collect())
 }
 
 /// Deletes the owner's server and all that belongs to it; false when they have no such server.
@@ -172,9 +173,26 @@ pub fn delete(db: &mut Db, owner: &UserId, id: &ServerId) -> Result<bool, DbErro
     Ok(diesel::delete(server).execute(db)? == 1)
 }
 
-/// Stores the world as it is now; false when there is no such server.
-pub fn save_baseline(db: &mut Db, id: &ServerId, baseline: &Baseline) -> Result<bool, DbError> {
-    Ok(diesel::update(paired_servers::table.find(id.as_str())).set(baseline).execute(db)? == 1)
+/// Stores the world as it is now, and its monuments (`None`: its map is not known); false when there is no such server.
+pub fn save_baseline(
+    db: &mut Db,
+    id: &ServerId,
+    baseline: &Baseline,
+    monuments: Option<&[Monument]>,
+) -> Result<bool, DbError> {
+    let places = |monuments: &[Monument]| -> serde_json::Value {
+        monuments.iter().map(|Monument { token, x, y, .. }| serde_json::json!([token, x, y])).collect()
+    };
+    let stored = paired_servers::monuments.eq(monuments.map(|monuments| places(monuments).to_string()));
+    Ok(diesel::update(paired_servers::table.find(id.as_str())).set((baseline, stored)).execute(db)? == 1)
+}
+
+/// The monuments of the stored world; `None` if its map is not known.
+pub fn monuments(db: &mut Db, id: &ServerId) -> Result<Option<Vec<Monument>>, DbError> {
+    let stored: Option<String> = paired_servers::table.find(id.as_str()).select(paired_servers::monuments).first(db)?;
+    // What cannot be read is asked for again.
+    let places: Option<Vec<(String, f64, f64)>> = stored.and_then(|stored| serde_json::from_str(&stored).ok());
+    Ok(places.map(|places| places.iter().filter_map(|(token, x, y)| Monument::new(token, *x, *y)).collect()))
 }
 
 /// Stores the same player token, sealed again, unless the row no longer holds `before`: then another writer was faster,
@@ -245,7 +263,8 @@ mod tests {
                 ..first
             };
             assert_eq!(second, expected);
-            assert_eq!(pool.read_blocking(list_all).unwrap(), [expected]);
+            assert_eq!(pool.read_blocking(|db| list_for(db, &"owner".into())).unwrap(), [expected]);
+            assert_eq!(pool.read_blocking(list_ids).unwrap(), ["one".into()]);
         });
     }
 
@@ -284,7 +303,8 @@ mod tests {
         testing::on_each_database(|pool| {
             testing::user(pool, "owner");
             let server = try_put(pool, "one", &pairing(None, "192.0.2.1"), now()).unwrap();
-            assert_eq!(server.baseline, Baseline::default());
+            let known = || pool.read_blocking(|db| monuments(db, &"one".into())).unwrap();
+            assert_eq!((server.baseline, known()), (Baseline::default(), None));
             let full = Baseline {
                 wipe_time: Some(1_800_000_000),
                 seed: Some(i64::from(u32::MAX)),
@@ -292,11 +312,19 @@ mod tests {
                 map_size: Some(4500),
                 level_name: Some("Procedural Map".into()),
             };
-            for baseline in [full, Baseline { seed: Some(1), ..Baseline::default() }] {
-                assert!(pool.write_blocking(|db| save_baseline(db, &"one".into(), &baseline)).unwrap());
+            let places = ["launchsite", "assets/monument/swamp/swamp_c.prefab", "Bob's Arena"]
+                .map(|token| Monument::new(token, 1_234.56, -7.25).unwrap());
+            for (baseline, monuments) in [
+                (full.clone(), Some(&places[..])),
+                (full, Some(&[][..])),
+                (Baseline { seed: Some(1), ..Baseline::default() }, None),
+            ] {
+                let saved =
+                    |id: &str| pool.write_blocking(|db| save_baseline(db, &id.into(), &baseline, monuments)).unwrap();
+                assert!(saved("one") && !saved("two"));
                 assert_eq!(pool.read_blocking(|db| get(db, &"one".into())).unwrap().baseline, baseline);
+                assert_eq!(known().as_deref(), monuments);
             }
-            assert!(!pool.write_blocking(|db| save_baseline(db, &"two".into(), &Baseline::default())).unwrap());
         });
     }
 

@@ -107,6 +107,7 @@ diesel::table! {
         map_size -> Nullable<BigInt>,
         level_name -> Nullable<Text>,
         key_version -> Integer,
+        monuments -> Nullable<Text>,
     }
 }
 

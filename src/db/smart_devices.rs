@@ -190,7 +190,7 @@ mod tests {
             testing::server(pool, "owner", "server");
             add().unwrap();
             pool.write_blocking(|db| Ok(diesel::delete(crate::db::schema::users::table).execute(db)?)).unwrap();
-            assert_eq!(pool.read_blocking(paired_servers::list_all).unwrap(), []);
+            assert_eq!(pool.read_blocking(paired_servers::list_ids).unwrap(), []);
             assert_eq!(pool.read_blocking(|db| list(db, &server)).unwrap(), []);
         });
     }

@@ -9,7 +9,10 @@ const HEALTHY_AFTER: Duration = Duration::from_secs(60);
 
 /// How long to wait before the next attempt.
 #[derive(Debug)]
-pub struct Backoff(Duration);
+pub struct Backoff {
+    next: Duration,
+    longest: Duration,
+}
 
 impl Backoff {
     /// The first pause.
@@ -17,17 +20,22 @@ impl Backoff {
 
     /// Before the first attempt.
     pub fn new() -> Self {
-        Self(Self::FIRST)
+        Self::up_to(LONGEST)
+    }
+
+    /// The same, with pauses that grow up to this one only.
+    pub fn up_to(longest: Duration) -> Self {
+        Self { next: Self::FIRST, longest }
     }
 
     /// The pause after a connection that lasted for `held` (zero if there was none), at least `least`; the random byte
     /// makes it up to a fifth shorter or longer.
     pub fn after(&mut self, held: Duration, least: Duration, random: u8) -> Duration {
         if held >= HEALTHY_AFTER {
-            *self = Self::new();
+            self.next = Self::FIRST;
         }
-        let pause = jittered(self.0.max(least), random);
-        self.0 = (self.0 * 2).min(LONGEST);
+        let pause = jittered(self.next.max(least), random);
+        self.next = (self.next * 2).min(self.longest);
         pause
     }
 }
@@ -55,6 +63,13 @@ mod tests {
         assert_eq!(pauses, [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 300.0]);
         assert_eq!(next(Duration::from_secs(59)), 300.0);
         assert_eq!(next(Duration::from_secs(60)), 1.0);
+    }
+
+    #[test]
+    fn pauses_grow_up_to_the_longest_that_was_asked_for() {
+        let mut backoff = Backoff::up_to(Duration::from_secs(5));
+        let mut next = || backoff.after(Duration::ZERO, Duration::ZERO, 128).as_secs_f64().round();
+        assert_eq!([next(), next(), next(), next(), next()], [1.0, 2.0, 4.0, 5.0, 5.0]);
     }
 
     #[test]

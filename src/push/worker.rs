@@ -5,14 +5,18 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use actix::prelude::*;
-use tokio::{task::AbortHandle, time::sleep};
+use tokio::{
+    task::AbortHandle,
+    time::{Instant, sleep},
+};
 
 use crate::{
-    db::push_credentials,
-    domain::ids::UserId,
+    db::{push_credentials, start::read_until_answered},
+    domain::{backoff::Backoff, ids::UserId},
+    panics,
     push::{
         context::PushContext,
-        session_status::{PushSession, SessionReport},
+        session_status::{PushSession, PushState, SessionEvent, SessionReport},
         session_supervisor,
     },
 };
@@ -39,11 +43,17 @@ pub struct PushSessions {
     pub users: Vec<UserId>,
 }
 
+/// Are the sessions of all stored credentials on their way? Not before the database has once said which there are.
+#[derive(Message)]
+#[rtype(result = "bool")]
+pub struct SessionsLoaded;
+
 /// See the module.
 pub struct PushWorker {
     context: Arc<PushContext>,
     sessions: HashMap<UserId, SupervisedSession>,
     generation: u64,
+    sessions_loaded: bool,
 }
 
 struct SupervisedSession {
@@ -54,15 +64,31 @@ struct SupervisedSession {
 
 /// Starts the worker on the calling thread.
 pub fn start(context: Arc<PushContext>) -> Addr<PushWorker> {
-    PushWorker { context, sessions: HashMap::new(), generation: 0 }.start()
+    PushWorker { context, sessions: HashMap::new(), generation: 0, sessions_loaded: false }.start()
+}
+
+/// Runs a user's supervisor, again whenever it panics, until the credential is gone.
+async fn keep_supervised(reports: Recipient<SessionReport>, context: Arc<PushContext>, user: UserId, generation: u64) {
+    let mut backoff = Backoff::new();
+    loop {
+        let started = Instant::now();
+        let supervised = session_supervisor::supervise(reports.clone(), context.clone(), user.clone(), generation);
+        if panics::caught("push_session", user.as_str(), supervised).await.is_some() {
+            return;
+        }
+        let event = SessionEvent::State(PushState::Unreachable, Some("an internal error".to_owned()));
+        // It fails when the worker has stopped, which also aborts this task.
+        let _ = reports.send(SessionReport { user: user.clone(), generation, event: Some(event) }).await;
+        sleep(backoff.after(started.elapsed(), Duration::ZERO, context.random.byte())).await;
+    }
 }
 
 impl PushWorker {
     /// Starts the supervisor of a user's session, in place of one that may run.
     fn supervise(&mut self, user: UserId, delay: Duration, ctx: &mut Context<Self>) {
         self.generation += 1;
-        let reports = ctx.address().recipient();
-        let supervised = session_supervisor::supervise(reports, self.context.clone(), user.clone(), self.generation);
+        let (reports, context, generation) = (ctx.address().recipient(), self.context.clone(), self.generation);
+        let supervised = keep_supervised(reports, context, user.clone(), generation);
         let supervisor = actix::spawn(async move {
             sleep(delay).await;
             supervised.await;
@@ -85,14 +111,18 @@ impl Actor for PushWorker {
         // Each supervisor has one report on its way at most.
         ctx.set_mailbox_capacity(1_024);
         let context = self.context.clone();
-        let users = async move { context.pool.read(push_credentials::list_users).await };
-        ctx.spawn(users.into_actor(self).map(|users, worker, ctx| match users {
-            Ok(users) => {
-                for (place, user) in (0u32..).zip(users) {
+        let users = async move {
+            let query = push_credentials::list_users;
+            read_until_answered(&context.pool, &context.random, "push credentials", query).await
+        };
+        ctx.spawn(users.into_actor(self).map(|users, worker, ctx| {
+            for (place, user) in (0u32..).zip(users) {
+                // One that was uploaded meanwhile has its session.
+                if !worker.sessions.contains_key(&user) {
                     worker.supervise(user, PACE * place, ctx);
                 }
             }
-            Err(error) => log::error!("push credentials could not be read, no session is started: {error}"),
+            worker.sessions_loaded = true;
         }));
     }
 
@@ -128,6 +158,14 @@ impl Handler<PushSessions> for PushWorker {
             Some((user, session))
         });
         MessageResult(known.collect())
+    }
+}
+
+impl Handler<SessionsLoaded> for PushWorker {
+    type Result = bool;
+
+    fn handle(&mut self, _: SessionsLoaded, _: &mut Self::Context) -> bool {
+        self.sessions_loaded
     }
 }
 

@@ -2,7 +2,28 @@
 
 use actix::{Message, Recipient};
 
-use crate::{domain::ids::UserId, relay::close::Reason};
+use crate::{
+    domain::ids::{SessionId, UserId},
+    relay::close::Reason,
+};
+
+/// May this token's holder open one more socket?
+#[derive(Message)]
+#[rtype(result = "Result<Admission, AdmitRefused>")]
+pub struct Admit {
+    pub user: UserId,
+    pub session: SessionId,
+}
+
+/// Why not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdmitRefused {
+    /// The session has ended since the token was issued.
+    SignedOut,
+    TooManyConnections,
+    /// The service restarts, or its database does not answer.
+    Unavailable,
+}
 
 /// End this connection.
 #[derive(Message, Clone, Copy)]

@@ -15,6 +15,7 @@ use crate::{
         rate::Window,
     },
     net::Stream,
+    panics,
     relay::{
         admission::{Admission, Close},
         close::{self, Reason},
@@ -268,6 +269,7 @@ impl Actor for ClientSocket {
     }
 
     fn stopped(&mut self, _: &mut Self::Context) {
+        panics::notice("client_socket", self.user().as_str());
         for subscription in self.subscriptions.drain(..) {
             subscription.watchers.remove(&self.socket);
         }

@@ -20,6 +20,8 @@ pub enum Reason {
     SignedOut,
     /// A message is larger than 64 KiB.
     TooBig,
+    /// Something failed on our side; a new connection finds everything again.
+    Failed,
     /// Not a WebSocket frame.
     Protocol,
     /// A text message that is not UTF-8.
@@ -36,6 +38,7 @@ impl Reason {
             Reason::Flooding => 4429,
             Reason::SignedOut => 4501,
             Reason::TooBig => 1009,
+            Reason::Failed => 1011,
             Reason::Protocol => 1002,
             Reason::NotText => 1007,
         }
@@ -49,6 +52,7 @@ impl Reason {
             Reason::Flooding => "too many messages",
             Reason::SignedOut => "signed out",
             Reason::TooBig => "message too big",
+            Reason::Failed => "internal error",
             Reason::Protocol => "protocol error",
             Reason::NotText => "not UTF-8",
         }

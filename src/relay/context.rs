@@ -7,6 +7,7 @@ use crate::{
     db::{journal::Journal, pool::Pool},
     game::asker::Budgets,
     net::Network,
+    relay::connect_turns::ConnectTurns,
     vault::Vault,
 };
 
@@ -20,4 +21,5 @@ pub struct RelayContext {
     pub vault: Vault,
     pub game: config::Game,
     pub budgets: Budgets,
+    pub connect_turns: ConnectTurns,
 }

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use crate::{
     config::GameLinkPolicy,
-    db::paired_servers,
+    db::{paired_servers, pool::Db},
     domain::{
         detect::wipe::World,
         device::DeviceKind,
@@ -18,6 +18,7 @@ use crate::{
         time::Timestamp,
     },
     game::{asker::Asker, budget::Priority},
+    panics,
     relay::{
         alarm_delivery::{AlarmDelivery, DrillOutcome, PushedAlarm},
         commands::{self, COMMAND_DEADLINE, CommandError, DeviceToggle},
@@ -108,19 +109,33 @@ pub struct LinkStatus {
     pub next_attempt_at: Option<Timestamp>,
 }
 
-/// The status of a server's link changed. Sent to the hub.
+/// What became of a game connection. Sent to the hub.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct LinkStatusChanged {
-    pub server: ServerId,
-    pub status: LinkStatus,
+pub enum ConnectionEvent {
+    /// The status of its link changed.
+    Status { server: ServerId, status: LinkStatus },
+    /// The server is not paired any more.
+    ServerGone { server: ServerId },
+    /// It has ended by a panic.
+    Failed { server: ServerId, connection: Addr<GameConnection> },
+}
+
+/// How a game connection begins.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionStart {
+    /// Greater than that of every connection of this server before.
+    pub epoch: u64,
+    /// A user asks for it now: its link waits for no turn.
+    pub asked_for: bool,
 }
 
 /// See the module.
 pub struct GameConnection {
     server: ServerId,
     context: Arc<RelayContext>,
-    hub: Recipient<LinkStatusChanged>,
+    hub: Recipient<ConnectionEvent>,
+    asked_for: bool,
     live: Rc<RefCell<LiveState>>,
     publisher: Rc<RefCell<Publisher>>,
     alarms: Rc<AlarmDelivery>,
@@ -130,14 +145,28 @@ pub struct GameConnection {
 }
 
 impl GameConnection {
-    /// A connection that knows nothing yet. `hub` gets the status of the link whenever it changes.
-    pub fn new(server: ServerId, context: Arc<RelayContext>, hub: Recipient<LinkStatusChanged>) -> Self {
-        let now = context.clock.now();
-        let epoch = now.timestamp_micros().unsigned_abs();
-        let publisher = Rc::new(RefCell::new(Publisher::new(server.clone(), epoch)));
-        let live = Rc::new(RefCell::new(LiveState::new(now)));
+    /// A connection that knows nothing yet. `hub` gets what becomes of it.
+    pub fn new(
+        server: ServerId,
+        context: Arc<RelayContext>,
+        hub: Recipient<ConnectionEvent>,
+        start: ConnectionStart,
+    ) -> Self {
+        let publisher = Rc::new(RefCell::new(Publisher::new(server.clone(), start.epoch)));
+        let live = Rc::new(RefCell::new(LiveState::new(context.clock.now())));
         let alarms = AlarmDelivery::new(server.clone(), context.clone(), live.clone(), publisher.clone());
-        Self { live, server, context, hub, publisher, alarms, link: None, supervisor: None, wake: Arc::default() }
+        Self {
+            live,
+            asked_for: start.asked_for,
+            server,
+            context,
+            hub,
+            publisher,
+            alarms,
+            link: None,
+            supervisor: None,
+            wake: Arc::default(),
+        }
     }
 
     /// Starts or stops the link's supervisor, as the link policy wants it.
@@ -146,9 +175,11 @@ impl GameConnection {
         let wanted = always || self.publisher.borrow().has_subscribers();
         match (wanted, self.supervisor) {
             (true, None) => {
-                let reports = ctx.address().recipient();
-                let supervise =
-                    link_supervisor::supervise(reports, self.context.clone(), self.server.clone(), self.wake.clone());
+                let (context, server, wake) = (self.context.clone(), self.server.clone(), self.wake.clone());
+                if std::mem::take(&mut self.asked_for) {
+                    wake.retry.notify_one();
+                }
+                let supervise = link_supervisor::supervise(ctx.address().recipient(), context, server, wake);
                 self.supervisor = Some(ctx.spawn(supervise.into_actor(self)));
                 self.disconnected(ConnectionState::Connecting, None, None, ctx);
             }
@@ -192,7 +223,7 @@ impl GameConnection {
                 reason: head.reason.clone(),
                 next_attempt_at: head.next_attempt_at,
             };
-            self.hub.do_send(LinkStatusChanged { server: self.server.clone(), status });
+            self.hub.do_send(ConnectionEvent::Status { server: self.server.clone(), status });
         }
         for alarm in alarms {
             ctx.spawn(self.alarms.clone().link_alarm(alarm).into_actor(self));
@@ -220,7 +251,9 @@ impl GameConnection {
 
     fn store_world(&self, world: &World, ctx: &mut Context<Self>) {
         let (pool, server, row) = (self.context.pool.clone(), self.server.clone(), world.into());
-        let stored = async move { pool.write(move |db| paired_servers::save_baseline(db, &server, &row)).await };
+        let monuments = self.live.monuments().map(<[_]>::to_vec);
+        let save = move |db: &mut Db| paired_servers::save_baseline(db, &server, &row, monuments.as_deref());
+        let stored = async move { pool.write(save).await };
         ctx.spawn(stored.into_actor(self).map(|stored, connection, _| {
             if let Err(error) = stored {
                 log::warn!(server = connection.server.as_str(); "the world could not be stored: {error}");
@@ -256,6 +289,17 @@ impl Actor for GameConnection {
         ctx.spawn(self.alarms.clone().load().into_actor(self));
         self.supervise_or_pause(ctx);
     }
+
+    fn stopping(&mut self, ctx: &mut Self::Context) -> Running {
+        if panics::notice("game_connection", self.server.as_str()) {
+            // First to the hub, so that nobody who asks for the server now finds this connection.
+            self.hub.do_send(ConnectionEvent::Failed { server: self.server.clone(), connection: ctx.address() });
+            if let Ok(publisher) = self.publisher.try_borrow() {
+                publisher.fail();
+            }
+        }
+        Running::Stop
+    }
 }
 
 impl Handler<LinkReport> for GameConnection {
@@ -274,6 +318,10 @@ impl Handler<LinkReport> for GameConnection {
                 false
             }
             LinkReport::Update(update) => self.update(update, ctx),
+            LinkReport::ServerGone => {
+                self.hub.do_send(ConnectionEvent::ServerGone { server: self.server.clone() });
+                false
+            }
         }
     }
 }

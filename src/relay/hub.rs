@@ -1,6 +1,6 @@
 //! Actor: the registry of live connections, and the only door from the API and the push worker into the relay. Started
 //! once, by [`relay::start`](super::start); knows which game connections live and who is present; closes what a
-//! revocation ends. Stops with the process.
+//! revocation ends; starts game connections that failed anew. Stops with the process.
 
 use std::{
     collections::HashMap,
@@ -8,9 +8,11 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use actix::prelude::*;
+use tokio::time::Instant;
 
 use crate::{
     config::GameLinkPolicy,
@@ -22,24 +24,27 @@ use crate::{
         paired_servers,
         pool::Db,
         sessions,
+        start::read_until_answered,
     },
     domain::{
         access::Action,
-        ids::{ServerId, SessionId, UserId},
+        backoff::Backoff,
+        ids::{ServerId, SessionId},
         server_state::ConnectionState,
     },
     relay::{
-        admission::{Admission, Close, SocketEvent},
+        admission::{Admission, Admit, AdmitRefused, Close, SocketEvent},
         close::Reason,
         commands::UserCommand,
         context::RelayContext,
         game_connection::{
-            DeliverPushedAlarm, Drill, GameConnection, LinkStatusChanged, ReloadDevices, RetryLink, SetWatchers,
-            ShowAcknowledgement, StopConnection,
+            ConnectionEvent, ConnectionStart, DeliverPushedAlarm, Drill, GameConnection, ReloadDevices, RetryLink,
+            SetWatchers, ShowAcknowledgement, StopConnection,
         },
         presence::Presence,
         publication::AllowedUsers,
-        relay_worker::{FindServer, FoundServer},
+        recent_changes::RecentChanges,
+        server_lookup::{FindServer, FoundServer},
     },
 };
 
@@ -93,24 +98,6 @@ pub struct LinkStatuses {
     pub servers: Vec<ServerId>,
 }
 
-/// May this token's holder open one more socket?
-#[derive(Message)]
-#[rtype(result = "Result<Admission, AdmitRefused>")]
-pub struct Admit {
-    pub user: UserId,
-    pub session: SessionId,
-}
-
-/// Why not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AdmitRefused {
-    /// The session has ended since the token was issued.
-    SignedOut,
-    TooManyConnections,
-    /// The service restarts, or its database does not answer.
-    Unavailable,
-}
-
 /// A push reports an alarm of this server.
 #[derive(Message)]
 #[rtype(result = "()")]
@@ -119,12 +106,26 @@ pub struct AlarmPushed {
     pub alarm: PushedAlarm,
 }
 
-/// Send a test alarm the whole way to this server's watchers. None if it could not be stored.
+/// Send a test alarm the whole way to this server's watchers.
 #[derive(Message)]
-#[rtype(result = "Option<DrillOutcome>")]
+#[rtype(result = "Result<DrillOutcome, DrillError>")]
 pub struct StartDrill {
     pub server: ServerId,
 }
+
+/// Why there was no test alarm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DrillError {
+    /// The server is not paired any more.
+    UnknownServer,
+    /// It could not be stored.
+    Unavailable,
+}
+
+/// Are the links of all paired servers on their way? Not before the database has once said which there are.
+#[derive(Message)]
+#[rtype(result = "bool")]
+pub struct LinksLoaded;
 
 /// Refuse new sockets, close the open ones, end the links. Answered at once; sockets then close by themselves.
 #[derive(Message)]
@@ -144,12 +145,23 @@ pub struct Hub {
     health: Arc<RelayHealth>,
     /// Threads on which game connections live.
     arbiters: Vec<ArbiterHandle>,
-    connections: HashMap<ServerId, Addr<GameConnection>>,
+    connections: HashMap<ServerId, LiveConnection>,
     link_statuses: HashMap<ServerId, LinkStatus>,
+    /// Of servers whose connection failed: how long to wait the next time.
+    failed: HashMap<ServerId, Backoff>,
+    recent: RecentChanges,
     presence: Presence,
     /// Of the latest look at who may watch.
     access_version: u64,
+    /// Of the latest game connection.
+    epoch: u64,
+    links_loaded: bool,
     draining: bool,
+}
+
+struct LiveConnection {
+    address: Addr<GameConnection>,
+    since: Instant,
 }
 
 impl Hub {
@@ -161,29 +173,66 @@ impl Hub {
             arbiters,
             connections: HashMap::new(),
             link_statuses: HashMap::new(),
+            failed: HashMap::new(),
+            recent: RecentChanges::default(),
             presence: Presence::default(),
             access_version: 0,
+            epoch: 0,
+            links_loaded: false,
             draining: false,
         }
     }
 
-    /// The game connection of this server, started if need be.
-    fn connection(&mut self, server: &ServerId, ctx: &Context<Self>) -> Addr<GameConnection> {
-        if let Some(connection) = self.connections.get(server).filter(|connection| connection.connected()) {
-            return connection.clone();
+    /// The game connection of this server, started if need be; none if the server was deleted or the service stops.
+    fn connection(&mut self, server: &ServerId, asked_for: bool, ctx: &Context<Self>) -> Option<Addr<GameConnection>> {
+        if self.draining || self.recent.is_removed(server) {
+            return None;
         }
-        let status = LinkStatus {
-            state: ConnectionState::Connecting,
-            since: self.context.clock.now(),
-            reason: None,
-            next_attempt_at: None,
-        };
-        self.link_statuses.insert(server.clone(), status);
+        if let Some(known) = self.connections.get(server).filter(|known| known.address.connected()) {
+            return Some(known.address.clone());
+        }
+        // It only rises, also while the clock stands still or is set back.
+        self.epoch = (self.epoch + 1).max(self.context.clock.now().timestamp_micros().unsigned_abs());
+        let start = ConnectionStart { epoch: self.epoch, asked_for };
         let (id, context, hub) = (server.clone(), self.context.clone(), ctx.address().recipient());
         let arbiter = &self.arbiters[self.connections.len() % self.arbiters.len()];
-        let connection = GameConnection::start_in_arbiter(arbiter, move |_| GameConnection::new(id, context, hub));
-        self.connections.insert(server.clone(), connection.clone());
-        connection
+        let address = GameConnection::start_in_arbiter(arbiter, move |_| GameConnection::new(id, context, hub, start));
+        self.link_statuses.insert(server.clone(), self.connecting());
+        let connection = LiveConnection { address: address.clone(), since: Instant::now() };
+        self.connections.insert(server.clone(), connection);
+        Some(address)
+    }
+
+    fn connecting(&self) -> LinkStatus {
+        let since = self.context.clock.now();
+        LinkStatus { state: ConnectionState::Connecting, since, reason: None, next_attempt_at: None }
+    }
+
+    /// Ends the link and every watch of a server that is not paired any more.
+    fn forget(&mut self, server: ServerId) {
+        self.access_version += 1;
+        self.link_statuses.remove(&server);
+        self.failed.remove(&server);
+        if let Some(connection) = self.connections.remove(&server) {
+            let nobody = AllowedUsers { version: self.access_version, users: Arc::default() };
+            connection.address.do_send(SetWatchers(nobody));
+            connection.address.do_send(StopConnection);
+        }
+        self.recent.remove(server, self.access_version, self.context.clock.moment());
+    }
+
+    /// A game connection has panicked: it is started anew, after a pause if nobody asks for it before.
+    fn restart(&mut self, server: ServerId, connection: &Addr<GameConnection>, ctx: &mut Context<Self>) {
+        let Some(known) = self.connections.get(&server).filter(|known| known.address == *connection) else { return };
+        let lived = known.since.elapsed();
+        self.connections.remove(&server);
+        self.link_statuses.remove(&server);
+        if self.context.game.link_policy == GameLinkPolicy::Always {
+            self.link_statuses.insert(server.clone(), self.connecting());
+            let backoff = self.failed.entry(server.clone()).or_default();
+            let pause = backoff.after(lived, Duration::ZERO, self.context.random.byte());
+            ctx.run_later(pause, move |hub, ctx| drop(hub.connection(&server, false, ctx)));
+        }
     }
 
     /// Who may watch. The version is that of the question, so that the answer to a later one has a higher version,
@@ -195,6 +244,20 @@ impl Hub {
             let users = pool.read(move |db| access::watchers(db, &server)).await?;
             Ok(AllowedUsers { version, users: Arc::new(users.into_iter().collect()) })
         }
+    }
+
+    /// The connection of a server and who may watch it; none if it is not paired.
+    fn find(
+        &mut self,
+        server: ServerId,
+    ) -> impl ActorFuture<Self, Output = Result<Option<FoundServer>, DbError>> + use<> {
+        let allowed = self.allowed_users(server.clone());
+        allowed.into_actor(self).map(move |allowed, hub, ctx| {
+            let allowed = hub.recent.newest(&server, allowed?);
+            // Without an owner there is no such paired server.
+            let connection = (!allowed.users.is_empty()).then(|| hub.connection(&server, false, ctx)).flatten();
+            Ok(connection.map(|connection| FoundServer { connection, allowed }))
+        })
     }
 
     fn count_sockets(&self) {
@@ -209,18 +272,19 @@ impl Actor for Hub {
         // Admissions and ends of tens of thousands of sockets pass here.
         ctx.set_mailbox_capacity(4_096);
         if self.context.game.link_policy != GameLinkPolicy::Always {
+            self.links_loaded = true;
             return;
         }
-        let pool = self.context.pool.clone();
-        let servers = async move { pool.read(paired_servers::list_all).await };
-        ctx.spawn(servers.into_actor(self).map(|servers, hub, ctx| match servers {
-            Ok(servers) => {
-                log::info!(servers = servers.len(); "game links are opened");
-                for server in servers {
-                    hub.connection(&server.id, ctx);
-                }
+        let context = self.context.clone();
+        let servers = async move {
+            read_until_answered(&context.pool, &context.random, "paired servers", paired_servers::list_ids).await
+        };
+        ctx.spawn(servers.into_actor(self).map(|servers, hub, ctx| {
+            log::info!(servers = servers.len(); "game links are opened");
+            for server in servers {
+                hub.connection(&server, false, ctx);
             }
-            Err(error) => log::error!("paired servers could not be read, their links stay closed: {error}"),
+            hub.links_loaded = true;
         }));
     }
 }
@@ -229,11 +293,12 @@ impl Handler<ServerPaired> for Hub {
     type Result = ();
 
     fn handle(&mut self, ServerPaired { server, changed }: ServerPaired, ctx: &mut Self::Context) {
-        match self.connections.get(&server) {
-            Some(connection) => connection.do_send(RetryLink { changed }),
+        self.recent.pair(&server);
+        match self.connections.get(&server).filter(|known| known.address.connected()) {
+            Some(connection) => connection.address.do_send(RetryLink { changed }),
             // A new connection reads its credentials anyway; one that waits for a watcher starts with that.
             None if self.context.game.link_policy == GameLinkPolicy::Always => {
-                self.connection(&server, ctx);
+                self.connection(&server, true, ctx);
             }
             None => {}
         }
@@ -244,13 +309,7 @@ impl Handler<ServerRemoved> for Hub {
     type Result = ();
 
     fn handle(&mut self, ServerRemoved { server }: ServerRemoved, _: &mut Self::Context) {
-        self.link_statuses.remove(&server);
-        if let Some(connection) = self.connections.remove(&server) {
-            self.access_version += 1;
-            let nobody = AllowedUsers { version: self.access_version, users: Arc::default() };
-            connection.do_send(SetWatchers(nobody));
-            connection.do_send(StopConnection);
-        }
+        self.forget(server);
     }
 }
 
@@ -259,7 +318,7 @@ impl Handler<DevicesChanged> for Hub {
 
     fn handle(&mut self, DevicesChanged { server }: DevicesChanged, _: &mut Self::Context) {
         if let Some(connection) = self.connections.get(&server) {
-            connection.do_send(ReloadDevices);
+            connection.address.do_send(ReloadDevices);
         }
     }
 }
@@ -268,16 +327,19 @@ impl Handler<AccessChanged> for Hub {
     type Result = ();
 
     fn handle(&mut self, AccessChanged { server }: AccessChanged, ctx: &mut Self::Context) {
-        let Some(connection) = self.connections.get(&server).cloned() else { return };
-        let allowed = self.allowed_users(server);
+        let allowed = self.allowed_users(server.clone());
         // If the database does not answer, nobody keeps what may have been taken away, until a later question is answered.
         let nobody = AllowedUsers { version: self.access_version, users: Arc::default() };
-        ctx.spawn(allowed.into_actor(self).map(move |allowed, _, _| {
+        ctx.spawn(allowed.into_actor(self).map(move |allowed, hub, _| {
             let allowed = allowed.unwrap_or_else(|error| {
                 log::error!("access could not be read, all watches of the server end: {error}");
                 nobody
             });
-            connection.do_send(SetWatchers(allowed));
+            // Without a connection too: whoever asks for the server may have an older answer already.
+            if let Some(connection) = hub.connections.get(&server) {
+                connection.address.do_send(SetWatchers(allowed.clone()));
+            }
+            hub.recent.set_watchers(server, allowed, hub.context.clock.moment());
         }));
     }
 }
@@ -356,13 +418,7 @@ impl Handler<FindServer> for Hub {
     type Result = ResponseActFuture<Self, Result<Option<FoundServer>, DbError>>;
 
     fn handle(&mut self, FindServer { server }: FindServer, _: &mut Self::Context) -> Self::Result {
-        let allowed = self.allowed_users(server.clone());
-        Box::pin(allowed.into_actor(self).map(move |allowed, hub, ctx| {
-            let allowed = allowed?;
-            // Without an owner there is no such paired server.
-            Ok((!allowed.users.is_empty() && !hub.draining)
-                .then(|| FoundServer { connection: hub.connection(&server, ctx), allowed }))
-        }))
+        Box::pin(self.find(server))
     }
 }
 
@@ -373,7 +429,9 @@ impl Handler<UserCommand> for Hub {
         let (pool, asked) = (self.context.pool.clone(), server.clone());
         let role = async move { pool.read(move |db| access::role(db, &user, &asked)).await };
         let connection = role.into_actor(self).map(move |role, hub, ctx| match role {
-            Ok(Some(role)) if role.may(Action::Command) => Ok(hub.connection(&server, ctx)),
+            Ok(Some(role)) if role.may(Action::Command) => {
+                hub.connection(&server, false, ctx).ok_or(CommandError::Unavailable)
+            }
             Ok(Some(_)) => Err(CommandError::OwnerOnly),
             Ok(None) => Err(CommandError::UnknownServer),
             Err(error) => {
@@ -421,28 +479,47 @@ impl Handler<AlarmPushed> for Hub {
     type Result = ();
 
     fn handle(&mut self, AlarmPushed { server, alarm }: AlarmPushed, ctx: &mut Self::Context) {
-        if self.draining {
-            return; // it waits in the ledger for the next start
+        // If the service stops, it waits in the ledger for the next start.
+        if let Some(connection) = self.connection(&server, false, ctx) {
+            connection.do_send(DeliverPushedAlarm(alarm));
         }
-        self.connection(&server, ctx).do_send(DeliverPushedAlarm(alarm));
     }
 }
 
 impl Handler<StartDrill> for Hub {
-    type Result = ResponseFuture<Option<DrillOutcome>>;
+    type Result = ResponseActFuture<Self, Result<DrillOutcome, DrillError>>;
 
-    fn handle(&mut self, StartDrill { server }: StartDrill, ctx: &mut Self::Context) -> Self::Result {
-        let connection = self.connection(&server, ctx);
-        Box::pin(async move { connection.send(Drill).await.ok().flatten() })
+    fn handle(&mut self, StartDrill { server }: StartDrill, _: &mut Self::Context) -> Self::Result {
+        Box::pin(self.find(server).then(|found, hub, _| {
+            async move {
+                let found = found.map_err(|_| DrillError::Unavailable)?.ok_or(DrillError::UnknownServer)?;
+                found.connection.send(Drill).await.ok().flatten().ok_or(DrillError::Unavailable)
+            }
+            .into_actor(hub)
+        }))
     }
 }
 
-impl Handler<LinkStatusChanged> for Hub {
+impl Handler<LinksLoaded> for Hub {
+    type Result = bool;
+
+    fn handle(&mut self, _: LinksLoaded, _: &mut Self::Context) -> bool {
+        self.links_loaded
+    }
+}
+
+impl Handler<ConnectionEvent> for Hub {
     type Result = ();
 
-    fn handle(&mut self, LinkStatusChanged { server, status }: LinkStatusChanged, _: &mut Self::Context) {
-        if self.connections.contains_key(&server) {
-            self.link_statuses.insert(server, status);
+    fn handle(&mut self, event: ConnectionEvent, ctx: &mut Self::Context) {
+        match event {
+            ConnectionEvent::Status { server, status } => {
+                if self.connections.contains_key(&server) {
+                    self.link_statuses.insert(server, status);
+                }
+            }
+            ConnectionEvent::ServerGone { server } => self.forget(server),
+            ConnectionEvent::Failed { server, connection } => self.restart(server, &connection, ctx),
         }
     }
 }
@@ -456,7 +533,10 @@ impl Handler<Drain> for Hub {
             close.do_send(Close(Reason::Restarting));
         }
         for connection in self.connections.values() {
-            connection.do_send(StopConnection);
+            connection.address.do_send(StopConnection);
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,24 +9,21 @@ use chrono::TimeDelta;
 use futures_util::FutureExt as _;
 use tokio::{
     sync::{Notify, mpsc},
-    time::{Instant, MissedTickBehavior, interval, interval_at, sleep, timeout},
+    time::{Instant, MissedTickBehavior, interval, interval_at, timeout},
 };
 
 use crate::{
-    db::smart_devices,
-    domain::{
-        backoff::{Backoff, jittered},
-        ids::ServerId,
-        server_state::ConnectionState,
-        time::Timestamp,
-    },
+    db::{error::DbError, paired_servers, smart_devices},
+    domain::{backoff::Backoff, ids::ServerId, server_state::ConnectionState, time::Timestamp},
     game::{
         asker::Asker,
         budget::{Priority, cost},
         link::{AskError, ConnectError, Link, Player, Route},
         wire::{AppBroadcast, AppEmpty, AppInfo, AppRequest, AppResponse},
     },
+    panics,
     relay::{
+        connect_turns::ConnectTurn,
         context::RelayContext,
         live_state::{GameUpdate, PairedDevice},
     },
@@ -58,8 +55,14 @@ const PAUSE_REJECTED: Duration = Duration::from_secs(3_600);
 #[rtype(result = "bool")]
 pub enum LinkReport {
     Up(Asker, AppInfo),
-    Down { state: ConnectionState, reason: String, next_attempt_at: Timestamp },
+    Down {
+        state: ConnectionState,
+        reason: String,
+        next_attempt_at: Timestamp,
+    },
     Update(GameUpdate),
+    /// The server is not paired any more: there is no link to hold.
+    ServerGone,
 }
 
 /// Why there is no link, or no longer.
@@ -92,7 +95,7 @@ impl LinkEnd {
 /// What may wake the supervisor.
 #[derive(Default)]
 pub struct Wake {
-    /// Credentials changed: try again at once.
+    /// A user paired the server, perhaps again: try at once.
     pub retry: Notify,
     /// The list of devices changed.
     pub devices: Notify,
@@ -100,14 +103,20 @@ pub struct Wake {
 
 /// Runs until the game connection is gone.
 pub async fn supervise(reports: Recipient<LinkReport>, context: Arc<RelayContext>, server: ServerId, wake: Arc<Wake>) {
-    // Many servers that start together do not all connect in the same instant.
-    sleep(jittered(Backoff::FIRST, context.random.byte()).saturating_sub(Backoff::FIRST.mul_f64(0.8))).await;
-    let supervisor = Supervisor { reports, context, server, wake, silent: Cell::new(0) };
+    let supervisor =
+        Supervisor { reports, context, server, wake, silent: Cell::new(0), world_reported: Cell::new(false) };
+    let context = &supervisor.context;
     let mut backoff = Backoff::new();
     loop {
+        // Many that start, or lose the network, together do not all connect in the same instant.
+        let turn = tokio::select! {
+            biased;
+            () = supervisor.wake.retry.notified() => ConnectTurn::at_once(),
+            turn = context.connect_turns.next(&context.random) => turn,
+        };
         let started = Instant::now();
-        let Err(end) = supervisor.hold().await else { return };
-        let context = &supervisor.context;
+        let held = panics::caught("game_link", supervisor.server.as_str(), supervisor.hold(turn)).await;
+        let Err(end) = held.unwrap_or_else(|| Err(LinkEnd::unreachable("an internal error"))) else { return };
         let pause = backoff.after(started.elapsed(), end.pause, context.random.byte());
         let next_attempt_at = context.clock.now() + TimeDelta::from_std(pause).unwrap_or_default();
         let down = LinkReport::Down { state: end.state, reason: end.reason, next_attempt_at };
@@ -116,6 +125,7 @@ pub async fn supervise(reports: Recipient<LinkReport>, context: Arc<RelayContext
         }
         if timeout(pause, supervisor.wake.retry.notified()).await.is_ok() {
             backoff = Backoff::new();
+            supervisor.wake.retry.notify_one();
         }
     }
 }
@@ -127,6 +137,8 @@ struct Supervisor {
     wake: Arc<Wake>,
     /// Answers that did not come, in a row.
     silent: Cell<u32>,
+    /// The game connection has the world as it was stored.
+    world_reported: Cell<bool>,
 }
 
 /// The game connection is gone, so is the need for a link.
@@ -134,13 +146,17 @@ struct Unneeded;
 
 impl Supervisor {
     /// One link from beginning to end. Ok when nobody needs it any more.
-    async fn hold(&self) -> Result<Unneeded, LinkEnd> {
+    async fn hold(&self, turn: ConnectTurn) -> Result<Unneeded, LinkEnd> {
         self.silent.set(0);
         // Whatever called for a new attempt until now, this is it.
         self.wake.retry.notified().now_or_never();
-        let (route, player) = self.read().await?;
+        let Some((route, player)) = self.read().await? else {
+            let _ = self.report(LinkReport::ServerGone).await;
+            return Ok(Unneeded);
+        };
         let (id, budget) = (player.id, self.context.budgets.of(&route));
-        let (link, broadcasts) = Link::connect(&self.context.network, &route, player).await.map_err(|error| {
+        let connected = turn.connect(Link::connect(&self.context.network, &route, player)).await;
+        let (link, broadcasts) = connected.map_err(|error| {
             let pause = if matches!(error, ConnectError::Refused) { PAUSE_REFUSED } else { Duration::ZERO };
             LinkEnd { pause, ..LinkEnd::unreachable(error) }
         })?;
@@ -152,23 +168,37 @@ impl Supervisor {
         }
     }
 
-    /// Where to connect to, and as which player. The token is open only from here to the end of the link.
-    async fn read(&self) -> Result<(Route, Player), LinkEnd> {
+    /// Where to connect to, and as which player; `None` if the server is not paired any more. The token is open only from
+    /// here to the end of the link.
+    async fn read(&self) -> Result<Option<(Route, Player)>, LinkEnd> {
         let no_credentials = |reason: &str| LinkEnd {
             state: ConnectionState::NoCredentials,
             reason: reason.to_owned(),
             pause: PAUSE_REJECTED,
         };
-        let (row, token) = self.context.vault.player_token(&self.server).await.map_err(|error| match error {
-            VaultError::Unreadable(error) => {
+        let (row, token) = match self.context.vault.player_token(&self.server).await {
+            Ok(read) => read,
+            Err(VaultError::Missing) => return Ok(None),
+            Err(VaultError::Unreadable(error)) => {
                 log::error!(server = self.server.as_str(); "a player token cannot be opened: {error}");
-                no_credentials("the stored player token cannot be read: pair again")
+                return Err(no_credentials("the stored player token cannot be read: pair again"));
             }
-            VaultError::Malformed => no_credentials("the stored player token makes no sense: pair again"),
-            error => LinkEnd::unreachable(format!("our database: {error}")),
-        })?;
-        if self.update(GameUpdate::StoredWorld(row.baseline.clone().world())).await.is_err() {
-            return Err(LinkEnd::unreachable("nobody needs the link"));
+            Err(VaultError::Malformed) => {
+                return Err(no_credentials("the stored player token makes no sense: pair again"));
+            }
+            Err(error) => return Err(LinkEnd::unreachable(format!("our database: {error}"))),
+        };
+        if !self.world_reported.get() {
+            let server = self.server.clone();
+            let monuments = match self.context.pool.read(move |db| paired_servers::monuments(db, &server)).await {
+                Ok(monuments) => monuments,
+                Err(DbError::NotFound) => return Ok(None),
+                Err(error) => return Err(LinkEnd::unreachable(format!("our database: {error}"))),
+            };
+            if self.update(GameUpdate::StoredWorld { world: row.baseline.world(), monuments }).await.is_err() {
+                return Err(LinkEnd::unreachable("nobody needs the link"));
+            }
+            self.world_reported.set(true);
         }
         let Ok(id) = row.player_id.parse() else {
             return Err(no_credentials("the stored player token makes no sense: pair again"));
@@ -180,7 +210,7 @@ impl Supervisor {
             proxy: game.proxy_url.as_ref().map(ToString::to_string),
             allow_private: game.allow_private_servers,
         };
-        Ok((route, Player { id, token }))
+        Ok(Some((route, Player { id, token })))
     }
 
     async fn forward(&self, mut broadcasts: mpsc::Receiver<AppBroadcast>) {

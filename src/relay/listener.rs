@@ -40,9 +40,9 @@ use crate::{
     },
     net::Stream,
     relay::{
-        admission::Admission,
+        admission::{Admission, Admit, AdmitRefused},
         client_socket::ClientSocket,
-        hub::{Admit, AdmitRefused, Hub, RelayHealth},
+        hub::{Hub, RelayHealth},
         relay_worker::RelayWorker,
     },
 };

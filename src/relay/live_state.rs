@@ -42,8 +42,12 @@ const SHORTEST_GAP: TimeDelta = TimeDelta::seconds(30);
 
 /// What the link has learnt.
 pub enum GameUpdate {
-    /// The world as it was stored. Comes before the link is up, or a wipe in our absence would go unseen.
-    StoredWorld(Option<World>),
+    /// The world as it was stored, and its monuments if its map was known. Comes before the link is up, or a wipe in our
+    /// absence would go unseen.
+    StoredWorld {
+        world: Option<World>,
+        monuments: Option<Vec<Monument>>,
+    },
     /// The link is up and the player token is good.
     Connected(AppInfo),
     /// There is no link, or no longer.
@@ -145,12 +149,23 @@ impl LiveState {
         &self.state
     }
 
+    /// The monuments of the world; `None` until its map is known.
+    pub fn monuments(&self) -> Option<&[Monument]> {
+        self.map.is_some().then_some(&self.monuments)
+    }
+
     /// Applies an update.
     pub fn update(&mut self, update: GameUpdate, now: Moment) -> Outcome {
         let mut outcome = Outcome::default();
         match update {
             // What is known here is newer than what is stored.
-            GameUpdate::StoredWorld(world) => self.world = self.world.take().or(world),
+            GameUpdate::StoredWorld { world, monuments } => {
+                if self.world.is_none() {
+                    self.map = world.clone().filter(|_| monuments.is_some());
+                    self.monuments = monuments.unwrap_or_default();
+                    self.world = world;
+                }
+            }
             GameUpdate::Connected(info) => self.connect(&info, now, &mut outcome),
             GameUpdate::Disconnected { state, reason, next_attempt_at } => {
                 if std::mem::take(&mut self.connected) {
@@ -167,6 +182,7 @@ impl LiveState {
             GameUpdate::Map(map) => {
                 self.monuments = reading::monuments(&map);
                 self.map = self.world.clone();
+                outcome.world = self.world.clone();
             }
             GameUpdate::Devices(known) => self.update_devices(known, &mut outcome),
             GameUpdate::Device { device, answer } => self.update_device(device, answer, now, &mut outcome),
@@ -263,7 +279,8 @@ impl LiveState {
         if let Some(wipe) = wipe {
             self.wipe(&wipe, now, outcome);
         }
-        outcome.map_wanted = self.map.as_ref() != Some(&world);
+        let is_known = |map: &World| map.compare(&world).is_none() && map.level == world.level;
+        outcome.map_wanted = !self.map.as_ref().is_some_and(is_known);
     }
 
     /// A new map: nothing of the old one is there any more.

@@ -5,11 +5,12 @@
 //! ```text
 //! listener             the handshake
 //! hub                  registry of live connections; the only door from api and push     presence   who, how many
+//! recent_changes       pure: deletions and changed access, which older answers must not undo
 //! client_socket        one WebSocket: parse, authorise, commands                         admission  the right to be open
-//! relay_worker         the subscriptions of one thread
+//! relay_worker         the subscriptions of one thread                                   server_lookup  asks the hub
 //! server_subscription  one paired server on one thread     watchers   who may watch, and which sockets do
 //! game_connection      one paired server: mailbox, link, timers
-//! link_supervisor      connects, polls, connects again; reports updates
+//! link_supervisor      connects, polls, connects again; reports updates                  connect_turns  not all at once
 //! alarm_delivery       alarms → incidents → ledger → sockets → outcome                   commands   toggle
 //! ledger               what alarms want stored: in order, and within a moment or later
 //! publisher            position, snapshot, subscribers: one encoding for all
@@ -25,6 +26,7 @@ pub mod alarm_delivery;
 pub mod client_socket;
 pub mod close;
 pub mod commands;
+pub mod connect_turns;
 pub mod context;
 pub mod feed;
 pub mod game_connection;
@@ -39,8 +41,10 @@ pub mod protocol;
 pub mod publication;
 pub mod publisher;
 pub mod receipt;
+pub mod recent_changes;
 pub mod relay_worker;
 pub mod send_queue;
+pub mod server_lookup;
 pub mod server_subscription;
 pub mod socket;
 pub mod team_chat;

@@ -56,6 +56,8 @@ pub enum Publication {
     DeliverAlarm { frame: Bytes, acknowledged: Arc<[UserId]> },
     /// Steps were left out because the subscriber was too busy; a snapshot makes up for them.
     Skipped,
+    /// The game connection has failed, and another takes its place: find the server again.
+    ConnectionFailed,
     /// From now on only these may watch; nobody at all once the paired server is gone.
     SetWatchers(AllowedUsers),
 }

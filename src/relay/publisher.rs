@@ -133,6 +133,11 @@ impl Publisher {
         async move { answers.await.into_iter().filter_map(Result::ok).sum() }
     }
 
+    /// Tells every subscriber that this connection has failed.
+    pub fn fail(&self) {
+        self.publish(&Publication::ConnectionFailed);
+    }
+
     fn publish(&self, publication: &Publication) {
         for subscriber in &self.subscribers {
             subscriber.recipient.do_send(publication.clone());

@@ -2,31 +2,16 @@
 
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
-use actix::{Addr, Message, Recipient};
+use actix::Recipient;
 
 use crate::{
-    db::error::DbError,
     domain::ids::{ServerId, UserId},
     relay::{
         commands::{AcknowledgeRaid, UserCommand},
-        game_connection::GameConnection,
-        publication::AllowedUsers,
+        server_lookup::FindServer,
         server_subscription::{ServerSubscription, Subscription},
     },
 };
-
-/// Find a paired server: the connection that feeds it and who may watch; none if there is no such paired server.
-#[derive(Message)]
-#[rtype(result = "Result<Option<FoundServer>, DbError>")]
-pub struct FindServer {
-    pub server: ServerId,
-}
-
-/// The answer to [`FindServer`].
-pub struct FoundServer {
-    pub connection: Addr<GameConnection>,
-    pub allowed: AllowedUsers,
-}
 
 /// The paired server could not be looked up; try again.
 #[derive(Debug)]
@@ -66,7 +51,7 @@ impl RelayWorker {
         if !found.allowed.users.contains(user) {
             return Ok(None);
         }
-        let started = ServerSubscription::start(server.clone(), found.connection, found.allowed);
+        let started = ServerSubscription::start(server.clone(), found, self.servers.clone());
         let mut subscriptions = self.subscriptions.borrow_mut();
         subscriptions.retain(|_, subscription| subscription.is_live());
         subscriptions.insert(server.clone(), started.clone());

@@ -1,22 +1,33 @@
 //! Actor: a paired server on one worker thread. Started by the first socket of that thread that subscribes; receives the
-//! publications of its [`GameConnection`] and writes straight to the sockets that watch. Stops when nobody has watched
-//! for a while, or when the paired server is gone.
+//! publications of its [`GameConnection`] and writes straight to the sockets that watch. When the game connection fails, it
+//! asks the hub for the one that takes its place. Stops when nobody has watched for a while, or when the paired server
+//! is gone.
 
-use std::{cell::Cell, rc::Rc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    time::Duration,
+};
 
 use actix::prelude::*;
 use bytes::Bytes;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
-    domain::ids::{ServerId, UserId},
+    domain::{
+        backoff::Backoff,
+        ids::{ServerId, UserId},
+    },
+    panics,
     relay::{
+        close::Reason,
         feed::{Feed, SnapshotWanted},
         game_connection::{GameConnection, RequestSnapshot, Subscribe, Unsubscribe},
         protocol::Refusal,
         publication::{AllowedUsers, Lane, Publication},
         receipt::Receipt,
         send_queue::QueuedFrame,
+        server_lookup::{FindServer, FoundServer},
         socket::Socket,
         watchers::Watchers,
     },
@@ -28,20 +39,26 @@ const MAILBOX: usize = 1_024;
 const LINGER: Duration = Duration::from_secs(30);
 /// An alarm is answered after this long, even if a socket has not taken it: two windows of its frames.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(20);
+/// A random byte for pauses that need not differ: one thread asks for one server.
+const NO_JITTER: u8 = 128;
 
 /// A subscription as the sockets of its thread share it.
 pub struct Subscription {
     pub feed: Rc<Feed>,
     pub watchers: Watchers,
-    connection: Addr<GameConnection>,
+    connection: RefCell<Addr<GameConnection>>,
     /// The actor has stopped or is about to; whoever wants to watch starts another one.
     ended: Cell<bool>,
 }
 
 impl Subscription {
-    /// Whether its actor runs, and a game connection that feeds it.
+    /// Whether its actor runs.
     pub fn is_live(&self) -> bool {
-        !self.ended.get() && self.connection.connected()
+        !self.ended.get()
+    }
+
+    fn connection(&self) -> Addr<GameConnection> {
+        self.connection.borrow().clone()
     }
 
     /// Replaces who may watch, unless what is known is newer; the watch of everybody else ends.
@@ -60,21 +77,75 @@ impl Subscription {
 /// See the module.
 pub struct ServerSubscription {
     subscription: Rc<Subscription>,
+    servers: Recipient<FindServer>,
     /// Nobody watched at the last check.
     idle: bool,
+    /// Its game connection is gone, and another is being asked for.
+    searching: bool,
+    /// Since when it has its game connection.
+    since: Instant,
+    backoff: Backoff,
 }
 
 impl ServerSubscription {
-    /// Starts on this thread.
-    pub fn start(server: ServerId, connection: Addr<GameConnection>, allowed: AllowedUsers) -> Rc<Subscription> {
+    /// Starts on this thread. `servers` is asked again if the game connection fails.
+    pub fn start(server: ServerId, found: FoundServer, servers: Recipient<FindServer>) -> Rc<Subscription> {
         let subscription = Rc::new(Subscription {
             feed: Feed::new(server),
-            watchers: Watchers::new(allowed),
-            connection,
+            watchers: Watchers::new(found.allowed),
+            connection: RefCell::new(found.connection),
             ended: Cell::new(false),
         });
-        Actor::start(Self { subscription: subscription.clone(), idle: false });
+        Actor::start(Self {
+            subscription: subscription.clone(),
+            servers,
+            idle: false,
+            searching: false,
+            since: Instant::now(),
+            backoff: Backoff::new(),
+        });
         subscription
+    }
+
+    fn subscribe(&self, ctx: &mut Context<Self>) {
+        let subscribed = self.subscription.connection().send(Subscribe { subscriber: ctx.address().recipient() });
+        ctx.spawn(subscribed.into_actor(self).map(|subscribed, actor, ctx| {
+            if subscribed.is_err() {
+                actor.search(ctx);
+            }
+        }));
+    }
+
+    /// Asks for the game connection that takes the place of the one that is gone. Its snapshot brings the sockets on.
+    fn search(&mut self, ctx: &mut Context<Self>) {
+        if !std::mem::replace(&mut self.searching, true) {
+            self.ask_after_a_pause(ctx);
+        }
+    }
+
+    fn ask_after_a_pause(&mut self, ctx: &mut Context<Self>) {
+        // A connection that fails at once, again and again, does not keep us busy.
+        let pause = self.backoff.after(self.since.elapsed(), Duration::ZERO, NO_JITTER);
+        self.since = Instant::now();
+        let (servers, server) = (self.servers.clone(), self.subscription.feed.server.clone());
+        let found = async move {
+            sleep(pause).await;
+            servers.send(FindServer { server }).await
+        };
+        ctx.spawn(found.into_actor(self).map(|found, actor, ctx| match found {
+            Ok(Ok(Some(found))) => {
+                actor.searching = false;
+                actor.since = Instant::now();
+                *actor.subscription.connection.borrow_mut() = found.connection;
+                actor.subscription.set_watchers(found.allowed);
+                actor.subscribe(ctx);
+                actor.subscription.feed.mark_snapshot_wanted();
+                actor.ask_if_wanted(ctx);
+            }
+            Ok(Err(_)) => actor.ask_after_a_pause(ctx),
+            // It was deleted, or the service stops.
+            Ok(Ok(None)) | Err(_) => ctx.stop(),
+        }));
     }
 
     /// Writes what is new to everybody who watches, and asks for a snapshot if somebody needs one.
@@ -85,7 +156,7 @@ impl ServerSubscription {
 
     fn ask_if_wanted(&self, ctx: &Context<Self>) {
         if self.subscription.feed.take_snapshot_wanted() {
-            self.subscription.connection.do_send(RequestSnapshot { subscriber: ctx.address().recipient() });
+            self.subscription.connection().do_send(RequestSnapshot { subscriber: ctx.address().recipient() });
         }
     }
 
@@ -117,13 +188,15 @@ impl Actor for ServerSubscription {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(MAILBOX);
-        self.subscription.connection.do_send(Subscribe { subscriber: ctx.address().recipient() });
+        self.subscribe(ctx);
         self.subscription.feed.connect(ctx.address().recipient());
         self.ask_if_wanted(ctx);
         ctx.run_interval(LINGER, |actor, ctx| {
             let idle = actor.subscription.watchers.is_empty();
-            if (idle && actor.idle) || !actor.subscription.is_live() {
+            if idle && actor.idle {
                 ctx.stop();
+            } else if !actor.subscription.connection().connected() {
+                actor.search(ctx);
             }
             actor.idle = idle;
         });
@@ -131,9 +204,15 @@ impl Actor for ServerSubscription {
 
     fn stopping(&mut self, ctx: &mut Self::Context) -> Running {
         self.subscription.ended.set(true);
-        self.subscription.connection.do_send(Unsubscribe { subscriber: ctx.address().recipient() });
+        self.subscription.connection().do_send(Unsubscribe { subscriber: ctx.address().recipient() });
+        let failed = panics::notice("server_subscription", self.subscription.feed.server.as_str());
         for socket in self.subscription.watchers.remove_all() {
-            self.subscription.end_watch(&socket);
+            match failed {
+                // Its client comes back and finds the server anew. Later, and each by itself: it may be this very socket
+                // that panics.
+                true => drop(actix::spawn(async move { socket.close(Reason::Failed) })),
+                false => self.subscription.end_watch(&socket),
+            }
         }
         self.subscription.feed.log.borrow_mut().clear();
         self.subscription.feed.set_snapshot_receipt(None);
@@ -168,6 +247,7 @@ impl Handler<Publication> for ServerSubscription {
                 feed.mark_snapshot_wanted();
                 self.ask_if_wanted(ctx);
             }
+            Publication::ConnectionFailed => self.search(ctx),
             Publication::SetWatchers(allowed) => {
                 self.subscription.set_watchers(allowed);
                 if self.subscription.watchers.nobody_may_watch() {

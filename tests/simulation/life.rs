@@ -27,9 +27,11 @@ use companion::{
     },
     relay::{
         self,
+        admission::Admit,
         client_socket::ClientSocket,
+        connect_turns::ConnectTurns,
         context::RelayContext,
-        hub::{Admit, DevicesChanged, Hub, ServerPaired, ServerRemoved, SessionEnded, StartDrill},
+        hub::{DevicesChanged, Hub, ServerPaired, ServerRemoved, SessionEnded, StartDrill},
         relay_worker::RelayWorker,
     },
     simulator::{
@@ -130,6 +132,7 @@ impl Service {
             vault: self.vault.clone(),
             game: Game { proxy_url: None, link_policy: GameLinkPolicy::Always, allow_private_servers: true },
             budgets: Budgets::default(),
+            connect_turns: ConnectTurns::default(),
         });
         let hub = relay::start(context, Arc::default(), vec![Arbiter::current()]);
         let (host, port) = World::push_address();
@@ -219,7 +222,7 @@ impl Service {
             }
             UserAct::Drill(paired) => {
                 let Some(server) = world.judge.borrow().server(PAIRED[paired].0) else { return false };
-                return hub.send(StartDrill { server }).await.is_ok_and(|outcome| outcome.is_some());
+                return hub.send(StartDrill { server }).await.is_ok_and(|outcome| outcome.is_ok());
             }
         }
         true

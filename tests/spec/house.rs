@@ -14,7 +14,7 @@ use self::source::{Library, ModulePath};
 const FLOORS: [&[&str]; 9] = [
     &["domain"],
     &["crypto"],
-    &["config", "clock", "net"],
+    &["config", "clock", "net", "panics"],
     &["db", "clients", "game"],
     &["vault"],
     &["pairings"],

@@ -15,3 +15,4 @@ mod relay;
 mod rotation;
 mod session;
 mod sign_in;
+mod start;

@@ -96,7 +96,8 @@ fn secrets(pool: &Pool) -> Secrets {
                 secrets.insert(format!("{slot:?} {}", row.user_id), (bundle.sealed.clone(), bundle.key_version));
             }
         }
-        for server in paired_servers::list_all(db)? {
+        for id in paired_servers::list_ids(db)? {
+            let server = paired_servers::get(db, &id)?;
             secrets.insert(format!("Token {}", server.id), (server.player_token_sealed, server.key_version));
         }
         Ok(secrets)

@@ -78,6 +78,7 @@ impl World {
             game: Game { link_policy: GameLinkPolicy::Always, proxy_url: None, allow_private_servers: true },
             network: Network::system(),
             budgets: Budgets::default(),
+            connect_turns: Default::default(),
         };
         Self { _directory: directory, context: Arc::new(context) }
     }

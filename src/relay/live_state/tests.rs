@@ -144,12 +144,31 @@ fn the_map_is_wanted_until_it_came_and_again_after_a_wipe() {
 #[test]
 fn a_wipe_in_our_absence_is_seen_from_the_stored_world_and_what_is_known_is_newer() {
     let mut watched = Watched::new();
-    let stored = |wipe_time| GameUpdate::StoredWorld(Some(reading::world(&info(wipe_time))));
+    let stored = |wipe_time| GameUpdate::StoredWorld { world: Some(reading::world(&info(wipe_time))), monuments: None };
     watched.update(stored(1_000));
     let events = watched.update(GameUpdate::Connected(info(90_000))).events;
     assert!(matches!(&events[..], [event] if event.kind == EventKind::Wipe));
     watched.update(stored(1_000));
     assert!(watched.update(GameUpdate::Info(info(90_000))).events.is_empty(), "the wipe is known");
+}
+
+#[test]
+fn the_map_is_asked_for_once_in_a_wipe_also_across_a_restart() {
+    let mut watched = Watched::new();
+    assert!(watched.update(GameUpdate::Connected(info(1_000))).map_wanted);
+    assert_eq!(watched.live.monuments(), None);
+    let stored = watched.update(GameUpdate::Map(AppMap::default())).world;
+    assert_eq!((&stored, watched.live.monuments()), (&Some(reading::world(&info(1_000))), Some(&[][..])));
+
+    let mut restarted = Watched::new();
+    let monuments: Vec<_> = Monument::new("launchsite", 1.0, 2.0).into_iter().collect();
+    restarted.update(GameUpdate::StoredWorld { world: stored, monuments: Some(monuments.clone()) });
+    let up = restarted.update(GameUpdate::Connected(info(1_060)));
+    assert!(!up.map_wanted && up.events.is_empty(), "the game server rounds its wipe time");
+    assert_eq!(restarted.live.monuments(), Some(&monuments[..]));
+    let wiped = restarted.update(GameUpdate::Info(info(90_000)));
+    assert!(wiped.map_wanted && wiped.world.is_some());
+    assert_eq!(restarted.live.monuments(), None, "those of the old map");
 }
 
 #[test]

@@ -59,6 +59,8 @@ pub struct SimulatedGame {
     pub pushes: Option<GamePushes>,
     /// Requests whose answer is delayed.
     pub pending: usize,
+    /// Maps that were asked for.
+    pub maps: usize,
     limits: Limits,
     map_picture: Option<Bytes>,
     player_tokens: TokenBuckets<u64>,
@@ -84,6 +86,7 @@ impl SimulatedGame {
             cameras: CameraSessions::default(),
             pushes: None,
             pending: 0,
+            maps: 0,
             limits,
             map_picture,
             player_tokens: TokenBuckets::default(),
@@ -176,6 +179,7 @@ impl SimulatedGame {
             self.cameras.steer(client, input, &mut self.world)?;
             return Ok(AppResponse { success: Some(AppSuccess {}), ..response });
         }
+        self.maps += usize::from(request.get_map.is_some());
         let answer = answer(request, &mut self.world, self.map_picture.as_ref())?;
         if watches_entity(request)
             && let Some(client) = self.clients.get_mut(client)

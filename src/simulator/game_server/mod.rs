@@ -184,6 +184,11 @@ impl GameServer {
         self.shared.lock().clients.count()
     }
 
+    /// How often the map was asked for.
+    pub fn maps(&self) -> usize {
+        self.shared.lock().maps
+    }
+
     /// Cuts every connection without a close frame.
     pub fn drop_connections(&self) {
         self.shared.lock().drop_connections();

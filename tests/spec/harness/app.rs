@@ -91,9 +91,15 @@ impl TestApp {
 
     /// Stops the service and starts it again on the same directory and database.
     pub async fn restart(self) -> Self {
+        self.restart_after(|| {}).await
+    }
+
+    /// The same, with something done while it does not run.
+    pub async fn restart_after(self, meanwhile: impl FnOnce()) -> Self {
         let Self { clock, provider, flags, directory, stop, stopped, .. } = self;
         stop.send(()).unwrap();
         stopped.await.unwrap().unwrap();
+        meanwhile();
         Self::run(directory, flags, clock, provider)
     }
 

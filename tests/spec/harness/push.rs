@@ -106,8 +106,14 @@ impl PushTest {
 
     /// Stops the service and starts it again; the push service runs on.
     pub async fn restart(self) -> Self {
+        self.restart_after(|_| {}).await
+    }
+
+    /// The same, with something done to the database while it does not run.
+    pub async fn restart_after(self, meanwhile: impl FnOnce(&Pool)) -> Self {
         let Self { app, push, pool, directory } = self;
-        Self { app: app.restart().await, push, pool, directory }
+        let app = app.restart_after(|| meanwhile(&pool)).await;
+        Self { app, push, pool, directory }
     }
 
     /// Signs Alice in, with a helper device of hers.

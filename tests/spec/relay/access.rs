@@ -2,11 +2,12 @@
 
 use companion::simulator::world::GATE_SWITCH;
 use serde_json::json;
+use tokio::{io::AsyncReadExt as _, net::TcpListener, time::timeout};
 
 use crate::harness::{
     app::TestApp,
     game::{self, ALICE, BOB, add_device, is_complete, pair},
-    relay_client::RelayClient,
+    relay_client::{PATIENCE, RelayClient},
 };
 
 #[actix_web::test]
@@ -71,6 +72,44 @@ async fn deleting_a_server_ends_its_watches_and_nothing_else() {
         asked += 1;
         assert!(asked < 100, "the link to the game server stays open");
     }
+}
+
+#[actix_web::test]
+async fn a_deletion_beside_a_drill_and_a_subscription_leaves_no_link() {
+    let app = TestApp::start_beside_games().await;
+    let game = game::still(&app).await;
+    let mut alice = app.signed_in(ALICE).await;
+    for _ in 0..10 {
+        let server = pair(&mut alice, &game).await;
+        let mut client = RelayClient::connect(&app, &mut alice).await;
+        let (mut deleting, mut drilling) = (alice.clone(), alice.clone());
+        let (path, drill) = (format!("/paired-servers/{server}"), format!("/paired-servers/{server}/drill"));
+        let (deleted, drilled, ()) =
+            tokio::join!(deleting.delete(&path), drilling.post(&drill, None), client.subscribe(&server));
+        assert_eq!(deleted.status, 204);
+        assert!(matches!(drilled.status, 200 | 404 | 503), "{}", drilled.text());
+        client.expect_error("unknown_server").await;
+        drilling.post(&drill, None).await.expect_problem(404, "not_found");
+    }
+    let gone = async {
+        while game.connections() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, gone).await.expect("no link stays open");
+}
+
+#[actix_web::test]
+async fn deleting_a_server_ends_a_link_that_is_being_made() {
+    let app = TestApp::start_beside_games().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut alice = app.signed_in(ALICE).await;
+    let server = game::pair_port(&mut alice, listener.local_addr().unwrap().port()).await;
+    let (mut connecting, _) = listener.accept().await.unwrap();
+    assert_eq!(alice.delete(&format!("/paired-servers/{server}")).await.status, 204);
+    let mut handshake = Vec::new();
+    let ended = timeout(PATIENCE, connecting.read_to_end(&mut handshake)).await.expect("it ends");
+    assert!(ended.is_ok() && handshake.starts_with(b"GET / HTTP/1.1"), "{ended:?}");
 }
 
 #[actix_web::test]

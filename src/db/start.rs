@@ -1,0 +1,37 @@
+//! What is read once when the service starts, and then never again.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::{
+    crypto::random::Random,
+    db::{
+        error::DbError,
+        pool::{Db, Pool},
+    },
+    domain::backoff::Backoff,
+};
+
+/// A database that answers again is not left waiting for longer: nobody is watched over until then.
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+
+/// Reads until the database answers, with growing pauses. `what` names it in the log.
+pub async fn read_until_answered<T: Send + 'static>(
+    pool: &Pool,
+    random: &Random,
+    what: &str,
+    query: fn(&mut Db) -> Result<T, DbError>,
+) -> T {
+    let mut backoff = Backoff::up_to(LONGEST_PAUSE);
+    loop {
+        match pool.read(query).await {
+            Ok(read) => return read,
+            Err(error) => {
+                let pause = backoff.after(Duration::ZERO, Duration::ZERO, random.byte());
+                log::error!("{what} could not be read, again in {} ms: {error}", pause.as_millis());
+                sleep(pause).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The push worker on virtual time: sessions that cannot be started yet, and sessions that panic.
+
+#![allow(clippy::disallowed_methods, reason = "a test is not part of a simulated run")]
+
+use std::{
+    io,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use actix::{Addr, Arbiter, System};
+use companion::{
+    clients::http::tls_config,
+    clock::Clock,
+    config::{Database, Game, GameLinkPolicy, PushAddress},
+    crypto::{self, keys::Key32, random::Random, sealer::Sealer},
+    db::{
+        error::DbError,
+        pool::{DiskMoment, Pool},
+        push_credentials::{self, SealedBundle},
+        users,
+    },
+    domain::ids::UserId,
+    net::Network,
+    push::{
+        context::PushContext,
+        session_status::{PushSession, PushState},
+        worker::{self, PushSessions, PushWorker, SessionsLoaded},
+    },
+    relay::{self, context::RelayContext},
+    vault::Vault,
+};
+use futures_util::FutureExt as _;
+use tempfile::TempDir;
+use tokio::{runtime::Builder, time::sleep};
+
+/// A worker with a credential of alice's. The push service does not answer.
+struct Beside {
+    push: Addr<PushWorker>,
+    /// So many reads fail.
+    failing_reads: Arc<AtomicU32>,
+    /// How often the push service was connected to, and how often that still panics.
+    dials: Arc<Mutex<(u32, u32)>>,
+    _directory: TempDir,
+}
+
+impl Beside {
+    fn start(failing_reads: u32, panics: u32) -> Self {
+        crypto::install();
+        let directory = tempfile::tempdir().unwrap();
+        let failing = Arc::new(AtomicU32::new(0));
+        let failing_reads_left = failing.clone();
+        let disk = Arc::new(move |moment| {
+            let one_less = |count: u32| count.checked_sub(1);
+            let fails = moment == DiskMoment::BeforeRead
+                && failing_reads_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok();
+            async move { if fails { Err(DbError::Unavailable("on purpose".to_owned())) } else { Ok(()) } }.boxed_local()
+        });
+        let pool = Pool::open_simulated(&Database::Sqlite(directory.path().join("test.db")), disk).unwrap();
+        let (random, clock) = (Random::seeded(1), Clock::simulated("2026-11-21T12:00:00Z".parse().unwrap()));
+        let vault = Vault::new(pool.clone(), Arc::new(Sealer::new(&Key32::new([1; 32]), None, 1, random.clone())));
+        let (alice, now) = (UserId::from("alice"), clock.now());
+        let json = br#"{ "gcm": { "androidId": "7001", "securityToken": "71" } }"#;
+        let expires_at = now + chrono::TimeDelta::days(14);
+        let sealed = vault.seal_push_bundle(&alice, json);
+        let bundle = SealedBundle { sealed, key_version: vault.key_version(), uploaded_at: now, expires_at };
+        let stored = pool.write_blocking(|db| {
+            users::sign_in(db, &alice, &"76561198000000001".into(), None, now)?;
+            push_credentials::upload(db, &alice, &bundle).map(drop)
+        });
+        stored.unwrap();
+        failing.store(failing_reads, Ordering::Relaxed);
+        let dials = Arc::new(Mutex::new((0, panics)));
+        let counted = dials.clone();
+        let network = Network::simulated(Arc::new(move |_, _| {
+            let panics = {
+                let mut dials = counted.lock().unwrap();
+                dials.0 += 1;
+                let panics = dials.1 > 0;
+                dials.1 = dials.1.saturating_sub(1);
+                panics
+            };
+            async move {
+                assert!(!panics, "on purpose");
+                Err(io::ErrorKind::ConnectionRefused.into())
+            }
+            .boxed_local()
+        }));
+        let context = RelayContext {
+            clock: clock.clone(),
+            random: random.clone(),
+            network: network.clone(),
+            pool: pool.clone(),
+            vault: vault.clone(),
+            game: Game { proxy_url: None, link_policy: GameLinkPolicy::Subscribed, allow_private_servers: true },
+            budgets: Default::default(),
+            connect_turns: Default::default(),
+        };
+        let hub = relay::start(Arc::new(context), Arc::default(), vec![Arbiter::current()]);
+        let push = worker::start(Arc::new(PushContext {
+            clock,
+            random,
+            network,
+            pool,
+            vault,
+            tls: Arc::new(tls_config(None).unwrap()),
+            address: PushAddress { host: "push.example.com".to_owned(), port: 5_228 },
+            allow_private: true,
+            hub,
+        }));
+        Self { push, failing_reads: failing, dials, _directory: directory }
+    }
+
+    async fn loaded(&self) -> bool {
+        self.push.send(SessionsLoaded).await.unwrap()
+    }
+
+    async fn session(&self) -> Option<PushSession> {
+        self.push.send(PushSessions { users: vec!["alice".into()] }).await.unwrap().remove(&"alice".into())
+    }
+
+    fn dials(&self) -> u32 {
+        self.dials.lock().unwrap().0
+    }
+}
+
+fn simulated(test: impl Future<Output = ()>) {
+    let runtime = Arc::new(Builder::new_current_thread().enable_time().start_paused(true).build().unwrap());
+    let _entered = runtime.enter();
+    System::with_tokio_rt(|| runtime.clone()).block_on(test);
+}
+
+#[test]
+fn sessions_start_once_the_database_answers() {
+    simulated(async {
+        let beside = Beside::start(u32::MAX, 0);
+        sleep(Duration::from_secs(600)).await;
+        assert!(!beside.loaded().await && beside.session().await.is_none());
+        beside.failing_reads.store(0, Ordering::Relaxed);
+        sleep(Duration::from_secs(20)).await;
+        assert!(beside.loaded().await && beside.dials() > 0);
+    });
+}
+
+#[test]
+fn a_session_that_panics_is_started_anew() {
+    simulated(async {
+        let beside = Beside::start(0, 1);
+        sleep(Duration::from_millis(100)).await;
+        let session = beside.session().await.expect("a session");
+        assert_eq!((session.state, session.last_error.as_deref()), (PushState::Unreachable, Some("an internal error")));
+        sleep(Duration::from_secs(2)).await;
+        assert!(beside.dials() >= 2);
+        let session = beside.session().await.expect("a session");
+        assert_ne!(session.last_error.as_deref(), Some("an internal error"), "it was tried again");
+    });
+}

@@ -1,0 +1,76 @@
+//! The start of the service: what it does while its database fails, and what it does not ask its neighbours for again.
+
+use companion::db::{paired_servers, pool::Pool};
+use diesel::connection::SimpleConnection as _;
+use serde_json::json;
+use tokio::time::timeout;
+
+use crate::harness::{
+    game::{self, is_complete, pair},
+    push::{PHONE, PushTest},
+    relay_client::{PATIENCE, RelayClient},
+};
+
+/// Reads of these two tables fail while they have other names.
+fn rename(pool: &Pool, from: &str, to: &str) {
+    for table in ["paired_servers", "push_credentials"] {
+        let rename = format!("ALTER TABLE {table}{from} RENAME TO {table}{to}");
+        pool.write_blocking(|db| Ok(db.batch_execute(&rename)?)).unwrap();
+    }
+}
+
+#[actix_web::test]
+async fn a_database_that_fails_at_first_is_reported_and_delays_links_and_sessions_only() {
+    let test = PushTest::start_beside_games().await;
+    let (mut alice, _) = test.alice_receiving().await;
+    let game = game::still(&test.app).await;
+    pair(&mut alice, &game).await;
+    assert_eq!(alice.get("/ready").await.json(), json!({ "ok": true }));
+
+    let test = test.restart_after(|pool| rename(pool, "", "_gone")).await;
+    let mut browser = test.app.browser();
+    let problem = browser.get("/ready").await.expect_problem(503, "not_ready");
+    let missing = ["gameLinks", "pushSessions"].map(|part| json!({ "path": part, "message": "not loaded yet" }));
+    assert_eq!(problem["errors"], json!(missing));
+    for path in ["/health", "/health/db"] {
+        assert_eq!(browser.get(path).await.status, 200, "{path}");
+    }
+
+    rename(&test.pool, "_gone", "");
+    test.until(|push| push.connected(PHONE.0)).await;
+    let opened = async {
+        while game.connections() == 0 || browser.get("/ready").await.status != 200 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, opened).await.expect("everything is loaded");
+}
+
+#[actix_web::test]
+async fn a_restart_within_a_wipe_does_not_ask_for_the_map_again() {
+    let test = PushTest::start_beside_games().await;
+    let (mut alice, _) = test.alice().await;
+    let game = game::still(&test.app).await;
+    let server = pair(&mut alice, &game).await;
+    let mut client = RelayClient::watching(&test.app, &mut alice, &server).await;
+    client.until(&server, |state| is_complete(state, 0)).await;
+    let stored = async {
+        let id = server.as_str().into();
+        while test.pool.read_blocking(|db| paired_servers::monuments(db, &id)).unwrap().is_none() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, stored).await.expect("the monuments are stored");
+    assert_eq!(game.maps(), 1);
+
+    let test = test.restart().await;
+    let mut again = test.app.browser();
+    again.cookies = alice.cookies.clone();
+    let mut client = RelayClient::watching(&test.app, &mut again, &server).await;
+    client.until(&server, |state| is_complete(state, 0)).await;
+    assert_eq!(game.maps(), 1, "the markers are asked for after the map");
+    game.wipe();
+    client.expect_where("event", |message| message["event"]["kind"] == "wipe").await;
+    client.until(&server, |state| is_complete(state, 0)).await;
+    assert_eq!(game.maps(), 2);
+}
