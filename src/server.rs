@@ -36,7 +36,7 @@ use crate::{
         limits::{HISTORY_DAYS, PROVIDER_CLOCK_SKEW},
         time::Timestamp,
     },
-    game::asker::Budgets,
+    game::{asker::Budgets, decoding::MessageDecoder},
     net::Network,
     push::{
         context::PushContext,
@@ -127,6 +127,7 @@ impl Server {
             vault: vault.clone(),
             game,
             budgets: Budgets::default(),
+            decoder: MessageDecoder::on_threads(),
         });
         let health = Arc::new(RelayHealth::default());
         // Game links have threads of their own: a burst of clients does not hold up an alarm, nor the other way round.

@@ -1,7 +1,13 @@
 //! What the relay's actors share.
 
 use crate::{
-    clock::Clock, config, crypto::random::Random, db::pool::Pool, game::asker::Budgets, net::Network, vault::Vault,
+    clock::Clock,
+    config,
+    crypto::random::Random,
+    db::pool::Pool,
+    game::{asker::Budgets, decoding::MessageDecoder},
+    net::Network,
+    vault::Vault,
 };
 
 /// Built once, shared by all.
@@ -13,4 +19,5 @@ pub struct RelayContext {
     pub vault: Vault,
     pub game: config::Game,
     pub budgets: Budgets,
+    pub decoder: MessageDecoder,
 }

@@ -9,7 +9,7 @@
 //! relay_worker         the subscriptions of one thread
 //! server_subscription  one paired server on one thread     watchers   who may watch, and which sockets do
 //! game_connection      one paired server: mailbox, link, timers
-//! link_supervisor      connects, polls, connects again; reports updates
+//! link_supervisor      connects, polls, connects again; reports updates                  device_looks  one at a time
 //! alarm_delivery       alarms → incidents → ledger → sockets → outcome                   commands   toggle
 //! publisher            position, snapshot, subscribers: one encoding for all
 //! live_state           pure: update in, outcome out                                      team_chat  which lines are new
@@ -25,6 +25,7 @@ pub mod client_socket;
 pub mod close;
 pub mod commands;
 pub mod context;
+pub mod device_looks;
 pub mod feed;
 pub mod game_connection;
 pub mod hub;

@@ -17,7 +17,7 @@ use companion::{
         sessions, users,
     },
     domain::{game_address::GameAddress, ids::UserId},
-    game::asker::Budgets,
+    game::{asker::Budgets, decoding::MessageDecoder},
     net::Network,
     pairings::{self, DeviceRequest, PairingRequest, PairingSource},
     push::{
@@ -125,6 +125,7 @@ impl Service {
             vault: self.vault.clone(),
             game: Game { proxy_url: None, link_policy: GameLinkPolicy::Always, allow_private_servers: true },
             budgets: Budgets::default(),
+            decoder: MessageDecoder::inline(),
         });
         let hub = relay::start(context, Arc::default(), vec![Arbiter::current()]);
         let (host, port) = World::push_address();

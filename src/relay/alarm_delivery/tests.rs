@@ -9,7 +9,7 @@ use crate::{
     config::{Database, Game, GameLinkPolicy},
     crypto::{keys::Key32, random::Random, sealer::Sealer},
     db::{pool::Pool, testing},
-    game::asker::Budgets,
+    game::{asker::Budgets, decoding::MessageDecoder},
     net::Network,
     relay::publication::Publication,
     vault::Vault,
@@ -58,6 +58,7 @@ impl World {
             game: Game { link_policy: GameLinkPolicy::Always, proxy_url: None, allow_private_servers: true },
             network: Network::system(),
             budgets: Budgets::default(),
+            decoder: MessageDecoder::inline(),
         };
         Self { _directory: directory, context: Arc::new(context) }
     }
