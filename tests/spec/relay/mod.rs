@@ -3,6 +3,7 @@
 mod access;
 mod game_faults;
 mod limits;
+mod link;
 mod slow;
 mod stream;
 mod tokens;
