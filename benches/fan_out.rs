@@ -312,7 +312,7 @@ impl Relay {
         let payload = AppEntityPayload { value: Some(true), ..Default::default() };
         let changed = AppEntityChanged { entity_id: alarm as u64, payload };
         let broadcast = AppBroadcast { entity_changed: Some(changed), ..Default::default() };
-        self.connection.do_send(LinkReport::Update(GameUpdate::Broadcast(Box::new(broadcast))));
+        self.connection.do_send(LinkReport::Update(GameUpdate::Broadcast(alarm as u64, Box::new(broadcast))));
     }
 
     /// Lets things happen for that long. Alarms go off right behind a change, when every socket is busy.

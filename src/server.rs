@@ -42,7 +42,7 @@ use crate::{
         raid,
         time::Timestamp,
     },
-    game::asker::Budgets,
+    game::{asker::Budgets, decoding::MessageDecoder},
     net::Network,
     push::{
         context::PushContext,
@@ -143,6 +143,7 @@ impl Server {
             game,
             budgets: Budgets::default(),
             connect_turns: ConnectTurns::default(),
+            decoder: MessageDecoder::on_threads(),
         });
         let health = Arc::new(RelayHealth::default());
         // Game links have threads of their own: a burst of clients does not hold up an alarm, nor the other way round.

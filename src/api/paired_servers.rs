@@ -25,6 +25,7 @@ use crate::{
         access::Role,
         game_address::GameAddress,
         ids::PlatformId,
+        link_reason::LinkReason,
         server_state::ConnectionState,
         time::{self, Timestamp},
     },
@@ -99,8 +100,10 @@ struct ConnectionView {
     #[serde(serialize_with = "time::wire")]
     #[schema(value_type = String, format = DateTime)]
     since: Timestamp,
+    /// In words for the owner.
     #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
+    #[schema(value_type = Option<String>)]
+    reason: Option<LinkReason>,
     #[serde(serialize_with = "time::wire_option", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     next_attempt_at: Option<Timestamp>,

@@ -10,7 +10,9 @@ use serde::Serialize;
 use crate::domain::{
     change::{Change, Key, Node, Section},
     device::Device,
+    freshness::StaleSections,
     incident::Incident,
+    link_reason::LinkReason,
     map::{MapNote, Marker},
     time::{self, Timestamp},
 };
@@ -52,15 +54,14 @@ pub enum ConnectionState {
     Paused,
 }
 
-/// What is known of the game server as a whole, and how fresh it is: while `connection` is not `connected`, the rest
-/// of the state is as it was at `since`.
+/// What is known of the game server as a whole, and how fresh the state is.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerHead {
     pub connection: ConnectionState,
     #[serde(serialize_with = "time::wire")]
     pub since: Timestamp,
-    pub reason: Option<String>,
+    pub reason: Option<LinkReason>,
     #[serde(serialize_with = "time::wire_option")]
     pub next_attempt_at: Option<Timestamp>,
     pub name: Option<String>,
@@ -75,6 +76,9 @@ pub struct ServerHead {
     pub hour: Option<f64>,
     pub sunrise: Option<f64>,
     pub sunset: Option<f64>,
+    /// Empty, and then not sent, while all is fresh.
+    #[serde(skip_serializing_if = "StaleSections::is_empty")]
+    pub stale: StaleSections,
 }
 
 /// Values by id, with edits that say what they changed.
@@ -183,6 +187,7 @@ impl ServerState {
                 hour: None,
                 sunrise: None,
                 sunset: None,
+                stale: StaleSections::new(),
             }),
             team: Arc::new(TeamHead::default()),
             members: Keyed::new(),

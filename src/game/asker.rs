@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::game::{
     budget::{Budget, Priority, cost},
-    link::{AskError, Link, Route},
+    link::{Answered, AskError, Link, Route},
     wire::{AppEmpty, AppEntityInfo, AppRequest, AppResponse},
 };
 
@@ -72,7 +72,7 @@ impl Asker {
         cost: u32,
         priority: Priority,
         deadline: Duration,
-    ) -> Result<AppResponse, AskError> {
+    ) -> Result<Answered<AppResponse>, AskError> {
         while let Err(wait) = self.budget.with(|budget, now| budget.take(self.player, cost, priority, now)) {
             sleep(wait.max(Duration::from_millis(1))).await;
         }
@@ -89,8 +89,9 @@ impl Asker {
         id: u64,
         priority: Priority,
         deadline: Duration,
-    ) -> Result<Option<AppEntityInfo>, AskError> {
+    ) -> Result<Answered<Option<AppEntityInfo>>, AskError> {
         let request = AppRequest { entity_id: Some(id), get_entity_info: Some(AppEmpty {}), ..Default::default() };
-        Ok(self.ask(request, cost::REQUEST, priority, deadline).await?.entity_info)
+        let Answered { asked_after, content } = self.ask(request, cost::REQUEST, priority, deadline).await?;
+        Ok(Answered { asked_after, content: content.entity_info })
     }
 }

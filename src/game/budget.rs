@@ -20,14 +20,15 @@ pub mod cost {
     pub const REQUEST: u32 = TOKEN;
 }
 
-/// What a request is for; the lower ones leave tokens for the higher ones.
+/// What a request is for; the lower ones leave tokens for the higher ones. Entity sync, of which there may be any amount,
+/// has a rate of its own below that of the tokens: what is left of them is the share of polling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
     /// The map picture, which is large and seldom new.
     Map,
     /// Markers, team, time, info.
     Polling,
-    /// The devices' values after a connect.
+    /// The devices' values: after a connect, and after a tool cupboard has changed.
     EntitySync,
     /// A user waits for it.
     Toggle,
@@ -49,9 +50,44 @@ impl Priority {
 /// The buckets of one game server for our address, and for each paired player on it.
 #[derive(Debug)]
 pub struct Budget {
-    address: Bucket,
+    address: Buckets,
     /// By SteamID64; only those that are not full.
-    players: HashMap<u64, Bucket>,
+    players: HashMap<u64, Buckets>,
+}
+
+/// The tokens of a player or of an address.
+#[derive(Debug)]
+struct Buckets {
+    tokens: Bucket,
+    /// What of them entity sync may take. A player polls about 0.6 a second.
+    entity_sync: Bucket,
+}
+
+impl Buckets {
+    fn of_address(now: u64) -> Self {
+        Self { tokens: Bucket::new(45, 14, now), entity_sync: Bucket::new(30, 10, now) }
+    }
+
+    fn of_player(now: u64) -> Self {
+        Self { tokens: Bucket::new(24, 3, now), entity_sync: Bucket::new(12, 2, now) }
+    }
+
+    /// Milliseconds until the cost can be taken with the reserve left over; 0 = now.
+    fn wait(&self, cost: u32, priority: Priority, reserve: u32, now: u64) -> u64 {
+        let share = if priority == Priority::EntitySync { self.entity_sync.wait(now, cost, 0) } else { 0 };
+        share.max(self.tokens.wait(now, cost, reserve))
+    }
+
+    fn take(&mut self, cost: u32, priority: Priority, now: u64) -> Result<(), u64> {
+        if priority == Priority::EntitySync {
+            self.entity_sync.take(now, cost)?;
+        }
+        self.tokens.take(now, cost)
+    }
+
+    fn is_full(&self, now: u64) -> bool {
+        self.tokens.is_full(now) && self.entity_sync.is_full(now)
+    }
 }
 
 /// Players above which those with a full bucket are forgotten.
@@ -60,15 +96,15 @@ const PRUNE_ABOVE: usize = 64;
 impl Budget {
     /// Full buckets.
     pub fn new(now: u64) -> Self {
-        Self { address: Bucket::new(45, 14, now), players: HashMap::new() }
+        Self { address: Buckets::of_address(now), players: HashMap::new() }
     }
 
     /// How long a request has to wait; zero = it may go now.
     pub fn wait_for(&self, player: u64, cost: u32, priority: Priority, now: u64) -> Duration {
         let (player_reserve, address_reserve) = priority.reserves();
         // A player who is not in the map has a full bucket, which serves every cost.
-        let player = self.players.get(&player).map_or(0, |bucket| bucket.wait(now, cost, player_reserve));
-        Duration::from_millis(player.max(self.address.wait(now, cost, address_reserve)))
+        let player = self.players.get(&player).map_or(0, |player| player.wait(cost, priority, player_reserve, now));
+        Duration::from_millis(player.max(self.address.wait(cost, priority, address_reserve, now)))
     }
 
     /// Spends the cost in both buckets, or in neither and says how long to wait.
@@ -77,24 +113,24 @@ impl Budget {
         if !wait.is_zero() {
             return Err(wait);
         }
-        for bucket in [&mut self.address, player_bucket(&mut self.players, player, now)] {
-            bucket.take(now, cost).map_err(Duration::from_millis)?;
+        for buckets in [&mut self.address, buckets_of(&mut self.players, player, now)] {
+            buckets.take(cost, priority, now).map_err(Duration::from_millis)?;
         }
         Ok(())
     }
 
     /// The game server refused a request of this player for its rate: somebody else spends too, start from nothing.
     pub fn refused(&mut self, player: u64, now: u64) {
-        player_bucket(&mut self.players, player, now).drain(now);
-        self.address.drain(now);
+        buckets_of(&mut self.players, player, now).tokens.drain(now);
+        self.address.tokens.drain(now);
     }
 }
 
-fn player_bucket(players: &mut HashMap<u64, Bucket>, player: u64, now: u64) -> &mut Bucket {
+fn buckets_of(players: &mut HashMap<u64, Buckets>, player: u64, now: u64) -> &mut Buckets {
     if players.len() > PRUNE_ABOVE {
-        players.retain(|_, bucket| !bucket.is_full(now));
+        players.retain(|_, buckets| !buckets.is_full(now));
     }
-    players.entry(player).or_insert_with(|| Bucket::new(24, 3, now))
+    players.entry(player).or_insert_with(|| Buckets::of_player(now))
 }
 
 #[cfg(test)]
@@ -119,6 +155,24 @@ mod tests {
         assert_eq!(drain(&mut budget, 1, Priority::Toggle, 0), 4);
         assert_eq!(budget.wait_for(1, cost::REQUEST, Priority::Toggle, 0), Duration::from_millis(334));
         assert_eq!(budget.wait_for(1, cost::REQUEST, Priority::Map, 0), Duration::from_millis(4_334));
+    }
+
+    #[test]
+    fn entity_sync_without_end_leaves_polling_its_share() {
+        let mut budget = Budget::new(0);
+        let (mut polls, mut looks) = (0, 0);
+        for now in 0..60_000 {
+            looks += u32::from(budget.take(1, cost::REQUEST, Priority::EntitySync, now).is_ok());
+            // Markers and the team; the others ask seldom.
+            if now % 3_000 == 0 || now % 5_000 == 0 {
+                polls += 1;
+            }
+            if polls > 0 && budget.take(1, cost::REQUEST, Priority::Polling, now).is_ok() {
+                polls -= 1;
+            }
+            assert!(polls <= 3, "a poll waits since three others at {now}");
+        }
+        assert!(looks > 100, "{looks} looks in a minute");
     }
 
     #[test]

@@ -2,15 +2,22 @@
 //!
 //! No actor and no policy: the caller says when to connect, what to ask and how often. A task owns the
 //! WebSocket; it ends when the peer does, when the link is silent for too long, or when the last [`Link`] is dropped.
+//!
+//! Broadcasts and answers keep their order: an answer is handed over when the broadcasts that came before it are handled,
+//! and says which ones came before it was asked for.
 
 use std::{collections::HashMap, fmt, time::Duration};
 
 use bytes::Bytes;
-use futures_util::{SinkExt as _, StreamExt as _};
+use futures_util::{
+    SinkExt as _, StreamExt as _,
+    future::{LocalBoxFuture, OptionFuture},
+};
 use prost::Message as _;
 use secrecy::{ExposeSecret as _, SecretBox};
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{mpsc, oneshot, watch},
+    task::JoinHandle,
     time::{Instant, MissedTickBehavior, interval, timeout},
 };
 use tokio_tungstenite::{
@@ -21,6 +28,9 @@ use tokio_tungstenite::{
 use crate::{
     game::{
         address::is_public,
+        counting::Repeated,
+        decoding::{DecodeError, DecodingPermit, MessageDecoder, SMALL, decode},
+        meter::{Allowance, Metered},
         wire::{AppBroadcast, AppMessage, AppRequest, AppResponse},
     },
     net::{Network, NetworkError, Stream},
@@ -32,8 +42,12 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(15);
 const WRITE_DEADLINE: Duration = Duration::from_secs(10);
 /// Between two pings; two without any sign of life end the link.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
-/// A map picture is megabytes; nothing else comes near.
-const MESSAGE_LIMIT: usize = 32 * 1024 * 1024;
+/// Bytes of a message while a map is awaited: its picture is megabytes.
+const MAP_LIMIT: usize = 32 * 1024 * 1024;
+/// Bytes of every other message; nothing real comes near.
+const MESSAGE_LIMIT: usize = 4 * 1024 * 1024;
+/// Heads of frames, control frames, and the beginning of the message after.
+const MESSAGE_SLACK: usize = 64 * 1024;
 /// Requests handed over and not yet written.
 const REQUESTS: usize = 64;
 /// Broadcasts read and not yet taken; when full, reading waits and the game server feels it.
@@ -81,19 +95,70 @@ pub enum AskError {
     Refused(String),
     #[error("no answer in time")]
     TimedOut,
+    #[error("the answer has more than {limit} {0}", limit = .0.limit())]
+    TooMany(Repeated),
     #[error("the link is closed")]
     Closed,
+}
+
+/// Why a link ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LinkEnded {
+    #[error("the game server closed it")]
+    Closed,
+    #[error("{0}")]
+    Broken(String),
+    #[error("no sign of life")]
+    Silent,
+    #[error("the game server does not read")]
+    Stuck,
+    #[error("a message was larger than what is awaited")]
+    TooLarge,
+    #[error("nobody needs it")]
+    Unneeded,
+}
+
+/// What a game server answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answered<T> {
+    /// How many broadcasts of this link had come when it was asked for. What a later broadcast says may be newer.
+    pub asked_after: u64,
+    pub content: T,
 }
 
 /// A live link; clones share it.
 #[derive(Clone)]
 pub struct Link {
     requests: mpsc::Sender<Outgoing>,
+    /// How many broadcasts are handled.
+    handled: watch::Receiver<u64>,
 }
 
 struct Outgoing {
     request: AppRequest,
-    answer: oneshot::Sender<AppResponse>,
+    answer: oneshot::Sender<Result<OrderedAnswer, AskError>>,
+}
+
+struct OrderedAnswer {
+    answered: Answered<AppResponse>,
+    /// How many broadcasts came before it.
+    after: u64,
+}
+
+/// What a game server says unasked, in order.
+pub struct Broadcasts {
+    received: mpsc::Receiver<Heard>,
+    /// How many were handed over.
+    number: u64,
+    handled: watch::Sender<u64>,
+    /// Of the one that is handled now.
+    permit: Option<DecodingPermit>,
+    link: JoinHandle<LinkEnded>,
+}
+
+struct Heard {
+    broadcast: AppBroadcast,
+    permit: Option<DecodingPermit>,
 }
 
 impl fmt::Debug for Link {
@@ -103,37 +168,62 @@ impl fmt::Debug for Link {
 }
 
 impl Link {
-    /// Connects. Broadcasts come through the receiver, which closes when the link does.
+    /// Connects. Nothing is answered unless the broadcasts are taken.
     pub async fn connect(
         network: &Network,
+        decoder: &MessageDecoder,
         route: &Route,
         player: Player,
-    ) -> Result<(Link, mpsc::Receiver<AppBroadcast>), ConnectError> {
-        let stream = timeout(CONNECT_DEADLINE, open(network, route)).await.map_err(|_| ConnectError::TimedOut)??;
+    ) -> Result<(Link, Broadcasts), ConnectError> {
+        let allowance = Allowance::default();
+        allowance.set(MESSAGE_LIMIT + MESSAGE_SLACK);
+        let open = open(network, route, allowance.clone());
+        let stream = timeout(CONNECT_DEADLINE, open).await.map_err(|_| ConnectError::TimedOut)??;
         let (requests, outgoing) = mpsc::channel(REQUESTS);
         let (broadcasts, received) = mpsc::channel(BROADCASTS);
-        actix::spawn(run(stream, player, outgoing, broadcasts));
-        Ok((Link { requests }, received))
+        let (handled, is_handled) = watch::channel(0);
+        let exchange =
+            Exchange { player, waiting: HashMap::new(), seq: 0, map_request: None, allowance, broadcasts, heard: 0 };
+        let link = actix::spawn(run(stream, decoder.clone(), exchange, outgoing));
+        let broadcasts = Broadcasts { received, number: 0, handled, permit: None, link };
+        Ok((Link { requests, handled: is_handled }, broadcasts))
     }
 
     /// Sends a request (number and player are filled in) and waits for its answer.
-    pub async fn ask(&self, request: AppRequest, deadline: Duration) -> Result<AppResponse, AskError> {
+    pub async fn ask(&self, request: AppRequest, deadline: Duration) -> Result<Answered<AppResponse>, AskError> {
         let (answer, answered) = oneshot::channel();
         let exchange = async {
             self.requests.send(Outgoing { request, answer }).await.map_err(|_| AskError::Closed)?;
-            answered.await.map_err(|_| AskError::Closed)
+            let OrderedAnswer { answered, after } = answered.await.map_err(|_| AskError::Closed)??;
+            self.handled.clone().wait_for(|handled| *handled >= after).await.map_err(|_| AskError::Closed)?;
+            Ok(answered)
         };
-        let response = timeout(deadline, exchange).await.map_err(|_| AskError::TimedOut)??;
-        match response.error {
+        let answered = timeout(deadline, exchange).await.map_err(|_| AskError::TimedOut)??;
+        match answered.content.error {
             Some(error) => Err(AskError::Refused(error.error.chars().take(64).collect())),
-            None => Ok(response),
+            None => Ok(answered),
         }
     }
 }
 
-type WebSocket = WebSocketStream<MaybeTlsStream<Stream>>;
+impl Broadcasts {
+    /// The next one and its number, counted from 1, or why the link ended. To ask for it is to say that the one before
+    /// is handled.
+    pub async fn next(&mut self) -> Result<(u64, AppBroadcast), LinkEnded> {
+        self.permit = None;
+        self.handled.send_replace(self.number);
+        let Some(Heard { broadcast, permit }) = self.received.recv().await else {
+            return Err((&mut self.link).await.unwrap_or(LinkEnded::Closed));
+        };
+        self.permit = permit;
+        self.number += 1;
+        Ok((self.number, broadcast))
+    }
+}
 
-async fn open(network: &Network, route: &Route) -> Result<WebSocket, ConnectError> {
+type WebSocket = WebSocketStream<MaybeTlsStream<Metered<Stream>>>;
+
+async fn open(network: &Network, route: &Route, allowance: Allowance) -> Result<WebSocket, ConnectError> {
     let (url, host, port) = match &route.proxy {
         Some(proxy) => {
             let url = format!("{proxy}/{}/{}", route.host, route.port);
@@ -150,11 +240,12 @@ async fn open(network: &Network, route: &Route) -> Result<WebSocket, ConnectErro
     // The proxy is configured by the operator; a game server's address comes from outside.
     let allow_private = route.allow_private || route.proxy.is_some();
     let stream = network.connect(&host, port, if allow_private { |_| true } else { is_public }).await?;
+    let stream = Metered::new(stream, allowance);
     let config = WebSocketConfig::default()
         .read_buffer_size(8 * 1024)
         .write_buffer_size(0)
-        .max_message_size(Some(MESSAGE_LIMIT))
-        .max_frame_size(Some(MESSAGE_LIMIT));
+        .max_message_size(Some(MAP_LIMIT))
+        .max_frame_size(Some(MAP_LIMIT));
     match client_async_tls_with_config(url, stream, Some(config), None).await {
         Ok((socket, _)) => Ok(socket),
         Err(tungstenite::Error::Protocol(ProtocolError::HttparseError(_))) => Err(ConnectError::Refused),
@@ -163,61 +254,164 @@ async fn open(network: &Network, route: &Route) -> Result<WebSocket, ConnectErro
     }
 }
 
+/// What is asked, answered and heard on a link.
+struct Exchange {
+    player: Player,
+    waiting: HashMap<u32, Waiting>,
+    /// Of the last request.
+    seq: u32,
+    /// The last request for the map.
+    map_request: Option<u32>,
+    allowance: Allowance,
+    broadcasts: mpsc::Sender<Heard>,
+    /// Broadcasts so far.
+    heard: u64,
+}
+
+struct Waiting {
+    asked_after: u64,
+    answer: oneshot::Sender<Result<OrderedAnswer, AskError>>,
+}
+
+impl Exchange {
+    /// The bytes of a request that is about to be written.
+    fn begin(&mut self, Outgoing { mut request, answer }: Outgoing) -> Bytes {
+        self.seq = self.seq.checked_add(1).unwrap_or(1);
+        request.seq = self.seq;
+        request.player_id = self.player.id;
+        request.player_token = *self.player.token.expose_secret();
+        self.waiting.retain(|_, waiting| !waiting.answer.is_closed());
+        self.waiting.insert(self.seq, Waiting { asked_after: self.heard, answer });
+        if request.get_map.is_some() {
+            self.map_request = Some(self.seq);
+            self.allow_next();
+        }
+        request.encode_to_vec().into()
+    }
+
+    /// The next message may be as large as what is awaited.
+    fn allow_next(&self) {
+        let map = self.map_request.and_then(|seq| self.waiting.get(&seq));
+        let is_map_awaited = map.is_some_and(|waiting| !waiting.answer.is_closed());
+        let limit = if is_map_awaited { MAP_LIMIT } else { MESSAGE_LIMIT };
+        self.allowance.set(limit + MESSAGE_SLACK);
+    }
+
+    fn answer(&mut self, seq: u32, response: Result<AppResponse, AskError>) {
+        if let Some(Waiting { asked_after, answer }) = self.waiting.remove(&seq) {
+            let after = self.heard;
+            let answered = response.map(|content| OrderedAnswer { answered: Answered { asked_after, content }, after });
+            // Whoever gave up waiting is gone; nobody misses the answer.
+            let _ = answer.send(answered);
+        }
+    }
+
+    /// Hands over what a message of so many bytes says. An error ends the link.
+    async fn take(
+        &mut self,
+        bytes: usize,
+        decoded: Result<(AppMessage, Option<DecodingPermit>), DecodeError>,
+    ) -> Result<(), LinkEnded> {
+        let seq = match &decoded {
+            Ok((message, _)) => message.response.as_ref().map(|response| response.seq),
+            Err(DecodeError::TooMany { seq, .. }) => *seq,
+            Err(DecodeError::NoMessage) => None,
+        };
+        if bytes > MESSAGE_LIMIT && (seq.is_none() || seq != self.map_request) {
+            return Err(LinkEnded::TooLarge);
+        }
+        let (message, permit) = match decoded {
+            Ok(decoded) => decoded,
+            Err(DecodeError::TooMany { repeated, seq }) => {
+                log::debug!("a game server's message is refused: it has more than {} {repeated}", repeated.limit());
+                if let Some(seq) = seq {
+                    self.answer(seq, Err(AskError::TooMany(repeated)));
+                }
+                (AppMessage::default(), None)
+            }
+            // Rubbish is skipped: a link that brings nothing else ends by its deadlines.
+            Err(DecodeError::NoMessage) => (AppMessage::default(), None),
+        };
+        if let Some(response) = message.response {
+            self.answer(response.seq, Ok(response));
+        }
+        if let Some(broadcast) = message.broadcast {
+            self.heard += 1;
+            self.broadcasts.send(Heard { broadcast, permit }).await.map_err(|_| LinkEnded::Unneeded)?;
+        }
+        self.allow_next();
+        Ok(())
+    }
+}
+
+/// A large message that is decoded elsewhere: its size, and what it says.
+type Decoding = LocalBoxFuture<'static, (usize, Result<(AppMessage, Option<DecodingPermit>), DecodeError>)>;
+
 async fn run(
     mut socket: WebSocket,
-    player: Player,
+    decoder: MessageDecoder,
+    mut exchange: Exchange,
     mut outgoing: mpsc::Receiver<Outgoing>,
-    broadcasts: mpsc::Sender<AppBroadcast>,
-) {
-    let mut waiting: HashMap<u32, oneshot::Sender<AppResponse>> = HashMap::new();
-    let mut seq = 0u32;
+) -> LinkEnded {
     let mut last_received = Instant::now();
     let mut pings = interval(PING_INTERVAL);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            message = socket.next() => {
-                let Some(Ok(message)) = message else { break };
+    // Messages keep their order: while one is decoded, none is read. Requests go out all the same.
+    let mut decoding: Option<Decoding> = None;
+    let ended = loop {
+        let taken = tokio::select! {
+            message = socket.next(), if decoding.is_none() => {
                 last_received = Instant::now();
-                let Message::Binary(payload) = message else { continue };
-                // Rubbish is skipped: a link that brings nothing else ends by its deadlines.
-                let Ok(message) = AppMessage::decode(payload) else { continue };
-                if let Some(response) = message.response
-                    && let Some(answer) = waiting.remove(&response.seq)
-                {
-                    // Whoever gave up waiting is gone; nobody misses the answer.
-                    let _ = answer.send(response);
-                }
-                if let Some(broadcast) = message.broadcast
-                    && broadcasts.send(broadcast).await.is_err()
-                {
-                    break;
-                }
-            }
-            next = outgoing.recv() => {
-                let Some(Outgoing { mut request, answer }) = next else { break };
-                seq = seq.checked_add(1).unwrap_or(1);
-                request.seq = seq;
-                request.player_id = player.id;
-                request.player_token = *player.token.expose_secret();
-                waiting.retain(|_, answer| !answer.is_closed());
-                waiting.insert(seq, answer);
-                if !write(&mut socket, Message::Binary(Bytes::from(request.encode_to_vec()))).await {
-                    break;
+                match message {
+                    Some(Ok(Message::Binary(payload))) if payload.len() <= SMALL => {
+                        exchange.take(payload.len(), decode(payload).map(|message| (message, None))).await
+                    }
+                    Some(Ok(Message::Binary(payload))) => {
+                        let decoder = decoder.clone();
+                        decoding = Some(Box::pin(async move {
+                            (payload.len(), decoder.decode_large(payload).await)
+                        }));
+                        Ok(())
+                    }
+                    Some(Ok(Message::Close(_))) | None => Err(LinkEnded::Closed),
+                    Some(Ok(_)) => Ok(()),
+                    Some(Err(tungstenite::Error::Capacity(_))) => Err(LinkEnded::TooLarge),
+                    Some(Err(_)) if exchange.allowance.is_spent() => Err(LinkEnded::TooLarge),
+                    Some(Err(error)) => Err(LinkEnded::Broken(error.to_string())),
                 }
             }
+            Some((bytes, decoded)) = OptionFuture::from(decoding.as_mut()) => {
+                decoding = None;
+                last_received = Instant::now();
+                exchange.take(bytes, decoded).await
+            }
+            next = outgoing.recv() => match next {
+                Some(next) => write(&mut socket, Message::Binary(exchange.begin(next))).await,
+                None => Err(LinkEnded::Unneeded),
+            },
             _ = pings.tick() => {
-                if last_received.elapsed() > 2 * PING_INTERVAL || !write(&mut socket, Message::Ping(Bytes::new())).await {
-                    break;
+                if decoding.is_none() && last_received.elapsed() > 2 * PING_INTERVAL {
+                    Err(LinkEnded::Silent)
+                } else {
+                    write(&mut socket, Message::Ping(Bytes::new())).await
                 }
             }
-            () = broadcasts.closed() => break,
+            () = exchange.broadcasts.closed() => Err(LinkEnded::Unneeded),
+        };
+        if let Err(ended) = taken {
+            break ended;
         }
-    }
+    };
+    drop(exchange);
     // A courtesy: the peer may be gone.
     let _ = timeout(Duration::from_secs(1), socket.close(None)).await;
+    ended
 }
 
-async fn write(socket: &mut WebSocket, message: Message) -> bool {
-    matches!(timeout(WRITE_DEADLINE, socket.send(message)).await, Ok(Ok(())))
+async fn write(socket: &mut WebSocket, message: Message) -> Result<(), LinkEnded> {
+    match timeout(WRITE_DEADLINE, socket.send(message)).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(LinkEnded::Broken(error.to_string())),
+        Err(_) => Err(LinkEnded::Stuck),
+    }
 }

@@ -13,7 +13,7 @@ use crate::{
     game::{
         asker::Asker,
         budget::{Priority, cost},
-        link::AskError,
+        link::{Answered, AskError},
         reading,
         wire::{AppEntityInfo, AppRequest, AppSetEntityValue},
     },
@@ -68,21 +68,21 @@ impl From<AskError> for CommandError {
         match error {
             AskError::TimedOut => Self::TimedOut,
             AskError::Refused(word) if word == "wrong_type" => Self::NotASwitch,
-            AskError::Refused(_) | AskError::Closed => Self::Unavailable,
+            AskError::Refused(_) | AskError::TooMany(_) | AskError::Closed => Self::Unavailable,
         }
     }
 }
 
 /// Sets a switch to the opposite of its known value, or of what an answer of the device shows, and asks it again.
-pub async fn toggle(link: &Asker, entity: u64, value: Option<bool>) -> Result<AppEntityInfo, CommandError> {
+pub async fn toggle(link: &Asker, entity: u64, value: Option<bool>) -> Result<Answered<AppEntityInfo>, CommandError> {
     let ask = || async {
-        let seen = link.entity(entity, Priority::Toggle, COMMAND_DEADLINE).await?;
-        seen.ok_or(CommandError::Unavailable)
+        let Answered { asked_after, content } = link.entity(entity, Priority::Toggle, COMMAND_DEADLINE).await?;
+        content.map(|content| Answered { asked_after, content }).ok_or(CommandError::Unavailable)
     };
     let value = match value {
         Some(value) => value,
         None => {
-            let seen = ask().await?;
+            let seen = ask().await?.content;
             if reading::device_kind(seen.r#type) != DeviceKind::Switch {
                 return Err(CommandError::NotASwitch);
             }

@@ -5,7 +5,7 @@ use crate::{
     config,
     crypto::random::Random,
     db::{journal::Journal, pool::Pool},
-    game::asker::Budgets,
+    game::{asker::Budgets, decoding::MessageDecoder},
     net::Network,
     relay::connect_turns::ConnectTurns,
     vault::Vault,
@@ -22,4 +22,5 @@ pub struct RelayContext {
     pub game: config::Game,
     pub budgets: Budgets,
     pub connect_turns: ConnectTurns,
+    pub decoder: MessageDecoder,
 }

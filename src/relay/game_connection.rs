@@ -14,15 +14,17 @@ use crate::{
         detect::wipe::World,
         device::DeviceKind,
         ids::{ServerId, UserId},
+        link_reason::LinkReason,
         server_state::ConnectionState,
         time::Timestamp,
     },
-    game::{asker::Asker, budget::Priority},
+    game::{asker::Asker, budget::Priority, link::Answered},
     panics,
     relay::{
         alarm_delivery::{AlarmDelivery, DrillOutcome, PushedAlarm},
         commands::{self, COMMAND_DEADLINE, CommandError, DeviceToggle},
         context::RelayContext,
+        device_looks::DeviceLooks,
         link_supervisor::{self, LinkReport, Wake},
         live_state::{GameUpdate, LiveState, Outcome},
         protocol::ServerMessage,
@@ -105,7 +107,7 @@ pub struct StopConnection;
 pub struct LinkStatus {
     pub state: ConnectionState,
     pub since: Timestamp,
-    pub reason: Option<String>,
+    pub reason: Option<LinkReason>,
     pub next_attempt_at: Option<Timestamp>,
 }
 
@@ -140,6 +142,7 @@ pub struct GameConnection {
     publisher: Rc<RefCell<Publisher>>,
     alarms: Rc<AlarmDelivery>,
     link: Option<Asker>,
+    looks: DeviceLooks,
     supervisor: Option<SpawnHandle>,
     wake: Arc<Wake>,
 }
@@ -164,6 +167,7 @@ impl GameConnection {
             publisher,
             alarms,
             link: None,
+            looks: DeviceLooks::default(),
             supervisor: None,
             wake: Arc::default(),
         }
@@ -188,7 +192,7 @@ impl GameConnection {
                     ctx.cancel_future(supervisor);
                     self.supervisor = None;
                 }
-                self.disconnected(ConnectionState::Paused, Some("nobody is watching".to_owned()), None, ctx);
+                self.disconnected(ConnectionState::Paused, Some(LinkReason::NobodyWatches), None, ctx);
             }
             (true, Some(_)) => {}
         }
@@ -197,7 +201,7 @@ impl GameConnection {
     fn disconnected(
         &mut self,
         state: ConnectionState,
-        reason: Option<String>,
+        reason: Option<LinkReason>,
         next_attempt_at: Option<Timestamp>,
         ctx: &mut Context<Self>,
     ) {
@@ -220,7 +224,7 @@ impl GameConnection {
             let status = LinkStatus {
                 state: head.connection,
                 since: head.since,
-                reason: head.reason.clone(),
+                reason: head.reason,
                 next_attempt_at: head.next_attempt_at,
             };
             self.hub.do_send(ConnectionEvent::Status { server: self.server.clone(), status });
@@ -244,7 +248,7 @@ impl GameConnection {
             self.store_world(&world, ctx);
         }
         if let Some(device) = ask_again {
-            ctx.run_later(UPKEEP_DELAY, move |connection, ctx| connection.ask_device(device, ctx));
+            self.want_look(device, ctx);
         }
         map_wanted
     }
@@ -261,10 +265,24 @@ impl GameConnection {
         }));
     }
 
-    fn ask_device(&mut self, device: Arc<str>, ctx: &mut Context<Self>) {
-        let (Some(link), Ok(entity)) = (self.link.clone(), device.parse::<u64>()) else { return };
+    fn want_look(&mut self, device: Arc<str>, ctx: &mut Context<Self>) {
+        if self.looks.want(&device) {
+            ctx.run_later(UPKEEP_DELAY, move |connection, ctx| connection.look(device, ctx));
+        }
+    }
+
+    fn look(&mut self, device: Arc<str>, ctx: &mut Context<Self>) {
+        let (Some(link), Ok(entity)) = (self.link.clone(), device.parse::<u64>()) else {
+            // The next link asks every device.
+            self.looks.end(&device);
+            return;
+        };
+        self.looks.begin(&device);
         let answer = async move { link.entity(entity, Priority::EntitySync, COMMAND_DEADLINE).await };
         ctx.spawn(answer.into_actor(self).map(|answer, connection, ctx| {
+            if connection.looks.end(&device) {
+                connection.want_look(device.clone(), ctx);
+            }
             if answer.is_ok() {
                 connection.update(GameUpdate::Device { device, answer }, ctx);
             }
@@ -313,7 +331,6 @@ impl Handler<LinkReport> for GameConnection {
                 self.update(GameUpdate::Connected(info), ctx)
             }
             LinkReport::Down { state, reason, next_attempt_at } => {
-                log::info!(server = self.server.as_str(), state:? = state; "no link to the game server: {reason}");
                 self.disconnected(state, Some(reason), Some(next_attempt_at), ctx);
                 false
             }
@@ -389,10 +406,13 @@ impl Handler<DeviceToggle> for GameConnection {
             toggled.unwrap_or(Err(CommandError::TimedOut))
         };
         Box::pin(toggled.into_actor(self).map(move |toggled, connection, ctx| {
-            let seen = toggled?;
-            let value = seen.payload.value;
-            connection.update(GameUpdate::Device { device, answer: Ok(Some(seen)) }, ctx);
-            value.ok_or(CommandError::Unavailable)
+            let Answered { asked_after, content } = toggled?;
+            let seen = content.payload.value;
+            let answer = Ok(Answered { asked_after, content: Some(content) });
+            connection.update(GameUpdate::Device { device: device.clone(), answer }, ctx);
+            // A broadcast may have said something newer.
+            let known = connection.live.state().devices.get(&device).and_then(|device| device.value);
+            known.or(seen).ok_or(CommandError::Unavailable)
         }))
     }
 }

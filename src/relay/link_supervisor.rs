@@ -2,25 +2,38 @@
 //! connects again after every loss (protocol §1.8, §3.2, §3.5). Reports what it learns and waits until each report is
 //! handled.
 
-use std::{cell::Cell, collections::HashMap, sync::Arc, time::Duration};
+use std::{cell::Cell, collections::HashMap, pin::pin, sync::Arc, time::Duration};
 
 use actix::{Message, Recipient};
 use chrono::TimeDelta;
 use futures_util::FutureExt as _;
 use tokio::{
-    sync::{Notify, mpsc},
+    sync::Notify,
     time::{Instant, MissedTickBehavior, interval, interval_at, timeout},
 };
 
 use crate::{
-    db::{error::DbError, paired_servers, smart_devices},
-    domain::{backoff::Backoff, ids::ServerId, server_state::ConnectionState, time::Timestamp},
+    db::{
+        error::DbError,
+        paired_servers,
+        smart_devices::{self, SmartDevice},
+    },
+    domain::{
+        backoff::Backoff,
+        device::DeviceKind,
+        freshness::{DEVICES_EVERY, INFO_EVERY, MARKERS_EVERY, TEAM_EVERY, TIME_EVERY},
+        ids::ServerId,
+        link_reason::LinkReason,
+        server_state::ConnectionState,
+        time::Timestamp,
+    },
     game::{
         asker::Asker,
         budget::{Priority, cost},
-        link::{AskError, ConnectError, Link, Player, Route},
-        wire::{AppBroadcast, AppEmpty, AppInfo, AppRequest, AppResponse},
+        link::{Answered, AskError, Broadcasts, ConnectError, Link, LinkEnded, Player, Route},
+        wire::{AppEmpty, AppInfo, AppRequest, AppResponse},
     },
+    net::NetworkError,
     panics,
     relay::{
         connect_turns::ConnectTurn,
@@ -31,15 +44,10 @@ use crate::{
 };
 
 const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
-/// The game thread may need long for the map.
-const MAP_DEADLINE: Duration = Duration::from_secs(60);
-const MARKERS_EVERY: Duration = Duration::from_secs(3);
-const TEAM_EVERY: Duration = Duration::from_secs(5);
-const TIME_EVERY: Duration = Duration::from_secs(60);
-/// Also the probe: a hung game thread still answers pings.
-const INFO_EVERY: Duration = Duration::from_secs(60);
-/// Devices that are gone are asked again, those that are there too: a missed broadcast heals.
-const DEVICES_EVERY: Duration = Duration::from_secs(300);
+/// The game thread may need long for the map. One that comes later may be larger than is accepted by then.
+const MAP_DEADLINE: Duration = Duration::from_secs(120);
+/// Other questions wait this long for the alarms to be asked first; there may be more of them than tokens.
+const ALARMS_FIRST: Duration = Duration::from_secs(5);
 /// Answers that may fail to come in a row before the link counts as dead.
 const SILENT_ANSWERS: u32 = 2;
 /// How often a device is asked again that was refused for the rate.
@@ -55,11 +63,7 @@ const PAUSE_REJECTED: Duration = Duration::from_secs(3_600);
 #[rtype(result = "bool")]
 pub enum LinkReport {
     Up(Asker, AppInfo),
-    Down {
-        state: ConnectionState,
-        reason: String,
-        next_attempt_at: Timestamp,
-    },
+    Down { state: ConnectionState, reason: LinkReason, next_attempt_at: Timestamp },
     Update(GameUpdate),
     /// The server is not paired any more: there is no link to hold.
     ServerGone,
@@ -68,27 +72,59 @@ pub enum LinkReport {
 /// Why there is no link, or no longer.
 struct LinkEnd {
     state: ConnectionState,
-    reason: String,
+    reason: LinkReason,
+    /// What there is to say besides, for the log.
+    detail: String,
     /// Least time until the next attempt.
     pause: Duration,
 }
 
 impl LinkEnd {
-    fn unreachable(reason: impl ToString) -> Self {
-        Self { state: ConnectionState::Unreachable, reason: reason.to_string(), pause: Duration::ZERO }
-    }
-
-    fn rejected(reason: &str) -> Self {
-        Self { state: ConnectionState::Rejected, reason: reason.to_owned(), pause: PAUSE_REJECTED }
+    fn unreachable(reason: LinkReason, detail: impl ToString) -> Self {
+        let (state, detail) = (ConnectionState::Unreachable, detail.to_string());
+        Self { state, reason, detail, pause: Duration::ZERO }
     }
 
     /// A request whose failure the link does not survive.
     fn by(error: AskError) -> Self {
-        match error {
-            AskError::Refused(word) if word == "not_found" || word == "banned" => Self::rejected(&word),
-            AskError::TimedOut => Self::unreachable("the game server does not answer"),
-            error => Self::unreachable(error),
-        }
+        let reason = match &error {
+            AskError::Refused(word) if is_dead(word) => {
+                let reason = if word == "banned" { LinkReason::Banned } else { LinkReason::UnknownToken };
+                let (state, detail) = (ConnectionState::Rejected, error.to_string());
+                return Self { state, reason, detail, pause: PAUSE_REJECTED };
+            }
+            AskError::Refused(_) => LinkReason::Failing,
+            AskError::TimedOut => LinkReason::Silent,
+            AskError::TooMany(_) => LinkReason::TooMuch,
+            AskError::Closed => LinkReason::Closed,
+        };
+        Self::unreachable(reason, error)
+    }
+}
+
+impl From<ConnectError> for LinkEnd {
+    fn from(error: ConnectError) -> Self {
+        let reason = match &error {
+            ConnectError::Network(NetworkError::Unresolved(_)) => LinkReason::NotFound,
+            ConnectError::Network(NetworkError::AddressRefused) => LinkReason::NotPublic,
+            ConnectError::Network(NetworkError::Unreachable(_)) => LinkReason::NoConnection,
+            ConnectError::Handshake(_) => LinkReason::NoCompanion,
+            ConnectError::Refused => LinkReason::Refused,
+            ConnectError::TimedOut => LinkReason::Silent,
+        };
+        let pause = if reason == LinkReason::Refused { PAUSE_REFUSED } else { Duration::ZERO };
+        Self { pause, ..Self::unreachable(reason, error) }
+    }
+}
+
+impl From<LinkEnded> for LinkEnd {
+    fn from(ended: LinkEnded) -> Self {
+        let reason = match &ended {
+            LinkEnded::Silent | LinkEnded::Stuck => LinkReason::Silent,
+            LinkEnded::TooLarge => LinkReason::TooMuch,
+            LinkEnded::Closed | LinkEnded::Broken(_) | LinkEnded::Unneeded => LinkReason::Closed,
+        };
+        Self::unreachable(reason, ended)
     }
 }
 
@@ -103,8 +139,16 @@ pub struct Wake {
 
 /// Runs until the game connection is gone.
 pub async fn supervise(reports: Recipient<LinkReport>, context: Arc<RelayContext>, server: ServerId, wake: Arc<Wake>) {
-    let supervisor =
-        Supervisor { reports, context, server, wake, silent: Cell::new(0), world_reported: Cell::new(false) };
+    let supervisor = Supervisor {
+        reports,
+        context,
+        server,
+        wake,
+        silent: Cell::new(0),
+        world_reported: Cell::new(false),
+        refused: Cell::new(false),
+        map_wanted: Notify::new(),
+    };
     let context = &supervisor.context;
     let mut backoff = Backoff::new();
     loop {
@@ -116,10 +160,12 @@ pub async fn supervise(reports: Recipient<LinkReport>, context: Arc<RelayContext
         };
         let started = Instant::now();
         let held = panics::caught("game_link", supervisor.server.as_str(), supervisor.hold(turn)).await;
-        let Err(end) = held.unwrap_or_else(|| Err(LinkEnd::unreachable("an internal error"))) else { return };
+        let Err(end) = held.unwrap_or_else(|| Err(LinkEnd::unreachable(LinkReason::OurFault, "it panicked"))) else { return };
         let pause = backoff.after(started.elapsed(), end.pause, context.random.byte());
         let next_attempt_at = context.clock.now() + TimeDelta::from_std(pause).unwrap_or_default();
-        let down = LinkReport::Down { state: end.state, reason: end.reason, next_attempt_at };
+        let LinkEnd { state, reason, detail, .. } = end;
+        log::info!(server = supervisor.server.as_str(), state:? = state; "no link to the game server: {reason} ({detail})");
+        let down = LinkReport::Down { state, reason, next_attempt_at };
         if supervisor.report(down).await.is_err() {
             return;
         }
@@ -139,6 +185,9 @@ struct Supervisor {
     silent: Cell<u32>,
     /// The game connection has the world as it was stored.
     world_reported: Cell<bool>,
+    /// An answer of this link was refused, and the log says so.
+    refused: Cell<bool>,
+    map_wanted: Notify,
 }
 
 /// The game connection is gone, so is the need for a link.
@@ -148,6 +197,8 @@ impl Supervisor {
     /// One link from beginning to end. Ok when nobody needs it any more.
     async fn hold(&self, turn: ConnectTurn) -> Result<Unneeded, LinkEnd> {
         self.silent.set(0);
+        self.refused.set(false);
+        self.map_wanted.notified().now_or_never();
         // Whatever called for a new attempt until now, this is it.
         self.wake.retry.notified().now_or_never();
         let Some((route, player)) = self.read().await? else {
@@ -155,25 +206,30 @@ impl Supervisor {
             return Ok(Unneeded);
         };
         let (id, budget) = (player.id, self.context.budgets.of(&route));
-        let connected = turn.connect(Link::connect(&self.context.network, &route, player)).await;
-        let (link, broadcasts) = connected.map_err(|error| {
-            let pause = if matches!(error, ConnectError::Refused) { PAUSE_REFUSED } else { Duration::ZERO };
-            LinkEnd { pause, ..LinkEnd::unreachable(error) }
-        })?;
+        let context = &self.context;
+        let connecting = Link::connect(&context.network, &context.decoder, &route, player);
+        let (link, broadcasts) = turn.connect(connecting).await?;
         let asker = Asker::new(link, budget, id);
         // Broadcasts go their own way: none waits behind a poll.
-        tokio::select! {
-            end = self.talk(&asker) => end,
-            () = self.forward(broadcasts) => Err(LinkEnd::unreachable("the game server closed the link")),
+        let mut forwarded = pin!(self.forward(broadcasts));
+        let talked = tokio::select! {
+            ended = &mut forwarded => return Err(ended.into()),
+            talked = self.talk(&asker) => talked,
+        };
+        match talked {
+            // The link knows better why.
+            Err(end) if end.reason == LinkReason::Closed => Err(forwarded.await.into()),
+            talked => talked,
         }
     }
 
     /// Where to connect to, and as which player; `None` if the server is not paired any more. The token is open only from
     /// here to the end of the link.
     async fn read(&self) -> Result<Option<(Route, Player)>, LinkEnd> {
-        let no_credentials = |reason: &str| LinkEnd {
+        let no_credentials = |detail: &str| LinkEnd {
             state: ConnectionState::NoCredentials,
-            reason: reason.to_owned(),
+            reason: LinkReason::UnreadableToken,
+            detail: detail.to_owned(),
             pause: PAUSE_REJECTED,
         };
         let (row, token) = match self.context.vault.player_token(&self.server).await {
@@ -181,27 +237,25 @@ impl Supervisor {
             Err(VaultError::Missing) => return Ok(None),
             Err(VaultError::Unreadable(error)) => {
                 log::error!(server = self.server.as_str(); "a player token cannot be opened: {error}");
-                return Err(no_credentials("the stored player token cannot be read: pair again"));
+                return Err(no_credentials("it cannot be opened"));
             }
-            Err(VaultError::Malformed) => {
-                return Err(no_credentials("the stored player token makes no sense: pair again"));
-            }
-            Err(error) => return Err(LinkEnd::unreachable(format!("our database: {error}"))),
+            Err(VaultError::Malformed) => return Err(no_credentials("the token makes no sense")),
+            Err(error) => return Err(LinkEnd::unreachable(LinkReason::OurDatabase, error)),
         };
         if !self.world_reported.get() {
             let server = self.server.clone();
             let monuments = match self.context.pool.read(move |db| paired_servers::monuments(db, &server)).await {
                 Ok(monuments) => monuments,
                 Err(DbError::NotFound) => return Ok(None),
-                Err(error) => return Err(LinkEnd::unreachable(format!("our database: {error}"))),
+                Err(error) => return Err(LinkEnd::unreachable(LinkReason::OurDatabase, error)),
             };
             if self.update(GameUpdate::StoredWorld { world: row.baseline.world(), monuments }).await.is_err() {
-                return Err(LinkEnd::unreachable("nobody needs the link"));
+                return Err(LinkEnded::Unneeded.into());
             }
             self.world_reported.set(true);
         }
         let Ok(id) = row.player_id.parse() else {
-            return Err(no_credentials("the stored player token makes no sense: pair again"));
+            return Err(no_credentials("the player id makes no sense"));
         };
         let game = &self.context.game;
         let route = Route {
@@ -213,10 +267,15 @@ impl Supervisor {
         Ok(Some((route, Player { id, token })))
     }
 
-    async fn forward(&self, mut broadcasts: mpsc::Receiver<AppBroadcast>) {
-        while let Some(broadcast) = broadcasts.recv().await {
-            if self.update(GameUpdate::Broadcast(Box::new(broadcast))).await.is_err() {
-                return;
+    async fn forward(&self, mut broadcasts: Broadcasts) -> LinkEnded {
+        loop {
+            match broadcasts.next().await {
+                Ok((number, broadcast)) => {
+                    if self.update(GameUpdate::Broadcast(number, Box::new(broadcast))).await.is_err() {
+                        return LinkEnded::Unneeded;
+                    }
+                }
+                Err(ended) => return ended,
             }
         }
     }
@@ -234,18 +293,39 @@ impl Supervisor {
         self.report(LinkReport::Update(update)).await
     }
 
-    /// Resynchronises, then polls.
+    /// Resynchronises, then polls. Alarms come first; after them the map and the devices, which may take long, hold up
+    /// nothing else.
     async fn talk(&self, asker: &Asker) -> Result<Unneeded, LinkEnd> {
         let info = AppRequest { get_info: EMPTY, ..Default::default() };
-        let response =
+        let answered =
             asker.ask(info, cost::REQUEST, Priority::EntitySync, ANSWER_DEADLINE).await.map_err(LinkEnd::by)?;
-        let Some(info) = response.info else {
-            return Err(LinkEnd::unreachable("the game server does not say what it is"));
+        let Some(info) = answered.content.info else {
+            return Err(LinkEnd::unreachable(LinkReason::NoCompanion, "it does not say what it is"));
         };
-        let Ok(map_wanted) = self.report(LinkReport::Up(asker.clone(), info)).await else { return Ok(Unneeded) };
-        if map_wanted && self.map(asker).await?.is_err() {
-            return Ok(Unneeded);
+        match self.report(LinkReport::Up(asker.clone(), info)).await {
+            Ok(true) => self.map_wanted.notify_one(),
+            Ok(false) => {}
+            Err(Unneeded) => return Ok(Unneeded),
         }
+        let alarms_asked = Notify::new();
+        let others = async {
+            // Late is no failure: it is only the order that is lost.
+            let _ = timeout(ALARMS_FIRST, alarms_asked.notified()).await;
+            tokio::select! {
+                end = self.keep_polling(asker) => end,
+                end = self.keep_map(asker) => end,
+            }
+        };
+        tokio::select! {
+            end = others => end,
+            end = self.keep_devices(asker, &alarms_asked) => end,
+            () = self.wake.retry.notified() => {
+                Err(LinkEnd::unreachable(LinkReason::OtherCredentials, "the credentials were replaced"))
+            }
+        }
+    }
+
+    async fn keep_polling(&self, asker: &Asker) -> Result<Unneeded, LinkEnd> {
         for poll in [Poll::Time, Poll::Chat, Poll::Clan, Poll::Markers, Poll::Team] {
             if self.poll(asker, poll).await?.is_err() {
                 return Ok(Unneeded);
@@ -258,34 +338,21 @@ impl Supervisor {
         };
         let (mut markers, mut team) = (every(MARKERS_EVERY), every(TEAM_EVERY));
         let (mut time, mut info) = (every(TIME_EVERY), every(INFO_EVERY));
-        let mut devices = interval(DEVICES_EVERY);
         loop {
             let poll = tokio::select! {
                 _ = markers.tick() => Poll::Markers,
                 _ = team.tick() => Poll::Team,
                 _ = time.tick() => Poll::Time,
                 _ = info.tick() => Poll::Info,
-                _ = devices.tick() => Poll::Devices,
-                () = self.wake.devices.notified() => Poll::Devices,
-                () = self.wake.retry.notified() => return Err(LinkEnd::unreachable("the credentials were replaced")),
             };
-            match self.poll(asker, poll).await? {
-                Ok(map_wanted) if map_wanted => {
-                    if self.map(asker).await?.is_err() {
-                        return Ok(Unneeded);
-                    }
-                }
-                Ok(_) => {}
-                Err(Unneeded) => return Ok(Unneeded),
+            if self.poll(asker, poll).await?.is_err() {
+                return Ok(Unneeded);
             }
         }
     }
 
-    /// Asks one thing and reports the answer. True if the map must be asked for.
-    async fn poll(&self, asker: &Asker, poll: Poll) -> Result<Result<bool, Unneeded>, LinkEnd> {
-        if poll == Poll::Devices {
-            return self.devices(asker).await;
-        }
+    /// Asks one thing and reports the answer.
+    async fn poll(&self, asker: &Asker, poll: Poll) -> Result<Result<(), Unneeded>, LinkEnd> {
         let mut request = AppRequest::default();
         match poll {
             Poll::Info => request.get_info = EMPTY,
@@ -294,49 +361,88 @@ impl Supervisor {
             Poll::Chat => request.get_team_chat = EMPTY,
             Poll::Clan => request.get_clan_info = EMPTY,
             Poll::Markers => request.get_map_markers = EMPTY,
-            Poll::Devices => unreachable!("devices are asked one by one, above"),
         }
         let answer = asker.ask(request, cost::REQUEST, Priority::Polling, ANSWER_DEADLINE).await;
         self.count_silence(&answer);
-        let response = match answer {
-            Ok(response) => response,
+        let Answered { asked_after, content } = match answer {
+            Ok(answered) => answered,
             Err(AskError::Refused(word)) if poll != Poll::Info || !is_dead(&word) => {
                 log::debug!(server = self.server.as_str(), poll:? = poll; "the game server refuses: {word}");
-                return Ok(Ok(false));
+                return Ok(Ok(()));
             }
-            Err(AskError::TimedOut) if self.silent.get() < SILENT_ANSWERS => return Ok(Ok(false)),
+            // The section becomes stale, which the state says; the rest goes on.
+            Err(error @ AskError::TooMany(_)) => {
+                self.warn_of_refusal(&error);
+                return Ok(Ok(()));
+            }
+            Err(AskError::TimedOut) if self.silent.get() < SILENT_ANSWERS => return Ok(Ok(())),
             Err(error) => return Err(LinkEnd::by(error)),
         };
-        let update = match response {
+        let update = match content {
             AppResponse { info: Some(info), .. } => GameUpdate::Info(info),
             AppResponse { time: Some(time), .. } => GameUpdate::Time(time),
-            AppResponse { team_info: Some(team), .. } => GameUpdate::Team(team),
+            AppResponse { team_info: Some(content), .. } => GameUpdate::Team(Answered { asked_after, content }),
             AppResponse { team_chat: Some(chat), .. } => GameUpdate::Chat(chat),
             AppResponse { map_markers: Some(markers), .. } => GameUpdate::Markers(markers),
             // An answer without content, or the clan's, asked for only to be sent clan changes: nothing to report.
-            _ => return Ok(Ok(false)),
+            _ => return Ok(Ok(())),
         };
-        Ok(self.update(update).await)
+        Ok(self.update(update).await.map(|map_wanted| {
+            if map_wanted {
+                self.map_wanted.notify_one();
+            }
+        }))
     }
 
-    /// The map costs much and changes only with a wipe. Without it there are no monuments; the rest goes on.
-    async fn map(&self, asker: &Asker) -> Result<Result<bool, Unneeded>, LinkEnd> {
-        let request = AppRequest { get_map: EMPTY, ..Default::default() };
-        match asker.ask(request, cost::MAP, Priority::Map, MAP_DEADLINE).await {
-            Ok(AppResponse { map: Some(map), .. }) => Ok(self.update(GameUpdate::Map(map)).await),
-            Err(AskError::Closed) => Err(LinkEnd::by(AskError::Closed)),
-            Ok(_) | Err(_) => Ok(Ok(false)),
+    /// Says it once a link, as a game server that sends too much does so at every poll.
+    fn warn_of_refusal(&self, error: &AskError) {
+        if !self.refused.replace(true) {
+            log::warn!(server = self.server.as_str(); "a game server's answer is refused: {error}");
         }
     }
 
-    /// Asks every paired device, which also subscribes this link to its changes.
-    async fn devices(&self, asker: &Asker) -> Result<Result<bool, Unneeded>, LinkEnd> {
+    /// The map costs much and changes only with a wipe. Without it there are no monuments; the rest goes on.
+    async fn keep_map(&self, asker: &Asker) -> Result<Unneeded, LinkEnd> {
+        loop {
+            self.map_wanted.notified().await;
+            let request = AppRequest { get_map: EMPTY, ..Default::default() };
+            let _turn = self.context.decoder.turn_of_map().await;
+            match asker.ask(request, cost::MAP, Priority::Map, MAP_DEADLINE).await {
+                Ok(Answered { content: AppResponse { map: Some(map), .. }, .. }) => {
+                    if self.update(GameUpdate::Map(map)).await.is_err() {
+                        return Ok(Unneeded);
+                    }
+                }
+                Err(AskError::Closed) => return Err(LinkEnd::by(AskError::Closed)),
+                Err(error @ AskError::TooMany(_)) => self.warn_of_refusal(&error),
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+
+    async fn keep_devices(&self, asker: &Asker, alarms_asked: &Notify) -> Result<Unneeded, LinkEnd> {
+        let mut every = interval(DEVICES_EVERY);
+        every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = every.tick() => {}
+                () = self.wake.devices.notified() => {}
+            }
+            if self.devices(asker, alarms_asked).await?.is_err() {
+                return Ok(Unneeded);
+            }
+            alarms_asked.notify_one();
+        }
+    }
+
+    /// Asks every paired device, alarms first, which also subscribes this link to its changes.
+    async fn devices(&self, asker: &Asker, alarms_asked: &Notify) -> Result<Result<(), Unneeded>, LinkEnd> {
         let server = self.server.clone();
-        let rows = match self.context.pool.read(move |db| smart_devices::list(db, &server)).await {
+        let mut rows = match self.context.pool.read(move |db| smart_devices::list(db, &server)).await {
             Ok(rows) => rows,
             Err(error) => {
                 log::warn!(server = self.server.as_str(); "the devices could not be read: {error}");
-                return Ok(Ok(false));
+                return Ok(Ok(()));
             }
         };
         let known: HashMap<_, _> = rows
@@ -354,7 +460,11 @@ impl Supervisor {
         if self.update(GameUpdate::Devices(known)).await.is_err() {
             return Ok(Err(Unneeded));
         }
+        rows.sort_by_key(urgency);
         for row in rows {
+            if urgency(&row) == Urgency::CanWait {
+                alarms_asked.notify_one();
+            }
             let Ok(entity) = row.device_id.parse::<u64>() else { continue };
             let mut answer = asker.entity(entity, Priority::EntitySync, ANSWER_DEADLINE).await;
             // Until it has answered, its alarms do not reach us; our predecessor may have spent the tokens before it died.
@@ -365,14 +475,34 @@ impl Supervisor {
                 answer = asker.entity(entity, Priority::EntitySync, ANSWER_DEADLINE).await;
             }
             self.count_silence(&answer);
-            if matches!(answer, Err(AskError::Closed)) || self.silent.get() >= SILENT_ANSWERS {
-                return Err(LinkEnd::unreachable("the game server stopped answering"));
+            match &answer {
+                Err(AskError::Closed) => return Err(LinkEnd::by(AskError::Closed)),
+                Err(error @ AskError::TooMany(_)) => self.warn_of_refusal(error),
+                _ if self.silent.get() >= SILENT_ANSWERS => return Err(LinkEnd::by(AskError::TimedOut)),
+                _ => {}
             }
             if self.update(GameUpdate::Device { device: row.device_id.into(), answer }).await.is_err() {
                 return Ok(Err(Unneeded));
             }
         }
-        Ok(Ok(false))
+        Ok(Ok(()))
+    }
+}
+
+/// In which order devices are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Urgency {
+    Alarm,
+    /// Not asked yet: it may be one.
+    MayBeAlarm,
+    CanWait,
+}
+
+fn urgency(device: &SmartDevice) -> Urgency {
+    match device.kind {
+        DeviceKind::Alarm => Urgency::Alarm,
+        DeviceKind::Unknown => Urgency::MayBeAlarm,
+        DeviceKind::Switch | DeviceKind::StorageMonitor | DeviceKind::Camera => Urgency::CanWait,
     }
 }
 
@@ -392,5 +522,4 @@ enum Poll {
     /// Only to be sent clan changes; `no_clan` is a normal answer.
     Clan,
     Markers,
-    Devices,
 }

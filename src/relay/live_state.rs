@@ -1,6 +1,8 @@
 //! The live state of one paired server, and what each answer of the game server makes of it. Pure: an update in, what
 //! follows from it out.
 
+mod devices;
+
 use std::{collections::HashMap, sync::Arc};
 
 use chrono::TimeDelta;
@@ -14,7 +16,9 @@ use crate::{
             wipe::{Wipe, World},
         },
         device::{Device, DeviceKind, Reachable},
+        freshness::Freshness,
         incident::{Incident, Place},
+        link_reason::LinkReason,
         map::{MapNote, Marker, MarkerKind},
         monument::Monument,
         plain_text::plain_text,
@@ -23,12 +27,9 @@ use crate::{
         world_event::{EventKind, WorldEvent},
     },
     game::{
-        link::AskError,
+        link::{Answered, AskError},
         reading,
-        wire::{
-            AppBroadcast, AppEntityChanged, AppEntityInfo, AppInfo, AppMap, AppMapMarkers, AppTeamChat, AppTeamInfo,
-            AppTime,
-        },
+        wire::{AppBroadcast, AppEntityInfo, AppInfo, AppMap, AppMapMarkers, AppTeamChat, AppTeamInfo, AppTime},
     },
     relay::{protocol::ChatLine, team_chat::TeamChat},
 };
@@ -53,12 +54,12 @@ pub enum GameUpdate {
     /// There is no link, or no longer.
     Disconnected {
         state: ConnectionState,
-        reason: Option<String>,
+        reason: Option<LinkReason>,
         next_attempt_at: Option<Timestamp>,
     },
     Info(AppInfo),
     Time(AppTime),
-    Team(AppTeamInfo),
+    Team(Answered<AppTeamInfo>),
     Chat(AppTeamChat),
     Markers(AppMapMarkers),
     Map(AppMap),
@@ -67,9 +68,10 @@ pub enum GameUpdate {
     /// A device's answer, or why there is none.
     Device {
         device: Arc<str>,
-        answer: Result<Option<AppEntityInfo>, AskError>,
+        answer: Result<Answered<Option<AppEntityInfo>>, AskError>,
     },
-    Broadcast(Box<AppBroadcast>),
+    /// What the game server said unasked, and the number of it on this link.
+    Broadcast(u64, Box<AppBroadcast>),
 }
 
 /// A device as it is stored.
@@ -105,7 +107,8 @@ pub struct Outcome {
     pub world: Option<World>,
     /// The map must be asked for.
     pub map_wanted: bool,
-    /// A tool cupboard that computes its upkeep again (protocol §3.4): ask it again in a moment.
+    /// A device that has changed and says more when asked: ask it in a moment. A tool cupboard computes its upkeep again
+    /// (protocol §3.4); an answer that came late may be older than the broadcast before it.
     pub ask_again: Option<Arc<str>>,
 }
 
@@ -125,6 +128,10 @@ pub struct LiveState {
     connected: bool,
     /// Since when the link is down, if it ever was up.
     blind_since: Option<Moment>,
+    freshness: Freshness,
+    /// The last broadcasts of this link about the team and about each device. What was asked for before is older.
+    team_broadcast: u64,
+    device_broadcasts: HashMap<Arc<str>, u64>,
 }
 
 impl LiveState {
@@ -141,6 +148,9 @@ impl LiveState {
             truncated: 0,
             connected: false,
             blind_since: None,
+            freshness: Freshness::default(),
+            team_broadcast: 0,
+            device_broadcasts: HashMap::new(),
         }
     }
 
@@ -175,8 +185,13 @@ impl LiveState {
                 self.set_connection(state, reason, next_attempt_at, now, &mut outcome);
             }
             GameUpdate::Info(info) => self.update_info(&info, now, &mut outcome),
-            GameUpdate::Time(time) => self.update_time(&time, &mut outcome),
-            GameUpdate::Team(team) => self.update_team(team, now, &mut outcome),
+            GameUpdate::Time(time) => self.update_time(&time, now, &mut outcome),
+            // A broadcast that came since it was asked for says the same, and is not older.
+            GameUpdate::Team(Answered { asked_after, content }) => {
+                if asked_after >= self.team_broadcast {
+                    self.update_team(content, now, &mut outcome);
+                }
+            }
             GameUpdate::Chat(chat) => outcome.chat = self.chat.history(chat.messages, now),
             GameUpdate::Markers(markers) => self.update_markers(markers, now, &mut outcome),
             GameUpdate::Map(map) => {
@@ -186,11 +201,12 @@ impl LiveState {
             }
             GameUpdate::Devices(known) => self.update_devices(known, &mut outcome),
             GameUpdate::Device { device, answer } => self.update_device(device, answer, now, &mut outcome),
-            GameUpdate::Broadcast(broadcast) => {
+            GameUpdate::Broadcast(number, broadcast) => {
                 if let Some(changed) = broadcast.entity_changed {
-                    self.device_changed(changed, now, &mut outcome);
+                    self.device_changed(changed, number, now, &mut outcome);
                 }
                 if let Some(changed) = broadcast.team_changed {
+                    self.team_broadcast = number;
                     self.update_team(changed.team_info, now, &mut outcome);
                 }
                 if let Some(said) = broadcast.team_message {
@@ -199,10 +215,15 @@ impl LiveState {
             }
         }
         self.note_deaths(now, &mut outcome);
+        // What becomes stale is for the tick; what was, may be fresh again.
+        if !self.state.server.stale.is_empty() {
+            self.judge_freshness(now, &mut outcome);
+        }
         outcome
     }
 
-    /// What comes due without an answer: timers of detectors, notes that expire. Call it every second.
+    /// What comes due without an answer: timers of detectors, notes that expire, sections that
+    /// become stale. Call it every second.
     pub fn tick(&mut self, now: Moment) -> Outcome {
         let mut outcome = Outcome { events: self.detectors.tick(now), ..Outcome::default() };
         self.note_deaths(now, &mut outcome);
@@ -216,6 +237,7 @@ impl LiveState {
         for id in expired {
             self.state.map_notes.put(Section::MapNotes, id, None, &mut outcome.changes);
         }
+        self.judge_freshness(now, &mut outcome);
         outcome
     }
 
@@ -224,9 +246,20 @@ impl LiveState {
         self.state.raids.put(Section::Raids, id.into(), incident.cloned(), changes);
     }
 
+    fn judge_freshness(&mut self, now: Moment, outcome: &mut Outcome) {
+        let stale = self.freshness.stale(now);
+        if stale != self.state.server.stale {
+            self.state.edit_server(&mut outcome.changes, |server| server.stale = stale);
+        }
+    }
+
     fn connect(&mut self, info: &AppInfo, now: Moment, outcome: &mut Outcome) {
         self.connected = true;
         self.detectors.link_up(now);
+        // This link counts its broadcasts anew.
+        self.alarms.link_up();
+        self.team_broadcast = 0;
+        self.device_broadcasts.clear();
         self.update_info(info, now, outcome);
         self.set_connection(ConnectionState::Connected, None, None, now, outcome);
         if let Some(since) = self.blind_since.take()
@@ -239,7 +272,7 @@ impl LiveState {
     fn set_connection(
         &mut self,
         state: ConnectionState,
-        reason: Option<String>,
+        reason: Option<LinkReason>,
         next_attempt_at: Option<Timestamp>,
         now: Moment,
         outcome: &mut Outcome,
@@ -261,6 +294,7 @@ impl LiveState {
 
     /// What the game server says of itself.
     fn update_info(&mut self, info: &AppInfo, now: Moment, outcome: &mut Outcome) {
+        self.freshness.info = Some(now);
         let seen = reading::world(info);
         let wipe = self.world.as_ref().and_then(|known| known.compare(&seen));
         let world = self.world.clone().unwrap_or_default().updated(seen);
@@ -299,7 +333,8 @@ impl LiveState {
         outcome.events.push(wipe.event(now.stamp));
     }
 
-    fn update_time(&mut self, time: &AppTime, outcome: &mut Outcome) {
+    fn update_time(&mut self, time: &AppTime, now: Moment, outcome: &mut Outcome) {
+        self.freshness.time = Some(now);
         // A tenth of an hour is what a clock face shows.
         let hour = |hour: f32| (0.0..=24.0).contains(&hour).then(|| (f64::from(hour) * 10.0).round() / 10.0);
         self.state.edit_server(&mut outcome.changes, |server| {
@@ -310,6 +345,7 @@ impl LiveState {
     }
 
     fn update_team(&mut self, team: AppTeamInfo, now: Moment, outcome: &mut Outcome) {
+        self.freshness.team = Some(now);
         let map_size = self.map_size();
         let notes = reading::notes(&team, map_size);
         let (leader, members) = reading::team(team, map_size);
@@ -338,6 +374,7 @@ impl LiveState {
         if self.is_truncated(&markers) {
             return;
         }
+        self.freshness.markers = Some(now);
         self.state.map_markers.replace(Section::MapMarkers, markers, &mut outcome.changes);
         let around = Surroundings { map_size, monuments: &self.monuments };
         let markers = self.state.map_markers.iter().map(|(id, marker)| (*id, &**marker));
@@ -351,84 +388,6 @@ impl LiveState {
         let truncated = known > FEW_SHOPS && !markers.iter().any(|(_, marker)| is_shop(marker));
         self.truncated = if truncated { self.truncated + 1 } else { 0 };
         (1..TRUNCATED_BELIEVED).contains(&self.truncated)
-    }
-
-    fn update_devices(&mut self, known: HashMap<Arc<str>, PairedDevice>, outcome: &mut Outcome) {
-        let device = |(id, known): (Arc<str>, PairedDevice)| {
-            if let Some(value) = known.last_value {
-                self.alarms.remember(&id, value);
-            }
-            let device = match self.state.devices.get(&id) {
-                Some(device) => Device { name: known.name, label: known.label, ..Device::clone(device) },
-                None => Device {
-                    kind: known.kind,
-                    name: known.name,
-                    label: known.label,
-                    value: None,
-                    reachable: Reachable::NoResponse,
-                    storage: None,
-                },
-            };
-            (id, device)
-        };
-        let devices: Vec<_> = known.into_iter().map(device).collect();
-        self.state.devices.replace(Section::Devices, devices, &mut outcome.changes);
-    }
-
-    fn update_device(
-        &mut self,
-        id: Arc<str>,
-        answer: Result<Option<AppEntityInfo>, AskError>,
-        now: Moment,
-        outcome: &mut Outcome,
-    ) {
-        let Some(device) = self.state.devices.get(&id) else { return };
-        let mut device = Device::clone(device);
-        match answer {
-            Ok(Some(info)) => {
-                device.kind = reading::device_kind(info.r#type);
-                reading::read_payload(&mut device, info.payload);
-            }
-            Err(AskError::Refused(word)) if word == "not_found" => {
-                device = Device { reachable: Reachable::Removed, value: None, storage: None, ..device };
-            }
-            Ok(None) | Err(_) => device.reachable = Reachable::NoResponse,
-        }
-        self.put_device(id, device, Alarms::answered, now, outcome);
-    }
-
-    fn device_changed(&mut self, changed: AppEntityChanged, now: Moment, outcome: &mut Outcome) {
-        let id: Arc<str> = changed.entity_id.to_string().into();
-        let Some(device) = self.state.devices.get(&id) else { return };
-        let mut device = Device::clone(device);
-        reading::read_payload(&mut device, changed.payload);
-        if device.storage.as_ref().is_some_and(|storage| storage.has_protection) {
-            outcome.ask_again = Some(id.clone());
-        }
-        self.put_device(id, device, Alarms::changed, now, outcome);
-    }
-
-    /// Stores a device; an alarm may go off, by the rule for an answer or for a broadcast.
-    fn put_device(
-        &mut self,
-        id: Arc<str>,
-        device: Device,
-        triggers: fn(&mut Alarms, &str, bool, Moment) -> bool,
-        now: Moment,
-        outcome: &mut Outcome,
-    ) {
-        if device.kind == DeviceKind::Alarm
-            && let Some(value) = device.value
-        {
-            if self.alarms.value(&id) != Some(value) {
-                outcome.alarm_values.push((id.clone(), value));
-            }
-            if triggers(&mut self.alarms, &id, value, now) {
-                let name = device.label.clone().unwrap_or_else(|| device.name.clone());
-                outcome.alarms.push(AlarmTrigger { device: id.clone(), name, place: Place::default() });
-            }
-        }
-        self.state.devices.put(Section::Devices, id, Some(device), &mut outcome.changes);
     }
 
     /// A death becomes a note on the map. What changes within shops is left out of the events: it concerns those who

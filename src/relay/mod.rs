@@ -10,7 +10,7 @@
 //! relay_worker         the subscriptions of one thread                                   server_lookup  asks the hub
 //! server_subscription  one paired server on one thread     watchers   who may watch, and which sockets do
 //! game_connection      one paired server: mailbox, link, timers
-//! link_supervisor      connects, polls, connects again; reports updates                  connect_turns  not all at once
+//! link_supervisor      connects, polls, connects again        connect_turns  not all at once   device_looks  one at a time
 //! alarm_delivery       alarms → incidents → ledger → sockets → outcome                   commands   toggle
 //! ledger               what alarms want stored: in order, and within a moment or later
 //! publisher            position, snapshot, subscribers: one encoding for all
@@ -28,6 +28,7 @@ pub mod close;
 pub mod commands;
 pub mod connect_turns;
 pub mod context;
+pub mod device_looks;
 pub mod feed;
 pub mod game_connection;
 pub mod hub;

@@ -18,7 +18,7 @@ use companion::{
         sessions, users,
     },
     domain::{game_address::GameAddress, ids::UserId},
-    game::asker::Budgets,
+    game::{asker::Budgets, decoding::MessageDecoder},
     net::Network,
     pairings::{self, DeviceRequest, PairingRequest, PairingSource},
     push::{
@@ -133,6 +133,7 @@ impl Service {
             game: Game { proxy_url: None, link_policy: GameLinkPolicy::Always, allow_private_servers: true },
             budgets: Budgets::default(),
             connect_turns: ConnectTurns::default(),
+            decoder: MessageDecoder::inline(),
         });
         let hub = relay::start(context, Arc::default(), vec![Arbiter::current()]);
         let (host, port) = World::push_address();

@@ -7,6 +7,7 @@ mod faults;
 mod game_client;
 mod identity;
 mod limits;
+mod link;
 mod messages;
 mod requests;
 mod streams;

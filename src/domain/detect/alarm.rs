@@ -19,6 +19,8 @@ struct Alarm {
     /// From before the start: what has happened since is not known.
     remembered: bool,
     triggered_at: Option<Moment>,
+    /// The broadcast of this link that said it went off; 0 = none did.
+    off_with: u64,
 }
 
 impl Alarms {
@@ -30,7 +32,7 @@ impl Alarms {
     /// The value as it was last stored, unless more is known.
     pub fn remember(&mut self, device_id: &str, value: bool) {
         if !self.0.contains_key(device_id) {
-            self.0.insert(device_id.to_owned(), Alarm { value, remembered: true, triggered_at: None });
+            self.0.insert(device_id.to_owned(), Alarm { value, remembered: true, triggered_at: None, off_with: 0 });
         }
     }
 
@@ -45,9 +47,32 @@ impl Alarms {
         self.observe(device_id, value, value, false, now)
     }
 
-    /// The value in a broadcast, which is sent because it changed; true = it triggers.
-    pub fn changed(&mut self, device_id: &str, value: bool, now: Moment) -> bool {
-        self.observe(device_id, value, false, true, now)
+    /// The value in a broadcast, which is sent because it changed, and the number of that broadcast on its link; true =
+    /// it triggers.
+    pub fn changed(&mut self, device_id: &str, value: bool, number: u64, now: Moment) -> bool {
+        let was_on = self.0.get(device_id).is_none_or(|alarm| alarm.value);
+        let triggers = self.observe(device_id, value, false, true, now);
+        if let Some(alarm) = self.0.get_mut(device_id).filter(|_| was_on && !value) {
+            alarm.off_with = number;
+        }
+        triggers
+    }
+
+    /// The value in an answer that was asked for after so many broadcasts, and before the last one about the device: it
+    /// does not say how the alarm is. But if the alarm was not known to be on at any time since, it went off unseen;
+    /// true = it triggers.
+    pub fn answered_late(&mut self, device_id: &str, value: bool, asked_after: u64, now: Moment) -> bool {
+        let Some(alarm) = self.0.get_mut(device_id) else { return false };
+        let triggers = value && !alarm.value && alarm.off_with <= asked_after && !alarm.bounces(now);
+        if triggers {
+            alarm.triggered_at = Some(now);
+        }
+        triggers
+    }
+
+    /// There is a new link, which counts its broadcasts anew.
+    pub fn link_up(&mut self) {
+        self.0.values_mut().for_each(|alarm| alarm.off_with = 0);
     }
 
     /// The device is gone.
@@ -57,18 +82,24 @@ impl Alarms {
 
     fn observe(&mut self, device_id: &str, value: bool, if_unknown: bool, is_change: bool, now: Moment) -> bool {
         if !self.0.contains_key(device_id) {
-            self.0.insert(device_id.to_owned(), Alarm { value: if_unknown, remembered: false, triggered_at: None });
+            let alarm = Alarm { value: if_unknown, remembered: false, triggered_at: None, off_with: 0 };
+            self.0.insert(device_id.to_owned(), alarm);
         }
         let Some(alarm) = self.0.get_mut(device_id) else { return false };
         // It went off again while nobody looked: a change to on is an edge, whatever was stored.
         let before = std::mem::replace(&mut alarm.value, value) && !(alarm.remembered && is_change);
         alarm.remembered = false;
-        let bounces = alarm.triggered_at.is_some_and(|at| (now - at).abs() < DEBOUNCE);
-        let triggers = value && !before && !bounces;
+        let triggers = value && !before && !alarm.bounces(now);
         if triggers {
             alarm.triggered_at = Some(now);
         }
         triggers
+    }
+}
+
+impl Alarm {
+    fn bounces(&self, now: Moment) -> bool {
+        self.triggered_at.is_some_and(|at| (now - at).abs() < DEBOUNCE)
     }
 }
 
@@ -88,21 +119,21 @@ mod tests {
     fn a_rising_edge_triggers_and_a_falling_one_does_not() {
         let mut alarms = Alarms::new();
         assert!(!alarms.answered("7", false, at(0)));
-        assert!(alarms.changed("7", true, at(10)));
-        assert!(!alarms.changed("7", true, at(3_000)));
-        assert!(!alarms.changed("7", false, at(4_000)));
-        assert!(alarms.changed("7", true, at(5_000)));
+        assert!(alarms.changed("7", true, 1, at(10)));
+        assert!(!alarms.changed("7", true, 1, at(3_000)));
+        assert!(!alarms.changed("7", false, 1, at(4_000)));
+        assert!(alarms.changed("7", true, 1, at(5_000)));
     }
 
     #[test]
     fn edges_within_a_second_of_a_trigger_are_bouncing() {
         let mut alarms = Alarms::new();
-        assert!(alarms.changed("7", true, at(0)));
-        assert!(!alarms.changed("7", false, at(200)));
-        assert!(!alarms.changed("7", true, at(999)));
-        assert!(!alarms.changed("7", false, at(999)));
-        assert!(alarms.changed("7", true, at(1_000)));
-        assert!(alarms.changed("8", true, at(1_000)), "each device for itself");
+        assert!(alarms.changed("7", true, 1, at(0)));
+        assert!(!alarms.changed("7", false, 1, at(200)));
+        assert!(!alarms.changed("7", true, 1, at(999)));
+        assert!(!alarms.changed("7", false, 1, at(999)));
+        assert!(alarms.changed("7", true, 1, at(1_000)));
+        assert!(alarms.changed("8", true, 1, at(1_000)), "each device for itself");
     }
 
     #[test]
@@ -121,18 +152,42 @@ mod tests {
         alarms.remember("9", true);
         assert!(alarms.answered("7", true, at(0)));
         assert!(!alarms.answered("8", true, at(0)), "it was on before");
-        assert!(alarms.changed("9", true, at(0)), "it went off and on");
+        assert!(alarms.changed("9", true, 1, at(0)), "it went off and on");
         alarms.remember("7", false);
         assert!(!alarms.answered("7", true, at(5_000)), "what was seen is newer than what was stored");
         assert_eq!((alarms.value("7"), alarms.value("1")), (Some(true), None));
     }
 
     #[test]
+    fn an_answer_that_comes_late_neither_invents_an_alarm_nor_swallows_one() {
+        let mut alarms = Alarms::new();
+        assert!(!alarms.answered("7", false, at(0)));
+        assert!(alarms.changed("7", true, 1, at(10_000)));
+        assert!(!alarms.answered_late("7", false, 0, at(10_100)), "it is on");
+        assert!(!alarms.answered("7", true, at(20_000)), "and known to be");
+        assert!(!alarms.changed("7", false, 2, at(30_000)));
+        assert!(!alarms.answered_late("7", true, 1, at(30_100)), "it was known to be on when it was asked");
+        // Nobody saw it go on; the broadcast says that it went off, the answer that it was on.
+        alarms.link_up();
+        assert!(!alarms.changed("7", false, 1, at(40_000)));
+        assert!(alarms.answered_late("7", true, 0, at(40_100)));
+        assert!(alarms.changed("7", true, 2, at(50_000)), "its value was left alone");
+    }
+
+    #[test]
+    fn a_late_answer_about_an_alarm_that_was_not_known_is_no_news() {
+        let mut alarms = Alarms::new();
+        assert!(!alarms.answered_late("7", true, 0, at(0)));
+        assert!(!alarms.changed("7", false, 1, at(0)));
+        assert!(!alarms.answered_late("7", true, 0, at(5_000)), "it was on when first asked");
+    }
+
+    #[test]
     fn the_first_word_of_an_alarm_may_be_a_broadcast() {
         let mut alarms = Alarms::new();
-        assert!(alarms.changed("7", true, at(0)));
+        assert!(alarms.changed("7", true, 1, at(0)));
         alarms.forget("7");
-        assert!(alarms.changed("7", true, at(1)), "forgotten with its debounce");
+        assert!(alarms.changed("7", true, 1, at(1)), "forgotten with its debounce");
     }
 
     proptest! {
@@ -144,7 +199,7 @@ mod tests {
             let (mut now, mut before, mut last) = (0, false, None);
             for (advance, value) in steps {
                 now += advance;
-                let triggers = alarms.changed("7", value, at(now));
+                let triggers = alarms.changed("7", value, 1, at(now));
                 let is_slow = last.is_none_or(|last| now - last >= 1_000);
                 prop_assert_eq!(triggers, value && !before && is_slow);
                 if triggers {

@@ -13,7 +13,7 @@ use crate::{
     crypto::{keys::Key32, random::Random, sealer::Sealer},
     db::{journal::Journal, paired_servers, pool::Pool, smart_devices, testing},
     domain::{device::DeviceKind, incident::Place},
-    game::asker::Budgets,
+    game::{asker::Budgets, decoding::MessageDecoder},
     net::Network,
     relay::publication::Publication,
     vault::Vault,
@@ -79,6 +79,7 @@ impl World {
             network: Network::system(),
             budgets: Budgets::default(),
             connect_turns: Default::default(),
+            decoder: MessageDecoder::inline(),
         };
         Self { _directory: directory, context: Arc::new(context) }
     }

@@ -3,7 +3,9 @@ use serde_json::Value;
 use super::*;
 use crate::{
     domain::change::write_patch,
-    game::wire::{AppEntityPayload, AppEntityType, AppMarker, AppMarkerType, app_team_info},
+    game::wire::{
+        AppEntityChanged, AppEntityPayload, AppEntityType, AppMarker, AppMarkerType, AppTeamChanged, app_team_info,
+    },
 };
 
 fn at(seconds: i64) -> Timestamp {
@@ -44,13 +46,31 @@ fn paired(kind: DeviceKind) -> GameUpdate {
 }
 
 fn answer(kind: AppEntityType, payload: AppEntityPayload) -> GameUpdate {
-    let answer = AppEntityInfo { r#type: kind.into(), payload };
-    GameUpdate::Device { device: "42".into(), answer: Ok(Some(answer)) }
+    answer_after(u64::MAX, kind, payload)
+}
+
+/// Asked for when so many broadcasts had come.
+fn answer_after(asked_after: u64, kind: AppEntityType, payload: AppEntityPayload) -> GameUpdate {
+    let content = Some(AppEntityInfo { r#type: kind.into(), payload });
+    GameUpdate::Device { device: "42".into(), answer: Ok(Answered { asked_after, content }) }
 }
 
 fn changed(payload: AppEntityPayload) -> GameUpdate {
+    changed_with(1, payload)
+}
+
+fn changed_with(number: u64, payload: AppEntityPayload) -> GameUpdate {
     let entity_changed = Some(AppEntityChanged { entity_id: 42, payload });
-    GameUpdate::Broadcast(Box::new(AppBroadcast { entity_changed, ..AppBroadcast::default() }))
+    GameUpdate::Broadcast(number, Box::new(AppBroadcast { entity_changed, ..AppBroadcast::default() }))
+}
+
+fn team_after(asked_after: u64, content: AppTeamInfo) -> GameUpdate {
+    GameUpdate::Team(Answered { asked_after, content })
+}
+
+fn team_changed(number: u64, team_info: AppTeamInfo) -> GameUpdate {
+    let team_changed = Some(AppTeamChanged { player_id: 7, team_info });
+    GameUpdate::Broadcast(number, Box::new(AppBroadcast { team_changed, ..AppBroadcast::default() }))
 }
 
 fn value(value: bool) -> AppEntityPayload {
@@ -111,12 +131,12 @@ fn a_link_that_comes_and_goes_is_visible_and_a_long_gap_is_an_event() {
     watched.now = 10;
     let lost = || GameUpdate::Disconnected {
         state: ConnectionState::Unreachable,
-        reason: Some("no answer".into()),
+        reason: Some(LinkReason::Silent),
         next_attempt_at: Some(at(20)),
     };
     assert!(watched.update(lost()).connection_changed);
     assert!(!watched.update(lost()).connection_changed, "nothing new");
-    assert_eq!(watched.client["server"]["reason"], "no answer");
+    assert_eq!(watched.client["server"]["reason"], "the game server does not answer");
     watched.now = 20;
     assert!(watched.update(GameUpdate::Connected(info(1_000))).events.is_empty(), "ten seconds are no event");
     watched.update(lost());
@@ -193,7 +213,10 @@ fn an_alarm_that_goes_off_triggers_once_with_its_label() {
     assert!(watched.update(answer(AppEntityType::Alarm, value(true))).alarms.is_empty(), "it is still on");
     watched.update(GameUpdate::Device { device: "42".into(), answer: Err(AskError::Refused("not_found".into())) });
     assert_eq!(watched.client["devices"]["42"]["reachable"], "removed");
-    assert!(watched.update(GameUpdate::Device { device: "9".into(), answer: Ok(None) }).changes.is_empty(), "unknown");
+    assert!(
+        watched.update(GameUpdate::Device { device: "9".into(), answer: Err(AskError::TimedOut) }).changes.is_empty(),
+        "unknown"
+    );
 }
 
 #[test]
@@ -213,14 +236,14 @@ fn a_tool_cupboard_is_asked_again_after_a_broadcast() {
 #[test]
 fn a_death_is_an_event_and_a_note_that_expires() {
     let mut watched = Watched::connected();
-    watched.update(GameUpdate::Team(member(true)));
+    watched.update(team_after(0, member(true)));
     let notes = |watched: &Watched| watched.client["mapNotes"].as_object().expect("an object").len();
     for _ in 0..3 {
         watched.now += 5;
-        watched.update(GameUpdate::Team(member(false)));
+        watched.update(team_after(0, member(false)));
     }
     assert_eq!(notes(&watched), 1, "{}", watched.client["mapNotes"]);
-    watched.update(GameUpdate::Team(member(false)));
+    watched.update(team_after(0, member(false)));
     assert_eq!(notes(&watched), 1, "the team's answer leaves it alone");
     watched.now += DEATH_NOTE_LIFE.num_seconds();
     watched.tick();
@@ -240,11 +263,120 @@ fn chat_and_a_broadcast_of_several_parts_are_one_outcome() {
     let history = AppTeamChat { messages: vec![said(1, "old")] };
     assert!(watched.update(GameUpdate::Chat(history)).chat.is_empty());
     let broadcast = AppBroadcast {
-        team_changed: Some(crate::game::wire::AppTeamChanged { player_id: 7, team_info: member(true) }),
+        team_changed: Some(AppTeamChanged { player_id: 7, team_info: member(true) }),
         team_message: Some(crate::game::wire::AppNewTeamMessage { message: said(2, "new") }),
         ..AppBroadcast::default()
     };
-    let outcome = watched.update(GameUpdate::Broadcast(Box::new(broadcast)));
+    let outcome = watched.update(GameUpdate::Broadcast(1, Box::new(broadcast)));
     assert_eq!(outcome.chat.iter().map(|line| line.text.as_str()).collect::<Vec<_>>(), ["new"]);
     assert_eq!(watched.client["team"]["members"]["7"]["name"], "Ann");
+}
+
+#[test]
+fn an_answer_that_was_asked_for_before_a_broadcast_does_not_undo_it() {
+    let mut watched = Watched::connected();
+    watched.update(paired(DeviceKind::Switch));
+    watched.update(answer_after(0, AppEntityType::Switch, value(false)));
+    watched.update(changed_with(1, value(true)));
+    watched.update(answer_after(0, AppEntityType::Switch, value(false)));
+    assert_eq!(watched.client["devices"]["42"]["value"], true, "the broadcast is newer");
+    watched.update(answer_after(1, AppEntityType::Switch, value(false)));
+    assert_eq!(watched.client["devices"]["42"]["value"], false, "the answer is newer");
+
+    watched.update(team_after(1, member(true)));
+    watched.update(team_changed(2, member(false)));
+    watched.update(team_after(1, member(true)));
+    assert_eq!(watched.client["team"]["members"]["7"]["alive"], false, "the broadcast is newer");
+    watched.update(team_after(2, member(true)));
+    assert_eq!(watched.client["team"]["members"]["7"]["alive"], true, "the answer is newer");
+
+    // The next link counts from the beginning.
+    let (state, reason) = (ConnectionState::Unreachable, Some(LinkReason::Closed));
+    watched.update(GameUpdate::Disconnected { state, reason, next_attempt_at: None });
+    watched.update(GameUpdate::Connected(info(1_000)));
+    watched.update(answer_after(0, AppEntityType::Switch, value(true)));
+    watched.update(team_after(0, member(false)));
+    assert_eq!(watched.client["devices"]["42"]["value"], true);
+    assert_eq!(watched.client["team"]["members"]["7"]["alive"], false);
+}
+
+#[test]
+fn a_late_answer_of_an_alarm_is_neither_a_second_alarm_nor_the_end_of_the_first() {
+    let mut watched = Watched::connected();
+    watched.update(paired(DeviceKind::Alarm));
+    watched.update(answer_after(0, AppEntityType::Alarm, value(false)));
+    watched.now = 10;
+    assert_eq!(watched.update(changed_with(1, value(true))).alarms.len(), 1);
+    assert!(watched.update(answer_after(0, AppEntityType::Alarm, value(false))).alarms.is_empty());
+    watched.now = 20;
+    assert!(watched.update(answer_after(1, AppEntityType::Alarm, value(true))).alarms.is_empty(), "the same alarm");
+    assert_eq!(watched.client["devices"]["42"]["value"], true);
+}
+
+#[test]
+fn a_pulse_that_ended_while_the_alarm_was_asked_is_an_alarm() {
+    let mut watched = Watched::connected();
+    watched.update(paired(DeviceKind::Alarm));
+    watched.update(answer_after(0, AppEntityType::Alarm, value(false)));
+    watched.now = 10;
+    assert!(watched.update(changed_with(1, value(false))).alarms.is_empty());
+    assert_eq!(watched.update(answer_after(0, AppEntityType::Alarm, value(true))).alarms.len(), 1);
+    assert_eq!(watched.client["devices"]["42"]["value"], false, "it is over");
+}
+
+#[test]
+fn a_late_answer_says_what_the_device_is() {
+    let mut watched = Watched::connected();
+    watched.update(paired(DeviceKind::Unknown));
+    watched.update(changed_with(1, value(true)));
+    let outcome = watched.update(answer_after(0, AppEntityType::Alarm, value(false)));
+    assert_eq!((outcome.alarms.len(), outcome.ask_again), (1, None), "the broadcast said that it went off");
+    assert_eq!(watched.client["devices"]["42"]["value"], true);
+
+    let mut watched = Watched::connected();
+    watched.update(paired(DeviceKind::Unknown));
+    let contents = AppEntityPayload { capacity: Some(24), ..AppEntityPayload::default() };
+    watched.update(changed_with(1, contents.clone()));
+    let outcome = watched.update(answer_after(0, AppEntityType::StorageMonitor, contents));
+    assert_eq!(outcome.ask_again.as_deref(), Some("42"));
+    assert_eq!(watched.client["devices"]["42"]["storage"]["capacity"], 24);
+}
+
+#[test]
+fn a_device_that_spoke_while_it_was_asked_in_vain_does_answer() {
+    let mut watched = Watched::connected();
+    watched.update(paired(DeviceKind::Switch));
+    watched.update(changed(value(true)));
+    let silence = || GameUpdate::Device { device: "42".into(), answer: Err(AskError::TimedOut) };
+    watched.update(silence());
+    assert_eq!(watched.client["devices"]["42"]["reachable"], "ok");
+    watched.now += 11;
+    watched.update(silence());
+    assert_eq!(watched.client["devices"]["42"]["reachable"], "no_response");
+}
+
+#[test]
+fn sections_without_answers_become_stale_also_without_a_link_and_fresh_with_the_next_answer() {
+    let mut watched = Watched::new();
+    watched.now = 100_000;
+    assert!(watched.tick().changes.is_empty(), "what was never known is not stale");
+    watched.update(GameUpdate::Connected(info(1_000)));
+    watched.update(GameUpdate::Markers(shops(0..1)));
+    watched.update(team_after(0, member(true)));
+    assert!(watched.tick().changes.is_empty() && watched.client["server"].get("stale").is_none());
+    watched.now += 10;
+    watched.tick();
+    let as_of = |seconds| serde_json::json!({ "asOf": time::to_wire(at(seconds)) });
+    assert_eq!(watched.client["server"]["stale"], serde_json::json!({ "mapMarkers": as_of(100_000) }));
+    let (state, reason) = (ConnectionState::Unreachable, Some(LinkReason::Closed));
+    watched.update(GameUpdate::Disconnected { state, reason, next_attempt_at: None });
+    watched.now += 200;
+    watched.tick();
+    let stale = ["mapMarkers", "server", "team"].map(|section| (section.to_owned(), as_of(100_000)));
+    assert_eq!(watched.client["server"]["stale"], Value::Object(stale.into_iter().collect()));
+    assert!(watched.tick().changes.is_empty(), "said once");
+    watched.update(GameUpdate::Connected(info(1_000)));
+    watched.update(team_changed(1, member(true)));
+    watched.update(GameUpdate::Markers(shops(0..1)));
+    assert!(watched.client["server"].get("stale").is_none(), "{}", watched.client["server"]);
 }

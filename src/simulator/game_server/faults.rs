@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::Message as _;
 
-use crate::game::wire::AppMessage;
+use crate::game::wire::{AppMarker, AppMessage};
 
 /// How the server misbehaves; the default is not at all.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,15 +24,22 @@ pub struct GameServerFaults {
     pub truncate: bool,
     /// Messages have fields of a future version.
     pub unknown_fields: bool,
+    /// A switch or an alarm changes right after it was asked, and its broadcast overtakes the answer.
+    pub overtaken: bool,
+    /// Answers with markers have this many more, which are nothing and nowhere.
+    pub extra_markers: usize,
     /// Answers are sent this much later.
     pub delay: Option<Duration>,
 }
 
 impl GameServerFaults {
     /// The bytes of a message, with what is wrong with them.
-    pub fn encode(&self, message: AppMessage) -> Bytes {
+    pub fn encode(&self, mut message: AppMessage) -> Bytes {
         if self.rubbish {
             return Bytes::from_static(&[0xFF, 0x07, 0x00, 0x13, 0x37, 0xFF]);
+        }
+        if let Some(found) = message.response.as_mut().and_then(|response| response.map_markers.as_mut()) {
+            found.markers.resize(found.markers.len() + self.extra_markers, AppMarker::default());
         }
         let mut data = message.encode_to_vec();
         if self.unknown_fields {

@@ -140,6 +140,9 @@ impl SimulatedGame {
         }
         self.bind(client, player);
         let response = self.handle(client, &request, now).unwrap_or_else(|refused| error(seq, refused));
+        if self.faults.overtaken && request.get_entity_info.is_some() {
+            self.world.flip_device(request.entity_id());
+        }
         self.publish();
         Reply::Send(response.into())
     }

@@ -154,6 +154,17 @@ impl SimulatedDevices {
         self.changed(entity_id, false).into_iter().chain(pushed).collect()
     }
 
+    /// Turns a switch, or the power of an alarm; other devices stay as they are.
+    pub fn flip(&mut self, entity_id: u64) -> Vec<WorldChange> {
+        match self.get(entity_id) {
+            Some(&SimulatedDevice::Switch { on }) => {
+                self.set_switch(entity_id, !on).ok().flatten().into_iter().collect()
+            }
+            Some(&SimulatedDevice::Alarm { on, .. }) => self.power_alarm(entity_id, !on),
+            _ => Vec::new(),
+        }
+    }
+
     /// Changes the contents of a container; false if it is none.
     pub fn set_storage(&mut self, entity_id: u64, contents: Vec<(i32, i32)>, now: Timestamp) -> bool {
         let Some((_, SimulatedDevice::Storage { items, protected_until, .. })) = self.by_id.get_mut(&entity_id) else {

@@ -330,6 +330,11 @@ impl SimulatedWorld {
         self.changes.extend(self.devices.power_alarm(entity_id, false));
     }
 
+    /// Turns a switch, or the power of an alarm.
+    pub fn flip_device(&mut self, entity_id: u64) {
+        self.changes.extend(self.devices.flip(entity_id));
+    }
+
     /// Changes the contents of a container: broadcast now as transitional, and again half a second later.
     pub fn set_storage(&mut self, entity_id: u64, contents: Vec<(i32, i32)>) {
         if self.devices.set_storage(entity_id, contents, self.now) {

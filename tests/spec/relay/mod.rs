@@ -4,6 +4,7 @@ mod access;
 mod alarms;
 mod game_faults;
 mod limits;
+mod link;
 mod slow;
 mod stream;
 mod tokens;

@@ -1,0 +1,117 @@
+//! How old what is known of a game server is: a section whose last answer is older than three of its polls is stale, and
+//! the state says so. What was never answered is not stale; it is not there.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use chrono::TimeDelta;
+use serde::Serialize;
+
+use crate::domain::time::{self, Moment, Timestamp};
+
+/// Between two questions about the same thing.
+pub const MARKERS_EVERY: Duration = Duration::from_secs(3);
+pub const TEAM_EVERY: Duration = Duration::from_secs(5);
+pub const TIME_EVERY: Duration = Duration::from_secs(60);
+/// Also the probe: a hung game thread still answers pings.
+pub const INFO_EVERY: Duration = Duration::from_secs(60);
+/// Devices that are gone are asked again, those that are there too: a missed broadcast heals.
+pub const DEVICES_EVERY: Duration = Duration::from_secs(300);
+
+/// Polls after which a section without an answer is stale.
+const STALE_AFTER: i32 = 3;
+
+/// A section that is shown as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StaleSection {
+    /// When it was last heard of.
+    #[serde(serialize_with = "time::wire")]
+    pub as_of: Timestamp,
+}
+
+/// The stale sections, named as in the state. `server` is what the game server says of itself, with the hour; map notes
+/// of the game come with `team`; `devices` is as old as the device that was heard of longest ago.
+pub type StaleSections = BTreeMap<&'static str, StaleSection>;
+
+/// When each section was last heard of.
+#[derive(Debug, Default)]
+pub struct Freshness {
+    pub info: Option<Moment>,
+    pub time: Option<Moment>,
+    pub team: Option<Moment>,
+    pub markers: Option<Moment>,
+    /// Those that ever answered, by device id.
+    pub devices: HashMap<Arc<str>, Moment>,
+}
+
+impl Freshness {
+    /// What is stale now.
+    pub fn stale(&self, now: Moment) -> StaleSections {
+        let oldest_device = self.devices.values().min_by_key(|at| **at - now).copied();
+        [
+            ("server", self.info, INFO_EVERY),
+            ("server", self.time, TIME_EVERY),
+            ("team", self.team, TEAM_EVERY),
+            ("mapMarkers", self.markers, MARKERS_EVERY),
+            ("devices", oldest_device, DEVICES_EVERY),
+        ]
+        .into_iter()
+        .filter_map(|(section, at, every)| {
+            let at = at?;
+            let every = TimeDelta::from_std(every).unwrap_or(TimeDelta::MAX / STALE_AFTER);
+            (now - at > every * STALE_AFTER).then_some((section, StaleSection { as_of: at.stamp }))
+        })
+        // Of what the game server says of itself, the older part counts.
+        .fold(StaleSections::new(), |mut stale, (section, seen)| {
+            let known = stale.entry(section).or_insert(seen);
+            known.as_of = known.as_of.min(seen.as_of);
+            stale
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Moment {
+        (Timestamp::UNIX_EPOCH + TimeDelta::seconds(1_800_000_000 + seconds)).into()
+    }
+
+    fn names(freshness: &Freshness, now: i64) -> Vec<&'static str> {
+        freshness.stale(at(now)).into_keys().collect()
+    }
+
+    #[test]
+    fn a_section_is_stale_after_three_polls_without_an_answer() {
+        let all = Some(at(0));
+        let devices = HashMap::from([("1".into(), at(0)), ("2".into(), at(50))]);
+        let freshness = Freshness { info: all, time: all, team: all, markers: all, devices };
+        assert!(names(&freshness, 9).is_empty());
+        assert_eq!(names(&freshness, 10), ["mapMarkers"]);
+        assert_eq!(names(&freshness, 16), ["mapMarkers", "team"]);
+        assert_eq!(names(&freshness, 181), ["mapMarkers", "server", "team"]);
+        assert_eq!(names(&freshness, 901), ["devices", "mapMarkers", "server", "team"]);
+        assert_eq!(freshness.stale(at(2_000))["devices"].as_of, at(0).stamp, "the oldest counts");
+    }
+
+    #[test]
+    fn what_was_never_heard_of_is_not_stale() {
+        assert!(names(&Freshness::default(), 1_000_000).is_empty());
+        let freshness = Freshness { info: Some(at(0)), ..Freshness::default() };
+        assert_eq!(names(&freshness, 1_000), ["server"]);
+    }
+
+    #[test]
+    fn a_wall_clock_that_is_set_makes_nothing_stale() {
+        let (steady, hour) = (TimeDelta::seconds, TimeDelta::hours(1));
+        let seen = Moment::new(steady(100), at(0).stamp);
+        let freshness = Freshness { markers: Some(seen), ..Freshness::default() };
+        assert!(freshness.stale(Moment::new(steady(105), at(5).stamp + hour)).is_empty());
+        assert_eq!(freshness.stale(Moment::new(steady(110), at(10).stamp - hour)).len(), 1);
+    }
+}

@@ -1,0 +1,66 @@
+//! Why there is no link to a game server, in words for its owner. What a library has to say goes to the log.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkReason {
+    NobodyWatches,
+    /// The name of the game server has no address.
+    NotFound,
+    /// It has one in a network that is not ours to enter.
+    NotPublic,
+    NoConnection,
+    /// It answers the handshake with something that is no WebSocket.
+    NoCompanion,
+    Refused,
+    Silent,
+    Closed,
+    TooMuch,
+    /// It refused to say what it is.
+    Failing,
+    UnknownToken,
+    Banned,
+    UnreadableToken,
+    OtherCredentials,
+    OurDatabase,
+    OurFault,
+}
+
+impl LinkReason {
+    /// The words that users are shown.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::NobodyWatches => "nobody is watching",
+            Self::NotFound => "the address of the game server cannot be found",
+            Self::NotPublic => "the address of the game server is not a public one",
+            Self::NoConnection => "the game server cannot be reached: it may be down or restarting",
+            Self::NoCompanion => "what answers at this address is not a game server with the companion app switched on",
+            Self::Refused => "the game server refuses the connection: it is full, or we are banned",
+            Self::Silent => "the game server does not answer",
+            Self::Closed => "the game server closed the connection",
+            Self::TooMuch => "the game server sends more than we accept",
+            Self::Failing => "the game server answers with an error",
+            Self::UnknownToken => "the game server no longer knows this pairing: pair again",
+            Self::Banned => "the paired player is banned on this game server",
+            Self::UnreadableToken => "the stored pairing cannot be read: pair again",
+            Self::OtherCredentials => "paired again, connecting",
+            Self::OurFault => "an internal error, we try again",
+            Self::OurDatabase => "our database does not answer, we try again",
+        }
+    }
+}
+
+impl fmt::Display for LinkReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+impl Serialize for LinkReason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.text())
+    }
+}
