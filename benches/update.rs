@@ -6,6 +6,7 @@ use std::{hint::black_box, rc::Rc, sync::Arc};
 
 use bytes::Bytes;
 use companion::{
+    clock::Clock,
     domain::{
         change::{self, Change, Section},
         ids::ServerId,
@@ -15,10 +16,11 @@ use companion::{
     },
     relay::{
         feed::Feed,
+        frame_budget::Millis,
         patch_log::{CatchUp, PatchLog},
         protocol,
         publication::{Position, Step},
-        send_queue::{Millis, Next, SendQueue},
+        send_queue::{Next, SendQueue},
     },
 };
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
@@ -73,7 +75,7 @@ impl Relay {
         let all = (0..markers).map(|id| (id, marker(id, 0)));
         state.map_markers.replace(Section::MapMarkers, all, &mut Vec::new());
         let position = Position { epoch: EPOCH, seq: 0 };
-        let feed = Feed::new(server());
+        let feed = Feed::new(server(), Clock::system());
         let relay = Self { server: server(), state, position, feed, moved: 0 };
         relay.feed.log.borrow_mut().restart(position, relay.snapshot());
         relay

@@ -8,7 +8,7 @@ use std::{
 
 use actix::{Message, Recipient};
 
-use crate::{domain::ids::ServerId, relay::patch_log::PatchLog};
+use crate::{clock::Clock, domain::ids::ServerId, relay::patch_log::PatchLog};
 
 /// A socket of this thread needs a snapshot that is not here yet.
 #[derive(Message)]
@@ -18,6 +18,7 @@ pub struct SnapshotWanted;
 /// Shared on one thread by the subscription that fills it and the sockets that read it.
 pub struct Feed {
     pub server: ServerId,
+    pub clock: Clock,
     pub log: RefCell<PatchLog>,
     snapshot_wanted: Cell<bool>,
     /// Set once the subscription has started.
@@ -32,10 +33,11 @@ impl fmt::Debug for Feed {
 
 impl Feed {
     /// A feed that nobody fills yet.
-    pub fn new(server: ServerId) -> Rc<Self> {
+    pub fn new(server: ServerId, clock: Clock) -> Rc<Self> {
         Rc::new(Self {
             log: RefCell::new(PatchLog::new(server.clone())),
             server,
+            clock,
             snapshot_wanted: Cell::new(false),
             source: OnceCell::new(),
         })

@@ -183,6 +183,7 @@ impl LiveState {
     /// What comes due without an answer: timers of detectors, notes that expire. Call it every second.
     pub fn tick(&mut self, now: Moment) -> Outcome {
         let mut outcome = Outcome { events: self.detectors.tick(now), ..Outcome::default() };
+        outcome.events.extend(self.chat.take_dropped(now).map(|lines| WorldEvent::chat_dropped(lines, now.stamp)));
         self.note_deaths(now, &mut outcome);
         let expired: Vec<Arc<str>> = self
             .state

@@ -13,7 +13,7 @@
 //! alarm_delivery       alarms → incidents → ledger → sockets → outcome                   commands   toggle
 //! publisher            position, snapshot, subscribers: one encoding for all
 //! live_state           pure: update in, outcome out                                      team_chat  which lines are new
-//! socket               the stream      send_queue   pure: priorities and the rate limit
+//! socket               the stream      send_queue   pure: priorities      frame_budget  pure: the rate limit
 //! feed                 patch_log       pure: the last steps, merged patches, when a snapshot is better
 //! publication          what a game connection publishes
 //! protocol  close      what is said on the wire
@@ -26,6 +26,7 @@ pub mod close;
 pub mod commands;
 pub mod context;
 pub mod feed;
+pub mod frame_budget;
 pub mod game_connection;
 pub mod hub;
 pub mod link_supervisor;

@@ -24,14 +24,16 @@ pub struct Step {
     pub frame: Bytes,
 }
 
-/// The queue in which a message that is not state waits.
+/// What a data frame is, by priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     Raid,
-    /// Events and chat.
-    Live,
+    Event,
+    Chat,
     /// Pong, ack, error.
     Reply,
+    /// Snapshots and patches, which wait in no queue: they are made when their turn comes.
+    State,
 }
 
 /// Who may watch a paired server, as of one look at the database. A later look has a higher version.

@@ -99,9 +99,9 @@ impl Publisher {
     }
 
     /// Delivers an event or a line of chat. Their senders bound them; none is dropped here.
-    pub fn deliver(&self, message: &ServerMessage<'_>) {
+    pub fn deliver(&self, lane: Lane, message: &ServerMessage<'_>) {
         if self.has_subscribers() {
-            self.publish(&Publication::Deliver { lane: Lane::Live, frame: message.frame() });
+            self.publish(&Publication::Deliver { lane, frame: message.frame() });
         }
     }
 

@@ -5,6 +5,7 @@ use std::{cell::RefCell, collections::HashMap, rc::Rc};
 use actix::{Addr, Message, Recipient};
 
 use crate::{
+    clock::Clock,
     db::error::DbError,
     domain::ids::{ServerId, UserId},
     relay::{
@@ -34,6 +35,7 @@ pub struct FindFailed;
 
 /// See the module.
 pub struct RelayWorker {
+    clock: Clock,
     servers: Recipient<FindServer>,
     pub commands: Recipient<UserCommand>,
     subscriptions: RefCell<HashMap<ServerId, Rc<Subscription>>>,
@@ -41,8 +43,8 @@ pub struct RelayWorker {
 
 impl RelayWorker {
     /// A thread without subscriptions.
-    pub fn new(servers: Recipient<FindServer>, commands: Recipient<UserCommand>) -> Rc<Self> {
-        Rc::new(Self { servers, commands, subscriptions: RefCell::default() })
+    pub fn new(clock: Clock, servers: Recipient<FindServer>, commands: Recipient<UserCommand>) -> Rc<Self> {
+        Rc::new(Self { clock, servers, commands, subscriptions: RefCell::default() })
     }
 
     /// The subscription of this server, started if need be; none if this user may not watch it. Asks the hub only
@@ -61,7 +63,7 @@ impl RelayWorker {
         if !found.allowed.users.contains(user) {
             return Ok(None);
         }
-        let started = ServerSubscription::start(server.clone(), found.connection, found.allowed);
+        let started = ServerSubscription::start(server.clone(), self.clock.clone(), found.connection, found.allowed);
         let mut subscriptions = self.subscriptions.borrow_mut();
         subscriptions.retain(|_, subscription| subscription.is_live());
         subscriptions.insert(server.clone(), started.clone());

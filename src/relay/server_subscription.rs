@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tokio::time::timeout;
 
 use crate::{
+    clock::Clock,
     domain::ids::ServerId,
     relay::{
         feed::{Feed, SnapshotWanted},
@@ -65,9 +66,14 @@ pub struct ServerSubscription {
 
 impl ServerSubscription {
     /// Starts on this thread.
-    pub fn start(server: ServerId, connection: Addr<GameConnection>, allowed: AllowedUsers) -> Rc<Subscription> {
+    pub fn start(
+        server: ServerId,
+        clock: Clock,
+        connection: Addr<GameConnection>,
+        allowed: AllowedUsers,
+    ) -> Rc<Subscription> {
         let subscription = Rc::new(Subscription {
-            feed: Feed::new(server),
+            feed: Feed::new(server, clock),
             watchers: Watchers::new(allowed),
             connection,
             ended: Cell::new(false),
