@@ -110,13 +110,13 @@ impl Relay {
         let base = self.position.seq;
         self.position.seq += 1;
         let frame = protocol::patch(&self.server, EPOCH, base, self.position.seq, &changes);
-        Arc::new(Step { base, seq: self.position.seq, changes, frame })
+        Step::new(base, changes, frame)
     }
 
     fn update(&mut self) {
         let changes = self.edit();
         let step = self.step(changes);
-        assert!(self.feed.log.borrow_mut().advance(EPOCH, step), "it follows");
+        assert!(self.feed.log.borrow_mut().advance(EPOCH, step, Timestamp::UNIX_EPOCH.into()), "it follows");
     }
 }
 
@@ -186,7 +186,10 @@ fn merge(criterion: &mut Criterion) {
             || {
                 let mut log = PatchLog::new(server());
                 log.restart(start, Bytes::from(vec![0; 1 << 20]));
-                assert!(steps.iter().all(|step| log.advance(EPOCH, step.clone())), "they follow");
+                assert!(
+                    steps.iter().all(|step| log.advance(EPOCH, step.clone(), Timestamp::UNIX_EPOCH.into())),
+                    "they follow"
+                );
                 log
             },
             |log| assert!(matches!(log.since(start), CatchUp::Patch { .. }), "smaller than a snapshot"),

@@ -78,7 +78,7 @@ impl Publisher {
         }
         let Position { epoch, seq } = self.position;
         let frame = protocol::patch(&self.server, epoch, base, seq, &changes);
-        let step = Arc::new(Step { base, seq, changes, frame });
+        let step = Step::new(base, changes, frame);
         for subscriber in self.subscribers.iter_mut().filter(|subscriber| !subscriber.behind) {
             // One that is behind is not waited for: it gets one notice, and asks for a snapshot when it comes to it.
             if subscriber.recipient.try_send(Publication::Advance { epoch, step: step.clone() }).is_err() {

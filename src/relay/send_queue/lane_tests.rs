@@ -1,7 +1,8 @@
 //! What goes out of which lane, and when, whatever wants out.
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
+use chrono::TimeDelta;
 use proptest::prelude::*;
 
 use super::*;
@@ -83,8 +84,9 @@ impl Traffic {
         let Position { epoch, seq } = log.position();
         let change = Change { section: Section::Team, key: Key::Whole, old: None, new: None };
         let frame = protocol::patch(&self.feeds[0].server, epoch, seq, seq + 1, std::slice::from_ref(&change));
-        let step = Arc::new(Step { base: seq, seq: seq + 1, changes: vec![change], frame });
-        assert!(log.advance(epoch, step), "it follows");
+        let step = Step::new(seq, vec![change], frame);
+        let now = Timestamp::UNIX_EPOCH + TimeDelta::milliseconds(self.now as i64);
+        assert!(log.advance(epoch, step, now.into()), "it follows");
         if self.feeds[0].take_snapshot_wanted() {
             log.restart(Position { epoch, seq: seq + 1 }, snapshot());
         }

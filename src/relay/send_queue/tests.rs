@@ -1,5 +1,6 @@
 use std::{collections::HashMap, sync::Arc};
 
+use chrono::TimeDelta;
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -11,7 +12,7 @@ use crate::{
         device::{Device, DeviceKind, Reachable},
         map::{Marker, MarkerKind},
         server_state::ServerState,
-        time::Timestamp,
+        time::{Moment, Timestamp},
     },
     relay::{
         protocol,
@@ -26,6 +27,7 @@ struct World {
     position: Position,
     feed: Rc<Feed>,
     history: HashMap<u64, Value>,
+    now: Moment,
 }
 
 impl World {
@@ -34,7 +36,8 @@ impl World {
         let position = Position { epoch: 7, seq: 0 };
         let state = ServerState::new(Timestamp::UNIX_EPOCH);
         let feed = feed(name);
-        let mut world = Self { server, state, position, feed, history: HashMap::new() };
+        let now = Timestamp::UNIX_EPOCH.into();
+        let mut world = Self { server, state, position, feed, history: HashMap::new(), now };
         world.remember();
         world
     }
@@ -54,8 +57,8 @@ impl World {
         self.position.seq += 1;
         self.remember();
         let frame = protocol::patch(&self.server, self.position.epoch, base, self.position.seq, &changes);
-        let step = Arc::new(Step { base, seq: self.position.seq, changes, frame });
-        if !lost && !self.feed.log.borrow_mut().advance(self.position.epoch, step) {
+        let step = Step::new(base, changes, frame);
+        if !lost && !self.feed.log.borrow_mut().advance(self.position.epoch, step, self.now) {
             self.feed.mark_snapshot_wanted();
         }
     }
@@ -269,7 +272,10 @@ proptest! {
         for act in acts {
             match act {
                 Act::Edit(world, edit, lost) => worlds[world].edit(&edit, lost),
-                Act::Wait(pause) => now += pause,
+                Act::Wait(pause) => {
+                    now += pause;
+                    worlds.iter_mut().for_each(|world| world.now = world.now + TimeDelta::milliseconds(pause as i64));
+                }
                 Act::Watch(client, world) => clients[client].queue.watch(&worlds[world].feed),
                 Act::Unwatch(client, world) => {
                     clients[client].queue.unwatch(&worlds[world].server);
