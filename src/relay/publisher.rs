@@ -1,8 +1,6 @@
 //! The way from a game connection to everybody who watches: position, snapshot, subscribers. Each publication is encoded
 //! once, for all.
 
-use std::sync::Arc;
-
 use actix::Recipient;
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -124,7 +122,7 @@ impl Publisher {
 
 #[cfg(test)]
 mod tests {
-    use std::{cell::RefCell, collections::HashSet, rc::Rc};
+    use std::{cell::RefCell, collections::HashSet, rc::Rc, sync::Arc};
 
     use actix::prelude::*;
     use chrono::DateTime;
