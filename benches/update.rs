@@ -6,6 +6,7 @@ use std::{hint::black_box, rc::Rc, sync::Arc};
 
 use bytes::Bytes;
 use companion::{
+    clock::Clock,
     domain::{
         change::{self, Change, Section},
         ids::ServerId,
@@ -15,10 +16,11 @@ use companion::{
     },
     relay::{
         feed::Feed,
+        frame_budget::Millis,
         patch_log::{CatchUp, PatchLog},
         protocol,
         publication::{Position, Step},
-        send_queue::{Millis, Next, SendQueue},
+        send_queue::{Next, SendQueue},
     },
 };
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
@@ -73,7 +75,7 @@ impl Relay {
         let all = (0..markers).map(|id| (id, marker(id, 0)));
         state.map_markers.replace(Section::MapMarkers, all, &mut Vec::new());
         let position = Position { epoch: EPOCH, seq: 0 };
-        let feed = Feed::new(server());
+        let feed = Feed::new(server(), Clock::system());
         let relay = Self { server: server(), state, position, feed, moved: 0 };
         relay.feed.log.borrow_mut().restart(position, relay.snapshot());
         relay
@@ -108,13 +110,13 @@ impl Relay {
         let base = self.position.seq;
         self.position.seq += 1;
         let frame = protocol::patch(&self.server, EPOCH, base, self.position.seq, &changes);
-        Arc::new(Step { base, seq: self.position.seq, changes, frame })
+        Step::new(base, changes, frame)
     }
 
     fn update(&mut self) {
         let changes = self.edit();
         let step = self.step(changes);
-        assert!(self.feed.log.borrow_mut().advance(EPOCH, step), "it follows");
+        assert!(self.feed.log.borrow_mut().advance(EPOCH, step, Timestamp::UNIX_EPOCH.into()), "it follows");
     }
 }
 
@@ -184,7 +186,10 @@ fn merge(criterion: &mut Criterion) {
             || {
                 let mut log = PatchLog::new(server());
                 log.restart(start, Bytes::from(vec![0; 1 << 20]));
-                assert!(steps.iter().all(|step| log.advance(EPOCH, step.clone())), "they follow");
+                assert!(
+                    steps.iter().all(|step| log.advance(EPOCH, step.clone(), Timestamp::UNIX_EPOCH.into())),
+                    "they follow"
+                );
                 log
             },
             |log| assert!(matches!(log.since(start), CatchUp::Patch { .. }), "smaller than a snapshot"),

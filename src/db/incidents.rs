@@ -21,7 +21,7 @@ use crate::{
     },
     domain::{
         ids::{ServerId, UserId},
-        incident::{AlarmPath, Incident, Place},
+        incident::{AlarmPath, Incident, DevicePlace},
         raid,
         time::Timestamp,
     },
@@ -153,7 +153,7 @@ pub struct StoredIncident {
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = incidents)]
-struct Row {
+struct IncidentRow {
     id: String,
     alarm_id: String,
     alarm_name: String,
@@ -178,14 +178,14 @@ struct Row {
 }
 
 impl StoredIncident {
-    fn new(row: Row, acks: BTreeMap<UserId, Timestamp>) -> Self {
+    fn new(row: IncidentRow, acks: BTreeMap<UserId, Timestamp>) -> Self {
         let all = [AlarmPath::Link, AlarmPath::Push, AlarmPath::Drill];
         let paths: BTreeSet<AlarmPath> =
             row.paths.split(',').filter_map(|word| all.into_iter().find(|path| path.word() == word)).collect();
         let incident = Incident {
             alarm_id: row.alarm_id,
             alarm_name: row.alarm_name,
-            place: Place { x: row.x, y: row.y, grid: row.grid },
+            place: DevicePlace { x: row.x, y: row.y, grid: row.grid },
             first_at: row.first_at,
             last_at: row.last_at,
             ended_at: row.ended_at,
@@ -205,7 +205,7 @@ pub fn list(db: &mut Db, server: &ServerId, before: Option<&str>, limit: i64) ->
     if let Some(before) = before {
         query = query.filter(incidents::id.lt(before.to_owned()));
     }
-    let rows: Vec<Row> = query.order(incidents::id.desc()).limit(limit).select(Row::as_select()).load(db)?;
+    let rows: Vec<IncidentRow> = query.order(incidents::id.desc()).limit(limit).select(IncidentRow::as_select()).load(db)?;
     with_acks(db, rows)
 }
 
@@ -220,7 +220,7 @@ pub fn shown(db: &mut Db, server: &ServerId, now: Timestamp) -> Result<Vec<Store
     Ok(stored)
 }
 
-fn with_acks(db: &mut Db, rows: Vec<Row>) -> Result<Vec<StoredIncident>, DbError> {
+fn with_acks(db: &mut Db, rows: Vec<IncidentRow>) -> Result<Vec<StoredIncident>, DbError> {
     let ids: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();
     let stored: Vec<(String, String, chrono::NaiveDateTime)> =
         incident_acks::table.filter(incident_acks::incident_id.eq_any(ids)).load(db)?;
@@ -256,7 +256,7 @@ pub fn acknowledge(
     );
     let insert = diesel::insert_into(incident_acks::table).values(row).on_conflict_do_nothing();
     on_backend!(db, |db| insert.execute(db))?;
-    let row = incidents::table.find(incident).select(Row::as_select()).first(db)?;
+    let row = incidents::table.find(incident).select(IncidentRow::as_select()).first(db)?;
     Ok(with_acks(db, vec![row])?.pop())
 }
 
@@ -301,7 +301,7 @@ mod tests {
         Incident {
             alarm_id: "7".into(),
             alarm_name: "Roof".into(),
-            place: Place { x: Some(1.5), y: None, grid: "B3".into() },
+            place: DevicePlace { x: Some(1.5), y: None, grid: "B3".into() },
             first_at: now(),
             last_at: later(i64::from(count)),
             ended_at: None,

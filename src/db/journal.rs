@@ -187,14 +187,14 @@ mod tests {
     use super::*;
     use crate::{
         db::testing,
-        domain::incident::{Incident, Place},
+        domain::incident::{Incident, DevicePlace},
     };
 
     fn write(id: &str) -> LedgerWrite {
         let incident = Incident {
             alarm_id: "7".into(),
             alarm_name: "Roof".into(),
-            place: Place::default(),
+            place: DevicePlace::default(),
             first_at: testing::now(),
             last_at: testing::now(),
             ended_at: None,

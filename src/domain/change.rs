@@ -50,11 +50,18 @@ impl From<Arc<str>> for Key {
 pub trait Node: fmt::Debug + Send + Sync {
     /// The value as JSON.
     fn json(&self) -> String;
+
+    /// About how many bytes of memory it takes, rather too many: what it points to counts as long as its JSON.
+    fn bytes(&self) -> usize;
 }
 
 impl<T: Serialize + fmt::Debug + Send + Sync> Node for T {
     fn json(&self) -> String {
         serde_json::to_string(self).expect("every node of the state is a struct with plain fields")
+    }
+
+    fn bytes(&self) -> usize {
+        size_of_val(self) + Node::json(self).len()
     }
 }
 
@@ -70,6 +77,12 @@ pub struct Change {
     pub key: Key,
     pub old: Option<Arc<dyn Node>>,
     pub new: Option<Arc<dyn Node>>,
+}
+
+/// About how many bytes of memory these changes keep from being freed. New values do not count: they are part of the
+/// state, and later the old values of the changes that follow.
+pub fn held_bytes(changes: &[Change]) -> usize {
+    size_of_val(changes) + changes.iter().filter_map(|change| change.old.as_ref()).map(|old| old.bytes()).sum::<usize>()
 }
 
 /// Folds consecutive changes into one per value: the first old, the last new. What came and went is left out.

@@ -34,7 +34,7 @@ impl AlarmPath {
 
 /// Where a device stands.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Place {
+pub struct DevicePlace {
     /// Metres from the south-west corner; `null` while nobody said.
     pub x: Option<f64>,
     pub y: Option<f64>,
@@ -49,7 +49,7 @@ pub struct Incident {
     pub alarm_id: String,
     pub alarm_name: String,
     #[serde(flatten)]
-    pub place: Place,
+    pub place: DevicePlace,
     /// The first trigger.
     #[serde(serialize_with = "time::wire")]
     pub first_at: Timestamp,
@@ -84,7 +84,7 @@ pub struct Raid {
     pub alarm_id: String,
     pub alarm_name: String,
     #[serde(flatten)]
-    pub place: Place,
+    pub place: DevicePlace,
     /// Of the first trigger.
     #[serde(serialize_with = "time::wire")]
     pub ts: Timestamp,

@@ -6,6 +6,8 @@ use std::time::Duration;
 pub const OUTBOUND_FRAMES: usize = 60;
 /// Ten seconds and a tenth of a second: frames sent evenly may arrive in bursts, and the client counts arrivals.
 pub const OUTBOUND_SPAN: Duration = Duration::from_millis(10_100);
+/// Lines of chat from the relay to one connection in any [`OUTBOUND_SPAN`], and how many wait for their turn.
+pub const CHAT_LINES: usize = 20;
 /// One snapshot per server and connection in this time.
 pub const SNAPSHOT_SPAN_MS: u64 = 5_000;
 /// Messages that may not be dropped and wait for one connection.

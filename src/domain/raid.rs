@@ -6,7 +6,7 @@ use chrono::TimeDelta;
 
 use crate::domain::{
     ids::UserId,
-    incident::{AlarmPath, Incident, Place, Raid},
+    incident::{AlarmPath, Incident, DevicePlace, Raid},
     plain_text::plain_text,
     time::{Moment, Timestamp},
 };
@@ -100,7 +100,7 @@ impl Raids {
         &mut self,
         id: &str,
         name: &str,
-        place: &Place,
+        place: &DevicePlace,
         now: Moment,
         new_id: impl FnOnce() -> String,
     ) -> RaidUpdate {
@@ -124,7 +124,7 @@ impl Raids {
             let message = tracked.due(&pushed, now);
             return RaidUpdate::merged(pushed, first, true, message);
         }
-        let opened = Opened { path: AlarmPath::Link, alarm_id: id, name, place: place.clone(), at: now };
+        let opened = NewIncident { path: AlarmPath::Link, alarm_id: id, name, place: place.clone(), at: now };
         self.open(opened, now, new_id)
     }
 
@@ -167,14 +167,14 @@ impl Raids {
                 return RaidUpdate::merged(id, false, false, message);
             }
         }
-        let opened = Opened { path: AlarmPath::Push, alarm_id: &alarm_id, name: &title, place: Place::default(), at };
+        let opened = NewIncident { path: AlarmPath::Push, alarm_id: &alarm_id, name: &title, place: DevicePlace::default(), at };
         self.open(opened, now, new_id)
     }
 
     /// A test alarm: an incident of its own, so that a drill is not merged into a raid, nor a raid into a drill.
     pub fn drill(&mut self, now: Moment, new_id: impl FnOnce() -> String) -> RaidUpdate {
         let opened =
-            Opened { path: AlarmPath::Drill, alarm_id: "drill", name: "Drill", place: Place::default(), at: now };
+            NewIncident { path: AlarmPath::Drill, alarm_id: "drill", name: "Drill", place: DevicePlace::default(), at: now };
         self.open(opened, now, new_id)
     }
 
@@ -231,8 +231,8 @@ impl Raids {
         gone.into_iter().map(|incident| RaidChange { incident, message: None }).collect()
     }
 
-    fn open(&mut self, opened: Opened<'_>, now: Moment, new_id: impl FnOnce() -> String) -> RaidUpdate {
-        let Opened { path, alarm_id, name, place, at } = opened;
+    fn open(&mut self, opened: NewIncident<'_>, now: Moment, new_id: impl FnOnce() -> String) -> RaidUpdate {
+        let NewIncident { path, alarm_id, name, place, at } = opened;
         let late = now.stamp - at.stamp > LATE;
         let incident = Incident {
             alarm_id: alarm_id.to_owned(),
@@ -299,11 +299,11 @@ impl Raids {
 }
 
 /// A new incident.
-struct Opened<'a> {
+struct NewIncident<'a> {
     path: AlarmPath,
     alarm_id: &'a str,
     name: &'a str,
-    place: Place,
+    place: DevicePlace,
     at: Moment,
 }
 
@@ -336,7 +336,7 @@ impl Tracked {
     }
 
     /// Name and place as the link knows them; true if they are new.
-    fn name(&mut self, name: &str, place: &Place) -> bool {
+    fn name(&mut self, name: &str, place: &DevicePlace) -> bool {
         let renamed = self.incident.alarm_name != name || self.incident.place != *place;
         if renamed {
             (self.incident.alarm_name, self.incident.place) = (name.to_owned(), place.clone());

@@ -26,6 +26,8 @@ pub enum EventKind {
     Shop,
     Device,
     Gap,
+    /// Lines of chat were dropped.
+    Chat,
 }
 
 /// One world event: `{ kind, action, grid, x, y, ts, title, … }`.
@@ -48,4 +50,20 @@ pub struct WorldEvent {
     /// Further fields of this kind, beside the others in JSON.
     #[serde(flatten)]
     pub data: Map<String, Value>,
+}
+
+impl WorldEvent {
+    /// So many lines of chat were dropped: `{ kind: "chat", action: "dropped", lines, … }`.
+    pub fn chat_dropped(lines: u32, ts: Timestamp) -> Self {
+        Self {
+            kind: EventKind::Chat,
+            action: "dropped",
+            grid: String::new(),
+            x: None,
+            y: None,
+            ts,
+            title: format!("Lines of chat left out: {lines}"),
+            data: Map::from_iter([("lines".to_owned(), lines.into())]),
+        }
+    }
 }

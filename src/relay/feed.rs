@@ -9,6 +9,7 @@ use std::{
 use actix::{Message, Recipient};
 
 use crate::{
+    clock::Clock,
     domain::ids::ServerId,
     relay::{patch_log::PatchLog, receipt::Receipt},
 };
@@ -21,6 +22,7 @@ pub struct SnapshotWanted;
 /// Shared on one thread by the subscription that fills it and the sockets that read it.
 pub struct Feed {
     pub server: ServerId,
+    pub clock: Clock,
     pub log: RefCell<PatchLog>,
     snapshot_wanted: Cell<bool>,
     /// Of the newest snapshot.
@@ -37,10 +39,11 @@ impl fmt::Debug for Feed {
 
 impl Feed {
     /// A feed that nobody fills yet.
-    pub fn new(server: ServerId) -> Rc<Self> {
+    pub fn new(server: ServerId, clock: Clock) -> Rc<Self> {
         Rc::new(Self {
             log: RefCell::new(PatchLog::new(server.clone())),
             server,
+            clock,
             snapshot_wanted: Cell::new(false),
             receipt: RefCell::new(None),
             source: OnceCell::new(),

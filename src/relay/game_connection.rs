@@ -28,7 +28,7 @@ use crate::{
         link_supervisor::{self, LinkReport, Wake},
         live_state::{GameUpdate, LiveState, Outcome},
         protocol::ServerMessage,
-        publication::{AllowedUsers, Publication},
+        publication::{AllowedUsers, Lane, Publication},
         publisher::Publisher,
     },
 };
@@ -238,10 +238,10 @@ impl GameConnection {
         let mut publisher = self.publisher.borrow_mut();
         publisher.advance(changes);
         for event in &events {
-            publisher.deliver(&ServerMessage::Event { server_id: &self.server, event });
+            publisher.deliver(Lane::Event, &ServerMessage::Event { server_id: &self.server, event });
         }
         for chat in &chat {
-            publisher.deliver(&ServerMessage::Chat { server_id: &self.server, chat });
+            publisher.deliver(Lane::Chat, &ServerMessage::Chat { server_id: &self.server, chat });
         }
         drop(publisher);
         if let Some(world) = world {

@@ -104,7 +104,8 @@ async fn upgrade_service(
     context: Arc<ListenerContext>,
 ) -> Result<impl Service<(Request, Framed<TcpStream, h1::Codec>), Response = (), Error = actix_web::Error>, ()> {
     let hub = &context.hub;
-    let worker = RelayWorker::new(hub.clone().recipient(), hub.clone().recipient(), hub.clone().recipient());
+    let servers = hub.clone().recipient();
+    let worker = RelayWorker::new(context.clock.clone(), servers, hub.clone().recipient(), hub.clone().recipient());
     let service = map_config(app(context), |()| AppConfig::default()).into_factory().new_service(()).await?;
     let service = Rc::new(service);
     Ok(fn_service(move |(request, framed): (Request, Framed<TcpStream, h1::Codec>)| {

@@ -17,7 +17,7 @@ use crate::{
         },
         device::{Device, DeviceKind, Reachable},
         freshness::Freshness,
-        incident::{Incident, Place},
+        incident::{Incident, DevicePlace},
         link_reason::LinkReason,
         map::{MapNote, Marker, MarkerKind},
         monument::Monument,
@@ -88,7 +88,7 @@ pub struct PairedDevice {
 pub struct AlarmTrigger {
     pub device: Arc<str>,
     pub name: String,
-    pub place: Place,
+    pub place: DevicePlace,
 }
 
 /// What follows from an update.
@@ -226,6 +226,7 @@ impl LiveState {
     /// become stale. Call it every second.
     pub fn tick(&mut self, now: Moment) -> Outcome {
         let mut outcome = Outcome { events: self.detectors.tick(now), ..Outcome::default() };
+        outcome.events.extend(self.chat.take_dropped(now).map(|lines| WorldEvent::chat_dropped(lines, now.stamp)));
         self.note_deaths(now, &mut outcome);
         let expired: Vec<Arc<str>> = self
             .state

@@ -15,7 +15,7 @@
 //! ledger               what alarms want stored: in order, and within a moment or later
 //! publisher            position, snapshot, subscribers: one encoding for all
 //! live_state           pure: update in, outcome out                                      team_chat  which lines are new
-//! socket               the stream      send_queue   pure: priorities and the rate limit
+//! socket               the stream      send_queue   pure: priorities      frame_budget  pure: the rate limit
 //! feed   receipt       patch_log       pure: the last steps, merged patches, when a snapshot is better
 //! publication          what a game connection publishes
 //! protocol  close      what is said on the wire
@@ -30,6 +30,7 @@ pub mod connect_turns;
 pub mod context;
 pub mod device_looks;
 pub mod feed;
+pub mod frame_budget;
 pub mod game_connection;
 pub mod hub;
 pub mod ledger;

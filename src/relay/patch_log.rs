@@ -2,13 +2,17 @@
 //!
 //! A client at an earlier position gets **one** patch from there to now, shared by all clients at the same position, or
 //! a snapshot when that is smaller or the steps do not reach back. No client has a queue of patches.
+//!
+//! Steps are kept for a minute at the most, and no more of them than a snapshot is large: who fell behind further is
+//! better off with a snapshot.
 
 use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
+use chrono::TimeDelta;
 
 use crate::{
-    domain::{change, ids::ServerId},
+    domain::{change, ids::ServerId, time::Moment},
     relay::{
         protocol,
         publication::{Position, Step},
@@ -29,18 +33,23 @@ pub enum CatchUp {
     Snapshot,
 }
 
-/// How many steps are kept at the most, and how many changes in all of them: enough for a minute of a busy server.
-const STEPS: usize = 512;
-const CHANGES: usize = 20_000;
+/// For how long a step is kept.
+const AGE: TimeDelta = TimeDelta::seconds(60);
+/// Bytes of steps that are kept although the snapshot is smaller: a client that waits for the next snapshot, which is
+/// up to five seconds, has a map that does not move.
+const FEW_BYTES: usize = 32 * 1024;
 
 /// See the module.
 pub struct PatchLog {
     server: ServerId,
     position: Position,
-    steps: VecDeque<Arc<Step>>,
-    changes: usize,
+    /// When each came, and it.
+    steps: VecDeque<(Moment, Arc<Step>)>,
+    /// Bytes of memory that the steps hold.
+    bytes: usize,
     /// Merged patches to the current position, by the `seq` they start from.
     merged: Vec<(u64, Bytes)>,
+    merged_bytes: usize,
     /// The snapshot of the current position, once somebody needed it.
     snapshot: Option<Bytes>,
     /// Bytes of the newest snapshot, to compare patches with.
@@ -54,10 +63,11 @@ impl PatchLog {
             server,
             position: Position { epoch: 0, seq: 0 },
             steps: VecDeque::new(),
-            changes: 0,
+            bytes: 0,
             merged: Vec::new(),
+            merged_bytes: 0,
             snapshot: None,
-            snapshot_size: usize::MAX,
+            snapshot_size: 0,
         }
     }
 
@@ -72,20 +82,36 @@ impl PatchLog {
     }
 
     /// Appends a step. False if it does not follow: a snapshot is needed.
-    pub fn advance(&mut self, epoch: u64, step: Arc<Step>) -> bool {
+    pub fn advance(&mut self, epoch: u64, step: Arc<Step>, now: Moment) -> bool {
         if self.position != (Position { epoch, seq: step.base }) {
             return false;
         }
         self.position.seq = step.seq;
-        self.changes += step.changes.len();
-        self.steps.push_back(step);
-        while self.steps.len() > STEPS || (self.changes > CHANGES && self.steps.len() > 1) {
-            let oldest = self.steps.pop_front().expect("it was just counted");
-            self.changes -= oldest.changes.len();
-        }
-        self.merged.clear();
+        self.bytes += step.bytes;
+        self.steps.push_back((now, step));
+        self.forget_merged();
         self.snapshot = None;
+        self.forget_old(now);
         true
+    }
+
+    /// Forgets the steps that are too old, or too many. The last one stays while it is young, however large it is.
+    pub fn forget_old(&mut self, now: Moment) {
+        while let Some((at, oldest)) = self.steps.front()
+            && (now - *at > AGE || (self.bytes > self.most_bytes() && self.steps.len() > 1))
+        {
+            self.bytes -= oldest.bytes;
+            self.steps.pop_front();
+        }
+    }
+
+    fn most_bytes(&self) -> usize {
+        self.snapshot_size.max(FEW_BYTES)
+    }
+
+    fn forget_merged(&mut self) {
+        self.merged.clear();
+        self.merged_bytes = 0;
     }
 
     /// Stores a snapshot: of now, or of a later position that the steps did not reach.
@@ -93,8 +119,8 @@ impl PatchLog {
         if position != self.position {
             self.position = position;
             self.steps.clear();
-            self.changes = 0;
-            self.merged.clear();
+            self.bytes = 0;
+            self.forget_merged();
         }
         self.snapshot_size = snapshot.len();
         self.snapshot = Some(snapshot);
@@ -110,11 +136,11 @@ impl PatchLog {
         if from == self.position {
             return CatchUp::Nothing;
         }
-        let reaches = self.steps.front().is_some_and(|oldest| oldest.base <= from.seq);
+        let reaches = self.steps.front().is_some_and(|(_, oldest)| oldest.base <= from.seq);
         if from.epoch != self.position.epoch || from.seq > self.position.seq || !reaches {
             return CatchUp::Snapshot;
         }
-        if let Some(last) = self.steps.back()
+        if let Some((_, last)) = self.steps.back()
             && last.base == from.seq
         {
             return CatchUp::Patch { frame: last.frame.clone(), large: false };
@@ -122,9 +148,13 @@ impl PatchLog {
         if let Some((_, frame)) = self.merged.iter().find(|(base, _)| *base == from.seq) {
             return self.patch(frame.clone());
         }
-        let first = self.steps.partition_point(|step| step.base < from.seq);
-        let changes = change::merge(self.steps.range(first..).flat_map(|step| &step.changes));
+        let first = self.steps.partition_point(|(_, step)| step.base < from.seq);
+        let changes = change::merge(self.steps.range(first..).flat_map(|(_, step)| &step.changes));
         let frame = protocol::patch(&self.server, from.epoch, from.seq, self.position.seq, &changes);
+        if self.merged_bytes + frame.len() > self.most_bytes() {
+            self.forget_merged();
+        }
+        self.merged_bytes += frame.len();
         self.merged.push((from.seq, frame.clone()));
         self.patch(frame)
     }
@@ -137,7 +167,16 @@ impl PatchLog {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
     use super::*;
+    use crate::domain::{
+        change::Section,
+        map::{Marker, MarkerKind},
+        server_state::ServerState,
+        time::Timestamp,
+    };
 
     const EPOCH: u64 = 7;
 
@@ -145,14 +184,18 @@ mod tests {
         Position { epoch: EPOCH, seq }
     }
 
+    fn after(seconds: i64) -> Moment {
+        (Timestamp::UNIX_EPOCH + TimeDelta::seconds(seconds)).into()
+    }
+
     fn step(base: u64) -> Arc<Step> {
-        Arc::new(Step { base, seq: base + 1, changes: Vec::new(), frame: Bytes::from(format!("{base}")) })
+        Step::new(base, Vec::new(), Bytes::from(format!("{base}")))
     }
 
     fn log(steps: u64) -> PatchLog {
         let mut log = PatchLog::new("one".into());
         log.restart(at(0), Bytes::from_static(b"a snapshot that is longer than the patches of these tests, which are of no change: {\"type\":\"patch\",\"serverId\":\"one\",\"epoch\":7,\"base\":0,\"seq\":0,\"patch\":[]}"));
-        (0..steps).for_each(|base| assert!(log.advance(EPOCH, step(base))));
+        (0..steps).for_each(|base| assert!(log.advance(EPOCH, step(base), after(0))));
         log
     }
 
@@ -169,19 +212,32 @@ mod tests {
         let CatchUp::Patch { frame, large: false } = log.since(at(0)) else { panic!("a patch was due") };
         let CatchUp::Patch { frame: again, .. } = log.since(at(0)) else { panic!("a patch was due") };
         assert_eq!(frame.as_ptr(), again.as_ptr());
-        assert!(log.advance(EPOCH, step(3)));
+        assert!(log.advance(EPOCH, step(3), after(0)));
         assert_ne!(log.since(at(0)), CatchUp::Patch { frame, large: false }, "a merged frame ends at its position");
     }
 
     #[test]
     fn what_the_steps_do_not_reach_needs_a_snapshot() {
-        let mut log = log(STEPS as u64 + 10);
-        assert_eq!(log.since(at(9)), CatchUp::Snapshot, "forgotten");
-        assert!(matches!(log.since(at(10)), CatchUp::Patch { .. }));
-        assert_eq!(log.since(Position { epoch: EPOCH + 1, seq: 20 }), CatchUp::Snapshot, "another epoch");
-        assert_eq!(log.since(at(STEPS as u64 + 11)), CatchUp::Snapshot, "later than now");
-        assert!(!log.advance(EPOCH, step(5)), "a step that does not follow");
-        assert!(!log.advance(EPOCH + 1, step(STEPS as u64 + 10)), "a step of another epoch");
+        let mut log = log(20);
+        assert!(matches!(log.since(at(0)), CatchUp::Patch { .. }));
+        assert_eq!(log.since(Position { epoch: EPOCH + 1, seq: 10 }), CatchUp::Snapshot, "another epoch");
+        assert_eq!(log.since(at(21)), CatchUp::Snapshot, "later than now");
+        assert!(!log.advance(EPOCH, step(5), after(0)), "a step that does not follow");
+        assert!(!log.advance(EPOCH + 1, step(20), after(0)), "a step of another epoch");
+    }
+
+    #[test]
+    fn steps_are_forgotten_after_a_minute() {
+        let mut log = log(5);
+        assert!(log.advance(EPOCH, step(5), after(1)));
+        log.forget_old(after(60));
+        assert!(matches!(log.since(at(0)), CatchUp::Patch { .. }));
+        log.forget_old(after(61));
+        assert_eq!(log.since(at(4)), CatchUp::Snapshot, "forgotten");
+        assert!(matches!(log.since(at(5)), CatchUp::Patch { .. }));
+        log.forget_old(after(62));
+        assert_eq!((log.since(at(5)), log.bytes), (CatchUp::Snapshot, 0));
+        assert_eq!(log.since(at(6)), CatchUp::Nothing);
     }
 
     #[test]
@@ -194,4 +250,79 @@ mod tests {
         log.restart(at(9), Bytes::from_static(b"later"));
         assert_eq!(log.since(at(1)), CatchUp::Snapshot);
     }
+
+    fn marker(x: u16) -> Marker {
+        Marker {
+            kind: MarkerKind::VendingMachine,
+            x: f64::from(x),
+            y: 0.0,
+            grid: "K14".to_owned(),
+            rotation: None,
+            steam_id: None,
+            radius: None,
+            color: None,
+            name: Some("A shop".to_owned()),
+            out_of_stock: None,
+            sell_orders: Vec::new(),
+        }
+    }
+
+    /// The text of an unmasked frame.
+    fn json(frame: &[u8]) -> Value {
+        let head = if frame[1] == 127 {
+            10
+        } else if frame[1] == 126 {
+            4
+        } else {
+            2
+        };
+        serde_json::from_slice(&frame[head..]).expect("JSON")
+    }
+
+    proptest! {
+           #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+           #[test]
+           fn whoever_the_steps_reach_arrives_at_now_and_no_more_is_held_than_a_snapshot_is_large(
+               markers in 1..200_u16,
+               steps in prop::collection::vec((prop::collection::vec((0..200_u16, any::<u16>()), 0..60), 0..9_i64), 1..40),
+           ) {
+               let server = ServerId::from("one");
+               let (mut state, mut log, mut now) = (ServerState::new(Timestamp::UNIX_EPOCH), PatchLog::new(server.clone()), 0);
+               let all = (0..markers).map(|id| (u64::from(id), marker(0)));
+               state.map_markers.replace(Section::MapMarkers, all, &mut Vec::new());
+               let snapshot = protocol::snapshot(&server, EPOCH, 0, &state);
+               log.restart(at(0), snapshot.clone());
+               let mut states = vec![json(&snapshot)["state"].clone()];
+               for (edits, pause) in steps {
+                   now += pause;
+                   let mut changes = Vec::new();
+                   for (id, x) in edits {
+                       let value = (x % 4 != 0).then(|| marker(x));
+                       state.map_markers.put(Section::MapMarkers, u64::from(id % markers), value, &mut changes);
+                   }
+                   let base = states.len() as u64 - 1;
+                   let frame = protocol::patch(&server, EPOCH, base, base + 1, &changes);
+                   let step = Step::new(base, changes, frame);
+                   let last = step.bytes;
+                   prop_assert!(log.advance(EPOCH, step, after(now)));
+                   states.push(json(&protocol::snapshot(&server, EPOCH, base + 1, &state))["state"].clone());
+                   let most = snapshot.len().max(FEW_BYTES);
+                   for (seq, before) in states.iter().enumerate() {
+                       if let CatchUp::Patch { frame, .. } = log.since(at(seq as u64)) {
+                           let patch: json_patch::Patch =
+    serde_json::from_value(json(&frame)["patch"].clone()).expect("a patch");
+                           let mut reached = before.clone();
+                           json_patch::patch(&mut reached, &patch).expect("it applies");
+                           prop_assert_eq!(Some(&reached), states.last());
+                           let large = last.max(frame.len());
+                           prop_assert!(log.merged_bytes <= most.max(large), "{} bytes merged", log.merged_bytes);
+                       }
+                   }
+                   prop_assert_eq!(log.bytes, log.steps.iter().map(|(_, step)| step.bytes).sum::<usize>());
+                   prop_assert!(log.bytes <= most.max(last), "{} bytes of {most}", log.bytes);
+                   prop_assert!(log.steps.iter().all(|(at, _)| after(now) - *at <= AGE));
+               }
+           }
+       }
 }

@@ -7,6 +7,9 @@
 //! not ring any more for that user. `state.raids` has the incidents of the last day; a client raises on any that it has
 //! not shown.
 //!
+//! At most 20 lines of `chat` in 10 s reach one connection. Of more, the oldest that wait are dropped, and an `event` of
+//! kind `chat` and action `dropped` says how many in `lines`, at most one in 10 s for each server.
+//!
 //! Frames for many clients are encoded once, WebSocket header included, and shared.
 
 use actix_http::ws::{OpCode, Parser};
@@ -179,6 +182,11 @@ impl Refusal {
     pub fn frame(&self) -> Bytes {
         frame(&serde_json::to_vec(self).expect("refusals are plain data"))
     }
+}
+
+/// The event that so many lines of this server's chat were dropped, as a frame.
+pub fn chat_dropped(server: &ServerId, lines: u32, now: Timestamp) -> Bytes {
+    ServerMessage::Event { server_id: server, event: &WorldEvent::chat_dropped(lines, now) }.frame()
 }
 
 /// `snapshot { serverId, epoch, seq, state }` as a frame.

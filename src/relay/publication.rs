@@ -6,7 +6,10 @@ use std::{collections::HashSet, sync::Arc};
 use actix::Message;
 use bytes::Bytes;
 
-use crate::domain::{change::Change, ids::UserId};
+use crate::domain::{
+    change::{self, Change},
+    ids::UserId,
+};
 
 /// Where a state or a client is: a `seq` within an epoch. An epoch begins with each start of a game connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,16 +25,28 @@ pub struct Step {
     pub seq: u64,
     pub changes: Vec<Change>,
     pub frame: Bytes,
+    /// About how many bytes of memory it holds.
+    pub bytes: usize,
 }
 
-/// The queue in which a message that is not state waits.
+impl Step {
+    /// The step from `base` to the next `seq`.
+    pub fn new(base: u64, changes: Vec<Change>, frame: Bytes) -> Arc<Self> {
+        let bytes = size_of::<Self>() + frame.len() + change::held_bytes(&changes);
+        Arc::new(Self { base, seq: base + 1, changes, frame, bytes })
+    }
+}
+
+/// What a data frame is, by priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     Raid,
-    /// Events and chat.
-    Live,
+    Event,
+    Chat,
     /// Pong, ack, error.
     Reply,
+    /// Snapshots and patches, which wait in no queue: they are made when their turn comes.
+    State,
 }
 
 /// Who may watch a paired server, as of one look at the database. A later look has a higher version.

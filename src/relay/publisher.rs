@@ -1,8 +1,6 @@
 //! The way from a game connection to everybody who watches: position, snapshot, subscribers. Each publication is encoded
 //! once, for all.
 
-use std::sync::Arc;
-
 use actix::Recipient;
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -88,7 +86,7 @@ impl Publisher {
         }
         let Position { epoch, seq } = self.position;
         let frame = protocol::patch(&self.server, epoch, base, seq, &changes);
-        let step = Arc::new(Step { base, seq, changes, frame });
+        let step = Step::new(base, changes, frame);
         for subscriber in self.subscribers.iter_mut().filter(|subscriber| !subscriber.behind) {
             // One that is behind is not waited for: it gets one notice, and asks for a snapshot when it comes to it.
             if subscriber.recipient.try_send(Publication::Advance { epoch, step: step.clone() }).is_err() {
@@ -116,9 +114,9 @@ impl Publisher {
     }
 
     /// Delivers an event or a line of chat. Their senders bound them; none is dropped here.
-    pub fn deliver(&self, message: &ServerMessage<'_>) {
+    pub fn deliver(&self, lane: Lane, message: &ServerMessage<'_>) {
         if self.has_subscribers() {
-            self.publish(&Publication::Deliver { lane: Lane::Live, frame: message.frame() });
+            self.publish(&Publication::Deliver { lane, frame: message.frame() });
         }
     }
 
@@ -147,13 +145,13 @@ impl Publisher {
 
 #[cfg(test)]
 mod tests {
-    use std::{cell::RefCell, collections::HashSet, rc::Rc};
+    use std::{cell::RefCell, collections::HashSet, rc::Rc, sync::Arc};
 
     use actix::prelude::*;
     use chrono::DateTime;
 
     use super::*;
-    use crate::domain::incident::Place;
+    use crate::domain::incident::DevicePlace;
 
     /// Notes what it gets; reports two sockets for every alarm.
     struct Probe {
@@ -212,7 +210,7 @@ mod tests {
         publisher.advance(Vec::new());
         publisher.advance(leader(&mut state, 1));
         for (recipient, _) in &subscribers {
-            drop(publisher.send_snapshot(recipient, &state));
+            drop(publisher.send_snapshot(recipient, &state).await);
             settle(recipient).await;
         }
         let mut frames = Vec::new();
@@ -241,7 +239,7 @@ mod tests {
         let notices = got.borrow().iter().filter(|got| matches!(got, Publication::Skipped)).count();
         assert!(steps < 19, "{steps} steps");
         assert_eq!(notices, 1 + 1, "one notice, and this test's own");
-        drop(publisher.send_snapshot(&recipient, &state));
+        drop(publisher.send_snapshot(&recipient, &state).await);
         settle(&recipient).await;
         publisher.advance(leader(&mut state, 99));
         settle(&recipient).await;
@@ -271,7 +269,7 @@ mod tests {
             incident: "i".into(),
             alarm_id: "7".into(),
             alarm_name: "Front door".into(),
-            place: Place::default(),
+            place: DevicePlace::default(),
             ts: DateTime::UNIX_EPOCH,
             count: 1,
             update: false,

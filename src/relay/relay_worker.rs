@@ -5,6 +5,7 @@ use std::{cell::RefCell, collections::HashMap, rc::Rc};
 use actix::Recipient;
 
 use crate::{
+    clock::Clock,
     domain::ids::{ServerId, UserId},
     relay::{
         commands::{AcknowledgeRaid, UserCommand},
@@ -19,6 +20,7 @@ pub struct FindFailed;
 
 /// See the module.
 pub struct RelayWorker {
+    clock: Clock,
     servers: Recipient<FindServer>,
     pub commands: Recipient<UserCommand>,
     pub acknowledgements: Recipient<AcknowledgeRaid>,
@@ -28,11 +30,12 @@ pub struct RelayWorker {
 impl RelayWorker {
     /// A thread without subscriptions.
     pub fn new(
+        clock: Clock,
         servers: Recipient<FindServer>,
         commands: Recipient<UserCommand>,
         acknowledgements: Recipient<AcknowledgeRaid>,
     ) -> Rc<Self> {
-        Rc::new(Self { servers, commands, acknowledgements, subscriptions: RefCell::default() })
+        Rc::new(Self { clock, servers, commands, acknowledgements, subscriptions: RefCell::default() })
     }
 
     /// The subscription of this server, started if need be; none if this user may not watch it. Asks the hub only
@@ -51,7 +54,8 @@ impl RelayWorker {
         if !found.allowed.users.contains(user) {
             return Ok(None);
         }
-        let started = ServerSubscription::start(server.clone(), found, self.servers.clone());
+        let clock = self.clock.clone();
+        let started = ServerSubscription::start(server.clone(), clock, found, self.servers.clone());
         let mut subscriptions = self.subscriptions.borrow_mut();
         subscriptions.retain(|_, subscription| subscription.is_live());
         subscriptions.insert(server.clone(), started.clone());

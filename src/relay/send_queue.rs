@@ -1,37 +1,31 @@
-//! What waits to be written to one WebSocket, and when it may be: priorities and the rate limit. Pure, with the time as
-//! an argument.
+//! What waits to be written to one WebSocket, and in which order it goes. Pure, with the time as an argument.
 //!
-//! The limit is a true sliding window: no 10 seconds ever hold more than 60 data frames. Over budget nothing is lost:
-//! raids go first, then events and chat, then replies, and patches last, merged at the moment they are sent. Each
-//! lane has a share of the window that the lanes below it cannot use up.
+//! How much may go is for the [`FrameBudget`] to say. Raids go first, then events, chat and replies, and patches last,
+//! merged at the moment they are sent; a lane that must wait holds back none below it, as each has its floor. Over
+//! budget nothing is lost but chat: of its lines the oldest that wait are dropped, and how many is told.
 
 use std::{collections::VecDeque, rc::Rc};
 
 use bytes::Bytes;
 
 use crate::{
-    domain::{ids::ServerId, limits, rate::Window},
+    domain::{ids::ServerId, limits},
     relay::{
         feed::Feed,
+        frame_budget::{FrameBudget, Millis, SPAN},
         patch_log::CatchUp,
         publication::{Lane, Position},
         receipt::Receipt,
     },
 };
 
-/// Milliseconds on a monotonic clock.
-pub type Millis = u64;
-
-/// How much of the window may be full when a frame of a lane goes out.
-const RAID_SHARE: usize = limits::OUTBOUND_FRAMES;
-const LIVE_SHARE: usize = RAID_SHARE - 3;
-const REPLY_SHARE: usize = LIVE_SHARE - 5;
-const PATCH_SHARE: usize = REPLY_SHARE - 7;
+/// The lanes with a queue, by priority.
+const QUEUED: [Lane; 4] = [Lane::Raid, Lane::Event, Lane::Chat, Lane::Reply];
 
 /// Patches of one connection come in a short burst, then evenly, so that no client that is over budget has to look at
-/// a still map until its window slides. Burst and pace together stay within `PATCH_SHARE`.
+/// a still map until its window slides. Burst and pace together stay within the room that the other lanes leave.
 const PATCH_PACE: Millis = 250;
-const PATCH_BURST: Millis = 4 * PATCH_PACE;
+const PATCH_BURST: Millis = 4;
 
 /// A frame on its way to one socket.
 #[derive(Clone, Debug)]
@@ -53,10 +47,23 @@ impl From<Bytes> for QueuedFrame {
 #[derive(Debug)]
 pub enum Next {
     Send(QueuedFrame),
+    /// Tell that so many lines of this server's chat were dropped.
+    ChatDropped {
+        feed: Rc<Feed>,
+        lines: u32,
+    },
     /// Something waits for its turn until then.
     At(Millis),
     /// Nothing waits, or only for a snapshot on its way.
     Idle,
+}
+
+/// Lines of one server's chat that were dropped. They are counted for as long as the window, so that a flood of chat
+/// is no flood of events.
+struct DroppedChat {
+    feed: Rc<Feed>,
+    lines: u32,
+    due: Millis,
 }
 
 /// More messages wait that may not be dropped than the limit allows: the client is too slow.
@@ -71,9 +78,12 @@ struct View {
 }
 
 /// See the module.
+#[derive(Default)]
 pub struct SendQueue {
-    window: Window,
-    lanes: [VecDeque<QueuedFrame>; 3],
+    budget: FrameBudget,
+    lanes: [VecDeque<QueuedFrame>; QUEUED.len()],
+    /// One of each server whose chat is too much, the first that is due first.
+    dropped: Vec<DroppedChat>,
     views: Vec<View>,
     /// The view whose turn is next.
     turn: usize,
@@ -83,27 +93,30 @@ pub struct SendQueue {
     snapshots: Vec<(ServerId, Millis)>,
 }
 
-impl Default for SendQueue {
-    fn default() -> Self {
-        Self {
-            window: Window::new(limits::OUTBOUND_FRAMES, limits::OUTBOUND_SPAN),
-            lanes: Default::default(),
-            views: Vec::new(),
-            turn: 0,
-            paced: 0,
-            snapshots: Vec::new(),
-        }
-    }
-}
-
 impl SendQueue {
-    /// Puts a message into its lane. None is ever dropped; too many waiting end the connection.
-    pub fn push(&mut self, lane: Lane, queued: QueuedFrame) -> Result<(), Overflow> {
-        if self.lanes.iter().map(VecDeque::len).sum::<usize>() >= limits::WAITING_MESSAGES {
+    /// Puts a message into the queue of its lane, which is not that of the state. Too many waiting end the connection;
+    /// of chat the oldest line is dropped.
+    pub fn push(&mut self, lane: Lane, queued: QueuedFrame, now: Millis) -> Result<(), Overflow> {
+        if lane != Lane::Chat && self.undroppable() >= limits::WAITING_MESSAGES {
             return Err(Overflow);
         }
-        self.lanes[lane as usize].push_back(queued);
+        let waiting = &mut self.lanes[lane as usize];
+        waiting.push_back(queued);
+        if lane == Lane::Chat
+            && waiting.len() > limits::CHAT_LINES
+            && let Some(QueuedFrame { feed: Some(feed), .. }) = waiting.pop_front()
+        {
+            match self.dropped.iter_mut().find(|dropped| Rc::ptr_eq(&dropped.feed, &feed)) {
+                Some(dropped) => dropped.lines += 1,
+                None => self.dropped.push(DroppedChat { feed, lines: 1, due: now + SPAN }),
+            }
+        }
         Ok(())
+    }
+
+    /// How many messages wait that may not be dropped.
+    fn undroppable(&self) -> usize {
+        QUEUED.into_iter().filter(|lane| *lane != Lane::Chat).map(|lane| self.lanes[lane as usize].len()).sum()
     }
 
     /// Starts watching, or asks for a fresh snapshot of what is watched already.
@@ -117,6 +130,7 @@ impl SendQueue {
     /// Stops watching, and drops what still waits from that server.
     pub fn unwatch(&mut self, server: &ServerId) {
         self.views.retain(|view| view.feed.server != *server);
+        self.dropped.retain(|dropped| dropped.feed.server != *server);
         for lane in &mut self.lanes {
             lane.retain(|queued| queued.feed.as_ref().is_none_or(|feed| feed.server != *server));
         }
@@ -125,6 +139,7 @@ impl SendQueue {
     /// Drops everything that waits and stops watching: the connection is being closed.
     pub fn clear(&mut self) {
         self.lanes = Default::default();
+        self.dropped.clear();
         self.views.clear();
     }
 
@@ -140,24 +155,39 @@ impl SendQueue {
 
     /// The next message, which the caller then writes; or when to ask again.
     pub fn next(&mut self, now: Millis) -> Next {
-        for (lane, share) in [(Lane::Raid, RAID_SHARE), (Lane::Live, LIVE_SHARE), (Lane::Reply, REPLY_SHARE)] {
+        let mut wait = None;
+        for lane in QUEUED {
+            // Before the lines that were said later.
+            if lane == Lane::Chat
+                && let Some(DroppedChat { due, .. }) = self.dropped.first()
+            {
+                let not_due = Some(*due).filter(|due| *due > now);
+                match self.budget.available_at(now, Lane::Event).max(not_due) {
+                    Some(at) => wait = Some(earlier(wait, at)),
+                    None => {
+                        let DroppedChat { feed, lines, .. } = self.dropped.remove(0);
+                        self.budget.record(now, Lane::Event);
+                        return Next::ChatDropped { feed, lines };
+                    }
+                }
+            }
             if self.lanes[lane as usize].is_empty() {
                 continue;
             }
-            // A lane that must wait holds back those below it: they could only make it wait longer.
-            if let Some(at) = self.window.available_at(now, share) {
-                return Next::At(at);
+            match self.budget.available_at(now, lane) {
+                Some(at) => wait = Some(earlier(wait, at)),
+                None => {
+                    let queued = self.lanes[lane as usize].pop_front().expect("it is not empty");
+                    self.budget.record(now, lane);
+                    return Next::Send(queued);
+                }
             }
-            let queued = self.lanes[lane as usize].pop_front().expect("it is not empty");
-            self.window.record(now);
-            return Next::Send(queued);
         }
-        self.next_view(now)
+        self.next_view(now, wait)
     }
 
-    /// The next snapshot or patch, the views taking turns.
-    fn next_view(&mut self, now: Millis) -> Next {
-        let mut wait: Option<Millis> = None;
+    /// The next snapshot or patch, the views taking turns; or when to ask again, if nothing else wants to earlier.
+    fn next_view(&mut self, now: Millis, mut wait: Option<Millis>) -> Next {
         for offset in 0..self.views.len() {
             let index = (self.turn + offset) % self.views.len();
             let View { feed, position } = &self.views[index];
@@ -173,18 +203,18 @@ impl SendQueue {
             let (frame, is_snapshot) = match catch_up {
                 CatchUp::Nothing => continue,
                 CatchUp::Patch { frame, .. } => {
-                    if let Some(at) = self.patch_at(now) {
-                        return Next::At(wait.map_or(at, |earlier| earlier.min(at)));
+                    if let Some(at) = patch_at(&mut self.budget, &mut self.paced, now) {
+                        return Next::At(earlier(wait, at));
                     }
                     (frame, false)
                 }
                 CatchUp::Snapshot => {
                     if let Some(at) = self.snapshot_at(&feed.server, now) {
-                        wait = Some(wait.map_or(at, |earlier| earlier.min(at)));
+                        wait = Some(earlier(wait, at));
                         continue;
                     }
-                    if let Some(at) = self.window.available_at(now, PATCH_SHARE) {
-                        return Next::At(wait.map_or(at, |earlier| earlier.min(at)));
+                    if let Some(at) = self.budget.available_at(now, Lane::State) {
+                        return Next::At(earlier(wait, at));
                     }
                     match log.snapshot() {
                         Some(frame) => (frame.clone(), true),
@@ -203,20 +233,14 @@ impl SendQueue {
                 self.snapshots.retain(|(_, at)| at + limits::SNAPSHOT_SPAN_MS > now);
                 self.snapshots.push((server, now));
             } else {
-                self.paced = self.paced.max(now) + PATCH_PACE;
+                self.paced = self.paced.max(now) + pace(&mut self.budget, now);
             }
-            self.window.record(now);
+            self.budget.record(now, Lane::State);
             self.views[index].position = Some(reached);
             self.turn = index + 1;
             return Next::Send(QueuedFrame { frame, receipt, feed: None });
         }
         wait.map_or(Next::Idle, Next::At)
-    }
-
-    /// When a patch may go out; none = now.
-    fn patch_at(&self, now: Millis) -> Option<Millis> {
-        let paced = (self.paced + PATCH_PACE).checked_sub(PATCH_BURST).filter(|at| *at > now);
-        self.window.available_at(now, PATCH_SHARE).max(paced)
     }
 
     /// When a snapshot of this server may go out; none = now.
@@ -226,5 +250,27 @@ impl SendQueue {
     }
 }
 
+/// When a patch may go out, given when the last would have been due; none = now.
+fn patch_at(budget: &mut FrameBudget, paced: &mut Millis, now: Millis) -> Option<Millis> {
+    let pace = pace(budget, now);
+    // What was sent at a slower pace is not made up for.
+    *paced = (*paced).min(now + PATCH_BURST * pace);
+    let due = paced.checked_sub((PATCH_BURST - 1) * pace).filter(|at| *at > now);
+    budget.available_at(now, Lane::State).max(due)
+}
+
+/// Time between two patches: the room that the other lanes leave, spread over the window.
+fn pace(budget: &mut FrameBudget, now: Millis) -> Millis {
+    let even = budget.room(now, Lane::State).saturating_sub(PATCH_BURST as usize).max(1);
+    PATCH_PACE.max(SPAN / even as Millis)
+}
+
+/// The earlier of the times to ask again.
+fn earlier(wait: Option<Millis>, at: Millis) -> Millis {
+    wait.map_or(at, |wait| wait.min(at))
+}
+
+#[cfg(test)]
+mod lane_tests;
 #[cfg(test)]
 mod tests;

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
+    clock::Clock,
     domain::{
         backoff::Backoff,
         ids::{ServerId, UserId},
@@ -35,7 +36,7 @@ use crate::{
 
 /// Publications that wait for this thread; beyond it steps are left out, and a snapshot makes up for them.
 const MAILBOX: usize = 1_024;
-/// How often it is checked whether anybody still watches.
+/// How often it is checked whether anybody still watches, and old steps are forgotten.
 const LINGER: Duration = Duration::from_secs(30);
 /// An alarm is answered after this long, even if a socket has not taken it: two windows of its frames.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(20);
@@ -89,9 +90,14 @@ pub struct ServerSubscription {
 
 impl ServerSubscription {
     /// Starts on this thread. `servers` is asked again if the game connection fails.
-    pub fn start(server: ServerId, found: FoundServer, servers: Recipient<FindServer>) -> Rc<Subscription> {
+    pub fn start(
+        server: ServerId,
+        clock: Clock,
+        found: FoundServer,
+        servers: Recipient<FindServer>,
+    ) -> Rc<Subscription> {
         let subscription = Rc::new(Subscription {
-            feed: Feed::new(server),
+            feed: Feed::new(server, clock),
             watchers: Watchers::new(found.allowed),
             connection: RefCell::new(found.connection),
             ended: Cell::new(false),
@@ -192,6 +198,8 @@ impl Actor for ServerSubscription {
         self.subscription.feed.connect(ctx.address().recipient());
         self.ask_if_wanted(ctx);
         ctx.run_interval(LINGER, |actor, ctx| {
+            let feed = &actor.subscription.feed;
+            feed.log.borrow_mut().forget_old(feed.clock.moment());
             let idle = actor.subscription.watchers.is_empty();
             if idle && actor.idle {
                 ctx.stop();
@@ -227,7 +235,7 @@ impl Handler<Publication> for ServerSubscription {
         let feed = &self.subscription.feed;
         match publication {
             Publication::Advance { epoch, step } => {
-                if !feed.log.borrow_mut().advance(epoch, step) {
+                if !feed.log.borrow_mut().advance(epoch, step, feed.clock.moment()) {
                     feed.mark_snapshot_wanted();
                 }
                 self.fan_out(ctx);

@@ -24,8 +24,10 @@ use crate::{
     net::Stream,
     relay::{
         close::Reason,
+        frame_budget::Millis,
+        protocol,
         publication::Lane,
-        send_queue::{Millis, Next, QueuedFrame, SendQueue},
+        send_queue::{Next, QueuedFrame, SendQueue},
     },
 };
 
@@ -92,7 +94,7 @@ impl Socket {
         if self.closing.get().is_some() {
             return;
         }
-        if self.queue.borrow_mut().push(lane, queued.into()).is_err() {
+        if self.queue.borrow_mut().push(lane, queued.into(), self.now()).is_err() {
             return self.close(Reason::TooSlow);
         }
         self.pump();
@@ -158,6 +160,9 @@ impl Socket {
                     }
                     (None, None) => match self.queue.borrow_mut().next(now) {
                         Next::Send(queued) => queued,
+                        Next::ChatDropped { feed, lines } => {
+                            protocol::chat_dropped(&feed.server, lines, feed.clock.now()).into()
+                        }
                         Next::At(at) => return self.due.set(Some(at)),
                         Next::Idle => return,
                     },

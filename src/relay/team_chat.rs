@@ -13,7 +13,7 @@ use crate::{
     relay::protocol::ChatLine,
 };
 
-/// Chat lines delivered in any ten seconds; a game server that sends more loses the rest, and nobody is flooded.
+/// Chat lines delivered in ten seconds; a game server that sends more loses the rest, and nobody is flooded.
 const LINES: u32 = 100;
 const SPAN: TimeDelta = TimeDelta::seconds(10);
 /// Lines remembered, so that none is delivered twice.
@@ -30,6 +30,8 @@ pub struct TeamChat {
     seen: VecDeque<(u64, u32, String)>,
     window_start: Option<Moment>,
     in_window: u32,
+    /// Lines that were too many and are not told yet.
+    dropped: u32,
 }
 
 impl TeamChat {
@@ -39,7 +41,12 @@ impl TeamChat {
         lines.sort_by_key(|line| line.time);
         let first = !std::mem::replace(&mut self.primed, true);
         let new: Vec<_> = lines.into_iter().filter_map(|line| self.line(line, now)).collect();
-        if first { Vec::new() } else { new }
+        if first {
+            // It neither counts as said now nor as dropped.
+            (self.in_window, self.dropped) = (0, 0);
+            return Vec::new();
+        }
+        new
     }
 
     /// A line that was just said; none if it is known, or one too many.
@@ -56,11 +63,21 @@ impl TeamChat {
             (self.window_start, self.in_window) = (Some(now), 0);
         }
         self.in_window += 1;
-        (self.in_window <= LINES).then(|| ChatLine {
+        if self.in_window > LINES {
+            self.dropped += 1;
+            return None;
+        }
+        Some(ChatLine {
             author: plain_text(&line.name, AUTHOR),
             text: plain_text(&line.message, TEXT),
             ts: time::from_unix(line.time).unwrap_or(now.stamp),
         })
+    }
+
+    /// How many lines were too many in the ten seconds that have passed, if any were; each is told once.
+    pub fn take_dropped(&mut self, now: Moment) -> Option<u32> {
+        let over = self.window_start.is_some_and(|start| now - start >= SPAN);
+        (over && self.dropped > 0).then(|| std::mem::take(&mut self.dropped))
     }
 }
 
@@ -104,6 +121,17 @@ mod tests {
         let passed = (0..500).filter(|time| chat.line(said(*time, "x"), at(5)).is_some()).count();
         assert_eq!(passed, LINES as usize);
         assert!(chat.seen.len() <= REMEMBERED);
+        assert_eq!(chat.take_dropped(at(14)), None, "more may follow");
+        assert_eq!(chat.take_dropped(at(15)), Some(400));
+        assert_eq!(chat.take_dropped(at(15)), None, "it is told once");
         assert!(chat.line(said(1_000, "x"), at(15)).is_some());
+    }
+
+    #[test]
+    fn the_first_history_takes_no_room_from_what_is_said_next() {
+        let mut chat = TeamChat::default();
+        chat.history((0..LINES + 50).map(|time| said(time, "old")).collect(), at(5));
+        assert!(chat.line(said(1_000, "new"), at(5)).is_some());
+        assert_eq!(chat.take_dropped(at(15)), None);
     }
 }

@@ -148,8 +148,9 @@ impl Service {
             allow_private: true,
             hub: hub.clone(),
         }));
-        let workers = [(); 2]
-            .map(|()| RelayWorker::new(hub.clone().recipient(), hub.clone().recipient(), hub.clone().recipient()));
+        let recipient = || hub.clone().recipient();
+        let new_worker = |()| RelayWorker::new(world.clock.clone(), recipient(), hub.clone().recipient(), hub.clone().recipient());
+        let workers = [(); 2].map(new_worker);
         let mut turn = 0;
         while let Some(request) = requests.recv().await {
             match request {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::{RaidChange, RaidUpdate, Raids};
 use crate::domain::{
-    incident::{AlarmPath, Place, Raid},
+    incident::{AlarmPath, DevicePlace, Raid},
     time::{Moment, Timestamp},
 };
 
@@ -48,7 +48,7 @@ impl Timeline {
 }
 
 fn alarm(raids: &mut Raids, id: &str, name: &str, now: Moment, new: &str) -> RaidUpdate {
-    raids.alarm(id, name, &Place::default(), now, || new.to_owned())
+    raids.alarm(id, name, &DevicePlace::default(), now, || new.to_owned())
 }
 
 fn messages(changes: Vec<RaidChange>) -> Vec<Raid> {

@@ -12,7 +12,7 @@ use crate::{
     config::{Database, Game, GameLinkPolicy},
     crypto::{keys::Key32, random::Random, sealer::Sealer},
     db::{journal::Journal, paired_servers, pool::Pool, smart_devices, testing},
-    domain::{device::DeviceKind, incident::Place},
+    domain::{device::DeviceKind, incident::DevicePlace},
     game::{asker::Budgets, decoding::MessageDecoder},
     net::Network,
     relay::publication::Publication,
@@ -142,7 +142,7 @@ impl World {
 
 impl Life {
     async fn link_alarm(&self) {
-        let alarm = AlarmTrigger { device: "7".into(), name: "Front door".into(), place: Place::default() };
+        let alarm = AlarmTrigger { device: "7".into(), name: "Front door".into(), place: DevicePlace::default() };
         self.alarms.clone().link_alarm(alarm).await;
     }
 

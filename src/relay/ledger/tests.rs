@@ -18,7 +18,7 @@ use crate::{
         pool::DiskMoment,
         testing,
     },
-    domain::incident::{Incident, Place},
+    domain::incident::{Incident, DevicePlace},
 };
 
 /// How the disk of the database is.
@@ -83,7 +83,7 @@ fn opened(id: &str, count: u32) -> LedgerWrite {
     let incident = Incident {
         alarm_id: "7".into(),
         alarm_name: "Roof".into(),
-        place: Place::default(),
+        place: DevicePlace::default(),
         first_at: testing::now(),
         last_at: testing::now(),
         ended_at: None,

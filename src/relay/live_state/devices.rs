@@ -10,7 +10,7 @@ use crate::{
         change::Section,
         detect::alarm::Alarms,
         device::{Device, DeviceKind, Reachable},
-        incident::Place,
+        incident::DevicePlace,
         time::Moment,
     },
     game::{
@@ -169,6 +169,6 @@ fn alarm_value(device: &Device) -> Option<bool> {
 fn trigger_if(triggers: bool, id: &Arc<str>, device: &Device, outcome: &mut Outcome) {
     if triggers {
         let name = device.label.clone().unwrap_or_else(|| device.name.clone());
-        outcome.alarms.push(AlarmTrigger { device: id.clone(), name, place: Place::default() });
+        outcome.alarms.push(AlarmTrigger { device: id.clone(), name, place: DevicePlace::default() });
     }
 }

@@ -1,16 +1,18 @@
 use std::{collections::HashMap, sync::Arc};
 
+use chrono::TimeDelta;
 use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
 use crate::{
+    clock::Clock,
     domain::{
         change::{Change, Section},
         device::{Device, DeviceKind, Reachable},
         map::{Marker, MarkerKind},
         server_state::ServerState,
-        time::Timestamp,
+        time::{Moment, Timestamp},
     },
     relay::{
         protocol,
@@ -25,6 +27,7 @@ struct World {
     position: Position,
     feed: Rc<Feed>,
     history: HashMap<u64, Value>,
+    now: Moment,
 }
 
 impl World {
@@ -32,8 +35,9 @@ impl World {
         let server = ServerId::from(name);
         let position = Position { epoch: 7, seq: 0 };
         let state = ServerState::new(Timestamp::UNIX_EPOCH);
-        let feed = Feed::new(server.clone());
-        let mut world = Self { server, state, position, feed, history: HashMap::new() };
+        let feed = feed(name);
+        let now = Timestamp::UNIX_EPOCH.into();
+        let mut world = Self { server, state, position, feed, history: HashMap::new(), now };
         world.remember();
         world
     }
@@ -53,8 +57,8 @@ impl World {
         self.position.seq += 1;
         self.remember();
         let frame = protocol::patch(&self.server, self.position.epoch, base, self.position.seq, &changes);
-        let step = Arc::new(Step { base, seq: self.position.seq, changes, frame });
-        if !lost && !self.feed.log.borrow_mut().advance(self.position.epoch, step) {
+        let step = Step::new(base, changes, frame);
+        if !lost && !self.feed.log.borrow_mut().advance(self.position.epoch, step, self.now) {
             self.feed.mark_snapshot_wanted();
         }
     }
@@ -118,6 +122,11 @@ fn marker(x: f64, named: bool) -> Marker {
     }
 }
 
+/// Nobody fills it.
+fn feed(name: &str) -> Rc<Feed> {
+    Feed::new(name.into(), Clock::adjustable(Timestamp::UNIX_EPOCH))
+}
+
 /// A client that applies what it gets with a JSON Patch library.
 #[derive(Default)]
 struct Client {
@@ -125,8 +134,11 @@ struct Client {
     known: HashMap<String, (u64, Value)>,
     snapshots: HashMap<String, Millis>,
     sent: Vec<Millis>,
-    raids: u32,
-    others: u32,
+    /// Raids, events, lines of chat and replies.
+    messages: u32,
+    chat: Vec<Millis>,
+    /// Lines of chat of which it was told that they were dropped.
+    dropped: u32,
 }
 
 impl Client {
@@ -135,16 +147,23 @@ impl Client {
         for _ in 0..most {
             match self.queue.next(now) {
                 Next::Send(QueuedFrame { frame, .. }) => self.apply(worlds, &frame, now),
+                Next::ChatDropped { lines, .. } => {
+                    self.dropped += lines;
+                    self.count(now);
+                }
                 next => return next,
             }
         }
         Next::Idle
     }
 
-    fn apply(&mut self, worlds: &[World], frame: &[u8], now: Millis) {
+    fn count(&mut self, now: Millis) {
         self.sent.push(now);
-        let recent = self.sent.iter().rev().take_while(|sent| now - **sent < 10_000).count();
-        assert!(recent <= 60, "{recent} frames in ten seconds");
+        assert!(recent(&self.sent, now) <= 60, "more than 60 frames in ten seconds");
+    }
+
+    fn apply(&mut self, worlds: &[World], frame: &[u8], now: Millis) {
+        self.count(now);
         let message: Value = serde_json::from_slice(payload(frame)).expect("JSON");
         let text = |field: &str| message[field].as_str().expect("text").to_owned();
         let number = |field: &str| message[field].as_u64().expect("a number");
@@ -161,13 +180,23 @@ impl Client {
                 json_patch::patch(state, &patch).expect("it applies");
                 *seq = number("seq");
             }
-            "raid" => return self.raids += 1,
-            _ => return self.others += 1,
+            kind => {
+                if kind == "chat" {
+                    self.chat.push(now);
+                    assert!(recent(&self.chat, now) <= 20, "more than 20 lines in ten seconds");
+                }
+                return self.messages += 1;
+            }
         }
         let world = worlds.iter().find(|world| world.server.as_str() == text("serverId")).expect("a world");
         let (seq, state) = &self.known[&text("serverId")];
         assert_eq!(state, &world.history[seq], "the client holds the server's state at seq {seq}");
     }
+}
+
+/// How many of these times are within ten seconds before now.
+fn recent(times: &[Millis], now: Millis) -> usize {
+    times.iter().rev().take_while(|at| now - **at < 10_000).count()
 }
 
 /// The text of an unmasked frame.
@@ -212,7 +241,7 @@ fn edits() -> impl Strategy<Value = Edit> {
 }
 
 fn acts() -> impl Strategy<Value = Act> {
-    let lane = prop_oneof![Just(Lane::Raid), Just(Lane::Live), Just(Lane::Reply)];
+    let lane = proptest::sample::select(&QUEUED[..]);
     prop_oneof![
         8 => (0..2usize, edits(), proptest::bool::weighted(0.05)).prop_map(|(w, e, lost)| Act::Edit(w, e, lost)),
         3 => prop_oneof![0..50u64, 0..1_000u64, 0..7_000u64].prop_map(Act::Wait),
@@ -236,23 +265,28 @@ proptest! {
         let mut clients = [Client::default(), Client::default()];
         let mut now = 1_000;
         let mut pushed = [0_u32; 2];
+        let talkative = feed("talkative");
         for client in &mut clients {
             client.queue.watch(&worlds[0].feed);
         }
         for act in acts {
             match act {
                 Act::Edit(world, edit, lost) => worlds[world].edit(&edit, lost),
-                Act::Wait(pause) => now += pause,
+                Act::Wait(pause) => {
+                    now += pause;
+                    worlds.iter_mut().for_each(|world| world.now = world.now + TimeDelta::milliseconds(pause as i64));
+                }
                 Act::Watch(client, world) => clients[client].queue.watch(&worlds[world].feed),
                 Act::Unwatch(client, world) => {
                     clients[client].queue.unwatch(&worlds[world].server);
                     clients[client].known.remove(worlds[world].server.as_str());
                 }
                 Act::Push(client, lane, many) => {
-                    let text: &[u8] = if lane == Lane::Raid { br#"{"type":"raid"}"# } else { br#"{"type":"chat"}"# };
-                    let frame = [&[0x81, text.len() as u8], text].concat();
+                    let text: &[u8] = if lane == Lane::Chat { br#"{"type":"chat"}"# } else { br#"{"type":"other"}"# };
+                    let frame = Bytes::from([&[0x81, text.len() as u8], text].concat());
                     for _ in 0..many {
-                        pushed[client] += u32::from(clients[client].queue.push(lane, Bytes::from(frame.clone()).into()).is_ok());
+                        let queued = QueuedFrame { feed: Some(talkative.clone()), ..frame.clone().into() };
+                        pushed[client] += u32::from(clients[client].queue.push(lane, queued, now).is_ok());
                     }
                 }
                 Act::Take(client, most) => { clients[client].take(&worlds, most, now); }
@@ -264,7 +298,7 @@ proptest! {
                 }
             }
         }
-        // Given time and room, everybody arrives at now, and nothing that was pushed is missing.
+        // Given time and room, everybody arrives at now, and nothing that was pushed is missing untold.
         for client in &mut clients {
             for _ in 0..4_000 {
                 worlds.iter().for_each(World::supply);
@@ -281,34 +315,9 @@ proptest! {
             }
         }
         for (client, pushed) in clients.iter().zip(pushed) {
-            prop_assert_eq!(client.raids + client.others, pushed);
+            prop_assert_eq!(client.messages + client.dropped, pushed);
         }
     }
-}
-
-fn text(frame: &str) -> QueuedFrame {
-    Bytes::copy_from_slice(frame.as_bytes()).into()
-}
-
-#[test]
-fn a_raid_goes_out_although_everything_else_has_used_its_share() {
-    let mut queue = SendQueue::default();
-    for _ in 0..100 {
-        queue.push(Lane::Live, text("chat")).expect("there is room");
-    }
-    let sent = std::iter::from_fn(|| matches!(queue.next(0), Next::Send(_)).then_some(())).count();
-    assert_eq!(sent, LIVE_SHARE);
-    queue.push(Lane::Raid, text("raid")).expect("there is room");
-    assert!(matches!(queue.next(1), Next::Send(QueuedFrame { frame, .. }) if frame == "raid"));
-}
-
-#[test]
-fn the_thousand_and_first_waiting_message_is_one_too_many() {
-    let mut queue = SendQueue::default();
-    for _ in 0..limits::WAITING_MESSAGES {
-        queue.push(Lane::Raid, text("raid")).expect("there is room");
-    }
-    assert_eq!(queue.push(Lane::Raid, text("raid")), Err(Overflow));
 }
 
 #[test]
@@ -336,25 +345,4 @@ fn many_steps_between_two_turns_become_one_patch_that_all_share() {
     }
     take(&world, 1);
     assert!(matches!(clients[0].queue.next(1), Next::Idle), "one patch was enough");
-}
-
-#[test]
-fn what_waits_from_a_server_is_not_sent_after_its_watch_has_ended() {
-    let (one, other) = (World::new("one"), World::new("other"));
-    let mut queue = SendQueue::default();
-    let from = |world: &World, frame: &'static str| QueuedFrame {
-        feed: Some(world.feed.clone()),
-        ..Bytes::from_static(frame.as_bytes()).into()
-    };
-    for lane in [Lane::Raid, Lane::Live] {
-        queue.push(lane, from(&one, "one")).expect("there is room");
-        queue.push(lane, from(&other, "other")).expect("there is room");
-    }
-    queue.push(Lane::Reply, text("pong")).expect("there is room");
-    queue.unwatch(&one.server);
-    let next = || match queue.next(0) {
-        Next::Send(QueuedFrame { frame, .. }) => Some(frame),
-        _ => None,
-    };
-    assert_eq!(std::iter::from_fn(next).collect::<Vec<_>>(), ["other", "other", "pong"]);
 }

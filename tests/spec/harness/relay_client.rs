@@ -236,6 +236,14 @@ impl RelayClient {
         self.receive().await.expect("the socket stays open");
     }
 
+    /// The next message that was not expected before and is neither snapshot nor patch.
+    pub async fn next_message(&mut self) -> Value {
+        while self.waiting.is_empty() {
+            self.next_frame().await;
+        }
+        self.waiting.pop_front().expect("one waits")
+    }
+
     /// The next message of this type that was not expected before; those before it that are neither snapshots nor
     /// patches are forgotten.
     #[track_caller]

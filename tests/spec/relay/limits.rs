@@ -56,6 +56,59 @@ async fn no_ten_seconds_hold_more_than_sixty_frames() {
     client.until(&server, |state| state["devices"][GATE_SWITCH.to_string()]["value"] == true).await;
 }
 
+/// More lines than may wait for a socket, from several game servers, because each is cut at a hundred in ten seconds.
+/// Slow: what was dropped is told after ten seconds.
+#[actix_web::test]
+async fn a_flood_of_chat_stops_neither_patches_nor_pongs_and_is_told() {
+    const SERVERS: usize = 12;
+    const LINES: usize = 100;
+    let app = TestApp::start_beside_games().await;
+    let mut alice = app.signed_in(ALICE).await;
+    let mut client = RelayClient::connect(&app, &mut alice).await;
+    let mut games = Vec::new();
+    for _ in 0..SERVERS {
+        let game = game::still(&app).await;
+        let server = pair(&mut alice, &game).await;
+        add_device(&mut alice, &server, GATE_SWITCH).await;
+        client.subscribe(&server).await;
+        client.until(&server, |state| is_complete(state, 1)).await;
+        games.push((game, server));
+    }
+    for (game, _) in &games {
+        game.world(|world| {
+            (0..LINES).for_each(|line| world.say(TEAM[1].0, &format!("line {line}")));
+            world.set_switch(GATE_SWITCH, true).unwrap();
+        });
+    }
+    let (mut said, mut dropped, mut pongs) = (0, 0, 0);
+    let mut last = std::collections::HashMap::new();
+    for (_, server) in &games {
+        client.until(server, |state| state["devices"][GATE_SWITCH.to_string()]["value"] == true).await;
+        client.send(json!({ "type": "ping" })).await;
+    }
+    while said + dropped < SERVERS * LINES || pongs < SERVERS {
+        let message = client.next_message().await;
+        match message["type"].as_str().unwrap() {
+            "pong" => pongs += 1,
+            "chat" => {
+                let line = message["chat"]["text"].as_str().unwrap()["line ".len()..].parse::<usize>().unwrap();
+                let before = last.insert(message["serverId"].to_string(), line);
+                assert!(before.is_none_or(|before| before < line), "in the order in which it was said");
+                said += 1;
+            }
+            "event" if message["event"]["kind"] == "chat" => {
+                assert_eq!(message["event"]["action"], "dropped");
+                assert!(games.iter().any(|(_, server)| message["serverId"] == **server), "{message}");
+                dropped += message["event"]["lines"].as_u64().unwrap() as usize;
+            }
+            _ => {}
+        }
+    }
+    assert_eq!((said + dropped, pongs), (SERVERS * LINES, SERVERS));
+    assert!(said <= 2 * 20, "{said} lines of two windows");
+    client.ping().await;
+}
+
 #[actix_web::test]
 async fn a_flood_closes_the_socket() {
     let (_app, mut client, _token) = connected().await;

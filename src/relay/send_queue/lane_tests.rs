@@ -1,0 +1,277 @@
+//! What goes out of which lane, and when, whatever wants out.
+
+use std::collections::HashMap;
+
+use chrono::TimeDelta;
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    clock::Clock,
+    domain::{
+        change::{Change, Key, Section},
+        time::Timestamp,
+    },
+    relay::{protocol, publication::Step},
+};
+
+fn feed(name: &str) -> Rc<Feed> {
+    Feed::new(name.into(), Clock::adjustable(Timestamp::UNIX_EPOCH))
+}
+
+fn text(frame: &str) -> QueuedFrame {
+    Bytes::copy_from_slice(frame.as_bytes()).into()
+}
+
+fn line(feed: &Rc<Feed>, frame: &str) -> QueuedFrame {
+    QueuedFrame { feed: Some(feed.clone()), ..text(frame) }
+}
+
+/// Larger than any patch of these tests.
+fn snapshot() -> Bytes {
+    Bytes::from_static(&[b'-'; 1 << 14])
+}
+
+/// What goes out now.
+fn drain(queue: &mut SendQueue, now: Millis) -> Vec<String> {
+    let next = || match queue.next(now) {
+        Next::Send(QueuedFrame { frame, .. }) => Some(String::from_utf8_lossy(&frame).into_owned()),
+        Next::ChatDropped { feed, lines } => Some(format!("{lines} of {:?}", feed.server.as_str())),
+        Next::At(_) | Next::Idle => None,
+    };
+    std::iter::from_fn(next).collect()
+}
+
+/// A socket whose kernel takes everything at once, and what went out by it. Messages are numbered within their lane.
+#[derive(Default)]
+struct Traffic {
+    queue: SendQueue,
+    feeds: Vec<Rc<Feed>>,
+    now: Millis,
+    pushed: HashMap<usize, u32>,
+    /// By lane: number and time.
+    sent: HashMap<usize, Vec<(u32, Millis)>>,
+    all: Vec<Millis>,
+    told: u32,
+}
+
+impl Traffic {
+    /// Watches one server that takes steps, and hears the chat of two.
+    fn new() -> Self {
+        let mut traffic = Self { feeds: vec![feed("one"), feed("two")], ..Self::default() };
+        traffic.feeds[0].log.borrow_mut().restart(Position { epoch: 7, seq: 0 }, snapshot());
+        traffic.queue.watch(&traffic.feeds[0]);
+        traffic.run();
+        traffic
+    }
+
+    fn push(&mut self, lane: Lane, many: usize) {
+        for _ in 0..many {
+            let pushed = self.pushed.entry(lane as usize).or_default();
+            let queued = line(&self.feeds[*pushed as usize % 2], &format!("{} {pushed}", lane as usize));
+            *pushed += 1;
+            self.queue.push(lane, queued, self.now).expect("there is room");
+        }
+    }
+
+    fn waiting(&self, lane: Lane) -> usize {
+        self.queue.lanes[lane as usize].len()
+    }
+
+    /// The watched server takes a step; and its snapshot comes if it was wanted.
+    fn step(&mut self) {
+        let mut log = self.feeds[0].log.borrow_mut();
+        let Position { epoch, seq } = log.position();
+        let change = Change { section: Section::Team, key: Key::Whole, old: None, new: None };
+        let frame = protocol::patch(&self.feeds[0].server, epoch, seq, seq + 1, std::slice::from_ref(&change));
+        let step = Step::new(seq, vec![change], frame);
+        let now = Timestamp::UNIX_EPOCH + TimeDelta::milliseconds(self.now as i64);
+        assert!(log.advance(epoch, step, now.into()), "it follows");
+        if self.feeds[0].take_snapshot_wanted() {
+            log.restart(Position { epoch, seq: seq + 1 }, snapshot());
+        }
+    }
+
+    /// Sends what may go now, and says until when the rest waits.
+    fn run(&mut self) -> Next {
+        loop {
+            let next = self.queue.next(self.now);
+            let (lane, number) = match &next {
+                Next::Send(QueuedFrame { frame, .. }) => {
+                    let words = std::str::from_utf8(frame).ok().and_then(|text| text.split_once(' '));
+                    let numbers = words.and_then(|(lane, number)| Some((lane.parse().ok()?, number.parse().ok()?)));
+                    numbers.unwrap_or((Lane::State as usize, 0))
+                }
+                Next::ChatDropped { lines, .. } => {
+                    self.told += lines;
+                    (Lane::Event as usize, u32::MAX)
+                }
+                Next::At(_) | Next::Idle => return next,
+            };
+            self.all.push(self.now);
+            if number != u32::MAX {
+                self.sent.entry(lane).or_default().push((number, self.now));
+            }
+            assert!(self.recent(self.all.iter().copied()) <= 60, "more than 60 frames in ten seconds");
+            let chat = self.sent.get(&(Lane::Chat as usize)).into_iter().flatten();
+            assert!(self.recent(chat.map(|(_, at)| *at)) <= 20, "more than 20 lines in ten seconds");
+        }
+    }
+
+    fn recent(&self, times: impl DoubleEndedIterator<Item = Millis>) -> usize {
+        times.rev().take_while(|at| self.now - at < 10_000).count()
+    }
+
+    fn numbers(&self, lane: Lane) -> Vec<u32> {
+        self.sent.get(&(lane as usize)).into_iter().flatten().map(|(number, _)| *number).collect()
+    }
+
+    /// Times at which frames of this lane went out from then on.
+    fn times(&self, lane: Lane, from: Millis) -> Vec<Millis> {
+        self.sent.get(&(lane as usize)).into_iter().flatten().map(|(_, at)| *at).filter(|at| *at >= from).collect()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_but_chat_is_dropped_each_lane_keeps_its_order_and_what_is_told_is_exact(
+        traffic in proptest::collection::vec(
+            (
+                prop_oneof![3 => 0..50_u64, 3 => 0..1_000_u64, 1 => 0..12_000_u64],
+                proptest::sample::select(&QUEUED[..]),
+                prop_oneof![3 => 0..4_usize, 1 => 0..90_usize],
+                any::<bool>(),
+            ),
+            1..150,
+        )
+    ) {
+        let mut socket = Traffic::new();
+        for (pause, lane, many, reads) in traffic {
+            socket.now += pause;
+            let room = limits::WAITING_MESSAGES - socket.queue.undroppable();
+            socket.push(lane, many.min(room));
+            socket.step();
+            if reads {
+                socket.run();
+            }
+        }
+        while let Next::At(at) = socket.run() {
+            prop_assert!(at > socket.now);
+            socket.now = at;
+        }
+        for lane in QUEUED {
+            let (pushed, sent) = (socket.pushed.get(&(lane as usize)).copied().unwrap_or(0), socket.numbers(lane));
+            if lane == Lane::Chat {
+                prop_assert!(sent.is_sorted_by(|one, next| one < next), "chat keeps its order");
+                prop_assert_eq!(sent.len() as u32 + socket.told, pushed);
+                // Those said last are never the ones that are dropped.
+                let last = sent.iter().rev().zip((0..pushed).rev()).take(limits::CHAT_LINES);
+                prop_assert!(last.clone().all(|(sent, said)| *sent == said), "{sent:?} of {pushed}");
+            } else {
+                prop_assert_eq!(sent, (0..pushed).collect::<Vec<_>>());
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 50, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_lanes_never_end_a_patch_a_pong_an_event_and_a_line_leave_in_every_window(
+        raids in 0..600_usize,
+        endless in proptest::sample::subsequence(&QUEUED[1..], 0..=3),
+        every in 20..400_u64,
+    ) {
+        let mut socket = Traffic::new();
+        socket.push(Lane::Raid, raids);
+        let calm = (raids as Millis / 60 + 2) * SPAN;
+        let end = calm + 5 * SPAN;
+        while socket.now < end {
+            for lane in &endless {
+                socket.push(*lane, 100_usize.saturating_sub(socket.waiting(*lane)));
+            }
+            socket.step();
+            socket.run();
+            socket.now += every;
+        }
+        prop_assert_eq!(socket.numbers(Lane::Raid).len(), raids);
+        for window in 0..5 {
+            let start = calm + window * SPAN;
+            let held = |lane| socket.times(lane, start).iter().take_while(|at| **at < start + SPAN + every).count();
+            prop_assert!(held(Lane::State) >= 12, "{} patches", held(Lane::State));
+            for (lane, least) in [(Lane::Event, 3), (Lane::Chat, 2), (Lane::Reply, 7)] {
+                prop_assert!(!endless.contains(&lane) || held(lane) >= least, "{} of {lane:?}", held(lane));
+            }
+        }
+        // The map moves on evenly.
+        let patches = socket.times(Lane::State, calm);
+        let still = patches.windows(2).map(|two| two[1] - two[0]).max();
+        prop_assert!(still.is_some_and(|still| still <= 1_500 + every), "still for {still:?} ms");
+    }
+}
+
+#[test]
+fn a_raid_goes_out_although_everything_else_has_used_its_share() {
+    let mut socket = Traffic::new();
+    for lane in [Lane::Event, Lane::Chat, Lane::Reply] {
+        socket.push(lane, 100);
+    }
+    socket.run();
+    let before = socket.all.len();
+    assert!(before <= 57);
+    socket.push(Lane::Raid, 3);
+    socket.run();
+    assert_eq!(socket.numbers(Lane::Raid), [0, 1, 2]);
+}
+
+#[test]
+fn the_thousand_and_first_waiting_message_is_one_too_many_and_chat_does_not_count() {
+    let mut queue = SendQueue::default();
+    let one = feed("one");
+    for _ in 0..limits::WAITING_MESSAGES {
+        queue.push(Lane::Raid, text("raid"), 0).expect("there is room");
+    }
+    for _ in 0..5_000 {
+        queue.push(Lane::Chat, line(&one, "chat"), 0).expect("chat never closes a socket");
+    }
+    assert_eq!(queue.push(Lane::Reply, text("pong"), 0), Err(Overflow));
+    assert!(queue.lanes[Lane::Chat as usize].capacity() < 100, "what waits of chat is little");
+}
+
+#[test]
+fn dropped_lines_are_told_once_for_each_server_before_the_lines_that_were_said_later() {
+    let (one, two) = (feed("one"), feed("two"));
+    let mut queue = SendQueue::default();
+    for n in 0..30 {
+        queue.push(Lane::Chat, line(&one, &format!("one {n}")), 0).expect("chat is never too much");
+    }
+    assert_eq!(drain(&mut queue, 0), (10..30).map(|n| format!("one {n}")).collect::<Vec<_>>());
+    for n in 0..21 {
+        queue.push(Lane::Chat, line(&two, &format!("two {n}")), 5).expect("chat is never too much");
+    }
+    assert!(matches!(queue.next(5), Next::At(at) if at == SPAN), "when the first of them is told");
+    assert_eq!(drain(&mut queue, SPAN), [r#"10 of "one""#]);
+    let later = drain(&mut queue, SPAN + 5);
+    assert_eq!(later[0], r#"1 of "two""#);
+    assert_eq!(later[1..], (1..21).map(|n| format!("two {n}")).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_waits_from_a_server_is_not_sent_after_its_watch_has_ended() {
+    let (one, other) = (feed("one"), feed("other"));
+    let mut queue = SendQueue::default();
+    for lane in [Lane::Raid, Lane::Event] {
+        queue.push(lane, line(&one, "one"), 0).expect("there is room");
+        queue.push(lane, line(&other, "other"), 0).expect("there is room");
+    }
+    for _ in 0..30 {
+        queue.push(Lane::Chat, line(&one, "one"), 0).expect("chat is never too much");
+    }
+    queue.push(Lane::Reply, text("pong"), 0).expect("there is room");
+    queue.unwatch(&one.server);
+    assert_eq!(drain(&mut queue, 0), ["other", "other", "pong"]);
+    assert!(matches!(queue.next(SPAN), Next::Idle), "nor is told what was dropped");
+}
