@@ -8,7 +8,12 @@ use companion::{
     clock::Clock,
     config::{Config, Settings, fresh_secrets},
     crypto::{self, random::Random, sealer::Sealer},
-    db::{alarms, encryption_keys, error::DbError, pool::Pool},
+    db::{
+        alarms, encryption_keys,
+        error::DbError,
+        failed_pushes::{self, FailedPush},
+        pool::{Db, Pool},
+    },
     demo::{Demo, DemoOptions},
     domain::time,
     rotation,
@@ -38,7 +43,8 @@ enum Command {
     Watch(WatchOptions),
     /// Bring the database's schema up to date and exit
     Migrate(Options),
-    /// Print how many alarms are in each state of the ledger, and since when the oldest one is unfinished
+    /// Print how many alarms are in each state of the ledger, since when the oldest one is unfinished, and the pushes that
+    /// could not be handled
     Alarms(Options),
     /// Show which keys seal the stored credentials
     #[command(subcommand)]
@@ -88,6 +94,9 @@ struct SimulateArgs {
     env_file: Option<PathBuf>,
 }
 
+/// Dead letters that `alarms` prints, the newest.
+const DEAD_LETTERS_PRINTED: usize = 100;
+
 fn main() -> ExitCode {
     // A local file, for development; the environment has precedence.
     let dotenv = dotenvy::dotenv();
@@ -120,9 +129,10 @@ fn main() -> ExitCode {
 }
 
 fn alarms_status(config: Config) -> ExitCode {
-    let tally = Pool::open(&config.database).and_then(|pool| pool.read_blocking(alarms::tally));
-    let tally = match tally {
-        Ok(tally) => tally,
+    let read = |db: &mut Db| Ok((alarms::tally(db)?, failed_pushes::dead_letters(db, DEAD_LETTERS_PRINTED)?));
+    let read = Pool::open(&config.database).and_then(|pool| pool.read_blocking(read));
+    let (tally, (dead, newest)) = match read {
+        Ok(read) => read,
         Err(error) => return fail("the database", error),
     };
     let mut lines: Vec<String> = tally
@@ -134,6 +144,12 @@ fn alarms_status(config: Config) -> ExitCode {
     if let Some(since) = tally.oldest_unfinished {
         lines.push(format!("oldest unfinished alarm: received at {}", time::to_wire(since)));
     }
+    lines.push(format!("dead letters: {dead}"));
+    lines.extend(newest.iter().map(|letter| {
+        let FailedPush { user_id, push_id, attempts, reason, content, failed_at } = letter;
+        let at = time::to_wire(*failed_at);
+        format!("dead letter: {at}, user {user_id}, push {push_id}, {reason} after {attempts} attempts: {content}")
+    }));
     print(&lines.join("\n"))
 }
 

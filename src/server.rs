@@ -29,8 +29,8 @@ use crate::{
         session_cookie::{SESSION_COOKIE, SealedCookie},
     },
     db::{
-        alarms, encryption_keys, error::DbError, openid_nonces, pairing_codes, pool::Pool, push_seen, sessions,
-        sign_in_attempts, timeline,
+        alarms, encryption_keys, error::DbError, failed_pushes, openid_nonces, pairing_codes, pool::Pool, push_seen,
+        sessions, sign_in_attempts, timeline,
     },
     domain::{
         limits::{HISTORY_DAYS, PROVIDER_CLOCK_SKEW},
@@ -279,6 +279,7 @@ fn purge(db: &mut crate::db::pool::Db, now: Timestamp) -> Result<(), DbError> {
     sign_in_attempts::purge(db, now)?;
     pairing_codes::purge(db, now)?;
     push_seen::purge(db, now)?;
+    failed_pushes::purge(db, now)?;
     let history_from = now - TimeDelta::days(HISTORY_DAYS);
     timeline::purge(db, history_from)?;
     alarms::purge(db, history_from)?;

@@ -19,6 +19,7 @@ pub mod alarms;
 pub mod encryption_keys;
 pub mod engine;
 pub mod error;
+pub mod failed_pushes;
 pub mod helper_devices;
 pub mod openid_nonces;
 pub mod paired_servers;

@@ -168,7 +168,7 @@ impl ConnectionQueue {
             }),
         };
         // A panic was reported where it happened; the connection is dropped with it.
-        done.await.unwrap_or_else(|_| Err(DbError::Query("a query panicked".to_owned())))
+        done.await.unwrap_or_else(|_| Err(DbError::Panicked))
     }
 
     fn run_blocking<T>(&self, job: impl FnOnce(&mut Db) -> Result<T, DbError>) -> Result<T, DbError> {
@@ -325,7 +325,7 @@ mod tests {
         let user = pool.write(|db| users::sign_in(db, &"user".into(), &"account".into(), None, now())).await.unwrap();
         assert_eq!(pool.read(|db| users::find(db, &"user".into())).await.unwrap(), Some(user));
         let panicked: Result<(), _> = pool.write(|_| panic!("on purpose")).await;
-        assert!(matches!(panicked, Err(DbError::Query(_))));
+        assert!(matches!(panicked, Err(DbError::Panicked)));
     }
 
     #[tokio::test(start_paused = true)]

@@ -153,6 +153,18 @@ diesel::table! {
     }
 }
 
+diesel::table! {
+    failed_pushes (user_id, push_id) {
+        user_id -> Text,
+        push_id -> Text,
+        attempts -> Integer,
+        reason -> Text,
+        content -> Text,
+        failed_at -> Timestamp,
+        dead -> Bool,
+    }
+}
+
 diesel::joinable!(sessions -> users (user_id));
 diesel::joinable!(paired_servers -> users (owner_id));
 diesel::joinable!(smart_devices -> paired_servers (server_id));

@@ -19,6 +19,7 @@ use crate::{
     domain::{backoff::Backoff, ids::UserId},
     push::{
         context::PushContext,
+        failure,
         gcm_credential::GcmCredential,
         inbox::{Inbox, PushOutcome, PushOwner},
         login::{self, LoginError, PushLogin},
@@ -32,6 +33,9 @@ use crate::{
 
 /// Least pause after a refused login or an unreadable bundle, which may be a passing fault.
 const REFUSED_LOGIN_PAUSE: Duration = Duration::from_secs(3_600);
+
+/// Between two attempts to handle a push.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Why there is no session, or no longer.
 struct SessionFailure {
@@ -75,7 +79,7 @@ pub async fn supervise(reports: Recipient<SessionReport>, context: Arc<PushConte
 }
 
 /// Stores what a push changes, then informs the hub.
-async fn handle(context: Arc<PushContext>, owner: PushOwner, message: PushMessage) -> Result<(), DbError> {
+async fn handle(context: Arc<PushContext>, owner: PushOwner, message: Arc<PushMessage>) -> Result<(), DbError> {
     let (user, shared, now) = (owner.user.clone(), context.clone(), context.clock.now());
     let outcome = context
         .pool
@@ -163,12 +167,31 @@ impl SessionSupervisor {
         Ok(owner.map(|owner| PushOwner { user: self.user.clone(), platform: owner.platform_id, allow_private }))
     }
 
+    /// Handles a push. One that fails by its own fault is tried again after a pause, and given up after the last
+    /// attempt: the alarms behind it must come through.
     async fn handle(&self, owner: &PushOwner, message: PushMessage) -> Result<(), SessionFailure> {
-        // A task of its own: this supervisor may be aborted at any moment, and the hub must know what is stored.
-        let handled = actix::spawn(handle(self.context.clone(), owner.clone(), message)).await;
-        handled
-            .map_err(SessionFailure::unreachable)?
-            .map_err(|error| SessionFailure::unreachable(format!("a push was not stored: {error}")))?;
+        let message = Arc::new(message);
+        loop {
+            // A task of its own: this supervisor may be aborted at any moment, and the hub must know what is stored.
+            let handled = actix::spawn(handle(self.context.clone(), owner.clone(), message.clone())).await;
+            let error = match handled {
+                Ok(Ok(())) => break,
+                Ok(Err(error)) => error,
+                Err(panicked) if panicked.is_panic() => DbError::Panicked,
+                Err(stopped) => return Err(SessionFailure::unreachable(stopped)),
+            };
+            let unstored = |error| SessionFailure::unreachable(format!("a push was not stored: {error}"));
+            let Some(reason) = failure::own_fault(&error) else { return Err(unstored(error)) };
+            let (user, failed, now) = (self.user.clone(), message.clone(), self.context.clock.now());
+            let counted = self.context.pool.write(move |db| failure::count(db, &user, &failed, reason, now)).await;
+            log::error!(user = self.user.as_str(), push = message.persistent_id.as_deref(), reason; "a push fails: {error}");
+            if counted.map_err(unstored)? {
+                metrics::counter!("companion_push_dead_letters_total", "reason" => reason).increment(1);
+                log::error!(user = self.user.as_str(), push = message.persistent_id.as_deref(); "it is a dead letter now");
+                break;
+            }
+            sleep(RETRY_PAUSE).await;
+        }
         self.report(Some(SessionEvent::Message)).await;
         Ok(())
     }

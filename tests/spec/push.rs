@@ -5,6 +5,7 @@ use std::{collections::HashMap, net::Ipv4Addr};
 use chrono::Duration;
 use companion::{
     clock::Clock,
+    db::failed_pushes,
     domain::time::Timestamp,
     simulator::{
         game_server::{DEMO_TOKEN, GameServer},
@@ -278,6 +279,54 @@ async fn a_push_that_comes_again_changes_nothing() {
     assert_eq!(test.ledger_of(3).await.len(), 3);
     assert_eq!(test.timeline().await.len(), 1);
     assert_eq!(only_server(&mut alice).await, server);
+}
+
+#[actix_web::test]
+async fn a_push_that_always_fails_is_kept_aside_and_the_next_alarm_comes_through() {
+    let test = PushTest::start().await;
+    let (_, mut helper) = test.alice().await;
+    let before = test.metric("companion_push_dead_letters_total{reason=\"query_refused\"}").await;
+    test.refuse("no such alarm");
+    // It failed once in another session.
+    let poison = test.push(at("play.example.com", 28_083).alarm("Poison", "C4 on the airlock"));
+    let (user, id) = (test.only_user(), poison.clone());
+    test.pool
+        .write(move |db| failed_pushes::count(db, &user, &id, "panicked", chrono::Utc::now()))
+        .await
+        .expect("the user is there");
+    upload(&mut helper, PHONE).await;
+    test.push(at("play.example.com", 28_083).alarm("Behind it", ""));
+    test.until(|push| push.connected(PHONE.0) && push.unacknowledged(PHONE.0) == 0).await;
+    assert_eq!(test.push.counts().logins, 1, "the session lives on");
+    assert_eq!(states(&test.ledger_of(1).await), [("push", "Behind it", "unmatched", None)]);
+    let after = test.metric("companion_push_dead_letters_total{reason=\"query_refused\"}").await;
+    assert!(after > before);
+
+    // It does not come again.
+    test.push.faults(|faults| faults.replay = true);
+    test.push.drop_connections();
+    test.push(at("play.example.com", 28_083).alarm("Last", ""));
+    assert_eq!(test.ledger_of(2).await[1].title, "Last");
+    let printed = test.printed(&["alarms"]);
+    let (user, at) = (test.only_user(), "2026-11-21T12:00:00.000Z");
+    assert!(printed.contains("dead letters: 1\n"), "{printed}");
+    let line = format!("dead letter: {at}, user {user}, push {poison}, query_refused after 3 attempts: {{");
+    let line = printed.lines().find(|printed| printed.starts_with(&line)).unwrap_or_else(|| panic!("{printed}"));
+    assert!(line.contains("C4 on the airlock"), "{line}");
+}
+
+#[actix_web::test]
+async fn a_push_that_a_database_in_trouble_does_not_store_is_tried_until_it_is_stored() {
+    let test = PushTest::start().await;
+    let (_, mut helper) = test.alice().await;
+    test.refuse("database or disk is full");
+    test.push(at("play.example.com", 28_083).alarm("Poison", ""));
+    upload(&mut helper, PHONE).await;
+    test.until(|push| push.counts().logins > 3).await;
+    assert_eq!(test.push.unacknowledged(PHONE.0), 1);
+    test.refuse_nothing();
+    assert_eq!(states(&test.ledger_of(1).await), [("push", "Poison", "unmatched", None)]);
+    assert!(test.printed(&["alarms"]).contains("dead letters: 0\n"));
 }
 
 #[actix_web::test]
