@@ -86,6 +86,9 @@ struct SimulateArgs {
     /// Seed of everything that happens in the simulated world
     #[arg(long, default_value_t = 7)]
     seed: u64,
+    /// Where to keep the certificate authority of the push service: a service that trusts it goes on after a restart
+    #[arg(long, default_value = "data/simulator")]
+    data_dir: PathBuf,
     /// Write the certificate of the push service to this file
     #[arg(long)]
     ca_file: Option<PathBuf>,
@@ -233,8 +236,8 @@ fn demo(options: DemoOptions) -> ExitCode {
 }
 
 fn simulate(args: SimulateArgs) -> ExitCode {
-    let SimulateArgs { listen_ip, game_port, identity_port, push_port, seed, ca_file, env_file } = args;
-    let options = SimulateOptions { listen_ip, game_port, identity_port, push_port, seed, ca_file, env_file };
+    let SimulateArgs { listen_ip, game_port, identity_port, push_port, seed, data_dir, ca_file, env_file } = args;
+    let options = SimulateOptions { listen_ip, game_port, identity_port, push_port, seed, data_dir, ca_file, env_file };
     match actix::System::new().block_on(simulator::simulate(options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail("simulate", error),
