@@ -40,6 +40,7 @@ use crate::{
     net::Network,
     push::{
         context::PushContext,
+        login_turns::LoginTurns,
         worker::{self, StopPush},
     },
     relay::{
@@ -86,7 +87,7 @@ pub struct Server {
 impl Server {
     /// Opens and binds everything. Call it inside an actix system. The database is opened on the calling thread, which
     /// serves nobody yet.
-    #[allow(clippy::disallowed_methods, reason = "the one place that starts threads for game links")]
+    #[allow(clippy::disallowed_methods, reason = "the one place that starts threads for game links and push sessions")]
     pub fn build(config: Config, clock: Clock) -> Result<Self, StartError> {
         crypto::install();
         // Before anything is counted.
@@ -144,7 +145,7 @@ impl Server {
             health: health.clone(),
             started,
         };
-        let push = worker::start(Arc::new(PushContext {
+        let push_context = Arc::new(PushContext {
             clock: clock.clone(),
             random: random.clone(),
             network: Network::system(),
@@ -152,9 +153,13 @@ impl Server {
             vault: vault.clone(),
             tls: Arc::new(tls),
             address: push_address,
+            logins: LoginTurns::default(),
             allow_private: allow_private_servers,
             hub: hub.clone(),
-        }));
+        });
+        // Push sessions too: thousands of logins after a lost network hold up nobody else.
+        let sessions = (0..workers.div_ceil(4)).map(|_| Arbiter::new().handle()).collect();
+        let push = worker::start(push_context, sessions);
         let context = web::Data::new(ApiContext {
             environment,
             urls,

@@ -19,7 +19,7 @@ use companion::{
     clock::Clock,
     config::PushAddress,
     domain::time::Timestamp,
-    net::Network,
+    net::{Memory, Network},
     push::{
         login::{self, LoginError, PushLogin},
         mcs::{Decoder, Frame, FrameError, VERSION},
@@ -30,6 +30,7 @@ use companion::{
     },
     simulator::push_service::{PushService, PushServiceFaults, PushedServer, news},
 };
+use futures_util::FutureExt as _;
 use rustls::ClientConfig;
 use secrecy::{ExposeSecret as _, SecretBox};
 use serde_json::Value;
@@ -436,6 +437,32 @@ async fn the_service_may_close_after_some_messages() {
     let mut first = session(&service).await;
     assert_eq!((title(&mut first).await, title(&mut first).await), ("1".to_owned(), "2".to_owned()));
     assert_eq!(ended(&mut first).await, SessionEnd::Closed);
+}
+
+#[actix_web::test]
+async fn a_service_that_is_there_and_answers_nothing_is_noticed() {
+    let clock = Clock::adjustable("2026-11-21T12:00:00Z".parse().expect("a time"));
+    let service = PushService::new((Ipv4Addr::LOCALHOST, 1).into(), vec![(ANDROID_ID, TOKEN)], clock).expect("TLS");
+    let service = Arc::new(service);
+    let served = service.clone();
+    let dial = move |_: &str, _| {
+        let (ours, theirs) = Memory::pair(1 << 16);
+        actix_web::rt::spawn(served.serve(theirs));
+        async move { Ok(ours) }.boxed_local()
+    };
+    tokio::time::pause();
+    let network = Network::simulated(Arc::new(dial));
+    let tls = Arc::new(tls_config(None).expect("roots"));
+    let address = PushAddress { host: "push.example.com".to_owned(), port: 1 };
+    let mut session = login::connect(&network, &address, tls, login(&[])).await.expect("a session");
+    let began = tokio::time::Instant::now();
+    for beat in 1..=20 {
+        assert!(matches!(session.next().await, Ok(Received::Heartbeat)));
+        assert_eq!(began.elapsed().as_secs(), beat * 90);
+    }
+    service.faults(|faults| faults.frozen = true);
+    assert_eq!(session.next().await.expect_err("no answer"), SessionEnd::Silent);
+    assert_eq!(began.elapsed().as_secs(), 20 * 90 + 90 + 30);
 }
 
 #[actix_web::test]

@@ -9,7 +9,11 @@ const HEALTHY_AFTER: Duration = Duration::from_secs(60);
 
 /// How long to wait before the next attempt.
 #[derive(Debug)]
-pub struct Backoff(Duration);
+pub struct Backoff {
+    next: Duration,
+    first: Duration,
+    longest: Duration,
+}
 
 impl Backoff {
     /// The first pause.
@@ -17,17 +21,22 @@ impl Backoff {
 
     /// Before the first attempt.
     pub fn new() -> Self {
-        Self(Self::FIRST)
+        Self::between(Self::FIRST, LONGEST)
+    }
+
+    /// The same with another first and longest pause.
+    pub fn between(first: Duration, longest: Duration) -> Self {
+        Self { next: first, first, longest }
     }
 
     /// The pause after a connection that lasted for `held` (zero if there was none), at least `least`; the random byte
     /// makes it up to a fifth shorter or longer.
     pub fn after(&mut self, held: Duration, least: Duration, random: u8) -> Duration {
         if held >= HEALTHY_AFTER {
-            *self = Self::new();
+            self.next = self.first;
         }
-        let pause = jittered(self.0.max(least), random);
-        self.0 = (self.0 * 2).min(LONGEST);
+        let pause = jittered(self.next.max(least), random);
+        self.next = (self.next * 2).min(self.longest);
         pause
     }
 }
@@ -55,6 +64,15 @@ mod tests {
         assert_eq!(pauses, [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 300.0]);
         assert_eq!(next(Duration::from_secs(59)), 300.0);
         assert_eq!(next(Duration::from_secs(60)), 1.0);
+    }
+
+    #[test]
+    fn the_first_and_the_longest_pause_may_be_others() {
+        let mut backoff = Backoff::between(Duration::from_secs(60), Duration::from_secs(200));
+        let mut next = |held| backoff.after(held, Duration::ZERO, 128).as_secs_f64().round();
+        let pauses = [Duration::ZERO; 4].map(&mut next);
+        assert_eq!(pauses, [60.0, 120.0, 200.0, 200.0]);
+        assert_eq!(next(HEALTHY_AFTER), 60.0);
     }
 
     #[test]

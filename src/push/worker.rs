@@ -1,24 +1,27 @@
 //! Actor: supervises one push session per stored credential, and is the only way from the API into the push worker.
-//! Starts a session for every stored credential, paced, and for every uploaded one, at once. Reports to the relay's hub
-//! what arrived. Stops first when the service stops.
+//! Starts a session for every stored credential, paced, and for every uploaded one, at once, on the threads for push
+//! sessions. Sessions report to the relay's hub what arrived, and never wait for this actor. Stops first when the service
+//! stops.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use actix::prelude::*;
-use tokio::{task::AbortHandle, time::sleep};
+use futures_util::{
+    FutureExt as _,
+    future::{AbortHandle, Abortable},
+};
+use tokio::time::sleep;
 
 use crate::{
     db::push_credentials,
     domain::ids::UserId,
     push::{
         context::PushContext,
-        session_status::{PushSession, SessionReport},
+        login_turns,
+        session_status::{PushSession, SessionStatus},
         session_supervisor,
     },
 };
-
-/// Time between two sessions at start-up: fifty a second do not look like an attack.
-const PACE: Duration = Duration::from_millis(20);
 
 /// A user's credential was uploaded or removed: start, replace or end the session now.
 #[derive(Message)]
@@ -42,39 +45,45 @@ pub struct PushSessions {
 /// See the module.
 pub struct PushWorker {
     context: Arc<PushContext>,
+    /// Threads on which sessions live.
+    arbiters: Vec<ArbiterHandle>,
     sessions: HashMap<UserId, SupervisedSession>,
-    generation: u64,
+    started: usize,
 }
 
+/// A session; ends when dropped.
 struct SupervisedSession {
-    session: PushSession,
-    generation: u64,
+    status: Arc<SessionStatus>,
     supervisor: AbortHandle,
 }
 
-/// Starts the worker on the calling thread.
-pub fn start(context: Arc<PushContext>) -> Addr<PushWorker> {
-    PushWorker { context, sessions: HashMap::new(), generation: 0 }.start()
+impl Drop for SupervisedSession {
+    fn drop(&mut self) {
+        self.supervisor.abort();
+    }
+}
+
+/// Starts the worker on the calling thread; its sessions live on these (at least one).
+pub fn start(context: Arc<PushContext>, arbiters: Vec<ArbiterHandle>) -> Addr<PushWorker> {
+    PushWorker { context, arbiters, sessions: HashMap::new(), started: 0 }.start()
 }
 
 impl PushWorker {
     /// Starts the supervisor of a user's session, in place of one that may run.
-    fn supervise(&mut self, user: UserId, delay: Duration, ctx: &mut Context<Self>) {
-        self.generation += 1;
-        let reports = ctx.address().recipient();
-        let supervised = session_supervisor::supervise(reports, self.context.clone(), user.clone(), self.generation);
-        let supervisor = actix::spawn(async move {
-            sleep(delay).await;
-            supervised.await;
+    fn supervise(&mut self, user: UserId, delay: Duration) {
+        let status = Arc::new(SessionStatus::connecting(self.context.clock.now()));
+        let (supervisor, registration) = AbortHandle::new_pair();
+        let (context, supervised, owner) = (self.context.clone(), status.clone(), user.clone());
+        self.arbiters[self.started % self.arbiters.len()].spawn_fn(move || {
+            let supervised = async move {
+                sleep(delay).await;
+                session_supervisor::supervise(supervised, context, owner).await;
+            };
+            actix::spawn(Abortable::new(supervised, registration).map(drop));
         });
-        let session = SupervisedSession {
-            session: PushSession::connecting(self.context.clock.now()),
-            generation: self.generation,
-            supervisor: supervisor.abort_handle(),
-        };
-        if let Some(before) = self.sessions.insert(user, session) {
-            before.supervisor.abort();
-        }
+        self.started += 1;
+        self.sessions.insert(user, SupervisedSession { status, supervisor });
+        self.context.logins.set_sessions(self.sessions.len());
     }
 }
 
@@ -82,14 +91,13 @@ impl Actor for PushWorker {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        // Each supervisor has one report on its way at most.
-        ctx.set_mailbox_capacity(1_024);
         let context = self.context.clone();
         let users = async move { context.pool.read(push_credentials::list_users).await };
-        ctx.spawn(users.into_actor(self).map(|users, worker, ctx| match users {
+        ctx.spawn(users.into_actor(self).map(|users, worker, _| match users {
             Ok(users) => {
-                for (place, user) in (0u32..).zip(users) {
-                    worker.supervise(user, PACE * place, ctx);
+                let total = users.len();
+                for (place, user) in users.into_iter().enumerate() {
+                    worker.supervise(user, login_turns::spread(total).mul_f64(place as f64 / total as f64));
                 }
             }
             Err(error) => log::error!("push credentials could not be read, no session is started: {error}"),
@@ -97,17 +105,15 @@ impl Actor for PushWorker {
     }
 
     fn stopped(&mut self, _: &mut Self::Context) {
-        for session in self.sessions.values() {
-            session.supervisor.abort();
-        }
+        self.sessions.clear();
     }
 }
 
 impl Handler<CredentialChanged> for PushWorker {
     type Result = ();
 
-    fn handle(&mut self, CredentialChanged { user }: CredentialChanged, ctx: &mut Self::Context) {
-        self.supervise(user, Duration::ZERO, ctx);
+    fn handle(&mut self, CredentialChanged { user }: CredentialChanged, _: &mut Self::Context) {
+        self.supervise(user, Duration::ZERO);
     }
 }
 
@@ -124,23 +130,9 @@ impl Handler<PushSessions> for PushWorker {
 
     fn handle(&mut self, PushSessions { users }: PushSessions, _: &mut Self::Context) -> Self::Result {
         let known = users.into_iter().filter_map(|user| {
-            let session = self.sessions.get(&user)?.session.clone();
+            let session = self.sessions.get(&user)?.status.get()?;
             Some((user, session))
         });
         MessageResult(known.collect())
-    }
-}
-
-impl Handler<SessionReport> for PushWorker {
-    type Result = ();
-
-    fn handle(&mut self, SessionReport { user, generation, event }: SessionReport, _: &mut Self::Context) {
-        let Some(supervised) = self.sessions.get_mut(&user).filter(|session| session.generation == generation) else {
-            return;
-        };
-        match event {
-            Some(event) => supervised.session.apply(event, self.context.clock.now()),
-            None => drop(self.sessions.remove(&user)),
-        }
     }
 }

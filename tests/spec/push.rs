@@ -471,7 +471,7 @@ async fn a_refused_login_asks_for_a_new_upload_and_affects_no_other_user() {
     test.until(|push| push.counts().refused == 1).await;
     let shown = session_is(&mut alice, "refresh_needed").await;
     assert_eq!((&shown["state"], &shown["session"]["since"]), (&json!("unproven"), &json!("2026-11-21T12:00:00.000Z")));
-    assert!(shown["session"]["lastError"].as_str().unwrap().contains("401"), "{shown}");
+    assert_eq!(shown["session"]["lastError"], "login_refused");
     test.push_sent(BOBS_PHONE, news("For Bob", ""), test.app.clock.now());
     test.until(|push| push.unacknowledged(BOBS_PHONE.0) == 0).await;
     assert_eq!(test.timeline().await.len(), 1);
@@ -479,7 +479,8 @@ async fn a_refused_login_asks_for_a_new_upload_and_affects_no_other_user() {
     // A bundle without a credential.
     let nonsense = helper.upload(&json!({ "platformId": ALICE })).await;
     assert_eq!(nonsense.status, 200);
-    session_is(&mut alice, "unreadable").await;
+    let shown = session_is(&mut alice, "unreadable").await;
+    assert_eq!(shown["session"]["lastError"], "unusable_bundle");
 
     upload(&mut helper, PHONE).await;
     test.until(|push| push.connected(PHONE.0)).await;
@@ -498,6 +499,9 @@ async fn an_unreachable_push_service_is_tried_until_it_is_back() {
     test.push.stop().await;
     let shown = session_is(&mut alice, "unreachable").await;
     assert_eq!(shown["state"], "proven");
+    // In a fixed word, whichever of them came first.
+    let words = ["closed", "connection_broke", "no_connection"];
+    assert!(words.contains(&shown["session"]["lastError"].as_str().unwrap()), "{shown}");
     assert_eq!(shown["session"]["since"], "2026-11-21T12:01:00.000Z");
     test.push(news("Meanwhile", ""));
     test.push.restart().await.unwrap();
@@ -515,7 +519,7 @@ async fn a_push_service_with_a_foreign_certificate_gets_no_credential() {
     let (mut alice, mut helper) = test.alice().await;
     upload(&mut helper, PHONE).await;
     let shown = session_is(&mut alice, "unreachable").await;
-    assert!(shown["session"]["lastError"].as_str().unwrap().contains("certificate"), "{shown}");
+    assert_eq!(shown["session"]["lastError"], "untrusted_certificate");
     assert_eq!(test.push.counts().logins, 0);
 }
 
@@ -565,6 +569,33 @@ async fn a_new_bundle_that_is_refused_is_deleted_and_the_old_one_still_receives(
     test.deliver(news("Still here", "")).await;
     assert_eq!(test.timeline().await.len(), 1);
     session_is(&mut alice, "connected").await;
+}
+
+#[actix_web::test]
+async fn a_busy_main_thread_holds_up_no_push() {
+    let (started, starting) = std::sync::mpsc::channel();
+    let (stop, stopping) = tokio::sync::oneshot::channel::<()>();
+    let beside = std::thread::spawn(move || {
+        actix::System::new().block_on(async {
+            let push = PushService::start((Ipv4Addr::LOCALHOST, 0).into(), vec![PHONE], Clock::system()).await;
+            started.send(push.unwrap()).unwrap();
+            let _ = stopping.await;
+        });
+    });
+    let push = starting.recv().unwrap();
+    let ca = push.ca_pem().to_owned();
+    let test = PushTest::start_trusting(push, &ca, &[]).await;
+    test.alice_receiving().await;
+    test.push(news("Meanwhile", ""));
+    // This is the main thread.
+    let began = std::time::Instant::now();
+    while test.push.unacknowledged(PHONE.0) > 0 {
+        assert!(began.elapsed() < PATIENCE, "it waits for this thread");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert_eq!(test.timeline().await.len(), 1);
+    drop((test, stop));
+    beside.join().unwrap();
 }
 
 #[actix_web::test]
