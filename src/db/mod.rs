@@ -26,6 +26,7 @@ pub mod paired_servers;
 pub mod pairing_codes;
 pub mod pool;
 pub mod push_credentials;
+pub mod push_refusals;
 pub mod push_seen;
 pub mod schema;
 pub mod sessions;

@@ -142,6 +142,19 @@ diesel::table! {
         staged_key_version -> Nullable<Integer>,
         staged_uploaded_at -> Nullable<Timestamp>,
         staged_expires_at -> Nullable<Timestamp>,
+        uploaded_by -> Nullable<Text>,
+        staged_uploaded_by -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
+    push_refusals (user_id) {
+        user_id -> Text,
+        uploaded_at -> Timestamp,
+        uploaded_by -> Nullable<Text>,
+        reason -> Text,
+        refused_at -> Timestamp,
+        dismissed -> Bool,
     }
 }
 

@@ -2,7 +2,7 @@
 //! whenever the session ends.
 //!
 //! A bundle that was uploaded over one that works is staged: it is tried beside the session in use and replaces it
-//! only once it has logged in. One that is refused is dropped, and the one in use stays.
+//! only once it has logged in. One that is refused is dropped, and the one in use stays. Its owner is told of a refusal.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,9 +13,10 @@ use crate::{
     db::{
         error::DbError,
         push_credentials::{self, Slot},
+        push_refusals::{self, PushRefusal},
         push_seen, users,
     },
-    domain::{backoff::Backoff, ids::UserId},
+    domain::{backoff::Backoff, credential::RefusalReason, ids::UserId},
     push::{
         context::PushContext,
         failure,
@@ -53,6 +54,15 @@ impl SessionFailure {
 
     fn unreadable(fault: SessionFault, details: impl ToString) -> Self {
         Self { state: PushState::Unreadable, fault, details: details.to_string() }
+    }
+
+    /// Why the bundle is to blame; `None` if it may well work another time.
+    fn refusal(&self) -> Option<RefusalReason> {
+        match self.fault {
+            SessionFault::LoginRefused => Some(RefusalReason::LoginRefused),
+            SessionFault::UnusableBundle => Some(RefusalReason::UnusableBundle),
+            _ => None,
+        }
     }
 }
 
@@ -172,12 +182,27 @@ impl SessionSupervisor {
     /// One session from its login to its end; `Ok` if there is no credential any more.
     async fn run_session(&self) -> Result<(), SessionFailure> {
         let (Some(owner), Some(bundle)) = (self.owner().await?, self.open(Slot::InUse).await?) else { return Ok(()) };
-        let mut session = self.log_in(&owner, &bundle).await?;
+        let mut session = match self.log_in(&owner, &bundle).await {
+            Ok(session) => session,
+            Err(failure) => {
+                if let Some(refusal) = self.refusal(&failure, &bundle) {
+                    let user = self.user.clone();
+                    let told = self.context.pool.write(move |db| push_refusals::put(db, &user, &refusal)).await;
+                    if let Err(error) = told {
+                        log::warn!(user = self.user.as_str(); "a refusal was not stored: {error}");
+                    }
+                }
+                return Err(failure);
+            }
+        };
         let uploaded_at = bundle.uploaded_at;
         drop(bundle);
         let (user, now) = (self.user.clone(), self.context.clock.now());
         self.status.set_state(PushState::Connected, None, now);
-        let proven = self.context.pool.write(move |db| push_credentials::mark_proven(db, &user, uploaded_at, now));
+        let proven = self.context.pool.write(move |db| {
+            push_refusals::settle(db, &user, uploaded_at)?;
+            push_credentials::mark_proven(db, &user, uploaded_at, now)
+        });
         if let Err(error) = proven.await {
             log::warn!(user = self.user.as_str(); "a login was not stored: {error}");
         }
@@ -248,6 +273,16 @@ impl SessionSupervisor {
         Ok(login::connect(&self.context.network, &self.context.address, self.context.tls.clone(), login).await?)
     }
 
+    /// What the owner is told, if the bundle is to blame.
+    fn refusal(&self, failure: &SessionFailure, bundle: &PushBundle) -> Option<PushRefusal> {
+        Some(PushRefusal {
+            uploaded_at: bundle.uploaded_at,
+            uploaded_by: bundle.uploaded_by.clone(),
+            reason: failure.refusal()?,
+            refused_at: self.context.clock.now(),
+        })
+    }
+
     /// Ends when a staged bundle has logged in and has replaced the one in use; never, if there is none or it is refused.
     async fn prove_staged(&self) {
         let mut pauses = Pauses::new();
@@ -270,16 +305,22 @@ impl SessionSupervisor {
         // On an error the bundle stays: a key that is missing may be configured again.
         let Some(bundle) = self.open(Slot::Staged).await? else { return Ok(false) };
         let (user, uploaded_at, now) = (self.user.clone(), bundle.uploaded_at, self.context.clock.now());
-        let pool = &self.context.pool;
-        let settled = match self.log_in(&owner, &bundle).await {
-            Ok(_) => pool.write(move |db| push_credentials::promote_staged(db, &user, uploaded_at, now)).await,
-            Err(unreachable @ SessionFailure { state: PushState::Unreachable, .. }) => return Err(unreachable),
-            Err(refused) => {
-                log::warn!(user = self.user.as_str(); "a new bundle does not work, the old one stays: {}", refused.details);
-                let dropped = pool.write(move |db| push_credentials::drop_staged(db, &user, uploaded_at)).await;
-                dropped.map(|_| false)
-            }
+        let Err(failure) = self.log_in(&owner, &bundle).await.map(drop) else {
+            let promoted = self.context.pool.write(move |db| {
+                push_refusals::settle(db, &user, uploaded_at)?;
+                push_credentials::promote_staged(db, &user, uploaded_at, now)
+            });
+            return Ok(promoted.await?);
         };
-        Ok(settled?)
+        let Some(refusal) = self.refusal(&failure, &bundle) else { return Err(failure) };
+        log::warn!(user = self.user.as_str(); "a new bundle does not work, the old one stays: {}", failure.details);
+        let dropped = self.context.pool.write(move |db| {
+            if push_credentials::drop_staged(db, &user, uploaded_at)? {
+                push_refusals::put(db, &user, &refusal)?;
+            }
+            Ok(())
+        });
+        dropped.await?;
+        Ok(false)
     }
 }

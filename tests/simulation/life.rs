@@ -84,7 +84,7 @@ impl Service {
         let sealed = self.vault.seal_push_bundle(&id, bundle.to_string().as_bytes());
         let expires_at = now + chrono::TimeDelta::days(14);
         let key_version = self.vault.key_version();
-        let bundle = SealedBundle { sealed, key_version, uploaded_at: now, expires_at };
+        let bundle = SealedBundle { sealed, key_version, uploaded_at: now, uploaded_by: None, expires_at };
         push_credentials::upload(db, &id, &bundle).map(drop)
     }
 

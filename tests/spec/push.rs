@@ -19,6 +19,7 @@ use tokio::time::timeout;
 use crate::harness::{
     browser::Browser,
     game::{self, ALICE, BOB, add_device, is_complete, is_connected},
+    helper::HelperDevice,
     push::{
         BOBS_PHONE, LedgerRow, NEW_PHONE, PHONE, PushTest, TimelineRow, alarm_pairing, asked_until, at, bundle, named,
         only_server, pairing, servers, session_is, upload,
@@ -471,7 +472,10 @@ async fn a_refused_login_asks_for_a_new_upload_and_affects_no_other_user() {
     test.until(|push| push.counts().refused == 1).await;
     let shown = session_is(&mut alice, "refresh_needed").await;
     assert_eq!((&shown["state"], &shown["session"]["since"]), (&json!("unproven"), &json!("2026-11-21T12:00:00.000Z")));
-    assert_eq!(shown["session"]["lastError"], "login_refused");
+    assert_eq!(
+        (&shown["session"]["lastError"], &shown["refusal"]["reason"]),
+        (&json!("login_refused"), &json!("login_refused"))
+    );
     test.push_sent(BOBS_PHONE, news("For Bob", ""), test.app.clock.now());
     test.until(|push| push.unacknowledged(BOBS_PHONE.0) == 0).await;
     assert_eq!(test.timeline().await.len(), 1);
@@ -486,7 +490,8 @@ async fn a_refused_login_asks_for_a_new_upload_and_affects_no_other_user() {
     test.until(|push| push.connected(PHONE.0)).await;
     let shown = session_is(&mut alice, "connected").await;
     assert_eq!(shown["session"]["lastError"], Value::Null);
-    asked_until(&mut alice, "/credentials/push", |shown| shown["state"] == "proven").await;
+    let shown = asked_until(&mut alice, "/credentials/push", |shown| shown["state"] == "proven").await;
+    assert_eq!(shown["refusal"], Value::Null);
     assert_eq!(test.push.counts().logins, 3, "Bob's session never ended");
 }
 
@@ -569,6 +574,57 @@ async fn a_new_bundle_that_is_refused_is_deleted_and_the_old_one_still_receives(
     test.deliver(news("Still here", "")).await;
     assert_eq!(test.timeline().await.len(), 1);
     session_is(&mut alice, "connected").await;
+}
+
+#[actix_web::test]
+async fn a_refused_bundle_is_shown_until_a_newer_one_works_or_its_owner_dismisses_it() {
+    const PATH: &str = "/credentials/push";
+    let test = PushTest::start().await;
+    let (mut alice, paired) = test.alice_receiving().await;
+    test.deliver(pairing(&at("play.example.com", 28_083))).await;
+    let server = only_server(&mut alice).await;
+    asked_until(&mut alice, PATH, |shown| shown["state"] == "proven").await;
+    let code = alice.post("/pairing/device/code", Some(&json!({ "label": "Living room" }))).await.json();
+    let mut other = HelperDevice::new(test.app.browser(), "192.0.2.2");
+    assert_eq!(other.activate(code["code"].as_str().unwrap()).await.status, 200);
+
+    test.app.clock.advance(Duration::hours(1));
+    upload(&mut other, WRONG_TOKEN).await;
+    let shown = asked_until(&mut alice, PATH, |shown| !shown["refusal"].is_null()).await;
+    let refusal = &shown["refusal"];
+    let at = json!("2026-11-21T13:00:00.000Z");
+    assert_eq!((&refusal["deviceLabel"], &refusal["reason"]), (&json!("Living room"), &json!("login_refused")));
+    assert_eq!((&refusal["uploadedAt"], &refusal["refusedAt"]), (&at, &at));
+    assert!(refusal["advice"].as_str().unwrap().contains("run the helper again"), "{refusal}");
+    assert_eq!((&shown["staged"], &shown["state"]), (&Value::Null, &json!("proven")));
+
+    // The old one logs in again, and the service restarts: it is still there.
+    test.push.drop_connections();
+    test.until(|push| push.counts().logins == 3).await;
+    let test = test.restart().await;
+    let mut alice = elsewhere(&test, &alice);
+    test.until(|push| push.counts().logins == 4).await;
+    let shown = session_is(&mut alice, "connected").await;
+    assert_eq!(&shown["refusal"], refusal);
+    readiness(&test, &mut alice, &server, (true, false, true), [Some("until a dashboard"), Some("was refused")]).await;
+    let shown = alice.get(&format!("/paired-servers/{server}/readiness")).await.json();
+    assert_eq!(&shown["pushRefusal"], refusal);
+
+    let mut bob = test.app.signed_in(BOB).await;
+    bob.delete("/credentials/push/refusal").await.expect_problem(404, "not_found");
+    assert_eq!(alice.delete("/credentials/push/refusal").await.json(), json!({ "ok": true }));
+    alice.delete("/credentials/push/refusal").await.expect_problem(404, "not_found");
+    assert_eq!(alice.get(PATH).await.json()["refusal"], Value::Null);
+
+    // A bundle without a credential, then one that works.
+    let mut helper = HelperDevice::new(test.app.browser(), "192.0.2.1");
+    helper.token = paired.token;
+    assert_eq!(helper.upload(&json!({ "platformId": ALICE })).await.json()["staged"], true);
+    let shown = asked_until(&mut alice, PATH, |shown| !shown["refusal"].is_null()).await;
+    assert_eq!(shown["refusal"]["reason"], "unusable_bundle");
+    upload(&mut helper, NEW_PHONE).await;
+    test.until(|push| push.connected(NEW_PHONE.0)).await;
+    asked_until(&mut alice, PATH, |shown| shown["refusal"].is_null()).await;
 }
 
 #[actix_web::test]
