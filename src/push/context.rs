@@ -19,6 +19,7 @@ pub struct PushContext {
     pub vault: Vault,
     pub tls: Arc<ClientConfig>,
     pub address: PushAddress,
+    /// Bounds and spreads the logins of all sessions.
     pub logins: LoginTurns,
     /// Private and loopback game servers may be paired.
     pub allow_private: bool,

@@ -87,12 +87,16 @@ impl SessionStatus {
 
     /// A heartbeat came now.
     pub fn heard(&self, now: Timestamp) {
-        self.lock().as_mut().map(|session| session.last_heartbeat_at = Some(now));
+        if let Some(session) = self.lock().as_mut() {
+            session.last_heartbeat_at = Some(now);
+        }
     }
 
     /// A push came now, and is stored.
     pub fn received(&self, now: Timestamp) {
-        self.lock().as_mut().map(|session| session.last_message_at = Some(now));
+        if let Some(session) = self.lock().as_mut() {
+            session.last_message_at = Some(now);
+        }
     }
 
     /// There is no credential any more, and so no session.
