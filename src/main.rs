@@ -11,6 +11,7 @@ use companion::{
     db::{
         alarms, encryption_keys,
         error::DbError,
+        failed_pushes::{self, FailedPush},
         incidents,
         pool::{Db, Pool},
     },
@@ -43,7 +44,8 @@ enum Command {
     Watch(WatchOptions),
     /// Bring the database's schema up to date and exit
     Migrate(Options),
-    /// Print how many alarms and incidents are in each state of the ledger, and since when the oldest one is unfinished
+    /// Print how many alarms and incidents are in each state of the ledger, since when the oldest one is unfinished, and
+    /// the pushes that could not be handled
     Alarms(Options),
     /// Show which keys seal the stored credentials
     #[command(subcommand)]
@@ -85,6 +87,9 @@ struct SimulateArgs {
     /// Seed of everything that happens in the simulated world
     #[arg(long, default_value_t = 7)]
     seed: u64,
+    /// Where to keep the certificate authority of the push service: a service that trusts it goes on after a restart
+    #[arg(long, default_value = "data/simulator")]
+    data_dir: PathBuf,
     /// Write the certificate of the push service to this file
     #[arg(long)]
     ca_file: Option<PathBuf>,
@@ -92,6 +97,9 @@ struct SimulateArgs {
     #[arg(long)]
     env_file: Option<PathBuf>,
 }
+
+/// Dead letters that `alarms` prints, the newest.
+const DEAD_LETTERS_PRINTED: usize = 100;
 
 fn main() -> ExitCode {
     // A local file, for development; the environment has precedence.
@@ -125,9 +133,13 @@ fn main() -> ExitCode {
 }
 
 fn alarms_status(config: Config) -> ExitCode {
-    let read = |db: &mut Db| Ok((alarms::tally(db)?, incidents::tally(db)?));
-    let (tally, states) = match Pool::open(&config.database).and_then(|pool| pool.read_blocking(read)) {
-        Ok(tallies) => tallies,
+    let read = |db: &mut Db| {
+        let dead = failed_pushes::dead_letters(db, DEAD_LETTERS_PRINTED)?;
+        Ok((alarms::tally(db)?, incidents::tally(db)?, dead))
+    };
+    let read = Pool::open(&config.database).and_then(|pool| pool.read_blocking(read));
+    let (tally, states, (dead, newest)) = match read {
+        Ok(read) => read,
         Err(error) => return fail("the database", error),
     };
     let alarms = tally.counts.iter().map(|(state, count)| format!("alarms {state}: {count}"));
@@ -139,6 +151,12 @@ fn alarms_status(config: Config) -> ExitCode {
     if let Some(since) = tally.oldest_unfinished {
         lines.push(format!("oldest unfinished alarm: received at {}", time::to_wire(since)));
     }
+    lines.push(format!("dead letters: {dead}"));
+    lines.extend(newest.iter().map(|letter| {
+        let FailedPush { user_id, push_id, attempts, reason, content, failed_at } = letter;
+        let at = time::to_wire(*failed_at);
+        format!("dead letter: {at}, user {user_id}, push {push_id}, {reason} after {attempts} attempts: {content}")
+    }));
     print(&lines.join("\n"))
 }
 
@@ -222,8 +240,8 @@ fn demo(options: DemoOptions) -> ExitCode {
 }
 
 fn simulate(args: SimulateArgs) -> ExitCode {
-    let SimulateArgs { listen_ip, game_port, identity_port, push_port, seed, ca_file, env_file } = args;
-    let options = SimulateOptions { listen_ip, game_port, identity_port, push_port, seed, ca_file, env_file };
+    let SimulateArgs { listen_ip, game_port, identity_port, push_port, seed, data_dir, ca_file, env_file } = args;
+    let options = SimulateOptions { listen_ip, game_port, identity_port, push_port, seed, data_dir, ca_file, env_file };
     match actix::System::new().block_on(simulator::simulate(options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail("simulate", error),

@@ -132,6 +132,7 @@ mod tests {
                 sealed: vault.seal_push_bundle(&user, b"{}"),
                 key_version: 1,
                 uploaded_at: at,
+                uploaded_by: None,
                 expires_at: at,
             };
             pool.write_blocking(|db| {

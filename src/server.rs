@@ -31,6 +31,7 @@ use crate::{
     db::{
         PURGE_BATCH, alarms, encryption_keys,
         error::DbError,
+        failed_pushes,
         incidents,
         journal::{self, Journal, JournalError},
         openid_nonces, pairing_codes,
@@ -46,6 +47,7 @@ use crate::{
     net::Network,
     push::{
         context::PushContext,
+        login_turns::LoginTurns,
         worker::{self, PushWorker, StopPush},
     },
     relay::{
@@ -97,7 +99,7 @@ pub struct Server {
 impl Server {
     /// Opens and binds everything. Call it inside an actix system. The database is opened on the calling thread, which
     /// serves nobody yet.
-    #[allow(clippy::disallowed_methods, reason = "the one place that starts threads for game links")]
+    #[allow(clippy::disallowed_methods, reason = "the one place that starts threads for game links and push sessions")]
     pub fn build(config: Config, clock: Clock) -> Result<Self, StartError> {
         crypto::install();
         // Before anything is counted.
@@ -161,7 +163,7 @@ impl Server {
             health: health.clone(),
             started,
         };
-        let push = worker::start(Arc::new(PushContext {
+        let push_context = Arc::new(PushContext {
             clock: clock.clone(),
             random: random.clone(),
             network: Network::system(),
@@ -169,9 +171,13 @@ impl Server {
             vault: vault.clone(),
             tls: Arc::new(tls),
             address: push_address,
+            logins: LoginTurns::default(),
             allow_private: allow_private_servers,
             hub: hub.clone(),
-        }));
+        });
+        // Push sessions too: thousands of logins after a lost network hold up nobody else.
+        let sessions = (0..workers.div_ceil(4)).map(|_| Arbiter::new().handle()).collect();
+        let push = worker::start(push_context, sessions);
         let context = web::Data::new(ApiContext {
             environment,
             urls,
@@ -318,10 +324,11 @@ async fn sweep(context: web::Data<ApiContext>) {
 type Purge = fn(&mut Db, Timestamp) -> Result<usize, DbError>;
 
 /// One for each table whose rows expire.
-const PURGES: [Purge; 8] = [
+const PURGES: [Purge; 9] = [
     sessions::purge,
     pairing_codes::purge,
     push_seen::purge,
+    failed_pushes::purge,
     |db, now| timeline::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
     |db, now| alarms::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
     |db, now| incidents::expire(db, now - raid::SHOWN_FOR),

@@ -36,6 +36,8 @@ pub struct PushBundle {
     pub json: SecretSlice<u8>,
     /// Identifies the bundle among those of its user.
     pub uploaded_at: Timestamp,
+    /// The label that its helper device had.
+    pub uploaded_by: Option<String>,
 }
 
 /// Why there is no secret, without its content.
@@ -167,19 +169,19 @@ impl Vault {
     pub async fn push_bundle(&self, user: &UserId, slot: Slot) -> Result<PushBundle, VaultError> {
         let (user, sealer) = (user.clone(), self.sealer.clone());
         // On a database thread: opening and sealing 64 KiB would hold up a worker.
-        let (secret, uploaded_at, opened) = self
+        let (secret, (uploaded_at, uploaded_by), opened) = self
             .pool
             .read(move |db| {
                 let credential = push_credentials::get(db, &user)?.ok_or(DbError::NotFound)?;
                 let bundle = credential.bundle(slot).ok_or(DbError::NotFound)?;
                 let secret = SealedSecret::bundle(&credential.user_id, slot, bundle);
                 let opened = secret.open(&sealer).map(|opened| (secret.reseal(&sealer, &opened), opened));
-                Ok((secret, bundle.uploaded_at, opened))
+                Ok((secret, (bundle.uploaded_at, bundle.uploaded_by.clone()), opened))
             })
             .await?;
         let (resealed, opened) = opened?;
         self.store(secret, resealed).await;
-        Ok(PushBundle { json: opened.plaintext, uploaded_at })
+        Ok(PushBundle { json: opened.plaintext, uploaded_at, uploaded_by })
     }
 
     /// Opens the player token of a paired server. It is sealed again when the previous key opened it.
@@ -378,7 +380,7 @@ mod tests {
         testing::user(&pool, "user");
         let vault = vault(&pool, 1, None, 1);
         let sealed = vault.seal_push_bundle(&"user".into(), b"{}");
-        let bundle = SealedBundle { sealed, key_version: 1, uploaded_at: now(), expires_at: now() };
+        let bundle = SealedBundle { sealed, key_version: 1, uploaded_at: now(), uploaded_by: None, expires_at: now() };
         pool.write_blocking(|db| push_credentials::upload(db, &"user".into(), &bundle)).unwrap();
         let before = testing::server(&pool, "user", "server").player_token_sealed;
         replace_token(&pool, &before, &vault.seal_player_token(&"server".into(), 7), 1);

@@ -2,7 +2,15 @@
 
 #![allow(clippy::disallowed_methods, reason = "a test is not part of a simulated run")]
 
-use std::{net::Ipv4Addr, sync::Arc, time::Duration};
+use std::{
+    io::{BufRead as _, BufReader},
+    net::Ipv4Addr,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::BytesMut;
 use chrono::TimeDelta;
@@ -11,7 +19,7 @@ use companion::{
     clock::Clock,
     config::PushAddress,
     domain::time::Timestamp,
-    net::Network,
+    net::{Memory, Network},
     push::{
         login::{self, LoginError, PushLogin},
         mcs::{Decoder, Frame, FrameError, VERSION},
@@ -22,8 +30,10 @@ use companion::{
     },
     simulator::push_service::{PushService, PushServiceFaults, PushedServer, news},
 };
+use futures_util::FutureExt as _;
 use rustls::ClientConfig;
 use secrecy::{ExposeSecret as _, SecretBox};
+use serde_json::Value;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, duplex},
     net::{TcpListener, TcpStream},
@@ -286,6 +296,44 @@ async fn a_certificate_of_another_authority_is_refused() {
     assert_eq!(service.counts().logins, 0, "no credential was sent");
 }
 
+/// `companion simulate` on free ports: the process, and what it says when it is ready.
+fn simulate(directory: &Path, ca_file: &str) -> (Child, Value) {
+    let mut process = Command::new(env!("CARGO_BIN_EXE_companion"))
+        .args(["simulate", "--game-port=0", "--identity-port=0", "--push-port=0", "--data-dir=kept"])
+        .arg(format!("--ca-file={ca_file}"))
+        .env_clear()
+        .current_dir(directory)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary");
+    let mut line = String::new();
+    BufReader::new(process.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    (process, serde_json::from_str(&line).expect("JSON"))
+}
+
+#[actix_web::test]
+async fn a_client_that_trusts_the_simulator_goes_on_after_its_restart() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (mut process, _) = simulate(directory.path(), "first.pem");
+    process.kill().and_then(|()| process.wait()).expect("it is killed");
+    let tls = Arc::new(tls_config(Some(&directory.path().join("first.pem"))).expect("a certificate"));
+
+    let (mut process, ready) = simulate(directory.path(), "second.pem");
+    let number = |name: &str| ready[name].as_str().and_then(|text| text.parse::<u64>().ok()).expect("a number");
+    let login = PushLogin {
+        android_id: number("androidId"),
+        security_token: SecretBox::new(Box::new(number("securityToken"))),
+        received: Vec::new(),
+    };
+    let address: PushAddress = ready["push"].as_str().expect("an address").parse().expect("an address");
+    let connected = login::connect(&Network::system(), &address, tls, login).await;
+    process.kill().and_then(|()| process.wait()).expect("it is killed");
+    connected.expect("a session");
+
+    let mode = |name: &str| directory.path().join(name).metadata().expect("it is there").permissions().mode() & 0o777;
+    assert_eq!((mode("kept"), mode("kept/push-ca.key")), (0o700, 0o600));
+}
+
 #[actix_web::test]
 async fn a_newer_session_replaces_an_older_one() {
     let service = service().await;
@@ -389,6 +437,32 @@ async fn the_service_may_close_after_some_messages() {
     let mut first = session(&service).await;
     assert_eq!((title(&mut first).await, title(&mut first).await), ("1".to_owned(), "2".to_owned()));
     assert_eq!(ended(&mut first).await, SessionEnd::Closed);
+}
+
+#[actix_web::test]
+async fn a_service_that_is_there_and_answers_nothing_is_noticed() {
+    let clock = Clock::adjustable("2026-11-21T12:00:00Z".parse().expect("a time"));
+    let service = PushService::new((Ipv4Addr::LOCALHOST, 1).into(), vec![(ANDROID_ID, TOKEN)], clock).expect("TLS");
+    let service = Arc::new(service);
+    let served = service.clone();
+    let dial = move |_: &str, _| {
+        let (ours, theirs) = Memory::pair(1 << 16);
+        actix_web::rt::spawn(served.serve(theirs));
+        async move { Ok(ours) }.boxed_local()
+    };
+    tokio::time::pause();
+    let network = Network::simulated(Arc::new(dial));
+    let tls = Arc::new(tls_config(None).expect("roots"));
+    let address = PushAddress { host: "push.example.com".to_owned(), port: 1 };
+    let mut session = login::connect(&network, &address, tls, login(&[])).await.expect("a session");
+    let began = tokio::time::Instant::now();
+    for beat in 1..=20 {
+        assert!(matches!(session.next().await, Ok(Received::Heartbeat)));
+        assert_eq!(began.elapsed().as_secs(), beat * 90);
+    }
+    service.faults(|faults| faults.frozen = true);
+    assert_eq!(session.next().await.expect_err("no answer"), SessionEnd::Silent);
+    assert_eq!(began.elapsed().as_secs(), 20 * 90 + 90 + 30);
 }
 
 #[actix_web::test]

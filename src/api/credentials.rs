@@ -1,4 +1,4 @@
-//! Push credentials: `/credentials/push`.
+//! Push credentials: `/credentials/push`, and why the last one was refused: `/credentials/push/refusal`.
 
 use actix_web::{HttpRequest, HttpResponse, web};
 use serde::Serialize;
@@ -11,7 +11,11 @@ use crate::{
         error::{ApiError, Problem},
         extract::{device_owner::DeviceOwner, json::is_json, session_user::SessionUser},
     },
-    db::push_credentials::{self, PushCredential, SealedBundle, Slot},
+    db::{
+        pool::Db,
+        push_credentials::{self, PushCredential, SealedBundle, Slot},
+        push_refusals::{self, PushRefusal},
+    },
     domain::{
         credential::{self, InvalidBundle, Warning},
         time::{self, Timestamp},
@@ -52,11 +56,15 @@ struct PushCredentialView {
     key_version: Option<i32>,
     /// A newer upload that has not logged in yet.
     staged: Option<StagedView>,
+    /// The last upload that does not work, until one does or this is dismissed.
+    refusal: Option<RefusalView>,
     /// From 72 hours before it expires: `expires_soon`, then `expired`.
     #[schema(value_type = Option<String>)]
     warning: Option<Warning>,
     /// The push session: `connecting`, `connected`, `unreachable`, `refresh_needed` or `unreadable`, since when,
-    /// and the times of its last heartbeat and message, and its last error.
+    /// and the times of its last heartbeat and message. `lastError` is `unresolved`, `no_connection`,
+    /// `untrusted_certificate`, `timed_out`, `login_refused`, `service_fault`, `protocol`, `closed`, `connection_broke`,
+    /// `silent`, `unusable_bundle`, `unknown_key`, `database`, `push_not_stored` or null.
     #[schema(value_type = Option<Object>)]
     session: Option<PushSession>,
 }
@@ -72,6 +80,30 @@ struct StagedView {
     expires_at: Timestamp,
 }
 
+/// An uploaded bundle that does not work. One in use stays in use.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RefusalView {
+    /// The label of the helper device that uploaded it.
+    device_label: Option<String>,
+    #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
+    uploaded_at: Timestamp,
+    #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
+    refused_at: Timestamp,
+    /// `login_refused` or `unusable_bundle`.
+    reason: &'static str,
+    /// What its owner can do.
+    advice: &'static str,
+}
+
+impl From<PushRefusal> for RefusalView {
+    fn from(PushRefusal { uploaded_at, uploaded_by, reason, refused_at }: PushRefusal) -> Self {
+        Self { device_label: uploaded_by, uploaded_at, refused_at, reason: reason.word(), advice: reason.advice() }
+    }
+}
+
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum CredentialState {
@@ -84,7 +116,12 @@ enum CredentialState {
 }
 
 impl PushCredentialView {
-    fn new(credential: Option<PushCredential>, session: Option<PushSession>, now: Timestamp) -> Self {
+    fn new(
+        credential: Option<PushCredential>,
+        refusal: Option<PushRefusal>,
+        session: Option<PushSession>,
+        now: Timestamp,
+    ) -> Self {
         let Some(PushCredential { in_use, proven_at, staged, .. }) = credential else {
             return Self {
                 state: CredentialState::Missing,
@@ -93,6 +130,7 @@ impl PushCredentialView {
                 proven_at: None,
                 key_version: None,
                 staged: None,
+                refusal: None,
                 warning: None,
                 session: None,
             };
@@ -104,6 +142,7 @@ impl PushCredentialView {
             proven_at,
             key_version: Some(in_use.key_version),
             staged: staged.map(|staged| StagedView { uploaded_at: staged.uploaded_at, expires_at: staged.expires_at }),
+            refusal: refusal.map(RefusalView::from),
             warning: credential::warning(in_use.expires_at, now),
             session,
         }
@@ -122,7 +161,7 @@ impl PushCredentialView {
     (status = 415, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn upload(
-    DeviceOwner { user, .. }: DeviceOwner,
+    DeviceOwner { user, label, .. }: DeviceOwner,
     req: HttpRequest,
     body: web::Bytes,
     context: web::Data<ApiContext>,
@@ -145,7 +184,8 @@ pub async fn upload(
         .pool
         .write(move |db| {
             let sealed = vault.seal_push_bundle(&owner, &body);
-            let bundle = SealedBundle { sealed, key_version: vault.key_version(), uploaded_at: now, expires_at };
+            let key_version = vault.key_version();
+            let bundle = SealedBundle { sealed, key_version, uploaded_at: now, uploaded_by: label, expires_at };
             push_credentials::upload(db, &owner, &bundle)
         })
         .await?;
@@ -169,8 +209,9 @@ pub async fn get(
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let session = context.push_session(&user.id).await?;
-    let credential = context.pool.read(move |db| push_credentials::get(db, &user.id)).await?;
-    Ok(HttpResponse::Ok().json(PushCredentialView::new(credential, session, context.clock.now())))
+    let read = move |db: &mut Db| Ok((push_credentials::get(db, &user.id)?, push_refusals::get(db, &user.id)?));
+    let (credential, refusal) = context.pool.read(read).await?;
+    Ok(HttpResponse::Ok().json(PushCredentialView::new(credential, refusal, session, context.clock.now())))
 }
 
 /// Deletes the credential, also a staged one, and ends its push session.
@@ -188,5 +229,21 @@ pub async fn remove(
         return Err(ApiError::NotFound);
     }
     context.push.do_send(CredentialChanged { user: user.id });
+    Ok(HttpResponse::Ok().json(Done::OK))
+}
+
+/// Dismisses the refusal that `GET /credentials/push` shows. It is not shown again unless another bundle is refused.
+#[utoipa::path(delete, path = "/credentials/push/refusal", tag = "push credential", security(("session" = [])), responses(
+    (status = 200, body = Done),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn dismiss_refusal(
+    SessionUser { user, .. }: SessionUser,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    if !context.pool.write(move |db| push_refusals::dismiss(db, &user.id)).await? {
+        return Err(ApiError::NotFound);
+    }
     Ok(HttpResponse::Ok().json(Done::OK))
 }

@@ -262,7 +262,7 @@ impl From<DbError> for ApiError {
             DbError::NotFound => Self::NotFound,
             DbError::Conflict => Self::Conflict,
             DbError::Unavailable(_) => Self::Unavailable(error.into()),
-            DbError::Query(_) => Self::Internal(error.into()),
+            DbError::Query(_) | DbError::Panicked => Self::Internal(error.into()),
         }
     }
 }

@@ -37,6 +37,7 @@ use crate::{
         credentials::get,
         credentials::upload,
         credentials::remove,
+        credentials::dismiss_refusal,
         paired_servers::list,
         paired_servers::pair,
         paired_servers::get,

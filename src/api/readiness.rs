@@ -7,11 +7,13 @@ use utoipa::ToSchema;
 use crate::{
     api::{
         context::ApiContext,
+        credentials::RefusalView,
         error::{ApiError, Problem},
         extract::paired_server::{OwnedServer, WatchedServer},
     },
-    db::{paired_servers, smart_devices},
+    db::{paired_servers, pool::Db, push_refusals, smart_devices},
     domain::{
+        access::Role,
         device::DeviceKind,
         server_state::ConnectionState,
         time::{self, Timestamp},
@@ -22,11 +24,14 @@ use crate::{
 
 /// The paths by which an alarm of a paired server reaches us.
 #[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 struct Readiness {
     /// At least one path is up.
     ready: bool,
     /// The live link to the game server, and the game's push messages.
     paths: [PathReadiness; 2],
+    /// The owner's last push credential that does not work, perhaps beside one that does; `null` for a guest.
+    push_refusal: Option<RefusalView>,
 }
 
 /// One path.
@@ -52,14 +57,17 @@ struct PathReadiness {
     (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn readiness(
-    WatchedServer { id, .. }: WatchedServer,
+    WatchedServer { id, role, .. }: WatchedServer,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let server = id.clone();
-    let (owner, devices) = context
-        .pool
-        .read(move |db| Ok((paired_servers::get(db, &server)?.owner_id, smart_devices::list(db, &server)?)))
-        .await?;
+    let read = move |db: &mut Db| {
+        let owner = paired_servers::get(db, &server)?.owner_id;
+        // Labels of devices are their owner's.
+        let refusal = if role == Role::Owner { push_refusals::get(db, &owner)? } else { None };
+        Ok((owner, smart_devices::list(db, &server)?, refusal))
+    };
+    let (owner, devices, refusal) = context.pool.read(read).await?;
     let has_alarm = devices.iter().any(|device| matches!(device.kind, DeviceKind::Alarm | DeviceKind::Unknown));
     let link = context.connections(vec![id.clone()]).await?.remove(&id);
     let push = context.push_session(&owner).await?;
@@ -87,6 +95,10 @@ pub async fn readiness(
         up: push.is_some_and(|push| push.state == PushState::Connected),
         since: push.map(|push| push.since),
         advice: match push.map(|push| push.state) {
+            Some(PushState::Connected) if refusal.is_some() => Some(
+                "The newest push credential was refused, and an older one is still in use: run the helper again and \
+                 upload a new one.",
+            ),
             Some(PushState::Connected) => None,
             Some(PushState::Connecting | PushState::Unreachable) => {
                 Some("The push service is not reached; it is tried again automatically.")
@@ -98,7 +110,11 @@ pub async fn readiness(
         },
     };
     let ready = link_path.up || push_path.up;
-    Ok(HttpResponse::Ok().json(Readiness { ready, paths: [link_path, push_path] }))
+    Ok(HttpResponse::Ok().json(Readiness {
+        ready,
+        paths: [link_path, push_path],
+        push_refusal: refusal.map(RefusalView::from),
+    }))
 }
 
 /// The result of a drill.

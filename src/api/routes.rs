@@ -28,6 +28,7 @@ pub fn routes(config: &mut ServiceConfig) {
         .service(resource("/pairing/device/{id}").route(delete().to(pairing::remove)))
 
         .service(resource("/credentials/push").route(get().to(credentials::get)).route(put().to(credentials::upload)).route(delete().to(credentials::remove)))
+        .service(resource("/credentials/push/refusal").route(delete().to(credentials::dismiss_refusal)))
 
         .service(resource("/paired-servers").route(get().to(paired_servers::list)).route(post().to(paired_servers::pair)))
         .service(resource("/paired-servers/{id}").route(get().to(paired_servers::get)).route(delete().to(paired_servers::remove)))

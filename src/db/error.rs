@@ -15,6 +15,9 @@ pub enum DbError {
     Unavailable(String),
     #[error("the database refused a query: {0}")]
     Query(String),
+    /// Our own code between the queries did.
+    #[error("a query panicked")]
+    Panicked,
 }
 
 impl From<Error> for DbError {
@@ -42,15 +45,48 @@ impl From<Error> for DbError {
     }
 }
 
-/// Failures that diesel does not distinguish: SQLite's busy states, and PostgreSQL's timeouts, deadlocks and shutdown.
+/// Failures that diesel does not distinguish: busy states, timeouts and deadlocks, a server that goes or comes, and a
+/// machine without disk or memory. No query is at fault in any of them.
 fn is_passing(message: &str) -> bool {
-    const PASSING: [&str; 6] = [
+    const PASSING: [&str; 18] = [
+        // SQLite
         "database is locked",
         "database table is locked",
+        "database or disk is full",
+        "disk I/O error",
+        "unable to open database file",
+        // PostgreSQL, and libpq
         "canceling statement due to",
         "deadlock detected",
         "terminating connection due to",
+        "the database system is",
+        "read-only transaction",
+        "could not extend file",
+        "No space left on device",
         "server closed the connection",
+        "no connection to the server",
+        "could not receive data",
+        "could not send data",
+        // Both
+        "out of memory",
+        "out of shared memory",
     ];
     PASSING.iter().any(|passing| message.contains(passing))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_in_trouble_is_told_from_a_query_that_it_refuses() {
+        let told = |message: &str| {
+            let information = Box::new(message.to_owned());
+            DbError::from(Error::DatabaseError(DatabaseErrorKind::Unknown, information))
+        };
+        for trouble in ["database or disk is full", "cannot execute INSERT in a read-only transaction"] {
+            assert!(matches!(told(trouble), DbError::Unavailable(_)), "{trouble}");
+        }
+        assert!(matches!(told("invalid byte sequence for encoding"), DbError::Query(_)));
+    }
 }

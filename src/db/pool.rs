@@ -205,7 +205,7 @@ impl Lane {
         }
         match time::timeout(DEADLINE, answered).await {
             Ok(Ok(done)) => done,
-            Ok(Err(_)) => Err(DbError::Query("a query panicked".to_owned())),
+            Ok(Err(_)) => Err(DbError::Panicked),
             Err(_) => Err(DbError::Unavailable(format!("no answer within {} s", DEADLINE.as_secs()))),
         }
     }

@@ -33,6 +33,8 @@ pub struct SealedBundle {
     pub key_version: i32,
     /// Different for every bundle of a user.
     pub uploaded_at: Timestamp,
+    /// The label that its helper device had.
+    pub uploaded_by: Option<String>,
     pub expires_at: Timestamp,
 }
 
@@ -63,6 +65,7 @@ struct Row {
     key_version: i32,
     #[diesel(deserialize_as = StoredTimestamp)]
     uploaded_at: Timestamp,
+    uploaded_by: Option<String>,
     #[diesel(deserialize_as = StoredTimestamp)]
     expires_at: Timestamp,
     #[diesel(deserialize_as = StoredTimestampOption)]
@@ -71,6 +74,7 @@ struct Row {
     staged_key_version: Option<i32>,
     #[diesel(deserialize_as = StoredTimestampOption)]
     staged_uploaded_at: Option<Timestamp>,
+    staged_uploaded_by: Option<String>,
     #[diesel(deserialize_as = StoredTimestampOption)]
     staged_expires_at: Option<Timestamp>,
 }
@@ -82,6 +86,7 @@ impl From<Row> for PushCredential {
                 sealed: row.staged_sealed?,
                 key_version: row.staged_key_version?,
                 uploaded_at: row.staged_uploaded_at?,
+                uploaded_by: row.staged_uploaded_by,
                 expires_at: row.staged_expires_at?,
             })
         };
@@ -91,6 +96,7 @@ impl From<Row> for PushCredential {
                 sealed: row.sealed,
                 key_version: row.key_version,
                 uploaded_at: row.uploaded_at,
+                uploaded_by: row.uploaded_by,
                 expires_at: row.expires_at,
             },
             proven_at: row.proven_at,
@@ -106,6 +112,7 @@ struct NothingStaged {
     staged_sealed: Option<Vec<u8>>,
     staged_key_version: Option<i32>,
     staged_uploaded_at: Option<chrono::NaiveDateTime>,
+    staged_uploaded_by: Option<String>,
     staged_expires_at: Option<chrono::NaiveDateTime>,
 }
 
@@ -119,6 +126,7 @@ pub fn upload(db: &mut Db, user: &UserId, bundle: &SealedBundle) -> Result<(Slot
         push_credentials::sealed.eq(&bundle.sealed),
         push_credentials::key_version.eq(bundle.key_version),
         push_credentials::uploaded_at.eq(bundle.uploaded_at.naive_utc()),
+        push_credentials::uploaded_by.eq(&bundle.uploaded_by),
         push_credentials::expires_at.eq(bundle.expires_at.naive_utc()),
     );
     let insert = diesel::insert_into(push_credentials::table).values(first).on_conflict_do_nothing();
@@ -137,6 +145,7 @@ pub fn upload(db: &mut Db, user: &UserId, bundle: &SealedBundle) -> Result<(Slot
             push_credentials::staged_sealed.eq(&bundle.sealed),
             push_credentials::staged_key_version.eq(bundle.key_version),
             push_credentials::staged_uploaded_at.eq(uploaded_at.naive_utc()),
+            push_credentials::staged_uploaded_by.eq(&bundle.uploaded_by),
             push_credentials::staged_expires_at.eq(bundle.expires_at.naive_utc()),
         );
         diesel::update(row).set(staged).execute(db)?;
@@ -146,6 +155,7 @@ pub fn upload(db: &mut Db, user: &UserId, bundle: &SealedBundle) -> Result<(Slot
         push_credentials::sealed.eq(&bundle.sealed),
         push_credentials::key_version.eq(bundle.key_version),
         push_credentials::uploaded_at.eq(uploaded_at.naive_utc()),
+        push_credentials::uploaded_by.eq(&bundle.uploaded_by),
         push_credentials::expires_at.eq(bundle.expires_at.naive_utc()),
         NothingStaged::default(),
     );
@@ -189,6 +199,7 @@ pub fn promote_staged(db: &mut Db, user: &UserId, uploaded_at: Timestamp, now: T
         push_credentials::sealed.eq(push_credentials::staged_sealed.assume_not_null()),
         push_credentials::key_version.eq(push_credentials::staged_key_version.assume_not_null()),
         push_credentials::uploaded_at.eq(push_credentials::staged_uploaded_at.assume_not_null()),
+        push_credentials::uploaded_by.eq(push_credentials::staged_uploaded_by),
         push_credentials::expires_at.eq(push_credentials::staged_expires_at.assume_not_null()),
         push_credentials::proven_at.eq(now.naive_utc()),
         NothingStaged::default(),
@@ -259,7 +270,8 @@ mod tests {
 
     fn bundle(content: &str, uploaded_at: Timestamp) -> SealedBundle {
         let expires_at = uploaded_at + Duration::days(14);
-        SealedBundle { sealed: content.into(), key_version: 1, uploaded_at, expires_at }
+        let uploaded_by = Some(format!("PC of {content}"));
+        SealedBundle { sealed: content.into(), key_version: 1, uploaded_at, uploaded_by, expires_at }
     }
 
     fn upload_at(pool: &Pool, content: &str, at: Timestamp) -> (Slot, Timestamp) {

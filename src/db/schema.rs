@@ -167,6 +167,19 @@ diesel::table! {
         staged_key_version -> Nullable<Integer>,
         staged_uploaded_at -> Nullable<Timestamp>,
         staged_expires_at -> Nullable<Timestamp>,
+        uploaded_by -> Nullable<Text>,
+        staged_uploaded_by -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
+    push_refusals (user_id) {
+        user_id -> Text,
+        uploaded_at -> Timestamp,
+        uploaded_by -> Nullable<Text>,
+        reason -> Text,
+        refused_at -> Timestamp,
+        dismissed -> Bool,
     }
 }
 
@@ -175,6 +188,18 @@ diesel::table! {
         user_id -> Text,
         persistent_id -> Text,
         received_at -> Timestamp,
+    }
+}
+
+diesel::table! {
+    failed_pushes (user_id, push_id) {
+        user_id -> Text,
+        push_id -> Text,
+        attempts -> Integer,
+        reason -> Text,
+        content -> Text,
+        failed_at -> Timestamp,
+        dead -> Bool,
     }
 }
 

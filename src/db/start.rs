@@ -23,7 +23,7 @@ pub async fn read_until_answered<T: Send + 'static>(
     what: &str,
     query: fn(&mut Db) -> Result<T, DbError>,
 ) -> T {
-    let mut backoff = Backoff::up_to(LONGEST_PAUSE);
+    let mut backoff = Backoff::between(Backoff::FIRST, LONGEST_PAUSE);
     loop {
         match pool.read(query).await {
             Ok(read) => return read,

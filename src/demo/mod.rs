@@ -35,7 +35,7 @@ use crate::{
         self,
         game_server::{GameServer, GameServerOptions},
         identity::IdentityProvider,
-        push_service::{DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN, PushService},
+        push_service::{CertificateAuthority, DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN, PushService},
         world::{SimulatedDevice, SimulatedWorld, TEAM},
     },
 };
@@ -135,7 +135,8 @@ impl Demo {
         let identity = identity.map_err(DemoError::io(taken(listen(3))))?;
 
         let phone = (DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN);
-        let pushes = PushService::start(listen(4), vec![phone], clock.clone()).await;
+        let authority = CertificateAuthority::kept(&data_dir).map_err(DemoError::io(data_dir.display().to_string()))?;
+        let pushes = PushService::start_as(authority, listen(4), vec![phone], clock.clone()).await;
         let pushes = Arc::new(pushes.map_err(DemoError::io(taken(listen(4))))?);
         let ca_file = data_dir.join("push-ca.pem");
         let written = config::create_private_dir(&data_dir).and_then(|()| fs::write(&ca_file, pushes.ca_pem()));

@@ -59,6 +59,7 @@ pub async fn upload_push_credential(
             sealed: vault.seal_push_bundle(&user, bundle.to_string().as_bytes()),
             key_version: vault.key_version(),
             uploaded_at: now,
+            uploaded_by: None,
             expires_at: now + CREDENTIAL_LIFE,
         };
         push_credentials::upload(db, &user, &bundle)

@@ -11,6 +11,7 @@ const HEALTHY_AFTER: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Backoff {
     next: Duration,
+    first: Duration,
     longest: Duration,
 }
 
@@ -20,19 +21,19 @@ impl Backoff {
 
     /// Before the first attempt.
     pub fn new() -> Self {
-        Self::up_to(LONGEST)
+        Self::between(Self::FIRST, LONGEST)
     }
 
-    /// The same, with pauses that grow up to this one only.
-    pub fn up_to(longest: Duration) -> Self {
-        Self { next: Self::FIRST, longest }
+    /// The same with another first and longest pause.
+    pub fn between(first: Duration, longest: Duration) -> Self {
+        Self { next: first, first, longest }
     }
 
     /// The pause after a connection that lasted for `held` (zero if there was none), at least `least`; the random byte
     /// makes it up to a fifth shorter or longer.
     pub fn after(&mut self, held: Duration, least: Duration, random: u8) -> Duration {
         if held >= HEALTHY_AFTER {
-            self.next = Self::FIRST;
+            self.next = self.first;
         }
         let pause = jittered(self.next.max(least), random);
         self.next = (self.next * 2).min(self.longest);
@@ -66,10 +67,12 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_up_to_the_longest_that_was_asked_for() {
-        let mut backoff = Backoff::up_to(Duration::from_secs(5));
-        let mut next = || backoff.after(Duration::ZERO, Duration::ZERO, 128).as_secs_f64().round();
-        assert_eq!([next(), next(), next(), next(), next()], [1.0, 2.0, 4.0, 5.0, 5.0]);
+    fn the_first_and_the_longest_pause_may_be_others() {
+        let mut backoff = Backoff::between(Duration::from_secs(60), Duration::from_secs(200));
+        let mut next = |held| backoff.after(held, Duration::ZERO, 128).as_secs_f64().round();
+        let pauses = [Duration::ZERO; 4].map(&mut next);
+        assert_eq!(pauses, [60.0, 120.0, 200.0, 200.0]);
+        assert_eq!(next(HEALTHY_AFTER), 60.0);
     }
 
     #[test]

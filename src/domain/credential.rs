@@ -36,6 +36,43 @@ pub enum InvalidBundle {
     NoPlatformId,
 }
 
+/// Why a stored bundle does not work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalReason {
+    /// The push service refuses its login.
+    LoginRefused,
+    /// It has no login of the form that every helper writes.
+    UnusableBundle,
+}
+
+impl RefusalReason {
+    /// The stored and shown word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::LoginRefused => "login_refused",
+            Self::UnusableBundle => "unusable_bundle",
+        }
+    }
+
+    /// The reason of a stored word; an unknown one was stored by a newer version.
+    pub fn of(word: &str) -> Self {
+        if word == Self::UnusableBundle.word() { Self::UnusableBundle } else { Self::LoginRefused }
+    }
+
+    /// What its owner can do.
+    pub fn advice(self) -> &'static str {
+        match self {
+            Self::LoginRefused => {
+                "The push service refuses this bundle: run the helper again, so that it registers anew, and upload what \
+                 it writes."
+            }
+            Self::UnusableBundle => {
+                "This bundle has no login that can be used: update the helper, run it again and upload what it writes."
+            }
+        }
+    }
+}
+
 /// How helper tools spell the expiry.
 const EXPIRY: [&str; 6] = ["expiresAt", "expires_at", "ExpiresAt", "expireDate", "expire_date", "ExpireDate"];
 

@@ -53,5 +53,11 @@ pub const BUNDLE_BYTES: usize = 64 * 1024;
 pub const PUSH_SEEN_PER_USER: usize = 1_000;
 pub const PUSH_SEEN_DAYS: i64 = 30;
 
-/// For how many days the timeline and the ledger of alarms can be looked up.
+/// A push that fails by itself so often becomes a dead letter, and the next one is taken.
+pub const PUSH_ATTEMPTS: i32 = 3;
+
+/// Dead letters of one user that are kept, the newest.
+pub const DEAD_LETTERS_PER_USER: usize = 100;
+
+/// For how many days the timeline, the ledger of alarms and dead letters can be looked up.
 pub const HISTORY_DAYS: i64 = 90;

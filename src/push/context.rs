@@ -6,8 +6,8 @@ use actix::Addr;
 use rustls::ClientConfig;
 
 use crate::{
-    clock::Clock, config::PushAddress, crypto::random::Random, db::pool::Pool, net::Network, relay::hub::Hub,
-    vault::Vault,
+    clock::Clock, config::PushAddress, crypto::random::Random, db::pool::Pool, net::Network,
+    push::login_turns::LoginTurns, relay::hub::Hub, vault::Vault,
 };
 
 /// Built once, shared by all sessions.
@@ -19,6 +19,8 @@ pub struct PushContext {
     pub vault: Vault,
     pub tls: Arc<ClientConfig>,
     pub address: PushAddress,
+    /// Bounds and spreads the logins of all sessions.
+    pub logins: LoginTurns,
     /// Private and loopback game servers may be paired.
     pub allow_private: bool,
     /// Receives what was pushed, once it is stored.

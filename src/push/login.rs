@@ -1,6 +1,6 @@
 //! The login at Google's MCS: the request, and how a login can fail.
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use rustls::ClientConfig;
 use secrecy::{ExposeSecret as _, SecretBox};
@@ -15,6 +15,7 @@ use crate::{
     push::{
         mcs::Frame,
         session::{McsSession, SessionEnd},
+        session_status::SessionFault,
         wire::{LoginRequest, LoginResponse, Setting},
     },
 };
@@ -51,6 +52,29 @@ pub enum LoginError {
     ServiceFault(i32),
     #[error("the answer is not the protocol: {0}")]
     Protocol(String),
+}
+
+impl LoginError {
+    /// The same in fixed words.
+    pub fn fault(&self) -> SessionFault {
+        match self {
+            Self::Network(NetworkError::Unresolved(_)) => SessionFault::Unresolved,
+            Self::Network(NetworkError::Unreachable(error)) if is_untrusted(error) => {
+                SessionFault::UntrustedCertificate
+            }
+            Self::Network(_) | Self::Unreachable(_) => SessionFault::NoConnection,
+            Self::TimedOut => SessionFault::TimedOut,
+            Self::Refused(_) => SessionFault::LoginRefused,
+            Self::ServiceFault(_) => SessionFault::ServiceFault,
+            Self::Protocol(_) => SessionFault::Protocol,
+        }
+    }
+}
+
+/// TLS does not accept the certificate of whoever answers.
+fn is_untrusted(error: &io::Error) -> bool {
+    let error = error.get_ref().and_then(|error| error.downcast_ref());
+    matches!(error, Some(rustls::Error::InvalidCertificate(_)))
 }
 
 /// Connects and logs in, in 15 seconds or not at all.

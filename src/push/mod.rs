@@ -1,12 +1,15 @@
 //! The push worker: pairings and alarms as the game pushes them, whether or not anybody is online.
 //!
 //! [`worker`] has one session per stored credential; [`session_supervisor`] keeps it up; [`login`] and [`session`] speak
-//! the protocol of [`mcs`]; [`inbox`] stores what a push changes before anybody is informed.
+//! the protocol of [`mcs`]; [`inbox`] stores what a push changes before anybody is informed, and [`failure`] ends the
+//! attempts to store one that never can be.
 
 pub mod context;
+pub mod failure;
 pub mod gcm_credential;
 pub mod inbox;
 pub mod login;
+pub mod login_turns;
 pub mod mcs;
 pub mod message;
 pub mod notification;

@@ -18,16 +18,17 @@ use crate::{
     push::{
         mcs::{Decoder, Frame, FrameError, VERSION},
         message::PushMessage,
+        session_status::SessionFault,
         wire::{Extension, HeartbeatAck, HeartbeatPing, IqStanza, iq_stanza},
     },
 };
 
 /// A write that the push service does not read for this long ends the session.
 const WRITE_DEADLINE: Duration = Duration::from_secs(10);
-/// Between two heartbeats of ours.
-const PING_INTERVAL: Duration = Duration::from_secs(5 * 60);
-/// Without a frame for this long the session is dead, whatever TCP believes.
-const SILENCE: Duration = Duration::from_secs(12 * 60);
+/// Without a frame for this long a heartbeat of ours asks for a sign of life.
+const QUIET: Duration = Duration::from_secs(90);
+/// Without a frame for this long after it the session is dead, whatever TCP believes.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
 /// A burst is acknowledged in portions of this many messages.
 const MESSAGES_PER_ACK: u32 = 10;
 /// Bytes of the read buffer of an idle session.
@@ -43,7 +44,7 @@ pub enum SessionEnd {
     /// Another session for the same credential began, for example.
     #[error("the push service reports a stream error: {0}")]
     StreamError(String),
-    #[error("nothing came for 12 minutes")]
+    #[error("a heartbeat was not answered")]
     Silent,
     #[error("the push service reads nothing any more")]
     Stuck,
@@ -51,6 +52,18 @@ pub enum SessionEnd {
     Broken(io::ErrorKind),
     #[error("what came is not the protocol: {0}")]
     Protocol(#[from] FrameError),
+}
+
+impl SessionEnd {
+    /// The same in fixed words.
+    pub fn fault(&self) -> SessionFault {
+        match self {
+            Self::Closed | Self::StreamError(_) => SessionFault::Closed,
+            Self::Silent | Self::Stuck => SessionFault::Silent,
+            Self::Broken(_) => SessionFault::ConnectionBroke,
+            Self::Protocol(_) => SessionFault::Protocol,
+        }
+    }
 }
 
 /// What the push service sent.
@@ -76,7 +89,8 @@ pub struct McsSession<S = SecureStream> {
     /// Messages given to the caller since the last acknowledgement.
     unacknowledged: u32,
     last_frame_at: Instant,
-    ping_at: Instant,
+    /// Until when our heartbeat must be answered; `None` while none is on its way.
+    answer_by: Option<Instant>,
 }
 
 impl<S> fmt::Debug for McsSession<S> {
@@ -88,7 +102,6 @@ impl<S> fmt::Debug for McsSession<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> McsSession<S> {
     /// Speaks the protocol's version first; the login comes next.
     pub(super) fn new(stream: S) -> Self {
-        let now = Instant::now();
         let mut outbox = BytesMut::new();
         outbox.put_u8(VERSION);
         Self {
@@ -99,8 +112,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> McsSession<S> {
             write_by: None,
             received: 0,
             unacknowledged: 0,
-            last_frame_at: now,
-            ping_at: now + PING_INTERVAL,
+            last_frame_at: Instant::now(),
+            answer_by: None,
         }
     }
 
@@ -163,6 +176,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> McsSession<S> {
         if frame.is_some() {
             self.received = self.received.saturating_add(1);
             self.last_frame_at = Instant::now();
+            self.answer_by = None;
         }
         Ok(frame)
     }
@@ -210,7 +224,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> McsSession<S> {
         } else {
             self.inbox.reserve(self.inbox.len());
         }
-        let dead_at = self.last_frame_at + SILENCE;
+        let due = self.answer_by.unwrap_or(self.last_frame_at + QUIET);
         select! {
             biased;
             read = self.stream.read_buf(&mut self.inbox) => match read {
@@ -220,11 +234,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> McsSession<S> {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(SessionEnd::Closed),
                 Err(error) => Err(SessionEnd::Broken(error.kind())),
             },
-            () = sleep_until(self.ping_at.min(dead_at)) => {
-                if Instant::now() >= dead_at {
+            () = sleep_until(due) => {
+                if self.answer_by.is_some() {
                     return Err(SessionEnd::Silent);
                 }
-                self.ping_at = Instant::now() + PING_INTERVAL;
+                self.answer_by = Some(Instant::now() + ANSWER_DEADLINE);
                 let last_stream_id_received = Some(self.received);
                 self.send(Frame::HeartbeatPing(HeartbeatPing { last_stream_id_received, ..HeartbeatPing::default() }));
                 // `next` writes it before it reads on, also within a frame.
@@ -236,7 +250,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> McsSession<S> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::{io::duplex, time::timeout};
+    use tokio::{
+        io::duplex,
+        time::{sleep, timeout},
+    };
 
     use super::*;
     use crate::push::{
@@ -254,7 +271,7 @@ mod tests {
         assert!(timeout(Duration::from_secs(60), service.received()).await.is_err());
         let mut later = tokio::spawn(async move { session.next().await.map(title) });
         assert_eq!(service.received().await, ack(2));
-        assert!(timeout(Duration::from_secs(60), &mut later).await.is_err(), "nothing else came");
+        assert!(timeout(Duration::from_secs(20), &mut later).await.is_err(), "nothing else came");
         service.send(&[message(2)]).await;
         assert_eq!(later.await.expect("no panic"), Ok("2".to_owned()));
     }
@@ -315,7 +332,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn our_own_heartbeat_leaves_every_five_minutes() {
+    async fn our_own_heartbeat_leaves_when_nothing_came_for_90_seconds() {
         let (mut session, mut service) = logged_in().await;
         let began = Instant::now();
         let beating = tokio::spawn(async move {
@@ -324,22 +341,25 @@ mod tests {
             }
         });
         for beat in 1..=5 {
-            assert_eq!(service.received().await, ping(i32::try_from(beat).expect("small")));
-            assert_eq!(began.elapsed().as_secs(), 300 * beat);
+            // Whatever comes is a sign of life.
+            sleep(Duration::from_secs(60)).await;
+            service.send(&[Frame::Other(5)]).await;
+            assert_eq!(service.received().await, ping(2 * i32::try_from(beat).expect("small")));
+            assert_eq!(began.elapsed().as_secs(), 150 * beat);
             service.send(&[Frame::HeartbeatAck(HeartbeatAck::default())]).await;
         }
         beating.await.expect("no panic");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn silence_ends_it_after_twelve_minutes() {
+    async fn an_unanswered_heartbeat_ends_it_after_30_seconds() {
         let (mut session, mut service) = logged_in().await;
         service.send(&[Frame::Other(5)]).await;
         // Half a frame is no sign of life.
         service.stream.write_all(&[8, 100, 0]).await.expect("a reader");
         let began = Instant::now();
         assert_eq!(session.next().await.map(title), Err(SessionEnd::Silent));
-        assert_eq!(began.elapsed().as_secs(), 12 * 60);
+        assert_eq!(began.elapsed().as_secs(), 90 + 30);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,12 +1,10 @@
-//! What is known of a user's push session, and how its supervisor reports a change.
+//! What is known of a user's push session: its supervisor writes it, the worker reads it for the API.
 
-use actix::Message;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use serde::Serialize;
 
-use crate::domain::{
-    ids::UserId,
-    time::{self, Timestamp},
-};
+use crate::domain::time::{self, Timestamp};
 
 /// The state of a push session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -22,6 +20,38 @@ pub enum PushState {
     Unreadable,
 }
 
+/// Why there is no session, in fixed words. What a library or the push service said is in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionFault {
+    /// The push service's name is not resolved.
+    Unresolved,
+    NoConnection,
+    /// TLS: whoever answers is not the push service.
+    UntrustedCertificate,
+    TimedOut,
+    LoginRefused,
+    /// The push service has a fault of its own.
+    ServiceFault,
+    /// What came is not the protocol.
+    Protocol,
+    /// The push service ended the session.
+    Closed,
+    ConnectionBroke,
+    /// The connection was open, and nobody at its other end.
+    Silent,
+    /// The bundle has no login of the form that every helper writes.
+    UnusableBundle,
+    /// The bundle does not open with the service's keys.
+    UnknownKey,
+    /// The database does not answer.
+    Database,
+    /// A push was not stored: it comes again.
+    PushNotStored,
+    /// A panic of our own; it is started anew.
+    OurFault,
+}
+
 /// A user's push session, as users see it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -33,46 +63,55 @@ pub struct PushSession {
     pub last_heartbeat_at: Option<Timestamp>,
     #[serde(serialize_with = "time::wire_option")]
     pub last_message_at: Option<Timestamp>,
-    pub last_error: Option<String>,
+    pub last_error: Option<SessionFault>,
 }
 
-impl PushSession {
-    /// A session that has yet to log in.
+/// The status of one supervised session. Neither side ever waits for the other.
+pub struct SessionStatus(Mutex<Option<PushSession>>);
+
+impl SessionStatus {
+    /// Of a session that has yet to log in.
     pub fn connecting(since: Timestamp) -> Self {
-        Self { state: PushState::Connecting, since, last_heartbeat_at: None, last_message_at: None, last_error: None }
+        let state = PushState::Connecting;
+        let session = PushSession { state, since, last_heartbeat_at: None, last_message_at: None, last_error: None };
+        Self(Mutex::new(Some(session)))
     }
 
-    /// Applies what happened now.
-    pub fn apply(&mut self, event: SessionEvent, now: Timestamp) {
-        match event {
-            SessionEvent::State(state, error) => {
-                if self.state != state {
-                    (self.state, self.since) = (state, now);
-                }
-                self.last_error = error;
+    /// The state now, which may be the same as before, and what went wrong.
+    pub fn set_state(&self, state: PushState, fault: Option<SessionFault>, now: Timestamp) {
+        if let Some(session) = self.lock().as_mut() {
+            if session.state != state {
+                (session.state, session.since) = (state, now);
             }
-            SessionEvent::Heartbeat => self.last_heartbeat_at = Some(now),
-            SessionEvent::Message => self.last_message_at = Some(now),
+            session.last_error = fault;
         }
     }
-}
 
-/// What happened to a session.
-#[derive(Debug)]
-pub enum SessionEvent {
-    /// The state, which may be the same as before, and what went wrong.
-    State(PushState, Option<String>),
-    Heartbeat,
-    Message,
-}
+    /// A heartbeat came now.
+    pub fn heard(&self, now: Timestamp) {
+        if let Some(session) = self.lock().as_mut() {
+            session.last_heartbeat_at = Some(now);
+        }
+    }
 
-/// A supervisor reports what happened to its session.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct SessionReport {
-    pub user: UserId,
-    /// The number of the supervisor; reports of one that was replaced are ignored.
-    pub generation: u64,
-    /// `None`: there is no credential any more, and the supervisor has ended.
-    pub event: Option<SessionEvent>,
+    /// A push came now, and is stored.
+    pub fn received(&self, now: Timestamp) {
+        if let Some(session) = self.lock().as_mut() {
+            session.last_message_at = Some(now);
+        }
+    }
+
+    /// There is no credential any more, and so no session.
+    pub fn end(&self) {
+        *self.lock() = None;
+    }
+
+    /// The session; `None` if it has ended for good.
+    pub fn get(&self) -> Option<PushSession> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<PushSession>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

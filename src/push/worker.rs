@@ -1,14 +1,16 @@
 //! Actor: supervises one push session per stored credential, and is the only way from the API into the push worker.
-//! Starts a session for every stored credential, paced, and for every uploaded one, at once. Reports to the relay's hub
-//! what arrived. Stops first when the service stops.
+//! Starts a session for every stored credential, paced, and for every uploaded one, at once, on the threads for push
+//! sessions. Sessions report to the relay's hub what arrived, and never wait for this actor. Stops first when the service
+//! stops.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use actix::prelude::*;
-use tokio::{
-    task::AbortHandle,
-    time::{Instant, sleep},
+use futures_util::{
+    FutureExt as _,
+    future::{AbortHandle, Abortable},
 };
+use tokio::time::{Instant, sleep};
 
 use crate::{
     db::{push_credentials, start::read_until_answered},
@@ -16,13 +18,11 @@ use crate::{
     panics,
     push::{
         context::PushContext,
-        session_status::{PushSession, PushState, SessionEvent, SessionReport},
+        login_turns,
+        session_status::{PushSession, PushState, SessionFault, SessionStatus},
         session_supervisor,
     },
 };
-
-/// Time between two sessions at start-up: fifty a second do not look like an attack.
-const PACE: Duration = Duration::from_millis(20);
 
 /// A user's credential was uploaded or removed: start, replace or end the session now.
 #[derive(Message)]
@@ -51,56 +51,60 @@ pub struct SessionsLoaded;
 /// See the module.
 pub struct PushWorker {
     context: Arc<PushContext>,
+    /// Threads on which sessions live.
+    arbiters: Vec<ArbiterHandle>,
     sessions: HashMap<UserId, SupervisedSession>,
-    generation: u64,
+    started: usize,
     sessions_loaded: bool,
 }
 
+/// A session; ends when dropped.
 struct SupervisedSession {
-    session: PushSession,
-    generation: u64,
+    status: Arc<SessionStatus>,
     supervisor: AbortHandle,
 }
 
-/// Starts the worker on the calling thread.
-pub fn start(context: Arc<PushContext>) -> Addr<PushWorker> {
-    PushWorker { context, sessions: HashMap::new(), generation: 0, sessions_loaded: false }.start()
+impl Drop for SupervisedSession {
+    fn drop(&mut self) {
+        self.supervisor.abort();
+    }
 }
 
 /// Runs a user's supervisor, again whenever it panics, until the credential is gone.
-async fn keep_supervised(reports: Recipient<SessionReport>, context: Arc<PushContext>, user: UserId, generation: u64) {
+async fn keep_supervised(status: Arc<SessionStatus>, context: Arc<PushContext>, user: UserId) {
     let mut backoff = Backoff::new();
     loop {
         let started = Instant::now();
-        let supervised = session_supervisor::supervise(reports.clone(), context.clone(), user.clone(), generation);
+        let supervised = session_supervisor::supervise(status.clone(), context.clone(), user.clone());
         if panics::caught("push_session", user.as_str(), supervised).await.is_some() {
             return;
         }
-        let event = SessionEvent::State(PushState::Unreachable, Some("an internal error".to_owned()));
-        // It fails when the worker has stopped, which also aborts this task.
-        let _ = reports.send(SessionReport { user: user.clone(), generation, event: Some(event) }).await;
+        status.set_state(PushState::Unreachable, Some(SessionFault::OurFault), context.clock.now());
         sleep(backoff.after(started.elapsed(), Duration::ZERO, context.random.byte())).await;
     }
 }
 
+/// Starts the worker on the calling thread; its sessions live on these (at least one).
+pub fn start(context: Arc<PushContext>, arbiters: Vec<ArbiterHandle>) -> Addr<PushWorker> {
+    PushWorker { context, arbiters, sessions: HashMap::new(), started: 0, sessions_loaded: false }.start()
+}
+
 impl PushWorker {
     /// Starts the supervisor of a user's session, in place of one that may run.
-    fn supervise(&mut self, user: UserId, delay: Duration, ctx: &mut Context<Self>) {
-        self.generation += 1;
-        let (reports, context, generation) = (ctx.address().recipient(), self.context.clone(), self.generation);
-        let supervised = keep_supervised(reports, context, user.clone(), generation);
-        let supervisor = actix::spawn(async move {
-            sleep(delay).await;
-            supervised.await;
+    fn supervise(&mut self, user: UserId, delay: Duration) {
+        let status = Arc::new(SessionStatus::connecting(self.context.clock.now()));
+        let (supervisor, registration) = AbortHandle::new_pair();
+        let (context, supervised, owner) = (self.context.clone(), status.clone(), user.clone());
+        self.arbiters[self.started % self.arbiters.len()].spawn_fn(move || {
+            let supervised = async move {
+                sleep(delay).await;
+                keep_supervised(supervised, context, owner).await;
+            };
+            actix::spawn(Abortable::new(supervised, registration).map(drop));
         });
-        let session = SupervisedSession {
-            session: PushSession::connecting(self.context.clock.now()),
-            generation: self.generation,
-            supervisor: supervisor.abort_handle(),
-        };
-        if let Some(before) = self.sessions.insert(user, session) {
-            before.supervisor.abort();
-        }
+        self.started += 1;
+        self.sessions.insert(user, SupervisedSession { status, supervisor });
+        self.context.logins.set_sessions(self.sessions.len());
     }
 }
 
@@ -108,18 +112,17 @@ impl Actor for PushWorker {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        // Each supervisor has one report on its way at most.
-        ctx.set_mailbox_capacity(1_024);
         let context = self.context.clone();
         let users = async move {
             let query = push_credentials::list_users;
             read_until_answered(&context.pool, &context.random, "push credentials", query).await
         };
-        ctx.spawn(users.into_actor(self).map(|users, worker, ctx| {
-            for (place, user) in (0u32..).zip(users) {
+        ctx.spawn(users.into_actor(self).map(|users, worker, _| {
+            let total = users.len();
+            for (place, user) in users.into_iter().enumerate() {
                 // One that was uploaded meanwhile has its session.
                 if !worker.sessions.contains_key(&user) {
-                    worker.supervise(user, PACE * place, ctx);
+                    worker.supervise(user, login_turns::spread(total).mul_f64(place as f64 / total as f64));
                 }
             }
             worker.sessions_loaded = true;
@@ -127,17 +130,15 @@ impl Actor for PushWorker {
     }
 
     fn stopped(&mut self, _: &mut Self::Context) {
-        for session in self.sessions.values() {
-            session.supervisor.abort();
-        }
+        self.sessions.clear();
     }
 }
 
 impl Handler<CredentialChanged> for PushWorker {
     type Result = ();
 
-    fn handle(&mut self, CredentialChanged { user }: CredentialChanged, ctx: &mut Self::Context) {
-        self.supervise(user, Duration::ZERO, ctx);
+    fn handle(&mut self, CredentialChanged { user }: CredentialChanged, _: &mut Self::Context) {
+        self.supervise(user, Duration::ZERO);
     }
 }
 
@@ -154,7 +155,7 @@ impl Handler<PushSessions> for PushWorker {
 
     fn handle(&mut self, PushSessions { users }: PushSessions, _: &mut Self::Context) -> Self::Result {
         let known = users.into_iter().filter_map(|user| {
-            let session = self.sessions.get(&user)?.session.clone();
+            let session = self.sessions.get(&user)?.status.get()?;
             Some((user, session))
         });
         MessageResult(known.collect())
@@ -166,19 +167,5 @@ impl Handler<SessionsLoaded> for PushWorker {
 
     fn handle(&mut self, _: SessionsLoaded, _: &mut Self::Context) -> bool {
         self.sessions_loaded
-    }
-}
-
-impl Handler<SessionReport> for PushWorker {
-    type Result = ();
-
-    fn handle(&mut self, SessionReport { user, generation, event }: SessionReport, _: &mut Self::Context) {
-        let Some(supervised) = self.sessions.get_mut(&user).filter(|session| session.generation == generation) else {
-            return;
-        };
-        match event {
-            Some(event) => supervised.session.apply(event, self.context.clock.now()),
-            None => drop(self.sessions.remove(&user)),
-        }
     }
 }

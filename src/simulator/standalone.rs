@@ -13,7 +13,7 @@ use serde_json::json;
 use super::{
     game_server::{DEMO_TOKEN, GameServer, GameServerOptions},
     identity::{IdentityProvider, Person},
-    push_service::{DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN, PushService},
+    push_service::{CertificateAuthority, DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN, PushService},
     world::{SimulatedWorld, TEAM},
 };
 use crate::{clock::Clock, crypto::random::Random};
@@ -27,6 +27,8 @@ pub struct SimulateOptions {
     pub identity_port: u16,
     pub push_port: u16,
     pub seed: u64,
+    /// Where the push service's certificate authority is kept, so that clients which trust it go on after a restart.
+    pub data_dir: PathBuf,
     /// Where to write the certificate that clients of the push service must trust (PEM).
     pub ca_file: Option<PathBuf>,
     /// Where to write the settings with which `companion serve` uses this simulator.
@@ -57,7 +59,9 @@ pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
     let identity =
         IdentityProvider::start(listen(options.identity_port), persons(), clock.clone(), Random::system()).await?;
     let account = (DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN);
-    let push = Arc::new(PushService::start(listen(options.push_port), vec![account], clock).await?);
+    let authority = CertificateAuthority::kept(&options.data_dir)?;
+    let push = PushService::start_as(authority, listen(options.push_port), vec![account], clock).await?;
+    let push = Arc::new(push);
 
     let player = TEAM[0].0;
     game.push_through(push.clone(), &name, HashMap::from([(player, DEMO_ANDROID_ID)]));

@@ -23,6 +23,7 @@ use companion::{
     pairings::{self, DeviceRequest, PairingRequest, PairingSource},
     push::{
         context::PushContext,
+        login_turns::LoginTurns,
         worker::{self, CredentialChanged, PushWorker},
     },
     relay::{
@@ -88,7 +89,8 @@ impl Service {
         let bundle = json!({ "gcm": { "androidId": android_id.to_string(), "securityToken": token.to_string() } });
         let sealed = self.vault.seal_push_bundle(&id, bundle.to_string().as_bytes());
         let expires_at = now + chrono::TimeDelta::days(14);
-        let bundle = SealedBundle { sealed, key_version: self.vault.key_version(), uploaded_at: now, expires_at };
+        let key_version = self.vault.key_version();
+        let bundle = SealedBundle { sealed, key_version, uploaded_at: now, uploaded_by: None, expires_at };
         push_credentials::upload(db, &id, &bundle).map(drop)
     }
 
@@ -137,7 +139,7 @@ impl Service {
         });
         let hub = relay::start(context, Arc::default(), vec![Arbiter::current()]);
         let (host, port) = World::push_address();
-        let push = worker::start(Arc::new(PushContext {
+        let push = Arc::new(PushContext {
             clock: world.clock.clone(),
             random: self.random.clone(),
             network,
@@ -145,9 +147,11 @@ impl Service {
             vault: self.vault.clone(),
             tls: Arc::new(tls_config(None).expect("roots")),
             address: PushAddress { host, port },
+            logins: LoginTurns::default(),
             allow_private: true,
             hub: hub.clone(),
-        }));
+        });
+        let push = worker::start(push, vec![Arbiter::current()]);
         let recipient = || hub.clone().recipient();
         let new_worker = |()| RelayWorker::new(world.clock.clone(), recipient(), hub.clone().recipient(), hub.clone().recipient());
         let workers = [(); 2].map(new_worker);

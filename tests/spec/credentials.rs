@@ -45,7 +45,7 @@ on_each_database!(a_helper_uploads_and_the_owner_sees_and_deletes, |app| {
     seen.as_object_mut().unwrap().remove("session");
     let expected = json!({
         "state": "unproven", "uploadedAt": at, "expiresAt": "2026-12-05T12:00:00.000Z", "provenAt": null,
-        "keyVersion": 1, "staged": null, "warning": null,
+        "keyVersion": 1, "staged": null, "refusal": null, "warning": null,
     });
     assert_eq!(seen, expected);
 

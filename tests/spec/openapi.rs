@@ -18,6 +18,7 @@ const CONTRACT: &[&str] = &[
     "GET /credentials/push",
     "PUT /credentials/push",
     "DELETE /credentials/push",
+    "DELETE /credentials/push/refusal",
     "GET /paired-servers",
     "POST /paired-servers",
     "GET /paired-servers/{id}",

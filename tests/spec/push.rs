@@ -5,6 +5,7 @@ use std::{collections::HashMap, net::Ipv4Addr};
 use chrono::Duration;
 use companion::{
     clock::Clock,
+    db::failed_pushes,
     domain::time::{self, Timestamp},
     simulator::{
         game_server::{DEMO_TOKEN, GameServer},
@@ -18,6 +19,7 @@ use tokio::time::timeout;
 use crate::harness::{
     browser::Browser,
     game::{self, ALICE, BOB, add_device, is_complete, is_connected},
+    helper::HelperDevice,
     push::{
         BOBS_PHONE, NEW_PHONE, PHONE, PushTest, TimelineRow, alarm_pairing, asked_until, at, bundle, named,
         only_server, pairing, servers, session_is, upload,
@@ -276,6 +278,54 @@ async fn a_push_that_comes_again_changes_nothing() {
 }
 
 #[actix_web::test]
+async fn a_push_that_always_fails_is_kept_aside_and_the_next_alarm_comes_through() {
+    let test = PushTest::start().await;
+    let (_, mut helper) = test.alice().await;
+    let before = test.metric("companion_push_dead_letters_total{reason=\"query_refused\"}").await;
+    test.refuse("no such alarm");
+    // It failed once in another session.
+    let poison = test.push(at("play.example.com", 28_083).alarm("Poison", "C4 on the airlock"));
+    let (user, id) = (test.only_user(), poison.clone());
+    test.pool
+        .write(move |db| failed_pushes::count(db, &user, &id, "panicked", chrono::Utc::now()))
+        .await
+        .expect("the user is there");
+    upload(&mut helper, PHONE).await;
+    test.push(at("play.example.com", 28_083).alarm("Behind it", ""));
+    test.until(|push| push.connected(PHONE.0) && push.unacknowledged(PHONE.0) == 0).await;
+    assert_eq!(test.push.counts().logins, 1, "the session lives on");
+    assert_eq!(states(&test.ledger_of(1).await), [("push", "Behind it", "unmatched", None)]);
+    let after = test.metric("companion_push_dead_letters_total{reason=\"query_refused\"}").await;
+    assert!(after > before);
+
+    // It does not come again.
+    test.push.faults(|faults| faults.replay = true);
+    test.push.drop_connections();
+    test.push(at("play.example.com", 28_083).alarm("Last", ""));
+    assert_eq!(test.ledger_of(2).await[1].title, "Last");
+    let printed = test.printed(&["alarms"]);
+    let (user, at) = (test.only_user(), "2026-11-21T12:00:00.000Z");
+    assert!(printed.contains("dead letters: 1\n"), "{printed}");
+    let line = format!("dead letter: {at}, user {user}, push {poison}, query_refused after 3 attempts: {{");
+    let line = printed.lines().find(|printed| printed.starts_with(&line)).unwrap_or_else(|| panic!("{printed}"));
+    assert!(line.contains("C4 on the airlock"), "{line}");
+}
+
+#[actix_web::test]
+async fn a_push_that_a_database_in_trouble_does_not_store_is_tried_until_it_is_stored() {
+    let test = PushTest::start().await;
+    let (_, mut helper) = test.alice().await;
+    test.refuse("database or disk is full");
+    test.push(at("play.example.com", 28_083).alarm("Poison", ""));
+    upload(&mut helper, PHONE).await;
+    test.until(|push| push.counts().logins > 3).await;
+    assert_eq!(test.push.unacknowledged(PHONE.0), 1);
+    test.refuse_nothing();
+    assert_eq!(states(&test.ledger_of(1).await), [("push", "Poison", "unmatched", None)]);
+    assert!(test.printed(&["alarms"]).contains("dead letters: 0\n"));
+}
+
+#[actix_web::test]
 async fn a_service_that_stops_leaves_what_is_pushed_for_its_next_start() {
     let test = PushTest::start().await;
     test.alice_receiving().await;
@@ -417,7 +467,10 @@ async fn a_refused_login_asks_for_a_new_upload_and_affects_no_other_user() {
     test.until(|push| push.counts().refused == 1).await;
     let shown = session_is(&mut alice, "refresh_needed").await;
     assert_eq!((&shown["state"], &shown["session"]["since"]), (&json!("unproven"), &json!("2026-11-21T12:00:00.000Z")));
-    assert!(shown["session"]["lastError"].as_str().unwrap().contains("401"), "{shown}");
+    assert_eq!(
+        (&shown["session"]["lastError"], &shown["refusal"]["reason"]),
+        (&json!("login_refused"), &json!("login_refused"))
+    );
     test.push_sent(BOBS_PHONE, news("For Bob", ""), test.app.clock.now());
     test.until(|push| push.unacknowledged(BOBS_PHONE.0) == 0).await;
     assert_eq!(test.timeline().await.len(), 1);
@@ -425,13 +478,15 @@ async fn a_refused_login_asks_for_a_new_upload_and_affects_no_other_user() {
     // A bundle without a credential.
     let nonsense = helper.upload(&json!({ "platformId": ALICE })).await;
     assert_eq!(nonsense.status, 200);
-    session_is(&mut alice, "unreadable").await;
+    let shown = session_is(&mut alice, "unreadable").await;
+    assert_eq!(shown["session"]["lastError"], "unusable_bundle");
 
     upload(&mut helper, PHONE).await;
     test.until(|push| push.connected(PHONE.0)).await;
     let shown = session_is(&mut alice, "connected").await;
     assert_eq!(shown["session"]["lastError"], Value::Null);
-    asked_until(&mut alice, "/credentials/push", |shown| shown["state"] == "proven").await;
+    let shown = asked_until(&mut alice, "/credentials/push", |shown| shown["state"] == "proven").await;
+    assert_eq!(shown["refusal"], Value::Null);
     assert_eq!(test.push.counts().logins, 3, "Bob's session never ended");
 }
 
@@ -444,6 +499,9 @@ async fn an_unreachable_push_service_is_tried_until_it_is_back() {
     test.push.stop().await;
     let shown = session_is(&mut alice, "unreachable").await;
     assert_eq!(shown["state"], "proven");
+    // In a fixed word, whichever of them came first.
+    let words = ["closed", "connection_broke", "no_connection"];
+    assert!(words.contains(&shown["session"]["lastError"].as_str().unwrap()), "{shown}");
     assert_eq!(shown["session"]["since"], "2026-11-21T12:01:00.000Z");
     test.push(news("Meanwhile", ""));
     test.push.restart().await.unwrap();
@@ -461,7 +519,7 @@ async fn a_push_service_with_a_foreign_certificate_gets_no_credential() {
     let (mut alice, mut helper) = test.alice().await;
     upload(&mut helper, PHONE).await;
     let shown = session_is(&mut alice, "unreachable").await;
-    assert!(shown["session"]["lastError"].as_str().unwrap().contains("certificate"), "{shown}");
+    assert_eq!(shown["session"]["lastError"], "untrusted_certificate");
     assert_eq!(test.push.counts().logins, 0);
 }
 
@@ -511,6 +569,84 @@ async fn a_new_bundle_that_is_refused_is_deleted_and_the_old_one_still_receives(
     test.deliver(news("Still here", "")).await;
     assert_eq!(test.timeline().await.len(), 1);
     session_is(&mut alice, "connected").await;
+}
+
+#[actix_web::test]
+async fn a_refused_bundle_is_shown_until_a_newer_one_works_or_its_owner_dismisses_it() {
+    const PATH: &str = "/credentials/push";
+    let test = PushTest::start().await;
+    let (mut alice, paired) = test.alice_receiving().await;
+    test.deliver(pairing(&at("play.example.com", 28_083))).await;
+    let server = only_server(&mut alice).await;
+    asked_until(&mut alice, PATH, |shown| shown["state"] == "proven").await;
+    let code = alice.post("/pairing/device/code", Some(&json!({ "label": "Living room" }))).await.json();
+    let mut other = HelperDevice::new(test.app.browser(), "192.0.2.2");
+    assert_eq!(other.activate(code["code"].as_str().unwrap()).await.status, 200);
+
+    test.app.clock.advance(Duration::hours(1));
+    upload(&mut other, WRONG_TOKEN).await;
+    let shown = asked_until(&mut alice, PATH, |shown| !shown["refusal"].is_null()).await;
+    let refusal = &shown["refusal"];
+    let at = json!("2026-11-21T13:00:00.000Z");
+    assert_eq!((&refusal["deviceLabel"], &refusal["reason"]), (&json!("Living room"), &json!("login_refused")));
+    assert_eq!((&refusal["uploadedAt"], &refusal["refusedAt"]), (&at, &at));
+    assert!(refusal["advice"].as_str().unwrap().contains("run the helper again"), "{refusal}");
+    assert_eq!((&shown["staged"], &shown["state"]), (&Value::Null, &json!("proven")));
+
+    // The old one logs in again, and the service restarts: it is still there.
+    test.push.drop_connections();
+    test.until(|push| push.counts().logins == 3).await;
+    let test = test.restart().await;
+    let mut alice = elsewhere(&test, &alice);
+    test.until(|push| push.counts().logins == 4).await;
+    let shown = session_is(&mut alice, "connected").await;
+    assert_eq!(&shown["refusal"], refusal);
+    readiness(&test, &mut alice, &server, (true, false, true), [Some("until a dashboard"), Some("was refused")]).await;
+    let shown = alice.get(&format!("/paired-servers/{server}/readiness")).await.json();
+    assert_eq!(&shown["pushRefusal"], refusal);
+
+    let mut bob = test.app.signed_in(BOB).await;
+    bob.delete("/credentials/push/refusal").await.expect_problem(404, "not_found");
+    assert_eq!(alice.delete("/credentials/push/refusal").await.json(), json!({ "ok": true }));
+    alice.delete("/credentials/push/refusal").await.expect_problem(404, "not_found");
+    assert_eq!(alice.get(PATH).await.json()["refusal"], Value::Null);
+
+    // A bundle without a credential, then one that works.
+    let mut helper = HelperDevice::new(test.app.browser(), "192.0.2.1");
+    helper.token = paired.token;
+    assert_eq!(helper.upload(&json!({ "platformId": ALICE })).await.json()["staged"], true);
+    let shown = asked_until(&mut alice, PATH, |shown| !shown["refusal"].is_null()).await;
+    assert_eq!(shown["refusal"]["reason"], "unusable_bundle");
+    upload(&mut helper, NEW_PHONE).await;
+    test.until(|push| push.connected(NEW_PHONE.0)).await;
+    asked_until(&mut alice, PATH, |shown| shown["refusal"].is_null()).await;
+}
+
+#[actix_web::test]
+async fn a_busy_main_thread_holds_up_no_push() {
+    let (started, starting) = std::sync::mpsc::channel();
+    let (stop, stopping) = tokio::sync::oneshot::channel::<()>();
+    let beside = std::thread::spawn(move || {
+        actix::System::new().block_on(async {
+            let push = PushService::start((Ipv4Addr::LOCALHOST, 0).into(), vec![PHONE], Clock::system()).await;
+            started.send(push.unwrap()).unwrap();
+            let _ = stopping.await;
+        });
+    });
+    let push = starting.recv().unwrap();
+    let ca = push.ca_pem().to_owned();
+    let test = PushTest::start_trusting(push, &ca, &[]).await;
+    test.alice_receiving().await;
+    test.push(news("Meanwhile", ""));
+    // This is the main thread.
+    let began = std::time::Instant::now();
+    while test.push.unacknowledged(PHONE.0) > 0 {
+        assert!(began.elapsed() < PATIENCE, "it waits for this thread");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert_eq!(test.timeline().await.len(), 1);
+    drop((test, stop));
+    beside.join().unwrap();
 }
 
 #[actix_web::test]

@@ -56,7 +56,7 @@ fn fill(pool: &Pool) {
             let bundle = |at: Timestamp| {
                 let mut sealed = sealer.seal(&BUNDLE.place(id.as_str()), bundle_of(&id).as_bytes());
                 sealed[20] ^= u8::from(number == 7 && at == now());
-                SealedBundle { sealed, key_version: 1, uploaded_at: at, expires_at: at }
+                SealedBundle { sealed, key_version: 1, uploaded_at: at, uploaded_by: None, expires_at: at }
             };
             push_credentials::upload(db, &id, &bundle(now()))?;
             push_credentials::mark_proven(db, &id, now(), now())?;

@@ -21,6 +21,7 @@ pub const TOKEN_BYTES: usize = 48;
 pub struct DeviceOwner {
     pub user: User,
     pub device: HelperDeviceId,
+    pub label: Option<String>,
 }
 
 impl FromRequest for DeviceOwner {
@@ -70,7 +71,7 @@ async fn owner(context: &ApiContext, token_hash: String) -> Result<DeviceOwner, 
             log::warn!("a helper device's last use was not stored: {error}");
         }
     }
-    Ok(DeviceOwner { user, device: device.id })
+    Ok(DeviceOwner { user, device: device.id, label: device.label })
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ impl FromRequest for RelayCaller {
         if bears_token(req.headers()) {
             let owner = DeviceOwner::from_request(req, payload);
             async move {
-                let DeviceOwner { user, device } = owner.await?;
+                let DeviceOwner { user, device, .. } = owner.await?;
                 Ok(Self { user: user.id, session: SessionId::of_device(&device) })
             }
             .boxed_local()

@@ -84,7 +84,7 @@ async fn async_callers_read_and_write() {
     let user = pool.write(|db| users::sign_in(db, &"user".into(), &"account".into(), None, now())).await.unwrap();
     assert_eq!(pool.read(|db| users::find(db, &"user".into())).await.unwrap(), Some(user));
     let panicked: Result<(), _> = pool.write(|_| panic!("on purpose")).await;
-    assert!(matches!(panicked, Err(DbError::Query(_))));
+    assert!(matches!(panicked, Err(DbError::Panicked)));
 }
 
 fn sqlite() -> (tempfile::TempDir, Pool) {

@@ -1,4 +1,4 @@
-//! Google's MCS, over TLS with a throw-away certificate authority: keeps pushes until they are acknowledged, and
+//! Google's MCS, over TLS with a certificate authority of its own: keeps pushes until they are acknowledged, and
 //! misbehaves on demand.
 //!
 //! A connection asks its account what to do next.
@@ -28,12 +28,12 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 pub use accounts::Counts;
+pub use certificate::CertificateAuthority;
 pub use faults::PushServiceFaults;
 pub use pushes::{PushedServer, news};
 
 use self::{
     accounts::{Account, Accounts, SharedAccounts},
-    certificate::certificates,
     connection::serve,
 };
 use crate::{clock::Clock, domain::time::Timestamp};
@@ -60,15 +60,34 @@ impl PushService {
     /// A service without a listener for these accounts (Android id and security token), for streams that the caller
     /// accepts ([`PushService::serve`]). Its certificate is for `addr`.
     pub fn new(addr: SocketAddr, logins: Vec<(u64, u64)>, clock: Clock) -> io::Result<Self> {
-        let (ca_pem, tls) = certificates(addr)?;
+        Self::certified(CertificateAuthority::fresh()?, addr, logins, clock)
+    }
+
+    fn certified(
+        authority: CertificateAuthority,
+        addr: SocketAddr,
+        logins: Vec<(u64, u64)>,
+        clock: Clock,
+    ) -> io::Result<Self> {
+        let (ca_pem, tls) = authority.certificates(addr)?;
         let shared = Arc::new(SharedAccounts::new(Accounts::new(logins), clock));
         Ok(Self { addr, ca_pem, tls, shared, listening: Mutex::new(None) })
     }
 
     /// Binds and begins to serve these accounts (Android id and security token). Call it inside an actix system.
     pub async fn start(listen: SocketAddr, logins: Vec<(u64, u64)>, clock: Clock) -> io::Result<Self> {
+        Self::start_as(CertificateAuthority::fresh()?, listen, logins, clock).await
+    }
+
+    /// The same with a certificate of this authority: clients that trust it already go on.
+    pub async fn start_as(
+        authority: CertificateAuthority,
+        listen: SocketAddr,
+        logins: Vec<(u64, u64)>,
+        clock: Clock,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind(listen).await?;
-        let service = Self::new(listener.local_addr()?, logins, clock)?;
+        let service = Self::certified(authority, listener.local_addr()?, logins, clock)?;
         service.listen(listener);
         Ok(service)
     }

@@ -8,21 +8,22 @@ use companion::{
     config::Database,
     db::{
         pool::Pool,
-        schema::{alarms, incidents, timeline},
+        schema::{alarms, incidents, timeline, users},
     },
-    domain::time::Timestamp,
+    domain::{ids::UserId, time::Timestamp},
     simulator::{
         game_server::{DEMO_TOKEN, GameServer},
         push_service::{PushService, PushedServer},
     },
 };
-use diesel::{dsl::sql, expression::SqlLiteral, prelude::*, sql_types::BigInt};
+use diesel::{dsl::sql, expression::SqlLiteral, prelude::*, sql_query, sql_types::BigInt};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::timeout;
 
 use super::{
     app::{LINKS, TestApp},
+    binary::companion,
     browser::Browser,
     game::ALICE,
     helper::HelperDevice,
@@ -203,6 +204,37 @@ impl PushTest {
         let columns = (timeline::kind, timeline::server_id, timeline::ts, timeline::title, timeline::message);
         let rows = self.pool.read(move |db| Ok(timeline::table.order(stored()).select(columns).load(db)?));
         rows.await.unwrap()
+    }
+
+    /// From now on the database refuses to store an alarm with the title "Poison", for this reason.
+    pub fn refuse(&self, reason: &str) {
+        self.execute(&format!(
+            "CREATE TRIGGER poison BEFORE INSERT ON alarms WHEN NEW.title = 'Poison' \
+             BEGIN SELECT RAISE(ABORT, '{reason}'); END"
+        ));
+    }
+
+    /// It stores everything again.
+    pub fn refuse_nothing(&self) {
+        self.execute("DROP TRIGGER poison");
+    }
+
+    fn execute(&self, statement: &str) {
+        self.pool.write_blocking(|db| Ok(sql_query(statement).execute(db).map(drop)?)).unwrap();
+    }
+
+    /// The user, of whom there is one.
+    pub fn only_user(&self) -> UserId {
+        let user: String = self.pool.read_blocking(|db| Ok(users::table.select(users::id).get_result(db)?)).unwrap();
+        user.into()
+    }
+
+    /// What a command of the binary prints about this database.
+    pub fn printed(&self, command: &[&str]) -> String {
+        let url = format!("--database-url=sqlite:{}", self.directory.path().join("test.db").display());
+        let output = companion(self.directory.path()).args(command).arg(url).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
     }
 
     /// How many pushes changed nothing for this reason, in this process.
