@@ -217,7 +217,8 @@ mod tests {
             "--session-secret=a",
             "--session-salt=b",
             "--creds-encryption-key=c",
-            "--trusted-proxies=10.0.0.0/8",
+            "--trusted-proxies=10.0.0.1/8",
+            "--connections-per-address=0",
             "--workers=0",
             "--platform-api-url=api.example.org",
             "--push-address=mtalk.google.com",
@@ -234,6 +235,7 @@ mod tests {
             "API_LISTEN",
             "WORKERS",
             "TRUSTED_PROXIES",
+            "CONNECTIONS_PER_ADDRESS",
             "BASE_URL",
             "ADMIN_ORIGIN",
             "CREDS_ENCRYPTION_KEY",
@@ -271,7 +273,7 @@ mod tests {
             .filter_map(|argument| argument.get_env())
             .map(|variable| variable.to_str().unwrap().to_owned())
             .collect();
-        assert_eq!(variables.len(), 24);
+        assert_eq!(variables.len(), 25);
         let hidden = command.get_arguments().filter(|argument| argument.is_hide_env_values_set()).count();
         assert_eq!(hidden, 6);
         let help = command.render_long_help().to_string();
