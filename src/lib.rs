@@ -2,7 +2,8 @@
 //! sleep.
 //!
 //! # The path of a request
-//! A browser asks the API. [`api`]'s layers observe it, apply CORS and the origin check; [`api::routes`] finds the
+//! A browser asks the API. [`net::http_service`] accepts its connection, if there is room, and bounds its time. [`api`]'s
+//! layers observe it, apply CORS, the limits of its address and the origin check; [`api::routes`] finds the
 //! handler, whose signature says who may call ([`api::extract`], by the table in [`domain::access`]). The handler turns
 //! the input into types of [`domain`], does its reads and writes in one trip to the database ([`db::pool::Pool`]), and
 //! answers. What goes wrong becomes a problem document in [`api::error`], and nowhere else. When the relay must know of
@@ -54,7 +55,7 @@
 //! 6  relay  push                      listener > hub > client_socket > … > protocol; worker > supervisor > session
 //! 5  pairings  vault                  pair a server or device; open and re-seal stored secrets
 //! 4  db  clients  game                rows; calls to others; how the game speaks
-//! 3  config  clock  net  panics       the settings, read once; the time; streams; what panics is noticed
+//! 3  config  clock  net  panics       the settings, read once; the time; streams and limits of clients; what panics is noticed
 //! 2  crypto                           seal, sign, mint; random values and ids
 //! 1  domain                           what is true without any of the above
 //! ```

@@ -9,7 +9,7 @@ use std::{
 };
 
 use actix::{Addr, Arbiter};
-use actix_web::{HttpServer, dev, rt, web};
+use actix_web::{dev, rt, web};
 use chrono::TimeDelta;
 use secrecy::ExposeSecret as _;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -31,8 +31,7 @@ use crate::{
     db::{
         PURGE_BATCH, alarms, encryption_keys,
         error::DbError,
-        failed_pushes,
-        incidents,
+        failed_pushes, incidents,
         journal::{self, Journal, JournalError},
         openid_nonces, pairing_codes,
         pool::{Db, Pool},
@@ -44,7 +43,11 @@ use crate::{
         time::Timestamp,
     },
     game::{asker::Budgets, decoding::MessageDecoder},
-    net::Network,
+    net::{
+        Network,
+        connections::{ConnectionLimits, Connections},
+        descriptors,
+    },
     push::{
         context::PushContext,
         login_turns::LoginTurns,
@@ -69,6 +72,8 @@ const GOODBYES: Duration = Duration::from_secs(3);
 const BACKLOG: i32 = 4_096;
 /// How often it is looked whether the hub and the push worker run.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Connections of one worker that are accepted only to be refused.
+const SURPLUS: usize = 4;
 /// How often what has expired is removed.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
@@ -119,6 +124,8 @@ impl Server {
             game,
         } = config;
         let workers = listen.workers.get();
+        let limits = connection_limits(descriptors::raise_limit(), workers, listen.connections_per_address.get());
+        let connections = Connections::new(limits, listen.trusted_proxies.clone());
         let (listener, api_addr) = bind("API_LISTEN", listen.api)?;
         let (relay_listener, relay_addr) = bind("RELAY_LISTEN", listen.relay)?;
         let urls = urls.listening_at(api_addr);
@@ -159,6 +166,7 @@ impl Server {
             origins: [&urls.base, &urls.frontend, &urls.admin]
                 .map(|origin| origin.origin().ascii_serialization())
                 .to_vec(),
+            connections: connections.clone(),
             hub: hub.clone(),
             health: health.clone(),
             started,
@@ -190,6 +198,7 @@ impl Server {
             relay_tokens: RelayTokens::new(&keys.key(Purpose::RelayToken), random.clone()),
             identity: IdentityClient::new(http, identity),
             rate_limits: RateLimits::new(listen.trusted_proxies, &clock),
+            connections: connections.clone(),
             hub: hub.clone(),
             push,
             relay_health: health.clone(),
@@ -198,18 +207,17 @@ impl Server {
             random,
         });
 
-        let bind_error = |cause| StartError::Bind { variable: "API_LISTEN", address: api_addr, cause };
-        let shared = context.clone();
-        let api = HttpServer::new(move || api::app(shared.clone()))
-            .workers(workers)
-            .disable_signals()
-            .shutdown_timeout(DRAIN)
-            .listen(listener)
-            .map_err(bind_error)?
+        // Where nobody is refused any more, because refusing needs a descriptor too, the kernel keeps who comes.
+        let listening = |connections: usize| {
+            let builder = actix_server::Server::build().workers(workers).disable_signals().shutdown_timeout(DRAIN);
+            builder.max_concurrent_connections(connections.div_ceil(workers) + SURPLUS)
+        };
+        let api = api::bind(listening(limits.total), listener, connections, context.clone())
+            .map_err(|cause| StartError::Bind { variable: "API_LISTEN", address: api_addr, cause })?
             .run();
         log::info!("the API listens on http://{api_addr}");
-        let builder = actix_server::Server::build().workers(workers).disable_signals().shutdown_timeout(DRAIN);
-        let relay = relay::listener::bind(builder, relay_listener, listener_context)
+        // Open sockets are not among these, only handshakes.
+        let relay = relay::listener::bind(listening(limits.total / 4), relay_listener, listener_context)
             .map_err(|cause| StartError::Bind { variable: "RELAY_LISTEN", address: relay_addr, cause })?
             .run();
         log::info!("the relay listens on ws://{relay_addr}");
@@ -278,6 +286,24 @@ async fn core_ended(hub: &Addr<Hub>, push: &Addr<PushWorker>) {
     while hub.connected() && push.connected() {
         tokio::time::sleep(LOOK_EVERY).await;
     }
+}
+
+/// What clients may have of this limit of open files. One address never has more than half of it.
+fn connection_limits(open_files: usize, workers: usize, wanted: usize) -> ConnectionLimits {
+    let total = descriptors::for_clients(open_files, workers);
+    let limits = ConnectionLimits { total, per_household: wanted.min(total / 2), from_loopback: total / 2 };
+    let per_household = limits.per_household;
+    if per_household < wanted {
+        let needed = descriptors::limit_for(wanted.saturating_mul(2), workers);
+        log::warn!(
+            "the limit of {open_files} open files leaves {total} for connections of clients, and {per_household} for \
+             those of one address instead of the {wanted} of CONNECTIONS_PER_ADDRESS; raise it to {needed} or more \
+             (ulimit -n, LimitNOFILE=), or lower CONNECTIONS_PER_ADDRESS"
+        );
+    } else {
+        log::info!("clients may have {total} connections of {open_files} open files, {per_household} from one address");
+    }
+    limits
 }
 
 /// Binds one of the two listeners.

@@ -17,6 +17,7 @@ use crate::{
     crypto::{random::Random, relay_token::RelayTokens, session_cookie::SealedCookie},
     db::{pool::Pool, users},
     domain::ids::{ServerId, UserId},
+    net::connections::Connections,
     push::{
         session_status::PushSession,
         worker::{PushSessions, PushWorker, SessionsLoaded},
@@ -45,6 +46,7 @@ pub struct ApiContext {
     pub relay_tokens: RelayTokens,
     pub identity: IdentityClient,
     pub rate_limits: RateLimits,
+    pub connections: Arc<Connections>,
     pub hub: Addr<Hub>,
     pub push: Addr<PushWorker>,
     pub relay_health: Arc<RelayHealth>,

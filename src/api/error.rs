@@ -79,7 +79,11 @@ pub enum ApiError {
     /// More of something than one user may have.
     LimitReached(String),
     BodyTooLarge,
+    /// The body was not there in time.
+    BodyTimeout,
     UnsupportedMediaType,
+    /// This client has too many requests under way.
+    TooManyConnections,
     RateLimited(LimitReport),
     Internal(Box<dyn StdError + Send + Sync>),
     IdentityProviderUnavailable(Box<dyn StdError + Send + Sync>),
@@ -114,9 +118,11 @@ impl ApiError {
             Self::Conflict => (S::CONFLICT, "conflict", "Conflict"),
             Self::LimitReached(_) => (S::CONFLICT, "limit_reached", "Limit reached"),
             Self::BodyTooLarge => (S::PAYLOAD_TOO_LARGE, "body_too_large", "Body too large"),
+            Self::BodyTimeout => (S::REQUEST_TIMEOUT, "request_timeout", "Request timeout"),
             Self::UnsupportedMediaType => {
                 (S::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "Unsupported media type")
             }
+            Self::TooManyConnections => (S::TOO_MANY_REQUESTS, "too_many_connections", "Too many connections"),
             Self::RateLimited(_) => (S::TOO_MANY_REQUESTS, "rate_limited", "Too many requests"),
             Self::Internal(_) => (S::INTERNAL_SERVER_ERROR, "internal_error", "Internal error"),
             Self::IdentityProviderUnavailable(_) => {
@@ -145,7 +151,9 @@ impl ApiError {
             Self::Conflict => "Something else changed this at the same time, or it exists already.".into(),
             Self::LimitReached(detail) => detail.clone(),
             Self::BodyTooLarge => "The body is too large.".into(),
+            Self::BodyTimeout => "The body did not arrive in time.".into(),
             Self::UnsupportedMediaType => "Send JSON, with `Content-Type: application/json`.".into(),
+            Self::TooManyConnections => "Too many requests of this address are under way. Please try again.".into(),
             Self::RateLimited(limit) => {
                 format!("Too many requests. Try again in {} s.", whole_seconds(limit.retry_after))
             }
@@ -210,7 +218,7 @@ impl ResponseError for ApiError {
                 }
                 response.insert_header((header::RETRY_AFTER, whole_seconds(limit.retry_after)));
             }
-            Self::Unavailable(_) | Self::NotReady(_) => {
+            Self::Unavailable(_) | Self::NotReady(_) | Self::TooManyConnections => {
                 response.insert_header((header::RETRY_AFTER, 1));
             }
             Self::IdentityProviderUnavailable(_) => {

@@ -2,7 +2,7 @@
 
 use std::sync::{OnceLock, atomic::Ordering};
 
-use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web::{HttpResponse, guard::GuardContext, http::header::HeaderMap, web};
 use metrics::gauge;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
@@ -17,13 +17,23 @@ pub fn recorder() -> Option<&'static PrometheusHandle> {
     RECORDER.get_or_init(|| PrometheusBuilder::new().install_recorder().ok()).as_ref()
 }
 
-/// Counters since start, and the ledger of alarms. Only for this machine: a request from elsewhere, or through a
-/// reverse proxy, gets 404.
+/// Whether a request comes straight from this machine: not through a proxy that says it is one. For
+/// `Resource::guard`.
+pub fn is_local(request: &GuardContext<'_>) -> bool {
+    let peer = request.head().peer_addr;
+    peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback()) && !is_forwarded(request.head().headers())
+}
+
+fn is_forwarded(headers: &HeaderMap) -> bool {
+    let mut names = headers.keys().map(|name| name.as_str());
+    names.any(|name| matches!(name, "forwarded" | "via" | "x-real-ip") || name.starts_with("x-forwarded-"))
+}
+
+/// Counters since start, and the ledger of alarms. Only for this machine: for a request from elsewhere, or through a
+/// reverse proxy, there is no such route.
 #[utoipa::path(get, path = "/metrics", tag = "health", responses((status = 200, content_type = "text/plain")))]
-pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
-    let is_local = request.peer_addr().is_some_and(|peer| peer.ip().is_loopback());
-    let is_forwarded = request.headers().keys().any(|name| matches!(name.as_str(), "x-forwarded-for" | "forwarded"));
-    let recorder = recorder().filter(|_| is_local && !is_forwarded).ok_or(ApiError::NotFound)?;
+pub async fn metrics(context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+    let recorder = recorder().ok_or(ApiError::NotFound)?;
     let now = context.clock.now();
     let (tally, states) = context.pool.read(|db| Ok((alarms::tally(db)?, incidents::tally(db)?))).await?;
     for (state, count) in tally.counts {

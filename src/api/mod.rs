@@ -2,11 +2,15 @@
 //!
 //! An endpoint is in the file named after its table in the contract. Rules live in `domain`, SQL in `db`.
 
+use std::{io, net::TcpListener, sync::Arc};
+
 use actix_cors::Cors;
+use actix_server::ServerBuilder;
+use actix_service::map_config;
 use actix_web::{
     App, Error,
     body::MessageBody,
-    dev::{ServiceFactory, ServiceRequest, ServiceResponse},
+    dev::{AppConfig, ServiceFactory, ServiceRequest, ServiceResponse},
     http::{Method, header},
     middleware::from_fn,
     web,
@@ -14,7 +18,10 @@ use actix_web::{
 use url::Url;
 
 use self::{context::ApiContext, error::ApiError};
-use crate::domain::limits::JSON_BODY;
+use crate::{
+    domain::limits::JSON_BODY,
+    net::{connections::Connections, http_service},
+};
 
 pub mod alarms;
 pub mod context;
@@ -36,8 +43,23 @@ pub mod readiness;
 pub mod routes;
 pub mod sign_in;
 
-/// The application one worker runs. Layers from the outside in: observation, CORS, CSRF.
-pub fn app(
+/// Binds the API to a listening socket.
+pub fn bind(
+    builder: ServerBuilder,
+    socket: TcpListener,
+    connections: Arc<Connections>,
+    context: web::Data<ApiContext>,
+) -> io::Result<ServerBuilder> {
+    let shutdown = builder.graceful_shutdown_signal();
+    builder.listen("api", socket, move || {
+        let app = map_config(app(context.clone()), |()| AppConfig::default());
+        let http = http_service::builder(shutdown.clone()).finish(http_service::with_deadlines(app));
+        http_service::accepting(connections.clone(), http)
+    })
+}
+
+/// The application one worker runs. Layers from the outside in: observation, CORS, limits of the address, CSRF.
+fn app(
     context: web::Data<ApiContext>,
 ) -> App<
     impl ServiceFactory<
@@ -57,6 +79,7 @@ pub fn app(
         .app_data(web::QueryConfig::default().error_handler(|error, _| ApiError::invalid("", error.to_string()).into()))
         .configure(routes::routes)
         .wrap(from_fn(middleware::csrf::check))
+        .wrap(from_fn(middleware::rate_limit::address))
         .wrap(cors)
         .wrap(from_fn(middleware::observe::observe))
 }

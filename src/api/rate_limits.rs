@@ -3,14 +3,14 @@
 use std::{
     net::{IpAddr, Ipv6Addr},
     num::NonZeroU32,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
-use actix_web::{
-    HttpRequest,
-    http::header::{HeaderMap, HeaderName},
-};
+use actix_web::{HttpRequest, http::header::HeaderName};
 use governor::{
     Quota, RateLimiter,
     clock::Clock as _,
@@ -23,14 +23,18 @@ use crate::{
     api::error::{ApiError, LimitReport},
     clock::Clock,
     domain::{
+        client_address::{TrustedProxies, household},
         ids::UserId,
-        limits::{REQUESTS_PER_USER, SIGN_IN_PER_ADDRESS},
+        limits::{REQUESTS_PER_ADDRESS, REQUESTS_PER_USER, SIGN_IN_PER_ADDRESS},
         pairing::{Guess, GuessLimits, WRONG_PER_ADDRESS},
         time::Timestamp,
     },
+    net::connections::forwarded_for,
 };
 
 const WINDOW: Duration = Duration::from_secs(60);
+/// After so many requests the keys with a full budget are removed: it bounds how many there are between two sweeps.
+const FORGET_AFTER: usize = 100_000;
 
 /// The clock of the service, as governor reads it.
 #[derive(Clone)]
@@ -51,6 +55,7 @@ struct Policy<K: Clone + std::hash::Hash + Eq> {
     quota: u32,
     clock: LimitClock,
     limiter: RateLimiter<K, DashMapStateStore<K>, LimitClock, StateInformationMiddleware>,
+    taken: AtomicUsize,
 }
 
 impl<K: Clone + std::hash::Hash + Eq> Policy<K> {
@@ -64,15 +69,24 @@ impl<K: Clone + std::hash::Hash + Eq> Policy<K> {
             clock.clone(),
         )
         .with_middleware();
-        Self { name, quota, clock, limiter }
+        Self { name, quota, clock, limiter, taken: AtomicUsize::default() }
     }
 
     /// How many requests are left; an error when there was none.
     fn take(&self, key: &K) -> Result<u32, LimitReport> {
+        if self.taken.fetch_add(1, Ordering::Relaxed) % FORGET_AFTER == FORGET_AFTER - 1 {
+            self.forget_idle();
+        }
         match self.limiter.check_key(key) {
             Ok(state) => Ok(state.remaining_burst_capacity()),
             Err(not_until) => Err(self.report(not_until.wait_time_from(self.clock.now()))),
         }
+    }
+
+    /// Removes keys whose budget is full again; governor never does so by itself.
+    fn forget_idle(&self) {
+        self.limiter.retain_recent();
+        self.limiter.shrink_to_fit();
     }
 
     fn report(&self, retry_after: Duration) -> LimitReport {
@@ -82,25 +96,40 @@ impl<K: Clone + std::hash::Hash + Eq> Policy<K> {
 
 /// All policies of the API.
 pub struct RateLimits {
-    trusted_proxies: Vec<IpAddr>,
+    proxies: TrustedProxies,
+    address: Policy<IpAddr>,
+    /// Apart, so that nobody behind the same address can make the service look unready.
+    probe: Policy<IpAddr>,
     sign_in: Policy<IpAddr>,
     user: Policy<UserId>,
     guesses: Mutex<GuessLimits>,
 }
 
 impl RateLimits {
-    pub fn new(trusted_proxies: Vec<IpAddr>, clock: &Clock) -> Self {
+    pub fn new(proxies: TrustedProxies, clock: &Clock) -> Self {
         Self {
-            trusted_proxies,
+            proxies,
+            address: Policy::new("address", REQUESTS_PER_ADDRESS, clock),
+            probe: Policy::new("probe", REQUESTS_PER_ADDRESS, clock),
             sign_in: Policy::new("sign-in", SIGN_IN_PER_ADDRESS, clock),
             user: Policy::new("user", REQUESTS_PER_USER, clock),
             guesses: Mutex::default(),
         }
     }
 
+    /// One request to any route, those of operators apart; the one that costs nothing is free.
+    pub fn take_address(&self, req: &HttpRequest) -> Result<(), ApiError> {
+        let policy = match req.path() {
+            "/health" => return Ok(()),
+            "/health/db" | "/ready" | "/metrics" => &self.probe,
+            _ => &self.address,
+        };
+        policy.take(&self.client_household(req)).map(|_| ()).map_err(ApiError::RateLimited)
+    }
+
     /// One request to a sign-in route; the header fields that say how many are left.
     pub fn take_sign_in(&self, req: &HttpRequest) -> Result<[(HeaderName, String); 2], ApiError> {
-        let remaining = self.sign_in.take(&self.client_network(req)).map_err(ApiError::RateLimited)?;
+        let remaining = self.sign_in.take(&self.client_household(req)).map_err(ApiError::RateLimited)?;
         Ok(self.sign_in.report(Duration::ZERO).headers(remaining))
     }
 
@@ -112,7 +141,7 @@ impl RateLimits {
     /// Pays for one guess of a pairing code, before it is looked up. An error: too many wrong ones from its address, or
     /// from all addresses together.
     pub fn begin_guess(&self, req: &HttpRequest, now: Timestamp) -> Result<Guess, ApiError> {
-        let address = self.client_network(req);
+        let address = self.client_household(req);
         let mut guesses = self.guesses.lock().unwrap_or_else(PoisonError::into_inner);
         guesses.begin(address, now).map_err(guess_refused)
     }
@@ -122,20 +151,17 @@ impl RateLimits {
         self.guesses.lock().unwrap_or_else(PoisonError::into_inner).pay_back(guess);
     }
 
-    /// Removes keys whose budget is full again; governor never does so by itself.
+    /// Removes keys whose budget is full again.
     pub fn forget_idle(&self, now: Timestamp) {
         self.guesses.lock().unwrap_or_else(PoisonError::into_inner).forget_idle(now);
-        self.sign_in.limiter.retain_recent();
-        self.sign_in.limiter.shrink_to_fit();
-        self.user.limiter.retain_recent();
-        self.user.limiter.shrink_to_fit();
+        [&self.address, &self.probe, &self.sign_in].into_iter().for_each(Policy::forget_idle);
+        self.user.forget_idle();
     }
 
-    /// The network that the client shares a budget with. Over a Unix socket there is no address: all such clients share
-    /// one budget.
-    fn client_network(&self, req: &HttpRequest) -> IpAddr {
+    /// Whom the client shares a budget with. Over a Unix socket there is no address: all such clients share one budget.
+    fn client_household(&self, req: &HttpRequest) -> IpAddr {
         let peer = req.peer_addr().map_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED), |peer| peer.ip());
-        network(client_address(peer, req.headers(), &self.trusted_proxies))
+        household(self.proxies.client(peer, forwarded_for(req.headers())))
     }
 }
 
@@ -146,69 +172,9 @@ pub fn guess_refused(retry_after: Duration) -> ApiError {
     ApiError::RateLimited(LimitReport { policy: "pairing", quota, window, retry_after })
 }
 
-/// The client's address: the peer, or, when the peer is a trusted proxy, the last address in `X-Forwarded-For` that is
-/// not one.
-fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpAddr]) -> IpAddr {
-    let mut client = peer.to_canonical();
-    let hops: Vec<&str> = headers
-        .get_all("x-forwarded-for")
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .collect();
-    for hop in hops.into_iter().rev() {
-        if !trusted.contains(&client) {
-            break;
-        }
-        match hop.trim().parse::<IpAddr>() {
-            Ok(address) => client = address.to_canonical(),
-            Err(_) => break,
-        }
-    }
-    client
-}
-
-/// An IPv4 address, or an IPv6 /64, which one household has for itself.
-fn network(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use actix_web::http::header::HeaderValue;
-
     use super::*;
-
-    fn client(peer: &str, forwarded: &[&'static str], trusted: &[&str]) -> String {
-        let mut headers = HeaderMap::new();
-        for value in forwarded {
-            headers.append(HeaderName::from_static("x-forwarded-for"), HeaderValue::from_static(value));
-        }
-        let trusted: Vec<IpAddr> = trusted.iter().map(|text| text.parse().unwrap()).collect();
-        client_address(peer.parse().unwrap(), &headers, &trusted).to_string()
-    }
-
-    #[test]
-    fn forwarded_addresses_count_only_from_trusted_proxies() {
-        assert_eq!(client("203.0.113.9", &["198.51.100.1"], &[]), "203.0.113.9");
-        assert_eq!(client("203.0.113.9", &["198.51.100.1"], &["10.0.0.1"]), "203.0.113.9");
-        assert_eq!(client("10.0.0.1", &["198.51.100.1"], &["10.0.0.1"]), "198.51.100.1");
-        assert_eq!(client("10.0.0.1", &["1.1.1.1, 198.51.100.1"], &["10.0.0.1"]), "198.51.100.1");
-        assert_eq!(client("10.0.0.1", &["198.51.100.1, 10.0.0.2"], &["10.0.0.1", "10.0.0.2"]), "198.51.100.1");
-        assert_eq!(client("10.0.0.1", &["1.1.1.1", "198.51.100.1"], &["10.0.0.1"]), "198.51.100.1");
-        assert_eq!(client("::ffff:10.0.0.1", &["198.51.100.1"], &["10.0.0.1"]), "198.51.100.1");
-        assert_eq!(client("10.0.0.1", &["nonsense"], &["10.0.0.1"]), "10.0.0.1");
-        assert_eq!(client("10.0.0.1", &[], &["10.0.0.1"]), "10.0.0.1");
-    }
-
-    #[test]
-    fn all_addresses_of_an_ipv6_64_are_one_client() {
-        let network_of = |text: &str| network(text.parse().unwrap()).to_string();
-        assert_eq!(network_of("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
-        assert_eq!(network_of("203.0.113.9"), "203.0.113.9");
-    }
 
     #[test]
     fn a_spent_budget_comes_back_with_time() {
@@ -221,5 +187,15 @@ mod tests {
         assert_eq!(policy.take(&2), Ok(1), "another key has its own budget");
         clock.advance(chrono::Duration::seconds(30));
         assert_eq!(policy.take(&1), Ok(0));
+    }
+    #[test]
+    fn keys_of_long_ago_are_forgotten_while_requests_keep_coming() {
+        let clock = Clock::adjustable("2026-11-21T12:00:00Z".parse().unwrap());
+        let policy = Policy::new("test", 60, &clock);
+        for key in 0..FORGET_AFTER + 1 {
+            policy.take(&key).unwrap();
+            clock.advance(chrono::Duration::milliseconds(100));
+        }
+        assert!(policy.limiter.len() < 100, "{}", policy.limiter.len());
     }
 }

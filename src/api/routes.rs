@@ -1,6 +1,7 @@
 //! Every path, one line each, in the contract's order. A wrong method is answered 405 by the resource itself.
 
 use actix_web::{
+    guard::fn_guard,
     middleware::from_fn,
     web::{self, ServiceConfig, delete, get, post, put, resource},
 };
@@ -44,7 +45,7 @@ pub fn routes(config: &mut ServiceConfig) {
         .service(resource("/health").route(get().to(health::health)))
         .service(resource("/health/db").route(get().to(health::database)))
         .service(resource("/ready").route(get().to(health::ready)))
-        .service(resource("/metrics").route(get().to(metrics::metrics)))
+        .service(resource("/metrics").guard(fn_guard(metrics::is_local)).route(get().to(metrics::metrics)))
         .service(resource("/openapi.json").route(get().to(openapi::document)))
 
         .default_service(web::to(not_found));

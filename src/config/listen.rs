@@ -1,12 +1,11 @@
 //! The two listeners.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    num::NonZeroUsize,
-    thread,
-};
+use std::{net::SocketAddr, num::NonZeroUsize, thread};
 
-use crate::config::check::{Check, given};
+use crate::{
+    config::check::{Check, given},
+    domain::{client_address::TrustedProxies, limits::CONNECTIONS_PER_ADDRESS},
+};
 
 /// The listeners, as given.
 #[derive(Clone, Debug, clap::Args)]
@@ -20,9 +19,12 @@ pub struct ListenSettings {
     /// Worker threads of each listener [default: one per core]
     #[arg(long, env)]
     pub workers: Option<String>,
-    /// Comma-separated addresses of reverse proxies whose X-Forwarded-For is trusted
+    /// Comma-separated addresses and networks (10.0.0.0/8) of reverse proxies whose X-Forwarded-For is trusted
     #[arg(long, env)]
     pub trusted_proxies: Option<String>,
+    /// Open connections of one client address to both listeners [default: 1024]
+    #[arg(long, env)]
+    pub connections_per_address: Option<String>,
 }
 
 /// The listeners.
@@ -32,7 +34,9 @@ pub struct Listen {
     pub relay: SocketAddr,
     /// Threads of each listener.
     pub workers: NonZeroUsize,
-    pub trusted_proxies: Vec<IpAddr>,
+    pub trusted_proxies: TrustedProxies,
+    /// Open connections of one client address to both listeners.
+    pub connections_per_address: NonZeroUsize,
 }
 
 impl ListenSettings {
@@ -43,13 +47,19 @@ impl ListenSettings {
             Some(workers) => check.parse("WORKERS", &workers, "a number from 1"),
             None => Some(thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)),
         };
-        let proxies = self.trusted_proxies.unwrap_or_default();
-        let proxies = proxies.split(',').map(str::trim).filter(|address| !address.is_empty());
-        let trusted_proxies: Option<Vec<IpAddr>> = proxies.map(|address| address.parse().ok()).collect();
-        if trusted_proxies.is_none() {
-            check.fault("TRUSTED_PROXIES", "is not a comma-separated list of IP addresses");
-        }
-        Some(Listen { api: api?, relay: relay?, workers: workers?, trusted_proxies: trusted_proxies? })
+        let trusted_proxies = TrustedProxies::parse(&self.trusted_proxies.unwrap_or_default());
+        let trusted_proxies = trusted_proxies.map_err(|error| check.fault("TRUSTED_PROXIES", error)).ok();
+        let connections_per_address = match given(self.connections_per_address) {
+            Some(connections) => check.parse("CONNECTIONS_PER_ADDRESS", &connections, "a number from 1"),
+            None => NonZeroUsize::new(CONNECTIONS_PER_ADDRESS),
+        };
+        Some(Listen {
+            api: api?,
+            relay: relay?,
+            workers: workers?,
+            trusted_proxies: trusted_proxies?,
+            connections_per_address: connections_per_address?,
+        })
     }
 }
 
@@ -58,15 +68,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trusted_proxies_are_separated_by_commas() {
+    fn listeners_are_read() {
         let settings = ListenSettings {
             api_listen: " 127.0.0.1:0".into(),
             relay_listen: "[::1]:0".into(),
             workers: Some(" 3 ".into()),
             trusted_proxies: Some("10.0.0.1, ::1,".into()),
+            connections_per_address: Some(" 9 ".into()),
         };
         let listen = settings.check(&mut Check::default()).unwrap();
-        assert_eq!(listen.trusted_proxies, ["10.0.0.1".parse::<IpAddr>().unwrap(), "::1".parse().unwrap()]);
+        assert!(listen.trusted_proxies.contain([10, 0, 0, 1].into()));
+        assert_eq!(listen.connections_per_address.get(), 9);
         assert_eq!((listen.workers.get(), listen.relay.port()), (3, 0));
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     },
     domain::{
         ids::{ServerId, UserId},
-        incident::{AlarmPath, Incident, DevicePlace},
+        incident::{AlarmPath, DevicePlace, Incident},
         raid,
         time::Timestamp,
     },
@@ -205,7 +205,8 @@ pub fn list(db: &mut Db, server: &ServerId, before: Option<&str>, limit: i64) ->
     if let Some(before) = before {
         query = query.filter(incidents::id.lt(before.to_owned()));
     }
-    let rows: Vec<IncidentRow> = query.order(incidents::id.desc()).limit(limit).select(IncidentRow::as_select()).load(db)?;
+    let rows: Vec<IncidentRow> =
+        query.order(incidents::id.desc()).limit(limit).select(IncidentRow::as_select()).load(db)?;
     with_acks(db, rows)
 }
 

@@ -187,7 +187,7 @@ mod tests {
     use super::*;
     use crate::{
         db::testing,
-        domain::incident::{Incident, DevicePlace},
+        domain::incident::{DevicePlace, Incident},
     };
 
     fn write(id: &str) -> LedgerWrite {

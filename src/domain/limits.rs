@@ -19,6 +19,16 @@ pub const INBOUND_SPAN: Duration = Duration::from_secs(10);
 pub const INBOUND_BYTES: usize = 64 * 1024;
 /// Servers that one connection watches.
 pub const SUBSCRIPTIONS: usize = 100;
+/// Connections from one client address (an IPv6 /64 is one), as far as the limit of open files allows.
+pub const CONNECTIONS_PER_ADDRESS: usize = 1_024;
+
+/// How long the head of a request may take, from its first byte.
+pub const HEAD_DEADLINE: Duration = Duration::from_secs(5);
+/// How long the body of a request may take, from the end of its head.
+pub const BODY_DEADLINE: Duration = Duration::from_secs(10);
+/// How long an answer waits for a client that takes nothing of it.
+pub const ANSWER_STALL: Duration = Duration::from_secs(10);
+
 /// Open relay connections of one user.
 pub const CONNECTIONS_PER_USER: usize = 20;
 
@@ -30,6 +40,10 @@ pub const JSON_BODY: usize = 64 * 1024;
 
 /// Requests to the sign-in routes per client address: burst, and how many come back per minute.
 pub const SIGN_IN_PER_ADDRESS: u32 = 30;
+
+/// Requests of one client address, all routes and users together: burst, and how many come back per minute. Generous:
+/// a hundred dashboards behind one address are fine.
+pub const REQUESTS_PER_ADDRESS: u32 = 6_000;
 
 /// Requests of one signed-in user: burst, and how many come back per minute.
 pub const REQUESTS_PER_USER: u32 = 300;

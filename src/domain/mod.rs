@@ -5,6 +5,7 @@
 pub mod access;
 pub mod backoff;
 pub mod change;
+pub mod client_address;
 pub mod credential;
 pub mod detect;
 pub mod device;

@@ -6,7 +6,7 @@ use chrono::TimeDelta;
 
 use crate::domain::{
     ids::UserId,
-    incident::{AlarmPath, Incident, DevicePlace, Raid},
+    incident::{AlarmPath, DevicePlace, Incident, Raid},
     plain_text::plain_text,
     time::{Moment, Timestamp},
 };
@@ -167,14 +167,20 @@ impl Raids {
                 return RaidUpdate::merged(id, false, false, message);
             }
         }
-        let opened = NewIncident { path: AlarmPath::Push, alarm_id: &alarm_id, name: &title, place: DevicePlace::default(), at };
+        let opened =
+            NewIncident { path: AlarmPath::Push, alarm_id: &alarm_id, name: &title, place: DevicePlace::default(), at };
         self.open(opened, now, new_id)
     }
 
     /// A test alarm: an incident of its own, so that a drill is not merged into a raid, nor a raid into a drill.
     pub fn drill(&mut self, now: Moment, new_id: impl FnOnce() -> String) -> RaidUpdate {
-        let opened =
-            NewIncident { path: AlarmPath::Drill, alarm_id: "drill", name: "Drill", place: DevicePlace::default(), at: now };
+        let opened = NewIncident {
+            path: AlarmPath::Drill,
+            alarm_id: "drill",
+            name: "Drill",
+            place: DevicePlace::default(),
+            at: now,
+        };
         self.open(opened, now, new_id)
     }
 

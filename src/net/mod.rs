@@ -1,14 +1,20 @@
-//! Byte streams to clients and neighbours: TCP, or pipes within this process for simulations and tests.
+//! Byte streams to clients and neighbours: TCP, or pipes within this process for simulations and tests. And how many
+//! of them clients may have, and how long one may take for a request.
 //!
 //! A [`Stream`] is a closed enum, not a trait: what the relay asks of it (`try_write` beside readiness) no trait offers,
 //! and the one predictable branch costs nothing beside a system call.
 
+pub mod connections;
+pub mod descriptors;
+pub mod http_service;
+mod http_stream;
 mod memory;
 mod names;
 mod network;
 mod stream;
 
 pub use self::{
+    http_stream::HttpStream,
     memory::Memory,
     names::{Names, Resolve},
     network::{Dial, Network, NetworkError, SecureStream},

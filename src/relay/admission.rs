@@ -4,6 +4,7 @@ use actix::{Message, Recipient};
 
 use crate::{
     domain::ids::{SessionId, UserId},
+    net::connections::ConnectionPermit,
     relay::close::Reason,
 };
 
@@ -49,12 +50,19 @@ pub struct Admission {
     pub user: UserId,
     connection: u64,
     events: Recipient<SocketEvent>,
+    /// Of its connection, and of its client behind a proxy.
+    permits: Vec<ConnectionPermit>,
 }
 
 impl Admission {
     /// For the connection of this number; `events` gets what becomes of it.
     pub fn new(user: UserId, connection: u64, events: Recipient<SocketEvent>) -> Self {
-        Self { user, connection, events }
+        Self { user, connection, events, permits: Vec::new() }
+    }
+
+    /// Keeps this permit as long as the socket is open.
+    pub fn hold(&mut self, permit: ConnectionPermit) {
+        self.permits.push(permit);
     }
 
     /// The socket is open.

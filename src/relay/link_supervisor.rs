@@ -63,7 +63,11 @@ const PAUSE_REJECTED: Duration = Duration::from_secs(3_600);
 #[rtype(result = "bool")]
 pub enum LinkReport {
     Up(Asker, AppInfo),
-    Down { state: ConnectionState, reason: LinkReason, next_attempt_at: Timestamp },
+    Down {
+        state: ConnectionState,
+        reason: LinkReason,
+        next_attempt_at: Timestamp,
+    },
     Update(GameUpdate),
     /// The server is not paired any more: there is no link to hold.
     ServerGone,
@@ -160,7 +164,9 @@ pub async fn supervise(reports: Recipient<LinkReport>, context: Arc<RelayContext
         };
         let started = Instant::now();
         let held = panics::caught("game_link", supervisor.server.as_str(), supervisor.hold(turn)).await;
-        let Err(end) = held.unwrap_or_else(|| Err(LinkEnd::unreachable(LinkReason::OurFault, "it panicked"))) else { return };
+        let Err(end) = held.unwrap_or_else(|| Err(LinkEnd::unreachable(LinkReason::OurFault, "it panicked"))) else {
+            return;
+        };
         let pause = backoff.after(started.elapsed(), end.pause, context.random.byte());
         let next_attempt_at = context.clock.now() + TimeDelta::from_std(pause).unwrap_or_default();
         let LinkEnd { state, reason, detail, .. } = end;

@@ -8,13 +8,12 @@ use std::{
     io, net,
     rc::Rc,
     sync::{Arc, atomic::Ordering},
-    time::Duration,
 };
 
 use actix::Addr;
 use actix_codec::Framed;
 use actix_http::{
-    ConnectionType, HttpService, Request,
+    ConnectionType, Request,
     body::{BodySize, MessageBody as _},
     h1,
 };
@@ -29,7 +28,7 @@ use actix_web::{
 use actix_web_actors::ws;
 use futures_util::SinkExt as _;
 use serde::Serialize;
-use tokio::{net::TcpStream, time::Instant};
+use tokio::time::Instant;
 use url::form_urlencoded;
 
 use crate::{
@@ -38,7 +37,7 @@ use crate::{
         random::Random,
         relay_token::{RelayClaims, RelayTokens},
     },
-    net::Stream,
+    net::{HttpStream, Stream, connections::Connections, http_service},
     relay::{
         admission::{Admission, Admit, AdmitRefused},
         client_socket::ClientSocket,
@@ -51,8 +50,6 @@ use crate::{
 const SEND_BUFFER: usize = 64 * 1024;
 /// Sub-protocol under which the token may come instead of the query.
 const BEARER: &str = "bearer.";
-/// Headers of a request that never ends.
-const REQUEST_DEADLINE: Duration = Duration::from_secs(5);
 
 /// What the listener needs of the service.
 pub struct ListenerContext {
@@ -61,6 +58,7 @@ pub struct ListenerContext {
     pub tokens: RelayTokens,
     /// Browser origins that may open a socket.
     pub origins: Vec<String>,
+    pub connections: Arc<Connections>,
     pub hub: Addr<Hub>,
     pub health: Arc<RelayHealth>,
     pub started: Instant,
@@ -69,13 +67,14 @@ pub struct ListenerContext {
 /// Binds the relay to a listening socket.
 pub fn bind(builder: ServerBuilder, socket: net::TcpListener, context: ListenerContext) -> io::Result<ServerBuilder> {
     let context = Arc::new(context);
+    let shutdown = builder.graceful_shutdown_signal();
     builder.listen("relay", socket, move || {
-        let (for_upgrades, for_requests) = (context.clone(), context.clone());
-        HttpService::build()
-            .client_request_timeout(REQUEST_DEADLINE)
+        let for_upgrades = context.clone();
+        let app = map_config(app(context.clone()), |()| AppConfig::default());
+        let http = http_service::builder(shutdown.clone())
             .upgrade(fn_factory(move || upgrade_service(for_upgrades.clone())))
-            .finish(map_config(app(for_requests), |()| AppConfig::default()))
-            .tcp()
+            .finish(http_service::with_deadlines(app));
+        http_service::accepting(context.connections.clone(), http)
     })
 }
 
@@ -102,13 +101,13 @@ fn app(
 /// The service of one worker thread that takes requests which want another protocol.
 async fn upgrade_service(
     context: Arc<ListenerContext>,
-) -> Result<impl Service<(Request, Framed<TcpStream, h1::Codec>), Response = (), Error = actix_web::Error>, ()> {
+) -> Result<impl Service<(Request, Framed<HttpStream, h1::Codec>), Response = (), Error = actix_web::Error>, ()> {
     let hub = &context.hub;
     let servers = hub.clone().recipient();
     let worker = RelayWorker::new(context.clock.clone(), servers, hub.clone().recipient(), hub.clone().recipient());
     let service = map_config(app(context), |()| AppConfig::default()).into_factory().new_service(()).await?;
     let service = Rc::new(service);
-    Ok(fn_service(move |(request, framed): (Request, Framed<TcpStream, h1::Codec>)| {
+    Ok(fn_service(move |(request, framed): (Request, Framed<HttpStream, h1::Codec>)| {
         let (service, worker) = (service.clone(), worker.clone());
         async move {
             let response = service.call(request).await?;
@@ -120,7 +119,7 @@ async fn upgrade_service(
 /// Writes the answer; after a 101 the socket becomes a [`ClientSocket`].
 async fn hand_over(
     response: ServiceResponse,
-    mut framed: Framed<TcpStream, h1::Codec>,
+    mut framed: Framed<HttpStream, h1::Codec>,
     worker: Rc<RelayWorker>,
 ) -> io::Result<()> {
     let (_, response) = response.into_parts();
@@ -128,12 +127,14 @@ async fn hand_over(
     let admission = response.extensions_mut().remove::<Opening>();
     let mut head = actix_http::Response::from(response.set_body(()).map_into_boxed_body()).drop_body();
     match admission {
-        Some(Opening(admission)) => {
+        Some(Opening(mut admission)) => {
             framed.send(h1::Message::Item((head, BodySize::None))).await?;
             let parts = framed.into_parts();
             // Frames are small, and an alarm waits for no other; without it they are only slower.
-            let _ = parts.io.set_nodelay(true);
-            let stream = Stream::from(parts.io);
+            let (stream, permit) = parts.io.into_parts();
+            let _ = stream.set_nodelay(true);
+            admission.hold(permit);
+            let stream = Stream::from(stream);
             stream.set_send_buffer(SEND_BUFFER)?;
             ClientSocket::start(worker, admission, stream, parts.read_buf);
         }
@@ -194,12 +195,18 @@ async fn admit(request: &HttpRequest, context: &ListenerContext) -> Result<(Http
         token.and_then(|token| context.tokens.verify(token, now).ok()).ok_or(Refused::BadToken)?;
     let protocols: Vec<&str> = protocol.as_deref().into_iter().collect();
     let response = ws::handshake_with_protocols(request, &protocols).map_err(|_| Refused::NotAnUpgrade)?.finish();
+    let behind_proxy = match request.peer_addr() {
+        Some(peer) => context.connections.admit_forwarded(peer.ip(), request.headers()),
+        None => Ok(None),
+    };
+    let permit = behind_proxy.map_err(|_| Refused::CrowdedAddress)?;
     let admission = context.hub.send(Admit { user, session }).await.map_err(|_| Refused::Unavailable)?;
-    let admission = admission.map_err(|refused| match refused {
+    let mut admission = admission.map_err(|refused| match refused {
         AdmitRefused::SignedOut => Refused::BadToken,
         AdmitRefused::TooManyConnections => Refused::TooManyConnections,
         AdmitRefused::Unavailable => Refused::Unavailable,
     })?;
+    permit.into_iter().for_each(|permit| admission.hold(permit));
     Ok((response, admission))
 }
 
@@ -224,6 +231,7 @@ enum Refused {
     ForeignOrigin,
     NotAnUpgrade,
     TooManyConnections,
+    CrowdedAddress,
     Unavailable,
 }
 
@@ -235,6 +243,7 @@ fn problem(refused: Refused, context: &ListenerContext) -> HttpResponse {
         Refused::ForeignOrigin => (403, "foreign_origin", "pages of this origin may not open a socket"),
         Refused::NotAnUpgrade => (426, "upgrade_required", "this path speaks WebSocket"),
         Refused::TooManyConnections => (429, "too_many_connections", "this user has too many open sockets"),
+        Refused::CrowdedAddress => (429, "too_many_connections", "this address has too many open sockets"),
         Refused::Unavailable => (503, "unavailable", "the relay takes no sockets now, try again"),
     };
     let status = actix_web::http::StatusCode::from_u16(status).expect("the table above holds valid statuses");
@@ -242,7 +251,7 @@ fn problem(refused: Refused, context: &ListenerContext) -> HttpResponse {
     if matches!(refused, Refused::NotAnUpgrade) {
         response.insert_header((header::UPGRADE, "websocket"));
     }
-    if matches!(refused, Refused::Unavailable | Refused::TooManyConnections) {
+    if matches!(refused, Refused::Unavailable | Refused::TooManyConnections | Refused::CrowdedAddress) {
         response.insert_header((header::RETRY_AFTER, "5"));
     }
     let body = serde_json::json!({

@@ -17,7 +17,7 @@ use crate::{
         },
         device::{Device, DeviceKind, Reachable},
         freshness::Freshness,
-        incident::{Incident, DevicePlace},
+        incident::{DevicePlace, Incident},
         link_reason::LinkReason,
         map::{MapNote, Marker, MarkerKind},
         monument::Monument,

@@ -4,6 +4,7 @@
 
 mod command_line;
 mod credentials;
+mod crowd;
 mod edge;
 mod harness;
 mod house;

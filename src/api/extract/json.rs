@@ -5,7 +5,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use serde::de::DeserializeOwned;
 
-use crate::api::error::ApiError;
+use crate::{api::error::ApiError, net::http_service::is_late};
 
 /// The body of the request, decoded and validated by its `garde` rules.
 pub struct Json<T>(pub T);
@@ -58,6 +58,7 @@ pub fn is_json(req: &HttpRequest) -> bool {
 pub fn rejected(error: JsonPayloadError, _: &HttpRequest) -> actix_web::Error {
     match error {
         JsonPayloadError::OverflowKnownLength { .. } | JsonPayloadError::Overflow { .. } => ApiError::BodyTooLarge,
+        JsonPayloadError::Payload(error) if is_late(&error) => ApiError::BodyTimeout,
         JsonPayloadError::ContentType => ApiError::UnsupportedMediaType,
         JsonPayloadError::Deserialize(error) if error.is_data() => wrong_shape(&error),
         _ => ApiError::MalformedJson,

@@ -1,9 +1,10 @@
 //! The outermost layer: the request id, the log line, security headers, and the problem document of every error.
 
 use actix_web::{
-    Error, HttpMessage,
+    Error, HttpMessage, ResponseError as _,
     body::{BoxBody, MessageBody},
     dev::{ServiceRequest, ServiceResponse},
+    error::PayloadError,
     http::{
         StatusCode,
         header::{self, HeaderName, HeaderValue},
@@ -12,9 +13,12 @@ use actix_web::{
 };
 use tokio::time::Instant;
 
-use crate::api::{
-    context::ApiContext,
-    error::{ApiError, PROBLEM_JSON},
+use crate::{
+    api::{
+        context::ApiContext,
+        error::{ApiError, PROBLEM_JSON},
+    },
+    net::http_service::is_late,
 };
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -51,10 +55,10 @@ pub async fn observe(
         // Without a request there is no response to add to: actix builds one from the error.
         Err(error) => return Err(error),
     };
-    let status = response.status();
-    if status.is_client_error() || status.is_server_error() {
+    if response.status().is_client_error() || response.status().is_server_error() {
         response = with_problem(response, &id);
     }
+    let status = response.status();
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, HeaderValue::from_str(&id).expect("a request id is visible ASCII"));
     for (name, value) in [
@@ -87,12 +91,16 @@ fn with_problem(mut response: ServiceResponse<BoxBody>, request_id: &str) -> Ser
     if is_problem {
         return response;
     }
-    let known = response.response().error().and_then(|error| error.as_error::<ApiError>());
+    let cause = response.response().error();
+    let known = cause.and_then(|error| error.as_error::<ApiError>());
     let from_status;
     let error = match known {
         Some(error) => error,
         None => {
             from_status = match response.status() {
+                _ if cause.and_then(|error| error.as_error::<PayloadError>()).is_some_and(is_late) => {
+                    ApiError::BodyTimeout
+                }
                 StatusCode::NOT_FOUND => ApiError::NotFound,
                 StatusCode::METHOD_NOT_ALLOWED => ApiError::MethodNotAllowed,
                 StatusCode::PAYLOAD_TOO_LARGE => ApiError::BodyTooLarge,
@@ -104,6 +112,8 @@ fn with_problem(mut response: ServiceResponse<BoxBody>, request_id: &str) -> Ser
     };
     error.log(request_id);
     let body = serde_json::to_vec(&error.problem(request_id)).expect("a problem holds only strings and numbers");
+    let status = error.status_code();
+    *response.response_mut().status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
     headers.remove(header::CONTENT_LENGTH);

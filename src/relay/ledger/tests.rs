@@ -18,7 +18,7 @@ use crate::{
         pool::DiskMoment,
         testing,
     },
-    domain::incident::{Incident, DevicePlace},
+    domain::incident::{DevicePlace, Incident},
 };
 
 /// How the disk of the database is.

@@ -1,0 +1,191 @@
+//! How many connections clients have open: in all, and from one household. Both listeners count here.
+//!
+//! The peer of a connection is counted when it is accepted. A trusted proxy is nobody's household: it is counted in all
+//! only, and those behind it are counted where a request says who they are: each request of the API while it is
+//! answered, and each socket of the relay while it is open.
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use actix_http::header::HeaderMap;
+
+use crate::domain::client_address::{TrustedProxies, household};
+
+/// How many connections there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    pub total: usize,
+    pub per_household: usize,
+    /// From the machine itself: a proxy that nobody named comes from there, too.
+    pub from_loopback: usize,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Connections {
+    limits: ConnectionLimits,
+    proxies: TrustedProxies,
+    open: Mutex<OpenConnections>,
+}
+
+#[derive(Debug, Default)]
+struct OpenConnections {
+    total: usize,
+    by_household: HashMap<IpAddr, usize>,
+}
+
+/// Why there is no connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crowded {
+    /// The service has as many as it can.
+    Service,
+    /// This household has as many as it may.
+    Household,
+}
+
+/// The right to one connection; given back when dropped.
+#[derive(Debug)]
+pub struct ConnectionPermit {
+    connections: Arc<Connections>,
+    /// Counted in all.
+    whole: bool,
+    household: Option<IpAddr>,
+}
+
+impl Connections {
+    pub fn new(limits: ConnectionLimits, proxies: TrustedProxies) -> Arc<Self> {
+        Arc::new(Self { limits, proxies, open: Mutex::default() })
+    }
+
+    /// For a connection from this peer.
+    pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Result<ConnectionPermit, Crowded> {
+        let household = (!self.proxies.contain(peer)).then(|| household(peer));
+        self.permit(true, household)
+    }
+
+    /// For what the client of a request with these headers has open behind a proxy; `None` where its connection is
+    /// counted already.
+    pub fn admit_forwarded(
+        self: &Arc<Self>,
+        peer: IpAddr,
+        headers: &HeaderMap,
+    ) -> Result<Option<ConnectionPermit>, Crowded> {
+        if !self.proxies.contain(peer) {
+            return Ok(None);
+        }
+        let client = self.proxies.client(peer, forwarded_for(headers));
+        // A proxy that does not say for whom it asks is not cut off for it.
+        if self.proxies.contain(client) {
+            return Ok(None);
+        }
+        self.permit(false, Some(household(client))).map(Some)
+    }
+
+    fn permit(self: &Arc<Self>, whole: bool, household: Option<IpAddr>) -> Result<ConnectionPermit, Crowded> {
+        let mut open = self.open();
+        if whole && open.total >= self.limits.total {
+            return Err(Crowded::Service);
+        }
+        if let Some(household) = household {
+            let limit = if household.is_loopback() { self.limits.from_loopback } else { self.limits.per_household };
+            let count = open.by_household.entry(household).or_default();
+            if *count >= limit {
+                return Err(Crowded::Household);
+            }
+            *count += 1;
+        }
+        open.total += usize::from(whole);
+        Ok(ConnectionPermit { connections: self.clone(), whole, household })
+    }
+
+    fn open(&self) -> MutexGuard<'_, OpenConnections> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The fields of `X-Forwarded-For`, in their order.
+pub fn forwarded_for(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    headers.get_all("x-forwarded-for").filter_map(|field| field.to_str().ok())
+}
+
+impl Drop for ConnectionPermit {
+    fn drop(&mut self) {
+        let mut open = self.connections.open();
+        open.total -= usize::from(self.whole);
+        if let Some(household) = self.household
+            && let Some(count) = open.by_household.get_mut(&household)
+        {
+            *count -= 1;
+            if *count == 0 {
+                open.by_household.remove(&household);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_http::header::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    fn connections(total: usize, per_household: usize) -> Arc<Connections> {
+        let limits = ConnectionLimits { total, per_household, from_loopback: per_household + 1 };
+        Connections::new(limits, TrustedProxies::parse("10.0.0.0/8").unwrap())
+    }
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_household_has_its_share_and_leaves_the_rest_to_others() {
+        let connections = connections(6, 2);
+        let mut held = vec![connections.admit(address("2001:db8::1")).unwrap()];
+        held.push(connections.admit(address("2001:db8::2")).unwrap());
+        assert_eq!(connections.admit(address("2001:db8::3")).unwrap_err(), Crowded::Household);
+        held.push(connections.admit(address("2001:db8:0:1::3")).unwrap());
+        held.push(connections.admit(address("203.0.113.9")).unwrap());
+        held.swap_remove(0);
+        held.push(connections.admit(address("2001:db8::3")).unwrap());
+        held.push(connections.admit(address("203.0.113.9")).unwrap());
+        held.push(connections.admit(address("203.0.113.10")).unwrap());
+        assert_eq!(connections.admit(address("203.0.113.11")).unwrap_err(), Crowded::Service);
+        held.clear();
+        let open = connections.open();
+        assert!(open.total == 0 && open.by_household.is_empty(), "{open:?}");
+    }
+
+    #[test]
+    fn the_machine_itself_has_a_limit_of_its_own() {
+        let connections = connections(9, 2);
+        let held: Vec<_> = (0..3).map(|_| connections.admit(address("127.0.0.1")).unwrap()).collect();
+        assert_eq!(connections.admit(address("127.0.0.1")).unwrap_err(), Crowded::Household);
+        assert!(connections.admit(address("127.0.0.2")).is_ok());
+        drop(held);
+    }
+
+    #[test]
+    fn a_proxy_is_not_cut_off_and_those_behind_it_are() {
+        let connections = connections(9, 2);
+        let proxy = address("10.0.0.1");
+        let _through: Vec<_> = (0..5).map(|_| connections.admit(proxy).unwrap()).collect();
+        let headers = |client| {
+            let field = (HeaderName::from_static("x-forwarded-for"), HeaderValue::from_static(client));
+            HeaderMap::from_iter([field])
+        };
+        let forwarded = |client| connections.admit_forwarded(proxy, &headers(client));
+        let held = (forwarded("198.51.100.1").unwrap().unwrap(), forwarded("198.51.100.1").unwrap().unwrap());
+        assert_eq!(forwarded("198.51.100.1").unwrap_err(), Crowded::Household);
+        assert!(forwarded("198.51.100.2").unwrap().is_some());
+        drop(held);
+        assert!(forwarded("198.51.100.1").unwrap().is_some());
+        let unnamed = connections.admit_forwarded(proxy, &HeaderMap::new());
+        assert!(unnamed.unwrap().is_none(), "the proxy itself");
+        let direct = connections.admit_forwarded(address("203.0.113.9"), &headers("198.51.100.1"));
+        assert!(direct.unwrap().is_none(), "counted when it was accepted");
+    }
+}
