@@ -65,7 +65,7 @@ impl MessageDecoder {
         self.maps.clone().acquire_owned().await.ok()
     }
 
-    /// Decodes a large message, at most [`BUDGET`] bytes, when it is its turn. The permit is held until the message is
+    /// Decodes a large message, when it is its turn. The permit is held until the message is
     /// handled.
     #[allow(clippy::disallowed_methods, reason = "beside the database the one place with blocking work")]
     pub async fn decode_large(&self, payload: Bytes) -> Result<(AppMessage, Option<DecodingPermit>), DecodeError> {
