@@ -19,15 +19,17 @@ use companion::{
     crypto::{self, keys::Key32, random::Random, sealer::Sealer},
     db::{
         error::DbError,
+        journal::Journal,
         pool::{DiskMoment, Pool},
         push_credentials::{self, SealedBundle},
         users,
     },
     domain::ids::UserId,
+    game::decoding::MessageDecoder,
     net::Network,
     push::{
         context::PushContext,
-        session_status::{PushSession, PushState},
+        session_status::{PushSession, PushState, SessionFault},
         worker::{self, PushSessions, PushWorker, SessionsLoaded},
     },
     relay::{self, context::RelayContext},
@@ -66,7 +68,8 @@ impl Beside {
         let json = br#"{ "gcm": { "androidId": "7001", "securityToken": "71" } }"#;
         let expires_at = now + chrono::TimeDelta::days(14);
         let sealed = vault.seal_push_bundle(&alice, json);
-        let bundle = SealedBundle { sealed, key_version: vault.key_version(), uploaded_at: now, expires_at };
+        let bundle =
+            SealedBundle { sealed, key_version: vault.key_version(), uploaded_at: now, uploaded_by: None, expires_at };
         let stored = pool.write_blocking(|db| {
             users::sign_in(db, &alice, &"76561198000000001".into(), None, now)?;
             push_credentials::upload(db, &alice, &bundle).map(drop)
@@ -98,9 +101,12 @@ impl Beside {
             game: Game { proxy_url: None, link_policy: GameLinkPolicy::Subscribed, allow_private_servers: true },
             budgets: Default::default(),
             connect_turns: Default::default(),
+            decoder: MessageDecoder::inline(),
+            journal: Journal::open_simulated(directory.path()).unwrap(),
         };
         let hub = relay::start(Arc::new(context), Arc::default(), vec![Arbiter::current()]);
-        let push = worker::start(Arc::new(PushContext {
+        let context = Arc::new(PushContext {
+            logins: Default::default(),
             clock,
             random,
             network,
@@ -110,7 +116,8 @@ impl Beside {
             address: PushAddress { host: "push.example.com".to_owned(), port: 5_228 },
             allow_private: true,
             hub,
-        }));
+        });
+        let push = worker::start(context, vec![Arbiter::current()]);
         Self { push, failing_reads: failing, dials, _directory: directory }
     }
 
@@ -151,10 +158,10 @@ fn a_session_that_panics_is_started_anew() {
         let beside = Beside::start(0, 1);
         sleep(Duration::from_millis(100)).await;
         let session = beside.session().await.expect("a session");
-        assert_eq!((session.state, session.last_error.as_deref()), (PushState::Unreachable, Some("an internal error")));
+        assert_eq!((session.state, session.last_error), (PushState::Unreachable, Some(SessionFault::OurFault)));
         sleep(Duration::from_secs(2)).await;
         assert!(beside.dials() >= 2);
         let session = beside.session().await.expect("a session");
-        assert_ne!(session.last_error.as_deref(), Some("an internal error"), "it was tried again");
+        assert_ne!(session.last_error, Some(SessionFault::OurFault), "it was tried again");
     });
 }

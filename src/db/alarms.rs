@@ -74,14 +74,15 @@ pub struct Arrival {
 pub struct Waiting {
     pub id: String,
     pub title: String,
+    pub message: String,
     #[diesel(deserialize_as = StoredTimestamp)]
     pub received_at: Timestamp,
     #[diesel(deserialize_as = StoredTimestampOption)]
     pub sent_at: Option<Timestamp>,
 }
 
-/// Stores an alarm before anything else is done with it. One that is stored already stays as it is.
-pub fn receive(db: &mut Db, arrival: &Arrival) -> Result<(), DbError> {
+/// Stores an alarm before anything else is done with it. False if it is stored already; it stays as it is.
+pub fn receive(db: &mut Db, arrival: &Arrival) -> Result<bool, DbError> {
     let finished = (arrival.state != AlarmState::Received).then_some(arrival.received_at.naive_utc());
     let row = (
         alarms::id.eq(&arrival.id),
@@ -98,8 +99,7 @@ pub fn receive(db: &mut Db, arrival: &Arrival) -> Result<(), DbError> {
         alarms::finished_at.eq(finished),
     );
     let insert = diesel::insert_into(alarms::table).values(row).on_conflict_do_nothing();
-    on_backend!(db, |db| insert.execute(db))?;
-    Ok(())
+    Ok(on_backend!(db, |db| insert.execute(db))? == 1)
 }
 
 /// Stores which incident a received alarm opened or was merged into. False if it is not stored, or if that is known.
@@ -119,6 +119,16 @@ pub fn waiting(db: &mut Db, server: &ServerId) -> Result<Vec<Waiting>, DbError> 
         .select(Waiting::as_select())
         .load(db)?;
     Ok(rows)
+}
+
+/// The ids of the alarms of this server that were finished last, oldest first.
+pub fn newest_finished(db: &mut Db, server: &ServerId, limit: usize) -> Result<Vec<String>, DbError> {
+    let finished =
+        alarms::table.filter(alarms::server_id.eq(server.as_str())).filter(alarms::finished_at.is_not_null());
+    let ids = finished.order(alarms::finished_at.desc()).limit(limit as i64).select(alarms::id);
+    let mut ids: Vec<String> = ids.load(db)?;
+    ids.reverse();
+    Ok(ids)
 }
 
 /// How many alarms are in each state, and since when the oldest unfinished one waits.
@@ -171,8 +181,8 @@ mod tests {
             testing::user(pool, "alice");
             testing::server(pool, "alice", "one");
             pool.write_blocking(|db| {
-                receive(db, &arrival("a", AlarmState::Received))?;
-                receive(db, &arrival("a", AlarmState::Received))?;
+                assert!(receive(db, &arrival("a", AlarmState::Received))?);
+                assert!(!receive(db, &arrival("a", AlarmState::Received))?, "it is stored");
                 let waits = waiting(db, &"one".into())?;
                 assert_eq!((waits.len(), waits[0].sent_at), (1, Some(now())));
                 assert_eq!(tally(db)?.oldest_unfinished, Some(now()));

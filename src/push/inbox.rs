@@ -1,8 +1,10 @@
 //! What a push changes, in one transaction. It first stores that the push was received, so that a push which comes
 //! again changes nothing, and a crash in between loses nothing.
 
+use std::sync::Arc;
+
 use crate::{
-    crypto::random::Random,
+    crypto::{digest::sha256_hex, random::Random},
     db::{
         alarms::{self, AlarmState, Arrival},
         error::DbError,
@@ -32,6 +34,41 @@ pub struct PushOwner {
     pub platform: PlatformId,
     /// Private and loopback game servers may be paired.
     pub allow_private: bool,
+    /// The paired servers when the session began, or something was last paired.
+    pub servers: Arc<Vec<PairedServer>>,
+}
+
+impl PushOwner {
+    /// The alarm of this push and its server, as far as that can be told without the database.
+    pub fn alarm(&self, message: &PushMessage, alarm_id: &str, now: Timestamp) -> Option<(ServerId, PushedAlarm)> {
+        let Notification::Alarm(AlarmPush { server, title, message: text }) = Notification::read(&message.app_data)
+        else {
+            return None;
+        };
+        let server = named(&self.servers, server.as_ref()?)?.id.clone();
+        Some((server, PushedAlarm { id: alarm_id.to_owned(), title, message: text, sent: sent(message, now) }))
+    }
+}
+
+/// The id under which the ledger keeps the alarm of this push, also when the push comes again.
+pub fn alarm_id(user: &UserId, message: &PushMessage, new_id: impl FnOnce() -> String) -> String {
+    let Some(push) = &message.persistent_id else { return new_id() };
+    sha256_hex(format!("{user} {push}").as_bytes())
+}
+
+fn sent(message: &PushMessage, now: Timestamp) -> Timestamp {
+    message.sent.map_or(now, |sent| sent.min(now))
+}
+
+/// The paired server with this game-server id, otherwise with this address.
+fn named<'a>(servers: &'a [PairedServer], named: &ServerIdentity) -> Option<&'a PairedServer> {
+    let has_id =
+        |server: &&PairedServer| named.game_server_id.is_some() && server.game_server_id == named.game_server_id;
+    let address = named.address.as_ref().map(|(address, port)| (address.to_string(), *port));
+    let has_address = |server: &&PairedServer| {
+        address.as_ref().is_some_and(|(address, port)| (&server.address, server.port) == (address, *port))
+    };
+    servers.iter().find(has_id).or_else(|| servers.iter().find(has_address))
 }
 
 /// What a push changed, for the relay once it is stored.
@@ -68,6 +105,8 @@ pub struct Inbox<'a> {
     pub owner: &'a PushOwner,
     pub vault: &'a Vault,
     pub random: &'a Random,
+    /// See [`alarm_id`].
+    pub alarm_id: &'a str,
     pub now: Timestamp,
 }
 
@@ -79,7 +118,7 @@ impl Inbox<'_> {
         {
             return Ok(PushOutcome::Ignored("duplicate"));
         }
-        let sent = message.sent.map_or(self.now, |sent| sent.min(self.now));
+        let sent = sent(message, self.now);
         let text = |key| raw(message, key);
         match Notification::read(&message.app_data) {
             Notification::ServerPairing(pairing) => Ok(match self.pair(db, pairing)? {
@@ -132,7 +171,7 @@ impl Inbox<'_> {
     fn receive_alarm(&self, db: &mut Db, alarm: AlarmPush, sent: Timestamp) -> Result<PushOutcome, DbError> {
         let server = self.server_of(db, alarm.server.as_ref())?;
         let state = if server.is_some() { AlarmState::Received } else { AlarmState::Unmatched };
-        let id: String = self.random.id(self.now);
+        let id = self.alarm_id.to_owned();
         let arrival = Arrival {
             id: id.clone(),
             user: self.owner.user.clone(),
@@ -146,9 +185,15 @@ impl Inbox<'_> {
             received_at: self.now,
             sent_at: Some(sent),
         };
-        alarms::receive(db, &arrival)?;
+        if !alarms::receive(db, &arrival)? {
+            // It was delivered while the database did not answer, and the ledger has that.
+            return Ok(PushOutcome::Ignored("delivered"));
+        }
         match server {
-            Some(server) => Ok(PushOutcome::Alarm { server, alarm: PushedAlarm { id, title: alarm.title, sent } }),
+            Some(server) => {
+                let AlarmPush { title, message, .. } = alarm;
+                Ok(PushOutcome::Alarm { server, alarm: PushedAlarm { id, title, message, sent } })
+            }
             None => self.note(db, alarm.server.as_ref(), "raid", sent, alarm.title, alarm.message),
         }
     }
@@ -169,18 +214,10 @@ impl Inbox<'_> {
         Ok(PushOutcome::Noted)
     }
 
-    /// The paired server with this game-server id, otherwise with this address.
-    fn server_of(&self, db: &mut Db, named: Option<&ServerIdentity>) -> Result<Option<ServerId>, DbError> {
-        let Some(named) = named else { return Ok(None) };
+    fn server_of(&self, db: &mut Db, identity: Option<&ServerIdentity>) -> Result<Option<ServerId>, DbError> {
+        let Some(identity) = identity else { return Ok(None) };
         let servers = paired_servers::list_for(db, &self.owner.user)?;
-        let has_id =
-            |server: &&PairedServer| named.game_server_id.is_some() && server.game_server_id == named.game_server_id;
-        let address = named.address.as_ref().map(|(address, port)| (address.to_string(), *port));
-        let has_address = |server: &&PairedServer| {
-            address.as_ref().is_some_and(|(address, port)| (&server.address, server.port) == (address, *port))
-        };
-        let server = servers.iter().find(has_id).or_else(|| servers.iter().find(has_address));
-        Ok(server.map(|server| server.id.clone()))
+        Ok(named(&servers, identity).map(|server| server.id.clone()))
     }
 }
 

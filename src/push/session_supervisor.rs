@@ -4,14 +4,15 @@
 //! A bundle that was uploaded over one that works is staged: it is tried beside the session in use and replaces it
 //! only once it has logged in. One that is refused is dropped, and the one in use stays. Its owner is told of a refusal.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use secrecy::ExposeSecret as _;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     db::{
         error::DbError,
+        paired_servers::{self, PairedServer},
         push_credentials::{self, Slot},
         push_refusals::{self, PushRefusal},
         push_seen, users,
@@ -21,13 +22,13 @@ use crate::{
         context::PushContext,
         failure,
         gcm_credential::{GcmCredential, GcmCredentialError},
-        inbox::{Inbox, PushOutcome, PushOwner},
+        inbox::{self, Inbox, PushOutcome, PushOwner},
         login::{self, LoginError, PushLogin},
         message::PushMessage,
         session::{McsSession, Received, SessionEnd},
         session_status::{PushState, SessionFault, SessionStatus},
     },
-    relay::hub::{AlarmPushed, DevicesChanged, ServerPaired, ServerRemoved},
+    relay::hub::{AlarmPushed, DevicesChanged, STORED_WITHIN, ServerPaired, ServerRemoved},
     vault::{PushBundle, VaultError},
 };
 
@@ -124,14 +125,28 @@ pub async fn supervise(status: Arc<SessionStatus>, context: Arc<PushContext>, us
     }
 }
 
-/// Stores what a push changes, then informs the hub.
-async fn handle(context: Arc<PushContext>, owner: PushOwner, message: Arc<PushMessage>) -> Result<(), DbError> {
+/// Stores what a push changes, then informs the hub; of an alarm at the latest after half a second. True if something
+/// was paired.
+async fn handle(context: Arc<PushContext>, owner: PushOwner, message: Arc<PushMessage>) -> Result<bool, DbError> {
     let (user, shared, now) = (owner.user.clone(), context.clone(), context.clock.now());
-    let outcome = context
-        .pool
-        .write(move |db| Inbox { owner: &owner, vault: &shared.vault, random: &shared.random, now }.store(db, &message))
-        .await?;
+    let alarm_id = inbox::alarm_id(&user, &message, || context.random.id(now));
+    let alarm = owner.alarm(&message, &alarm_id, now);
+    let mut stored = pin!(context.pool.write_first(move |db| {
+        let (vault, random) = (&shared.vault, &shared.random);
+        Inbox { owner: &owner, vault, random, alarm_id: &alarm_id, now }.store(db, &message)
+    }));
     let hub = &context.hub;
+    let outcome = match (timeout(STORED_WITHIN, &mut stored).await, alarm) {
+        (Ok(stored), _) => stored?,
+        (Err(_), alarm) => {
+            // An alarm does not wait for the database. What is acknowledged does: the push comes again until it is stored.
+            if let Some((server, alarm)) = alarm {
+                hub.do_send(AlarmPushed { server, alarm });
+            }
+            stored.await?
+        }
+    };
+    let is_pairing = matches!(outcome, PushOutcome::Paired { .. });
     match outcome {
         PushOutcome::Paired { server, changed, displaced, device } => {
             if let Some(server) = displaced {
@@ -148,7 +163,7 @@ async fn handle(context: Arc<PushContext>, owner: PushOwner, message: Arc<PushMe
         PushOutcome::Noted => {}
         PushOutcome::Ignored(reason) => count_ignored(&user, reason),
     }
-    Ok(())
+    Ok(is_pairing)
 }
 
 fn count_ignored(user: &UserId, reason: &'static str) {
@@ -181,7 +196,9 @@ impl SessionSupervisor {
 
     /// One session from its login to its end; `Ok` if there is no credential any more.
     async fn run_session(&self) -> Result<(), SessionFailure> {
-        let (Some(owner), Some(bundle)) = (self.owner().await?, self.open(Slot::InUse).await?) else { return Ok(()) };
+        let (Some(mut owner), Some(bundle)) = (self.owner().await?, self.open(Slot::InUse).await?) else {
+            return Ok(());
+        };
         let mut session = match self.log_in(&owner, &bundle).await {
             Ok(session) => session,
             Err(failure) => {
@@ -211,7 +228,11 @@ impl SessionSupervisor {
                 Received::Heartbeat => self.status.heard(self.context.clock.now()),
                 Received::Unreadable => log::warn!(user = self.user.as_str(); "a push could not be read"),
                 // The next call acknowledges it: what could not be stored comes again.
-                Received::Message(message) => self.handle(&owner, message).await?,
+                Received::Message(message) => {
+                    if self.handle(&owner, message).await? {
+                        owner.servers = self.servers().await?;
+                    }
+                }
             }
         }
     }
@@ -219,20 +240,26 @@ impl SessionSupervisor {
     async fn owner(&self) -> Result<Option<PushOwner>, SessionFailure> {
         let user = self.user.clone();
         let owner = self.context.pool.read(move |db| users::find(db, &user)).await?;
-        let allow_private = self.context.allow_private;
-        Ok(owner.map(|owner| PushOwner { user: self.user.clone(), platform: owner.platform_id, allow_private }))
+        let Some(owner) = owner else { return Ok(None) };
+        let (allow_private, servers) = (self.context.allow_private, self.servers().await?);
+        Ok(Some(PushOwner { user: self.user.clone(), platform: owner.platform_id, allow_private, servers }))
+    }
+
+    async fn servers(&self) -> Result<Arc<Vec<PairedServer>>, SessionFailure> {
+        let user = self.user.clone();
+        Ok(Arc::new(self.context.pool.read(move |db| paired_servers::list_for(db, &user)).await?))
     }
 
     /// Handles a push. One that fails by its own fault is tried again after a pause, and given up after the last
-    /// attempt: the alarms behind it must come through.
-    async fn handle(&self, owner: &PushOwner, message: PushMessage) -> Result<(), SessionFailure> {
+    /// attempt: the alarms behind it must come through. True if something was paired.
+    async fn handle(&self, owner: &PushOwner, message: PushMessage) -> Result<bool, SessionFailure> {
         let message = Arc::new(message);
-        loop {
+        let is_pairing = loop {
             // A task of its own: this supervisor may be aborted at any moment, and the hub must know what is stored.
             let handled = actix::spawn(handle(self.context.clone(), owner.clone(), message.clone())).await;
             let unstored = |error| SessionFailure::unreachable(SessionFault::PushNotStored, error);
             let error = match handled {
-                Ok(Ok(())) => break,
+                Ok(Ok(is_pairing)) => break is_pairing,
                 Ok(Err(error)) => error,
                 Err(panicked) if panicked.is_panic() => DbError::Panicked,
                 Err(stopped) => return Err(SessionFailure::unreachable(SessionFault::PushNotStored, stopped)),
@@ -245,12 +272,12 @@ impl SessionSupervisor {
             if counted.await.map_err(unstored)? {
                 metrics::counter!("companion_push_dead_letters_total", "reason" => reason).increment(1);
                 log::error!(user = self.user.as_str(), push; "the push is a dead letter now");
-                break;
+                break false;
             }
             sleep(RETRY_PAUSE).await;
-        }
+        };
         self.status.received(self.context.clock.now());
-        Ok(())
+        Ok(is_pairing)
     }
 
     /// The opened bundle in a slot, which is in memory only until the login; `None` if nothing is stored.

@@ -42,8 +42,8 @@ use crate::{
 
 /// A value of an alarm that is no trigger is stored at most once in this time.
 const VALUE_EVERY: TimeDelta = TimeDelta::seconds(10);
-/// Pushes that are remembered as taken up: they may be reported again while the ledger does not have them.
-const TAKEN_UP: usize = 1_000;
+/// Pushes that are remembered as taken up, of before the start and since: a push comes again until it is stored.
+const TAKEN_UP: usize = 200;
 
 /// How far a test alarm came.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +58,7 @@ pub struct DrillOutcome {
 pub struct PushedAlarm {
     pub id: String,
     pub title: String,
+    pub message: String,
     pub sent: Timestamp,
 }
 
@@ -90,6 +91,7 @@ struct LastValue {
 struct StoredAlarms {
     incidents: Vec<StoredIncident>,
     waiting: Vec<alarms::Waiting>,
+    taken_up: Vec<String>,
 }
 
 impl AlarmDelivery {
@@ -126,6 +128,7 @@ impl AlarmDelivery {
                 Ok(StoredAlarms {
                     incidents: incidents::shown(db, &server, now)?,
                     waiting: alarms::waiting(db, &server)?,
+                    taken_up: alarms::newest_finished(db, &server, TAKEN_UP)?,
                 })
             };
             match self.context.pool.read(read).await {
@@ -137,6 +140,7 @@ impl AlarmDelivery {
             }
         };
         let now = self.context.clock.moment();
+        self.taken_up.borrow_mut().extend(stored.taken_up);
         let mut changes = Vec::new();
         for StoredIncident { id, incident, title, state, .. } in stored.incidents {
             let is_unheard = state == UNHEARD;
@@ -156,7 +160,7 @@ impl AlarmDelivery {
         self.is_known.notify_waiters();
         let pushes = stored.waiting.into_iter().map(|row| {
             let sent = row.sent_at.unwrap_or(row.received_at);
-            self.clone().pushed_alarm(PushedAlarm { id: row.id, title: row.title, sent })
+            self.clone().pushed_alarm(PushedAlarm { id: row.id, title: row.title, message: row.message, sent })
         });
         let pushes = futures_util::future::join_all(pushes.collect::<Vec<_>>());
         let restored = async {
@@ -208,7 +212,7 @@ impl AlarmDelivery {
                 return;
             }
             taken_up.push_back(alarm.id.clone());
-            if taken_up.len() > TAKEN_UP {
+            if taken_up.len() > 2 * TAKEN_UP {
                 taken_up.pop_front();
             }
         }
@@ -217,6 +221,7 @@ impl AlarmDelivery {
         let arrival = Arrival {
             id: alarm.id.clone(),
             title: alarm.title,
+            message: alarm.message,
             sent_at: Some(alarm.sent),
             ..self.arrival(AlarmPath::Push, "", "", &update, now.stamp)
         };

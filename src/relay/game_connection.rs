@@ -255,7 +255,7 @@ impl GameConnection {
 
     fn store_world(&self, world: &World, ctx: &mut Context<Self>) {
         let (pool, server, row) = (self.context.pool.clone(), self.server.clone(), world.into());
-        let monuments = self.live.monuments().map(<[_]>::to_vec);
+        let monuments = self.live.borrow().monuments().map(<[_]>::to_vec);
         let save = move |db: &mut Db| paired_servers::save_baseline(db, &server, &row, monuments.as_deref());
         let stored = async move { pool.write(save).await };
         ctx.spawn(stored.into_actor(self).map(|stored, connection, _| {
@@ -411,7 +411,8 @@ impl Handler<DeviceToggle> for GameConnection {
             let answer = Ok(Answered { asked_after, content: Some(content) });
             connection.update(GameUpdate::Device { device: device.clone(), answer }, ctx);
             // A broadcast may have said something newer.
-            let known = connection.live.state().devices.get(&device).and_then(|device| device.value);
+            let live = connection.live.borrow();
+            let known = live.state().devices.get(&device).and_then(|device| device.value);
             known.or(seen).ok_or(CommandError::Unavailable)
         }))
     }

@@ -16,16 +16,7 @@ use tokio::time::Instant;
 
 use crate::{
     config::GameLinkPolicy,
-    db::{
-        access,
-        error::DbError,
-        helper_devices,
-        incidents::{self, StoredIncident},
-        paired_servers,
-        pool::Db,
-        sessions,
-        start::read_until_answered,
-    },
+    db::{access, error::DbError, helper_devices, paired_servers, pool::Db, sessions, start::read_until_answered},
     domain::{
         access::Action,
         backoff::Backoff,
@@ -39,7 +30,7 @@ use crate::{
         context::RelayContext,
         game_connection::{
             ConnectionEvent, ConnectionStart, DeliverPushedAlarm, Drill, GameConnection, ReloadDevices, RetryLink,
-            SetWatchers, ShowAcknowledgement, StopConnection,
+            SetWatchers, StopConnection,
         },
         presence::Presence,
         publication::AllowedUsers,
@@ -52,6 +43,7 @@ pub use crate::relay::{
     alarm_delivery::{DrillOutcome, PushedAlarm},
     commands::{AcknowledgeRaid, CommandError},
     game_connection::LinkStatus,
+    ledger::STORED_WITHIN,
 };
 
 /// A game server was paired, perhaps again: open its link now.
@@ -445,36 +437,6 @@ impl Handler<UserCommand> for Hub {
     }
 }
 
-impl Handler<AcknowledgeRaid> for Hub {
-    type Result = ResponseActFuture<Self, Result<StoredIncident, CommandError>>;
-
-    fn handle(&mut self, acknowledge: AcknowledgeRaid, _: &mut Self::Context) -> Self::Result {
-        let AcknowledgeRaid { server, user, incident } = acknowledge;
-        let (pool, now) = (self.context.pool.clone(), self.context.clock.now());
-        let (asked, by, id) = (server.clone(), user.clone(), incident.clone());
-        let stored = async move {
-            pool.write(move |db| {
-                if !access::role(db, &by, &asked)?.is_some_and(|role| role.may(Action::Watch)) {
-                    return Ok(Err(CommandError::UnknownServer));
-                }
-                let known = incidents::acknowledge(db, &asked, &id, &by, now)?;
-                Ok(known.ok_or(CommandError::UnknownIncident))
-            })
-            .await
-        };
-        Box::pin(stored.into_actor(self).map(move |stored, hub, _| {
-            let stored = stored.unwrap_or_else(|error| {
-                log::error!("an acknowledgement could not be stored: {error}");
-                Err(CommandError::Internal)
-            })?;
-            if let Some(connection) = hub.connections.get(&server) {
-                connection.do_send(ShowAcknowledgement { incident, user, at: now });
-            }
-            Ok(stored)
-        }))
-    }
-}
-
 impl Handler<AlarmPushed> for Hub {
     type Result = ();
 
@@ -538,5 +500,6 @@ impl Handler<Drain> for Hub {
     }
 }
 
+mod acknowledge;
 #[cfg(test)]
 mod tests;

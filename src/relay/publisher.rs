@@ -210,7 +210,7 @@ mod tests {
         publisher.advance(Vec::new());
         publisher.advance(leader(&mut state, 1));
         for (recipient, _) in &subscribers {
-            drop(publisher.send_snapshot(recipient, &state).await);
+            let _ = publisher.send_snapshot(recipient, &state).await;
             settle(recipient).await;
         }
         let mut frames = Vec::new();
@@ -239,7 +239,7 @@ mod tests {
         let notices = got.borrow().iter().filter(|got| matches!(got, Publication::Skipped)).count();
         assert!(steps < 19, "{steps} steps");
         assert_eq!(notices, 1 + 1, "one notice, and this test's own");
-        drop(publisher.send_snapshot(&recipient, &state).await);
+        let _ = publisher.send_snapshot(&recipient, &state).await;
         settle(&recipient).await;
         publisher.advance(leader(&mut state, 99));
         settle(&recipient).await;

@@ -9,6 +9,7 @@ use std::{
 };
 
 use companion::{api::context::ApiContext, clock::Clock, config::Database, server::Server};
+use diesel::{Connection as _, SqliteConnection, connection::SimpleConnection as _};
 use tempfile::TempDir;
 
 #[path = "../spec/harness/binary.rs"]
@@ -34,6 +35,15 @@ impl Installation {
     #[allow(dead_code, reason = "not every test reads what is stored")]
     pub fn database(&self) -> Database {
         binary::config(&self.flags).database
+    }
+
+    /// Locks the SQLite file against every writer, until dropped.
+    #[allow(dead_code, reason = "not every test locks it")]
+    pub fn lock_database(&self) -> SqliteConnection {
+        let Database::Sqlite(path) = self.database() else { panic!("it is an SQLite file") };
+        let mut connection = SqliteConnection::establish(path.to_str().expect("a plain path")).unwrap();
+        connection.batch_execute("PRAGMA busy_timeout = 10000; BEGIN IMMEDIATE").unwrap();
+        connection
     }
 
     /// Builds the service in this process, fills its database, and stops it.

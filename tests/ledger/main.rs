@@ -87,11 +87,12 @@ async fn run(options: &Options) -> Vec<String> {
     let count = |state: &str| rows.iter().filter(|row| row.state == state).count();
     let heard = |state: &str| incidents.iter().filter(|row| row.state == state).count();
     println!(
-        "{} pushes and {} triggers on the link, {} kills, {} logins in {:.1} s; \
+        "{} pushes and {} triggers on the link, {} kills, {} freezes, {} logins in {:.1} s; \
          {} alarms: {} opened, {} merged; {} incidents: {} delivered, {} later, {} unheard",
         trial.pushed,
         trial.triggers.len(),
         trial.kills,
+        trial.freezes,
         trial.pushes.counts().logins,
         took.as_secs_f64(),
         rows.len(),

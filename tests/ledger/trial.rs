@@ -76,6 +76,7 @@ pub struct Trial {
     /// Since the last start of the service.
     cuts: u32,
     pub kills: u32,
+    pub freezes: u32,
 }
 
 impl Trial {
@@ -152,6 +153,7 @@ impl Trial {
             next_alarm: 0,
             cuts: 0,
             kills: 0,
+            freezes: 0,
         }
     }
 
@@ -281,20 +283,53 @@ impl Trial {
                 self.game.world(|world| world.release_alarm(alarm));
             }
         }
+        self.end_life().await;
+        self.unsure.clear();
+        self.begin_life();
+    }
+
+    async fn end_life(&mut self) {
         self.up.send_replace(None);
         self.service = None;
         for client in &self.steady {
             client.until("end", |received| received.state.is_none()).await;
         }
         self.kills += 1;
+    }
+
+    fn begin_life(&mut self) {
         self.cuts = 0;
-        self.unsure.clear();
         if self.random.below(2) == 0 {
             self.burst(6);
         }
         let service = self.installation.start();
         self.up.send_replace(Some(service.addresses.clone()));
         self.service = Some(service);
+    }
+
+    /// The database takes nothing for a while: an alarm is shown all the same, and a kill meanwhile loses none.
+    async fn freeze(&mut self) {
+        self.linked().await;
+        let lock = self.installation.lock_database();
+        self.freezes += 1;
+        let (alarm, from) = (self.next_alarm(), Utc::now());
+        self.fire(alarm);
+        self.burst(4);
+        let is_shown = |received: &Received| {
+            let raids = received.state.as_ref().and_then(|state| state["raids"].as_object());
+            raids.is_some_and(|raids| raids.values().any(|raid| raid["alarmId"] == alarm.to_string()))
+        };
+        self.steady[0].until("raid while the database is frozen", is_shown).await;
+        self.triggers.push(Trigger { alarm, from, to: Utc::now() });
+        self.game.world(|world| world.release_alarm(alarm));
+        if self.random.below(2) == 0 {
+            self.end_life().await;
+            self.unsure.clear();
+            drop(lock);
+            self.begin_life();
+        } else {
+            self.shown_as(alarm, false).await;
+        }
     }
 
     /// Cuts the push session or the link, in one of many ways.
@@ -352,7 +387,8 @@ impl Trial {
                 let duplicate = self.random.below(2) == 0;
                 self.pushes.faults(|faults| faults.duplicate = duplicate);
             }
-            16..=17 => self.cut().await,
+            16 => self.cut().await,
+            17 => self.freeze().await,
             _ => self.kill().await,
         }
         if self.pushes.unacknowledged(ACCOUNT) > WAITING {

@@ -136,7 +136,7 @@ impl World {
             sent_at: Some(now),
         };
         self.context.pool.write_blocking(|db| alarms::receive(db, &arrival)).unwrap();
-        PushedAlarm { id: id.into(), title: title.into(), sent: now }
+        PushedAlarm { id: id.into(), title: title.into(), message: String::new(), sent: now }
     }
 }
 

@@ -25,11 +25,13 @@ use crate::{
     config::{Database, Game},
     crypto::{keys::Key32, random::Random, sealer::Sealer},
     db::{
+        journal::Journal,
         paired_servers::StoredPairing,
         pool::{DiskMoment, Pool},
         testing::{self, now},
     },
-    game::asker::Budgets,
+    domain::link_reason::LinkReason,
+    game::{asker::Budgets, decoding::MessageDecoder},
     net::{Memory, Network},
     relay::{
         client_socket::ClientSocket, connect_turns::ConnectTurns, relay_worker::RelayWorker,
@@ -146,6 +148,8 @@ impl Relay {
             network: Network::simulated(Arc::new(move |host, _| dial.clone().dial(host))),
             budgets: Budgets::default(),
             connect_turns: ConnectTurns::default(),
+            decoder: MessageDecoder::inline(),
+            journal: Journal::open_simulated(directory.path()).unwrap(),
         });
         testing::user(&context.pool, "alice");
         testing::user(&context.pool, "bob");
@@ -171,7 +175,8 @@ impl Relay {
     }
 
     fn worker(&self) -> Rc<RelayWorker> {
-        RelayWorker::new(self.hub.clone().recipient(), self.hub.clone().recipient())
+        let (clock, servers) = (self.context.clock.clone(), self.hub.clone().recipient());
+        RelayWorker::new(clock, servers, self.hub.clone().recipient(), self.hub.clone().recipient())
     }
 }
 
@@ -299,6 +304,7 @@ fn what_was_asked_before_a_deletion_does_not_start_the_server_anew() {
         let relay = Relay::start(GameLinkPolicy::Subscribed, &["one", "two"]);
         for drill in [false, true] {
             let server = ServerId::from(if drill { "two" } else { "one" });
+            let alarm = PushedAlarm { id: "alarm".into(), title: "Raid".into(), message: String::new(), sent: now() };
             relay.outside.hold_next.store(true, Ordering::Relaxed);
             let (hub, asked) = (relay.hub.clone(), server.clone());
             let answer = actix::spawn(async move {
@@ -312,7 +318,7 @@ fn what_was_asked_before_a_deletion_does_not_start_the_server_anew() {
             relay.hub.do_send(ServerRemoved { server: server.clone() });
             relay.outside.release.notify_one();
             assert!(answer.await.unwrap(), "there is no such server");
-            relay.hub.do_send(AlarmPushed { server: server.clone(), id: "alarm".into(), title: "Raid".into() });
+            relay.hub.do_send(AlarmPushed { server: server.clone(), alarm: alarm.clone() });
             assert!(relay.status(server.as_str()).await.is_none());
             assert_eq!(relay.hub.send(StartDrill { server }).await.unwrap(), Err(DrillError::UnknownServer));
         }
@@ -398,7 +404,7 @@ fn a_link_that_panics_is_tried_again() {
         let connection = relay.find("one").await.unwrap().connection;
         sleep(Duration::from_millis(100)).await;
         let status = relay.status("one").await.expect("a link");
-        assert_eq!(status.reason.as_deref(), Some("an internal error"));
+        assert_eq!(status.reason, Some(LinkReason::OurFault));
         sleep(Duration::from_secs(2)).await;
         assert_eq!(relay.outside.dials("one"), 2);
         assert_eq!(relay.find("one").await.unwrap().connection, connection, "it has lost nothing");
