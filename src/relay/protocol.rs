@@ -3,6 +3,8 @@
 //! Beyond the spec: `snapshot` and `patch` carry `epoch` and `seq`, `patch` also `base`, the `seq` it applies on. A
 //! refused or malformed message is answered by `error { code, message, serverId?, requestId? }`; a `deviceToggle`
 //! that carries a `requestId` is answered by `ack { requestId }`. `raid` carries `incident`, `count` and `update`.
+//! In the state, `server.stale` is `{ <section>: { asOf } }` with the sections `server`, `team`, `mapMarkers` and
+//! `devices` that had no answer for three of their polls; it is absent while all is fresh.
 //!
 //! Frames for many clients are encoded once, WebSocket header included, and shared.
 
