@@ -32,10 +32,10 @@
 //! The supervisor reports why and when it tries again; the live state keeps what is known, and its `server` says
 //! `unreachable` with the reason and `nextAttemptAt`, which every client gets as a patch. Attempts come after 1 s, 2 s,
 //! 4 s and so on up to 5 minutes, jittered, and never end. Sections of the state without an answer for three of their
-//! polls are named as stale ([`domain::freshness`]), with a link or without. Detectors pause, so that nothing counts as gone because we
-//! did not look. Once the link is up again, everything is asked for again: a wipe in between is recognised from the
-//! stored world, an alarm that is on and was off goes off now, and a gap of 30 s or more becomes an event. Pushed alarms
-//! arrive all the while, as they do not need the link.
+//! polls are named as stale ([`domain::freshness`]), with a link or without. Detectors pause, so that nothing counts as
+//! gone because we did not look. Once the link is up again, everything is asked for again: a wipe in between is
+//! recognised from the stored world, an alarm that is on and was off goes off now, and a gap of 30 s or more becomes an
+//! event. Pushed alarms arrive all the while, as they do not need the link.
 //!
 //! # The floors of the house
 //! Imports only go down, and no two files import each other. What goes up goes as a message to a `Recipient` that was
