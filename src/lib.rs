@@ -32,11 +32,12 @@
 //! The link ends: at once if the connection breaks, after two unanswered requests or 40 s of silence if it just stops.
 //! The supervisor reports why and when it tries again; the live state keeps what is known, and its `server` says
 //! `unreachable` with the reason and `nextAttemptAt`, which every client gets as a patch. Attempts come after 1 s, 2 s,
-//! 4 s and so on up to 5 minutes, jittered, and never end. Detectors pause, so that nothing counts as gone because we
-//! did not look. When many links are lost together, or start together, [`relay::connect_turns`] spreads their attempts
-//! over seconds. Once the link is up again, everything but the map of the same wipe is asked for again: a wipe in between
-//! is recognised from the stored world, an alarm that is on and was off goes off now, and a gap of 30 s or more becomes an event. Pushed alarms
-//! arrive all the while, as they do not need the link.
+//! 4 s and so on up to 5 minutes, jittered, and never end. Sections of the state without an answer for three of their
+//! polls are named as stale ([`domain::freshness`]), with a link or without. Detectors pause, so that nothing counts as
+//! gone because we did not look. When many links are lost together, or start together, [`relay::connect_turns`] spreads
+//! their attempts over seconds. Once the link is up again, everything but the map of the same wipe is asked for again: a
+//! wipe in between is recognised from the stored world, an alarm that is on and was off goes off now, and a gap of 30 s or
+//! more becomes an event. Pushed alarms arrive all the while, as they do not need the link.
 //!
 //! # When something panics
 //! Only the task in which it happens ends, and [`panics`] logs and counts it. A link or a push session is tried again. A

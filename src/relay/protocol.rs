@@ -9,6 +9,8 @@
 //!
 //! At most 20 lines of `chat` in 10 s reach one connection. Of more, the oldest that wait are dropped, and an `event` of
 //! kind `chat` and action `dropped` says how many in `lines`, at most one in 10 s for each server.
+//! In the state, `server.stale` is `{ <section>: { asOf } }` with the sections `server`, `team`, `mapMarkers` and
+//! `devices` that had no answer for three of their polls; it is absent while all is fresh.
 //!
 //! Frames for many clients are encoded once, WebSocket header included, and shared.
 

@@ -3,6 +3,7 @@
 use chrono::TimeDelta;
 use companion::simulator::{
     game_server::{GameServer, GameServerOptions, Limits},
+    point::Point,
     world::{BASE_ALARM, GATE_SWITCH, LIGHTS_SWITCH, LOOT_BOX, SimulatedWorld, TEAM, TOOL_CUPBOARD},
 };
 use serde_json::{Value, json};
@@ -42,15 +43,16 @@ async fn markers_beyond_the_limit_are_refused_shown_as_stale_and_hold_up_nothing
     let as_of = companion::domain::time::to_wire(app.clock.now());
     app.clock.advance(TimeDelta::seconds(10));
     client.until(&server, |state| state["server"]["stale"]["mapMarkers"]["asOf"] == as_of.as_str()).await;
-    assert_eq!(client.state(&server)["mapMarkers"], known, "as they were");
-    game.world(|world| {
-        world.kill(TEAM[1].0);
-        world.set_switch(GATE_SWITCH, true)
-    })
-    .unwrap();
-    let dead = |state: &Value| state["team"]["members"][TEAM[1].0.to_string()]["alive"] == false;
-    client.until(&server, |state| dead(state) && device(state, GATE_SWITCH)["value"] == true).await;
-    assert!(is_connected(client.state(&server)));
+    game.world(|world| world.set_switch(GATE_SWITCH, true)).unwrap();
+    client.until(&server, |state| device(state, GATE_SWITCH)["value"] == true).await;
+    // Two answers about the team, with one about markers between them.
+    for x in [500.0, 600.0] {
+        game.world(|world| world.move_member(TEAM[1].0, Point::new(x, 600.0)));
+        client.until(&server, |state| state["team"]["members"][TEAM[1].0.to_string()]["x"] == x).await;
+    }
+    let state = client.state(&server);
+    assert!(is_connected(state) && state["server"]["stale"]["mapMarkers"]["asOf"] == as_of.as_str());
+    assert_eq!(state["mapMarkers"], known, "as they were");
     game.faults(|faults| faults.extra_markers = 0);
     client.until(&server, |state| state["server"].get("stale").is_none()).await;
 }
