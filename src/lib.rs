@@ -16,9 +16,10 @@
 //! applies each to its [`relay::live_state`], which is pure: an update in; a step of the state, world events
 //! ([`domain::detect`]), chat and alarms out. [`relay::publisher`] encodes the step once, as a JSON Patch, and sends it to
 //! its subscribers: one [`relay::server_subscription`] per worker thread, which lets its sockets write
-//! ([`relay::socket`]). When a socket may write is decided by [`relay::send_queue`]: never more than 60 frames in 10
-//! seconds, raids first, patches last and merged when their turn comes ([`relay::patch_log`]). So a limit or a slow
-//! reader delays the state and never loses it, and no client has a queue of patches.
+//! ([`relay::socket`]). When a socket may write is decided by [`relay::send_queue`] and [`relay::frame_budget`]: never
+//! more than 60 frames in 10 seconds, raids first, patches last and merged when their turn comes ([`relay::patch_log`]),
+//! and no kind of message ever stops another. So a limit or a slow reader delays the state and never loses it, and no
+//! client has a queue of patches.
 //!
 //! # The path of an alarm
 //! A smart alarm goes off. The game server says so on the live link, if that is up, and the game pushes it
