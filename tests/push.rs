@@ -76,8 +76,18 @@ fn login(received: &[&str]) -> PushLogin {
     }
 }
 
+/// A session over a new connection.
+async fn logged_in(
+    network: &Network,
+    address: &PushAddress,
+    tls: Arc<ClientConfig>,
+    login: PushLogin,
+) -> Result<McsSession, LoginError> {
+    login::log_in(login::connect(network, address, tls).await?, login).await
+}
+
 async fn connect(service: &PushService) -> Result<McsSession, LoginError> {
-    login::connect(&Network::system(), &address(service), trusting(service), login(&[])).await
+    logged_in(&Network::system(), &address(service), trusting(service), login(&[])).await
 }
 
 async fn session(service: &PushService) -> McsSession {
@@ -207,7 +217,7 @@ async fn pushes_while_away_are_delivered_at_login_unless_received_or_expired() {
     service.push_at(ANDROID_ID, numbered(3), sent, hour * 4);
     service.push(ANDROID_ID, numbered(4));
 
-    let mut session = login::connect(&Network::system(), &address(&service), trusting(&service), login(&[&known]))
+    let mut session = logged_in(&Network::system(), &address(&service), trusting(&service), login(&[&known]))
         .await
         .expect("a session");
     let first = message(&mut session).await;
@@ -257,10 +267,10 @@ async fn heartbeats_of_the_service_are_answered() {
 async fn a_wrong_token_is_refused() {
     let service = service().await;
     let wrong = PushLogin { security_token: SecretBox::new(Box::new(TOKEN + 1)), ..login(&[]) };
-    let refused = login::connect(&Network::system(), &address(&service), trusting(&service), wrong).await;
+    let refused = logged_in(&Network::system(), &address(&service), trusting(&service), wrong).await;
     assert!(matches!(refused, Err(LoginError::Refused(401))), "{refused:?}");
     let stranger = PushLogin { android_id: ANDROID_ID + 1, ..login(&[]) };
-    let refused = login::connect(&Network::system(), &address(&service), trusting(&service), stranger).await;
+    let refused = logged_in(&Network::system(), &address(&service), trusting(&service), stranger).await;
     assert!(matches!(refused, Err(LoginError::Refused(401))), "{refused:?}");
     assert_eq!(service.counts().refused, 2);
 }
@@ -282,15 +292,15 @@ async fn a_refusal_and_an_outage_are_distinguished() {
 #[actix_web::test]
 async fn a_certificate_of_another_authority_is_refused() {
     let (service, other) = (service().await, service().await);
-    let failed = login::connect(&Network::system(), &address(&service), trusting(&other), login(&[])).await;
+    let failed = logged_in(&Network::system(), &address(&service), trusting(&other), login(&[])).await;
     assert!(matches!(&failed, Err(LoginError::Network(why)) if why.to_string().contains("certificate")), "{failed:?}");
     let public = Arc::new(tls_config(None).expect("roots"));
-    let failed = login::connect(&Network::system(), &address(&service), public, login(&[])).await;
+    let failed = logged_in(&Network::system(), &address(&service), public, login(&[])).await;
     assert!(matches!(&failed, Err(LoginError::Network(why)) if why.to_string().contains("certificate")), "{failed:?}");
     // The certificate names 127.0.0.1, not this spelling of another loopback address.
     let elsewhere = PushAddress { host: "127.0.0.2".to_owned(), ..address(&service) };
     assert!(matches!(
-        login::connect(&Network::system(), &elsewhere, trusting(&service), login(&[])).await,
+        logged_in(&Network::system(), &elsewhere, trusting(&service), login(&[])).await,
         Err(LoginError::Network(_))
     ));
     assert_eq!(service.counts().logins, 0, "no credential was sent");
@@ -326,7 +336,7 @@ async fn a_client_that_trusts_the_simulator_goes_on_after_its_restart() {
         received: Vec::new(),
     };
     let address: PushAddress = ready["push"].as_str().expect("an address").parse().expect("an address");
-    let connected = login::connect(&Network::system(), &address, tls, login).await;
+    let connected = logged_in(&Network::system(), &address, tls, login).await;
     process.kill().and_then(|()| process.wait()).expect("it is killed");
     connected.expect("a session");
 
@@ -400,9 +410,8 @@ async fn duplicates_and_replays_carry_the_same_id() {
         faults.duplicate = false;
         faults.replay = true;
     });
-    let mut session = login::connect(&Network::system(), &address(&service), trusting(&service), login(&[&id]))
-        .await
-        .expect("a session");
+    let mut session =
+        logged_in(&Network::system(), &address(&service), trusting(&service), login(&[&id])).await.expect("a session");
     assert_eq!(message(&mut session).await.persistent_id, Some(id));
 }
 
@@ -454,7 +463,7 @@ async fn a_service_that_is_there_and_answers_nothing_is_noticed() {
     let network = Network::simulated(Arc::new(dial));
     let tls = Arc::new(tls_config(None).expect("roots"));
     let address = PushAddress { host: "push.example.com".to_owned(), port: 1 };
-    let mut session = login::connect(&network, &address, tls, login(&[])).await.expect("a session");
+    let mut session = logged_in(&network, &address, tls, login(&[])).await.expect("a session");
     let began = tokio::time::Instant::now();
     for beat in 1..=20 {
         assert!(matches!(session.next().await, Ok(Received::Heartbeat)));
@@ -471,7 +480,7 @@ async fn a_login_without_an_answer_ends_at_its_deadline() {
     service.faults(|faults| faults.mute_login = true);
     let (address, tls) = (address(&service), trusting(&service));
     let connecting =
-        actix_web::rt::spawn(async move { login::connect(&Network::system(), &address, tls, login(&[])).await });
+        actix_web::rt::spawn(async move { logged_in(&Network::system(), &address, tls, login(&[])).await });
     until(&service, |service| service.counts().logins == 1).await;
     // From now on time jumps to the next deadline whenever every task waits.
     tokio::time::pause();
@@ -490,7 +499,7 @@ async fn a_peer_without_tls_is_unreachable() {
         socket.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.expect("a reader");
     });
     let address = PushAddress { host: "127.0.0.1".to_owned(), port };
-    let failed = login::connect(&Network::system(), &address, trusting(&service().await), login(&[])).await;
+    let failed = logged_in(&Network::system(), &address, trusting(&service().await), login(&[])).await;
     assert!(matches!(failed, Err(LoginError::Network(_))), "{failed:?}");
 }
 

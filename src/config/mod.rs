@@ -276,7 +276,7 @@ mod tests {
             .filter_map(|argument| argument.get_env())
             .map(|variable| variable.to_str().unwrap().to_owned())
             .collect();
-        assert_eq!(variables.len(), 25);
+        assert_eq!(variables.len(), 26);
         let hidden = command.get_arguments().filter(|argument| argument.is_hide_env_values_set()).count();
         assert_eq!(hidden, 6);
         let help = command.render_long_help().to_string();

@@ -151,6 +151,9 @@ pub fn tally(db: &mut Db) -> Result<Tally, DbError> {
 pub fn purge(db: &mut Db, before: Timestamp) -> Result<usize, DbError> {
     let old = alarms::table.filter(alarms::finished_at.lt(before.naive_utc()));
     let ids: Vec<String> = old.limit(PURGE_BATCH as i64).select(alarms::id).load(db)?;
+    if ids.is_empty() {
+        return Ok(0);
+    }
     Ok(diesel::delete(alarms::table.filter(alarms::id.eq_any(ids))).execute(db)?)
 }
 

@@ -114,10 +114,10 @@ mod tests {
             assert_eq!(dead(), (1, vec![expected]));
 
             let purge = |at| pool.write_blocking(|db| purge(db, at)).unwrap();
-            assert_eq!(purge(now() + Duration::days(HISTORY_DAYS)), 0);
-            assert_eq!(purge(later(1) + Duration::days(HISTORY_DAYS)), 2);
+            assert_eq!(purge(later(-1) + Duration::days(HISTORY_DAYS)), 0);
+            assert_eq!(purge(now() + Duration::days(HISTORY_DAYS)), 2);
             assert_eq!(dead().0, 1);
-            assert_eq!((purge(later(2) + Duration::days(HISTORY_DAYS)), dead().0), (1, 0));
+            assert_eq!((purge(later(1) + Duration::days(HISTORY_DAYS)), dead().0), (1, 0));
         });
     }
 

@@ -45,14 +45,14 @@ pub struct LedgerWrite {
     /// By id.
     pub arrivals: BTreeMap<String, Arrival>,
     /// Incidents that somebody heard of.
-    pub heard: BTreeMap<String, Heard>,
+    pub heard: BTreeMap<String, HeardBy>,
     /// The last values of alarms, by device id.
     pub values: BTreeMap<String, bool>,
 }
 
 /// How somebody heard of an incident.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Heard {
+pub struct HeardBy {
     /// Sockets that took the message; 0: it was in a snapshot.
     pub sockets: usize,
     pub at: Timestamp,
@@ -222,6 +222,9 @@ pub fn shown(db: &mut Db, server: &ServerId, now: Timestamp) -> Result<Vec<Store
 }
 
 fn with_acks(db: &mut Db, rows: Vec<IncidentRow>) -> Result<Vec<StoredIncident>, DbError> {
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
     let ids: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();
     let stored: Vec<(String, String, chrono::NaiveDateTime)> =
         incident_acks::table.filter(incident_acks::incident_id.eq_any(ids)).load(db)?;
@@ -277,6 +280,9 @@ pub fn expire(db: &mut Db, since: Timestamp) -> Result<usize, DbError> {
 pub fn purge(db: &mut Db, before: Timestamp) -> Result<usize, DbError> {
     let old = incidents::table.filter(incidents::last_at.lt(before.naive_utc()));
     let ids: Vec<String> = old.limit(PURGE_BATCH as i64).select(incidents::id).load(db)?;
+    if ids.is_empty() {
+        return Ok(0);
+    }
     Ok(diesel::delete(incidents::table.filter(incidents::id.eq_any(ids))).execute(db)?)
 }
 
@@ -355,7 +361,7 @@ mod tests {
     fn who_heard_first_is_kept_and_an_acknowledgement_counts_more() {
         on_each_server(|pool| {
             let heard = |sockets, seconds| LedgerWrite {
-                heard: [("a".to_owned(), Heard { sockets, at: later(seconds) })].into(),
+                heard: [("a".to_owned(), HeardBy { sockets, at: later(seconds) })].into(),
                 ..Default::default()
             };
             store(pool, &opened("a", incident(1)));

@@ -65,9 +65,9 @@ pub enum DiskMoment {
 pub type SimulatedDisk = dyn Fn(DiskMoment) -> LocalBoxFuture<'static, Result<(), DbError>> + Send + Sync;
 
 /// Runs queries on a connection, or passes on why there is none.
-type Job = Box<dyn FnOnce(Result<&mut Db, DbError>) -> Answer + Send>;
+type Job = Box<dyn FnOnce(Result<&mut Db, DbError>) -> QueryAnswer + Send>;
 /// Answers the caller: with the result of the queries, unless something went wrong after them.
-type Answer = Box<dyn FnOnce(Result<(), DbError>) + Send>;
+type QueryAnswer = Box<dyn FnOnce(Result<(), DbError>) + Send>;
 
 /// Some connections, and the queries that wait for them.
 struct Lane {
@@ -237,7 +237,7 @@ impl SimulatedLane {
 }
 
 /// The connection is free again before the caller has its answer.
-fn run_job(job: Job, connections: &r2d2::Pool<Connector>) -> Answer {
+fn run_job(job: Job, connections: &r2d2::Pool<Connector>) -> QueryAnswer {
     match connection(connections) {
         Ok(mut db) => job(Ok(&mut db)),
         Err(error) => job(Err(error)),

@@ -12,7 +12,7 @@ use diesel::{
 use crate::{
     db::{
         PURGE_BATCH, access, alarms, encryption_keys, helper_devices,
-        incidents::{self, Heard, LedgerWrite},
+        incidents::{self, HeardBy, LedgerWrite},
         openid_nonces, paired_servers, pairing_codes,
         pool::Db,
         push_credentials, push_seen, sessions, smart_devices,
@@ -86,7 +86,7 @@ fn every_query(db: &mut Db) {
     alarms::newest_finished(db, &server, 9).unwrap();
     alarms::assign(db, key, alarms::AlarmState::Merged, key, now()).unwrap();
     alarms::tally(db).unwrap();
-    let heard = [(key.to_owned(), Heard { sockets: 1, at: now() })].into();
+    let heard = [(key.to_owned(), HeardBy { sockets: 1, at: now() })].into();
     let values = [(key.to_owned(), true)].into();
     incidents::write(db, &server, &LedgerWrite { heard, values, ..Default::default() }).unwrap();
     incidents::list(db, &server, Some(key), 50).unwrap();

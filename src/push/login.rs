@@ -11,7 +11,7 @@ use tokio::{
 
 use crate::{
     config::PushAddress,
-    net::{Network, NetworkError},
+    net::{Network, NetworkError, SecureStream},
     push::{
         mcs::Frame,
         session::{McsSession, SessionEnd},
@@ -20,8 +20,8 @@ use crate::{
     },
 };
 
-/// Resolving, connecting, TLS and the login, together.
-const LOGIN_DEADLINE: Duration = Duration::from_secs(15);
+/// Resolving, connecting and TLS together; then the login.
+const DEADLINE: Duration = Duration::from_secs(15);
 /// Ids that one login names.
 const RECEIVED_IDS: usize = 1000;
 /// What the login is checked against: an Android id and its token.
@@ -77,27 +77,24 @@ fn is_untrusted(error: &io::Error) -> bool {
     matches!(error, Some(rustls::Error::InvalidCertificate(_)))
 }
 
-/// Connects and logs in, in 15 seconds or not at all.
+/// Connects, in 15 seconds or not at all.
 pub async fn connect(
     network: &Network,
     address: &PushAddress,
     tls: Arc<ClientConfig>,
-    login: PushLogin,
-) -> Result<McsSession, LoginError> {
-    let open = async {
-        let connected = network.connect_secure(&address.host, address.port, tls).await;
-        log_in(connected?, login).await
-    };
-    timeout(LOGIN_DEADLINE, open).await.map_err(|_| LoginError::TimedOut)?
+) -> Result<SecureStream, LoginError> {
+    let connected = network.connect_secure(&address.host, address.port, tls);
+    Ok(timeout(DEADLINE, connected).await.map_err(|_| LoginError::TimedOut)??)
 }
 
-/// Logs in over a connection that is up.
-pub(super) async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
+/// Logs in over a connection that is up, in 15 seconds or not at all.
+pub async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     login: PushLogin,
 ) -> Result<McsSession<S>, LoginError> {
     let mut session = McsSession::new(stream);
-    match session.ask(Frame::LoginRequest(request(login))).await {
+    let asked = session.ask(Frame::LoginRequest(request(login)));
+    match timeout(DEADLINE, asked).await.map_err(|_| LoginError::TimedOut)? {
         Ok(Frame::LoginResponse(LoginResponse { error: None, .. })) => Ok(session),
         Ok(Frame::LoginResponse(LoginResponse { error: Some(error), .. })) => Err(match error.code {
             500..=599 => LoginError::ServiceFault(error.code),

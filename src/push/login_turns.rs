@@ -1,5 +1,5 @@
-//! Logins of all sessions of this process: a lost network sends them back together, and they must neither look like an
-//! attack nor keep the threads from what else they do.
+//! Logins of all sessions of this process: a lost network sends them back together, and they must not look like an
+//! attack, nor keep threads and database from what else they do.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -8,8 +8,9 @@ use std::{
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Logins under way at once; each is over within its deadline.
-const AT_ONCE: usize = 100;
+/// Logins under way at once, each over within its deadlines. Each writes to the database, where alarms must not wait long
+/// behind them.
+const AT_ONCE: usize = 50;
 /// Room for the return of each session.
 const EACH: Duration = Duration::from_millis(10);
 /// In this time all are back, however many: an alarm that waits for its session is late.

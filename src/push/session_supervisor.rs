@@ -17,7 +17,7 @@ use crate::{
         push_refusals::{self, PushRefusal},
         push_seen, users,
     },
-    domain::{backoff::Backoff, credential::RefusalReason, ids::UserId},
+    domain::{backoff::Backoff, credential::RefusalReason, ids::UserId, time::Timestamp},
     push::{
         context::PushContext,
         failure,
@@ -46,24 +46,28 @@ struct SessionFailure {
     fault: SessionFault,
     /// For the log.
     details: String,
+    /// What the owner is told, if the bundle is to blame.
+    refusal: Option<PushRefusal>,
 }
 
 impl SessionFailure {
     fn unreachable(fault: SessionFault, details: impl ToString) -> Self {
-        Self { state: PushState::Unreachable, fault, details: details.to_string() }
+        Self { state: PushState::Unreachable, fault, details: details.to_string(), refusal: None }
     }
 
     fn unreadable(fault: SessionFault, details: impl ToString) -> Self {
-        Self { state: PushState::Unreadable, fault, details: details.to_string() }
+        Self { state: PushState::Unreadable, fault, details: details.to_string(), refusal: None }
     }
 
-    /// Why the bundle is to blame; `None` if it may well work another time.
-    fn refusal(&self) -> Option<RefusalReason> {
-        match self.fault {
-            SessionFault::LoginRefused => Some(RefusalReason::LoginRefused),
-            SessionFault::UnusableBundle => Some(RefusalReason::UnusableBundle),
-            _ => None,
-        }
+    /// The same with this bundle, which may be to blame.
+    fn of(self, bundle: &PushBundle, now: Timestamp) -> Self {
+        let reason = match self.fault {
+            SessionFault::LoginRefused => RefusalReason::LoginRefused,
+            SessionFault::UnusableBundle => RefusalReason::UnusableBundle,
+            _ => return self,
+        };
+        let (uploaded_at, uploaded_by) = (bundle.uploaded_at, bundle.uploaded_by.clone());
+        Self { refusal: Some(PushRefusal { uploaded_at, uploaded_by, reason, refused_at: now }), ..self }
     }
 }
 
@@ -82,7 +86,7 @@ impl From<GcmCredentialError> for SessionFailure {
 impl From<LoginError> for SessionFailure {
     fn from(error: LoginError) -> Self {
         let state = if let LoginError::Refused(_) = error { PushState::RefreshNeeded } else { PushState::Unreachable };
-        Self { state, fault: error.fault(), details: error.to_string() }
+        Self { state, fault: error.fault(), details: error.to_string(), refusal: None }
     }
 }
 
@@ -196,13 +200,13 @@ impl SessionSupervisor {
 
     /// One session from its login to its end; `Ok` if there is no credential any more.
     async fn run_session(&self) -> Result<(), SessionFailure> {
-        let (Some(mut owner), Some(bundle)) = (self.owner().await?, self.open(Slot::InUse).await?) else {
-            return Ok(());
-        };
-        let mut session = match self.log_in(&owner, &bundle).await {
-            Ok(session) => session,
+        let Some(mut owner) = self.owner_of(Slot::InUse).await? else { return Ok(()) };
+        let turn = self.context.logins.take().await;
+        let (mut session, uploaded_at) = match self.log_in(&owner, Slot::InUse).await {
+            Ok(Some(logged_in)) => logged_in,
+            Ok(None) => return Ok(()),
             Err(failure) => {
-                if let Some(refusal) = self.refusal(&failure, &bundle) {
+                if let Some(refusal) = failure.refusal.clone() {
                     let user = self.user.clone();
                     let told = self.context.pool.write(move |db| push_refusals::put(db, &user, &refusal)).await;
                     if let Err(error) = told {
@@ -212,8 +216,6 @@ impl SessionSupervisor {
                 return Err(failure);
             }
         };
-        let uploaded_at = bundle.uploaded_at;
-        drop(bundle);
         let (user, now) = (self.user.clone(), self.context.clock.now());
         self.status.set_state(PushState::Connected, None, now);
         let proven = self.context.pool.write(move |db| {
@@ -223,6 +225,7 @@ impl SessionSupervisor {
         if let Err(error) = proven.await {
             log::warn!(user = self.user.as_str(); "a login was not stored: {error}");
         }
+        drop(turn);
         loop {
             match session.next().await? {
                 Received::Heartbeat => self.status.heard(self.context.clock.now()),
@@ -237,10 +240,18 @@ impl SessionSupervisor {
         }
     }
 
-    async fn owner(&self) -> Result<Option<PushOwner>, SessionFailure> {
+    /// The user, if there is a bundle in this slot.
+    async fn owner_of(&self, slot: Slot) -> Result<Option<PushOwner>, SessionFailure> {
         let user = self.user.clone();
-        let owner = self.context.pool.read(move |db| users::find(db, &user)).await?;
-        let Some(owner) = owner else { return Ok(None) };
+        let owner = self.context.pool.read(move |db| {
+            let credential = push_credentials::get(db, &user)?;
+            if credential.is_some_and(|credential| credential.bundle(slot).is_some()) {
+                users::find(db, &user)
+            } else {
+                Ok(None)
+            }
+        });
+        let Some(owner) = owner.await? else { return Ok(None) };
         let (allow_private, servers) = (self.context.allow_private, self.servers().await?);
         Ok(Some(PushOwner { user: self.user.clone(), platform: owner.platform_id, allow_private, servers }))
     }
@@ -290,24 +301,20 @@ impl SessionSupervisor {
         }
     }
 
-    async fn log_in(&self, owner: &PushOwner, bundle: &PushBundle) -> Result<McsSession, SessionFailure> {
-        let credential = GcmCredential::read(bundle.json.expose_secret(), &owner.platform)?;
+    /// Connects and logs in with the bundle in a slot: the session, and when the bundle was uploaded; `None` if nothing is
+    /// stored. The caller holds a turn.
+    async fn log_in(&self, owner: &PushOwner, slot: Slot) -> Result<Option<(McsSession, Timestamp)>, SessionFailure> {
+        let context = &self.context;
+        let stream = login::connect(&context.network, &context.address, context.tls.clone()).await?;
+        // Only now: opening it writes it, sealed again, which thousands of sessions must not do while they reach nobody.
+        let Some(bundle) = self.open(slot).await? else { return Ok(None) };
+        let failed = |failure: SessionFailure| failure.of(&bundle, context.clock.now());
+        let credential = GcmCredential::read(bundle.json.expose_secret(), &owner.platform);
+        let GcmCredential { android_id, security_token } = credential.map_err(|error| failed(error.into()))?;
         let user = self.user.clone();
-        let received = self.context.pool.read(move |db| push_seen::list(db, &user)).await?;
-        let GcmCredential { android_id, security_token } = credential;
-        let login = PushLogin { android_id, security_token, received };
-        let _turn = self.context.logins.take().await;
-        Ok(login::connect(&self.context.network, &self.context.address, self.context.tls.clone(), login).await?)
-    }
-
-    /// What the owner is told, if the bundle is to blame.
-    fn refusal(&self, failure: &SessionFailure, bundle: &PushBundle) -> Option<PushRefusal> {
-        Some(PushRefusal {
-            uploaded_at: bundle.uploaded_at,
-            uploaded_by: bundle.uploaded_by.clone(),
-            reason: failure.refusal()?,
-            refused_at: self.context.clock.now(),
-        })
+        let received = context.pool.read(move |db| push_seen::list(db, &user)).await?;
+        let session = login::log_in(stream, PushLogin { android_id, security_token, received }).await;
+        Ok(Some((session.map_err(|error| failed(error.into()))?, bundle.uploaded_at)))
     }
 
     /// Ends when a staged bundle has logged in and has replaced the one in use; never, if there is none or it is refused.
@@ -328,26 +335,31 @@ impl SessionSupervisor {
     /// Logs in with the staged bundle. True: it is the one in use now; false: there is none, or no longer; an error
     /// leaves open whether it works.
     async fn try_staged(&self) -> Result<bool, SessionFailure> {
-        let Some(owner) = self.owner().await? else { return Ok(false) };
-        // On an error the bundle stays: a key that is missing may be configured again.
-        let Some(bundle) = self.open(Slot::Staged).await? else { return Ok(false) };
-        let (user, uploaded_at, now) = (self.user.clone(), bundle.uploaded_at, self.context.clock.now());
-        let Err(failure) = self.log_in(&owner, &bundle).await.map(drop) else {
-            let promoted = self.context.pool.write(move |db| {
-                push_refusals::settle(db, &user, uploaded_at)?;
-                push_credentials::promote_staged(db, &user, uploaded_at, now)
-            });
-            return Ok(promoted.await?);
-        };
-        let Some(refusal) = self.refusal(&failure, &bundle) else { return Err(failure) };
-        log::warn!(user = self.user.as_str(); "a new bundle does not work, the old one stays: {}", failure.details);
-        let dropped = self.context.pool.write(move |db| {
-            if push_credentials::drop_staged(db, &user, uploaded_at)? {
-                push_refusals::put(db, &user, &refusal)?;
+        let Some(owner) = self.owner_of(Slot::Staged).await? else { return Ok(false) };
+        let _turn = self.context.logins.take().await;
+        let (user, now, pool) = (self.user.clone(), self.context.clock.now(), &self.context.pool);
+        match self.log_in(&owner, Slot::Staged).await {
+            Ok(None) => Ok(false),
+            Ok(Some((_, uploaded_at))) => {
+                let promoted = pool.write(move |db| {
+                    push_refusals::settle(db, &user, uploaded_at)?;
+                    push_credentials::promote_staged(db, &user, uploaded_at, now)
+                });
+                Ok(promoted.await?)
             }
-            Ok(())
-        });
-        dropped.await?;
-        Ok(false)
+            Err(SessionFailure { refusal: Some(refusal), details, .. }) => {
+                log::warn!(user = self.user.as_str(); "a new bundle does not work, the old one stays: {details}");
+                let dropped = pool.write(move |db| {
+                    if push_credentials::drop_staged(db, &user, refusal.uploaded_at)? {
+                        push_refusals::put(db, &user, &refusal)?;
+                    }
+                    Ok(())
+                });
+                dropped.await?;
+                Ok(false)
+            }
+            // On an error the bundle stays: a key that is missing may be configured again.
+            Err(failure) => Err(failure),
+        }
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     db::{
         alarms::{self, AlarmState, Arrival},
         error::DbError,
-        incidents::{self, Heard, LedgerWrite, StoredIncident, UNHEARD},
+        incidents::{self, HeardBy, LedgerWrite, StoredIncident, UNHEARD},
         pool::Db,
     },
     domain::{
@@ -277,7 +277,7 @@ impl AlarmDelivery {
         let mut write = LedgerWrite::default();
         for incident in held {
             self.unheard.borrow_mut().remove(&incident);
-            write.heard.insert(incident, Heard { sockets: 0, at });
+            write.heard.insert(incident, HeardBy { sockets: 0, at });
         }
         self.ledger.write_later(write);
     }
@@ -361,7 +361,7 @@ impl AlarmDelivery {
 
     fn heard(&self, incident: &str, sockets: usize) {
         if sockets > 0 && self.unheard.borrow_mut().remove(incident).is_some() {
-            let heard = Heard { sockets, at: self.context.clock.now() };
+            let heard = HeardBy { sockets, at: self.context.clock.now() };
             let heard = [(incident.to_owned(), heard)].into();
             self.ledger.write_later(LedgerWrite { heard, ..Default::default() });
         }

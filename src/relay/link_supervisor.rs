@@ -30,14 +30,14 @@ use crate::{
     game::{
         asker::Asker,
         budget::{Priority, cost},
-        link::{Answered, AskError, Broadcasts, ConnectError, Link, LinkEnded, Player, Route},
+        link::{Answered, AskError, Broadcasts, Link, LinkEnded, Player, Route},
         wire::{AppEmpty, AppInfo, AppRequest, AppResponse},
     },
-    net::NetworkError,
     panics,
     relay::{
         connect_turns::ConnectTurn,
         context::RelayContext,
+        link_end::{LinkEnd, PAUSE_REJECTED, is_dead},
         live_state::{GameUpdate, PairedDevice},
     },
     vault::VaultError,
@@ -53,11 +53,6 @@ const SILENT_ANSWERS: u32 = 2;
 /// How often a device is asked again that was refused for the rate.
 const RATE_REFUSALS: u32 = 3;
 
-/// The game server's limits or a ban: come back in minutes, not seconds.
-const PAUSE_REFUSED: Duration = Duration::from_secs(60);
-/// A refused token is tried again now and then, as the refusal may be a passing fault of the game server.
-const PAUSE_REJECTED: Duration = Duration::from_secs(3_600);
-
 /// To the game connection, in order. Answered with whether the map must be asked for.
 #[derive(Message)]
 #[rtype(result = "bool")]
@@ -71,65 +66,6 @@ pub enum LinkReport {
     Update(GameUpdate),
     /// The server is not paired any more: there is no link to hold.
     ServerGone,
-}
-
-/// Why there is no link, or no longer.
-struct LinkEnd {
-    state: ConnectionState,
-    reason: LinkReason,
-    /// What there is to say besides, for the log.
-    detail: String,
-    /// Least time until the next attempt.
-    pause: Duration,
-}
-
-impl LinkEnd {
-    fn unreachable(reason: LinkReason, detail: impl ToString) -> Self {
-        let (state, detail) = (ConnectionState::Unreachable, detail.to_string());
-        Self { state, reason, detail, pause: Duration::ZERO }
-    }
-
-    /// A request whose failure the link does not survive.
-    fn by(error: AskError) -> Self {
-        let reason = match &error {
-            AskError::Refused(word) if is_dead(word) => {
-                let reason = if word == "banned" { LinkReason::Banned } else { LinkReason::UnknownToken };
-                let (state, detail) = (ConnectionState::Rejected, error.to_string());
-                return Self { state, reason, detail, pause: PAUSE_REJECTED };
-            }
-            AskError::Refused(_) => LinkReason::Failing,
-            AskError::TimedOut => LinkReason::Silent,
-            AskError::TooMany(_) => LinkReason::TooMuch,
-            AskError::Closed => LinkReason::Closed,
-        };
-        Self::unreachable(reason, error)
-    }
-}
-
-impl From<ConnectError> for LinkEnd {
-    fn from(error: ConnectError) -> Self {
-        let reason = match &error {
-            ConnectError::Network(NetworkError::Unresolved(_)) => LinkReason::NotFound,
-            ConnectError::Network(NetworkError::AddressRefused) => LinkReason::NotPublic,
-            ConnectError::Network(NetworkError::Unreachable(_)) => LinkReason::NoConnection,
-            ConnectError::Handshake(_) => LinkReason::NoCompanion,
-            ConnectError::Refused => LinkReason::Refused,
-            ConnectError::TimedOut => LinkReason::Silent,
-        };
-        let pause = if reason == LinkReason::Refused { PAUSE_REFUSED } else { Duration::ZERO };
-        Self { pause, ..Self::unreachable(reason, error) }
-    }
-}
-
-impl From<LinkEnded> for LinkEnd {
-    fn from(ended: LinkEnded) -> Self {
-        let reason = match &ended {
-            LinkEnded::Silent | LinkEnded::Stuck => LinkReason::Silent,
-            LinkEnded::TooLarge => LinkReason::TooMuch,
-            LinkEnded::Closed | LinkEnded::Broken(_) | LinkEnded::Unneeded => LinkReason::Closed,
-        };
-        Self::unreachable(reason, ended)
-    }
 }
 
 /// What may wake the supervisor.
@@ -513,11 +449,6 @@ fn urgency(device: &SmartDevice) -> Urgency {
 }
 
 const EMPTY: Option<AppEmpty> = Some(AppEmpty {});
-
-/// Words after which the player token is dead (protocol §1.6).
-fn is_dead(word: &str) -> bool {
-    matches!(word, "not_found" | "banned")
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Poll {

@@ -34,6 +34,7 @@ pub mod frame_budget;
 pub mod game_connection;
 pub mod hub;
 pub mod ledger;
+pub mod link_end;
 pub mod link_supervisor;
 pub mod listener;
 pub mod live_state;

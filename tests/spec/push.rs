@@ -6,7 +6,10 @@ use chrono::Duration;
 use companion::{
     clock::Clock,
     db::failed_pushes,
-    domain::time::{self, Timestamp},
+    domain::{
+        credential::RefusalReason,
+        time::{self, Timestamp},
+    },
     simulator::{
         game_server::{DEMO_TOKEN, GameServer},
         push_service::{PushService, PushedServer, news},
@@ -285,7 +288,7 @@ async fn a_push_that_always_fails_is_kept_aside_and_the_next_alarm_comes_through
     test.refuse("no such alarm");
     // It failed once in another session.
     let poison = test.push(at("play.example.com", 28_083).alarm("Poison", "C4 on the airlock"));
-    let (user, id) = (test.only_user(), poison.clone());
+    let (user, id) = (test.user_of(ALICE), poison.clone());
     test.pool
         .write(move |db| failed_pushes::count(db, &user, &id, "panicked", chrono::Utc::now()))
         .await
@@ -305,7 +308,7 @@ async fn a_push_that_always_fails_is_kept_aside_and_the_next_alarm_comes_through
     test.push(at("play.example.com", 28_083).alarm("Last", ""));
     test.ledger_until(&[behind, ("push", "Last", "unmatched", None)]).await;
     let printed = test.printed(&["alarms"]);
-    let (user, at) = (test.only_user(), "2026-11-21T12:00:00.000Z");
+    let (user, at) = (test.user_of(ALICE), "2026-11-21T12:00:00.000Z");
     assert!(printed.contains("dead letters: 1\n"), "{printed}");
     let line = format!("dead letter: {at}, user {user}, push {poison}, query_refused after 3 attempts: {{");
     let line = printed.lines().find(|printed| printed.starts_with(&line)).unwrap_or_else(|| panic!("{printed}"));
@@ -479,6 +482,7 @@ async fn a_refused_login_asks_for_a_new_upload_and_affects_no_other_user() {
     // A bundle without a credential.
     let nonsense = helper.upload(&json!({ "platformId": ALICE })).await;
     assert_eq!(nonsense.status, 200);
+    test.refused(RefusalReason::UnusableBundle).await;
     let shown = session_is(&mut alice, "unreadable").await;
     assert_eq!(shown["session"]["lastError"], "unusable_bundle");
 
@@ -586,6 +590,7 @@ async fn a_refused_bundle_is_shown_until_a_newer_one_works_or_its_owner_dismisse
 
     test.app.clock.advance(Duration::hours(1));
     upload(&mut other, WRONG_TOKEN).await;
+    test.refused(RefusalReason::LoginRefused).await;
     let shown = asked_until(&mut alice, PATH, |shown| !shown["refusal"].is_null()).await;
     let refusal = &shown["refusal"];
     let at = json!("2026-11-21T13:00:00.000Z");
@@ -616,8 +621,8 @@ async fn a_refused_bundle_is_shown_until_a_newer_one_works_or_its_owner_dismisse
     let mut helper = HelperDevice::new(test.app.browser(), "192.0.2.1");
     helper.token = paired.token;
     assert_eq!(helper.upload(&json!({ "platformId": ALICE })).await.json()["staged"], true);
-    let shown = asked_until(&mut alice, PATH, |shown| !shown["refusal"].is_null()).await;
-    assert_eq!(shown["refusal"]["reason"], "unusable_bundle");
+    test.refused(RefusalReason::UnusableBundle).await;
+    assert_eq!(alice.get(PATH).await.json()["refusal"]["reason"], "unusable_bundle");
     upload(&mut helper, NEW_PHONE).await;
     test.until(|push| push.connected(NEW_PHONE.0)).await;
     asked_until(&mut alice, PATH, |shown| shown["refusal"].is_null()).await;

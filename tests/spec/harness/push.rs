@@ -7,10 +7,11 @@ use companion::{
     clock::Clock,
     config::Database,
     db::{
-        pool::Pool,
+        pool::{Db, Pool},
+        push_refusals,
         schema::{alarms, incidents, timeline, users},
     },
-    domain::{ids::UserId, time::Timestamp},
+    domain::{credential::RefusalReason, ids::UserId, time::Timestamp},
     simulator::{
         game_server::{DEMO_TOKEN, GameServer},
         push_service::{PushService, PushedServer},
@@ -223,10 +224,22 @@ impl PushTest {
         self.pool.write_blocking(|db| Ok(sql_query(statement).execute(db).map(drop)?)).unwrap();
     }
 
-    /// The user, of whom there is one.
-    pub fn only_user(&self) -> UserId {
-        let user: String = self.pool.read_blocking(|db| Ok(users::table.select(users::id).get_result(db)?)).unwrap();
-        user.into()
+    /// Waits until a refusal of Alice's credential is stored for this reason.
+    pub async fn refused(&self, reason: RefusalReason) {
+        let stored = async {
+            let mut found = None;
+            while found != Some(reason) {
+                let user = self.user_of(ALICE);
+                found = self.pool.read(move |db| push_refusals::get(db, &user)).await.unwrap().map(|it| it.reason);
+            }
+        };
+        timeout(PATIENCE, stored).await.expect("it is refused");
+    }
+
+    /// The user with this account.
+    pub fn user_of(&self, account: &str) -> UserId {
+        let user = |db: &mut Db| Ok(users::table.filter(users::platform_id.eq(account)).select(users::id).first(db)?);
+        UserId::from(self.pool.read_blocking::<String>(user).unwrap())
     }
 
     /// What a command of the binary prints about this database.
