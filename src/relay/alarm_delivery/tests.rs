@@ -183,8 +183,8 @@ async fn what_a_crash_left_unfinished_is_delivered_once_and_never_announced_twic
     // Dead between the ledger and the sockets: the alarm is stored, its future is dropped.
     let (before, _) = world.start(1);
     world.receive("received");
-    assert!(before.link_alarm(&front_door()).now_or_never().is_none(), "it waits for the ledger");
-    drop(before);
+    let mut alarm = Box::pin(before.link_alarm(&front_door()));
+    assert!(alarm.as_mut().now_or_never().is_none(), "it waits for the ledger");
     let (rows, _) = loop {
         let tally = world.tally();
         if tally.0.iter().any(|(state, ..)| state == "opened") {
@@ -192,6 +192,7 @@ async fn what_a_crash_left_unfinished_is_delivered_once_and_never_announced_twic
         }
         tokio::task::yield_now().await;
     };
+    drop((alarm, before));
     assert!(rows.contains(&count("received", false)));
 
     let (alarms, got) = world.start(1);
