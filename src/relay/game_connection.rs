@@ -447,8 +447,9 @@ impl Handler<RetryLink> for GameConnection {
     type Result = ();
 
     fn handle(&mut self, RetryLink { changed }: RetryLink, _: &mut Self::Context) {
+        let wake = if changed { &self.wake.replaced } else { &self.wake.retry };
         if changed || self.link.is_none() {
-            self.wake.retry.notify_one();
+            wake.notify_one();
         }
     }
 }

@@ -29,8 +29,7 @@ use crate::{
         commands::UserCommand,
         context::RelayContext,
         game_connection::{
-            ConnectionEvent, ConnectionStart, DeliverPushedAlarm, Drill, GameConnection, ReloadDevices, RetryLink,
-            SetWatchers, StopConnection,
+            ConnectionEvent, ConnectionStart, GameConnection, ReloadDevices, RetryLink, SetWatchers, StopConnection,
         },
         presence::Presence,
         publication::AllowedUsers,
@@ -437,31 +436,6 @@ impl Handler<UserCommand> for Hub {
     }
 }
 
-impl Handler<AlarmPushed> for Hub {
-    type Result = ();
-
-    fn handle(&mut self, AlarmPushed { server, alarm }: AlarmPushed, ctx: &mut Self::Context) {
-        // If the service stops, it waits in the ledger for the next start.
-        if let Some(connection) = self.connection(&server, false, ctx) {
-            connection.do_send(DeliverPushedAlarm(alarm));
-        }
-    }
-}
-
-impl Handler<StartDrill> for Hub {
-    type Result = ResponseActFuture<Self, Result<DrillOutcome, DrillError>>;
-
-    fn handle(&mut self, StartDrill { server }: StartDrill, _: &mut Self::Context) -> Self::Result {
-        Box::pin(self.find(server).then(|found, hub, _| {
-            async move {
-                let found = found.map_err(|_| DrillError::Unavailable)?.ok_or(DrillError::UnknownServer)?;
-                found.connection.send(Drill).await.ok().flatten().ok_or(DrillError::Unavailable)
-            }
-            .into_actor(hub)
-        }))
-    }
-}
-
 impl Handler<LinksLoaded> for Hub {
     type Result = bool;
 
@@ -500,6 +474,6 @@ impl Handler<Drain> for Hub {
     }
 }
 
-mod acknowledge;
+mod alarms;
 #[cfg(test)]
 mod tests;

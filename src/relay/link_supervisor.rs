@@ -71,10 +71,29 @@ pub enum LinkReport {
 /// What may wake the supervisor.
 #[derive(Default)]
 pub struct Wake {
-    /// A user paired the server, perhaps again: try at once.
+    /// A user asks for the link: try at once. One that is up stays.
     pub retry: Notify,
+    /// Address or credentials changed: open the link again at once.
+    pub replaced: Notify,
     /// The list of devices changed.
     pub devices: Notify,
+}
+
+impl Wake {
+    /// Completes when a link is asked for, once for all that asked until then.
+    async fn asked_for(&self) {
+        tokio::select! {
+            () = self.retry.notified() => {}
+            () = self.replaced.notified() => {}
+        }
+        self.answered();
+    }
+
+    /// Whatever called for a new attempt until now has it.
+    fn answered(&self) {
+        self.retry.notified().now_or_never();
+        self.replaced.notified().now_or_never();
+    }
 }
 
 /// Runs until the game connection is gone.
@@ -91,12 +110,16 @@ pub async fn supervise(reports: Recipient<LinkReport>, context: Arc<RelayContext
     };
     let context = &supervisor.context;
     let mut backoff = Backoff::new();
+    let mut asked_for = false;
     loop {
         // Many that start, or lose the network, together do not all connect in the same instant.
-        let turn = tokio::select! {
-            biased;
-            () = supervisor.wake.retry.notified() => ConnectTurn::at_once(),
-            turn = context.connect_turns.next(&context.random) => turn,
+        let turn = match asked_for {
+            true => ConnectTurn::at_once(),
+            false => tokio::select! {
+                biased;
+                () = supervisor.wake.asked_for() => ConnectTurn::at_once(),
+                turn = context.connect_turns.next(&context.random) => turn,
+            },
         };
         let started = Instant::now();
         let held = panics::caught("game_link", supervisor.server.as_str(), supervisor.hold(turn)).await;
@@ -111,9 +134,9 @@ pub async fn supervise(reports: Recipient<LinkReport>, context: Arc<RelayContext
         if supervisor.report(down).await.is_err() {
             return;
         }
-        if timeout(pause, supervisor.wake.retry.notified()).await.is_ok() {
+        asked_for = timeout(pause, supervisor.wake.asked_for()).await.is_ok();
+        if asked_for {
             backoff = Backoff::new();
-            supervisor.wake.retry.notify_one();
         }
     }
 }
@@ -141,8 +164,7 @@ impl Supervisor {
         self.silent.set(0);
         self.refused.set(false);
         self.map_wanted.notified().now_or_never();
-        // Whatever called for a new attempt until now, this is it.
-        self.wake.retry.notified().now_or_never();
+        self.wake.answered();
         let Some((route, player)) = self.read().await? else {
             let _ = self.report(LinkReport::ServerGone).await;
             return Ok(Unneeded);
@@ -151,6 +173,8 @@ impl Supervisor {
         let context = &self.context;
         let connecting = Link::connect(&context.network, &context.decoder, &route, player);
         let (link, broadcasts) = turn.connect(connecting).await?;
+        // Asked for while it was made: it is here.
+        self.wake.retry.notified().now_or_never();
         let asker = Asker::new(link, budget, id);
         // Broadcasts go their own way: none waits behind a poll.
         let mut forwarded = pin!(self.forward(broadcasts));
@@ -261,7 +285,7 @@ impl Supervisor {
         tokio::select! {
             end = others => end,
             end = self.keep_devices(asker, &alarms_asked) => end,
-            () = self.wake.retry.notified() => {
+            () = self.wake.replaced.notified() => {
                 Err(LinkEnd::unreachable(LinkReason::OtherCredentials, "the credentials were replaced"))
             }
         }

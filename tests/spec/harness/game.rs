@@ -1,5 +1,6 @@
 //! Simulated game servers, and pairing them with the service.
 
+use bytes::Bytes;
 use companion::simulator::{
     game_server::{DEMO_TOKEN, GameServer, GameServerOptions},
     world::{SimulatedWorld, TEAM},
@@ -19,7 +20,10 @@ pub async fn still(app: &TestApp) -> GameServer {
 
 /// A game server with this world, which does not move until the test moves it.
 pub async fn with_world(world: SimulatedWorld) -> GameServer {
-    GameServer::start(GameServerOptions { time_scale: 0.0, ..GameServerOptions::new(world) }).await.unwrap()
+    // Drawing the map's picture would hold up everything else on the test's thread.
+    let map_picture = Some(Bytes::from_static(b"a picture"));
+    let options = GameServerOptions { time_scale: 0.0, map_picture, ..GameServerOptions::new(world) };
+    GameServer::start(options).await.unwrap()
 }
 
 /// Pairs the game server; pairing it again tries its link again. The id of the paired server.

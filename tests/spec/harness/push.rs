@@ -334,7 +334,9 @@ pub fn alarm_pairing(server: &PushedServer, device: u64, name: &str) -> Vec<(Str
 
 /// The paired servers, as their owner sees them.
 pub async fn servers(browser: &mut Browser) -> Vec<Value> {
-    browser.get("/paired-servers").await.json()["servers"].as_array().unwrap().clone()
+    let answer = browser.get("/paired-servers").await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()["servers"].as_array().unwrap().clone()
 }
 
 /// The id of the only one.

@@ -166,6 +166,11 @@ async fn chat_is_mirrored_once_and_history_is_not() {
 async fn a_raid_is_announced_at_once_and_repeats_raise_its_count() {
     let (app, _alice, game, server, mut client) = watched(&[BASE_ALARM, WALL_ALARM]).await;
     let powered = |state: &Value| state["devices"][BASE_ALARM.to_string()]["value"] == true;
+    // Patches that come in a row have to wait for their turns.
+    for online in [false, true, false, true, false, true] {
+        game.world(|world| world.set_online(TEAM[1].0, online));
+        client.expect_patch(&server).await;
+    }
     game.world(|world| world.fire_alarm(BASE_ALARM));
     let raid = client.expect("raid").await;
     assert_eq!(raid["serverId"], server);

@@ -1,8 +1,8 @@
-//! A user takes note of a raid: stored first, then shown to all who watch.
+//! Alarms through the hub: those that were pushed, drills, and users who take note.
 
 use actix::prelude::*;
 
-use super::Hub;
+use super::{AlarmPushed, DrillError, DrillOutcome, Hub, StartDrill};
 use crate::{
     db::{
         access,
@@ -11,7 +11,7 @@ use crate::{
     domain::access::Action,
     relay::{
         commands::{AcknowledgeRaid, CommandError},
-        game_connection::ShowAcknowledgement,
+        game_connection::{DeliverPushedAlarm, Drill, ShowAcknowledgement},
     },
 };
 
@@ -41,6 +41,31 @@ impl Handler<AcknowledgeRaid> for Hub {
                 connection.address.do_send(ShowAcknowledgement { incident, user, at: now });
             }
             Ok(stored)
+        }))
+    }
+}
+
+impl Handler<AlarmPushed> for Hub {
+    type Result = ();
+
+    fn handle(&mut self, AlarmPushed { server, alarm }: AlarmPushed, ctx: &mut Self::Context) {
+        // If the service stops, it waits in the ledger for the next start.
+        if let Some(connection) = self.connection(&server, false, ctx) {
+            connection.do_send(DeliverPushedAlarm(alarm));
+        }
+    }
+}
+
+impl Handler<StartDrill> for Hub {
+    type Result = ResponseActFuture<Self, Result<DrillOutcome, DrillError>>;
+
+    fn handle(&mut self, StartDrill { server }: StartDrill, _: &mut Self::Context) -> Self::Result {
+        Box::pin(self.find(server).then(|found, hub, _| {
+            async move {
+                let found = found.map_err(|_| DrillError::Unavailable)?.ok_or(DrillError::UnknownServer)?;
+                found.connection.send(Drill).await.ok().flatten().ok_or(DrillError::Unavailable)
+            }
+            .into_actor(hub)
         }))
     }
 }
