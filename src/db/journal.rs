@@ -11,6 +11,7 @@ use std::{
     path::Path,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
         mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread,
@@ -54,13 +55,19 @@ pub enum JournalError {
 #[derive(Clone)]
 pub struct Journal {
     open: Arc<Mutex<OpenJournal>>,
-    /// Lines on their way to the thread that writes; none where its caller does.
-    lines: Option<SyncSender<Appended>>,
+    /// To the thread that writes; none where its caller does.
+    jobs: Option<SyncSender<JournalJob>>,
+    /// Lines that are in the database, and not yet counted as such.
+    settled: Arc<AtomicUsize>,
 }
 
-struct Appended {
-    line: Vec<u8>,
-    done: oneshot::Sender<io::Result<()>>,
+enum JournalJob {
+    Append {
+        line: Vec<u8>,
+        done: oneshot::Sender<io::Result<()>>,
+    },
+    /// Look at what is settled.
+    Settle,
 }
 
 struct OpenJournal {
@@ -75,10 +82,10 @@ impl Journal {
     #[allow(clippy::disallowed_methods, reason = "a disk that hangs must hold up neither the relay nor the database")]
     pub fn open(directory: &Path) -> io::Result<Self> {
         let journal = Self::open_simulated(directory)?;
-        let (sender, lines) = sync_channel(WAITING);
-        let open = journal.open.clone();
-        thread::spawn(move || write_lines(&open, &lines));
-        Ok(Self { lines: Some(sender), ..journal })
+        let (sender, jobs) = sync_channel(WAITING);
+        let (open, settled) = (journal.open.clone(), journal.settled.clone());
+        thread::spawn(move || work(&open, &settled, &jobs));
+        Ok(Self { jobs: Some(sender), ..journal })
     }
 
     /// The same for a simulation on one thread: the caller's thread writes.
@@ -86,7 +93,7 @@ impl Journal {
         let file = OpenOptions::new().append(true).create(true).mode(0o600).open(directory.join(JOURNAL))?;
         let bytes = file.metadata()?.len();
         let open = OpenJournal { file, bytes, unsettled: 0 };
-        Ok(Self { open: Arc::new(Mutex::new(open)), lines: None })
+        Ok(Self { open: Arc::new(Mutex::new(open)), jobs: None, settled: Arc::default() })
     }
 
     /// Keeps a write; once this resolves to success it survives a kill.
@@ -94,18 +101,23 @@ impl Journal {
         let line = Line { server: server.clone(), write: write.clone() };
         let mut line = serde_json::to_vec(&line).map_err(io::Error::other)?;
         line.push(b'\n');
-        let Some(lines) = &self.lines else { return lock(&self.open).append(&[&line]) };
+        let Some(jobs) = &self.jobs else { return lock(&self.open).append(&[&line]) };
         let (done, written) = oneshot::channel();
-        lines.try_send(Appended { line, done }).map_err(|_| io::Error::other("too many writes wait for the disk"))?;
+        let append = JournalJob::Append { line, done };
+        jobs.try_send(append).map_err(|_| io::Error::other("too many writes wait for the disk"))?;
         written.await.map_err(|_| io::Error::other("the journal is closed"))?
     }
 
     /// So many writes that were kept are in the database now.
     pub fn settle(&self, count: usize) {
-        if count > 0
-            && let Err(error) = lock(&self.open).settle(count)
-        {
-            log::warn!("the journal of alarms was not emptied: {error}");
+        if count == 0 {
+            return;
+        }
+        self.settled.fetch_add(count, Ordering::Relaxed);
+        match &self.jobs {
+            // A thread that has no room for this looks anyway.
+            Some(jobs) => drop(jobs.try_send(JournalJob::Settle)),
+            None => lock(&self.open).settle(&self.settled),
         }
     }
 }
@@ -114,17 +126,25 @@ fn lock(open: &Mutex<OpenJournal>) -> MutexGuard<'_, OpenJournal> {
     open.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes what comes until the journal is closed; lines that wait together share one flush.
-fn write_lines(open: &Mutex<OpenJournal>, lines: &Receiver<Appended>) {
-    while let Ok(first) = lines.recv() {
-        let batch: Vec<Appended> = std::iter::once(first).chain(lines.try_iter().take(WAITING)).collect();
-        let bytes: Vec<&[u8]> = batch.iter().map(|appended| &*appended.line).collect();
-        let written = lock(open).append(&bytes);
-        for Appended { done, .. } in batch {
-            // Whoever does not wait any more has delivered without it.
-            let _ = done
-                .send(written.as_ref().map(|()| ()).map_err(|error| io::Error::new(error.kind(), error.to_string())));
+/// Does what comes until the journal is closed; lines that wait together share one flush.
+fn work(open: &Mutex<OpenJournal>, settled: &AtomicUsize, jobs: &Receiver<JournalJob>) {
+    while let Ok(first) = jobs.recv() {
+        let (mut lines, mut waiting) = (Vec::new(), Vec::new());
+        for job in std::iter::once(first).chain(jobs.try_iter().take(WAITING)) {
+            if let JournalJob::Append { line, done } = job {
+                lines.push(line);
+                waiting.push(done);
+            }
         }
+        let mut open = lock(open);
+        let lines: Vec<&[u8]> = lines.iter().map(Vec::as_slice).collect();
+        let written = if lines.is_empty() { Ok(()) } else { open.append(&lines) };
+        let written = written.map_err(|error| (error.kind(), error.to_string()));
+        for done in waiting {
+            // Whoever does not wait any more has delivered without it.
+            let _ = done.send(written.clone().map_err(|(kind, text)| io::Error::new(kind, text)));
+        }
+        open.settle(settled);
     }
 }
 
@@ -142,13 +162,14 @@ impl OpenJournal {
         Ok(())
     }
 
-    fn settle(&mut self, count: usize) -> io::Result<()> {
-        self.unsettled = self.unsettled.saturating_sub(count);
+    fn settle(&mut self, settled: &AtomicUsize) {
+        self.unsettled = self.unsettled.saturating_sub(settled.swap(0, Ordering::Relaxed));
         if self.unsettled == 0 && self.bytes > 0 {
-            self.file.set_len(0)?;
-            self.bytes = 0;
+            match self.file.set_len(0) {
+                Ok(()) => self.bytes = 0,
+                Err(error) => log::warn!("the journal of alarms was not emptied: {error}"),
+            }
         }
-        Ok(())
     }
 }
 
@@ -241,10 +262,14 @@ mod tests {
         let (first, second) = tokio::join!(journal.append(&server, &a), journal.append(&server, &b));
         first.and(second).unwrap();
         journal.settle(1);
+        // Once this is written, that was counted.
+        journal.append(&server, &a).await.unwrap();
         assert!(length(directory.path()) > 0);
-        journal.settle(1);
-        assert_eq!(length(directory.path()), 0);
-        journal.append(&"one".into(), &write("c")).await.unwrap();
+        journal.settle(2);
+        while length(directory.path()) > 0 {
+            tokio::task::yield_now().await;
+        }
+        journal.append(&server, &b).await.unwrap();
         assert!(length(directory.path()) > 0);
     }
 

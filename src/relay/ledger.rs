@@ -171,37 +171,38 @@ impl Shared {
             };
             let (server, copy) = (self.server.clone(), write.clone());
             let written = self.pool.write_first(move |db| incidents::write(db, &server, &copy)).await;
-            let mut queue = self.queue.borrow_mut();
-            queue.attempted = number;
-            let retry = match written {
-                Ok(()) => false,
-                // Its ledger is gone with it.
-                Err(DbError::NotFound) => {
-                    queue.gone = true;
-                    false
-                }
-                Err(error) => {
-                    log::error!(server = self.server.as_str(); "the ledger of alarms is written later: {error}");
-                    let newer = std::mem::replace(&mut queue.pending, write);
-                    queue.pending.extend(newer);
-                    true
-                }
-            };
-            if !retry {
-                queue.stored = number;
-                queue.busy_since = Some(Instant::now());
-                let settled = queue.journaled.iter().take_while(|journaled| **journaled <= number).count();
-                queue.journaled.drain(..settled);
-                self.journal.settle(settled);
-                pause = FIRST_PAUSE;
-            }
-            drop(queue);
+            let retry = self.note_attempt(number, write, written);
             self.settled.notify_waiters();
             if retry {
                 sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
+            } else {
+                pause = FIRST_PAUSE;
             }
         }
+    }
+
+    /// An attempt has ended; true if it must be made again.
+    fn note_attempt(&self, number: u64, write: LedgerWrite, written: Result<(), DbError>) -> bool {
+        let mut queue = self.queue.borrow_mut();
+        queue.attempted = number;
+        match written {
+            Ok(()) => {}
+            // Its ledger is gone with it.
+            Err(DbError::NotFound) => queue.gone = true,
+            Err(error) => {
+                log::error!(server = self.server.as_str(); "the ledger of alarms is written later: {error}");
+                let newer = std::mem::replace(&mut queue.pending, write);
+                queue.pending.extend(newer);
+                return true;
+            }
+        }
+        queue.stored = number;
+        queue.busy_since = Some(Instant::now());
+        let settled = queue.journaled.iter().take_while(|journaled| **journaled <= number).count();
+        queue.journaled.drain(..settled);
+        self.journal.settle(settled);
+        false
     }
 }
 

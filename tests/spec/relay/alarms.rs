@@ -113,7 +113,8 @@ async fn an_alarm_that_went_off_while_the_service_was_down_rings() {
     let base = Base::start(TestApp::start_beside_games().await).await;
     let mut base = base.restart_while_fired(WALL_ALARM).await;
     let mut client = base.watch().await;
-    let is_shown = |state: &Value| raids(state).iter().any(|(_, raid)| raid["alarmId"] == WALL_ALARM.to_string());
+    let wall = json!(WALL_ALARM.to_string());
+    let is_shown = |state: &Value| raids(state).iter().any(|(_, raid)| raid["alarmId"] == wall);
     client.until(&base.server, is_shown).await;
 }
 
