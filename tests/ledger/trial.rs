@@ -315,9 +315,10 @@ impl Trial {
         let (alarm, from) = (self.next_alarm(), Utc::now());
         self.fire(alarm);
         self.burst(4);
+        let id = serde_json::json!(alarm.to_string());
         let is_shown = |received: &Received| {
             let raids = received.state.as_ref().and_then(|state| state["raids"].as_object());
-            raids.is_some_and(|raids| raids.values().any(|raid| raid["alarmId"] == alarm.to_string()))
+            raids.is_some_and(|raids| raids.values().any(|raid| raid["alarmId"] == id))
         };
         self.steady[0].until("raid while the database is frozen", is_shown).await;
         self.triggers.push(Trigger { alarm, from, to: Utc::now() });
