@@ -48,8 +48,8 @@ pub enum Db {
 /// The database; clones share the connections.
 #[derive(Clone)]
 pub struct Pool {
-    readers: Arc<Lane>,
-    writers: Arc<Lane>,
+    readers: Arc<DbLane>,
+    writers: Arc<DbLane>,
 }
 
 /// When a simulated disk is called.
@@ -65,12 +65,12 @@ pub enum DiskMoment {
 pub type SimulatedDisk = dyn Fn(DiskMoment) -> LocalBoxFuture<'static, Result<(), DbError>> + Send + Sync;
 
 /// Runs queries on a connection, or passes on why there is none.
-type Job = Box<dyn FnOnce(Result<&mut Db, DbError>) -> Answer + Send>;
+type Job = Box<dyn FnOnce(Result<&mut Db, DbError>) -> QueryAnswer + Send>;
 /// Answers the caller: with the result of the queries, unless something went wrong after them.
-type Answer = Box<dyn FnOnce(Result<(), DbError>) + Send>;
+type QueryAnswer = Box<dyn FnOnce(Result<(), DbError>) + Send>;
 
 /// Some connections, and the queries that wait for them.
-struct Lane {
+struct DbLane {
     connections: r2d2::Pool<Connector>,
     queue: Arc<JobQueue<Job>>,
     simulated: Option<SimulatedLane>,
@@ -97,7 +97,7 @@ impl Pool {
     fn open_at(database: &Database, disk: Option<Arc<SimulatedDisk>>) -> Result<Pool, DbError> {
         engine::migrate(database)?;
         let lane = |size, reserved, access| {
-            Lane::open(Connector { database: database.clone(), access }, size, reserved, disk.clone()).map(Arc::new)
+            DbLane::open(Connector { database: database.clone(), access }, size, reserved, disk.clone()).map(Arc::new)
         };
         match database {
             Database::Postgres(_) => {
@@ -150,7 +150,7 @@ impl Pool {
     }
 }
 
-impl Lane {
+impl DbLane {
     /// With so many connections, `reserved` of which only do what comes first.
     fn open(connector: Connector, size: u32, reserved: u32, disk: Option<Arc<SimulatedDisk>>) -> Result<Self, DbError> {
         let before = match connector.access {
@@ -211,7 +211,7 @@ impl Lane {
     }
 }
 
-impl Drop for Lane {
+impl Drop for DbLane {
     fn drop(&mut self) {
         self.queue.close();
     }
@@ -237,7 +237,7 @@ impl SimulatedLane {
 }
 
 /// The connection is free again before the caller has its answer.
-fn run_job(job: Job, connections: &r2d2::Pool<Connector>) -> Answer {
+fn run_job(job: Job, connections: &r2d2::Pool<Connector>) -> QueryAnswer {
     match connection(connections) {
         Ok(mut db) => job(Ok(&mut db)),
         Err(error) => job(Err(error)),
