@@ -48,8 +48,8 @@ pub enum Db {
 /// The database; clones share the connections.
 #[derive(Clone)]
 pub struct Pool {
-    readers: Arc<Lane>,
-    writers: Arc<Lane>,
+    readers: Arc<DbLane>,
+    writers: Arc<DbLane>,
 }
 
 /// When a simulated disk is called.
@@ -70,7 +70,7 @@ type Job = Box<dyn FnOnce(Result<&mut Db, DbError>) -> QueryAnswer + Send>;
 type QueryAnswer = Box<dyn FnOnce(Result<(), DbError>) + Send>;
 
 /// Some connections, and the queries that wait for them.
-struct Lane {
+struct DbLane {
     connections: r2d2::Pool<Connector>,
     queue: Arc<JobQueue<Job>>,
     simulated: Option<SimulatedLane>,
@@ -97,7 +97,7 @@ impl Pool {
     fn open_at(database: &Database, disk: Option<Arc<SimulatedDisk>>) -> Result<Pool, DbError> {
         engine::migrate(database)?;
         let lane = |size, reserved, access| {
-            Lane::open(Connector { database: database.clone(), access }, size, reserved, disk.clone()).map(Arc::new)
+            DbLane::open(Connector { database: database.clone(), access }, size, reserved, disk.clone()).map(Arc::new)
         };
         match database {
             Database::Postgres(_) => {
@@ -150,7 +150,7 @@ impl Pool {
     }
 }
 
-impl Lane {
+impl DbLane {
     /// With so many connections, `reserved` of which only do what comes first.
     fn open(connector: Connector, size: u32, reserved: u32, disk: Option<Arc<SimulatedDisk>>) -> Result<Self, DbError> {
         let before = match connector.access {
@@ -211,7 +211,7 @@ impl Lane {
     }
 }
 
-impl Drop for Lane {
+impl Drop for DbLane {
     fn drop(&mut self) {
         self.queue.close();
     }
