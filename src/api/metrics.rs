@@ -39,9 +39,8 @@ pub async fn metrics(context: web::Data<ApiContext>) -> Result<HttpResponse, Api
     for (state, count) in tally.counts {
         gauge!("companion_alarms", "state" => state).set(count as f64);
     }
-    for known in incidents::STATES {
-        let count = states.iter().find(|(state, _)| state == known).map_or(0, |(_, count)| *count);
-        gauge!("companion_incidents", "state" => known).set(count as f64);
+    for (state, count) in states {
+        gauge!("companion_incidents", "state" => state).set(count as f64);
     }
     let oldest = tally.oldest_unfinished.map_or(0.0, |since| (now - since).num_milliseconds() as f64 / 1_000.0);
     gauge!("companion_alarms_oldest_unfinished_seconds").set(oldest);

@@ -5,10 +5,7 @@
 //! `merged` into one, and is finished with that. A push that fits no paired server is `unmatched`. Repeats that the link
 //! reports within an incident are counted by the incident and have no row of their own.
 
-use diesel::{
-    dsl::{count_star, min},
-    prelude::*,
-};
+use diesel::{dsl::min, prelude::*};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -134,14 +131,17 @@ pub fn newest_finished(db: &mut Db, server: &ServerId, limit: usize) -> Result<V
 /// How many alarms are in each state, and since when the oldest unfinished one waits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tally {
-    pub counts: Vec<(String, i64)>,
+    pub counts: Vec<(&'static str, i64)>,
     pub oldest_unfinished: Option<Timestamp>,
 }
 
 /// The arrivals in numbers.
 pub fn tally(db: &mut Db) -> Result<Tally, DbError> {
-    let states = alarms::table.group_by(alarms::state).order(alarms::state);
-    let counts = states.select((alarms::state, count_star())).load(db)?;
+    let mut counts = Vec::new();
+    for state in [AlarmState::Received, AlarmState::Opened, AlarmState::Merged, AlarmState::Unmatched] {
+        let count = alarms::table.filter(alarms::state.eq(state.word())).count().get_result(db)?;
+        counts.push((state.word(), count));
+    }
     let oldest: Option<chrono::NaiveDateTime> =
         alarms::table.filter(alarms::finished_at.is_null()).select(min(alarms::received_at)).first(db)?;
     Ok(Tally { counts, oldest_unfinished: oldest.map(|at| at.and_utc()) })
@@ -193,7 +193,8 @@ mod tests {
                 assert!(!assign(db, "a", AlarmState::Merged, "another", later(1))?, "an alarm has one incident");
                 assert!(!assign(db, "b", AlarmState::Merged, "another", later(1))?, "not stored");
                 assert!(waiting(db, &"one".into())?.is_empty());
-                assert_eq!(tally(db)?, Tally { counts: vec![("opened".to_owned(), 1)], oldest_unfinished: None });
+                let counts = vec![("received", 0), ("opened", 1), ("merged", 0), ("unmatched", 0)];
+                assert_eq!(tally(db)?, Tally { counts, oldest_unfinished: None });
                 Ok(())
             })
             .unwrap();
