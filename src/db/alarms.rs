@@ -68,7 +68,7 @@ pub struct Arrival {
 /// A push that was received and has no incident yet.
 #[derive(Clone, Debug, Queryable, Selectable)]
 #[diesel(table_name = alarms)]
-pub struct Waiting {
+pub struct WaitingPush {
     pub id: String,
     pub title: String,
     pub message: String,
@@ -107,13 +107,13 @@ pub fn assign(db: &mut Db, id: &str, state: AlarmState, incident: &str, now: Tim
 }
 
 /// The pushes of this server that wait for their incident, oldest first.
-pub fn waiting(db: &mut Db, server: &ServerId) -> Result<Vec<Waiting>, DbError> {
+pub fn waiting(db: &mut Db, server: &ServerId) -> Result<Vec<WaitingPush>, DbError> {
     let rows = alarms::table
         .filter(alarms::server_id.eq(server.as_str()))
         .filter(alarms::finished_at.is_null())
         .order((alarms::received_at, alarms::id))
         .limit(1_000)
-        .select(Waiting::as_select())
+        .select(WaitingPush::as_select())
         .load(db)?;
     Ok(rows)
 }

@@ -272,6 +272,9 @@ pub fn expire(db: &mut Db, since: Timestamp) -> Result<usize, DbError> {
         .limit(PURGE_BATCH as i64)
         .select(incidents::id)
         .load(db)?;
+    if ids.is_empty() {
+        return Ok(0);
+    }
     let old = incidents::table.filter(incidents::id.eq_any(ids));
     Ok(diesel::update(old).set(incidents::state.eq(EXPIRED)).execute(db)?)
 }

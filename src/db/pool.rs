@@ -27,7 +27,7 @@ use crate::{
     db::{
         engine::{self, Access, EngineError},
         error::DbError,
-        job_queue::{JobQueue, Urgency},
+        job_queue::{JobQueue, JobUrgency},
     },
 };
 
@@ -117,7 +117,7 @@ impl Pool {
         T: Send + 'static,
         F: FnOnce(&mut Db) -> Result<T, DbError> + Send + 'static,
     {
-        self.readers.run(Urgency::Ordinary, query).await
+        self.readers.run(JobUrgency::Ordinary, query).await
     }
 
     /// Runs queries as one transaction: committed when `change` returns `Ok`, rolled back when not. Once begun it runs
@@ -127,7 +127,7 @@ impl Pool {
         T: Send + 'static,
         F: FnOnce(&mut Db) -> Result<T, DbError> + Send + 'static,
     {
-        self.writers.run(Urgency::Ordinary, |db| transaction(db, change)).await
+        self.writers.run(JobUrgency::Ordinary, |db| transaction(db, change)).await
     }
 
     /// [`write`](Self::write) before everybody else's: for alarms.
@@ -136,7 +136,7 @@ impl Pool {
         T: Send + 'static,
         F: FnOnce(&mut Db) -> Result<T, DbError> + Send + 'static,
     {
-        self.writers.run(Urgency::First, |db| transaction(db, change)).await
+        self.writers.run(JobUrgency::First, |db| transaction(db, change)).await
     }
 
     /// [`read`](Self::read) for threads that may block; without a deadline for the queries.
@@ -168,7 +168,7 @@ impl DbLane {
         let lane = Self { connections, queue: Arc::default(), simulated };
         if lane.simulated.is_none() {
             for worker in 0..size {
-                lane.start(if worker < reserved { Urgency::First } else { Urgency::Ordinary })
+                lane.start(if worker < reserved { JobUrgency::First } else { JobUrgency::Ordinary })
                     .map_err(|error| DbError::Unavailable(format!("no thread for queries: {error}")))?;
             }
         }
@@ -176,7 +176,7 @@ impl DbLane {
     }
 
     /// Starts a thread that does jobs of at least this urgency until the lane is gone.
-    fn start(&self, least: Urgency) -> io::Result<()> {
+    fn start(&self, least: JobUrgency) -> io::Result<()> {
         let (queue, connections) = (self.queue.clone(), self.connections.clone());
         let work = move || {
             while let Some(job) = queue.next(least) {
@@ -187,7 +187,7 @@ impl DbLane {
         thread::Builder::new().name("database".to_owned()).spawn(work).map(drop)
     }
 
-    async fn run<T, F>(&self, urgency: Urgency, query: F) -> Result<T, DbError>
+    async fn run<T, F>(&self, urgency: JobUrgency, query: F) -> Result<T, DbError>
     where
         T: Send + 'static,
         F: FnOnce(&mut Db) -> Result<T, DbError> + Send + 'static,

@@ -90,7 +90,7 @@ struct LastValue {
 /// What the ledger has of a server at the start.
 struct StoredAlarms {
     incidents: Vec<StoredIncident>,
-    waiting: Vec<alarms::Waiting>,
+    waiting: Vec<alarms::WaitingPush>,
     taken_up: Vec<String>,
 }
 
