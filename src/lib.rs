@@ -26,8 +26,11 @@
 //! ([`push::session`], Google's MCS) to the players it concerns, who may have nothing open. A push is stored in one
 //! transaction with what it changes ([`push::inbox`]) and then sent to the server's game connection. There both ways
 //! meet, in [`relay::alarm_delivery`]: [`domain::raid`] decides whether an alarm opens an incident or belongs to one; it
-//! is written into the ledger ([`db::alarms`]), sent to every socket that watches, and finished with the number of
-//! sockets that took it. After a crash, what is unfinished in the ledger is delivered.
+//! is written into the ledger ([`db::alarms`], [`db::incidents`]), sent to every socket that watches, and shown in
+//! `state.raids` for a day, so that whoever comes later is told, too. [`relay::ledger`] waits for the database half a
+//! second; then [`db::journal`] keeps the alarm until the database takes it. An incident is unheard until a socket took its
+//! message, or a snapshot that holds it. After a restart the incidents of the last day are shown again, and pushes that
+//! were in none yet are delivered.
 //!
 //! # When a game server dies
 //! The link ends: at once if the connection breaks, after two unanswered requests or 40 s of silence if it just stops.

@@ -211,6 +211,12 @@ impl Judge {
                 self.count_frames(dashboard.number, wire);
             }
         }
+        let raids: Vec<(String, String)> = pool
+            .read_blocking(|db| {
+                let raids = incidents::table.filter(incidents::drill.eq(false));
+                Ok(raids.select((incidents::server_id, incidents::id)).load(db)?)
+            })
+            .expect("the ledger can be read");
         for dashboard in dashboards {
             let (known, number) = (dashboard.known.borrow(), dashboard.number);
             for paired in dashboard.watches.borrow().iter() {
@@ -218,6 +224,16 @@ impl Judge {
                 let Some(server) = self.server(name) else { continue };
                 if !self.last_alarms.contains(&(number, server.to_string())) {
                     self.broken("last-alarm", format!("dashboard {number} did not receive that of {name}"));
+                }
+                if let Some(Known { state, .. }) = known.get(server.as_str()) {
+                    let shown = state["raids"].as_object().into_iter().flatten();
+                    let shown: BTreeSet<&str> =
+                        shown.filter(|(_, raid)| raid["drill"] == false).map(|(id, _)| id.as_str()).collect();
+                    let of_server = raids.iter().filter(|(of, _)| of == server.as_str());
+                    let stored: BTreeSet<&str> = of_server.map(|(_, id)| id.as_str()).collect();
+                    if shown != stored {
+                        self.broken("raids-are-shown", format!("{name}: dashboard {number} has {shown:?}, {stored:?}"));
+                    }
                 }
                 match known.get(server.as_str()) {
                     None => self.broken("all-watch", format!("dashboard {number} has no state of {name}")),
