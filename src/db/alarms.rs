@@ -118,6 +118,13 @@ pub fn waiting(db: &mut Db, server: &ServerId) -> Result<Vec<WaitingPush>, DbErr
     Ok(rows)
 }
 
+/// The server of this alarm, if it waits for its incident.
+pub fn waits_for(db: &mut Db, id: &str) -> Result<Option<ServerId>, DbError> {
+    let waiting = alarms::table.find(id).filter(alarms::finished_at.is_null());
+    let server: Option<Option<String>> = waiting.select(alarms::server_id).first(db).optional()?;
+    Ok(server.flatten().map(ServerId::from))
+}
+
 /// The ids of the alarms of this server that were finished last, oldest first.
 pub fn newest_finished(db: &mut Db, server: &ServerId, limit: usize) -> Result<Vec<String>, DbError> {
     let finished =
@@ -189,10 +196,11 @@ mod tests {
                 let waits = waiting(db, &"one".into())?;
                 assert_eq!((waits.len(), waits[0].sent_at), (1, Some(now())));
                 assert_eq!(tally(db)?.oldest_unfinished, Some(now()));
+                assert_eq!(waits_for(db, "a")?, Some("one".into()));
                 assert!(assign(db, "a", AlarmState::Opened, "incident", later(1))?);
                 assert!(!assign(db, "a", AlarmState::Merged, "another", later(1))?, "an alarm has one incident");
                 assert!(!assign(db, "b", AlarmState::Merged, "another", later(1))?, "not stored");
-                assert!(waiting(db, &"one".into())?.is_empty());
+                assert!(waiting(db, &"one".into())?.is_empty() && waits_for(db, "a")?.is_none());
                 let counts = vec![("received", 0), ("opened", 1), ("merged", 0), ("unmatched", 0)];
                 assert_eq!(tally(db)?, Tally { counts, oldest_unfinished: None });
                 Ok(())

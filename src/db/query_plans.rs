@@ -83,6 +83,7 @@ fn every_query(db: &mut Db) {
     access::role(db, &user, &server).unwrap();
     access::watchers(db, &server).unwrap();
     alarms::waiting(db, &server).unwrap();
+    alarms::waits_for(db, key).unwrap();
     alarms::newest_finished(db, &server, 9).unwrap();
     alarms::assign(db, key, alarms::AlarmState::Merged, key, now()).unwrap();
     alarms::tally(db).unwrap();

@@ -116,7 +116,7 @@ impl Inbox<'_> {
         if let Some(id) = &message.persistent_id
             && !push_seen::insert(db, &self.owner.user, id, self.now)?
         {
-            return Ok(PushOutcome::Ignored("duplicate"));
+            return self.again(db, message);
         }
         let sent = sent(message, self.now);
         let text = |key| raw(message, key);
@@ -137,6 +137,30 @@ impl Inbox<'_> {
             Notification::Unknown { title, message, .. } => self.note(db, None, "other", sent, title, message),
             Notification::Malformed(_) => Ok(PushOutcome::Ignored("malformed")),
         }
+    }
+
+    /// A push that is stored already. Nothing changes; but the answer that it is stored may have come too late, so what
+    /// the relay may not know yet is told once more.
+    fn again(&self, db: &mut Db, message: &PushMessage) -> Result<PushOutcome, DbError> {
+        let identity = match Notification::read(&message.app_data) {
+            Notification::Alarm(AlarmPush { title, message: text, .. }) => {
+                let Some(server) = alarms::waits_for(db, self.alarm_id)? else {
+                    return Ok(PushOutcome::Ignored("duplicate"));
+                };
+                let (id, sent) = (self.alarm_id.to_owned(), sent(message, self.now));
+                return Ok(PushOutcome::Alarm { server, alarm: PushedAlarm { id, title, message: text, sent } });
+            }
+            Notification::ServerPairing(pairing)
+            | Notification::EntityPairing(EntityPairing { server: pairing, .. }) => {
+                let address = Some((pairing.address, pairing.port));
+                ServerIdentity { game_server_id: pairing.game_server_id, name: pairing.name, address }
+            }
+            _ => return Ok(PushOutcome::Ignored("duplicate")),
+        };
+        Ok(match self.server_of(db, Some(&identity))? {
+            Some(server) => PushOutcome::Paired { server, changed: false, displaced: None, device: Ok(true) },
+            None => PushOutcome::Ignored("duplicate"),
+        })
     }
 
     /// Pairs the game server, if it is for the owner's own player.
