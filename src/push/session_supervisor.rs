@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     db::{
+        alarms,
         error::DbError,
         paired_servers::{self, PairedServer},
         push_credentials::{self, Slot},
@@ -28,7 +29,7 @@ use crate::{
         session::{McsSession, Received, SessionEnd},
         session_status::{PushState, SessionFault, SessionStatus},
     },
-    relay::hub::{AlarmPushed, DevicesChanged, STORED_WITHIN, ServerPaired, ServerRemoved},
+    relay::hub::{AlarmPushed, DevicesChanged, PushedAlarm, STORED_WITHIN, ServerPaired, ServerRemoved},
     vault::{PushBundle, VaultError},
 };
 
@@ -225,6 +226,7 @@ impl SessionSupervisor {
         if let Err(error) = proven.await {
             log::warn!(user = self.user.as_str(); "a login was not stored: {error}");
         }
+        self.tell_waiting(&owner).await?;
         drop(turn);
         loop {
             match session.next().await? {
@@ -254,6 +256,23 @@ impl SessionSupervisor {
         let Some(owner) = owner.await? else { return Ok(None) };
         let (allow_private, servers) = (self.context.allow_private, self.servers().await?);
         Ok(Some(PushOwner { user: self.user.clone(), platform: owner.platform_id, allow_private, servers }))
+    }
+
+    /// Tells the hub of alarms that are stored and in no incident: the answer that one is stored may have come too late,
+    /// and the push service does not send it again. Whoever has it already knows that.
+    async fn tell_waiting(&self, owner: &PushOwner) -> Result<(), SessionFailure> {
+        let servers = owner.servers.clone();
+        let waiting = self.context.pool.read(move |db| {
+            let of = |server: &PairedServer| Ok((server.id.clone(), alarms::waiting(db, &server.id)?));
+            servers.iter().map(of).collect::<Result<Vec<_>, DbError>>()
+        });
+        for (server, pushes) in waiting.await? {
+            for push in pushes {
+                let alarm = PushedAlarm::from(push);
+                self.context.hub.do_send(AlarmPushed { server: server.clone(), alarm });
+            }
+        }
+        Ok(())
     }
 
     async fn servers(&self) -> Result<Arc<Vec<PairedServer>>, SessionFailure> {

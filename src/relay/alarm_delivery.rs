@@ -62,6 +62,13 @@ pub struct PushedAlarm {
     pub sent: Timestamp,
 }
 
+impl From<alarms::WaitingPush> for PushedAlarm {
+    fn from(push: alarms::WaitingPush) -> Self {
+        let sent = push.sent_at.unwrap_or(push.received_at);
+        Self { id: push.id, title: push.title, message: push.message, sent }
+    }
+}
+
 /// The alarms of one paired server. What it returns are futures that the caller has to drive.
 pub struct AlarmDelivery {
     server: ServerId,
@@ -158,10 +165,7 @@ impl AlarmDelivery {
         }
         self.known.set(true);
         self.is_known.notify_waiters();
-        let pushes = stored.waiting.into_iter().map(|row| {
-            let sent = row.sent_at.unwrap_or(row.received_at);
-            self.clone().pushed_alarm(PushedAlarm { id: row.id, title: row.title, message: row.message, sent })
-        });
+        let pushes = stored.waiting.into_iter().map(|push| self.clone().pushed_alarm(push.into()));
         let pushes = futures_util::future::join_all(pushes.collect::<Vec<_>>());
         let restored = async {
             let told: Vec<String> = changes.iter().map(|change| change.incident.clone()).collect();
