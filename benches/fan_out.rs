@@ -29,6 +29,7 @@ use actix::Addr;
 use companion::{
     clock::Clock,
     config::Config,
+    crypto::relay_token::RelayClaims,
     db::{
         paired_servers::{self, StoredPairing},
         sessions, smart_devices,
@@ -255,7 +256,10 @@ impl Relay {
             Ok(())
         });
         write.await?;
-        let token = |user: &UserId| context.relay_tokens.mint(user, &SessionId::from(user.as_str()), now).0;
+        let token = |user: &UserId| {
+            let session = SessionId::from(user.as_str());
+            context.relay_tokens.mint(&RelayClaims { user: user.clone(), session, overlay: None }, now).0
+        };
         let each = users[1..].iter().flat_map(|user| std::iter::repeat_n(user, CONNECTIONS_PER_USER));
         let tokens = std::iter::once(&users[0]).chain(each).map(token).collect();
         let watched = server.hub().send(FindServer { server: id.clone() }).await??.ok_or("it was just paired")?;
@@ -301,7 +305,13 @@ impl Relay {
             let label = (id == alarm).then(|| due.to_string());
             (
                 id.to_string().into(),
-                PairedDevice { kind: DeviceKind::Alarm, name: "Alarm".to_owned(), label, last_value: None },
+                PairedDevice {
+                    kind: DeviceKind::Alarm,
+                    name: "Alarm".to_owned(),
+                    label,
+                    last_value: None,
+                    place: None,
+                },
             )
         };
         let devices = (1..=RAIDS).map(device).collect::<HashMap<_, _>>();

@@ -134,7 +134,7 @@ async fn measure(sessions: usize) -> io::Result<()> {
 fn idle(mut session: McsSession, received_one: mpsc::Sender<()>) {
     tokio::spawn(async move {
         while let Ok(received) = session.next().await {
-            if matches!(received, Received::Message(_)) && received_one.send(()).await.is_err() {
+            if matches!(received, Received::Message(..)) && received_one.send(()).await.is_err() {
                 break;
             }
         }

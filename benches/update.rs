@@ -44,6 +44,7 @@ fn marker(id: u64, moved: u64) -> Marker {
         in_stock: 4,
         item_is_blueprint: false,
         currency_is_blueprint: false,
+        condition: None,
     };
     Marker {
         kind: MarkerKind::VendingMachine,

@@ -32,6 +32,19 @@
 //! message, or a snapshot that holds it. After a restart the incidents of the last day are shown again, and pushes that
 //! were in none yet are delivered.
 //!
+//! # The path of a tracked player
+//! [`tracking::worker`] has one watch for each game server at which somebody tracks players, on a thread of its own.
+//! [`tracking::server_watch`] finds the server at the player-statistics service ([`domain::server_match`]), pays for each
+//! question from a budget that users share ([`domain::fair_budget`]), and asks who is online
+//! ([`clients::player_stats`]). Looks become sessions ([`domain::player_session`]), in one transaction for all who track
+//! there; who came and went is sent to the hub, which tells and keeps it as an event of the paired server.
+//!
+//! # The path of a camera picture
+//! A user pulls ([`api::cameras`]); the hub checks the access and the device, and the game connection looks through the
+//! camera ([`relay::camera_looks`]): it subscribes, collects frames until they cover the picture ([`game::camera_shot`]),
+//! and everybody who pulled meanwhile gets the same shot. The API draws it ([`game::camera_picture`]) on a thread for
+//! blocking work. A link watches one camera at a time, and none when nobody has pulled for some seconds.
+//!
 //! # When a game server dies
 //! The link ends: at once if the connection breaks, after two unanswered requests or 40 s of silence if it just stops.
 //! The supervisor reports why and when it tries again; the live state keeps what is known, and its `server` says
@@ -57,7 +70,7 @@
 //! 9  main.rs                          parse the command line, run
 //! 8  server  demo  watch  simulator   wire and run the service; its neighbours in a box; a relay client
 //! 7  api  rotation                    routes > endpoints > extract > context, error; sealed rows follow the current key
-//! 6  relay  push                      listener > hub > client_socket > … > protocol; worker > supervisor > session
+//! 6  relay  push  tracking            listener > hub > client_socket > … > protocol; worker > supervisor > session; looks
 //! 5  pairings  vault                  pair a server or device; open and re-seal stored secrets
 //! 4  db  clients  game                rows; calls to others; how the game speaks
 //! 3  config  clock  net  panics       the settings, read once; the time; streams and limits of clients; what panics is noticed
@@ -87,5 +100,6 @@ pub mod relay;
 pub mod rotation;
 pub mod server;
 pub mod simulator;
+pub mod tracking;
 pub mod vault;
 pub mod watch;

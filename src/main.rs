@@ -1,6 +1,6 @@
 //! Parses the command line and runs.
 
-use std::{fmt::Display, io::Write as _, net::IpAddr, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{fmt::Display, io::Write as _, net::IpAddr, path::PathBuf, pin::pin, process::ExitCode, sync::Arc};
 
 use clap::{Args, Parser, Subcommand};
 use companion::{
@@ -18,7 +18,7 @@ use companion::{
     demo::{Demo, DemoOptions},
     domain::time,
     rotation,
-    server::Server,
+    server::{OpenDatabase, Server},
     simulator::{self, SimulateOptions},
     vault::Vault,
     watch::{self, WatchOptions},
@@ -38,7 +38,7 @@ enum Command {
     Serve(Options),
     /// Run the service with a simulated game server and a one-click sign-in, ready to watch
     Demo(DemoOptions),
-    /// Run only the simulated game server, identity provider and push service
+    /// Run only the simulated game server, identity provider, push service and player-statistics service
     Simulate(SimulateArgs),
     /// Watch a running demo in the terminal
     Watch(WatchOptions),
@@ -84,9 +84,15 @@ struct SimulateArgs {
     /// Port of the push service
     #[arg(long, default_value_t = 8084)]
     push_port: u16,
+    /// Port of the player-statistics service
+    #[arg(long, default_value_t = 8085)]
+    player_stats_port: u16,
     /// Seed of everything that happens in the simulated world
     #[arg(long, default_value_t = 7)]
     seed: u64,
+    /// Nothing happens by itself in the simulated world: two who look at it see the same
+    #[arg(long)]
+    still: bool,
     /// Where to keep the certificate authority of the push service: a service that trusts it goes on after a restart
     #[arg(long, default_value = "data/simulator")]
     data_dir: PathBuf,
@@ -145,9 +151,6 @@ fn alarms_status(config: Config) -> ExitCode {
     let alarms = tally.counts.iter().map(|(state, count)| format!("alarms {state}: {count}"));
     let incidents = states.iter().map(|(state, count)| format!("incidents {state}: {count}"));
     let mut lines: Vec<String> = alarms.chain(incidents).collect();
-    if lines.is_empty() {
-        lines.push("no alarms".to_owned());
-    }
     if let Some(since) = tally.oldest_unfinished {
         lines.push(format!("oldest unfinished alarm: received at {}", time::to_wire(since)));
     }
@@ -177,7 +180,13 @@ fn serve(config: Config) -> ExitCode {
             Ok(signals) => signals.received(),
             Err(error) => return fail("signals", error),
         };
-        let server = match Server::build(config, Clock::system()) {
+        let (mut shutdown, clock) = (pin!(shutdown), Clock::system());
+        let opened = tokio::select! {
+            biased;
+            () = &mut shutdown => return ExitCode::SUCCESS,
+            opened = OpenDatabase::open_patiently(&config, &clock) => opened,
+        };
+        let server = match opened.and_then(|opened| Server::build_on(opened, config, clock)) {
             Ok(server) => server,
             Err(error) => return fail("the service does not start", error),
         };
@@ -240,8 +249,30 @@ fn demo(options: DemoOptions) -> ExitCode {
 }
 
 fn simulate(args: SimulateArgs) -> ExitCode {
-    let SimulateArgs { listen_ip, game_port, identity_port, push_port, seed, data_dir, ca_file, env_file } = args;
-    let options = SimulateOptions { listen_ip, game_port, identity_port, push_port, seed, data_dir, ca_file, env_file };
+    let SimulateArgs {
+        listen_ip,
+        game_port,
+        identity_port,
+        push_port,
+        player_stats_port,
+        seed,
+        still,
+        data_dir,
+        ca_file,
+        env_file,
+    } = args;
+    let options = SimulateOptions {
+        listen_ip,
+        game_port,
+        identity_port,
+        push_port,
+        player_stats_port,
+        seed,
+        still,
+        data_dir,
+        ca_file,
+        env_file,
+    };
     match actix::System::new().block_on(simulator::simulate(options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail("simulate", error),

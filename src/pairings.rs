@@ -13,6 +13,7 @@ use crate::{
         smart_devices::{self, SmartDevice},
     },
     domain::{
+        camera::CameraId,
         device::DeviceKind,
         game_address::GameAddress,
         ids::{PlatformId, ServerId, UserId},
@@ -69,7 +70,7 @@ pub struct DeviceRequest {
 }
 
 /// A device that is stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct DeviceOutcome {
     pub device: SmartDevice,
     /// It was not paired before.
@@ -144,20 +145,44 @@ pub fn pair_device(
     request: DeviceRequest,
     now: Timestamp,
 ) -> Result<Result<DeviceOutcome, PairingRefused>, DbError> {
-    let device_id = request.entity_id.to_string();
+    let DeviceRequest { entity_id, kind, name, label } = request;
+    put_device(db, server, &entity_id.to_string(), kind, name.as_deref(), label.as_deref(), now)
+}
+
+/// Adds a camera to a paired server, or changes what the request says of one that is there. A new one is named after
+/// its identifier.
+pub fn add_camera(
+    db: &mut Db,
+    server: &ServerId,
+    camera: &CameraId,
+    name: Option<&str>,
+    label: Option<&str>,
+    now: Timestamp,
+) -> Result<Result<DeviceOutcome, PairingRefused>, DbError> {
+    put_device(db, server, camera.as_str(), Some(DeviceKind::Camera), name, label, now)
+}
+
+fn put_device(
+    db: &mut Db,
+    server: &ServerId,
+    device_id: &str,
+    kind: Option<DeviceKind>,
+    name: Option<&str>,
+    label: Option<&str>,
+    now: Timestamp,
+) -> Result<Result<DeviceOutcome, PairingRefused>, DbError> {
     let devices = smart_devices::list(db, server)?;
     let known = devices.iter().find(|device| device.device_id == device_id);
     if known.is_none() && devices.len() >= DEVICES_PER_SERVER {
         return Ok(Err(PairingRefused::TooManyDevices));
     }
     let is_new = known.is_none();
-    let (kind, name) = known.map_or((DeviceKind::Unknown, &device_id), |known| (known.kind, &known.name));
-    let (kind, name) = (request.kind.unwrap_or(kind), request.name.as_ref().unwrap_or(name));
-    smart_devices::upsert(db, server, &device_id, kind, name, now)?;
-    if let Some(label) = request.label {
-        smart_devices::set_label(db, server, &device_id, &label)?;
+    let known = known.map_or((DeviceKind::Unknown, device_id), |known| (known.kind, known.name.as_str()));
+    smart_devices::upsert(db, server, device_id, kind.unwrap_or(known.0), name.unwrap_or(known.1), now)?;
+    if let Some(label) = label {
+        smart_devices::set_label(db, server, device_id, label)?;
     }
-    Ok(Ok(DeviceOutcome { device: smart_devices::get(db, server, &device_id)?, is_new }))
+    Ok(Ok(DeviceOutcome { device: smart_devices::get(db, server, device_id)?, is_new }))
 }
 
 fn is_private(address: &GameAddress) -> bool {

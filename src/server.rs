@@ -1,5 +1,8 @@
 //! The only wiring: opens everything once, binds, runs, and stops in order.
 
+mod opening;
+mod start_error;
+
 use std::{
     future::Future,
     io,
@@ -16,8 +19,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::time::Instant;
 
 use crate::{
-    api::{self, context::ApiContext, rate_limits::RateLimits},
-    clients::{http, identity::IdentityClient},
+    api::{self, camera_drawing::DrawingTurns, context::ApiContext, rate_limits::RateLimits},
+    clients::{http, identity::IdentityClient, player_stats::PlayerStatsClient},
     clock::Clock,
     config::Config,
     crypto::{
@@ -29,22 +32,19 @@ use crate::{
         session_cookie::{SESSION_COOKIE, SealedCookie},
     },
     db::{
-        PURGE_BATCH, alarms, encryption_keys,
-        error::DbError,
-        failed_pushes, incidents,
-        journal::{self, Journal, JournalError},
-        openid_nonces, pairing_codes,
-        pool::{Db, Pool},
-        push_seen, sessions, timeline,
+        PURGE_BATCH, alarms, alias_answers, error::DbError, failed_pushes, guests, incidents, map_notes, openid_nonces,
+        pairing_codes, player_sessions, player_stats_spending, pool::Db, push_seen, server_matches, sessions,
+        shop_history, shops, timeline,
     },
     domain::{
+        fair_budget::FairBudget,
         limits::{HISTORY_DAYS, PROVIDER_CLOCK_SKEW},
         raid,
         time::Timestamp,
     },
     game::{asker::Budgets, decoding::MessageDecoder},
     net::{
-        Network,
+        Names, Network,
         connections::{ConnectionLimits, Connections},
         descriptors,
     },
@@ -57,17 +57,23 @@ use crate::{
         self,
         connect_turns::ConnectTurns,
         context::RelayContext,
-        hub::{Drain, Hub, RelayHealth},
+        fact_sink::FactSink,
+        hub::{Drain, Hub, Markets, RelayHealth, STORED_WITHIN},
         listener::ListenerContext,
     },
     rotation,
+    tracking::{self, context::TrackingContext, worker::StopTracking},
     vault::Vault,
 };
+
+pub use self::{opening::OpenDatabase, start_error::StartError};
 
 /// How long requests under way may take when the process stops, seconds.
 const DRAIN: u64 = 5;
 /// How long open sockets may take to say goodbye.
 const GOODBYES: Duration = Duration::from_secs(3);
+/// How long what is not stored yet may take to get into the database, or the journal.
+const KEPT_WITHIN: Duration = Duration::from_secs(2);
 /// Connections that the kernel accepts before we do: as many as come back at once after a restart.
 const BACKLOG: i32 = 4_096;
 /// How often it is looked whether the hub and the push worker run.
@@ -77,19 +83,6 @@ const SURPLUS: usize = 4;
 /// How often what has expired is removed.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
-/// Why the service did not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    #[error("the database: {0}")]
-    Database(#[from] DbError),
-    #[error("the journal of alarms: {0}")]
-    Journal(#[from] JournalError),
-    #[error("outgoing connections: {0}")]
-    Client(io::Error),
-    #[error("{variable} {address}: {cause}")]
-    Bind { variable: &'static str, address: SocketAddr, cause: io::Error },
-}
-
 /// The service, bound and ready to run.
 pub struct Server {
     api: dev::Server,
@@ -98,22 +91,29 @@ pub struct Server {
     relay_addr: SocketAddr,
     health: Arc<RelayHealth>,
     hub: Addr<Hub>,
+    kept: Arc<RelayContext>,
     context: web::Data<ApiContext>,
 }
 
 impl Server {
     /// Opens and binds everything. Call it inside an actix system. The database is opened on the calling thread, which
     /// serves nobody yet.
-    #[allow(clippy::disallowed_methods, reason = "the one place that starts threads for game links and push sessions")]
     pub fn build(config: Config, clock: Clock) -> Result<Self, StartError> {
+        let opened = OpenDatabase::open(&config, &clock)?;
+        Self::build_on(opened, config, clock)
+    }
+
+    /// Binds everything, on a database that was opened with the same settings. Call it inside an actix system.
+    #[allow(clippy::disallowed_methods, reason = "the one place that starts threads for game links and push sessions")]
+    pub fn build_on(opened: OpenDatabase, config: Config, clock: Clock) -> Result<Self, StartError> {
         crypto::install();
         // Before anything is counted.
         api::metrics::recorder();
         // Taken apart: each part goes only to what needs it, and the secrets end with this function.
         let Config {
             environment,
-            data_dir,
-            database,
+            data_dir: _,
+            database: _,
             listen,
             urls,
             secrets,
@@ -122,27 +122,29 @@ impl Server {
             extra_ca_file,
             pairing_code_prefix,
             game,
+            player_stats,
         } = config;
         let workers = listen.workers.get();
         let limits = connection_limits(descriptors::raise_limit(), workers, listen.connections_per_address.get());
         let connections = Connections::new(limits, listen.trusted_proxies.clone());
+        let handshake_limits = handshake_limits(limits);
+        let handshakes = Connections::new(handshake_limits, listen.trusted_proxies.clone());
         let (listener, api_addr) = bind("API_LISTEN", listen.api)?;
         let (relay_listener, relay_addr) = bind("RELAY_LISTEN", listen.relay)?;
         let urls = urls.listening_at(api_addr);
         let random = Random::system();
-        let pool = Pool::open(&database)?;
-        journal::replay(&data_dir, &pool)?;
-        let journal = Journal::open(&data_dir).map_err(JournalError::from)?;
+        let OpenDatabase { pool, journal, key_version } = opened;
         let tls = http::tls_config(extra_ca_file.as_deref()).map_err(StartError::Client)?;
         let http = http::client(tls.clone()).map_err(StartError::Client)?;
         let keys = KeyDerivation::new(secrets.session_secret.expose_secret(), secrets.session_salt.expose_secret());
-        let (fingerprint, now) = (secrets.credentials_key.fingerprint(), clock.now());
-        let key_version = pool.write_blocking(|db| encryption_keys::take_into_use(db, &fingerprint, now))?;
         let previous = secrets.credentials_key_previous.as_ref();
         let sealer = Arc::new(Sealer::new(&secrets.credentials_key, previous, key_version, random.clone()));
         let vault = Vault::new(pool.clone(), sealer);
         let allow_private_servers = game.allow_private_servers;
+        let markets = Arc::<Markets>::default();
         let relay_context = Arc::new(RelayContext {
+            markets: markets.clone(),
+            facts: FactSink::start(pool.clone(), random.clone()),
             clock: clock.clone(),
             random: random.clone(),
             pool: pool.clone(),
@@ -152,12 +154,13 @@ impl Server {
             game,
             budgets: Budgets::default(),
             connect_turns: ConnectTurns::default(),
+            recent_events: Default::default(),
             decoder: MessageDecoder::on_threads(),
         });
         let health = Arc::new(RelayHealth::default());
         // Game links have threads of their own: a burst of clients does not hold up an alarm, nor the other way round.
         let links = (0..workers.div_ceil(2)).map(|_| Arbiter::new().handle()).collect();
-        let hub = relay::start(relay_context, health.clone(), links);
+        let hub = relay::start(relay_context.clone(), health.clone(), links);
         let started = Instant::now();
         let listener_context = ListenerContext {
             clock: clock.clone(),
@@ -167,6 +170,7 @@ impl Server {
                 .map(|origin| origin.origin().ascii_serialization())
                 .to_vec(),
             connections: connections.clone(),
+            handshakes,
             hub: hub.clone(),
             health: health.clone(),
             started,
@@ -186,7 +190,22 @@ impl Server {
         // Push sessions too: thousands of logins after a lost network hold up nobody else.
         let sessions = (0..workers.div_ceil(4)).map(|_| Arbiter::new().handle()).collect();
         let push = worker::start(push_context, sessions);
+        // Tracking too: lists of players are large.
+        let tracking = player_stats.map(|settings| {
+            let tracking_context = TrackingContext {
+                clock: clock.clone(),
+                random: random.clone(),
+                pool: pool.clone(),
+                names: Names::system(),
+                budget: FairBudget::new(settings.daily_requests, clock.now()).into(),
+                poll_every: settings.poll_every,
+                client: PlayerStatsClient::new(http.clone(), settings, random.clone()),
+                hub: hub.clone().recipient(),
+            };
+            tracking::worker::start(tracking_context, &Arbiter::new().handle())
+        });
         let context = web::Data::new(ApiContext {
+            markets,
             environment,
             urls,
             pairing_code_prefix,
@@ -198,9 +217,11 @@ impl Server {
             relay_tokens: RelayTokens::new(&keys.key(Purpose::RelayToken), random.clone()),
             identity: IdentityClient::new(http, identity),
             rate_limits: RateLimits::new(listen.trusted_proxies, &clock),
+            drawing_turns: DrawingTurns::default(),
             connections: connections.clone(),
             hub: hub.clone(),
             push,
+            tracking,
             relay_health: health.clone(),
             started,
             clock,
@@ -217,12 +238,12 @@ impl Server {
             .run();
         log::info!("the API listens on http://{api_addr}");
         // Open sockets are not among these, only handshakes.
-        let relay = relay::listener::bind(listening(limits.total / 4), relay_listener, listener_context)
+        let relay = relay::listener::bind(listening(handshake_limits.total), relay_listener, listener_context)
             .map_err(|cause| StartError::Bind { variable: "RELAY_LISTEN", address: relay_addr, cause })?
             .run();
         log::info!("the relay listens on ws://{relay_addr}");
 
-        Ok(Self { api, api_addr, relay, relay_addr, health, hub, context })
+        Ok(Self { api, api_addr, relay, relay_addr, health, hub, kept: relay_context, context })
     }
 
     /// Where the API listens; with the real port when the configured one was 0.
@@ -249,6 +270,7 @@ impl Server {
     pub async fn run_until_stopped(self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
         let rotation = rt::spawn(rotation::run(self.context.vault.clone()));
         let push = self.context.push.clone();
+        let tracking = self.context.tracking.clone();
         let sweep = rt::spawn(sweep(self.context));
         let (api_handle, relay_handle) = (self.api.handle(), self.relay.handle());
         let (mut api, mut relay) = (rt::spawn(self.api), rt::spawn(self.relay));
@@ -266,6 +288,14 @@ impl Server {
         if let Err(error) = push.send(StopPush).await {
             log::warn!("the push worker had stopped before: {error}");
         }
+        if let Some(tracking) = &tracking
+            && tracking.send(StopTracking).await.is_err()
+        {
+            log::warn!("the tracking worker had stopped before");
+        }
+        // Before the game connections end: an alarm that waits to be stored would end with them.
+        let RelayContext { journal, facts, .. } = &*self.kept;
+        journal.unkept.keep_all(STORED_WITHIN, KEPT_WITHIN).await;
         // Sockets get their close code first; whoever then still lingers is cut off.
         self.hub.do_send(Drain);
         let deadline = Instant::now() + GOODBYES;
@@ -273,6 +303,10 @@ impl Server {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         tokio::join!(relay_handle.stop(true), api_handle.stop(true));
+        if let (false, ()) = tokio::join!(journal.unkept.keep_all(STORED_WITHIN, KEPT_WITHIN), facts.flush(KEPT_WITHIN))
+        {
+            log::error!("neither the database nor the journal took the last alarms");
+        }
         match core_failed {
             true => Err(io::Error::other("the relay's hub or the push worker has failed")),
             false => Ok(()),
@@ -306,6 +340,12 @@ fn connection_limits(open_files: usize, workers: usize, wanted: usize) -> Connec
     limits
 }
 
+/// Of these connections, how many may be about to become sockets. One household never makes the others wait.
+fn handshake_limits(connections: ConnectionLimits) -> ConnectionLimits {
+    let total = connections.total / 4;
+    ConnectionLimits { total, per_household: (total / 8).max(2), from_loopback: (total / 2).max(2) }
+}
+
 /// Binds one of the two listeners.
 fn bind(variable: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
     let failed = |cause| StartError::Bind { variable, address, cause };
@@ -329,7 +369,7 @@ async fn sweep(context: web::Data<ApiContext>) {
     loop {
         ticks.tick().await;
         let now = context.clock.now();
-        context.rate_limits.forget_idle(now);
+        context.rate_limits.forget_idle(context.clock.moment());
         for purge in PURGES {
             // A transaction for each batch: whoever waits to write gets a turn in between.
             loop {
@@ -350,15 +390,23 @@ async fn sweep(context: web::Data<ApiContext>) {
 type Purge = fn(&mut Db, Timestamp) -> Result<usize, DbError>;
 
 /// One for each table whose rows expire.
-const PURGES: [Purge; 9] = [
+const PURGES: [Purge; 17] = [
     sessions::purge,
     pairing_codes::purge,
+    |db, now| guests::purge(db, now - guests::EXPIRED_KEPT),
     push_seen::purge,
     failed_pushes::purge,
+    map_notes::purge,
     |db, now| timeline::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
+    |db, now| shops::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
+    |db, now| shop_history::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
     |db, now| alarms::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
     |db, now| incidents::expire(db, now - raid::SHOWN_FOR),
     |db, now| incidents::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
+    |db, now| player_sessions::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
+    |db, now| server_matches::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
+    |db, now| alias_answers::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
+    |db, now| player_stats_spending::purge(db, now - TimeDelta::days(2)),
     // A nonce may come back as long as its time passes the check: twice the skew, from one end to the other.
     |db, now| openid_nonces::purge(db, now - 3 * PROVIDER_CLOCK_SKEW),
 ];

@@ -114,7 +114,10 @@ async fn next(session: &mut McsSession) -> Result<Received, SessionEnd> {
 async fn message(session: &mut McsSession) -> PushMessage {
     loop {
         match next(session).await.expect("a message") {
-            Received::Message(message) => return message,
+            Received::Message(message, receipt) => {
+                session.stored(receipt);
+                return message;
+            }
             Received::Heartbeat => {}
             Received::Unreadable => panic!("unreadable"),
         }
@@ -309,7 +312,14 @@ async fn a_certificate_of_another_authority_is_refused() {
 /// `companion simulate` on free ports: the process, and what it says when it is ready.
 fn simulate(directory: &Path, ca_file: &str) -> (Child, Value) {
     let mut process = Command::new(env!("CARGO_BIN_EXE_companion"))
-        .args(["simulate", "--game-port=0", "--identity-port=0", "--push-port=0", "--data-dir=kept"])
+        .args([
+            "simulate",
+            "--game-port=0",
+            "--identity-port=0",
+            "--push-port=0",
+            "--player-stats-port=0",
+            "--data-dir=kept",
+        ])
         .arg(format!("--ca-file={ca_file}"))
         .env_clear()
         .current_dir(directory)

@@ -32,7 +32,7 @@ use companion::{
         session_status::{PushSession, PushState, SessionFault},
         worker::{self, PushSessions, PushWorker, SessionsLoaded},
     },
-    relay::{self, context::RelayContext},
+    relay::{self, context::RelayContext, fact_sink::FactSink},
     vault::Vault,
 };
 use futures_util::FutureExt as _;
@@ -93,6 +93,8 @@ impl Beside {
             .boxed_local()
         }));
         let context = RelayContext {
+            markets: Default::default(),
+            facts: FactSink::start(pool.clone(), random.clone()),
             clock: clock.clone(),
             random: random.clone(),
             network: network.clone(),
@@ -101,6 +103,7 @@ impl Beside {
             game: Game { proxy_url: None, link_policy: GameLinkPolicy::Subscribed, allow_private_servers: true },
             budgets: Default::default(),
             connect_turns: Default::default(),
+            recent_events: Default::default(),
             decoder: MessageDecoder::inline(),
             journal: Journal::open_simulated(directory.path()).unwrap(),
         };

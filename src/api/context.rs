@@ -8,6 +8,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::{
     api::{
+        camera_drawing::DrawingTurns,
         error::{ApiError, FieldError},
         rate_limits::RateLimits,
     },
@@ -22,7 +23,8 @@ use crate::{
         session_status::PushSession,
         worker::{PushSessions, PushWorker, SessionsLoaded},
     },
-    relay::hub::{Hub, LinkStatus, LinkStatuses, LinksLoaded, RelayHealth},
+    relay::hub::{Hub, LinkStatus, LinkStatuses, LinksLoaded, Markets, RelayHealth},
+    tracking::worker::TrackingWorker,
     vault::Vault,
 };
 
@@ -46,10 +48,15 @@ pub struct ApiContext {
     pub relay_tokens: RelayTokens,
     pub identity: IdentityClient,
     pub rate_limits: RateLimits,
+    pub drawing_turns: DrawingTurns,
     pub connections: Arc<Connections>,
     pub hub: Addr<Hub>,
     pub push: Addr<PushWorker>,
+    /// `None`: no player-statistics service is configured.
+    pub tracking: Option<Addr<TrackingWorker>>,
     pub relay_health: Arc<RelayHealth>,
+    /// The shops of game servers, as the relay knows them.
+    pub markets: Arc<Markets>,
     pub started: Instant,
 }
 

@@ -180,17 +180,16 @@ pub async fn upload(
         return Err(ApiError::MismatchedPlatformId);
     }
     let (vault, owner, expires_at) = (context.vault.clone(), user.id.clone(), bundle.expires_at);
-    let (slot, uploaded_at) = context
-        .pool
-        .write(move |db| {
-            let sealed = vault.seal_push_bundle(&owner, &body);
-            let key_version = vault.key_version();
-            let bundle = SealedBundle { sealed, key_version, uploaded_at: now, uploaded_by: label, expires_at };
-            push_credentials::upload(db, &owner, &bundle)
-        })
-        .await?;
+    let upload = move |db: &mut Db| {
+        let sealed = vault.seal_push_bundle(&owner, &body);
+        let key_version = vault.key_version();
+        let bundle = SealedBundle { sealed, key_version, uploaded_at: now, uploaded_by: label, expires_at };
+        push_credentials::upload(db, &owner, &bundle)
+    };
+    let (push, changed) = (context.push.clone(), user.id.clone());
+    let tell = move |_: &_| push.do_send(CredentialChanged { user: changed });
+    let (slot, uploaded_at) = context.pool.write_and_tell(upload, tell).await?;
     log::info!(user:% = user.id, staged = slot == Slot::Staged; "a push credential was uploaded");
-    context.push.do_send(CredentialChanged { user: user.id });
     Ok(HttpResponse::Ok().json(Uploaded {
         ok: true,
         platform_id: user.platform_id.to_string(),
@@ -224,11 +223,15 @@ pub async fn remove(
     SessionUser { user, .. }: SessionUser,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let owner = user.id.clone();
-    if !context.pool.write(move |db| push_credentials::delete(db, &owner)).await? {
+    let (push, owner) = (context.push.clone(), user.id.clone());
+    let tell = move |removed: &bool| {
+        if *removed {
+            push.do_send(CredentialChanged { user: user.id });
+        }
+    };
+    if !context.pool.write_and_tell(move |db| push_credentials::delete(db, &owner), tell).await? {
         return Err(ApiError::NotFound);
     }
-    context.push.do_send(CredentialChanged { user: user.id });
     Ok(HttpResponse::Ok().json(Done::OK))
 }
 

@@ -1,5 +1,7 @@
 //! Smart devices of a paired game server: `/paired-servers/{id}/devices/*`.
 
+use std::{collections::HashMap, sync::Arc};
+
 use actix_web::{HttpResponse, http::StatusCode, web};
 use garde::Validate;
 use serde::{Deserialize, Serialize};
@@ -13,20 +15,21 @@ use crate::{
             json::Json,
             paired_server::{OwnedServer, WatchedServer},
         },
-        fields::{IntegerOrText, one_line},
+        fields::{IntegerOrText, given, on_the_largest_map, one_line},
     },
     db::{
         access,
-        error::DbError,
         pool::Db,
-        smart_devices::{self, SmartDevice},
+        smart_devices::{self, DeviceChange, SmartDevice},
     },
     domain::{
-        device::DeviceKind,
+        camera::CameraId,
+        device::{DeviceKind, DeviceReport, Reachable, Storage},
+        ids::ServerId,
         time::{self, Timestamp},
     },
     pairings::{self, DeviceOutcome, DeviceRequest},
-    relay::hub::DevicesChanged,
+    relay::hub::{CommandError, DeviceToggle, DevicesChanged, ReadDevices, UserCommand},
 };
 
 /// What can be added by hand.
@@ -48,15 +51,19 @@ impl From<NewKind> for DeviceKind {
     }
 }
 
-/// A device whose entity id the user knows.
+/// A device whose entity id the user knows, or a camera by its identifier.
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
 pub struct NewDevice {
     /// The game's entity id: decimal digits (a JSON integer is accepted too).
     #[garde(skip)]
-    #[schema(value_type = String, pattern = "^[0-9]{1,20}$")]
-    entity_id: EntityId,
-    /// Read from the game when absent.
+    #[schema(value_type = Option<String>, pattern = "^[0-9]{1,20}$")]
+    entity_id: Option<EntityId>,
+    /// Instead of `entityId`: a camera, as a computer station in the game names it. Not all digits.
+    #[garde(custom(identifier))]
+    #[schema(pattern = "^[A-Za-z0-9_]{1,32}$")]
+    camera_id: Option<String>,
+    /// Read from the game when absent; not with `cameraId`.
     #[garde(skip)]
     kind: Option<NewKind>,
     #[garde(length(chars, min = 1, max = 100), custom(one_line))]
@@ -65,6 +72,33 @@ pub struct NewDevice {
     #[garde(length(chars, min = 1, max = 100), custom(one_line))]
     #[schema(min_length = 1, max_length = 100)]
     label: Option<String>,
+}
+
+fn identifier(text: &Option<String>, _: &()) -> garde::Result {
+    let checked = text.as_deref().map_or(Ok(()), |text| CameraId::parse(text).map(drop));
+    checked.map_err(garde::Error::new)
+}
+
+/// What is added: exactly one of the two.
+enum NewId {
+    Entity(EntityId),
+    Camera(CameraId),
+}
+
+impl NewDevice {
+    fn id(&self) -> Result<NewId, ApiError> {
+        match (self.entity_id, &self.camera_id) {
+            (None, None) => Err(ApiError::invalid("entityId", "is required, or `cameraId`")),
+            (Some(_), Some(_)) => Err(ApiError::invalid("cameraId", "must not be given together with `entityId`")),
+            (None, Some(_)) if self.kind.is_some() => {
+                Err(ApiError::invalid("kind", "must not be given with `cameraId`"))
+            }
+            (None, Some(id)) => {
+                CameraId::parse(id).map(NewId::Camera).map_err(|message| ApiError::invalid("cameraId", message))
+            }
+            (Some(id), None) => Ok(NewId::Entity(id)),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -82,11 +116,52 @@ impl TryFrom<IntegerOrText> for EntityId {
     }
 }
 
-/// A smart device as it is stored. Live values come over the relay.
+/// What the owner writes about a device; what is absent stays, `null` takes away.
+#[derive(Deserialize, ToSchema, Validate)]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceEdit {
+    #[garde(inner(length(chars, min = 1, max = 100), custom(one_line)))]
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 100)]
+    label: Option<Option<String>>,
+    /// A word that a player types in the team's chat: letters, digits, `_` and `-`; no other device of the server has it.
+    #[garde(inner(inner(length(chars, min = 1, max = 32), custom(command))))]
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>, pattern = "^[\\p{L}\\p{N}_-]{1,32}$")]
+    custom_command: Option<Option<String>>,
+    /// Said in the team's chat when it was switched on.
+    #[garde(inner(length(chars, min = 1, max = 128), custom(one_line)))]
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 128)]
+    on_message: Option<Option<String>>,
+    #[garde(inner(length(chars, min = 1, max = 128), custom(one_line)))]
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 128)]
+    off_message: Option<Option<String>>,
+    /// Where it stands: metres from the south-west corner. Together with `y`.
+    #[garde(inner(inner(custom(on_the_largest_map))))]
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<f64>)]
+    x: Option<Option<f64>>,
+    #[garde(inner(inner(custom(on_the_largest_map))))]
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<f64>)]
+    y: Option<Option<f64>>,
+}
+
+#[expect(clippy::ptr_arg, reason = "garde gives what is validated")]
+fn command(text: &String, _: &()) -> garde::Result {
+    match text.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-')) {
+        true => Ok(()),
+        false => Err(garde::Error::new("must be letters, digits, `_` and `-`")),
+    }
+}
+
+/// A smart device: what is stored of it, and what was last heard of it, as the relay's state has it.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct DeviceView {
-    /// The game's entity id.
+    /// The game's entity id, or a camera's identifier.
     device_id: String,
     /// `switch`, `alarm`, `storageMonitor`, `camera`, or `unknown` until the game has answered.
     #[schema(value_type = String)]
@@ -96,6 +171,24 @@ struct DeviceView {
     custom_command: Option<String>,
     on_message: Option<String>,
     off_message: Option<String>,
+    /// Metres from the south-west corner.
+    x: Option<f64>,
+    y: Option<f64>,
+    /// `""` while its place or the size of the map is not known.
+    grid: String,
+    /// On or off, powered or not; `null` while unknown.
+    value: Option<bool>,
+    /// `ok`, `removed` or `no_response`.
+    #[schema(value_type = String)]
+    reachable: Reachable,
+    /// When it was last heard of.
+    #[serde(serialize_with = "time::wire_option")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    as_of: Option<Timestamp>,
+    /// Contents and upkeep of what a storage monitor is attached to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    storage: Option<Storage>,
     #[serde(serialize_with = "time::wire")]
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
@@ -106,19 +199,48 @@ struct DeviceList {
     devices: Vec<DeviceView>,
 }
 
-impl From<SmartDevice> for DeviceView {
-    fn from(device: SmartDevice) -> Self {
+/// The state that was observed after a toggle.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct Toggled {
+    device_id: String,
+    value: bool,
+    #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
+    as_of: Timestamp,
+}
+
+impl DeviceView {
+    fn new(stored: SmartDevice, report: Option<DeviceReport>) -> Self {
+        let (heard, as_of) = report.map_or((None, None), |report| (Some(report.device), report.as_of));
+        let kind = heard.as_ref().map_or(stored.kind, |heard| heard.kind);
+        let value = heard.as_ref().and_then(|heard| heard.value);
+        let reachable = heard.as_ref().map_or(Reachable::NoResponse, |heard| heard.reachable);
+        let (grid, storage) = heard.map_or_else(Default::default, |heard| (heard.place.grid, heard.storage));
         Self {
-            device_id: device.device_id,
-            kind: device.kind,
-            name: device.name,
-            label: device.label,
-            custom_command: device.custom_command,
-            on_message: device.on_message,
-            off_message: device.off_message,
-            created_at: device.created_at,
+            device_id: stored.device_id,
+            kind,
+            name: stored.name,
+            label: stored.label,
+            custom_command: stored.custom_command,
+            on_message: stored.on_message,
+            off_message: stored.off_message,
+            x: stored.x,
+            y: stored.y,
+            grid,
+            value,
+            reachable,
+            as_of,
+            storage,
+            created_at: stored.created_at,
         }
     }
+}
+
+/// What the game connection of this server last heard of its devices.
+async fn reports(context: &ApiContext, server: &ServerId) -> Result<HashMap<Arc<str>, DeviceReport>, ApiError> {
+    let reports = context.hub.send(ReadDevices { server: server.clone() }).await;
+    reports.map_err(|error| ApiError::Unavailable(Box::new(error)))
 }
 
 /// The devices of a server this user may watch.
@@ -129,11 +251,98 @@ impl From<SmartDevice> for DeviceView {
     (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn list(server: WatchedServer, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+    let mut reports = reports(&context, &server.id).await?;
     let devices = context.pool.read(move |db| smart_devices::list(db, &server.id)).await?;
-    Ok(HttpResponse::Ok().json(DeviceList { devices: devices.into_iter().map(DeviceView::from).collect() }))
+    let view = |device: SmartDevice| {
+        let report = reports.remove(device.device_id.as_str());
+        DeviceView::new(device, report)
+    };
+    Ok(HttpResponse::Ok().json(DeviceList { devices: devices.into_iter().map(view).collect() }))
 }
 
-/// Adds a device by hand, or replaces the given values of a known one.
+/// Changes what the owner wrote about a device.
+#[utoipa::path(patch, path = "/paired-servers/{id}/devices/{deviceId}", tag = "devices", security(("session" = [])),
+    params(("id" = String, Path), ("deviceId" = String, Path)), request_body = DeviceEdit, responses(
+    (status = 200, body = DeviceView),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn edit(
+    OwnedServer { user, id: server }: OwnedServer,
+    path: web::Path<(String, String)>,
+    Json(edit): Json<DeviceEdit>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let DeviceEdit { label, custom_command, on_message, off_message, x, y } = edit;
+    if x.is_some() != y.is_some() || x.flatten().is_some() != y.flatten().is_some() {
+        return Err(ApiError::invalid(if x.is_none() { "x" } else { "y" }, "x and y belong together"));
+    }
+    let change = DeviceChange { label, custom_command, on_message, off_message, x, y };
+    let (_, device) = path.into_inner();
+    let (watched, id) = (server.clone(), device.clone());
+    let edit = move |db: &mut Db| {
+        access::required(db, &user.id, &server)?;
+        if let Some(Some(command)) = &change.custom_command {
+            let others = smart_devices::list(db, &server)?.into_iter().filter(|other| other.device_id != id);
+            let same = |other: &str| other.to_lowercase() == command.to_lowercase();
+            if others.filter_map(|other| other.custom_command).any(|other| same(&other)) {
+                return Ok(Err(ApiError::invalid("customCommand", "is the command of another device")));
+            }
+        }
+        Ok(Ok(smart_devices::change(db, &server, &id, &change)?))
+    };
+    let (hub, changed) = (context.hub.clone(), watched.clone());
+    let tell = move |edited: &Result<_, ApiError>| {
+        if edited.is_ok() {
+            hub.do_send(DevicesChanged { server: changed });
+        }
+    };
+    let stored = context.pool.write_and_tell(edit, tell).await??;
+    let report = reports(&context, &watched).await?.remove(device.as_str());
+    Ok(HttpResponse::Ok().json(DeviceView::new(stored, report)))
+}
+
+/// Toggles a smart switch, and waits for the state that the game then shows, five seconds at most.
+#[utoipa::path(post, path = "/paired-servers/{id}/devices/{deviceId}/toggle", tag = "devices",
+    security(("session" = [])), params(("id" = String, Path), ("deviceId" = String, Path)), responses(
+    (status = 200, body = Toggled),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+    (status = 409, body = Problem, content_type = "application/problem+json",
+        description = "`not_a_switch` or `device_removed`"),
+    (status = 503, body = Problem, content_type = "application/problem+json",
+        description = "`game_server_unavailable`"),
+    (status = 504, body = Problem, content_type = "application/problem+json", description = "`game_server_timeout`"),
+))]
+pub async fn toggle(
+    OwnedServer { user, id: server }: OwnedServer,
+    path: web::Path<(String, String)>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let (_, device_id) = path.into_inner();
+    let stored = (server.clone(), device_id.clone());
+    let stored = context.pool.read(move |db| smart_devices::get(db, &stored.0, &stored.1)).await?;
+    if !matches!(stored.kind, DeviceKind::Switch | DeviceKind::Unknown) {
+        return Err(ApiError::NotASwitch);
+    }
+    let toggle = DeviceToggle { device: device_id.clone() };
+    let toggled = context.hub.send(UserCommand { server, user: user.id, toggle }).await;
+    let value = toggled.map_err(|error| ApiError::Unavailable(Box::new(error)))?.map_err(|error| match error {
+        CommandError::UnknownServer | CommandError::UnknownDevice | CommandError::UnknownIncident => ApiError::NotFound,
+        CommandError::OwnerOnly => ApiError::OwnerOnly,
+        CommandError::NotASwitch => ApiError::NotASwitch,
+        CommandError::DeviceRemoved => ApiError::DeviceRemoved,
+        CommandError::Unavailable => ApiError::GameServerUnavailable,
+        CommandError::TimedOut => ApiError::GameServerTimeout,
+        CommandError::Internal => ApiError::Unavailable("the command was not carried out".into()),
+    })?;
+    Ok(HttpResponse::Ok().json(Toggled { device_id, value, as_of: context.clock.now() }))
+}
+
+/// Adds a device or a camera by hand, or replaces the given values of a known one.
 #[utoipa::path(post, path = "/paired-servers/{id}/devices", tag = "devices", security(("session" = [])),
     params(("id" = String, Path)), request_body = NewDevice, responses(
     (status = 201, body = DeviceView),
@@ -149,23 +358,29 @@ pub async fn add(
     Json(new): Json<NewDevice>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let request = DeviceRequest {
-        entity_id: new.entity_id.0,
-        kind: new.kind.map(DeviceKind::from),
-        name: new.name,
-        label: new.label,
-    };
+    let id = new.id()?;
+    let NewDevice { kind, name, label, .. } = new;
     let (watched, now) = (server.clone(), context.clock.now());
-    // Access was read before this transaction, and may have ended since.
     let add = move |db: &mut Db| {
-        access::role(db, &user.id, &server)?.ok_or(DbError::NotFound)?;
-        pairings::pair_device(db, &server, request, now)
+        access::required(db, &user.id, &server)?;
+        match id {
+            NewId::Entity(EntityId(entity_id)) => {
+                let request = DeviceRequest { entity_id, kind: kind.map(DeviceKind::from), name, label };
+                pairings::pair_device(db, &server, request, now)
+            }
+            NewId::Camera(camera) => pairings::add_camera(db, &server, &camera, name.as_deref(), label.as_deref(), now),
+        }
     };
-    let added = context.pool.write(add).await?;
+    let hub = context.hub.clone();
+    let tell = move |added: &Result<_, _>| {
+        if added.is_ok() {
+            hub.do_send(DevicesChanged { server: watched });
+        }
+    };
+    let added = context.pool.write_and_tell(add, tell).await?;
     let DeviceOutcome { device, is_new } = added.map_err(|refused| ApiError::LimitReached(refused.to_string()))?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    context.hub.do_send(DevicesChanged { server: watched });
-    Ok(HttpResponse::build(status).json(DeviceView::from(device)))
+    Ok(HttpResponse::build(status).json(DeviceView::new(device, None)))
 }
 
 /// Deletes a device.
@@ -184,13 +399,18 @@ pub async fn remove(
     let (_, device) = path.into_inner();
     let watched = server.clone();
     let remove = move |db: &mut Db| {
-        access::role(db, &user.id, &server)?.ok_or(DbError::NotFound)?;
+        access::required(db, &user.id, &server)?;
         smart_devices::delete(db, &server, &device)
     };
-    if !context.pool.write(remove).await? {
+    let hub = context.hub.clone();
+    let tell = move |removed: &bool| {
+        if *removed {
+            hub.do_send(DevicesChanged { server: watched });
+        }
+    };
+    if !context.pool.write_and_tell(remove, tell).await? {
         return Err(ApiError::NotFound);
     }
-    context.hub.do_send(DevicesChanged { server: watched });
     Ok(HttpResponse::NoContent().finish())
 }
 

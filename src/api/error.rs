@@ -73,9 +73,37 @@ pub enum ApiError {
     CrossSite,
     /// A guest on what only the owner of a server may do.
     OwnerOnly,
+    /// The token of an overlay, on anything but minting a relay token.
+    InsufficientScope,
     NotFound,
+    /// No such invitation link, or it was taken back.
+    UnknownInvite,
+    /// Somebody else has accepted the link.
+    InviteUsed,
+    InviteExpired,
     MethodNotAllowed,
     Conflict,
+    /// Only switches can be toggled.
+    NotASwitch,
+    /// The game server does not know the device any more.
+    DeviceRemoved,
+    /// This device has no camera frames.
+    NotACamera,
+    /// The paired player is in the game, which then shows no cameras.
+    PlayerOnline,
+    /// The paired player has no body in the game.
+    NoPlayer,
+    /// The game server does not show this camera.
+    CameraAccessDenied,
+    /// The game server shows no cameras.
+    CamerasDisabled,
+    /// The game server knows no such camera.
+    UnknownCamera,
+    /// What the game server sent is no picture.
+    CameraUnreadable,
+    /// There is no link to the game server, or it refused.
+    GameServerUnavailable,
+    GameServerTimeout,
     /// More of something than one user may have.
     LimitReached(String),
     BodyTooLarge,
@@ -87,6 +115,8 @@ pub enum ApiError {
     RateLimited(LimitReport),
     Internal(Box<dyn StdError + Send + Sync>),
     IdentityProviderUnavailable(Box<dyn StdError + Send + Sync>),
+    /// The player-statistics service cannot be asked, and nothing is kept; the reason is for the log.
+    PlayerStatsUnavailable(String),
     /// The database or an actor does not answer.
     Unavailable(Box<dyn StdError + Send + Sync>),
     /// These parts of the service have not started yet, or do not answer.
@@ -113,9 +143,26 @@ impl ApiError {
             Self::MismatchedPlatformId => (S::BAD_REQUEST, "mismatched_platform_id", "Mismatched platform id"),
             Self::CrossSite => (S::FORBIDDEN, "cross_site_request", "Cross-site request"),
             Self::OwnerOnly => (S::FORBIDDEN, "owner_only", "Owner only"),
+            Self::InsufficientScope => (S::FORBIDDEN, "insufficient_scope", "Insufficient scope"),
             Self::NotFound => (S::NOT_FOUND, "not_found", "Not found"),
+            Self::UnknownInvite => (S::NOT_FOUND, "unknown_invite", "Unknown invitation"),
+            Self::InviteUsed => (S::GONE, "invite_used", "Invitation used"),
+            Self::InviteExpired => (S::GONE, "invite_expired", "Invitation expired"),
             Self::MethodNotAllowed => (S::METHOD_NOT_ALLOWED, "method_not_allowed", "Method not allowed"),
             Self::Conflict => (S::CONFLICT, "conflict", "Conflict"),
+            Self::NotASwitch => (S::CONFLICT, "not_a_switch", "Not a switch"),
+            Self::DeviceRemoved => (S::CONFLICT, "device_removed", "Device removed"),
+            Self::NotACamera => (S::CONFLICT, "not_a_camera", "Not a camera"),
+            Self::PlayerOnline => (S::CONFLICT, "player_online", "Player is online"),
+            Self::NoPlayer => (S::CONFLICT, "no_player", "Player has no body"),
+            Self::CameraAccessDenied => (S::CONFLICT, "camera_access_denied", "Camera access denied"),
+            Self::CamerasDisabled => (S::CONFLICT, "cameras_disabled", "Cameras are disabled"),
+            Self::UnknownCamera => (S::NOT_FOUND, "unknown_camera", "Unknown camera"),
+            Self::CameraUnreadable => (S::BAD_GATEWAY, "camera_unreadable", "Camera frame unreadable"),
+            Self::GameServerUnavailable => {
+                (S::SERVICE_UNAVAILABLE, "game_server_unavailable", "Game server unavailable")
+            }
+            Self::GameServerTimeout => (S::GATEWAY_TIMEOUT, "game_server_timeout", "Game server timeout"),
             Self::LimitReached(_) => (S::CONFLICT, "limit_reached", "Limit reached"),
             Self::BodyTooLarge => (S::PAYLOAD_TOO_LARGE, "body_too_large", "Body too large"),
             Self::BodyTimeout => (S::REQUEST_TIMEOUT, "request_timeout", "Request timeout"),
@@ -127,6 +174,9 @@ impl ApiError {
             Self::Internal(_) => (S::INTERNAL_SERVER_ERROR, "internal_error", "Internal error"),
             Self::IdentityProviderUnavailable(_) => {
                 (S::SERVICE_UNAVAILABLE, "identity_provider_unavailable", "Identity provider unavailable")
+            }
+            Self::PlayerStatsUnavailable(_) => {
+                (S::SERVICE_UNAVAILABLE, "player_stats_unavailable", "Player statistics unavailable")
             }
             Self::Unavailable(_) => (S::SERVICE_UNAVAILABLE, "unavailable", "Service unavailable"),
             Self::NotReady(_) => (S::SERVICE_UNAVAILABLE, "not_ready", "Not ready"),
@@ -146,9 +196,28 @@ impl ApiError {
             Self::MismatchedPlatformId => "The bundle belongs to another account than this device.".into(),
             Self::CrossSite => "A request that changes something must come from this service's own pages.".into(),
             Self::OwnerOnly => "Only the owner of this server may do this.".into(),
+            Self::InsufficientScope => "The token of an overlay opens the relay and nothing else.".into(),
             Self::NotFound => "There is nothing here.".into(),
+            Self::UnknownInvite => "There is no such invitation, or it was taken back.".into(),
+            Self::InviteUsed => "Somebody else has accepted this invitation. Please ask for a new one.".into(),
+            Self::InviteExpired => "This invitation has expired. Please ask for a new one.".into(),
             Self::MethodNotAllowed => "This path does not support this method; see `Allow`.".into(),
             Self::Conflict => "Something else changed this at the same time, or it exists already.".into(),
+            Self::NotASwitch => "This device is not a smart switch.".into(),
+            Self::DeviceRemoved => {
+                "The device is gone from the game, or the paired player has lost its tool cupboard.".into()
+            }
+            Self::NotACamera => "This device is not a camera.".into(),
+            Self::PlayerOnline => {
+                "The paired player is in the game right now; the game then shows no cameras to the companion.".into()
+            }
+            Self::NoPlayer => "The paired player is dead in the game, and must wake up there first.".into(),
+            Self::CameraAccessDenied => "The game server does not show this camera.".into(),
+            Self::CamerasDisabled => "This game server shows no cameras.".into(),
+            Self::UnknownCamera => "The game server knows no camera by this identifier, or it is out of range.".into(),
+            Self::CameraUnreadable => "What the game server sent is no picture.".into(),
+            Self::GameServerUnavailable => "There is no link to the game server right now.".into(),
+            Self::GameServerTimeout => "The game server did not answer in time. Please try again.".into(),
             Self::LimitReached(detail) => detail.clone(),
             Self::BodyTooLarge => "The body is too large.".into(),
             Self::BodyTimeout => "The body did not arrive in time.".into(),
@@ -161,6 +230,7 @@ impl ApiError {
             Self::IdentityProviderUnavailable(_) => {
                 "The identity provider does not answer. Please try again in a minute.".into()
             }
+            Self::PlayerStatsUnavailable(_) => "Player statistics are not available now.".into(),
             Self::Unavailable(_) => "The service is not available. Please try again.".into(),
             Self::NotReady(_) => "Some parts of the service are not ready; see `errors`.".into(),
             Self::Framework(_) => "The request could not be read.".into(),
@@ -174,6 +244,7 @@ impl ApiError {
             Self::Unavailable(cause) | Self::IdentityProviderUnavailable(cause) => {
                 log::warn!(request_id; "unavailable: {}", Chain(cause.as_ref()));
             }
+            Self::PlayerStatsUnavailable(reason) => log::info!(request_id; "player statistics unavailable: {reason}"),
             Self::SignInRejected(reason) => log::warn!(request_id; "sign-in rejected: {reason}"),
             _ => {}
         }
@@ -218,10 +289,10 @@ impl ResponseError for ApiError {
                 }
                 response.insert_header((header::RETRY_AFTER, whole_seconds(limit.retry_after)));
             }
-            Self::Unavailable(_) | Self::NotReady(_) | Self::TooManyConnections => {
+            Self::Unavailable(_) | Self::NotReady(_) | Self::TooManyConnections | Self::GameServerUnavailable => {
                 response.insert_header((header::RETRY_AFTER, 1));
             }
-            Self::IdentityProviderUnavailable(_) => {
+            Self::IdentityProviderUnavailable(_) | Self::PlayerStatsUnavailable(_) => {
                 response.insert_header((header::RETRY_AFTER, 60));
             }
             _ => {}

@@ -1,7 +1,13 @@
 //! Values in JSON bodies that several endpoints read.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Number;
+
+use crate::domain::{
+    ids::PlatformId,
+    map::{BEYOND_THE_MAP, LARGEST_MAP},
+    player_name::{NAME_CHARS, NameKey},
+};
 
 /// A JSON integer, or a text that should hold its decimal digits: browsers round integers beyond 2^53.
 #[derive(Deserialize)]
@@ -27,5 +33,45 @@ pub fn one_line(text: &Option<String>, _: &()) -> garde::Result {
         Some(text) if text.chars().any(char::is_control) => Err(garde::Error::new("must be one line of text")),
         Some(text) if text.trim().is_empty() => Err(garde::Error::new("must not be blank")),
         _ => Ok(()),
+    }
+}
+
+/// Validates a text of several lines: not blank, no control characters but line breaks and tabs.
+pub fn lines(text: &Option<String>, _: &()) -> garde::Result {
+    match text {
+        Some(text) if text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) => {
+            Err(garde::Error::new("must have no control characters"))
+        }
+        Some(text) if text.trim().is_empty() => Err(garde::Error::new("must not be blank")),
+        _ => Ok(()),
+    }
+}
+
+/// Validates the name of a player: one line that can be seen.
+pub fn visible_name(name: &str, _: &()) -> garde::Result {
+    if !(1..=NAME_CHARS).contains(&name.chars().count()) {
+        return Err(garde::Error::new(format!("must have 1 to {NAME_CHARS} characters")));
+    }
+    if name.chars().any(char::is_control) {
+        return Err(garde::Error::new("must be one line of text"));
+    }
+    NameKey::of(name).map(|_| ()).ok_or_else(|| garde::Error::new("must have visible characters"))
+}
+
+/// Validates an account at the identity provider.
+pub fn is_platform_id(text: &str, _: &()) -> garde::Result {
+    PlatformId::parse(text).map(|_| ()).ok_or_else(|| garde::Error::new("must be a SteamID64 of 17 digits"))
+}
+
+/// Tells `null`, which takes a value away, from a field that is absent.
+pub fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+/// Validates a coordinate: metres from the south-west corner, at most 500 beyond the largest map.
+pub fn on_the_largest_map(place: &f64, _: &()) -> garde::Result {
+    match (-BEYOND_THE_MAP..=LARGEST_MAP + BEYOND_THE_MAP).contains(place) {
+        true => Ok(()),
+        false => Err(garde::Error::new("must be on the map, in metres from its south-west corner")),
     }
 }

@@ -24,6 +24,9 @@ use crate::{
 };
 
 pub mod alarms;
+pub mod aliases;
+pub mod camera_drawing;
+pub mod cameras;
 pub mod context;
 pub mod credentials;
 pub mod devices;
@@ -31,8 +34,11 @@ pub mod done;
 pub mod error;
 pub mod extract;
 pub mod fields;
+pub mod guest_invites;
+pub mod guests;
 pub mod health;
 pub mod index;
+pub mod map_notes;
 pub mod metrics;
 pub mod middleware;
 pub mod openapi;
@@ -41,7 +47,11 @@ pub mod pairing;
 pub mod rate_limits;
 pub mod readiness;
 pub mod routes;
+pub mod shop_watches;
+pub mod shops;
 pub mod sign_in;
+pub mod timeline;
+pub mod tracking;
 
 /// Binds the API to a listening socket.
 pub fn bind(
@@ -54,7 +64,7 @@ pub fn bind(
     builder.listen("api", socket, move || {
         let app = map_config(app(context.clone()), |()| AppConfig::default());
         let http = http_service::builder(shutdown.clone()).finish(http_service::with_deadlines(app));
-        http_service::accepting(connections.clone(), http)
+        http_service::accepting(connections.clone(), None, http)
     })
 }
 
@@ -94,7 +104,7 @@ fn cors(origins: [&Url; 2]) -> Cors {
             header::AUTHORIZATION,
             header::HeaderName::from_static("x-request-id"),
         ])
-        .expose_headers(["x-request-id", "retry-after", "ratelimit", "ratelimit-policy"])
+        .expose_headers(["x-request-id", "retry-after", "ratelimit", "ratelimit-policy", "x-frame-at"])
         .supports_credentials()
         .max_age(600);
     origins.into_iter().fold(cors, |cors, origin| cors.allowed_origin(&origin.origin().ascii_serialization()))

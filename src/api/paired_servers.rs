@@ -15,21 +15,25 @@ use crate::{
             paired_server::{OwnedServer, WatchedServer},
             session_user::SessionUser,
         },
-        fields::{IntegerOrText, one_line},
+        fields::{IntegerOrText, is_platform_id, one_line},
     },
     db::{
+        access,
         error::DbError,
+        incidents,
         paired_servers::{self, PairedServer},
+        pool::Db,
     },
     domain::{
         access::Role,
         game_address::GameAddress,
-        ids::PlatformId,
+        ids::ServerId,
         link_reason::LinkReason,
         server_state::ConnectionState,
         time::{self, Timestamp},
     },
     pairings::{self, PairingOutcome, PairingRefused, PairingRequest, PairingSource},
+    push::worker::ServersChanged,
     relay::hub::{LinkStatus, ServerPaired, ServerRemoved},
 };
 
@@ -46,7 +50,7 @@ pub struct NewPairedServer {
     #[schema(minimum = 1, maximum = 65535)]
     port: u16,
     /// SteamID64 of the player who paired.
-    #[garde(custom(platform_id))]
+    #[garde(custom(is_platform_id))]
     #[schema(pattern = "^[0-9]{17}$")]
     player_id: String,
     /// A signed 32-bit integer, or its decimal digits. Stored sealed, never shown again.
@@ -78,14 +82,19 @@ impl TryFrom<IntegerOrText> for PlayerToken {
 struct PairedServerView {
     id: String,
     name: String,
-    address: String,
-    port: u16,
+    /// For the owner only, as the port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    port: Option<u16>,
     /// SteamID64 of the player whose view of the game this is.
     player_id: String,
     /// `owner` or `guest`.
     #[schema(value_type = String)]
     role: Role,
     connection: ConnectionView,
+    /// Alarms that go on, drills aside.
+    open_incidents: i64,
     #[serde(serialize_with = "time::wire")]
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
@@ -115,7 +124,7 @@ struct PairedServerList {
 }
 
 impl PairedServerView {
-    fn new(server: PairedServer, role: Role, link: Option<LinkStatus>) -> Self {
+    fn new(server: PairedServer, role: Role, link: Option<LinkStatus>, open_incidents: i64) -> Self {
         let connection = match link {
             Some(LinkStatus { state, since, reason, next_attempt_at }) => {
                 ConnectionView { state, since, reason, next_attempt_at }
@@ -128,30 +137,37 @@ impl PairedServerView {
                 next_attempt_at: None,
             },
         };
+        let is_owner = role == Role::Owner;
         Self {
             id: server.id.to_string(),
             name: server.name,
-            address: server.address,
-            port: server.port,
+            address: is_owner.then_some(server.address),
+            port: is_owner.then_some(server.port),
             player_id: server.player_id,
             role,
             connection,
+            open_incidents,
             created_at: server.created_at,
         }
     }
 }
 
-/// The servers this user may watch.
+/// The servers this user may watch: their own, then those shared with them, each oldest first.
 #[utoipa::path(get, path = "/paired-servers", tag = "paired servers", security(("session" = [])), responses(
     (status = 200, body = PairedServerList),
     (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn list(user: SessionUser, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
-    let servers = context.pool.read(move |db| paired_servers::list_for(db, &user.user.id)).await?;
-    let mut links = context.connections(servers.iter().map(|server| server.id.clone()).collect()).await?;
-    let view = |server: PairedServer| {
-        let link = links.remove(&server.id);
-        PairedServerView::new(server, Role::Owner, link)
+    let read = move |db: &mut Db| {
+        let servers = access::servers_of(db, &user.user.id)?;
+        let ids: Vec<ServerId> = servers.iter().map(|(server, _)| server.id.clone()).collect();
+        Ok((servers, incidents::open(db, &ids)?, ids))
+    };
+    let (servers, open, ids) = context.pool.read(read).await?;
+    let mut links = context.connections(ids).await?;
+    let view = |(server, role): (PairedServer, Role)| {
+        let (link, open) = (links.remove(&server.id), open.get(&server.id).copied());
+        PairedServerView::new(server, role, link, open.unwrap_or_default())
     };
     Ok(HttpResponse::Ok().json(PairedServerList { servers: servers.into_iter().map(view).collect() }))
 }
@@ -183,22 +199,24 @@ pub async fn pair(
     };
     let (vault, random, now) = (context.vault.clone(), context.random.clone(), context.clock.now());
     let allow_private = context.allow_private_servers;
-    let (pool, hub) = (context.pool.clone(), context.hub.clone());
-    let paired = to_the_end(async move {
-        let paired =
-            pool.write(move |db| pairings::pair_server(db, &vault, &random, request, allow_private, now)).await?;
-        if let Ok(PairingOutcome { server, changed, .. }) = &paired {
+    let (hub, push) = (context.hub.clone(), context.push.clone());
+    let pair = move |db: &mut Db| pairings::pair_server(db, &vault, &random, request, allow_private, now);
+    let tell = move |paired: &Result<PairingOutcome, PairingRefused>| {
+        if let Ok(PairingOutcome { server, changed, .. }) = paired {
             hub.do_send(ServerPaired { server: server.id.clone(), changed: *changed });
+            push.do_send(ServersChanged { user: server.owner_id.clone() });
         }
-        Ok(paired)
-    });
-    let PairingOutcome { server, is_new, .. } = paired.await?.map_err(|refused| match refused {
+    };
+    let paired = context.pool.write_and_tell(pair, tell).await?;
+    let PairingOutcome { server, is_new, .. } = paired.map_err(|refused| match refused {
         PairingRefused::PrivateAddress => ApiError::invalid("address", "must be a public address"),
         refused => ApiError::LimitReached(refused.to_string()),
     })?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    let id = server.id.clone();
+    let open = context.pool.read(move |db| open_incidents(db, &id)).await?;
     let link = context.connections(vec![server.id.clone()]).await?.remove(&server.id);
-    Ok(HttpResponse::build(status).json(PairedServerView::new(server, Role::Owner, link)))
+    Ok(HttpResponse::build(status).json(PairedServerView::new(server, Role::Owner, link, open)))
 }
 
 /// One server this user may watch.
@@ -212,9 +230,10 @@ pub async fn get(
     WatchedServer { id, role, .. }: WatchedServer,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let server = context.pool.read(move |db| paired_servers::get(db, &id)).await?;
+    let (server, open) =
+        context.pool.read(move |db| Ok((paired_servers::get(db, &id)?, open_incidents(db, &id)?))).await?;
     let link = context.connections(vec![server.id.clone()]).await?.remove(&server.id);
-    Ok(HttpResponse::Ok().json(PairedServerView::new(server, role, link)))
+    Ok(HttpResponse::Ok().json(PairedServerView::new(server, role, link, open)))
 }
 
 /// Deletes the paired server, with everything stored for it.
@@ -229,29 +248,23 @@ pub async fn remove(
     OwnedServer { user, id }: OwnedServer,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let (pool, hub) = (context.pool.clone(), context.hub.clone());
-    let deleted = to_the_end(async move {
-        let server = id.clone();
-        // Names the owner again: access was read before this statement, and may have ended since.
-        let deleted = pool.write(move |db| paired_servers::delete(db, &user.id, &server)).await?;
-        if deleted {
+    let (hub, push) = (context.hub.clone(), context.push.clone());
+    let (server, owner) = (id.clone(), user.id.clone());
+    let tell = move |deleted: &bool| {
+        if *deleted {
             hub.do_send(ServerRemoved { server: id });
+            push.do_send(ServersChanged { user: owner });
         }
-        Ok(deleted)
-    });
-    match deleted.await? {
+    };
+    // Names the owner again: access was read before this statement, and may have ended since.
+    match context.pool.write_and_tell(move |db| paired_servers::delete(db, &user.id, &server), tell).await? {
         true => Ok(HttpResponse::NoContent().finish()),
         false => Err(ApiError::NotFound),
     }
 }
 
-/// Runs this as a task of its own: a client that hangs up ends its request, and the hub must know what is stored.
-async fn to_the_end<T: 'static>(work: impl Future<Output = Result<T, DbError>> + 'static) -> Result<T, ApiError> {
-    Ok(actix_web::rt::spawn(work).await.map_err(|error| ApiError::Internal(error.into()))??)
-}
-
-fn platform_id(text: &str, _: &()) -> garde::Result {
-    PlatformId::parse(text).map(|_| ()).ok_or_else(|| garde::Error::new("must be a SteamID64 of 17 digits"))
+fn open_incidents(db: &mut Db, server: &ServerId) -> Result<i64, DbError> {
+    Ok(incidents::open(db, std::slice::from_ref(server))?.remove(server).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -16,15 +16,19 @@ use crate::{
             session_user::SessionUser,
         },
         fields::one_line,
-        rate_limits::guess_refused,
+        rate_limits::{Guessed, guess_refused},
     },
     crypto::digest::sha256_hex,
     db::{
+        access,
+        error::DbError,
         helper_devices::{self, HelperDevice},
-        pairing_codes,
+        pairing_codes::{self, CodePurpose},
+        pool::Db,
     },
     domain::{
-        ids::{HelperDeviceId, SessionId},
+        access::Action,
+        ids::{HelperDeviceId, ServerId, SessionId},
         limits::HELPER_DEVICES_PER_USER,
         pairing::{LIFETIME, PairingCode, WRONG_PER_ADDRESS},
         time::{self, Timestamp},
@@ -34,11 +38,42 @@ use crate::{
 
 /// The device that the code is for.
 #[derive(Default, Deserialize, ToSchema, Validate)]
+#[serde(rename_all = "camelCase")]
 pub struct Issue {
     /// The device's name in the list of devices.
     #[garde(length(chars, min = 1, max = 100), custom(one_line))]
     #[schema(min_length = 1, max_length = 100)]
     label: Option<String>,
+    /// `helper`, if absent: acts for the user; or `overlay`: mints relay tokens that watch one server, and nothing else.
+    #[garde(custom(is_scope))]
+    #[schema(pattern = "^(helper|overlay)$")]
+    scope: Option<String>,
+    /// The server of an overlay, which the user may watch.
+    #[garde(length(max = 128), custom(one_line))]
+    #[schema(max_length = 128)]
+    server_id: Option<String>,
+}
+
+const HELPER: &str = "helper";
+const OVERLAY: &str = "overlay";
+
+impl Issue {
+    /// The server of an overlay; `None` for a helper.
+    fn overlay(&self) -> Result<Option<ServerId>, ApiError> {
+        match (self.scope.as_deref(), &self.server_id) {
+            (Some(OVERLAY), Some(server)) => Ok(Some(server.as_str().into())),
+            (Some(OVERLAY), None) => Err(ApiError::invalid("serverId", "is required for an overlay")),
+            (_, Some(_)) => Err(ApiError::invalid("serverId", "is for an overlay only")),
+            (_, None) => Ok(None),
+        }
+    }
+}
+
+fn is_scope(scope: &Option<String>, _: &()) -> garde::Result {
+    match scope.as_deref() {
+        None | Some(HELPER | OVERLAY) => Ok(()),
+        Some(_) => Err(garde::Error::new("must be helper or overlay")),
+    }
 }
 
 #[derive(Serialize, ToSchema)]
@@ -75,6 +110,10 @@ struct Activated {
 struct HelperDeviceView {
     id: String,
     label: Option<String>,
+    /// `helper` or `overlay`.
+    scope: &'static str,
+    /// The server of an overlay.
+    server_id: Option<String>,
     #[serde(serialize_with = "time::wire")]
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
@@ -91,33 +130,40 @@ struct HelperDeviceList {
 
 impl From<HelperDevice> for HelperDeviceView {
     fn from(device: HelperDevice) -> Self {
-        let HelperDevice { id, label, created_at, last_used_at, .. } = device;
-        Self { id: id.to_string(), label, created_at, last_used_at }
+        let HelperDevice { id, label, created_at, last_used_at, overlay, .. } = device;
+        let scope = if overlay.is_some() { OVERLAY } else { HELPER };
+        let server_id = overlay.map(|server| server.to_string());
+        Self { id: id.to_string(), label, scope, server_id, created_at, last_used_at }
     }
 }
 
-/// Issues a code that pairs one helper device. Three are valid at once; a fourth invalidates the oldest.
+/// Issues a code that pairs one helper device, or one overlay of a server that the user may watch. Three are valid at once; a fourth invalidates the oldest.
 #[utoipa::path(post, path = "/pairing/device/code", tag = "pairing", security(("session" = [])),
     request_body = Option<Issue>, responses(
     (status = 200, body = IssuedCode),
     (status = 400, body = Problem, content_type = "application/problem+json"),
     (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 404, body = Problem, content_type = "application/problem+json", description = "No such `serverId`"),
     (status = 409, body = Problem, content_type = "application/problem+json", description = "`limit_reached`"),
 ))]
 pub async fn issue(
     SessionUser { user, .. }: SessionUser,
-    OptionalJson(Issue { label }): OptionalJson<Issue>,
+    OptionalJson(issue): OptionalJson<Issue>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
+    let purpose = CodePurpose { user: user.id, overlay: issue.overlay()?, label: issue.label };
     let (prefix, random, now) = (context.pairing_code_prefix.clone(), context.random.clone(), context.clock.now());
     let issued = context
         .pool
         .write(move |db| {
-            if helper_devices::count(db, &user.id)? >= HELPER_DEVICES_PER_USER {
+            if !still_allowed(db, &purpose)? {
+                return Err(DbError::NotFound);
+            }
+            if helper_devices::count(db, &purpose.user)? >= HELPER_DEVICES_PER_USER {
                 return Ok(None);
             }
             let draw = || PairingCode::new(&prefix, random.bytes());
-            pairing_codes::issue(db, &user.id, label.as_deref(), draw, now).map(Some)
+            pairing_codes::issue(db, &purpose, draw, now).map(Some)
         })
         .await?;
     let Some(code) = issued else {
@@ -125,6 +171,12 @@ pub async fn issue(
         return Err(ApiError::LimitReached(detail));
     };
     Ok(HttpResponse::Ok().json(IssuedCode { code: code.as_str().to_owned(), expires_at: now + LIFETIME }))
+}
+
+/// Whether the user may watch the server of an overlay; a helper is always allowed.
+fn still_allowed(db: &mut Db, purpose: &CodePurpose) -> Result<bool, DbError> {
+    let Some(server) = &purpose.overlay else { return Ok(true) };
+    Ok(access::role(db, &purpose.user, server)?.is_some_and(|role| role.may(Action::Watch)))
 }
 
 /// Exchanges a code, once, for a device token. The code is the credential.
@@ -142,12 +194,12 @@ pub async fn activate(
 ) -> Result<HttpResponse, ApiError> {
     let now = context.clock.now();
     // Paid before the look-up, so that concurrent and aborted requests get no extra guesses.
-    let guess = context.rate_limits.begin_guess(&req, now)?;
+    let guess = context.rate_limits.begin_guess(Guessed::PairingCode, &req, context.clock.moment())?;
     let wrong = || {
         if guess.within_global {
             ApiError::InvalidPairingCode
         } else {
-            guess_refused(WRONG_PER_ADDRESS.every.to_std().unwrap_or_default())
+            guess_refused(Guessed::PairingCode, WRONG_PER_ADDRESS.every.to_std().unwrap_or_default())
         }
     };
     let code = PairingCode::parse(&context.pairing_code_prefix, &code).ok_or_else(wrong)?;
@@ -157,13 +209,16 @@ pub async fn activate(
     let activated = context
         .pool
         .write(move |db| {
-            let Some((user, label)) = pairing_codes::take(db, &code, now)? else { return Ok(None) };
-            helper_devices::insert(db, &id, &user, &hash, label.as_deref(), now)?;
-            Ok(Some(user))
+            let Some(purpose) = pairing_codes::take(db, &code, now)? else { return Ok(None) };
+            if !still_allowed(db, &purpose)? {
+                return Ok(None);
+            }
+            helper_devices::insert(db, &id, &purpose, &hash, now)?;
+            Ok(Some(purpose.user))
         })
         .await;
     if !matches!(activated, Ok(None)) {
-        context.rate_limits.pay_back_guess(guess);
+        context.rate_limits.pay_back_guess(Guessed::PairingCode, guess);
     }
     let user = activated?.ok_or_else(wrong)?;
     log::info!(user:% = user, device:% = device; "a helper device was paired");
@@ -196,10 +251,14 @@ pub async fn remove(
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let device = HelperDeviceId::from(path.into_inner());
-    let id = device.clone();
-    if !context.pool.write(move |db| helper_devices::delete(db, &user.id, &id)).await? {
+    let (hub, session) = (context.hub.clone(), SessionId::of_device(&device));
+    let tell = move |deleted: &bool| {
+        if *deleted {
+            hub.do_send(SessionEnded { session });
+        }
+    };
+    if !context.pool.write_and_tell(move |db| helper_devices::delete(db, &user.id, &device), tell).await? {
         return Err(ApiError::NotFound);
     }
-    context.hub.do_send(SessionEnded { session: SessionId::of_device(&device) });
     Ok(HttpResponse::Ok().json(Done::OK))
 }

@@ -4,7 +4,7 @@ use std::{
     net::{IpAddr, Ipv6Addr},
     num::NonZeroU32,
     sync::{
-        Mutex, PoisonError,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -25,9 +25,11 @@ use crate::{
     domain::{
         client_address::{TrustedProxies, household},
         ids::UserId,
-        limits::{REQUESTS_PER_ADDRESS, REQUESTS_PER_USER, SIGN_IN_PER_ADDRESS},
+        limits::{
+            ALIASES_PER_USER, CAMERA_FRAMES_PER_USER, REQUESTS_PER_ADDRESS, REQUESTS_PER_USER, SIGN_IN_PER_ADDRESS,
+        },
         pairing::{Guess, GuessLimits, WRONG_PER_ADDRESS},
-        time::Timestamp,
+        time::Moment,
     },
     net::connections::forwarded_for,
 };
@@ -36,7 +38,7 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// After so many requests the keys with a full budget are removed: it bounds how many there are between two sweeps.
 const FORGET_AFTER: usize = 100_000;
 
-/// The clock of the service, as governor reads it.
+/// The steady clock of the service, as governor reads it: the time of day may be set back.
 #[derive(Clone)]
 struct LimitClock(Clock);
 
@@ -44,8 +46,8 @@ impl governor::clock::Clock for LimitClock {
     type Instant = Nanos;
 
     fn now(&self) -> Nanos {
-        let since_epoch = self.0.now().timestamp_nanos_opt().unwrap_or(0);
-        Nanos::new(u64::try_from(since_epoch).unwrap_or(0))
+        let since_start = self.0.moment().steady().num_nanoseconds().unwrap_or(0);
+        Nanos::new(u64::try_from(since_start).unwrap_or(0))
     }
 }
 
@@ -94,6 +96,13 @@ impl<K: Clone + std::hash::Hash + Eq> Policy<K> {
     }
 }
 
+/// What a client may try to guess; each has a budget of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guessed {
+    PairingCode,
+    Invite,
+}
+
 /// All policies of the API.
 pub struct RateLimits {
     proxies: TrustedProxies,
@@ -102,7 +111,10 @@ pub struct RateLimits {
     probe: Policy<IpAddr>,
     sign_in: Policy<IpAddr>,
     user: Policy<UserId>,
-    guesses: Mutex<GuessLimits>,
+    aliases: Policy<UserId>,
+    codes: Mutex<GuessLimits>,
+    invites: Mutex<GuessLimits>,
+    camera_frame: Policy<UserId>,
 }
 
 impl RateLimits {
@@ -113,7 +125,10 @@ impl RateLimits {
             probe: Policy::new("probe", REQUESTS_PER_ADDRESS, clock),
             sign_in: Policy::new("sign-in", SIGN_IN_PER_ADDRESS, clock),
             user: Policy::new("user", REQUESTS_PER_USER, clock),
-            guesses: Mutex::default(),
+            aliases: Policy::new("aliases", ALIASES_PER_USER, clock),
+            codes: Mutex::default(),
+            invites: Mutex::default(),
+            camera_frame: Policy::new("camera-frame", CAMERA_FRAMES_PER_USER, clock),
         }
     }
 
@@ -138,24 +153,42 @@ impl RateLimits {
         self.user.take(user).map(|_| ()).map_err(ApiError::RateLimited)
     }
 
-    /// Pays for one guess of a pairing code, before it is looked up. An error: too many wrong ones from its address, or
+    /// One question of this user for the aliases of a player.
+    pub fn take_aliases(&self, user: &UserId) -> Result<(), ApiError> {
+        self.aliases.take(user).map(|_| ()).map_err(ApiError::RateLimited)
+    }
+
+    fn guesses(&self, what: Guessed) -> MutexGuard<'_, GuessLimits> {
+        let guesses = match what {
+            Guessed::PairingCode => &self.codes,
+            Guessed::Invite => &self.invites,
+        };
+        guesses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One camera frame of this user; the header fields that say how many are left.
+    pub fn take_camera_frame(&self, user: &UserId) -> Result<[(HeaderName, String); 2], ApiError> {
+        let remaining = self.camera_frame.take(user).map_err(ApiError::RateLimited)?;
+        Ok(self.camera_frame.report(Duration::ZERO).headers(remaining))
+    }
+
+    /// Pays for one guess, before it is looked up. An error: too many wrong ones from its address, or
     /// from all addresses together.
-    pub fn begin_guess(&self, req: &HttpRequest, now: Timestamp) -> Result<Guess, ApiError> {
+    pub fn begin_guess(&self, what: Guessed, req: &HttpRequest, now: Moment) -> Result<Guess, ApiError> {
         let address = self.client_household(req);
-        let mut guesses = self.guesses.lock().unwrap_or_else(PoisonError::into_inner);
-        guesses.begin(address, now).map_err(guess_refused)
+        self.guesses(what).begin(address, now).map_err(|retry_after| guess_refused(what, retry_after))
     }
 
     /// The guess was right, or could not be looked up.
-    pub fn pay_back_guess(&self, guess: Guess) {
-        self.guesses.lock().unwrap_or_else(PoisonError::into_inner).pay_back(guess);
+    pub fn pay_back_guess(&self, what: Guessed, guess: Guess) {
+        self.guesses(what).pay_back(guess);
     }
 
     /// Removes keys whose budget is full again.
-    pub fn forget_idle(&self, now: Timestamp) {
-        self.guesses.lock().unwrap_or_else(PoisonError::into_inner).forget_idle(now);
+    pub fn forget_idle(&self, now: Moment) {
+        [Guessed::PairingCode, Guessed::Invite].into_iter().for_each(|what| self.guesses(what).forget_idle(now));
         [&self.address, &self.probe, &self.sign_in].into_iter().for_each(Policy::forget_idle);
-        self.user.forget_idle();
+        [&self.user, &self.camera_frame, &self.aliases].into_iter().for_each(Policy::forget_idle);
     }
 
     /// Whom the client shares a budget with. Over a Unix socket there is no address: all such clients share one budget.
@@ -166,10 +199,14 @@ impl RateLimits {
 }
 
 /// The answer to a guess that is not looked up, or that was wrong while the global quota is spent.
-pub fn guess_refused(retry_after: Duration) -> ApiError {
+pub fn guess_refused(what: Guessed, retry_after: Duration) -> ApiError {
+    let policy = match what {
+        Guessed::PairingCode => "pairing",
+        Guessed::Invite => "invites",
+    };
     let (quota, window) = (WRONG_PER_ADDRESS.burst, WRONG_PER_ADDRESS.every * WRONG_PER_ADDRESS.burst as i32);
     let window = window.to_std().unwrap_or_default();
-    ApiError::RateLimited(LimitReport { policy: "pairing", quota, window, retry_after })
+    ApiError::RateLimited(LimitReport { policy, quota, window, retry_after })
 }
 
 #[cfg(test)]
@@ -188,6 +225,24 @@ mod tests {
         clock.advance(chrono::Duration::seconds(30));
         assert_eq!(policy.take(&1), Ok(0));
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_is_set_back_or_forth_changes_no_budget() {
+        let clock = Clock::simulated("2026-11-21T12:00:00Z".parse().unwrap());
+        let policy = Policy::new("test", 2, &clock);
+        let mut guesses = GuessLimits::default();
+        let address = IpAddr::V6(Ipv6Addr::LOCALHOST);
+        assert!(policy.take(&1).is_ok() && policy.take(&1).is_ok());
+        assert!((0..WRONG_PER_ADDRESS.burst).all(|_| guesses.begin(address, clock.moment()).is_ok()));
+        for hours in [-1, 2, -24] {
+            clock.advance(chrono::Duration::hours(hours));
+            assert_eq!(policy.take(&1).unwrap_err().retry_after, Duration::from_secs(30));
+            assert_eq!(guesses.begin(address, clock.moment()), Err(Duration::from_secs(120)));
+        }
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        assert!(policy.take(&1).is_ok() && guesses.begin(address, clock.moment()).is_ok());
+    }
+
     #[test]
     fn keys_of_long_ago_are_forgotten_while_requests_keep_coming() {
         let clock = Clock::adjustable("2026-11-21T12:00:00Z".parse().unwrap());

@@ -1,6 +1,9 @@
 //! Whether an alarm would reach the user now, what to do if not, and a drill: a test alarm through every step.
 
+use std::borrow::Cow;
+
 use actix_web::{HttpResponse, web};
+use chrono::TimeDelta;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -11,7 +14,7 @@ use crate::{
         error::{ApiError, Problem},
         extract::paired_server::{OwnedServer, WatchedServer},
     },
-    db::{paired_servers, pool::Db, push_refusals, smart_devices},
+    db::{alarms, paired_servers, pool::Db, push_refusals, smart_devices},
     domain::{
         access::Role,
         device::DeviceKind,
@@ -21,6 +24,9 @@ use crate::{
     push::session_status::PushState,
     relay::hub::{DrillError, StartDrill},
 };
+
+/// An alarm of this time that fits no paired server is reported.
+const UNMATCHED_FOR: TimeDelta = TimeDelta::days(1);
 
 /// The paths by which an alarm of a paired server reaches us.
 #[derive(Serialize, ToSchema)]
@@ -46,7 +52,8 @@ struct PathReadiness {
     #[schema(value_type = Option<String>, format = DateTime)]
     since: Option<Timestamp>,
     /// What the user can do; `null` when there is nothing to do.
-    advice: Option<&'static str>,
+    #[schema(value_type = Option<String>)]
+    advice: Option<Cow<'static, str>>,
 }
 
 /// Which alarm paths of a paired server are up.
@@ -60,14 +67,17 @@ pub async fn readiness(
     WatchedServer { id, role, .. }: WatchedServer,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let server = id.clone();
+    let (server, since) = (id.clone(), context.clock.now() - UNMATCHED_FOR);
     let read = move |db: &mut Db| {
         let owner = paired_servers::get(db, &server)?.owner_id;
-        // Labels of devices are their owner's.
-        let refusal = if role == Role::Owner { push_refusals::get(db, &owner)? } else { None };
-        Ok((owner, smart_devices::list(db, &server)?, refusal))
+        // Labels of devices are their owner's, and so are alarms of nobody's server.
+        let (refusal, unmatched) = match role {
+            Role::Owner => (push_refusals::get(db, &owner)?, alarms::last_unmatched(db, &owner, since)?),
+            _ => (None, None),
+        };
+        Ok((owner, smart_devices::list(db, &server)?, refusal, unmatched))
     };
-    let (owner, devices, refusal) = context.pool.read(read).await?;
+    let (owner, devices, refusal, unmatched) = context.pool.read(read).await?;
     let has_alarm = devices.iter().any(|device| matches!(device.kind, DeviceKind::Alarm | DeviceKind::Unknown));
     let link = context.connections(vec![id.clone()]).await?.remove(&id);
     let push = context.push_session(&owner).await?;
@@ -88,7 +98,8 @@ pub async fn readiness(
                 Some("The game server does not answer; it is tried again automatically. Is it running?")
             }
             Some(ConnectionState::Paused) | None => Some("The link is paused until a dashboard is opened."),
-        },
+        }
+        .map(Cow::from),
     };
     let push_path = PathReadiness {
         path: "push",
@@ -97,16 +108,24 @@ pub async fn readiness(
         advice: match push.map(|push| push.state) {
             Some(PushState::Connected) if refusal.is_some() => Some(
                 "The newest push credential was refused, and an older one is still in use: run the helper again and \
-                 upload a new one.",
+                 upload a new one."
+                    .into(),
             ),
-            Some(PushState::Connected) => None,
+            Some(PushState::Connected) => unmatched.map(|(alarm, at)| {
+                let at = time::to_wire(at);
+                format!(
+                    "An alarm came from a game server that is not paired: \"{alarm}\", at {at}. Press pair in the game \
+                     there."
+                )
+                .into()
+            }),
             Some(PushState::Connecting | PushState::Unreachable) => {
-                Some("The push service is not reached; it is tried again automatically.")
+                Some("The push service is not reached; it is tried again automatically.".into())
             }
             Some(PushState::RefreshNeeded | PushState::Unreadable) => {
-                Some("The push credential no longer works: run the helper again and upload a new one.")
+                Some("The push credential no longer works: run the helper again and upload a new one.".into())
             }
-            None => Some("There is no push credential: pair a helper device and upload one."),
+            None => Some("There is no push credential: pair a helper device and upload one.".into()),
         },
     };
     let ready = link_path.up || push_path.up;

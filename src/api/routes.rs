@@ -3,12 +3,13 @@
 use actix_web::{
     guard::fn_guard,
     middleware::from_fn,
-    web::{self, ServiceConfig, delete, get, post, put, resource},
+    web::{self, ServiceConfig, delete, get, patch, post, put, resource},
 };
 
 use super::{
-    alarms, credentials, devices, error::ApiError, health, index, metrics, middleware::rate_limit, openapi,
-    paired_servers, pairing, readiness, sign_in,
+    alarms, aliases, cameras, credentials, devices, error::ApiError, guest_invites, guests, health, index, map_notes,
+    metrics, middleware::rate_limit, openapi, paired_servers, pairing, readiness, shop_watches, shops, sign_in,
+    timeline, tracking,
 };
 
 #[rustfmt::skip]
@@ -34,12 +35,37 @@ pub fn routes(config: &mut ServiceConfig) {
         .service(resource("/paired-servers").route(get().to(paired_servers::list)).route(post().to(paired_servers::pair)))
         .service(resource("/paired-servers/{id}").route(get().to(paired_servers::get)).route(delete().to(paired_servers::remove)))
         .service(resource("/paired-servers/{id}/devices").route(get().to(devices::list)).route(post().to(devices::add)))
-        .service(resource("/paired-servers/{id}/devices/{deviceId}").route(delete().to(devices::remove)))
+        .service(resource("/paired-servers/{id}/devices/{deviceId}").route(patch().to(devices::edit)).route(delete().to(devices::remove)))
+        .service(resource("/paired-servers/{id}/devices/{deviceId}/toggle").route(post().to(devices::toggle)))
+        .service(resource("/paired-servers/{id}/devices/{deviceId}/camera-frame").route(get().to(cameras::frame)))
+        .service(resource("/paired-servers/{id}/cameras").route(get().to(cameras::list)))
+
+        .service(resource("/paired-servers/{id}/guests").route(get().to(guests::list)).route(post().to(guests::invite)))
+        .service(resource("/paired-servers/{id}/guests/{guestId}").route(delete().to(guests::remove)))
+        .service(resource("/guest-invites").route(get().to(guest_invites::list)))
+        .service(resource("/guest-invites/preview").route(get().to(guest_invites::preview)))
+        .service(resource("/guest-invites/accept").route(post().to(guest_invites::accept)))
+        .service(resource("/guest-invites/{serverId}").route(delete().to(guest_invites::leave)))
+
+        .service(resource("/intel/{serverId}/tracking").route(get().to(tracking::list)).route(post().to(tracking::add)))
+        .service(resource("/intel/{serverId}/tracking/{id}").route(patch().to(tracking::change)).route(delete().to(tracking::remove)))
+        .service(resource("/intel/{serverId}/tracking/{id}/sessions").route(get().to(tracking::sessions)))
+        .service(resource("/intel/{serverId}/aliases").route(get().to(aliases::aliases)))
 
         .service(resource("/paired-servers/{id}/readiness").route(get().to(readiness::readiness)))
         .service(resource("/paired-servers/{id}/drill").route(post().to(readiness::drill)))
         .service(resource("/paired-servers/{id}/alarms").route(get().to(alarms::list)))
         .service(resource("/paired-servers/{id}/alarms/{incident}/ack").route(post().to(alarms::acknowledge)))
+
+        .service(resource("/paired-servers/{id}/shops").route(get().to(shops::offers)))
+        .service(resource("/paired-servers/{id}/shops/history").route(get().to(shops::history)))
+
+        .service(resource("/intel/{serverId}/shops").route(get().to(shop_watches::watches)).route(post().to(shop_watches::watch)))
+        .service(resource("/intel/{serverId}/shops/scan").route(get().to(shop_watches::suspicious)))
+        .service(resource("/intel/{serverId}/shops/{id}").route(patch().to(shop_watches::edit)).route(delete().to(shop_watches::unwatch)))
+        .service(resource("/intel/{serverId}/map-notes").route(get().to(map_notes::list)).route(post().to(map_notes::add)))
+        .service(resource("/intel/{serverId}/map-notes/{id}").route(patch().to(map_notes::edit)).route(delete().to(map_notes::remove)))
+        .service(resource("/intel/{serverId}/timeline").route(get().to(timeline::list)))
 
         .service(resource("/").route(get().to(index::index)))
         .service(resource("/health").route(get().to(health::health)))

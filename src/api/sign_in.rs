@@ -18,14 +18,14 @@ use crate::{
     clients::identity::VerifyError,
     config::Environment,
     crypto::digest::sha256_hex,
-    db::{openid_nonces, sessions, users},
+    db::{guests, openid_nonces, pool::Db, sessions, users},
     domain::{
-        ids::{PlatformId, SessionId, UserId},
+        ids::{PlatformId, ServerId, SessionId, UserId},
         openid::{Answer, Rejected},
         return_target,
         time::Timestamp,
     },
-    relay::hub::SessionEnded,
+    relay::hub::{AccessChanged, SessionEnded},
 };
 
 /// Where the provider sends the browser back to, below BASE_URL.
@@ -195,14 +195,19 @@ async fn sign_in(context: &ApiContext, platform_id: PlatformId) -> Result<Sessio
     let new_user = context.random.id::<UserId>(now);
     let session = context.random.id::<SessionId>(now);
     let id = session.clone();
-    let user = context
-        .pool
-        .write(move |db| {
-            let user = users::sign_in(db, &new_user, &platform_id, profile.as_ref(), now)?;
-            sessions::insert(db, &id, &user.id, now)?;
-            Ok(user)
-        })
-        .await?;
+    let hub = context.hub.clone();
+    let write = move |db: &mut Db| {
+        let user = users::sign_in(db, &new_user, &platform_id, profile.as_ref(), now)?;
+        sessions::insert(db, &id, &user.id, now)?;
+        let claimed = guests::claim(db, &user, now)?;
+        Ok((user, claimed))
+    };
+    let tell = move |(_, claimed): &(_, Vec<ServerId>)| {
+        for server in claimed {
+            hub.do_send(AccessChanged { server: server.clone() });
+        }
+    };
+    let (user, _) = context.pool.write_and_tell(write, tell).await?;
     log::info!(user:% = user.id; "signed in");
     Ok(session)
 }
@@ -232,21 +237,21 @@ pub async fn me(SessionUser { user, .. }: SessionUser) -> HttpResponse {
     (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn sign_out(user: SessionUser, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
-    let session = user.session.clone();
-    context.pool.write(move |db| sessions::delete(db, &session)).await?;
+    let (hub, session, ended) = (context.hub.clone(), user.session.clone(), user.session.clone());
+    let tell = move |_: &_| hub.do_send(SessionEnded { session: ended });
+    context.pool.write_and_tell(move |db| sessions::delete(db, &session), tell).await?;
     let mut response = HttpResponse::NoContent().finish();
     set_cookie(&mut response, &cleared(session_cookie(&context, &user.session)));
-    context.hub.do_send(SessionEnded { session: user.session });
     Ok(response)
 }
 
-/// Mints a token for the relay, for a browser or for a helper device.
+/// Mints a token for the relay, for a browser, a helper device or an overlay.
 #[utoipa::path(post, path = "/relay/token", tag = "relay", security(("session" = []), ("device" = [])), responses(
     (status = 200, body = RelayToken),
     (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn relay_token(RelayCaller { user, session }: RelayCaller, context: web::Data<ApiContext>) -> HttpResponse {
-    let (token, exp) = context.relay_tokens.mint(&user, &session, context.clock.now());
+pub async fn relay_token(RelayCaller(claims): RelayCaller, context: web::Data<ApiContext>) -> HttpResponse {
+    let (token, exp) = context.relay_tokens.mint(&claims, context.clock.now());
     HttpResponse::Ok().json(RelayToken { token, exp })
 }
 

@@ -6,3 +6,4 @@
 pub mod error;
 pub mod http;
 pub mod identity;
+pub mod player_stats;

@@ -9,6 +9,7 @@ mod game;
 mod identity;
 mod listen;
 mod pairing;
+mod player_stats;
 mod private_dir;
 mod push;
 mod secrets;
@@ -26,6 +27,7 @@ pub use self::{
     identity::{Identity, IdentitySettings, ProfileApi},
     listen::{Listen, ListenSettings},
     pairing::PairingSettings,
+    player_stats::{PlayerStats, PlayerStatsSettings},
     private_dir::create_private_dir,
     push::{PushAddress, PushSettings},
     secrets::{SecretSettings, Secrets, fresh_secrets},
@@ -56,6 +58,8 @@ pub struct Settings {
     pub pairing: PairingSettings,
     #[command(flatten)]
     pub game: GameSettings,
+    #[command(flatten)]
+    pub player_stats: PlayerStatsSettings,
 }
 
 /// The checked settings: one part for each concern, to be handed to the part of the service that needs it.
@@ -74,6 +78,8 @@ pub struct Config {
     /// Upper-case letters and digits.
     pub pairing_code_prefix: String,
     pub game: Game,
+    /// `None`: there is none, and what needs it is unavailable.
+    pub player_stats: Option<PlayerStats>,
 }
 
 /// Everything that is wrong with the settings, one line each.
@@ -104,6 +110,7 @@ impl Config {
         let extra_ca_file = settings.trust.check(&mut check);
         let pairing_code_prefix = settings.pairing.check(&mut check);
         let game = settings.game.check(&mut check);
+        let player_stats = settings.player_stats.check(&mut check);
         let config = (|| {
             Some(Config {
                 environment: environment?,
@@ -117,6 +124,7 @@ impl Config {
                 extra_ca_file,
                 pairing_code_prefix: pairing_code_prefix?,
                 game: game?,
+                player_stats: player_stats?,
             })
         })();
         config.filter(|_| check.faults.is_empty()).ok_or(InvalidSettings(check.faults))
@@ -257,8 +265,12 @@ mod tests {
     #[test]
     fn debug_shows_no_secret() {
         const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
-        let mut settings =
-            production(&["--database-url=postgres://u:Hunter2@localhost/name", "--platform-api-key=Hunter2"]);
+        let mut settings = production(&[
+            "--database-url=postgres://u:Hunter2@localhost/name",
+            "--platform-api-key=Hunter2",
+            "--player-stats-url=https://stats.example.org",
+            "--player-stats-token=Hunter2",
+        ]);
         settings.secrets.session_secret = Some("Hunter2-Hunter2-0123456789abcdefghij".into());
         settings.secrets.creds_encryption_key = Some(KEY.into());
         let shown = format!("{settings:?}{:?}", Config::check(settings.clone()).unwrap());
@@ -276,9 +288,9 @@ mod tests {
             .filter_map(|argument| argument.get_env())
             .map(|variable| variable.to_str().unwrap().to_owned())
             .collect();
-        assert_eq!(variables.len(), 26);
+        assert_eq!(variables.len(), 30);
         let hidden = command.get_arguments().filter(|argument| argument.is_hide_env_values_set()).count();
-        assert_eq!(hidden, 6);
+        assert_eq!(hidden, 7);
         let help = command.render_long_help().to_string();
         for variable in variables {
             assert!(help.contains(&format!("[env: {variable}")), "{variable}");

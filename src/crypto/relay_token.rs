@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     crypto::{keys::Key32, provider, random::Random},
     domain::{
-        ids::{SessionId, UserId},
+        ids::{ServerId, SessionId, UserId},
         time::Timestamp,
     },
 };
@@ -29,6 +29,8 @@ struct Claims {
     jti: String,
     aud: String,
     sid: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    srv: Option<String>,
 }
 
 /// The user and session of a token.
@@ -37,6 +39,8 @@ pub struct RelayClaims {
     pub user: UserId,
     /// The session or helper device ([`SessionId::of_device`]) that minted the token; the socket ends with it.
     pub session: SessionId,
+    /// An overlay's: the one server that the socket may watch.
+    pub overlay: Option<ServerId>,
 }
 
 /// Why a token is refused.
@@ -74,7 +78,8 @@ impl RelayTokens {
     }
 
     /// A token and its end in Unix seconds.
-    pub fn mint(&self, user: &UserId, session: &SessionId, now: Timestamp) -> (String, i64) {
+    pub fn mint(&self, claims: &RelayClaims, now: Timestamp) -> (String, i64) {
+        let RelayClaims { user, session, overlay } = claims;
         let exp = (now + LIFETIME).timestamp();
         let claims = Claims {
             sub: user.to_string(),
@@ -84,6 +89,7 @@ impl RelayTokens {
             jti: self.random.base64url::<16>(),
             aud: AUDIENCE.to_owned(),
             sid: session.to_string(),
+            srv: overlay.as_ref().map(ServerId::to_string),
         };
         let token = jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &self.encoding)
             .expect("plain claims under an HMAC key always encode");
@@ -102,7 +108,8 @@ impl RelayTokens {
         if now - LEEWAY > end {
             return Err(RelayTokenError::Expired);
         }
-        Ok(RelayClaims { user: claims.sub.into(), session: claims.sid.into() })
+        let overlay = claims.srv.map(ServerId::from);
+        Ok(RelayClaims { user: claims.sub.into(), session: claims.sid.into(), overlay })
     }
 }
 
@@ -122,6 +129,10 @@ mod tests {
 
     fn now() -> Timestamp {
         DateTime::from_timestamp(1_800_000_000, 0).unwrap()
+    }
+
+    fn holder() -> RelayClaims {
+        RelayClaims { user: "u".into(), session: "s".into(), overlay: None }
     }
 
     fn header() -> Value {
@@ -152,10 +163,9 @@ mod tests {
     #[test]
     fn a_minted_token_names_user_and_session_for_five_minutes() {
         let tokens = tokens();
-        let (user, session) = (UserId::from("u"), SessionId::from("s"));
-        let (token, exp) = tokens.mint(&user, &session, now());
+        let (token, exp) = tokens.mint(&holder(), now());
         assert_eq!(exp, now().timestamp() + 300);
-        let good = Ok(RelayClaims { user, session });
+        let good = Ok(holder());
         assert_eq!(tokens.verify(&token, now()), good);
         assert_eq!(tokens.verify(&token, now() + LIFETIME + Duration::seconds(5)), good);
         let late = now() + LIFETIME + Duration::seconds(6);
@@ -163,8 +173,15 @@ mod tests {
     }
 
     #[test]
+    fn an_overlays_token_names_its_server() {
+        let overlay = RelayClaims { overlay: Some("server".into()), ..holder() };
+        let (token, _) = tokens().mint(&overlay, now());
+        assert_eq!(tokens().verify(&token, now()), Ok(overlay));
+    }
+
+    #[test]
     fn a_minted_token_is_a_plain_hs256_jwt() {
-        let (token, _) = tokens().mint(&UserId::from("u"), &SessionId::from("s"), now());
+        let (token, _) = tokens().mint(&holder(), now());
         let part = |index: usize| -> Value {
             let text = token.split('.').nth(index).unwrap();
             serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).unwrap()).unwrap()
@@ -188,8 +205,7 @@ mod tests {
         let other_claims = URL_SAFE_NO_PAD.encode(with(claims.clone(), "sub", json!("other")).to_string());
         let parts: Vec<&str> = minted.split('.').collect();
         let tampered = format!("{}.{other_claims}.{}", parts[0], parts[2]);
-        let other_key =
-            RelayTokens::new(&Key32::new([8; 32]), Random::system()).mint(&"u".into(), &"s".into(), now()).0;
+        let other_key = RelayTokens::new(&Key32::new([8; 32]), Random::system()).mint(&holder(), now()).0;
         let cases = [
             ("alg none", forge(&with(header.clone(), "alg", json!("none")), &claims)),
             ("alg HS384", forge(&with(header.clone(), "alg", json!("HS384")), &claims)),
@@ -201,6 +217,7 @@ mod tests {
             ("exp as text", forge(&header, &with(claims.clone(), "exp", json!("1800000300")))),
             ("exp as fraction", forge(&header, &with(claims.clone(), "exp", json!(1_800_000_300.5)))),
             ("exp beyond any calendar", forge(&header, &with(claims.clone(), "exp", json!(i64::MAX)))),
+            ("a server that is no text", forge(&header, &with(claims.clone(), "srv", json!(7)))),
             ("no exp", forge(&header, &without_exp)),
             ("tampered", tampered),
             ("unsigned", unsigned),

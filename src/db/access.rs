@@ -4,7 +4,12 @@
 use diesel::prelude::*;
 
 use crate::{
-    db::{error::DbError, pool::Db, schema::paired_servers},
+    db::{
+        error::DbError,
+        paired_servers::{self as servers, PairedServer},
+        pool::Db,
+        schema::{guests, paired_servers},
+    },
     domain::{
         access::Role,
         ids::{ServerId, UserId},
@@ -13,38 +18,91 @@ use crate::{
 
 /// The user's role at the server; `None` for a stranger, and for a server that does not exist.
 pub fn role(db: &mut Db, user: &UserId, server: &ServerId) -> Result<Option<Role>, DbError> {
-    let owns = paired_servers::table
-        .find(server.as_str())
-        .filter(paired_servers::owner_id.eq(user.as_str()))
-        .select(paired_servers::id);
-    Ok(owns.first::<String>(db).optional()?.map(|_| Role::Owner))
+    match owner(db, server)? {
+        None => Ok(None),
+        Some(owner) if owner == user.as_str() => Ok(Some(Role::Owner)),
+        Some(_) => {
+            let guest = guests::table
+                .filter(guests::server_id.eq(server.as_str()))
+                .filter(guests::user_id.eq(user.as_str()))
+                .select(guests::id);
+            Ok(guest.first::<String>(db).optional()?.map(|_| Role::Guest))
+        }
+    }
 }
 
-/// Everybody who may watch the server.
+/// The role that a user must still have in a transaction: access was read before it, and may have ended since. `NotFound`
+/// if it has.
+pub fn required(db: &mut Db, user: &UserId, server: &ServerId) -> Result<Role, DbError> {
+    role(db, user, server)?.ok_or(DbError::NotFound)
+}
+
+/// Everybody who may watch the server: its owner and its guests. Empty if there is no such server.
 pub fn watchers(db: &mut Db, server: &ServerId) -> Result<Vec<UserId>, DbError> {
-    let owner: Option<String> =
-        paired_servers::table.find(server.as_str()).select(paired_servers::owner_id).first(db).optional()?;
-    Ok(owner.into_iter().map(UserId::from).collect())
+    let Some(owner) = owner(db, server)? else { return Ok(Vec::new()) };
+    let users: Vec<Option<String>> = guests::table
+        .filter(guests::server_id.eq(server.as_str()))
+        .filter(guests::user_id.is_not_null())
+        .order(guests::id)
+        .select(guests::user_id)
+        .load(db)?;
+    Ok([owner].into_iter().chain(users.into_iter().flatten()).map(UserId::from).collect())
+}
+
+/// The servers that the user may watch: their own, then those of which they are a guest, each oldest first.
+pub fn servers_of(db: &mut Db, user: &UserId) -> Result<Vec<(PairedServer, Role)>, DbError> {
+    let own = servers::list_for(db, user)?;
+    let shared: Vec<PairedServer> = guests::table
+        .filter(guests::user_id.eq(user.as_str()))
+        .inner_join(paired_servers::table)
+        .order((guests::since, guests::id))
+        .select(PairedServer::as_select())
+        .load(db)?;
+    let own = own.into_iter().map(|server| (server, Role::Owner));
+    Ok(own.chain(shared.into_iter().map(|server| (server, Role::Guest))).collect())
+}
+
+fn owner(db: &mut Db, server: &ServerId) -> Result<Option<String>, DbError> {
+    Ok(paired_servers::table.find(server.as_str()).select(paired_servers::owner_id).first(db).optional()?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::db::testing;
+    use crate::db::{
+        guests::{self, Invitee},
+        testing::{self, now},
+    };
 
     #[test]
-    fn the_owner_has_a_role_and_a_stranger_has_none() {
+    fn the_owner_and_guests_have_a_role_and_a_stranger_has_none() {
         testing::on_each_database(|pool| {
-            testing::user(pool, "owner");
-            testing::user(pool, "stranger");
-            let server = testing::server(pool, "owner", "server").id;
+            for user in ["owner", "guest", "stranger"] {
+                testing::user(pool, user);
+            }
+            let server = testing::server(pool, "owner", "server");
+            let id = &server.id;
+            pool.write_blocking(|db| {
+                for (guest, account) in [("g", "guest"), ("n", "nobody")] {
+                    guests::invite(db, &guest.into(), id, &Invitee::Account(account.into()), None, now())?.unwrap();
+                }
+                let link = Invitee::Link { token_hash: "hash".into() };
+                Ok(guests::invite(db, &"l".into(), id, &link, None, now())?.unwrap())
+            })
+            .unwrap();
             let role = |user: &str, server: &ServerId| pool.read_blocking(|db| role(db, &user.into(), server)).unwrap();
-            assert_eq!(role("owner", &server), Some(Role::Owner));
-            assert_eq!(role("stranger", &server), None);
+            assert_eq!(role("owner", id), Some(Role::Owner));
+            assert_eq!(role("guest", id), Some(Role::Guest));
+            assert_eq!((role("stranger", id), role("nobody", id), role("", id)), (None, None, None));
             assert_eq!(role("owner", &"other".into()), None);
             let watchers = |server: &ServerId| pool.read_blocking(|db| watchers(db, server)).unwrap();
-            assert_eq!(watchers(&server), ["owner".into()]);
+            assert_eq!(watchers(id), ["owner".into(), "guest".into()]);
             assert_eq!(watchers(&"other".into()), []);
+            let servers = |user: &str| pool.read_blocking(|db| servers_of(db, &user.into())).unwrap();
+            assert_eq!(servers("owner"), [(server.clone(), Role::Owner)]);
+            let own = testing::server(pool, "guest", "own");
+            assert_eq!(servers("guest"), [(own, Role::Owner), (server.clone(), Role::Guest)]);
+            assert_eq!(servers("stranger"), []);
         });
     }
 }

@@ -100,9 +100,22 @@ pub fn receive(db: &mut Db, arrival: &Arrival) -> Result<bool, DbError> {
 }
 
 /// Stores which incident a received alarm opened or was merged into. False if it is not stored, or if that is known.
-pub fn assign(db: &mut Db, id: &str, state: AlarmState, incident: &str, now: Timestamp) -> Result<bool, DbError> {
+pub fn assign(
+    db: &mut Db,
+    server: &ServerId,
+    id: &str,
+    state: AlarmState,
+    incident: &str,
+    now: Timestamp,
+) -> Result<bool, DbError> {
     let received = alarms::table.find(id).filter(alarms::incident.is_null());
-    let set = (alarms::state.eq(state.word()), alarms::incident.eq(incident), alarms::finished_at.eq(now.naive_utc()));
+    // It may have matched no server when it was stored: the one of its incident is paired since.
+    let set = (
+        alarms::server_id.eq(server.as_str()),
+        alarms::state.eq(state.word()),
+        alarms::incident.eq(incident),
+        alarms::finished_at.eq(now.naive_utc()),
+    );
     Ok(diesel::update(received).set(set).execute(db)? == 1)
 }
 
@@ -133,6 +146,18 @@ pub fn newest_finished(db: &mut Db, server: &ServerId, limit: usize) -> Result<V
     let mut ids: Vec<String> = ids.load(db)?;
     ids.reverse();
     Ok(ids)
+}
+
+/// The newest alarm of this user since then that fits none of their paired servers: what it says, and when it came.
+pub fn last_unmatched(db: &mut Db, user: &UserId, since: Timestamp) -> Result<Option<(String, Timestamp)>, DbError> {
+    let newest = alarms::table
+        .filter(alarms::user_id.eq(user.as_str()))
+        .filter(alarms::state.eq(AlarmState::Unmatched.word()))
+        .filter(alarms::received_at.ge(since.naive_utc()))
+        .order((alarms::received_at.desc(), alarms::id.desc()))
+        .select((alarms::title, alarms::received_at));
+    let newest: Option<(String, chrono::NaiveDateTime)> = newest.first(db).optional()?;
+    Ok(newest.map(|(title, at)| (title, at.and_utc())))
 }
 
 /// How many alarms are in each state, and since when the oldest unfinished one waits.
@@ -197,12 +222,40 @@ mod tests {
                 assert_eq!((waits.len(), waits[0].sent_at), (1, Some(now())));
                 assert_eq!(tally(db)?.oldest_unfinished, Some(now()));
                 assert_eq!(waits_for(db, "a")?, Some("one".into()));
-                assert!(assign(db, "a", AlarmState::Opened, "incident", later(1))?);
-                assert!(!assign(db, "a", AlarmState::Merged, "another", later(1))?, "an alarm has one incident");
-                assert!(!assign(db, "b", AlarmState::Merged, "another", later(1))?, "not stored");
+                assert!(assign(db, &"one".into(), "a", AlarmState::Opened, "incident", later(1))?);
+                assert!(
+                    !assign(db, &"one".into(), "a", AlarmState::Merged, "another", later(1))?,
+                    "an alarm has one incident"
+                );
+                assert!(!assign(db, &"one".into(), "b", AlarmState::Merged, "another", later(1))?, "not stored");
                 assert!(waiting(db, &"one".into())?.is_empty() && waits_for(db, "a")?.is_none());
                 let counts = vec![("received", 0), ("opened", 1), ("merged", 0), ("unmatched", 0)];
                 assert_eq!(tally(db)?, Tally { counts, oldest_unfinished: None });
+                Ok(())
+            })
+            .unwrap();
+        });
+    }
+
+    #[test]
+    fn the_newest_alarm_that_fits_no_server_is_the_user_s_own() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "alice");
+            testing::user(pool, "bob");
+            testing::server(pool, "alice", "one");
+            pool.write_blocking(|db| {
+                let unmatched = |id: &str, at| Arrival {
+                    server: None,
+                    title: id.into(),
+                    received_at: at,
+                    ..arrival(id, AlarmState::Unmatched)
+                };
+                receive(db, &unmatched("old", later(1)))?;
+                receive(db, &unmatched("new", later(2)))?;
+                receive(db, &Arrival { user: "bob".into(), ..unmatched("of bob", later(3)) })?;
+                receive(db, &Arrival { received_at: later(4), ..arrival("fits", AlarmState::Received) })?;
+                assert_eq!(last_unmatched(db, &"alice".into(), later(2))?, Some(("new".to_owned(), later(2))));
+                assert_eq!(last_unmatched(db, &"alice".into(), later(3))?, None);
                 Ok(())
             })
             .unwrap();

@@ -66,7 +66,10 @@ pub fn open_postgres(url: &SecretString) -> Result<PgConnection, EngineError> {
 /// Brings the schema up to date; several processes may do so at once. A missing SQLite file is created, with its
 /// directory. Blocks.
 pub fn migrate(database: &Database) -> Result<(), DbError> {
-    let failed = |error: Box<dyn std::error::Error + Send + Sync>| DbError::Query(format!("migration: {error}"));
+    let failed = |error: Box<dyn std::error::Error + Send + Sync>| match format!("migration: {error}") {
+        locked if locked.contains("database is locked") => DbError::Unavailable(locked),
+        failure => DbError::Query(failure),
+    };
     let unavailable = |error: EngineError| DbError::Unavailable(error.to_string());
     let steps: Vec<String> = match database {
         Database::Postgres(url) => {
@@ -96,6 +99,31 @@ pub fn migrate(database: &Database) -> Result<(), DbError> {
         log::info!("migrated the database: {step}");
     }
     Ok(())
+}
+
+/// Whether a start that failed with this is worth another attempt: the database is down, hangs or is locked. One that
+/// refuses us, or cannot be meant, stays so.
+pub fn is_not_there_yet(error: &DbError) -> bool {
+    // The words of libpq and of SQLite, which have no other way to tell.
+    const DOWN: [&str; 10] = [
+        "Connection refused",
+        "Connection reset",
+        "No route to host",
+        "Network is unreachable",
+        "Is the server running",
+        "could not translate host name",
+        "timeout expired",
+        "timed out",
+        "server closed the connection",
+        "database is locked",
+    ];
+    const COMING: [&str; 4] =
+        ["the database system is", "too many clients", "remaining connection slots", "terminating connection"];
+    let DbError::Unavailable(message) = error else { return false };
+    let any = |words: &[&str], text: &str| words.iter().any(|word| text.contains(word));
+    // Of several addresses one may have been down, while another has refused us.
+    let mut refusals = message.lines().filter(|line| line.contains("FATAL:"));
+    refusals.all(|refusal| any(&COMING, refusal)) && (any(&DOWN, message) || any(&COMING, message))
 }
 
 /// Creates the file and its directory where missing, for this user only: SQLite would leave them to the umask.
@@ -282,6 +310,27 @@ mod tests {
         let pragmas: Pragmas = pool.write_blocking(|db| Ok(query.get_result(db)?)).unwrap();
         // 2 is FULL.
         assert_eq!((pragmas.journal_mode.as_str(), pragmas.synchronous, pragmas.foreign_keys), ("wal", 2, 1));
+    }
+
+    #[test]
+    fn only_a_database_that_may_come_is_waited_for() {
+        let opened = |database: &Database| is_not_there_yet(&Pool::open(database).err().expect("it does not open"));
+        let url = |url: &str| Database::Postgres(SecretString::from(url));
+        assert!(opened(&url("postgres://u:p@127.0.0.1:1/none")));
+        for never in ["postgres://u:p@127.0.0.1:99999999/none", "postgres://u:p@[::1/none", "postgres://u%zz@h/none"] {
+            assert!(!opened(&url(never)), "{never}");
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(!opened(&Database::Sqlite(file.path().join("test.db"))));
+        let told = |message: &str| is_not_there_yet(&DbError::Unavailable(message.to_owned()));
+        assert!(told("connection to server at \"h\", port 5432 failed: FATAL:  the database system is starting up"));
+        for refusal in ["password authentication failed for user \"u\"", "database \"none\" does not exist"] {
+            let refused = format!("to ::1 failed: Connection refused\nto 127.0.0.1 failed: FATAL:  {refusal}");
+            assert!(!told(&refused), "{refused}");
+        }
+        let Some(postgres) = Postgres::create() else { return };
+        let Database::Postgres(known) = postgres.database() else { unreachable!("it is one") };
+        assert!(!opened(&url(&format!("{}_not", known.expose_secret()))), "an unknown database");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Helper devices: programs that act for a user with a long-lived token, whose hash is stored.
+//! Helper devices: programs that act for a user with a long-lived token, whose hash is stored. An overlay is one that may
+//! only watch one server.
 
 use chrono::Duration;
 use diesel::prelude::*;
@@ -6,12 +7,14 @@ use diesel::prelude::*;
 use crate::{
     db::{
         error::DbError,
+        pairing_codes::CodePurpose,
         pool::Db,
         schema::helper_devices,
+        stored_server::StoredServer,
         timestamp::{StoredTimestamp, StoredTimestampOption},
     },
     domain::{
-        ids::{HelperDeviceId, UserId},
+        ids::{HelperDeviceId, ServerId, UserId},
         time::Timestamp,
     },
 };
@@ -32,6 +35,9 @@ pub struct HelperDevice {
     pub created_at: Timestamp,
     #[diesel(deserialize_as = StoredTimestampOption)]
     pub last_used_at: Option<Timestamp>,
+    /// An overlay of this server; `None`: a helper.
+    #[diesel(column_name = server_id, deserialize_as = StoredServer)]
+    pub overlay: Option<ServerId>,
 }
 
 impl HelperDevice {
@@ -41,15 +47,15 @@ impl HelperDevice {
     }
 }
 
-/// A new device whose token has this hash.
+/// A new device, for what its code was issued for, whose token has this hash.
 pub fn insert(
     db: &mut Db,
     id: &HelperDeviceId,
-    user: &UserId,
+    purpose: &CodePurpose,
     token_hash: &str,
-    label: Option<&str>,
     now: Timestamp,
 ) -> Result<(), DbError> {
+    let CodePurpose { user, label, overlay } = purpose;
     diesel::insert_into(helper_devices::table)
         .values((
             helper_devices::id.eq(id.as_str()),
@@ -57,6 +63,7 @@ pub fn insert(
             helper_devices::token_hash.eq(token_hash),
             helper_devices::label.eq(label),
             helper_devices::created_at.eq(now.naive_utc()),
+            helper_devices::server_id.eq(overlay.as_ref().map(ServerId::as_str)),
         ))
         .execute(db)?;
     Ok(())
@@ -114,6 +121,15 @@ pub fn delete(db: &mut Db, user: &UserId, id: &HelperDeviceId) -> Result<bool, D
     Ok(diesel::delete(device).execute(db)? == 1)
 }
 
+/// Deletes the user's overlays of this server, and with them their tokens.
+pub fn delete_overlays(db: &mut Db, user: &UserId, server: &ServerId) -> Result<(), DbError> {
+    let overlays = helper_devices::table
+        .filter(helper_devices::server_id.eq(server.as_str()))
+        .filter(helper_devices::user_id.eq(user.as_str()));
+    diesel::delete(overlays).execute(db)?;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,7 +139,11 @@ mod tests {
     };
 
     fn add(pool: &Pool, id: &str, user: &str, at: Timestamp) -> Result<(), DbError> {
-        pool.write_blocking(|db| insert(db, &id.into(), &user.into(), &format!("hash of {id}"), Some("PC"), at))
+        add_for(pool, id, CodePurpose { user: user.into(), label: Some("PC".into()), overlay: None }, at)
+    }
+
+    fn add_for(pool: &Pool, id: &str, purpose: CodePurpose, at: Timestamp) -> Result<(), DbError> {
+        pool.write_blocking(|db| insert(db, &id.into(), &purpose, &format!("hash of {id}"), at))
     }
 
     fn by_token(pool: &Pool, hash: &str) -> Option<HelperDevice> {
@@ -155,6 +175,34 @@ mod tests {
             assert_eq!(by_token(pool, "hash of one"), None);
             assert!(!belongs("user"));
         });
+    }
+
+    #[test]
+    fn an_overlay_knows_its_server_and_ends_with_it_or_alone() {
+        testing::on_each_database(|pool| {
+            for user in ["user", "other"] {
+                testing::user(pool, user);
+            }
+            let servers = ["one", "two"].map(|id| testing::server(pool, id_owner(id), id).id);
+            for (id, user, server) in [("a", "user", 0), ("b", "user", 1), ("c", "other", 0), ("d", "other", 1)] {
+                let overlay = Some(servers[server].clone());
+                add_for(pool, id, CodePurpose { user: user.into(), label: None, overlay }, now()).unwrap();
+            }
+            add(pool, "helper", "user", now()).unwrap();
+            assert_eq!(by_token(pool, "hash of a").unwrap().overlay.as_ref(), Some(&servers[0]));
+            assert_eq!(by_token(pool, "hash of helper").unwrap().overlay, None);
+            pool.write_blocking(|db| delete_overlays(db, &"user".into(), &servers[0])).unwrap();
+            let left = || ["a", "b", "c", "d", "helper"].map(|id| by_token(pool, &format!("hash of {id}")).is_some());
+            assert_eq!(left(), [false, true, true, true, true]);
+            let owner = id_owner("two").into();
+            pool.write_blocking(|db| crate::db::paired_servers::delete(db, &owner, &servers[1])).unwrap();
+            assert_eq!(left(), [false, false, true, false, true]);
+        });
+    }
+
+    /// Two servers of one owner could not share an address.
+    fn id_owner(server: &str) -> &'static str {
+        if server == "one" { "user" } else { "other" }
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::{
         incident::{AlarmPath, DevicePlace, Incident},
         raid,
         time::Timestamp,
+        timeline::{Cursor, TimelinePage},
     },
 };
 
@@ -64,7 +65,10 @@ impl LedgerWrite {
         self.incidents.extend(newer.incidents);
         self.arrivals.extend(newer.arrivals);
         for (incident, heard) in newer.heard {
-            self.heard.entry(incident).or_insert(heard);
+            let first = self.heard.entry(incident).or_insert(heard);
+            if first.sockets > 0 {
+                first.sockets = first.sockets.max(heard.sockets);
+            }
         }
         self.values.extend(newer.values);
     }
@@ -85,18 +89,20 @@ pub fn write(db: &mut Db, server: &ServerId, write: &LedgerWrite) -> Result<(), 
         let arrival = Arrival { user: owner.clone(), ..arrival.clone() };
         alarms::receive(db, &arrival)?;
         if let Some(incident) = &arrival.incident {
-            alarms::assign(db, &arrival.id, arrival.state, incident, arrival.received_at)?;
+            alarms::assign(db, server, &arrival.id, arrival.state, incident, arrival.received_at)?;
         }
     }
     for (id, heard) in &write.heard {
         let unheard = incidents::table.find(id).filter(incidents::state.eq(UNHEARD));
         let state = if heard.sockets > 0 { DELIVERED } else { DELIVERED_LATER };
-        let set = (
-            incidents::state.eq(state),
-            incidents::sockets.eq(i64::try_from(heard.sockets).unwrap_or(i64::MAX)),
-            incidents::heard_at.eq(heard.at.naive_utc()),
-        );
-        diesel::update(unheard).set(set).execute(db)?;
+        let sockets = i64::try_from(heard.sockets).unwrap_or(i64::MAX);
+        let set =
+            (incidents::state.eq(state), incidents::sockets.eq(sockets), incidents::heard_at.eq(heard.at.naive_utc()));
+        if diesel::update(unheard).set(set).execute(db)? == 0 {
+            // More of them took its message since.
+            let fewer = incidents::table.find(id).filter(incidents::sockets.gt(0).and(incidents::sockets.lt(sockets)));
+            diesel::update(fewer).set(incidents::sockets.eq(sockets)).execute(db)?;
+        }
     }
     for (device, value) in &write.values {
         let device = smart_devices::table.find((server.as_str(), device));
@@ -210,15 +216,36 @@ pub fn list(db: &mut Db, server: &ServerId, before: Option<&str>, limit: i64) ->
     with_acks(db, rows)
 }
 
-/// What is shown of the server: the newest incidents of the last day, drills for a shorter time, oldest first.
+/// The raids of this page of the server's timeline, newest first, without who acknowledged them.
+pub fn raids(db: &mut Db, server: &ServerId, page: &TimelinePage) -> Result<Vec<StoredIncident>, DbError> {
+    let raids = incidents::table.filter(incidents::server_id.eq(server.as_str())).filter(incidents::drill.eq(false));
+    let mut query = raids.into_boxed();
+    if let Some(since) = page.since {
+        query = query.filter(incidents::first_at.ge(since.naive_utc()));
+    }
+    if let Some(Cursor { ts, id }) = &page.before {
+        let ts = ts.naive_utc();
+        query = query.filter(incidents::first_at.le(ts).and(incidents::first_at.lt(ts).or(incidents::id.lt(id))));
+    }
+    let newest = query.order((incidents::first_at.desc(), incidents::id.desc())).limit(page.limit as i64);
+    let rows: Vec<IncidentRow> = newest.select(IncidentRow::as_select()).load(db)?;
+    Ok(rows.into_iter().map(|row| StoredIncident::new(row, BTreeMap::new())).collect())
+}
+
+/// What is shown of the server: the newest incidents of the last day, drills for a shorter time, oldest first. However
+/// many drills there are, they take no raid's place.
 pub fn shown(db: &mut Db, server: &ServerId, now: Timestamp) -> Result<Vec<StoredIncident>, DbError> {
-    let mut stored = list(db, server, None, 4 * raid::SHOWN as i64)?;
-    stored.retain(|stored| {
-        let span = if stored.incident.drill { raid::DRILL_SHOWN_FOR } else { raid::SHOWN_FOR };
-        now - stored.incident.last_at < span
-    });
-    stored.reverse();
-    Ok(stored)
+    let mut rows: Vec<IncidentRow> = Vec::new();
+    for (drill, span, most) in
+        [(false, raid::SHOWN_FOR, 4 * raid::SHOWN), (true, raid::DRILL_SHOWN_FOR, raid::DRILLS_SHOWN)]
+    {
+        let of_server = incidents::table.filter(incidents::server_id.eq(server.as_str()));
+        let of_time = of_server.filter(incidents::last_at.gt((now - span).naive_utc()));
+        let newest = of_time.filter(incidents::drill.eq(drill)).order(incidents::id.desc()).limit(most as i64);
+        rows.extend(newest.select(IncidentRow::as_select()).load(db)?);
+    }
+    rows.sort_by(|one, other| one.id.cmp(&other.id));
+    with_acks(db, rows)
 }
 
 fn with_acks(db: &mut Db, rows: Vec<IncidentRow>) -> Result<Vec<StoredIncident>, DbError> {
@@ -239,6 +266,21 @@ fn with_acks(db: &mut Db, rows: Vec<IncidentRow>) -> Result<Vec<StoredIncident>,
             StoredIncident::new(row, acks)
         })
         .collect())
+}
+
+/// How many alarms of these servers are going on, drills aside; a server without one is absent.
+pub fn open(db: &mut Db, servers: &[ServerId]) -> Result<BTreeMap<ServerId, i64>, DbError> {
+    if servers.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let counts: Vec<(String, i64)> = incidents::table
+        .filter(incidents::server_id.eq_any(servers.iter().map(ServerId::as_str)))
+        .filter(incidents::ended_at.is_null())
+        .filter(incidents::drill.eq(false))
+        .group_by(incidents::server_id)
+        .select((incidents::server_id, diesel::dsl::count_star()))
+        .load(db)?;
+    Ok(counts.into_iter().map(|(server, count)| (server.into(), count)).collect())
 }
 
 /// Stores that a user has taken note; the first time counts. None if the server has no such incident.
@@ -296,165 +338,4 @@ pub fn tally(db: &mut Db) -> Result<Vec<(&'static str, i64)>, DbError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        db::{
-            alarms::AlarmState,
-            pool::Pool,
-            testing::{self, later, now},
-        },
-        domain::device::DeviceKind,
-    };
-
-    fn incident(count: u32) -> Incident {
-        Incident {
-            alarm_id: "7".into(),
-            alarm_name: "Roof".into(),
-            place: DevicePlace { x: Some(1.5), y: None, grid: "B3".into() },
-            first_at: now(),
-            last_at: later(i64::from(count)),
-            ended_at: None,
-            count,
-            paths: [AlarmPath::Link, AlarmPath::Push].into(),
-            late: false,
-            drill: false,
-            acks: BTreeMap::new(),
-        }
-    }
-
-    fn opened(id: &str, incident: Incident) -> LedgerWrite {
-        LedgerWrite { incidents: [(id.to_owned(), (incident, Some("Title".to_owned())))].into(), ..Default::default() }
-    }
-
-    fn on_each_server(test: impl Fn(&Pool)) {
-        testing::on_each_database(|pool| {
-            testing::user(pool, "alice");
-            testing::user(pool, "bob");
-            testing::server(pool, "alice", "one");
-            test(pool);
-        });
-    }
-
-    fn store(pool: &Pool, ledger: &LedgerWrite) {
-        pool.write_blocking(|db| write(db, &"one".into(), ledger)).unwrap();
-    }
-
-    fn all(pool: &Pool) -> Vec<StoredIncident> {
-        pool.read_blocking(|db| list(db, &"one".into(), None, 100)).unwrap()
-    }
-
-    #[test]
-    fn an_incident_is_stored_as_it_is_and_never_goes_back() {
-        on_each_server(|pool| {
-            for count in [2, 1] {
-                store(pool, &opened("a", incident(count)));
-                let [stored] = &all(pool)[..] else { panic!("one incident") };
-                assert_eq!((&stored.incident, stored.title.as_deref()), (&incident(2), Some("Title")));
-                assert_eq!((stored.state.as_str(), stored.sockets, stored.heard_at), (UNHEARD, 0, None));
-            }
-            let ended = Incident { ended_at: Some(later(90)), ..incident(2) };
-            store(pool, &opened("a", ended.clone()));
-            store(pool, &opened("a", incident(2)));
-            assert_eq!(all(pool)[0].incident, ended);
-        });
-    }
-
-    #[test]
-    fn who_heard_first_is_kept_and_an_acknowledgement_counts_more() {
-        on_each_server(|pool| {
-            let heard = |sockets, seconds| LedgerWrite {
-                heard: [("a".to_owned(), HeardBy { sockets, at: later(seconds) })].into(),
-                ..Default::default()
-            };
-            store(pool, &opened("a", incident(1)));
-            store(pool, &heard(3, 1));
-            store(pool, &heard(0, 2));
-            let known = |pool: &Pool| all(pool).remove(0);
-            assert_eq!((known(pool).state.as_str(), known(pool).sockets), (DELIVERED, 3));
-            assert_eq!(known(pool).heard_at, Some(later(1)));
-            for (user, seconds) in [("alice", 3), ("alice", 4), ("bob", 5)] {
-                let acknowledged =
-                    pool.write_blocking(|db| acknowledge(db, &"one".into(), "a", &user.into(), later(seconds)));
-                assert!(acknowledged.unwrap().is_some());
-            }
-            let acks = [("alice".into(), later(3)), ("bob".into(), later(5))].into();
-            assert_eq!((known(pool).state.as_str(), known(pool).incident.acks), (ACKNOWLEDGED, acks));
-            let other = pool.write_blocking(|db| acknowledge(db, &"two".into(), "a", &"alice".into(), now()));
-            assert_eq!(other.unwrap(), None, "of another server");
-        });
-    }
-
-    #[test]
-    fn arrivals_and_values_are_stored_with_their_incident_and_twice_is_once() {
-        on_each_server(|pool| {
-            pool.write_blocking(|db| {
-                use crate::db::smart_devices;
-                smart_devices::upsert(db, &"one".into(), "7", DeviceKind::Alarm, "Roof", now())
-            })
-            .unwrap();
-            let arrival = Arrival {
-                id: "arrival".into(),
-                user: "somebody".into(),
-                server: Some("one".into()),
-                path: AlarmPath::Link,
-                alarm_id: "7".into(),
-                title: "Roof".into(),
-                message: String::new(),
-                state: AlarmState::Opened,
-                incident: Some("a".into()),
-                received_at: now(),
-                sent_at: None,
-            };
-            let mut ledger = opened("a", incident(1));
-            ledger.arrivals.insert(arrival.id.clone(), arrival);
-            ledger.values.insert("7".into(), true);
-            store(pool, &ledger);
-            store(pool, &ledger);
-            let tally = pool.read_blocking(alarms::tally).unwrap();
-            let counts = vec![("received", 0), ("opened", 1), ("merged", 0), ("unmatched", 0)];
-            assert_eq!((tally.counts, tally.oldest_unfinished), (counts, None));
-            use crate::db::smart_devices;
-            let devices = pool.read_blocking(|db| smart_devices::list(db, &"one".into())).unwrap();
-            assert_eq!(devices[0].last_value, Some(true));
-            let gone = pool.write_blocking(|db| write(db, &"two".into(), &ledger));
-            assert!(matches!(gone, Err(DbError::NotFound)));
-        });
-    }
-
-    #[test]
-    fn the_newest_come_first_in_pages_and_only_the_last_day_is_shown() {
-        on_each_server(|pool| {
-            for id in ["a", "b", "c", "d"] {
-                let drill = id == "d";
-                store(pool, &opened(id, Incident { drill, ..incident(1) }));
-            }
-            let ids = |stored: Vec<StoredIncident>| stored.into_iter().map(|stored| stored.id).collect::<Vec<_>>();
-            let page = |before, limit| ids(pool.read_blocking(|db| list(db, &"one".into(), before, limit)).unwrap());
-            assert_eq!(
-                (page(None, 3), page(Some("b"), 3)),
-                (vec!["d".into(), "c".into(), "b".into()], vec!["a".into()])
-            );
-            let shown = |after| ids(pool.read_blocking(|db| shown(db, &"one".into(), later(after))).unwrap());
-            assert_eq!(shown(60), ["a", "b", "c", "d"]);
-            assert_eq!(shown(1_000), ["a", "b", "c"]);
-            assert!(shown(90_000).is_empty());
-        });
-    }
-
-    #[test]
-    fn what_is_unheard_for_a_day_expires_and_what_is_old_is_deleted() {
-        on_each_server(|pool| {
-            store(pool, &opened("a", incident(1)));
-            store(pool, &opened("b", Incident { last_at: later(100), ..incident(1) }));
-            assert_eq!(pool.write_blocking(|db| expire(db, later(50))).unwrap(), 1);
-            let tally = pool.read_blocking(tally).unwrap();
-            let of = |state| tally.iter().find(|known| known.0 == state).unwrap().1;
-            assert_eq!((of(EXPIRED), of(UNHEARD), of(DELIVERED)), (1, 1, 0));
-            assert_eq!(pool.write_blocking(|db| purge(db, later(50))).unwrap(), 1);
-            assert_eq!(all(pool).len(), 1, "the newer one stays");
-            assert_eq!(pool.write_blocking(|db| purge(db, later(200))).unwrap(), 1);
-            assert!(all(pool).is_empty());
-        });
-    }
-}
+mod tests;

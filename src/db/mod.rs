@@ -32,29 +32,42 @@ macro_rules! purge_oldest {
 
 pub mod access;
 pub mod alarms;
+pub mod alias_answers;
 pub mod encryption_keys;
 pub mod engine;
 pub mod error;
 pub mod failed_pushes;
+pub mod guests;
 pub mod helper_devices;
 pub mod incidents;
 pub mod job_queue;
 pub mod journal;
+pub mod map_notes;
+pub mod markets;
 pub mod openid_nonces;
 pub mod paired_servers;
 pub mod pairing_codes;
+pub mod player_sessions;
+pub mod player_stats_spending;
 pub mod pool;
 pub mod push_credentials;
 pub mod push_refusals;
 pub mod push_seen;
 pub mod schema;
+pub mod server_matches;
 pub mod sessions;
+pub mod shop_history;
+pub mod shop_watches;
+pub mod shops;
 pub mod smart_devices;
 pub mod start;
+pub mod stored_server;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod timeline;
 pub mod timestamp;
+pub mod tracked_players;
+pub mod unkept;
 pub mod users;
 
 /// Rows that a purge deletes at once, so that no other writer waits long for it. One that deleted fewer is done.

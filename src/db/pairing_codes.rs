@@ -11,7 +11,7 @@ use crate::{
         timestamp::StoredTimestamp,
     },
     domain::{
-        ids::UserId,
+        ids::{ServerId, UserId},
         pairing::{LIFETIME, PairingCode, pushed_out},
         time::Timestamp,
     },
@@ -20,17 +20,26 @@ use crate::{
 /// Draws before giving up: with a hundred thousand live codes, all of them fail once in 10²⁰ times.
 const DRAWS: usize = 20;
 
+/// What a code was issued for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodePurpose {
+    pub user: UserId,
+    pub label: Option<String>,
+    /// An overlay of this server; `None`: a helper.
+    pub overlay: Option<ServerId>,
+}
+
 /// Adds a code for this user that no live code equals; the user's oldest ones are deleted to make room. `Unavailable`
 /// when `draw` returns only live ones.
 ///
 /// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
 pub fn issue(
     db: &mut Db,
-    user: &UserId,
-    label: Option<&str>,
+    purpose: &CodePurpose,
     mut draw: impl FnMut() -> PairingCode,
     now: Timestamp,
 ) -> Result<PairingCode, DbError> {
+    let CodePurpose { user, label, overlay } = purpose;
     purge(db, now)?;
     // Locks the user's row: two requests at once could otherwise both see room.
     diesel::update(users::table.find(user.as_str())).set(users::id.eq(users::id)).execute(db)?;
@@ -53,6 +62,7 @@ pub fn issue(
             pairing_codes::label.eq(label),
             pairing_codes::created_at.eq(created_at.naive_utc()),
             pairing_codes::expires_at.eq((now + LIFETIME).naive_utc()),
+            pairing_codes::server_id.eq(overlay.as_ref().map(ServerId::as_str)),
         );
         let insert = diesel::insert_into(pairing_codes::table).values(row).on_conflict_do_nothing();
         if on_backend!(db, |db| insert.execute(db))? == 1 {
@@ -62,12 +72,13 @@ pub fn issue(
     Err(DbError::Unavailable("no free pairing code was found".to_owned()))
 }
 
-/// Deletes the code and returns its user and label; `None` when it was used or has expired.
-pub fn take(db: &mut Db, code: &PairingCode, now: Timestamp) -> Result<Option<(UserId, Option<String>)>, DbError> {
+/// Deletes the code and returns what it was issued for; `None` when it was used or has expired.
+pub fn take(db: &mut Db, code: &PairingCode, now: Timestamp) -> Result<Option<CodePurpose>, DbError> {
     let code = pairing_codes::table.find(code.as_str()).filter(pairing_codes::expires_at.gt(now.naive_utc()));
-    let taken: Option<(String, Option<String>)> =
-        diesel::delete(code).returning((pairing_codes::user_id, pairing_codes::label)).get_result(db).optional()?;
-    Ok(taken.map(|(user, label)| (user.into(), label)))
+    let purpose = (pairing_codes::user_id, pairing_codes::label, pairing_codes::server_id);
+    let taken: Option<(String, Option<String>, Option<String>)> =
+        diesel::delete(code).returning(purpose).get_result(db).optional()?;
+    Ok(taken.map(|(user, label, server)| CodePurpose { user: user.into(), label, overlay: server.map(ServerId::from) }))
 }
 
 /// Deletes a batch of the codes that have expired; returns how many.
@@ -89,14 +100,15 @@ mod tests {
 
     fn issue_drawing(pool: &Pool, user: &str, drawn: &[u8], at: Timestamp) -> Result<PairingCode, DbError> {
         let mut drawn = drawn.iter().copied().cycle().map(code);
-        pool.write_blocking(|db| issue(db, &user.into(), Some("PC"), || drawn.next().unwrap(), at))
+        let purpose = CodePurpose { user: user.into(), label: Some("PC".into()), overlay: None };
+        pool.write_blocking(|db| issue(db, &purpose, || drawn.next().unwrap(), at))
     }
 
     fn take_at(pool: &Pool, number: u8, at: Timestamp) -> Option<String> {
         let taken = pool.write_blocking(|db| take(db, &code(number), at)).unwrap();
-        taken.map(|(user, label)| {
-            assert_eq!(label.as_deref(), Some("PC"));
-            user.to_string()
+        taken.map(|taken| {
+            assert_eq!((taken.label.as_deref(), taken.overlay), (Some("PC"), None));
+            taken.user.to_string()
         })
     }
 
@@ -129,6 +141,22 @@ mod tests {
                 assert_eq!(take_at(pool, number, now()).as_deref(), Some("user"), "{number}");
             }
             assert_eq!(take_at(pool, 9, now()).as_deref(), Some("other"));
+        });
+    }
+
+    #[test]
+    fn the_code_of_an_overlay_ends_with_its_server() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "user");
+            let server = testing::server(pool, "user", "server").id;
+            let purpose = CodePurpose { user: "user".into(), label: None, overlay: Some(server.clone()) };
+            for number in [1, 2] {
+                pool.write_blocking(|db| issue(db, &purpose, || code(number), now())).unwrap();
+            }
+            let take = |number| pool.write_blocking(|db| take(db, &code(number), now())).unwrap();
+            assert_eq!(take(1), Some(purpose.clone()));
+            pool.write_blocking(|db| crate::db::paired_servers::delete(db, &"user".into(), &server)).unwrap();
+            assert_eq!(take(2), None);
         });
     }
 

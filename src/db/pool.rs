@@ -130,13 +130,23 @@ impl Pool {
         self.writers.run(JobUrgency::Ordinary, |db| transaction(db, change)).await
     }
 
-    /// [`write`](Self::write) before everybody else's: for alarms.
-    pub async fn write_first<T, F>(&self, change: F) -> Result<T, DbError>
+    /// [`write`](Self::write), and tells of it once it is committed, even if its caller has stopped waiting by then: on
+    /// the thread that committed it, so it must not block.
+    pub async fn write_and_tell<T, F>(&self, change: F, tell: impl FnOnce(&T) + Send + 'static) -> Result<T, DbError>
     where
         T: Send + 'static,
         F: FnOnce(&mut Db) -> Result<T, DbError> + Send + 'static,
     {
-        self.writers.run(JobUrgency::First, |db| transaction(db, change)).await
+        self.writers.run(JobUrgency::Ordinary, |db| transaction(db, change).inspect(tell)).await
+    }
+
+    /// [`write_and_tell`](Self::write_and_tell) before everybody else's: for alarms.
+    pub async fn write_first<T, F>(&self, change: F, tell: impl FnOnce(&T) + Send + 'static) -> Result<T, DbError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Db) -> Result<T, DbError> + Send + 'static,
+    {
+        self.writers.run(JobUrgency::First, |db| transaction(db, change).inspect(tell)).await
     }
 
     /// [`read`](Self::read) for threads that may block; without a deadline for the queries.

@@ -51,12 +51,32 @@ diesel::table! {
 diesel::table! {
     timeline (id) {
         id -> Text,
-        user_id -> Text,
+        user_id -> Nullable<Text>,
         server_id -> Nullable<Text>,
+        game_server_id -> Nullable<Text>,
         kind -> Text,
+        action -> Text,
         ts -> Timestamp,
+        grid -> Text,
+        x -> Nullable<Double>,
+        y -> Nullable<Double>,
         title -> Text,
-        message -> Text,
+        data -> Text,
+    }
+}
+
+diesel::table! {
+    map_notes (server_id, id) {
+        server_id -> Text,
+        id -> Text,
+        author_id -> Nullable<Text>,
+        source -> Text,
+        x -> Double,
+        y -> Double,
+        category -> Text,
+        label -> Nullable<Text>,
+        created_at -> Timestamp,
+        expires_at -> Nullable<Timestamp>,
     }
 }
 
@@ -123,6 +143,8 @@ diesel::table! {
         off_message -> Nullable<Text>,
         created_at -> Timestamp,
         last_value -> Nullable<Bool>,
+        x -> Nullable<Double>,
+        y -> Nullable<Double>,
     }
 }
 
@@ -133,6 +155,7 @@ diesel::table! {
         label -> Nullable<Text>,
         created_at -> Timestamp,
         expires_at -> Timestamp,
+        server_id -> Nullable<Text>,
     }
 }
 
@@ -144,6 +167,7 @@ diesel::table! {
         label -> Nullable<Text>,
         created_at -> Timestamp,
         last_used_at -> Nullable<Timestamp>,
+        server_id -> Nullable<Text>,
     }
 }
 
@@ -203,9 +227,148 @@ diesel::table! {
     }
 }
 
+diesel::table! {
+    tracked_players (id) {
+        id -> Text,
+        server_id -> Text,
+        tracker_name -> Text,
+        name_key -> Text,
+        tag -> Nullable<Text>,
+        note -> Nullable<Text>,
+        platform_id -> Nullable<Text>,
+        author_id -> Text,
+        created_at -> Timestamp,
+        online_since -> Nullable<Timestamp>,
+        last_seen_at -> Nullable<Timestamp>,
+        missed -> Integer,
+    }
+}
+
+diesel::table! {
+    player_sessions (player_id, began_at) {
+        player_id -> Text,
+        began_at -> Timestamp,
+        ended_at -> Timestamp,
+    }
+}
+
+diesel::table! {
+    server_matches (address, port) {
+        address -> Text,
+        port -> Integer,
+        matched -> Nullable<Text>,
+        names_hidden -> Bool,
+        checked_at -> Timestamp,
+        polled_at -> Nullable<Timestamp>,
+    }
+}
+
+diesel::table! {
+    alias_answers (name_key, stats_server) {
+        name_key -> Text,
+        stats_server -> Text,
+        answer -> Text,
+        as_of -> Timestamp,
+    }
+}
+
+diesel::table! {
+    markets (game_server_id) {
+        game_server_id -> Text,
+        wipe -> Integer,
+        world -> Nullable<Text>,
+        available -> Nullable<Bool>,
+        evidence -> Nullable<Text>,
+        as_of -> Nullable<Timestamp>,
+    }
+}
+
+diesel::table! {
+    shops (game_server_id, wipe, vendor_id) {
+        game_server_id -> Text,
+        wipe -> Integer,
+        vendor_id -> Text,
+        name -> Text,
+        grid -> Text,
+        npc -> Nullable<Bool>,
+        offers -> Text,
+        first_seen_at -> Timestamp,
+        changed_at -> Timestamp,
+        gone_at -> Nullable<Timestamp>,
+        returns -> Integer,
+        moved_from -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
+    shop_history (id) {
+        id -> Text,
+        game_server_id -> Text,
+        wipe -> Integer,
+        vendor_id -> Text,
+        at -> Timestamp,
+        news -> Text,
+        item_id -> Integer,
+        item_is_blueprint -> Bool,
+        worn -> Bool,
+        currency_id -> Integer,
+        currency_is_blueprint -> Bool,
+        cost -> Integer,
+        quantity -> Integer,
+        in_stock -> BigInt,
+    }
+}
+
+diesel::table! {
+    shop_watches (id) {
+        id -> Text,
+        server_id -> Text,
+        vendor_id -> Text,
+        item_id -> Integer,
+        expected_price -> Nullable<Integer>,
+        currency_id -> Nullable<Integer>,
+        created_at -> Timestamp,
+        version -> Integer,
+        baseline_currency_id -> Nullable<Integer>,
+        baseline_cost -> Nullable<Integer>,
+        baseline_quantity -> Nullable<Integer>,
+        state -> Text,
+        cost -> Nullable<Integer>,
+        quantity -> Nullable<Integer>,
+        sold_out -> Bool,
+        undercut_by -> Nullable<Text>,
+        undercut_cost -> Nullable<Integer>,
+        undercut_quantity -> Nullable<Integer>,
+        as_of -> Timestamp,
+    }
+}
+
+diesel::table! {
+    player_stats_spending (user_id) {
+        user_id -> Text,
+        day -> Timestamp,
+        spent -> BigInt,
+    }
+}
+
+diesel::table! {
+    guests (id) {
+        id -> Text,
+        server_id -> Text,
+        user_id -> Nullable<Text>,
+        platform_id -> Nullable<Text>,
+        token_hash -> Nullable<Text>,
+        label -> Nullable<Text>,
+        invited_at -> Timestamp,
+        expires_at -> Nullable<Timestamp>,
+        since -> Nullable<Timestamp>,
+    }
+}
+
 diesel::joinable!(incident_acks -> incidents (incident_id));
+diesel::joinable!(guests -> paired_servers (server_id));
 diesel::joinable!(sessions -> users (user_id));
 diesel::joinable!(paired_servers -> users (owner_id));
 diesel::joinable!(smart_devices -> paired_servers (server_id));
 diesel::allow_tables_to_appear_in_same_query!(incidents, incident_acks);
-diesel::allow_tables_to_appear_in_same_query!(users, sessions, paired_servers, smart_devices);
+diesel::allow_tables_to_appear_in_same_query!(users, sessions, paired_servers, smart_devices, guests);

@@ -13,12 +13,12 @@ use crate::{
 };
 
 /// A smart device.
-#[derive(Clone, Debug, PartialEq, Eq, Queryable, Selectable)]
+#[derive(Clone, Debug, PartialEq, Queryable, Selectable)]
 #[diesel(table_name = smart_devices)]
 pub struct SmartDevice {
     #[diesel(deserialize_as = String)]
     pub server_id: ServerId,
-    /// The game's entity id in decimal.
+    /// The game's entity id in decimal, or the identifier of a camera, which is never all digits.
     pub device_id: String,
     #[diesel(deserialize_as = StoredKind)]
     pub kind: DeviceKind,
@@ -32,6 +32,21 @@ pub struct SmartDevice {
     pub created_at: Timestamp,
     /// An alarm's, as it was last seen.
     pub last_value: Option<bool>,
+    /// Metres from the south-west corner; both or none.
+    pub x: Option<f64>,
+    pub y: Option<f64>,
+}
+
+/// What the owner may write; what is absent stays, `Some(None)` takes away.
+#[derive(Clone, Debug, Default, PartialEq, AsChangeset)]
+#[diesel(table_name = smart_devices)]
+pub struct DeviceChange {
+    pub label: Option<Option<String>>,
+    pub custom_command: Option<Option<String>>,
+    pub on_message: Option<Option<String>>,
+    pub off_message: Option<Option<String>>,
+    pub x: Option<Option<f64>>,
+    pub y: Option<Option<f64>>,
 }
 
 /// A stored kind: the same text as in the API.
@@ -110,6 +125,14 @@ pub fn set_label(db: &mut Db, server: &ServerId, device_id: &str, label: &str) -
     Ok(diesel::update(device).set(smart_devices::label.eq(label)).execute(db)? == 1)
 }
 
+/// Changes what the owner wrote, and gives the device as it now is. `NotFound` if there is none.
+pub fn change(db: &mut Db, server: &ServerId, device_id: &str, change: &DeviceChange) -> Result<SmartDevice, DbError> {
+    if *change != DeviceChange::default() {
+        diesel::update(smart_devices::table.find((server.as_str(), device_id))).set(change).execute(db)?;
+    }
+    get(db, server, device_id)
+}
+
 /// The device, or `NotFound`.
 pub fn get(db: &mut Db, server: &ServerId, device_id: &str) -> Result<SmartDevice, DbError> {
     let device = smart_devices::table.find((server.as_str(), device_id));
@@ -157,6 +180,8 @@ mod tests {
                 off_message: None,
                 created_at,
                 last_value: None,
+                x: None,
+                y: None,
             };
             let gate = device("42", DeviceKind::Alarm, "Gate", Some("Front"), now());
             let stored = device("7", DeviceKind::StorageMonitor, "Box", None, later(1));

@@ -1,4 +1,4 @@
-//! What is read once when the service starts, and then never again.
+//! What is read once at a start, of the service or of a part of it, and then never again.
 
 use std::time::Duration;
 
@@ -21,11 +21,11 @@ pub async fn read_until_answered<T: Send + 'static>(
     pool: &Pool,
     random: &Random,
     what: &str,
-    query: fn(&mut Db) -> Result<T, DbError>,
+    query: impl Fn(&mut Db) -> Result<T, DbError> + Clone + Send + 'static,
 ) -> T {
     let mut backoff = Backoff::between(Backoff::FIRST, LONGEST_PAUSE);
     loop {
-        match pool.read(query).await {
+        match pool.read(query.clone()).await {
             Ok(read) => return read,
             Err(error) => {
                 let pause = backoff.after(Duration::ZERO, Duration::ZERO, random.byte());

@@ -21,7 +21,7 @@ use crate::{
         pool::Pool,
         users,
     },
-    domain::time::Timestamp,
+    domain::{time::Timestamp, timeline::TimelineEntry},
 };
 
 /// An empty PostgreSQL database, dropped with this value.
@@ -156,6 +156,12 @@ pub fn pairing(owner: &str) -> StoredPairing {
         player_token_sealed: b"sealed".to_vec(),
         key_version: 1,
     }
+}
+
+/// An entry of the timeline without a place.
+pub fn timeline_entry(id: &str, kind: &str, ts: Timestamp) -> TimelineEntry {
+    let (id, kind, action, title) = (id.to_owned(), kind.to_owned(), "seen".to_owned(), String::new());
+    TimelineEntry { id, kind, action, ts, grid: String::new(), x: None, y: None, title, data: Default::default() }
 }
 
 /// Adds a paired server.

@@ -1,47 +1,224 @@
-//! What happened, for the user to look up later: pushed notifications with their own text.
+//! What happened, for users to look up later. World events belong to the game server and are stored once, however many
+//! have paired it; the rest belongs to a paired server, or to a user. Raids are read from the ledger of incidents.
 
 use diesel::prelude::*;
+use serde_json::{Value, json};
 
 use crate::{
-    db::{error::DbError, pool::Db, schema::timeline},
+    db::{
+        error::DbError,
+        incidents::{self, StoredIncident},
+        paired_servers,
+        pool::Db,
+        schema::timeline,
+        timestamp::StoredTimestamp,
+    },
     domain::{
-        ids::{ServerId, UserId},
-        time::Timestamp,
+        ids::{GameServerId, ServerId},
+        time::{self, Timestamp},
+        timeline::{Cursor, TimelineEntry, TimelineOwner, TimelinePage},
     },
 };
 
-/// One entry.
-#[derive(Clone, Debug)]
-pub struct TimelineEntry {
-    /// Our own id.
-    pub id: String,
-    pub user: UserId,
-    /// `None` where it concerns no paired server.
-    pub server: Option<ServerId>,
-    /// For example `death`, `login`, `news`.
-    pub kind: &'static str,
-    /// When it happened, as well as it is known.
-    pub ts: Timestamp,
-    pub title: String,
-    pub message: String,
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = timeline)]
+struct TimelineRow {
+    id: String,
+    kind: String,
+    action: String,
+    #[diesel(deserialize_as = StoredTimestamp)]
+    ts: Timestamp,
+    grid: String,
+    x: Option<f64>,
+    y: Option<f64>,
+    title: String,
+    data: String,
 }
 
-/// Adds an entry.
-pub fn insert(db: &mut Db, entry: &TimelineEntry) -> Result<(), DbError> {
+impl From<TimelineRow> for TimelineEntry {
+    fn from(row: TimelineRow) -> Self {
+        let TimelineRow { id, kind, action, ts, grid, x, y, title, data } = row;
+        Self { id, kind, action, ts, grid, x, y, title, data: serde_json::from_str(&data).unwrap_or_default() }
+    }
+}
+
+/// Adds an entry; one with a known id is there already.
+pub fn insert(db: &mut Db, owner: &TimelineOwner, entry: &TimelineEntry) -> Result<(), DbError> {
+    let (game_server, server, user) = match owner {
+        TimelineOwner::GameServer(id) => (Some(id.as_str()), None, None),
+        TimelineOwner::Server(id) => (None, Some(id.as_str()), None),
+        TimelineOwner::User(id) => (None, None, Some(id.as_str())),
+    };
     let row = (
+        (timeline::game_server_id.eq(game_server), timeline::server_id.eq(server), timeline::user_id.eq(user)),
         timeline::id.eq(&entry.id),
-        timeline::user_id.eq(entry.user.as_str()),
-        timeline::server_id.eq(entry.server.as_ref().map(ServerId::as_str)),
-        timeline::kind.eq(entry.kind),
+        timeline::kind.eq(&entry.kind),
+        timeline::action.eq(&entry.action),
         timeline::ts.eq(entry.ts.naive_utc()),
+        timeline::grid.eq(&entry.grid),
+        timeline::x.eq(entry.x),
+        timeline::y.eq(entry.y),
         timeline::title.eq(&entry.title),
-        timeline::message.eq(&entry.message),
+        timeline::data.eq(serde_json::to_string(&entry.data).expect("a map of JSON")),
     );
-    diesel::insert_into(timeline::table).values(row).execute(db)?;
+    let insert = diesel::insert_into(timeline::table).values(row).on_conflict_do_nothing();
+    on_backend!(db, |db| insert.execute(db))?;
     Ok(())
+}
+
+/// The entries of a paired server, newest first: its own, those of its game server, its raids. `NotFound` if there is no
+/// such server.
+pub fn list(db: &mut Db, server: &ServerId, page: &TimelinePage) -> Result<Vec<TimelineEntry>, DbError> {
+    let paired = paired_servers::get(db, server)?;
+    let game_server = GameServerId::at(&paired.address, paired.port);
+    let mut entries = Vec::new();
+    for owner in [TimelineOwner::Server(server.clone()), TimelineOwner::GameServer(game_server)] {
+        match &page.kinds {
+            None => entries.extend(of(db, &owner, None, page)?),
+            Some(kinds) => {
+                for kind in kinds {
+                    entries.extend(of(db, &owner, Some(kind), page)?);
+                }
+            }
+        }
+    }
+    if page.kinds.as_ref().is_none_or(|kinds| kinds.iter().any(|kind| kind == "raid")) {
+        entries.extend(incidents::raids(db, server, page)?.into_iter().map(of_raid));
+    }
+    entries.sort_unstable_by(|a, b| (b.ts, &b.id).cmp(&(a.ts, &a.id)));
+    entries.truncate(page.limit);
+    Ok(entries)
+}
+
+fn of(
+    db: &mut Db,
+    owner: &TimelineOwner,
+    kind: Option<&str>,
+    page: &TimelinePage,
+) -> Result<Vec<TimelineEntry>, DbError> {
+    let mut query = timeline::table.into_boxed();
+    query = match owner {
+        TimelineOwner::GameServer(id) => query.filter(timeline::game_server_id.eq(id.as_str())),
+        TimelineOwner::Server(id) => query.filter(timeline::server_id.eq(id.as_str())),
+        TimelineOwner::User(id) => query.filter(timeline::user_id.eq(id.as_str())),
+    };
+    if let Some(kind) = kind {
+        query = query.filter(timeline::kind.eq(kind));
+    }
+    if let Some(since) = page.since {
+        query = query.filter(timeline::ts.ge(since.naive_utc()));
+    }
+    if let Some(Cursor { ts, id }) = &page.before {
+        // In a form that an index can serve.
+        let ts = ts.naive_utc();
+        query = query.filter(timeline::ts.le(ts).and(timeline::ts.lt(ts).or(timeline::id.lt(id))));
+    }
+    let query = query.order((timeline::ts.desc(), timeline::id.desc())).limit(page.limit as i64);
+    let rows: Vec<TimelineRow> = query.select(TimelineRow::as_select()).load(db)?;
+    Ok(rows.into_iter().map(TimelineEntry::from).collect())
+}
+
+fn of_raid(raid: StoredIncident) -> TimelineEntry {
+    let StoredIncident { id, incident, .. } = raid;
+    let data = json!({
+        "incident": id,
+        "alarmId": incident.alarm_id,
+        "alarmName": incident.alarm_name,
+        "count": incident.count,
+        "lastAt": time::to_wire(incident.last_at),
+        "endedAt": incident.ended_at.map(time::to_wire),
+        "late": incident.late,
+    });
+    let Value::Object(data) = data else { unreachable!("it is an object") };
+    TimelineEntry {
+        id,
+        kind: "raid".to_owned(),
+        action: "alarm".to_owned(),
+        ts: incident.first_at,
+        title: format!("Alarm: {}", incident.alarm_name),
+        grid: incident.place.grid,
+        x: incident.place.x,
+        y: incident.place.y,
+        data,
+    }
 }
 
 /// Deletes a batch of what happened until then; returns how many.
 pub fn purge(db: &mut Db, until: Timestamp) -> Result<usize, DbError> {
     Ok(purge_oldest!(db, timeline, ts, until))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::testing::{self, later, timeline_entry};
+
+    fn page() -> TimelinePage {
+        TimelinePage { since: None, before: None, kinds: None, limit: 200 }
+    }
+
+    #[test]
+    fn a_server_has_its_own_entries_and_those_of_its_game_server_and_each_once() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "alice");
+            testing::user(pool, "bob");
+            let alice = testing::server(pool, "alice", "a");
+            testing::server(pool, "bob", "b");
+            let game = TimelineOwner::GameServer(GameServerId::at(&alice.address, alice.port));
+            let elsewhere = TimelineOwner::GameServer(GameServerId::at("192.0.2.9", 28082));
+            let server = |id: &str| TimelineOwner::Server(id.into());
+            let all = [
+                (&game, "1", "cargo", 3),
+                (&game, "1", "cargo", 3),
+                (&game, "2", "heli", 1),
+                (&server("a"), "3", "death", 2),
+                (&server("b"), "4", "death", 2),
+                (&elsewhere, "5", "cargo", 2),
+                (&TimelineOwner::User("alice".into()), "6", "news", 2),
+            ];
+            for (owner, id, kind, at) in all {
+                pool.write_blocking(|db| insert(db, owner, &timeline_entry(id, kind, later(at)))).unwrap();
+            }
+            let list = |server: &str, page: &TimelinePage| -> Vec<String> {
+                let entries = pool.read_blocking(|db| list(db, &server.into(), page)).unwrap();
+                entries.into_iter().map(|entry| entry.id).collect()
+            };
+            assert_eq!(list("a", &page()), ["1", "3", "2"]);
+            assert_eq!(list("b", &page()), ["1", "4", "2"]);
+            let kinds = Some(vec!["cargo".to_owned(), "death".to_owned()]);
+            assert_eq!(list("a", &TimelinePage { kinds, ..page() }), ["1", "3"]);
+            assert_eq!(list("a", &TimelinePage { since: Some(later(2)), ..page() }), ["1", "3"]);
+            assert_eq!(list("a", &TimelinePage { limit: 1, ..page() }), ["1"]);
+            let before = Some(Cursor { ts: later(2), id: "3".into() });
+            assert_eq!(list("a", &TimelinePage { before, ..page() }), ["2"]);
+            assert!(matches!(
+                pool.read_blocking(|db| super::list(db, &"gone".into(), &page())),
+                Err(DbError::NotFound)
+            ));
+        });
+    }
+
+    #[test]
+    fn pages_of_any_size_together_are_the_whole_also_among_equal_times() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "alice");
+            testing::server(pool, "alice", "a");
+            for number in 0..23 {
+                let entry = timeline_entry(&format!("{number:02}"), "death", later(number / 5));
+                pool.write_blocking(|db| insert(db, &TimelineOwner::Server("a".into()), &entry)).unwrap();
+            }
+            let whole = pool.read_blocking(|db| list(db, &"a".into(), &page())).unwrap();
+            for limit in [1, 4, 23] {
+                let (mut paged, mut before) = (Vec::new(), None);
+                loop {
+                    let page = TimelinePage { before, limit, ..page() };
+                    let entries = pool.read_blocking(|db| list(db, &"a".into(), &page)).unwrap();
+                    let Some(last) = entries.last() else { break };
+                    before = Some(last.cursor());
+                    paged.extend(entries);
+                }
+                assert_eq!(paged, whole);
+            }
+        });
+    }
 }

@@ -32,11 +32,12 @@ use crate::{
     push::worker::CredentialChanged,
     server::{Server, StartError},
     simulator::{
-        self,
+        self, STATS_SERVER,
         game_server::{GameServer, GameServerOptions},
         identity::IdentityProvider,
+        player_stats::{ListedGame, PlayerStatsService, regulars},
         push_service::{CertificateAuthority, DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN, PushService},
-        world::{SimulatedDevice, SimulatedWorld, TEAM},
+        world::{SimulatedDevice, SimulatedWorld, TEAM, TURNING_CAMERA},
     },
 };
 
@@ -51,7 +52,7 @@ pub struct DemoOptions {
     /// Seed of the simulated world: the same seed gives the same events
     #[arg(long, default_value_t = 7)]
     pub seed: u64,
-    /// Port of the API; the relay, the game server, the identity provider and the push service get the next four. 0 for free ports
+    /// Port of the API; the relay, the game server, the identity provider, the push service and the player-statistics service get the next five. 0 for free ports
     #[arg(long, default_value_t = 8080)]
     pub port: u16,
     /// Where to store everything [default: a temporary directory that is removed when the demo ends]
@@ -108,6 +109,7 @@ pub struct Demo {
     pub game: GameServer,
     devices: Vec<(String, DeviceKind, String)>,
     _identity: IdentityProvider,
+    _player_stats: PlayerStatsService,
     /// Removed when dropped.
     _temporary: Option<TempDir>,
 }
@@ -134,6 +136,11 @@ impl Demo {
         let identity = IdentityProvider::start(listen(3), simulator::persons(), clock.clone(), Random::system()).await;
         let identity = identity.map_err(DemoError::io(taken(listen(3))))?;
 
+        let listed = ListedGame::at(STATS_SERVER, SERVER_NAME, game.addr());
+        let player_stats =
+            PlayerStatsService::start(listen(5), vec![listed], regulars(STATS_SERVER), clock.clone()).await;
+        let player_stats = player_stats.map_err(DemoError::io(taken(listen(5))))?;
+
         let phone = (DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN);
         let authority = CertificateAuthority::kept(&data_dir).map_err(DemoError::io(data_dir.display().to_string()))?;
         let pushes = PushService::start_as(authority, listen(4), vec![phone], clock.clone()).await;
@@ -153,6 +160,8 @@ impl Demo {
         settings.identity.platform_api_url = identity.platform_api_url();
         settings.identity.platform_api_key = Some("simulated".to_owned().into());
         settings.game.allow_private_game_servers = "true".to_owned();
+        settings.player_stats.player_stats_url = Some(player_stats.url());
+        settings.player_stats.player_stats_poll_seconds = "10".to_owned();
         let config = Config::check(settings)?;
         let server = Server::build(config, clock)?;
 
@@ -174,7 +183,16 @@ impl Demo {
         };
         let path = data_dir.join("demo.json");
         write(&path, &file).map_err(DemoError::io(path.display().to_string()))?;
-        Ok(Self { server, file, path, game, devices, _identity: identity, _temporary: temporary })
+        Ok(Self {
+            server,
+            file,
+            path,
+            game,
+            devices,
+            _identity: identity,
+            _player_stats: player_stats,
+            _temporary: temporary,
+        })
     }
 
     /// Prints the addresses, and what to try.
@@ -197,6 +215,17 @@ impl Demo {
         writeln!(out, "  Call the API")?;
         writeln!(out, "    curl -s -H 'Cookie: {cookie}' {api_url}/me")?;
         writeln!(out, "    curl -s -H 'Cookie: {cookie}' {api_url}/paired-servers")?;
+        let (json, id) = ("Content-Type: application/json", &server.id);
+        writeln!(out, "  Track a player who comes and goes every few minutes, and ask for the names they used")?;
+        writeln!(
+            out,
+            "    curl -s -H 'Cookie: {cookie}' -H '{json}' -d '{{\"trackerName\":\"Vex\"}}' {api_url}/intel/{id}/tracking"
+        )?;
+        writeln!(out, "    curl -s -H 'Cookie: {cookie}' '{api_url}/intel/{id}/aliases?name=Vex'")?;
+        let devices = format!("{api_url}/paired-servers/{}/devices", server.id);
+        writeln!(out, "  Add a camera of the base, and take a picture through it")?;
+        writeln!(out, "    curl -s -H 'Cookie: {cookie}' --json '{{\"cameraId\":\"{TURNING_CAMERA}\"}}' {devices}")?;
+        writeln!(out, "    curl -s -H 'Cookie: {cookie}' -o camera.jpg {devices}/{TURNING_CAMERA}/camera-frame")?;
         writeln!(
             out,
             "  Get a token for your own WebSocket client, which then sends {{\"type\":\"subscribe\",\"serverId\":\"{}\"}}",

@@ -10,6 +10,8 @@ pub enum Role {
     Owner,
     /// Was invited to it by the owner.
     Guest,
+    /// Is an overlay: a device that shows the server to whoever watches a stream. Never a user.
+    Overlay,
 }
 
 /// What can be done with a paired server.
@@ -17,9 +19,13 @@ pub enum Role {
 pub enum Action {
     /// Read it: its live state, its devices, whether an alarm would arrive.
     Watch,
+    /// Take note of an incident, so that it does not ring any more.
+    Acknowledge,
+    /// Add a map note, and delete those that one added.
+    AddNote,
     /// Command a device in the game, for example switch it.
     Command,
-    /// Change or delete it, or its devices.
+    /// Change or delete it, its devices, its guests, or what others wrote there.
     Edit,
     /// Send a test alarm to everybody who watches.
     Drill,
@@ -28,10 +34,13 @@ pub enum Action {
 impl Role {
     /// The table.
     pub fn may(self, action: Action) -> bool {
+        use Action::*;
         match (self, action) {
-            (Role::Owner, Action::Watch | Action::Command | Action::Edit | Action::Drill) => true,
-            (Role::Guest, Action::Watch) => true,
-            (Role::Guest, Action::Command | Action::Edit | Action::Drill) => false,
+            (Role::Owner, Watch | Acknowledge | AddNote | Command | Edit | Drill) => true,
+            (Role::Guest, Watch | Acknowledge | AddNote) => true,
+            (Role::Guest, Command | Edit | Drill) => false,
+            (Role::Overlay, Watch) => true,
+            (Role::Overlay, Acknowledge | AddNote | Command | Edit | Drill) => false,
         }
     }
 }
@@ -41,11 +50,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guest_may_only_watch() {
+    fn a_guest_watches_and_takes_notes_and_an_overlay_only_watches() {
         use Action::*;
-        let allowed = |role: Role| [Watch, Command, Edit, Drill].map(|action| role.may(action));
-        assert_eq!(allowed(Role::Owner), [true, true, true, true]);
-        assert_eq!(allowed(Role::Guest), [true, false, false, false]);
+        let allowed = |role: Role| [Watch, Acknowledge, AddNote, Command, Edit, Drill].map(|action| role.may(action));
+        assert_eq!(allowed(Role::Owner), [true; 6]);
+        assert_eq!(allowed(Role::Guest), [true, true, true, false, false, false]);
+        assert_eq!(allowed(Role::Overlay), [true, false, false, false, false, false]);
     }
 
     #[test]

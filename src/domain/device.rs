@@ -2,7 +2,11 @@
 
 use serde::Serialize;
 
-use crate::domain::time::{self, Timestamp};
+use crate::domain::{
+    incident::DevicePlace,
+    items::ItemNames,
+    time::{self, Timestamp},
+};
 
 /// What a smart device is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -26,13 +30,30 @@ pub enum Reachable {
     NoResponse,
 }
 
-/// A stack in a container.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
+/// A stack in a container. In JSON with its names.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(into = "NamedItem")]
 pub struct Item {
     pub item_id: i32,
     pub quantity: i32,
     pub is_blueprint: bool,
+}
+
+/// A stack as it is on the wire; names are `null` for an item that the catalogue does not know.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NamedItem {
+    item_id: i32,
+    #[serde(flatten)]
+    names: ItemNames,
+    quantity: i32,
+    is_blueprint: bool,
+}
+
+impl From<Item> for NamedItem {
+    fn from(Item { item_id, quantity, is_blueprint }: Item) -> Self {
+        Self { item_id, names: ItemNames::of(item_id), quantity, is_blueprint }
+    }
 }
 
 /// What a storage monitor is attached to.
@@ -60,6 +81,16 @@ pub struct Device {
     /// On or off, powered or not; `null` while unknown.
     pub value: Option<bool>,
     pub reachable: Reachable,
+    /// `{ x, y, grid }`
+    #[serde(flatten)]
+    pub place: DevicePlace,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage: Option<Storage>,
+}
+
+/// A device as it was last heard of.
+#[derive(Clone, Debug)]
+pub struct DeviceReport {
+    pub device: Device,
+    pub as_of: Option<Timestamp>,
 }

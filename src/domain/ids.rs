@@ -45,6 +45,10 @@ id!(
     ServerId
 );
 id!(
+    /// A game server, whoever has paired it: its address and port, as they are stored with each pairing.
+    GameServerId
+);
+id!(
     /// A browser's session (our own, UUIDv7); leaves the service only sealed.
     SessionId
 );
@@ -52,6 +56,17 @@ id!(
 id!(
     /// A helper device of a user (our own, UUIDv7).
     HelperDeviceId
+);
+
+impl GameServerId {
+    /// The game server at this address.
+    pub fn at(address: &str, port: u16) -> Self {
+        Self::from(format!("{address}:{port}"))
+    }
+}
+id!(
+    /// A guest of a paired server, or an invitation of one (our own, UUIDv7).
+    GuestId
 );
 
 impl SessionId {

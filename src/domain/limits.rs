@@ -48,11 +48,29 @@ pub const REQUESTS_PER_ADDRESS: u32 = 6_000;
 /// Requests of one signed-in user: burst, and how many come back per minute.
 pub const REQUESTS_PER_USER: u32 = 300;
 
+/// Camera frames of one user: burst, and how many come back per minute. Four cameras every two seconds.
+pub const CAMERA_FRAMES_PER_USER: u32 = 120;
+
 /// Paired servers of one user.
 pub const PAIRED_SERVERS_PER_USER: usize = 50;
 
+/// Guests and open invitations of one paired server.
+pub const GUESTS_PER_SERVER: usize = 20;
+
+/// For how many days an invitation by link can be accepted.
+pub const INVITE_DAYS: i64 = 7;
+
+/// Servers of which one user can be a guest.
+pub const SHARED_SERVERS_PER_USER: usize = 50;
+
 /// Smart devices of one paired server.
 pub const DEVICES_PER_SERVER: usize = 200;
+
+/// Watched shops of one paired server.
+pub const SHOP_WATCHES_PER_SERVER: usize = 50;
+
+/// Stored map notes of one paired server.
+pub const MAP_NOTES_PER_SERVER: usize = 500;
 
 /// Pairing codes of one user that are valid at once; one more invalidates the oldest.
 pub const ACTIVE_PAIRING_CODES: usize = 3;
@@ -75,3 +93,9 @@ pub const DEAD_LETTERS_PER_USER: usize = 100;
 
 /// For how many days the timeline, the ledger of alarms and dead letters can be looked up.
 pub const HISTORY_DAYS: i64 = 90;
+
+/// Tracked players of one paired server.
+pub const TRACKED_PLAYERS_PER_SERVER: usize = 100;
+
+/// Questions of one user for the aliases of a player: burst, and how many come back per minute.
+pub const ALIASES_PER_USER: u32 = 10;

@@ -2,7 +2,15 @@
 
 use serde::Serialize;
 
-use crate::domain::time::{self, Timestamp};
+use crate::domain::{
+    items::ItemNames,
+    time::{self, Timestamp},
+};
+
+/// Edge of the largest map there may be, metres.
+pub const LARGEST_MAP: f64 = 20_000.0;
+/// How far beyond the map something may be noted, metres.
+pub const BEYOND_THE_MAP: f64 = 500.0;
 
 /// What a marker on the map means (protocol §2.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -21,9 +29,9 @@ pub enum MarkerKind {
     Other,
 }
 
-/// One line of a vending machine.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
+/// One line of a vending machine. In JSON with the names of its items, which cost nothing until they are written.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(into = "NamedSellOrder")]
 pub struct SellOrder {
     pub item_id: i32,
     /// Pieces per purchase.
@@ -34,6 +42,46 @@ pub struct SellOrder {
     pub in_stock: i32,
     pub item_is_blueprint: bool,
     pub currency_is_blueprint: bool,
+    /// Of damaged goods: part of the full condition, 0..1.
+    pub condition: Option<f64>,
+}
+
+/// A sell order as it is on the wire; names are `null` for items that the catalogue does not know.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NamedSellOrder {
+    item_id: i32,
+    #[serde(flatten)]
+    item: ItemNames,
+    quantity: i32,
+    currency_id: i32,
+    currency_name: Option<&'static str>,
+    currency_shortname: Option<&'static str>,
+    cost: i32,
+    in_stock: i32,
+    item_is_blueprint: bool,
+    currency_is_blueprint: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    condition: Option<f64>,
+}
+
+impl From<SellOrder> for NamedSellOrder {
+    fn from(order: SellOrder) -> Self {
+        let currency = ItemNames::of(order.currency_id);
+        Self {
+            item_id: order.item_id,
+            item: ItemNames::of(order.item_id),
+            quantity: order.quantity,
+            currency_id: order.currency_id,
+            currency_name: currency.name,
+            currency_shortname: currency.shortname,
+            cost: order.cost,
+            in_stock: order.in_stock,
+            item_is_blueprint: order.item_is_blueprint,
+            currency_is_blueprint: order.currency_is_blueprint,
+            condition: order.condition,
+        }
+    }
 }
 
 /// A marker on the map.

@@ -9,7 +9,7 @@ use std::{
 
 use chrono::Duration;
 
-use crate::domain::{limits::ACTIVE_PAIRING_CODES, time::Timestamp};
+use crate::domain::{limits::ACTIVE_PAIRING_CODES, time::Moment};
 
 /// How long a code is valid.
 pub const LIFETIME: Duration = Duration::minutes(10);
@@ -88,16 +88,16 @@ pub struct Guess {
 /// When everything will be paid back: the whole state of a quota (GCRA).
 #[derive(Clone, Copy, Debug, Default)]
 struct Debt {
-    paid_at: Option<Timestamp>,
+    paid_at: Option<Moment>,
 }
 
 impl Debt {
-    fn is_paid(self, now: Timestamp) -> bool {
+    fn is_paid(self, now: Moment) -> bool {
         self.paid_at.is_none_or(|at| at <= now)
     }
 
     /// Spends one, or returns how long until that is possible.
-    fn spend(&mut self, quota: Quota, now: Timestamp) -> Result<(), Duration> {
+    fn spend(&mut self, quota: Quota, now: Moment) -> Result<(), Duration> {
         let after = self.paid_at.map_or(now, |at| at.max(now)) + quota.every;
         let over = after - now - quota.every * quota.burst as i32;
         if over > Duration::zero() {
@@ -108,13 +108,13 @@ impl Debt {
     }
 
     fn pay_back(&mut self, quota: Quota) {
-        self.paid_at = self.paid_at.map(|at| at - quota.every);
+        self.paid_at = self.paid_at.map(|at| at + -quota.every);
     }
 }
 
 impl GuessLimits {
     /// Charges one guess to this address, or returns how long it has to wait.
-    pub fn begin(&mut self, address: IpAddr, now: Timestamp) -> Result<Guess, time::Duration> {
+    pub fn begin(&mut self, address: IpAddr, now: Moment) -> Result<Guess, time::Duration> {
         let full = self.addresses.len() >= ADDRESSES && !self.addresses.contains_key(&address);
         let key = if full { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { address };
         let mut debt = self.addresses.get(&key).copied().unwrap_or_default();
@@ -141,7 +141,7 @@ impl GuessLimits {
     }
 
     /// Forgets the addresses that owe nothing.
-    pub fn forget_idle(&mut self, now: Timestamp) {
+    pub fn forget_idle(&mut self, now: Moment) {
         self.addresses.retain(|_, debt| !debt.is_paid(now));
         self.addresses.shrink_to_fit();
     }
@@ -166,8 +166,8 @@ mod tests {
 
     use super::*;
 
-    fn at(seconds: i64) -> Timestamp {
-        chrono::DateTime::from_timestamp(1_800_000_000 + seconds, 0).unwrap()
+    fn at(seconds: i64) -> Moment {
+        chrono::DateTime::from_timestamp(1_800_000_000 + seconds, 0).unwrap().into()
     }
 
     fn address(number: u32) -> IpAddr {

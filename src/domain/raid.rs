@@ -28,10 +28,13 @@ pub const SHOWN_FOR: TimeDelta = TimeDelta::hours(24);
 pub const SHOWN: usize = 50;
 /// The same for drills.
 pub const DRILL_SHOWN_FOR: TimeDelta = TimeDelta::minutes(10);
-const DRILLS_SHOWN: usize = 10;
+pub const DRILLS_SHOWN: usize = 10;
 
 /// Incidents known only from pushes, by title; titles are free text, so further ones share an incident.
 const MAX_PUSHED: usize = 30;
+
+/// `alarmId` of the incident that they share.
+const OVERFLOW: &str = "push";
 
 /// Characters of a push message's title.
 const LONGEST_TITLE: usize = 128;
@@ -111,7 +114,7 @@ impl Raids {
             let message = tracked.due(&incident, now);
             return RaidUpdate::merged(incident, first, renamed, message);
         }
-        if let Some(pushed) = self.known_by_push(name, now)
+        if let Some((pushed, certainty)) = self.known_by_push(id, name, now)
             && let Some(tracked) = self.incidents.get_mut(&pushed)
         {
             // The push came first: its incident is this alarm's.
@@ -121,7 +124,10 @@ impl Raids {
             let first = tracked.incident.paths.insert(AlarmPath::Link);
             tracked.name(name, place);
             tracked.changed = true;
-            let message = tracked.due(&pushed, now);
+            let message = match certainty {
+                Certainty::Exact => tracked.due(&pushed, now),
+                Certainty::Likely => Some(tracked.update(&pushed, now)),
+            };
             return RaidUpdate::merged(pushed, first, true, message);
         }
         let opened = NewIncident { path: AlarmPath::Link, alarm_id: id, name, place: place.clone(), at: now };
@@ -134,30 +140,29 @@ impl Raids {
         // One that took its time counts where it was sent.
         let delayed = now.stamp - sent > SAME_TRIGGER;
         let at = if delayed { now.at(sent) } else { now };
-        if let Some(id) = self.unmatched_by_push(&title, at)
+        if let Some((id, certainty)) = self.known_by_title(&title, at)
             && let Some(tracked) = self.incidents.get_mut(&id)
         {
-            tracked.title = Some(title);
-            tracked.unmatched = None;
-            let first = tracked.incident.paths.insert(AlarmPath::Push);
-            return RaidUpdate::merged(id, first, false, None);
-        }
-        let is_titled = |tracked: &Tracked| {
-            let is_named = tracked.title.is_none() && tracked.incident.alarm_name == title;
-            tracked.title.as_deref() == Some(&*title) || is_named
-        };
-        if let Some((id, tracked)) = self.find(|tracked| is_titled(tracked) && tracked.covers(at)) {
-            // What the link has counted already is no new trigger.
-            if !delayed || !tracked.incident.paths.contains(&AlarmPath::Link) {
+            let is_same = !tracked.is_pushed() && tracked.is_unmatched(AlarmPath::Link, at);
+            // One of before its first trigger was not seen on the link; what the link has counted is no new trigger.
+            let is_before = tracked.first_trigger - at > SAME_TRIGGER;
+            if is_same {
+                tracked.unmatched = None;
+            } else if !delayed || is_before || !tracked.incident.paths.contains(&AlarmPath::Link) {
                 tracked.repeat(AlarmPath::Push, at);
             }
+            let titled = tracked.take_title(title);
             let first = tracked.incident.paths.insert(AlarmPath::Push);
-            let message = tracked.due(&id, now);
-            return RaidUpdate::merged(id, first, false, message);
+            let message = match certainty {
+                Certainty::Exact if is_same => None,
+                Certainty::Exact => tracked.due(&id, now),
+                Certainty::Likely => Some(tracked.update(&id, now)),
+            };
+            return RaidUpdate::merged(id, first, titled, message);
         }
         let mut alarm_id = format!("push:{title}");
         if self.incidents.values().filter(|tracked| tracked.is_pushed() && tracked.covers(at)).count() >= MAX_PUSHED {
-            "push".clone_into(&mut alarm_id);
+            OVERFLOW.clone_into(&mut alarm_id);
             if let Some((id, tracked)) =
                 self.find(|tracked| tracked.incident.alarm_id == alarm_id && tracked.covers(at))
             {
@@ -283,25 +288,84 @@ impl Raids {
         found.map(|(id, tracked)| (id.clone(), tracked))
     }
 
-    /// The incident that only pushes have reported and that is this alarm's: one of this name, otherwise one whose
-    /// latest trigger is so near that it is this one.
-    fn known_by_push(&self, name: &str, now: Moment) -> Option<String> {
-        self.incidents
-            .iter()
-            .filter(|(_, tracked)| tracked.is_pushed() && tracked.covers(now))
-            .filter(|(_, tracked)| tracked.is_named(name) || tracked.is_unmatched(AlarmPath::Push, now))
-            .max_by_key(|(_, tracked)| (tracked.is_named(name), tracked.last_trigger))
-            .map(|(id, _)| id.clone())
+    /// The incident that only pushes have reported and that is this alarm's.
+    fn known_by_push(&self, device: &str, name: &str, now: Moment) -> Option<(String, Certainty)> {
+        let pushed = self.incidents.iter().filter(|(_, tracked)| tracked.is_pushed());
+        let exact = pushed.clone().filter(|(_, tracked)| !tracked.is_overflow() && tracked.covers(now));
+        let exact = exact.filter_map(|(id, tracked)| {
+            let is_named = tracked.is_named(name);
+            let is_exact = is_named || self.owner(&tracked.incident.alarm_name) == Some(device);
+            is_exact.then_some(((is_named, tracked.last_trigger), id))
+        });
+        if let Some((_, id)) = exact.max() {
+            return Some((id.clone(), Certainty::Exact));
+        }
+        if self.has_title(device) {
+            return None;
+        }
+        let likely = pushed.filter(|(_, tracked)| {
+            tracked.is_unmatched(AlarmPath::Push, now) && self.owner(&tracked.incident.alarm_name).is_none()
+        });
+        only_unanswered(likely)
     }
 
-    /// The incident whose latest trigger only the link reported: by name if there is one, else the newest.
-    fn unmatched_by_push(&self, title: &str, at: Moment) -> Option<String> {
-        self.incidents
-            .iter()
-            .filter(|(_, tracked)| !tracked.is_pushed() && tracked.is_unmatched(AlarmPath::Link, at))
-            .max_by_key(|(_, tracked)| (tracked.is_named(title), tracked.last_trigger))
-            .map(|(id, _)| id.clone())
+    /// The incident that is this push message's.
+    fn known_by_title(&self, title: &str, at: Moment) -> Option<(String, Certainty)> {
+        let owner = self.owner(title);
+        let raids = self.incidents.iter().filter(|(_, tracked)| !tracked.incident.drill);
+        let exact = raids.clone().filter(|(_, tracked)| tracked.covers(at)).filter_map(|(id, tracked)| {
+            let is_named = tracked.incident.alarm_name == title;
+            let is_exact = is_named || tracked.is_named(title) || owner == Some(tracked.incident.alarm_id.as_str());
+            let is_unmatched = !tracked.is_pushed() && tracked.is_unmatched(AlarmPath::Link, at);
+            is_exact.then_some(((is_named, is_unmatched, tracked.last_trigger), id))
+        });
+        if let Some((_, id)) = exact.max() {
+            return Some((id.clone(), Certainty::Exact));
+        }
+        if owner.is_some() {
+            return None;
+        }
+        let likely = raids.filter(|(_, tracked)| {
+            !tracked.is_pushed()
+                && tracked.is_unmatched(AlarmPath::Link, at)
+                && !self.has_title(&tracked.incident.alarm_id)
+        });
+        only_unanswered(likely)
     }
+
+    /// The device that push messages of this title belong to, as the incidents of the last day tell: the one of that
+    /// name, otherwise the one they were matched with.
+    fn owner(&self, title: &str) -> Option<&str> {
+        let devices = || self.incidents.values().rev().filter(|tracked| tracked.is_devices());
+        let mut seen = BTreeSet::new();
+        // A device may have had other names before.
+        let mut latest = devices().filter(|tracked| seen.insert(tracked.incident.alarm_id.as_str()));
+        let named = latest.find(|tracked| tracked.incident.alarm_name == title);
+        let owner = named.or_else(|| devices().find(|tracked| tracked.title.as_deref() == Some(title)));
+        owner.map(|tracked| tracked.incident.alarm_id.as_str())
+    }
+
+    /// Whether the title of this device's push messages is known.
+    fn has_title(&self, device: &str) -> bool {
+        self.incidents.values().any(|tracked| tracked.incident.alarm_id == device && tracked.title.is_some())
+    }
+}
+
+/// How sure it is that two reports are of one alarm.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Certainty {
+    /// The device, its name or its title say so.
+    Exact,
+    /// Only the time does. Should they be two after all, the update that goes out at once tells of the second.
+    Likely,
+}
+
+/// The one incident that time alone may give to an alarm. With several it is open which; and one that a user has
+/// acknowledged would swallow the alarm, should it be another.
+fn only_unanswered<'a>(mut likely: impl Iterator<Item = (&'a String, &'a Tracked)>) -> Option<(String, Certainty)> {
+    let (id, tracked) = likely.next()?;
+    let is_alone = likely.next().is_none();
+    (is_alone && tracked.incident.acks.is_empty() && !tracked.is_overflow()).then(|| (id.clone(), Certainty::Likely))
 }
 
 /// A new incident.
@@ -323,9 +387,9 @@ impl RaidUpdate {
 }
 
 impl Tracked {
-    /// Whether a trigger at this moment belongs to it.
+    /// Whether a trigger at this moment belongs to it; one of before comes by a push that took its time.
     fn covers(&self, at: Moment) -> bool {
-        at - self.last_trigger <= QUIET && self.first_trigger - at <= SAME_TRIGGER
+        at - self.last_trigger <= QUIET && self.first_trigger - at <= QUIET
     }
 
     fn is_unmatched(&self, path: AlarmPath, at: Moment) -> bool {
@@ -339,6 +403,28 @@ impl Tracked {
     /// Only pushes know of it.
     fn is_pushed(&self) -> bool {
         self.incident.alarm_id.starts_with("push")
+    }
+
+    /// Many titles share it.
+    fn is_overflow(&self) -> bool {
+        self.incident.alarm_id == OVERFLOW
+    }
+
+    /// The link knows of it.
+    fn is_devices(&self) -> bool {
+        !self.incident.drill && !self.is_pushed()
+    }
+
+    /// Notes the title of a device's push message; true if it is new. The device's own name is a better one than what
+    /// only came at the same time.
+    fn take_title(&mut self, title: String) -> bool {
+        let is_better =
+            self.title.is_none() || (self.title.as_ref() != Some(&title) && self.incident.alarm_name == title);
+        let is_new = self.is_devices() && is_better;
+        if is_new {
+            self.title = Some(title);
+        }
+        is_new
     }
 
     /// Name and place as the link knows them; true if they are new.
@@ -362,12 +448,12 @@ impl Tracked {
     /// One more trigger at `at`.
     fn repeat(&mut self, path: AlarmPath, at: Moment) {
         self.incident.count = self.incident.count.saturating_add(1);
-        if at - self.last_trigger > TimeDelta::zero() {
+        if at - self.last_trigger >= TimeDelta::zero() {
             self.last_trigger = at;
             // A clock that was set back does not let it end before it began.
             self.incident.last_at = self.incident.last_at.max(at.stamp);
+            self.unmatched = Some((path, at));
         }
-        self.unmatched = Some((path, at));
         self.changed = true;
     }
 

@@ -46,6 +46,11 @@ impl Moment {
         Self { steady, stamp }
     }
 
+    /// How long the steady clock has run.
+    pub fn steady(self) -> TimeDelta {
+        self.steady
+    }
+
     /// The moment that has this time of day, if the wall clock was not set since.
     pub fn at(self, stamp: Timestamp) -> Self {
         Self { steady: self.steady - (self.stamp - stamp), stamp }

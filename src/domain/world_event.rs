@@ -1,13 +1,12 @@
 //! What happened in a game world, in the form of the relay message `event`.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::domain::time::{self, Timestamp};
 
 /// The family of a world event, named as in the timeline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventKind {
     Cargo,
     Heli,
@@ -28,6 +27,58 @@ pub enum EventKind {
     Gap,
     /// Lines of chat were dropped.
     Chat,
+}
+
+impl EventKind {
+    /// Every kind.
+    pub const ALL: [Self; 17] = [
+        Self::Cargo,
+        Self::Heli,
+        Self::Chinook,
+        Self::Crate,
+        Self::Oilrig,
+        Self::Vendor,
+        Self::Explosion,
+        Self::Death,
+        Self::Raid,
+        Self::Login,
+        Self::Logout,
+        Self::Team,
+        Self::Wipe,
+        Self::Shop,
+        Self::Device,
+        Self::Gap,
+        Self::Chat,
+    ];
+
+    /// The word on the wire and in the database.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Cargo => "cargo",
+            Self::Heli => "heli",
+            Self::Chinook => "chinook",
+            Self::Crate => "crate",
+            Self::Oilrig => "oilrig",
+            Self::Vendor => "vendor",
+            Self::Explosion => "explosion",
+            Self::Death => "death",
+            Self::Raid => "raid",
+            Self::Login => "login",
+            Self::Logout => "logout",
+            Self::Team => "team",
+            Self::Wipe => "wipe",
+            Self::Shop => "shop",
+            Self::Device => "device",
+            Self::Gap => "gap",
+            Self::Chat => "chat",
+        }
+    }
+}
+
+impl Serialize for EventKind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.word())
+    }
 }
 
 /// One world event: `{ kind, action, grid, x, y, ts, title, … }`.

@@ -147,6 +147,21 @@ pub fn decode_rays(data: &[u8]) -> Result<Vec<Sample>, CutShort> {
     Ok(samples)
 }
 
+/// How many samples a frame has: those that [`decode_rays`] would unpack.
+pub fn count_samples(data: &[u8]) -> Result<usize, CutShort> {
+    let (mut at, mut count) = (0, 0);
+    while let Some(control) = data.get(at) {
+        at += match *control {
+            FULL_WITH_MATERIAL => 4,
+            0xC0..FULL_WITH_MATERIAL => 3,
+            0x40..=0xBF => 2,
+            0x00..=0x3F => 1,
+        };
+        count += 1;
+    }
+    if at > data.len() { Err(CutShort) } else { Ok(count) }
+}
+
 fn moved(sample: Sample, further: i32, turned: i32) -> Sample {
     Sample {
         distance: (i32::from(sample.distance) + further).clamp(0, i32::from(MAX_DISTANCE)) as u16,
@@ -219,6 +234,7 @@ mod tests {
         .map(|(distance, alignment, material)| Sample { distance, alignment, material });
         assert_eq!(decode_rays(&data).as_deref(), Ok(&expected[..]));
         assert_eq!(encode_rays(&expected), data);
+        assert_eq!(count_samples(&data), Ok(expected.len()));
     }
 
     #[test]
@@ -252,6 +268,7 @@ mod tests {
 
         #[test]
         fn rubbish_never_panics(data in prop::collection::vec(any::<u8>(), 0..2000)) {
+            prop_assert_eq!(count_samples(&data), decode_rays(&data).map(|samples| samples.len()));
             if let Ok(samples) = decode_rays(&data) {
                 prop_assert!(samples.len() <= data.len());
                 prop_assert!(samples.iter().all(|s| s.distance <= 1023 && s.alignment <= 63));

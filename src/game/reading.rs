@@ -163,6 +163,7 @@ fn marker(marker: AppMarker, map_size: u32) -> Option<Marker> {
         in_stock: order.amount_in_stock,
         item_is_blueprint: order.item_is_blueprint,
         currency_is_blueprint: order.currency_is_blueprint,
+        condition: order.item_condition.zip(order.item_condition_max).and_then(|(now, full)| condition(now, full)),
     });
     Some(Marker {
         kind,
@@ -177,6 +178,12 @@ fn marker(marker: AppMarker, map_size: u32) -> Option<Marker> {
         out_of_stock: marker.out_of_stock,
         sell_orders: orders.collect(),
     })
+}
+
+/// Part of the full condition, in hundredths; `None` for what makes no sense.
+fn condition(now: f32, full: f32) -> Option<f64> {
+    let part = f64::from(now) / f64::from(full);
+    (full > 0.0 && part.is_finite()).then(|| (part.clamp(0.0, 1.0) * 100.0).round() / 100.0)
 }
 
 /// The monuments of a map.

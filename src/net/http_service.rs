@@ -26,7 +26,8 @@ use crate::{
     domain::limits::{BODY_DEADLINE, HEAD_DEADLINE},
     net::{
         connections::{Connections, Crowded},
-        http_stream::{Exchanges, HttpStream, Timer, UnderWay},
+        http_stream::{Exchanges, HttpStream, UnderWay},
+        timer::Timer,
     },
 };
 
@@ -53,9 +54,11 @@ where
         })
 }
 
-/// Accepts connections for this HTTP service, as long as they are not too many.
+/// Accepts connections for this HTTP service, as long as they are not too many; with `handshakes`, as long as they speak
+/// HTTP there must not be too many of those either.
 pub fn accepting<S>(
     connections: Arc<Connections>,
+    handshakes: Option<Arc<Connections>>,
     http: S,
 ) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = DispatchError, InitError = ()>
 where
@@ -68,11 +71,17 @@ where
         >,
 {
     fn_service(move |stream: TcpStream| {
-        let connections = connections.clone();
+        let (connections, handshakes) = (connections.clone(), handshakes.clone());
         async move {
             let peer = stream.peer_addr()?;
-            match connections.admit(peer.ip()) {
-                Ok(permit) => Ok((HttpStream::new(stream, permit), Protocol::Http1, Some(peer))),
+            let admitted = connections
+                .admit(peer.ip())
+                .and_then(|permit| Ok((permit, handshakes.map(|handshakes| handshakes.admit(peer.ip())).transpose()?)));
+            match admitted {
+                Ok((permit, handshake)) => {
+                    let stream = HttpStream::new(stream, permit).during_handshake(handshake);
+                    Ok((stream, Protocol::Http1, Some(peer)))
+                }
                 Err(crowded) => {
                     refuse(&stream, crowded);
                     Err(DispatchError::Io(io::ErrorKind::ConnectionRefused.into()))

@@ -5,7 +5,6 @@
 
 use std::{
     cell::Cell,
-    future::Future as _,
     io,
     pin::Pin,
     rc::Rc,
@@ -15,12 +14,12 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
-    time::{Instant, Sleep, sleep_until},
+    time::Instant,
 };
 
 use crate::{
     domain::limits::{ANSWER_STALL, HEAD_DEADLINE},
-    net::connections::ConnectionPermit,
+    net::{connections::ConnectionPermit, timer::Timer},
 };
 
 /// See the module.
@@ -28,6 +27,8 @@ use crate::{
 pub struct HttpStream {
     stream: TcpStream,
     permit: ConnectionPermit,
+    /// While it has not become another protocol.
+    _handshake: Option<ConnectionPermit>,
     exchanges: Rc<Exchanges>,
     head: Timer,
     answer: Timer,
@@ -68,7 +69,13 @@ impl Drop for UnderWay {
 impl HttpStream {
     pub fn new(stream: TcpStream, permit: ConnectionPermit) -> Self {
         let exchanges = Rc::default();
-        Self { stream, permit, exchanges, head: Timer::default(), answer: Timer::default(), answer_due: None }
+        let (head, answer) = (Timer::default(), Timer::default());
+        Self { stream, permit, _handshake: None, exchanges, head, answer, answer_due: None }
+    }
+
+    /// Holds this permit, too, until it speaks another protocol.
+    pub fn during_handshake(self, permit: Option<ConnectionPermit>) -> Self {
+        Self { _handshake: permit, ..self }
     }
 
     pub fn exchanges(&self) -> Rc<Exchanges> {
@@ -120,21 +127,6 @@ impl AsyncWrite for HttpStream {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
-    }
-}
-
-/// A sleep that is made when it is first needed.
-#[derive(Debug, Default)]
-pub struct Timer(Option<Pin<Box<Sleep>>>);
-
-impl Timer {
-    /// Ready from `due` on.
-    pub fn poll(&mut self, due: Instant, cx: &mut Context<'_>) -> Poll<()> {
-        let sleep = self.0.get_or_insert_with(|| Box::pin(sleep_until(due)));
-        if sleep.deadline() != due {
-            sleep.as_mut().reset(due);
-        }
-        sleep.as_mut().poll(cx)
     }
 }
 

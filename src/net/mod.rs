@@ -12,6 +12,7 @@ mod memory;
 mod names;
 mod network;
 mod stream;
+mod timer;
 
 pub use self::{
     http_stream::HttpStream,
@@ -19,4 +20,5 @@ pub use self::{
     names::{Names, Resolve},
     network::{Dial, Network, NetworkError, SecureStream},
     stream::Stream,
+    timer::Timer,
 };

@@ -1,7 +1,7 @@
 //! A push that cannot be handled: whether it is to blame itself, and what is kept of it when it is given up.
 //!
-//! A push is acknowledged only once it is stored, and those behind it wait. So one that fails whenever it is tried
-//! would block every alarm after it.
+//! A push is acknowledged only once it is stored, and those behind it wait for that. So one that fails whenever it is
+//! tried would keep all after it in memory, until none is read any more.
 
 use serde_json::{Map, Value, json};
 

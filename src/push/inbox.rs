@@ -1,7 +1,7 @@
 //! What a push changes, in one transaction. It first stores that the push was received, so that a push which comes
 //! again changes nothing, and a crash in between loses nothing.
 
-use std::sync::Arc;
+use serde_json::Map;
 
 use crate::{
     crypto::{digest::sha256_hex, random::Random},
@@ -17,6 +17,7 @@ use crate::{
         incident::AlarmPath,
         plain_text::plain_text,
         time::Timestamp,
+        timeline::{TimelineEntry, TimelineOwner},
     },
     pairings::{self, DeviceRequest, PairingOutcome, PairingRefused, PairingRequest, PairingSource},
     push::{
@@ -34,20 +35,20 @@ pub struct PushOwner {
     pub platform: PlatformId,
     /// Private and loopback game servers may be paired.
     pub allow_private: bool,
-    /// The paired servers when the session began, or something was last paired.
-    pub servers: Arc<Vec<PairedServer>>,
 }
 
-impl PushOwner {
-    /// The alarm of this push and its server, as far as that can be told without the database.
-    pub fn alarm(&self, message: &PushMessage, alarm_id: &str, now: Timestamp) -> Option<(ServerId, PushedAlarm)> {
-        let Notification::Alarm(AlarmPush { server, title, message: text }) = Notification::read(&message.app_data)
-        else {
-            return None;
-        };
-        let server = named(&self.servers, server.as_ref()?)?.id.clone();
-        Some((server, PushedAlarm { id: alarm_id.to_owned(), title, message: text, sent: sent(message, now) }))
-    }
+/// The alarm of this push and its server, as far as that can be told without the database, from the owner's servers.
+pub fn alarm(
+    servers: &[PairedServer],
+    message: &PushMessage,
+    alarm_id: &str,
+    now: Timestamp,
+) -> Option<(ServerId, PushedAlarm)> {
+    let Notification::Alarm(AlarmPush { server, title, message: text }) = Notification::read(&message.app_data) else {
+        return None;
+    };
+    let server = alarmed(servers, server.as_ref()?)?.id.clone();
+    Some((server, PushedAlarm { id: alarm_id.to_owned(), title, message: text, sent: sent(message, now) }))
 }
 
 /// The id under which the ledger keeps the alarm of this push, also when the push comes again.
@@ -69,6 +70,18 @@ fn named<'a>(servers: &'a [PairedServer], named: &ServerIdentity) -> Option<&'a 
         address.as_ref().is_some_and(|(address, port)| (&server.address, server.port) == (address, *port))
     };
     servers.iter().find(has_id).or_else(|| servers.iter().find(has_address))
+}
+
+/// The paired server that an alarm is of: a wrong name or address must not silence it. The [`named`] one; otherwise the
+/// only one with its name; otherwise the only one whose game-server id was never known, as of one paired by hand.
+fn alarmed<'a>(servers: &'a [PairedServer], identity: &ServerIdentity) -> Option<&'a PairedServer> {
+    let only = |is: &dyn Fn(&PairedServer) -> bool| {
+        let mut found = servers.iter().filter(|server| is(server));
+        found.next().filter(|_| found.next().is_none())
+    };
+    named(servers, identity)
+        .or_else(|| only(&|server| !identity.name.is_empty() && server.name == identity.name))
+        .or_else(|| only(&|server| server.game_server_id.is_none()))
 }
 
 /// What a push changed, for the relay once it is stored.
@@ -193,7 +206,13 @@ impl Inbox<'_> {
     }
 
     fn receive_alarm(&self, db: &mut Db, alarm: AlarmPush, sent: Timestamp) -> Result<PushOutcome, DbError> {
-        let server = self.server_of(db, alarm.server.as_ref())?;
+        let server = match &alarm.server {
+            Some(identity) => {
+                let servers = paired_servers::list_for(db, &self.owner.user)?;
+                alarmed(&servers, identity).map(|server| server.id.clone())
+            }
+            None => None,
+        };
         let state = if server.is_some() { AlarmState::Received } else { AlarmState::Unmatched };
         let id = self.alarm_id.to_owned();
         let arrival = Arrival {
@@ -233,8 +252,19 @@ impl Inbox<'_> {
         message: String,
     ) -> Result<PushOutcome, DbError> {
         let server = self.server_of(db, server)?;
-        let (id, user) = (self.random.id(ts), self.owner.user.clone());
-        timeline::insert(db, &timeline::TimelineEntry { id, user, server, kind, ts, title, message })?;
+        let owner = server.map_or_else(|| TimelineOwner::User(self.owner.user.clone()), TimelineOwner::Server);
+        let entry = TimelineEntry {
+            id: self.random.id(self.now),
+            kind: kind.to_owned(),
+            action: "pushed".to_owned(),
+            ts,
+            grid: String::new(),
+            x: None,
+            y: None,
+            title,
+            data: Map::from_iter([("message".to_owned(), message.into())]),
+        };
+        timeline::insert(db, &owner, &entry)?;
         Ok(PushOutcome::Noted)
     }
 
@@ -256,5 +286,55 @@ fn reason(refused: PairingRefused) -> &'static str {
         PairingRefused::PrivateAddress => "private_address",
         PairingRefused::TooManyServers => "too_many_servers",
         PairingRefused::TooManyDevices => "too_many_devices",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        db::testing::{self, now},
+        domain::game_address::GameAddress,
+    };
+
+    #[test]
+    fn an_alarm_finds_its_server_by_id_then_address_then_name_then_by_what_is_left() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "alice");
+            let server = |id: &str, game: Option<&str>, name: &str, address: &str| {
+                let pairing = paired_servers::StoredPairing {
+                    game_server_id: game.map(Into::into),
+                    name: name.into(),
+                    address: address.into(),
+                    ..testing::pairing("alice")
+                };
+                pool.write_blocking(|db| paired_servers::put(db, &id.into(), &pairing, now())).unwrap()
+            };
+            let servers = [
+                server("pushed", Some("guid"), "Valley", "192.0.2.1"),
+                server("hand", None, "Home", "play.example.com"),
+                server("twin", Some("twin"), "Valley", "192.0.2.3"),
+                server("third", Some("third"), "Hill", "192.0.2.4"),
+            ];
+            let of = |servers: &[PairedServer], id: &str, name: &str, ip: &str| {
+                let identity = ServerIdentity {
+                    game_server_id: Some(id.to_owned()).filter(|id| !id.is_empty()),
+                    name: name.into(),
+                    address: GameAddress::parse(ip).map(|address| (address, 28_082)),
+                };
+                alarmed(servers, &identity).map(|server| server.id.to_string())
+            };
+            let is = |id: &str| Some(id.to_owned());
+            assert_eq!(of(&servers, "guid", "Home", "192.0.2.4"), is("pushed"), "by its id");
+            assert_eq!(of(&servers, "new", "Home", "192.0.2.4"), is("third"), "by its address");
+            assert_eq!(of(&servers, "new", "Hill", "192.0.2.9"), is("third"), "by its name");
+            assert_eq!(of(&servers, "", "Hill", ""), is("third"), "a name alone is enough");
+            assert_eq!(of(&servers, "new", "Valley", "192.0.2.9"), is("hand"), "two have this name, one has no id");
+            assert_eq!(of(&servers, "new", "", "192.0.2.9"), is("hand"), "the one without an id");
+            let all_known = [servers[0].clone(), servers[2].clone()];
+            assert_eq!(of(&all_known, "new", "Valley", "192.0.2.9"), None);
+            let two_by_hand = [servers[1].clone(), server("other", None, "Beach", "192.0.2.5")];
+            assert_eq!(of(&two_by_hand, "new", "", "192.0.2.9"), None, "it may be either");
+        });
     }
 }

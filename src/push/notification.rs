@@ -79,7 +79,7 @@ pub struct Encounter {
     pub player_name: String,
 }
 
-/// What identifies a game server: its id, otherwise its address.
+/// What identifies a game server: its id, otherwise its address, and at worst its name alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerIdentity {
     pub game_server_id: Option<String>,
@@ -180,11 +180,9 @@ impl<'a> Body<'a> {
 
     fn server_identity(&self) -> Option<ServerIdentity> {
         let (game_server_id, address) = (self.game_server_id(), self.address().zip(self.port()));
-        (game_server_id.is_some() || address.is_some()).then(|| ServerIdentity {
-            game_server_id,
-            name: text(&self.name),
-            address,
-        })
+        let name = text(&self.name);
+        let is_named = game_server_id.is_some() || address.is_some() || !name.is_empty();
+        is_named.then_some(ServerIdentity { game_server_id, name, address })
     }
 
     fn server_pairing(&self, title: &str) -> Result<ServerPairing, Malformed> {

@@ -1,9 +1,9 @@
 //! One push session: whatever Google's MCS delivers after the login, until either side ends it.
 //!
-//! No task and no policy: the caller asks for what comes next, and by asking again says that it has handled what came
-//! before; only then is that acknowledged. What was not acknowledged comes again at a later login.
+//! No task and no policy: the caller asks for what comes next, and says when it has stored a message; only then is that
+//! acknowledged, with all before it. What was not acknowledged comes again at a later login.
 
-use std::{fmt, io, time::Duration};
+use std::{collections::VecDeque, fmt, io, time::Duration};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use tokio::{
@@ -69,12 +69,17 @@ impl SessionEnd {
 /// What the push service sent.
 #[derive(Debug)]
 pub enum Received {
-    Message(PushMessage),
+    /// To be acknowledged once it is [`stored`](McsSession::stored).
+    Message(PushMessage, PushReceipt),
     /// A message that cannot be read; it will not come again.
     Unreadable,
     /// A ping, or the answer to one of ours.
     Heartbeat,
 }
+
+/// Which message of a session it was: the number of its frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PushReceipt(i32);
 
 /// A session that is logged in; dropping it closes the connection.
 pub struct McsSession<S = SecureStream> {
@@ -86,7 +91,9 @@ pub struct McsSession<S = SecureStream> {
     write_by: Option<Instant>,
     /// Frames received, the login's answer included.
     received: i32,
-    /// Messages given to the caller since the last acknowledgement.
+    /// Messages given to the caller that are not stored yet, in the order in which they came.
+    unstored: VecDeque<PushReceipt>,
+    /// Messages stored, or not readable, since the last acknowledgement.
     unacknowledged: u32,
     last_frame_at: Instant,
     /// Until when our heartbeat must be answered; `None` while none is on its way.
@@ -111,6 +118,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> McsSession<S> {
             outbox,
             write_by: None,
             received: 0,
+            unstored: VecDeque::new(),
             unacknowledged: 0,
             last_frame_at: Instant::now(),
             answer_by: None,
@@ -129,7 +137,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> McsSession<S> {
         }
     }
 
-    /// Waits for what comes next; the call acknowledges what came before. It may be dropped at any time without losing
+    /// A message is stored: a later call of [`next`](Self::next) acknowledges it, as soon as all before it are stored.
+    pub fn stored(&mut self, receipt: PushReceipt) {
+        if let Ok(place) = self.unstored.binary_search(&receipt) {
+            self.unstored.remove(place);
+            self.unacknowledged += 1;
+        }
+    }
+
+    /// Waits for what comes next, and acknowledges what is stored. It may be dropped at any time without losing
     /// anything, but heartbeats and deadlines wait while nobody calls it. After an error the session is over.
     pub async fn next(&mut self) -> Result<Received, SessionEnd> {
         loop {
@@ -143,7 +159,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> McsSession<S> {
                         return Ok(received);
                     }
                 }
-                None if self.unacknowledged > 0 => self.acknowledge(),
+                None if self.unacknowledged > 0 && self.unstored.is_empty() => self.acknowledge(),
                 None => self.read().await?,
             }
         }
@@ -152,15 +168,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> McsSession<S> {
     fn handle(&mut self, frame: Frame) -> Result<Option<Received>, SessionEnd> {
         Ok(match frame {
             Frame::DataMessage(stanza) => {
-                self.unacknowledged += 1;
-                Some(Received::Message(stanza.into()))
+                let receipt = PushReceipt(self.received);
+                self.unstored.push_back(receipt);
+                Some(Received::Message(stanza.into(), receipt))
             }
             Frame::Unreadable(_) => {
                 self.unacknowledged += 1;
                 Some(Received::Unreadable)
             }
             Frame::HeartbeatPing(_) => {
-                let last_stream_id_received = Some(self.received);
+                let last_stream_id_received = Some(self.acknowledgeable());
                 self.send(Frame::HeartbeatAck(HeartbeatAck { last_stream_id_received, ..HeartbeatAck::default() }));
                 Some(Received::Heartbeat)
             }
@@ -186,9 +203,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> McsSession<S> {
         self.send(Frame::IqStanza(IqStanza {
             r#type: iq_stanza::Type::Set.into(),
             extension: Some(Extension { id: STREAM_ACK, data: Bytes::new() }),
-            last_stream_id_received: Some(self.received),
+            last_stream_id_received: Some(self.acknowledgeable()),
             ..IqStanza::default()
         }));
+    }
+
+    /// The frame up to which no message is unstored: whatever names a frame to the push service acknowledges it.
+    fn acknowledgeable(&self) -> i32 {
+        self.unstored.front().map_or(self.received, |PushReceipt(first)| first - 1)
     }
 
     /// Puts a frame into the outbox.
@@ -239,7 +261,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> McsSession<S> {
                     return Err(SessionEnd::Silent);
                 }
                 self.answer_by = Some(Instant::now() + ANSWER_DEADLINE);
-                let last_stream_id_received = Some(self.received);
+                let last_stream_id_received = Some(self.acknowledgeable());
                 self.send(Frame::HeartbeatPing(HeartbeatPing { last_stream_id_received, ..HeartbeatPing::default() }));
                 // `next` writes it before it reads on, also within a frame.
                 Ok(())
@@ -263,17 +285,50 @@ mod tests {
     };
 
     #[tokio::test(start_paused = true)]
-    async fn a_message_is_acknowledged_when_the_next_is_asked_for() {
+    async fn a_message_is_acknowledged_when_it_is_stored() {
         let (mut session, mut service) = logged_in().await;
         service.send(&[message(1)]).await;
-        assert_eq!(title(session.next().await.expect("a message")), "1");
-        // It is not handled yet: nothing is acknowledged.
-        assert!(timeout(Duration::from_secs(60), service.received()).await.is_err());
+        let Received::Message(first, receipt) = session.next().await.expect("a message") else { panic!("no message") };
+        assert_eq!(first.app_data[0].1, "1");
+        // It is not stored yet: nothing is acknowledged, though the next is asked for.
+        assert!(timeout(Duration::from_secs(60), session.next()).await.is_err());
+        assert!(timeout(Duration::from_secs(20), service.received()).await.is_err());
+        session.stored(receipt);
         let mut later = tokio::spawn(async move { session.next().await.map(title) });
         assert_eq!(service.received().await, ack(2));
         assert!(timeout(Duration::from_secs(20), &mut later).await.is_err(), "nothing else came");
         service.send(&[message(2)]).await;
         assert_eq!(later.await.expect("no panic"), Ok("2".to_owned()));
+    }
+
+    /// The title of a message, which is stored now.
+    fn stored<S: AsyncRead + AsyncWrite + Unpin>(session: &mut McsSession<S>, received: Received) -> String {
+        if let Received::Message(_, receipt) = &received {
+            session.stored(*receipt);
+        }
+        title(received)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_that_is_sent_covers_a_message_that_is_not_stored() {
+        let (mut session, mut service) = logged_in().await;
+        let burst: Vec<Frame> = (1..=12).map(message).collect();
+        service.send(&burst).await;
+        let mut receipts = Vec::new();
+        for _ in 1..=12 {
+            let Ok(Received::Message(_, receipt)) = session.next().await else { panic!("no message") };
+            receipts.push(receipt);
+        }
+        // All but the second are stored: the login and the first message are two frames.
+        receipts.iter().filter(|receipt| **receipt != receipts[1]).for_each(|receipt| session.stored(*receipt));
+        service.send(&[ping(1)]).await;
+        assert!(matches!(session.next().await, Ok(Received::Heartbeat)));
+        assert_eq!(service.received_beside(&mut session).await, ack(2));
+        let expected = HeartbeatAck { last_stream_id_received: Some(2), ..HeartbeatAck::default() };
+        assert_eq!(service.received_beside(&mut session).await, Frame::HeartbeatAck(expected));
+        assert_eq!(service.received_beside(&mut session).await, ping(2), "our own heartbeat");
+        session.stored(receipts[1]);
+        assert_eq!(service.received_beside(&mut session).await, ack(14));
     }
 
     #[tokio::test(start_paused = true)]
@@ -284,7 +339,7 @@ mod tests {
         let reading = tokio::spawn(async move {
             let mut titles = Vec::new();
             while let Ok(received) = session.next().await {
-                titles.push(title(received));
+                titles.push(stored(&mut session, received));
             }
             titles
         });
@@ -301,7 +356,8 @@ mod tests {
         service.stream.write_all(&[8, 3, 0x1a, 9, b'a']).await.expect("a reader");
         assert!(matches!(session.next().await, Ok(Received::Unreadable)));
         service.send(&[message(1)]).await;
-        assert_eq!(title(session.next().await.expect("a message")), "1");
+        let received = session.next().await.expect("a message");
+        assert_eq!(stored(&mut session, received), "1");
         let ending = tokio::spawn(async move { session.next().await.map(title) });
         assert_eq!(service.received().await, ack(2));
         assert_eq!(service.received().await, ack(3));

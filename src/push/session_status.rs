@@ -46,7 +46,7 @@ pub enum SessionFault {
     UnknownKey,
     /// The database does not answer.
     Database,
-    /// A push was not stored: it comes again.
+    /// A push is not stored yet: that is tried again, while the session goes on.
     PushNotStored,
     /// A panic of our own; it is started anew.
     OurFault,

@@ -1,35 +1,50 @@
 //! Keeps the push session of one user up: opens the credential, logs in, stores what is pushed, and logs in again
 //! whenever the session ends.
 //!
+//! Reading and storing go on side by side. A database that hangs or refuses holds up neither the session nor an alarm:
+//! what is pushed waits in memory, alarms are told without it, and each push is acknowledged once it is stored.
+//!
 //! A bundle that was uploaded over one that works is staged: it is tried beside the session in use and replaces it
 //! only once it has logged in. One that is refused is dropped, and the one in use stays. Its owner is told of a refusal.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{cell::RefCell, convert::Infallible, rc::Rc, sync::Arc, time::Duration};
 
 use secrecy::ExposeSecret as _;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::{
+    select,
+    sync::{Notify, SemaphorePermit, mpsc},
+    time::{Instant, sleep},
+};
 
 use crate::{
     db::{
         alarms,
         error::DbError,
         paired_servers::{self, PairedServer},
+        pool::Db,
         push_credentials::{self, Slot},
         push_refusals::{self, PushRefusal},
-        push_seen, users,
+        push_seen,
+        start::read_until_answered,
+        users,
     },
-    domain::{backoff::Backoff, credential::RefusalReason, ids::UserId, time::Timestamp},
+    domain::{
+        backoff::Backoff,
+        credential::RefusalReason,
+        ids::{ServerId, UserId},
+        time::Timestamp,
+    },
     push::{
+        arrived_push::ArrivedPush,
         context::PushContext,
         failure,
         gcm_credential::{GcmCredential, GcmCredentialError},
-        inbox::{self, Inbox, PushOutcome, PushOwner},
+        inbox::PushOwner,
         login::{self, LoginError, PushLogin},
-        message::PushMessage,
-        session::{McsSession, Received, SessionEnd},
+        session::{McsSession, PushReceipt, Received, SessionEnd},
         session_status::{PushState, SessionFault, SessionStatus},
     },
-    relay::hub::{AlarmPushed, DevicesChanged, PushedAlarm, STORED_WITHIN, ServerPaired, ServerRemoved},
+    relay::hub::{AlarmPushed, PushedAlarm, STORED_WITHIN},
     vault::{PushBundle, VaultError},
 };
 
@@ -38,8 +53,13 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// First and longest pause after a refused login or an unreadable bundle: it may be a passing fault, and most are not.
 const REFUSED_PAUSES: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(3_600)];
 
-/// Between two attempts to handle a push.
+/// Between two attempts to store a push that fails by its own fault.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// Longest pause before one is tried again that a database in trouble does not store.
+const LONGEST_STORE_PAUSE: Duration = Duration::from_secs(15);
+/// Pushes of a session that may wait for the database, and their bytes. With more of them nothing further is read.
+const UNSTORED: usize = 1_000;
+const UNSTORED_BYTES: usize = 8 * 1024 * 1024;
 
 /// Why there is no session, or no longer.
 struct SessionFailure {
@@ -119,8 +139,14 @@ impl Pauses {
 }
 
 /// Runs until the worker or the credential is gone.
-pub async fn supervise(status: Arc<SessionStatus>, context: Arc<PushContext>, user: UserId) {
-    let supervisor = SessionSupervisor { status, context, user };
+/// Whoever changes the user's paired servers notifies `servers_changed`.
+pub async fn supervise(
+    status: Arc<SessionStatus>,
+    context: Arc<PushContext>,
+    user: UserId,
+    servers_changed: Arc<Notify>,
+) {
+    let supervisor = SessionSupervisor { status, context, user, servers: Rc::default(), servers_changed };
     loop {
         // Both at once, pauses included: a bundle that no longer works must not delay the one that replaces it.
         tokio::select! {
@@ -130,57 +156,18 @@ pub async fn supervise(status: Arc<SessionStatus>, context: Arc<PushContext>, us
     }
 }
 
-/// Stores what a push changes, then informs the hub; of an alarm at the latest after half a second. True if something
-/// was paired.
-async fn handle(context: Arc<PushContext>, owner: PushOwner, message: Arc<PushMessage>) -> Result<bool, DbError> {
-    let (user, shared, now) = (owner.user.clone(), context.clone(), context.clock.now());
-    let alarm_id = inbox::alarm_id(&user, &message, || context.random.id(now));
-    let alarm = owner.alarm(&message, &alarm_id, now);
-    let mut stored = pin!(context.pool.write_first(move |db| {
-        let (vault, random) = (&shared.vault, &shared.random);
-        Inbox { owner: &owner, vault, random, alarm_id: &alarm_id, now }.store(db, &message)
-    }));
-    let hub = &context.hub;
-    let outcome = match (timeout(STORED_WITHIN, &mut stored).await, alarm) {
-        (Ok(stored), _) => stored?,
-        (Err(_), alarm) => {
-            // An alarm does not wait for the database. What is acknowledged does: the push comes again until it is stored.
-            if let Some((server, alarm)) = alarm {
-                hub.do_send(AlarmPushed { server, alarm });
-            }
-            stored.await?
-        }
-    };
-    let is_pairing = matches!(outcome, PushOutcome::Paired { .. });
-    match outcome {
-        PushOutcome::Paired { server, changed, displaced, device } => {
-            if let Some(server) = displaced {
-                hub.do_send(ServerRemoved { server });
-            }
-            hub.do_send(ServerPaired { server: server.clone(), changed });
-            match device {
-                Ok(true) => hub.do_send(DevicesChanged { server }),
-                Ok(false) => {}
-                Err(reason) => count_ignored(&user, reason),
-            }
-        }
-        PushOutcome::Alarm { server, alarm } => hub.do_send(AlarmPushed { server, alarm }),
-        PushOutcome::Noted => {}
-        PushOutcome::Ignored(reason) => count_ignored(&user, reason),
-    }
-    Ok(is_pairing)
-}
-
-fn count_ignored(user: &UserId, reason: &'static str) {
-    metrics::counter!("companion_push_ignored_total", "reason" => reason).increment(1);
-    log::info!(user = user.as_str(), reason; "a push was ignored");
-}
-
 struct SessionSupervisor {
     status: Arc<SessionStatus>,
     context: Arc<PushContext>,
     user: UserId,
+    /// The user's paired servers as last read: an alarm does not wait for the database.
+    servers: Rc<RefCell<Vec<PairedServer>>>,
+    /// They have to be read again.
+    servers_changed: Arc<Notify>,
 }
+
+/// A push of a session on its way to the database.
+type UnstoredPush = (Arc<ArrivedPush>, PushReceipt);
 
 impl SessionSupervisor {
     /// Keeps a session of the bundle in use up; ends when there is none any more.
@@ -201,7 +188,7 @@ impl SessionSupervisor {
 
     /// One session from its login to its end; `Ok` if there is no credential any more.
     async fn run_session(&self) -> Result<(), SessionFailure> {
-        let Some(mut owner) = self.owner_of(Slot::InUse).await? else { return Ok(()) };
+        let Some(owner) = self.owner_of(Slot::InUse).await? else { return Ok(()) };
         let turn = self.context.logins.take().await;
         let (mut session, uploaded_at) = match self.log_in(&owner, Slot::InUse).await {
             Ok(Some(logged_in)) => logged_in,
@@ -217,8 +204,80 @@ impl SessionSupervisor {
                 return Err(failure);
             }
         };
+        self.status.set_state(PushState::Connected, None, self.context.clock.now());
+        // Neither is ever full: no more is read than may wait.
+        let (arrived, waiting) = mpsc::channel(UNSTORED);
+        let (stored, receipts) = mpsc::channel(UNSTORED);
+        let beside = async {
+            let storing = self.store_all(&owner, waiting, stored);
+            tokio::join!(self.follow_servers(), storing, self.note_login(uploaded_at, turn))
+        };
+        select! {
+            biased;
+            ended = self.receive(&mut session, arrived, receipts) => Err(ended.into()),
+            (never, ..) = beside => match never {},
+        }
+    }
+
+    /// Reads what is pushed until the session ends. What is not stored by then is not acknowledged, and comes again.
+    async fn receive(
+        &self,
+        session: &mut McsSession,
+        arrived: mpsc::Sender<UnstoredPush>,
+        mut receipts: mpsc::Receiver<UnstoredPush>,
+    ) -> SessionEnd {
+        let (mut unstored, mut bytes) = (0, 0);
+        loop {
+            select! {
+                biased;
+                Some((push, receipt)) = receipts.recv() => {
+                    session.stored(receipt);
+                    (unstored, bytes) = (unstored - 1, bytes - push.size());
+                }
+                received = session.next(), if unstored < UNSTORED && bytes < UNSTORED_BYTES => match received {
+                    Ok(Received::Heartbeat) => self.status.heard(self.context.clock.now()),
+                    Ok(Received::Unreadable) => log::warn!(user = self.user.as_str(); "a push could not be read"),
+                    Ok(Received::Message(message, receipt)) => {
+                        let push = Arc::new(ArrivedPush::new(message, &self.user, &self.context));
+                        (unstored, bytes) = (unstored + 1, bytes + push.size());
+                        if push.is_alarm() {
+                            self.deliver_in_time(push.clone());
+                        }
+                        let _ = arrived.try_send((push, receipt));
+                    }
+                    Err(ended) => return ended,
+                }
+            }
+        }
+    }
+
+    /// Tells of an alarm after half a second, if the database has not done so: it waits for nothing longer.
+    fn deliver_in_time(&self, push: Arc<ArrivedPush>) {
+        let (servers, hub) = (self.servers.clone(), self.context.hub.clone());
+        // A task of its own: this supervisor may be aborted at any moment.
+        actix::spawn(async move {
+            sleep(STORED_WITHIN).await;
+            push.deliver(&servers.borrow(), &hub);
+        });
+    }
+
+    /// Stores one push after the other, in the order in which they came.
+    async fn store_all(
+        &self,
+        owner: &PushOwner,
+        mut waiting: mpsc::Receiver<UnstoredPush>,
+        stored: mpsc::Sender<UnstoredPush>,
+    ) {
+        while let Some((push, receipt)) = waiting.recv().await {
+            self.store(owner, &push).await;
+            self.status.received(self.context.clock.now());
+            let _ = stored.try_send((push, receipt));
+        }
+    }
+
+    /// What follows a login: it is stored, and the hub is told of what waits for it. Pushes come meanwhile.
+    async fn note_login(&self, uploaded_at: Timestamp, turn: SemaphorePermit<'_>) {
         let (user, now) = (self.user.clone(), self.context.clock.now());
-        self.status.set_state(PushState::Connected, None, now);
         let proven = self.context.pool.write(move |db| {
             push_refusals::settle(db, &user, uploaded_at)?;
             push_credentials::mark_proven(db, &user, uploaded_at, now)
@@ -226,19 +285,24 @@ impl SessionSupervisor {
         if let Err(error) = proven.await {
             log::warn!(user = self.user.as_str(); "a login was not stored: {error}");
         }
-        self.tell_waiting(&owner).await?;
+        let mut turn = Some(turn);
+        let mut backoff = Backoff::between(Backoff::FIRST, LONGEST_STORE_PAUSE);
+        while let Err(error) = self.tell_waiting().await {
+            log::warn!(user = self.user.as_str(); "alarms that wait could not be read: {error}");
+            turn = None;
+            sleep(backoff.after(Duration::ZERO, Duration::ZERO, self.context.random.byte())).await;
+        }
         drop(turn);
+    }
+
+    /// Reads the paired servers again whenever they change.
+    async fn follow_servers(&self) -> Infallible {
         loop {
-            match session.next().await? {
-                Received::Heartbeat => self.status.heard(self.context.clock.now()),
-                Received::Unreadable => log::warn!(user = self.user.as_str(); "a push could not be read"),
-                // The next call acknowledges it: what could not be stored comes again.
-                Received::Message(message) => {
-                    if self.handle(&owner, message).await? {
-                        owner.servers = self.servers().await?;
-                    }
-                }
-            }
+            self.servers_changed.notified().await;
+            let user = self.user.clone();
+            let read = move |db: &mut Db| paired_servers::list_for(db, &user);
+            let servers = read_until_answered(&self.context.pool, &self.context.random, "paired servers", read).await;
+            *self.servers.borrow_mut() = servers;
         }
     }
 
@@ -248,23 +312,25 @@ impl SessionSupervisor {
         let owner = self.context.pool.read(move |db| {
             let credential = push_credentials::get(db, &user)?;
             if credential.is_some_and(|credential| credential.bundle(slot).is_some()) {
-                users::find(db, &user)
+                let owner = users::find(db, &user)?;
+                owner.map(|owner| Ok((owner, paired_servers::list_for(db, &user)?))).transpose()
             } else {
                 Ok(None)
             }
         });
-        let Some(owner) = owner.await? else { return Ok(None) };
-        let (allow_private, servers) = (self.context.allow_private, self.servers().await?);
-        Ok(Some(PushOwner { user: self.user.clone(), platform: owner.platform_id, allow_private, servers }))
+        let Some((owner, servers)) = owner.await? else { return Ok(None) };
+        *self.servers.borrow_mut() = servers;
+        let allow_private = self.context.allow_private;
+        Ok(Some(PushOwner { user: self.user.clone(), platform: owner.platform_id, allow_private }))
     }
 
     /// Tells the hub of alarms that are stored and in no incident: the answer that one is stored may have come too late,
     /// and the push service does not send it again. Whoever has it already knows that.
-    async fn tell_waiting(&self, owner: &PushOwner) -> Result<(), SessionFailure> {
-        let servers = owner.servers.clone();
+    async fn tell_waiting(&self) -> Result<(), DbError> {
+        let servers: Vec<ServerId> = self.servers.borrow().iter().map(|server| server.id.clone()).collect();
         let waiting = self.context.pool.read(move |db| {
-            let of = |server: &PairedServer| Ok((server.id.clone(), alarms::waiting(db, &server.id)?));
-            servers.iter().map(of).collect::<Result<Vec<_>, DbError>>()
+            let of = |server: ServerId| alarms::waiting(db, &server).map(|pushes| (server, pushes));
+            servers.into_iter().map(of).collect::<Result<Vec<_>, DbError>>()
         });
         for (server, pushes) in waiting.await? {
             for push in pushes {
@@ -275,39 +341,58 @@ impl SessionSupervisor {
         Ok(())
     }
 
-    async fn servers(&self) -> Result<Arc<Vec<PairedServer>>, SessionFailure> {
-        let user = self.user.clone();
-        Ok(Arc::new(self.context.pool.read(move |db| paired_servers::list_for(db, &user)).await?))
-    }
-
-    /// Handles a push. One that fails by its own fault is tried again after a pause, and given up after the last
-    /// attempt: the alarms behind it must come through. True if something was paired.
-    async fn handle(&self, owner: &PushOwner, message: PushMessage) -> Result<bool, SessionFailure> {
-        let message = Arc::new(message);
-        let is_pairing = loop {
+    /// Stores a push, however long that takes. One that fails by its own fault is tried again after a pause, and given
+    /// up after the last attempt: those behind it must be stored too.
+    async fn store(&self, owner: &PushOwner, push: &Arc<ArrivedPush>) {
+        let (context, user) = (&self.context, self.user.as_str());
+        let id = push.message.persistent_id.as_deref();
+        let mut backoff = Backoff::between(Backoff::FIRST, LONGEST_STORE_PAUSE);
+        let mut failed = false;
+        loop {
             // A task of its own: this supervisor may be aborted at any moment, and the hub must know what is stored.
-            let handled = actix::spawn(handle(self.context.clone(), owner.clone(), message.clone())).await;
-            let unstored = |error| SessionFailure::unreachable(SessionFault::PushNotStored, error);
-            let error = match handled {
-                Ok(Ok(is_pairing)) => break is_pairing,
+            let error = match actix::spawn(push.clone().store(context.clone(), owner.clone())).await {
+                Ok(Ok(paired)) => {
+                    if paired {
+                        self.servers_changed.notify_one();
+                    }
+                    break;
+                }
                 Ok(Err(error)) => error,
                 Err(panicked) if panicked.is_panic() => DbError::Panicked,
-                Err(stopped) => return Err(SessionFailure::unreachable(SessionFault::PushNotStored, stopped)),
+                Err(stopped) => DbError::Unavailable(stopped.to_string()),
             };
-            let Some(reason) = failure::own_fault(&error) else { return Err(unstored(error)) };
-            let push = message.persistent_id.as_deref();
-            log::error!(user = self.user.as_str(), push, reason; "a push fails: {error}");
-            let (user, failed, now) = (self.user.clone(), message.clone(), self.context.clock.now());
-            let counted = self.context.pool.write(move |db| failure::count(db, &user, &failed, reason, now));
-            if counted.await.map_err(unstored)? {
-                metrics::counter!("companion_push_dead_letters_total", "reason" => reason).increment(1);
-                log::error!(user = self.user.as_str(), push; "the push is a dead letter now");
-                break false;
+            // An alarm does not wait for the next attempt.
+            push.deliver(&self.servers.borrow(), &context.hub);
+            let trouble = match failure::own_fault(&error) {
+                None => error,
+                Some(reason) => {
+                    log::error!(user, push = id, reason; "a push fails: {error}");
+                    let (owner, pushed, now) = (self.user.clone(), push.clone(), context.clock.now());
+                    let count = move |db: &mut Db| failure::count(db, &owner, &pushed.message, reason, now);
+                    match context.pool.write(count).await {
+                        Ok(true) => {
+                            metrics::counter!("companion_push_dead_letters_total", "reason" => reason).increment(1);
+                            log::error!(user, push = id; "the push is a dead letter now");
+                            break;
+                        }
+                        Ok(false) => {
+                            sleep(RETRY_PAUSE).await;
+                            continue;
+                        }
+                        Err(error) => error,
+                    }
+                }
+            };
+            if !failed {
+                log::error!(user, push = id; "a push is stored later: {trouble}");
+                self.status.set_state(PushState::Connected, Some(SessionFault::PushNotStored), context.clock.now());
+                failed = true;
             }
-            sleep(RETRY_PAUSE).await;
-        };
-        self.status.received(self.context.clock.now());
-        Ok(is_pairing)
+            sleep(backoff.after(Duration::ZERO, Duration::ZERO, context.random.byte())).await;
+        }
+        if failed {
+            self.status.set_state(PushState::Connected, None, context.clock.now());
+        }
     }
 
     /// The opened bundle in a slot, which is in memory only until the login; `None` if nothing is stored.

@@ -44,6 +44,14 @@ impl Service {
         }
     }
 
+    /// What the session sends while something is asked of it.
+    pub async fn received_beside(&mut self, session: &mut McsSession<DuplexStream>) -> Frame {
+        tokio::select! {
+            frame = self.received() => frame,
+            received = session.next() => panic!("{received:?}"),
+        }
+    }
+
     pub async fn send(&mut self, frames: &[Frame]) {
         let mut bytes = BytesMut::new();
         frames.iter().for_each(|frame| frame.encode(&mut bytes));
@@ -96,6 +104,6 @@ pub async fn logged_in() -> (McsSession<DuplexStream>, Service) {
 }
 
 pub fn title(received: Received) -> String {
-    let Received::Message(message) = received else { panic!("{received:?}") };
+    let Received::Message(message, _) = received else { panic!("{received:?}") };
     message.app_data[0].1.clone()
 }

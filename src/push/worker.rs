@@ -10,7 +10,10 @@ use futures_util::{
     FutureExt as _,
     future::{AbortHandle, Abortable},
 };
-use tokio::time::{Instant, sleep};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep},
+};
 
 use crate::{
     db::{push_credentials, start::read_until_answered},
@@ -28,6 +31,13 @@ use crate::{
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct CredentialChanged {
+    pub user: UserId,
+}
+
+/// A user's game servers were paired or deleted, other than by a push: read them again.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct ServersChanged {
     pub user: UserId,
 }
 
@@ -62,6 +72,7 @@ pub struct PushWorker {
 struct SupervisedSession {
     status: Arc<SessionStatus>,
     supervisor: AbortHandle,
+    servers_changed: Arc<Notify>,
 }
 
 impl Drop for SupervisedSession {
@@ -71,11 +82,17 @@ impl Drop for SupervisedSession {
 }
 
 /// Runs a user's supervisor, again whenever it panics, until the credential is gone.
-async fn keep_supervised(status: Arc<SessionStatus>, context: Arc<PushContext>, user: UserId) {
+async fn keep_supervised(
+    status: Arc<SessionStatus>,
+    context: Arc<PushContext>,
+    user: UserId,
+    servers_changed: Arc<Notify>,
+) {
     let mut backoff = Backoff::new();
     loop {
         let started = Instant::now();
-        let supervised = session_supervisor::supervise(status.clone(), context.clone(), user.clone());
+        let supervised =
+            session_supervisor::supervise(status.clone(), context.clone(), user.clone(), servers_changed.clone());
         if panics::caught("push_session", user.as_str(), supervised).await.is_some() {
             return;
         }
@@ -94,16 +111,18 @@ impl PushWorker {
     fn supervise(&mut self, user: UserId, delay: Duration) {
         let status = Arc::new(SessionStatus::connecting(self.context.clock.now()));
         let (supervisor, registration) = AbortHandle::new_pair();
+        let servers_changed = Arc::new(Notify::new());
         let (context, supervised, owner) = (self.context.clone(), status.clone(), user.clone());
+        let changed = servers_changed.clone();
         self.arbiters[self.started % self.arbiters.len()].spawn_fn(move || {
             let supervised = async move {
                 sleep(delay).await;
-                keep_supervised(supervised, context, owner).await;
+                keep_supervised(supervised, context, owner, changed).await;
             };
             actix::spawn(Abortable::new(supervised, registration).map(drop));
         });
         self.started += 1;
-        self.sessions.insert(user, SupervisedSession { status, supervisor });
+        self.sessions.insert(user, SupervisedSession { status, supervisor, servers_changed });
         self.context.logins.set_sessions(self.sessions.len());
     }
 }
@@ -139,6 +158,16 @@ impl Handler<CredentialChanged> for PushWorker {
 
     fn handle(&mut self, CredentialChanged { user }: CredentialChanged, _: &mut Self::Context) {
         self.supervise(user, Duration::ZERO);
+    }
+}
+
+impl Handler<ServersChanged> for PushWorker {
+    type Result = ();
+
+    fn handle(&mut self, ServersChanged { user }: ServersChanged, _: &mut Self::Context) {
+        if let Some(session) = self.sessions.get(&user) {
+            session.servers_changed.notify_one();
+        }
     }
 }
 

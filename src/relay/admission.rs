@@ -3,7 +3,7 @@
 use actix::{Message, Recipient};
 
 use crate::{
-    domain::ids::{SessionId, UserId},
+    domain::ids::{ServerId, SessionId, UserId},
     net::connections::ConnectionPermit,
     relay::close::Reason,
 };
@@ -14,6 +14,8 @@ use crate::{
 pub struct Admit {
     pub user: UserId,
     pub session: SessionId,
+    /// The one server that it may watch, if it is an overlay.
+    pub overlay: Option<ServerId>,
 }
 
 /// Why not.
@@ -48,6 +50,8 @@ pub enum SocketEvent {
 /// The right to one open socket; given back when dropped.
 pub struct Admission {
     pub user: UserId,
+    /// The one server that this socket may watch, if it is an overlay's.
+    pub overlay: Option<ServerId>,
     connection: u64,
     events: Recipient<SocketEvent>,
     /// Of its connection, and of its client behind a proxy.
@@ -57,12 +61,23 @@ pub struct Admission {
 impl Admission {
     /// For the connection of this number; `events` gets what becomes of it.
     pub fn new(user: UserId, connection: u64, events: Recipient<SocketEvent>) -> Self {
-        Self { user, connection, events, permits: Vec::new() }
+        Self { user, overlay: None, connection, events, permits: Vec::new() }
+    }
+
+    /// The same for an overlay of this server, if there is one.
+    pub fn of_overlay(mut self, overlay: Option<ServerId>) -> Self {
+        self.overlay = overlay;
+        self
     }
 
     /// Keeps this permit as long as the socket is open.
     pub fn hold(&mut self, permit: ConnectionPermit) {
         self.permits.push(permit);
+    }
+
+    /// For pauses that should not be the same for all sockets.
+    pub fn jitter(&self) -> u8 {
+        self.connection as u8
     }
 
     /// The socket is open.

@@ -12,20 +12,22 @@ use std::{
 };
 
 use chrono::TimeDelta;
+use futures_util::future::{FutureExt as _, LocalBoxFuture, join_all};
 use tokio::{
+    select,
     sync::Notify,
-    time::{sleep, timeout},
+    time::{Duration, Instant, timeout, timeout_at},
 };
 
 use crate::{
     db::{
         alarms::{self, AlarmState, Arrival},
-        error::DbError,
         incidents::{self, HeardBy, LedgerWrite, StoredIncident, UNHEARD},
         pool::Db,
+        start::read_until_answered,
+        unkept::Held,
     },
     domain::{
-        backoff::Backoff,
         ids::{ServerId, UserId},
         incident::{AlarmPath, Raid},
         raid::{LATE, RaidChange, RaidUpdate, Raids},
@@ -37,13 +39,19 @@ use crate::{
         live_state::{AlarmTrigger, LiveState},
         publication::Position,
         publisher::Publisher,
+        receipt::Taken,
     },
 };
 
 /// A value of an alarm that is no trigger is stored at most once in this time.
 const VALUE_EVERY: TimeDelta = TimeDelta::seconds(10);
-/// Pushes that are remembered as taken up, of before the start and since: a push comes again until it is stored.
-const TAKEN_UP: usize = 200;
+/// Pushes that are remembered as taken up, of before the start and since: a push comes again until it is stored, and a
+/// session has up to 1 000 that are not.
+const TAKEN_UP_BEFORE: usize = 200;
+const TAKEN_UP: usize = 2_000;
+
+/// A test alarm is answered within this time, with the sockets that have taken it by then.
+const DRILL_ANSWERED_WITHIN: Duration = Duration::from_secs(3);
 
 /// How far a test alarm came.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +95,15 @@ pub struct AlarmDelivery {
     is_known: Notify,
 }
 
+/// A message on its way.
+struct Sent {
+    incident: String,
+    /// So far.
+    taken: Arc<Taken>,
+    /// The number of sockets that took it, once all have or are gone.
+    all: LocalBoxFuture<'static, usize>,
+}
+
 /// What is stored of an alarm's value.
 struct LastValue {
     stored_at: Moment,
@@ -128,24 +145,15 @@ impl AlarmDelivery {
     /// Takes up what the ledger has: the incidents of the last day, and the pushes that are in none yet. Tries until the
     /// database answers.
     pub async fn load(self: Rc<Self>) {
-        let mut backoff = Backoff::new();
-        let stored = loop {
-            let (server, now) = (self.server.clone(), self.context.clock.now());
-            let read = move |db: &mut Db| -> Result<StoredAlarms, DbError> {
-                Ok(StoredAlarms {
-                    incidents: incidents::shown(db, &server, now)?,
-                    waiting: alarms::waiting(db, &server)?,
-                    taken_up: alarms::newest_finished(db, &server, TAKEN_UP)?,
-                })
-            };
-            match self.context.pool.read(read).await {
-                Ok(stored) => break stored,
-                Err(error) => {
-                    log::error!(server = self.server.as_str(); "the ledger of alarms is read again later: {error}");
-                    sleep(backoff.after(Default::default(), Default::default(), self.context.random.byte())).await;
-                }
-            }
+        let (server, clock) = (self.server.clone(), self.context.clock.clone());
+        let read = move |db: &mut Db| {
+            Ok(StoredAlarms {
+                incidents: incidents::shown(db, &server, clock.now())?,
+                waiting: alarms::waiting(db, &server)?,
+                taken_up: alarms::newest_finished(db, &server, TAKEN_UP_BEFORE)?,
+            })
         };
+        let stored = read_until_answered(&self.context.pool, &self.context.random, "the ledger of alarms", read).await;
         let now = self.context.clock.moment();
         self.taken_up.borrow_mut().extend(stored.taken_up);
         let mut changes = Vec::new();
@@ -166,19 +174,14 @@ impl AlarmDelivery {
         self.known.set(true);
         self.is_known.notify_waiters();
         let pushes = stored.waiting.into_iter().map(|push| self.clone().pushed_alarm(push.into()));
-        let pushes = futures_util::future::join_all(pushes.collect::<Vec<_>>());
-        let restored = async {
-            let told: Vec<String> = changes.iter().map(|change| change.incident.clone()).collect();
-            let sockets = self.publish(&changes).await;
-            for (incident, sockets) in told.into_iter().zip(sockets) {
-                self.heard(&incident, sockets);
-            }
-        };
-        tokio::join!(restored, pushes);
+        let pushes = join_all(pushes.collect::<Vec<_>>());
+        let told = self.publish(&changes).into_iter().map(|sent| self.clone().hear(sent));
+        tokio::join!(join_all(told.collect::<Vec<_>>()), pushes);
     }
 
     /// An alarm that went off on the live link.
     pub async fn link_alarm(self: Rc<Self>, alarm: AlarmTrigger) {
+        let held = self.context.journal.unkept.hold();
         self.wait_until_known().await;
         let now = self.context.clock.moment();
         let AlarmTrigger { device, name, place } = alarm;
@@ -191,7 +194,7 @@ impl AlarmDelivery {
             write.values.insert(device.to_string(), true);
             self.values.borrow_mut().insert(device.to_string(), LastValue { stored_at: now, news: None });
         }
-        self.deliver(update, write).await;
+        self.deliver(update, write, held).await.1.all.await;
     }
 
     /// An alarm has this value now.
@@ -208,6 +211,7 @@ impl AlarmDelivery {
 
     /// An alarm that came by a push.
     pub async fn pushed_alarm(self: Rc<Self>, alarm: PushedAlarm) {
+        let held = self.context.journal.unkept.hold();
         self.wait_until_known().await;
         {
             let mut taken_up = self.taken_up.borrow_mut();
@@ -216,7 +220,7 @@ impl AlarmDelivery {
                 return;
             }
             taken_up.push_back(alarm.id.clone());
-            if taken_up.len() > 2 * TAKEN_UP {
+            if taken_up.len() > TAKEN_UP {
                 taken_up.pop_front();
             }
         }
@@ -230,19 +234,29 @@ impl AlarmDelivery {
             ..self.arrival(AlarmPath::Push, "", "", &update, now.stamp)
         };
         let write = LedgerWrite { arrivals: [(alarm.id, arrival)].into(), ..Default::default() };
-        self.deliver(update, write).await;
+        self.deliver(update, write, held).await.1.all.await;
     }
 
     /// A test alarm, the whole way. None if it could not be stored.
     pub async fn drill(self: Rc<Self>) -> Option<DrillOutcome> {
+        let answered_by = Instant::now() + DRILL_ANSWERED_WITHIN;
+        let held = self.context.journal.unkept.hold();
         self.wait_until_known().await;
         let now = self.context.clock.moment();
         let update = self.raids.borrow_mut().drill(now, || self.new_id(now.stamp));
         let arrival = self.arrival(AlarmPath::Drill, "drill", "Drill", &update, now.stamp);
         let write = LedgerWrite { arrivals: [(arrival.id.clone(), arrival)].into(), ..Default::default() };
         let incident = update.incident.clone();
-        let (kept, sockets) = self.deliver(update, write).await;
-        (kept == Kept::Database).then_some(DrillOutcome { incident, sockets })
+        let (kept, mut heard) = self.deliver(update, write, held).await;
+        let sockets = match timeout_at(answered_by, &mut heard.all).await {
+            Ok(sockets) => sockets,
+            Err(_) => {
+                // One that does not read is waited for, but not by the user.
+                actix::spawn(heard.all);
+                heard.taken.sockets()
+            }
+        };
+        (kept != Kept::Nowhere).then_some(DrillOutcome { incident, sockets })
     }
 
     /// Updates of incidents that have become due, and their ends; call it every second.
@@ -254,7 +268,7 @@ impl AlarmDelivery {
             let this = self.clone();
             async move {
                 this.ledger.write(this.facts(&changes)).await;
-                this.publish(&changes).await;
+                join_all(this.publish(&changes).into_iter().map(|sent| sent.all)).await;
             }
         })
     }
@@ -290,23 +304,54 @@ impl AlarmDelivery {
     async fn wait_until_known(&self) {
         if !self.known.get() {
             // It ends either way.
-            let _ = timeout(STORED_WITHIN, self.is_known.notified()).await;
+            select! {
+                _ = timeout(STORED_WITHIN, self.is_known.notified()) => {}
+                () = self.context.journal.unkept.ending() => {}
+            }
         }
     }
 
-    /// Stores an alarm and what it changed, then delivers it; who took it is stored, too.
-    async fn deliver(&self, update: RaidUpdate, mut write: LedgerWrite) -> (Kept, usize) {
+    /// Stores an alarm and what it changed, then sends it. Whoever drives what is sent stores who took it, too.
+    async fn deliver(self: &Rc<Self>, update: RaidUpdate, mut write: LedgerWrite, held: Held) -> (Kept, Sent) {
         let RaidUpdate { incident, opened, changes, .. } = update;
         write.extend(self.facts(&changes));
         if opened {
             self.unheard.borrow_mut().insert(incident.clone(), None);
         }
         let kept = self.ledger.write(write).await;
-        let sockets = self.publish(&changes).await.pop().unwrap_or_default();
-        if opened {
+        drop(held);
+        let mut taken = Arc::default();
+        let mut hearing = Vec::new();
+        for sent in self.publish(&changes) {
+            if opened && sent.incident == incident {
+                taken = sent.taken.clone();
+                hearing.push(self.clone().hear(sent).boxed_local());
+            } else {
+                hearing.push(sent.all);
+            }
+        }
+        // The alarm's own message is the last.
+        let all = join_all(hearing).map(|sockets| sockets.last().copied().unwrap_or_default());
+        (kept, Sent { incident, taken, all: all.boxed_local() })
+    }
+
+    /// Waits for the sockets that take this message. The ledger knows of the first at once: another may not read.
+    async fn hear(self: Rc<Self>, sent: Sent) -> usize {
+        let Sent { incident, taken, mut all } = sent;
+        let first = tokio::select! {
+            biased;
+            sockets = &mut all => {
+                self.heard(&incident, sockets);
+                return sockets;
+            }
+            () = taken.first() => taken.sockets(),
+        };
+        self.heard(&incident, first);
+        let sockets = all.await;
+        if sockets > first {
             self.heard(&incident, sockets);
         }
-        (kept, sockets)
+        sockets
     }
 
     /// The incidents of these changes as they are now.
@@ -319,29 +364,19 @@ impl AlarmDelivery {
         LedgerWrite { incidents: facts.collect(), ..Default::default() }
     }
 
-    /// Sends the messages and shows the changes; resolves to the number of sockets that took each message.
-    fn publish(&self, changes: &[RaidChange]) -> impl Future<Output = Vec<usize>> + use<> {
-        let mut sent = Vec::new();
-        for RaidChange { incident, message } in changes {
-            let Some(raid) = message else {
-                sent.push(None);
-                continue;
-            };
+    /// Sends the messages and shows the changes. What is sent has to be driven.
+    fn publish(&self, changes: &[RaidChange]) -> Vec<Sent> {
+        let send = |RaidChange { incident, message }: &RaidChange| {
+            let raid = message.as_ref()?;
             log::info!(server = self.server.as_str(), incident = incident.as_str(), count = raid.count; "raid alarm");
             let acknowledged: Vec<UserId> =
                 self.raids.borrow().get(incident).into_iter().flat_map(|known| known.acks.keys().cloned()).collect();
-            sent.push(Some(self.publisher.borrow().deliver_alarm(raid, &acknowledged)));
-        }
+            let (taken, all) = self.publisher.borrow().deliver_alarm(raid, &acknowledged);
+            Some(Sent { incident: incident.clone(), taken, all: all.boxed_local() })
+        };
+        let sent = changes.iter().filter_map(send).collect();
         self.show(changes);
-        async move {
-            let sent = sent.into_iter().map(|sent| async {
-                match sent {
-                    Some(sent) => sent.await,
-                    None => 0,
-                }
-            });
-            futures_util::future::join_all(sent.collect::<Vec<_>>()).await
-        }
+        sent
     }
 
     /// Shows these incidents as they are now, in one step of the state.
@@ -363,8 +398,10 @@ impl AlarmDelivery {
         }
     }
 
+    /// So many sockets took the message of this incident.
     fn heard(&self, incident: &str, sockets: usize) {
-        if sockets > 0 && self.unheard.borrow_mut().remove(incident).is_some() {
+        if sockets > 0 {
+            self.unheard.borrow_mut().remove(incident);
             let heard = HeardBy { sockets, at: self.context.clock.now() };
             let heard = [(incident.to_owned(), heard)].into();
             self.ledger.write_later(LedgerWrite { heard, ..Default::default() });

@@ -7,9 +7,11 @@ use std::{rc::Rc, time::Duration};
 use actix::prelude::*;
 use actix_http::ws::{Frame, Item, OpCode, ProtocolError};
 use bytes::{Bytes, BytesMut};
+use tokio::time::sleep;
 
 use crate::{
     domain::{
+        backoff::Backoff,
         ids::{ServerId, UserId},
         limits,
         rate::Window,
@@ -20,6 +22,7 @@ use crate::{
         admission::{Admission, Close},
         close::{self, Reason},
         commands::{AcknowledgeRaid, CommandError, DeviceToggle, UserCommand},
+        overlay,
         protocol::{ClientMessage, ErrorCode, Refusal, ServerMessage},
         publication::Lane,
         relay_worker::{FindFailed, RelayWorker},
@@ -31,6 +34,8 @@ use crate::{
 /// How often a ping goes out, and how long its pong may take.
 const HEARTBEAT: Duration = Duration::from_secs(25);
 const PONG_DEADLINE: Duration = Duration::from_secs(10);
+/// Longest pause between two look-ups of a server.
+const LOOKED_UP_WITHIN: Duration = Duration::from_secs(30);
 /// Messages to this actor from within the process: closing, nothing else.
 const MAILBOX: usize = 16;
 
@@ -97,22 +102,29 @@ impl ClientSocket {
 
     /// One whole message.
     fn receive(&mut self, text: &[u8], ctx: &mut Context<Self>) {
-        match ClientMessage::parse(text) {
-            Ok(ClientMessage::Ping) => self.socket.push(Lane::Reply, ServerMessage::Pong.frame()),
-            Ok(ClientMessage::Subscribe { server }) => self.subscribe(server, ctx),
-            Ok(ClientMessage::Unsubscribe { server }) => self.unsubscribe(&server),
-            Ok(ClientMessage::DeviceToggle { server, device, request }) => {
+        let message = match ClientMessage::parse(text) {
+            Ok(message) => message,
+            Err(refusal) => return self.refuse(&refusal),
+        };
+        let refusal = self.admission.overlay.as_ref().and_then(|server| overlay::refusal(server, &message));
+        if let Some(refusal) = refusal {
+            return self.refuse(&refusal);
+        }
+        match message {
+            ClientMessage::Ping => self.socket.push(Lane::Reply, ServerMessage::Pong.frame()),
+            ClientMessage::Subscribe { server } => self.subscribe(server, ctx),
+            ClientMessage::Unsubscribe { server } => self.unsubscribe(&server),
+            ClientMessage::DeviceToggle { server, device, request } => {
                 let command =
                     UserCommand { server: server.clone(), user: self.user().clone(), toggle: DeviceToggle { device } };
                 let sent = self.worker.commands.send(command);
                 self.answer(sent, server, request, ctx);
             }
-            Ok(ClientMessage::RaidAck { server, incident, request }) => {
+            ClientMessage::RaidAck { server, incident, request } => {
                 let command = AcknowledgeRaid { server: server.clone(), user: self.user().clone(), incident };
                 let sent = self.worker.acknowledgements.send(command);
                 self.answer(sent, server, request, ctx);
             }
-            Err(refusal) => self.refuse(&refusal),
         }
     }
 
@@ -132,34 +144,55 @@ impl ClientSocket {
             return self.refuse(&Refusal { code, message, server_id: Some(server), request_id: None });
         }
         self.requested.push(Requested { server: server.clone(), cancelled: false });
+        self.look_up(server, Duration::ZERO, Backoff::between(Backoff::FIRST, LOOKED_UP_WITHIN), ctx);
+    }
+
+    /// Looks the server up after a pause.
+    fn look_up(&self, server: ServerId, pause: Duration, backoff: Backoff, ctx: &mut Context<Self>) {
         let (worker, user) = (self.worker.clone(), self.user().clone());
         let found = async move {
+            if !pause.is_zero() {
+                sleep(pause).await;
+            }
             let subscription = worker.subscription(&server, &user).await;
             (server, subscription)
         };
-        ctx.spawn(found.into_actor(self).map(|(server, subscription), actor, _| actor.watch(server, subscription)));
+        ctx.spawn(found.into_actor(self).map(move |(server, found), actor, ctx| match found {
+            Ok(subscription) => actor.watch(server, subscription),
+            Err(FindFailed) => actor.look_up_again(server, pause, backoff, ctx),
+        }));
     }
 
-    fn watch(&mut self, server: ServerId, found: Result<Option<Rc<Subscription>>, FindFailed>) {
+    /// The subscription stays wanted until the database answers; its client is told once that it takes longer.
+    fn look_up_again(&mut self, server: ServerId, paused: Duration, mut backoff: Backoff, ctx: &mut Context<Self>) {
+        let cancelled = |requested: &Requested| requested.server == server && requested.cancelled;
+        if self.socket.closing().is_some() || self.requested.iter().any(cancelled) {
+            return self.requested.retain(|requested| requested.server != server);
+        }
+        if paused.is_zero() {
+            let message = "the server could not be looked up; it is tried again until it can".to_owned();
+            let code = ErrorCode::Internal;
+            self.refuse(&Refusal { code, message, server_id: Some(server.clone()), request_id: None });
+        }
+        let pause = backoff.after(Duration::ZERO, Duration::ZERO, self.admission.jitter());
+        self.look_up(server, pause, backoff, ctx);
+    }
+
+    fn watch(&mut self, server: ServerId, found: Option<Rc<Subscription>>) {
         let requested = self.requested.iter().position(|requested| requested.server == server);
         let requested = requested.map(|index| self.requested.swap_remove(index));
         if requested.is_none_or(|requested| requested.cancelled) || self.socket.closing().is_some() {
             return;
         }
         match found {
-            Ok(Some(subscription)) => {
+            Some(subscription) => {
                 self.socket.queue.borrow_mut().watch(&subscription.feed);
                 subscription.watchers.add(&self.socket);
                 self.subscriptions.retain(|known| known.feed.server != server);
                 self.subscriptions.push(subscription);
                 self.socket.pump();
             }
-            Ok(None) => self.refuse(&Refusal::unknown_server(server)),
-            Err(FindFailed) => {
-                let message = "the subscription failed, try again".to_owned();
-                let code = ErrorCode::Internal;
-                self.refuse(&Refusal { code, message, server_id: Some(server), request_id: None });
-            }
+            None => self.refuse(&Refusal::unknown_server(server)),
         }
     }
 
@@ -240,6 +273,7 @@ fn refusal(error: CommandError) -> (ErrorCode, &'static str) {
         CommandError::UnknownIncident => (ErrorCode::UnknownIncident, "no such incident"),
         CommandError::UnknownDevice => (ErrorCode::UnknownDevice, "no such device"),
         CommandError::NotASwitch => (ErrorCode::NotASwitch, "the device is not a smart switch"),
+        CommandError::DeviceRemoved => (ErrorCode::DeviceRemoved, "the device is gone from the game"),
         CommandError::Unavailable => (ErrorCode::GameServerUnavailable, "no link to the game server"),
         CommandError::Internal => (ErrorCode::Internal, "the command failed, try again"),
         CommandError::TimedOut => (ErrorCode::GameServerTimeout, "the game server did not answer in time"),

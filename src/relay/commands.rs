@@ -1,13 +1,14 @@
 //! What a user may command a game server to do, from the socket or the API to the game.
 
-use std::time::Duration;
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use actix::Message;
+use tokio::sync::oneshot;
 
 use crate::{
     db::incidents::StoredIncident,
     domain::{
-        device::DeviceKind,
+        device::{DeviceKind, DeviceReport},
         ids::{ServerId, UserId},
     },
     game::{
@@ -38,6 +39,26 @@ pub struct UserCommand {
     pub toggle: DeviceToggle,
 }
 
+/// The devices of this server as they were last heard of, by device id; none without a game connection.
+#[derive(Message)]
+#[rtype(result = "HashMap<Arc<str>, DeviceReport>")]
+pub struct ReadDevices {
+    pub server: ServerId,
+}
+
+/// Map notes of a paired server were added, changed or deleted.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct NotesChanged {
+    pub server: ServerId,
+    /// This one was deleted.
+    pub deleted: Option<String>,
+}
+
+/// Toggles under way, by device id, with those who wait for the same: a second click while the first is on its way is
+/// that click again.
+pub type PendingToggles = HashMap<Arc<str>, Vec<oneshot::Sender<Result<bool, CommandError>>>>;
+
 /// A user, who may watch this server, takes note of one of its incidents; answers with the incident.
 #[derive(Message)]
 #[rtype(result = "Result<StoredIncident, CommandError>")]
@@ -56,6 +77,8 @@ pub enum CommandError {
     UnknownDevice,
     UnknownIncident,
     NotASwitch,
+    /// The game server knows no such device any more, or the paired player has lost the tool cupboard.
+    DeviceRemoved,
     /// There is no link, or the game server refused.
     Unavailable,
     TimedOut,
@@ -68,6 +91,7 @@ impl From<AskError> for CommandError {
         match error {
             AskError::TimedOut => Self::TimedOut,
             AskError::Refused(word) if word == "wrong_type" => Self::NotASwitch,
+            AskError::Refused(word) if word == "not_found" => Self::DeviceRemoved,
             AskError::Refused(_) | AskError::TooMany(_) | AskError::Closed => Self::Unavailable,
         }
     }
@@ -76,7 +100,8 @@ impl From<AskError> for CommandError {
 /// Sets a switch to the opposite of its known value, or of what an answer of the device shows, and asks it again.
 pub async fn toggle(link: &Asker, entity: u64, value: Option<bool>) -> Result<Answered<AppEntityInfo>, CommandError> {
     let ask = || async {
-        let Answered { asked_after, content } = link.entity(entity, Priority::Toggle, COMMAND_DEADLINE).await?;
+        let asked = patiently(|| link.entity(entity, Priority::Toggle, COMMAND_DEADLINE)).await?;
+        let Answered { asked_after, content } = asked;
         content.map(|content| Answered { asked_after, content }).ok_or(CommandError::Unavailable)
     };
     let value = match value {
@@ -94,6 +119,20 @@ pub async fn toggle(link: &Asker, entity: u64, value: Option<bool>) -> Result<An
         set_entity_value: Some(AppSetEntityValue { value: !value }),
         ..Default::default()
     };
-    link.ask(request, cost::REQUEST, Priority::Toggle, COMMAND_DEADLINE).await?;
+    patiently(|| link.ask(request.clone(), cost::REQUEST, Priority::Toggle, COMMAND_DEADLINE)).await?;
     ask().await
+}
+
+/// Asks again while the game server says that it was asked too much: its mirrored budget is empty then, and the next
+/// question waits for its turn. Whoever calls sets the deadline.
+async fn patiently<T, F>(ask: impl Fn() -> F) -> Result<T, AskError>
+where
+    F: Future<Output = Result<T, AskError>>,
+{
+    loop {
+        match ask().await {
+            Err(AskError::Refused(word)) if word == "rate_limit" => {}
+            answered => return answered,
+        }
+    }
 }

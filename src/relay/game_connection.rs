@@ -2,34 +2,42 @@
 //! [`link_supervisor`] learns, keeps the [`LiveState`], and publishes what follows. Stops when the paired server is
 //! deleted or the service drains.
 
+mod cameras;
+mod devices;
+mod looks;
+mod notes;
+pub mod players;
+mod shops;
+
 use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 
 use actix::prelude::*;
-use tokio::time::timeout;
 
 use crate::{
     config::GameLinkPolicy,
     db::{paired_servers, pool::Db},
     domain::{
         detect::wipe::World,
-        device::DeviceKind,
-        ids::{ServerId, UserId},
+        ids::{GameServerId, ServerId, UserId},
         link_reason::LinkReason,
         server_state::ConnectionState,
         time::Timestamp,
+        world_event::EventKind,
     },
-    game::{asker::Asker, budget::Priority, link::Answered},
+    game::asker::Asker,
     panics,
     relay::{
         alarm_delivery::{AlarmDelivery, DrillOutcome, PushedAlarm},
-        commands::{self, COMMAND_DEADLINE, CommandError, DeviceToggle},
+        camera_looks::CameraLooks,
+        commands::PendingToggles,
         context::RelayContext,
         device_looks::DeviceLooks,
         link_supervisor::{self, LinkReport, Wake},
         live_state::{GameUpdate, LiveState, Outcome},
-        protocol::ServerMessage,
+        protocol::{ServerMessage, WithId},
         publication::{AllowedUsers, Lane, Publication},
         publisher::Publisher,
+        shop_watcher::ShopWatcher,
     },
 };
 
@@ -37,8 +45,6 @@ use crate::{
 /// subscriber and snapshot, commands that wait for theirs.
 const MAILBOX: usize = 1_024;
 const TICK: Duration = Duration::from_secs(1);
-/// A tool cupboard computes its upkeep again after its contents changed (protocol §3.4).
-const UPKEEP_DELAY: Duration = Duration::from_secs(2);
 
 /// Publish to this subscriber. A snapshot comes when it is asked for.
 #[derive(Message)]
@@ -141,8 +147,15 @@ pub struct GameConnection {
     live: Rc<RefCell<LiveState>>,
     publisher: Rc<RefCell<Publisher>>,
     alarms: Rc<AlarmDelivery>,
+    shops: Rc<ShopWatcher>,
     link: Option<Asker>,
+    /// Whom the link is or was to.
+    game_server: Option<GameServerId>,
     looks: DeviceLooks,
+    toggles: PendingToggles,
+    /// Of the latest question for the stored notes.
+    notes_version: u64,
+    cameras: Rc<CameraLooks>,
     supervisor: Option<SpawnHandle>,
     wake: Arc<Wake>,
 }
@@ -158,16 +171,22 @@ impl GameConnection {
         let publisher = Rc::new(RefCell::new(Publisher::new(server.clone(), start.epoch)));
         let live = Rc::new(RefCell::new(LiveState::new(context.clock.now())));
         let alarms = AlarmDelivery::new(server.clone(), context.clone(), live.clone(), publisher.clone());
+        let shops = ShopWatcher::new(server.clone(), context.clone(), live.clone(), publisher.clone());
         Self {
             live,
+            cameras: CameraLooks::new(context.clock.clone()),
             asked_for: start.asked_for,
             server,
             context,
             hub,
             publisher,
             alarms,
+            shops,
             link: None,
+            game_server: None,
             looks: DeviceLooks::default(),
+            toggles: PendingToggles::default(),
+            notes_version: 0,
             supervisor: None,
             wake: Arc::default(),
         }
@@ -206,6 +225,7 @@ impl GameConnection {
         ctx: &mut Context<Self>,
     ) {
         self.link = None;
+        self.cameras.link_changed();
         self.update(GameUpdate::Disconnected { state, reason, next_attempt_at }, ctx);
     }
 
@@ -216,8 +236,19 @@ impl GameConnection {
     }
 
     fn publish(&mut self, outcome: Outcome, ctx: &mut Context<Self>) -> bool {
-        let Outcome { changes, events, chat, alarms, alarm_values, connection_changed, world, map_wanted, ask_again } =
-            outcome;
+        let Outcome {
+            changes,
+            events,
+            chat,
+            alarms,
+            alarm_values,
+            shops_seen,
+            death_notes,
+            connection_changed,
+            world,
+            map_wanted,
+            ask_again,
+        } = outcome;
         if connection_changed {
             let live = self.live.borrow();
             let head = &live.state().server;
@@ -238,12 +269,22 @@ impl GameConnection {
         let mut publisher = self.publisher.borrow_mut();
         publisher.advance(changes);
         for event in &events {
+            let id = self.context.record(&self.server, self.game_server.as_ref(), event);
+            let event = WithId { id: id.as_deref(), content: event };
             publisher.deliver(Lane::Event, &ServerMessage::Event { server_id: &self.server, event });
         }
         for chat in &chat {
+            let chat = WithId { id: None, content: chat };
             publisher.deliver(Lane::Chat, &ServerMessage::Chat { server_id: &self.server, chat });
         }
         drop(publisher);
+        if shops_seen {
+            self.feed_market(ctx);
+        }
+        if let Some(wipe) = events.iter().find(|event| event.kind == EventKind::Wipe) {
+            self.wipe_notes(wipe.ts);
+        }
+        self.store_notes(death_notes);
         if let Some(world) = world {
             self.store_world(&world, ctx);
         }
@@ -265,34 +306,11 @@ impl GameConnection {
         }));
     }
 
-    fn want_look(&mut self, device: Arc<str>, ctx: &mut Context<Self>) {
-        if self.looks.want(&device) {
-            ctx.run_later(UPKEEP_DELAY, move |connection, ctx| connection.look(device, ctx));
-        }
-    }
-
-    fn look(&mut self, device: Arc<str>, ctx: &mut Context<Self>) {
-        let (Some(link), Ok(entity)) = (self.link.clone(), device.parse::<u64>()) else {
-            // The next link asks every device.
-            self.looks.end(&device);
-            return;
-        };
-        self.looks.begin(&device);
-        let answer = async move { link.entity(entity, Priority::EntitySync, COMMAND_DEADLINE).await };
-        ctx.spawn(answer.into_actor(self).map(|answer, connection, ctx| {
-            if connection.looks.end(&device) {
-                connection.want_look(device.clone(), ctx);
-            }
-            if answer.is_ok() {
-                connection.update(GameUpdate::Device { device, answer }, ctx);
-            }
-        }));
-    }
-
     fn tick(&mut self, ctx: &mut Context<Self>) {
         if let Some(updates) = self.alarms.tick() {
             ctx.spawn(updates.into_actor(self));
         }
+        self.end_unused_camera(ctx);
         let outcome = self.live.borrow_mut().tick(self.context.clock.moment());
         self.publish(outcome, ctx);
     }
@@ -305,6 +323,7 @@ impl Actor for GameConnection {
         ctx.set_mailbox_capacity(MAILBOX);
         ctx.run_interval(TICK, Self::tick);
         ctx.spawn(self.alarms.clone().load().into_actor(self));
+        self.load_notes(ctx);
         self.supervise_or_pause(ctx);
     }
 
@@ -325,8 +344,11 @@ impl Handler<LinkReport> for GameConnection {
 
     fn handle(&mut self, report: LinkReport, ctx: &mut Self::Context) -> bool {
         match report {
-            LinkReport::Up(link, info) => {
+            LinkReport::Up(link, game_server, info) => {
                 self.link = Some(link);
+                self.join_market(&game_server, ctx);
+                self.game_server = Some(game_server);
+                self.cameras.link_changed();
                 log::info!(server = self.server.as_str(); "connected to the game server");
                 self.update(GameUpdate::Connected(info), ctx)
             }
@@ -334,7 +356,10 @@ impl Handler<LinkReport> for GameConnection {
                 self.disconnected(state, Some(reason), Some(next_attempt_at), ctx);
                 false
             }
-            LinkReport::Update(update) => self.update(update, ctx),
+            LinkReport::Update(mut update) => {
+                self.take_camera_frame(&mut update);
+                self.update(update, ctx)
+            }
             LinkReport::ServerGone => {
                 self.hub.do_send(ConnectionEvent::ServerGone { server: self.server.clone() });
                 false
@@ -379,42 +404,6 @@ impl Handler<SetWatchers> for GameConnection {
 
     fn handle(&mut self, SetWatchers(allowed): SetWatchers, _: &mut Self::Context) {
         self.publisher.borrow_mut().set_watchers(allowed);
-    }
-}
-
-impl Handler<DeviceToggle> for GameConnection {
-    type Result = ResponseActFuture<Self, Result<bool, CommandError>>;
-
-    fn handle(&mut self, DeviceToggle { device }: DeviceToggle, _: &mut Self::Context) -> Self::Result {
-        let device: Arc<str> = device.into();
-        let live = self.live.borrow();
-        let known = live.state().devices.get(&device);
-        // Without a link the devices may not even be known yet.
-        let ready = match (known, self.link.clone(), device.parse::<u64>()) {
-            (_, None, _) => Err(CommandError::Unavailable),
-            (None, ..) => Err(CommandError::UnknownDevice),
-            (Some(known), ..) if !matches!(known.kind, DeviceKind::Switch | DeviceKind::Unknown) => {
-                Err(CommandError::NotASwitch)
-            }
-            (Some(known), Some(link), Ok(entity)) => Ok((known.value, link, entity)),
-            _ => Err(CommandError::Unavailable),
-        };
-        drop(live);
-        let toggled = async move {
-            let (value, link, entity) = ready?;
-            let toggled = timeout(COMMAND_DEADLINE, commands::toggle(&link, entity, value)).await;
-            toggled.unwrap_or(Err(CommandError::TimedOut))
-        };
-        Box::pin(toggled.into_actor(self).map(move |toggled, connection, ctx| {
-            let Answered { asked_after, content } = toggled?;
-            let seen = content.payload.value;
-            let answer = Ok(Answered { asked_after, content: Some(content) });
-            connection.update(GameUpdate::Device { device: device.clone(), answer }, ctx);
-            // A broadcast may have said something newer.
-            let live = connection.live.borrow();
-            let known = live.state().devices.get(&device).and_then(|device| device.value);
-            known.or(seen).ok_or(CommandError::Unavailable)
-        }))
     }
 }
 

@@ -12,21 +12,20 @@ use std::{
 };
 
 use actix::prelude::*;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::{
     config::GameLinkPolicy,
-    db::{access, error::DbError, helper_devices, paired_servers, pool::Db, sessions, start::read_until_answered},
+    db::{access, error::DbError, paired_servers, start::read_until_answered},
     domain::{
         access::Action,
         backoff::Backoff,
-        ids::{ServerId, SessionId},
+        ids::{ServerId, SessionId, UserId},
         server_state::ConnectionState,
     },
     relay::{
-        admission::{Admission, Admit, AdmitRefused, Close, SocketEvent},
+        admission::Close,
         close::Reason,
-        commands::UserCommand,
         context::RelayContext,
         game_connection::{
             ConnectionEvent, ConnectionStart, GameConnection, ReloadDevices, RetryLink, SetWatchers, StopConnection,
@@ -40,10 +39,16 @@ use crate::{
 
 pub use crate::relay::{
     alarm_delivery::{DrillOutcome, PushedAlarm},
-    commands::{AcknowledgeRaid, CommandError},
-    game_connection::LinkStatus,
+    camera_looks::{CameraError, PullCameraFrame},
+    commands::{AcknowledgeRaid, CommandError, DeviceToggle, NotesChanged, ReadDevices, UserCommand},
+    game_connection::{LinkStatus, players::PlayerSeen},
     ledger::STORED_WITHIN,
+    markets::Markets,
+    shop_watcher::ShopWatchesChanged,
 };
+
+/// How long a socket waits for the database where something else may answer for it.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
 
 /// A game server was paired, perhaps again: open its link now.
 #[derive(Message)]
@@ -142,6 +147,10 @@ pub struct Hub {
     failed: HashMap<ServerId, Backoff>,
     recent: RecentChanges,
     presence: Presence,
+    /// Looks at who may watch that an access change began; true: it changed once more meanwhile.
+    access_looks: HashMap<ServerId, bool>,
+    /// Sessions whose sockets were admitted unchecked, because the database did not answer.
+    unchecked: HashMap<SessionId, UserId>,
     /// Of the latest look at who may watch.
     access_version: u64,
     /// Of the latest game connection.
@@ -153,6 +162,8 @@ pub struct Hub {
 struct LiveConnection {
     address: Addr<GameConnection>,
     since: Instant,
+    /// Who may watch, as the database last said.
+    allowed: Option<AllowedUsers>,
 }
 
 impl Hub {
@@ -167,6 +178,8 @@ impl Hub {
             failed: HashMap::new(),
             recent: RecentChanges::default(),
             presence: Presence::default(),
+            access_looks: HashMap::new(),
+            unchecked: HashMap::new(),
             access_version: 0,
             epoch: 0,
             links_loaded: false,
@@ -189,7 +202,7 @@ impl Hub {
         let arbiter = &self.arbiters[self.connections.len() % self.arbiters.len()];
         let address = GameConnection::start_in_arbiter(arbiter, move |_| GameConnection::new(id, context, hub, start));
         self.link_statuses.insert(server.clone(), self.connecting());
-        let connection = LiveConnection { address: address.clone(), since: Instant::now() };
+        let connection = LiveConnection { address: address.clone(), since: Instant::now(), allowed: None };
         self.connections.insert(server.clone(), connection);
         Some(address)
     }
@@ -204,9 +217,10 @@ impl Hub {
         self.access_version += 1;
         self.link_statuses.remove(&server);
         self.failed.remove(&server);
+        let nobody = AllowedUsers { version: self.access_version, users: Arc::default() };
+        self.close_overlays(&server, &nobody);
         if let Some(connection) = self.connections.remove(&server) {
-            let nobody = AllowedUsers { version: self.access_version, users: Arc::default() };
-            connection.address.do_send(SetWatchers(nobody));
+            connection.address.do_send(SetWatchers(nobody.clone()));
             connection.address.do_send(StopConnection);
         }
         self.recent.remove(server, self.access_version, self.context.clock.moment());
@@ -237,16 +251,29 @@ impl Hub {
         }
     }
 
-    /// The connection of a server and who may watch it; none if it is not paired.
+    /// The connection of a server and who may watch it; none if it is not paired. While the database does not answer, who
+    /// was allowed last still is.
     fn find(
         &mut self,
         server: ServerId,
     ) -> impl ActorFuture<Self, Output = Result<Option<FoundServer>, DbError>> + use<> {
-        let allowed = self.allowed_users(server.clone());
+        let known = self.connections.get(&server).is_some_and(|known| known.allowed.is_some());
+        let patience = if known { ANSWERED_WITHIN } else { Duration::MAX };
+        let allowed = timeout(patience, self.allowed_users(server.clone()));
         allowed.into_actor(self).map(move |allowed, hub, ctx| {
+            let allowed = allowed.unwrap_or_else(|_| Err(DbError::Unavailable("no answer in time".to_owned())));
+            let allowed = allowed.or_else(|error| {
+                let known = hub.connections.get(&server).and_then(|known| known.allowed.clone());
+                // Whose access may have ended is not known: they wait for the answer.
+                let known = known.map(|known| hub.recent.newest(&server, known));
+                known.filter(|known| !known.users.is_empty() || hub.recent.is_removed(&server)).ok_or(error)
+            });
             let allowed = hub.recent.newest(&server, allowed?);
             // Without an owner there is no such paired server.
             let connection = (!allowed.users.is_empty()).then(|| hub.connection(&server, false, ctx)).flatten();
+            if let Some(known) = hub.connections.get_mut(&server) {
+                known.allowed = Some(allowed.clone());
+            }
             Ok(connection.map(|connection| FoundServer { connection, allowed }))
         })
     }
@@ -314,27 +341,6 @@ impl Handler<DevicesChanged> for Hub {
     }
 }
 
-impl Handler<AccessChanged> for Hub {
-    type Result = ();
-
-    fn handle(&mut self, AccessChanged { server }: AccessChanged, ctx: &mut Self::Context) {
-        let allowed = self.allowed_users(server.clone());
-        // If the database does not answer, nobody keeps what may have been taken away, until a later question is answered.
-        let nobody = AllowedUsers { version: self.access_version, users: Arc::default() };
-        ctx.spawn(allowed.into_actor(self).map(move |allowed, hub, _| {
-            let allowed = allowed.unwrap_or_else(|error| {
-                log::error!("access could not be read, all watches of the server end: {error}");
-                nobody
-            });
-            // Without a connection too: whoever asks for the server may have an older answer already.
-            if let Some(connection) = hub.connections.get(&server) {
-                connection.address.do_send(SetWatchers(allowed.clone()));
-            }
-            hub.recent.set_watchers(server, allowed, hub.context.clock.moment());
-        }));
-    }
-}
-
 impl Handler<SessionEnded> for Hub {
     type Result = ();
 
@@ -354,54 +360,6 @@ impl Handler<LinkStatuses> for Hub {
             Some((server, status))
         });
         MessageResult(known.collect())
-    }
-}
-
-impl Handler<Admit> for Hub {
-    type Result = ResponseActFuture<Self, Result<Admission, AdmitRefused>>;
-
-    fn handle(&mut self, Admit { user, session }: Admit, ctx: &mut Self::Context) -> Self::Result {
-        // The place is taken before the database is asked, so that many at once cannot share the last one.
-        let place = match self.draining {
-            true => Err(AdmitRefused::Unavailable),
-            false => self.presence.admit(&user, &session).ok_or(AdmitRefused::TooManyConnections),
-        };
-        self.count_sockets();
-        let admission = place.map(|number| Admission::new(user.clone(), number, ctx.address().recipient()));
-        let (pool, now) = (self.context.pool.clone(), self.context.clock.now());
-        let checked = async move {
-            let admission = admission?;
-            let holds = move |db: &mut Db| match session.device() {
-                Some(device) => helper_devices::belongs_to(db, &user, &device),
-                None => Ok(sessions::find(db, &session, now)?.is_some_and(|session| session.user_id == user)),
-            };
-            match pool.read(holds).await {
-                Ok(true) => Ok(admission),
-                Ok(false) => Err(AdmitRefused::SignedOut),
-                Err(error) => {
-                    log::error!("a session could not be checked: {error}");
-                    Err(AdmitRefused::Unavailable)
-                }
-            }
-        };
-        Box::pin(checked.into_actor(self))
-    }
-}
-
-impl Handler<SocketEvent> for Hub {
-    type Result = ();
-
-    fn handle(&mut self, event: SocketEvent, _: &mut Self::Context) {
-        match event {
-            SocketEvent::Opened { connection, close } => {
-                let reason = self.presence.open(connection, close.clone());
-                if let Some(reason) = reason.or(self.draining.then_some(Reason::Restarting)) {
-                    close.do_send(Close(reason));
-                }
-            }
-            SocketEvent::Closed { connection } => self.presence.leave(connection),
-        }
-        self.count_sockets();
     }
 }
 
@@ -474,6 +432,13 @@ impl Handler<Drain> for Hub {
     }
 }
 
+mod admitting;
 mod alarms;
+mod cameras;
+mod devices;
+mod notes;
+mod players;
+mod shops;
 #[cfg(test)]
 mod tests;
+mod watching;

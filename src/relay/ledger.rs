@@ -3,9 +3,15 @@
 //! Whoever writes waits for it no longer than [`STORED_WITHIN`]; then the journal keeps it, and the database gets it as
 //! soon as it answers. What waits is merged, so it does not grow with the time that the database is away.
 
-use std::{cell::RefCell, collections::VecDeque, rc::Rc, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, VecDeque},
+    rc::Rc,
+    time::Duration,
+};
 
 use tokio::{
+    pin, select,
     sync::Notify,
     time::{Instant, sleep, timeout, timeout_at},
 };
@@ -16,6 +22,7 @@ use crate::{
         incidents::{self, LedgerWrite},
         journal::Journal,
         pool::Pool,
+        unkept::Held,
     },
     domain::ids::ServerId,
 };
@@ -27,6 +34,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Arrivals that wait for the database; the journal has them too.
 const ARRIVALS: usize = 10_000;
+
+/// An incident that the journal has is written there once more no sooner than this, unless it has ended.
+const REPEATED_EVERY: Duration = Duration::from_secs(60);
 
 /// Where a write is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,11 +58,15 @@ struct Shared {
     queue: RefCell<Queue>,
     /// An attempt has ended.
     settled: Notify,
+    /// Something new waits.
+    news: Notify,
 }
 
 #[derive(Default)]
 struct Queue {
     pending: LedgerWrite,
+    /// What the database is asked to store now.
+    writing: LedgerWrite,
     /// How many writes were submitted, and up to which one the last attempt got.
     submitted: u64,
     attempted: u64,
@@ -63,13 +77,19 @@ struct Queue {
     busy_since: Option<Instant>,
     /// Writes that the journal keeps, by number.
     journaled: VecDeque<u64>,
+    /// Incidents that the journal has, and since when it has their newest facts.
+    repeated: BTreeMap<String, Instant>,
+    /// Up to which one all writes are in the journal.
+    kept: u64,
+    /// As long as some write is kept nowhere.
+    held: Option<Held>,
 }
 
 impl Ledger {
     /// The ledger of this server; nothing waits.
     pub fn new(server: ServerId, pool: Pool, journal: Journal) -> Self {
-        let (queue, settled) = (RefCell::default(), Notify::new());
-        Self(Rc::new(Shared { server, pool, journal, queue, settled }))
+        let (queue, settled, news) = (RefCell::default(), Notify::new(), Notify::new());
+        Self(Rc::new(Shared { server, pool, journal, queue, settled, news }))
     }
 
     /// Submits a write, and waits until it is kept, but not for long.
@@ -85,19 +105,15 @@ impl Ledger {
         if let Ok(Some(kept)) = timeout_at(until, shared.attempted(number)).await {
             return kept;
         }
-        let kept = timeout(STORED_WITHIN, shared.journal.append(&shared.server, &write)).await;
+        let news = shared.queue.borrow().news_for_the_journal(write);
+        if news.is_empty() {
+            return Kept::Journal;
+        }
+        let kept = timeout(STORED_WITHIN, shared.journal.append(&shared.server, &news)).await;
         let kept = kept.unwrap_or_else(|_| Err(std::io::Error::other("the disk does not answer")));
         match kept {
             Ok(()) => {
-                let mut queue = shared.queue.borrow_mut();
-                match queue.stored >= number {
-                    // The database was quicker after all.
-                    true => {
-                        drop(queue);
-                        shared.journal.settle(1);
-                    }
-                    false => queue.journaled.push_back(number),
-                }
+                shared.note_journaled(number, &news, false);
                 Kept::Journal
             }
             Err(error) => {
@@ -130,6 +146,10 @@ impl Ledger {
             queue.pending.arrivals.pop_first();
         }
         queue.submitted += 1;
+        if queue.held.is_none() {
+            queue.held = Some(self.0.journal.unkept.hold());
+        }
+        self.0.news.notify_one();
         if queue.busy_since.is_none() {
             queue.busy_since = Some(Instant::now());
             // A task of its own: what is submitted is written even when the game connection ends.
@@ -157,21 +177,73 @@ impl Shared {
         }
     }
 
-    /// Writes until nothing waits any more.
+    /// Writes until nothing waits any more. Once the process ends, the journal keeps what waits meanwhile.
     async fn run(self: Rc<Self>) {
+        let written = self.write_until_idle();
+        pin!(written);
+        select! {
+            biased;
+            () = &mut written => return,
+            () = self.journal.unkept.ending() => {}
+        }
+        select! {
+            biased;
+            () = &mut written => {}
+            () = self.keep_what_waits() => {}
+        }
+    }
+
+    /// Writes all that waits into the journal, again whenever there is more. It does not end.
+    async fn keep_what_waits(&self) {
+        loop {
+            let (waiting, number) = {
+                let queue = self.queue.borrow();
+                let mut waiting = queue.writing.clone();
+                waiting.extend(queue.pending.clone());
+                (waiting, queue.submitted)
+            };
+            match self.journal.append(&self.server, &waiting).await {
+                Ok(()) => self.note_journaled(number, &waiting, true),
+                Err(error) => {
+                    log::error!(server = self.server.as_str(); "the journal does not keep what waits: {error}");
+                }
+            }
+            self.news.notified().await;
+        }
+    }
+
+    /// The journal has this write; with `all`, and all before it.
+    fn note_journaled(&self, number: u64, write: &LedgerWrite, all: bool) {
+        let mut queue = self.queue.borrow_mut();
+        if all || queue.kept.max(queue.stored) + 1 == number {
+            queue.kept = number;
+        }
+        queue.release();
+        if queue.stored >= number {
+            // The database was quicker after all.
+            drop(queue);
+            return self.journal.settle(&self.server, 1);
+        }
+        queue.journaled.push_back(number);
+        let now = Instant::now();
+        queue.repeated.extend(write.incidents.keys().map(|incident| (incident.clone(), now)));
+    }
+
+    async fn write_until_idle(&self) {
         let mut pause = FIRST_PAUSE;
         loop {
-            let (write, number) = {
+            let (copy, number) = {
                 let mut queue = self.queue.borrow_mut();
                 if queue.pending.is_empty() {
                     queue.busy_since = None;
                     return;
                 }
-                (std::mem::take(&mut queue.pending), queue.submitted)
+                queue.writing = std::mem::take(&mut queue.pending);
+                (queue.writing.clone(), queue.submitted)
             };
-            let (server, copy) = (self.server.clone(), write.clone());
-            let written = self.pool.write_first(move |db| incidents::write(db, &server, &copy)).await;
-            let retry = self.note_attempt(number, write, written);
+            let server = self.server.clone();
+            let written = self.pool.write_first(move |db| incidents::write(db, &server, &copy), |()| {}).await;
+            let retry = self.note_attempt(number, written);
             self.settled.notify_waiters();
             if retry {
                 sleep(pause).await;
@@ -183,8 +255,9 @@ impl Shared {
     }
 
     /// An attempt has ended; true if it must be made again.
-    fn note_attempt(&self, number: u64, write: LedgerWrite, written: Result<(), DbError>) -> bool {
+    fn note_attempt(&self, number: u64, written: Result<(), DbError>) -> bool {
         let mut queue = self.queue.borrow_mut();
+        let write = std::mem::take(&mut queue.writing);
         queue.attempted = number;
         match written {
             Ok(()) => {}
@@ -201,8 +274,30 @@ impl Shared {
         queue.busy_since = Some(Instant::now());
         let settled = queue.journaled.iter().take_while(|journaled| **journaled <= number).count();
         queue.journaled.drain(..settled);
-        self.journal.settle(settled);
+        if queue.journaled.is_empty() {
+            queue.repeated.clear();
+        }
+        queue.release();
+        self.journal.settle(&self.server, settled);
         false
+    }
+}
+
+impl Queue {
+    /// What of this write the journal does not have yet: an incident that only goes on is not written each time.
+    fn news_for_the_journal(&self, mut write: LedgerWrite) -> LedgerWrite {
+        write.incidents.retain(|id, (incident, _)| {
+            let repeated = self.repeated.get(id).is_some_and(|at| at.elapsed() < REPEATED_EVERY);
+            !repeated || incident.ended_at.is_some()
+        });
+        write
+    }
+
+    /// Nothing is held any more once all of it is kept.
+    fn release(&mut self) {
+        if self.kept.max(self.stored) >= self.submitted {
+            self.held = None;
+        }
     }
 }
 

@@ -22,7 +22,7 @@ use crate::{
         backoff::Backoff,
         device::DeviceKind,
         freshness::{DEVICES_EVERY, INFO_EVERY, MARKERS_EVERY, TEAM_EVERY, TIME_EVERY},
-        ids::ServerId,
+        ids::{GameServerId, ServerId},
         link_reason::LinkReason,
         server_state::ConnectionState,
         time::Timestamp,
@@ -57,7 +57,8 @@ const RATE_REFUSALS: u32 = 3;
 #[derive(Message)]
 #[rtype(result = "bool")]
 pub enum LinkReport {
-    Up(Asker, AppInfo),
+    /// The game server that answers, and what it says of itself.
+    Up(Asker, GameServerId, AppInfo),
     Down {
         state: ConnectionState,
         reason: LinkReason,
@@ -180,7 +181,7 @@ impl Supervisor {
         let mut forwarded = pin!(self.forward(broadcasts));
         let talked = tokio::select! {
             ended = &mut forwarded => return Err(ended.into()),
-            talked = self.talk(&asker) => talked,
+            talked = self.talk(&asker, GameServerId::at(&route.host, route.port)) => talked,
         };
         match talked {
             // The link knows better why.
@@ -261,14 +262,14 @@ impl Supervisor {
 
     /// Resynchronises, then polls. Alarms come first; after them the map and the devices, which may take long, hold up
     /// nothing else.
-    async fn talk(&self, asker: &Asker) -> Result<Unneeded, LinkEnd> {
+    async fn talk(&self, asker: &Asker, at: GameServerId) -> Result<Unneeded, LinkEnd> {
         let info = AppRequest { get_info: EMPTY, ..Default::default() };
         let answered =
             asker.ask(info, cost::REQUEST, Priority::EntitySync, ANSWER_DEADLINE).await.map_err(LinkEnd::by)?;
         let Some(info) = answered.content.info else {
             return Err(LinkEnd::unreachable(LinkReason::NoCompanion, "it does not say what it is"));
         };
-        match self.report(LinkReport::Up(asker.clone(), info)).await {
+        match self.report(LinkReport::Up(asker.clone(), at, info)).await {
             Ok(true) => self.map_wanted.notify_one(),
             Ok(false) => {}
             Err(Unneeded) => return Ok(Unneeded),
@@ -419,6 +420,7 @@ impl Supervisor {
                     name: row.name.clone(),
                     label: row.label.clone(),
                     last_value: row.last_value,
+                    place: row.x.zip(row.y),
                 };
                 (Arc::from(row.device_id.as_str()), known)
             })

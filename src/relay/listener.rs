@@ -59,6 +59,8 @@ pub struct ListenerContext {
     /// Browser origins that may open a socket.
     pub origins: Vec<String>,
     pub connections: Arc<Connections>,
+    /// Of those, the ones that are no sockets yet.
+    pub handshakes: Arc<Connections>,
     pub hub: Addr<Hub>,
     pub health: Arc<RelayHealth>,
     pub started: Instant,
@@ -74,7 +76,7 @@ pub fn bind(builder: ServerBuilder, socket: net::TcpListener, context: ListenerC
         let http = http_service::builder(shutdown.clone())
             .upgrade(fn_factory(move || upgrade_service(for_upgrades.clone())))
             .finish(http_service::with_deadlines(app));
-        http_service::accepting(context.connections.clone(), http)
+        http_service::accepting(context.connections.clone(), Some(context.handshakes.clone()), http)
     })
 }
 
@@ -191,7 +193,7 @@ async fn admit(request: &HttpRequest, context: &ListenerContext) -> Result<(Http
     let in_protocol = || protocol.as_deref().map(|protocol| &protocol[BEARER.len()..]);
     let token = in_query.as_ref().map(|(_, token)| &**token).or_else(in_protocol);
     let now = context.clock.now();
-    let RelayClaims { user, session } =
+    let RelayClaims { user, session, overlay } =
         token.and_then(|token| context.tokens.verify(token, now).ok()).ok_or(Refused::BadToken)?;
     let protocols: Vec<&str> = protocol.as_deref().into_iter().collect();
     let response = ws::handshake_with_protocols(request, &protocols).map_err(|_| Refused::NotAnUpgrade)?.finish();
@@ -200,7 +202,7 @@ async fn admit(request: &HttpRequest, context: &ListenerContext) -> Result<(Http
         None => Ok(None),
     };
     let permit = behind_proxy.map_err(|_| Refused::CrowdedAddress)?;
-    let admission = context.hub.send(Admit { user, session }).await.map_err(|_| Refused::Unavailable)?;
+    let admission = context.hub.send(Admit { user, session, overlay }).await.map_err(|_| Refused::Unavailable)?;
     let mut admission = admission.map_err(|refused| match refused {
         AdmitRefused::SignedOut => Refused::BadToken,
         AdmitRefused::TooManyConnections => Refused::TooManyConnections,

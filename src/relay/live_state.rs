@@ -2,6 +2,7 @@
 //! follows from it out.
 
 mod devices;
+mod notes;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -23,6 +24,7 @@ use crate::{
         monument::Monument,
         plain_text::plain_text,
         server_state::{ConnectionState, ServerState},
+        shop::MarketGround,
         time::{self, Moment, Timestamp},
         world_event::{EventKind, WorldEvent},
     },
@@ -37,7 +39,6 @@ use crate::{
 /// Shops that may well vanish together, and answers without any after which more are believed to have.
 const FEW_SHOPS: usize = 5;
 const TRUNCATED_BELIEVED: u32 = 5;
-const DEATH_NOTE_LIFE: TimeDelta = TimeDelta::minutes(30);
 /// A blind interval shorter than this is no event.
 const SHORTEST_GAP: TimeDelta = TimeDelta::seconds(30);
 
@@ -65,10 +66,18 @@ pub enum GameUpdate {
     Map(AppMap),
     /// The devices paired to this server, by device id.
     Devices(HashMap<Arc<str>, PairedDevice>),
+    /// The stored map notes, by note id; their grid labels are filled in here.
+    Notes(Vec<(Arc<str>, MapNote)>),
+    NoteDeleted(String),
     /// A device's answer, or why there is none.
     Device {
         device: Arc<str>,
         answer: Result<Answered<Option<AppEntityInfo>>, AskError>,
+    },
+    /// How a look through a camera, which is not polled, ended.
+    Camera {
+        device: Arc<str>,
+        reachable: Reachable,
     },
     /// What the game server said unasked, and the number of it on this link.
     Broadcast(u64, Box<AppBroadcast>),
@@ -81,6 +90,8 @@ pub struct PairedDevice {
     pub label: Option<String>,
     /// An alarm's, as it was last seen.
     pub last_value: Option<bool>,
+    /// Metres from the south-west corner, as its owner said.
+    pub place: Option<(f64, f64)>,
 }
 
 /// A smart alarm that went off.
@@ -101,6 +112,10 @@ pub struct Outcome {
     pub alarms: Vec<AlarmTrigger>,
     /// Alarms whose value is not what it was.
     pub alarm_values: Vec<(Arc<str>, bool)>,
+    /// A complete answer of the map is in the state.
+    pub shops_seen: bool,
+    /// What the detector noted on the map, by note id.
+    pub death_notes: Vec<(Arc<str>, MapNote)>,
     /// The connection to the game server is in another state.
     pub connection_changed: bool,
     /// More is known of the world than is stored.
@@ -164,6 +179,16 @@ impl LiveState {
         self.map.is_some().then_some(&self.monuments)
     }
 
+    /// The world, as far as it is known.
+    pub fn world(&self) -> Option<&World> {
+        self.world.as_ref()
+    }
+
+    /// Where shops are the map's own.
+    pub fn ground(&self) -> MarketGround {
+        MarketGround::of(&Surroundings { map_size: self.map_size(), monuments: &self.monuments })
+    }
+
     /// Applies an update.
     pub fn update(&mut self, update: GameUpdate, now: Moment) -> Outcome {
         let mut outcome = Outcome::default();
@@ -200,7 +225,10 @@ impl LiveState {
                 outcome.world = self.world.clone();
             }
             GameUpdate::Devices(known) => self.update_devices(known, &mut outcome),
+            GameUpdate::Notes(notes) => self.update_notes(notes, &mut outcome.changes),
+            GameUpdate::NoteDeleted(id) => self.delete_note(id, &mut outcome.changes),
             GameUpdate::Device { device, answer } => self.update_device(device, answer, now, &mut outcome),
+            GameUpdate::Camera { device, reachable } => self.camera_seen(device, reachable, &mut outcome),
             GameUpdate::Broadcast(number, broadcast) => {
                 if let Some(changed) = broadcast.entity_changed {
                     self.device_changed(changed, number, now, &mut outcome);
@@ -214,7 +242,7 @@ impl LiveState {
                 }
             }
         }
-        self.note_deaths(now, &mut outcome);
+        self.follow_events(now, &mut outcome);
         // What becomes stale is for the tick; what was, may be fresh again.
         if !self.state.server.stale.is_empty() {
             self.judge_freshness(now, &mut outcome);
@@ -227,7 +255,7 @@ impl LiveState {
     pub fn tick(&mut self, now: Moment) -> Outcome {
         let mut outcome = Outcome { events: self.detectors.tick(now), ..Outcome::default() };
         outcome.events.extend(self.chat.take_dropped(now).map(|lines| WorldEvent::chat_dropped(lines, now.stamp)));
-        self.note_deaths(now, &mut outcome);
+        self.follow_events(now, &mut outcome);
         let expired: Vec<Arc<str>> = self
             .state
             .map_notes
@@ -240,6 +268,13 @@ impl LiveState {
         }
         self.judge_freshness(now, &mut outcome);
         outcome
+    }
+
+    /// Deaths are noted. What changes within shops is left out of the events: it concerns those who watch an item, not
+    /// everybody.
+    fn follow_events(&mut self, now: Moment, outcome: &mut Outcome) {
+        outcome.events.retain(|event| event.kind != EventKind::Shop || matches!(event.action, "opened" | "removed"));
+        self.note_deaths(now, outcome);
     }
 
     /// Shows a raid incident as it is now; none: no longer.
@@ -303,6 +338,7 @@ impl LiveState {
             self.world = Some(world.clone());
             outcome.world = Some(world.clone());
         }
+        let before = self.map_size();
         self.state.edit_server(&mut outcome.changes, |server| {
             server.name = Some(plain_text(&info.name, 128)).filter(|name| !name.is_empty());
             server.map_size = Some(info.map_size).filter(|size| *size != 0);
@@ -311,6 +347,10 @@ impl LiveState {
             server.queued_players = Some(info.queued_players);
             server.wiped_at = time::from_unix(info.wipe_time);
         });
+        if before != self.map_size() {
+            self.label_notes(&mut outcome.changes);
+            self.label_devices(&mut outcome.changes);
+        }
         if let Some(wipe) = wipe {
             self.wipe(&wipe, now, outcome);
         }
@@ -348,21 +388,11 @@ impl LiveState {
     fn update_team(&mut self, team: AppTeamInfo, now: Moment, outcome: &mut Outcome) {
         self.freshness.team = Some(now);
         let map_size = self.map_size();
-        let notes = reading::notes(&team, map_size);
+        self.update_game_notes(&team, now, &mut outcome.changes);
         let (leader, members) = reading::team(team, map_size);
         let changes = &mut outcome.changes;
         self.state.edit_team(changes, |head| head.leader_id = leader);
         self.state.members.replace(Section::Members, members, changes);
-        // Notes of the game come and go with the team's answer; those of other sources stay.
-        let others: Vec<_> = self.state.map_notes.iter().filter(|(_, note)| note.source != "game").collect();
-        let others: Vec<_> = others.into_iter().map(|(id, note)| (id.clone(), MapNote::clone(note))).collect();
-        let notes = notes.into_iter().map(|(id, seen)| {
-            let id = Arc::from(id);
-            let since = self.state.map_notes.get(&id).map_or(now.stamp, |note| note.created_at);
-            (id, seen.since(since))
-        });
-        let notes: Vec<_> = others.into_iter().chain(notes).collect();
-        self.state.map_notes.replace(Section::MapNotes, notes, changes);
         let around = Surroundings { map_size, monuments: &self.monuments };
         let members = self.state.members.iter().map(|(id, member)| (*id, &**member));
         let leader = self.state.team.leader_id.as_deref();
@@ -376,6 +406,7 @@ impl LiveState {
             return;
         }
         self.freshness.markers = Some(now);
+        outcome.shops_seen = true;
         self.state.map_markers.replace(Section::MapMarkers, markers, &mut outcome.changes);
         let around = Surroundings { map_size, monuments: &self.monuments };
         let markers = self.state.map_markers.iter().map(|(id, marker)| (*id, &**marker));
@@ -389,29 +420,6 @@ impl LiveState {
         let truncated = known > FEW_SHOPS && !markers.iter().any(|(_, marker)| is_shop(marker));
         self.truncated = if truncated { self.truncated + 1 } else { 0 };
         (1..TRUNCATED_BELIEVED).contains(&self.truncated)
-    }
-
-    /// A death becomes a note on the map. What changes within shops is left out of the events: it concerns those who
-    /// watch an item, not everybody.
-    fn note_deaths(&mut self, now: Moment, outcome: &mut Outcome) {
-        outcome.events.retain(|event| event.kind != EventKind::Shop || matches!(event.action, "opened" | "removed"));
-        for event in outcome.events.iter().filter(|event| event.kind == EventKind::Death) {
-            let (Some(x), Some(y)) = (event.x, event.y) else { continue };
-            let who = event.data.get("steamId").and_then(|id| id.as_str()).unwrap_or("?");
-            let id = format!("death:{who}:{}", now.stamp.timestamp_millis());
-            let note = MapNote {
-                x,
-                y,
-                grid: event.grid.clone(),
-                category: "death".to_owned(),
-                label: Some(event.title.clone()),
-                source: "detector",
-                author: None,
-                created_at: now.stamp,
-                expires_at: Some((now + DEATH_NOTE_LIFE).stamp),
-            };
-            self.state.map_notes.put(Section::MapNotes, id.into(), Some(note), &mut outcome.changes);
-        }
     }
 }
 

@@ -12,23 +12,28 @@
 //! game_connection      one paired server: mailbox, link, timers
 //! link_supervisor      connects, polls, connects again        connect_turns  not all at once   device_looks  one at a time
 //! alarm_delivery       alarms → incidents → ledger → sockets → outcome                   commands   toggle
+//! camera_looks         one look at a camera for all who pull it
 //! ledger               what alarms want stored: in order, and within a moment or later
+//! fact_sink            events and chat into the database, in batches    recent_events  pure: one event, however many links
+//! shop_watcher         its link's answers into the market, watched offers out    markets  pure: one for each game server
 //! publisher            position, snapshot, subscribers: one encoding for all
 //! live_state           pure: update in, outcome out                                      team_chat  which lines are new
 //! socket               the stream      send_queue   pure: priorities      frame_budget  pure: the rate limit
-//! feed   receipt       patch_log       pure: the last steps, merged patches, when a snapshot is better
+//! feed                 patch_log       pure: the last steps, merged patches, when a snapshot is better
 //! publication          what a game connection publishes
-//! protocol  close      what is said on the wire
+//! protocol  close      what is said on the wire          receipt      which sockets took a frame
 //! ```
 
 pub mod admission;
 pub mod alarm_delivery;
+pub mod camera_looks;
 pub mod client_socket;
 pub mod close;
 pub mod commands;
 pub mod connect_turns;
 pub mod context;
 pub mod device_looks;
+pub mod fact_sink;
 pub mod feed;
 pub mod frame_budget;
 pub mod game_connection;
@@ -38,6 +43,8 @@ pub mod link_end;
 pub mod link_supervisor;
 pub mod listener;
 pub mod live_state;
+pub mod markets;
+pub mod overlay;
 pub mod patch_log;
 pub mod presence;
 pub mod protocol;
@@ -45,10 +52,12 @@ pub mod publication;
 pub mod publisher;
 pub mod receipt;
 pub mod recent_changes;
+pub mod recent_events;
 pub mod relay_worker;
 pub mod send_queue;
 pub mod server_lookup;
 pub mod server_subscription;
+pub mod shop_watcher;
 pub mod socket;
 pub mod team_chat;
 pub mod watchers;

@@ -6,7 +6,7 @@ use actix::Recipient;
 
 use crate::{
     domain::{
-        ids::{SessionId, UserId},
+        ids::{ServerId, SessionId, UserId},
         limits,
     },
     relay::{admission::Close, close::Reason},
@@ -24,6 +24,8 @@ pub struct Presence {
 struct PresentSocket {
     user: UserId,
     session: SessionId,
+    /// The server of an overlay.
+    overlay: Option<ServerId>,
     /// Present once the socket is open.
     close: Option<Recipient<Close>>,
     /// The session ended before the socket was open.
@@ -32,14 +34,20 @@ struct PresentSocket {
 
 impl Presence {
     /// Takes a place for one more socket and returns its connection number; none if this user has too many.
-    pub fn admit(&mut self, user: &UserId, session: &SessionId) -> Option<u64> {
+    pub fn admit(&mut self, user: &UserId, session: &SessionId, overlay: Option<&ServerId>) -> Option<u64> {
         let count = self.per_user.entry(user.clone()).or_default();
         if *count >= limits::CONNECTIONS_PER_USER {
             return None;
         }
         *count += 1;
         self.last_connection += 1;
-        let socket = PresentSocket { user: user.clone(), session: session.clone(), close: None, session_ended: false };
+        let socket = PresentSocket {
+            user: user.clone(),
+            session: session.clone(),
+            overlay: overlay.cloned(),
+            close: None,
+            session_ended: false,
+        };
         self.sockets.insert(self.last_connection, socket);
         Some(self.last_connection)
     }
@@ -64,7 +72,22 @@ impl Presence {
 
     /// A session ended. Returns what closes its open sockets; those not yet open are closed when they are.
     pub fn end_session(&mut self, session: &SessionId) -> Vec<Recipient<Close>> {
-        let ended = self.sockets.values_mut().filter(|socket| socket.session == *session);
+        self.end(|socket| socket.session == *session)
+    }
+
+    /// Whether this session has a socket, open or about to be.
+    pub fn has_session(&self, session: &SessionId) -> bool {
+        self.sockets.values().any(|socket| socket.session == *session)
+    }
+
+    /// Ends the overlays of this server, but for those of users who stay. Returns what closes their open sockets; those
+    /// not yet open are closed when they are.
+    pub fn end_overlays(&mut self, server: &ServerId, stays: impl Fn(&UserId) -> bool) -> Vec<Recipient<Close>> {
+        self.end(|socket| socket.overlay.as_ref() == Some(server) && !stays(&socket.user))
+    }
+
+    fn end(&mut self, ends: impl Fn(&PresentSocket) -> bool) -> Vec<Recipient<Close>> {
+        let ended = self.sockets.values_mut().filter(|socket| ends(socket));
         ended
             .filter_map(|socket| {
                 socket.session_ended = true;
@@ -107,16 +130,16 @@ mod tests {
         let mut presence = Presence::default();
         let (alice, bob, session) = ("alice".into(), "bob".into(), "s".into());
         let mut connections: Vec<u64> = Vec::new();
-        while let Some(connection) = presence.admit(&alice, &session) {
+        while let Some(connection) = presence.admit(&alice, &session, None) {
             connections.push(connection);
         }
         assert_eq!(connections.len(), limits::CONNECTIONS_PER_USER);
-        assert!(presence.admit(&bob, &session).is_some(), "others have their own");
+        assert!(presence.admit(&bob, &session, None).is_some(), "others have their own");
         presence.leave(connections[0]);
         presence.leave(connections[0]);
-        let again = presence.admit(&alice, &session).expect("one place is free");
+        let again = presence.admit(&alice, &session, None).expect("one place is free");
         assert!(!connections.contains(&again), "numbers are used once");
-        assert!(presence.admit(&alice, &session).is_none());
+        assert!(presence.admit(&alice, &session, None).is_none());
         assert_eq!(presence.count(), limits::CONNECTIONS_PER_USER + 1);
     }
 
@@ -124,7 +147,7 @@ mod tests {
     async fn an_ended_session_closes_its_sockets_also_those_that_open_later() {
         let mut presence = Presence::default();
         let close = Socket.start().recipient();
-        let mut admit = |session: &str| presence.admit(&"alice".into(), &session.into()).expect("a place");
+        let mut admit = |session: &str| presence.admit(&"alice".into(), &session.into(), None).expect("a place");
         let (open, coming, other) = (admit("s"), admit("s"), admit("t"));
         assert_eq!(presence.open(open, close.clone()), None);
         assert_eq!(presence.open(other, close.clone()), None);
@@ -134,5 +157,25 @@ mod tests {
         presence.leave(open);
         assert_eq!(presence.open(open, close), None, "it is gone");
         assert_eq!(presence.open_sockets().count(), 2);
+    }
+
+    #[actix::test]
+    async fn the_overlays_of_a_server_end_for_those_who_may_no_longer_watch() {
+        let mut presence = Presence::default();
+        let close = Socket.start().recipient();
+        let mut open = |user: &str, overlay: Option<&str>| {
+            let overlay = overlay.map(ServerId::from);
+            let connection = presence.admit(&user.into(), &"s".into(), overlay.as_ref()).expect("a place");
+            assert_eq!(presence.open(connection, close.clone()), None);
+        };
+        for user in ["alice", "bob"] {
+            for overlay in [None, Some("one"), Some("two")] {
+                open(user, overlay);
+            }
+        }
+        let coming = presence.admit(&"bob".into(), &"s".into(), Some(&"one".into())).expect("a place");
+        assert_eq!(presence.end_overlays(&"one".into(), |user| user.as_str() == "alice").len(), 1);
+        assert_eq!(presence.open(coming, close), Some(Reason::SignedOut));
+        assert_eq!(presence.end_overlays(&"two".into(), |_| false).len(), 2);
     }
 }

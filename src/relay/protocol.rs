@@ -7,6 +7,9 @@
 //! not ring any more for that user. `state.raids` has the incidents of the last day; a client raises on any that it has
 //! not shown.
 //!
+//! The socket of an overlay watches one server: for any other it is told `unknown_server`, and `deviceToggle` and
+//! `raidAck` are refused with `owner_only`.
+//!
 //! At most 20 lines of `chat` in 10 s reach one connection. Of more, the oldest that wait are dropped, and an `event` of
 //! kind `chat` and action `dropped` says how many in `lines`, at most one in 10 s for each server.
 //! In the state, `server.stale` is `{ <section>: { asOf } }` with the sections `server`, `team`, `mapMarkers` and
@@ -51,6 +54,7 @@ pub enum ErrorCode {
     UnknownIncident,
     TooManySubscriptions,
     NotASwitch,
+    DeviceRemoved,
     GameServerUnavailable,
     GameServerTimeout,
     /// Our own fault; try again.
@@ -102,8 +106,14 @@ impl ClientMessage {
             .map_err(|error| Refusal::new(ErrorCode::Malformed, format!("not a message: {error}")))?;
         let Envelope { r#type, server_id, device_id, incident, request_id } = envelope;
         let ids = [server_id.as_ref().map(ServerId::as_str), device_id.as_deref(), incident.as_deref()];
-        if ids.into_iter().chain([request_id.as_deref()]).flatten().any(|id| id.len() > ID_LIMIT) {
-            return Err(Refusal::new(ErrorCode::Malformed, format!("an id is longer than {ID_LIMIT} bytes")));
+        for id in ids.into_iter().chain([request_id.as_deref()]).flatten() {
+            if id.len() > ID_LIMIT {
+                return Err(Refusal::new(ErrorCode::Malformed, format!("an id is longer than {ID_LIMIT} bytes")));
+            }
+            // Nothing has such an id, and not every database can be asked for it.
+            if id.contains(char::is_control) {
+                return Err(Refusal::new(ErrorCode::Malformed, "an id has a control character"));
+            }
         }
         let missing = |field: &str| Refusal {
             code: ErrorCode::Malformed,
@@ -145,6 +155,15 @@ pub struct ChatLine {
     pub ts: Timestamp,
 }
 
+/// An event or a line of chat, with the id under which the timeline or the chat's history has it.
+#[derive(Serialize)]
+pub struct WithId<'a, T: Serialize> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<&'a str>,
+    #[serde(flatten)]
+    pub content: &'a T,
+}
+
 /// What the service may say to a client; large messages have functions of their own.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
@@ -152,12 +171,12 @@ pub enum ServerMessage<'a> {
     #[serde(rename_all = "camelCase")]
     Event {
         server_id: &'a ServerId,
-        event: &'a WorldEvent,
+        event: WithId<'a, WorldEvent>,
     },
     #[serde(rename_all = "camelCase")]
     Chat {
         server_id: &'a ServerId,
-        chat: &'a ChatLine,
+        chat: WithId<'a, ChatLine>,
     },
     #[serde(rename_all = "camelCase")]
     Raid {
@@ -188,7 +207,8 @@ impl Refusal {
 
 /// The event that so many lines of this server's chat were dropped, as a frame.
 pub fn chat_dropped(server: &ServerId, lines: u32, now: Timestamp) -> Bytes {
-    ServerMessage::Event { server_id: server, event: &WorldEvent::chat_dropped(lines, now) }.frame()
+    let event = WithId { id: None, content: &WorldEvent::chat_dropped(lines, now) };
+    ServerMessage::Event { server_id: server, event }.frame()
 }
 
 /// `snapshot { serverId, epoch, seq, state }` as a frame.
@@ -261,6 +281,10 @@ mod tests {
         }
         assert_eq!(code(&"[".repeat(100_000)), ErrorCode::Malformed);
         assert_eq!(code(&format!(r#"{{"type":"subscribe","serverId":"{}"}}"#, "x".repeat(200))), ErrorCode::Malformed);
+        for (field, other) in [("serverId", "incident"), ("incident", "serverId"), ("requestId", "serverId")] {
+            let text = format!(r#"{{"type":"raidAck","{field}":"x\u0000","{other}":"y"}}"#);
+            assert_eq!(code(&text), ErrorCode::Malformed);
+        }
         let refusal = ClientMessage::parse(br#"{"type":"deviceToggle","serverId":"s","requestId":"r"}"#).unwrap_err();
         assert_eq!((refusal.code, refusal.request_id.as_deref()), (ErrorCode::Malformed, Some("r")));
         assert_eq!(code(r#"{"type":"fly"}"#), ErrorCode::UnknownType);

@@ -6,9 +6,12 @@ use std::{collections::HashSet, sync::Arc};
 use actix::Message;
 use bytes::Bytes;
 
-use crate::domain::{
-    change::{self, Change},
-    ids::UserId,
+use crate::{
+    domain::{
+        change::{self, Change},
+        ids::UserId,
+    },
+    relay::receipt::Taken,
 };
 
 /// Where a state or a client is: a `seq` within an epoch. An epoch begins with each start of a game connection.
@@ -67,8 +70,8 @@ pub enum Publication {
     /// An event or a line of chat, for every client.
     Deliver { lane: Lane, frame: Bytes },
     /// A raid alarm, for every client but those of users who have taken note; answered when the sockets have it or are
-    /// gone.
-    DeliverAlarm { frame: Bytes, acknowledged: Arc<[UserId]> },
+    /// gone. Each socket that has it is counted in `taken` at once.
+    DeliverAlarm { frame: Bytes, acknowledged: Arc<[UserId]>, taken: Arc<Taken> },
     /// Steps were left out because the subscriber was too busy; a snapshot makes up for them.
     Skipped,
     /// The game connection has failed, and another takes its place: find the server again.

@@ -1,6 +1,8 @@
 //! The way from a game connection to everybody who watches: position, snapshot, subscribers. Each publication is encoded
 //! once, for all.
 
+use std::sync::Arc;
+
 use actix::Recipient;
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -15,6 +17,7 @@ use crate::{
     relay::{
         protocol::{self, ServerMessage},
         publication::{AllowedUsers, Lane, Position, Publication, Step},
+        receipt::Taken,
     },
 };
 
@@ -120,15 +123,20 @@ impl Publisher {
         }
     }
 
-    /// Delivers a raid alarm to all but these users; resolves to the number of sockets that took it, once all have or are
-    /// gone: what still waits in this process would be lost with it.
-    pub fn deliver_alarm(&self, raid: &Raid, acknowledged: &[UserId]) -> impl Future<Output = usize> + use<> {
+    /// Delivers a raid alarm to all but these users. The sockets that took it so far, and a future of their number once
+    /// all have or are gone: what still waits in this process would be lost with it.
+    pub fn deliver_alarm(
+        &self,
+        raid: &Raid,
+        acknowledged: &[UserId],
+    ) -> (Arc<Taken>, impl Future<Output = usize> + use<>) {
         let frame = ServerMessage::Raid { server_id: &self.server, raid }.frame();
-        let alarm = Publication::DeliverAlarm { frame, acknowledged: acknowledged.into() };
+        let taken = Arc::new(Taken::default());
+        let alarm = Publication::DeliverAlarm { frame, acknowledged: acknowledged.into(), taken: taken.clone() };
         let send = |known: &Subscriber| known.recipient.send(alarm.clone());
         let answers = join_all(self.subscribers.iter().map(send).collect::<Vec<_>>());
         // A subscription that has just ended has no sockets any more.
-        async move { answers.await.into_iter().filter_map(Result::ok).sum() }
+        (taken, async move { answers.await.into_iter().filter_map(Result::ok).sum() })
     }
 
     /// Tells every subscriber that this connection has failed.
@@ -276,11 +284,11 @@ mod tests {
             late: false,
             drill: false,
         };
-        assert_eq!(publisher.deliver_alarm(&raid, &[]).await, 0, "nobody watches");
+        assert_eq!(publisher.deliver_alarm(&raid, &[]).1.await, 0, "nobody watches");
         let subscribers = [subscriber(16), subscriber(16)];
         subscribers.iter().for_each(|(recipient, _)| publisher.subscribe(recipient.clone()));
-        assert_eq!(publisher.deliver_alarm(&raid, &[]).await, 4);
+        assert_eq!(publisher.deliver_alarm(&raid, &[]).1.await, 4);
         publisher.unsubscribe(&subscribers[0].0);
-        assert_eq!(publisher.deliver_alarm(&raid, &[]).await, 2);
+        assert_eq!(publisher.deliver_alarm(&raid, &[]).1.await, 2);
     }
 }

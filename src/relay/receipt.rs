@@ -3,14 +3,47 @@
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
+
+/// The sockets that took one alarm so far, on all threads.
+#[derive(Debug, Default)]
+pub struct Taken {
+    sockets: AtomicUsize,
+    first: Notify,
+}
+
+impl Taken {
+    /// How many.
+    pub fn sockets(&self) -> usize {
+        self.sockets.load(Ordering::Relaxed)
+    }
+
+    /// Waits for the first one. For one who waits.
+    pub async fn first(&self) {
+        while self.sockets() == 0 {
+            self.first.notified().await;
+        }
+    }
+
+    /// One more.
+    pub fn add(&self) {
+        self.sockets.fetch_add(1, Ordering::Relaxed);
+        self.first.notify_one();
+    }
+}
 
 /// Shared by the copies of one frame on this thread: counts the sockets whose kernel buffer took it, and reports.
 #[derive(Debug)]
 pub struct Receipt {
     taken: Rc<Cell<usize>>,
+    /// Of an alarm: counts those of all threads.
+    on_all_threads: Option<Arc<Taken>>,
     /// Sent on at the first socket, or dropped with the last copy.
     first: RefCell<Option<oneshot::Sender<()>>>,
     /// Never sent on: dropping it is the report.
@@ -18,23 +51,33 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// A receipt, its count, and what ends when every copy is gone, written or not.
-    pub fn new() -> (Rc<Self>, Rc<Cell<usize>>, oneshot::Receiver<()>) {
+    /// A receipt of an alarm, its count, and what ends when every copy is gone, written or not.
+    pub fn of_alarm(on_all_threads: Arc<Taken>) -> (Rc<Self>, Rc<Cell<usize>>, oneshot::Receiver<()>) {
         let (sender, finished) = oneshot::channel();
         let taken = Rc::new(Cell::new(0));
-        let receipt = Self { taken: taken.clone(), first: RefCell::new(None), _finished: Some(sender) };
+        let receipt = Self {
+            taken: taken.clone(),
+            on_all_threads: Some(on_all_threads),
+            first: RefCell::new(None),
+            _finished: Some(sender),
+        };
         (Rc::new(receipt), taken, finished)
     }
 
     /// A receipt, and what is sent on when a first socket took the frame; it ends without if none will.
     pub fn of_first() -> (Rc<Self>, oneshot::Receiver<()>) {
         let (sender, first) = oneshot::channel();
-        (Rc::new(Self { taken: Rc::default(), first: RefCell::new(Some(sender)), _finished: None }), first)
+        let receipt =
+            Self { taken: Rc::default(), on_all_threads: None, first: RefCell::new(Some(sender)), _finished: None };
+        (Rc::new(receipt), first)
     }
 
     /// One socket took the frame.
     pub fn confirm(&self) {
         self.taken.set(self.taken.get() + 1);
+        if let Some(taken) = &self.on_all_threads {
+            taken.add();
+        }
         if let Some(first) = self.first.borrow_mut().take() {
             // Nobody may want to know any more.
             let _ = first.send(());

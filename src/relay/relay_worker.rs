@@ -39,14 +39,16 @@ impl RelayWorker {
     }
 
     /// The subscription of this server, started if need be; none if this user may not watch it. Asks the hub only
-    /// when this thread does not know the server yet.
+    /// when this thread does not know the server yet, or not that this user may watch it.
     pub async fn subscription(&self, server: &ServerId, user: &UserId) -> Result<Option<Rc<Subscription>>, FindFailed> {
-        if let Some(known) = self.known(server) {
-            return Ok(known.watchers.may_watch(user).then_some(known));
+        if let Some(known) = self.known(server)
+            && known.watchers.may_watch(user)
+        {
+            return Ok(Some(known));
         }
         let found = self.servers.send(FindServer { server: server.clone() }).await;
         let Some(found) = found.map_err(|_| FindFailed)?.map_err(|_| FindFailed)? else { return Ok(None) };
-        // Another socket of this thread may have been quicker; this answer may be newer than its.
+        // Known before, or by another socket that was quicker; this answer may be newer.
         if let Some(known) = self.known(server) {
             known.set_watchers(found.allowed);
             return Ok(known.watchers.may_watch(user).then_some(known));

@@ -6,6 +6,7 @@
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
+    sync::Arc,
     time::Duration,
 };
 
@@ -26,7 +27,7 @@ use crate::{
         game_connection::{GameConnection, RequestSnapshot, Subscribe, Unsubscribe},
         protocol::Refusal,
         publication::{AllowedUsers, Lane, Publication},
-        receipt::Receipt,
+        receipt::{Receipt, Taken},
         send_queue::QueuedFrame,
         server_lookup::{FindServer, FoundServer},
         socket::Socket,
@@ -172,8 +173,13 @@ impl ServerSubscription {
     }
 
     /// Delivers an alarm to all but these users; resolves to the number of sockets whose kernel buffer took it.
-    fn deliver_alarm(&self, frame: Bytes, acknowledged: &[UserId]) -> impl Future<Output = usize> + use<> {
-        let (receipt, taken, finished) = Receipt::new();
+    fn deliver_alarm(
+        &self,
+        frame: Bytes,
+        acknowledged: &[UserId],
+        on_all_threads: Arc<Taken>,
+    ) -> impl Future<Output = usize> + use<> {
+        let (receipt, taken, finished) = Receipt::of_alarm(on_all_threads);
         let queued = QueuedFrame { frame, receipt: Some(receipt), feed: Some(self.subscription.feed.clone()) };
         self.subscription.watchers.for_each(|socket| {
             if !acknowledged.contains(&socket.user) {
@@ -248,8 +254,8 @@ impl Handler<Publication> for ServerSubscription {
                 return Response::fut(async move { usize::from(first.await.is_ok()) });
             }
             Publication::Deliver { lane, frame } => self.deliver(lane, frame),
-            Publication::DeliverAlarm { frame, acknowledged } => {
-                return Response::fut(self.deliver_alarm(frame, &acknowledged));
+            Publication::DeliverAlarm { frame, acknowledged, taken } => {
+                return Response::fut(self.deliver_alarm(frame, &acknowledged, taken));
             }
             Publication::Skipped => {
                 feed.mark_snapshot_wanted();

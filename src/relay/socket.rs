@@ -6,7 +6,6 @@
 
 use std::{
     cell::{Cell, RefCell},
-    future::Future as _,
     io,
     pin::Pin,
     rc::Rc,
@@ -17,11 +16,11 @@ use std::{
 use actix_codec::Decoder as _;
 use actix_http::ws::{Codec, Frame, ProtocolError};
 use bytes::{Bytes, BytesMut};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
 use crate::{
     domain::{ids::UserId, limits},
-    net::Stream,
+    net::{Stream, Timer},
     relay::{
         close::Reason,
         frame_budget::Millis,
@@ -199,13 +198,13 @@ pub struct Inbound {
     socket: Rc<Socket>,
     codec: Codec,
     buffer: BytesMut,
-    turn: Option<Pin<Box<Sleep>>>,
+    turn: Timer,
 }
 
 impl Inbound {
     /// Reads this socket, beginning with what arrived behind the handshake.
     pub fn new(socket: Rc<Socket>, early: BytesMut) -> Self {
-        Self { socket, codec: Codec::new().max_size(limits::INBOUND_BYTES), buffer: early, turn: None }
+        Self { socket, codec: Codec::new().max_size(limits::INBOUND_BYTES), buffer: early, turn: Timer::default() }
     }
 
     /// Writes on, if there is room again or a turn has come. Ready when the connection is over.
@@ -228,15 +227,11 @@ impl Inbound {
                 }
             }
             let Some(due) = over_at.or(self.socket.due.get()) else {
-                self.turn = None;
+                self.turn = Timer::default();
                 return Poll::Pending;
             };
             let at = self.socket.origin + Duration::from_millis(due);
-            let turn = self.turn.get_or_insert_with(|| Box::pin(sleep_until(at)));
-            if turn.deadline() != at {
-                turn.as_mut().reset(at);
-            }
-            if turn.as_mut().poll(cx).is_pending() {
+            if self.turn.poll(at, cx).is_pending() {
                 return Poll::Pending;
             }
         }
@@ -307,7 +302,7 @@ mod tests {
     #[tokio::test]
     async fn a_frame_is_confirmed_when_the_kernel_has_all_of_it() {
         let (socket, peer) = socket(4);
-        let (receipt, taken, mut finished) = Receipt::new();
+        let (receipt, taken, mut finished) = Receipt::of_alarm(Default::default());
         socket
             .push(Lane::Raid, QueuedFrame { frame: Bytes::from_static(b"abcdef"), receipt: Some(receipt), feed: None });
         assert_eq!(taken.get(), 0, "two bytes wait");
@@ -345,7 +340,7 @@ mod tests {
     async fn a_socket_that_closes_confirms_nothing_that_still_waits() {
         let (socket, peer) = socket(4);
         socket.push(Lane::Raid, Bytes::from_static(b"abcdef"));
-        let (receipt, taken, mut finished) = Receipt::new();
+        let (receipt, taken, mut finished) = Receipt::of_alarm(Default::default());
         socket.push(
             Lane::Raid,
             QueuedFrame { frame: Bytes::from_static(b"second"), receipt: Some(receipt.clone()), feed: None },

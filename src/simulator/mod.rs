@@ -1,5 +1,5 @@
-//! Simulated neighbours of the service, for the demo, the tests and the benchmarks: a game server, a push service and an
-//! identity provider.
+//! Simulated neighbours of the service, for the demo, the tests and the benchmarks: a game server, a push service, an
+//! identity provider and a player-statistics service.
 //!
 //! The game server speaks the game's own protocol and enforces the game's own limits, so that third-party clients work
 //! with it as with a real one; the world behind it is seeded and scripted. The time comes from the service's clock.
@@ -9,6 +9,8 @@ pub mod game_server;
 mod ground;
 pub mod identity;
 mod map_picture;
+pub mod market;
+pub mod player_stats;
 pub mod point;
 pub mod push_service;
 mod rng;
@@ -18,4 +20,4 @@ pub mod terrain;
 mod vector;
 pub mod world;
 
-pub use standalone::{SimulateOptions, persons, simulate};
+pub use standalone::{STATS_SERVER, SimulateOptions, persons, simulate};

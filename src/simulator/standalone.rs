@@ -13,6 +13,7 @@ use serde_json::json;
 use super::{
     game_server::{DEMO_TOKEN, GameServer, GameServerOptions},
     identity::{IdentityProvider, Person},
+    player_stats::{ListedGame, PlayerStatsService, regulars},
     push_service::{CertificateAuthority, DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN, PushService},
     world::{SimulatedWorld, TEAM},
 };
@@ -26,7 +27,10 @@ pub struct SimulateOptions {
     pub game_port: u16,
     pub identity_port: u16,
     pub push_port: u16,
+    pub player_stats_port: u16,
     pub seed: u64,
+    /// The world does not move.
+    pub still: bool,
     /// Where the push service's certificate authority is kept, so that clients which trust it go on after a restart.
     pub data_dir: PathBuf,
     /// Where to write the certificate that clients of the push service must trust (PEM).
@@ -35,6 +39,9 @@ pub struct SimulateOptions {
     pub env_file: Option<PathBuf>,
 }
 
+/// The id of the game server at the player-statistics service.
+pub const STATS_SERVER: &str = "7001";
+
 /// The persons of the demo: the team.
 pub fn persons() -> Vec<Person> {
     TEAM.into_iter()
@@ -42,10 +49,10 @@ pub fn persons() -> Vec<Person> {
         .collect()
 }
 
-/// Runs a game server, an identity provider and a push service until Ctrl-C. The push service has one account, for which
+/// Runs a game server, an identity provider, a push service and a player-statistics service until Ctrl-C. The push service has one account, for which
 /// the pairings of the game server and its devices wait.
 ///
-/// Prints one line of JSON when all accept connections: `game`, `identity` and `push` (host and port), `playerId`
+/// Prints one line of JSON when all accept connections: `game`, `identity`, `push` and `playerStats` (host and port), `playerId`
 /// (decimal text), `playerToken`, `androidId` and `securityToken` (decimal texts), `caFile` (null without `ca_file`),
 /// and `devices` (entity id and name of each).
 pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
@@ -54,18 +61,23 @@ pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
     let world = SimulatedWorld::new(options.seed, clock.now());
     let name = world.info().name;
     let devices: Vec<_> = world.devices().map(|(id, name, _)| (id, name.to_owned())).collect();
-    let game = GameServerOptions { listen: listen(options.game_port), ..GameServerOptions::new(world) };
+    let time_scale = if options.still { 0.0 } else { 1.0 };
+    let game = GameServerOptions { listen: listen(options.game_port), time_scale, ..GameServerOptions::new(world) };
     let game = GameServer::start(game).await?;
     let identity =
         IdentityProvider::start(listen(options.identity_port), persons(), clock.clone(), Random::system()).await?;
     let account = (DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN);
     let authority = CertificateAuthority::kept(&options.data_dir)?;
-    let push = PushService::start_as(authority, listen(options.push_port), vec![account], clock).await?;
+    let push = PushService::start_as(authority, listen(options.push_port), vec![account], clock.clone()).await?;
     let push = Arc::new(push);
 
     let player = TEAM[0].0;
     game.push_through(push.clone(), &name, HashMap::from([(player, DEMO_ANDROID_ID)]));
     game.pair(player, &devices.iter().map(|(id, _)| *id).collect::<Vec<_>>());
+
+    let listed = ListedGame::at(STATS_SERVER, &name, game.addr());
+    let (stats_listen, players) = (listen(options.player_stats_port), regulars(STATS_SERVER));
+    let player_stats = PlayerStatsService::start(stats_listen, vec![listed], players, clock).await?;
 
     let ca_file = options.ca_file.as_ref().map(std::path::absolute).transpose()?;
     if let Some(path) = &ca_file {
@@ -78,6 +90,7 @@ pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
             ("PLATFORM_API_URL", identity.platform_api_url()),
             // With any key the service looks profiles up.
             ("PLATFORM_API_KEY", "simulated".to_owned()),
+            ("PLAYER_STATS_URL", player_stats.url()),
             ("ALLOW_PRIVATE_GAME_SERVERS", "true".to_owned()),
         ];
         // The service cannot trust the push service without its certificate.
@@ -93,6 +106,7 @@ pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
         "game": game.addr().to_string(),
         "identity": identity.addr().to_string(),
         "push": push.addr().to_string(),
+        "playerStats": player_stats.addr().to_string(),
         "playerId": player.to_string(),
         "playerToken": DEMO_TOKEN,
         "androidId": DEMO_ANDROID_ID.to_string(),

@@ -2,14 +2,17 @@
 //!
 //! To add an invariant: a name, the place where it is seen, and `self.broken("name", details)`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+};
 
 use companion::{
     db::{
         pool::Pool,
         schema::{alarms, incidents, timeline},
     },
-    domain::ids::ServerId,
+    domain::{ids::ServerId, raid::SHOWN},
 };
 use diesel::{ExpressionMethods as _, QueryDsl as _, RunQueryDsl as _};
 use serde_json::Value;
@@ -17,7 +20,6 @@ use tokio::time::{Duration, Instant};
 
 use crate::{
     dashboard::{Dashboard, Known},
-    random::{FNV_OFFSET, fold},
     script::LAST_ALARM,
     wire::Wire,
     world::{PAIRED, World, world},
@@ -130,8 +132,7 @@ impl Judge {
                     return self.broken("patches-follow", format!("dashboard {number}: {error}"));
                 }
                 before.seq = seq;
-                let state = before.state.clone();
-                self.compare(&server, epoch, seq, &state);
+                self.compare(&server, epoch, seq, &before.state);
             }
             (Some("raid"), ..) => {
                 let incident = message["incident"].as_str().unwrap_or_default().to_owned();
@@ -168,11 +169,12 @@ impl Judge {
 
     /// Every client has the same document at the same position.
     fn compare(&mut self, server: &str, epoch: u64, seq: u64, state: &Value) {
-        let text = state.to_string();
-        let hash = fold(FNV_OFFSET, text.bytes());
+        let mut hasher = DefaultHasher::new();
+        state.hash(&mut hasher);
+        let hash = hasher.finish();
         let first = *self.documents.entry((server.to_owned(), epoch, seq)).or_insert(hash);
         if first != hash {
-            self.broken("equal-state", format!("{server} at {epoch}/{seq}: {text}"));
+            self.broken("equal-state", format!("{server} at {epoch}/{seq}: {state}"));
         }
     }
 
@@ -231,6 +233,7 @@ impl Judge {
                         shown.filter(|(_, raid)| raid["drill"] == false).map(|(id, _)| id.as_str()).collect();
                     let of_server = raids.iter().filter(|(of, _)| of == server.as_str());
                     let stored: BTreeSet<&str> = of_server.map(|(_, id)| id.as_str()).collect();
+                    let stored: BTreeSet<&str> = stored.into_iter().rev().take(SHOWN).collect();
                     if shown != stored {
                         self.broken("raids-are-shown", format!("{name}: dashboard {number} has {shown:?}, {stored:?}"));
                     }
@@ -316,8 +319,14 @@ impl Judge {
             self.broken("pushes-arrive", format!("{waiting} pushes are not acknowledged"));
         }
         for (title, (user, game)) in self.pushed.clone() {
-            let is_there = |paired: &(usize, &(&str, usize, usize))| (paired.1.1, paired.1.2) == (user, game);
-            if PAIRED.iter().enumerate().find(is_there).is_some_and(|(paired, _)| self.deleted.contains(&paired)) {
+            // An alarm of a game server that its user never paired is taken for one of the user's others.
+            let is_paired = PAIRED.iter().any(|(_, owner, of)| (*owner, *of) == (user, game));
+            let may_have = |of: usize| of == game || !is_paired;
+            let went_with_its_server = PAIRED
+                .iter()
+                .enumerate()
+                .any(|(paired, (_, owner, of))| *owner == user && may_have(*of) && self.deleted.contains(&paired));
+            if went_with_its_server {
                 continue;
             }
             let stored = rows.iter().filter(|row| row.1 == title).count();

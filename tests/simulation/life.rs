@@ -32,6 +32,7 @@ use companion::{
         client_socket::ClientSocket,
         connect_turns::ConnectTurns,
         context::RelayContext,
+        fact_sink::FactSink,
         hub::{DevicesChanged, Hub, ServerPaired, ServerRemoved, SessionEnded, StartDrill},
         relay_worker::RelayWorker,
     },
@@ -126,6 +127,8 @@ impl Service {
         let mut requests = world.begin_life();
         let network = Network::simulated(Arc::new(|host: &str, port| World::dial(host.to_owned(), port).boxed_local()));
         let context = Arc::new(RelayContext {
+            markets: Default::default(),
+            facts: FactSink::start(self.pool.clone(), self.random.clone()),
             clock: world.clock.clone(),
             random: self.random.clone(),
             network: network.clone(),
@@ -135,6 +138,7 @@ impl Service {
             game: Game { proxy_url: None, link_policy: GameLinkPolicy::Always, allow_private_servers: true },
             budgets: Budgets::default(),
             connect_turns: ConnectTurns::default(),
+            recent_events: Default::default(),
             decoder: MessageDecoder::inline(),
         });
         let hub = relay::start(context, Arc::default(), vec![Arbiter::current()]);
@@ -162,7 +166,7 @@ impl Service {
                 Request::Connect { user, session, reply } => {
                     turn += 1;
                     let worker = workers[turn % workers.len()].clone();
-                    let admitted = hub.send(Admit { user, session });
+                    let admitted = hub.send(Admit { user, session, overlay: None });
                     actix::spawn(async move {
                         let Ok(Ok(admission)) = admitted.await else { return drop(reply.send(None)) };
                         let (service, dashboard, wire) = crate::world::world().make_socket();
@@ -190,28 +194,31 @@ impl Service {
             UserAct::Pair(paired) => {
                 let this = self.clone();
                 // Threads do not share the world: the pairing is written inline, on this one.
-                let done = self.pool.write(move |db| this.pair(db, paired, &crate::world::world())).await;
-                let Ok(changed) = done else { return false };
-                let Some(server) = world.judge.borrow().server(PAIRED[paired].0) else { return false };
-                hub.do_send(ServerPaired { server: server.clone(), changed });
-                hub.do_send(DevicesChanged { server });
+                let pair = move |db: &mut Db| this.pair(db, paired, &crate::world::world());
+                let hub = hub.clone();
+                let tell = move |changed: &bool| {
+                    let server = crate::world::world().judge.borrow().server(PAIRED[paired].0);
+                    let server = server.expect("it has just been paired");
+                    hub.do_send(ServerPaired { server: server.clone(), changed: *changed });
+                    hub.do_send(DevicesChanged { server });
+                };
+                return self.pool.write_and_tell(pair, tell).await.is_ok();
             }
             UserAct::Delete(paired) => {
                 let Some(server) = world.judge.borrow().server(PAIRED[paired].0) else { return false };
                 let (owner, id) = (UserId::from(USERS[PAIRED[paired].1]), server.clone());
-                let done = self.pool.write(move |db| paired_servers::delete(db, &owner, &id)).await;
-                if !matches!(done, Ok(true)) {
+                let (hub, gone) = (hub.clone(), server.clone());
+                let tell = move |_: &_| hub.do_send(ServerRemoved { server: gone });
+                let delete = move |db: &mut Db| paired_servers::delete(db, &owner, &id);
+                if !matches!(self.pool.write_and_tell(delete, tell).await, Ok(true)) {
                     return false;
                 }
                 world.judge.borrow_mut().server_gone(&server);
-                hub.do_send(ServerRemoved { server });
             }
             UserAct::SignOut(session) => {
-                let id = session.clone();
-                if self.pool.write(move |db| sessions::delete(db, &id)).await.is_err() {
-                    return false;
-                }
-                hub.do_send(SessionEnded { session });
+                let (hub, id) = (hub.clone(), session.clone());
+                let tell = move |_: &_| hub.do_send(SessionEnded { session });
+                return self.pool.write_and_tell(move |db| sessions::delete(db, &id), tell).await.is_ok();
             }
             UserAct::SignIn(user, session) => {
                 let now = world.clock.now();
@@ -221,11 +228,10 @@ impl Service {
             }
             UserAct::UploadCredential(user) => {
                 let this = self.clone();
-                let done = self.pool.write(move |db| this.upload(db, user, &crate::world::world())).await;
-                if done.is_err() {
-                    return false;
-                }
-                push.do_send(CredentialChanged { user: USERS[user].into() });
+                let push = push.clone();
+                let upload = move |db: &mut Db| this.upload(db, user, &crate::world::world());
+                let tell = move |_: &_| push.do_send(CredentialChanged { user: USERS[user].into() });
+                return self.pool.write_and_tell(upload, tell).await.is_ok();
             }
             UserAct::Drill(paired) => {
                 let Some(server) = world.judge.borrow().server(PAIRED[paired].0) else { return false };

@@ -2,7 +2,7 @@
 //! does not shift the rest.
 
 /// Where an FNV-1a hash begins.
-pub const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 
 /// Folds bytes into an FNV-1a hash.
 pub fn fold(hash: u64, bytes: impl Iterator<Item = u8>) -> u64 {

@@ -1,5 +1,7 @@
 //! Cameras: subscriptions, pictures, steering.
 
+use std::time::Duration;
+
 use companion::{
     game::{
         camera::{Sample, decode_rays, sample_order},
@@ -8,7 +10,7 @@ use companion::{
     simulator::world::{FIXED_CAMERA, TURNING_CAMERA},
 };
 
-use crate::game_client::{LEADER, Peer, server, steer, subscribe};
+use crate::game_client::{DEADLINE, LEADER, MARLOW, MARLOWS_TOKEN, Peer, server, steer, subscribe};
 
 #[actix_web::test]
 async fn a_camera_streams_a_whole_picture() {
@@ -32,9 +34,38 @@ async fn a_camera_streams_a_whole_picture() {
     let picture: Vec<Sample> = picture.into_iter().map(|sample| sample.expect("every pixel is covered")).collect();
     assert!(picture[89 * 160..].iter().all(|sample| *sample == Sample::SKY), "y counts upwards: sky in the last row");
     assert!(picture[..160].iter().all(|sample| *sample != Sample::SKY), "ground in the first");
+    peer.ask(subscribe(TURNING_CAMERA)).await.camera_subscribe_info.expect("a renewal");
+    assert_eq!(server.camera_subscriptions(), (1, 1), "a renewal is no subscription");
     let stopped = AppRequest { camera_unsubscribe: Some(AppEmpty {}), ..Default::default() };
     assert!(peer.ask(stopped).await.success.is_some());
+    assert_eq!(server.camera_subscriptions(), (1, 0));
     assert_eq!(peer.refusal(steer(0, 1.0, 0.0)).await, "no_camera");
+}
+
+#[actix_web::test]
+async fn frames_end_when_the_player_logs_in_or_the_client_leaves() {
+    let server = server().await;
+    let (mut peer, mut other) = (Peer::connect(&server).await, Peer::connect_as(&server, MARLOW, MARLOWS_TOKEN).await);
+    server.world(|world| [LEADER, MARLOW].map(|player| world.set_online(player, false)));
+    for peer in [&mut peer, &mut other] {
+        peer.ask(subscribe(FIXED_CAMERA)).await.camera_subscribe_info.expect("a camera");
+        while peer.broadcast().await.camera_rays.is_none() {}
+    }
+    assert_eq!(server.camera_subscriptions(), (2, 2));
+    server.world(|world| world.set_online(LEADER, true));
+    assert_eq!(peer.refusal(subscribe(FIXED_CAMERA)).await, "player_online");
+    until(|| server.camera_subscriptions() == (2, 1)).await;
+    drop(other);
+    until(|| server.camera_subscriptions() == (2, 0)).await;
+}
+
+async fn until(holds: impl Fn() -> bool) {
+    let poll = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, poll).await.expect("it holds in time");
 }
 
 #[actix_web::test]

@@ -113,6 +113,37 @@ async fn sign_in_needs_one_click_and_is_confirmed_once() {
 }
 
 #[actix_web::test]
+async fn several_people_sign_in_each_as_themselves() {
+    let (provider, browser) = provider().await;
+    let people = persons();
+    assert!(people.len() > 2);
+    let (_, page) = browser.send("GET", "/openid/login", &SETUP).await;
+    let mut answers = Vec::new();
+    for person in &people {
+        assert!(page.contains(&person.name));
+        let mut clicked = SETUP.to_vec();
+        let id = person.platform_id.to_string();
+        clicked.push(("person", &id));
+        let (head, _) = browser.send("POST", "/openid/choose", &clicked).await;
+        answers.push(location(&head));
+    }
+    // All have signed in before the first of them is confirmed.
+    for (person, answer) in people.iter().zip(answers) {
+        let mut pairs: Vec<(String, String)> = answer.query_pairs().into_owned().collect();
+        let claimed = format!("{}{}", provider.claimed_id_prefix(), person.platform_id);
+        assert!(pairs.contains(&("openid.claimed_id".to_owned(), claimed)));
+        pairs.retain(|(name, _)| name.starts_with("openid."));
+        pairs
+            .iter_mut()
+            .filter(|(name, _)| name == "openid.mode")
+            .for_each(|(_, mode)| *mode = "check_authentication".into());
+        let pairs: Vec<(&str, &str)> = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let (_, body) = browser.send("POST", "/openid/login", &pairs).await;
+        assert!(body.contains("is_valid:true\n"), "{}: {body}", person.name);
+    }
+}
+
+#[actix_web::test]
 async fn sign_in_can_be_cancelled_or_refused() {
     let (_provider, browser) = provider().await;
     let mut cancelled = SETUP.to_vec();

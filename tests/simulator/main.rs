@@ -9,5 +9,6 @@ mod identity;
 mod limits;
 mod link;
 mod messages;
+mod player_stats;
 mod requests;
 mod streams;

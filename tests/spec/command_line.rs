@@ -105,3 +105,34 @@ fn signals_stop_it_in_good_order() {
         assert_eq!(process.wait().unwrap().code(), Some(0), "{signal}");
     }
 }
+
+#[test]
+fn a_database_that_is_down_is_asked_again_until_a_signal_comes() {
+    let directory = TempDir::new().unwrap();
+    let mut process = companion(directory.path())
+        .args(["serve", "--api-listen=127.0.0.1:0", "--relay-listen=127.0.0.1:0", "--push-address=127.0.0.1:9"])
+        .arg("--database-url=postgres://u:hunter2@127.0.0.1:1/none")
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map(Result::unwrap);
+    for attempt in ["first", "second"] {
+        let line = lines.find(|line| line.contains("asked again")).expect(attempt);
+        assert!(line.contains("Connection refused") && !line.contains("hunter2"), "{line}");
+    }
+    let sent = Command::new("kill").args(["-s", "TERM", &process.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    assert_eq!(process.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_database_that_cannot_be_meant_ends_the_start() {
+    let directory = TempDir::new().unwrap();
+    let output = companion(directory.path())
+        .args(["serve", "--database-url=postgres://u:hunter2@127.0.0.1:99999999/none"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.contains("the database") && !text.contains("hunter2"), "{text}");
+}

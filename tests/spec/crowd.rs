@@ -122,6 +122,21 @@ async fn one_address_cannot_take_every_descriptor() {
 }
 
 #[actix_web::test]
+async fn one_address_cannot_take_every_handshake() {
+    let service = Narrow::start();
+    let handshake = |from: &'static str| async move {
+        let mut stream = connect(from, service.relay).await;
+        // One that is refused may be gone already.
+        let _ = stream.write_all(b"GET /v1?token=slow HTTP/1.1\r\nHost: a\r\n").await;
+        stream
+    };
+    let crowd = join_all((0..40).map(|_| handshake("127.0.0.1"))).await;
+    let answers = join_all(crowd.into_iter().map(|mut stream| async move { until_closed(&mut stream).await })).await;
+    let held = answers.iter().filter(|answer| answer.starts_with("HTTP/1.1 408 ")).count();
+    assert!((1..=20).contains(&held), "{held} of 40 were let in");
+}
+
+#[actix_web::test]
 async fn a_request_that_trickles_ends() {
     let app = TestApp::start().await;
     let mut alice = app.signed_in(ALICE).await;

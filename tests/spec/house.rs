@@ -18,7 +18,7 @@ const FLOORS: [&[&str]; 9] = [
     &["db", "clients", "game"],
     &["vault"],
     &["pairings"],
-    &["relay", "push"],
+    &["relay", "push", "tracking"],
     &["api", "rotation"],
     &["server", "demo", "watch", "simulator"],
 ];
@@ -58,7 +58,7 @@ fn imports_only_go_down() {
                     "simulator" if target == "push" => within(&["push", "mcs"]) || within(&["push", "wire"]),
                     "simulator" if target == "crypto" => within(&["crypto", "random"]),
                     "simulator" => matches!(target, "game" | "domain" | "clock"),
-                    "api" | "push" if target == "relay" => within(&["relay", "hub"]),
+                    "api" | "push" | "tracking" if target == "relay" => within(&["relay", "hub"]),
                     _ => floor(target) < floor(room),
                 };
             if !allowed {

@@ -2,13 +2,19 @@
 
 #![allow(clippy::disallowed_methods, reason = "a test is not part of a simulated run")]
 
+mod authorisation;
+mod cameras;
 mod command_line;
 mod credentials;
 mod crowd;
+mod devices;
 mod edge;
+mod guests;
 mod harness;
 mod house;
+mod intel;
 mod openapi;
+mod overlays;
 mod paired_servers;
 mod pairing;
 mod push;
@@ -17,3 +23,4 @@ mod rotation;
 mod session;
 mod sign_in;
 mod start;
+mod tracking;

@@ -22,6 +22,7 @@ on_each_database!(an_owner_pairs_sees_and_deletes, |app| {
         json!({
             "id": id, "name": "play.example.com", "address": "play.example.com", "port": 28083, "playerId": ALICE,
             "role": "owner", "connection": { "state": "paused", "since": "2026-11-21T12:00:00.000Z" },
+            "openIncidents": 0,
             "createdAt": "2026-11-21T12:00:00.000Z",
         })
     );
@@ -59,6 +60,7 @@ on_each_database!(an_owner_adds_and_removes_devices, |app| {
     let expected = json!({
         "deviceId": "18446744073709551615", "kind": "switch", "name": "18446744073709551615", "label": null,
         "customCommand": null, "onMessage": null, "offMessage": null, "createdAt": "2026-11-21T12:00:00.000Z",
+        "x": null, "y": null, "grid": "", "value": null, "reachable": "no_response", "asOf": null,
     });
     assert_eq!(added.json(), expected);
 

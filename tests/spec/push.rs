@@ -24,8 +24,8 @@ use crate::harness::{
     game::{self, ALICE, BOB, add_device, is_complete, is_connected},
     helper::HelperDevice,
     push::{
-        BOBS_PHONE, NEW_PHONE, PHONE, PushTest, TimelineRow, alarm_pairing, asked_until, at, bundle, named,
-        only_server, pairing, servers, session_is, upload,
+        BOBS_PHONE, LedgerRow, NEW_PHONE, PHONE, PushTest, TimelineRow, alarm_pairing, at, bundle, named, only_server,
+        pairing, servers, session_is, upload,
     },
     relay_client::{PATIENCE, RelayClient},
 };
@@ -229,7 +229,8 @@ async fn an_alarm_that_no_socket_receives_is_stored_as_unheard() {
 async fn an_alarm_of_an_unknown_server_is_stored_and_one_of_long_ago_is_marked_late() {
     let Watched { test, named, server, mut client, .. } = watched().await;
     let (night, fresh) = (test.ago(21), test.ago(19));
-    test.push(at("strange.example.com", 28_083).alarm("Of a stranger", "Not paired"));
+    let stranger = PushedServer { name: "Elsewhere".to_owned(), ..at("strange.example.com", 28_083) };
+    test.push(stranger.alarm("Of a stranger", "Not paired"));
     test.push_sent(PHONE, named.alarm("Of the night", "It was here"), night);
     let late = client.expect("raid").await;
     assert_eq!((&late["alarmName"], &late["late"]), (&json!("Of the night"), &json!(true)));
@@ -315,18 +316,112 @@ async fn a_push_that_always_fails_is_kept_aside_and_the_next_alarm_comes_through
     assert!(line.contains("C4 on the airlock"), "{line}");
 }
 
+/// Waits until the ledger has these pushes, each with an incident that one socket heard of, in whichever order.
+async fn opened(test: &PushTest, titles: &[&str]) {
+    let expected: Vec<_> = titles.iter().map(|title| ("push", *title, "opened", Some(1))).collect();
+    let stored = async {
+        loop {
+            let mut rows = test.ledger().await;
+            rows.sort_by(|a, b| a.title.cmp(&b.title));
+            if rows.iter().map(LedgerRow::brief).eq(expected.iter().copied()) {
+                return;
+            }
+        }
+    };
+    timeout(PATIENCE, stored).await.expect("the ledger has them");
+}
+
 #[actix_web::test]
-async fn a_push_that_a_database_in_trouble_does_not_store_is_tried_until_it_is_stored() {
-    let test = PushTest::start().await;
-    let (_, mut helper) = test.alice().await;
+async fn a_database_that_hangs_holds_up_no_alarm_and_no_push_is_acknowledged_before_it_is_stored() {
+    let Watched { test, named, mut client, .. } = watched().await;
+    let hanging = test.hang();
+    for title in ["A", "B", "C"] {
+        test.push(named.alarm(title, ""));
+        assert_eq!(client.expect("raid").await["alarmName"], title);
+    }
+    assert_eq!((test.push.unacknowledged(PHONE.0), test.push.counts().logins), (3, 1));
+    drop(hanging);
+    test.until(|push| push.unacknowledged(PHONE.0) == 0).await;
+    opened(&test, &["A", "B", "C"]).await;
+    // None of them rings again, and the session lives on.
+    test.push(named.alarm("D", ""));
+    assert_eq!(client.expect("raid").await["alarmName"], "D");
+    assert_eq!(test.push.counts().logins, 1);
+}
+
+#[actix_web::test]
+async fn a_push_that_comes_again_while_the_database_hangs_does_not_ring_again() {
+    let Watched { test, named, mut client, .. } = watched().await;
+    let hanging = test.hang();
+    test.push(named.alarm("A", ""));
+    assert_eq!(client.expect("raid").await["alarmName"], "A");
+    test.push.drop_connections();
+    test.until(|push| push.counts().logins == 2).await;
+    test.push(named.alarm("B", ""));
+    assert_eq!(client.expect("raid").await["alarmName"], "B");
+    drop(hanging);
+    test.until(|push| push.unacknowledged(PHONE.0) == 0).await;
+    opened(&test, &["A", "B"]).await;
+    test.push(named.alarm("C", ""));
+    assert_eq!(client.expect("raid").await["alarmName"], "C");
+}
+
+#[actix_web::test]
+async fn a_database_that_refuses_holds_up_no_alarm_and_each_push_is_tried_until_it_is_stored() {
+    let Watched { test, mut alice, named, mut client, .. } = watched().await;
     test.refuse("database or disk is full");
-    test.push(at("play.example.com", 28_083).alarm("Poison", ""));
-    upload(&mut helper, PHONE).await;
-    test.until(|push| push.counts().logins > 3).await;
-    assert_eq!(test.push.unacknowledged(PHONE.0), 1);
+    for title in ["Poison", "Quite another"] {
+        test.push(named.alarm(title, ""));
+        assert_eq!(client.expect("raid").await["alarmName"], title);
+    }
+    alice.get_until("/credentials/push", |shown| shown["session"]["lastError"] == "push_not_stored").await;
+    session_is(&mut alice, "connected").await;
+    assert_eq!((test.push.unacknowledged(PHONE.0), test.push.counts().logins), (2, 1));
     test.refuse_nothing();
-    test.ledger_until(&[("push", "Poison", "unmatched", None)]).await;
+    test.until(|push| push.unacknowledged(PHONE.0) == 0).await;
+    opened(&test, &["Poison", "Quite another"]).await;
     assert!(test.printed(&["alarms"]).contains("dead letters: 0\n"));
+}
+
+#[actix_web::test]
+async fn an_alarm_that_can_never_be_stored_rings_once() {
+    let Watched { test, named, mut client, .. } = watched().await;
+    test.refuse_received("no such alarm");
+    test.push(named.alarm("Poison", ""));
+    test.push(named.alarm("Quite another", ""));
+    let mut rung = [client.expect("raid").await, client.expect("raid").await];
+    rung.sort_by_key(|raid| raid["alarmName"].to_string());
+    assert_eq!(rung.map(|raid| raid["alarmName"].clone()), ["Poison", "Quite another"]);
+    test.until(|push| push.unacknowledged(PHONE.0) == 0).await;
+    test.push(named.alarm("The last", ""));
+    assert_eq!(client.expect("raid").await["alarmName"], "The last");
+}
+
+#[actix_web::test]
+async fn a_server_paired_by_hand_has_its_alarms_while_the_database_hangs() {
+    let test = PushTest::start_beside_games().await;
+    let (mut alice, _) = test.alice_receiving().await;
+    let game = game::still(&test.app).await;
+    let server = game::pair(&mut alice, &game).await;
+    let mut client = RelayClient::watching(&test.app, &mut alice, &server).await;
+    client.until(&server, is_connected).await;
+    let _hanging = test.hang();
+    test.push(named(&game).alarm("Base alarm", ""));
+    assert_eq!(client.expect("raid").await["alarmName"], "Base alarm");
+}
+
+#[actix_web::test]
+async fn an_alarm_finds_a_server_that_was_paired_by_its_host_name() {
+    let test = PushTest::start_beside_games().await;
+    let (mut alice, _) = test.alice_receiving().await;
+    let game = game::still(&test.app).await;
+    let named = named(&game);
+    let by_hand = json!({ "address": "localhost", "port": named.port, "playerId": ALICE, "playerToken": DEMO_TOKEN, "name": "Home" });
+    let server = alice.post("/paired-servers", Some(&by_hand)).await.json()["id"].as_str().unwrap().to_owned();
+    let mut client = RelayClient::watching(&test.app, &mut alice, &server).await;
+    test.push(named.alarm("Base alarm", ""));
+    let raid = client.expect("raid").await;
+    assert_eq!((&raid["serverId"], &raid["alarmName"]), (&json!(server), &json!("Base alarm")));
 }
 
 #[actix_web::test]
@@ -490,7 +585,7 @@ async fn a_refused_login_asks_for_a_new_upload_and_affects_no_other_user() {
     test.until(|push| push.connected(PHONE.0)).await;
     let shown = session_is(&mut alice, "connected").await;
     assert_eq!(shown["session"]["lastError"], Value::Null);
-    let shown = asked_until(&mut alice, "/credentials/push", |shown| shown["state"] == "proven").await;
+    let shown = alice.get_until("/credentials/push", |shown| shown["state"] == "proven").await;
     assert_eq!(shown["refusal"], Value::Null);
     assert_eq!(test.push.counts().logins, 3, "Bob's session never ended");
 }
@@ -532,7 +627,7 @@ async fn a_push_service_with_a_foreign_certificate_gets_no_credential() {
 async fn a_new_bundle_replaces_the_old_one_when_it_has_logged_in() {
     let test = PushTest::start().await;
     let (mut alice, mut helper) = test.alice_receiving().await;
-    let first = asked_until(&mut alice, "/credentials/push", |shown| shown["state"] == "proven").await;
+    let first = alice.get_until("/credentials/push", |shown| shown["state"] == "proven").await;
 
     // While no login is answered, both are kept.
     test.app.clock.advance(Duration::hours(1));
@@ -547,7 +642,7 @@ async fn a_new_bundle_replaces_the_old_one_when_it_has_logged_in() {
     test.push.faults(|faults| faults.mute_login = false);
     test.push.restart().await.unwrap();
     test.until(|push| push.connected(NEW_PHONE.0) && !push.connected(PHONE.0)).await;
-    let shown = asked_until(&mut alice, "/credentials/push", |shown| shown["staged"].is_null()).await;
+    let shown = alice.get_until("/credentials/push", |shown| shown["staged"].is_null()).await;
     assert_eq!((&shown["state"], &shown["uploadedAt"]), (&json!("proven"), &uploaded["uploadedAt"]));
     session_is(&mut alice, "connected").await;
     test.push_sent(NEW_PHONE, news("To the new phone", ""), test.app.clock.now());
@@ -558,18 +653,18 @@ async fn a_new_bundle_replaces_the_old_one_when_it_has_logged_in() {
     let again = upload(&mut helper, NEW_PHONE).await;
     assert_eq!(again["staged"], true);
     let used = |shown: &Value| shown["uploadedAt"] == again["uploadedAt"] && shown["session"]["state"] == "connected";
-    asked_until(&mut alice, "/credentials/push", used).await;
+    alice.get_until("/credentials/push", used).await;
 }
 
 #[actix_web::test]
 async fn a_new_bundle_that_is_refused_is_deleted_and_the_old_one_still_receives() {
     let test = PushTest::start().await;
     let (mut alice, mut helper) = test.alice_receiving().await;
-    let first = asked_until(&mut alice, "/credentials/push", |shown| shown["state"] == "proven").await;
+    let first = alice.get_until("/credentials/push", |shown| shown["state"] == "proven").await;
     test.app.clock.advance(Duration::hours(1));
     assert_eq!(upload(&mut helper, WRONG_TOKEN).await["staged"], true);
     test.until(|push| push.counts().refused == 1 && push.connected(PHONE.0)).await;
-    let shown = asked_until(&mut alice, "/credentials/push", |shown| shown["staged"].is_null()).await;
+    let shown = alice.get_until("/credentials/push", |shown| shown["staged"].is_null()).await;
     assert_eq!((&shown["state"], &shown["uploadedAt"]), (&json!("proven"), &first["uploadedAt"]));
     test.deliver(news("Still here", "")).await;
     assert_eq!(test.timeline().await.len(), 1);
@@ -583,7 +678,7 @@ async fn a_refused_bundle_is_shown_until_a_newer_one_works_or_its_owner_dismisse
     let (mut alice, paired) = test.alice_receiving().await;
     test.deliver(pairing(&at("play.example.com", 28_083))).await;
     let server = only_server(&mut alice).await;
-    asked_until(&mut alice, PATH, |shown| shown["state"] == "proven").await;
+    alice.get_until(PATH, |shown| shown["state"] == "proven").await;
     let code = alice.post("/pairing/device/code", Some(&json!({ "label": "Living room" }))).await.json();
     let mut other = HelperDevice::new(test.app.browser(), "192.0.2.2");
     assert_eq!(other.activate(code["code"].as_str().unwrap()).await.status, 200);
@@ -591,7 +686,7 @@ async fn a_refused_bundle_is_shown_until_a_newer_one_works_or_its_owner_dismisse
     test.app.clock.advance(Duration::hours(1));
     upload(&mut other, WRONG_TOKEN).await;
     test.refused(RefusalReason::LoginRefused).await;
-    let shown = asked_until(&mut alice, PATH, |shown| !shown["refusal"].is_null()).await;
+    let shown = alice.get_until(PATH, |shown| !shown["refusal"].is_null()).await;
     let refusal = &shown["refusal"];
     let at = json!("2026-11-21T13:00:00.000Z");
     assert_eq!((&refusal["deviceLabel"], &refusal["reason"]), (&json!("Living room"), &json!("login_refused")));
@@ -625,7 +720,7 @@ async fn a_refused_bundle_is_shown_until_a_newer_one_works_or_its_owner_dismisse
     assert_eq!(alice.get(PATH).await.json()["refusal"]["reason"], "unusable_bundle");
     upload(&mut helper, NEW_PHONE).await;
     test.until(|push| push.connected(NEW_PHONE.0)).await;
-    asked_until(&mut alice, PATH, |shown| shown["refusal"].is_null()).await;
+    alice.get_until(PATH, |shown| shown["refusal"].is_null()).await;
 }
 
 #[actix_web::test]
@@ -659,7 +754,7 @@ async fn a_busy_main_thread_holds_up_no_push() {
 async fn a_new_bundle_takes_over_from_one_that_no_longer_works() {
     let test = PushTest::start().await;
     let (mut alice, mut helper) = test.alice_receiving().await;
-    asked_until(&mut alice, "/credentials/push", |shown| shown["state"] == "proven").await;
+    alice.get_until("/credentials/push", |shown| shown["state"] == "proven").await;
     test.push.set_token(PHONE.0, 1);
     test.push.drop_connections();
     test.until(|push| push.counts().refused == 1).await;
@@ -701,18 +796,21 @@ fn readiness(
     let path = format!("/paired-servers/{server}/readiness");
     let caller = std::panic::Location::caller();
     async move {
-        asked_until(alice, &path, move |shown| {
-            let [link, push] = shown["paths"].as_array().unwrap().as_slice() else { panic!("{shown}, at {caller}") };
-            assert_eq!((&link["path"], &push["path"]), (&json!("link"), &json!("push")));
-            let is = [&shown["ready"], &link["up"], &push["up"]].map(|value| value.as_bool().unwrap());
-            let advised = [link, push].into_iter().zip(words).all(|(path, word)| match (&path["advice"], word) {
-                (Value::Null, None) => true,
-                (Value::String(advice), Some(word)) => advice.contains(word),
-                _ => false,
-            });
-            is == [expected.0, expected.1, expected.2] && advised
-        })
-        .await;
+        alice
+            .get_until(path, move |shown| {
+                let [link, push] = shown["paths"].as_array().unwrap().as_slice() else {
+                    panic!("{shown}, at {caller}")
+                };
+                assert_eq!((&link["path"], &push["path"]), (&json!("link"), &json!("push")));
+                let is = [&shown["ready"], &link["up"], &push["up"]].map(|value| value.as_bool().unwrap());
+                let advised = [link, push].into_iter().zip(words).all(|(path, word)| match (&path["advice"], word) {
+                    (Value::Null, None) => true,
+                    (Value::String(advice), Some(word)) => advice.contains(word),
+                    _ => false,
+                });
+                is == [expected.0, expected.1, expected.2] && advised
+            })
+            .await;
     }
 }
 
@@ -760,6 +858,20 @@ async fn readiness_reports_a_link_that_is_not_wanted() {
     let (mut alice, _) = test.alice_receiving().await;
     test.deliver(pairing(&at("play.example.com", 28_083))).await;
     let server = only_server(&mut alice).await;
+    readiness(&test, &mut alice, &server, (true, false, true), [Some("until a dashboard"), None]).await;
+}
+
+#[actix_web::test]
+async fn readiness_reports_an_alarm_of_a_game_server_that_is_not_paired() {
+    let test = PushTest::start().await;
+    let (mut alice, _) = test.alice_receiving().await;
+    test.deliver(pairing(&at("play.example.com", 28_083))).await;
+    let server = only_server(&mut alice).await;
+    let stranger = PushedServer { name: "Elsewhere".to_owned(), ..at("strange.example.com", 28_083) };
+    test.deliver(stranger.alarm("North wall", "")).await;
+    let told = "a game server that is not paired: \"North wall\", at 2026-11-21T12:00:00.000Z";
+    readiness(&test, &mut alice, &server, (true, false, true), [Some("until a dashboard"), Some(told)]).await;
+    test.app.clock.advance(Duration::days(1));
     readiness(&test, &mut alice, &server, (true, false, true), [Some("until a dashboard"), None]).await;
 }
 

@@ -10,28 +10,55 @@ use futures_util::{FutureExt as _, future::LocalBoxFuture};
 use crate::{
     api::{context::ApiContext, error::ApiError},
     crypto::digest::sha256_hex,
-    db::{helper_devices, users, users::User},
-    domain::ids::HelperDeviceId,
+    db::{access, helper_devices, users, users::User},
+    domain::{
+        access::Action,
+        ids::{HelperDeviceId, ServerId},
+    },
 };
 
 /// Bytes of a device token.
 pub const TOKEN_BYTES: usize = 48;
 
-/// The user whose helper device calls.
+/// The user whose helper device calls. An overlay is refused.
 pub struct DeviceOwner {
+    pub user: User,
+    pub label: Option<String>,
+}
+
+/// Any device that calls, also an overlay: for minting relay tokens only.
+pub struct CallingDevice {
     pub user: User,
     pub device: HelperDeviceId,
     pub label: Option<String>,
+    /// The one server that it may watch, if it is an overlay.
+    pub overlay: Option<ServerId>,
 }
 
 impl FromRequest for DeviceOwner {
     type Error = ApiError;
     type Future = LocalBoxFuture<'static, Result<Self, ApiError>>;
 
+    fn from_request(req: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let device = CallingDevice::from_request(req, payload);
+        async move {
+            match device.await? {
+                CallingDevice { overlay: Some(_), .. } => Err(ApiError::InsufficientScope),
+                CallingDevice { user, label, .. } => Ok(Self { user, label }),
+            }
+        }
+        .boxed_local()
+    }
+}
+
+impl FromRequest for CallingDevice {
+    type Error = ApiError;
+    type Future = LocalBoxFuture<'static, Result<Self, ApiError>>;
+
     fn from_request(req: &HttpRequest, _: &mut Payload) -> Self::Future {
         let context = ApiContext::of(req).clone();
         let hash = presented_token(req.headers()).map(|token| sha256_hex(token.as_bytes()));
-        async move { owner(&context, hash.ok_or(ApiError::Unauthenticated)?).await }.boxed_local()
+        async move { calling_device(&context, hash.ok_or(ApiError::Unauthenticated)?).await }.boxed_local()
     }
 }
 
@@ -52,12 +79,18 @@ fn presented_token(headers: &HeaderMap) -> Option<String> {
     hex.then(|| token.to_ascii_lowercase())
 }
 
-async fn owner(context: &ApiContext, token_hash: String) -> Result<DeviceOwner, ApiError> {
+async fn calling_device(context: &ApiContext, token_hash: String) -> Result<CallingDevice, ApiError> {
     let now = context.clock.now();
     let found = context
         .pool
         .read(move |db| {
             let Some(device) = helper_devices::find_by_token(db, &token_hash)? else { return Ok(None) };
+            // An overlay ends with the access to its server.
+            if let Some(server) = &device.overlay
+                && !access::role(db, &device.user_id, server)?.is_some_and(|role| role.may(Action::Watch))
+            {
+                return Ok(None);
+            }
             let user = users::find(db, &device.user_id)?;
             Ok(user.map(|user| (device, user)))
         })
@@ -71,7 +104,7 @@ async fn owner(context: &ApiContext, token_hash: String) -> Result<DeviceOwner, 
             log::warn!("a helper device's last use was not stored: {error}");
         }
     }
-    Ok(DeviceOwner { user, device: device.id, label: device.label })
+    Ok(CallingDevice { user, device: device.id, label: device.label, overlay: device.overlay })
 }
 
 #[cfg(test)]

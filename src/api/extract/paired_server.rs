@@ -1,4 +1,4 @@
-//! The paired server that the path names by `{id}`, when the caller may do with it what the handler does. Without a
+//! The paired server that the path names by `{id}` or `{serverId}`, when the caller may do with it what the handler does. Without a
 //! session: 401; for a stranger: 404, as if there were no such server; for a guest where only the owner may act: 403
 //! `owner_only`.
 
@@ -57,7 +57,9 @@ fn permitted(
     req: &HttpRequest,
     actions: &'static [Action],
 ) -> impl Future<Output = Result<WatchedServer, ApiError>> + use<> {
-    let id = ServerId::from(req.match_info().query("id"));
+    let path = req.match_info();
+    // Where `{id}` names something of the server, `{serverId}` names the server.
+    let id = ServerId::from(path.get("serverId").unwrap_or_else(|| path.query("id")));
     let asked = id.clone();
     let caller = signed_in(req, move |db, user| access::role(db, user, &asked));
     async move {

@@ -7,18 +7,16 @@ use crate::{
     api::{
         error::ApiError,
         extract::{
-            device_owner::{DeviceOwner, bears_token},
+            device_owner::{CallingDevice, bears_token},
             session_user::SessionUser,
         },
     },
-    domain::ids::{SessionId, UserId},
+    crypto::relay_token::RelayClaims,
+    domain::ids::SessionId,
 };
 
-/// The user, and the session or helper device: when it ends, the relay closes the socket.
-pub struct RelayCaller {
-    pub user: UserId,
-    pub session: SessionId,
-}
+/// The user, the session or helper device (when it ends, the relay closes the socket), and the server of an overlay.
+pub struct RelayCaller(pub RelayClaims);
 
 impl FromRequest for RelayCaller {
     type Error = ApiError;
@@ -27,17 +25,17 @@ impl FromRequest for RelayCaller {
     fn from_request(req: &HttpRequest, payload: &mut Payload) -> Self::Future {
         // An invalid token is refused, also when a valid cookie was sent with it.
         if bears_token(req.headers()) {
-            let owner = DeviceOwner::from_request(req, payload);
+            let device = CallingDevice::from_request(req, payload);
             async move {
-                let DeviceOwner { user, device, .. } = owner.await?;
-                Ok(Self { user: user.id, session: SessionId::of_device(&device) })
+                let CallingDevice { user, device, overlay, .. } = device.await?;
+                Ok(Self(RelayClaims { user: user.id, session: SessionId::of_device(&device), overlay }))
             }
             .boxed_local()
         } else {
             let browser = SessionUser::from_request(req, payload);
             async move {
                 let SessionUser { user, session } = browser.await?;
-                Ok(Self { user: user.id, session })
+                Ok(Self(RelayClaims { user: user.id, session, overlay: None }))
             }
             .boxed_local()
         }

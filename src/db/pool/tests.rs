@@ -178,7 +178,7 @@ async fn what_is_written_first_goes_before_all_that_waits() {
     };
     let waiting = [pool.write(note("one")), pool.write(note("two"))];
     let waiting = futures_util::future::join_all(waiting);
-    let alarm = pool.write_first(note("alarm"));
+    let alarm = pool.write_first(note("alarm"), |()| {});
     // All wait before the writer is free.
     let freed = async { drop(release) };
     let (waited, alarmed, ()) = futures_util::future::join3(waiting, alarm, freed).await;
@@ -194,7 +194,7 @@ async fn ordinary_writes_never_hold_every_connection_to_postgres() {
     for _ in 1..POSTGRES_CONNECTIONS {
         held.push(occupy(&pool).await);
     }
-    pool.write_first(|_| Ok(())).await.unwrap();
+    pool.write_first(|_| Ok(()), |()| {}).await.unwrap();
     time::pause();
     assert!(matches!(pool.write(|_| Ok(())).await, Err(DbError::Unavailable(_))), "every other one is held");
 }
@@ -205,7 +205,7 @@ async fn a_lock_of_another_process_delays_a_writer_no_longer_than_its_deadline()
     let other = Pool::open(&Database::Sqlite(directory.path().join("test.db"))).unwrap();
     let release = occupy(&other).await;
     time::pause();
-    let (first, second) = tokio::join!(pool.write(|_| Ok(())), pool.write_first(|_| Ok(())));
+    let (first, second) = tokio::join!(pool.write(|_| Ok(())), pool.write_first(|_| Ok(()), |()| {}));
     assert!(matches!((first, second), (Err(DbError::Unavailable(_)), Err(DbError::Unavailable(_)))));
     time::resume();
     pool.read(|db| users::find(db, &"user".into())).await.expect("readers go on");

@@ -12,6 +12,7 @@ use super::{
     presence::{Sighting, Sightings},
 };
 use crate::domain::{
+    items::{self, ItemNames},
     map::{Marker, SellOrder},
     plain_text::plain_text,
     world_event::EventKind,
@@ -46,7 +47,7 @@ struct Listing {
 }
 
 #[derive(Debug)]
-struct Shop {
+struct KnownShop {
     x: f64,
     y: f64,
     name: String,
@@ -63,7 +64,7 @@ struct Seen<'a> {
 
 #[derive(Debug)]
 pub(super) struct Shops {
-    known: Sightings<ShopPlace, Shop>,
+    known: Sightings<ShopPlace, KnownShop>,
     empty_answers: u32,
 }
 
@@ -104,7 +105,7 @@ impl Shops {
 
     fn see(&mut self, place: ShopPlace, Seen { id, marker, listings }: Seen, events: &mut Events) {
         let (x, y) = (marker.x, marker.y);
-        let fresh = || Shop { x, y, name: shop_name(marker), listings: Vec::new() };
+        let fresh = || KnownShop { x, y, name: shop_name(marker), listings: Vec::new() };
         let Some((sighting, shop)) = self.known.see(place, fresh) else { return };
         let before = std::mem::replace(&mut shop.listings, listings);
         if sighting == Sighting::Known && before == shop.listings {
@@ -127,8 +128,8 @@ impl Shops {
 }
 
 /// Tells what changed in a shop, order by order.
-fn changes(id: u64, shop: &Shop, before: &[Listing], events: &mut Events) {
-    let Shop { x, y, name, listings } = shop;
+fn changes(id: u64, shop: &KnownShop, before: &[Listing], events: &mut Events) {
+    let KnownShop { x, y, name, listings } = shop;
     let at = Some((*x, *y));
     let has_stock = |listings: &[Listing]| listings.iter().any(|listing| listing.in_stock > 0);
     let sold_out = has_stock(before) && !listings.is_empty() && !has_stock(listings);
@@ -187,7 +188,7 @@ impl Listing {
     }
 
     fn item(&self) -> String {
-        format!("item {}{}", self.key.0, if self.key.1 { " (blueprint)" } else { "" })
+        items::in_words(self.key.0, self.key.1)
     }
 
     fn data(&self, id: u64, name: &str) -> Value {
@@ -196,8 +197,10 @@ impl Listing {
             "name": name,
             "markerId": id.to_string(),
             "itemId": item,
+            "itemName": ItemNames::of(item).name,
             "itemIsBlueprint": item_is_blueprint,
             "currencyId": currency,
+            "currencyName": ItemNames::of(currency).name,
             "currencyIsBlueprint": currency_is_blueprint,
             "quantity": self.quantity,
             "cost": self.cost,

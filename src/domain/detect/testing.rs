@@ -42,6 +42,7 @@ pub(super) fn shop(x: f64, y: f64, name: &str, orders: &[(i32, i32, i32, i32)]) 
         in_stock,
         item_is_blueprint: false,
         currency_is_blueprint: false,
+        condition: None,
     });
     Marker {
         name: Some(name.to_owned()),

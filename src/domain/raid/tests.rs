@@ -9,6 +9,8 @@ use crate::domain::{
     time::{Moment, Timestamp},
 };
 
+mod joined;
+
 fn at(milliseconds: i64) -> Moment {
     (Timestamp::UNIX_EPOCH + TimeDelta::milliseconds(milliseconds)).into()
 }
@@ -29,8 +31,12 @@ impl Timeline {
     }
 
     fn alarm(&mut self, id: &str, milliseconds: i64) -> Vec<Raid> {
+        self.named_alarm(id, "Front door", milliseconds)
+    }
+
+    fn named_alarm(&mut self, id: &str, name: &str, milliseconds: i64) -> Vec<Raid> {
         let new = self.new_id();
-        messages(alarm(&mut self.raids, id, "Front door", at(milliseconds), &new).changes)
+        messages(alarm(&mut self.raids, id, name, at(milliseconds), &new).changes)
     }
 
     fn pushed(&mut self, title: &str, milliseconds: i64) -> Vec<Raid> {
@@ -193,9 +199,24 @@ fn an_incident_of_the_ledger_goes_on_or_has_ended() {
 #[test]
 fn a_push_of_before_is_not_the_trigger_of_now() {
     let mut timeline = Timeline::new();
-    timeline.alarm("7", 60_000);
-    assert_eq!(seen(&messages(timeline.pushed_late("Front door", 0, 61_000).changes)), [("incident-002", 1, false)]);
+    timeline.alarm("7", 90_001);
+    assert_eq!(seen(&messages(timeline.pushed_late("Front door", 0, 91_000).changes)), [("incident-002", 1, false)]);
     assert_eq!(timeline.raids.get("incident-001").unwrap().ended_at, None, "that of now goes on");
+}
+
+#[test]
+fn a_push_that_took_its_time_may_be_of_before_the_first_trigger_of_its_incident() {
+    let mut timeline = Timeline::new();
+    timeline.alarm("7", 60_000);
+    let update = timeline.pushed_late("Front door", 0, 61_000);
+    assert_eq!((update.incident.as_str(), update.opened), ("incident-001", false));
+    assert_eq!(seen(&timeline.tick(70_000)), [("incident-001", 2, true)], "the link had not seen it");
+    timeline.pushed("Front door", 71_000);
+    timeline.pushed("Gate", 1_000_000);
+    let update = timeline.pushed_late("Gate", 940_000, 1_001_000);
+    assert_eq!((update.incident.as_str(), update.opened), ("incident-004", false), "known by pushes only");
+    let incident = timeline.raids.get("incident-004").unwrap();
+    assert_eq!((incident.first_at, incident.last_at, incident.count), (at(1_000_000).stamp, at(1_000_000).stamp, 2));
 }
 
 #[test]

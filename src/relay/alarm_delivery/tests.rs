@@ -15,7 +15,7 @@ use crate::{
     domain::{device::DeviceKind, incident::DevicePlace},
     game::{asker::Budgets, decoding::MessageDecoder},
     net::Network,
-    relay::publication::Publication,
+    relay::{fact_sink::FactSink, publication::Publication},
     vault::Vault,
 };
 
@@ -33,7 +33,7 @@ impl Handler<Publication> for Client {
     type Result = usize;
 
     fn handle(&mut self, publication: Publication, _: &mut Self::Context) -> usize {
-        let Publication::DeliverAlarm { frame, acknowledged } = publication else { return 0 };
+        let Publication::DeliverAlarm { frame, acknowledged, .. } = publication else { return 0 };
         if acknowledged.contains(&"alice".into()) {
             return 0;
         }
@@ -41,6 +41,24 @@ impl Handler<Publication> for Client {
         let json = frame.iter().position(|byte| *byte == b'{').expect("JSON");
         self.got.borrow_mut().push(serde_json::from_slice(&frame[json..]).expect("JSON"));
         self.sockets
+    }
+}
+
+/// A thread with a socket that takes every alarm at once, and another one that never reads.
+struct HalfStuck;
+
+impl Actor for HalfStuck {
+    type Context = Context<Self>;
+}
+
+impl Handler<Publication> for HalfStuck {
+    type Result = ResponseFuture<usize>;
+
+    fn handle(&mut self, publication: Publication, _: &mut Self::Context) -> Self::Result {
+        if let Publication::DeliverAlarm { taken, .. } = publication {
+            taken.add();
+        }
+        Box::pin(std::future::pending())
     }
 }
 
@@ -70,6 +88,8 @@ impl World {
         pool.write_blocking(device).unwrap();
         let random = Random::seeded(1);
         let context = RelayContext {
+            markets: Default::default(),
+            facts: FactSink::start(pool.clone(), random.clone()),
             clock: Clock::adjustable(DateTime::from_timestamp(1_800_000_000, 0).unwrap()),
             vault: Vault::new(pool.clone(), Arc::new(Sealer::new(&Key32::new([1; 32]), None, 1, random.clone()))),
             random,
@@ -79,6 +99,7 @@ impl World {
             network: Network::system(),
             budgets: Budgets::default(),
             connect_turns: Default::default(),
+            recent_events: Default::default(),
             decoder: MessageDecoder::inline(),
         };
         Self { _directory: directory, context: Arc::new(context) }
@@ -207,6 +228,21 @@ async fn a_drill_goes_the_whole_way_and_reports_its_sockets() {
     assert_eq!(life.seen()[1], (outcome.incident.clone(), 1, false), "not merged into the raid");
     assert_eq!(life.got.borrow()[1]["drill"], true);
     assert_eq!(life.raids()[&outcome.incident]["drill"], true);
+}
+
+#[actix::test]
+async fn a_socket_that_does_not_read_holds_up_neither_the_ledger_nor_the_answer_to_a_drill() {
+    let world = World::new();
+    let life = world.start(0).await;
+    life.publisher.borrow_mut().subscribe(HalfStuck.start().recipient());
+    let drill = actix::spawn(life.alarms.clone().drill());
+    while world.ledger(&life).await != [row("delivered", 1, 1)] {
+        tokio::task::yield_now().await;
+    }
+    assert!(!drill.is_finished(), "the other may take it yet");
+    tokio::time::pause();
+    tokio::time::advance(DRILL_ANSWERED_WITHIN).await;
+    assert_eq!(drill.await.unwrap().expect("the ledger can be written").sockets, 1);
 }
 
 #[actix::test]

@@ -7,8 +7,9 @@ use crate::{
     db::{
         access,
         incidents::{self, StoredIncident},
+        pool::Db,
     },
-    domain::access::Action,
+    domain::{access::Action, ids::ServerId},
     relay::{
         commands::{AcknowledgeRaid, CommandError},
         game_connection::{DeliverPushedAlarm, Drill, ShowAcknowledgement},
@@ -18,30 +19,49 @@ use crate::{
 impl Handler<AcknowledgeRaid> for Hub {
     type Result = ResponseActFuture<Self, Result<StoredIncident, CommandError>>;
 
-    fn handle(&mut self, acknowledge: AcknowledgeRaid, _: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, acknowledge: AcknowledgeRaid, ctx: &mut Self::Context) -> Self::Result {
         let AcknowledgeRaid { server, user, incident } = acknowledge;
         let (pool, now) = (self.context.pool.clone(), self.context.clock.now());
         let (asked, by, id) = (server.clone(), user.clone(), incident.clone());
+        let hub = ctx.address();
+        // Also for whoever has stopped waiting by then.
+        let show = move |known: &Result<StoredIncident, CommandError>| {
+            if known.is_ok() {
+                hub.do_send(Acknowledged { server, show: ShowAcknowledgement { incident, user, at: now } });
+            }
+        };
         let stored = async move {
-            pool.write(move |db| {
-                if !access::role(db, &by, &asked)?.is_some_and(|role| role.may(Action::Watch)) {
+            let acknowledge = move |db: &mut Db| {
+                if !access::role(db, &by, &asked)?.is_some_and(|role| role.may(Action::Acknowledge)) {
                     return Ok(Err(CommandError::UnknownServer));
                 }
                 let known = incidents::acknowledge(db, &asked, &id, &by, now)?;
                 Ok(known.ok_or(CommandError::UnknownIncident))
-            })
-            .await
-        };
-        Box::pin(stored.into_actor(self).map(move |stored, hub, _| {
-            let stored = stored.unwrap_or_else(|error| {
-                log::error!("an acknowledgement could not be stored: {error}");
+            };
+            pool.write_and_tell(acknowledge, show).await.unwrap_or_else(|error| {
+                log::error!("an acknowledgement could not be stored in time: {error}");
                 Err(CommandError::Internal)
-            })?;
-            if let Some(connection) = hub.connections.get(&server) {
-                connection.address.do_send(ShowAcknowledgement { incident, user, at: now });
-            }
-            Ok(stored)
-        }))
+            })
+        };
+        Box::pin(stored.into_actor(self))
+    }
+}
+
+/// An acknowledgement is stored.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Acknowledged {
+    server: ServerId,
+    show: ShowAcknowledgement,
+}
+
+impl Handler<Acknowledged> for Hub {
+    type Result = ();
+
+    fn handle(&mut self, Acknowledged { server, show }: Acknowledged, _: &mut Self::Context) {
+        if let Some(connection) = self.connections.get(&server) {
+            connection.address.do_send(show);
+        }
     }
 }
 

@@ -1,3 +1,5 @@
+//! Above 500 lines: the tests of one actor, which share its outside.
+
 use std::{
     future::pending,
     io,
@@ -27,15 +29,20 @@ use crate::{
     db::{
         journal::Journal,
         paired_servers::StoredPairing,
-        pool::{DiskMoment, Pool},
+        pool::{Db, DiskMoment, Pool},
         testing::{self, now},
     },
     domain::link_reason::LinkReason,
     game::{asker::Budgets, decoding::MessageDecoder},
     net::{Memory, Network},
     relay::{
-        client_socket::ClientSocket, connect_turns::ConnectTurns, relay_worker::RelayWorker,
-        server_subscription::Subscription, socket::Socket,
+        admission::{Admission, Admit},
+        client_socket::ClientSocket,
+        connect_turns::ConnectTurns,
+        fact_sink::FactSink,
+        relay_worker::RelayWorker,
+        server_subscription::Subscription,
+        socket::Socket,
     },
     vault::Vault,
 };
@@ -140,6 +147,8 @@ impl Relay {
         );
         let pool = pool.unwrap();
         let context = Arc::new(RelayContext {
+            markets: Default::default(),
+            facts: FactSink::start(pool.clone(), random.clone()),
             clock: Clock::simulated(now()),
             vault: Vault::new(pool.clone(), Arc::new(Sealer::new(&Key32::new([1; 32]), None, 1, random.clone()))),
             random,
@@ -148,6 +157,7 @@ impl Relay {
             network: Network::simulated(Arc::new(move |host, _| dial.clone().dial(host))),
             budgets: Budgets::default(),
             connect_turns: ConnectTurns::default(),
+            recent_events: Default::default(),
             decoder: MessageDecoder::inline(),
             journal: Journal::open_simulated(directory.path()).unwrap(),
         });
@@ -342,6 +352,87 @@ fn who_may_watch_is_known_from_the_latest_change_also_without_a_connection() {
         relay.outside.release.notify_one();
         let found = found.await.unwrap().unwrap().expect("a server");
         assert_eq!(*found.allowed.users, ["bob".into()].into());
+    });
+}
+
+#[test]
+fn a_thousand_changes_of_access_are_two_looks_and_the_last_one_counts() {
+    simulated(async {
+        let relay = Relay::start(GameLinkPolicy::Subscribed, &["one"]);
+        let (subscription, _socket, _client) = watch(&relay.worker(), "one").await;
+        relay.outside.hold_next.store(true, Ordering::Relaxed);
+        relay.hub.send(AccessChanged { server: "one".into() }).await.unwrap();
+        sleep(Duration::from_millis(10)).await; // alice is read, and not answered yet
+        let bob = crate::db::guests::Invitee::Account("bob".into());
+        relay.write(|db| crate::db::guests::invite(db, &"guest".into(), &"one".into(), &bob, None, now())).unwrap();
+        (0..1_000).for_each(|_| relay.hub.do_send(AccessChanged { server: "one".into() }));
+        relay.outside.release.notify_one();
+        sleep(Duration::from_millis(10)).await;
+        assert!(subscription.watchers.may_watch(&"bob".into()));
+        assert_eq!(relay.find("one").await.unwrap().allowed.version, 1 + 2 + 1);
+    });
+}
+
+#[test]
+fn an_acknowledgement_that_is_stored_after_its_user_gave_up_is_shown() {
+    simulated(async {
+        let relay = Relay::start(GameLinkPolicy::Subscribed, &["one"]);
+        let (_, _socket, client) = watch(&relay.worker(), "one").await;
+        let drill = relay.hub.send(StartDrill { server: "one".into() }).await.unwrap().unwrap();
+        sleep(Duration::from_secs(30)).await;
+        assert!(!received(&client).contains("acks\":{\"alice"));
+        relay.outside.hold_next.store(true, Ordering::Relaxed);
+        let acknowledge =
+            AcknowledgeRaid { server: "one".into(), user: "alice".into(), incident: drill.incident.clone() };
+        assert_eq!(relay.hub.send(acknowledge).await.unwrap(), Err(CommandError::Internal), "it takes too long");
+        relay.outside.release.notify_one();
+        sleep(Duration::from_secs(1)).await;
+        let shown = received(&client);
+        assert!(shown.contains(&drill.incident) && shown.contains("alice"), "{shown}");
+    });
+}
+
+/// Keeps why it was closed.
+struct Door(Rc<std::cell::RefCell<Vec<Reason>>>);
+
+impl Actor for Door {
+    type Context = Context<Self>;
+}
+
+impl Handler<Close> for Door {
+    type Result = ();
+
+    fn handle(&mut self, Close(reason): Close, _: &mut Self::Context) {
+        self.0.borrow_mut().push(reason);
+    }
+}
+
+#[test]
+fn while_the_database_is_silent_a_token_and_what_is_known_are_enough() {
+    simulated(async {
+        let relay = Relay::start(GameLinkPolicy::Subscribed, &["one", "two"]);
+        relay.write(|db| crate::db::sessions::insert(db, &"valid".into(), &"alice".into(), now()));
+        relay.find("one").await.expect("a server");
+        relay.outside.failing_reads.store(u32::MAX, Ordering::Relaxed);
+        let mut doors = Vec::new();
+        for session in ["valid", "gone"] {
+            let admit = Admit { user: "alice".into(), session: session.into(), overlay: None };
+            let admission = relay.hub.send(admit).await.unwrap().unwrap_or_else(|refused| panic!("{refused:?}"));
+            let closed = Rc::default();
+            let door = Door(Rc::clone(&closed)).start();
+            admission.opened(door.clone().recipient());
+            doors.push((admission, door, closed));
+        }
+        let found = relay.find("one").await.expect("it was known before");
+        assert_eq!(*found.allowed.users, ["alice".into()].into());
+        assert!(relay.hub.send(FindServer { server: "two".into() }).await.unwrap().is_err(), "it was not");
+        sleep(Duration::from_secs(60)).await;
+        assert!(doors.iter().all(|(.., closed)| closed.borrow().is_empty()));
+
+        relay.outside.failing_reads.store(0, Ordering::Relaxed);
+        sleep(Duration::from_secs(10)).await;
+        let closed: Vec<bool> = doors.iter().map(|(.., closed)| closed.borrow().contains(&Reason::SignedOut)).collect();
+        assert_eq!(closed, [false, true]);
     });
 }
 

@@ -150,3 +150,46 @@ async fn the_ledger_of_a_deleted_server_keeps_nothing() {
     assert_eq!(ledger.write(opened("a", 1)).await, Kept::Nowhere);
     assert_eq!(world.journal(), 0);
 }
+
+#[actix::test]
+async fn what_nobody_waits_for_any_more_is_kept_before_the_process_ends() {
+    let world = World::new();
+    let unkept = world.ledger.0.journal.unkept.clone();
+    DISK.set(Disk::Frozen);
+    // Its game connection ends before half a second has passed.
+    assert_eq!(world.ledger.write(opened("a", 1)).now_or_never(), None);
+    world.ledger.write_later(opened("b", 1));
+    assert_eq!(world.journal(), 0);
+    assert!(unkept.keep_all(Duration::from_millis(10), Duration::from_secs(5)).await);
+    world.ledger.write_later(opened("c", 1));
+    assert!(unkept.keep_all(Duration::from_millis(10), Duration::from_secs(5)).await);
+
+    let copy = tempfile::tempdir().unwrap();
+    std::fs::copy(world.directory.path().join(JOURNAL), copy.path().join(JOURNAL)).unwrap();
+    journal::replay(copy.path(), &world.pool).unwrap();
+    assert_eq!(world.stored().len(), 3);
+    DISK.set(Disk::Works);
+    world.ledger.idle().await;
+    assert_eq!(world.journal(), 0);
+}
+
+#[actix::test]
+async fn an_incident_that_goes_on_is_journalled_once_a_minute_and_at_its_end() {
+    let world = World::new();
+    DISK.set(Disk::Refuses);
+    tokio::time::pause();
+    assert_eq!(world.ledger.write(opened("a", 1)).await, Kept::Journal);
+    let first = world.journal();
+    for count in 2..=50 {
+        assert_eq!(world.ledger.write(opened("a", count)).await, Kept::Journal);
+    }
+    assert_eq!(world.journal(), first);
+    tokio::time::advance(REPEATED_EVERY).await;
+    assert_eq!(world.ledger.write(opened("a", 51)).await, Kept::Journal);
+    let second = world.journal();
+    assert!(second > first);
+    let mut ended = opened("a", 51);
+    ended.incidents.values_mut().for_each(|(incident, _)| incident.ended_at = Some(testing::now()));
+    assert_eq!(world.ledger.write(ended).await, Kept::Journal);
+    assert!(world.journal() > second);
+}

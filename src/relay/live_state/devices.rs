@@ -7,9 +7,10 @@ use chrono::TimeDelta;
 use super::{AlarmTrigger, LiveState, Outcome, PairedDevice};
 use crate::{
     domain::{
-        change::Section,
+        change::{Change, Section},
         detect::alarm::Alarms,
-        device::{Device, DeviceKind, Reachable},
+        device::{Device, DeviceKind, DeviceReport, Reachable},
+        grid::{self, GridStyle},
         incident::DevicePlace,
         time::Moment,
     },
@@ -23,29 +24,51 @@ use crate::{
 /// A device that was heard of within this time does answer, although one question stayed without: nobody waits longer.
 const HEARD_LATELY: TimeDelta = TimeDelta::seconds(10);
 
+fn device_place(place: Option<(f64, f64)>, map_size: u32) -> DevicePlace {
+    let Some((x, y)) = place else { return DevicePlace::default() };
+    DevicePlace { x: Some(x), y: Some(y), grid: grid::label(GridStyle::InGame, map_size, x, y) }
+}
+
 impl LiveState {
     pub(super) fn update_devices(&mut self, known: HashMap<Arc<str>, PairedDevice>, outcome: &mut Outcome) {
         self.freshness.devices.retain(|id, _| known.contains_key(id));
         self.device_broadcasts.retain(|id, _| known.contains_key(id));
+        let map_size = self.map_size();
         let device = |(id, known): (Arc<str>, PairedDevice)| {
-            if let Some(value) = known.last_value {
+            let PairedDevice { kind, name, label, last_value, place } = known;
+            if let Some(value) = last_value {
                 self.alarms.remember(&id, value);
             }
+            let place = device_place(place, map_size);
             let device = match self.state.devices.get(&id) {
-                Some(device) => Device { name: known.name, label: known.label, ..Device::clone(device) },
-                None => Device {
-                    kind: known.kind,
-                    name: known.name,
-                    label: known.label,
-                    value: None,
-                    reachable: Reachable::NoResponse,
-                    storage: None,
-                },
+                Some(device) => Device { name, label, place, ..Device::clone(device) },
+                None => {
+                    Device { kind, name, label, place, value: None, reachable: Reachable::NoResponse, storage: None }
+                }
             };
             (id, device)
         };
         let devices: Vec<_> = known.into_iter().map(device).collect();
         self.state.devices.replace(Section::Devices, devices, &mut outcome.changes);
+    }
+
+    /// The map has this size now: a place may have another label.
+    pub(super) fn label_devices(&mut self, changes: &mut Vec<Change>) {
+        let map_size = self.map_size();
+        let all: Vec<_> = self.state.devices.iter().map(|(id, device)| (id.clone(), Device::clone(device))).collect();
+        for (id, device) in all {
+            let place = device_place(device.place.x.zip(device.place.y), map_size);
+            self.state.devices.put(Section::Devices, id, Some(Device { place, ..device }), changes);
+        }
+    }
+
+    /// The devices, and when each was last heard of.
+    pub fn devices(&self) -> HashMap<Arc<str>, DeviceReport> {
+        let report = |(id, device): (&Arc<str>, &Arc<Device>)| {
+            let as_of = self.freshness.devices.get(id).map(|heard| heard.stamp);
+            (id.clone(), DeviceReport { device: Device::clone(device), as_of })
+        };
+        self.state.devices.iter().map(report).collect()
     }
 
     pub(super) fn update_device(
@@ -85,6 +108,14 @@ impl LiveState {
             }
         }
         self.state.devices.put(Section::Devices, id, Some(device), &mut outcome.changes);
+    }
+
+    pub(super) fn camera_seen(&mut self, id: Arc<str>, reachable: Reachable, outcome: &mut Outcome) {
+        let known = self.state.devices.get(&id).filter(|device| device.kind == DeviceKind::Camera);
+        if let Some(device) = known {
+            let device = Device { reachable, ..Device::clone(device) };
+            self.state.devices.put(Section::Devices, id, Some(device), &mut outcome.changes);
+        }
     }
 
     /// An answer that was asked for before the last broadcast about the device, and may be older: what the broadcast
@@ -169,6 +200,6 @@ fn alarm_value(device: &Device) -> Option<bool> {
 fn trigger_if(triggers: bool, id: &Arc<str>, device: &Device, outcome: &mut Outcome) {
     if triggers {
         let name = device.label.clone().unwrap_or_else(|| device.name.clone());
-        outcome.alarms.push(AlarmTrigger { device: id.clone(), name, place: DevicePlace::default() });
+        outcome.alarms.push(AlarmTrigger { device: id.clone(), name, place: device.place.clone() });
     }
 }

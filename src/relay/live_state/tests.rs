@@ -1,6 +1,6 @@
 use serde_json::Value;
 
-use super::*;
+use super::{notes::DEATH_NOTE_LIFE, *};
 use crate::{
     domain::change::write_patch,
     game::wire::{
@@ -41,7 +41,13 @@ fn member(alive: bool) -> AppTeamInfo {
 }
 
 fn paired(kind: DeviceKind) -> GameUpdate {
-    let device = PairedDevice { kind, name: "Smart device".into(), label: Some("Front door".into()), last_value: None };
+    let device = PairedDevice {
+        kind,
+        name: "Smart device".into(),
+        label: Some("Front door".into()),
+        last_value: None,
+        place: None,
+    };
     GameUpdate::Devices(HashMap::from([("42".into(), device)]))
 }
 

@@ -79,6 +79,7 @@ impl World {
             }
             Edit::Device(id, value) => {
                 let device = Device {
+                    place: Default::default(),
                     kind: DeviceKind::Switch,
                     name: "a/b~c".into(),
                     label: None,

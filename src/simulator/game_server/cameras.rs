@@ -27,6 +27,8 @@ pub struct CameraSessions {
     sessions: HashMap<u64, CameraSession>,
     /// The client that steers a camera.
     controllers: HashMap<String, u64>,
+    /// Subscriptions that began; renewals are none.
+    begun: usize,
 }
 
 struct CameraSession {
@@ -67,6 +69,7 @@ impl CameraSessions {
                 self.end(client);
                 let session = CameraSession { camera: name.to_owned(), offset: 0, renewed: now, fire_pressed: false };
                 self.sessions.insert(client, session);
+                self.begun += 1;
             }
         }
         let steers = turns && *self.controllers.entry(name.to_owned()).or_insert(client) == client;
@@ -86,7 +89,13 @@ impl CameraSessions {
     }
 
     pub fn end_all(&mut self) {
-        *self = Self::default();
+        self.sessions.clear();
+        self.controllers.clear();
+    }
+
+    /// How many subscriptions began, and how many there are now.
+    pub fn count(&self) -> (usize, usize) {
+        (self.begun, self.sessions.len())
     }
 
     pub fn is_watching(&self, client: u64) -> bool {

@@ -189,6 +189,11 @@ impl GameServer {
         self.shared.lock().maps
     }
 
+    /// How many camera subscriptions began (renewals are none), and how many there are now.
+    pub fn camera_subscriptions(&self) -> (usize, usize) {
+        self.shared.lock().cameras.count()
+    }
+
     /// Cuts every connection without a close frame.
     pub fn drop_connections(&self) {
         self.shared.lock().drop_connections();

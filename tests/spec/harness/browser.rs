@@ -1,14 +1,24 @@
 //! A client of the API that keeps cookies as a browser does, and shows the whole answer.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    panic::Location,
+    time::{Duration, Instant},
+};
 
 use reqwest::{
     Method, RequestBuilder,
     header::{COOKIE, HeaderMap, LOCATION, ORIGIN, SET_COOKIE},
 };
 use serde_json::Value;
+use tokio::time::sleep;
 
-use super::app::FRONTEND;
+use super::{app::FRONTEND, relay_client::PATIENCE};
+
+/// Pauses between questions: a user has 300 a minute, and the clock is stopped.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Clone)]
 pub struct Browser {
@@ -58,10 +68,36 @@ impl Browser {
         self.send(self.request(Method::GET, path)).await
     }
 
+    /// Asks until this holds for the answer, when there is no event to wait for. The last answer.
+    #[track_caller]
+    pub fn get_until(&mut self, path: impl AsRef<str>, holds: impl Fn(&Value) -> bool) -> impl Future<Output = Value> {
+        let caller = Location::caller();
+        async move {
+            let path = path.as_ref();
+            let (asked, mut pause) = (Instant::now(), FIRST_PAUSE);
+            loop {
+                let answer = self.get(path).await;
+                assert_eq!(answer.status, 200, "{}", answer.text());
+                let seen = answer.json();
+                if holds(&seen) {
+                    return seen;
+                }
+                assert!(asked.elapsed() < PATIENCE, "{path} never answers what {caller} waits for: {seen}");
+                sleep(pause).await;
+                pause = LONGEST_PAUSE.min(pause.mul_f32(1.3));
+            }
+        }
+    }
+
     /// From a page of the front end.
     pub async fn post(&mut self, path: &str, body: Option<&Value>) -> Answer {
         let request = self.request(Method::POST, path).header(ORIGIN, FRONTEND);
         self.send(if let Some(body) = body { request.json(body) } else { request }).await
+    }
+
+    /// From a page of the front end.
+    pub async fn patch(&mut self, path: &str, body: &Value) -> Answer {
+        self.send(self.request(Method::PATCH, path).header(ORIGIN, FRONTEND).json(body)).await
     }
 
     /// From a page of the front end.
@@ -73,6 +109,10 @@ impl Browser {
 impl Answer {
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.body
     }
 
     pub fn json(&self) -> Value {

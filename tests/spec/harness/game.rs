@@ -7,7 +7,7 @@ use companion::simulator::{
 };
 use serde_json::{Value, json};
 
-use super::{app::TestApp, browser::Browser};
+use super::{app::TestApp, browser::Browser, relay_client::RelayClient};
 
 /// The paired player, who also signs in to the service.
 pub const ALICE: &str = "76561198000000001";
@@ -37,6 +37,20 @@ pub async fn pair_port(browser: &mut Browser, port: u16) -> String {
     let answer = browser.post("/paired-servers", Some(&pairing)).await;
     assert!(matches!(answer.status, 200 | 201), "{}", answer.text());
     answer.json()["id"].as_str().unwrap().to_owned()
+}
+
+/// A game server whose world does not move, paired by Alice with these devices, and her client that knows all of it.
+pub async fn watched(devices: &[u64]) -> (TestApp, Browser, GameServer, String, RelayClient) {
+    let app = TestApp::start_beside_games().await;
+    let game = still(&app).await;
+    let mut alice = app.signed_in(ALICE).await;
+    let server = pair(&mut alice, &game).await;
+    for device in devices {
+        add_device(&mut alice, &server, *device).await;
+    }
+    let mut client = RelayClient::watching(&app, &mut alice, &server).await;
+    client.until(&server, |state| is_complete(state, devices.len())).await;
+    (app, alice, game, server, client)
 }
 
 /// Adds one device; its kind comes from the game server.

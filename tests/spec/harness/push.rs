@@ -1,6 +1,11 @@
 //! The simulated push service beside the service, and what the service has stored of its pushes.
 
-use std::{collections::HashMap, net::Ipv4Addr, sync::Arc};
+use std::{
+    collections::HashMap,
+    net::Ipv4Addr,
+    sync::{Arc, mpsc},
+    thread,
+};
 
 use chrono::{Duration, NaiveDateTime, TimeDelta};
 use companion::{
@@ -36,14 +41,24 @@ pub const PHONE: (u64, u64) = (5_000_000_000_000_000_001, 6_000_000_000_000_000_
 pub const NEW_PHONE: (u64, u64) = (5_000_000_000_000_000_002, 6_000_000_000_000_000_002);
 pub const BOBS_PHONE: (u64, u64) = (5_000_000_000_000_000_003, 6_000_000_000_000_000_003);
 
-/// Questions asked at most until an answer is what it should be; a user has 300 while the clock is stopped.
-const ASKED_AT_MOST: usize = 120;
-
 pub struct PushTest {
     pub app: TestApp,
     pub push: Arc<PushService>,
     pub pool: Pool,
     directory: TempDir,
+}
+
+/// A database that takes no write, until this is dropped.
+pub struct HangingDatabase {
+    release: Option<mpsc::Sender<()>>,
+    holder: Option<thread::JoinHandle<()>>,
+}
+
+impl Drop for HangingDatabase {
+    fn drop(&mut self) {
+        drop(self.release.take());
+        let _ = self.holder.take().map(thread::JoinHandle::join);
+    }
 }
 
 /// An alarm of the ledger.
@@ -67,7 +82,7 @@ impl LedgerRow {
 }
 
 /// An entry of the timeline.
-#[derive(Clone, Debug, PartialEq, Queryable)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct TimelineRow {
     pub kind: String,
     pub server: Option<String>,
@@ -200,11 +215,16 @@ impl PushTest {
         }
     }
 
-    /// The timeline, in the order in which it was written.
+    /// What of the timeline came by push, in the order in which it was written.
     pub async fn timeline(&self) -> Vec<TimelineRow> {
-        let columns = (timeline::kind, timeline::server_id, timeline::ts, timeline::title, timeline::message);
-        let rows = self.pool.read(move |db| Ok(timeline::table.order(stored()).select(columns).load(db)?));
-        rows.await.unwrap()
+        let columns = (timeline::kind, timeline::server_id, timeline::ts, timeline::title, timeline::data);
+        let pushed = timeline::table.filter(timeline::action.eq("pushed"));
+        let rows = self.pool.read(move |db| Ok(pushed.order(stored()).select(columns).load(db)?)).await.unwrap();
+        let row = |(kind, server, ts, title, data): (String, Option<String>, NaiveDateTime, String, String)| {
+            let data: Value = serde_json::from_str(&data).unwrap();
+            TimelineRow { kind, server, ts, title, message: data["message"].as_str().unwrap().to_owned() }
+        };
+        rows.into_iter().map(row).collect()
     }
 
     /// From now on the database refuses to store an alarm with the title "Poison", for this reason.
@@ -213,6 +233,30 @@ impl PushTest {
             "CREATE TRIGGER poison BEFORE INSERT ON alarms WHEN NEW.title = 'Poison' \
              BEGIN SELECT RAISE(ABORT, '{reason}'); END"
         ));
+    }
+
+    /// The same, but only while no incident has it: the push cannot be stored, its incident can.
+    pub fn refuse_received(&self, reason: &str) {
+        self.execute(&format!(
+            "CREATE TRIGGER poison BEFORE INSERT ON alarms WHEN NEW.title = 'Poison' AND NEW.state = 'received' \
+             BEGIN SELECT RAISE(ABORT, '{reason}'); END"
+        ));
+    }
+
+    /// Nobody else writes to the database until this is dropped: for the service it hangs.
+    pub fn hang(&self) -> HangingDatabase {
+        let (pool, (hangs, hanging), (release, released)) = (self.pool.clone(), mpsc::channel(), mpsc::channel::<()>());
+        let holder = thread::spawn(move || {
+            let held = pool.write_blocking(|_| {
+                hangs.send(()).expect("the test waits for it");
+                // It ends when the other side is dropped.
+                let _ = released.recv();
+                Ok(())
+            });
+            held.expect("nothing was written");
+        });
+        hanging.recv().expect("the write lock is taken");
+        HangingDatabase { release: Some(release), holder: Some(holder) }
     }
 
     /// It stores everything again.
@@ -288,28 +332,10 @@ pub async fn upload(helper: &mut HelperDevice, phone: (u64, u64)) -> Value {
     answer.json()
 }
 
-/// Asks until this holds for the answer, when there is no event to wait for. The last answer.
-#[track_caller]
-pub fn asked_until(browser: &mut Browser, path: &str, holds: impl Fn(&Value) -> bool) -> impl Future<Output = Value> {
-    let caller = std::panic::Location::caller();
-    async move {
-        let mut seen = Value::Null;
-        for _ in 0..ASKED_AT_MOST {
-            let answer = browser.get(path).await;
-            assert_eq!(answer.status, 200, "{}", answer.text());
-            seen = answer.json();
-            if holds(&seen) {
-                return seen;
-            }
-        }
-        panic!("{path} never answers what {caller} waits for: {seen}");
-    }
-}
-
 /// Waits for the state of the push session.
 #[track_caller]
 pub fn session_is(browser: &mut Browser, state: &str) -> impl Future<Output = Value> {
-    asked_until(browser, "/credentials/push", move |shown| shown["session"]["state"] == state)
+    browser.get_until("/credentials/push", move |shown| shown["session"]["state"] == state)
 }
 
 /// The simulated game server as its pushes name it.

@@ -39,7 +39,7 @@ pub struct Known {
     pub epoch: u64,
     pub seq: u64,
     pub state: Value,
-    /// Patches applied to it.
+    /// Patches applied, also before its latest snapshot.
     pub patches: usize,
     snapshot_at: Instant,
 }
@@ -207,7 +207,8 @@ impl RelayClient {
                 }
                 assert!(message["state"]["team"]["members"].is_object(), "members are keyed by id");
                 let (epoch, seq, state) = (number("epoch"), number("seq"), message["state"].clone());
-                let known = Known { epoch, seq, state, patches: 0, snapshot_at: now };
+                let patches = self.known.get(&server).map_or(0, |before| before.patches);
+                let known = Known { epoch, seq, state, patches, snapshot_at: now };
                 if let Some(before) = self.known.insert(server, known) {
                     let apart = now - before.snapshot_at;
                     assert!(apart >= SNAPSHOT_SPAN - READ_LATE, "two snapshots within {apart:?}");

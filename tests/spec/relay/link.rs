@@ -11,27 +11,12 @@ use tokio::net::TcpListener;
 
 use crate::harness::{
     app::TestApp,
-    browser::Browser,
-    game::{self, ALICE, add_device, is_complete, is_connected, pair, pair_port},
+    game::{self, ALICE, add_device, is_complete, is_connected, pair, pair_port, watched},
     relay_client::RelayClient,
 };
 
 fn device(state: &Value, id: u64) -> &Value {
     &state["devices"][id.to_string()]
-}
-
-/// A game server with these devices, and a client that knows them.
-async fn watched(devices: &[u64]) -> (TestApp, Browser, GameServer, String, RelayClient) {
-    let app = TestApp::start_beside_games().await;
-    let mut alice = app.signed_in(ALICE).await;
-    let game = game::still(&app).await;
-    let server = pair(&mut alice, &game).await;
-    for device in devices {
-        add_device(&mut alice, &server, *device).await;
-    }
-    let mut client = RelayClient::watching(&app, &mut alice, &server).await;
-    client.until(&server, |state| is_complete(state, devices.len())).await;
-    (app, alice, game, server, client)
 }
 
 #[actix_web::test]

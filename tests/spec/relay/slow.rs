@@ -1,7 +1,10 @@
 //! Clients that do not take what they are sent.
 
+use std::time::{Duration, Instant};
+
 use companion::simulator::world::{GATE_SWITCH, SimulatedWorld};
 use serde_json::json;
+use tokio::io::AsyncReadExt as _;
 
 use crate::harness::{
     app::TestApp,
@@ -79,4 +82,30 @@ async fn a_client_that_vanishes_gives_its_place_back() {
         sockets.push(open(app.relay, request(app.relay, Some(&token))).await.expect("a 101").0);
     }
     witness.ping().await;
+}
+
+/// Takes three seconds: the drill waits so long for the one that does not read.
+#[actix_web::test]
+async fn a_client_that_never_reads_keeps_neither_a_drill_nor_the_ledger_waiting() {
+    let app = TestApp::start_beside_games().await;
+    let game = game::with_world(SimulatedWorld::new(7, app.clock.now()).with_markers(10_000)).await;
+    let mut alice = app.signed_in(ALICE).await;
+    let server = pair(&mut alice, &game).await;
+    add_device(&mut alice, &server, GATE_SWITCH).await;
+    let mut client = RelayClient::watching(&app, &mut alice, &server).await;
+    client.until(&server, |state| is_complete(state, 1)).await;
+    let token = relay_client::token(&mut alice).await;
+    let mut stuck = RawSocket::open(app.relay, &token, Some(4 * 1024)).await;
+    let subscribe = json!({ "type": "subscribe", "serverId": server }).to_string();
+    assert!(stuck.send(TEXT, subscribe.as_bytes()).await);
+    // Its snapshot has begun, and does not get through.
+    stuck.stream.read_u8().await.unwrap();
+
+    let began = Instant::now();
+    let drill = alice.post(&format!("/paired-servers/{server}/drill"), None).await;
+    assert_eq!((drill.status, &drill.json()["sockets"]), (200, &json!(1)));
+    assert!(began.elapsed() < Duration::from_secs(12), "it waited for {:?}", began.elapsed());
+    assert_eq!(client.expect("raid").await["incident"], drill.json()["incident"]);
+    let alarms = alice.get(&format!("/paired-servers/{server}/alarms")).await.json();
+    assert_eq!((&alarms["alarms"][0]["state"], &alarms["alarms"][0]["sockets"]), (&json!("delivered"), &json!(1)));
 }

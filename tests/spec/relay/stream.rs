@@ -1,7 +1,6 @@
 //! Snapshot, patches, events, chat, raids and commands, as a dashboard sees them.
 
 use companion::simulator::{
-    game_server::GameServer,
     point::Point,
     world::{BASE_ALARM, GATE_SWITCH, LIGHTS_SWITCH, LOOT_BOX, TEAM, TOOL_CUPBOARD, WALL_ALARM},
 };
@@ -10,23 +9,9 @@ use serde_json::{Value, json};
 use crate::harness::{
     app::TestApp,
     browser::Browser,
-    game::{self, ALICE, add_device, is_complete, member, pair},
+    game::{self, ALICE, add_device, is_complete, member, pair, watched},
     relay_client::RelayClient,
 };
-
-/// A game server whose world does not move, paired with these devices, and a client that knows all of it.
-async fn watched(devices: &[u64]) -> (TestApp, Browser, GameServer, String, RelayClient) {
-    let app = TestApp::start_beside_games().await;
-    let game = game::still(&app).await;
-    let mut alice = app.signed_in(ALICE).await;
-    let server = pair(&mut alice, &game).await;
-    for device in devices {
-        add_device(&mut alice, &server, *device).await;
-    }
-    let mut client = RelayClient::watching(&app, &mut alice, &server).await;
-    client.until(&server, |state| is_complete(state, devices.len())).await;
-    (app, alice, game, server, client)
-}
 
 /// Whether the two numbers are the same to the centimetre, as which they are sent.
 fn near(sent: &Value, real: f32) -> bool {

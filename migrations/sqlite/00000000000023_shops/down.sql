@@ -1,0 +1,4 @@
+DROP TABLE shop_watches;
+DROP TABLE shop_history;
+DROP TABLE shops;
+DROP TABLE markets;

@@ -1,0 +1,458 @@
+//! The offers of shops that the owner of a paired server watches, and the suspicious shops:
+//! `/intel/{serverId}/shops/*`.
+
+use actix_web::{HttpResponse, web};
+use garde::Validate;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::{
+    api::{
+        context::ApiContext,
+        done::Done,
+        error::{ApiError, FieldError, Problem},
+        extract::{
+            json::Json,
+            paired_server::{OwnedServer, WatchedServer},
+        },
+        shops::{Delivery, MarketRead, OfferItems, item_id},
+    },
+    db::{access, error::DbError, pool::Db, shop_watches},
+    domain::{
+        items::ItemNames,
+        limits::SHOP_WATCHES_PER_SERVER,
+        shop::{
+            Price, VendorId, scan,
+            watch::{Finding, ShopWatch, WatchState},
+        },
+        time::{self, Timestamp},
+    },
+    relay::hub::ShopWatchesChanged,
+};
+
+/// An offer to watch.
+#[derive(Deserialize, ToSchema, Validate)]
+#[serde(rename_all = "camelCase")]
+#[garde(allow_unvalidated)]
+pub struct NewWatch {
+    /// The shop, as `GET /paired-servers/{id}/shops` names it. One that is not there is watched as missing.
+    #[schema(value_type = String, min_length = 1, max_length = 64)]
+    vendor_id: Value,
+    /// The game's item id: an integer or its decimal digits.
+    #[schema(value_type = String, pattern = "^-?[0-9]{1,10}$")]
+    item_id: Value,
+    /// What one purchase should cost; the first price seen if absent.
+    #[schema(value_type = Option<i32>, minimum = 0)]
+    expected_price: Option<Value>,
+    /// The item it is paid with: as `itemId`. Absent: scrap before any other.
+    #[schema(value_type = Option<String>, pattern = "^-?[0-9]{1,10}$")]
+    currency_id: Option<Value>,
+}
+
+/// What of a watch is changed: absent stays, `null` is no longer given. The price is compared anew.
+#[derive(Deserialize, ToSchema, Validate)]
+#[serde(rename_all = "camelCase")]
+#[garde(allow_unvalidated)]
+pub struct WatchEdit {
+    /// What one purchase should cost.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<i32>, minimum = 0)]
+    expected_price: Option<Option<Value>>,
+    /// The item it is paid with.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>, pattern = "^-?[0-9]{1,10}$")]
+    currency_id: Option<Option<Value>>,
+}
+
+/// Tells `null` from a field that is absent.
+fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+/// What a field must be, when it is not.
+type Fault = &'static str;
+
+fn vendor_of(value: &Value) -> Result<String, Fault> {
+    let text = match value {
+        Value::String(text) => text.trim().to_owned(),
+        Value::Number(number) => number.to_string(),
+        _ => return Err("must be the id of a shop"),
+    };
+    let is_one_line = !text.is_empty() && !text.chars().any(char::is_control);
+    (is_one_line && text.chars().count() <= 64).then_some(text).ok_or("must be one line of 1 to 64 characters")
+}
+
+fn item_of(value: &Value) -> Result<i32, Fault> {
+    let id = match value {
+        Value::String(text) => item_id(text),
+        Value::Number(number) => number.as_i64().and_then(|id| i32::try_from(id).ok()),
+        _ => None,
+    };
+    id.ok_or("must be a 32-bit integer or its decimal digits")
+}
+
+fn price_of(value: &Value) -> Result<i32, Fault> {
+    let price = value.as_i64().filter(|price| *price >= 0).and_then(|price| i32::try_from(price).ok());
+    price.ok_or("must be an integer of 0..2147483647")
+}
+
+/// The value of a field, or the default with its fault noted.
+fn read<T: Default>(path: &str, value: Result<T, Fault>, faults: &mut Vec<FieldError>) -> T {
+    value.unwrap_or_else(|message| {
+        faults.push(FieldError { path: path.to_owned(), message: message.to_owned() });
+        T::default()
+    })
+}
+
+impl NewWatch {
+    /// The watch, which has seen nothing yet.
+    fn watch(&self, id: String, now: Timestamp) -> Result<ShopWatch, ApiError> {
+        let mut faults = Vec::new();
+        let watch = ShopWatch {
+            id,
+            vendor: read("vendorId", vendor_of(&self.vendor_id), &mut faults),
+            item_id: read("itemId", item_of(&self.item_id), &mut faults),
+            expected_price: read("expectedPrice", self.expected_price.as_ref().map(price_of).transpose(), &mut faults),
+            currency_id: read("currencyId", self.currency_id.as_ref().map(item_of).transpose(), &mut faults),
+            baseline: None,
+            finding: Finding::NOTHING,
+            as_of: now,
+            created_at: now,
+            version: 0,
+        };
+        if faults.is_empty() { Ok(watch) } else { Err(ApiError::Invalid(faults)) }
+    }
+}
+
+/// An edit, read: what is given, and whether as `null`.
+#[derive(Debug, PartialEq)]
+struct WantedEdit {
+    expected_price: Option<Option<i32>>,
+    currency_id: Option<Option<i32>>,
+}
+
+impl WatchEdit {
+    fn wanted(&self) -> Result<WantedEdit, ApiError> {
+        let mut faults = Vec::new();
+        let field = |value: &Option<Option<Value>>, of: fn(&Value) -> Result<i32, Fault>| {
+            value.as_ref().map(|value| value.as_ref().map(of).transpose()).transpose()
+        };
+        let wanted = WantedEdit {
+            expected_price: read("expectedPrice", field(&self.expected_price, price_of), &mut faults),
+            currency_id: read("currencyId", field(&self.currency_id, item_of), &mut faults),
+        };
+        if faults.is_empty() { Ok(wanted) } else { Err(ApiError::Invalid(faults)) }
+    }
+}
+
+/// A price of a shop.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct Rival {
+    #[schema(value_type = String)]
+    vendor_id: VendorId,
+    price: i32,
+    quantity: i32,
+}
+
+/// A watched offer and its latest finding.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct WatchView {
+    id: String,
+    vendor_id: String,
+    item_id: String,
+    item_name: Option<&'static str>,
+    /// As its owner gave it.
+    expected_price: Option<i32>,
+    /// The currency that is watched; `null` until the offer was seen, if its owner gave none.
+    currency_id: Option<String>,
+    currency_name: Option<&'static str>,
+    /// What one purchase costs; `null` while it is missing.
+    price: Option<i32>,
+    /// Pieces that one purchase gives.
+    quantity: Option<i32>,
+    #[schema(value_type = String)]
+    state: WatchState,
+    sold_out: bool,
+    /// The cheapest other shop, where it is undercut.
+    undercut_by: Option<Rival>,
+    /// Since when it is so.
+    #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
+    as_of: Timestamp,
+    #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+}
+
+impl From<ShopWatch> for WatchView {
+    fn from(watch: ShopWatch) -> Self {
+        let currency = watch.baseline.map(|baseline| baseline.currency_id).or(watch.currency_id);
+        let Finding { state, price, sold_out, undercut_by } = watch.finding;
+        Self {
+            id: watch.id,
+            vendor_id: watch.vendor,
+            item_id: watch.item_id.to_string(),
+            item_name: ItemNames::of(watch.item_id).name,
+            expected_price: watch.expected_price,
+            currency_id: currency.map(|id| id.to_string()),
+            currency_name: currency.and_then(|id| ItemNames::of(id).name),
+            price: price.map(|price| price.cost),
+            quantity: price.map(|price| price.quantity),
+            state,
+            sold_out,
+            undercut_by: undercut_by.map(|(vendor_id, Price { cost, quantity })| Rival {
+                vendor_id,
+                price: cost,
+                quantity,
+            }),
+            as_of: watch.as_of,
+            created_at: watch.created_at,
+        }
+    }
+}
+
+#[derive(Serialize, ToSchema)]
+struct WatchList {
+    /// Oldest first.
+    shops: Vec<WatchView>,
+    #[serde(flatten)]
+    delivery: Delivery,
+}
+
+/// Why a shop is suspicious.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct ReasonView {
+    /// `far_below_median`, `below_median`, `far_above_median`, `below_crafting_cost`, `impossible_stock`,
+    /// `impossible_price`, `appears_and_vanishes`, `moved`, `imitates_name`.
+    reason: &'static str,
+    weight: u32,
+    /// The offer it is about, if it is about one.
+    offer: Option<OfferItems>,
+    /// In words.
+    detail: String,
+}
+
+/// A suspicious shop.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct SuspectView {
+    #[schema(value_type = String)]
+    vendor_id: VendorId,
+    name: String,
+    x: f64,
+    y: f64,
+    grid: String,
+    /// 30..=100.
+    score: u32,
+    /// Heaviest first.
+    reasons: Vec<ReasonView>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct ScanResults {
+    /// Most suspicious first.
+    results: Vec<SuspectView>,
+    #[serde(flatten)]
+    delivery: Delivery,
+}
+
+/// The watched offers of a server, each with its latest finding.
+#[utoipa::path(get, path = "/intel/{serverId}/shops", tag = "intel", security(("session" = [])),
+    params(("serverId" = String, Path)), responses(
+    (status = 200, body = WatchList),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn watches(
+    WatchedServer { id, .. }: WatchedServer,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let (now, live) = (context.clock.now(), context.markets.clone());
+    let read = move |db: &mut Db| Ok((shop_watches::list(db, &id)?, MarketRead::load(db, &live, &id, now)?));
+    let (watches, market) = context.pool.read(read).await?;
+    let delivery = market.delivery(&context);
+    Ok(HttpResponse::Ok().json(WatchList { shops: watches.into_iter().map(WatchView::from).collect(), delivery }))
+}
+
+/// Watches an offer of a shop.
+#[utoipa::path(post, path = "/intel/{serverId}/shops", tag = "intel", security(("session" = [])),
+    params(("serverId" = String, Path)), request_body = NewWatch, responses(
+    (status = 201, body = WatchView),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+    (status = 409, body = Problem, content_type = "application/problem+json",
+        description = "`limit_reached`, or `conflict`: it is watched already"),
+))]
+pub async fn watch(
+    OwnedServer { user, id: server }: OwnedServer,
+    Json(new): Json<NewWatch>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let (now, live) = (context.clock.now(), context.markets.clone());
+    let watch = new.watch(context.random.id(now), now)?;
+    let changed = server.clone();
+    let add = move |db: &mut Db| {
+        access::required(db, &user.id, &server)?;
+        let known = shop_watches::list(db, &server)?;
+        let what = |watch: &ShopWatch| (watch.vendor.clone(), watch.item_id, watch.currency_id);
+        if known.iter().any(|known| what(known) == what(&watch)) {
+            return Err(DbError::Conflict);
+        }
+        if known.len() >= SHOP_WATCHES_PER_SERVER {
+            return Ok(None);
+        }
+        let watch = MarketRead::load(db, &live, &server, now)?.look(&watch);
+        shop_watches::insert(db, &server, &watch)?;
+        Ok(Some(watch))
+    };
+    let limit = || ApiError::LimitReached(format!("A server has at most {SHOP_WATCHES_PER_SERVER} watched shops."));
+    let hub = context.hub.clone();
+    let tell = move |_: &_| hub.do_send(ShopWatchesChanged { server: changed });
+    let watch = context.pool.write_and_tell(add, tell).await?.ok_or_else(limit)?;
+    Ok(HttpResponse::Created().json(WatchView::from(watch)))
+}
+
+/// Changes what is expected of a watched offer.
+#[utoipa::path(patch, path = "/intel/{serverId}/shops/{id}", tag = "intel", security(("session" = [])),
+    params(("serverId" = String, Path), ("id" = String, Path)), request_body = WatchEdit, responses(
+    (status = 200, body = WatchView),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn edit(
+    OwnedServer { user, id: server }: OwnedServer,
+    path: web::Path<(String, String)>,
+    Json(edit): Json<WatchEdit>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let (_, id) = path.into_inner();
+    let (changed, now, wanted) = (server.clone(), context.clock.now(), edit.wanted()?);
+    let live = context.markets.clone();
+    let edit = move |db: &mut Db| {
+        access::required(db, &user.id, &server)?;
+        let mut watch = shop_watches::get(db, &server, &id)?;
+        watch.expected_price = wanted.expected_price.unwrap_or(watch.expected_price);
+        watch.currency_id = wanted.currency_id.unwrap_or(watch.currency_id);
+        watch =
+            ShopWatch { baseline: None, finding: Finding::NOTHING, version: watch.version + 1, as_of: now, ..watch };
+        let watch = MarketRead::load(db, &live, &server, now)?.look(&watch);
+        shop_watches::edit(db, &server, &watch)?;
+        Ok(watch)
+    };
+    let hub = context.hub.clone();
+    let tell = move |_: &_| hub.do_send(ShopWatchesChanged { server: changed });
+    let watch = context.pool.write_and_tell(edit, tell).await?;
+    Ok(HttpResponse::Ok().json(WatchView::from(watch)))
+}
+
+/// Watches an offer no longer.
+#[utoipa::path(delete, path = "/intel/{serverId}/shops/{id}", tag = "intel", security(("session" = [])),
+    params(("serverId" = String, Path), ("id" = String, Path)), responses(
+    (status = 200, body = Done),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn unwatch(
+    OwnedServer { user, id: server }: OwnedServer,
+    path: web::Path<(String, String)>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let (_, id) = path.into_inner();
+    let changed = server.clone();
+    let delete = move |db: &mut Db| {
+        access::required(db, &user.id, &server)?;
+        shop_watches::delete(db, &server, &id)
+    };
+    let hub = context.hub.clone();
+    let tell = move |_: &_| hub.do_send(ShopWatchesChanged { server: changed });
+    if !context.pool.write_and_tell(delete, tell).await? {
+        return Err(ApiError::NotFound);
+    }
+    Ok(HttpResponse::Ok().json(Done::OK))
+}
+
+/// The suspicious shops of a game server.
+#[utoipa::path(get, path = "/intel/{serverId}/shops/scan", tag = "intel", security(("session" = [])),
+    params(("serverId" = String, Path)), responses(
+    (status = 200, body = ScanResults),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn suspicious(
+    WatchedServer { id, .. }: WatchedServer,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let (now, live) = (context.clock.now(), context.markets.clone());
+    // Scanned on the database's thread, which may block.
+    let scan = move |db: &mut Db| {
+        let market = MarketRead::load(db, &live, &id, now)?;
+        let results = scan::scan(&market.stored.shops).into_iter().map(suspect).collect();
+        Ok((results, market))
+    };
+    let (results, market) = context.pool.read(scan).await?;
+    let delivery = market.delivery(&context);
+    Ok(HttpResponse::Ok().json(ScanResults { results, delivery }))
+}
+
+fn suspect(suspect: scan::Suspect) -> SuspectView {
+    let scan::Suspect { shop, score, reasons } = suspect;
+    let (x, y) = shop.id.place();
+    let reason = |scan::Suspicion { reason, weight, offer, detail }| {
+        let offer = offer.map(OfferItems::from);
+        ReasonView { reason, weight, offer, detail }
+    };
+    let (name, grid) = (shop.shown_name().to_owned(), shop.grid.clone());
+    SuspectView { vendor_id: shop.id, name, x, y, grid, score, reasons: reasons.into_iter().map(reason).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_item_id_is_a_32_bit_integer_or_its_digits() {
+        assert_eq!(
+            (item_of(&json!(-932_201_673)), item_of(&json!("-932201673"))),
+            (Ok(-932_201_673), Ok(-932_201_673))
+        );
+        for bad in [
+            json!(1.5),
+            json!("+1"),
+            json!(""),
+            json!("-"),
+            json!(2_147_483_648_u64),
+            json!("wood"),
+            json!(" 1"),
+            json!(null),
+            json!([]),
+            json!(true),
+        ] {
+            assert!(item_of(&bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_edit_tells_null_from_absent() {
+        let read = |value: Value| serde_json::from_value::<WatchEdit>(value).unwrap().wanted();
+        let wanted = |expected_price, currency_id| WantedEdit { expected_price, currency_id };
+        assert_eq!(read(json!({})).unwrap(), wanted(None, None));
+        assert_eq!(read(json!({ "expectedPrice": null })).unwrap(), wanted(Some(None), None));
+        assert_eq!(
+            read(json!({ "expectedPrice": 7, "currencyId": "5" })).unwrap(),
+            wanted(Some(Some(7)), Some(Some(5)))
+        );
+        let Err(ApiError::Invalid(faults)) = read(json!({ "expectedPrice": -1, "currencyId": "x" })) else { panic!() };
+        assert_eq!(faults.iter().map(|fault| fault.path.as_str()).collect::<Vec<_>>(), ["expectedPrice", "currencyId"]);
+    }
+}

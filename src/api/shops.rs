@@ -1,0 +1,385 @@
+//! The shops of a game server: `/paired-servers/{id}/shops/*`.
+
+use actix_web::{HttpResponse, web};
+use garde::Validate;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::{
+    api::{
+        context::ApiContext,
+        error::{ApiError, Problem},
+        extract::{paired_server::WatchedServer, query::Query},
+    },
+    db::{
+        error::DbError,
+        markets::{self, StoredMarket},
+        paired_servers,
+        pool::Db,
+        shop_history::{self, HistoryPage},
+    },
+    domain::{
+        ids::{GameServerId, ServerId},
+        items::{self, ItemNames},
+        shop::{Offer, OfferKey, OfferRecord, Shop, VendorId, watch::ShopWatch},
+        time::{self, Timestamp},
+    },
+    relay::hub::Markets,
+};
+
+/// Offers of a list when no `limit` is given, and at most.
+const OFFERS: usize = 2_000;
+const MOST_OFFERS: usize = 5_000;
+/// Lines of history when no `limit` is given.
+const HISTORY: i64 = 200;
+
+/// Whether the game server delivers its shops.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Delivery {
+    /// `null`: not known yet.
+    available: Option<bool>,
+    /// Why, in words.
+    evidence: String,
+    /// When the shops were last looked at; `null`: never.
+    #[serde(serialize_with = "time::wire_option")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    as_of: Option<Timestamp>,
+}
+
+/// What is sold for what, with names.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct OfferItems {
+    item_id: String,
+    item_name: Option<&'static str>,
+    shortname: Option<&'static str>,
+    item_is_blueprint: bool,
+    /// Not in full condition: another offer than one in full condition.
+    worn: bool,
+    currency_id: String,
+    currency_name: Option<&'static str>,
+    currency_is_blueprint: bool,
+}
+
+impl From<OfferKey> for OfferItems {
+    fn from(key: OfferKey) -> Self {
+        let names = ItemNames::of(key.item_id);
+        Self {
+            item_id: key.item_id.to_string(),
+            item_name: names.name,
+            shortname: names.shortname,
+            item_is_blueprint: key.item_is_blueprint,
+            worn: key.worn,
+            currency_id: key.currency_id.to_string(),
+            currency_name: ItemNames::of(key.currency_id).name,
+            currency_is_blueprint: key.currency_is_blueprint,
+        }
+    }
+}
+
+/// An offer of a shop.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct OfferView {
+    /// The stable id of the shop.
+    #[schema(value_type = String)]
+    vendor_id: VendorId,
+    /// The shop's.
+    name: String,
+    x: f64,
+    y: f64,
+    grid: String,
+    /// Of the map itself, not of a player; `null` while the map is not known.
+    npc: Option<bool>,
+    #[serde(flatten)]
+    items: OfferItems,
+    /// What one purchase costs.
+    price: i32,
+    /// Pieces that one purchase gives.
+    quantity: i32,
+    /// What one piece costs, rounded; offers are compared exactly.
+    unit_price: f64,
+    /// Purchases left.
+    in_stock: i64,
+    /// Part of the full condition, where the game says.
+    condition: Option<f64>,
+    #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
+    first_seen_at: Timestamp,
+    /// When price or stock last changed.
+    #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
+    changed_at: Timestamp,
+}
+
+#[derive(Serialize, ToSchema)]
+struct OfferList {
+    /// By item and currency, and of each the cheapest by the piece first.
+    shops: Vec<OfferView>,
+    /// How many match, also beyond `limit`.
+    total: usize,
+    #[serde(flatten)]
+    delivery: Delivery,
+}
+
+/// A line of an offer's history: the offer as it was from then on.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct HistoryEntry {
+    id: String,
+    #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
+    at: Timestamp,
+    #[schema(value_type = String)]
+    vendor_id: VendorId,
+    /// `listed`, `price_changed`, `sold_out`, `restocked`, `delisted`.
+    action: &'static str,
+    #[serde(flatten)]
+    items: OfferItems,
+    price: i32,
+    quantity: i32,
+    in_stock: i64,
+}
+
+#[derive(Serialize, ToSchema)]
+struct HistoryList {
+    /// Of this wipe, newest first.
+    entries: Vec<HistoryEntry>,
+    #[serde(flatten)]
+    delivery: Delivery,
+}
+
+/// Which offers.
+#[derive(Deserialize, IntoParams, Validate)]
+pub struct OfferQuery {
+    /// Part of the name or short name of the item, or of the shop's name.
+    #[garde(length(chars, max = 100))]
+    #[param(max_length = 100)]
+    q: Option<String>,
+    /// At most so many; 2000 if absent.
+    #[garde(range(min = 1, max = MOST_OFFERS))]
+    #[param(minimum = 1, maximum = 5000)]
+    limit: Option<usize>,
+}
+
+/// Which lines of history.
+#[derive(Deserialize, IntoParams, Validate)]
+#[serde(rename_all = "camelCase")]
+#[into_params(rename_all = "camelCase")]
+pub struct HistoryQuery {
+    /// Only of this item.
+    #[garde(length(max = 12))]
+    #[param(max_length = 12)]
+    item_id: Option<String>,
+    /// Only of this shop.
+    #[garde(length(max = 64))]
+    #[param(max_length = 64)]
+    vendor_id: Option<String>,
+    /// At most so many; 200 if absent.
+    #[garde(range(min = 1, max = 500))]
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<i64>,
+    /// Only older ones than this: the last of the page before.
+    #[garde(length(max = 128))]
+    #[param(max_length = 128)]
+    before: Option<String>,
+}
+
+/// The market of a paired server.
+pub(super) struct MarketRead {
+    game_server: GameServerId,
+    pub(super) stored: StoredMarket,
+}
+
+impl MarketRead {
+    /// The shops that are there at `now`. Where this process has a link to the game server, what that saw last: the
+    /// database has it a moment later.
+    pub(super) fn load(db: &mut Db, live: &Markets, server: &ServerId, now: Timestamp) -> Result<Self, DbError> {
+        let paired = paired_servers::get(db, server)?;
+        let game_server = GameServerId::at(&paired.address, paired.port);
+        let stored = match live.current(&game_server) {
+            Some(current) => current,
+            None => markets::load(db, &game_server, now)?,
+        };
+        let mut market = Self { game_server, stored };
+        market.stored.shops.retain(Shop::is_there);
+        Ok(market)
+    }
+
+    /// What is found for this watch.
+    pub(super) fn look(&self, watch: &ShopWatch) -> ShopWatch {
+        let shops = &self.stored.shops;
+        let own = watch.vendor_id().and_then(|id| shops.iter().find(|shop| shop.id == id));
+        let (finding, baseline) = watch.look(own, shops.iter());
+        ShopWatch { finding, baseline, ..watch.clone() }
+    }
+
+    pub(super) fn delivery(&self, context: &ApiContext) -> Delivery {
+        let known = self.stored.availability.as_ref();
+        let changed_at = self.stored.shops.iter().map(|shop| shop.changed_at).max();
+        let stored = changed_at.into_iter().chain(known.map(|known| known.as_of)).max();
+        Delivery {
+            available: known.and_then(|known| known.available),
+            evidence: known.map_or_else(
+                || "no answer of the map had a vending machine so far".to_owned(),
+                |known| known.evidence.clone(),
+            ),
+            as_of: context.markets.answered_at(&self.game_server).max(stored),
+        }
+    }
+}
+
+/// What the shops of a game server offer now, the cheapest by the piece first.
+#[utoipa::path(get, path = "/paired-servers/{id}/shops", tag = "intel", security(("session" = [])),
+    params(("id" = String, Path), OfferQuery), responses(
+    (status = 200, body = OfferList),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn offers(
+    WatchedServer { id, .. }: WatchedServer,
+    Query(OfferQuery { q, limit }): Query<OfferQuery>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let (now, live) = (context.clock.now(), context.markets.clone());
+    let find = move |db: &mut Db| {
+        let market = MarketRead::load(db, &live, &id, now)?;
+        let (shops, total) = search(&market.stored.shops, q.as_deref().unwrap_or_default(), limit.unwrap_or(OFFERS));
+        Ok((shops, total, market))
+    };
+    let (shops, total, market) = context.pool.read(find).await?;
+    let delivery = market.delivery(&context);
+    Ok(HttpResponse::Ok().json(OfferList { shops, total, delivery }))
+}
+
+/// The first `limit` of the offers that match, and how many do.
+fn search(shops: &[Shop], q: &str, limit: usize) -> (Vec<OfferView>, usize) {
+    let wanted = q.trim().to_lowercase();
+    let has = |text: &str| text.to_lowercase().contains(&wanted);
+    let mut found: Vec<(&Shop, &Offer, &str)> = Vec::new();
+    for shop in shops {
+        let is_shop = has(shop.shown_name());
+        for offer in &shop.offers {
+            let item = items::item(offer.key.item_id);
+            if is_shop || item.is_some_and(|item| has(item.name) || has(item.shortname)) {
+                found.push((shop, offer, item.map_or("", |item| item.name)));
+            }
+        }
+    }
+    found.sort_by(|(a_shop, a, a_item), (b_shop, b, b_item)| {
+        (a_item, a.key)
+            .cmp(&(b_item, b.key))
+            .then_with(|| a.price.by_piece(b.price))
+            .then_with(|| (b.in_stock > 0).cmp(&(a.in_stock > 0)))
+            .then_with(|| a_shop.id.cmp(&b_shop.id))
+    });
+    let total = found.len();
+    (found.into_iter().take(limit).map(|(shop, offer, _)| offer_view(shop, offer)).collect(), total)
+}
+
+fn offer_view(shop: &Shop, offer: &Offer) -> OfferView {
+    let (x, y) = shop.id.place();
+    OfferView {
+        vendor_id: shop.id,
+        name: shop.shown_name().to_owned(),
+        x,
+        y,
+        grid: shop.grid.clone(),
+        npc: shop.npc,
+        items: offer.key.into(),
+        price: offer.price.cost,
+        quantity: offer.price.quantity,
+        unit_price: offer.price.per_piece(),
+        in_stock: offer.in_stock,
+        condition: offer.condition,
+        first_seen_at: offer.first_seen_at,
+        changed_at: offer.changed_at,
+    }
+}
+
+/// What became of the offers of a game server's shops in this wipe, newest first.
+#[utoipa::path(get, path = "/paired-servers/{id}/shops/history", tag = "intel", security(("session" = [])),
+    params(("id" = String, Path), HistoryQuery), responses(
+    (status = 200, body = HistoryList),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn history(
+    WatchedServer { id, .. }: WatchedServer,
+    Query(query): Query<HistoryQuery>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let (now, live) = (context.clock.now(), context.markets.clone());
+    let page = query.page()?;
+    let read = move |db: &mut Db| {
+        let market = MarketRead::load(db, &live, &id, now)?;
+        let rows = shop_history::list(db, &market.game_server, market.stored.wipe, &page)?;
+        Ok((rows, market))
+    };
+    let (rows, market) = context.pool.read(read).await?;
+    let delivery = market.delivery(&context);
+    let entry = |(id, OfferRecord { at, vendor, news, key, price, in_stock })| HistoryEntry {
+        id,
+        at,
+        vendor_id: vendor,
+        action: news.as_str(),
+        items: key.into(),
+        price: price.cost,
+        quantity: price.quantity,
+        in_stock,
+    };
+    Ok(HttpResponse::Ok().json(HistoryList { entries: rows.into_iter().map(entry).collect(), delivery }))
+}
+
+/// Reads the game's item id: a 32-bit integer in decimal digits.
+pub(super) fn item_id(text: &str) -> Option<i32> {
+    // Not `+1`, which would parse.
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+impl HistoryQuery {
+    fn page(self) -> Result<HistoryPage, ApiError> {
+        let Self { item_id: item, vendor_id, limit, before } = self;
+        let item = item.map(|text| {
+            item_id(&text).ok_or_else(|| ApiError::invalid("itemId", "must be a 32-bit integer in decimal digits"))
+        });
+        let vendor = vendor_id.map(|text| {
+            VendorId::parse(&text).ok_or_else(|| ApiError::invalid("vendorId", "must be the id of a shop"))
+        });
+        Ok(HistoryPage {
+            item: item.transpose()?,
+            vendor: vendor.transpose()?,
+            before,
+            limit: limit.unwrap_or(HISTORY),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::shop::testing::{machine, order, shops};
+
+    #[test]
+    fn offers_are_found_by_item_or_shop_and_the_cheapest_comes_first() {
+        let shops = shops(&[
+            machine(1.0, 1.0, "Dear", &[order("wood", 1000, 30, 1), order("stones", 10, 1, 1)]),
+            machine(2.0, 1.0, "Cheap", &[order("wood", 100, 2, 0)]),
+            machine(3.0, 1.0, "Even", &[order("wood", 50, 1, 3)]),
+            machine(4.0, 1.0, "Woodland", &[order("rifle.ak", 1, 400, 3)]),
+        ]);
+        let names = |q: &str, limit| {
+            let (found, total) = search(&shops, q, limit);
+            (found.into_iter().map(|offer| offer.name).collect::<Vec<_>>().join(" "), total)
+        };
+        assert_eq!(names(" WOOD ", 10), ("Woodland Even Cheap Dear".to_owned(), 4), "in stock first among equals");
+        assert_eq!(names("rifle.ak", 10), ("Woodland".to_owned(), 1));
+        assert_eq!(names("dear", 10), ("Dear Dear".to_owned(), 2));
+        assert_eq!(names("", 1), ("Woodland".to_owned(), 5));
+        assert_eq!(names("nothing", 10), (String::new(), 0));
+    }
+}

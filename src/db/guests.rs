@@ -1,0 +1,407 @@
+//! Guests of paired servers and invitations, which are the same rows: an invitation becomes a guest when a user is in
+//! it. It is for an account, whose user becomes the guest at the next sign-in (at once if there is one already), or for
+//! whoever has a link first; of its token only the SHA-256 is stored. What a guest may do is not decided here.
+//!
+//! Call what changes something in a transaction ([`Pool::write`](crate::db::pool::Pool::write)). All changes of one
+//! server's guests wait for each other: each locks the server's row first.
+
+use std::collections::{HashMap, HashSet};
+
+use chrono::Duration;
+use diesel::{dsl::exists, prelude::*};
+
+use crate::{
+    db::{
+        PURGE_BATCH,
+        error::DbError,
+        helper_devices,
+        paired_servers::PairedServer,
+        pool::Db,
+        schema::{guests, paired_servers, users},
+        timestamp::{StoredTimestamp, StoredTimestampOption},
+        users::User,
+    },
+    domain::{
+        ids::{GuestId, PlatformId, ServerId, UserId},
+        limits::{GUESTS_PER_SERVER, INVITE_DAYS, SHARED_SERVERS_PER_USER},
+        time::Timestamp,
+    },
+};
+
+/// How long a link that nobody accepted is remembered after its end, to be told from one that never was.
+pub const EXPIRED_KEPT: Duration = Duration::days(30);
+
+/// A guest, or an open invitation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guest {
+    pub id: GuestId,
+    pub server: ServerId,
+    /// Since when who is a guest; `None` while the invitation is open.
+    pub accepted: Option<(User, Timestamp)>,
+    /// The invited account; `None` for a link.
+    pub platform_id: Option<String>,
+    pub label: Option<String>,
+    pub invited_at: Timestamp,
+    /// When an open link ends.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// Who is invited.
+#[derive(Clone, Debug)]
+pub enum Invitee {
+    Account(PlatformId),
+    /// Whoever has the token with this hash first.
+    Link {
+        token_hash: String,
+    },
+}
+
+/// Why nobody was invited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InviteRefused {
+    /// The account is the owner's.
+    Owner,
+    /// The account is a guest, or invited.
+    Known,
+    /// There are [`GUESTS_PER_SERVER`].
+    Full,
+}
+
+/// Why a link opens nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkRefused {
+    /// There is none, or it was taken back.
+    Unknown,
+    /// Somebody else has accepted it.
+    Used,
+    Expired,
+    /// The server is the user's own.
+    Owner,
+    /// The user is a guest of [`SHARED_SERVERS_PER_USER`] servers.
+    Full,
+}
+
+/// What a link that nobody has accepted opens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenLink {
+    pub expires_at: Option<Timestamp>,
+    pub server: PairedServer,
+    pub owner: User,
+}
+
+/// A server of which a user is a guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedServer {
+    pub guest: GuestId,
+    pub since: Timestamp,
+    pub server: PairedServer,
+    pub owner: User,
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = guests)]
+struct GuestRow {
+    id: String,
+    server_id: String,
+    user_id: Option<String>,
+    platform_id: Option<String>,
+    label: Option<String>,
+    #[diesel(deserialize_as = StoredTimestamp)]
+    invited_at: Timestamp,
+    #[diesel(deserialize_as = StoredTimestampOption)]
+    expires_at: Option<Timestamp>,
+    #[diesel(deserialize_as = StoredTimestampOption)]
+    since: Option<Timestamp>,
+}
+
+impl GuestRow {
+    fn has_expired(&self, now: Timestamp) -> bool {
+        self.user_id.is_none() && self.expires_at.is_some_and(|at| at <= now)
+    }
+}
+
+/// Invites somebody to this server. `NotFound` if there is no such server.
+pub fn invite(
+    db: &mut Db,
+    id: &GuestId,
+    server: &ServerId,
+    invitee: &Invitee,
+    label: Option<&str>,
+    now: Timestamp,
+) -> Result<Result<Guest, InviteRefused>, DbError> {
+    let owner = lock(db, server)?.ok_or(DbError::NotFound)?;
+    let known = list(db, server, now)?;
+    let mut user = None;
+    if let Invitee::Account(account) = invitee {
+        user = users::table
+            .filter(users::platform_id.eq(account.as_str()))
+            .select(User::as_select())
+            .first::<User>(db)
+            .optional()?;
+        if user.as_ref().is_some_and(|user| user.id == owner) {
+            return Ok(Err(InviteRefused::Owner));
+        }
+        let is_known = |guest: &Guest| {
+            guest.platform_id.as_deref() == Some(account.as_str())
+                || guest.accepted.as_ref().is_some_and(|(user, _)| user.platform_id == *account)
+        };
+        if known.iter().any(is_known) {
+            return Ok(Err(InviteRefused::Known));
+        }
+    }
+    if known.len() >= GUESTS_PER_SERVER {
+        return Ok(Err(InviteRefused::Full));
+    }
+    if let Some(found) = &user
+        && count_shared(db, &found.id)? >= SHARED_SERVERS_PER_USER
+    {
+        user = None;
+    }
+    let (account, token_hash) = match invitee {
+        Invitee::Account(account) => (Some(account.as_str()), None),
+        Invitee::Link { token_hash } => (None, Some(token_hash.as_str())),
+    };
+    let expires_at = token_hash.map(|_| now + Duration::days(INVITE_DAYS));
+    let row = (
+        guests::id.eq(id.as_str()),
+        guests::server_id.eq(server.as_str()),
+        guests::user_id.eq(user.as_ref().map(|user| user.id.as_str())),
+        guests::platform_id.eq(account),
+        guests::token_hash.eq(token_hash),
+        guests::label.eq(label),
+        guests::invited_at.eq(now.naive_utc()),
+        guests::expires_at.eq(expires_at.map(|at| at.naive_utc())),
+        guests::since.eq(user.as_ref().map(|_| now.naive_utc())),
+    );
+    diesel::insert_into(guests::table).values(row).execute(db)?;
+    Ok(Ok(Guest {
+        id: id.clone(),
+        server: server.clone(),
+        accepted: user.map(|user| (user, now)),
+        platform_id: account.map(str::to_owned),
+        label: label.map(str::to_owned),
+        invited_at: now,
+        expires_at,
+    }))
+}
+
+/// The guests and open invitations of this server, oldest first.
+pub fn list(db: &mut Db, server: &ServerId, now: Timestamp) -> Result<Vec<Guest>, DbError> {
+    let rows: Vec<GuestRow> = guests::table
+        .filter(guests::server_id.eq(server.as_str()))
+        .order((guests::invited_at, guests::id))
+        .select(GuestRow::as_select())
+        .load(db)?;
+    let mut users = users_by_id(db, rows.iter().filter_map(|row| row.user_id.clone()).collect())?;
+    let open = rows.into_iter().filter(|row| !row.has_expired(now));
+    Ok(open
+        .map(|row| Guest {
+            id: row.id.into(),
+            server: row.server_id.into(),
+            accepted: row.user_id.and_then(|id| users.remove(&id)).zip(row.since),
+            platform_id: row.platform_id,
+            label: row.label,
+            invited_at: row.invited_at,
+            expires_at: row.expires_at,
+        })
+        .collect())
+}
+
+/// What a link opens.
+pub fn preview(db: &mut Db, token_hash: &str, now: Timestamp) -> Result<Result<OpenLink, LinkRefused>, DbError> {
+    let Some(row) = of_token(db, token_hash)? else { return Ok(Err(LinkRefused::Unknown)) };
+    if row.user_id.is_some() {
+        return Ok(Err(LinkRefused::Used));
+    }
+    if row.has_expired(now) {
+        return Ok(Err(LinkRefused::Expired));
+    }
+    let (server, owner) = paired_servers::table
+        .find(&row.server_id)
+        .inner_join(users::table)
+        .select((PairedServer::as_select(), User::as_select()))
+        .first(db)?;
+    Ok(Ok(OpenLink { expires_at: row.expires_at, server, owner }))
+}
+
+/// Makes the user a guest of the server that the link is for. One who is a guest of it already stays as they are, and
+/// the link open; their own link may be accepted again.
+pub fn accept(
+    db: &mut Db,
+    token_hash: &str,
+    user: &UserId,
+    now: Timestamp,
+) -> Result<Result<ServerId, LinkRefused>, DbError> {
+    let Some(row) = of_token(db, token_hash)? else { return Ok(Err(LinkRefused::Unknown)) };
+    let server = ServerId::from(row.server_id);
+    let owner = lock(db, &server)?;
+    // Again: another one may have had the lock.
+    let (Some(owner), Some(row)) = (owner, of_token(db, token_hash)?) else { return Ok(Err(LinkRefused::Unknown)) };
+    match &row.user_id {
+        Some(guest) if guest == user.as_str() => return Ok(Ok(server)),
+        Some(_) => return Ok(Err(LinkRefused::Used)),
+        None if row.has_expired(now) => return Ok(Err(LinkRefused::Expired)),
+        None => {}
+    }
+    if owner == *user {
+        return Ok(Err(LinkRefused::Owner));
+    }
+    if is_guest(db, &server, user)? {
+        return Ok(Ok(server));
+    }
+    if count_shared(db, user)? >= SHARED_SERVERS_PER_USER {
+        return Ok(Err(LinkRefused::Full));
+    }
+    take(db, &row.id, user, now)?;
+    Ok(Ok(server))
+}
+
+/// Makes the user, who signs in, a guest of the servers to which this account is invited. Returns those servers.
+pub fn claim(db: &mut Db, user: &User, now: Timestamp) -> Result<Vec<ServerId>, DbError> {
+    let invited: Vec<String> = guests::table
+        .filter(guests::platform_id.eq(user.platform_id.as_str()))
+        .filter(guests::user_id.is_null())
+        // In one order everywhere, so that no two wait for each other.
+        .order(guests::server_id)
+        .limit(SHARED_SERVERS_PER_USER as i64)
+        .select(guests::server_id)
+        .load(db)?;
+    if invited.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut free = SHARED_SERVERS_PER_USER.saturating_sub(count_shared(db, &user.id)?);
+    let mut claimed = Vec::new();
+    for server in invited.into_iter().map(ServerId::from) {
+        if free == 0 {
+            break;
+        }
+        let Some(owner) = lock(db, &server)? else { continue };
+        let open = guests::table
+            .filter(guests::server_id.eq(server.as_str()))
+            .filter(guests::platform_id.eq(user.platform_id.as_str()))
+            .filter(guests::user_id.is_null());
+        // Taken back meanwhile?
+        let Some(id) = open.select(guests::id).first::<String>(db).optional()? else { continue };
+        if owner == user.id || is_guest(db, &server, &user.id)? {
+            diesel::delete(guests::table.find(id)).execute(db)?;
+            continue;
+        }
+        take(db, &id, &user.id, now)?;
+        free -= 1;
+        claimed.push(server);
+    }
+    Ok(claimed)
+}
+
+/// Removes a guest, with their overlays of this server, or takes an invitation back; false when there is none.
+pub fn remove(db: &mut Db, server: &ServerId, id: &GuestId) -> Result<bool, DbError> {
+    let guest = guests::table.find(id.as_str()).filter(guests::server_id.eq(server.as_str()));
+    if lock(db, server)?.is_none() {
+        return Ok(false);
+    }
+    let removed: Option<Option<String>> = diesel::delete(guest).returning(guests::user_id).get_result(db).optional()?;
+    if let Some(Some(user)) = &removed {
+        helper_devices::delete_overlays(db, &user.as_str().into(), server)?;
+    }
+    Ok(removed.is_some())
+}
+
+/// The user is no longer a guest of this server; false when they were none.
+pub fn leave(db: &mut Db, user: &UserId, server: &ServerId) -> Result<bool, DbError> {
+    if lock(db, server)?.is_none() {
+        return Ok(false);
+    }
+    let own = guests::table.filter(guests::server_id.eq(server.as_str())).filter(guests::user_id.eq(user.as_str()));
+    let left = diesel::delete(own).execute(db)? > 0;
+    if left {
+        helper_devices::delete_overlays(db, user, server)?;
+    }
+    Ok(left)
+}
+
+/// The servers of which the user is a guest, with their owners, those of which they became one first.
+pub fn shared_with(db: &mut Db, user: &UserId) -> Result<Vec<SharedServer>, DbError> {
+    let rows: Vec<(GuestRow, PairedServer)> = guests::table
+        .filter(guests::user_id.eq(user.as_str()))
+        .inner_join(paired_servers::table)
+        .order((guests::since, guests::id))
+        .select((GuestRow::as_select(), PairedServer::as_select()))
+        .load(db)?;
+    let owners = users_by_id(db, rows.iter().map(|(_, server)| server.owner_id.to_string()).collect())?;
+    let shared = rows.into_iter().filter_map(|(row, server)| {
+        let owner = owners.get(server.owner_id.as_str())?.clone();
+        Some(SharedServer { guest: row.id.into(), since: row.since?, server, owner })
+    });
+    Ok(shared.collect())
+}
+
+/// Which of these users are guests and have no paired server of their own: their setup is done, by somebody else.
+pub fn guest_ready(db: &mut Db, among: &[UserId]) -> Result<HashSet<UserId>, DbError> {
+    let among: Vec<&str> = among.iter().map(UserId::as_str).collect();
+    let own = paired_servers::table.filter(paired_servers::owner_id.eq(users::id)).select(paired_servers::id);
+    let shared = guests::table.filter(guests::user_id.eq(users::id.nullable())).select(guests::id);
+    let ids: Vec<String> = users::table
+        .filter(users::id.eq_any(among))
+        .filter(exists(shared))
+        .filter(diesel::dsl::not(exists(own)))
+        .select(users::id)
+        .load(db)?;
+    Ok(ids.into_iter().map(UserId::from).collect())
+}
+
+/// Deletes a batch of the links that ended before this time and were not accepted; returns how many.
+pub fn purge(db: &mut Db, before: Timestamp) -> Result<usize, DbError> {
+    let over = guests::table.filter(guests::expires_at.le(before.naive_utc())).filter(guests::user_id.is_null());
+    let ids: Vec<String> = over.limit(PURGE_BATCH as i64).select(guests::id).load(db)?;
+    if ids.is_empty() {
+        return Ok(0);
+    }
+    let over = guests::table.filter(guests::id.eq_any(ids)).filter(guests::user_id.is_null());
+    Ok(diesel::delete(over).execute(db)?)
+}
+
+/// Locks the server's row until the transaction ends. The owner; `None` if there is no such server.
+fn lock(db: &mut Db, server: &ServerId) -> Result<Option<UserId>, DbError> {
+    let row = paired_servers::table.find(server.as_str());
+    let owner: Option<String> = diesel::update(row)
+        .set(paired_servers::id.eq(paired_servers::id))
+        .returning(paired_servers::owner_id)
+        .get_result(db)
+        .optional()?;
+    Ok(owner.map(UserId::from))
+}
+
+fn of_token(db: &mut Db, token_hash: &str) -> Result<Option<GuestRow>, DbError> {
+    let row = guests::table.filter(guests::token_hash.eq(token_hash)).select(GuestRow::as_select());
+    Ok(row.first(db).optional()?)
+}
+
+/// Puts the user into an open invitation.
+fn take(db: &mut Db, id: &str, user: &UserId, now: Timestamp) -> Result<(), DbError> {
+    let nothing: Option<chrono::NaiveDateTime> = None;
+    let set = (guests::user_id.eq(user.as_str()), guests::since.eq(now.naive_utc()), guests::expires_at.eq(nothing));
+    diesel::update(guests::table.find(id)).set(set).execute(db)?;
+    Ok(())
+}
+
+fn is_guest(db: &mut Db, server: &ServerId, user: &UserId) -> Result<bool, DbError> {
+    let guest = guests::table.filter(guests::server_id.eq(server.as_str())).filter(guests::user_id.eq(user.as_str()));
+    Ok(guest.select(guests::id).first::<String>(db).optional()?.is_some())
+}
+
+/// Of how many servers the user is a guest.
+fn count_shared(db: &mut Db, user: &UserId) -> Result<usize, DbError> {
+    let count: i64 = guests::table.filter(guests::user_id.eq(user.as_str())).count().get_result(db)?;
+    Ok(usize::try_from(count).unwrap_or(usize::MAX))
+}
+
+fn users_by_id(db: &mut Db, ids: Vec<String>) -> Result<HashMap<String, User>, DbError> {
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let found: Vec<User> = users::table.filter(users::id.eq_any(ids)).select(User::as_select()).load(db)?;
+    Ok(found.into_iter().map(|user| (user.id.to_string(), user)).collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,249 @@
+use super::*;
+use crate::db::{
+    access,
+    pairing_codes::CodePurpose,
+    pool::Pool,
+    testing::{self, later, now},
+    users as user_table,
+};
+
+const WEEK: i64 = 7 * 24 * 3_600;
+
+fn on_each_server(test: impl Fn(&Pool)) {
+    testing::on_each_database(|pool| {
+        for user in ["owner", "alice", "bob"] {
+            testing::user(pool, user);
+        }
+        testing::server(pool, "owner", "server");
+        test(pool);
+    });
+}
+
+fn invite_in(pool: &Pool, server: &str, id: &str, invitee: Invitee) -> Result<Guest, InviteRefused> {
+    pool.write_blocking(|db| invite(db, &id.into(), &server.into(), &invitee, Some("pal"), now())).unwrap()
+}
+
+fn account(id: &str) -> Invitee {
+    Invitee::Account(id.into())
+}
+
+fn link(token: &str) -> Invitee {
+    Invitee::Link { token_hash: token.into() }
+}
+
+fn accept_at(pool: &Pool, token: &str, user: &str, at: Timestamp) -> Result<ServerId, LinkRefused> {
+    pool.write_blocking(|db| accept(db, token, &user.into(), at)).unwrap()
+}
+
+/// Users and ids of a list, `-` where nobody is in it.
+fn listed(pool: &Pool, at: Timestamp) -> Vec<(String, String)> {
+    let list = pool.read_blocking(|db| list(db, &"server".into(), at)).unwrap();
+    let name = |guest: &Guest| guest.accepted.as_ref().map_or("-".to_owned(), |(user, _)| user.id.to_string());
+    list.iter().map(|guest| (guest.id.to_string(), name(guest))).collect()
+}
+
+fn entries(entries: &[(&str, &str)]) -> Vec<(String, String)> {
+    entries.iter().map(|(id, user)| ((*id).to_owned(), (*user).to_owned())).collect()
+}
+
+fn sign_in(pool: &Pool, account: &str, at: Timestamp) -> Vec<ServerId> {
+    pool.write_blocking(|db| {
+        let user = user_table::sign_in(db, &account.into(), &account.into(), None, at)?;
+        claim(db, &user, at)
+    })
+    .unwrap()
+}
+
+fn remove_guest(pool: &Pool, id: &str) -> bool {
+    pool.write_blocking(|db| remove(db, &"server".into(), &id.into())).unwrap()
+}
+
+#[test]
+fn an_invited_account_is_a_guest_from_its_next_sign_in_or_at_once_if_it_is_known() {
+    on_each_server(|pool| {
+        let open = invite_in(pool, "server", "a", account("new")).unwrap();
+        assert_eq!((open.accepted, open.expires_at, open.label.as_deref()), (None, None, Some("pal")));
+        assert_eq!(open.platform_id.as_deref(), Some("new"));
+        let known = invite_in(pool, "server", "b", account("bob")).unwrap();
+        assert_eq!(known.accepted.map(|(user, since)| (user.id.to_string(), since)), Some(("bob".into(), now())));
+        assert_eq!(listed(pool, later(100 * WEEK)), entries(&[("a", "-"), ("b", "bob")]), "an account has time");
+
+        assert_eq!(sign_in(pool, "new", later(5)), ["server".into()]);
+        assert_eq!(listed(pool, now()), entries(&[("a", "new"), ("b", "bob")]));
+        assert_eq!(sign_in(pool, "new", later(6)), [], "once");
+        let guests = pool.read_blocking(|db| list(db, &"server".into(), now())).unwrap();
+        assert_eq!(guests[0].accepted.as_ref().map(|(_, since)| *since), Some(later(5)));
+
+        for (id, refused) in
+            [("owner", InviteRefused::Owner), ("bob", InviteRefused::Known), ("new", InviteRefused::Known)]
+        {
+            assert_eq!(invite_in(pool, "server", "c", account(id)), Err(refused), "{id}");
+        }
+        assert!(remove_guest(pool, "a") && !remove_guest(pool, "a"));
+        assert_eq!(sign_in(pool, "new", later(7)), [], "taken back");
+        let other = pool.write_blocking(|db| invite(db, &"d".into(), &"gone".into(), &link("t"), None, now()));
+        assert!(matches!(other, Err(DbError::NotFound)));
+    });
+}
+
+#[test]
+fn a_link_makes_one_guest_within_seven_days() {
+    on_each_server(|pool| {
+        for token in ["one", "two", "three"] {
+            let invited = invite_in(pool, "server", token, link(token)).unwrap();
+            assert_eq!((invited.platform_id, invited.expires_at), (None, Some(later(WEEK))));
+        }
+        assert_eq!(accept_at(pool, "none", "alice", now()), Err(LinkRefused::Unknown));
+        assert_eq!(accept_at(pool, "one", "owner", now()), Err(LinkRefused::Owner));
+        let seen = pool.read_blocking(|db| preview(db, "one", now())).unwrap().unwrap();
+        assert_eq!(
+            (seen.expires_at, seen.server.id.as_str(), seen.owner.id.as_str()),
+            (Some(later(WEEK)), "server", "owner")
+        );
+
+        assert_eq!(accept_at(pool, "one", "alice", later(WEEK - 1)), Ok("server".into()));
+        assert_eq!(accept_at(pool, "one", "alice", later(WEEK)), Ok("server".into()), "a second click");
+        assert_eq!(accept_at(pool, "one", "bob", now()), Err(LinkRefused::Used));
+        assert_eq!(accept_at(pool, "two", "alice", now()), Ok("server".into()));
+        assert_eq!(accept_at(pool, "two", "bob", later(WEEK)), Err(LinkRefused::Expired));
+        let refused = |token: &str, at| pool.read_blocking(|db| preview(db, token, at)).unwrap().unwrap_err();
+        assert_eq!((refused("one", now()), refused("two", later(WEEK))), (LinkRefused::Used, LinkRefused::Expired));
+        assert_eq!(refused("none", now()), LinkRefused::Unknown);
+        assert_eq!(listed(pool, now()), entries(&[("one", "alice"), ("three", "-"), ("two", "-")]));
+        assert_eq!(listed(pool, later(WEEK)), entries(&[("one", "alice")]), "what has expired is not open");
+        assert_eq!(accept_at(pool, "two", "bob", later(5)), Ok("server".into()), "alice left it open");
+
+        assert!(remove_guest(pool, "three"));
+        assert_eq!(accept_at(pool, "three", "bob", now()), Err(LinkRefused::Unknown), "taken back");
+        pool.write_blocking(|db| crate::db::paired_servers::delete(db, &"owner".into(), &"server".into())).unwrap();
+        assert_eq!(accept_at(pool, "one", "bob", now()), Err(LinkRefused::Unknown), "the server is gone");
+    });
+}
+
+#[test]
+fn a_link_and_an_account_invitation_make_one_guest() {
+    on_each_server(|pool| {
+        invite_in(pool, "server", "account", account("new")).unwrap();
+        invite_in(pool, "server", "link", link("token")).unwrap();
+        pool.write_blocking(|db| user_table::sign_in(db, &"new".into(), &"new".into(), None, now())).unwrap();
+        assert_eq!(accept_at(pool, "token", "new", now()), Ok("server".into()));
+        assert_eq!(sign_in(pool, "new", now()), []);
+        assert_eq!(listed(pool, now()), entries(&[("link", "new")]), "the other one is void");
+    });
+}
+
+#[test]
+fn guests_see_what_is_shared_with_them_and_leave() {
+    on_each_server(|pool| {
+        invite_in(pool, "server", "a", account("alice")).unwrap();
+        let shared = |user: &str| pool.read_blocking(|db| shared_with(db, &user.into())).unwrap();
+        let [SharedServer { guest, since, server, owner }] = &shared("alice")[..] else { panic!("one server") };
+        assert_eq!((guest.as_str(), *since, server.id.as_str(), owner.id.as_str()), ("a", now(), "server", "owner"));
+        assert!(shared("bob").is_empty() && shared("owner").is_empty());
+
+        let overlay = CodePurpose { user: "alice".into(), label: None, overlay: Some("server".into()) };
+        let add_overlay = || pool.write_blocking(|db| helper_devices::insert(db, &"o".into(), &overlay, "hash", now()));
+        let overlays = || pool.read_blocking(|db| helper_devices::count(db, &"alice".into())).unwrap();
+        let leave = |user: &str| pool.write_blocking(|db| leave(db, &user.into(), &"server".into())).unwrap();
+        add_overlay().unwrap();
+        assert!(!leave("bob") && !leave("owner"));
+        assert_eq!(overlays(), 1);
+        assert!(leave("alice") && !leave("alice"));
+        assert_eq!((overlays(), shared("alice").len()), (0, 0), "her overlays end, too");
+
+        invite_in(pool, "server", "b", account("alice")).unwrap();
+        add_overlay().unwrap();
+        assert!(remove_guest(pool, "b"));
+        assert_eq!(overlays(), 0);
+    });
+}
+
+#[test]
+fn a_server_has_so_many_guests_and_a_guest_so_many_servers() {
+    on_each_server(|pool| {
+        for number in 0..GUESTS_PER_SERVER {
+            invite_in(pool, "server", &format!("{number:03}"), link(&format!("token {number}"))).unwrap();
+        }
+        for invitee in [link("more"), account("bob")] {
+            assert_eq!(invite_in(pool, "server", "more", invitee), Err(InviteRefused::Full));
+        }
+        assert!(remove_guest(pool, "007"));
+        invite_in(pool, "server", "more", account("alice")).unwrap();
+
+        for number in 1..=SHARED_SERVERS_PER_USER {
+            let (owner, id) = (format!("owner {number}"), format!("server {number:03}"));
+            testing::user(pool, &owner);
+            testing::server(pool, &owner, &id);
+            let invited = invite_in(pool, &id, &format!("guest {number}"), account("alice")).unwrap();
+            assert_eq!(invited.accepted.is_some(), number < SHARED_SERVERS_PER_USER, "{number}");
+        }
+        invite_in(pool, "server 001", "late", link("late")).unwrap();
+        assert_eq!(sign_in(pool, "alice", now()), [], "no more than that");
+        pool.write_blocking(|db| leave(db, &"alice".into(), &"server 001".into())).unwrap();
+        assert_eq!(sign_in(pool, "alice", now()), [format!("server {SHARED_SERVERS_PER_USER:03}").as_str().into()]);
+        assert_eq!(accept_at(pool, "late", "alice", now()), Err(LinkRefused::Full));
+        assert_eq!(accept_at(pool, "late", "bob", now()), Ok("server 001".into()));
+    });
+}
+
+#[test]
+fn at_once_one_link_makes_one_guest_and_one_user_is_one_guest() {
+    on_each_server(|pool| {
+        for token in ["a", "b", "c", "d"] {
+            invite_in(pool, "server", token, link(token)).unwrap();
+        }
+        invite_in(pool, "server", "n", account("new")).unwrap();
+        std::thread::scope(|scope| {
+            for user in ["alice", "bob"] {
+                for token in ["a", "b", "c", "d"] {
+                    scope.spawn(move || accept_at(pool, token, user, now()));
+                }
+            }
+            for id in ["c", "d"] {
+                scope.spawn(move || assert!(remove_guest(pool, id), "a guest or an invitation: it is gone"));
+            }
+            for _ in 0..2 {
+                scope.spawn(|| sign_in(pool, "new", now()));
+            }
+        });
+        let left = listed(pool, now());
+        let users: Vec<&str> = left.iter().map(|(_, user)| user.as_str()).filter(|user| *user != "-").collect();
+        assert_eq!(users.len(), users.iter().collect::<HashSet<_>>().len(), "{left:?}");
+        assert!(left.iter().all(|(id, _)| ["a", "b", "n"].contains(&id.as_str())), "{left:?}");
+        assert!(users.contains(&"new"), "{left:?}");
+        let watchers = pool.read_blocking(|db| access::watchers(db, &"server".into())).unwrap();
+        assert_eq!(watchers.len(), 1 + users.len());
+    });
+}
+
+#[test]
+fn a_guest_without_a_server_of_their_own_is_ready() {
+    on_each_server(|pool| {
+        for user in ["alice", "bob"] {
+            invite_in(pool, "server", user, account(user)).unwrap();
+        }
+        testing::server(pool, "bob", "own");
+        let ready = |among: &[&str]| {
+            let among: Vec<UserId> = among.iter().map(|user| (*user).into()).collect();
+            pool.read_blocking(|db| guest_ready(db, &among)).unwrap()
+        };
+        assert_eq!(ready(&["owner", "alice", "bob", "nobody"]), ["alice".into()].into());
+        assert_eq!(ready(&["bob"]), [].into());
+        assert_eq!(ready(&[]), [].into());
+    });
+}
+
+#[test]
+fn what_nobody_accepted_is_purged_and_guests_stay() {
+    on_each_server(|pool| {
+        for token in ["used", "open"] {
+            invite_in(pool, "server", token, link(token)).unwrap();
+        }
+        invite_in(pool, "server", "account", account("new")).unwrap();
+        accept_at(pool, "used", "alice", now()).unwrap();
+        let purge = |before| pool.write_blocking(|db| purge(db, before)).unwrap();
+        assert_eq!(purge(later(WEEK - 1)), 0);
+        assert_eq!(purge(later(WEEK)), 1);
+        assert_eq!(listed(pool, now()), entries(&[("account", "-"), ("used", "alice")]));
+    });
+}

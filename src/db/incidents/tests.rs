@@ -1,0 +1,200 @@
+use super::*;
+use crate::{
+    db::{
+        alarms::AlarmState,
+        pool::Pool,
+        testing::{self, later, now},
+    },
+    domain::device::DeviceKind,
+};
+
+fn incident(count: u32) -> Incident {
+    Incident {
+        alarm_id: "7".into(),
+        alarm_name: "Roof".into(),
+        place: DevicePlace { x: Some(1.5), y: None, grid: "B3".into() },
+        first_at: now(),
+        last_at: later(i64::from(count)),
+        ended_at: None,
+        count,
+        paths: [AlarmPath::Link, AlarmPath::Push].into(),
+        late: false,
+        drill: false,
+        acks: BTreeMap::new(),
+    }
+}
+
+fn opened(id: &str, incident: Incident) -> LedgerWrite {
+    LedgerWrite { incidents: [(id.to_owned(), (incident, Some("Title".to_owned())))].into(), ..Default::default() }
+}
+
+fn on_each_server(test: impl Fn(&Pool)) {
+    testing::on_each_database(|pool| {
+        testing::user(pool, "alice");
+        testing::user(pool, "bob");
+        testing::server(pool, "alice", "one");
+        test(pool);
+    });
+}
+
+fn store(pool: &Pool, ledger: &LedgerWrite) {
+    pool.write_blocking(|db| write(db, &"one".into(), ledger)).unwrap();
+}
+
+fn all(pool: &Pool) -> Vec<StoredIncident> {
+    pool.read_blocking(|db| list(db, &"one".into(), None, 100)).unwrap()
+}
+
+#[test]
+fn an_incident_is_stored_as_it_is_and_never_goes_back() {
+    on_each_server(|pool| {
+        for count in [2, 1] {
+            store(pool, &opened("a", incident(count)));
+            let [stored] = &all(pool)[..] else { panic!("one incident") };
+            assert_eq!((&stored.incident, stored.title.as_deref()), (&incident(2), Some("Title")));
+            assert_eq!((stored.state.as_str(), stored.sockets, stored.heard_at), (UNHEARD, 0, None));
+        }
+        let ended = Incident { ended_at: Some(later(90)), ..incident(2) };
+        store(pool, &opened("a", ended.clone()));
+        store(pool, &opened("a", incident(2)));
+        assert_eq!(all(pool)[0].incident, ended);
+    });
+}
+
+#[test]
+fn who_heard_first_is_kept_and_an_acknowledgement_counts_more() {
+    on_each_server(|pool| {
+        let heard = |sockets, seconds| LedgerWrite {
+            heard: [("a".to_owned(), HeardBy { sockets, at: later(seconds) })].into(),
+            ..Default::default()
+        };
+        store(pool, &opened("a", incident(1)));
+        store(pool, &heard(3, 1));
+        store(pool, &heard(0, 2));
+        let known = |pool: &Pool| all(pool).remove(0);
+        assert_eq!((known(pool).state.as_str(), known(pool).sockets), (DELIVERED, 3));
+        store(pool, &heard(5, 2));
+        store(pool, &heard(4, 2));
+        assert_eq!((known(pool).sockets, known(pool).heard_at), (5, Some(later(1))));
+        for (user, seconds) in [("alice", 3), ("alice", 4), ("bob", 5)] {
+            let acknowledged =
+                pool.write_blocking(|db| acknowledge(db, &"one".into(), "a", &user.into(), later(seconds)));
+            assert!(acknowledged.unwrap().is_some());
+        }
+        let acks = [("alice".into(), later(3)), ("bob".into(), later(5))].into();
+        assert_eq!((known(pool).state.as_str(), known(pool).incident.acks), (ACKNOWLEDGED, acks));
+        let other = pool.write_blocking(|db| acknowledge(db, &"two".into(), "a", &"alice".into(), now()));
+        assert_eq!(other.unwrap(), None, "of another server");
+    });
+}
+
+#[test]
+fn of_two_writes_that_wait_the_first_time_and_the_most_sockets_are_kept() {
+    let heard = |sockets, seconds| LedgerWrite {
+        heard: [("a".to_owned(), HeardBy { sockets, at: later(seconds) })].into(),
+        ..Default::default()
+    };
+    for (writes, kept) in [([heard(1, 1), heard(3, 2)], heard(3, 1)), ([heard(0, 1), heard(3, 2)], heard(0, 1))] {
+        let [mut first, second] = writes;
+        first.extend(second);
+        assert_eq!(first, kept);
+    }
+}
+
+#[test]
+fn arrivals_and_values_are_stored_with_their_incident_and_twice_is_once() {
+    on_each_server(|pool| {
+        pool.write_blocking(|db| {
+            use crate::db::smart_devices;
+            smart_devices::upsert(db, &"one".into(), "7", DeviceKind::Alarm, "Roof", now())
+        })
+        .unwrap();
+        let arrival = Arrival {
+            id: "arrival".into(),
+            user: "somebody".into(),
+            server: Some("one".into()),
+            path: AlarmPath::Link,
+            alarm_id: "7".into(),
+            title: "Roof".into(),
+            message: String::new(),
+            state: AlarmState::Opened,
+            incident: Some("a".into()),
+            received_at: now(),
+            sent_at: None,
+        };
+        let mut ledger = opened("a", incident(1));
+        ledger.arrivals.insert(arrival.id.clone(), arrival);
+        ledger.values.insert("7".into(), true);
+        store(pool, &ledger);
+        store(pool, &ledger);
+        let tally = pool.read_blocking(alarms::tally).unwrap();
+        let counts = vec![("received", 0), ("opened", 1), ("merged", 0), ("unmatched", 0)];
+        assert_eq!((tally.counts, tally.oldest_unfinished), (counts, None));
+        use crate::db::smart_devices;
+        let devices = pool.read_blocking(|db| smart_devices::list(db, &"one".into())).unwrap();
+        assert_eq!(devices[0].last_value, Some(true));
+        let gone = pool.write_blocking(|db| write(db, &"two".into(), &ledger));
+        assert!(matches!(gone, Err(DbError::NotFound)));
+    });
+}
+
+#[test]
+fn the_newest_come_first_in_pages_and_only_the_last_day_is_shown() {
+    on_each_server(|pool| {
+        for id in ["a", "b", "c", "d"] {
+            let drill = id == "d";
+            store(pool, &opened(id, Incident { drill, ..incident(1) }));
+        }
+        let ids = |stored: Vec<StoredIncident>| stored.into_iter().map(|stored| stored.id).collect::<Vec<_>>();
+        let page = |before, limit| ids(pool.read_blocking(|db| list(db, &"one".into(), before, limit)).unwrap());
+        assert_eq!((page(None, 3), page(Some("b"), 3)), (vec!["d".into(), "c".into(), "b".into()], vec!["a".into()]));
+        let shown = |after| ids(pool.read_blocking(|db| shown(db, &"one".into(), later(after))).unwrap());
+        assert_eq!(shown(60), ["a", "b", "c", "d"]);
+        assert_eq!(shown(1_000), ["a", "b", "c"]);
+        assert!(shown(90_000).is_empty());
+    });
+}
+
+#[test]
+fn no_number_of_drills_displaces_a_raid() {
+    on_each_server(|pool| {
+        let mut ledger = opened("a", incident(1));
+        for number in 0..205 {
+            let drill = Incident { drill: true, ..incident(1) };
+            ledger.incidents.insert(format!("b{number:03}"), (drill, None));
+        }
+        store(pool, &ledger);
+        let shown = pool.read_blocking(|db| shown(db, &"one".into(), later(60))).unwrap();
+        let shown: Vec<&str> = shown.iter().map(|stored| stored.id.as_str()).collect();
+        assert_eq!((shown.len(), &shown[..2], shown[10]), (11, &["a", "b195"][..], "b204"));
+    });
+}
+
+#[test]
+fn open_incidents_are_counted_by_server() {
+    on_each_server(|pool| {
+        let open = || pool.read_blocking(|db| open(db, &["one".into(), "two".into()])).unwrap();
+        assert_eq!(open(), BTreeMap::new());
+        store(pool, &opened("a", incident(1)));
+        store(pool, &opened("b", incident(1)));
+        store(pool, &opened("c", Incident { drill: true, ..incident(1) }));
+        store(pool, &opened("d", Incident { ended_at: Some(later(90)), ..incident(1) }));
+        assert_eq!(open(), [("one".into(), 2)].into());
+    });
+}
+
+#[test]
+fn what_is_unheard_for_a_day_expires_and_what_is_old_is_deleted() {
+    on_each_server(|pool| {
+        store(pool, &opened("a", incident(1)));
+        store(pool, &opened("b", Incident { last_at: later(100), ..incident(1) }));
+        assert_eq!(pool.write_blocking(|db| expire(db, later(50))).unwrap(), 1);
+        let tally = pool.read_blocking(tally).unwrap();
+        let of = |state| tally.iter().find(|known| known.0 == state).unwrap().1;
+        assert_eq!((of(EXPIRED), of(UNHEARD), of(DELIVERED)), (1, 1, 0));
+        assert_eq!(pool.write_blocking(|db| purge(db, later(50))).unwrap(), 1);
+        assert_eq!(all(pool).len(), 1, "the newer one stays");
+        assert_eq!(pool.write_blocking(|db| purge(db, later(200))).unwrap(), 1);
+        assert!(all(pool).is_empty());
+    });
+}

@@ -1,0 +1,170 @@
+//! Notes on the map of a paired server: those of users, and those of the detector of deaths. The game's own notes are
+//! not stored.
+
+use diesel::prelude::*;
+
+use crate::{
+    db::{
+        error::DbError,
+        pool::Db,
+        schema::map_notes,
+        timestamp::{StoredTimestamp, StoredTimestampOption},
+    },
+    domain::{ids::ServerId, time::Timestamp},
+};
+
+/// A stored note.
+#[derive(Clone, Debug, PartialEq, Queryable, Selectable)]
+#[diesel(table_name = map_notes)]
+pub struct StoredNote {
+    pub id: String,
+    /// User id.
+    pub author_id: Option<String>,
+    /// `user` or `detector`.
+    pub source: String,
+    /// Metres from the south-west corner.
+    pub x: f64,
+    pub y: f64,
+    pub category: String,
+    pub label: Option<String>,
+    #[diesel(deserialize_as = StoredTimestamp)]
+    pub created_at: Timestamp,
+    /// None: until the wipe.
+    #[diesel(deserialize_as = StoredTimestampOption)]
+    pub expires_at: Option<Timestamp>,
+}
+
+/// What of a note can be changed; what is absent stays.
+#[derive(Clone, Debug, Default, AsChangeset)]
+#[diesel(table_name = map_notes)]
+pub struct NoteChange {
+    pub x: Option<f64>,
+    pub y: Option<f64>,
+    pub category: Option<String>,
+    /// `Some(None)`: no label any more.
+    pub label: Option<Option<String>>,
+    /// `Some(None)`: until the wipe.
+    pub expires_at: Option<Option<chrono::NaiveDateTime>>,
+}
+
+/// The server's notes that have not expired, oldest first.
+pub fn list(db: &mut Db, server: &ServerId, now: Timestamp) -> Result<Vec<StoredNote>, DbError> {
+    let notes = map_notes::table.filter(map_notes::server_id.eq(server.as_str()));
+    let lives = map_notes::expires_at.is_null().or(map_notes::expires_at.gt(now.naive_utc()));
+    let notes = notes.filter(lives).order((map_notes::created_at, map_notes::id));
+    Ok(notes.select(StoredNote::as_select()).load(db)?)
+}
+
+/// The note, or `NotFound`; an expired one is not there.
+pub fn get(db: &mut Db, server: &ServerId, id: &str, now: Timestamp) -> Result<StoredNote, DbError> {
+    let note: StoredNote = map_notes::table.find((server.as_str(), id)).select(StoredNote::as_select()).first(db)?;
+    if note.expires_at.is_some_and(|at| at <= now) { Err(DbError::NotFound) } else { Ok(note) }
+}
+
+/// How many notes the server has.
+pub fn count(db: &mut Db, server: &ServerId) -> Result<usize, DbError> {
+    let notes: i64 = map_notes::table.filter(map_notes::server_id.eq(server.as_str())).count().get_result(db)?;
+    Ok(notes as usize)
+}
+
+/// Adds a note; one with a known id is there already.
+pub fn insert(db: &mut Db, server: &ServerId, note: &StoredNote) -> Result<(), DbError> {
+    let row = (
+        map_notes::server_id.eq(server.as_str()),
+        map_notes::id.eq(&note.id),
+        map_notes::author_id.eq(&note.author_id),
+        map_notes::source.eq(&note.source),
+        map_notes::x.eq(note.x),
+        map_notes::y.eq(note.y),
+        map_notes::category.eq(&note.category),
+        map_notes::label.eq(&note.label),
+        map_notes::created_at.eq(note.created_at.naive_utc()),
+        map_notes::expires_at.eq(note.expires_at.map(|at| at.naive_utc())),
+    );
+    let insert = diesel::insert_into(map_notes::table).values(row).on_conflict_do_nothing();
+    on_backend!(db, |db| insert.execute(db))?;
+    Ok(())
+}
+
+/// Changes a note, and gives it as it now is.
+pub fn update(
+    db: &mut Db,
+    server: &ServerId,
+    id: &str,
+    change: &NoteChange,
+    now: Timestamp,
+) -> Result<StoredNote, DbError> {
+    let NoteChange { x, y, category, label, expires_at } = change;
+    let is_nothing = x.or(*y).is_none() && category.is_none() && label.is_none() && expires_at.is_none();
+    if !is_nothing {
+        diesel::update(map_notes::table.find((server.as_str(), id))).set(change).execute(db)?;
+    }
+    get(db, server, id, now)
+}
+
+/// Deletes a note; false when there was none.
+pub fn delete(db: &mut Db, server: &ServerId, id: &str) -> Result<bool, DbError> {
+    Ok(diesel::delete(map_notes::table.find((server.as_str(), id))).execute(db)? == 1)
+}
+
+/// The world was wiped at this time: what was noted before is gone.
+pub fn wipe(db: &mut Db, server: &ServerId, at: Timestamp) -> Result<usize, DbError> {
+    let old = map_notes::table.filter(map_notes::server_id.eq(server.as_str()));
+    Ok(diesel::delete(old.filter(map_notes::created_at.lt(at.naive_utc()))).execute(db)?)
+}
+
+/// Deletes what has expired, a batch of it; returns how many.
+pub fn purge(db: &mut Db, now: Timestamp) -> Result<usize, DbError> {
+    let until = now.naive_utc();
+    let expired = map_notes::table.filter(map_notes::expires_at.le(until)).order(map_notes::expires_at);
+    let last: Option<Option<chrono::NaiveDateTime>> =
+        expired.offset(crate::db::PURGE_BATCH as i64 - 1).select(map_notes::expires_at).first(db).optional()?;
+    let until = last.flatten().unwrap_or(until);
+    Ok(diesel::delete(map_notes::table.filter(map_notes::expires_at.le(until))).execute(db)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::testing::{self, later, now};
+
+    fn note(id: &str, expires_at: Option<Timestamp>) -> StoredNote {
+        StoredNote {
+            id: id.into(),
+            author_id: Some("owner".into()),
+            source: "user".into(),
+            x: 1.5,
+            y: -2.0,
+            category: "stash".into(),
+            label: Some("Under the tree".into()),
+            created_at: now(),
+            expires_at,
+        }
+    }
+
+    #[test]
+    fn notes_are_kept_until_they_expire_are_deleted_or_the_world_is_wiped() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "owner");
+            let server = testing::server(pool, "owner", "server").id;
+            for note in [note("1", None), note("2", Some(later(10))), note("1", Some(later(5)))] {
+                pool.write_blocking(|db| insert(db, &server, &note)).unwrap();
+            }
+            let list = |at| pool.read_blocking(|db| list(db, &server, at)).unwrap();
+            assert_eq!(list(now()), [note("1", None), note("2", Some(later(10)))]);
+            assert_eq!(list(later(10)), [note("1", None)]);
+            let get = |id: &str, at| pool.read_blocking(|db| get(db, &server, id, at));
+            assert!(matches!(get("2", later(10)), Err(DbError::NotFound)));
+            let change = NoteChange { label: Some(None), x: Some(9.0), ..Default::default() };
+            let changed = pool.write_blocking(|db| update(db, &server, "1", &change, now())).unwrap();
+            assert_eq!(changed, StoredNote { label: None, x: 9.0, ..note("1", None) });
+            let same = pool.write_blocking(|db| update(db, &server, "1", &NoteChange::default(), now())).unwrap();
+            assert_eq!(same, changed);
+            assert_eq!(pool.write_blocking(|db| purge(db, later(10))).unwrap(), 1);
+            assert_eq!(pool.read_blocking(|db| count(db, &server)).unwrap(), 1);
+            assert!(!pool.write_blocking(|db| delete(db, &server, "2")).unwrap());
+            assert_eq!(pool.write_blocking(|db| wipe(db, &server, later(1))).unwrap(), 1);
+            assert_eq!(list(now()), []);
+        });
+    }
+}

@@ -1,0 +1,190 @@
+//! The markets of game servers: which world their shops are of, and whether they deliver shops at all. The shops
+//! themselves are in [`shops`].
+
+use diesel::prelude::*;
+
+use crate::{
+    db::{error::DbError, pool::Db, schema::markets, shop_history, shops, timestamp::StoredTimestampOption},
+    domain::{
+        detect::wipe::World,
+        ids::GameServerId,
+        shop::{
+            Shop,
+            market::{Availability, MarketWrite},
+        },
+        time::Timestamp,
+    },
+};
+
+/// A market as it is stored, of the latest wipe.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StoredMarket {
+    /// Counts the worlds of the game server.
+    pub wipe: i32,
+    /// What is known of the world.
+    pub world: Option<World>,
+    pub availability: Option<Availability>,
+    /// Those that are there, and those that went not long ago.
+    pub shops: Vec<Shop>,
+}
+
+/// What became different about a market.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MarketStep {
+    pub game_server: GameServerId,
+    pub wipe: i32,
+    pub world: Option<World>,
+    pub write: MarketWrite,
+    /// An id for each record of it.
+    pub record_ids: Vec<String>,
+    pub at: Timestamp,
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = markets)]
+struct MarketRow {
+    wipe: i32,
+    world: Option<String>,
+    available: Option<bool>,
+    evidence: Option<String>,
+    #[diesel(deserialize_as = StoredTimestampOption)]
+    as_of: Option<Timestamp>,
+}
+
+/// The market, with the shops that are there and those that went since then; an empty one if there is none.
+pub fn load(db: &mut Db, game_server: &GameServerId, gone_since: Timestamp) -> Result<StoredMarket, DbError> {
+    let row = markets::table.find(game_server.as_str()).select(MarketRow::as_select()).first(db).optional()?;
+    let Some(MarketRow { wipe, world, available, evidence, as_of }) = row else {
+        return Ok(StoredMarket::default());
+    };
+    let availability = evidence.zip(as_of).map(|(evidence, as_of)| Availability { available, evidence, as_of });
+    // What cannot be read is learnt again with the next answer.
+    let world = world.and_then(|world| serde_json::from_str(&world).ok());
+    Ok(StoredMarket { wipe, world, availability, shops: shops::list(db, game_server, wipe, gone_since)? })
+}
+
+/// The wipe whose shops are there now; 0 if there never were any.
+pub fn wipe(db: &mut Db, game_server: &GameServerId) -> Result<i32, DbError> {
+    let wipe = markets::table.find(game_server.as_str()).select(markets::wipe).first(db).optional()?;
+    Ok(wipe.unwrap_or_default())
+}
+
+/// Stores a step. Storing it again changes nothing.
+pub fn write(db: &mut Db, step: &MarketStep) -> Result<(), DbError> {
+    let MarketStep { game_server, wipe, world, write, record_ids, at } = step;
+    let world = world.as_ref().and_then(|world| serde_json::to_string(world).ok());
+    let known = write.availability.as_ref();
+    let current = (markets::wipe.eq(wipe), markets::world.eq(world));
+    let availability = (
+        markets::available.eq(known.and_then(|known| known.available)),
+        markets::evidence.eq(known.map(|known| &known.evidence)),
+        markets::as_of.eq(known.map(|known| known.as_of.naive_utc())),
+    );
+    let id = markets::game_server_id.eq(game_server.as_str());
+    let insert = diesel::insert_into(markets::table)
+        .values((id, current.clone(), availability))
+        .on_conflict(markets::game_server_id)
+        .do_update();
+    let before = self::wipe(db, game_server)?;
+    if known.is_some() || before != *wipe {
+        on_backend!(db, |db| insert.set((current, availability)).execute(db))?;
+    } else {
+        on_backend!(db, |db| insert.set(current).execute(db))?;
+    }
+    if before != *wipe {
+        shops::end(db, game_server, before, *at)?;
+    }
+    for shop in &write.shops {
+        shops::put(db, game_server, *wipe, shop)?;
+    }
+    for (id, record) in record_ids.iter().zip(&write.records) {
+        shop_history::insert(db, id, game_server, *wipe, record)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        db::testing::{self, later, now},
+        domain::shop::{
+            market::Market,
+            testing::{answer, at, machine, order},
+        },
+    };
+
+    fn step(wipe: i32, market: &mut Market, seed: u32) -> MarketStep {
+        let write = market.take_unwritten().expect("something changed");
+        MarketStep {
+            game_server: "a:1".into(),
+            wipe,
+            world: Some(World { seed: Some(seed), ..World::default() }),
+            record_ids: (0..write.records.len()).map(|n| format!("{wipe}-{}-{n}", market.version())).collect(),
+            write,
+            at: now(),
+        }
+    }
+
+    #[test]
+    fn a_market_is_read_as_it_was_stored_and_a_wipe_ends_it() {
+        testing::on_each_database(|pool| {
+            let store = |step: &MarketStep| pool.write_blocking(|db| write(db, step)).unwrap();
+            let load = || pool.read_blocking(|db| load(db, &"a:1".into(), at(0).stamp)).unwrap();
+            assert_eq!(load(), StoredMarket::default());
+
+            let mut market = Market::default();
+            let wood = order("wood", 1000, 10, 5);
+            let machines = [machine(1.0, 2.0, "Ä", &[wood]), machine(-3.0, 4.0, "B", &[wood])];
+            answer(&mut market, 0, &machines);
+            let first = step(0, &mut market, 7);
+            store(&first);
+            store(&first);
+            let known = StoredMarket {
+                wipe: 0,
+                world: first.world.clone(),
+                availability: market.availability().cloned(),
+                shops: market.shops().cloned().collect(),
+            };
+            assert_eq!(load(), known);
+
+            for seconds in [10, 20, 30] {
+                answer(&mut market, seconds, &machines[..1]);
+            }
+            store(&step(0, &mut market, 7));
+            assert_eq!((load().availability, load().shops.len()), (known.availability, 2));
+            let later = pool.read_blocking(|db| super::load(db, &"a:1".into(), at(31).stamp)).unwrap();
+            assert_eq!(later.shops.len(), 1, "gone for too long");
+
+            let mut next = Market::default();
+            answer(&mut next, 100, &machines[1..]);
+            store(&step(1, &mut next, 8));
+            let loaded = load();
+            assert_eq!((loaded.wipe, loaded.world.unwrap().seed, loaded.shops.len()), (1, Some(8), 1));
+            let old = pool.read_blocking(|db| shops::list(db, &"a:1".into(), 0, now())).unwrap();
+            assert!(old.iter().all(|shop| shop.gone_at == Some(now())), "its shops went with it");
+            let other = pool.read_blocking(|db| super::load(db, &"b:1".into(), at(0).stamp)).unwrap();
+            assert_eq!(other, StoredMarket::default());
+        });
+    }
+
+    #[test]
+    fn what_is_old_is_deleted() {
+        testing::on_each_database(|pool| {
+            let mut market = Market::default();
+            let machines = [machine(1.0, 2.0, "A", &[order("wood", 1000, 10, 5)])];
+            answer(&mut market, 0, &machines);
+            pool.write_blocking(|db| write(db, &step(0, &mut market, 7))).unwrap();
+            let purged = |until| {
+                pool.write_blocking(|db| Ok((shops::purge(db, until)?, shop_history::purge(db, until)?))).unwrap()
+            };
+            assert_eq!(purged(at(-1).stamp), (0, 0));
+            assert_eq!(purged(later(1_000_000)), (0, 1), "a shop that is there stays");
+            for seconds in [10, 20, 30] {
+                answer(&mut market, seconds, &[]);
+            }
+            pool.write_blocking(|db| write(db, &step(0, &mut market, 7))).unwrap();
+            assert_eq!(purged(at(30).stamp), (1, 1));
+        });
+    }
+}

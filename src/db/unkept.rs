@@ -1,0 +1,45 @@
+//! Alarms that are kept nowhere yet, neither in the database nor in the journal: the end of the process waits for them.
+
+use std::time::Duration;
+
+use tokio::{sync::watch, time::timeout};
+
+/// Counts what is not kept yet; clones share it.
+#[derive(Clone, Default)]
+pub struct Unkept {
+    count: watch::Sender<usize>,
+    ending: watch::Sender<bool>,
+}
+
+/// Something that is not kept yet, while it lives.
+pub struct Held(watch::Sender<usize>);
+
+impl Unkept {
+    /// One more.
+    pub fn hold(&self) -> Held {
+        self.count.send_modify(|count| *count += 1);
+        Held(self.count.clone())
+    }
+
+    /// Resolves when the process ends: what the database does not have by then goes into the journal.
+    pub async fn ending(&self) {
+        // It never fails: the sender is ours.
+        let _ = self.ending.subscribe().wait_for(|ending| *ending).await;
+    }
+
+    /// Waits until all is kept: `patience` for the database, then `deadline` for the journal. False if something is not.
+    pub async fn keep_all(&self, patience: Duration, deadline: Duration) -> bool {
+        let mut count = self.count.subscribe();
+        if timeout(patience, count.wait_for(|count| *count == 0)).await.is_ok() {
+            return true;
+        }
+        self.ending.send_replace(true);
+        timeout(deadline, count.wait_for(|count| *count == 0)).await.is_ok()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}

@@ -1,0 +1,431 @@
+//! All shops of one game server, over successive complete answers.
+//!
+//! A shop is gone when it is missing in several answers, as everywhere in the detectors; an offer is delisted at once,
+//! because its machine is there and says so. What changed is kept until somebody takes it to the database; an answer in
+//! which nothing changed leaves nothing to take.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+use chrono::TimeDelta;
+
+use super::{MarketGround, Offer, OfferKey, OfferNews, OfferRecord, Price, Shop, VendorId, is_machine, key_of};
+use crate::domain::{
+    map::Marker,
+    plain_text::plain_text,
+    time::{self, Moment, Timestamp},
+};
+
+/// Shops that are followed.
+pub const MAX_SHOPS: usize = 5_000;
+/// Offers of a shop that are followed; a machine of the game has seven.
+pub const MAX_OFFERS: usize = 64;
+/// Characters of a shop's name.
+const LONGEST_NAME: usize = 80;
+
+/// Missing in so many complete answers, over at least this long, makes a shop gone.
+const MISSES: u32 = 3;
+const MISSING_FOR: TimeDelta = TimeDelta::seconds(6);
+/// How long, and how many of, the gone are remembered here; the database has them longer.
+pub const REMEMBERED: TimeDelta = TimeDelta::hours(24);
+pub const MAX_GONE: usize = 1_000;
+/// A shop that appears where none was is the same that vanished elsewhere no longer ago than this.
+const MOVE_SPAN: TimeDelta = TimeDelta::hours(1);
+
+/// Without any shop in so many answers, over at least this long, a game server is taken to deliver none: even an empty
+/// map has the shops of its safe zones.
+const EMPTY_ANSWERS: u32 = 30;
+const EMPTY_FOR: TimeDelta = TimeDelta::minutes(10);
+
+/// Lines of history that wait for the database; of more, the oldest are dropped.
+const WAITING_RECORDS: usize = 10_000;
+
+/// Whether a game server delivers its shops.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Availability {
+    /// `None`: not known yet.
+    pub available: Option<bool>,
+    /// Why, in words.
+    pub evidence: String,
+    /// Since when that is known.
+    pub as_of: Timestamp,
+}
+
+/// What has to be stored.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MarketWrite {
+    /// As they are now.
+    pub shops: Vec<Shop>,
+    /// What happened, oldest first.
+    pub records: Vec<OfferRecord>,
+    /// When it is no longer what it was.
+    pub availability: Option<Availability>,
+}
+
+/// A shop with what is needed to follow it.
+#[derive(Debug)]
+struct Followed {
+    shop: Shop,
+    /// Its machines in the last answer it was in, to see at a glance that nothing changed.
+    machines: Vec<Arc<Marker>>,
+    misses: u32,
+    missing_since: Option<Moment>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Market {
+    shops: BTreeMap<VendorId, Followed>,
+    ground: MarketGround,
+    /// Counts the answers that changed something.
+    version: u64,
+    answered_at: Option<Timestamp>,
+    availability: Option<Availability>,
+    empty_answers: u32,
+    empty_since: Option<Moment>,
+    unwritten: BTreeSet<VendorId>,
+    records: VecDeque<OfferRecord>,
+    availability_unwritten: bool,
+}
+
+impl Market {
+    /// The market as it was stored: its shops, the gone ones of the last [`REMEMBERED`] among them.
+    pub fn restore(shops: Vec<Shop>, availability: Option<Availability>) -> Self {
+        let follow = |shop: Shop| (shop.id, Followed { shop, machines: Vec::new(), misses: 0, missing_since: None });
+        Self { shops: shops.into_iter().map(follow).collect(), availability, ..Self::default() }
+    }
+
+    /// All vending machines of a complete answer, in any order. True if anything changed.
+    pub fn answer<'a>(
+        &mut self,
+        ground: MarketGround,
+        markers: impl Iterator<Item = &'a Arc<Marker>>,
+        now: Moment,
+    ) -> bool {
+        let version = self.version;
+        self.answered_at = Some(now.stamp);
+        // Before others go: what goes in this answer is still to be stored.
+        self.forget(now.stamp);
+        let mut machines: Vec<(VendorId, &Arc<Marker>)> = markers
+            .filter(|marker| is_machine(marker) && marker.x.is_finite() && marker.y.is_finite())
+            .map(|marker| (VendorId::at(marker.x, marker.y), marker))
+            .collect();
+        machines.sort_by_key(|(id, _)| *id);
+        // One that never sold anything is a label of a modded server.
+        machines.retain(|(id, marker)| !marker.sell_orders.is_empty() || self.shops.contains_key(id));
+        self.judge(machines.len(), now);
+        let groups = || machines.chunk_by(|a, b| a.0 == b.0);
+        let seen: Vec<VendorId> = groups().map(|group| group[0].0).collect();
+        self.miss(&seen, now);
+        if std::mem::replace(&mut self.ground, ground) != self.ground {
+            self.tell_npcs();
+        }
+        let there = self.shops().filter(|shop| shop.is_there()).count();
+        let mut room = MAX_SHOPS.saturating_sub(there);
+        let mut vanished = None;
+        for group in groups() {
+            let id = group[0].0;
+            if let Some(followed) = self.shops.get_mut(&id) {
+                if let Some(news) = followed.see(group, now.stamp) {
+                    self.change(id, news);
+                }
+            } else if room > 0 {
+                room -= 1;
+                let vanished = vanished.get_or_insert_with(|| self.vanished(now.stamp));
+                let fresh = Followed::new(group, &self.ground, vanished, now.stamp);
+                let news = fresh.shop.offers.iter().map(|offer| record(id, OfferNews::Listed, offer, now.stamp));
+                let news = news.collect();
+                self.shops.insert(id, fresh);
+                self.change(id, news);
+            }
+        }
+        self.version != version
+    }
+
+    /// Whether the game server delivers its shops.
+    pub fn availability(&self) -> Option<&Availability> {
+        self.availability.as_ref()
+    }
+
+    /// Another number: something changed.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// When the last complete answer came.
+    pub fn answered_at(&self) -> Option<Timestamp> {
+        self.answered_at
+    }
+
+    /// A shop, also one that is gone.
+    pub fn shop(&self, id: VendorId) -> Option<&Shop> {
+        self.shops.get(&id).map(|followed| &followed.shop)
+    }
+
+    /// All shops, also those that are gone.
+    pub fn shops(&self) -> impl Iterator<Item = &Shop> + Clone {
+        self.shops.values().map(|followed| &followed.shop)
+    }
+
+    /// What has to be stored since the last call; `None` if nothing.
+    pub fn take_unwritten(&mut self) -> Option<MarketWrite> {
+        if self.unwritten.is_empty() && self.records.is_empty() && !self.availability_unwritten {
+            return None;
+        }
+        let ids = std::mem::take(&mut self.unwritten);
+        let availability = std::mem::take(&mut self.availability_unwritten).then(|| self.availability.clone());
+        Some(MarketWrite {
+            shops: ids.iter().filter_map(|id| self.shop(*id).cloned()).collect(),
+            records: std::mem::take(&mut self.records).into(),
+            availability: availability.flatten(),
+        })
+    }
+
+    /// It could not be stored: it is taken again with the next.
+    pub fn put_back(&mut self, write: MarketWrite) {
+        self.unwritten.extend(write.shops.iter().map(|shop| shop.id));
+        for record in write.records.into_iter().rev() {
+            self.records.push_front(record);
+        }
+        self.bound_records();
+        self.availability_unwritten |= write.availability.is_some();
+    }
+
+    /// A shop is different now.
+    fn change(&mut self, id: VendorId, news: Vec<OfferRecord>) {
+        self.version += 1;
+        self.unwritten.insert(id);
+        self.records.extend(news);
+        self.bound_records();
+    }
+
+    /// Counts the misses of all that are not among these, and lets go of those that are gone.
+    fn miss(&mut self, seen: &[VendorId], now: Moment) {
+        let mut gone = Vec::new();
+        for (id, followed) in &mut self.shops {
+            if !followed.shop.is_there() || seen.binary_search(id).is_ok() {
+                continue;
+            }
+            followed.misses += 1;
+            let since = *followed.missing_since.get_or_insert(now);
+            if followed.misses >= MISSES && now - since >= MISSING_FOR {
+                followed.shop.gone_at = Some(now.stamp);
+                followed.shop.changed_at = now.stamp;
+                followed.machines.clear();
+                let delisted = |offer| record(*id, OfferNews::Delisted, offer, now.stamp);
+                gone.push((*id, followed.shop.offers.iter().map(delisted).collect()));
+            }
+        }
+        for (id, news) in gone {
+            self.change(id, news);
+        }
+    }
+
+    /// The shops that are missing or went a short while ago, by name and prices.
+    fn vanished(&self, now: Timestamp) -> BTreeMap<Likeness, VendorId> {
+        let is_absent = |followed: &&Followed| match followed.shop.gone_at {
+            None => followed.misses > 0,
+            Some(at) => now - at < MOVE_SPAN,
+        };
+        self.shops.values().filter(is_absent).map(|followed| (likeness(&followed.shop), followed.shop.id)).collect()
+    }
+
+    /// Decides again which shops are the map's own.
+    fn tell_npcs(&mut self) {
+        let mut changed = Vec::new();
+        for (id, followed) in &mut self.shops {
+            let npc = self.ground.is_npc(*id);
+            // What was known is not forgotten while the map is not known.
+            if npc.is_some() && npc != followed.shop.npc {
+                followed.shop.npc = npc;
+                changed.push(*id);
+            }
+        }
+        for id in changed {
+            self.change(id, Vec::new());
+        }
+    }
+
+    /// Forgets those that are gone for long, or too many.
+    fn forget(&mut self, now: Timestamp) {
+        let mut gone: Vec<(Timestamp, VendorId)> =
+            self.shops().filter_map(|shop| Some((shop.gone_at?, shop.id))).collect();
+        gone.sort_unstable();
+        let too_many = gone.len().saturating_sub(MAX_GONE);
+        for (index, (at, id)) in gone.into_iter().enumerate() {
+            if index < too_many || now - at >= REMEMBERED {
+                self.shops.remove(&id);
+            }
+        }
+    }
+
+    /// Whether the game server delivers shops, after an answer with so many machines.
+    fn judge(&mut self, machines: usize, now: Moment) {
+        let is_known = |available| self.availability.as_ref().is_some_and(|known| known.available == Some(available));
+        if machines > 0 {
+            (self.empty_answers, self.empty_since) = (0, None);
+            if !is_known(true) {
+                self.know(Some(true), format!("the map showed vending machines ({machines})"), now.stamp);
+            }
+            return;
+        }
+        let since = *self.empty_since.get_or_insert(now);
+        self.empty_answers = self.empty_answers.saturating_add(1);
+        let long_enough = self.empty_answers >= EMPTY_ANSWERS && now - since >= EMPTY_FOR;
+        // What was delivered once is.
+        if long_enough && self.availability.is_none() {
+            let evidence = format!(
+                "no vending machine in {} answers of the map since {}",
+                self.empty_answers,
+                time::to_wire(since.stamp)
+            );
+            self.know(Some(false), evidence, now.stamp);
+        }
+    }
+
+    fn know(&mut self, available: Option<bool>, evidence: String, as_of: Timestamp) {
+        self.availability = Some(Availability { available, evidence, as_of });
+        self.availability_unwritten = true;
+        self.version += 1;
+    }
+
+    fn bound_records(&mut self) {
+        let excess = self.records.len().saturating_sub(WAITING_RECORDS);
+        self.records.drain(..excess);
+    }
+}
+
+impl Followed {
+    fn new(
+        group: &[(VendorId, &Arc<Marker>)],
+        ground: &MarketGround,
+        vanished: &BTreeMap<Likeness, VendorId>,
+        now: Timestamp,
+    ) -> Self {
+        let (id, first) = group[0];
+        let mut shop = Shop {
+            id,
+            name: name_of(group),
+            grid: first.grid.clone(),
+            npc: ground.is_npc(id),
+            offers: offers_of(group, now),
+            first_seen_at: now,
+            changed_at: now,
+            gone_at: None,
+            returns: 0,
+            moved_from: None,
+        };
+        shop.moved_from = vanished.get(&likeness(&shop)).copied();
+        let machines = group.iter().map(|(_, machine)| (*machine).clone()).collect();
+        Self { shop, machines, misses: 0, missing_since: None }
+    }
+
+    /// The shop is in an answer. What became different about its offers; `None` if nothing about it did.
+    fn see(&mut self, group: &[(VendorId, &Arc<Marker>)], now: Timestamp) -> Option<Vec<OfferRecord>> {
+        (self.misses, self.missing_since) = (0, None);
+        let is_same = |(known, (_, seen)): (&Arc<Marker>, &(VendorId, &Arc<Marker>))| Arc::ptr_eq(known, seen);
+        if self.machines.len() == group.len() && self.machines.iter().zip(group).all(is_same) {
+            return None;
+        }
+        self.machines = group.iter().map(|(_, machine)| (*machine).clone()).collect();
+        let shop = &mut self.shop;
+        let is_back = shop.gone_at.take().is_some();
+        let (name, grid) = (name_of(group), &group[0].1.grid);
+        let mut changed = is_back || name != shop.name || *grid != shop.grid;
+        if changed {
+            shop.returns += u32::from(is_back);
+            shop.name = name;
+            shop.grid.clone_from(grid);
+        }
+        let mut news = Vec::new();
+        let mut offers = offers_of(group, now);
+        for offer in &mut offers {
+            let Some(old) = shop.offer(&offer.key) else {
+                news.push(record(shop.id, OfferNews::Listed, offer, now));
+                continue;
+            };
+            offer.first_seen_at = old.first_seen_at;
+            let is_same = (offer.price, offer.in_stock, offer.condition) == (old.price, old.in_stock, old.condition);
+            if is_same {
+                offer.changed_at = old.changed_at;
+            }
+            changed |= !is_same;
+            if is_back {
+                news.push(record(shop.id, OfferNews::Listed, offer, now));
+                continue;
+            }
+            if offer.price != old.price {
+                news.push(record(shop.id, OfferNews::PriceChanged, offer, now));
+            }
+            match (old.in_stock > 0, offer.in_stock > 0) {
+                (true, false) => news.push(record(shop.id, OfferNews::SoldOut, offer, now)),
+                (false, true) => news.push(record(shop.id, OfferNews::Restocked, offer, now)),
+                _ => {}
+            }
+        }
+        let is_left = |old: &&Offer| offers.binary_search_by_key(&old.key, |offer| offer.key).is_err();
+        if !is_back {
+            news.extend(shop.offers.iter().filter(is_left).map(|old| record(shop.id, OfferNews::Delisted, old, now)));
+        }
+        changed |= offers.len() != shop.offers.len() || !news.is_empty();
+        shop.offers = offers;
+        if changed {
+            shop.changed_at = now;
+        }
+        changed.then_some(news)
+    }
+}
+
+/// What a shop that moves takes along: its name and its prices.
+type Likeness = (String, Vec<(OfferKey, Price)>);
+
+fn likeness(shop: &Shop) -> Likeness {
+    (shop.name.clone(), shop.offers.iter().map(|offer| (offer.key, offer.price)).collect())
+}
+
+fn record(vendor: VendorId, news: OfferNews, offer: &Offer, at: Timestamp) -> OfferRecord {
+    OfferRecord { at, vendor, news, key: offer.key, price: offer.price, in_stock: offer.in_stock }
+}
+
+/// The first of the names in the order of the alphabet, as the order of machines means nothing.
+fn name_of(group: &[(VendorId, &Arc<Marker>)]) -> String {
+    let names = group.iter().map(|(_, machine)| plain_text(machine.name.as_deref().unwrap_or_default(), LONGEST_NAME));
+    names.min().unwrap_or_default()
+}
+
+/// One offer per key, in the order of the keys: the lowest price, with the stock of all.
+fn offers_of(group: &[(VendorId, &Arc<Marker>)], now: Timestamp) -> Vec<Offer> {
+    let mut offers: Vec<Offer> = Vec::new();
+    for (_, machine) in group {
+        let is_empty = machine.out_of_stock == Some(true);
+        offers.extend(machine.sell_orders.iter().map(|order| Offer {
+            key: key_of(order),
+            price: Price { cost: order.cost, quantity: order.quantity },
+            in_stock: if is_empty { 0 } else { i64::from(order.in_stock.max(0)) },
+            condition: order.condition,
+            first_seen_at: now,
+            changed_at: now,
+        }));
+    }
+    offers.sort_by(|a, b| {
+        let condition = |offer: &Offer| offer.condition.unwrap_or(1.0);
+        (a.key.cmp(&b.key))
+            .then_with(|| a.price.by_piece(b.price))
+            .then_with(|| a.price.cmp(&b.price))
+            .then_with(|| condition(b).total_cmp(&condition(a)))
+    });
+    offers.dedup_by(|later, first| {
+        let is_same = later.key == first.key;
+        if is_same {
+            first.in_stock += later.in_stock;
+        }
+        is_same
+    });
+    offers.truncate(MAX_OFFERS);
+    offers
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! A push between its arrival and the moment when it is stored. Its alarm is told once, whoever is first: the database
+//! that stored it, or the session that waits no longer.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use actix::Addr;
+
+use crate::{
+    db::{error::DbError, paired_servers::PairedServer, pool::Db},
+    domain::{
+        ids::{ServerId, UserId},
+        time::Timestamp,
+    },
+    push::{
+        context::PushContext,
+        inbox::{self, Inbox, PushOutcome, PushOwner},
+        message::PushMessage,
+        notification::Notification,
+    },
+    relay::hub::{AlarmPushed, DevicesChanged, Hub, PushedAlarm, ServerPaired, ServerRemoved},
+};
+
+/// See the module.
+pub struct ArrivedPush {
+    pub message: PushMessage,
+    alarm_id: String,
+    arrived_at: Timestamp,
+    /// The server for which the hub was told of its alarm.
+    told: Mutex<Option<ServerId>>,
+}
+
+impl ArrivedPush {
+    /// A push of this user that arrived now.
+    pub fn new(message: PushMessage, user: &UserId, context: &PushContext) -> Self {
+        let now = context.clock.now();
+        let alarm_id = inbox::alarm_id(user, &message, || context.random.id(now));
+        Self { message, alarm_id, arrived_at: now, told: Mutex::new(None) }
+    }
+
+    /// Bytes that it holds, roughly.
+    pub fn size(&self) -> usize {
+        size_of::<Self>() + self.message.app_data.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>()
+    }
+
+    pub fn is_alarm(&self) -> bool {
+        matches!(Notification::read(&self.message.app_data), Notification::Alarm(_))
+    }
+
+    /// Tells the hub of an alarm, stored or not, if it is of one of these servers and was not told before.
+    pub fn deliver(&self, servers: &[PairedServer], hub: &Addr<Hub>) {
+        if let Some((server, alarm)) = inbox::alarm(servers, &self.message, &self.alarm_id, self.arrived_at) {
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            if told.is_none() {
+                *told = Some(server.clone());
+                hub.do_send(AlarmPushed { server, alarm });
+            }
+        }
+    }
+
+    /// Stores what it changes, and tells the hub once that is committed. True if something was paired.
+    pub async fn store(self: Arc<Self>, context: Arc<PushContext>, owner: PushOwner) -> Result<bool, DbError> {
+        let (hub, user, stored) = (context.hub.clone(), owner.user.clone(), self.clone());
+        let (vault, random) = (context.vault.clone(), context.random.clone());
+        let store = move |db: &mut Db| {
+            let (alarm_id, now) = (self.alarm_id.as_str(), self.arrived_at);
+            Inbox { owner: &owner, vault: &vault, random: &random, alarm_id, now }.store(db, &self.message)
+        };
+        let tell = move |outcome: &PushOutcome| stored.tell(&hub, &user, outcome);
+        let outcome = context.pool.write_first(store, tell).await?;
+        Ok(matches!(outcome, PushOutcome::Paired { .. }))
+    }
+
+    /// Tells the hub what it has changed.
+    fn tell(&self, hub: &Addr<Hub>, user: &UserId, outcome: &PushOutcome) {
+        match outcome {
+            PushOutcome::Paired { server, changed, displaced, device } => {
+                if let Some(server) = displaced.clone() {
+                    hub.do_send(ServerRemoved { server });
+                }
+                hub.do_send(ServerPaired { server: server.clone(), changed: *changed });
+                match device {
+                    Ok(true) => hub.do_send(DevicesChanged { server: server.clone() }),
+                    Ok(false) => {}
+                    Err(reason) => count_ignored(user, reason),
+                }
+            }
+            PushOutcome::Alarm { server, alarm } => self.tell_stored(hub, server, alarm),
+            PushOutcome::Noted => {}
+            PushOutcome::Ignored(reason) => count_ignored(user, reason),
+        }
+    }
+
+    /// The server that was told of it may be paired no longer: another one has yet to hear of it.
+    fn tell_stored(&self, hub: &Addr<Hub>, server: &ServerId, alarm: &PushedAlarm) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.as_ref() != Some(server) {
+            *told = Some(server.clone());
+            hub.do_send(AlarmPushed { server: server.clone(), alarm: alarm.clone() });
+        }
+    }
+}
+
+fn count_ignored(user: &UserId, reason: &'static str) {
+    metrics::counter!("companion_push_ignored_total", "reason" => reason).increment(1);
+    log::info!(user = user.as_str(), reason; "a push was ignored");
+}

@@ -1,0 +1,230 @@
+//! The one way of world events and chat into the database: a bounded queue, written in batches. Nobody waits for it, and
+//! while the database does not answer, what is queued waits. What does not fit is dropped, counted and reported.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::{
+        mpsc::{self, error::TrySendError},
+        oneshot,
+    },
+    time::{sleep, timeout},
+};
+
+use crate::{
+    crypto::random::Random,
+    db::{
+        error::DbError,
+        map_notes::{self, StoredNote},
+        markets::{self, MarketStep},
+        pool::{Db, Pool},
+        shop_watches, timeline,
+    },
+    domain::{
+        backoff::Backoff,
+        ids::ServerId,
+        shop::watch::ShopWatch,
+        time::Timestamp,
+        timeline::{TimelineEntry, TimelineOwner},
+    },
+};
+
+/// Facts that wait. At a few hundred bytes each, some megabytes.
+const WAITING: usize = 20_000;
+/// Facts of one transaction, and how long the first of them waits for others.
+const BATCH: usize = 500;
+const GATHERED_FOR: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// Something to keep.
+#[derive(Clone, Debug)]
+pub enum Fact {
+    Event(TimelineOwner, TimelineEntry),
+    /// What became different about a game server's shops.
+    Market(MarketStep),
+    /// What was found for a watched offer.
+    Finding(ShopWatch),
+    /// A note of the detector.
+    Note(ServerId, StoredNote),
+    /// The world of this server was wiped then: its map notes are gone.
+    NotesWiped(ServerId, Timestamp),
+}
+
+enum Message {
+    Fact(Box<Fact>),
+    /// Answer when everything before is stored.
+    Flush(oneshot::Sender<()>),
+}
+
+/// Takes facts; clones share the queue.
+#[derive(Clone)]
+pub struct FactSink {
+    queue: mpsc::Sender<Message>,
+    dropped: Arc<AtomicU64>,
+}
+
+/// The other end of the queue.
+struct FactWriter {
+    queue: mpsc::Receiver<Message>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl FactSink {
+    /// A sink whose facts are written on this thread's runtime, until the last of its clones is gone.
+    pub fn start(pool: Pool, random: Random) -> Self {
+        let (sink, writer) = Self::new();
+        actix::spawn(writer.run(pool, random));
+        sink
+    }
+
+    fn new() -> (Self, FactWriter) {
+        let (sender, queue) = mpsc::channel(WAITING);
+        let dropped = Arc::<AtomicU64>::default();
+        (Self { queue: sender, dropped: dropped.clone() }, FactWriter { queue, dropped })
+    }
+
+    /// Keeps a fact, if there is room.
+    pub fn store(&self, fact: Fact) {
+        if self.queue.try_send(Message::Fact(Box::new(fact))).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Keeps a fact, or gives it back if there is no room: for what can be kept later.
+    pub fn try_store(&self, fact: Fact) -> Result<(), Box<Fact>> {
+        match self.queue.try_send(Message::Fact(Box::new(fact))).map_err(TrySendError::into_inner) {
+            Err(Message::Fact(fact)) => Err(fact),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until everything before is stored, but no longer than this.
+    pub async fn flush(&self, deadline: Duration) {
+        let (done, stored) = oneshot::channel();
+        let flushed = async {
+            if self.queue.send(Message::Flush(done)).await.is_ok() {
+                let _ = stored.await;
+            }
+        };
+        if timeout(deadline, flushed).await.is_err() {
+            log::warn!("the last world events were not stored in time");
+        }
+    }
+}
+
+impl FactWriter {
+    async fn run(mut self, pool: Pool, random: Random) {
+        let mut batch = Vec::with_capacity(BATCH);
+        while self.queue.recv_many(&mut batch, BATCH).await > 0 {
+            if !batch.iter().any(|message| matches!(message, Message::Flush(_))) {
+                sleep(GATHERED_FOR).await;
+                while batch.len() < BATCH
+                    && let Ok(message) = self.queue.try_recv()
+                {
+                    batch.push(message);
+                }
+            }
+            let (mut facts, mut waiting) = (Vec::new(), Vec::new());
+            for message in batch.drain(..) {
+                match message {
+                    Message::Fact(fact) => facts.push(*fact),
+                    Message::Flush(done) => waiting.push(done),
+                }
+            }
+            if !facts.is_empty() {
+                store(&pool, &random, facts.into()).await;
+            }
+            for done in waiting {
+                let _ = done.send(());
+            }
+            let dropped = self.dropped.swap(0, Ordering::Relaxed);
+            if dropped > 0 {
+                log::error!(dropped = dropped; "world events were not stored: too many waited");
+            }
+        }
+    }
+}
+
+/// Stores the facts, again and again until the database answers. One that it refuses is left out, and only that one.
+async fn store(pool: &Pool, random: &Random, facts: Arc<[Fact]>) {
+    let mut backoff = Backoff::between(Backoff::FIRST, LONGEST_PAUSE);
+    loop {
+        let all = facts.clone();
+        let error = match pool.write(move |db| all.iter().try_for_each(|fact| write(db, fact))).await {
+            Ok(()) => return,
+            Err(error) => error,
+        };
+        match error {
+            // Its paired server is gone.
+            DbError::Conflict if facts.len() == 1 => return,
+            DbError::Conflict => {
+                for fact in facts.iter() {
+                    Box::pin(store(pool, random, [fact.clone()].into())).await;
+                }
+                return;
+            }
+            error => {
+                log::warn!(facts = facts.len(); "world events are stored again later: {error}");
+                sleep(backoff.after(Duration::ZERO, Duration::ZERO, random.byte())).await;
+            }
+        }
+    }
+}
+
+fn write(db: &mut Db, fact: &Fact) -> Result<(), DbError> {
+    match fact {
+        Fact::Event(owner, entry) => timeline::insert(db, owner, entry),
+        Fact::Market(step) => markets::write(db, step),
+        Fact::Finding(watch) => shop_watches::save_finding(db, watch),
+        Fact::Note(server, note) => map_notes::insert(db, server, note),
+        Fact::NotesWiped(server, at) => map_notes::wipe(db, server, *at).map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        db::testing,
+        domain::{ids::ServerId, timeline::TimelinePage},
+    };
+
+    fn entry(id: &str) -> TimelineEntry {
+        testing::timeline_entry(id, "heli", testing::now())
+    }
+
+    #[test]
+    fn facts_are_stored_in_batches_and_a_deleted_server_keeps_out_only_its_own() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "owner");
+            let server: ServerId = testing::server(pool, "owner", "server").id;
+            let pool = pool.clone();
+            actix::System::new().block_on(async move {
+                let sink = FactSink::start(pool.clone(), Random::seeded(7));
+                for number in 0..1_200 {
+                    let owner = if number == 700 { "gone".into() } else { server.clone() };
+                    sink.store(Fact::Event(TimelineOwner::Server(owner), entry(&format!("{number:04}"))));
+                }
+                sink.flush(Duration::from_secs(60)).await;
+                let page = TimelinePage { since: None, before: None, kinds: None, limit: 5_000 };
+                let stored = pool.read(move |db| timeline::list(db, &server, &page)).await.unwrap();
+                assert_eq!(stored.len(), 1_199);
+            });
+        });
+    }
+
+    #[actix::test]
+    async fn what_does_not_fit_is_dropped_and_counted() {
+        let (sink, _writer) = FactSink::new();
+        for _ in 0..WAITING + 3 {
+            sink.store(Fact::Event(TimelineOwner::User("u".into()), entry("1")));
+        }
+        assert_eq!(sink.dropped.load(Ordering::Relaxed), 3);
+    }
+}

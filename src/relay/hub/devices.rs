@@ -1,0 +1,20 @@
+//! What is known of devices, through the hub.
+
+use std::{collections::HashMap, sync::Arc};
+
+use actix::prelude::*;
+
+use super::Hub;
+use crate::{domain::device::DeviceReport, relay::commands::ReadDevices};
+
+impl Handler<ReadDevices> for Hub {
+    type Result = ResponseFuture<HashMap<Arc<str>, DeviceReport>>;
+
+    fn handle(&mut self, ReadDevices { server }: ReadDevices, _: &mut Self::Context) -> Self::Result {
+        let connection = self.connections.get(&server).map(|known| known.address.clone());
+        Box::pin(async move {
+            let Some(connection) = connection else { return HashMap::new() };
+            connection.send(ReadDevices { server }).await.unwrap_or_default()
+        })
+    }
+}

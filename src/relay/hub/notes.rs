@@ -1,0 +1,16 @@
+//! What the hub does about map notes.
+
+use actix::prelude::*;
+
+use super::Hub;
+use crate::relay::commands::NotesChanged;
+
+impl Handler<NotesChanged> for Hub {
+    type Result = ();
+
+    fn handle(&mut self, changed: NotesChanged, _: &mut Self::Context) {
+        if let Some(connection) = self.connections.get(&changed.server) {
+            connection.address.do_send(changed);
+        }
+    }
+}

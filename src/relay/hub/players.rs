@@ -1,0 +1,15 @@
+//! Tracked players through the hub: who came and went is told to everybody who watches the server.
+
+use actix::prelude::*;
+
+use super::{Hub, PlayerSeen};
+
+impl Handler<PlayerSeen> for Hub {
+    type Result = ();
+
+    fn handle(&mut self, seen: PlayerSeen, ctx: &mut Self::Context) {
+        if let Some(connection) = self.connection(&seen.server, false, ctx) {
+            connection.do_send(seen);
+        }
+    }
+}

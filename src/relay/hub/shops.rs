@@ -1,0 +1,16 @@
+//! What the API tells game connections about watched shops.
+
+use actix::prelude::*;
+
+use super::Hub;
+use crate::relay::shop_watcher::ShopWatchesChanged;
+
+impl Handler<ShopWatchesChanged> for Hub {
+    type Result = ();
+
+    fn handle(&mut self, changed: ShopWatchesChanged, _: &mut Self::Context) {
+        if let Some(connection) = self.connections.get(&changed.server) {
+            connection.address.do_send(changed);
+        }
+    }
+}

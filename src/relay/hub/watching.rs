@@ -1,0 +1,62 @@
+//! Who may watch, when that changes: one look at the database at a time for each server, however many changes come.
+
+use actix::prelude::*;
+
+use super::{AccessChanged, Hub};
+use crate::{
+    domain::ids::ServerId,
+    relay::{admission::Close, close::Reason, game_connection::SetWatchers, publication::AllowedUsers},
+};
+
+impl Hub {
+    /// Looks who may watch, and tells whoever must know.
+    fn look_at_access(&mut self, server: ServerId, ctx: &mut Context<Self>) {
+        let allowed = self.allowed_users(server.clone());
+        // If the database does not answer, nobody keeps what may have been taken away, until a later question is answered.
+        let nobody = AllowedUsers { version: self.access_version, users: Default::default() };
+        ctx.spawn(allowed.into_actor(self).map(move |allowed, hub, ctx| {
+            let allowed = match allowed {
+                Ok(allowed) => {
+                    hub.close_overlays(&server, &allowed);
+                    allowed
+                }
+                Err(error) => {
+                    log::error!("access could not be read, all watches of the server end: {error}");
+                    nobody
+                }
+            };
+            // Without a connection too: whoever asks for the server may have an older answer already.
+            if let Some(connection) = hub.connections.get_mut(&server) {
+                connection.allowed = Some(allowed.clone());
+                connection.address.do_send(SetWatchers(allowed.clone()));
+            }
+            hub.recent.set_watchers(server.clone(), allowed, hub.context.clock.moment());
+            // What changed since the look began is in none yet.
+            if hub.access_looks.remove(&server) == Some(true) {
+                hub.access_looks.insert(server.clone(), false);
+                hub.look_at_access(server, ctx);
+            }
+        }));
+    }
+
+    /// Closes the sockets of overlays of this server whose users may no longer watch it.
+    pub(super) fn close_overlays(&mut self, server: &ServerId, allowed: &AllowedUsers) {
+        for close in self.presence.end_overlays(server, |user| allowed.users.contains(user)) {
+            close.do_send(Close(Reason::SignedOut));
+        }
+    }
+}
+
+impl Handler<AccessChanged> for Hub {
+    type Result = ();
+
+    fn handle(&mut self, AccessChanged { server }: AccessChanged, ctx: &mut Self::Context) {
+        match self.access_looks.get_mut(&server) {
+            Some(again) => *again = true,
+            None => {
+                self.access_looks.insert(server.clone(), false);
+                self.look_at_access(server, ctx);
+            }
+        }
+    }
+}

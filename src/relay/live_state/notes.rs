@@ -1,0 +1,92 @@
+//! The map notes in the live state: the game's own, those of users, and those of deaths.
+
+use std::{collections::HashSet, sync::Arc};
+
+use chrono::TimeDelta;
+
+use super::{LiveState, Outcome};
+use crate::{
+    domain::{
+        change::{Change, Section},
+        grid::{self, GridStyle},
+        map::MapNote,
+        time::Moment,
+        world_event::EventKind,
+    },
+    game::{reading, wire::AppTeamInfo},
+};
+
+pub(super) const DEATH_NOTE_LIFE: TimeDelta = TimeDelta::minutes(30);
+const USER: &str = "user";
+const GAME: &str = "game";
+
+impl LiveState {
+    /// The stored notes: all of users, and those of deaths that may not be known since a restart.
+    pub(super) fn update_notes(&mut self, notes: Vec<(Arc<str>, MapNote)>, changes: &mut Vec<Change>) {
+        let map_size = self.map_size();
+        let stored: HashSet<Arc<str>> = notes.iter().map(|(id, _)| id.clone()).collect();
+        let of_users = self.state.map_notes.iter().filter(|(_, note)| note.source == USER);
+        let gone: Vec<_> = of_users.filter(|(id, _)| !stored.contains(*id)).map(|(id, _)| id.clone()).collect();
+        for id in gone {
+            self.state.map_notes.put(Section::MapNotes, id, None, changes);
+        }
+        for (id, note) in notes {
+            let grid = grid::label(GridStyle::InGame, map_size, note.x, note.y);
+            self.state.map_notes.put(Section::MapNotes, id, Some(MapNote { grid, ..note }), changes);
+        }
+    }
+
+    pub(super) fn delete_note(&mut self, id: String, changes: &mut Vec<Change>) {
+        self.state.map_notes.put(Section::MapNotes, id.into(), None, changes);
+    }
+
+    /// The notes that are not the game's.
+    fn own_notes(&self) -> Vec<(Arc<str>, MapNote)> {
+        let own = self.state.map_notes.iter().filter(|(_, note)| note.source != GAME);
+        own.map(|(id, note)| (id.clone(), MapNote::clone(note))).collect()
+    }
+
+    /// The map has this size now: a place may have another label.
+    pub(super) fn label_notes(&mut self, changes: &mut Vec<Change>) {
+        let map_size = self.map_size();
+        for (id, note) in self.own_notes() {
+            let grid = grid::label(GridStyle::InGame, map_size, note.x, note.y);
+            self.state.map_notes.put(Section::MapNotes, id, Some(MapNote { grid, ..note }), changes);
+        }
+    }
+
+    /// Notes of the game come and go with the team's answer; those of other sources stay.
+    pub(super) fn update_game_notes(&mut self, team: &AppTeamInfo, now: Moment, changes: &mut Vec<Change>) {
+        let notes = reading::notes(team, self.map_size());
+        let others = self.own_notes();
+        let notes = notes.into_iter().map(|(id, seen)| {
+            let id = Arc::from(id);
+            let since = self.state.map_notes.get(&id).map_or(now.stamp, |note| note.created_at);
+            (id, seen.since(since))
+        });
+        let notes: Vec<_> = others.into_iter().chain(notes).collect();
+        self.state.map_notes.replace(Section::MapNotes, notes, changes);
+    }
+
+    /// A death becomes a note on the map.
+    pub(super) fn note_deaths(&mut self, now: Moment, outcome: &mut Outcome) {
+        for event in outcome.events.iter().filter(|event| event.kind == EventKind::Death) {
+            let (Some(x), Some(y)) = (event.x, event.y) else { continue };
+            let who = event.data.get("steamId").and_then(|id| id.as_str()).unwrap_or("?");
+            let id: Arc<str> = format!("death:{who}:{}", now.stamp.timestamp_millis()).into();
+            let note = MapNote {
+                x,
+                y,
+                grid: event.grid.clone(),
+                category: "death".to_owned(),
+                label: Some(event.title.clone()),
+                source: "detector",
+                author: None,
+                created_at: now.stamp,
+                expires_at: Some((now + DEATH_NOTE_LIFE).stamp),
+            };
+            outcome.death_notes.push((id.clone(), note.clone()));
+            self.state.map_notes.put(Section::MapNotes, id, Some(note), &mut outcome.changes);
+        }
+    }
+}

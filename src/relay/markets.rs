@@ -1,0 +1,232 @@
+//! The markets of the game servers that this process has links to: one for each, however many have paired it.
+//!
+//! Several links to one game server see the same shops. One of them feeds the market, as long as it gets answers; so no
+//! older answer comes after a newer one, and no shop is compared twice.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use chrono::TimeDelta;
+
+use crate::{
+    db::markets::{MarketStep, StoredMarket},
+    domain::{
+        detect::wipe::World,
+        ids::{GameServerId, ServerId},
+        map::Marker,
+        shop::{MarketGround, market::Market},
+        time::{Moment, Timestamp},
+    },
+};
+
+/// A link that had no answer for so long no longer feeds the market.
+const FEEDS_FOR: TimeDelta = TimeDelta::seconds(30);
+/// The wipe time of one world differs by less.
+const SAME_WIPE: TimeDelta = TimeDelta::seconds(60);
+
+/// See the module. Shared by all game connections of the process; a market lives as long as one of them holds it.
+#[derive(Default)]
+pub struct Markets(Mutex<HashMap<GameServerId, Weak<SharedMarket>>>);
+
+/// The market of one game server.
+pub struct SharedMarket {
+    game_server: GameServerId,
+    state: Mutex<MarketState>,
+}
+
+#[derive(Default)]
+struct MarketState {
+    /// What is stored is known: before, nothing is compared, or all shops would be new after each start.
+    is_loaded: bool,
+    wipe: i32,
+    wipe_unwritten: bool,
+    world: Option<World>,
+    market: Market,
+    feeder: Option<(ServerId, Moment)>,
+}
+
+impl Markets {
+    /// The market of this game server.
+    pub fn join(&self, game_server: &GameServerId) -> Arc<SharedMarket> {
+        let mut markets = self.lock();
+        if let Some(known) = markets.get(game_server).and_then(Weak::upgrade) {
+            return known;
+        }
+        markets.retain(|_, market| market.strong_count() > 0);
+        let fresh = Arc::new(SharedMarket { game_server: game_server.clone(), state: Mutex::default() });
+        markets.insert(game_server.clone(), Arc::downgrade(&fresh));
+        fresh
+    }
+
+    /// The market of this game server with the shops that are there, if this process knows more of it than the database.
+    pub fn current(&self, game_server: &GameServerId) -> Option<StoredMarket> {
+        let market = self.lock().get(game_server).and_then(Weak::upgrade)?;
+        let state = market.lock();
+        (state.is_loaded && state.market.answered_at().is_some()).then(|| StoredMarket {
+            wipe: state.wipe,
+            world: None,
+            availability: state.market.availability().cloned(),
+            shops: state.market.shops().filter(|shop| shop.is_there()).cloned().collect(),
+        })
+    }
+
+    /// When the shops of this game server were last looked at.
+    pub fn answered_at(&self, game_server: &GameServerId) -> Option<Timestamp> {
+        let market = self.lock().get(game_server).and_then(Weak::upgrade)?;
+        market.read(Market::answered_at)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<GameServerId, Weak<SharedMarket>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SharedMarket {
+    /// Whose it is.
+    pub fn game_server(&self) -> &GameServerId {
+        &self.game_server
+    }
+
+    /// Whether what is stored is known.
+    pub fn is_loaded(&self) -> bool {
+        self.lock().is_loaded
+    }
+
+    /// What is stored; if it is known already, that is newer.
+    pub fn restore(&self, stored: StoredMarket) {
+        let mut state = self.lock();
+        if !state.is_loaded {
+            let StoredMarket { wipe, world, availability, shops } = stored;
+            let market = Market::restore(shops, availability);
+            *state = MarketState { is_loaded: true, wipe, world, market, ..MarketState::default() };
+        }
+    }
+
+    /// A complete answer, of the link of this paired server. What has to be stored.
+    pub fn answer<'a>(
+        &self,
+        feeder: &ServerId,
+        world: Option<&World>,
+        ground: MarketGround,
+        markers: impl Iterator<Item = &'a Arc<Marker>>,
+        now: Moment,
+        new_id: impl FnMut() -> String,
+    ) -> Option<MarketStep> {
+        let mut state = self.lock();
+        if !state.is_loaded || !state.is_fed_by(feeder, now) || !state.see(world) {
+            return None;
+        }
+        state.market.answer(ground, markers, now);
+        let write = state.market.take_unwritten();
+        if write.is_none() && !std::mem::take(&mut state.wipe_unwritten) {
+            return None;
+        }
+        state.wipe_unwritten = false;
+        let write = write.unwrap_or_default();
+        let record_ids = std::iter::repeat_with(new_id).take(write.records.len()).collect();
+        let (wipe, world) = (state.wipe, state.world.clone());
+        Some(MarketStep { game_server: self.game_server.clone(), wipe, world, write, record_ids, at: now.stamp })
+    }
+
+    /// It could not be stored: it comes again with the next answer.
+    pub fn put_back(&self, step: MarketStep) {
+        let mut state = self.lock();
+        if state.wipe == step.wipe {
+            state.market.put_back(step.write);
+            state.wipe_unwritten = true;
+        }
+    }
+
+    /// Reads the market.
+    pub fn read<T>(&self, read: impl FnOnce(&Market) -> T) -> T {
+        read(&self.lock().market)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, MarketState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl MarketState {
+    fn is_fed_by(&mut self, link: &ServerId, now: Moment) -> bool {
+        let other_feeds = self.feeder.as_ref().is_some_and(|(feeder, at)| feeder != link && now - *at < FEEDS_FOR);
+        if !other_feeds {
+            self.feeder = Some((link.clone(), now));
+        }
+        !other_feeds
+    }
+
+    /// Compares the world of an answer: another one is a wipe, and begins an empty market. False for a world that was
+    /// before this one.
+    fn see(&mut self, seen: Option<&World>) -> bool {
+        let Some(seen) = seen else { return true };
+        let known = self.world.take().unwrap_or_default();
+        let is_before = known.wiped_at.zip(seen.wiped_at).is_some_and(|(known, seen)| known - seen > SAME_WIPE);
+        if is_before {
+            self.world = Some(known);
+            return false;
+        }
+        if known.compare(seen).is_some() {
+            self.wipe += 1;
+            self.wipe_unwritten = true;
+            self.market = Market::default();
+        }
+        self.world = Some(known.updated(seen.clone()));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::shop::testing::{at, ground, machine, order};
+
+    fn world(seed: u32, wiped_at: i64) -> World {
+        World { seed: Some(seed), wiped_at: Some(at(wiped_at).stamp), ..World::default() }
+    }
+
+    fn feed(market: &SharedMarket, link: &str, world: &World, shops: u32, seconds: i64) -> Option<MarketStep> {
+        let shop = |n| Arc::new(machine(f64::from(n), 1.0, "Shop", &[order("wood", 1, 1, 1)]));
+        let markers: Vec<_> = (0..shops).map(shop).collect();
+        let mut number = 0;
+        market.answer(&link.into(), Some(world), ground(), markers.iter(), at(seconds), || {
+            number += 1;
+            number.to_string()
+        })
+    }
+
+    #[test]
+    fn links_to_one_game_server_share_its_market_and_one_feeds_it() {
+        let markets = Markets::default();
+        let market = markets.join(&"a:1".into());
+        assert!(Arc::ptr_eq(&market, &markets.join(&"a:1".into())));
+        assert!(feed(&market, "alice", &world(1, 0), 2, 0).is_none(), "what is stored is not known yet");
+        market.restore(StoredMarket::default());
+        let step = feed(&market, "alice", &world(1, 0), 2, 10).unwrap();
+        assert_eq!((step.write.shops.len(), step.record_ids.len(), step.wipe), (2, 2, 0));
+        assert!(feed(&market, "alice", &world(1, 0), 2, 20).is_none(), "nothing changed");
+        assert!(feed(&market, "bob", &world(1, 0), 3, 25).is_none(), "alice feeds it");
+        assert_eq!(markets.answered_at(&"a:1".into()), Some(at(20).stamp));
+        assert_eq!(markets.current(&"a:1".into()).unwrap().shops, step.write.shops);
+        assert!(feed(&market, "bob", &world(1, 0), 3, 50).is_some(), "her link is silent");
+        drop(market);
+        assert_eq!(markets.answered_at(&"a:1".into()), None);
+        let _other = markets.join(&"a:2".into());
+        assert_eq!(markets.lock().len(), 1, "one that nobody holds is forgotten");
+    }
+
+    #[test]
+    fn a_wipe_begins_an_empty_market_and_an_answer_from_before_is_late() {
+        let market = Markets::default().join(&"a:1".into());
+        market.restore(StoredMarket { wipe: 4, world: Some(world(1, 0)), ..StoredMarket::default() });
+        assert_eq!(feed(&market, "alice", &world(1, 0), 2, 10).unwrap().wipe, 4);
+        let step = feed(&market, "alice", &world(2, 600), 0, 700).unwrap();
+        assert_eq!((step.wipe, step.write.shops.len(), &step.world), (5, 0, &Some(world(2, 600))));
+        assert!(feed(&market, "alice", &world(1, 0), 2, 710).is_none());
+        assert_eq!(market.read(|market| market.shops().count()), 0);
+        market.put_back(step);
+        assert_eq!(feed(&market, "alice", &world(2, 600), 0, 720).unwrap().wipe, 5, "it is stored after all");
+    }
+}

@@ -1,0 +1,126 @@
+//! World events of the last minutes, by game server. Several links to one game server see the same event a few seconds
+//! apart, each for itself: it is one event, with one id. Pure bookkeeping.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+use chrono::TimeDelta;
+use serde_json::Value;
+
+use crate::domain::{
+    ids::{GameServerId, ServerId},
+    time::Moment,
+    world_event::{EventKind, WorldEvent},
+};
+
+/// Links poll every few seconds, and "gone" is believed after some polls: no link is later.
+const SAME_EVENT: TimeDelta = TimeDelta::seconds(90);
+/// Events of one game server that are remembered; beyond it, one may get two ids.
+const REMEMBERED: usize = 2_000;
+
+/// See the module. Shared by all game connections of the process.
+#[derive(Default)]
+pub struct RecentEvents(Mutex<HashMap<GameServerId, Vec<SeenEvent>>>);
+
+/// What makes two reports one event: family, action, and what it happened to.
+type EventKey = (EventKind, &'static str, String);
+
+struct SeenEvent {
+    key: EventKey,
+    id: String,
+    at: Moment,
+    /// The paired servers whose links have reported it. The same link sees the same event only once.
+    reporters: Vec<ServerId>,
+}
+
+impl RecentEvents {
+    /// The id of the event, and whether it is new.
+    pub fn id(
+        &self,
+        game_server: &GameServerId,
+        reporter: &ServerId,
+        event: &WorldEvent,
+        now: Moment,
+        new_id: impl FnOnce() -> String,
+    ) -> (String, bool) {
+        let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !servers.contains_key(game_server) {
+            servers.retain(|_, seen| seen.last().is_some_and(|seen| now - seen.at < SAME_EVENT));
+        }
+        let seen = servers.entry(game_server.clone()).or_default();
+        seen.retain(|seen| now - seen.at < SAME_EVENT);
+        let key = (event.kind, event.action, subject(event));
+        if let Some(known) = seen.iter_mut().find(|seen| seen.key == key && !seen.reporters.contains(reporter)) {
+            known.reporters.push(reporter.clone());
+            return (known.id.clone(), false);
+        }
+        if seen.len() >= REMEMBERED {
+            seen.remove(0);
+        }
+        let id = new_id();
+        seen.push(SeenEvent { key, id: id.clone(), at: now, reporters: vec![reporter.clone()] });
+        (id, true)
+    }
+}
+
+/// What the event happened to, the same for every link: marker, rig, or place of a shop and what it sells.
+fn subject(event: &WorldEvent) -> String {
+    let field = |name: &str| event.data.get(name).map(Value::to_string).unwrap_or_default();
+    match event.kind {
+        // A shop's marker changes; it does not move.
+        EventKind::Shop => format!("{:?} {:?} {} {}", event.x, event.y, field("itemId"), field("currencyId")),
+        EventKind::Wipe => field("wipedAt"),
+        EventKind::Oilrig => format!("{} {}", field("rig"), field("minutes")),
+        _ => field("markerId"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::domain::time::Timestamp;
+
+    fn at(seconds: i64) -> Moment {
+        (Timestamp::UNIX_EPOCH + TimeDelta::seconds(seconds)).into()
+    }
+
+    fn event(action: &'static str, marker: &str, x: f64) -> WorldEvent {
+        let Value::Object(data) = json!({ "markerId": marker }) else { unreachable!() };
+        let (kind, ts) = (EventKind::Heli, Timestamp::UNIX_EPOCH);
+        WorldEvent { kind, action, grid: String::new(), x: Some(x), y: None, ts, title: String::new(), data }
+    }
+
+    #[test]
+    fn links_to_one_game_server_report_one_event_and_one_link_reports_each_anew() {
+        let events = RecentEvents::default();
+        let mut number = 0;
+        let mut id = |game: &str, link: &str, event: WorldEvent, seconds| {
+            number += 1;
+            events.id(&game.into(), &link.into(), &event, at(seconds), || number.to_string())
+        };
+        let (first, again) = (("1".to_owned(), true), ("1".to_owned(), false));
+        assert_eq!(id("a:1", "alice", event("entered", "7", 1.0), 0), first);
+        assert_eq!(id("a:1", "bob", event("entered", "7", 9.0), 5), again, "it has moved on meanwhile");
+        assert_eq!(id("a:1", "carol", event("entered", "7", 9.0), 89), again);
+        assert!(id("a:1", "bob", event("entered", "8", 1.0), 5).1, "two helicopters");
+        assert!(id("a:1", "bob", event("left", "7", 1.0), 5).1);
+        assert!(id("a:2", "bob", event("entered", "7", 1.0), 5).1, "another game server");
+        assert!(id("a:1", "alice", event("entered", "7", 1.0), 6).1, "it left and came back");
+        assert!(id("a:1", "dave", event("entered", "7", 1.0), 200).1, "long after");
+    }
+
+    #[test]
+    fn what_a_hostile_game_server_can_make_us_remember_is_bounded() {
+        let events = RecentEvents::default();
+        for number in 0..3 * REMEMBERED {
+            events.id(&"a:1".into(), &"alice".into(), &event("entered", &number.to_string(), 0.0), at(0), String::new);
+        }
+        assert_eq!(events.0.lock().unwrap()[&"a:1".into()].len(), REMEMBERED);
+        events.id(&"a:2".into(), &"alice".into(), &event("entered", "1", 0.0), at(200), String::new);
+        assert_eq!(events.0.lock().unwrap().len(), 1, "old ones are forgotten");
+    }
+}

@@ -1,0 +1,213 @@
+//! One paired server's share of its game server's market: feeds it with the answers of its link, and tells its watchers
+//! what becomes of the offers that its owner watches.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use actix::Message;
+
+use crate::{
+    db::{error::DbError, markets, pool::Db, shop_watches},
+    domain::{
+        ids::{GameServerId, ServerId},
+        rate::Window,
+        shop::{market::REMEMBERED, watch::ShopWatch},
+        time::Moment,
+        world_event::WorldEvent,
+    },
+    relay::{
+        context::RelayContext,
+        fact_sink::Fact,
+        live_state::LiveState,
+        markets::SharedMarket,
+        protocol::{ServerMessage, WithId},
+        publication::Lane,
+        publisher::Publisher,
+    },
+};
+
+/// The owner of a paired server added, edited or deleted a watch.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct ShopWatchesChanged {
+    pub server: ServerId,
+}
+
+/// See the module.
+pub struct ShopWatcher {
+    server: ServerId,
+    context: Arc<RelayContext>,
+    live: Rc<RefCell<LiveState>>,
+    publisher: Rc<RefCell<Publisher>>,
+    market: RefCell<Option<Arc<SharedMarket>>>,
+    /// `None` until the database has said which there are.
+    watches: RefCell<Option<Vec<ShopWatch>>>,
+    /// The version of the market in which they were looked at.
+    judged: Cell<Option<u64>>,
+    is_loading: Cell<bool>,
+    /// Findings that were told.
+    told: RefCell<Window>,
+    start: Moment,
+}
+
+/// Findings told in any minute: a game server whose prices never rest must not fill its watchers' sockets. What is not
+/// told is still stored as the latest finding.
+const TOLD: usize = 30;
+const TOLD_SPAN: Duration = Duration::from_secs(60);
+
+impl ShopWatcher {
+    /// Knows no market yet.
+    pub fn new(
+        server: ServerId,
+        context: Arc<RelayContext>,
+        live: Rc<RefCell<LiveState>>,
+        publisher: Rc<RefCell<Publisher>>,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            told: RefCell::new(Window::new(TOLD, TOLD_SPAN)),
+            start: context.clock.moment(),
+            server,
+            context,
+            live,
+            publisher,
+            market: RefCell::default(),
+            watches: RefCell::default(),
+            judged: Cell::default(),
+            is_loading: Cell::default(),
+        })
+    }
+
+    /// The link is to this game server. What is still to be read from the database, to be run.
+    pub fn linked(self: &Rc<Self>, game_server: &GameServerId) -> Option<impl Future<Output = ()> + use<>> {
+        let is_other = |market: &Arc<SharedMarket>| market.game_server() != game_server;
+        if self.market.borrow().as_ref().is_none_or(is_other) {
+            self.market.replace(Some(self.context.markets.join(game_server)));
+            self.judged.take();
+        }
+        self.to_load()
+    }
+
+    /// The live state has a complete answer of the map. What is still to be read from the database, to be run: until
+    /// then nothing is compared.
+    pub fn answered(self: &Rc<Self>, now: Moment) -> Option<impl Future<Output = ()> + use<>> {
+        let to_load = self.to_load();
+        let market = self.market.borrow().clone()?;
+        if !self.is_loaded(&market) {
+            return to_load;
+        }
+        let step = {
+            let live = self.live.borrow();
+            let markers = live.state().map_markers.iter().map(|(_, marker)| marker);
+            let new_id = || self.context.random.id(now.stamp);
+            market.answer(&self.server, live.world(), live.ground(), markers, now, new_id)
+        };
+        if let Some(step) = step
+            && let Err(fact) = self.context.facts.try_store(Fact::Market(step))
+            && let Fact::Market(step) = *fact
+        {
+            market.put_back(step);
+        }
+        self.judge(&market, now);
+        None
+    }
+
+    fn is_loaded(&self, market: &SharedMarket) -> bool {
+        market.is_loaded() && self.watches.borrow().is_some()
+    }
+
+    fn to_load(self: &Rc<Self>) -> Option<impl Future<Output = ()> + use<>> {
+        let market = self.market.borrow().clone()?;
+        let is_wanted = !self.is_loaded(&market) && !self.is_loading.replace(true);
+        is_wanted.then(|| self.clone().load(market))
+    }
+
+    /// Its owner added, edited or deleted a watch.
+    pub async fn reload(self: Rc<Self>) {
+        let server = self.server.clone();
+        match self.context.pool.read(move |db| shop_watches::list(db, &server)).await {
+            Ok(mut stored) => {
+                let known = self.watches.take().unwrap_or_default();
+                for watch in &mut stored {
+                    // What was found since may not be stored yet.
+                    if let Some(known) =
+                        known.iter().find(|known| (&known.id, known.version) == (&watch.id, watch.version))
+                    {
+                        watch.clone_from(known);
+                    }
+                }
+                self.watches.replace(Some(stored));
+                self.judged.take();
+            }
+            Err(error) => {
+                // They are read with the next answer.
+                self.watches.take();
+                log::warn!(server = self.server.as_str(); "the watched shops could not be read: {error}");
+            }
+        }
+    }
+
+    async fn load(self: Rc<Self>, market: Arc<SharedMarket>) {
+        let (server, game_server) = (self.server.clone(), market.game_server().clone());
+        let (wanted, gone_since) = (!market.is_loaded(), self.context.clock.now() - REMEMBERED);
+        let read = move |db: &mut Db| -> Result<_, DbError> {
+            let stored = wanted.then(|| markets::load(db, &game_server, gone_since)).transpose()?;
+            Ok((stored, shop_watches::list(db, &server)?))
+        };
+        match self.context.pool.read(read).await {
+            Ok((stored, watches)) => {
+                stored.into_iter().for_each(|stored| market.restore(stored));
+                self.watches.borrow_mut().get_or_insert(watches);
+            }
+            Err(error) => log::warn!(server = self.server.as_str(); "the shops could not be read: {error}"),
+        }
+        self.is_loading.set(false);
+    }
+
+    /// Looks at what is watched, if the market has changed, and tells what is new.
+    fn judge(&self, market: &SharedMarket, now: Moment) {
+        let mut found: Vec<(ShopWatch, Option<WorldEvent>)> = Vec::new();
+        market.read(|market| {
+            // Before the first answer nothing is missing.
+            if market.answered_at().is_none() || self.judged.replace(Some(market.version())) == Some(market.version()) {
+                return;
+            }
+            for watch in self.watches.borrow_mut().iter_mut().flatten() {
+                let shop = watch.vendor_id().and_then(|id| market.shop(id));
+                let (finding, baseline) = watch.look(shop, market.shops());
+                if (finding, baseline) == (watch.finding, watch.baseline) {
+                    continue;
+                }
+                let action = watch.news(&finding);
+                (watch.finding, watch.baseline) = (finding, baseline);
+                if action.is_some() {
+                    watch.as_of = now.stamp;
+                }
+                let event = action.map(|action| watch.event(action, shop, now.stamp));
+                found.push((watch.clone(), event));
+            }
+        });
+        for (watch, event) in found {
+            self.context.facts.store(Fact::Finding(watch));
+            if let Some(event) = event {
+                self.tell(&event, now);
+            }
+        }
+    }
+
+    fn tell(&self, event: &WorldEvent, now: Moment) {
+        let mut told = self.told.borrow_mut();
+        let millis = u64::try_from((now - self.start).num_milliseconds()).unwrap_or_default();
+        if told.available_at(millis, TOLD).is_some() {
+            return;
+        }
+        told.record(millis);
+        let id = self.context.record(&self.server, None, event);
+        let event = WithId { id: id.as_deref(), content: event };
+        let message = ServerMessage::Event { server_id: &self.server, event };
+        self.publisher.borrow_mut().deliver(Lane::Event, &message);
+    }
+}

@@ -1,0 +1,18 @@
+//! Why the service did not start.
+
+use std::{io, net::SocketAddr};
+
+use crate::db::{error::DbError, journal::JournalError};
+
+/// Why the service did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("the database: {0}")]
+    Database(#[from] DbError),
+    #[error("the journal of alarms: {0}")]
+    Journal(#[from] JournalError),
+    #[error("outgoing connections: {0}")]
+    Client(io::Error),
+    #[error("{variable} {address}: {cause}")]
+    Bind { variable: &'static str, address: SocketAddr, cause: io::Error },
+}

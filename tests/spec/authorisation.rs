@@ -1,0 +1,391 @@
+//! Who may do what: every route and every message of the relay, by everybody. A route or message without a row fails.
+
+use std::{collections::BTreeSet, net::Ipv4Addr};
+
+use companion::{
+    clock::Clock,
+    simulator::{
+        player_stats::PlayerStatsService,
+        world::{BASE_ALARM, GATE_SWITCH},
+    },
+};
+use reqwest::{Method, header::ORIGIN};
+use serde_json::{Value, json};
+
+use crate::{
+    harness::{
+        app::{FRONTEND, TestApp},
+        browser::{Answer, Browser},
+        game::{self, ALICE, BOB, add_device, is_complete, pair},
+        helper::HelperDevice,
+        relay_client::{self, RelayClient},
+    },
+    openapi::route_table,
+};
+
+const CAROL: &str = "76561198000000003";
+
+/// Who calls. The owner comes last, because what an owner does may be final.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Caller {
+    Anonymous,
+    Stranger,
+    /// An overlay of the owner's.
+    Overlay,
+    /// A helper device of the owner's.
+    Helper,
+    Guest,
+    Owner,
+}
+
+use Caller::*;
+
+const CALLERS: [Caller; 6] = [Anonymous, Stranger, Overlay, Helper, Guest, Owner];
+
+/// Who may.
+#[derive(Clone, Copy, Debug)]
+enum Rule {
+    Anybody,
+    /// Whoever has a session.
+    SignedIn,
+    /// The same, on what is theirs alone; it may be that they have none.
+    Theirs,
+    /// Whoever has a session, and devices.
+    RelayToken,
+    HelperOnly,
+    /// Owner and guests of the server; it does not exist for others.
+    Watcher,
+    OwnerOnly,
+    /// Guests of the server, and not its owner.
+    GuestOnly,
+    /// The user whose it is; it does not exist for others.
+    Holder,
+}
+
+use Rule::*;
+
+/// What the answer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Allowed,
+    /// 401
+    Unauthenticated,
+    /// 404, as if it did not exist.
+    Hidden,
+    /// 403 `owner_only`
+    ForOwner,
+    /// 403 `insufficient_scope`
+    OutOfScope,
+    /// Allowed, or 404 because they have none.
+    AllowedIfAny,
+}
+
+fn verdict(rule: Rule, caller: Caller) -> Verdict {
+    use Verdict::*;
+    match (rule, caller) {
+        (Anybody, _) => Allowed,
+        (RelayToken, Overlay | Helper) => Allowed,
+        (HelperOnly, Helper) => Allowed,
+        (HelperOnly, Overlay) => OutOfScope,
+        (_, Anonymous | Overlay | Helper) | (HelperOnly, _) => Unauthenticated,
+        (SignedIn | RelayToken, _) => Allowed,
+        (Theirs, _) => AllowedIfAny,
+        (Watcher, Guest | Owner) | (OwnerOnly | Holder, Owner) | (GuestOnly, Guest) => Allowed,
+        (OwnerOnly, Guest) => ForOwner,
+        (Watcher | OwnerOnly | GuestOnly, Stranger) | (Holder, Stranger | Guest) | (GuestOnly, Owner) => Hidden,
+    }
+}
+
+/// One row a route: who may, and the body that is sent, empty for none. `{token}` is an invitation's.
+const ROUTES: &[(&str, Rule, &str)] = &[
+    ("GET /auth/platform", Anybody, ""),
+    ("GET /auth/platform/callback", Anybody, ""),
+    ("GET /me", SignedIn, ""),
+    ("POST /auth/signout", SignedIn, ""),
+    ("POST /relay/token", RelayToken, ""),
+    ("POST /pairing/device/code", SignedIn, ""),
+    ("POST /pairing/device/activate", Anybody, r#"{"code":"LINK-2222"}"#),
+    ("GET /pairing/device", SignedIn, ""),
+    ("DELETE /pairing/device/{id}", Holder, ""),
+    ("GET /credentials/push", SignedIn, ""),
+    ("PUT /credentials/push", HelperOnly, r#"{"platformId":"76561198000000001"}"#),
+    ("DELETE /credentials/push", Theirs, ""),
+    ("DELETE /credentials/push/refusal", Theirs, ""),
+    ("GET /paired-servers", SignedIn, ""),
+    (
+        "POST /paired-servers",
+        SignedIn,
+        r#"{"address":"a.test","port":1,"playerId":"76561198000000001","playerToken":1}"#,
+    ),
+    ("GET /paired-servers/{id}", Watcher, ""),
+    ("DELETE /paired-servers/{id}", OwnerOnly, ""),
+    ("GET /paired-servers/{id}/devices", Watcher, ""),
+    ("POST /paired-servers/{id}/devices", OwnerOnly, r#"{"entityId":8}"#),
+    ("GET /paired-servers/{id}/devices/{deviceId}/camera-frame", Watcher, ""),
+    ("GET /paired-servers/{id}/cameras", Watcher, ""),
+    ("POST /paired-servers/{id}/devices/{deviceId}/toggle", OwnerOnly, ""),
+    ("PATCH /paired-servers/{id}/devices/{deviceId}", OwnerOnly, r#"{"label":"Gate"}"#),
+    ("DELETE /paired-servers/{id}/devices/{deviceId}", OwnerOnly, ""),
+    ("GET /intel/{serverId}/map-notes", Watcher, ""),
+    ("POST /intel/{serverId}/map-notes", Watcher, r#"{"x":1,"y":1,"category":"stash"}"#),
+    ("PATCH /intel/{serverId}/map-notes/{id}", OwnerOnly, r#"{"label":"Gone"}"#),
+    ("DELETE /intel/{serverId}/map-notes/{id}", OwnerOnly, ""),
+    ("GET /intel/{serverId}/timeline", Watcher, ""),
+    ("GET /paired-servers/{id}/guests", Watcher, ""),
+    ("POST /paired-servers/{id}/guests", OwnerOnly, r#"{"link":true}"#),
+    ("DELETE /paired-servers/{id}/guests/{guestId}", OwnerOnly, ""),
+    ("GET /guest-invites", SignedIn, ""),
+    ("GET /guest-invites/preview", Anybody, ""),
+    ("POST /guest-invites/accept", SignedIn, r#"{"token":"{token}"}"#),
+    ("DELETE /guest-invites/{serverId}", GuestOnly, ""),
+    ("GET /intel/{serverId}/tracking", Watcher, ""),
+    ("POST /intel/{serverId}/tracking", OwnerOnly, r#"{"trackerName":"Ada"}"#),
+    ("PATCH /intel/{serverId}/tracking/{id}", OwnerOnly, r#"{"tag":"raider"}"#),
+    ("DELETE /intel/{serverId}/tracking/{id}", OwnerOnly, ""),
+    ("GET /intel/{serverId}/tracking/{id}/sessions", Watcher, ""),
+    ("GET /intel/{serverId}/aliases", Watcher, ""),
+    ("GET /paired-servers/{id}/readiness", Watcher, ""),
+    ("POST /paired-servers/{id}/drill", OwnerOnly, ""),
+    ("GET /paired-servers/{id}/alarms", Watcher, ""),
+    ("POST /paired-servers/{id}/alarms/{incident}/ack", Watcher, ""),
+    ("GET /paired-servers/{id}/shops", Watcher, ""),
+    ("GET /paired-servers/{id}/shops/history", Watcher, ""),
+    ("GET /intel/{serverId}/shops", Watcher, ""),
+    ("POST /intel/{serverId}/shops", OwnerOnly, r#"{"vendorId":"1_2","itemId":8}"#),
+    ("GET /intel/{serverId}/shops/scan", Watcher, ""),
+    ("PATCH /intel/{serverId}/shops/{id}", OwnerOnly, r#"{"expectedPrice":1}"#),
+    ("DELETE /intel/{serverId}/shops/{id}", OwnerOnly, ""),
+    ("GET /", Anybody, ""),
+    ("GET /health", Anybody, ""),
+    ("GET /health/db", Anybody, ""),
+    ("GET /ready", Anybody, ""),
+    ("GET /metrics", Anybody, ""),
+    ("GET /openapi.json", Anybody, ""),
+];
+
+/// A server of Alice's with a device and an incident, and everybody else.
+struct Scene {
+    app: TestApp,
+    server: String,
+    guest: String,
+    token: String,
+    incident: String,
+    /// A map note of the owner's.
+    note: String,
+    /// A tracked player.
+    player: String,
+    _stats: PlayerStatsService,
+    watch: String,
+    /// Alice, Bob and Carol.
+    owner: Browser,
+    guest_browser: Browser,
+    stranger: Browser,
+    helper: HelperDevice,
+    overlay: HelperDevice,
+}
+
+impl Scene {
+    async fn set() -> Self {
+        let stats = (Ipv4Addr::LOCALHOST, 0).into();
+        let stats = PlayerStatsService::start(stats, Vec::new(), Vec::new(), Clock::system()).await.unwrap();
+        let app = TestApp::start_with(&[&format!("--player-stats-url={}", stats.url())]).await;
+        let (mut owner, guest_browser) = (app.signed_in(ALICE).await, app.signed_in(BOB).await);
+        let stranger = app.signed_in(CAROL).await;
+        let pairing = json!({ "address": "play.example.com", "port": 28083, "playerId": ALICE, "playerToken": 1 });
+        let server = made(&mut owner, "/paired-servers", pairing).await["id"].as_str().unwrap().to_owned();
+        let path = format!("/paired-servers/{server}");
+        made(&mut owner, &format!("{path}/devices"), json!({ "entityId": 7, "kind": "alarm" })).await;
+        let guest = made(&mut owner, &format!("{path}/guests"), json!({ "platformId": BOB })).await;
+        let link = made(&mut owner, &format!("{path}/guests"), json!({ "link": true })).await;
+        let drill = made(&mut owner, &format!("{path}/drill"), json!({})).await;
+        let note = json!({ "x": 1, "y": 1, "category": "stash" });
+        let note = made(&mut owner, &format!("/intel/{server}/map-notes"), note).await;
+        let player = made(&mut owner, &format!("/intel/{server}/tracking"), json!({ "trackerName": "Vex" })).await;
+        let watch = json!({ "vendorId": "1_2", "itemId": 7 });
+        let watch = made(&mut owner, &format!("/intel/{server}/shops"), watch).await;
+        let helper = device(&app, &mut owner, json!({})).await;
+        let overlay = device(&app, &mut owner, json!({ "scope": "overlay", "serverId": server })).await;
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let (guest, token, incident) = (text(&guest["id"]), text(&link["token"]), text(&drill["incident"]));
+        let (note, watch) = (text(&note["id"]), text(&watch["id"]));
+        let (player, _stats) = (text(&player["id"]), stats);
+        Self {
+            app,
+            server,
+            guest,
+            token,
+            incident,
+            note,
+            player,
+            watch,
+            _stats,
+            owner,
+            guest_browser,
+            stranger,
+            helper,
+            overlay,
+        }
+    }
+
+    async fn call(&mut self, caller: Caller, route: &str, body: &str) -> Answer {
+        let (method, path) = route.split_once(' ').unwrap();
+        let method: Method = method.parse().unwrap();
+        let id = match path {
+            _ if path.starts_with("/pairing/device/") => &self.helper.id,
+            _ if path.contains("/map-notes/") => &self.note,
+            _ if path.contains("/tracking/") => &self.player,
+            _ if path.starts_with("/intel/{serverId}/shops/") => &self.watch,
+            _ => &self.server,
+        };
+        let mut path = path.replace("{id}", id).replace("{serverId}", &self.server).replace("{deviceId}", "7");
+        path = path.replace("{guestId}", &self.guest).replace("{incident}", &self.incident);
+        if path.ends_with("/preview") {
+            path += &format!("?token={}", self.token);
+        }
+        if path.ends_with("/aliases") {
+            path += "?name=Vex";
+        }
+        assert!(!path.contains('{'), "{path}: say what stands there");
+        let body = body.replace("{token}", &self.token);
+        let mut nobody = self.app.browser();
+        let (browser, request) = match caller {
+            Helper => (&mut nobody, self.helper.request(method, &path)),
+            Overlay => (&mut nobody, self.overlay.request(method, &path)),
+            _ => {
+                let browser = match caller {
+                    Owner => &mut self.owner,
+                    Guest => &mut self.guest_browser,
+                    Stranger => &mut self.stranger,
+                    _ => &mut nobody,
+                };
+                let request = browser.request(method, &path).header(ORIGIN, FRONTEND);
+                (browser, request)
+            }
+        };
+        let request = match body.as_str() {
+            "" => request,
+            _ => request.header("content-type", "application/json").body(body),
+        };
+        browser.send(request).await
+    }
+}
+
+async fn made(browser: &mut Browser, path: &str, body: Value) -> Value {
+    let answer = browser.post(path, Some(&body)).await;
+    assert!(matches!(answer.status, 200 | 201), "{path}: {}", answer.text());
+    answer.json()
+}
+
+async fn device(app: &TestApp, owner: &mut Browser, body: Value) -> HelperDevice {
+    let issued = made(owner, "/pairing/device/code", body).await;
+    let mut device = HelperDevice::new(app.browser(), "192.0.2.1");
+    assert_eq!(device.activate(issued["code"].as_str().unwrap()).await.status, 200);
+    device
+}
+
+#[test]
+fn every_route_has_a_row() {
+    let rows: BTreeSet<String> = ROUTES.iter().map(|(route, ..)| (*route).to_owned()).collect();
+    assert_eq!(rows.len(), ROUTES.len(), "one row each");
+    assert_eq!(rows, route_table());
+}
+
+#[actix_web::test]
+async fn every_route_answers_everybody_as_its_row_says() {
+    let mut wrong = Vec::new();
+    for (route, rule, body) in ROUTES {
+        let mut scene = Scene::set().await;
+        for caller in CALLERS {
+            // Wrong codes are limited.
+            scene.app.clock.advance(chrono::Duration::minutes(2));
+            let answer = scene.call(caller, route, body).await;
+            let problem = serde_json::from_str::<Value>(&answer.text()).unwrap_or_default();
+            let code = if answer.status < 400 { "" } else { problem["code"].as_str().unwrap_or("no code") };
+            let said = match (answer.status, code) {
+                (401, "unauthenticated") => Verdict::Unauthenticated,
+                (404, "not_found") => Verdict::Hidden,
+                (403, "owner_only") => Verdict::ForOwner,
+                (403, "insufficient_scope") => Verdict::OutOfScope,
+                (403 | 405 | 415 | 429 | 500.., _) | (_, "invalid_request" | "malformed_json" | "no code") => {
+                    wrong.push(format!("{route} by {caller:?} tests nothing: {} {code}", answer.status));
+                    continue;
+                }
+                _ => Verdict::Allowed,
+            };
+            let expected = match verdict(*rule, caller) {
+                Verdict::AllowedIfAny if said == Verdict::Hidden => Verdict::Hidden,
+                Verdict::AllowedIfAny => Verdict::Allowed,
+                expected => expected,
+            };
+            if said != expected {
+                wrong.push(format!("{route} by {caller:?}: {said:?} ({} {code}), not {expected:?}", answer.status));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// One row a message of a client: the error that a stranger, a guest, the overlay of the server and its owner get; ""
+/// for none.
+const MESSAGES: &[(&str, [&str; 4])] = &[
+    ("subscribe", ["unknown_server", "", "", ""]),
+    ("unsubscribe", ["", "", "", ""]),
+    ("deviceToggle", ["unknown_server", "owner_only", "owner_only", ""]),
+    ("raidAck", ["unknown_server", "", "owner_only", ""]),
+    ("ping", ["", "", "", ""]),
+];
+
+/// The kinds of message that the relay knows, as it says itself.
+async fn kinds(client: &mut RelayClient) -> BTreeSet<String> {
+    client.send(json!({ "type": "?" })).await;
+    let refused = client.expect_error("unknown_type").await;
+    let (_, kinds) = refused["message"].as_str().unwrap().split_once("one of ").unwrap();
+    kinds.split(", ").map(str::to_owned).collect()
+}
+
+#[actix_web::test]
+async fn every_message_of_the_relay_is_answered_as_its_row_says() {
+    let app = TestApp::start_beside_games().await;
+    let game = game::still(&app).await;
+    let (mut alice, mut bob) = (app.signed_in(ALICE).await, app.signed_in(BOB).await);
+    let mut carol = app.signed_in(CAROL).await;
+    let server = pair(&mut alice, &game).await;
+    for device in [GATE_SWITCH, BASE_ALARM] {
+        add_device(&mut alice, &server, device).await;
+    }
+    made(&mut alice, &format!("/paired-servers/{server}/guests"), json!({ "platformId": BOB })).await;
+    let drill = made(&mut alice, &format!("/paired-servers/{server}/drill"), json!({})).await;
+    let mut overlay = device(&app, &mut alice, json!({ "scope": "overlay", "serverId": server })).await;
+    let minted = overlay.send(overlay.request(Method::POST, "/relay/token")).await.json();
+    let opening = relay_client::request(app.relay, minted["token"].as_str());
+    let overlay = relay_client::open(app.relay, opening).await.expect("a 101").0;
+    let mut owner = RelayClient::watching(&app, &mut alice, &server).await;
+    owner.until(&server, |state| is_complete(state, 2)).await;
+    let (guest, stranger) = (RelayClient::connect(&app, &mut bob).await, RelayClient::connect(&app, &mut carol).await);
+    let mut clients = [stranger, guest, overlay, owner];
+
+    let known: BTreeSet<String> = MESSAGES.iter().map(|(kind, _)| (*kind).to_owned()).collect();
+    assert_eq!(kinds(&mut clients[0]).await, known, "every message has a row");
+    let message = |kind: &str| {
+        json!({
+            "type": kind, "serverId": server, "deviceId": GATE_SWITCH.to_string(), "incident": drill["incident"],
+            "requestId": kind,
+        })
+    };
+    for (kind, errors) in MESSAGES {
+        for (client, error) in clients.iter_mut().zip(errors) {
+            client.send(message(kind)).await;
+            match (*error, *kind) {
+                ("", "subscribe") => client.until(&server, |_| true).await,
+                ("", "unsubscribe") => client.ping().await,
+                ("", "ping") => drop(client.expect("pong").await),
+                ("", _) => assert_eq!(client.expect("ack").await["requestId"], *kind),
+                (error, _) => {
+                    assert_eq!(client.expect_error(error).await["serverId"], server, "{kind}");
+                }
+            }
+        }
+    }
+    let [stranger, ..] = &clients;
+    assert!(stranger.known.is_empty(), "nothing of it was shown");
+}

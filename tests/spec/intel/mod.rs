@@ -1,0 +1,6 @@
+//! Intel: what is known of and around a paired game server.
+
+mod map_notes;
+mod market;
+mod shops;
+mod timeline;
