@@ -1,21 +1,16 @@
 //! Shops of a game server: what they offer, what became of it, which are watched, and which are suspicious.
 
-use std::time::Duration;
-
 use companion::{
     game::wire::{AppMarker, AppMarkerType, app_marker::SellOrder},
     simulator::{game_server::GameServer, point::Point},
 };
-use reqwest::Method;
 use serde_json::{Value, json};
-use tokio::time::{sleep, timeout};
 
 use crate::harness::{
-    app::{FRONTEND, LINKS, TestApp},
-    browser::{Answer, Browser},
+    app::{LINKS, TestApp},
     database::Postgres,
     game::{self, ALICE, BOB, is_complete, pair, watched},
-    relay_client::{PATIENCE, RelayClient},
+    relay_client::RelayClient,
 };
 
 const WOOD: i32 = -151_838_493;

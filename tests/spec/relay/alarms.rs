@@ -4,15 +4,15 @@ use companion::simulator::{
     game_server::GameServer,
     world::{BASE_ALARM, WALL_ALARM},
 };
+use futures_util::FutureExt as _;
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use crate::harness::{
     app::{LINKS, TestApp},
     browser::Browser,
     database::Postgres,
     game::{self, ALICE, BOB, add_device, is_complete, pair},
-    relay_client::{PATIENCE, RelayClient},
+    relay_client::RelayClient,
 };
 
 /// Alice's game server with two alarms, all known, and nobody watching.
@@ -38,13 +38,6 @@ impl Base {
 
     async fn watch(&mut self) -> RelayClient {
         RelayClient::watching(&self.app, &mut self.alice, &self.server).await
-    }
-
-    /// The incidents of the ledger, newest first.
-    async fn alarms(&mut self) -> Vec<Value> {
-        let answer = self.alice.get(&format!("/paired-servers/{}/alarms", self.server)).await;
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        answer.json()["alarms"].as_array().unwrap().clone()
     }
 
     /// The incidents, once these are their states.

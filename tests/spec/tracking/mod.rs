@@ -10,13 +10,12 @@ use companion::{
     clock::Clock,
     simulator::player_stats::{Habit, KnownPlayer, ListedGame, PlayerStatsService},
 };
-use reqwest::{Method, header::ORIGIN};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use crate::harness::{
-    app::{FRONTEND, TestApp},
-    browser::{Answer, Browser},
+    app::TestApp,
+    browser::Browser,
     game::{ALICE, pair_port},
     relay_client::PATIENCE,
 };

@@ -3,7 +3,7 @@
 use companion::simulator::player_stats::{Habit, ListedGame, PlayerStatsFaults};
 use serde_json::{Value, json};
 
-use super::{PORT, STATS_SERVER, Tracked, patch};
+use super::{PORT, STATS_SERVER, Tracked};
 use crate::harness::{
     app::TestApp,
     database::Postgres,
