@@ -228,8 +228,9 @@ fn known_match(db: &mut Db, server: &ServerId) -> Result<Option<StoredMatch>, Db
     (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn list(server: WatchedServer, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
-    let read = move |db: &mut Db| Ok((tracked_players::list(db, &server.id)?, known_match(db, &server.id)?));
-    let (players, known) = context.pool.read(read).await?;
+    // In this order: a look that is stored meanwhile must not make its time that of older players.
+    let read = move |db: &mut Db| Ok((known_match(db, &server.id)?, tracked_players::list(db, &server.id)?));
+    let (known, players) = context.pool.read(read).await?;
     let players = players.into_iter().map(TrackedPlayerView::from).collect();
     Ok(HttpResponse::Ok().json(TrackedPlayerList { players, status: TrackingStatus::new(known, &context) }))
 }

@@ -9,7 +9,7 @@ use crate::{
         detect::wipe::World,
         ids::GameServerId,
         shop::{
-            Shop,
+            OfferRecord, Shop,
             market::{Availability, MarketWrite},
         },
         time::Timestamp,
@@ -38,6 +38,33 @@ pub struct MarketStep {
     /// An id for each record of it.
     pub record_ids: Vec<String>,
     pub at: Timestamp,
+}
+
+impl MarketStep {
+    /// Rows that it writes, beside the market's own.
+    pub fn rows(&self) -> usize {
+        self.write.shops.len() + self.write.records.len()
+    }
+
+    /// The same in parts of so many rows at most, to be stored one after the other.
+    pub fn parts(self, rows: usize) -> Vec<Self> {
+        if self.rows() <= rows {
+            return vec![self];
+        }
+        let Self { game_server, wipe, world, write: MarketWrite { shops, records, availability }, record_ids, at } =
+            self;
+        let part = |shops: &[Shop], records: &[OfferRecord], record_ids: &[String]| Self {
+            game_server: game_server.clone(),
+            wipe,
+            world: world.clone(),
+            write: MarketWrite { shops: shops.into(), records: records.into(), availability: availability.clone() },
+            record_ids: record_ids.into(),
+            at,
+        };
+        let shops = shops.chunks(rows).map(|shops| part(shops, &[], &[]));
+        let records = records.chunks(rows).zip(record_ids.chunks(rows)).map(|(records, ids)| part(&[], records, ids));
+        shops.chain(records).collect()
+    }
 }
 
 #[derive(Queryable, Selectable)]
@@ -139,7 +166,10 @@ mod tests {
             answer(&mut market, 0, &machines);
             let first = step(0, &mut market, 7);
             store(&first);
-            store(&first);
+            for part in first.clone().parts(1) {
+                assert_eq!(part.rows(), 1);
+                store(&part);
+            }
             let known = StoredMarket {
                 wipe: 0,
                 world: first.world.clone(),

@@ -37,8 +37,9 @@ use crate::{
 
 /// Facts that wait. At a few hundred bytes each, some megabytes.
 const WAITING: usize = 20_000;
-/// Facts of one transaction, and how long the first of them waits for others.
-const BATCH: usize = 500;
+/// Rows of one transaction, and how long the first of them waits for others. Everybody waits for a transaction, alarms
+/// too: a large market is stored in several.
+const BATCH: usize = 250;
 const GATHERED_FOR: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -54,6 +55,23 @@ pub enum Fact {
     Note(ServerId, StoredNote),
     /// The world of this server was wiped then: its map notes are gone.
     NotesWiped(ServerId, Timestamp),
+}
+
+impl Fact {
+    /// The same, in parts of at most a batch.
+    fn parts(self) -> Vec<Self> {
+        match self {
+            Self::Market(step) => step.parts(BATCH).into_iter().map(Self::Market).collect(),
+            fact => vec![fact],
+        }
+    }
+
+    fn rows(&self) -> usize {
+        match self {
+            Self::Market(step) => step.rows(),
+            _ => 1,
+        }
+    }
 }
 
 enum Message {
@@ -130,10 +148,19 @@ impl FactWriter {
                     batch.push(message);
                 }
             }
-            let (mut facts, mut waiting) = (Vec::new(), Vec::new());
+            let (mut facts, mut rows, mut waiting) = (Vec::new(), 0, Vec::new());
             for message in batch.drain(..) {
                 match message {
-                    Message::Fact(fact) => facts.push(*fact),
+                    Message::Fact(fact) => {
+                        for part in fact.parts() {
+                            if rows + part.rows() > BATCH && !facts.is_empty() {
+                                store(&pool, &random, std::mem::take(&mut facts).into()).await;
+                                rows = 0;
+                            }
+                            rows += part.rows();
+                            facts.push(part);
+                        }
+                    }
                     Message::Flush(done) => waiting.push(done),
                 }
             }

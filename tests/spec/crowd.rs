@@ -207,8 +207,11 @@ async fn pipelined(api: SocketAddr, client: &str, path: &str, count: usize) -> S
 #[actix_web::test]
 async fn every_route_is_limited_per_address() {
     let app = TestApp::start_with(&["--trusted-proxies=127.0.0.1"]).await;
-    let answers = pipelined(app.address, "2001:db8::1", "/no-such-path", 6_001).await;
-    assert_eq!(answers.matches("HTTP/1.1 404 ").count(), 6_000);
+    for _ in 0..12 {
+        let answers = pipelined(app.address, "2001:db8::1", "/no-such-path", 500).await;
+        assert_eq!(answers.matches("HTTP/1.1 404 ").count(), 500);
+    }
+    let answers = pipelined(app.address, "2001:db8::1", "/no-such-path", 1).await;
     let refused = &answers[answers.find("HTTP/1.1 429 ").expect("one too many")..];
     for expected in [r#""code":"rate_limited""#, "retry-after: 1\r\n", "ratelimit-policy: \"address\";q=6000;w=60"] {
         assert!(refused.contains(expected), "{refused}");
