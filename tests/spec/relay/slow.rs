@@ -36,6 +36,7 @@ async fn clients_that_never_read_are_dropped_and_cost_nobody_anything() {
     for stalled in [&mut silent, &mut talking] {
         assert!(stalled.send(TEXT, subscribe.as_bytes()).await);
     }
+    let began = Instant::now();
     let mut turn = 0;
     let mut dropped = false;
     while !dropped {
@@ -50,7 +51,7 @@ async fn clients_that_never_read_are_dropped_and_cost_nobody_anything() {
         dropped = active(&app).await == 1;
         assert!(turn < 400, "they are still there");
     }
-    assert!(turn > 20, "nobody is dropped at once");
+    assert!(began.elapsed() > Duration::from_secs(25), "nobody is dropped at once");
     // What was sent to them is what the kernel held, and no more.
     let size = client.state(&server).to_string().len();
     for mut stalled in [silent, talking] {
