@@ -111,7 +111,9 @@ fn main() -> ExitCode {
     // A local file, for development; the environment has precedence.
     let dotenv = dotenvy::dotenv();
     let cli = Cli::parse();
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info,actix_server=warn")).init();
+    // What actix-http calls an error is a client's malformed request.
+    let filter = "info,actix_server=warn,actix_http=off";
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(filter)).init();
     if let Err(error) = dotenv
         && !error.not_found()
     {

@@ -4,6 +4,7 @@ mod opening;
 mod start_error;
 
 use std::{
+    fs::File,
     future::Future,
     io,
     net::{SocketAddr, TcpListener},
@@ -93,6 +94,7 @@ pub struct Server {
     hub: Addr<Hub>,
     kept: Arc<RelayContext>,
     context: web::Data<ApiContext>,
+    _in_use: File,
 }
 
 impl Server {
@@ -133,7 +135,7 @@ impl Server {
         let (relay_listener, relay_addr) = bind("RELAY_LISTEN", listen.relay)?;
         let urls = urls.listening_at(api_addr);
         let random = Random::system();
-        let OpenDatabase { pool, journal, key_version } = opened;
+        let OpenDatabase { pool, journal, key_version, in_use } = opened;
         let tls = http::tls_config(extra_ca_file.as_deref()).map_err(StartError::Client)?;
         let http = http::client(tls.clone()).map_err(StartError::Client)?;
         let keys = KeyDerivation::new(secrets.session_secret.expose_secret(), secrets.session_salt.expose_secret());
@@ -243,7 +245,7 @@ impl Server {
             .run();
         log::info!("the relay listens on ws://{relay_addr}");
 
-        Ok(Self { api, api_addr, relay, relay_addr, health, hub, kept: relay_context, context })
+        Ok(Self { api, api_addr, relay, relay_addr, health, hub, kept: relay_context, context, _in_use: in_use })
     }
 
     /// Where the API listens; with the real port when the configured one was 0.

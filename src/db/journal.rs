@@ -25,6 +25,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     db::{
+        engine,
         error::DbError,
         incidents::{self, LedgerWrite},
         pool::Pool,
@@ -35,6 +36,8 @@ use crate::{
 
 /// Name of the file in the data directory.
 pub const JOURNAL: &str = "alarms.journal";
+/// Where what the database refuses, and what cannot be read, is kept for a person to look at. As large as the journal.
+pub const REFUSED: &str = "alarms.refused";
 /// Where it is written anew, before it takes that name.
 const REWRITTEN: &str = "alarms.journal.new";
 /// Bytes that the file may have: tens of thousands of alarms.
@@ -283,7 +286,7 @@ impl OpenJournal {
     /// Writes the file anew with one line per server, without those whose lines are all in the database.
     fn rewrite(&mut self) -> io::Result<()> {
         self.cut_stump()?;
-        let mut merged = merge(File::open(self.directory.join(JOURNAL))?)?;
+        let (mut merged, _) = merge(File::open(self.directory.join(JOURNAL))?)?;
         merged.retain(|server, _| self.shares.get(server).is_some_and(|share| share.unsettled > 0));
         let (mut text, mut bytes) = (Vec::new(), HashMap::new());
         for (server, write) in merged {
@@ -327,21 +330,26 @@ impl OpenJournal {
     }
 }
 
-/// What a journal has of each server. Lines that are cut short are skipped.
-fn merge(file: File) -> io::Result<BTreeMap<ServerId, LedgerWrite>> {
-    let mut merged: BTreeMap<ServerId, LedgerWrite> = BTreeMap::new();
+/// What a journal has of each server.
+type Merged = BTreeMap<ServerId, LedgerWrite>;
+
+/// What this journal has, and its lines that cannot be read.
+fn merge(file: File) -> io::Result<(Merged, Vec<Vec<u8>>)> {
+    let mut merged = Merged::new();
+    let mut unreadable = Vec::new();
     for line in BufReader::new(file).split(b'\n') {
         let line = line?;
         match serde_json::from_slice(&line) {
             Ok(Line { server, write }) => merged.entry(server).or_default().extend(write),
-            Err(_) => log::warn!(bytes = line.len(); "a line of the journal of alarms is cut short, it is skipped"),
+            Err(_) => unreadable.push(line),
         }
     }
-    Ok(merged)
+    Ok((merged, unreadable))
 }
 
 /// Stores what a process before this one kept in this directory and could not store, one transaction for each server,
-/// and empties its journal. Blocks. Call it before anything reads the ledger.
+/// and empties its journal. What can never be stored is kept in [`REFUSED`]. Blocks. Call it before anything reads the
+/// ledger.
 pub fn replay(directory: &Path, pool: &Pool) -> Result<(), JournalError> {
     fs::create_dir_all(directory)?;
     let path = directory.join(JOURNAL);
@@ -351,12 +359,22 @@ pub fn replay(directory: &Path, pool: &Pool) -> Result<(), JournalError> {
         Err(error) => return Err(error.into()),
     };
     let mut stored = 0;
-    for (server, write) in merge(file)? {
+    let (merged, mut refused) = merge(file)?;
+    for (server, write) in merged {
         match pool.write_blocking(|db| incidents::write(db, &server, &write)) {
             Ok(()) => stored += 1,
             Err(DbError::NotFound) => log::info!(server = server.as_str(); "alarms of a deleted server are dropped"),
-            Err(error) => return Err(error.into()),
+            Err(error) if engine::is_not_there_yet(&error) => return Err(error.into()),
+            Err(error) => {
+                log::error!(server = server.as_str(); "alarms of the journal are refused: {error}");
+                let mut text = Line { server, write }.text()?;
+                text.pop();
+                refused.push(text);
+            }
         }
+    }
+    if !refused.is_empty() {
+        set_aside(&directory.join(REFUSED), &refused)?;
     }
     OpenOptions::new().write(true).truncate(true).open(&path)?.sync_all()?;
     if stored > 0 {
@@ -365,11 +383,26 @@ pub fn replay(directory: &Path, pool: &Pool) -> Result<(), JournalError> {
     Ok(())
 }
 
+fn set_aside(path: &Path, lines: &[Vec<u8>]) -> io::Result<()> {
+    let mut text = lines.join(&b'\n');
+    text.push(b'\n');
+    let mut file = open_file(path)?;
+    if file.metadata()?.len() + text.len() as u64 > LARGEST {
+        log::error!(lines = lines.len(); "lines of the journal of alarms are dropped: {} is full", path.display());
+        return Ok(());
+    }
+    log::error!(lines = lines.len(); "lines of the journal of alarms are kept aside in {}", path.display());
+    file.write_all(&text)?;
+    file.sync_all()
+}
+
 #[cfg(test)]
 mod tests {
+    use diesel::connection::SimpleConnection as _;
+
     use super::*;
     use crate::{
-        db::testing,
+        db::{pool::Db, testing},
         domain::incident::{DevicePlace, Incident},
     };
 
@@ -412,7 +445,44 @@ mod tests {
             let stored = pool.read_blocking(|db| incidents::list(db, &"one".into(), None, 10)).unwrap();
             assert_eq!(stored.iter().map(|stored| &*stored.id).collect::<Vec<_>>(), ["c", "a"]);
             assert_eq!(length(directory.path()), 0);
+            let refused = directory.path().join(REFUSED);
+            assert_eq!(fs::read_to_string(&refused).unwrap(), "{\"server\":\"one\",\"wri\n");
+            fs::remove_file(refused).unwrap();
             replay(directory.path(), pool).unwrap();
+        });
+    }
+
+    #[tokio::test]
+    async fn what_the_database_refuses_is_kept_aside_and_keeps_nothing_else_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::open(directory.path()).unwrap();
+        let mut bad = write("bad");
+        bad.incidents.get_mut("bad").unwrap().0.alarm_name = "refused".into();
+        journal.append(&"one".into(), &bad).await.unwrap();
+        journal.append(&"two".into(), &write("good")).await.unwrap();
+        let path = directory.path().join(JOURNAL);
+        let text = fs::read(&path).unwrap();
+        testing::on_each_database(|pool| {
+            testing::user(pool, "alice");
+            testing::server(pool, "alice", "one");
+            testing::user(pool, "bob");
+            testing::server(pool, "bob", "two");
+            let refuse = |db: &mut Db| match db {
+                Db::Pg(db) => db.batch_execute("ALTER TABLE incidents ADD CHECK (alarm_name <> 'refused')"),
+                Db::Sqlite(db) => db.batch_execute(
+                    "CREATE TRIGGER refuse BEFORE INSERT ON incidents WHEN new.alarm_name = 'refused'
+                     BEGIN SELECT RAISE(ABORT, 'refused'); END",
+                ),
+            };
+            pool.write_blocking(|db| Ok(refuse(db)?)).unwrap();
+            fs::write(&path, &text).unwrap();
+            replay(directory.path(), pool).unwrap();
+            let refused = fs::read_to_string(directory.path().join(REFUSED)).unwrap();
+            assert!(refused.contains("\"bad\"") && refused.lines().count() == 1, "{refused}");
+            fs::remove_file(directory.path().join(REFUSED)).unwrap();
+            let stored =
+                |server: &str| pool.read_blocking(|db| incidents::list(db, &server.into(), None, 10)).unwrap().len();
+            assert_eq!((stored("one"), stored("two")), (0, 1));
         });
     }
 
@@ -461,7 +531,7 @@ mod tests {
         };
         assert!(lock(&journal.open).append_by(&[line], full).pop().unwrap().is_err());
         journal.append(&"one".into(), &write("c")).await.unwrap();
-        let kept = merge(File::open(directory.path().join(JOURNAL)).unwrap()).unwrap();
+        let (kept, _) = merge(File::open(directory.path().join(JOURNAL)).unwrap()).unwrap();
         assert_eq!(kept[&"one".into()].incidents.keys().collect::<Vec<_>>(), ["a", "c"]);
     }
 
@@ -481,7 +551,7 @@ mod tests {
         }
         assert!(refused > 0 && length(directory.path()) <= 2 * SHARE);
         journal.append(&quiet, &write("r")).await.unwrap();
-        let kept = merge(File::open(directory.path().join(JOURNAL)).unwrap()).unwrap();
+        let (kept, _) = merge(File::open(directory.path().join(JOURNAL)).unwrap()).unwrap();
         assert_eq!(kept[&quiet].incidents.len(), 2);
         assert_eq!(kept[&loud].incidents.len() as u32, 5_000 - refused + 1);
 

@@ -73,9 +73,10 @@ fn parse_network(text: &str) -> Result<IpNet, InvalidProxies> {
     })
 }
 
-/// Some proxies write the port too.
+/// Some proxies write the port too, or the brackets without one.
 fn parse_hop(text: &str) -> Option<IpAddr> {
-    let address = text.parse().or_else(|_| text.parse::<SocketAddr>().map(|address| address.ip()));
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let address = bare.parse().or_else(|_| text.parse::<SocketAddr>().map(|address| address.ip()));
     address.ok().map(|address| address.to_canonical())
 }
 
@@ -116,6 +117,7 @@ mod tests {
         assert_eq!(client("10.9.8.7", &["1.1.1.1, 198.51.100.1, fd00::2, 10.1.1.1"], trusted), "198.51.100.1");
         assert_eq!(client("fd00::1", &["1.1.1.1, 2001:db8::5", "172.16.3.4"], trusted), "2001:db8::5");
         assert_eq!(client("10.9.8.7", &["1.1.1.1, 198.51.100.1:4711, [fd00::2]:443"], trusted), "198.51.100.1");
+        assert_eq!(client("10.9.8.7", &["1.1.1.1, [2001:db8::5], [fd00::2]"], trusted), "2001:db8::5");
         assert_eq!(client("10.9.8.7", &["10.2.2.2, 10.3.3.3"], trusted), "10.2.2.2", "all are ours");
         assert_eq!(client("11.0.0.1", &["198.51.100.1"], trusted), "11.0.0.1");
     }

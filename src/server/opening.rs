@@ -1,6 +1,11 @@
 //! The database at a start: opened, brought up to date, and told what a process before this one kept for it.
 
-use std::{path::PathBuf, thread, time::Duration};
+use std::{
+    fs::{self, File, TryLockError},
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
 
 use tokio::{
     sync::oneshot,
@@ -21,6 +26,8 @@ use crate::{
     domain::backoff::Backoff,
 };
 
+/// Name of the file in the data directory that says that it is in use.
+const LOCK: &str = "companion.lock";
 /// Longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// An attempt that takes longer is reported. It goes on: a migration may take its time.
@@ -32,6 +39,8 @@ pub struct OpenDatabase {
     pub(super) journal: Journal,
     /// Number of the key that seals from now on.
     pub(super) key_version: i32,
+    /// Held for as long as the process serves.
+    pub(super) in_use: File,
 }
 
 /// What an attempt needs.
@@ -66,12 +75,13 @@ impl Attempt {
     }
 
     fn run(self) -> Result<OpenDatabase, StartError> {
+        let in_use = lock(&self.data_dir)?;
         let pool = Pool::open(&self.database)?;
         journal::replay(&self.data_dir, &pool)?;
         let journal = Journal::open(&self.data_dir).map_err(JournalError::from)?;
         let now = self.clock.now();
         let key_version = pool.write_blocking(|db| encryption_keys::take_into_use(db, &self.fingerprint, now))?;
-        Ok(OpenDatabase { pool, journal, key_version })
+        Ok(OpenDatabase { pool, journal, key_version, in_use })
     }
 
     async fn run_until_answered(self, random: &Random) -> Result<OpenDatabase, StartError> {
@@ -99,6 +109,18 @@ impl Attempt {
                 Err(_) => log::warn!("the service waits for its database, which has not answered yet"),
             }
         }
+    }
+}
+
+/// Takes the data directory for this process alone: two would write one journal.
+fn lock(data_dir: &Path) -> Result<File, StartError> {
+    let failed = |cause| StartError::DataDir { directory: data_dir.to_owned(), cause };
+    fs::create_dir_all(data_dir).map_err(failed)?;
+    let file = File::create(data_dir.join(LOCK)).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StartError::InUse(data_dir.to_owned())),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
     }
 }
 
@@ -144,6 +166,17 @@ mod tests {
         locked.join().unwrap().unwrap();
         let opened = attempt.run_until_answered(&Random::seeded(1)).await.unwrap();
         assert_eq!(opened.pool.read_blocking(|db| incidents::list(db, &"one".into(), None, 1)).unwrap(), []);
+    }
+
+    #[test]
+    fn a_data_directory_is_for_one_process() {
+        let directory = tempfile::tempdir().unwrap();
+        let attempt = attempt(Database::Sqlite(directory.path().join("test.db")), &directory);
+        let first = attempt.clone().run().unwrap();
+        let second = attempt.clone().run().err().expect("it is in use");
+        assert!(matches!(second, StartError::InUse(_)), "{second}");
+        drop(first);
+        attempt.run().unwrap();
     }
 
     #[tokio::test]

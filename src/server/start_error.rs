@@ -1,6 +1,6 @@
 //! Why the service did not start.
 
-use std::{io, net::SocketAddr};
+use std::{io, net::SocketAddr, path::PathBuf};
 
 use crate::db::{error::DbError, journal::JournalError};
 
@@ -11,6 +11,10 @@ pub enum StartError {
     Database(#[from] DbError),
     #[error("the journal of alarms: {0}")]
     Journal(#[from] JournalError),
+    #[error("DATA_DIR {}: another companion serves from it", .0.display())]
+    InUse(PathBuf),
+    #[error("DATA_DIR {}: {cause}", directory.display())]
+    DataDir { directory: PathBuf, cause: io::Error },
     #[error("outgoing connections: {0}")]
     Client(io::Error),
     #[error("{variable} {address}: {cause}")]
