@@ -11,7 +11,7 @@ use crate::{
     db::{error::DbError, payment_events::EventState, subscriptions},
     domain::{
         payment::ProviderSubscription,
-        tier::{Subscription, SubscriptionStatus},
+        tier::{SubscriptionStatus, TierSubscription},
         time,
     },
 };
@@ -100,7 +100,7 @@ pub async fn reconcile(
         let stored = context.pool.read(move |db| subscriptions::page(db, &from, BATCH)).await?;
         let Some(last) = stored.last() else { return Ok(done) };
         after.clone_from(&last.owned.subscription.id);
-        for Subscription { id, status, .. } in stored.into_iter().map(|stored| stored.owned.subscription) {
+        for TierSubscription { id, status, .. } in stored.into_iter().map(|stored| stored.owned.subscription) {
             if status == SubscriptionStatus::Canceled || seen.contains(&id) {
                 continue;
             }
@@ -127,8 +127,8 @@ async fn difference(context: &BillingContext, provided: &ProviderSubscription) -
     })
 }
 
-fn compared(ours: &Subscription, theirs: &Subscription) -> Option<String> {
-    let values = |one: &Subscription| {
+fn compared(ours: &TierSubscription, theirs: &TierSubscription) -> Option<String> {
+    let values = |one: &TierSubscription| {
         [
             ("tier", one.tier.map_or("none", |tier| tier.as_str()).to_owned()),
             ("status", one.status.as_str().to_owned()),
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_difference_is_told_by_its_field() {
-        let ours = Subscription {
+        let ours = TierSubscription {
             id: "sub_1".into(),
             tier: Some(Tier::Scout),
             status: SubscriptionStatus::Active,
@@ -171,7 +171,8 @@ mod tests {
             lapsed: false,
             started_at: time::Timestamp::UNIX_EPOCH,
         };
-        let theirs = Subscription { status: SubscriptionStatus::PastDue, cancel_at_period_end: true, ..ours.clone() };
+        let theirs =
+            TierSubscription { status: SubscriptionStatus::PastDue, cancel_at_period_end: true, ..ours.clone() };
         assert_eq!(compared(&ours, &ours), None);
         let what = "status ACTIVE here, PAST_DUE there; cancel at period end false here, true there";
         assert_eq!(compared(&ours, &theirs).as_deref(), Some(what));

@@ -19,7 +19,7 @@ use crate::{
     domain::{
         ids::UserId,
         payment::{EventEffect, ParkReason, PaymentEvent, ProviderSubscription, SubscriptionRef},
-        tier::{Subscription, SubscriptionStatus, TierPrices},
+        tier::{SubscriptionStatus, TierPrices, TierSubscription},
         time::Timestamp,
     },
 };
@@ -239,9 +239,9 @@ fn owner_of(
 }
 
 /// A subscription of the provider in our words.
-pub fn described(provided: &ProviderSubscription, prices: &TierPrices, now: Timestamp) -> Subscription {
+pub fn described(provided: &ProviderSubscription, prices: &TierPrices, now: Timestamp) -> TierSubscription {
     let known = prices.tier_of(&provided.prices);
-    Subscription {
+    TierSubscription {
         id: provided.id.clone(),
         tier: known.map(|(tier, _)| tier),
         status: SubscriptionStatus::of_provider(&provided.status),

@@ -4,21 +4,26 @@
 use std::{sync::Arc, time::Duration};
 
 use chrono::{NaiveDate, Timelike as _};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::{
     billing::{
         context::BillingContext,
         reconcile::{ReconcileStep, reconcile},
-        sync,
+        sync::{self, EventOutcome},
     },
-    db::{error::DbError, payment_events},
-    domain::tier::Tier,
+    db::{
+        error::DbError,
+        payment_events::{self, EventState},
+    },
+    domain::{payment::ParkReason, tier::Tier},
     panics,
 };
 
 /// How often it is looked whether something is due.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// When the database fails.
+const AFTER_FAILURE: Duration = Duration::from_secs(30);
 /// Parked events that are tried again in one look.
 const RETRIES: i64 = 20;
 /// The hour of the night.
@@ -35,7 +40,8 @@ pub async fn run(context: Arc<BillingContext>) {
     loop {
         looks.tick().await;
         if let Some(Err(error)) = panics::caught("billing", "", retry_parked(&context)).await {
-            log::warn!("parked payment events are not tried again: {error}");
+            log::warn!("parked payment events are not tried again yet: {error}");
+            sleep(AFTER_FAILURE).await;
         }
         let now = context.clock.now();
         if now.hour() == NIGHT && now.minute() >= minute && reconciled != Some(now.date_naive()) {
@@ -67,6 +73,10 @@ async fn retry_parked(context: &BillingContext) -> Result<(), DbError> {
         let id = event.id.clone();
         let outcome = sync::take_again(context, event).await?;
         log::info!(event = id.as_str(), outcome:? = outcome; "a parked payment event was tried again");
+        // The others would wait for it in vain.
+        if outcome == EventOutcome::Taken(EventState::Parked(ParkReason::ProviderUnavailable)) {
+            break;
+        }
     }
     Ok(())
 }

@@ -125,7 +125,7 @@ pub struct PaymentsClient {
 }
 
 /// What is sent: fields in the form encoding, or as a query.
-type Fields<'a> = [(&'a str, &'a str)];
+type RequestFields<'a> = [(&'a str, &'a str)];
 
 impl PaymentsClient {
     pub fn new(http: reqwest::Client, settings: Payments, random: Random) -> Self {
@@ -221,11 +221,16 @@ impl PaymentsClient {
         Ok(data.iter().filter_map(ProviderRefund::read).collect())
     }
 
-    async fn get(&self, path: &str, query: &Fields<'_>) -> Result<Value, PaymentsError> {
+    async fn get(&self, path: &str, query: &RequestFields<'_>) -> Result<Value, PaymentsError> {
         self.call(|| self.request(Method::GET, path).query(query)).await
     }
 
-    async fn post(&self, path: &str, fields: &Fields<'_>, idempotency_key: &str) -> Result<Value, PaymentsError> {
+    async fn post(
+        &self,
+        path: &str,
+        fields: &RequestFields<'_>,
+        idempotency_key: &str,
+    ) -> Result<Value, PaymentsError> {
         self.call(|| self.request(Method::POST, path).header("Idempotency-Key", idempotency_key).form(fields)).await
     }
 

@@ -133,6 +133,9 @@ pub fn purge(db: &mut Db, before: Timestamp) -> Result<usize, DbError> {
             .limit((crate::db::PURGE_BATCH - purged) as i64)
             .select(payment_events::id)
             .load(db)?;
+        if ids.is_empty() {
+            continue;
+        }
         purged += diesel::delete(payment_events::table.filter(payment_events::id.eq_any(ids))).execute(db)?;
     }
     Ok(purged)

@@ -35,7 +35,7 @@ use crate::{
         player_name::NameKey,
         player_session::SessionStep,
         shop::VendorId,
-        tier::{Subscription, SubscriptionStatus},
+        tier::{SubscriptionStatus, TierSubscription},
         timeline::{Cursor, TimelineOwner, TimelinePage},
     },
 };
@@ -200,7 +200,7 @@ fn every_query(db: &mut Db) {
     payment_customers::put_first(db, &user, key).unwrap();
     payment_customers::of_user(db, &user).unwrap();
     payment_customers::user_of(db, key).unwrap();
-    let subscription = Subscription {
+    let subscription = TierSubscription {
         id: key.into(),
         tier: None,
         status: SubscriptionStatus::Active,

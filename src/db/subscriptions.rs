@@ -14,7 +14,7 @@ use crate::{
     },
     domain::{
         ids::UserId,
-        tier::{Subscription, SubscriptionStatus, Tier},
+        tier::{SubscriptionStatus, Tier, TierSubscription},
         time::Timestamp,
     },
 };
@@ -44,7 +44,7 @@ struct SubscriptionRow {
 pub struct OwnedSubscription {
     pub user: UserId,
     pub customer: String,
-    pub subscription: Subscription,
+    pub subscription: TierSubscription,
 }
 
 /// One that is stored.
@@ -84,7 +84,7 @@ struct SubscriptionColumns<'a> {
 
 impl From<SubscriptionRow> for StoredSubscription {
     fn from(row: SubscriptionRow) -> Self {
-        let subscription = Subscription {
+        let subscription = TierSubscription {
             id: row.id,
             tier: row.tier.as_deref().and_then(Tier::parse),
             status: SubscriptionStatus::parse(&row.status).unwrap_or(SubscriptionStatus::Unpaid),
@@ -107,7 +107,7 @@ pub fn get(db: &mut Db, id: &str) -> Result<Option<StoredSubscription>, DbError>
 }
 
 /// Those of a user, oldest first.
-pub fn list_for(db: &mut Db, user: &UserId) -> Result<Vec<Subscription>, DbError> {
+pub fn list_for(db: &mut Db, user: &UserId) -> Result<Vec<TierSubscription>, DbError> {
     let rows = subscriptions::table
         .filter(subscriptions::user_id.eq(user.as_str()))
         .order((subscriptions::started_at, subscriptions::id))
@@ -184,7 +184,7 @@ mod tests {
     use crate::db::testing::{self, later, now};
 
     fn owned(status: SubscriptionStatus) -> OwnedSubscription {
-        let subscription = Subscription {
+        let subscription = TierSubscription {
             id: "sub_1".into(),
             tier: Some(Tier::Operator),
             status,

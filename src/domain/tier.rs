@@ -132,7 +132,7 @@ impl Entitlements {
 
 /// A subscription as it was last known at the provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subscription {
+pub struct TierSubscription {
     /// The provider's.
     pub id: String,
     /// `None`: of a price that is not configured.
@@ -150,7 +150,7 @@ pub struct Subscription {
     pub started_at: Timestamp,
 }
 
-impl Subscription {
+impl TierSubscription {
     /// Whether it entitles to its tier now.
     pub fn entitles(&self, now: Timestamp) -> bool {
         match self.status {
@@ -203,16 +203,16 @@ pub struct BetaEntry {
 pub struct EffectiveTier {
     pub tier: Option<Tier>,
     /// The subscription that decides, or else the latest one.
-    pub subscription: Option<Subscription>,
+    pub subscription: Option<TierSubscription>,
     /// The facts that make it so, in words.
     pub why: Vec<String>,
 }
 
 /// Paid beats beta beats none. Of several subscriptions the one with the highest tier that entitles counts, and then the
 /// latest.
-pub fn effective(subscriptions: &[Subscription], beta: Option<&BetaEntry>, now: Timestamp) -> EffectiveTier {
-    let paid_tier = |subscription: &Subscription| subscription.tier.filter(|_| subscription.entitles(now));
-    let rank = |one: &&Subscription| (paid_tier(one), one.status.is_running(), one.started_at);
+pub fn effective(subscriptions: &[TierSubscription], beta: Option<&BetaEntry>, now: Timestamp) -> EffectiveTier {
+    let paid_tier = |subscription: &TierSubscription| subscription.tier.filter(|_| subscription.entitles(now));
+    let rank = |one: &&TierSubscription| (paid_tier(one), one.status.is_running(), one.started_at);
     let subscription = subscriptions.iter().max_by_key(rank);
     let paid = subscription.and_then(paid_tier);
     let active_beta = beta.filter(|beta| beta.expires_at.is_none_or(|end| now < end));
@@ -243,8 +243,8 @@ mod tests {
     }
 
     /// Of the days 0 to 30.
-    fn subscription(tier: Tier, status: SubscriptionStatus) -> Subscription {
-        Subscription {
+    fn subscription(tier: Tier, status: SubscriptionStatus) -> TierSubscription {
+        TierSubscription {
             id: "sub_1".into(),
             tier: Some(tier),
             status,
@@ -260,39 +260,39 @@ mod tests {
     #[test]
     fn a_status_entitles_as_long_as_it_should() {
         use SubscriptionStatus::*;
-        let days = |subscription: Subscription| (0..60).filter(|day| subscription.entitles(at(*day))).count();
+        let days = |subscription: TierSubscription| (0..60).filter(|day| subscription.entitles(at(*day))).count();
         let of = |status| subscription(Tier::Scout, status);
         assert_eq!([Active, Trialing].map(of).map(days), [60; 2]);
         assert_eq!((days(of(PastDue)), days(of(Canceled))), (7, 30));
         assert_eq!([Incomplete, Unpaid, Paused].map(of).map(days), [0; 3]);
-        assert_eq!(days(Subscription { lapsed: true, ..of(Canceled) }), 0);
-        assert_eq!(days(Subscription { period_start: None, ..of(PastDue) }), 0);
-        assert_eq!(days(Subscription { period_end: None, ..of(Canceled) }), 0);
+        assert_eq!(days(TierSubscription { lapsed: true, ..of(Canceled) }), 0);
+        assert_eq!(days(TierSubscription { period_start: None, ..of(PastDue) }), 0);
+        assert_eq!(days(TierSubscription { period_end: None, ..of(Canceled) }), 0);
     }
 
     #[test]
     fn paid_beats_beta_beats_none() {
         let beta = BetaEntry { tier: Tier::Overlord, expires_at: Some(at(10)) };
         let paid = subscription(Tier::Scout, SubscriptionStatus::Active);
-        let tier = |subscriptions: &[Subscription], day| effective(subscriptions, Some(&beta), at(day)).tier;
+        let tier = |subscriptions: &[TierSubscription], day| effective(subscriptions, Some(&beta), at(day)).tier;
         assert_eq!(tier(std::slice::from_ref(&paid), 0), Some(Tier::Scout));
         assert_eq!((tier(&[], 9), tier(&[], 10)), (Some(Tier::Overlord), None));
         let ended = subscription(Tier::Operator, SubscriptionStatus::Canceled);
         assert_eq!((tier(std::slice::from_ref(&ended), 1), tier(&[ended], 31)), (Some(Tier::Operator), None));
         let nothing = effective(&[], None, at(0));
         assert_eq!((nothing.tier, nothing.why), (None, vec!["There is no subscription.".to_owned()]));
-        let unknown = Subscription { tier: None, ..paid };
+        let unknown = TierSubscription { tier: None, ..paid };
         assert_eq!(tier(&[unknown], 0), Some(Tier::Overlord), "a price that is not configured gives no tier");
     }
 
     #[test]
     fn the_best_of_several_subscriptions_counts() {
         let old = subscription(Tier::Overlord, SubscriptionStatus::Unpaid);
-        let new = Subscription { started_at: at(5), ..subscription(Tier::Scout, SubscriptionStatus::Active) };
-        let best = Subscription { started_at: at(1), ..subscription(Tier::Operator, SubscriptionStatus::Trialing) };
+        let new = TierSubscription { started_at: at(5), ..subscription(Tier::Scout, SubscriptionStatus::Active) };
+        let best = TierSubscription { started_at: at(1), ..subscription(Tier::Operator, SubscriptionStatus::Trialing) };
         let all = [old.clone(), new, best.clone()];
         assert_eq!(effective(&all, None, at(6)).subscription, Some(best));
-        let ended = Subscription { started_at: at(9), ..subscription(Tier::Scout, SubscriptionStatus::Incomplete) };
+        let ended = TierSubscription { started_at: at(9), ..subscription(Tier::Scout, SubscriptionStatus::Incomplete) };
         assert_eq!(effective(&[old.clone(), ended], None, at(40)).subscription, Some(old), "it is still running");
     }
 

@@ -13,7 +13,7 @@ use url::form_urlencoded;
 
 use super::{
     PAYMENT_KEY, PaymentFaults, SharedPayments,
-    books::{self, Books, Parameters, Refusal},
+    books::{self, ApiRefusal, Books, Parameters},
 };
 
 /// Fields of each request; others are refused, as the real one does. Those in brackets belong to the name before.
@@ -37,7 +37,7 @@ const KNOWN: [(&str, &[&str]); 4] = [
 ];
 const LONGEST_LIST: usize = 100;
 
-type Answered = Result<Value, Refusal>;
+type ApiAnswer = Result<Value, ApiRefusal>;
 
 pub fn routes(config: &mut ServiceConfig) {
     config.service(web::resource("/v1/{path:.*}").to(answer)).service(web::resource("/faults").post(set_faults));
@@ -58,14 +58,14 @@ async fn answer(shared: web::Data<SharedPayments>, request: HttpRequest, body: S
     }
     let sent = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     if sent != Some(&format!("Bearer {PAYMENT_KEY}")) {
-        return shown(Err(Refusal { status: 401, code: "invalid_api_key", param: None }));
+        return shown(Err(ApiRefusal { status: 401, code: "invalid_api_key", param: None }));
     }
     let text = if request.method() == Method::GET { request.query_string() } else { &body };
     let parameters: Parameters = form_urlencoded::parse(text.as_bytes()).into_owned().collect();
-    match request.method() {
-        &Method::GET => shown(read(&shared.books(), request.path(), &parameters)),
-        &Method::POST => change(&shared, &request, &body, &parameters),
-        _ => shown(Err(Refusal::unknown())),
+    match *request.method() {
+        Method::GET => shown(read(&shared.books(), request.path(), &parameters)),
+        Method::POST => change(&shared, &request, &body, &parameters),
+        _ => shown(Err(ApiRefusal::unknown())),
     }
 }
 
@@ -89,7 +89,7 @@ fn change(shared: &SharedPayments, request: &HttpRequest, body: &str, parameters
         known.is_none_or(|known| known.contains(&name))
     };
     if !parameters.keys().all(is_known) {
-        return shown(Err(Refusal { status: 400, code: "parameter_unknown", param: None }));
+        return shown(Err(ApiRefusal { status: 400, code: "parameter_unknown", param: None }));
     }
     let base = format!("http://{}", shared.addr);
     let done = shared.step(|books, now| match path {
@@ -97,7 +97,7 @@ fn change(shared: &SharedPayments, request: &HttpRequest, body: &str, parameters
         "/v1/checkout/sessions" => books.open_checkout(parameters, &base, now),
         "/v1/billing_portal/sessions" => books.open_portal(parameters, &base, now),
         "/v1/refunds" => books.refund(parameters, now),
-        _ => Err(Refusal::unknown()),
+        _ => Err(ApiRefusal::unknown()),
     });
     if let (Some(key), Ok(body)) = (key, &done) {
         shared.books().keep(key, asked, 200, body.clone());
@@ -105,7 +105,7 @@ fn change(shared: &SharedPayments, request: &HttpRequest, body: &str, parameters
     shown(done)
 }
 
-fn read(books: &Books, path: &str, parameters: &Parameters) -> Answered {
+fn read(books: &Books, path: &str, parameters: &Parameters) -> ApiAnswer {
     let customer = parameters.get("customer").map(String::as_str);
     let list = |all: Vec<&Value>| listed(path, &all, parameters);
     match path {
@@ -121,19 +121,19 @@ fn read(books: &Books, path: &str, parameters: &Parameters) -> Answered {
                 "prices" => books::price(id).map(books::shown_price),
                 _ => None,
             });
-            found.ok_or(Refusal::unknown())
+            found.ok_or(ApiRefusal::unknown())
         }
     }
 }
 
-fn listed(path: &str, all: &[&Value], parameters: &Parameters) -> Answered {
+fn listed(path: &str, all: &[&Value], parameters: &Parameters) -> ApiAnswer {
     let limit = parameters.get("limit").map_or(Ok(10), |limit| limit.parse());
     let limit = limit.ok().filter(|limit| (1..=LONGEST_LIST).contains(limit));
-    let limit = limit.ok_or(Refusal::of("parameter_invalid_integer", "limit"))?;
+    let limit = limit.ok_or(ApiRefusal::of("parameter_invalid_integer", "limit"))?;
     let start = match parameters.get("starting_after") {
         Some(after) => {
             let place = all.iter().position(|one| one["id"] == after.as_str());
-            place.ok_or(Refusal::of("resource_missing", "starting_after"))? + 1
+            place.ok_or(ApiRefusal::of("resource_missing", "starting_after"))? + 1
         }
         None => 0,
     };
@@ -142,10 +142,10 @@ fn listed(path: &str, all: &[&Value], parameters: &Parameters) -> Answered {
     Ok(json!({ "object": "list", "url": path, "has_more": rest.len() > limit, "data": data }))
 }
 
-fn shown(answered: Answered) -> HttpResponse {
+fn shown(answered: ApiAnswer) -> HttpResponse {
     match answered {
         Ok(body) => HttpResponse::Ok().json(body),
-        Err(Refusal { status, code, param }) => {
+        Err(ApiRefusal { status, code, param }) => {
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
             let kind = if code == "idempotency_error" { code } else { "invalid_request_error" };
             let message = format!("Refused: {code}");

@@ -35,13 +35,13 @@ pub fn price(id: &str) -> Option<&'static SimulatedPrice> {
 
 /// Why something is not done, in the words of the API.
 #[derive(Debug)]
-pub struct Refusal {
+pub struct ApiRefusal {
     pub status: u16,
     pub code: &'static str,
     pub param: Option<&'static str>,
 }
 
-impl Refusal {
+impl ApiRefusal {
     pub fn of(code: &'static str, param: &'static str) -> Self {
         Self { status: 400, code, param: Some(param) }
     }
@@ -110,12 +110,12 @@ impl Books {
     }
 
     /// The answer that was given to this key, or a refusal when it was given to another request.
-    pub fn kept(&self, key: &str, request: &str) -> Option<Result<(u16, Value), Refusal>> {
+    pub fn kept(&self, key: &str, request: &str) -> Option<Result<(u16, Value), ApiRefusal>> {
         let (of, status, body) = self.answers.get(key)?;
         Some(if of == request {
             Ok((*status, body.clone()))
         } else {
-            Err(Refusal { status: 400, code: "idempotency_error", param: None })
+            Err(ApiRefusal { status: 400, code: "idempotency_error", param: None })
         })
     }
 
@@ -140,22 +140,22 @@ impl Books {
         self.customers.remove(id);
     }
 
-    fn known_customer<'a>(&self, parameters: &'a Parameters) -> Result<&'a str, Refusal> {
-        let customer = parameters.get("customer").ok_or(Refusal::of("parameter_missing", "customer"))?;
+    fn known_customer<'a>(&self, parameters: &'a Parameters) -> Result<&'a str, ApiRefusal> {
+        let customer = parameters.get("customer").ok_or(ApiRefusal::of("parameter_missing", "customer"))?;
         self.customers
             .contains_key(customer)
             .then_some(customer.as_str())
-            .ok_or(Refusal::of("resource_missing", "customer"))
+            .ok_or(ApiRefusal::of("resource_missing", "customer"))
     }
 
-    pub fn open_checkout(&mut self, parameters: &Parameters, base: &str, now: i64) -> Result<Value, Refusal> {
+    pub fn open_checkout(&mut self, parameters: &Parameters, base: &str, now: i64) -> Result<Value, ApiRefusal> {
         if parameters.get("mode").is_none_or(|mode| mode != "subscription") {
-            return Err(Refusal::of("parameter_invalid", "mode"));
+            return Err(ApiRefusal::of("parameter_invalid", "mode"));
         }
         let customer = self.known_customer(parameters)?.to_owned();
         let price = parameters.get("line_items[0][price]").and_then(|id| price(id));
-        let price = price.ok_or(Refusal::of("resource_missing", "line_items[0][price]"))?;
-        let success_url = parameters.get("success_url").ok_or(Refusal::of("parameter_missing", "success_url"))?;
+        let price = price.ok_or(ApiRefusal::of("resource_missing", "line_items[0][price]"))?;
+        let success_url = parameters.get("success_url").ok_or(ApiRefusal::of("parameter_missing", "success_url"))?;
         let id = self.id("cs_test");
         let session = json!({
             "id": id, "object": "checkout.session", "mode": "subscription", "created": now, "expires_at": now + 86_400,
@@ -315,7 +315,7 @@ impl Books {
         self.refunds.iter().rev().collect()
     }
 
-    pub fn open_portal(&mut self, parameters: &Parameters, base: &str, now: i64) -> Result<Value, Refusal> {
+    pub fn open_portal(&mut self, parameters: &Parameters, base: &str, now: i64) -> Result<Value, ApiRefusal> {
         let customer = self.known_customer(parameters)?.to_owned();
         let return_url = parameters.get("return_url").cloned().unwrap_or_default();
         let id = self.id("bps");
@@ -332,32 +332,32 @@ impl Books {
         self.portals.get(id)
     }
 
-    pub fn refund(&mut self, parameters: &Parameters, now: i64) -> Result<Value, Refusal> {
+    pub fn refund(&mut self, parameters: &Parameters, now: i64) -> Result<Value, ApiRefusal> {
         const REASONS: [&str; 3] = ["duplicate", "fraudulent", "requested_by_customer"];
         let (field, wanted) = match (parameters.get("charge"), parameters.get("payment_intent")) {
             (Some(charge), None) => ("id", charge),
             (None, Some(payment)) => ("payment_intent", payment),
-            _ => return Err(Refusal::of("parameter_missing", "charge")),
+            _ => return Err(ApiRefusal::of("parameter_missing", "charge")),
         };
         if parameters.get("reason").is_some_and(|reason| !REASONS.contains(&reason.as_str())) {
-            return Err(Refusal::of("parameter_invalid", "reason"));
+            return Err(ApiRefusal::of("parameter_invalid", "reason"));
         }
-        let missing = Refusal::of("resource_missing", if field == "id" { "charge" } else { "payment_intent" });
+        let missing = ApiRefusal::of("resource_missing", if field == "id" { "charge" } else { "payment_intent" });
         let id = self.id("re");
         let charge = self.charges.iter_mut().find(|charge| charge[field] == wanted.as_str()).ok_or(missing)?;
         let (amount, refunded) =
             (charge["amount"].as_i64().unwrap_or(0), charge["amount_refunded"].as_i64().unwrap_or(0));
         let left = amount - refunded;
         if left == 0 {
-            return Err(Refusal::of("charge_already_refunded", "charge"));
+            return Err(ApiRefusal::of("charge_already_refunded", "charge"));
         }
         let wanted = match parameters.get("amount") {
             Some(amount) => amount.parse().ok().filter(|amount| *amount > 0),
             None => Some(left),
         };
-        let wanted: i64 = wanted.ok_or(Refusal::of("parameter_invalid_integer", "amount"))?;
+        let wanted: i64 = wanted.ok_or(ApiRefusal::of("parameter_invalid_integer", "amount"))?;
         if wanted > left {
-            return Err(Refusal::of("amount_too_large", "amount"));
+            return Err(ApiRefusal::of("amount_too_large", "amount"));
         }
         charge["amount_refunded"] = json!(refunded + wanted);
         charge["refunded"] = json!(wanted == left);

@@ -27,7 +27,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 const REVERSED: Duration = Duration::from_millis(100);
 
 /// See the module.
-pub struct Delivery {
+pub struct EventDelivery {
     http: reqwest::Client,
     state: Arc<DeliveryState>,
 }
@@ -39,7 +39,7 @@ struct DeliveryState {
     stopped: AtomicBool,
 }
 
-impl Delivery {
+impl EventDelivery {
     pub fn new() -> io::Result<Self> {
         // The service is called on this machine, without TLS.
         let tls = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))

@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use self::books::SimulatedPrice;
-use self::{books::Books, delivery::Delivery};
+use self::{books::Books, delivery::EventDelivery};
 use crate::{clock::Clock, crypto::random::Random};
 
 /// The key with which the API is used, and the secret that signs webhooks.
@@ -59,7 +59,7 @@ struct SharedPayments {
     clock: Clock,
     books: Mutex<Books>,
     faults: Mutex<PaymentFaults>,
-    delivery: Delivery,
+    delivery: EventDelivery,
 }
 
 impl SharedPayments {
@@ -96,7 +96,7 @@ impl PaymentService {
             clock,
             books: Books::new(random.hex::<3>()).into(),
             faults: Mutex::default(),
-            delivery: Delivery::new()?,
+            delivery: EventDelivery::new()?,
         });
         let data = web::Data::from(shared.clone());
         let server =

@@ -17,7 +17,7 @@ use crate::{
 
 const PAGE: &str = include_str!("page.html");
 
-type Fields = HashMap<String, String>;
+type PageFields = HashMap<String, String>;
 
 pub fn routes(config: &mut ServiceConfig) {
     config
@@ -111,7 +111,11 @@ fn shown(subscription: &Value) -> String {
     text
 }
 
-async fn change(shared: web::Data<SharedPayments>, id: web::Path<String>, fields: web::Form<Fields>) -> HttpResponse {
+async fn change(
+    shared: web::Data<SharedPayments>,
+    id: web::Path<String>,
+    fields: web::Form<PageFields>,
+) -> HttpResponse {
     let field = |name: &str| fields.get(name).map_or("", String::as_str);
     let change = match field("action") {
         "plan" => SubscriptionChange::Plan(field("plan").to_owned()),
