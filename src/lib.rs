@@ -77,7 +77,7 @@
 //! 9  main.rs                          parse the command line, run
 //! 8  server  demo  watch  simulator   wire and run the service; its neighbours in a box; a relay client
 //! 7  api  rotation                    routes > endpoints > extract > context, error; sealed rows follow the current key
-//! 6  relay  push  tracking  billing   listener > hub > client_socket > … > protocol; worker > supervisor > session; looks; events
+//! 6  relay push tracking billing      listener > hub > client_socket > … > protocol; worker > supervisor > session; looks
 //! 5  pairings  vault                  pair a server or device; open and re-seal stored secrets
 //! 4  db  clients  game                rows; calls to others; how the game speaks
 //! 3  config  clock  net  panics       the settings, read once; the time; streams and limits of clients; what panics is noticed

@@ -12,8 +12,9 @@ use tokio::time::sleep;
 use url::form_urlencoded;
 
 use super::{
-    PAYMENT_KEY, PaymentFaults, SharedPayments,
     books::{self, ApiRefusal, Books, Parameters},
+    setup::{PAYMENT_KEY, PaymentFaults},
+    shared::SharedPayments,
 };
 
 /// Fields of each request; others are refused, as the real one does. Those in brackets belong to the name before.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use serde_json::{Map, Value, json};
 
-use super::SubscriptionChange;
+use super::change::SubscriptionChange;
 
 /// The latest events and answers that are remembered.
 const REMEMBERED: usize = 10_000;

@@ -15,7 +15,7 @@ use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::{PaymentFaults, WEBHOOK_SECRET};
+use super::setup::{PaymentFaults, WEBHOOK_SECRET};
 use crate::clock::Clock;
 
 const DEADLINE: Duration = Duration::from_secs(20);

@@ -4,47 +4,28 @@
 
 mod api;
 mod books;
+mod change;
 mod delivery;
 mod pages;
+mod setup;
+mod shared;
 
 use std::{
     io,
     net::{SocketAddr, TcpListener},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use actix_web::{App, HttpServer, dev::ServerHandle, web};
-use serde::Deserialize;
 use serde_json::Value;
 
-pub use self::books::SimulatedPrice;
-use self::{books::Books, delivery::EventDelivery};
+use self::shared::SharedPayments;
+pub use self::{
+    change::SubscriptionChange,
+    setup::{PAYMENT_KEY, PaymentFaults, WEBHOOK_SECRET},
+};
 use crate::{clock::Clock, crypto::random::Random};
-
-/// The key with which the API is used, and the secret that signs webhooks.
-pub const PAYMENT_KEY: &str = "sk_test_simulated";
-pub const WEBHOOK_SECRET: &str = "whsec_simulated";
-
-/// How the provider misbehaves; the default is not at all. Also `POST /faults`, as JSON in camelCase.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct PaymentFaults {
-    /// Every request to the API is answered with this status.
-    pub status: Option<u16>,
-    /// Answers of the API come so many milliseconds later.
-    pub answer_delay: u64,
-    /// Events are not sent; whoever asks has them.
-    pub hold_events: bool,
-    /// Events are sent so many milliseconds later.
-    pub event_delay: u64,
-    /// Each event is sent so many times more.
-    pub duplicates: u32,
-    /// The events of each step are sent in the reverse order.
-    pub reversed: bool,
-    /// Events have the shape of an older version of the API.
-    pub older_shape: bool,
-}
 
 /// A running provider; stops when dropped.
 pub struct PaymentService {
@@ -53,51 +34,12 @@ pub struct PaymentService {
     shared: Arc<SharedPayments>,
 }
 
-/// What its pages and its API share.
-struct SharedPayments {
-    addr: SocketAddr,
-    clock: Clock,
-    books: Mutex<Books>,
-    faults: Mutex<PaymentFaults>,
-    delivery: EventDelivery,
-}
-
-impl SharedPayments {
-    fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn faults(&self) -> MutexGuard<'_, PaymentFaults> {
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Does a step, and sends the events that come of it.
-    fn step<T>(&self, step: impl FnOnce(&mut Books, i64) -> T) -> T {
-        let faults = self.faults().clone();
-        let (done, events) = {
-            let mut books = self.books();
-            let done = step(&mut books, self.clock.now().timestamp());
-            (done, books.take_news(faults.older_shape))
-        };
-        if !faults.hold_events {
-            self.delivery.send(events, &faults, &self.clock);
-        }
-        done
-    }
-}
-
 impl PaymentService {
     /// Binds and begins to serve; port 0 takes a free one. Call it inside an actix system.
     pub async fn start(listen: SocketAddr, clock: Clock, random: Random) -> io::Result<Self> {
         let listener = TcpListener::bind(listen)?;
         let addr = listener.local_addr()?;
-        let shared = Arc::new(SharedPayments {
-            addr,
-            clock,
-            books: Books::new(random.hex::<3>()).into(),
-            faults: Mutex::default(),
-            delivery: EventDelivery::new()?,
-        });
+        let shared = Arc::new(SharedPayments::new(addr, random.hex::<3>(), clock)?);
         let data = web::Data::from(shared.clone());
         let server =
             HttpServer::new(move || App::new().app_data(data.clone()).configure(api::routes).configure(pages::routes))
@@ -196,21 +138,4 @@ impl Drop for PaymentService {
         // The call stops it; its answer comes when it has stopped, and is not needed.
         drop(self.server.stop(false));
     }
-}
-
-/// What can be done to a subscription.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SubscriptionChange {
-    /// To this price.
-    Plan(String),
-    /// It ends with its period.
-    Cancel,
-    /// It does not.
-    Keep,
-    /// It ends now.
-    End,
-    /// It is renewed, and the payment fails.
-    FailPayment,
-    /// The payment that failed is made.
-    PayAgain,
 }

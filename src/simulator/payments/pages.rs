@@ -9,7 +9,7 @@ use actix_web::{
 };
 use serde_json::Value;
 
-use super::{SharedPayments, SubscriptionChange, books::PRICES};
+use super::{books::PRICES, change::SubscriptionChange, shared::SharedPayments};
 use crate::{
     domain::time::{self, Timestamp},
     simulator::html::escaped,
