@@ -89,6 +89,12 @@ impl PaymentService {
         self.shared.books().events(self.shared.faults().older_shape)
     }
 
+    /// The events that are held and were not taken before.
+    pub fn take_held(&self) -> Vec<Value> {
+        let older_shape = self.shared.faults().older_shape;
+        self.shared.books().take_news(older_shape)
+    }
+
     /// The header that proves that this body comes from the provider now.
     pub fn signature(&self, body: &str) -> String {
         delivery::signature(WEBHOOK_SECRET, body, self.shared.clock.now().timestamp())

@@ -14,7 +14,7 @@ pub struct PaymentFaults {
     pub status: Option<u16>,
     /// Answers of the API come so many milliseconds later.
     pub answer_delay: u64,
-    /// Events are not sent; whoever asks has them.
+    /// Events are not sent before it ends; whoever asks has them.
     pub hold_events: bool,
     /// Events are sent so many milliseconds later.
     pub event_delay: u64,

@@ -37,9 +37,8 @@ impl Orders {
 
     /// A subscription that begins at a checkout; its first events, made by hand for many users at once.
     fn begin(&self, number: usize) -> (String, Vec<Value>) {
-        let before = self.test.provider.events().len();
         let id = self.test.provider.subscribe(&format!("cus_{number}"), Some(&self.user), "price_scout");
-        let mut events = self.test.provider.events().split_off(before);
+        let mut events = self.test.provider.take_held();
         let mut completed = events[0].clone();
         completed["id"] = json!(format!("evt_completed_{id}"));
         completed["type"] = json!("checkout.session.completed");
@@ -50,9 +49,8 @@ impl Orders {
 
     /// Changes it; the events.
     fn change(&self, id: &str, change: &SubscriptionChange) -> Vec<Value> {
-        let before = self.test.provider.events().len();
         self.test.provider.change(id, change);
-        self.test.provider.events().split_off(before)
+        self.test.provider.take_held()
     }
 
     async fn deliver(&self, event: &Value) {
