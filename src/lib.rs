@@ -45,6 +45,13 @@
 //! and everybody who pulled meanwhile gets the same shot. The API draws it ([`game::camera_picture`]) on a thread for
 //! blocking work. A link watches one camera at a time, and none when nobody has pulled for some seconds.
 //!
+//! # The path of a payment
+//! A user opens a checkout ([`api::billing`]) and pays at the payment provider, which sends an event. Events come late, twice
+//! and in any order, so none is believed: [`billing::sync`] fetches the subscription that it names ([`clients::payments`])
+//! and stores it, if nobody stored it meanwhile, in one transaction with the event's id. What cannot be placed is parked
+//! and tried again ([`billing::worker`]); what was missed is found by comparing everything with the provider
+//! ([`billing::reconcile`]). Which tier a user has is computed when it is read ([`domain::tier`]).
+//!
 //! # When a game server dies
 //! The link ends: at once if the connection breaks, after two unanswered requests or 40 s of silence if it just stops.
 //! The supervisor reports why and when it tries again; the live state keeps what is known, and its `server` says
@@ -70,7 +77,7 @@
 //! 9  main.rs                          parse the command line, run
 //! 8  server  demo  watch  simulator   wire and run the service; its neighbours in a box; a relay client
 //! 7  api  rotation                    routes > endpoints > extract > context, error; sealed rows follow the current key
-//! 6  relay  push  tracking            listener > hub > client_socket > … > protocol; worker > supervisor > session; looks
+//! 6  relay push tracking billing      listener > hub > client_socket > … > protocol; worker > supervisor > session; looks
 //! 5  pairings  vault                  pair a server or device; open and re-seal stored secrets
 //! 4  db  clients  game                rows; calls to others; how the game speaks
 //! 3  config  clock  net  panics       the settings, read once; the time; streams and limits of clients; what panics is noticed
@@ -84,6 +91,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests are not part of a simulated run"))]
 
 pub mod api;
+pub mod billing;
 pub mod clients;
 pub mod clock;
 pub mod config;

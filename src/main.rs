@@ -5,6 +5,11 @@ use std::{fmt::Display, io::Write as _, net::IpAddr, path::PathBuf, pin::pin, pr
 use clap::{Args, Parser, Subcommand};
 use companion::{
     api::openapi,
+    billing::{
+        context::BillingContext,
+        reconcile::{Reconciled, reconcile},
+    },
+    clients::http,
     clock::Clock,
     config::{Config, Settings, fresh_secrets},
     crypto::{self, random::Random, sealer::Sealer},
@@ -13,6 +18,7 @@ use companion::{
         error::DbError,
         failed_pushes::{self, FailedPush},
         incidents,
+        payment_events::{self, ParkedEvent},
         pool::{Db, Pool},
     },
     demo::{Demo, DemoOptions},
@@ -38,7 +44,8 @@ enum Command {
     Serve(Options),
     /// Run the service with a simulated game server and a one-click sign-in, ready to watch
     Demo(DemoOptions),
-    /// Run only the simulated game server, identity provider, push service and player-statistics service
+    /// Run only the simulated game server, identity provider, push service, player-statistics service and
+    /// payment provider
     Simulate(SimulateArgs),
     /// Watch a running demo in the terminal
     Watch(WatchOptions),
@@ -50,6 +57,9 @@ enum Command {
     /// Show which keys seal the stored credentials
     #[command(subcommand)]
     Keys(Keys),
+    /// Look at the subscriptions of the payment provider
+    #[command(subcommand)]
+    Billing(Billing),
     /// Print a fresh value for every secret of the settings
     GenSecrets,
     /// Report everything that is wrong with the settings and exit
@@ -62,6 +72,24 @@ enum Command {
 enum Keys {
     /// Print how many stored credentials each key seals, and which ones cannot be opened; fails if there are any
     Status(Options),
+}
+
+#[derive(Subcommand)]
+enum Billing {
+    /// Print the payment events that wait because something about them is unknown
+    Parked(Options),
+    /// Compare all subscriptions with the payment provider, print what differs and store it as it is there; fails if
+    /// something differs in the end
+    Reconcile(ReconcileOptions),
+}
+
+#[derive(Args)]
+struct ReconcileOptions {
+    /// Only print what differs
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    options: Options,
 }
 
 #[derive(Args)]
@@ -87,6 +115,12 @@ struct SimulateArgs {
     /// Port of the player-statistics service
     #[arg(long, default_value_t = 8085)]
     player_stats_port: u16,
+    /// Port of the payment provider
+    #[arg(long, default_value_t = 8086)]
+    payments_port: u16,
+    /// Where the payment provider sends its events
+    #[arg(long, default_value = "http://127.0.0.1:8080/billing/webhook")]
+    webhook_url: String,
     /// Seed of everything that happens in the simulated world
     #[arg(long, default_value_t = 7)]
     seed: u64,
@@ -106,6 +140,8 @@ struct SimulateArgs {
 
 /// Dead letters that `alarms` prints, the newest.
 const DEAD_LETTERS_PRINTED: usize = 100;
+/// Parked payment events that `billing parked` prints, the oldest.
+const PARKED_PRINTED: usize = 1_000;
 
 fn main() -> ExitCode {
     // A local file, for development; the environment has precedence.
@@ -134,6 +170,10 @@ fn main() -> ExitCode {
         }),
         Command::Alarms(options) => with_config(options, alarms_status),
         Command::Keys(Keys::Status(options)) => with_config(options, keys_status),
+        Command::Billing(Billing::Parked(options)) => with_config(options, parked_events),
+        Command::Billing(Billing::Reconcile(ReconcileOptions { dry_run, options })) => {
+            with_config(options, |config| reconcile_billing(config, dry_run))
+        }
         Command::GenSecrets => print(&fresh_secrets().map(|(name, value)| format!("{name}={value}")).join("\n")),
         Command::CheckConfig(options) => with_config(options, |_| print("The settings are valid.")),
         Command::Openapi => print(openapi::json()),
@@ -163,6 +203,52 @@ fn alarms_status(config: Config) -> ExitCode {
         format!("dead letter: {at}, user {user_id}, push {push_id}, {reason} after {attempts} attempts: {content}")
     }));
     print(&lines.join("\n"))
+}
+
+fn parked_events(config: Config) -> ExitCode {
+    let read = |db: &mut Db| payment_events::parked(db, PARKED_PRINTED);
+    let (count, oldest) = match Pool::open(&config.database).and_then(|pool| pool.read_blocking(read)) {
+        Ok(read) => read,
+        Err(error) => return fail("the database", error),
+    };
+    let mut lines = vec![format!("parked: {count}")];
+    lines.extend(oldest.into_iter().map(|event| {
+        let ParkedEvent { id, kind, subscription_id, customer_id, user_hint, reason, received_at, attempts, .. } =
+            event;
+        let or_none = |text: Option<String>| text.unwrap_or_else(|| "none".to_owned());
+        let [subscription, customer, user, reason] = [subscription_id, customer_id, user_hint, reason].map(or_none);
+        let at = time::to_wire(received_at);
+        format!(
+            "{id}: {kind}, {reason}, subscription {subscription}, customer {customer}, user {user}, received at {at}, \
+             tried again {attempts} times"
+        )
+    }));
+    print(&lines.join("\n"))
+}
+
+fn reconcile_billing(config: Config, dry_run: bool) -> ExitCode {
+    let Some(settings) = config.payments else { return fail("billing", "PAYMENT_SECRET_KEY is not set") };
+    let client = http::tls_config(config.extra_ca_file.as_deref()).and_then(http::client);
+    let client = match client {
+        Ok(client) => client,
+        Err(error) => return fail("outgoing connections", error),
+    };
+    let pool = match Pool::open(&config.database) {
+        Ok(pool) => pool,
+        Err(error) => return fail("the database", error),
+    };
+    let context = BillingContext::new(settings, client, pool, Clock::system(), Random::system());
+    let compared = reconcile(&context, dry_run, |step| {
+        print(&step.to_string());
+    });
+    match actix::System::new().block_on(compared) {
+        Ok(done) => {
+            let Reconciled { compared, differences, healed } = done;
+            let end = print(&format!("{compared} subscriptions, {differences} differ, {healed} healed"));
+            if differences > healed { ExitCode::FAILURE } else { end }
+        }
+        Err(error) => fail("reconciliation", error),
+    }
 }
 
 fn with_config(options: Options, run: impl FnOnce(Config) -> ExitCode) -> ExitCode {
@@ -257,6 +343,8 @@ fn simulate(args: SimulateArgs) -> ExitCode {
         identity_port,
         push_port,
         player_stats_port,
+        payments_port,
+        webhook_url,
         seed,
         still,
         data_dir,
@@ -269,6 +357,8 @@ fn simulate(args: SimulateArgs) -> ExitCode {
         identity_port,
         push_port,
         player_stats_port,
+        payments_port,
+        webhook_url,
         seed,
         still,
         data_dir,

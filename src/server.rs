@@ -21,6 +21,7 @@ use tokio::time::Instant;
 
 use crate::{
     api::{self, camera_drawing::DrawingTurns, context::ApiContext, rate_limits::RateLimits},
+    billing::{self, context::BillingContext},
     clients::{http, identity::IdentityClient, player_stats::PlayerStatsClient},
     clock::Clock,
     config::Config,
@@ -34,12 +35,12 @@ use crate::{
     },
     db::{
         PURGE_BATCH, alarms, alias_answers, error::DbError, failed_pushes, guests, incidents, map_notes, openid_nonces,
-        pairing_codes, player_sessions, player_stats_spending, pool::Db, push_seen, server_matches, sessions,
-        shop_history, shops, timeline,
+        pairing_codes, payment_events, player_sessions, player_stats_spending, pool::Db, push_seen, server_matches,
+        sessions, shop_history, shops, timeline,
     },
     domain::{
         fair_budget::FairBudget,
-        limits::{HISTORY_DAYS, PROVIDER_CLOCK_SKEW},
+        limits::{HISTORY_DAYS, PAYMENT_EVENT_DAYS, PROVIDER_CLOCK_SKEW},
         raid,
         time::Timestamp,
     },
@@ -125,6 +126,8 @@ impl Server {
             pairing_code_prefix,
             game,
             player_stats,
+            payments,
+            enforce_tiers,
         } = config;
         let workers = listen.workers.get();
         let limits = connection_limits(descriptors::raise_limit(), workers, listen.connections_per_address.get());
@@ -206,7 +209,12 @@ impl Server {
             };
             tracking::worker::start(tracking_context, &Arbiter::new().handle())
         });
+        let billing = payments.map(|settings| {
+            Arc::new(BillingContext::new(settings, http.clone(), pool.clone(), clock.clone(), random.clone()))
+        });
         let context = web::Data::new(ApiContext {
+            billing,
+            enforce_tiers,
             markets,
             environment,
             urls,
@@ -273,6 +281,7 @@ impl Server {
         let rotation = rt::spawn(rotation::run(self.context.vault.clone()));
         let push = self.context.push.clone();
         let tracking = self.context.tracking.clone();
+        let billing = self.context.billing.clone().map(|billing| rt::spawn(billing::worker::run(billing)));
         let sweep = rt::spawn(sweep(self.context));
         let (api_handle, relay_handle) = (self.api.handle(), self.relay.handle());
         let (mut api, mut relay) = (rt::spawn(self.api), rt::spawn(self.relay));
@@ -286,6 +295,7 @@ impl Server {
         log::info!("stopping");
         sweep.abort();
         rotation.abort();
+        billing.inspect(|billing| billing.abort());
         // An alarm that came now would find nobody; unacknowledged, it comes again at the next start.
         if let Err(error) = push.send(StopPush).await {
             log::warn!("the push worker had stopped before: {error}");
@@ -392,7 +402,7 @@ async fn sweep(context: web::Data<ApiContext>) {
 type Purge = fn(&mut Db, Timestamp) -> Result<usize, DbError>;
 
 /// One for each table whose rows expire.
-const PURGES: [Purge; 17] = [
+const PURGES: [Purge; 18] = [
     sessions::purge,
     pairing_codes::purge,
     |db, now| guests::purge(db, now - guests::EXPIRED_KEPT),
@@ -409,6 +419,7 @@ const PURGES: [Purge; 17] = [
     |db, now| server_matches::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
     |db, now| alias_answers::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
     |db, now| player_stats_spending::purge(db, now - TimeDelta::days(2)),
+    |db, now| payment_events::purge(db, now - TimeDelta::days(PAYMENT_EVENT_DAYS)),
     // A nonce may come back as long as its time passes the check: twice the skew, from one end to the other.
     |db, now| openid_nonces::purge(db, now - 3 * PROVIDER_CLOCK_SKEW),
 ];

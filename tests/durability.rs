@@ -11,7 +11,15 @@ use std::{
     },
 };
 
-use companion::{api::context::ApiContext, demo};
+use companion::{
+    api::context::ApiContext,
+    clock::Clock,
+    crypto::random::Random,
+    db::{pool::Pool, subscriptions},
+    demo,
+    domain::{ids::UserId, tier::SubscriptionStatus},
+    simulator::payments::{PaymentFaults, PaymentService},
+};
 use futures_util::future::join_all;
 use reqwest::{Client, Method, header::COOKIE};
 use serde_json::{Value, json};
@@ -169,4 +177,48 @@ async fn nothing_that_was_answered_is_lost_when_the_process_is_killed() {
         }
     }
     assert!(acknowledged >= ROUNDS, "{acknowledged} answers in all");
+}
+
+async fn sign_in_payer(context: &ApiContext) -> UserId {
+    demo::user::sign_in(context, 76_561_198_000_000_001, "Payer").await.unwrap().id
+}
+
+#[actix_web::test]
+async fn a_payment_event_is_applied_once_whenever_the_process_is_killed() {
+    let provider = PaymentService::start(([127, 0, 0, 1], 0).into(), Clock::system(), Random::system()).await.unwrap();
+    provider.set_faults(PaymentFaults { hold_events: true, answer_delay: 5, ..Default::default() });
+    let installation = Installation::new(|_| {
+        let flag = |(name, value): (&str, String)| format!("--{}={value}", name.to_lowercase().replace('_', "-"));
+        let own = ["--push-address=127.0.0.1:9", "--game-link-policy=subscribed"].map(str::to_owned);
+        own.into_iter().chain(provider.settings().into_iter().map(flag)).collect()
+    });
+    let payer = installation.fill(sign_in_payer);
+    let (http, mut random) = (binary::http(), Seeded(SEED));
+    for round in 0..ROUNDS {
+        let id = provider.subscribe(&format!("cus_{round}"), Some(payer.as_str()), "price_operator");
+        let event = provider.events().pop().unwrap().to_string();
+        let send = |api: &str| {
+            let signature = provider.signature(&event);
+            let request = http.post(format!("{api}/billing/webhook")).header("stripe-signature", signature);
+            request.body(event.clone()).send()
+        };
+        let mut service = installation.start();
+        let sent = actix_web::rt::spawn(send(&service.addresses.api));
+        tokio::time::sleep(std::time::Duration::from_millis(random.below(40) as u64)).await;
+        service.kill();
+        // It may have been answered, or not.
+        let _ = sent.await.unwrap();
+
+        // The provider sends it again, and once more.
+        let again = installation.start();
+        for _ in 0..2 {
+            let answer = send(&again.addresses.api).await.unwrap();
+            assert_eq!(answer.status(), 200, "round {round}");
+        }
+        drop(again);
+        let pool = Pool::open(&installation.database()).unwrap();
+        let stored = pool.read_blocking(|db| subscriptions::get(db, &id)).unwrap().expect("it is stored");
+        assert_eq!(stored.owned.subscription.status, SubscriptionStatus::Active);
+        assert_eq!(stored.version, 1, "round {round}: its effect was applied once");
+    }
 }

@@ -318,6 +318,7 @@ fn simulate(directory: &Path, ca_file: &str) -> (Child, Value) {
             "--identity-port=0",
             "--push-port=0",
             "--player-stats-port=0",
+            "--payments-port=0",
             "--data-dir=kept",
         ])
         .arg(format!("--ca-file={ca_file}"))

@@ -12,6 +12,7 @@ use crate::{
         error::{ApiError, FieldError},
         rate_limits::RateLimits,
     },
+    billing::context::BillingContext,
     clients::identity::IdentityClient,
     clock::Clock,
     config::{Environment, PublicUrls},
@@ -54,6 +55,10 @@ pub struct ApiContext {
     pub push: Addr<PushWorker>,
     /// `None`: no player-statistics service is configured.
     pub tracking: Option<Addr<TrackingWorker>>,
+    /// `None`: payments are off.
+    pub billing: Option<Arc<BillingContext>>,
+    /// Users are held to what their tier unlocks.
+    pub enforce_tiers: bool,
     pub relay_health: Arc<RelayHealth>,
     /// The shops of game servers, as the relay knows them.
     pub markets: Arc<Markets>,

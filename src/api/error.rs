@@ -83,6 +83,12 @@ pub enum ApiError {
     InviteExpired,
     MethodNotAllowed,
     Conflict,
+    /// There is a subscription already, which the portal changes.
+    AlreadySubscribed,
+    /// The user was never at the checkout.
+    NoCustomer,
+    /// The webhook was not signed by the payment provider; the reason is for the log.
+    InvalidSignature(String),
     /// Only switches can be toggled.
     NotASwitch,
     /// The game server does not know the device any more.
@@ -117,6 +123,11 @@ pub enum ApiError {
     IdentityProviderUnavailable(Box<dyn StdError + Send + Sync>),
     /// The player-statistics service cannot be asked, and nothing is kept; the reason is for the log.
     PlayerStatsUnavailable(String),
+    /// No payment provider is configured.
+    PaymentsDisabled,
+    PaymentsUnavailable(Box<dyn StdError + Send + Sync>),
+    /// The payment provider does not do what it was asked: a fault of the settings, here or there.
+    PaymentsRefused(Box<dyn StdError + Send + Sync>),
     /// The database or an actor does not answer.
     Unavailable(Box<dyn StdError + Send + Sync>),
     /// These parts of the service have not started yet, or do not answer.
@@ -150,6 +161,9 @@ impl ApiError {
             Self::InviteExpired => (S::GONE, "invite_expired", "Invitation expired"),
             Self::MethodNotAllowed => (S::METHOD_NOT_ALLOWED, "method_not_allowed", "Method not allowed"),
             Self::Conflict => (S::CONFLICT, "conflict", "Conflict"),
+            Self::AlreadySubscribed => (S::CONFLICT, "already_subscribed", "Already subscribed"),
+            Self::NoCustomer => (S::CONFLICT, "no_customer", "No customer"),
+            Self::InvalidSignature(_) => (S::BAD_REQUEST, "invalid_signature", "Invalid signature"),
             Self::NotASwitch => (S::CONFLICT, "not_a_switch", "Not a switch"),
             Self::DeviceRemoved => (S::CONFLICT, "device_removed", "Device removed"),
             Self::NotACamera => (S::CONFLICT, "not_a_camera", "Not a camera"),
@@ -178,6 +192,11 @@ impl ApiError {
             Self::PlayerStatsUnavailable(_) => {
                 (S::SERVICE_UNAVAILABLE, "player_stats_unavailable", "Player statistics unavailable")
             }
+            Self::PaymentsDisabled => (S::SERVICE_UNAVAILABLE, "payments_disabled", "Payments are off"),
+            Self::PaymentsUnavailable(_) => {
+                (S::SERVICE_UNAVAILABLE, "payment_provider_unavailable", "Payment provider unavailable")
+            }
+            Self::PaymentsRefused(_) => (S::BAD_GATEWAY, "payment_provider_refused", "Payment provider refused"),
             Self::Unavailable(_) => (S::SERVICE_UNAVAILABLE, "unavailable", "Service unavailable"),
             Self::NotReady(_) => (S::SERVICE_UNAVAILABLE, "not_ready", "Not ready"),
             Self::Framework(status) if status.is_server_error() => (*status, "internal_error", "Internal error"),
@@ -203,6 +222,9 @@ impl ApiError {
             Self::InviteExpired => "This invitation has expired. Please ask for a new one.".into(),
             Self::MethodNotAllowed => "This path does not support this method; see `Allow`.".into(),
             Self::Conflict => "Something else changed this at the same time, or it exists already.".into(),
+            Self::AlreadySubscribed => "There is a subscription already. Change or cancel it in the portal.".into(),
+            Self::NoCustomer => "There is nothing to manage yet. Please subscribe first.".into(),
+            Self::InvalidSignature(_) => "The signature of this event is not valid.".into(),
             Self::NotASwitch => "This device is not a smart switch.".into(),
             Self::DeviceRemoved => {
                 "The device is gone from the game, or the paired player has lost its tool cupboard.".into()
@@ -231,6 +253,11 @@ impl ApiError {
                 "The identity provider does not answer. Please try again in a minute.".into()
             }
             Self::PlayerStatsUnavailable(_) => "Player statistics are not available now.".into(),
+            Self::PaymentsDisabled => "Nothing can be bought here.".into(),
+            Self::PaymentsUnavailable(_) => {
+                "The payment provider does not answer. Nothing was charged. Please try again in a minute.".into()
+            }
+            Self::PaymentsRefused(_) => "The payment provider refused. Nothing was charged; we look into it.".into(),
             Self::Unavailable(_) => "The service is not available. Please try again.".into(),
             Self::NotReady(_) => "Some parts of the service are not ready; see `errors`.".into(),
             Self::Framework(_) => "The request could not be read.".into(),
@@ -241,10 +268,12 @@ impl ApiError {
     pub fn log(&self, request_id: &str) {
         match self {
             Self::Internal(cause) => log::error!(request_id; "internal error: {}", Chain(cause.as_ref())),
-            Self::Unavailable(cause) | Self::IdentityProviderUnavailable(cause) => {
+            Self::Unavailable(cause) | Self::IdentityProviderUnavailable(cause) | Self::PaymentsUnavailable(cause) => {
                 log::warn!(request_id; "unavailable: {}", Chain(cause.as_ref()));
             }
             Self::PlayerStatsUnavailable(reason) => log::info!(request_id; "player statistics unavailable: {reason}"),
+            Self::PaymentsRefused(cause) => log::error!(request_id; "payments: {}", Chain(cause.as_ref())),
+            Self::InvalidSignature(reason) => log::warn!(request_id; "webhook refused: {reason}"),
             Self::SignInRejected(reason) => log::warn!(request_id; "sign-in rejected: {reason}"),
             _ => {}
         }
@@ -292,7 +321,7 @@ impl ResponseError for ApiError {
             Self::Unavailable(_) | Self::NotReady(_) | Self::TooManyConnections | Self::GameServerUnavailable => {
                 response.insert_header((header::RETRY_AFTER, 1));
             }
-            Self::IdentityProviderUnavailable(_) | Self::PlayerStatsUnavailable(_) => {
+            Self::IdentityProviderUnavailable(_) | Self::PlayerStatsUnavailable(_) | Self::PaymentsUnavailable(_) => {
                 response.insert_header((header::RETRY_AFTER, 60));
             }
             _ => {}

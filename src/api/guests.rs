@@ -15,6 +15,7 @@ use crate::{
             paired_server::{OwnedServer, WatchedServer},
         },
         fields::{is_platform_id, one_line},
+        tier_limits::{self, TierLimit},
     },
     crypto::digest::sha256_hex,
     db::{
@@ -183,17 +184,22 @@ pub async fn invite(
     };
     let (now, label) = (context.clock.now(), new.label);
     let id = context.random.id::<GuestId>(now);
-    let (hub, watched) = (context.hub.clone(), server.clone());
+    let (hub, watched, enforced) = (context.hub.clone(), server.clone(), context.enforce_tiers);
     let invite = move |db: &mut Db| {
         access::required(db, &user.id, &server)?;
-        guests::invite(db, &id, &server, &invitee, label.as_deref(), now)
+        if enforced && let Some(limit) = tier_limits::guests(db, &user.id, &server, now)? {
+            return Ok(Err(limit));
+        }
+        guests::invite(db, &id, &server, &invitee, label.as_deref(), now).map(Ok)
     };
-    let tell = move |invited: &Result<Guest, InviteRefused>| {
-        if invited.as_ref().is_ok_and(|guest| guest.accepted.is_some()) {
+    let tell = move |invited: &Result<Result<Guest, InviteRefused>, TierLimit>| {
+        if let Ok(Ok(guest)) = invited
+            && guest.accepted.is_some()
+        {
             hub.do_send(AccessChanged { server: watched });
         }
     };
-    let guest = context.pool.write_and_tell(invite, tell).await?.map_err(|refused| match refused {
+    let guest = context.pool.write_and_tell(invite, tell).await??.map_err(|refused| match refused {
         InviteRefused::Owner => ApiError::invalid("platformId", "is your own account"),
         InviteRefused::Known => ApiError::Conflict,
         InviteRefused::Full => ApiError::LimitReached(format!(

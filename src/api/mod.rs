@@ -25,6 +25,7 @@ use crate::{
 
 pub mod alarms;
 pub mod aliases;
+pub mod billing;
 pub mod camera_drawing;
 pub mod cameras;
 pub mod context;
@@ -39,6 +40,7 @@ pub mod guests;
 pub mod health;
 pub mod index;
 pub mod map_notes;
+pub mod me;
 pub mod metrics;
 pub mod middleware;
 pub mod openapi;
@@ -50,6 +52,7 @@ pub mod routes;
 pub mod shop_watches;
 pub mod shops;
 pub mod sign_in;
+pub mod tier_limits;
 pub mod timeline;
 pub mod tracking;
 

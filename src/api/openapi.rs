@@ -14,9 +14,9 @@ use utoipa::{
 
 use crate::{
     api::{
-        alarms, aliases, cameras, credentials, devices,
+        alarms, aliases, billing, cameras, credentials, devices,
         error::{self, PROBLEM_JSON},
-        guest_invites, guests, health, index, map_notes, metrics, paired_servers, pairing, readiness, shop_watches,
+        guest_invites, guests, health, index, map_notes, me, metrics, paired_servers, pairing, readiness, shop_watches,
         shops, sign_in, timeline, tracking,
     },
     crypto::session_cookie::SESSION_COOKIE,
@@ -28,7 +28,7 @@ use crate::{
     paths(
         sign_in::start,
         sign_in::callback,
-        sign_in::me,
+        me::me,
         sign_in::sign_out,
         sign_in::relay_token,
         pairing::issue,
@@ -39,6 +39,9 @@ use crate::{
         credentials::upload,
         credentials::remove,
         credentials::dismiss_refusal,
+        billing::open_checkout,
+        billing::open_portal,
+        billing::webhook,
         paired_servers::list,
         paired_servers::pair,
         paired_servers::get,

@@ -3,14 +3,15 @@
 use actix_web::{
     guard::fn_guard,
     middleware::from_fn,
-    web::{self, ServiceConfig, delete, get, patch, post, put, resource},
+    web::{self, PayloadConfig, ServiceConfig, delete, get, patch, post, put, resource},
 };
 
 use super::{
-    alarms, aliases, cameras, credentials, devices, error::ApiError, guest_invites, guests, health, index, map_notes,
-    metrics, middleware::rate_limit, openapi, paired_servers, pairing, readiness, shop_watches, shops, sign_in,
-    timeline, tracking,
+    alarms, aliases, billing, cameras, credentials, devices, error::ApiError, guest_invites, guests, health, index,
+    map_notes, me, metrics, middleware::rate_limit, openapi, paired_servers, pairing, readiness, shop_watches, shops,
+    sign_in, timeline, tracking,
 };
+use crate::domain::limits::WEBHOOK_BODY;
 
 #[rustfmt::skip]
 pub fn routes(config: &mut ServiceConfig) {
@@ -20,7 +21,7 @@ pub fn routes(config: &mut ServiceConfig) {
 
         .service(resource("/auth/platform").wrap(from_fn(rate_limit::sign_in)).route(get().to(sign_in::start)))
         .service(resource("/auth/platform/callback").wrap(from_fn(rate_limit::sign_in)).route(get().to(sign_in::callback)))
-        .service(resource("/me").route(get().to(sign_in::me)))
+        .service(resource("/me").route(get().to(me::me)))
         .service(resource("/auth/signout").route(post().to(sign_in::sign_out)))
         .service(resource("/relay/token").route(post().to(sign_in::relay_token)))
 
@@ -31,6 +32,10 @@ pub fn routes(config: &mut ServiceConfig) {
 
         .service(resource("/credentials/push").route(get().to(credentials::get)).route(put().to(credentials::upload)).route(delete().to(credentials::remove)))
         .service(resource("/credentials/push/refusal").route(delete().to(credentials::dismiss_refusal)))
+
+        .service(resource("/billing/checkout").route(post().to(billing::open_checkout)))
+        .service(resource("/billing/portal").route(post().to(billing::open_portal)))
+        .service(resource("/billing/webhook").app_data(PayloadConfig::new(WEBHOOK_BODY)).route(post().to(billing::webhook)))
 
         .service(resource("/paired-servers").route(get().to(paired_servers::list)).route(post().to(paired_servers::pair)))
         .service(resource("/paired-servers/{id}").route(get().to(paired_servers::get)).route(delete().to(paired_servers::remove)))

@@ -17,6 +17,7 @@ use crate::{
             paired_server::{OwnedServer, WatchedServer},
         },
         shops::{Delivery, MarketRead, OfferItems, item_id},
+        tier_limits,
     },
     db::{access, error::DbError, pool::Db, shop_watches},
     domain::{
@@ -296,7 +297,7 @@ pub async fn watch(
 ) -> Result<HttpResponse, ApiError> {
     let (now, live) = (context.clock.now(), context.markets.clone());
     let watch = new.watch(context.random.id(now), now)?;
-    let changed = server.clone();
+    let (changed, enforced) = (server.clone(), context.enforce_tiers);
     let add = move |db: &mut Db| {
         access::required(db, &user.id, &server)?;
         let known = shop_watches::list(db, &server)?;
@@ -305,16 +306,20 @@ pub async fn watch(
             return Err(DbError::Conflict);
         }
         if known.len() >= SHOP_WATCHES_PER_SERVER {
-            return Ok(None);
+            return Ok(Err(ApiError::LimitReached(format!(
+                "A server has at most {SHOP_WATCHES_PER_SERVER} watched shops."
+            ))));
+        }
+        if enforced && let Some(limit) = tier_limits::watched_shops(db, &user.id, now)? {
+            return Ok(Err(limit.into()));
         }
         let watch = MarketRead::load(db, &live, &server, now)?.look(&watch);
         shop_watches::insert(db, &server, &watch)?;
-        Ok(Some(watch))
+        Ok(Ok(watch))
     };
-    let limit = || ApiError::LimitReached(format!("A server has at most {SHOP_WATCHES_PER_SERVER} watched shops."));
     let hub = context.hub.clone();
     let tell = move |_: &_| hub.do_send(ShopWatchesChanged { server: changed });
-    let watch = context.pool.write_and_tell(add, tell).await?.ok_or_else(limit)?;
+    let watch = context.pool.write_and_tell(add, tell).await??;
     Ok(HttpResponse::Created().json(WatchView::from(watch)))
 }
 

@@ -1,4 +1,4 @@
-//! Sign-in and session: `/auth/*`, `/me`, `/relay/token`.
+//! Sign-in and session: `/auth/*`, `/relay/token`.
 
 use actix_web::{
     HttpRequest, HttpResponse,
@@ -55,26 +55,6 @@ impl LoginAttempt {
         let expires_at = Timestamp::from_timestamp_micros(expires_at.parse().ok()?)?;
         Some(Self { state: state.to_owned(), expires_at, target: target.to_owned() })
     }
-}
-
-/// The signed-in user.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-struct Me {
-    id: String,
-    /// The account at the identity provider (SteamID64).
-    platform_id: String,
-    display_name: String,
-    /// https.
-    avatar_url: Option<String>,
-    subscription: SubscriptionView,
-}
-
-/// Always an object; both are null without a subscription.
-#[derive(Serialize, ToSchema)]
-struct SubscriptionView {
-    tier: Option<&'static str>,
-    status: Option<&'static str>,
 }
 
 /// A token that opens one socket at the relay.
@@ -214,21 +194,6 @@ async fn sign_in(context: &ApiContext, platform_id: PlatformId) -> Result<Sessio
 
 fn rejected(reason: Rejected) -> ApiError {
     ApiError::SignInRejected(reason.to_string())
-}
-
-/// Who is signed in.
-#[utoipa::path(get, path = "/me", tag = "sign-in", security(("session" = [])), responses(
-    (status = 200, body = Me),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-))]
-pub async fn me(SessionUser { user, .. }: SessionUser) -> HttpResponse {
-    HttpResponse::Ok().json(Me {
-        id: user.id.to_string(),
-        platform_id: user.platform_id.to_string(),
-        display_name: user.display_name,
-        avatar_url: user.avatar_url,
-        subscription: SubscriptionView { tier: None, status: None },
-    })
 }
 
 /// Ends the session: its cookie and every copy of it are invalid from then on.

@@ -6,4 +6,5 @@
 pub mod error;
 pub mod http;
 pub mod identity;
+pub mod payments;
 pub mod player_stats;

@@ -9,6 +9,7 @@ mod game;
 mod identity;
 mod listen;
 mod pairing;
+mod payments;
 mod player_stats;
 mod private_dir;
 mod push;
@@ -27,6 +28,7 @@ pub use self::{
     identity::{Identity, IdentitySettings, ProfileApi},
     listen::{Listen, ListenSettings},
     pairing::PairingSettings,
+    payments::{PaymentSettings, Payments},
     player_stats::{PlayerStats, PlayerStatsSettings},
     private_dir::create_private_dir,
     push::{PushAddress, PushSettings},
@@ -60,6 +62,8 @@ pub struct Settings {
     pub game: GameSettings,
     #[command(flatten)]
     pub player_stats: PlayerStatsSettings,
+    #[command(flatten)]
+    pub payments: PaymentSettings,
 }
 
 /// The checked settings: one part for each concern, to be handed to the part of the service that needs it.
@@ -80,6 +84,10 @@ pub struct Config {
     pub game: Game,
     /// `None`: there is none, and what needs it is unavailable.
     pub player_stats: Option<PlayerStats>,
+    /// `None`: payments are off, and what needs them answers so.
+    pub payments: Option<Payments>,
+    /// Users are held to what their tier unlocks.
+    pub enforce_tiers: bool,
 }
 
 /// Everything that is wrong with the settings, one line each.
@@ -111,7 +119,9 @@ impl Config {
         let pairing_code_prefix = settings.pairing.check(&mut check);
         let game = settings.game.check(&mut check);
         let player_stats = settings.player_stats.check(&mut check);
+        let payments = settings.payments.check(&mut check);
         let config = (|| {
+            let (payments, enforce_tiers) = payments?;
             Some(Config {
                 environment: environment?,
                 data_dir,
@@ -125,6 +135,8 @@ impl Config {
                 pairing_code_prefix: pairing_code_prefix?,
                 game: game?,
                 player_stats: player_stats?,
+                payments,
+                enforce_tiers,
             })
         })();
         config.filter(|_| check.faults.is_empty()).ok_or(InvalidSettings(check.faults))
@@ -237,6 +249,8 @@ mod tests {
             "--game-proxy-url=https://proxy.example.org",
             "--game-link-policy=never",
             "--allow-private-game-servers=maybe",
+            "--enforce-tiers=maybe",
+            "--payment-api-url=api.stripe.com",
         ]);
         let faults = Config::check(wrong).unwrap_err().to_string();
         let expected = [
@@ -256,6 +270,8 @@ mod tests {
             "GAME_PROXY_URL",
             "GAME_LINK_POLICY",
             "ALLOW_PRIVATE_GAME_SERVERS",
+            "ENFORCE_TIERS",
+            "PAYMENT_API_URL",
         ];
         let named: Vec<&str> = faults.lines().map(|line| line.split(' ').next().unwrap()).collect();
         assert_eq!(named, expected);
@@ -270,6 +286,11 @@ mod tests {
             "--platform-api-key=Hunter2",
             "--player-stats-url=https://stats.example.org",
             "--player-stats-token=Hunter2",
+            "--payment-secret-key=sk_live_Hunter2",
+            "--payment-webhook-secret=whsec_Hunter2",
+            "--payment-price-scout=price_1",
+            "--payment-price-operator=price_2",
+            "--payment-price-overlord=price_3",
         ]);
         settings.secrets.session_secret = Some("Hunter2-Hunter2-0123456789abcdefghij".into());
         settings.secrets.creds_encryption_key = Some(KEY.into());
@@ -288,9 +309,9 @@ mod tests {
             .filter_map(|argument| argument.get_env())
             .map(|variable| variable.to_str().unwrap().to_owned())
             .collect();
-        assert_eq!(variables.len(), 30);
+        assert_eq!(variables.len(), 38);
         let hidden = command.get_arguments().filter(|argument| argument.is_hide_env_values_set()).count();
-        assert_eq!(hidden, 7);
+        assert_eq!(hidden, 9);
         let help = command.render_long_help().to_string();
         for variable in variables {
             assert!(help.contains(&format!("[env: {variable}")), "{variable}");

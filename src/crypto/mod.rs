@@ -7,5 +7,6 @@ pub mod random;
 pub mod relay_token;
 pub mod sealer;
 pub mod session_cookie;
+pub mod webhook_signature;
 
 pub use self::provider::install;

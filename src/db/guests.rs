@@ -361,7 +361,7 @@ pub fn purge(db: &mut Db, before: Timestamp) -> Result<usize, DbError> {
 }
 
 /// Locks the server's row until the transaction ends. The owner; `None` if there is no such server.
-fn lock(db: &mut Db, server: &ServerId) -> Result<Option<UserId>, DbError> {
+pub fn lock(db: &mut Db, server: &ServerId) -> Result<Option<UserId>, DbError> {
     let row = paired_servers::table.find(server.as_str());
     let owner: Option<String> = diesel::update(row)
         .set(paired_servers::id.eq(paired_servers::id))

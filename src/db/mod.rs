@@ -33,6 +33,7 @@ macro_rules! purge_oldest {
 pub mod access;
 pub mod alarms;
 pub mod alias_answers;
+pub mod beta_testers;
 pub mod encryption_keys;
 pub mod engine;
 pub mod error;
@@ -47,6 +48,8 @@ pub mod markets;
 pub mod openid_nonces;
 pub mod paired_servers;
 pub mod pairing_codes;
+pub mod payment_customers;
+pub mod payment_events;
 pub mod player_sessions;
 pub mod player_stats_spending;
 pub mod pool;
@@ -62,8 +65,10 @@ pub mod shops;
 pub mod smart_devices;
 pub mod start;
 pub mod stored_server;
+pub mod subscriptions;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod tiers;
 pub mod timeline;
 pub mod timestamp;
 pub mod tracked_players;

@@ -11,26 +11,31 @@ use diesel::{
 
 use crate::{
     db::{
-        PURGE_BATCH, access, alarms, alias_answers, encryption_keys,
+        PURGE_BATCH, access, alarms, alias_answers, beta_testers, encryption_keys,
         guests::{self, Invitee},
         helper_devices,
         incidents::{self, HeardBy, LedgerWrite},
-        map_notes, markets, openid_nonces, paired_servers, pairing_codes, player_sessions, player_stats_spending,
+        map_notes, markets, openid_nonces, paired_servers, pairing_codes, payment_customers,
+        payment_events::{self, EventState},
+        player_sessions, player_stats_spending,
         pool::Db,
         push_credentials, push_seen, server_matches, sessions,
         shop_history::{self, HistoryPage},
         shop_watches, shops, smart_devices,
+        subscriptions::{self, OwnedSubscription},
         testing::{self, later, now},
-        timeline,
+        tiers, timeline,
         tracked_players::{self, NewTrackedPlayer, TrackedPlayerChange},
         users,
     },
     domain::{
         ids::UserId,
         pairing::PairingCode,
+        payment::ParkReason,
         player_name::NameKey,
         player_session::SessionStep,
         shop::VendorId,
+        tier::{SubscriptionStatus, TierSubscription},
         timeline::{Cursor, TimelineOwner, TimelinePage},
     },
 };
@@ -191,6 +196,33 @@ fn every_query(db: &mut Db) {
     alias_answers::purge(db, now()).unwrap();
     player_stats_spending::list(db, now().date_naive()).unwrap();
     player_stats_spending::purge(db, now()).unwrap();
+    beta_testers::get(db, &key.into()).unwrap();
+    payment_customers::put_first(db, &user, key).unwrap();
+    payment_customers::of_user(db, &user).unwrap();
+    payment_customers::user_of(db, key).unwrap();
+    let subscription = TierSubscription {
+        id: key.into(),
+        tier: None,
+        status: SubscriptionStatus::Active,
+        price: None,
+        period_start: None,
+        period_end: None,
+        cancel_at_period_end: false,
+        lapsed: false,
+        started_at: now(),
+    };
+    let owned = OwnedSubscription { user: user.clone(), customer: key.into(), subscription };
+    for known in [None, Some(1)] {
+        subscriptions::put(db, &owned, known, now()).unwrap();
+    }
+    subscriptions::page(db, "", 9).unwrap();
+    tiers::effective_of(db, &user, now()).unwrap();
+    tiers::used(db, &user, now()).unwrap();
+    payment_events::is_settled(db, key).unwrap();
+    payment_events::record(db, key, key, None, EventState::Parked(ParkReason::UnknownUser), now()).unwrap();
+    payment_events::due(db, 9, now()).unwrap();
+    payment_events::parked(db, 9).unwrap();
+    payment_events::purge(db, now()).unwrap();
     paired_servers::delete(db, &user, &server).unwrap();
 }
 

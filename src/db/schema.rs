@@ -365,6 +365,56 @@ diesel::table! {
     }
 }
 
+diesel::table! {
+    payment_customers (user_id) {
+        user_id -> Text,
+        customer_id -> Text,
+    }
+}
+
+diesel::table! {
+    subscriptions (id) {
+        id -> Text,
+        user_id -> Text,
+        customer_id -> Text,
+        tier -> Nullable<Text>,
+        status -> Text,
+        price -> Nullable<Text>,
+        period_start -> Nullable<Timestamp>,
+        period_end -> Nullable<Timestamp>,
+        cancel_at_period_end -> Bool,
+        lapsed -> Bool,
+        started_at -> Timestamp,
+        fetched_at -> Timestamp,
+        version -> BigInt,
+    }
+}
+
+diesel::table! {
+    payment_events (id) {
+        id -> Text,
+        kind -> Text,
+        subscription_id -> Nullable<Text>,
+        customer_id -> Nullable<Text>,
+        user_hint -> Nullable<Text>,
+        state -> Text,
+        reason -> Nullable<Text>,
+        received_at -> Timestamp,
+        attempts -> Integer,
+        next_attempt_at -> Nullable<Timestamp>,
+    }
+}
+
+diesel::table! {
+    beta_testers (platform_id) {
+        platform_id -> Text,
+        tier -> Text,
+        note -> Nullable<Text>,
+        expires_at -> Nullable<Timestamp>,
+        created_at -> Timestamp,
+    }
+}
+
 diesel::joinable!(incident_acks -> incidents (incident_id));
 diesel::joinable!(guests -> paired_servers (server_id));
 diesel::joinable!(sessions -> users (user_id));

@@ -21,13 +21,15 @@ use tokio::time::timeout;
 
 use crate::{
     api::context::ApiContext,
+    billing::checkout::{self, CheckoutError},
     clock::Clock,
-    config::{self, Config, InvalidSettings, Settings},
+    config::{self, Config, InvalidSettings, PaymentSettings, Settings},
     crypto::random::Random,
-    db::{error::DbError, paired_servers},
+    db::{error::DbError, paired_servers, users},
     domain::{
         device::DeviceKind,
         ids::{ServerId, UserId},
+        tier::Tier,
     },
     push::worker::CredentialChanged,
     server::{Server, StartError},
@@ -35,6 +37,7 @@ use crate::{
         self, STATS_SERVER,
         game_server::{GameServer, GameServerOptions},
         identity::IdentityProvider,
+        payments::PaymentService,
         player_stats::{ListedGame, PlayerStatsService, regulars},
         push_service::{CertificateAuthority, DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN, PushService},
         world::{SimulatedDevice, SimulatedWorld, TEAM, TURNING_CAMERA},
@@ -52,7 +55,7 @@ pub struct DemoOptions {
     /// Seed of the simulated world: the same seed gives the same events
     #[arg(long, default_value_t = 7)]
     pub seed: u64,
-    /// Port of the API; the relay, the game server, the identity provider, the push service and the player-statistics service get the next five. 0 for free ports
+    /// Port of the API; the relay, the game server, the identity provider, the push service, the player-statistics service and the payment provider get the next six. 0 for free ports
     #[arg(long, default_value_t = 8080)]
     pub port: u16,
     /// Where to store everything [default: a temporary directory that is removed when the demo ends]
@@ -69,6 +72,8 @@ pub enum DemoError {
     Start(#[from] StartError),
     #[error("the database: {0}")]
     Database(#[from] DbError),
+    #[error("the checkout: {0}")]
+    Checkout(#[from] CheckoutError),
     #[error("the push messages of the pairing did not arrive")]
     Pairing,
     #[error("{what}: {cause}")]
@@ -110,6 +115,9 @@ pub struct Demo {
     devices: Vec<(String, DeviceKind, String)>,
     _identity: IdentityProvider,
     _player_stats: PlayerStatsService,
+    _payments: PaymentService,
+    /// The page on which the demo user pays for OPERATOR with one click; `None` if they have, in an earlier run.
+    pub checkout_url: Option<String>,
     /// Removed when dropped.
     _temporary: Option<TempDir>,
 }
@@ -141,6 +149,9 @@ impl Demo {
             PlayerStatsService::start(listen(5), vec![listed], regulars(STATS_SERVER), clock.clone()).await;
         let player_stats = player_stats.map_err(DemoError::io(taken(listen(5))))?;
 
+        let payments = PaymentService::start(listen(6), clock.clone(), Random::system()).await;
+        let payments = payments.map_err(DemoError::io(taken(listen(6))))?;
+
         let phone = (DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN);
         let authority = CertificateAuthority::kept(&data_dir).map_err(DemoError::io(data_dir.display().to_string()))?;
         let pushes = PushService::start_as(authority, listen(4), vec![phone], clock.clone()).await;
@@ -162,6 +173,7 @@ impl Demo {
         settings.game.allow_private_game_servers = "true".to_owned();
         settings.player_stats.player_stats_url = Some(player_stats.url());
         settings.player_stats.player_stats_poll_seconds = "10".to_owned();
+        settings.payments = payment_settings(&payments, settings.payments);
         let config = Config::check(settings)?;
         let server = Server::build(config, clock)?;
 
@@ -174,6 +186,8 @@ impl Demo {
         context.push.do_send(CredentialChanged { user: user.id.clone() });
         game.push_through(pushes.clone(), SERVER_NAME, HashMap::from([(player, DEMO_ANDROID_ID)]));
         let paired = pair(context, &user.id, &game, &pushes, &devices).await?;
+        payments.set_webhook(format!("http://{}/billing/webhook", server.api_addr()));
+        let checkout_url = open_checkout(context, &user.id).await?;
         let file = DemoFile {
             api_url: context.urls.base.to_string(),
             relay_url: format!("ws://{}", server.relay_addr()),
@@ -191,6 +205,8 @@ impl Demo {
             devices,
             _identity: identity,
             _player_stats: player_stats,
+            _payments: payments,
+            checkout_url,
             _temporary: temporary,
         })
     }
@@ -204,7 +220,11 @@ impl Demo {
         writeln!(out, "\nThe demo is running. The game server \"{}\" is paired.\n", server.name)?;
         writeln!(out, "  HTTP API   {api_url}   (its description: {api_url}/openapi.json)")?;
         writeln!(out, "  Relay      {relay_url}/v1")?;
-        writeln!(out, "  Sign in    {sign_in_url}   (in a browser, with one click)\n")?;
+        writeln!(out, "  Sign in    {sign_in_url}   (in a browser, with one click)")?;
+        if let Some(url) = &self.checkout_url {
+            writeln!(out, "  Subscribe  {url}   (to OPERATOR, with one click on \"Pay\")")?;
+        }
+        writeln!(out)?;
         writeln!(out, "In another terminal, in this directory:\n")?;
         writeln!(out, "  Watch the live state; a raid begins within half a minute")?;
         writeln!(out, "    cargo run --release -- watch {demo}")?;
@@ -215,6 +235,11 @@ impl Demo {
         writeln!(out, "  Call the API")?;
         writeln!(out, "    curl -s -H 'Cookie: {cookie}' {api_url}/me")?;
         writeln!(out, "    curl -s -H 'Cookie: {cookie}' {api_url}/paired-servers")?;
+        writeln!(
+            out,
+            "  Open the portal after you have subscribed, to change, cancel or fail a payment; /me says why you have a tier"
+        )?;
+        writeln!(out, "    curl -s -X POST -H 'Cookie: {cookie}' {api_url}/billing/portal")?;
         let (json, id) = ("Content-Type: application/json", &server.id);
         writeln!(out, "  Track a player who comes and goes every few minutes, and ask for the names they used")?;
         writeln!(
@@ -254,6 +279,32 @@ fn kind(device: &SimulatedDevice) -> DeviceKind {
         SimulatedDevice::Switch { .. } => DeviceKind::Switch,
         SimulatedDevice::Alarm { .. } => DeviceKind::Alarm,
         SimulatedDevice::Storage { .. } => DeviceKind::StorageMonitor,
+    }
+}
+
+/// The settings with which the service uses this provider.
+fn payment_settings(payments: &PaymentService, defaults: PaymentSettings) -> PaymentSettings {
+    let given: HashMap<&str, String> = payments.settings().into_iter().collect();
+    let value = |name: &str| given.get(name).cloned();
+    PaymentSettings {
+        payment_secret_key: value("PAYMENT_SECRET_KEY").map(Into::into),
+        payment_webhook_secret: value("PAYMENT_WEBHOOK_SECRET").map(Into::into),
+        payment_price_scout: value("PAYMENT_PRICE_SCOUT"),
+        payment_price_operator: value("PAYMENT_PRICE_OPERATOR"),
+        payment_price_overlord: value("PAYMENT_PRICE_OVERLORD"),
+        payment_api_url: payments.url(),
+        ..defaults
+    }
+}
+
+/// A checkout of the demo user; the address of its page.
+async fn open_checkout(context: &ApiContext, user: &UserId) -> Result<Option<String>, DemoError> {
+    let Some(billing) = &context.billing else { return Ok(None) };
+    let id = user.clone();
+    let user = context.pool.read(move |db| users::find(db, &id)?.ok_or(DbError::NotFound)).await?;
+    match checkout::open_checkout(billing, &user, Tier::Operator, &context.urls.frontend).await {
+        Err(CheckoutError::Subscribed) => Ok(None),
+        opened => Ok(Some(opened?)),
     }
 }
 

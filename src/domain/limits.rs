@@ -38,6 +38,12 @@ pub const PROVIDER_CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
 /// Largest JSON body, bytes.
 pub const JSON_BODY: usize = 64 * 1024;
 
+/// Largest event of the payment provider, bytes.
+pub const WEBHOOK_BODY: usize = 1024 * 1024;
+
+/// For how many days a payment event is known to have been taken: the provider sends one again for 30.
+pub const PAYMENT_EVENT_DAYS: i64 = 90;
+
 /// Requests to the sign-in routes per client address: burst, and how many come back per minute.
 pub const SIGN_IN_PER_ADDRESS: u32 = 30;
 

@@ -23,6 +23,7 @@ use ring::hmac;
 use serde_json::json;
 use url::Url;
 
+use super::html::escaped;
 use crate::{clock::Clock, crypto::random::Random};
 
 const NAMESPACE: &str = "http://specs.openid.net/auth/2.0";
@@ -305,8 +306,4 @@ async fn profiles(provider: web::Data<SimulatedProvider>, query: web::Query<Fiel
         })
         .collect();
     HttpResponse::Ok().json(json!({ "response": { "players": players } }))
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

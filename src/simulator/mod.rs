@@ -1,5 +1,5 @@
 //! Simulated neighbours of the service, for the demo, the tests and the benchmarks: a game server, a push service, an
-//! identity provider and a player-statistics service.
+//! identity provider, a player-statistics service and a payment provider.
 //!
 //! The game server speaks the game's own protocol and enforces the game's own limits, so that third-party clients work
 //! with it as with a real one; the world behind it is seeded and scripted. The time comes from the service's clock.
@@ -7,9 +7,11 @@
 
 pub mod game_server;
 mod ground;
+mod html;
 pub mod identity;
 mod map_picture;
 pub mod market;
+pub mod payments;
 pub mod player_stats;
 pub mod point;
 pub mod push_service;

@@ -13,6 +13,7 @@ use serde_json::json;
 use super::{
     game_server::{DEMO_TOKEN, GameServer, GameServerOptions},
     identity::{IdentityProvider, Person},
+    payments::PaymentService,
     player_stats::{ListedGame, PlayerStatsService, regulars},
     push_service::{CertificateAuthority, DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN, PushService},
     world::{SimulatedWorld, TEAM},
@@ -28,6 +29,9 @@ pub struct SimulateOptions {
     pub identity_port: u16,
     pub push_port: u16,
     pub player_stats_port: u16,
+    pub payments_port: u16,
+    /// Where the payment provider sends its events.
+    pub webhook_url: String,
     pub seed: u64,
     /// The world does not move.
     pub still: bool,
@@ -49,10 +53,10 @@ pub fn persons() -> Vec<Person> {
         .collect()
 }
 
-/// Runs a game server, an identity provider, a push service and a player-statistics service until Ctrl-C. The push service has one account, for which
-/// the pairings of the game server and its devices wait.
+/// Runs a game server, an identity provider, a push service, a player-statistics service and a payment provider until
+/// Ctrl-C. The push service has one account, for which the pairings of the game server and its devices wait.
 ///
-/// Prints one line of JSON when all accept connections: `game`, `identity`, `push` and `playerStats` (host and port), `playerId`
+/// Prints one line of JSON when all accept connections: `game`, `identity`, `push`, `playerStats` and `payments` (host and port), `playerId`
 /// (decimal text), `playerToken`, `androidId` and `securityToken` (decimal texts), `caFile` (null without `ca_file`),
 /// and `devices` (entity id and name of each).
 pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
@@ -77,7 +81,9 @@ pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
 
     let listed = ListedGame::at(STATS_SERVER, &name, game.addr());
     let (stats_listen, players) = (listen(options.player_stats_port), regulars(STATS_SERVER));
-    let player_stats = PlayerStatsService::start(stats_listen, vec![listed], players, clock).await?;
+    let player_stats = PlayerStatsService::start(stats_listen, vec![listed], players, clock.clone()).await?;
+    let payments = PaymentService::start(listen(options.payments_port), clock, Random::system()).await?;
+    payments.set_webhook(options.webhook_url);
 
     let ca_file = options.ca_file.as_ref().map(std::path::absolute).transpose()?;
     if let Some(path) = &ca_file {
@@ -93,6 +99,7 @@ pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
             ("PLAYER_STATS_URL", player_stats.url()),
             ("ALLOW_PRIVATE_GAME_SERVERS", "true".to_owned()),
         ];
+        settings.extend(payments.settings());
         // The service cannot trust the push service without its certificate.
         if let Some(ca_file) = &ca_file {
             settings.push(("PUSH_ADDRESS", push.addr().to_string()));
@@ -107,6 +114,7 @@ pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
         "identity": identity.addr().to_string(),
         "push": push.addr().to_string(),
         "playerStats": player_stats.addr().to_string(),
+        "payments": payments.addr().to_string(),
         "playerId": player.to_string(),
         "playerToken": DEMO_TOKEN,
         "androidId": DEMO_ANDROID_ID.to_string(),

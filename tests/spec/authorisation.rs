@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, net::Ipv4Addr};
 use companion::{
     clock::Clock,
     simulator::{
+        payments::PaymentService,
         player_stats::PlayerStatsService,
         world::{BASE_ALARM, GATE_SWITCH},
     },
@@ -18,6 +19,7 @@ use crate::{
         browser::{Answer, Browser},
         game::{self, ALICE, BOB, add_device, is_complete, pair},
         helper::HelperDevice,
+        payments,
         relay_client::{self, RelayClient},
     },
     openapi::route_table,
@@ -111,6 +113,9 @@ const ROUTES: &[(&str, Rule, &str)] = &[
     ("PUT /credentials/push", HelperOnly, r#"{"platformId":"76561198000000001"}"#),
     ("DELETE /credentials/push", Theirs, ""),
     ("DELETE /credentials/push/refusal", Theirs, ""),
+    ("POST /billing/checkout", SignedIn, r#"{"tier":"SCOUT"}"#),
+    ("POST /billing/portal", SignedIn, ""),
+    ("POST /billing/webhook", Anybody, "{}"),
     ("GET /paired-servers", SignedIn, ""),
     (
         "POST /paired-servers",
@@ -175,6 +180,7 @@ struct Scene {
     /// A tracked player.
     player: String,
     _stats: PlayerStatsService,
+    _payments: PaymentService,
     watch: String,
     /// Alice, Bob and Carol.
     owner: Browser,
@@ -188,7 +194,11 @@ impl Scene {
     async fn set() -> Self {
         let stats = (Ipv4Addr::LOCALHOST, 0).into();
         let stats = PlayerStatsService::start(stats, Vec::new(), Vec::new(), Clock::system()).await.unwrap();
-        let app = TestApp::start_with(&[&format!("--player-stats-url={}", stats.url())]).await;
+        let _payments = payments::provider().await;
+        let mut flags = payments::flags(&_payments);
+        flags.push(format!("--player-stats-url={}", stats.url()));
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let app = TestApp::start_with(&flags).await;
         let (mut owner, guest_browser) = (app.signed_in(ALICE).await, app.signed_in(BOB).await);
         let stranger = app.signed_in(CAROL).await;
         let pairing = json!({ "address": "play.example.com", "port": 28083, "playerId": ALICE, "playerToken": 1 });
@@ -219,6 +229,7 @@ impl Scene {
             player,
             watch,
             _stats,
+            _payments,
             owner,
             guest_browser,
             stranger,

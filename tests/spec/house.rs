@@ -18,7 +18,7 @@ const FLOORS: [&[&str]; 9] = [
     &["db", "clients", "game"],
     &["vault"],
     &["pairings"],
-    &["relay", "push", "tracking"],
+    &["relay", "push", "tracking", "billing"],
     &["api", "rotation"],
     &["server", "demo", "watch", "simulator"],
 ];

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "a test is not part of a simulated run")]
 
 mod authorisation;
+mod billing;
 mod cameras;
 mod command_line;
 mod credentials;

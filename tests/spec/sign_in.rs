@@ -79,7 +79,11 @@ on_each_database!(a_user_signs_in, |app| {
         me.json(),
         json!({
             "id": id, "platformId": ALICE, "displayName": ALICE, "avatarUrl": null,
-            "subscription": { "tier": null, "status": null },
+            "subscription": {
+                "tier": null, "status": null, "currentPeriodEnd": null, "cancelAtPeriodEnd": false,
+                "entitlements": { "guestsPerServer": 0, "watchedShops": 0, "enforced": false },
+                "used": { "guestsPerServer": 0, "watchedShops": 0 }, "why": ["There is no subscription."],
+            },
         })
     );
 

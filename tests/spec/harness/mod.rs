@@ -1,5 +1,5 @@
 //! What the tests use: the service in a temporary directory, a browser, a relay client that checks what it receives,
-//! and neighbours that can misbehave: an identity provider, game servers and a push service.
+//! and neighbours that can misbehave: an identity provider, game servers, a push service and a payment provider.
 
 pub mod app;
 pub mod binary;
@@ -7,6 +7,7 @@ pub mod browser;
 pub mod database;
 pub mod game;
 pub mod helper;
+pub mod payments;
 pub mod provider;
 pub mod push;
 pub mod raw_socket;

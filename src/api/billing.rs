@@ -1,0 +1,150 @@
+//! Checkout, portal and the payment provider's webhook: `/billing/*`.
+
+use std::{sync::Arc, time::Duration};
+
+use actix_web::{HttpRequest, HttpResponse, web};
+use garde::Validate;
+use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
+use utoipa::ToSchema;
+
+use crate::{
+    api::{
+        context::ApiContext,
+        error::{ApiError, Problem},
+        extract::{json::Json, session_user::SessionUser},
+    },
+    billing::{
+        checkout::{self, CheckoutError},
+        context::BillingContext,
+        sync,
+    },
+    clients::payments::PaymentsError,
+    crypto::webhook_signature,
+    domain::{
+        payment::{PaymentEvent, UnreadableEvent},
+        tier::Tier,
+    },
+};
+
+/// How long an event is worked on before its sender is told to come again. What was begun goes on to its end.
+const WEBHOOK_DEADLINE: Duration = Duration::from_secs(20);
+const SIGNATURE: &str = "stripe-signature";
+
+/// What to subscribe to.
+#[derive(Deserialize, ToSchema, Validate)]
+pub struct NewCheckout {
+    #[garde(custom(is_tier))]
+    #[schema(pattern = "^(SCOUT|OPERATOR|OVERLORD)$")]
+    tier: String,
+}
+
+fn is_tier(text: &str, _: &()) -> garde::Result {
+    Tier::parse(text).map(|_| ()).ok_or_else(|| garde::Error::new("must be SCOUT, OPERATOR or OVERLORD"))
+}
+
+/// A page of the payment provider.
+#[derive(Serialize, ToSchema)]
+struct PaymentPage {
+    url: String,
+}
+
+/// What became of an event.
+#[derive(Serialize, ToSchema)]
+struct EventReceipt {
+    received: bool,
+    /// `applied`; `ignored`: there is nothing to do; `duplicate`; `parked`: it waits and is tried again by itself.
+    outcome: &'static str,
+}
+
+impl From<CheckoutError> for ApiError {
+    fn from(error: CheckoutError) -> Self {
+        match error {
+            CheckoutError::Subscribed => Self::AlreadySubscribed,
+            CheckoutError::NoCustomer => Self::NoCustomer,
+            CheckoutError::Provider(error @ PaymentsError::Client(_)) => Self::PaymentsUnavailable(error.into()),
+            CheckoutError::Provider(error) => Self::PaymentsRefused(error.into()),
+            CheckoutError::Database(error) => error.into(),
+        }
+    }
+}
+
+fn billing(context: &ApiContext) -> Result<&Arc<BillingContext>, ApiError> {
+    context.billing.as_ref().ok_or(ApiError::PaymentsDisabled)
+}
+
+/// Opens the payment provider's checkout for a tier. The tier comes with the provider's event, shortly after payment: the
+/// page to which the browser returns (`FRONTEND_URL/?billing=done&session=…`) should ask `/me` until it does.
+#[utoipa::path(post, path = "/billing/checkout", tag = "billing", security(("session" = [])),
+    request_body = NewCheckout, responses(
+    (status = 200, body = PaymentPage),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 409, body = Problem, content_type = "application/problem+json",
+        description = "`already_subscribed`: the portal changes a subscription"),
+    (status = 502, body = Problem, content_type = "application/problem+json", description = "`payment_provider_refused`"),
+    (status = 503, body = Problem, content_type = "application/problem+json",
+        description = "`payments_disabled`; `payment_provider_unavailable`"),
+))]
+pub async fn open_checkout(
+    SessionUser { user, .. }: SessionUser,
+    Json(new): Json<NewCheckout>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let tier = Tier::parse(&new.tier).ok_or_else(|| ApiError::invalid("tier", "must be a tier"))?;
+    let url = checkout::open_checkout(billing(&context)?, &user, tier, &context.urls.frontend).await?;
+    log::info!(user:% = user.id, tier = tier.as_str(); "a checkout was opened");
+    Ok(HttpResponse::Ok().json(PaymentPage { url }))
+}
+
+/// Opens the payment provider's portal, in which the user changes or cancels the subscription and sees invoices. The
+/// address lets whoever has it in, for a short time.
+#[utoipa::path(post, path = "/billing/portal", tag = "billing", security(("session" = [])), responses(
+    (status = 200, body = PaymentPage),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 409, body = Problem, content_type = "application/problem+json",
+        description = "`no_customer`: this user was never at the checkout"),
+    (status = 502, body = Problem, content_type = "application/problem+json", description = "`payment_provider_refused`"),
+    (status = 503, body = Problem, content_type = "application/problem+json",
+        description = "`payments_disabled`; `payment_provider_unavailable`"),
+))]
+pub async fn open_portal(
+    SessionUser { user, .. }: SessionUser,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let url = checkout::open_portal(billing(&context)?, &user, &context.urls.frontend).await?;
+    Ok(HttpResponse::Ok().json(PaymentPage { url }))
+}
+
+/// Takes an event of the payment provider, at most 1 MiB, signed in `Stripe-Signature`. Answered 200 when it is stored,
+/// with its effect or to be tried again; anything else makes the provider send it again.
+#[utoipa::path(post, path = "/billing/webhook", tag = "billing",
+    request_body(content = Object, content_type = "application/json"), responses(
+    (status = 200, body = EventReceipt),
+    (status = 400, body = Problem, content_type = "application/problem+json",
+        description = "`invalid_signature`; `malformed_json`; `invalid_request`"),
+    (status = 413, body = Problem, content_type = "application/problem+json"),
+    (status = 503, body = Problem, content_type = "application/problem+json",
+        description = "`payments_disabled`; `unavailable`: nothing was stored"),
+))]
+pub async fn webhook(
+    req: HttpRequest,
+    body: web::Bytes,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let billing = billing(&context)?.clone();
+    let mut headers = req.headers().get_all(SIGNATURE);
+    let header = headers.next().and_then(|header| header.to_str().ok()).unwrap_or_default();
+    if headers.next().is_some() {
+        return Err(ApiError::InvalidSignature("two signatures".to_owned()));
+    }
+    webhook_signature::verify(header, &body, &billing.webhook_secrets, context.clock.now())
+        .map_err(|fault| ApiError::InvalidSignature(fault.to_string()))?;
+    let event = PaymentEvent::read(&body).map_err(|unreadable| match unreadable {
+        UnreadableEvent::NotJson => ApiError::MalformedJson,
+        UnreadableEvent::Field(path) => ApiError::invalid(path, "is missing or has another form"),
+    })?;
+    let taken = timeout(WEBHOOK_DEADLINE, sync::take(&billing, event)).await;
+    let outcome = taken.map_err(|elapsed| ApiError::Unavailable(elapsed.into()))??;
+    Ok(HttpResponse::Ok().json(EventReceipt { received: true, outcome: outcome.as_str() }))
+}

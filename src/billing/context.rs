@@ -1,0 +1,50 @@
+//! What billing's parts share.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use secrecy::SecretString;
+use tokio::sync::{Mutex, MutexGuard};
+
+use crate::{
+    clients::payments::PaymentsClient, clock::Clock, config::Payments, crypto::random::Random, db::pool::Pool,
+    domain::tier::TierPrices,
+};
+
+/// Subscriptions that are changed at the same time have different turns, as far as there are so many.
+const TURNS: usize = 64;
+
+/// Built once, shared by all.
+pub struct BillingContext {
+    pub clock: Clock,
+    pub random: Random,
+    pub pool: Pool,
+    pub client: PaymentsClient,
+    pub prices: TierPrices,
+    /// Any of them may have signed a webhook.
+    pub webhook_secrets: Vec<SecretString>,
+    /// Whether the key is for real money, if it says so.
+    pub livemode: Option<bool>,
+    turns: [Mutex<()>; TURNS],
+}
+
+impl BillingContext {
+    pub fn new(settings: Payments, http: reqwest::Client, pool: Pool, clock: Clock, random: Random) -> Self {
+        Self {
+            clock,
+            pool,
+            prices: settings.prices.clone(),
+            webhook_secrets: settings.webhook_secrets.clone(),
+            livemode: settings.livemode(),
+            client: PaymentsClient::new(http, settings, random.clone()),
+            random,
+            turns: [const { Mutex::const_new(()) }; TURNS],
+        }
+    }
+
+    /// The turn of a subscription: one change at a time, so that processes need not fetch again for each other's.
+    pub async fn turn(&self, subscription: &str) -> MutexGuard<'_, ()> {
+        let mut hasher = DefaultHasher::new();
+        subscription.hash(&mut hasher);
+        self.turns[hasher.finish() as usize % TURNS].lock().await
+    }
+}

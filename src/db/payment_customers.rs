@@ -1,0 +1,68 @@
+//! Which customer of the payment provider a user is.
+
+use diesel::prelude::*;
+
+use crate::{
+    db::{error::DbError, pool::Db, schema::payment_customers},
+    domain::ids::UserId,
+};
+
+/// The customer that this user is, if they ever were at the checkout.
+pub fn of_user(db: &mut Db, user: &UserId) -> Result<Option<String>, DbError> {
+    let row = payment_customers::table.find(user.as_str()).select(payment_customers::customer_id);
+    Ok(row.first(db).optional()?)
+}
+
+/// The user who is this customer.
+pub fn user_of(db: &mut Db, customer: &str) -> Result<Option<UserId>, DbError> {
+    let row = payment_customers::table.filter(payment_customers::customer_id.eq(customer));
+    let user: Option<String> = row.select(payment_customers::user_id).first(db).optional()?;
+    Ok(user.map(UserId::from))
+}
+
+/// The user is this customer from now on, and no other; `Conflict` when another user is.
+pub fn put(db: &mut Db, user: &UserId, customer: &str) -> Result<(), DbError> {
+    let is = payment_customers::customer_id.eq(customer);
+    let put = diesel::insert_into(payment_customers::table)
+        .values((payment_customers::user_id.eq(user.as_str()), is))
+        .on_conflict(payment_customers::user_id)
+        .do_update()
+        .set(is);
+    on_backend!(db, |db| put.execute(db))?;
+    Ok(())
+}
+
+/// The same for a user who is no customer yet; nothing changes for one who is, or when another user is this customer.
+pub fn put_first(db: &mut Db, user: &UserId, customer: &str) -> Result<(), DbError> {
+    let row = (payment_customers::user_id.eq(user.as_str()), payment_customers::customer_id.eq(customer));
+    let put = diesel::insert_into(payment_customers::table).values(row).on_conflict_do_nothing();
+    on_backend!(db, |db| put.execute(db))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::testing;
+
+    #[test]
+    fn a_user_is_one_customer_and_a_customer_one_user() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "ann");
+            testing::user(pool, "bob");
+            let (ann, bob) = (UserId::from("ann"), UserId::from("bob"));
+            pool.write_blocking(|db| {
+                put_first(db, &ann, "cus_1")?;
+                put_first(db, &ann, "cus_2")?;
+                put_first(db, &bob, "cus_1")
+            })
+            .unwrap();
+            let read = |user: &UserId| pool.read_blocking(|db| of_user(db, user)).unwrap();
+            assert_eq!((read(&ann).as_deref(), read(&bob)), (Some("cus_1"), None));
+            assert_eq!(pool.read_blocking(|db| user_of(db, "cus_1")).unwrap(), Some(ann.clone()));
+            pool.write_blocking(|db| put(db, &ann, "cus_3")).unwrap();
+            assert_eq!(pool.read_blocking(|db| user_of(db, "cus_1")).unwrap(), None);
+            assert!(matches!(pool.write_blocking(|db| put(db, &bob, "cus_3")), Err(DbError::Conflict)));
+        });
+    }
+}

@@ -1,0 +1,173 @@
+//! Events of the payment provider: which were taken, and which wait because something about them is unknown.
+//!
+//! An event is recorded in the transaction of its effect. A waiting ("parked") one keeps what it takes to find its
+//! subscription again, and never expires.
+
+use diesel::prelude::*;
+
+use crate::{
+    db::{
+        error::DbError,
+        pool::Db,
+        schema::payment_events,
+        timestamp::{StoredTimestamp, StoredTimestampOption},
+    },
+    domain::{
+        payment::{ParkReason, SubscriptionRef, retry_at},
+        time::Timestamp,
+    },
+};
+
+const PARKED: &str = "parked";
+
+/// What became of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventState {
+    /// Its effect is stored.
+    Applied,
+    /// It has none, for this reason.
+    Ignored(&'static str),
+    Parked(ParkReason),
+}
+
+impl EventState {
+    fn columns(self) -> (&'static str, Option<&'static str>) {
+        match self {
+            Self::Applied => ("applied", None),
+            Self::Ignored(reason) => ("ignored", Some(reason)),
+            Self::Parked(reason) => (PARKED, Some(reason.as_str())),
+        }
+    }
+}
+
+/// An event that waits.
+#[derive(Clone, Debug, PartialEq, Eq, Queryable, Selectable)]
+#[diesel(table_name = payment_events)]
+pub struct ParkedEvent {
+    pub id: String,
+    /// The provider's word.
+    pub kind: String,
+    pub subscription_id: Option<String>,
+    pub customer_id: Option<String>,
+    /// The user whom checkout named.
+    pub user_hint: Option<String>,
+    pub reason: Option<String>,
+    #[diesel(deserialize_as = StoredTimestamp)]
+    pub received_at: Timestamp,
+    pub attempts: i32,
+    #[diesel(deserialize_as = StoredTimestampOption)]
+    pub next_attempt_at: Option<Timestamp>,
+}
+
+/// Whether the event was taken and does not wait.
+pub fn is_settled(db: &mut Db, id: &str) -> Result<bool, DbError> {
+    let state: Option<String> = payment_events::table.find(id).select(payment_events::state).first(db).optional()?;
+    Ok(state.is_some_and(|state| state != PARKED))
+}
+
+/// Records what became of an event; one that was parked is parked for longer, or settled.
+///
+/// Call it in the transaction of the effect ([`Pool::write`](crate::db::pool::Pool::write)).
+pub fn record(
+    db: &mut Db,
+    id: &str,
+    kind: &str,
+    about: Option<&SubscriptionRef>,
+    state: EventState,
+    now: Timestamp,
+) -> Result<(), DbError> {
+    let attempts: Option<i32> = payment_events::table.find(id).select(payment_events::attempts).first(db).optional()?;
+    let attempts = attempts.map_or(0, |attempts| attempts.saturating_add(1));
+    let next = matches!(state, EventState::Parked(_)).then(|| retry_at(attempts, now).naive_utc());
+    let (state, reason) = state.columns();
+    let now_known = (
+        payment_events::state.eq(state),
+        payment_events::reason.eq(reason),
+        payment_events::attempts.eq(attempts),
+        payment_events::next_attempt_at.eq(next),
+    );
+    let row = (
+        payment_events::id.eq(id),
+        payment_events::kind.eq(kind),
+        payment_events::subscription_id.eq(about.map(|about| about.id.as_str())),
+        payment_events::customer_id.eq(about.and_then(|about| about.customer.as_deref())),
+        payment_events::user_hint.eq(about.and_then(|about| about.user.as_deref())),
+        payment_events::received_at.eq(now.naive_utc()),
+        now_known,
+    );
+    let record = diesel::insert_into(payment_events::table)
+        .values(row)
+        .on_conflict(payment_events::id)
+        .do_update()
+        .set(now_known);
+    on_backend!(db, |db| record.execute(db))?;
+    Ok(())
+}
+
+/// The parked events whose turn has come, so many at most.
+pub fn due(db: &mut Db, limit: i64, now: Timestamp) -> Result<Vec<ParkedEvent>, DbError> {
+    let due = payment_events::table
+        .filter(payment_events::next_attempt_at.le(now.naive_utc()))
+        .order(payment_events::next_attempt_at)
+        .limit(limit)
+        .select(ParkedEvent::as_select());
+    Ok(due.load(db)?)
+}
+
+/// How many are parked, and the oldest of them.
+pub fn parked(db: &mut Db, limit: usize) -> Result<(usize, Vec<ParkedEvent>), DbError> {
+    let parked = || payment_events::table.filter(payment_events::state.eq(PARKED));
+    let count: i64 = parked().count().get_result(db)?;
+    let oldest = parked().order((payment_events::received_at, payment_events::id)).limit(limit as i64);
+    Ok((usize::try_from(count).unwrap_or(usize::MAX), oldest.select(ParkedEvent::as_select()).load(db)?))
+}
+
+/// Deletes a batch of what was settled before; returns how many. The provider sends an event again for 30 days.
+pub fn purge(db: &mut Db, before: Timestamp) -> Result<usize, DbError> {
+    let mut purged = 0;
+    for state in ["applied", "ignored"] {
+        let ids: Vec<String> = payment_events::table
+            .filter(payment_events::state.eq(state))
+            .filter(payment_events::received_at.le(before.naive_utc()))
+            .order(payment_events::received_at)
+            .limit((crate::db::PURGE_BATCH - purged) as i64)
+            .select(payment_events::id)
+            .load(db)?;
+        if ids.is_empty() {
+            continue;
+        }
+        purged += diesel::delete(payment_events::table.filter(payment_events::id.eq_any(ids))).execute(db)?;
+    }
+    Ok(purged)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::testing::{self, later, now};
+
+    #[test]
+    fn a_parked_event_waits_longer_each_time_and_is_never_purged() {
+        testing::on_each_database(|pool| {
+            let about = SubscriptionRef { id: "sub_1".into(), customer: Some("cus_1".into()), user: Some("u".into()) };
+            let record = |state, at| {
+                pool.write_blocking(|db| record(db, "evt_1", "updated", Some(&about), state, at)).unwrap();
+            };
+            let due = |at| pool.read_blocking(|db| due(db, 9, at)).unwrap();
+            let settled = || pool.read_blocking(|db| is_settled(db, "evt_1")).unwrap();
+            let parked = EventState::Parked(ParkReason::UnknownUser);
+            assert!(!settled());
+            record(parked, now());
+            assert_eq!((due(later(29)).len(), due(later(30)).len(), settled()), (0, 1, false));
+            record(parked, later(30));
+            assert_eq!((due(later(89)).len(), due(later(90)).len()), (0, 1));
+            let (count, oldest) = pool.read_blocking(|db| super::parked(db, 9)).unwrap();
+            assert_eq!((count, oldest[0].attempts, oldest[0].received_at), (1, 1, now()));
+            assert_eq!(oldest[0].reason.as_deref(), Some("unknown_user"));
+            assert_eq!(pool.write_blocking(|db| purge(db, later(99))).unwrap(), 0);
+            record(EventState::Applied, later(90));
+            assert_eq!((due(later(9_999)).len(), settled()), (0, true));
+            assert_eq!(pool.write_blocking(|db| purge(db, later(99))).unwrap(), 1);
+        });
+    }
+}

@@ -1,0 +1,223 @@
+//! Subscriptions by the payment provider's id, each as it was last known there.
+//!
+//! Whoever fetched one stores it only if nobody stored it in between (`version`), and fetches again otherwise: so what is
+//! stored was fetched after everything that was stored before, whatever the order of events.
+
+use diesel::prelude::*;
+
+use crate::{
+    db::{
+        error::DbError,
+        pool::Db,
+        schema::subscriptions,
+        timestamp::{StoredTimestamp, StoredTimestampOption},
+    },
+    domain::{
+        ids::UserId,
+        tier::{SubscriptionStatus, Tier, TierSubscription},
+        time::Timestamp,
+    },
+};
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = subscriptions)]
+struct SubscriptionRow {
+    id: String,
+    user_id: String,
+    customer_id: String,
+    tier: Option<String>,
+    status: String,
+    price: Option<String>,
+    #[diesel(deserialize_as = StoredTimestampOption)]
+    period_start: Option<Timestamp>,
+    #[diesel(deserialize_as = StoredTimestampOption)]
+    period_end: Option<Timestamp>,
+    cancel_at_period_end: bool,
+    lapsed: bool,
+    #[diesel(deserialize_as = StoredTimestamp)]
+    started_at: Timestamp,
+    version: i64,
+}
+
+/// A subscription, and whose it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedSubscription {
+    pub user: UserId,
+    pub customer: String,
+    pub subscription: TierSubscription,
+}
+
+/// One that is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredSubscription {
+    pub owned: OwnedSubscription,
+    /// Counts how often it was stored.
+    pub version: i64,
+}
+
+/// What became of storing one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubscriptionPut {
+    Stored,
+    /// It has ended before, for good.
+    HasEnded,
+    /// Somebody else stored it since this version.
+    Outdated,
+}
+
+#[derive(AsChangeset, Insertable)]
+#[diesel(table_name = subscriptions, treat_none_as_null = true)]
+struct SubscriptionColumns<'a> {
+    user_id: &'a str,
+    customer_id: &'a str,
+    tier: Option<&'static str>,
+    status: &'static str,
+    price: Option<&'a str>,
+    period_start: Option<chrono::NaiveDateTime>,
+    period_end: Option<chrono::NaiveDateTime>,
+    cancel_at_period_end: bool,
+    lapsed: bool,
+    started_at: chrono::NaiveDateTime,
+    fetched_at: chrono::NaiveDateTime,
+    version: i64,
+}
+
+impl From<SubscriptionRow> for StoredSubscription {
+    fn from(row: SubscriptionRow) -> Self {
+        let subscription = TierSubscription {
+            id: row.id,
+            tier: row.tier.as_deref().and_then(Tier::parse),
+            status: SubscriptionStatus::parse(&row.status).unwrap_or(SubscriptionStatus::Unpaid),
+            price: row.price,
+            period_start: row.period_start,
+            period_end: row.period_end,
+            cancel_at_period_end: row.cancel_at_period_end,
+            lapsed: row.lapsed,
+            started_at: row.started_at,
+        };
+        let owned = OwnedSubscription { user: row.user_id.into(), customer: row.customer_id, subscription };
+        Self { owned, version: row.version }
+    }
+}
+
+/// The subscription of this id.
+pub fn get(db: &mut Db, id: &str) -> Result<Option<StoredSubscription>, DbError> {
+    let row = subscriptions::table.find(id).select(SubscriptionRow::as_select()).first(db).optional()?;
+    Ok(row.map(StoredSubscription::from))
+}
+
+/// Those of a user, oldest first.
+pub fn list_for(db: &mut Db, user: &UserId) -> Result<Vec<TierSubscription>, DbError> {
+    let rows = subscriptions::table
+        .filter(subscriptions::user_id.eq(user.as_str()))
+        .order((subscriptions::started_at, subscriptions::id))
+        .select(SubscriptionRow::as_select())
+        .load(db)?;
+    Ok(rows.into_iter().map(|row| StoredSubscription::from(row).owned.subscription).collect())
+}
+
+/// So many after this id, by id.
+pub fn page(db: &mut Db, after: &str, limit: i64) -> Result<Vec<StoredSubscription>, DbError> {
+    let rows = subscriptions::table
+        .filter(subscriptions::id.gt(after))
+        .order(subscriptions::id)
+        .limit(limit)
+        .select(SubscriptionRow::as_select())
+        .load(db)?;
+    Ok(rows.into_iter().map(StoredSubscription::from).collect())
+}
+
+/// Stores one as it was fetched when `known` was its version (`None`: it was not stored). One that has ended is the last
+/// word, whatever was known.
+///
+/// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
+pub fn put(
+    db: &mut Db,
+    owned: &OwnedSubscription,
+    known: Option<i64>,
+    now: Timestamp,
+) -> Result<SubscriptionPut, DbError> {
+    let OwnedSubscription { user, customer, subscription } = owned;
+    let ends = subscription.status == SubscriptionStatus::Canceled;
+    let stored = get(db, &subscription.id)?;
+    let before = stored.as_ref().map(|stored| stored.version);
+    if let Some(stored) = &stored
+        && stored.owned.subscription.status == SubscriptionStatus::Canceled
+        && !ends
+    {
+        return Ok(SubscriptionPut::HasEnded);
+    }
+    if before != known && !ends {
+        return Ok(SubscriptionPut::Outdated);
+    }
+    let columns = SubscriptionColumns {
+        user_id: user.as_str(),
+        customer_id: customer,
+        tier: subscription.tier.map(Tier::as_str),
+        status: subscription.status.as_str(),
+        price: subscription.price.as_deref(),
+        period_start: subscription.period_start.map(|at| at.naive_utc()),
+        period_end: subscription.period_end.map(|at| at.naive_utc()),
+        cancel_at_period_end: subscription.cancel_at_period_end,
+        lapsed: subscription.lapsed,
+        started_at: subscription.started_at.naive_utc(),
+        fetched_at: now.naive_utc(),
+        version: before.unwrap_or(0) + 1,
+    };
+    let stored = match before {
+        None => {
+            let row = (subscriptions::id.eq(&subscription.id), columns);
+            let insert = diesel::insert_into(subscriptions::table).values(row).on_conflict_do_nothing();
+            on_backend!(db, |db| insert.execute(db))?
+        }
+        Some(before) => {
+            let row = subscriptions::table.find(&subscription.id).filter(subscriptions::version.eq(before));
+            diesel::update(row).set(columns).execute(db)?
+        }
+    };
+    Ok(if stored == 1 { SubscriptionPut::Stored } else { SubscriptionPut::Outdated })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::testing::{self, later, now};
+
+    fn owned(status: SubscriptionStatus) -> OwnedSubscription {
+        let subscription = TierSubscription {
+            id: "sub_1".into(),
+            tier: Some(Tier::Operator),
+            status,
+            price: Some("price_2".into()),
+            period_start: Some(now()),
+            period_end: Some(later(9)),
+            cancel_at_period_end: true,
+            lapsed: false,
+            started_at: now(),
+        };
+        OwnedSubscription { user: "ann".into(), customer: "cus_1".into(), subscription }
+    }
+
+    #[test]
+    fn what_was_fetched_before_another_stored_is_not_stored_and_an_end_is_final() {
+        testing::on_each_database(|pool| {
+            use SubscriptionPut::*;
+            testing::user(pool, "ann");
+            let put = |status, known| pool.write_blocking(|db| put(db, &owned(status), known, now())).unwrap();
+            let stored = || pool.read_blocking(|db| get(db, "sub_1")).unwrap();
+            assert_eq!(stored(), None);
+            assert_eq!(put(SubscriptionStatus::Active, Some(1)), Outdated, "it was never stored");
+            assert_eq!(put(SubscriptionStatus::Active, None), Stored);
+            assert_eq!(stored().unwrap(), StoredSubscription { owned: owned(SubscriptionStatus::Active), version: 1 });
+            assert_eq!(put(SubscriptionStatus::PastDue, None), Outdated);
+            assert_eq!(put(SubscriptionStatus::PastDue, Some(1)), Stored);
+            assert_eq!(put(SubscriptionStatus::Active, Some(1)), Outdated);
+            assert_eq!(put(SubscriptionStatus::Canceled, None), Stored, "whatever was known");
+            assert_eq!(put(SubscriptionStatus::Active, Some(3)), HasEnded);
+            let list = pool.read_blocking(|db| list_for(db, &"ann".into())).unwrap();
+            assert_eq!(list, [owned(SubscriptionStatus::Canceled).subscription]);
+            let page = |after: &str| pool.read_blocking(|db| page(db, after, 9)).unwrap().len();
+            assert_eq!((page(""), page("sub_1")), (1, 0));
+        });
+    }
+}

@@ -1,0 +1,324 @@
+//! What the payment provider's objects say (Stripe's API, in its current and its older shapes), read leniently: only what
+//! is needed, wherever a version has it, and unknown words are not an error.
+
+use chrono::TimeDelta;
+use serde_json::Value;
+
+use crate::domain::time::Timestamp;
+
+/// Longest id of the provider, characters.
+const MAX_ID: usize = 255;
+/// First and longest pause before a parked event is tried again.
+const FIRST_RETRY: TimeDelta = TimeDelta::seconds(30);
+const LONGEST_RETRY: TimeDelta = TimeDelta::hours(6);
+
+/// An event that the provider sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PaymentEvent {
+    pub id: String,
+    /// The provider's word.
+    pub kind: String,
+    /// Whether it is about real money.
+    pub livemode: Option<bool>,
+    pub effect: EventEffect,
+}
+
+/// What an event asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EventEffect {
+    /// The subscription has changed: how it stands now must be fetched, because events come in any order.
+    Fetch(SubscriptionRef),
+    /// The subscription has ended: the last word about it.
+    Ended(Box<ProviderSubscription>),
+    /// Nothing; why.
+    Nothing(&'static str),
+}
+
+/// Which subscription, and whose it may be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SubscriptionRef {
+    pub id: String,
+    pub customer: Option<String>,
+    /// Our own id, as checkout gave it to the provider.
+    pub user: Option<String>,
+}
+
+/// A subscription as the provider describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderSubscription {
+    pub id: String,
+    pub customer: String,
+    /// Our own id, as checkout gave it to the provider.
+    pub user: Option<String>,
+    /// The provider's word.
+    pub status: String,
+    pub prices: Vec<String>,
+    /// Of the item whose period ends first.
+    pub period_start: Option<Timestamp>,
+    pub period_end: Option<Timestamp>,
+    /// It is to end, now or at the end of the period.
+    pub cancel_at_period_end: bool,
+    /// It ended because it was not paid.
+    pub lapsed: bool,
+    pub created: Option<Timestamp>,
+}
+
+/// Why an event cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnreadableEvent {
+    NotJson,
+    /// This field is missing or of another form.
+    Field(&'static str),
+}
+
+/// Why an event waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParkReason {
+    /// The provider did not answer, or refused to.
+    ProviderUnavailable,
+    /// The provider does not know the subscription.
+    UnknownSubscription,
+    /// Stored, but without a tier.
+    UnknownPrice,
+    UnknownCustomer,
+    /// Checkout named a user who is not there (any more).
+    UnknownUser,
+    /// Others change the subscription all the time.
+    Contended,
+}
+
+impl ParkReason {
+    /// As it is stored and shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ProviderUnavailable => "provider_unavailable",
+            Self::UnknownSubscription => "unknown_subscription",
+            Self::UnknownPrice => "unknown_price",
+            Self::UnknownCustomer => "unknown_customer",
+            Self::UnknownUser => "unknown_user",
+            Self::Contended => "contended",
+        }
+    }
+}
+
+/// When a parked event is tried again, after so many attempts.
+pub fn retry_at(attempts: i32, now: Timestamp) -> Timestamp {
+    let doubled = FIRST_RETRY * 2_i32.pow(attempts.clamp(0, 12).unsigned_abs());
+    now + doubled.min(LONGEST_RETRY)
+}
+
+impl PaymentEvent {
+    /// Reads the body of a webhook, whose signature was checked.
+    pub fn read(body: &[u8]) -> Result<Self, UnreadableEvent> {
+        let event: Value = serde_json::from_slice(body).map_err(|_| UnreadableEvent::NotJson)?;
+        let id = id_at(&event, "/id").ok_or(UnreadableEvent::Field("id"))?;
+        let kind = event["type"].as_str().filter(|kind| (1..=MAX_ID).contains(&kind.len()));
+        let kind = kind.ok_or(UnreadableEvent::Field("type"))?.to_owned();
+        let effect = effect(&kind, &event["data"]["object"])?;
+        Ok(Self { id, kind, livemode: event["livemode"].as_bool(), effect })
+    }
+}
+
+fn effect(kind: &str, object: &Value) -> Result<EventEffect, UnreadableEvent> {
+    const NO_SUBSCRIPTION: EventEffect = EventEffect::Nothing("about no subscription");
+    let missing = UnreadableEvent::Field("data.object");
+    Ok(match kind {
+        "checkout.session.completed" => match id_at(object, "/subscription") {
+            Some(id) if object["mode"] == "subscription" => EventEffect::Fetch(SubscriptionRef {
+                id,
+                customer: id_at(object, "/customer"),
+                user: text_at(object, "/client_reference_id").or_else(|| text_at(object, "/metadata/userId")),
+            }),
+            _ => NO_SUBSCRIPTION,
+        },
+        "customer.subscription.updated" => {
+            let ProviderSubscription { id, customer, user, .. } = ProviderSubscription::read(object).ok_or(missing)?;
+            EventEffect::Fetch(SubscriptionRef { id, customer: Some(customer), user })
+        }
+        "customer.subscription.deleted" => {
+            let ended = ProviderSubscription::read(object).ok_or(missing)?;
+            EventEffect::Ended(ProviderSubscription { status: "canceled".to_owned(), ..ended }.into())
+        }
+        "invoice.payment_failed" => {
+            let details = "/parent/subscription_details";
+            let id = id_at(object, &format!("{details}/subscription")).or_else(|| id_at(object, "/subscription"));
+            let user = text_at(object, &format!("{details}/metadata/userId"));
+            match id {
+                Some(id) => EventEffect::Fetch(SubscriptionRef { id, customer: id_at(object, "/customer"), user }),
+                None => NO_SUBSCRIPTION,
+            }
+        }
+        "customer.subscription.trial_will_end" => EventEffect::Nothing("logged only"),
+        _ => EventEffect::Nothing("of an unknown type"),
+    })
+}
+
+impl ProviderSubscription {
+    /// `None` without an id, a customer or a status.
+    pub fn read(object: &Value) -> Option<Self> {
+        let items: &[Value] = object["items"]["data"].as_array().map_or(&[], Vec::as_slice);
+        let status = text_at(object, "/status")?;
+        let price = |item: &Value| id_at(item, "/price").or_else(|| id_at(item, "/plan"));
+        let mut prices: Vec<String> = items.iter().filter_map(price).collect();
+        if prices.is_empty() {
+            prices.extend(id_at(object, "/plan"));
+        }
+        // On the items since 2025-03-31, on the subscription before.
+        let period = |of: &Value| Some((time_at(of, "/current_period_end")?, time_at(of, "/current_period_start")));
+        let period = items.iter().filter_map(period).min().or_else(|| period(object));
+        // The portal sets a time where the API sets the flag; undoing it resets both.
+        let is_to_end = object["cancel_at_period_end"] == true || !object["cancel_at"].is_null();
+        let reason = object["cancellation_details"]["reason"].as_str();
+        Some(Self {
+            id: id_at(object, "/id")?,
+            customer: id_at(object, "/customer")?,
+            user: text_at(object, "/metadata/userId"),
+            prices,
+            period_start: period.and_then(|(_, start)| start),
+            period_end: period.map(|(end, _)| end),
+            cancel_at_period_end: is_to_end && status != "canceled",
+            lapsed: status == "canceled" && matches!(reason, Some("payment_failed" | "payment_disputed")),
+            created: time_at(object, "/created"),
+            status,
+        })
+    }
+}
+
+/// An id, of which an expanded object is known by its own. It becomes part of a path.
+fn id_at(value: &Value, pointer: &str) -> Option<String> {
+    let found = value.pointer(pointer)?;
+    let id = found.as_str().or_else(|| found["id"].as_str())?;
+    let is_id = (1..=MAX_ID).contains(&id.len())
+        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+    is_id.then(|| id.to_owned())
+}
+
+fn text_at(value: &Value, pointer: &str) -> Option<String> {
+    let text = value.pointer(pointer)?.as_str()?;
+    let is_short = (1..=MAX_ID).contains(&text.len()) && !text.chars().any(char::is_control);
+    is_short.then(|| text.to_owned())
+}
+
+fn time_at(value: &Value, pointer: &str) -> Option<Timestamp> {
+    Timestamp::from_timestamp_secs(value.pointer(pointer)?.as_i64()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn at(seconds: i64) -> Option<Timestamp> {
+        Timestamp::from_timestamp_secs(seconds)
+    }
+
+    fn event(kind: &str, object: Value) -> Result<PaymentEvent, UnreadableEvent> {
+        let event =
+            json!({ "id": "evt_1", "object": "event", "type": kind, "livemode": false, "data": { "object": object } });
+        PaymentEvent::read(event.to_string().as_bytes())
+    }
+
+    fn fetches(id: &str, customer: Option<&str>, user: Option<&str>) -> EventEffect {
+        let [customer, user] = [customer, user].map(|text| text.map(str::to_owned));
+        EventEffect::Fetch(SubscriptionRef { id: id.into(), customer, user })
+    }
+
+    #[test]
+    fn a_subscription_is_read_in_its_current_and_its_older_shape() {
+        let current = json!({
+            "id": "sub_1", "customer": { "id": "cus_1", "object": "customer" }, "status": "active", "created": 5,
+            "metadata": { "userId": "u" }, "cancel_at_period_end": false, "cancel_at": 30,
+            "items": { "data": [
+                { "price": { "id": "price_a" }, "current_period_start": 20, "current_period_end": 40 },
+                { "price": { "id": "price_b" }, "current_period_start": 10, "current_period_end": 30 },
+            ] },
+        });
+        let older = json!({
+            "id": "sub_1", "customer": "cus_1", "status": "active", "created": 5, "metadata": { "userId": "u" },
+            "cancel_at_period_end": true, "current_period_start": 10, "current_period_end": 30,
+            "items": { "data": [{ "plan": { "id": "price_a" } }, { "plan": { "id": "price_b" } }] },
+        });
+        let expected = ProviderSubscription {
+            id: "sub_1".into(),
+            customer: "cus_1".into(),
+            user: Some("u".into()),
+            status: "active".into(),
+            prices: vec!["price_a".into(), "price_b".into()],
+            period_start: at(10),
+            period_end: at(30),
+            cancel_at_period_end: true,
+            lapsed: false,
+            created: at(5),
+        };
+        assert_eq!(ProviderSubscription::read(&current), Some(expected.clone()));
+        assert_eq!(ProviderSubscription::read(&older), Some(expected));
+        for needed in ["id", "customer", "status"] {
+            let mut without = older.clone();
+            without[needed] = json!(null);
+            assert_eq!(ProviderSubscription::read(&without), None, "{needed}");
+        }
+    }
+
+    #[test]
+    fn a_cancelled_subscription_is_not_about_to_end_and_may_have_lapsed() {
+        let ended = |reason: &str| {
+            ProviderSubscription::read(&json!({
+                "id": "sub_1", "customer": "cus_1", "status": "canceled", "cancel_at": 30,
+                "cancellation_details": { "reason": reason },
+            }))
+            .map(|ended| (ended.cancel_at_period_end, ended.lapsed))
+        };
+        assert_eq!(ended("cancellation_requested"), Some((false, false)));
+        assert_eq!([ended("payment_failed"), ended("payment_disputed")], [Some((false, true)); 2]);
+    }
+
+    #[test]
+    fn each_type_of_event_asks_for_its_effect() {
+        let session = json!({
+            "mode": "subscription", "subscription": "sub_1", "customer": "cus_1", "client_reference_id": "u",
+        });
+        let effect = |kind: &str, object: Value| event(kind, object).unwrap().effect;
+        assert_eq!(effect("checkout.session.completed", session), fetches("sub_1", Some("cus_1"), Some("u")));
+        let other = json!({ "mode": "payment", "subscription": null });
+        assert!(matches!(effect("checkout.session.completed", other), EventEffect::Nothing(_)));
+
+        let subscription = json!({ "id": "sub_1", "customer": "cus_1", "status": "past_due" });
+        let updated = effect("customer.subscription.updated", subscription.clone());
+        assert_eq!(updated, fetches("sub_1", Some("cus_1"), None));
+        let EventEffect::Ended(ended) = effect("customer.subscription.deleted", subscription) else {
+            panic!("it ended")
+        };
+        assert_eq!((ended.id.as_str(), ended.status.as_str()), ("sub_1", "canceled"));
+
+        let current = json!({ "customer": "cus_1",
+            "parent": { "subscription_details": { "subscription": "sub_1", "metadata": { "userId": "u" } } } });
+        assert_eq!(effect("invoice.payment_failed", current), fetches("sub_1", Some("cus_1"), Some("u")));
+        let older = json!({ "customer": "cus_1", "subscription": "sub_1" });
+        assert_eq!(effect("invoice.payment_failed", older), fetches("sub_1", Some("cus_1"), None));
+        for (kind, object) in [
+            ("invoice.payment_failed", json!({ "customer": "cus_1" })),
+            ("customer.subscription.trial_will_end", json!({})),
+            ("charge.refunded", json!(null)),
+        ] {
+            assert!(matches!(effect(kind, object), EventEffect::Nothing(_)), "{kind}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        assert_eq!(PaymentEvent::read(b"<html>"), Err(UnreadableEvent::NotJson));
+        assert_eq!(PaymentEvent::read(b"[]"), Err(UnreadableEvent::Field("id")));
+        assert_eq!(PaymentEvent::read(br#"{"id":"../x","type":"a"}"#), Err(UnreadableEvent::Field("id")));
+        assert_eq!(PaymentEvent::read(br#"{"id":"evt_1"}"#), Err(UnreadableEvent::Field("type")));
+        let without = event("customer.subscription.updated", json!({ "id": "sub_1" }));
+        assert_eq!(without, Err(UnreadableEvent::Field("data.object")));
+    }
+
+    #[test]
+    fn pauses_grow_to_six_hours() {
+        let now = at(0).unwrap();
+        let pauses = [0, 1, 2, 9, 10, 99].map(|attempts| (retry_at(attempts, now) - now).num_seconds());
+        assert_eq!(pauses, [30, 60, 120, 15_360, 21_600, 21_600]);
+    }
+}

@@ -1,0 +1,157 @@
+//! The API: what the service calls.
+
+use std::time::Duration;
+
+use actix_web::{
+    HttpRequest, HttpResponse,
+    http::{Method, StatusCode, header},
+    web::{self, ServiceConfig},
+};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+use url::form_urlencoded;
+
+use super::{
+    books::{self, ApiRefusal, Books, Parameters},
+    setup::{PAYMENT_KEY, PaymentFaults},
+    shared::SharedPayments,
+};
+
+/// Fields of each request; others are refused, as the real one does. Those in brackets belong to the name before.
+const KNOWN: [(&str, &[&str]); 4] = [
+    ("/v1/customers", &["name", "metadata", "email"]),
+    (
+        "/v1/checkout/sessions",
+        &[
+            "mode",
+            "line_items",
+            "customer",
+            "client_reference_id",
+            "metadata",
+            "subscription_data",
+            "success_url",
+            "cancel_url",
+        ],
+    ),
+    ("/v1/billing_portal/sessions", &["customer", "return_url"]),
+    ("/v1/refunds", &["charge", "payment_intent", "amount", "reason", "metadata"]),
+];
+const LONGEST_LIST: usize = 100;
+
+type ApiAnswer = Result<Value, ApiRefusal>;
+
+pub fn routes(config: &mut ServiceConfig) {
+    config.service(web::resource("/v1/{path:.*}").to(answer)).service(web::resource("/faults").post(set_faults));
+}
+
+async fn set_faults(shared: web::Data<SharedPayments>, faults: web::Json<PaymentFaults>) -> HttpResponse {
+    *shared.faults() = faults.into_inner();
+    HttpResponse::Ok().json(json!({ "ok": true }))
+}
+
+async fn answer(shared: web::Data<SharedPayments>, request: HttpRequest, body: String) -> HttpResponse {
+    shared.books().asked += 1;
+    let faults = shared.faults().clone();
+    sleep(Duration::from_millis(faults.answer_delay)).await;
+    if let Some(status) = faults.status {
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        return HttpResponse::build(status).json(json!({ "error": { "type": "api_error", "message": "simulated" } }));
+    }
+    let sent = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    if sent != Some(&format!("Bearer {PAYMENT_KEY}")) {
+        return shown(Err(ApiRefusal { status: 401, code: "invalid_api_key", param: None }));
+    }
+    let text = if request.method() == Method::GET { request.query_string() } else { &body };
+    let parameters: Parameters = form_urlencoded::parse(text.as_bytes()).into_owned().collect();
+    match *request.method() {
+        Method::GET => shown(read(&shared.books(), request.path(), &parameters)),
+        Method::POST => change(&shared, &request, &body, &parameters),
+        _ => shown(Err(ApiRefusal::unknown())),
+    }
+}
+
+/// Does something once for an idempotency key.
+fn change(shared: &SharedPayments, request: &HttpRequest, body: &str, parameters: &Parameters) -> HttpResponse {
+    let path = request.path();
+    let key = request.headers().get("idempotency-key").and_then(|key| key.to_str().ok()).map(str::to_owned);
+    let asked = format!("{path} {body}");
+    if let Some(kept) = key.as_deref().and_then(|key| shared.books().kept(key, &asked)) {
+        return match kept {
+            Ok((status, body)) => {
+                let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
+                HttpResponse::build(status).insert_header(("Idempotent-Replayed", "true")).json(body)
+            }
+            Err(refusal) => shown(Err(refusal)),
+        };
+    }
+    let known = KNOWN.iter().find(|(known, _)| *known == path).map(|(_, fields)| *fields);
+    let is_known = |field: &String| {
+        let name = field.split('[').next().unwrap_or_default();
+        known.is_none_or(|known| known.contains(&name))
+    };
+    if !parameters.keys().all(is_known) {
+        return shown(Err(ApiRefusal { status: 400, code: "parameter_unknown", param: None }));
+    }
+    let base = format!("http://{}", shared.addr);
+    let done = shared.step(|books, now| match path {
+        "/v1/customers" => Ok(books.create_customer(parameters, now)),
+        "/v1/checkout/sessions" => books.open_checkout(parameters, &base, now),
+        "/v1/billing_portal/sessions" => books.open_portal(parameters, &base, now),
+        "/v1/refunds" => books.refund(parameters, now),
+        _ => Err(ApiRefusal::unknown()),
+    });
+    if let (Some(key), Ok(body)) = (key, &done) {
+        shared.books().keep(key, asked, 200, body.clone());
+    }
+    shown(done)
+}
+
+fn read(books: &Books, path: &str, parameters: &Parameters) -> ApiAnswer {
+    let customer = parameters.get("customer").map(String::as_str);
+    let list = |all: Vec<&Value>| listed(path, &all, parameters);
+    match path {
+        "/v1/subscriptions" => {
+            list(books.subscriptions(customer, parameters.get("status").is_some_and(|status| status == "all")))
+        }
+        "/v1/charges" => list(books.charges(customer)),
+        "/v1/refunds" => list(books.refunds()),
+        _ => {
+            let one = path.strip_prefix("/v1/").and_then(|path| path.split_once('/'));
+            let found = one.and_then(|(kind, id)| match kind {
+                "subscriptions" => books.subscription(id).cloned(),
+                "prices" => books::price(id).map(books::shown_price),
+                _ => None,
+            });
+            found.ok_or(ApiRefusal::unknown())
+        }
+    }
+}
+
+fn listed(path: &str, all: &[&Value], parameters: &Parameters) -> ApiAnswer {
+    let limit = parameters.get("limit").map_or(Ok(10), |limit| limit.parse());
+    let limit = limit.ok().filter(|limit| (1..=LONGEST_LIST).contains(limit));
+    let limit = limit.ok_or(ApiRefusal::of("parameter_invalid_integer", "limit"))?;
+    let start = match parameters.get("starting_after") {
+        Some(after) => {
+            let place = all.iter().position(|one| one["id"] == after.as_str());
+            place.ok_or(ApiRefusal::of("resource_missing", "starting_after"))? + 1
+        }
+        None => 0,
+    };
+    let rest = &all[start..];
+    let data = &rest[..rest.len().min(limit)];
+    Ok(json!({ "object": "list", "url": path, "has_more": rest.len() > limit, "data": data }))
+}
+
+fn shown(answered: ApiAnswer) -> HttpResponse {
+    match answered {
+        Ok(body) => HttpResponse::Ok().json(body),
+        Err(ApiRefusal { status, code, param }) => {
+            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
+            let kind = if code == "idempotency_error" { code } else { "invalid_request_error" };
+            let message = format!("Refused: {code}");
+            HttpResponse::build(status)
+                .json(json!({ "error": { "type": kind, "code": code, "param": param, "message": message } }))
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! A payment provider in the form of Stripe's API: customers, a checkout page on which one click pays, a portal page,
+//! subscriptions, refunds and signed webhooks. Nothing costs anything. It fails, and delivers its events late, twice and in
+//! another order, on demand.
+
+mod api;
+mod books;
+mod change;
+mod delivery;
+mod pages;
+mod setup;
+mod shared;
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    time::Duration,
+};
+
+use actix_web::{App, HttpServer, dev::ServerHandle, web};
+use serde_json::Value;
+
+use self::shared::SharedPayments;
+pub use self::{
+    change::SubscriptionChange,
+    setup::{PAYMENT_KEY, PaymentFaults, WEBHOOK_SECRET},
+};
+use crate::{clock::Clock, crypto::random::Random};
+
+/// A running provider; stops when dropped.
+pub struct PaymentService {
+    addr: SocketAddr,
+    server: ServerHandle,
+    shared: Arc<SharedPayments>,
+}
+
+impl PaymentService {
+    /// Binds and begins to serve; port 0 takes a free one. Call it inside an actix system.
+    pub async fn start(listen: SocketAddr, clock: Clock, random: Random) -> io::Result<Self> {
+        let listener = TcpListener::bind(listen)?;
+        let addr = listener.local_addr()?;
+        let shared = Arc::new(SharedPayments::new(addr, random.hex::<3>(), clock)?);
+        let data = web::Data::from(shared.clone());
+        let server =
+            HttpServer::new(move || App::new().app_data(data.clone()).configure(api::routes).configure(pages::routes))
+                .workers(1)
+                .disable_signals()
+                .shutdown_timeout(0)
+                .listen(listener)?
+                .run();
+        let handle = server.handle();
+        actix::spawn(server);
+        Ok(Self { addr, server: handle, shared })
+    }
+
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The base URL of the API and the pages.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.addr)
+    }
+
+    /// The settings of a service that uses this provider.
+    pub fn settings(&self) -> Vec<(&'static str, String)> {
+        let mut settings = vec![
+            ("PAYMENT_API_URL", self.url()),
+            ("PAYMENT_SECRET_KEY", PAYMENT_KEY.to_owned()),
+            ("PAYMENT_WEBHOOK_SECRET", WEBHOOK_SECRET.to_owned()),
+        ];
+        let variables = ["PAYMENT_PRICE_SCOUT", "PAYMENT_PRICE_OPERATOR", "PAYMENT_PRICE_OVERLORD"];
+        settings.extend(variables.into_iter().zip(&books::PRICES).map(|(name, price)| (name, price.id.to_owned())));
+        settings
+    }
+
+    /// Where events are sent.
+    pub fn set_webhook(&self, url: String) {
+        self.shared.delivery.set_url(url);
+    }
+
+    /// Changes how it misbehaves.
+    pub fn set_faults(&self, faults: PaymentFaults) {
+        *self.shared.faults() = faults;
+    }
+
+    /// The latest events, the oldest first, as they are now; also those that were not sent.
+    pub fn events(&self) -> Vec<Value> {
+        self.shared.books().events(self.shared.faults().older_shape)
+    }
+
+    /// The events that are held and were not taken before.
+    pub fn take_held(&self) -> Vec<Value> {
+        let older_shape = self.shared.faults().older_shape;
+        self.shared.books().take_news(older_shape)
+    }
+
+    /// The header that proves that this body comes from the provider now.
+    pub fn signature(&self, body: &str) -> String {
+        delivery::signature(WEBHOOK_SECRET, body, self.shared.clock.now().timestamp())
+    }
+
+    /// A subscription, as the API shows it.
+    pub fn subscription(&self, id: &str) -> Option<Value> {
+        self.shared.books().subscription(id).cloned()
+    }
+
+    /// Pays a checkout that was opened, as the button of its page does; the subscription.
+    pub fn pay(&self, session: &str) -> Option<String> {
+        self.shared.step(|books, now| books.pay(session, now))
+    }
+
+    /// A new subscription of this customer, without a checkout.
+    pub fn subscribe(&self, customer: &str, user: Option<&str>, price: &str) -> String {
+        self.shared.step(|books, now| books.subscribe(customer, user, price, now))
+    }
+
+    /// Does this to a subscription, as the portal does.
+    pub fn change(&self, subscription: &str, change: &SubscriptionChange) {
+        self.shared.step(|books, now| books.change(subscription, change, now));
+    }
+
+    /// How often the API was asked.
+    pub fn asked(&self) -> u64 {
+        self.shared.books().asked
+    }
+
+    /// Forgets a customer, as after a change of the account.
+    pub fn forget_customer(&self, customer: &str) {
+        self.shared.books().forget_customer(customer);
+    }
+
+    /// Until every event that was sent has been taken, or given up.
+    pub async fn delivered(&self) {
+        while self.shared.delivery.under_way() > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+impl Drop for PaymentService {
+    fn drop(&mut self) {
+        self.shared.delivery.stop();
+        // The call stops it; its answer comes when it has stopped, and is not needed.
+        drop(self.server.stop(false));
+    }
+}

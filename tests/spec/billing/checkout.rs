@@ -1,0 +1,159 @@
+//! From no subscription to a tier and back, by the provider's pages.
+
+use companion::simulator::payments::PaymentFaults;
+use reqwest::header::LOCATION;
+use serde_json::{Value, json};
+
+use crate::harness::{
+    app::{FRONTEND, TestApp},
+    binary,
+    game::ALICE,
+    payments::PaymentTest,
+};
+
+/// Presses a button of a page of the provider; where it leads.
+async fn press(url: &str, fields: &[(&str, &str)]) -> String {
+    let answer = binary::http().post(url).form(fields).send().await.unwrap();
+    assert_eq!(answer.status(), 303, "{url}");
+    answer.headers()[LOCATION].to_str().unwrap().to_owned()
+}
+
+async fn page(url: &str) -> String {
+    let answer = binary::http().get(url).send().await.unwrap();
+    assert_eq!(answer.status(), 200, "{url}");
+    answer.text().await.unwrap()
+}
+
+#[actix_web::test]
+async fn without_a_key_payments_are_off_and_everything_else_works() {
+    let app = TestApp::start().await;
+    let mut alice = app.signed_in(ALICE).await;
+    let checkout = alice.post("/billing/checkout", Some(&json!({ "tier": "SCOUT" }))).await;
+    checkout.expect_problem(503, "payments_disabled");
+    alice.post("/billing/portal", None).await.expect_problem(503, "payments_disabled");
+    app.browser().post("/billing/webhook", Some(&json!({}))).await.expect_problem(503, "payments_disabled");
+    let me = alice.get("/me").await.json();
+    let subscription = &me["subscription"];
+    assert_eq!((&subscription["tier"], &subscription["status"]), (&Value::Null, &Value::Null));
+    assert_eq!(subscription["why"], json!(["There is no subscription."]));
+    assert_eq!(subscription["entitlements"], json!({ "guestsPerServer": 0, "watchedShops": 0, "enforced": false }));
+}
+
+#[actix_web::test]
+async fn one_click_pays_and_the_portal_changes_and_ends_it() {
+    let mut test = PaymentTest::start().await;
+    let session = test.checkout("OPERATOR").await;
+    let url = format!("{}/checkout/{session}", test.provider.url());
+    assert!(page(&url).await.contains("Pay $7.00 a month"));
+    assert_eq!(press(&url, &[]).await, format!("{FRONTEND}/?billing=done&session={session}"));
+    let subscription = test.until(|subscription| subscription["status"] == "ACTIVE").await;
+    assert_eq!(subscription["tier"], "OPERATOR");
+    assert_eq!(subscription["currentPeriodEnd"], "2026-12-21T12:00:00.000Z");
+    assert_eq!(subscription["cancelAtPeriodEnd"], false);
+    let why = ["The subscription to OPERATOR is active and renews at 2026-12-21T12:00:00.000Z."];
+    assert_eq!(subscription["why"], json!(why));
+    let entitlements = json!({ "guestsPerServer": 3, "watchedShops": 50, "enforced": false });
+    assert_eq!(subscription["entitlements"], entitlements);
+    assert_eq!(subscription["used"], json!({ "guestsPerServer": 0, "watchedShops": 0 }));
+
+    let again = test.alice.post("/billing/checkout", Some(&json!({ "tier": "SCOUT" }))).await;
+    again.expect_problem(409, "already_subscribed");
+    let answer = test.alice.post("/billing/portal", None).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let portal = answer.json()["url"].as_str().unwrap().to_owned();
+    assert!(page(&portal).await.contains("Change to OVERLORD"));
+    let id = test.provider.events()[0]["data"]["object"]["id"].as_str().unwrap().to_owned();
+    for (action, plan, expected) in [
+        ("plan", "price_overlord", json!(["OVERLORD", "ACTIVE", false])),
+        ("cancel", "", json!(["OVERLORD", "ACTIVE", true])),
+        ("keep", "", json!(["OVERLORD", "ACTIVE", false])),
+        ("fail", "", json!(["OVERLORD", "PAST_DUE", false])),
+        ("pay", "", json!(["OVERLORD", "ACTIVE", false])),
+        ("fail", "", json!(["OVERLORD", "PAST_DUE", false])),
+        // What was not paid is not left to the end of its period.
+        ("end", "", json!([null, "CANCELED", false])),
+    ] {
+        press(&portal, &[("subscription", &id), ("action", action), ("plan", plan)]).await;
+        let shown = |one: &Value| json!([one["tier"], one["status"], one["cancelAtPeriodEnd"]]);
+        test.until(|subscription| shown(subscription) == expected).await;
+    }
+    assert!(page(&portal).await.contains("canceled"));
+}
+
+#[actix_web::test]
+async fn a_stranger_to_a_portal_changes_nothing() {
+    let mut test = PaymentTest::start().await;
+    let id = test.subscribe("SCOUT").await;
+    let theirs = test.provider.subscribe("cus_other", None, "price_scout");
+    test.until(|subscription| subscription["tier"] == "SCOUT").await;
+    let portal = test.alice.post("/billing/portal", None).await.json()["url"].as_str().unwrap().to_owned();
+    let fields = [("subscription", theirs.as_str()), ("action", "end")];
+    let refused = binary::http().post(&portal).form(&fields).send().await.unwrap();
+    assert_eq!(refused.status(), 404);
+    let status = |id: &str| test.provider.subscription(id).unwrap()["status"].clone();
+    assert_eq!([status(&id), status(&theirs)], ["active", "active"]);
+}
+
+#[actix_web::test]
+async fn bad_input_is_refused_by_field() {
+    let mut test = PaymentTest::start().await;
+    for tier in ["scout", "", "FREE", "SCOUT "] {
+        let refused = test.alice.post("/billing/checkout", Some(&json!({ "tier": tier }))).await;
+        assert_eq!(refused.expect_problem(400, "invalid_request")["errors"][0]["path"], "tier", "{tier}");
+    }
+    let refused = test.alice.post("/billing/checkout", Some(&json!({}))).await;
+    assert_eq!(refused.expect_problem(400, "invalid_request")["errors"][0]["path"], "tier");
+    let refused = test.alice.post("/billing/checkout", Some(&json!({ "tier": 1 }))).await;
+    refused.expect_problem(400, "invalid_request");
+    test.alice.post("/billing/portal", None).await.expect_problem(409, "no_customer");
+    let mut nobody = test.app.browser();
+    for path in ["/billing/checkout", "/billing/portal"] {
+        nobody.post(path, Some(&json!({ "tier": "SCOUT" }))).await.expect_problem(401, "unauthenticated");
+    }
+}
+
+#[actix_web::test]
+async fn a_provider_that_fails_is_told_from_one_that_refuses_and_nothing_is_lost() {
+    let mut test = PaymentTest::start().await;
+    let body = json!({ "tier": "SCOUT" });
+    for (status, expected, code) in [
+        (500, 503, "payment_provider_unavailable"),
+        (429, 503, "payment_provider_unavailable"),
+        (302, 502, "payment_provider_refused"),
+        (401, 502, "payment_provider_refused"),
+        (402, 502, "payment_provider_refused"),
+    ] {
+        test.provider.set_faults(PaymentFaults { status: Some(status), ..Default::default() });
+        let problem = test.alice.post("/billing/checkout", Some(&body)).await;
+        let detail = problem.expect_problem(expected, code)["detail"].as_str().unwrap().to_owned();
+        assert!(!detail.contains("simulated"), "{detail}");
+        assert_eq!(problem.header("retry-after").is_some(), expected == 503);
+    }
+    test.provider.set_faults(PaymentFaults::default());
+    let id = test.subscribe("SCOUT").await;
+    test.until(|subscription| subscription["tier"] == "SCOUT").await;
+
+    // It is away while the subscription changes, and its events wait.
+    test.provider.set_faults(PaymentFaults { status: Some(503), ..Default::default() });
+    test.provider.change(&id, &companion::simulator::payments::SubscriptionChange::Plan("price_overlord".into()));
+    test.provider.delivered().await;
+    test.alice.post("/billing/portal", None).await.expect_problem(503, "payment_provider_unavailable");
+    assert_eq!(test.subscription().await["tier"], "SCOUT");
+    test.provider.set_faults(PaymentFaults::default());
+    test.advance(chrono::Duration::hours(1));
+    test.until(|subscription| subscription["tier"] == "OVERLORD").await;
+}
+
+#[actix_web::test]
+async fn a_customer_whom_the_provider_forgot_becomes_another_one() {
+    let mut test = PaymentTest::start().await;
+    let id = test.subscribe("SCOUT").await;
+    test.until(|subscription| subscription["tier"] == "SCOUT").await;
+    test.provider.change(&id, &companion::simulator::payments::SubscriptionChange::End);
+    test.until(|subscription| subscription["status"] == "CANCELED").await;
+    let customer = test.provider.subscription(&id).unwrap()["customer"].as_str().unwrap().to_owned();
+    test.provider.forget_customer(&customer);
+    let other = test.subscribe("OPERATOR").await;
+    assert_ne!(test.provider.subscription(&other).unwrap()["customer"], customer.as_str());
+    test.until(|subscription| subscription["tier"] == "OPERATOR").await;
+}
