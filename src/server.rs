@@ -19,7 +19,9 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::time::Instant;
 
 use crate::{
-    api::{self, camera_drawing::DrawingTurns, context::ApiContext, rate_limits::RateLimits},
+    api::{
+        self, camera_drawing::DrawingTurns, context::ApiContext, map_pictures::MapPictures, rate_limits::RateLimits,
+    },
     clients::{http, identity::IdentityClient, player_stats::PlayerStatsClient},
     clock::Clock,
     config::Config,
@@ -32,9 +34,9 @@ use crate::{
         session_cookie::{SESSION_COOKIE, SealedCookie},
     },
     db::{
-        PURGE_BATCH, alarms, alias_answers, error::DbError, failed_pushes, guests, incidents, map_notes, openid_nonces,
-        pairing_codes, player_sessions, player_stats_spending, pool::Db, push_seen, server_matches, sessions,
-        shop_history, shops, timeline,
+        PURGE_BATCH, alarms, alias_answers, error::DbError, failed_pushes, guests, incidents, map_notes, maps,
+        openid_nonces, pairing_codes, player_sessions, player_stats_spending, pool::Db, push_seen, server_matches,
+        sessions, shop_history, shops, timeline,
     },
     domain::{
         fair_budget::FairBudget,
@@ -218,6 +220,7 @@ impl Server {
             identity: IdentityClient::new(http, identity),
             rate_limits: RateLimits::new(listen.trusted_proxies, &clock),
             drawing_turns: DrawingTurns::default(),
+            map_pictures: MapPictures::default(),
             connections: connections.clone(),
             hub: hub.clone(),
             push,
@@ -390,13 +393,14 @@ async fn sweep(context: web::Data<ApiContext>) {
 type Purge = fn(&mut Db, Timestamp) -> Result<usize, DbError>;
 
 /// One for each table whose rows expire.
-const PURGES: [Purge; 17] = [
+const PURGES: [Purge; 18] = [
     sessions::purge,
     pairing_codes::purge,
     |db, now| guests::purge(db, now - guests::EXPIRED_KEPT),
     push_seen::purge,
     failed_pushes::purge,
     map_notes::purge,
+    |db, now| maps::purge(db, now - TimeDelta::days(1)),
     |db, now| timeline::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
     |db, now| shops::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
     |db, now| shop_history::purge(db, now - TimeDelta::days(HISTORY_DAYS)),

@@ -39,6 +39,8 @@ pub mod guests;
 pub mod health;
 pub mod index;
 pub mod map_notes;
+pub mod map_pictures;
+pub mod maps;
 pub mod metrics;
 pub mod middleware;
 pub mod openapi;

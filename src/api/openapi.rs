@@ -16,8 +16,8 @@ use crate::{
     api::{
         alarms, aliases, cameras, credentials, devices,
         error::{self, PROBLEM_JSON},
-        guest_invites, guests, health, index, map_notes, metrics, paired_servers, pairing, readiness, shop_watches,
-        shops, sign_in, timeline, tracking,
+        guest_invites, guests, health, index, map_notes, maps, metrics, paired_servers, pairing, readiness,
+        shop_watches, shops, sign_in, timeline, tracking,
     },
     crypto::session_cookie::SESSION_COOKIE,
 };
@@ -63,6 +63,8 @@ use crate::{
         guest_invites::leave,
         cameras::frame,
         cameras::list,
+        maps::get,
+        maps::image,
         readiness::readiness,
         readiness::drill,
         alarms::list,

@@ -43,6 +43,7 @@ pub mod incidents;
 pub mod job_queue;
 pub mod journal;
 pub mod map_notes;
+pub mod maps;
 pub mod markets;
 pub mod openid_nonces;
 pub mod paired_servers;
@@ -61,6 +62,7 @@ pub mod shop_watches;
 pub mod shops;
 pub mod smart_devices;
 pub mod start;
+pub mod stored_monuments;
 pub mod stored_server;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -15,7 +15,7 @@ use crate::{
         guests::{self, Invitee},
         helper_devices,
         incidents::{self, HeardBy, LedgerWrite},
-        map_notes, markets, openid_nonces, paired_servers, pairing_codes, player_sessions, player_stats_spending,
+        map_notes, maps, markets, openid_nonces, paired_servers, pairing_codes, player_sessions, player_stats_spending,
         pool::Db,
         push_credentials, push_seen, server_matches, sessions,
         shop_history::{self, HistoryPage},
@@ -93,6 +93,11 @@ fn every_query(db: &mut Db) {
     map_notes::list(db, &server, now()).unwrap();
     map_notes::count(db, &server).unwrap();
     map_notes::purge(db, now()).unwrap();
+    maps::get(db, key, 1).unwrap();
+    maps::put(db, key, 1, &testing::world_map(1, b"jpeg"), now()).unwrap();
+    maps::put(db, key, 1, &testing::world_map(2, b"other"), now()).unwrap();
+    maps::picture(db, key, 1, key, maps::AS_SENT).unwrap();
+    maps::purge(db, now()).unwrap();
     map_notes::wipe(db, &server, now()).unwrap();
     let before = Some(Cursor { ts: now(), id: key.to_owned() });
     let all = TimelinePage { since: Some(now()), before, kinds: None, limit: 200 };

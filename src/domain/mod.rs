@@ -35,3 +35,4 @@ pub mod shop;
 pub mod time;
 pub mod timeline;
 pub mod world_event;
+pub mod world_map;

@@ -22,6 +22,7 @@ use crate::{
     db::{
         error::DbError,
         map_notes::{self, StoredNote},
+        maps,
         markets::{self, MarketStep},
         pool::{Db, Pool},
         shop_watches, timeline,
@@ -32,7 +33,9 @@ use crate::{
         shop::watch::ShopWatch,
         time::Timestamp,
         timeline::{TimelineEntry, TimelineOwner},
+        world_map::WorldMap,
     },
+    game::decoding::DecodingPermit,
 };
 
 /// Facts that wait. At a few hundred bytes each, some megabytes.
@@ -43,6 +46,17 @@ const BATCH: usize = 250;
 const GATHERED_FOR: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
+/// The map of a game server, on its way into the database.
+#[derive(Debug)]
+pub struct NewMap {
+    pub address: String,
+    pub port: u16,
+    pub map: WorldMap,
+    pub at: Timestamp,
+    /// Maps are large: this bounds how many wait.
+    pub turn: Option<DecodingPermit>,
+}
+
 /// Something to keep.
 #[derive(Clone, Debug)]
 pub enum Fact {
@@ -51,6 +65,7 @@ pub enum Fact {
     Market(MarketStep),
     /// What was found for a watched offer.
     Finding(ShopWatch),
+    Map(Arc<NewMap>),
     /// A note of the detector.
     Note(ServerId, StoredNote),
     /// The world of this server was wiped then: its map notes are gone.
@@ -209,6 +224,7 @@ fn write(db: &mut Db, fact: &Fact) -> Result<(), DbError> {
         Fact::Event(owner, entry) => timeline::insert(db, owner, entry),
         Fact::Market(step) => markets::write(db, step),
         Fact::Finding(watch) => shop_watches::save_finding(db, watch),
+        Fact::Map(new) => maps::put(db, &new.address, new.port, &new.map, new.at),
         Fact::Note(server, note) => map_notes::insert(db, server, note),
         Fact::NotesWiped(server, at) => map_notes::wipe(db, server, *at).map(drop),
     }

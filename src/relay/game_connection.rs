@@ -5,6 +5,7 @@
 mod cameras;
 mod devices;
 mod looks;
+mod maps;
 mod notes;
 pub mod players;
 mod shops;
@@ -24,7 +25,7 @@ use crate::{
         time::Timestamp,
         world_event::EventKind,
     },
-    game::asker::Asker,
+    game::{asker::Asker, map_picture},
     panics,
     relay::{
         alarm_delivery::{AlarmDelivery, DrillOutcome, PushedAlarm},
@@ -359,6 +360,12 @@ impl Handler<LinkReport> for GameConnection {
             LinkReport::Update(mut update) => {
                 self.take_camera_frame(&mut update);
                 self.update(update, ctx)
+            }
+            LinkReport::Map { map, address, port, turn } => {
+                let drawing = map_picture::read(&map);
+                let wanted = self.update(GameUpdate::Map(map), ctx);
+                self.store_map(drawing, address, port, turn);
+                wanted
             }
             LinkReport::ServerGone => {
                 self.hub.do_send(ConnectionEvent::ServerGone { server: self.server.clone() });

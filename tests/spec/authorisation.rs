@@ -123,6 +123,8 @@ const ROUTES: &[(&str, Rule, &str)] = &[
     ("POST /paired-servers/{id}/devices", OwnerOnly, r#"{"entityId":8}"#),
     ("GET /paired-servers/{id}/devices/{deviceId}/camera-frame", Watcher, ""),
     ("GET /paired-servers/{id}/cameras", Watcher, ""),
+    ("GET /paired-servers/{id}/map", Watcher, ""),
+    ("GET /paired-servers/{id}/map/image", Watcher, ""),
     ("POST /paired-servers/{id}/devices/{deviceId}/toggle", OwnerOnly, ""),
     ("PATCH /paired-servers/{id}/devices/{deviceId}", OwnerOnly, r#"{"label":"Gate"}"#),
     ("DELETE /paired-servers/{id}/devices/{deviceId}", OwnerOnly, ""),

@@ -13,6 +13,7 @@ mod guests;
 mod harness;
 mod house;
 mod intel;
+mod maps;
 mod openapi;
 mod overlays;
 mod paired_servers;
