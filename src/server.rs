@@ -34,9 +34,9 @@ use crate::{
         session_cookie::{SESSION_COOKIE, SealedCookie},
     },
     db::{
-        PURGE_BATCH, alarms, alias_answers, error::DbError, failed_pushes, guests, incidents, map_notes, maps,
-        openid_nonces, pairing_codes, player_sessions, player_stats_spending, pool::Db, push_seen, server_matches,
-        sessions, shop_history, shops, timeline,
+        PURGE_BATCH, alarms, alias_answers, chat_lines, error::DbError, failed_pushes, guests, incidents, map_notes,
+        maps, openid_nonces, pairing_codes, player_sessions, player_stats_spending, pool::Db, push_seen,
+        server_matches, sessions, shop_history, shops, timeline,
     },
     domain::{
         fair_budget::FairBudget,
@@ -393,13 +393,14 @@ async fn sweep(context: web::Data<ApiContext>) {
 type Purge = fn(&mut Db, Timestamp) -> Result<usize, DbError>;
 
 /// One for each table whose rows expire.
-const PURGES: [Purge; 18] = [
+const PURGES: [Purge; 19] = [
     sessions::purge,
     pairing_codes::purge,
     |db, now| guests::purge(db, now - guests::EXPIRED_KEPT),
     push_seen::purge,
     failed_pushes::purge,
     map_notes::purge,
+    |db, now| chat_lines::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
     |db, now| maps::purge(db, now - TimeDelta::days(1)),
     |db, now| timeline::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
     |db, now| shops::purge(db, now - TimeDelta::days(HISTORY_DAYS)),

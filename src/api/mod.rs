@@ -27,6 +27,7 @@ pub mod alarms;
 pub mod aliases;
 pub mod camera_drawing;
 pub mod cameras;
+pub mod chat;
 pub mod context;
 pub mod credentials;
 pub mod devices;

@@ -14,7 +14,7 @@ use utoipa::{
 
 use crate::{
     api::{
-        alarms, aliases, cameras, credentials, devices,
+        alarms, aliases, cameras, chat, credentials, devices,
         error::{self, PROBLEM_JSON},
         guest_invites, guests, health, index, map_notes, maps, metrics, paired_servers, pairing, readiness,
         shop_watches, shops, sign_in, timeline, tracking,
@@ -63,6 +63,8 @@ use crate::{
         guest_invites::leave,
         cameras::frame,
         cameras::list,
+        chat::list,
+        chat::say,
         maps::get,
         maps::image,
         readiness::readiness,

@@ -33,6 +33,7 @@ macro_rules! purge_oldest {
 pub mod access;
 pub mod alarms;
 pub mod alias_answers;
+pub mod chat_lines;
 pub mod encryption_keys;
 pub mod engine;
 pub mod error;

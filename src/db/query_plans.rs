@@ -11,7 +11,7 @@ use diesel::{
 
 use crate::{
     db::{
-        PURGE_BATCH, access, alarms, alias_answers, encryption_keys,
+        PURGE_BATCH, access, alarms, alias_answers, chat_lines, encryption_keys,
         guests::{self, Invitee},
         helper_devices,
         incidents::{self, HeardBy, LedgerWrite},
@@ -26,6 +26,7 @@ use crate::{
         users,
     },
     domain::{
+        chat::{ChatLine, KeptLine},
         ids::UserId,
         pairing::PairingCode,
         player_name::NameKey,
@@ -93,6 +94,10 @@ fn every_query(db: &mut Db) {
     map_notes::list(db, &server, now()).unwrap();
     map_notes::count(db, &server).unwrap();
     map_notes::purge(db, now()).unwrap();
+    let line = ChatLine { author: key.into(), text: key.into(), ts: now() };
+    chat_lines::insert(db, &server, &KeptLine { id: key.into(), line }).unwrap();
+    chat_lines::list(db, &server, Some(&Cursor { ts: now(), id: key.into() }), 9).unwrap();
+    chat_lines::purge(db, now()).unwrap();
     maps::get(db, key, 1).unwrap();
     maps::put(db, key, 1, &testing::world_map(1, b"jpeg"), now()).unwrap();
     maps::put(db, key, 1, &testing::world_map(2, b"other"), now()).unwrap();

@@ -366,6 +366,16 @@ diesel::table! {
 }
 
 diesel::table! {
+    chat_lines (server_id, id) {
+        server_id -> Text,
+        id -> Text,
+        said_at -> Timestamp,
+        author -> Text,
+        text -> Text,
+    }
+}
+
+diesel::table! {
     maps (address, port) {
         address -> Text,
         port -> Integer,

@@ -6,6 +6,7 @@ pub mod access;
 pub mod backoff;
 pub mod camera;
 pub mod change;
+pub mod chat;
 pub mod client_address;
 pub mod credential;
 pub mod detect;

@@ -20,6 +20,7 @@ use tokio::{
 use crate::{
     crypto::random::Random,
     db::{
+        chat_lines,
         error::DbError,
         map_notes::{self, StoredNote},
         maps,
@@ -29,6 +30,7 @@ use crate::{
     },
     domain::{
         backoff::Backoff,
+        chat::KeptLine,
         ids::ServerId,
         shop::watch::ShopWatch,
         time::Timestamp,
@@ -66,6 +68,8 @@ pub enum Fact {
     /// What was found for a watched offer.
     Finding(ShopWatch),
     Map(Arc<NewMap>),
+    /// A line of the team's chat.
+    Chat(ServerId, KeptLine),
     /// A note of the detector.
     Note(ServerId, StoredNote),
     /// The world of this server was wiped then: its map notes are gone.
@@ -225,6 +229,7 @@ fn write(db: &mut Db, fact: &Fact) -> Result<(), DbError> {
         Fact::Market(step) => markets::write(db, step),
         Fact::Finding(watch) => shop_watches::save_finding(db, watch),
         Fact::Map(new) => maps::put(db, &new.address, new.port, &new.map, new.at),
+        Fact::Chat(server, line) => chat_lines::insert(db, server, line),
         Fact::Note(server, note) => map_notes::insert(db, server, note),
         Fact::NotesWiped(server, at) => map_notes::wipe(db, server, *at).map(drop),
     }

@@ -3,6 +3,7 @@
 //! deleted or the service drains.
 
 mod cameras;
+mod chat;
 mod devices;
 mod looks;
 mod maps;
@@ -30,7 +31,7 @@ use crate::{
     relay::{
         alarm_delivery::{AlarmDelivery, DrillOutcome, PushedAlarm},
         camera_looks::CameraLooks,
-        commands::PendingToggles,
+        commands::{AwaitedEcho, PendingToggles},
         context::RelayContext,
         device_looks::DeviceLooks,
         link_supervisor::{self, LinkReport, Wake},
@@ -154,6 +155,8 @@ pub struct GameConnection {
     game_server: Option<GameServerId>,
     looks: DeviceLooks,
     toggles: PendingToggles,
+    /// Lines that users say, in their order.
+    echoes: Vec<AwaitedEcho>,
     /// Of the latest question for the stored notes.
     notes_version: u64,
     cameras: Rc<CameraLooks>,
@@ -187,6 +190,7 @@ impl GameConnection {
             game_server: None,
             looks: DeviceLooks::default(),
             toggles: PendingToggles::default(),
+            echoes: Vec::new(),
             notes_version: 0,
             supervisor: None,
             wake: Arc::default(),
@@ -226,6 +230,7 @@ impl GameConnection {
         ctx: &mut Context<Self>,
     ) {
         self.link = None;
+        self.echoes.clear();
         self.cameras.link_changed();
         self.update(GameUpdate::Disconnected { state, reason, next_attempt_at }, ctx);
     }
@@ -274,11 +279,8 @@ impl GameConnection {
             let event = WithId { id: id.as_deref(), content: event };
             publisher.deliver(Lane::Event, &ServerMessage::Event { server_id: &self.server, event });
         }
-        for chat in &chat {
-            let chat = WithId { id: None, content: chat };
-            publisher.deliver(Lane::Chat, &ServerMessage::Chat { server_id: &self.server, chat });
-        }
         drop(publisher);
+        self.hear_chat(chat);
         if shops_seen {
             self.feed_market(ctx);
         }

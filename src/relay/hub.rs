@@ -40,11 +40,14 @@ use crate::{
 pub use crate::relay::{
     alarm_delivery::{DrillOutcome, PushedAlarm},
     camera_looks::{CameraError, PullCameraFrame},
-    commands::{AcknowledgeRaid, CommandError, DeviceToggle, NotesChanged, ReadDevices, UserCommand},
+    commands::{
+        AcknowledgeRaid, ChatError, CommandError, DeviceToggle, NotesChanged, ReadDevices, SendChat, UserCommand,
+    },
     game_connection::{LinkStatus, players::PlayerSeen},
     ledger::STORED_WITHIN,
     markets::Markets,
     shop_watcher::ShopWatchesChanged,
+    team_chat::shown_text,
 };
 
 /// How long a socket waits for the database where something else may answer for it.
@@ -435,6 +438,7 @@ impl Handler<Drain> for Hub {
 mod admitting;
 mod alarms;
 mod cameras;
+mod chat;
 mod devices;
 mod notes;
 mod players;

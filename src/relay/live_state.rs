@@ -33,7 +33,7 @@ use crate::{
         reading,
         wire::{AppBroadcast, AppEntityInfo, AppInfo, AppMap, AppMapMarkers, AppTeamChat, AppTeamInfo, AppTime},
     },
-    relay::{protocol::ChatLine, team_chat::TeamChat},
+    relay::team_chat::{HeardLine, TeamChat},
 };
 
 /// Shops that may well vanish together, and answers without any after which more are believed to have.
@@ -108,7 +108,7 @@ pub struct Outcome {
     /// One step of the state; empty = no step.
     pub changes: Vec<Change>,
     pub events: Vec<WorldEvent>,
-    pub chat: Vec<ChatLine>,
+    pub chat: Vec<HeardLine>,
     pub alarms: Vec<AlarmTrigger>,
     /// Alarms whose value is not what it was.
     pub alarm_values: Vec<(Arc<str>, bool)>,

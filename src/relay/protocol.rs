@@ -23,10 +23,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::{
     change::{self, Change},
+    chat::ChatLine,
     ids::ServerId,
     incident::Raid,
     server_state::ServerState,
-    time::{self, Timestamp},
+    time::Timestamp,
     world_event::WorldEvent,
 };
 
@@ -144,15 +145,6 @@ impl ClientMessage {
             }),
         }
     }
-}
-
-/// A line of the team's chat.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ChatLine {
-    pub author: String,
-    pub text: String,
-    #[serde(serialize_with = "time::wire")]
-    pub ts: Timestamp,
 }
 
 /// An event or a line of chat, with the id under which the timeline or the chat's history has it.

@@ -4,6 +4,7 @@
 
 mod authorisation;
 mod cameras;
+mod chat;
 mod command_line;
 mod credentials;
 mod crowd;

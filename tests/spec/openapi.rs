@@ -43,6 +43,8 @@ const CONTRACT: &[&str] = &[
     "DELETE /guest-invites/{serverId}",
     "GET /paired-servers/{id}/devices/{deviceId}/camera-frame",
     "GET /paired-servers/{id}/cameras",
+    "GET /paired-servers/{id}/chat",
+    "POST /paired-servers/{id}/chat",
     "GET /paired-servers/{id}/map",
     "GET /paired-servers/{id}/map/image",
     "GET /paired-servers/{id}/readiness",

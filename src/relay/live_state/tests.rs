@@ -267,14 +267,14 @@ fn chat_and_a_broadcast_of_several_parts_are_one_outcome() {
         ..Default::default()
     };
     let history = AppTeamChat { messages: vec![said(1, "old")] };
-    assert!(watched.update(GameUpdate::Chat(history)).chat.is_empty());
+    assert!(watched.update(GameUpdate::Chat(history)).chat.iter().all(|line| !line.is_news));
     let broadcast = AppBroadcast {
         team_changed: Some(AppTeamChanged { player_id: 7, team_info: member(true) }),
         team_message: Some(crate::game::wire::AppNewTeamMessage { message: said(2, "new") }),
         ..AppBroadcast::default()
     };
     let outcome = watched.update(GameUpdate::Broadcast(1, Box::new(broadcast)));
-    assert_eq!(outcome.chat.iter().map(|line| line.text.as_str()).collect::<Vec<_>>(), ["new"]);
+    assert_eq!(outcome.chat.iter().map(|line| line.kept.line.text.as_str()).collect::<Vec<_>>(), ["new"]);
     assert_eq!(watched.client["team"]["members"]["7"]["name"], "Ann");
 }
 
