@@ -300,8 +300,10 @@ impl Server {
         let RelayContext { journal, facts, .. } = &*self.kept;
         journal.unkept.keep_all(STORED_WITHIN, KEPT_WITHIN).await;
         // Sockets get their close code first; whoever then still lingers is cut off.
-        self.hub.do_send(Drain);
         let deadline = Instant::now() + GOODBYES;
+        if tokio::time::timeout(KEPT_WITHIN, self.hub.send(Drain)).await.is_err() {
+            log::warn!("some game links did not end in time");
+        }
         while self.health.active.load(Ordering::Relaxed) > 0 && Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

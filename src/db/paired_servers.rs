@@ -3,7 +3,13 @@
 use diesel::{dsl::exists, prelude::*};
 
 use crate::{
-    db::{error::DbError, pool::Db, schema::paired_servers, stored_monuments, timestamp::StoredTimestamp},
+    db::{
+        error::DbError,
+        pool::Db,
+        schema::paired_servers,
+        stored_monuments,
+        timestamp::{StoredTimestamp, StoredTimestampOption},
+    },
     domain::{
         detect::wipe::World,
         ids::{ServerId, UserId},
@@ -37,6 +43,9 @@ pub struct PairedServer {
     pub created_at: Timestamp,
     #[diesel(deserialize_as = StoredTimestamp)]
     pub updated_at: Timestamp,
+    /// When its link was last known to be up.
+    #[diesel(deserialize_as = StoredTimestampOption)]
+    pub link_alive_at: Option<Timestamp>,
     #[diesel(embed)]
     pub baseline: Baseline,
 }
@@ -182,6 +191,13 @@ pub fn save_baseline(
 ) -> Result<bool, DbError> {
     let stored = paired_servers::monuments.eq(monuments.map(stored_monuments::write));
     Ok(diesel::update(paired_servers::table.find(id.as_str())).set((baseline, stored)).execute(db)? == 1)
+}
+
+/// Stores when the server's link was last known to be up.
+pub fn set_link_alive(db: &mut Db, id: &ServerId, at: Timestamp) -> Result<(), DbError> {
+    let alive = paired_servers::link_alive_at.eq(at.naive_utc());
+    diesel::update(paired_servers::table.find(id.as_str())).set(alive).execute(db)?;
+    Ok(())
 }
 
 /// The monuments of the stored world; `None` if its map is not known.

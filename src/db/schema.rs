@@ -128,6 +128,7 @@ diesel::table! {
         level_name -> Nullable<Text>,
         key_version -> Integer,
         monuments -> Nullable<Text>,
+        link_alive_at -> Nullable<Timestamp>,
     }
 }
 

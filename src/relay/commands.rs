@@ -10,7 +10,8 @@ use crate::{
     domain::{
         chat::KeptLine,
         device::{DeviceKind, DeviceReport},
-        ids::{ServerId, UserId},
+        ids::{PlatformId, ServerId, UserId},
+        time::{Moment, Timestamp},
     },
     game::{
         asker::Asker,
@@ -45,6 +46,25 @@ pub struct UserCommand {
 #[rtype(result = "HashMap<Arc<str>, DeviceReport>")]
 pub struct ReadDevices {
     pub server: ServerId,
+}
+
+/// This player has just paired a new device in the game, and so stands at it.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct PlaceDevice {
+    pub server: ServerId,
+    pub device: String,
+    pub player: PlatformId,
+    /// When the game said so.
+    pub sent: Timestamp,
+}
+
+/// A new device, until its player's place is known.
+pub struct UnplacedDevice {
+    pub device: String,
+    /// SteamID64.
+    pub player: u64,
+    pub paired: Moment,
 }
 
 /// Map notes of a paired server were added, changed or deleted.

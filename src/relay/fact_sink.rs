@@ -25,6 +25,7 @@ use crate::{
         map_notes::{self, StoredNote},
         maps,
         markets::{self, MarketStep},
+        paired_servers,
         pool::{Db, Pool},
         shop_watches, timeline,
     },
@@ -68,6 +69,8 @@ pub enum Fact {
     /// What was found for a watched offer.
     Finding(ShopWatch),
     Map(Arc<NewMap>),
+    /// The link of this server was up then.
+    LinkAlive(ServerId, Timestamp),
     /// A line of the team's chat.
     Chat(ServerId, KeptLine),
     /// A note of the detector.
@@ -229,6 +232,7 @@ fn write(db: &mut Db, fact: &Fact) -> Result<(), DbError> {
         Fact::Market(step) => markets::write(db, step),
         Fact::Finding(watch) => shop_watches::save_finding(db, watch),
         Fact::Map(new) => maps::put(db, &new.address, new.port, &new.map, new.at),
+        Fact::LinkAlive(server, at) => paired_servers::set_link_alive(db, server, *at),
         Fact::Chat(server, line) => chat_lines::insert(db, server, line),
         Fact::Note(server, note) => map_notes::insert(db, server, note),
         Fact::NotesWiped(server, at) => map_notes::wipe(db, server, *at).map(drop),

@@ -2,12 +2,14 @@
 //! [`link_supervisor`] learns, keeps the [`LiveState`], and publishes what follows. Stops when the paired server is
 //! deleted or the service drains.
 
+mod alive;
 mod cameras;
 mod chat;
 mod devices;
 mod looks;
 mod maps;
 mod notes;
+mod places;
 pub mod players;
 mod shops;
 
@@ -23,7 +25,7 @@ use crate::{
         ids::{GameServerId, ServerId, UserId},
         link_reason::LinkReason,
         server_state::ConnectionState,
-        time::Timestamp,
+        time::{Moment, Timestamp},
         world_event::EventKind,
     },
     game::{asker::Asker, map_picture},
@@ -31,7 +33,7 @@ use crate::{
     relay::{
         alarm_delivery::{AlarmDelivery, DrillOutcome, PushedAlarm},
         camera_looks::CameraLooks,
-        commands::{AwaitedEcho, PendingToggles},
+        commands::{AwaitedEcho, PendingToggles, UnplacedDevice},
         context::RelayContext,
         device_looks::DeviceLooks,
         link_supervisor::{self, LinkReport, Wake},
@@ -155,6 +157,9 @@ pub struct GameConnection {
     game_server: Option<GameServerId>,
     looks: DeviceLooks,
     toggles: PendingToggles,
+    unplaced: Vec<UnplacedDevice>,
+    /// When it was last stored that the link was up, and until when.
+    alive_kept: Option<(Moment, Timestamp)>,
     /// Lines that users say, in their order.
     echoes: Vec<AwaitedEcho>,
     /// Of the latest question for the stored notes.
@@ -190,6 +195,8 @@ impl GameConnection {
             game_server: None,
             looks: DeviceLooks::default(),
             toggles: PendingToggles::default(),
+            unplaced: Vec::new(),
+            alive_kept: None,
             echoes: Vec::new(),
             notes_version: 0,
             supervisor: None,
@@ -314,6 +321,8 @@ impl GameConnection {
             ctx.spawn(updates.into_actor(self));
         }
         self.end_unused_camera(ctx);
+        self.place_devices(ctx);
+        self.keep_alive(false);
         let outcome = self.live.borrow_mut().tick(self.context.clock.moment());
         self.publish(outcome, ctx);
     }
@@ -332,6 +341,7 @@ impl Actor for GameConnection {
 
     fn stopping(&mut self, ctx: &mut Self::Context) -> Running {
         if panics::notice("game_connection", self.server.as_str()) {
+            self.keep_alive(true);
             // First to the hub, so that nobody who asks for the server now finds this connection.
             self.hub.do_send(ConnectionEvent::Failed { server: self.server.clone(), connection: ctx.address() });
             if let Ok(publisher) = self.publisher.try_borrow() {
@@ -353,7 +363,9 @@ impl Handler<LinkReport> for GameConnection {
                 self.game_server = Some(game_server);
                 self.cameras.link_changed();
                 log::info!(server = self.server.as_str(); "connected to the game server");
-                self.update(GameUpdate::Connected(info), ctx)
+                let wanted = self.update(GameUpdate::Connected(info), ctx);
+                self.keep_alive(false);
+                wanted
             }
             LinkReport::Down { state, reason, next_attempt_at } => {
                 self.disconnected(state, Some(reason), Some(next_attempt_at), ctx);
@@ -464,6 +476,7 @@ impl Handler<StopConnection> for GameConnection {
     type Result = ();
 
     fn handle(&mut self, _: StopConnection, ctx: &mut Self::Context) {
+        self.keep_alive(true);
         ctx.stop();
     }
 }

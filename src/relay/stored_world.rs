@@ -20,5 +20,5 @@ pub fn read(db: &mut Db, server: &PairedServer) -> Result<GameUpdate, DbError> {
     {
         monuments = None;
     }
-    Ok(GameUpdate::StoredWorld { world, monuments })
+    Ok(GameUpdate::StoredWorld { world, monuments, alive_until: server.link_alive_at })
 }

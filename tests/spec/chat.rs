@@ -69,8 +69,7 @@ async fn lines_are_kept_once_over_reconnects_and_restarts() {
     assert_eq!(client.expect("chat").await["chat"]["text"], "while the link was down");
 
     let app = app.restart_after(|| game.world(|world| world.say(TEAM[3].0, "while the service was"))).await;
-    let mut again = app.browser();
-    again.cookies = alice.cookies.clone();
+    let mut again = app.again(&alice);
     let all = ["while the service was", "while the link was down", "heard", "before anybody listened"];
     let chat = texts_until(&mut again, &server, &all).await;
     assert_eq!(chat["lines"][2], heard);

@@ -8,6 +8,7 @@ mod chat;
 mod command_line;
 mod credentials;
 mod crowd;
+mod device_places;
 mod devices;
 mod edge;
 mod guests;

@@ -96,8 +96,7 @@ async fn the_map_comes_with_the_first_link_and_is_kept() {
     // After a restart it is there without a link, and a link does not ask for it again.
     game.stop().await;
     let app = app.restart().await;
-    let mut again = app.browser();
-    again.cookies = alice.cookies.clone();
+    let mut again = app.again(&alice);
     assert_eq!(again.get(&format!("/paired-servers/{server}/map")).await.json(), map);
     assert_eq!(again.get(&format!("{bare}?size=512")).await.bytes(), small.bytes());
     assert_eq!(game.maps(), 1);
