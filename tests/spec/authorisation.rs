@@ -370,6 +370,9 @@ async fn every_message_of_the_relay_is_answered_as_its_row_says() {
     let (guest, stranger) = (RelayClient::connect(&app, &mut bob).await, RelayClient::connect(&app, &mut carol).await);
     let mut clients = [stranger, guest, overlay, owner];
 
+    let refused = relay_client::open(app.relay, relay_client::request(app.relay, None)).await;
+    assert_eq!(refused.err().map(|refused| refused.status), Some(401), "without a token nothing is heard at all");
+
     let known: BTreeSet<String> = MESSAGES.iter().map(|(kind, _)| (*kind).to_owned()).collect();
     assert_eq!(kinds(&mut clients[0]).await, known, "every message has a row");
     let message = |kind: &str| {
