@@ -91,6 +91,8 @@ impl Fact {
     fn rows(&self) -> usize {
         match self {
             Self::Market(step) => step.rows(),
+            // Few, but megabytes.
+            Self::Map(_) => BATCH,
             _ => 1,
         }
     }

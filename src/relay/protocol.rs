@@ -10,6 +10,8 @@
 //! The socket of an overlay watches one server: for any other it is told `unknown_server`, and `deviceToggle` and
 //! `raidAck` are refused with `owner_only`.
 //!
+//! A line of `chat` carries the `id` under which `GET /paired-servers/{id}/chat` has it, an `event` that of the timeline.
+//!
 //! At most 20 lines of `chat` in 10 s reach one connection. Of more, the oldest that wait are dropped, and an `event` of
 //! kind `chat` and action `dropped` says how many in `lines`, at most one in 10 s for each server.
 //! In the state, `server.stale` is `{ <section>: { asOf } }` with the sections `server`, `team`, `mapMarkers` and
