@@ -39,6 +39,12 @@
 //! ([`clients::player_stats`]). Looks become sessions ([`domain::player_session`]), in one transaction for all who track
 //! there; who came and went is sent to the hub, which tells and keeps it as an event of the paired server.
 //!
+//! # The path of a line of chat
+//! The game server repeats what the team says, and its last lines after each connect. [`relay::team_chat`] gives each
+//! line an id that follows from who said what when; so it is told once and kept once, however often it comes. What the
+//! owner says ([`api::chat`]) goes to the game server and is answered when the game repeats it. Events, chat and maps
+//! reach the database through [`relay::fact_sink`], which nobody waits for.
+//!
 //! # The path of a camera picture
 //! A user pulls ([`api::cameras`]); the hub checks the access and the device, and the game connection looks through the
 //! camera ([`relay::camera_looks`]): it subscribes, collects frames until they cover the picture ([`game::camera_shot`]),
@@ -61,7 +67,7 @@
 //! gone because we did not look. When many links are lost together, or start together, [`relay::connect_turns`] spreads
 //! their attempts over seconds. Once the link is up again, everything but the map of the same wipe is asked for again: a
 //! wipe in between is recognised from the stored world, an alarm that is on and was off goes off now, and a gap of 30 s or
-//! more becomes an event. Pushed alarms arrive all the while, as they do not need the link.
+//! more becomes an event, also one in which the service itself was away. Pushed alarms arrive all the while, as they do not need the link.
 //!
 //! # When something panics
 //! Only the task in which it happens ends, and [`panics`] logs and counts it. A link or a push session is tried again. A

@@ -20,7 +20,9 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::time::Instant;
 
 use crate::{
-    api::{self, camera_drawing::DrawingTurns, context::ApiContext, rate_limits::RateLimits},
+    api::{
+        self, camera_drawing::DrawingTurns, context::ApiContext, map_pictures::MapPictures, rate_limits::RateLimits,
+    },
     billing::{self, context::BillingContext},
     clients::{http, identity::IdentityClient, player_stats::PlayerStatsClient},
     clock::Clock,
@@ -34,9 +36,9 @@ use crate::{
         session_cookie::{SESSION_COOKIE, SealedCookie},
     },
     db::{
-        PURGE_BATCH, alarms, alias_answers, error::DbError, failed_pushes, guests, incidents, map_notes, openid_nonces,
-        pairing_codes, payment_events, player_sessions, player_stats_spending, pool::Db, push_seen, server_matches,
-        sessions, shop_history, shops, timeline,
+        PURGE_BATCH, alarms, alias_answers, chat_lines, error::DbError, failed_pushes, guests, incidents, map_notes,
+        maps, openid_nonces, pairing_codes, payment_events, player_sessions, player_stats_spending, pool::Db,
+        push_seen, server_matches, sessions, shop_history, shops, timeline,
     },
     domain::{
         fair_budget::FairBudget,
@@ -228,6 +230,7 @@ impl Server {
             identity: IdentityClient::new(http, identity),
             rate_limits: RateLimits::new(listen.trusted_proxies, &clock),
             drawing_turns: DrawingTurns::default(),
+            map_pictures: MapPictures::default(),
             connections: connections.clone(),
             hub: hub.clone(),
             push,
@@ -309,8 +312,10 @@ impl Server {
         let RelayContext { journal, facts, .. } = &*self.kept;
         journal.unkept.keep_all(STORED_WITHIN, KEPT_WITHIN).await;
         // Sockets get their close code first; whoever then still lingers is cut off.
-        self.hub.do_send(Drain);
         let deadline = Instant::now() + GOODBYES;
+        if tokio::time::timeout(KEPT_WITHIN, self.hub.send(Drain)).await.is_err() {
+            log::warn!("some game links did not end in time");
+        }
         while self.health.active.load(Ordering::Relaxed) > 0 && Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -402,13 +407,15 @@ async fn sweep(context: web::Data<ApiContext>) {
 type Purge = fn(&mut Db, Timestamp) -> Result<usize, DbError>;
 
 /// One for each table whose rows expire.
-const PURGES: [Purge; 18] = [
+const PURGES: [Purge; 20] = [
     sessions::purge,
     pairing_codes::purge,
     |db, now| guests::purge(db, now - guests::EXPIRED_KEPT),
     push_seen::purge,
     failed_pushes::purge,
     map_notes::purge,
+    |db, now| chat_lines::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
+    |db, now| maps::purge(db, now - TimeDelta::days(1)),
     |db, now| timeline::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
     |db, now| shops::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
     |db, now| shop_history::purge(db, now - TimeDelta::days(HISTORY_DAYS)),

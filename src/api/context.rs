@@ -10,6 +10,7 @@ use crate::{
     api::{
         camera_drawing::DrawingTurns,
         error::{ApiError, FieldError},
+        map_pictures::MapPictures,
         rate_limits::RateLimits,
     },
     billing::context::BillingContext,
@@ -50,6 +51,7 @@ pub struct ApiContext {
     pub identity: IdentityClient,
     pub rate_limits: RateLimits,
     pub drawing_turns: DrawingTurns,
+    pub map_pictures: MapPictures,
     pub connections: Arc<Connections>,
     pub hub: Addr<Hub>,
     pub push: Addr<PushWorker>,

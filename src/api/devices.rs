@@ -178,7 +178,7 @@ struct DeviceView {
     grid: String,
     /// On or off, powered or not; `null` while unknown.
     value: Option<bool>,
-    /// `ok`, `removed` or `no_response`.
+    /// `ok`, `removed`, `no_privilege` (of cameras) or `no_response`.
     #[schema(value_type = String)]
     reachable: Reachable,
     /// When it was last heard of.

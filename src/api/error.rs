@@ -107,6 +107,14 @@ pub enum ApiError {
     UnknownCamera,
     /// What the game server sent is no picture.
     CameraUnreadable,
+    /// The paired player is in no team.
+    NoTeam,
+    /// The game server takes no such line in the team's chat.
+    MessageNotSent,
+    /// The map of the server's world has not come yet.
+    MapUnknown,
+    /// What the game server sent as the picture of its map is none.
+    MapUnreadable,
     /// There is no link to the game server, or it refused.
     GameServerUnavailable,
     GameServerTimeout,
@@ -173,6 +181,10 @@ impl ApiError {
             Self::CamerasDisabled => (S::CONFLICT, "cameras_disabled", "Cameras are disabled"),
             Self::UnknownCamera => (S::NOT_FOUND, "unknown_camera", "Unknown camera"),
             Self::CameraUnreadable => (S::BAD_GATEWAY, "camera_unreadable", "Camera frame unreadable"),
+            Self::NoTeam => (S::CONFLICT, "no_team", "No team"),
+            Self::MessageNotSent => (S::CONFLICT, "message_not_sent", "Message not sent"),
+            Self::MapUnknown => (S::NOT_FOUND, "map_unknown", "Map unknown"),
+            Self::MapUnreadable => (S::BAD_GATEWAY, "map_unreadable", "Map unreadable"),
             Self::GameServerUnavailable => {
                 (S::SERVICE_UNAVAILABLE, "game_server_unavailable", "Game server unavailable")
             }
@@ -238,6 +250,12 @@ impl ApiError {
             Self::CamerasDisabled => "This game server shows no cameras.".into(),
             Self::UnknownCamera => "The game server knows no camera by this identifier, or it is out of range.".into(),
             Self::CameraUnreadable => "What the game server sent is no picture.".into(),
+            Self::NoTeam => "The paired player is in no team.".into(),
+            Self::MessageNotSent => {
+                "The game server does not take this line: the player is muted, or it is filtered.".into()
+            }
+            Self::MapUnknown => "The map is not known yet. It comes with the first link to the game server.".into(),
+            Self::MapUnreadable => "What the game server sent as its map is no picture.".into(),
             Self::GameServerUnavailable => "There is no link to the game server right now.".into(),
             Self::GameServerTimeout => "The game server did not answer in time. Please try again.".into(),
             Self::LimitReached(detail) => detail.clone(),

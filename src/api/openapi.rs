@@ -14,10 +14,10 @@ use utoipa::{
 
 use crate::{
     api::{
-        alarms, aliases, billing, cameras, credentials, devices,
+        alarms, aliases, billing, cameras, chat, credentials, devices,
         error::{self, PROBLEM_JSON},
-        guest_invites, guests, health, index, map_notes, me, metrics, paired_servers, pairing, readiness, shop_watches,
-        shops, sign_in, timeline, tracking,
+        guest_invites, guests, health, index, map_notes, maps, me, metrics, paired_servers, pairing, readiness,
+        shop_watches, shops, sign_in, timeline, tracking,
     },
     crypto::session_cookie::SESSION_COOKIE,
 };
@@ -66,6 +66,10 @@ use crate::{
         guest_invites::leave,
         cameras::frame,
         cameras::list,
+        chat::list,
+        chat::say,
+        maps::get,
+        maps::image,
         readiness::readiness,
         readiness::drill,
         alarms::list,

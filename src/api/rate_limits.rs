@@ -26,7 +26,8 @@ use crate::{
         client_address::{TrustedProxies, household},
         ids::UserId,
         limits::{
-            ALIASES_PER_USER, CAMERA_FRAMES_PER_USER, REQUESTS_PER_ADDRESS, REQUESTS_PER_USER, SIGN_IN_PER_ADDRESS,
+            ALIASES_PER_USER, CAMERA_FRAMES_PER_USER, CHAT_LINES_PER_USER, REQUESTS_PER_ADDRESS, REQUESTS_PER_USER,
+            SIGN_IN_PER_ADDRESS,
         },
         pairing::{Guess, GuessLimits, WRONG_PER_ADDRESS},
         time::Moment,
@@ -115,6 +116,7 @@ pub struct RateLimits {
     codes: Mutex<GuessLimits>,
     invites: Mutex<GuessLimits>,
     camera_frame: Policy<UserId>,
+    chat_line: Policy<UserId>,
 }
 
 impl RateLimits {
@@ -129,6 +131,7 @@ impl RateLimits {
             codes: Mutex::default(),
             invites: Mutex::default(),
             camera_frame: Policy::new("camera-frame", CAMERA_FRAMES_PER_USER, clock),
+            chat_line: Policy::new("chat-line", CHAT_LINES_PER_USER, clock),
         }
     }
 
@@ -172,6 +175,11 @@ impl RateLimits {
         Ok(self.camera_frame.report(Duration::ZERO).headers(remaining))
     }
 
+    /// One line of this user for a team's chat.
+    pub fn take_chat_line(&self, user: &UserId) -> Result<(), ApiError> {
+        self.chat_line.take(user).map(|_| ()).map_err(ApiError::RateLimited)
+    }
+
     /// Pays for one guess, before it is looked up. An error: too many wrong ones from its address, or
     /// from all addresses together.
     pub fn begin_guess(&self, what: Guessed, req: &HttpRequest, now: Moment) -> Result<Guess, ApiError> {
@@ -188,7 +196,7 @@ impl RateLimits {
     pub fn forget_idle(&self, now: Moment) {
         [Guessed::PairingCode, Guessed::Invite].into_iter().for_each(|what| self.guesses(what).forget_idle(now));
         [&self.address, &self.probe, &self.sign_in].into_iter().for_each(Policy::forget_idle);
-        [&self.user, &self.camera_frame, &self.aliases].into_iter().for_each(Policy::forget_idle);
+        [&self.user, &self.camera_frame, &self.chat_line, &self.aliases].into_iter().for_each(Policy::forget_idle);
     }
 
     /// Whom the client shares a budget with. Over a Unix socket there is no address: all such clients share one budget.

@@ -7,9 +7,9 @@ use actix_web::{
 };
 
 use super::{
-    alarms, aliases, billing, cameras, credentials, devices, error::ApiError, guest_invites, guests, health, index,
-    map_notes, me, metrics, middleware::rate_limit, openapi, paired_servers, pairing, readiness, shop_watches, shops,
-    sign_in, timeline, tracking,
+    alarms, aliases, billing, cameras, chat, credentials, devices, error::ApiError, guest_invites, guests, health,
+    index, map_notes, maps, me, metrics, middleware::rate_limit, openapi, paired_servers, pairing, readiness,
+    shop_watches, shops, sign_in, timeline, tracking,
 };
 use crate::domain::limits::WEBHOOK_BODY;
 
@@ -43,6 +43,9 @@ pub fn routes(config: &mut ServiceConfig) {
         .service(resource("/paired-servers/{id}/devices/{deviceId}").route(patch().to(devices::edit)).route(delete().to(devices::remove)))
         .service(resource("/paired-servers/{id}/devices/{deviceId}/toggle").route(post().to(devices::toggle)))
         .service(resource("/paired-servers/{id}/devices/{deviceId}/camera-frame").route(get().to(cameras::frame)))
+        .service(resource("/paired-servers/{id}/chat").route(get().to(chat::list)).route(post().to(chat::say)))
+        .service(resource("/paired-servers/{id}/map").route(get().to(maps::get)))
+        .service(resource("/paired-servers/{id}/map/image").route(get().to(maps::image)))
         .service(resource("/paired-servers/{id}/cameras").route(get().to(cameras::list)))
 
         .service(resource("/paired-servers/{id}/guests").route(get().to(guests::list)).route(post().to(guests::invite)))

@@ -3,7 +3,13 @@
 use diesel::{dsl::exists, prelude::*};
 
 use crate::{
-    db::{error::DbError, pool::Db, schema::paired_servers, timestamp::StoredTimestamp},
+    db::{
+        error::DbError,
+        pool::Db,
+        schema::paired_servers,
+        stored_monuments,
+        timestamp::{StoredTimestamp, StoredTimestampOption},
+    },
     domain::{
         detect::wipe::World,
         ids::{ServerId, UserId},
@@ -37,6 +43,9 @@ pub struct PairedServer {
     pub created_at: Timestamp,
     #[diesel(deserialize_as = StoredTimestamp)]
     pub updated_at: Timestamp,
+    /// When its link was last known to be up.
+    #[diesel(deserialize_as = StoredTimestampOption)]
+    pub link_alive_at: Option<Timestamp>,
     #[diesel(embed)]
     pub baseline: Baseline,
 }
@@ -180,19 +189,21 @@ pub fn save_baseline(
     baseline: &Baseline,
     monuments: Option<&[Monument]>,
 ) -> Result<bool, DbError> {
-    let places = |monuments: &[Monument]| -> serde_json::Value {
-        monuments.iter().map(|Monument { token, x, y, .. }| serde_json::json!([token, x, y])).collect()
-    };
-    let stored = paired_servers::monuments.eq(monuments.map(|monuments| places(monuments).to_string()));
+    let stored = paired_servers::monuments.eq(monuments.map(stored_monuments::write));
     Ok(diesel::update(paired_servers::table.find(id.as_str())).set((baseline, stored)).execute(db)? == 1)
+}
+
+/// Stores when the server's link was last known to be up.
+pub fn set_link_alive(db: &mut Db, id: &ServerId, at: Timestamp) -> Result<(), DbError> {
+    let alive = paired_servers::link_alive_at.eq(at.naive_utc());
+    diesel::update(paired_servers::table.find(id.as_str())).set(alive).execute(db)?;
+    Ok(())
 }
 
 /// The monuments of the stored world; `None` if its map is not known.
 pub fn monuments(db: &mut Db, id: &ServerId) -> Result<Option<Vec<Monument>>, DbError> {
     let stored: Option<String> = paired_servers::table.find(id.as_str()).select(paired_servers::monuments).first(db)?;
-    // What cannot be read is asked for again.
-    let places: Option<Vec<(String, f64, f64)>> = stored.and_then(|stored| serde_json::from_str(&stored).ok());
-    Ok(places.map(|places| places.iter().filter_map(|(token, x, y)| Monument::new(token, *x, *y)).collect()))
+    Ok(stored.as_deref().and_then(stored_monuments::read))
 }
 
 /// Stores the same player token, sealed again, unless the row no longer holds `before`: then another writer was faster,

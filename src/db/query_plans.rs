@@ -11,11 +11,11 @@ use diesel::{
 
 use crate::{
     db::{
-        PURGE_BATCH, access, alarms, alias_answers, beta_testers, encryption_keys,
+        PURGE_BATCH, access, alarms, alias_answers, beta_testers, chat_lines, encryption_keys,
         guests::{self, Invitee},
         helper_devices,
         incidents::{self, HeardBy, LedgerWrite},
-        map_notes, markets, openid_nonces, paired_servers, pairing_codes, payment_customers,
+        map_notes, maps, markets, openid_nonces, paired_servers, pairing_codes, payment_customers,
         payment_events::{self, EventState},
         player_sessions, player_stats_spending,
         pool::Db,
@@ -29,6 +29,7 @@ use crate::{
         users,
     },
     domain::{
+        chat::{ChatLine, KeptLine},
         ids::UserId,
         pairing::PairingCode,
         payment::ParkReason,
@@ -98,6 +99,15 @@ fn every_query(db: &mut Db) {
     map_notes::list(db, &server, now()).unwrap();
     map_notes::count(db, &server).unwrap();
     map_notes::purge(db, now()).unwrap();
+    let line = ChatLine { author: key.into(), text: key.into(), ts: now() };
+    chat_lines::insert(db, &server, &KeptLine { id: key.into(), line }).unwrap();
+    chat_lines::list(db, &server, Some(&Cursor { ts: now(), id: key.into() }), 9).unwrap();
+    chat_lines::purge(db, now()).unwrap();
+    maps::get(db, key, 1).unwrap();
+    maps::put(db, key, 1, &testing::world_map(1, b"jpeg"), now()).unwrap();
+    maps::put(db, key, 1, &testing::world_map(2, b"other"), now()).unwrap();
+    maps::picture(db, key, 1, key, maps::AS_SENT).unwrap();
+    maps::purge(db, now()).unwrap();
     map_notes::wipe(db, &server, now()).unwrap();
     let before = Some(Cursor { ts: now(), id: key.to_owned() });
     let all = TimelinePage { since: Some(now()), before, kinds: None, limit: 200 };

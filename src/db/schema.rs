@@ -128,6 +128,7 @@ diesel::table! {
         level_name -> Nullable<Text>,
         key_version -> Integer,
         monuments -> Nullable<Text>,
+        link_alive_at -> Nullable<Timestamp>,
     }
 }
 
@@ -391,6 +392,16 @@ diesel::table! {
 }
 
 diesel::table! {
+    chat_lines (server_id, id) {
+        server_id -> Text,
+        id -> Text,
+        said_at -> Timestamp,
+        author -> Text,
+        text -> Text,
+    }
+}
+
+diesel::table! {
     payment_events (id) {
         id -> Text,
         kind -> Text,
@@ -406,6 +417,21 @@ diesel::table! {
 }
 
 diesel::table! {
+    maps (address, port) {
+        address -> Text,
+        port -> Integer,
+        world -> Text,
+        monuments -> Text,
+        background -> Nullable<Text>,
+        width -> Integer,
+        height -> Integer,
+        margin -> Integer,
+        version -> Text,
+        stored_at -> Timestamp,
+    }
+}
+
+diesel::table! {
     beta_testers (platform_id) {
         platform_id -> Text,
         tier -> Text,
@@ -415,10 +441,21 @@ diesel::table! {
     }
 }
 
+diesel::table! {
+    map_pictures (address, port, size) {
+        address -> Text,
+        port -> Integer,
+        size -> Integer,
+        version -> Text,
+        jpeg -> Binary,
+    }
+}
+
 diesel::joinable!(incident_acks -> incidents (incident_id));
 diesel::joinable!(guests -> paired_servers (server_id));
 diesel::joinable!(sessions -> users (user_id));
 diesel::joinable!(paired_servers -> users (owner_id));
 diesel::joinable!(smart_devices -> paired_servers (server_id));
 diesel::allow_tables_to_appear_in_same_query!(incidents, incident_acks);
+diesel::allow_tables_to_appear_in_same_query!(maps, paired_servers);
 diesel::allow_tables_to_appear_in_same_query!(users, sessions, paired_servers, smart_devices, guests);

@@ -125,6 +125,13 @@ pub fn set_label(db: &mut Db, server: &ServerId, device_id: &str, label: &str) -
     Ok(diesel::update(device).set(smart_devices::label.eq(label)).execute(db)? == 1)
 }
 
+/// Places a device that has no place yet; false when it has one, or there is no such device.
+pub fn set_first_place(db: &mut Db, server: &ServerId, device_id: &str, (x, y): (f64, f64)) -> Result<bool, DbError> {
+    let unplaced = smart_devices::table.find((server.as_str(), device_id)).filter(smart_devices::x.is_null());
+    let place = (smart_devices::x.eq(x), smart_devices::y.eq(y));
+    Ok(diesel::update(unplaced).set(place).execute(db)? == 1)
+}
+
 /// Changes what the owner wrote, and gives the device as it now is. `NotFound` if there is none.
 pub fn change(db: &mut Db, server: &ServerId, device_id: &str, change: &DeviceChange) -> Result<SmartDevice, DbError> {
     if *change != DeviceChange::default() {

@@ -8,6 +8,7 @@ use std::{
     thread,
 };
 
+use bytes::Bytes;
 use chrono::{DateTime, Duration};
 use diesel::{Connection as _, PgConnection, connection::SimpleConnection as _};
 use secrecy::SecretString;
@@ -21,7 +22,13 @@ use crate::{
         pool::Pool,
         users,
     },
-    domain::{time::Timestamp, timeline::TimelineEntry},
+    domain::{
+        detect::wipe::World,
+        monument::Monument,
+        time::Timestamp,
+        timeline::TimelineEntry,
+        world_map::{MapDrawing, MapPicture, WorldMap},
+    },
 };
 
 /// An empty PostgreSQL database, dropped with this value.
@@ -162,6 +169,16 @@ pub fn pairing(owner: &str) -> StoredPairing {
 pub fn timeline_entry(id: &str, kind: &str, ts: Timestamp) -> TimelineEntry {
     let (id, kind, action, title) = (id.to_owned(), kind.to_owned(), "seen".to_owned(), String::new());
     TimelineEntry { id, kind, action, ts, grid: String::new(), x: None, y: None, title, data: Default::default() }
+}
+
+/// The map of the world of this seed.
+pub fn world_map(seed: u32, jpeg: &'static [u8]) -> WorldMap {
+    let picture = MapPicture { width: 40, height: 30, margin: 5, jpeg: Bytes::from_static(jpeg) };
+    WorldMap {
+        world: World { seed: Some(seed), map_size: Some(3_000), ..World::default() },
+        monuments: Monument::new("launchsite", 1.5, 2.5).into_iter().collect(),
+        drawing: MapDrawing { background: Some("#12404D".into()), picture: Some(picture) },
+    }
 }
 
 /// Adds a paired server.

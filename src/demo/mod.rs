@@ -247,6 +247,23 @@ impl Demo {
             "    curl -s -H 'Cookie: {cookie}' -H '{json}' -d '{{\"trackerName\":\"Vex\"}}' {api_url}/intel/{id}/tracking"
         )?;
         writeln!(out, "    curl -s -H 'Cookie: {cookie}' '{api_url}/intel/{id}/aliases?name=Vex'")?;
+        writeln!(out, "  Leave a note on the map, and see it arrive as a patch")?;
+        writeln!(
+            out,
+            "    curl -s -H 'Cookie: {cookie}' -H '{json}' -d '{{\"x\":900,\"y\":1200,\"category\":\"stash\",\"label\":\"Boat base\"}}' {api_url}/intel/{id}/map-notes"
+        )?;
+        writeln!(out, "  See what the shops sell, and which of them are suspicious")?;
+        writeln!(out, "    curl -s -H 'Cookie: {cookie}' {api_url}/paired-servers/{id}/shops")?;
+        writeln!(out, "    curl -s -H 'Cookie: {cookie}' {api_url}/intel/{id}/shops/scan")?;
+        writeln!(out, "  Say something in the team chat, and get the picture of the map")?;
+        writeln!(
+            out,
+            "    curl -s -H 'Cookie: {cookie}' -H '{json}' -d '{{\"text\":\"hello\"}}' {api_url}/paired-servers/{id}/chat"
+        )?;
+        writeln!(
+            out,
+            "    curl -s -H 'Cookie: {cookie}' -o map.jpg '{api_url}/paired-servers/{id}/map/image?size=1024'"
+        )?;
         let devices = format!("{api_url}/paired-servers/{}/devices", server.id);
         writeln!(out, "  Add a camera of the base, and take a picture through it")?;
         writeln!(out, "    curl -s -H 'Cookie: {cookie}' --json '{{\"cameraId\":\"{TURNING_CAMERA}\"}}' {devices}")?;

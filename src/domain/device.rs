@@ -27,6 +27,9 @@ pub enum Reachable {
     Ok,
     /// Destroyed, picked up, or the paired player lost the tool cupboard.
     Removed,
+    /// The game does not show it to the paired player. Said of cameras alone: of every other device that the player has
+    /// no tool cupboard for, the game says the same as of one that is gone.
+    NoPrivilege,
     NoResponse,
 }
 

@@ -75,6 +75,12 @@ pub const DEVICES_PER_SERVER: usize = 200;
 /// Watched shops of one paired server.
 pub const SHOP_WATCHES_PER_SERVER: usize = 50;
 
+/// Lines of team chat of one paired server that are kept, the newest.
+pub const CHAT_LINES_PER_SERVER: usize = 1_000;
+
+/// Lines that one user says in team chats: burst, and how many come back per minute.
+pub const CHAT_LINES_PER_USER: u32 = 20;
+
 /// Stored map notes of one paired server.
 pub const MAP_NOTES_PER_SERVER: usize = 500;
 

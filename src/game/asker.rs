@@ -65,6 +65,11 @@ impl Asker {
         Self { link, budget, player }
     }
 
+    /// SteamID64 of the player who asks.
+    pub fn player(&self) -> u64 {
+        self.player
+    }
+
     /// Waits for tokens, then asks. A refusal for the rate empties the mirrored buckets.
     pub async fn ask(
         &self,

@@ -10,6 +10,7 @@ pub mod camera_shot;
 pub mod counting;
 pub mod decoding;
 pub mod link;
+pub mod map_picture;
 mod meter;
 pub mod reading;
 pub mod wire;

@@ -13,11 +13,11 @@ use crate::{
     },
     push::{
         context::PushContext,
-        inbox::{self, Inbox, PushOutcome, PushOwner},
+        inbox::{self, Inbox, PushOutcome, PushOwner, PushedDevice},
         message::PushMessage,
         notification::Notification,
     },
-    relay::hub::{AlarmPushed, DevicesChanged, Hub, PushedAlarm, ServerPaired, ServerRemoved},
+    relay::hub::{AlarmPushed, DevicesChanged, Hub, PlaceDevice, PushedAlarm, ServerPaired, ServerRemoved},
 };
 
 /// See the module.
@@ -78,9 +78,14 @@ impl ArrivedPush {
                     hub.do_send(ServerRemoved { server });
                 }
                 hub.do_send(ServerPaired { server: server.clone(), changed: *changed });
-                match device {
-                    Ok(true) => hub.do_send(DevicesChanged { server: server.clone() }),
-                    Ok(false) => {}
+                if matches!(device, Ok(PushedDevice::Known | PushedDevice::New { .. })) {
+                    hub.do_send(DevicesChanged { server: server.clone() });
+                }
+                match device.clone() {
+                    Ok(PushedDevice::New { id, player, sent }) => {
+                        hub.do_send(PlaceDevice { server: server.clone(), device: id, player, sent });
+                    }
+                    Ok(_) => {}
                     Err(reason) => count_ignored(user, reason),
                 }
             }

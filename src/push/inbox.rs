@@ -19,7 +19,7 @@ use crate::{
         time::Timestamp,
         timeline::{TimelineEntry, TimelineOwner},
     },
-    pairings::{self, DeviceRequest, PairingOutcome, PairingRefused, PairingRequest, PairingSource},
+    pairings::{self, DeviceOutcome, DeviceRequest, PairingOutcome, PairingRefused, PairingRequest, PairingSource},
     push::{
         message::PushMessage,
         notification::{AlarmPush, EntityPairing, Notification, ServerIdentity, ServerPairing},
@@ -93,8 +93,8 @@ pub enum PushOutcome {
         changed: bool,
         /// A server that is deleted, because this one is at its address now.
         displaced: Option<ServerId>,
-        /// Whether a device was paired with it; an error says why it was not.
-        device: Result<bool, &'static str>,
+        /// The device that was paired with it; an error says why it was not.
+        device: Result<PushedDevice, &'static str>,
     },
     Alarm {
         server: ServerId,
@@ -106,8 +106,19 @@ pub enum PushOutcome {
     Ignored(&'static str),
 }
 
+/// What a pairing push says of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PushedDevice {
+    /// Nothing: it is of the server alone.
+    None,
+    /// It was paired before, perhaps by this push.
+    Known,
+    /// It was not. Its player stands at it.
+    New { id: String, player: PlatformId, sent: Timestamp },
+}
+
 impl PushOutcome {
-    fn paired(pairing: PairingOutcome, device: Result<bool, &'static str>) -> Self {
+    fn paired(pairing: PairingOutcome, device: Result<PushedDevice, &'static str>) -> Self {
         let PairingOutcome { server, changed, displaced, .. } = pairing;
         Self::Paired { server: server.id, changed, displaced, device }
     }
@@ -135,10 +146,10 @@ impl Inbox<'_> {
         let text = |key| raw(message, key);
         match Notification::read(&message.app_data) {
             Notification::ServerPairing(pairing) => Ok(match self.pair(db, pairing)? {
-                Ok(pairing) => PushOutcome::paired(pairing, Ok(false)),
+                Ok(pairing) => PushOutcome::paired(pairing, Ok(PushedDevice::None)),
                 Err(reason) => PushOutcome::Ignored(reason),
             }),
-            Notification::EntityPairing(pairing) => self.pair_device(db, pairing),
+            Notification::EntityPairing(pairing) => self.pair_device(db, pairing, sent),
             Notification::Alarm(alarm) => self.receive_alarm(db, alarm, sent),
             Notification::Death(who) => {
                 self.note(db, who.server.as_ref(), "death", sent, text("title"), text("message"))
@@ -171,7 +182,9 @@ impl Inbox<'_> {
             _ => return Ok(PushOutcome::Ignored("duplicate")),
         };
         Ok(match self.server_of(db, Some(&identity))? {
-            Some(server) => PushOutcome::Paired { server, changed: false, displaced: None, device: Ok(true) },
+            Some(server) => {
+                PushOutcome::Paired { server, changed: false, displaced: None, device: Ok(PushedDevice::Known) }
+            }
             None => PushOutcome::Ignored("duplicate"),
         })
     }
@@ -194,7 +207,7 @@ impl Inbox<'_> {
         Ok(paired.map_err(reason))
     }
 
-    fn pair_device(&self, db: &mut Db, pairing: EntityPairing) -> Result<PushOutcome, DbError> {
+    fn pair_device(&self, db: &mut Db, pairing: EntityPairing, sent: Timestamp) -> Result<PushOutcome, DbError> {
         let EntityPairing { server, entity_id, kind, name } = pairing;
         let pairing = match self.pair(db, server)? {
             Ok(pairing) => pairing,
@@ -202,7 +215,11 @@ impl Inbox<'_> {
         };
         let request = DeviceRequest { entity_id, kind: Some(kind), name: Some(name), label: None };
         let device = pairings::pair_device(db, &pairing.server.id, request, self.now)?;
-        Ok(PushOutcome::paired(pairing, device.map(|_| true).map_err(reason)))
+        let device = device.map(|DeviceOutcome { device, is_new }| match is_new {
+            true => PushedDevice::New { id: device.device_id, player: self.owner.platform.clone(), sent },
+            false => PushedDevice::Known,
+        });
+        Ok(PushOutcome::paired(pairing, device.map_err(reason)))
     }
 
     fn receive_alarm(&self, db: &mut Db, alarm: AlarmPush, sent: Timestamp) -> Result<PushOutcome, DbError> {

@@ -8,15 +8,17 @@ use tokio::sync::oneshot;
 use crate::{
     db::incidents::StoredIncident,
     domain::{
+        chat::KeptLine,
         device::{DeviceKind, DeviceReport},
-        ids::{ServerId, UserId},
+        ids::{PlatformId, ServerId, UserId},
+        time::{Moment, Timestamp},
     },
     game::{
         asker::Asker,
         budget::{Priority, cost},
         link::{Answered, AskError},
         reading,
-        wire::{AppEntityInfo, AppRequest, AppSetEntityValue},
+        wire::{AppEntityInfo, AppRequest, AppSendMessage, AppSetEntityValue},
     },
 };
 
@@ -46,6 +48,25 @@ pub struct ReadDevices {
     pub server: ServerId,
 }
 
+/// This player has just paired a new device in the game, and so stands at it.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct PlaceDevice {
+    pub server: ServerId,
+    pub device: String,
+    pub player: PlatformId,
+    /// When the game said so.
+    pub sent: Timestamp,
+}
+
+/// A new device, until its player's place is known.
+pub struct UnplacedDevice {
+    pub device: String,
+    /// SteamID64.
+    pub player: u64,
+    pub paired: Moment,
+}
+
 /// Map notes of a paired server were added, changed or deleted.
 #[derive(Message)]
 #[rtype(result = "()")]
@@ -66,6 +87,57 @@ pub struct AcknowledgeRaid {
     pub server: ServerId,
     pub user: UserId,
     pub incident: String,
+}
+
+/// Say a line in the team's chat; answers with the line as the game repeats it.
+#[derive(Message)]
+#[rtype(result = "Result<KeptLine, ChatError>")]
+pub struct SayInTeam {
+    pub text: String,
+}
+
+/// A line that a user says, until the game repeats it.
+pub struct AwaitedEcho {
+    /// As it will be shown.
+    pub text: String,
+    pub heard: oneshot::Sender<KeptLine>,
+}
+
+/// A user's line for the team of a paired server that this user may command.
+#[derive(Message)]
+#[rtype(result = "Result<KeptLine, ChatError>")]
+pub struct SendChat {
+    pub server: ServerId,
+    pub user: UserId,
+    pub text: String,
+}
+
+/// Why a line was not said, or is not known to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChatError {
+    UnknownServer,
+    OwnerOnly,
+    /// The paired player is in no team.
+    NoTeam,
+    /// The game server takes no such line of this player: muted, or filtered.
+    Refused,
+    /// There is no link, or the game server refused for another reason.
+    Unavailable,
+    /// The game server has not answered, or has not repeated the line.
+    TimedOut,
+    /// Our own fault; try again.
+    Internal,
+}
+
+impl From<AskError> for ChatError {
+    fn from(error: AskError) -> Self {
+        match error {
+            AskError::TimedOut => Self::TimedOut,
+            AskError::Refused(word) if word == "no_team" => Self::NoTeam,
+            AskError::Refused(word) if word == "message_not_sent" => Self::Refused,
+            AskError::Refused(_) | AskError::TooMany(_) | AskError::Closed => Self::Unavailable,
+        }
+    }
 }
 
 /// Why a command was not carried out.
@@ -121,6 +193,13 @@ pub async fn toggle(link: &Asker, entity: u64, value: Option<bool>) -> Result<An
     };
     patiently(|| link.ask(request.clone(), cost::REQUEST, Priority::Toggle, COMMAND_DEADLINE)).await?;
     ask().await
+}
+
+/// Says a line in the team's chat.
+pub async fn say(link: &Asker, message: String) -> Result<(), ChatError> {
+    let request = AppRequest { send_team_message: Some(AppSendMessage { message }), ..Default::default() };
+    patiently(|| link.ask(request.clone(), cost::CHAT_MESSAGE, Priority::Toggle, COMMAND_DEADLINE)).await?;
+    Ok(())
 }
 
 /// Asks again while the game server says that it was asked too much: its mirrored budget is empty then, and the next

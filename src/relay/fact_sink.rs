@@ -20,19 +20,25 @@ use tokio::{
 use crate::{
     crypto::random::Random,
     db::{
+        chat_lines,
         error::DbError,
         map_notes::{self, StoredNote},
+        maps,
         markets::{self, MarketStep},
+        paired_servers,
         pool::{Db, Pool},
         shop_watches, timeline,
     },
     domain::{
         backoff::Backoff,
+        chat::KeptLine,
         ids::ServerId,
         shop::watch::ShopWatch,
         time::Timestamp,
         timeline::{TimelineEntry, TimelineOwner},
+        world_map::WorldMap,
     },
+    game::decoding::DecodingPermit,
 };
 
 /// Facts that wait. At a few hundred bytes each, some megabytes.
@@ -43,6 +49,17 @@ const BATCH: usize = 250;
 const GATHERED_FOR: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
+/// The map of a game server, on its way into the database.
+#[derive(Debug)]
+pub struct NewMap {
+    pub address: String,
+    pub port: u16,
+    pub map: WorldMap,
+    pub at: Timestamp,
+    /// Maps are large: this bounds how many wait.
+    pub turn: Option<DecodingPermit>,
+}
+
 /// Something to keep.
 #[derive(Clone, Debug)]
 pub enum Fact {
@@ -51,6 +68,11 @@ pub enum Fact {
     Market(MarketStep),
     /// What was found for a watched offer.
     Finding(ShopWatch),
+    Map(Arc<NewMap>),
+    /// The link of this server was up then.
+    LinkAlive(ServerId, Timestamp),
+    /// A line of the team's chat.
+    Chat(ServerId, KeptLine),
     /// A note of the detector.
     Note(ServerId, StoredNote),
     /// The world of this server was wiped then: its map notes are gone.
@@ -69,6 +91,8 @@ impl Fact {
     fn rows(&self) -> usize {
         match self {
             Self::Market(step) => step.rows(),
+            // Few, but megabytes.
+            Self::Map(_) => BATCH,
             _ => 1,
         }
     }
@@ -209,6 +233,9 @@ fn write(db: &mut Db, fact: &Fact) -> Result<(), DbError> {
         Fact::Event(owner, entry) => timeline::insert(db, owner, entry),
         Fact::Market(step) => markets::write(db, step),
         Fact::Finding(watch) => shop_watches::save_finding(db, watch),
+        Fact::Map(new) => maps::put(db, &new.address, new.port, &new.map, new.at),
+        Fact::LinkAlive(server, at) => paired_servers::set_link_alive(db, server, *at),
+        Fact::Chat(server, line) => chat_lines::insert(db, server, line),
         Fact::Note(server, note) => map_notes::insert(db, server, note),
         Fact::NotesWiped(server, at) => map_notes::wipe(db, server, *at).map(drop),
     }

@@ -2,10 +2,14 @@
 //! [`link_supervisor`] learns, keeps the [`LiveState`], and publishes what follows. Stops when the paired server is
 //! deleted or the service drains.
 
+mod alive;
 mod cameras;
+mod chat;
 mod devices;
 mod looks;
+mod maps;
 mod notes;
+mod places;
 pub mod players;
 mod shops;
 
@@ -21,15 +25,15 @@ use crate::{
         ids::{GameServerId, ServerId, UserId},
         link_reason::LinkReason,
         server_state::ConnectionState,
-        time::Timestamp,
+        time::{Moment, Timestamp},
         world_event::EventKind,
     },
-    game::asker::Asker,
+    game::{asker::Asker, map_picture},
     panics,
     relay::{
         alarm_delivery::{AlarmDelivery, DrillOutcome, PushedAlarm},
         camera_looks::CameraLooks,
-        commands::PendingToggles,
+        commands::{AwaitedEcho, PendingToggles, UnplacedDevice},
         context::RelayContext,
         device_looks::DeviceLooks,
         link_supervisor::{self, LinkReport, Wake},
@@ -153,6 +157,11 @@ pub struct GameConnection {
     game_server: Option<GameServerId>,
     looks: DeviceLooks,
     toggles: PendingToggles,
+    unplaced: Vec<UnplacedDevice>,
+    /// When it was last stored that the link was up, and until when.
+    alive_kept: Option<(Moment, Timestamp)>,
+    /// Lines that users say, in their order.
+    echoes: Vec<AwaitedEcho>,
     /// Of the latest question for the stored notes.
     notes_version: u64,
     cameras: Rc<CameraLooks>,
@@ -186,6 +195,9 @@ impl GameConnection {
             game_server: None,
             looks: DeviceLooks::default(),
             toggles: PendingToggles::default(),
+            unplaced: Vec::new(),
+            alive_kept: None,
+            echoes: Vec::new(),
             notes_version: 0,
             supervisor: None,
             wake: Arc::default(),
@@ -225,6 +237,7 @@ impl GameConnection {
         ctx: &mut Context<Self>,
     ) {
         self.link = None;
+        self.echoes.clear();
         self.cameras.link_changed();
         self.update(GameUpdate::Disconnected { state, reason, next_attempt_at }, ctx);
     }
@@ -273,11 +286,8 @@ impl GameConnection {
             let event = WithId { id: id.as_deref(), content: event };
             publisher.deliver(Lane::Event, &ServerMessage::Event { server_id: &self.server, event });
         }
-        for chat in &chat {
-            let chat = WithId { id: None, content: chat };
-            publisher.deliver(Lane::Chat, &ServerMessage::Chat { server_id: &self.server, chat });
-        }
         drop(publisher);
+        self.hear_chat(chat);
         if shops_seen {
             self.feed_market(ctx);
         }
@@ -311,6 +321,8 @@ impl GameConnection {
             ctx.spawn(updates.into_actor(self));
         }
         self.end_unused_camera(ctx);
+        self.place_devices(ctx);
+        self.keep_alive(false);
         let outcome = self.live.borrow_mut().tick(self.context.clock.moment());
         self.publish(outcome, ctx);
     }
@@ -329,6 +341,7 @@ impl Actor for GameConnection {
 
     fn stopping(&mut self, ctx: &mut Self::Context) -> Running {
         if panics::notice("game_connection", self.server.as_str()) {
+            self.keep_alive(true);
             // First to the hub, so that nobody who asks for the server now finds this connection.
             self.hub.do_send(ConnectionEvent::Failed { server: self.server.clone(), connection: ctx.address() });
             if let Ok(publisher) = self.publisher.try_borrow() {
@@ -350,7 +363,9 @@ impl Handler<LinkReport> for GameConnection {
                 self.game_server = Some(game_server);
                 self.cameras.link_changed();
                 log::info!(server = self.server.as_str(); "connected to the game server");
-                self.update(GameUpdate::Connected(info), ctx)
+                let wanted = self.update(GameUpdate::Connected(info), ctx);
+                self.keep_alive(false);
+                wanted
             }
             LinkReport::Down { state, reason, next_attempt_at } => {
                 self.disconnected(state, Some(reason), Some(next_attempt_at), ctx);
@@ -359,6 +374,12 @@ impl Handler<LinkReport> for GameConnection {
             LinkReport::Update(mut update) => {
                 self.take_camera_frame(&mut update);
                 self.update(update, ctx)
+            }
+            LinkReport::Map { map, address, port, turn } => {
+                let drawing = map_picture::read(&map);
+                let wanted = self.update(GameUpdate::Map(map), ctx);
+                self.store_map(drawing, address, port, turn);
+                wanted
             }
             LinkReport::ServerGone => {
                 self.hub.do_send(ConnectionEvent::ServerGone { server: self.server.clone() });
@@ -455,6 +476,7 @@ impl Handler<StopConnection> for GameConnection {
     type Result = ();
 
     fn handle(&mut self, _: StopConnection, ctx: &mut Self::Context) {
+        self.keep_alive(true);
         ctx.stop();
     }
 }

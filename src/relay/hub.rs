@@ -12,6 +12,7 @@ use std::{
 };
 
 use actix::prelude::*;
+use futures_util::future::join_all;
 use tokio::time::{Instant, timeout};
 
 use crate::{
@@ -40,11 +41,15 @@ use crate::{
 pub use crate::relay::{
     alarm_delivery::{DrillOutcome, PushedAlarm},
     camera_looks::{CameraError, PullCameraFrame},
-    commands::{AcknowledgeRaid, CommandError, DeviceToggle, NotesChanged, ReadDevices, UserCommand},
+    commands::{
+        AcknowledgeRaid, ChatError, CommandError, DeviceToggle, NotesChanged, PlaceDevice, ReadDevices, SendChat,
+        UserCommand,
+    },
     game_connection::{LinkStatus, players::PlayerSeen},
     ledger::STORED_WITHIN,
     markets::Markets,
     shop_watcher::ShopWatchesChanged,
+    team_chat::shown_text,
 };
 
 /// How long a socket waits for the database where something else may answer for it.
@@ -123,7 +128,7 @@ pub enum DrillError {
 #[rtype(result = "bool")]
 pub struct LinksLoaded;
 
-/// Refuse new sockets, close the open ones, end the links. Answered at once; sockets then close by themselves.
+/// Refuse new sockets, close the open ones, end the links. Answered when the links have ended; sockets close by themselves.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Drain;
@@ -419,22 +424,23 @@ impl Handler<ConnectionEvent> for Hub {
 }
 
 impl Handler<Drain> for Hub {
-    type Result = ();
+    type Result = ResponseFuture<()>;
 
-    fn handle(&mut self, _: Drain, _: &mut Self::Context) {
+    fn handle(&mut self, _: Drain, _: &mut Self::Context) -> Self::Result {
         self.draining = true;
         for close in self.presence.open_sockets() {
             close.do_send(Close(Reason::Restarting));
         }
-        for connection in self.connections.values() {
-            connection.address.do_send(StopConnection);
-        }
+        // One that has ended before has nothing to end.
+        let ended: Vec<_> = self.connections.values().map(|known| known.address.send(StopConnection)).collect();
+        Box::pin(async move { drop(join_all(ended).await) })
     }
 }
 
 mod admitting;
 mod alarms;
 mod cameras;
+mod chat;
 mod devices;
 mod notes;
 mod players;

@@ -15,7 +15,6 @@ use tokio::{
 use crate::{
     db::{
         error::DbError,
-        paired_servers,
         smart_devices::{self, SmartDevice},
     },
     domain::{
@@ -30,8 +29,9 @@ use crate::{
     game::{
         asker::Asker,
         budget::{Priority, cost},
+        decoding::DecodingPermit,
         link::{Answered, AskError, Broadcasts, Link, LinkEnded, Player, Route},
-        wire::{AppEmpty, AppInfo, AppRequest, AppResponse},
+        wire::{AppEmpty, AppInfo, AppMap, AppRequest, AppResponse},
     },
     panics,
     relay::{
@@ -39,6 +39,7 @@ use crate::{
         context::RelayContext,
         link_end::{LinkEnd, PAUSE_REJECTED, is_dead},
         live_state::{GameUpdate, PairedDevice},
+        stored_world,
     },
     vault::VaultError,
 };
@@ -65,6 +66,13 @@ pub enum LinkReport {
         next_attempt_at: Timestamp,
     },
     Update(GameUpdate),
+    /// The map of the game server, which may be large: the turn goes along until it is stored.
+    Map {
+        map: AppMap,
+        address: String,
+        port: u16,
+        turn: Option<DecodingPermit>,
+    },
     /// The server is not paired any more: there is no link to hold.
     ServerGone,
 }
@@ -181,7 +189,7 @@ impl Supervisor {
         let mut forwarded = pin!(self.forward(broadcasts));
         let talked = tokio::select! {
             ended = &mut forwarded => return Err(ended.into()),
-            talked = self.talk(&asker, GameServerId::at(&route.host, route.port)) => talked,
+            talked = self.talk(&asker, &route) => talked,
         };
         match talked {
             // The link knows better why.
@@ -210,13 +218,13 @@ impl Supervisor {
             Err(error) => return Err(LinkEnd::unreachable(LinkReason::OurDatabase, error)),
         };
         if !self.world_reported.get() {
-            let server = self.server.clone();
-            let monuments = match self.context.pool.read(move |db| paired_servers::monuments(db, &server)).await {
-                Ok(monuments) => monuments,
+            let paired = row.clone();
+            let stored = match self.context.pool.read(move |db| stored_world::read(db, &paired)).await {
+                Ok(stored) => stored,
                 Err(DbError::NotFound) => return Ok(None),
                 Err(error) => return Err(LinkEnd::unreachable(LinkReason::OurDatabase, error)),
             };
-            if self.update(GameUpdate::StoredWorld { world: row.baseline.world(), monuments }).await.is_err() {
+            if self.update(stored).await.is_err() {
                 return Err(LinkEnded::Unneeded.into());
             }
             self.world_reported.set(true);
@@ -262,13 +270,14 @@ impl Supervisor {
 
     /// Resynchronises, then polls. Alarms come first; after them the map and the devices, which may take long, hold up
     /// nothing else.
-    async fn talk(&self, asker: &Asker, at: GameServerId) -> Result<Unneeded, LinkEnd> {
+    async fn talk(&self, asker: &Asker, route: &Route) -> Result<Unneeded, LinkEnd> {
         let info = AppRequest { get_info: EMPTY, ..Default::default() };
         let answered =
             asker.ask(info, cost::REQUEST, Priority::EntitySync, ANSWER_DEADLINE).await.map_err(LinkEnd::by)?;
         let Some(info) = answered.content.info else {
             return Err(LinkEnd::unreachable(LinkReason::NoCompanion, "it does not say what it is"));
         };
+        let at = GameServerId::at(&route.host, route.port);
         match self.report(LinkReport::Up(asker.clone(), at, info)).await {
             Ok(true) => self.map_wanted.notify_one(),
             Ok(false) => {}
@@ -280,7 +289,7 @@ impl Supervisor {
             let _ = timeout(ALARMS_FIRST, alarms_asked.notified()).await;
             tokio::select! {
                 end = self.keep_polling(asker) => end,
-                end = self.keep_map(asker) => end,
+                end = self.keep_map(asker, route) => end,
             }
         };
         tokio::select! {
@@ -369,14 +378,15 @@ impl Supervisor {
     }
 
     /// The map costs much and changes only with a wipe. Without it there are no monuments; the rest goes on.
-    async fn keep_map(&self, asker: &Asker) -> Result<Unneeded, LinkEnd> {
+    async fn keep_map(&self, asker: &Asker, route: &Route) -> Result<Unneeded, LinkEnd> {
         loop {
             self.map_wanted.notified().await;
             let request = AppRequest { get_map: EMPTY, ..Default::default() };
-            let _turn = self.context.decoder.turn_of_map().await;
+            let turn = self.context.decoder.turn_of_map().await;
             match asker.ask(request, cost::MAP, Priority::Map, MAP_DEADLINE).await {
                 Ok(Answered { content: AppResponse { map: Some(map), .. }, .. }) => {
-                    if self.update(GameUpdate::Map(map)).await.is_err() {
+                    let report = LinkReport::Map { map, address: route.host.clone(), port: route.port, turn };
+                    if self.report(report).await.is_err() {
                         return Ok(Unneeded);
                     }
                 }

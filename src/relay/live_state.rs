@@ -33,7 +33,7 @@ use crate::{
         reading,
         wire::{AppBroadcast, AppEntityInfo, AppInfo, AppMap, AppMapMarkers, AppTeamChat, AppTeamInfo, AppTime},
     },
-    relay::{protocol::ChatLine, team_chat::TeamChat},
+    relay::team_chat::{HeardLine, TeamChat},
 };
 
 /// Shops that may well vanish together, and answers without any after which more are believed to have.
@@ -49,6 +49,8 @@ pub enum GameUpdate {
     StoredWorld {
         world: Option<World>,
         monuments: Option<Vec<Monument>>,
+        /// When a link before was last known to be up.
+        alive_until: Option<Timestamp>,
     },
     /// The link is up and the player token is good.
     Connected(AppInfo),
@@ -108,7 +110,7 @@ pub struct Outcome {
     /// One step of the state; empty = no step.
     pub changes: Vec<Change>,
     pub events: Vec<WorldEvent>,
-    pub chat: Vec<ChatLine>,
+    pub chat: Vec<HeardLine>,
     pub alarms: Vec<AlarmTrigger>,
     /// Alarms whose value is not what it was.
     pub alarm_values: Vec<(Arc<str>, bool)>,
@@ -143,6 +145,8 @@ pub struct LiveState {
     connected: bool,
     /// Since when the link is down, if it ever was up.
     blind_since: Option<Moment>,
+    /// When a link before this state was last known to be up; until there is one.
+    alive_before: Option<Timestamp>,
     freshness: Freshness,
     /// The last broadcasts of this link about the team and about each device. What was asked for before is older.
     team_broadcast: u64,
@@ -163,6 +167,7 @@ impl LiveState {
             truncated: 0,
             connected: false,
             blind_since: None,
+            alive_before: None,
             freshness: Freshness::default(),
             team_broadcast: 0,
             device_broadcasts: HashMap::new(),
@@ -177,6 +182,21 @@ impl LiveState {
     /// The monuments of the world; `None` until its map is known.
     pub fn monuments(&self) -> Option<&[Monument]> {
         self.map.is_some().then_some(&self.monuments)
+    }
+
+    /// Where this member of the team is alive, if an answer not older than this says so.
+    pub fn member_place(&self, player: u64, now: Moment, age: TimeDelta) -> Option<(f64, f64)> {
+        self.freshness.team.filter(|heard| now - *heard < age)?;
+        let member = self.state.members.get(&player).filter(|member| member.alive)?;
+        member.x.zip(member.y)
+    }
+
+    /// When the link was last known to be up.
+    pub fn alive_at(&self, now: Moment) -> Option<Timestamp> {
+        match self.connected {
+            true => Some(now.stamp),
+            false => self.blind_since.map(|since| since.stamp).or(self.alive_before),
+        }
     }
 
     /// The world, as far as it is known.
@@ -194,7 +214,10 @@ impl LiveState {
         let mut outcome = Outcome::default();
         match update {
             // What is known here is newer than what is stored.
-            GameUpdate::StoredWorld { world, monuments } => {
+            GameUpdate::StoredWorld { world, monuments, alive_until } => {
+                if !self.connected && self.blind_since.is_none() {
+                    self.alive_before = alive_until;
+                }
                 if self.world.is_none() {
                     self.map = world.clone().filter(|_| monuments.is_some());
                     self.monuments = monuments.unwrap_or_default();
@@ -298,10 +321,11 @@ impl LiveState {
         self.device_broadcasts.clear();
         self.update_info(info, now, outcome);
         self.set_connection(ConnectionState::Connected, None, None, now, outcome);
-        if let Some(since) = self.blind_since.take()
-            && now - since >= SHORTEST_GAP
-        {
-            outcome.events.push(gap(since, now));
+        // While this service was away, there is only the time of day to go by.
+        let before = self.alive_before.take().map(|until| (until, now.stamp - until));
+        let blind = self.blind_since.take().map(|since| (since.stamp, now - since)).or(before);
+        if let Some((since, length)) = blind.filter(|(_, length)| *length >= SHORTEST_GAP) {
+            outcome.events.push(gap(since, now.stamp, length));
         }
     }
 
@@ -424,18 +448,18 @@ impl LiveState {
 }
 
 /// The interval in which the link was down.
-fn gap(since: Moment, now: Moment) -> WorldEvent {
+fn gap(since: Timestamp, now: Timestamp, length: TimeDelta) -> WorldEvent {
     let mut data = serde_json::Map::new();
-    data.insert("from".to_owned(), time::to_wire(since.stamp).into());
-    data.insert("to".to_owned(), time::to_wire(now.stamp).into());
+    data.insert("from".to_owned(), time::to_wire(since).into());
+    data.insert("to".to_owned(), time::to_wire(now).into());
     WorldEvent {
         kind: EventKind::Gap,
         action: "ended",
         grid: String::new(),
         x: None,
         y: None,
-        ts: now.stamp,
-        title: format!("No answers from the game server for {} s", (now - since).num_seconds()),
+        ts: now,
+        title: format!("No answers from the game server for {} s", length.num_seconds()),
         data,
     }
 }

@@ -11,6 +11,7 @@
 //! server_subscription  one paired server on one thread     watchers   who may watch, and which sockets do
 //! game_connection      one paired server: mailbox, link, timers
 //! link_supervisor      connects, polls, connects again        connect_turns  not all at once   device_looks  one at a time
+//! stored_world         what earlier links left
 //! alarm_delivery       alarms → incidents → ledger → sockets → outcome                   commands   toggle
 //! camera_looks         one look at a camera for all who pull it
 //! ledger               what alarms want stored: in order, and within a moment or later
@@ -59,6 +60,7 @@ pub mod server_lookup;
 pub mod server_subscription;
 pub mod shop_watcher;
 pub mod socket;
+mod stored_world;
 pub mod team_chat;
 pub mod watchers;
 

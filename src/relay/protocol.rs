@@ -10,6 +10,8 @@
 //! The socket of an overlay watches one server: for any other it is told `unknown_server`, and `deviceToggle` and
 //! `raidAck` are refused with `owner_only`.
 //!
+//! A line of `chat` carries the `id` under which `GET /paired-servers/{id}/chat` has it, an `event` that of the timeline.
+//!
 //! At most 20 lines of `chat` in 10 s reach one connection. Of more, the oldest that wait are dropped, and an `event` of
 //! kind `chat` and action `dropped` says how many in `lines`, at most one in 10 s for each server.
 //! In the state, `server.stale` is `{ <section>: { asOf } }` with the sections `server`, `team`, `mapMarkers` and
@@ -23,10 +25,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::{
     change::{self, Change},
+    chat::ChatLine,
     ids::ServerId,
     incident::Raid,
     server_state::ServerState,
-    time::{self, Timestamp},
+    time::Timestamp,
     world_event::WorldEvent,
 };
 
@@ -144,15 +147,6 @@ impl ClientMessage {
             }),
         }
     }
-}
-
-/// A line of the team's chat.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ChatLine {
-    pub author: String,
-    pub text: String,
-    #[serde(serialize_with = "time::wire")]
-    pub ts: Timestamp,
 }
 
 /// An event or a line of chat, with the id under which the timeline or the chat's history has it.

@@ -1,16 +1,17 @@
-//! The team's chat: which lines are new, and how many may pass. Pure.
+//! The team's chat: which lines are new, under which id each is kept, and how many may pass. Pure.
 
 use std::collections::VecDeque;
 
 use chrono::TimeDelta;
 
 use crate::{
+    crypto::digest::sha256_hex,
     domain::{
+        chat::{ChatLine, KeptLine},
         plain_text::plain_text,
-        time::{self, Moment},
+        time::{self, Moment, Timestamp},
     },
     game::wire::AppTeamMessage,
-    relay::protocol::ChatLine,
 };
 
 /// Chat lines delivered in ten seconds; a game server that sends more loses the rest, and nobody is flooded.
@@ -21,41 +22,67 @@ const REMEMBERED: usize = 256;
 /// Characters.
 const AUTHOR: usize = 64;
 const TEXT: usize = 256;
+/// Characters of an id.
+const ID: usize = 32;
+
+/// A line of the team's chat that was not heard before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeardLine {
+    pub kept: KeptLine,
+    /// SteamID64 of who said it.
+    pub author: u64,
+    /// It was said while we listened, or while we could not; not before.
+    pub is_news: bool,
+}
 
 /// See the module.
 #[derive(Default)]
 pub struct TeamChat {
     /// The first history has come.
     primed: bool,
-    seen: VecDeque<(u64, u32, String)>,
+    /// Ids.
+    seen: VecDeque<String>,
+    /// The second of the last line, and how many were before it in that second: the game tells no more of their order.
+    last: (u32, u32),
     window_start: Option<Moment>,
     in_window: u32,
     /// Lines that were too many and are not told yet.
     dropped: u32,
 }
 
+/// A text as it is shown, and as its echo from the game will be.
+pub fn shown_text(text: &str) -> String {
+    plain_text(text, TEXT)
+}
+
+/// The same line always has the same id, also after a restart.
+fn id(line: &AppTeamMessage) -> String {
+    let text: String = line.message.chars().take(TEXT).collect();
+    sha256_hex(format!("{} {} {text}", line.steam_id, line.time).as_bytes())[..ID].to_owned()
+}
+
 impl TeamChat {
     /// The game server's history, which comes after each connect. The first only shows what was said before; after a
     /// gap, what was said meanwhile is new.
-    pub fn history(&mut self, mut lines: Vec<AppTeamMessage>, now: Moment) -> Vec<ChatLine> {
+    pub fn history(&mut self, mut lines: Vec<AppTeamMessage>, now: Moment) -> Vec<HeardLine> {
         lines.sort_by_key(|line| line.time);
         let first = !std::mem::replace(&mut self.primed, true);
-        let new: Vec<_> = lines.into_iter().filter_map(|line| self.line(line, now)).collect();
+        let mut heard: Vec<_> = lines.into_iter().filter_map(|line| self.line(line, now)).collect();
         if first {
             // It neither counts as said now nor as dropped.
             (self.in_window, self.dropped) = (0, 0);
-            return Vec::new();
+            heard.iter_mut().for_each(|line| line.is_news = false);
         }
-        new
+        heard
     }
 
     /// A line that was just said; none if it is known, or one too many.
-    pub fn line(&mut self, line: AppTeamMessage, now: Moment) -> Option<ChatLine> {
-        let key = (line.steam_id, line.time, line.message.chars().take(TEXT).collect::<String>());
-        if self.seen.contains(&key) {
+    pub fn line(&mut self, line: AppTeamMessage, now: Moment) -> Option<HeardLine> {
+        let id = id(&line);
+        if self.seen.contains(&id) {
             return None;
         }
-        self.seen.push_back(key);
+        self.seen.push_back(id.clone());
         if self.seen.len() > REMEMBERED {
             self.seen.pop_front();
         }
@@ -67,11 +94,17 @@ impl TeamChat {
             self.dropped += 1;
             return None;
         }
-        Some(ChatLine {
-            author: plain_text(&line.name, AUTHOR),
-            text: plain_text(&line.message, TEXT),
-            ts: time::from_unix(line.time).unwrap_or(now.stamp),
-        })
+        let ts = self.said_at(line.time, now.stamp);
+        let content = ChatLine { author: plain_text(&line.name, AUTHOR), text: shown_text(&line.message), ts };
+        Some(HeardLine { kept: KeptLine { id, line: content }, author: line.steam_id, is_news: true })
+    }
+
+    /// When it was said. Lines of one second are a microsecond apart, in the order in which they came.
+    fn said_at(&mut self, time: u32, now: Timestamp) -> Timestamp {
+        let before = if self.last.0 == time { (self.last.1 + 1).min(999) } else { 0 };
+        self.last = (time, before);
+        let said = time::from_unix(time).map_or(now, |said| said.min(now));
+        said + TimeDelta::microseconds(before.into())
     }
 
     /// How many lines were too many in the ten seconds that have passed, if any were; each is told once.
@@ -84,7 +117,6 @@ impl TeamChat {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::time::Timestamp;
 
     fn at(seconds: i64) -> Moment {
         (Timestamp::UNIX_EPOCH + TimeDelta::seconds(seconds)).into()
@@ -94,15 +126,16 @@ mod tests {
         AppTeamMessage { steam_id: 1, name: "Ann".into(), message: message.into(), time, ..Default::default() }
     }
 
-    fn texts(lines: &[ChatLine]) -> Vec<&str> {
-        lines.iter().map(|line| line.text.as_str()).collect()
+    fn texts(lines: &[HeardLine]) -> Vec<&str> {
+        lines.iter().filter(|heard| heard.is_news).map(|heard| heard.kept.line.text.as_str()).collect()
     }
 
     #[test]
     fn the_first_history_is_old_and_what_a_later_one_adds_is_new_in_order() {
         let mut chat = TeamChat::default();
-        assert!(chat.history(vec![said(1, "a")], at(10)).is_empty());
-        assert_eq!(chat.line(said(2, "b"), at(11)).map(|line| line.text), Some("b".into()));
+        let first = chat.history(vec![said(1, "a")], at(10));
+        assert_eq!((first.len(), texts(&first).len()), (1, 0), "kept, and not told");
+        assert_eq!(chat.line(said(2, "b"), at(11)).map(|heard| heard.kept.line.text), Some("b".into()));
         let later = chat.history(vec![said(4, "d"), said(3, "c"), said(1, "a"), said(2, "b")], at(90));
         assert_eq!(texts(&later), ["c", "d"]);
     }
@@ -110,9 +143,28 @@ mod tests {
     #[test]
     fn a_line_that_comes_again_is_one_line() {
         let mut chat = TeamChat::default();
-        assert!(chat.line(said(1, "a"), at(0)).is_some());
+        let first = chat.line(said(1, "a"), at(0)).unwrap();
         assert!(chat.line(said(1, "a"), at(1)).is_none());
-        assert!(chat.line(said(2, "a"), at(1)).is_some(), "the same words said again");
+        let second = chat.line(said(2, "a"), at(1)).expect("the same words said again");
+        assert_ne!(second.kept.id, first.kept.id);
+        // Another process hears it once more.
+        let again = TeamChat::default().line(said(1, "a"), at(500)).unwrap();
+        assert_eq!(again.kept.id, first.kept.id);
+        let others = [AppTeamMessage { steam_id: 2, ..said(1, "a") }, said(1, "b")];
+        for other in others {
+            assert_ne!(chat.line(other, at(2)).unwrap().kept.id, first.kept.id);
+        }
+    }
+
+    #[test]
+    fn lines_of_one_second_keep_their_order_and_none_is_said_in_the_future() {
+        let mut chat = TeamChat::default();
+        let lines = ["a", "b", "c"].map(|text| chat.line(said(7, text), at(8)).unwrap().kept.line.ts);
+        assert!(lines.is_sorted() && lines[0] < lines[1] && lines[2] - lines[0] < TimeDelta::milliseconds(1));
+        assert_eq!(lines[0], at(7).stamp);
+        for odd in [u32::MAX, 0] {
+            assert_eq!(chat.line(said(odd, "x"), at(9)).unwrap().kept.line.ts, at(9).stamp);
+        }
     }
 
     #[test]

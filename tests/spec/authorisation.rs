@@ -128,6 +128,10 @@ const ROUTES: &[(&str, Rule, &str)] = &[
     ("POST /paired-servers/{id}/devices", OwnerOnly, r#"{"entityId":8}"#),
     ("GET /paired-servers/{id}/devices/{deviceId}/camera-frame", Watcher, ""),
     ("GET /paired-servers/{id}/cameras", Watcher, ""),
+    ("GET /paired-servers/{id}/chat", Watcher, ""),
+    ("POST /paired-servers/{id}/chat", OwnerOnly, r#"{"text":"hello"}"#),
+    ("GET /paired-servers/{id}/map", Watcher, ""),
+    ("GET /paired-servers/{id}/map/image", Watcher, ""),
     ("POST /paired-servers/{id}/devices/{deviceId}/toggle", OwnerOnly, ""),
     ("PATCH /paired-servers/{id}/devices/{deviceId}", OwnerOnly, r#"{"label":"Gate"}"#),
     ("DELETE /paired-servers/{id}/devices/{deviceId}", OwnerOnly, ""),
@@ -317,6 +321,8 @@ async fn every_route_answers_everybody_as_its_row_says() {
                 (404, "not_found") => Verdict::Hidden,
                 (403, "owner_only") => Verdict::ForOwner,
                 (403, "insufficient_scope") => Verdict::OutOfScope,
+                // The access comes first.
+                (503, "game_server_unavailable") => Verdict::Allowed,
                 (403 | 405 | 415 | 429 | 500.., _) | (_, "invalid_request" | "malformed_json" | "no code") => {
                     wrong.push(format!("{route} by {caller:?} tests nothing: {} {code}", answer.status));
                     continue;
@@ -374,6 +380,9 @@ async fn every_message_of_the_relay_is_answered_as_its_row_says() {
     owner.until(&server, |state| is_complete(state, 2)).await;
     let (guest, stranger) = (RelayClient::connect(&app, &mut bob).await, RelayClient::connect(&app, &mut carol).await);
     let mut clients = [stranger, guest, overlay, owner];
+
+    let refused = relay_client::open(app.relay, relay_client::request(app.relay, None)).await;
+    assert_eq!(refused.err().map(|refused| refused.status), Some(401), "without a token nothing is heard at all");
 
     let known: BTreeSet<String> = MESSAGES.iter().map(|(kind, _)| (*kind).to_owned()).collect();
     assert_eq!(kinds(&mut clients[0]).await, known, "every message has a row");

@@ -185,6 +185,10 @@ async fn each_reason_for_no_frame_has_its_code() {
     alice.get(&frame_path(&server, "NOWHERE")).await.expect_problem(404, "unknown_camera");
     client.until(&server, |state| state["devices"]["NOWHERE"]["reachable"] == "removed").await;
     alice.get(&frame_path(&server, "DOME1")).await.expect_problem(409, "camera_access_denied");
+    client.until(&server, |state| state["devices"]["DOME1"]["reachable"] == "no_privilege").await;
+    let listed = alice.get(&format!("/paired-servers/{server}/devices")).await.json();
+    let dome = listed["devices"].as_array().unwrap().iter().find(|device| device["deviceId"] == "DOME1").unwrap();
+    assert_eq!(dome["reachable"], "no_privilege");
     let camera = frame_path(&server, TURNING_CAMERA);
     let bad = alice.get(&format!("{camera}?entities=maybe")).await.expect_problem(400, "invalid_request");
     assert_eq!(bad["errors"][0]["path"], "entities");

@@ -37,6 +37,7 @@ impl Handler<LookThrough> for GameConnection {
             let reachable = match &looked {
                 Ok(_) => Some(Reachable::Ok),
                 Err(CameraError::UnknownCamera) => Some(Reachable::Removed),
+                Err(CameraError::AccessDenied) => Some(Reachable::NoPrivilege),
                 Err(CameraError::TimedOut) => Some(Reachable::NoResponse),
                 Err(_) => None,
             };

@@ -5,7 +5,10 @@ use std::{collections::HashMap, sync::Arc};
 use actix::prelude::*;
 
 use super::Hub;
-use crate::{domain::device::DeviceReport, relay::commands::ReadDevices};
+use crate::{
+    domain::device::DeviceReport,
+    relay::commands::{PlaceDevice, ReadDevices},
+};
 
 impl Handler<ReadDevices> for Hub {
     type Result = ResponseFuture<HashMap<Arc<str>, DeviceReport>>;
@@ -16,5 +19,16 @@ impl Handler<ReadDevices> for Hub {
             let Some(connection) = connection else { return HashMap::new() };
             connection.send(ReadDevices { server }).await.unwrap_or_default()
         })
+    }
+}
+
+impl Handler<PlaceDevice> for Hub {
+    type Result = ();
+
+    fn handle(&mut self, place: PlaceDevice, _: &mut Self::Context) {
+        // Without a connection nobody knows where the player is.
+        if let Some(connection) = self.connections.get(&place.server) {
+            connection.address.do_send(place);
+        }
     }
 }

@@ -170,12 +170,44 @@ fn the_map_is_wanted_until_it_came_and_again_after_a_wipe() {
 #[test]
 fn a_wipe_in_our_absence_is_seen_from_the_stored_world_and_what_is_known_is_newer() {
     let mut watched = Watched::new();
-    let stored = |wipe_time| GameUpdate::StoredWorld { world: Some(reading::world(&info(wipe_time))), monuments: None };
+    let stored = |wipe_time| GameUpdate::StoredWorld {
+        world: Some(reading::world(&info(wipe_time))),
+        monuments: None,
+        alive_until: None,
+    };
     watched.update(stored(1_000));
     let events = watched.update(GameUpdate::Connected(info(90_000))).events;
     assert!(matches!(&events[..], [event] if event.kind == EventKind::Wipe));
     watched.update(stored(1_000));
     assert!(watched.update(GameUpdate::Info(info(90_000))).events.is_empty(), "the wipe is known");
+}
+
+#[test]
+fn the_time_between_two_lives_of_the_service_is_a_gap_of_which_the_second_tells_once() {
+    let stored = |alive_until| GameUpdate::StoredWorld { world: None, monuments: None, alive_until };
+    let mut watched = Watched::new();
+    watched.update(stored(Some(at(-600))));
+    assert_eq!(watched.live.alive_at(at(0).into()), Some(at(-600)));
+    let events = watched.update(GameUpdate::Connected(info(1_000))).events;
+    let [gap] = &events[..] else { panic!("{events:?}") };
+    assert_eq!((gap.kind, gap.ts), (EventKind::Gap, at(0)));
+    assert_eq!((&gap.data["from"], &gap.data["to"]), (&time::to_wire(at(-600)).into(), &time::to_wire(at(0)).into()));
+    assert_eq!(watched.live.alive_at(at(5).into()), Some(at(5)));
+    let down = || GameUpdate::Disconnected { state: ConnectionState::Unreachable, reason: None, next_attempt_at: None };
+    watched.now = 10;
+    watched.update(down());
+    // What is known is newer than what is stored.
+    watched.update(stored(Some(at(-600))));
+    watched.now = 20;
+    assert!(watched.update(GameUpdate::Connected(info(1_000))).events.is_empty());
+
+    for (alive_until, why) in [(None, "never"), (Some(at(-29)), "too short"), (Some(at(600)), "the clock was set back")]
+    {
+        let mut watched = Watched::new();
+        watched.update(stored(alive_until));
+        watched.update(down());
+        assert!(watched.update(GameUpdate::Connected(info(1_000))).events.is_empty(), "{why}");
+    }
 }
 
 #[test]
@@ -188,7 +220,7 @@ fn the_map_is_asked_for_once_in_a_wipe_also_across_a_restart() {
 
     let mut restarted = Watched::new();
     let monuments: Vec<_> = Monument::new("launchsite", 1.0, 2.0).into_iter().collect();
-    restarted.update(GameUpdate::StoredWorld { world: stored, monuments: Some(monuments.clone()) });
+    restarted.update(GameUpdate::StoredWorld { world: stored, monuments: Some(monuments.clone()), alive_until: None });
     let up = restarted.update(GameUpdate::Connected(info(1_060)));
     assert!(!up.map_wanted && up.events.is_empty(), "the game server rounds its wipe time");
     assert_eq!(restarted.live.monuments(), Some(&monuments[..]));
@@ -267,14 +299,14 @@ fn chat_and_a_broadcast_of_several_parts_are_one_outcome() {
         ..Default::default()
     };
     let history = AppTeamChat { messages: vec![said(1, "old")] };
-    assert!(watched.update(GameUpdate::Chat(history)).chat.is_empty());
+    assert!(watched.update(GameUpdate::Chat(history)).chat.iter().all(|line| !line.is_news));
     let broadcast = AppBroadcast {
         team_changed: Some(AppTeamChanged { player_id: 7, team_info: member(true) }),
         team_message: Some(crate::game::wire::AppNewTeamMessage { message: said(2, "new") }),
         ..AppBroadcast::default()
     };
     let outcome = watched.update(GameUpdate::Broadcast(1, Box::new(broadcast)));
-    assert_eq!(outcome.chat.iter().map(|line| line.text.as_str()).collect::<Vec<_>>(), ["new"]);
+    assert_eq!(outcome.chat.iter().map(|line| line.kept.line.text.as_str()).collect::<Vec<_>>(), ["new"]);
     assert_eq!(watched.client["team"]["members"]["7"]["name"], "Ann");
 }
 

@@ -28,6 +28,8 @@ pub struct GameServerFaults {
     pub overtaken: bool,
     /// Answers with markers have this many more, which are nothing and nowhere.
     pub extra_markers: usize,
+    /// Lines of chat from clients are refused.
+    pub muted: bool,
     /// Answers are sent this much later.
     pub delay: Option<Duration>,
 }

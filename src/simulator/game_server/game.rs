@@ -182,6 +182,9 @@ impl SimulatedGame {
             self.cameras.steer(client, input, &mut self.world)?;
             return Ok(AppResponse { success: Some(AppSuccess {}), ..response });
         }
+        if request.send_team_message.is_some() && self.faults.muted {
+            return Err("message_not_sent");
+        }
         self.maps += usize::from(request.get_map.is_some());
         let answer = answer(request, &mut self.world, self.map_picture.as_ref())?;
         if watches_entity(request)

@@ -133,6 +133,13 @@ impl TestApp {
         Browser::new(self.http.clone(), self.address)
     }
 
+    /// The same browser, after a restart.
+    pub fn again(&self, browser: &Browser) -> Browser {
+        let mut again = self.browser();
+        again.cookies = browser.cookies.clone();
+        again
+    }
+
     /// A browser that signed in with this account.
     pub async fn signed_in(&self, account: &str) -> Browser {
         let mut browser = self.browser();

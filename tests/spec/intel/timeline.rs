@@ -1,3 +1,4 @@
+use chrono::Duration;
 use companion::simulator::world::{BASE_ALARM, TEAM};
 use serde_json::{Value, json};
 
@@ -63,6 +64,42 @@ async fn two_who_paired_one_game_server_see_one_event_each_once() {
         assert_eq!(entries(&timeline).len(), 1, "{timeline}");
         assert_eq!(timeline["entries"][0]["id"], event["event"]["id"]);
     }
+}
+
+#[actix_web::test]
+async fn the_time_in_which_the_service_was_away_is_a_gap() {
+    let (app, alice, game, server, _client) = watched(&[]).await;
+    app.clock.advance(Duration::hours(1));
+    let clock = app.clock.clone();
+    let app = app.restart_after(|| clock.advance(Duration::minutes(10))).await;
+    let mut alice = app.again(&alice);
+    let gaps = format!("/intel/{server}/timeline?types=gap");
+    let timeline = alice.get_until(&gaps, |shown| !entries(shown).is_empty()).await;
+    let data = &entries(&timeline)[0]["data"];
+    let bounds = ("2026-11-21T13:00:00.000Z", "2026-11-21T13:10:00.000Z");
+    assert_eq!((&data["from"], &data["to"]), (&json!(bounds.0), &json!(bounds.1)));
+    assert_eq!(entries(&timeline)[0]["ts"], bounds.1);
+
+    // So is one that began before the service was away; one of some seconds is none.
+    let mut client = RelayClient::watching(&app, &mut alice, &server).await;
+    client.until(&server, |state| is_complete(state, 0)).await;
+    game.stop().await;
+    client.until(&server, |state| state["server"]["connection"] == "unreachable").await;
+    clock.advance(Duration::minutes(5));
+    let app = app.restart_after(|| clock.advance(Duration::minutes(5))).await;
+    game.restart().await.unwrap();
+    let mut alice = app.again(&alice);
+    let timeline = alice.get_until(&gaps, |shown| entries(shown).len() > 1).await;
+    let data = &entries(&timeline)[0]["data"];
+    assert_eq!((&data["from"], &data["to"]), (&json!(bounds.1), &json!("2026-11-21T13:20:00.000Z")));
+    let app = app.restart_after(|| clock.advance(Duration::seconds(10))).await;
+    let mut alice = app.again(&alice);
+    let mut client = RelayClient::watching(&app, &mut alice, &server).await;
+    client.until(&server, |state| is_complete(state, 0)).await;
+    game.world(|world| world.kill(TEAM[2].0));
+    let deaths = format!("/intel/{server}/timeline?types=gap,death");
+    let timeline = alice.get_until(&deaths, |shown| !of_kind(shown, "death").is_empty()).await;
+    assert_eq!(of_kind(&timeline, "gap").len(), 2, "{timeline}");
 }
 
 #[actix_web::test]

@@ -1,0 +1,143 @@
+//! The team chat of paired servers: the last lines of each.
+
+use diesel::prelude::*;
+
+use crate::{
+    db::{error::DbError, pool::Db, schema::chat_lines, timestamp::StoredTimestamp},
+    domain::{
+        chat::{ChatLine, KeptLine},
+        ids::ServerId,
+        limits::CHAT_LINES_PER_SERVER,
+        time::Timestamp,
+        timeline::Cursor,
+    },
+};
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = chat_lines)]
+struct LineRow {
+    id: String,
+    #[diesel(deserialize_as = StoredTimestamp)]
+    said_at: Timestamp,
+    author: String,
+    text: String,
+}
+
+impl From<LineRow> for KeptLine {
+    fn from(LineRow { id, said_at: ts, author, text }: LineRow) -> Self {
+        Self { id, line: ChatLine { author, text, ts } }
+    }
+}
+
+/// Adds a line; one with a known id is there already. Of too many, the oldest go.
+///
+/// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
+pub fn insert(db: &mut Db, server: &ServerId, kept: &KeptLine) -> Result<(), DbError> {
+    let row = (
+        chat_lines::server_id.eq(server.as_str()),
+        chat_lines::id.eq(&kept.id),
+        chat_lines::said_at.eq(kept.line.ts.naive_utc()),
+        chat_lines::author.eq(&kept.line.author),
+        chat_lines::text.eq(&kept.line.text),
+    );
+    let insert = diesel::insert_into(chat_lines::table).values(row).on_conflict_do_nothing();
+    if on_backend!(db, |db| insert.execute(db))? == 0 {
+        return Ok(());
+    }
+    let of_server = || chat_lines::table.filter(chat_lines::server_id.eq(server.as_str()));
+    let surplus = of_server()
+        .order((chat_lines::said_at.desc(), chat_lines::id.desc()))
+        .offset(CHAT_LINES_PER_SERVER as i64)
+        .select(LineRow::as_select())
+        .first(db)
+        .optional()?;
+    if let Some(LineRow { id, said_at, .. }) = surplus {
+        let at = said_at.naive_utc();
+        let until = chat_lines::said_at.le(at).and(chat_lines::said_at.lt(at).or(chat_lines::id.le(id)));
+        diesel::delete(of_server().filter(until)).execute(db)?;
+    }
+    Ok(())
+}
+
+/// The lines of a server, newest first.
+pub fn list(db: &mut Db, server: &ServerId, before: Option<&Cursor>, limit: usize) -> Result<Vec<KeptLine>, DbError> {
+    let mut query = chat_lines::table.filter(chat_lines::server_id.eq(server.as_str())).into_boxed();
+    if let Some(Cursor { ts, id }) = before {
+        // In a form that an index can serve.
+        let at = ts.naive_utc();
+        query = query.filter(chat_lines::said_at.le(at).and(chat_lines::said_at.lt(at).or(chat_lines::id.lt(id))));
+    }
+    let query = query.order((chat_lines::said_at.desc(), chat_lines::id.desc())).limit(limit as i64);
+    let rows: Vec<LineRow> = query.select(LineRow::as_select()).load(db)?;
+    Ok(rows.into_iter().map(KeptLine::from).collect())
+}
+
+/// Deletes a batch of what was said until then; returns how many.
+pub fn purge(db: &mut Db, until: Timestamp) -> Result<usize, DbError> {
+    Ok(purge_oldest!(db, chat_lines, said_at, until))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::{
+        pool::Pool,
+        testing::{self, later},
+    };
+
+    fn line(number: i64) -> KeptLine {
+        let line = ChatLine { author: "Ann".into(), text: format!("line {number}"), ts: later(number / 3) };
+        KeptLine { id: format!("{number:05}"), line }
+    }
+
+    fn say(pool: &Pool, server: &str, numbers: impl IntoIterator<Item = i64>) {
+        pool.write_blocking(|db| numbers.into_iter().try_for_each(|number| insert(db, &server.into(), &line(number))))
+            .unwrap();
+    }
+
+    fn lines(pool: &Pool, server: &str, before: Option<Cursor>, limit: usize) -> Vec<KeptLine> {
+        pool.read_blocking(|db| list(db, &server.into(), before.as_ref(), limit)).unwrap()
+    }
+
+    #[test]
+    fn a_line_is_kept_once_and_pages_of_any_size_together_are_the_whole() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "owner");
+            testing::server(pool, "owner", "one");
+            say(pool, "one", [3, 1, 2, 0, 1, 4, 4, 5, 6]);
+            let whole = lines(pool, "one", None, 100);
+            assert_eq!(whole, (0..=6).rev().map(line).collect::<Vec<_>>());
+            for limit in [1, 2, 7] {
+                let (mut paged, mut before) = (Vec::new(), None);
+                loop {
+                    let page = lines(pool, "one", before, limit);
+                    let Some(last) = page.last() else { break };
+                    before = Some(last.cursor());
+                    paged.extend(page);
+                }
+                assert_eq!(paged, whole);
+            }
+            assert_eq!(lines(pool, "two", None, 100), []);
+            let gone = pool.write_blocking(|db| insert(db, &"gone".into(), &line(1)));
+            assert!(matches!(gone, Err(DbError::Conflict)));
+        });
+    }
+
+    #[test]
+    fn the_newest_lines_stay_by_count_and_age() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "owner");
+            testing::server(pool, "owner", "one");
+            let all = CHAT_LINES_PER_SERVER as i64 + 5;
+            say(pool, "one", 0..all);
+            let kept = lines(pool, "one", None, 5_000);
+            assert_eq!((kept.len(), &kept[CHAT_LINES_PER_SERVER - 1]), (CHAT_LINES_PER_SERVER, &line(5)));
+            // An older one that is heard again finds no room.
+            say(pool, "one", [2]);
+            assert_eq!(lines(pool, "one", None, 5_000), kept);
+            let purge = |until| pool.write_blocking(|db| purge(db, until)).unwrap();
+            assert_eq!(purge(later(2)), 4, "lines 5 to 8");
+            assert_eq!(lines(pool, "one", None, 5_000).last(), Some(&line(9)));
+        });
+    }
+}

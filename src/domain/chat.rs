@@ -1,0 +1,33 @@
+//! Lines of a team's chat.
+
+use serde::Serialize;
+
+use crate::domain::{
+    time::{self, Timestamp},
+    timeline::Cursor,
+};
+
+/// A line of the team's chat.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ChatLine {
+    pub author: String,
+    pub text: String,
+    #[serde(serialize_with = "time::wire")]
+    pub ts: Timestamp,
+}
+
+/// A line under the id by which it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KeptLine {
+    /// The same whenever and however often the line is heard.
+    pub id: String,
+    #[serde(flatten)]
+    pub line: ChatLine,
+}
+
+impl KeptLine {
+    /// Where the page after this line begins.
+    pub fn cursor(&self) -> Cursor {
+        Cursor { ts: self.line.ts, id: self.id.clone() }
+    }
+}

@@ -1,0 +1,62 @@
+//! The team's chat at a game connection: what was said is told and kept, and users say something themselves.
+
+use actix::prelude::*;
+use tokio::{sync::oneshot, time::timeout};
+
+use super::GameConnection;
+use crate::{
+    domain::chat::KeptLine,
+    relay::{
+        commands::{self, AwaitedEcho, COMMAND_DEADLINE, ChatError, SayInTeam},
+        fact_sink::Fact,
+        protocol::{ServerMessage, WithId},
+        publication::Lane,
+        team_chat::{HeardLine, shown_text},
+    },
+};
+
+impl GameConnection {
+    /// Tells the lines that are news, and keeps all.
+    pub(super) fn hear_chat(&mut self, lines: Vec<HeardLine>) {
+        for HeardLine { kept, author, is_news } in lines {
+            if is_news {
+                let chat = WithId { id: Some(&kept.id), content: &kept.line };
+                let message = ServerMessage::Chat { server_id: &self.server, chat };
+                self.publisher.borrow_mut().deliver(Lane::Chat, &message);
+                self.hear_echo(author, &kept);
+            }
+            self.context.facts.store(Fact::Chat(self.server.clone(), kept));
+        }
+    }
+
+    /// Answers whoever said this line. One that the game server has changed is the first that is awaited.
+    fn hear_echo(&mut self, author: u64, kept: &KeptLine) {
+        let is_ours = self.link.as_ref().is_some_and(|link| link.player() == author);
+        if is_ours && !self.echoes.is_empty() {
+            let said = self.echoes.iter().position(|awaited| awaited.text == kept.line.text);
+            let _ = self.echoes.remove(said.unwrap_or_default()).heard.send(kept.clone());
+        }
+    }
+}
+
+impl Handler<SayInTeam> for GameConnection {
+    type Result = ResponseActFuture<Self, Result<KeptLine, ChatError>>;
+
+    fn handle(&mut self, SayInTeam { text }: SayInTeam, _: &mut Self::Context) -> Self::Result {
+        let Some(link) = self.link.clone() else {
+            return Box::pin(actix::fut::ready(Err(ChatError::Unavailable)));
+        };
+        let (heard, echo) = oneshot::channel();
+        self.echoes.push(AwaitedEcho { text: shown_text(&text), heard });
+        let said = async move {
+            commands::say(&link, text).await?;
+            // The game says no more than that it has taken it.
+            echo.await.map_err(|_| ChatError::Unavailable)
+        };
+        let said = async move { timeout(COMMAND_DEADLINE, said).await.unwrap_or(Err(ChatError::TimedOut)) };
+        Box::pin(said.into_actor(self).map(|said, connection, _| {
+            connection.echoes.retain(|awaited| !awaited.heard.is_closed());
+            said
+        }))
+    }
+}

@@ -1,0 +1,24 @@
+//! What a game connection learns of its game server before the link is up: what earlier ones stored.
+
+use crate::{
+    db::{
+        error::DbError,
+        maps,
+        paired_servers::{self, PairedServer},
+        pool::Db,
+    },
+    relay::live_state::GameUpdate,
+};
+
+/// The stored world. Its monuments are left out where the map is not kept, so that they come with it again. `NotFound` if
+/// the server is not paired any more.
+pub fn read(db: &mut Db, server: &PairedServer) -> Result<GameUpdate, DbError> {
+    let world = server.baseline.clone().world();
+    let mut monuments = paired_servers::monuments(db, &server.id)?;
+    if let (Some(world), true) = (&world, monuments.is_some())
+        && !maps::is_stored(db, &server.address, server.port, world)?
+    {
+        monuments = None;
+    }
+    Ok(GameUpdate::StoredWorld { world, monuments, alive_until: server.link_alive_at })
+}
