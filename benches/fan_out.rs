@@ -550,10 +550,13 @@ impl Seen {
             *self.snapshots.borrow_mut() += 1;
             self.more.notify_one();
         }
-        for (key, ages) in [(&b"steamId\",\"value\":\""[..], &self.patches), (b"alarmName\":\"", &self.raids)] {
-            if let Some(stamp) = number_after(text, key) {
-                ages.borrow_mut().push(now.saturating_sub(stamp));
-            }
+        // The patch that shows the raid comes later, in its turn.
+        let (key, ages) = match text.starts_with(br#"{"type":"raid""#) {
+            true => (&b"alarmName\":\""[..], &self.raids),
+            false => (&b"steamId\",\"value\":\""[..], &self.patches),
+        };
+        if let Some(stamp) = number_after(text, key) {
+            ages.borrow_mut().push(now.saturating_sub(stamp));
         }
     }
 
