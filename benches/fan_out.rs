@@ -16,7 +16,7 @@ use std::{
     collections::HashMap,
     env, error, fs,
     io::{self, BufRead as _, BufReader, Read as _, Write as _},
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     rc::Rc,
@@ -223,6 +223,8 @@ impl Relay {
         settings.listen.api_listen = "127.0.0.1:0".to_owned();
         settings.listen.relay_listen = "127.0.0.1:0".to_owned();
         settings.listen.workers = Some("1".to_owned());
+        // Clients of one address may have half of the files that may be open; these come through a proxy.
+        settings.listen.trusted_proxies = Some("127.0.0.1".to_owned());
         let config = Config::check(settings).map_err(|faults| faults.to_string())?;
         let server = Server::build(config, Clock::system())?;
         let context = server.context();
@@ -501,8 +503,9 @@ fn clients(relay: SocketAddr, server: &str, tokens: &str, kind: &str) -> Result<
 
 async fn connect(relay: SocketAddr, token: &str) -> Result<TcpStream> {
     let mut stream = TcpStream::connect(relay).await?;
+    let client = Ipv4Addr::from_bits(0x0a00_0000 | u32::from(stream.local_addr()?.port()));
     let request = format!(
-        "GET /v1?token={token} HTTP/1.1\r\nHost: relay\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+        "GET /v1?token={token} HTTP/1.1\r\nHost: relay\r\nX-Forwarded-For: {client}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
          Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
     );
     stream.write_all(request.as_bytes()).await?;
