@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use crate::{
     api::{
         context::ApiContext,
+        done::Done,
         error::{ApiError, Problem},
         extract::{
             json::Json,
@@ -386,7 +387,7 @@ pub async fn add(
 /// Deletes a device.
 #[utoipa::path(delete, path = "/paired-servers/{id}/devices/{deviceId}", tag = "devices", security(("session" = [])),
     params(("id" = String, Path), ("deviceId" = String, Path)), responses(
-    (status = 204),
+    (status = 200, body = Done),
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
@@ -411,7 +412,7 @@ pub async fn remove(
     if !context.pool.write_and_tell(remove, tell).await? {
         return Err(ApiError::NotFound);
     }
-    Ok(HttpResponse::NoContent().finish())
+    Ok(HttpResponse::Ok().json(Done::OK))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 use crate::{
     api::{
         context::ApiContext,
+        done::Done,
         error::{ApiError, Problem},
         extract::{
             json::Json,
@@ -239,7 +240,7 @@ pub async fn get(
 /// Deletes the paired server, with everything stored for it.
 #[utoipa::path(delete, path = "/paired-servers/{id}", tag = "paired servers", security(("session" = [])),
     params(("id" = String, Path)), responses(
-    (status = 204),
+    (status = 200, body = Done),
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
@@ -258,7 +259,7 @@ pub async fn remove(
     };
     // Names the owner again: access was read before this statement, and may have ended since.
     match context.pool.write_and_tell(move |db| paired_servers::delete(db, &user.id, &server), tell).await? {
-        true => Ok(HttpResponse::NoContent().finish()),
+        true => Ok(HttpResponse::Ok().json(Done::OK)),
         false => Err(ApiError::NotFound),
     }
 }

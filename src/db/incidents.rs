@@ -66,9 +66,7 @@ impl LedgerWrite {
         self.arrivals.extend(newer.arrivals);
         for (incident, heard) in newer.heard {
             let first = self.heard.entry(incident).or_insert(heard);
-            if first.sockets > 0 {
-                first.sockets = first.sockets.max(heard.sockets);
-            }
+            first.sockets = first.sockets.max(heard.sockets);
         }
         self.values.extend(newer.values);
     }
@@ -99,9 +97,13 @@ pub fn write(db: &mut Db, server: &ServerId, write: &LedgerWrite) -> Result<(), 
         let set =
             (incidents::state.eq(state), incidents::sockets.eq(sockets), incidents::heard_at.eq(heard.at.naive_utc()));
         if diesel::update(unheard).set(set).execute(db)? == 0 {
-            // More of them took its message since.
-            let fewer = incidents::table.find(id).filter(incidents::sockets.gt(0).and(incidents::sockets.lt(sockets)));
+            // More of them took its message since, or the first did, which a snapshot had overtaken.
+            let fewer = incidents::table.find(id).filter(incidents::sockets.lt(sockets));
             diesel::update(fewer).set(incidents::sockets.eq(sockets)).execute(db)?;
+            if heard.sockets > 0 {
+                let later = incidents::table.find(id).filter(incidents::state.eq(DELIVERED_LATER));
+                diesel::update(later).set(incidents::state.eq(DELIVERED)).execute(db)?;
+            }
         }
     }
     for (device, value) in &write.values {

@@ -25,7 +25,6 @@ use tokio::sync::oneshot;
 
 use crate::{
     db::{
-        engine,
         error::DbError,
         incidents::{self, LedgerWrite},
         pool::Pool,
@@ -335,21 +334,30 @@ type Merged = BTreeMap<ServerId, LedgerWrite>;
 
 /// What this journal has, and its lines that cannot be read.
 fn merge(file: File) -> io::Result<(Merged, Vec<Vec<u8>>)> {
+    let (lines, unreadable) = read(file)?;
     let mut merged = Merged::new();
-    let mut unreadable = Vec::new();
-    for line in BufReader::new(file).split(b'\n') {
-        let line = line?;
-        match serde_json::from_slice(&line) {
-            Ok(Line { server, write }) => merged.entry(server).or_default().extend(write),
-            Err(_) => unreadable.push(line),
-        }
+    for Line { server, write } in lines {
+        merged.entry(server).or_default().extend(write);
     }
     Ok((merged, unreadable))
 }
 
+/// Its lines, and those that cannot be read.
+fn read(file: File) -> io::Result<(Vec<Line>, Vec<Vec<u8>>)> {
+    let (mut lines, mut unreadable) = (Vec::new(), Vec::new());
+    for line in BufReader::new(file).split(b'\n') {
+        let line = line?;
+        match serde_json::from_slice(&line) {
+            Ok(line) => lines.push(line),
+            Err(_) => unreadable.push(line),
+        }
+    }
+    Ok((lines, unreadable))
+}
+
 /// Stores what a process before this one kept in this directory and could not store, one transaction for each server,
-/// and empties its journal. What can never be stored is kept in [`REFUSED`]. Blocks. Call it before anything reads the
-/// ledger.
+/// and empties its journal. What can never be stored is kept in [`REFUSED`]; while the database is in passing trouble,
+/// this is an error and the journal stays. Blocks. Call it before anything reads the ledger.
 pub fn replay(directory: &Path, pool: &Pool) -> Result<(), JournalError> {
     fs::create_dir_all(directory)?;
     let path = directory.join(JOURNAL);
@@ -359,17 +367,26 @@ pub fn replay(directory: &Path, pool: &Pool) -> Result<(), JournalError> {
         Err(error) => return Err(error.into()),
     };
     let mut stored = 0;
-    let (merged, mut refused) = merge(file)?;
-    for (server, write) in merged {
-        match pool.write_blocking(|db| incidents::write(db, &server, &write)) {
-            Ok(()) => stored += 1,
-            Err(DbError::NotFound) => log::info!(server = server.as_str(); "alarms of a deleted server are dropped"),
-            Err(error) if engine::is_not_there_yet(&error) => return Err(error.into()),
-            Err(error) => {
-                log::error!(server = server.as_str(); "alarms of the journal are refused: {error}");
-                let mut text = Line { server, write }.text()?;
-                text.pop();
-                refused.push(text);
+    let (lines, mut refused) = read(file)?;
+    let mut by_server: BTreeMap<ServerId, Vec<Line>> = BTreeMap::new();
+    for line in lines {
+        by_server.entry(line.server.clone()).or_default().push(line);
+    }
+    for (server, lines) in by_server {
+        let mut merged = LedgerWrite::default();
+        lines.iter().for_each(|line| merged.extend(line.write.clone()));
+        match store(pool, &server, &merged)? {
+            Stored::All => stored += 1,
+            Stored::ServerGone => log::info!(server = server.as_str(); "alarms of a deleted server are dropped"),
+            // Only the lines that are at fault.
+            Stored::Refused => {
+                for line in lines {
+                    if let Stored::Refused = store(pool, &server, &line.write)? {
+                        let mut text = line.text()?;
+                        text.pop();
+                        refused.push(text);
+                    }
+                }
             }
         }
     }
@@ -381,6 +398,26 @@ pub fn replay(directory: &Path, pool: &Pool) -> Result<(), JournalError> {
         log::info!(servers = stored; "alarms of the journal are stored");
     }
     Ok(())
+}
+
+/// What became of a write at the start.
+enum Stored {
+    All,
+    ServerGone,
+    /// It can never be stored.
+    Refused,
+}
+
+fn store(pool: &Pool, server: &ServerId, write: &LedgerWrite) -> Result<Stored, DbError> {
+    match pool.write_blocking(|db| incidents::write(db, server, write)) {
+        Ok(()) => Ok(Stored::All),
+        Err(DbError::NotFound) => Ok(Stored::ServerGone),
+        Err(error @ (DbError::Query(_) | DbError::Conflict)) => {
+            log::error!(server = server.as_str(); "alarms of the journal are refused: {error}");
+            Ok(Stored::Refused)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 fn set_aside(path: &Path, lines: &[Vec<u8>]) -> io::Result<()> {
@@ -459,6 +496,7 @@ mod tests {
         let mut bad = write("bad");
         bad.incidents.get_mut("bad").unwrap().0.alarm_name = "refused".into();
         journal.append(&"one".into(), &bad).await.unwrap();
+        journal.append(&"one".into(), &write("beside it")).await.unwrap();
         journal.append(&"two".into(), &write("good")).await.unwrap();
         let path = directory.path().join(JOURNAL);
         let text = fs::read(&path).unwrap();
@@ -474,15 +512,33 @@ mod tests {
                      BEGIN SELECT RAISE(ABORT, 'refused'); END",
                 ),
             };
-            pool.write_blocking(|db| Ok(refuse(db)?)).unwrap();
+            let busy = |db: &mut Db| match db {
+                Db::Pg(db) => db.batch_execute(
+                    "CREATE FUNCTION busy() RETURNS trigger LANGUAGE plpgsql AS
+                     $$ BEGIN RAISE 'canceling statement due to statement timeout'; END $$;
+                     CREATE TRIGGER busy BEFORE INSERT ON incidents FOR EACH ROW EXECUTE FUNCTION busy()",
+                ),
+                Db::Sqlite(db) => db.batch_execute(
+                    "CREATE TRIGGER busy BEFORE INSERT ON incidents BEGIN SELECT RAISE(ABORT, 'disk I/O error'); END",
+                ),
+            };
+            let free = |db: &mut Db| match db {
+                Db::Pg(db) => db.batch_execute("DROP TRIGGER busy ON incidents"),
+                Db::Sqlite(db) => db.batch_execute("DROP TRIGGER busy"),
+            };
             fs::write(&path, &text).unwrap();
+            pool.write_blocking(|db| Ok(busy(db)?)).unwrap();
+            assert!(matches!(replay(directory.path(), pool), Err(JournalError::Database(DbError::Unavailable(_)))));
+            assert_eq!(fs::read(&path).unwrap(), text, "trouble that passes loses nothing");
+            pool.write_blocking(|db| Ok(free(db)?)).unwrap();
+            pool.write_blocking(|db| Ok(refuse(db)?)).unwrap();
             replay(directory.path(), pool).unwrap();
             let refused = fs::read_to_string(directory.path().join(REFUSED)).unwrap();
             assert!(refused.contains("\"bad\"") && refused.lines().count() == 1, "{refused}");
             fs::remove_file(directory.path().join(REFUSED)).unwrap();
             let stored =
                 |server: &str| pool.read_blocking(|db| incidents::list(db, &server.into(), None, 10)).unwrap().len();
-            assert_eq!((stored("one"), stored("two")), (0, 1));
+            assert_eq!((stored("one"), stored("two")), (1, 1));
         });
     }
 

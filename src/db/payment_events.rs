@@ -65,7 +65,8 @@ pub fn is_settled(db: &mut Db, id: &str) -> Result<bool, DbError> {
     Ok(state.is_some_and(|state| state != PARKED))
 }
 
-/// Records what became of an event; one that was parked is parked for longer, or settled.
+/// Records what became of an event; one that was parked is settled, or parked for longer when its turn had come: the
+/// provider may send it many times meanwhile.
 ///
 /// Call it in the transaction of the effect ([`Pool::write`](crate::db::pool::Pool::write)).
 pub fn record(
@@ -76,8 +77,17 @@ pub fn record(
     state: EventState,
     now: Timestamp,
 ) -> Result<(), DbError> {
-    let attempts: Option<i32> = payment_events::table.find(id).select(payment_events::attempts).first(db).optional()?;
-    let attempts = attempts.map_or(0, |attempts| attempts.saturating_add(1));
+    let known: Option<(i32, Option<chrono::NaiveDateTime>)> = payment_events::table
+        .find(id)
+        .select((payment_events::attempts, payment_events::next_attempt_at))
+        .first(db)
+        .optional()?;
+    if let (Some((_, Some(next))), EventState::Parked(_)) = (known, state)
+        && now.naive_utc() < next
+    {
+        return Ok(());
+    }
+    let attempts = known.map_or(0, |(attempts, _)| attempts.saturating_add(1));
     let next = matches!(state, EventState::Parked(_)).then(|| retry_at(attempts, now).naive_utc());
     let (state, reason) = state.columns();
     let now_known = (
@@ -159,6 +169,8 @@ mod tests {
             assert!(!settled());
             record(parked, now());
             assert_eq!((due(later(29)).len(), due(later(30)).len(), settled()), (0, 1, false));
+            record(parked, later(29));
+            assert_eq!(due(later(30)).len(), 1, "one that comes again keeps its turn");
             record(parked, later(30));
             assert_eq!((due(later(89)).len(), due(later(90)).len()), (0, 1));
             let (count, oldest) = pool.read_blocking(|db| super::parked(db, 9)).unwrap();

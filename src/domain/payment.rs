@@ -112,7 +112,9 @@ impl PaymentEvent {
     pub fn read(body: &[u8]) -> Result<Self, UnreadableEvent> {
         let event: Value = serde_json::from_slice(body).map_err(|_| UnreadableEvent::NotJson)?;
         let id = id_at(&event, "/id").ok_or(UnreadableEvent::Field("id"))?;
-        let kind = event["type"].as_str().filter(|kind| (1..=MAX_ID).contains(&kind.len()));
+        let kind = event["type"]
+            .as_str()
+            .filter(|kind| (1..=MAX_ID).contains(&kind.len()) && !kind.chars().any(char::is_control));
         let kind = kind.ok_or(UnreadableEvent::Field("type"))?.to_owned();
         let effect = effect(&kind, &event["data"]["object"])?;
         Ok(Self { id, kind, livemode: event["livemode"].as_bool(), effect })

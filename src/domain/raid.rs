@@ -1,6 +1,9 @@
 //! Alarms to raid incidents: the first trigger is announced at once, repeats raise its count, and none is lost.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use chrono::TimeDelta;
 
@@ -134,13 +137,21 @@ impl Raids {
         self.open(opened, now, new_id)
     }
 
-    /// An alarm that came as a push message sent at `sent`; it does not say which device it was.
-    pub fn pushed(&mut self, title: &str, sent: Timestamp, now: Moment, new_id: impl FnOnce() -> String) -> RaidUpdate {
+    /// An alarm that came as a push message sent at `sent`; it does not say which device it was. `named` are the paired
+    /// devices that have its title as their name: if there are any, it is of no other.
+    pub fn pushed(
+        &mut self,
+        title: &str,
+        named: &BTreeSet<Arc<str>>,
+        sent: Timestamp,
+        now: Moment,
+        new_id: impl FnOnce() -> String,
+    ) -> RaidUpdate {
         let title = plain_text(title, LONGEST_TITLE);
         // One that took its time counts where it was sent.
         let delayed = now.stamp - sent > SAME_TRIGGER;
         let at = if delayed { now.at(sent) } else { now };
-        if let Some((id, certainty)) = self.known_by_title(&title, at)
+        if let Some((id, certainty)) = self.known_by_title(&title, named, at)
             && let Some(tracked) = self.incidents.get_mut(&id)
         {
             let is_same = !tracked.is_pushed() && tracked.is_unmatched(AlarmPath::Link, at);
@@ -310,7 +321,7 @@ impl Raids {
     }
 
     /// The incident that is this push message's.
-    fn known_by_title(&self, title: &str, at: Moment) -> Option<(String, Certainty)> {
+    fn known_by_title(&self, title: &str, named: &BTreeSet<Arc<str>>, at: Moment) -> Option<(String, Certainty)> {
         let owner = self.owner(title);
         let raids = self.incidents.iter().filter(|(_, tracked)| !tracked.incident.drill);
         let exact = raids.clone().filter(|(_, tracked)| tracked.covers(at)).filter_map(|(id, tracked)| {
@@ -329,6 +340,7 @@ impl Raids {
             !tracked.is_pushed()
                 && tracked.is_unmatched(AlarmPath::Link, at)
                 && !self.has_title(&tracked.incident.alarm_id)
+                && (named.is_empty() || named.contains(tracked.incident.alarm_id.as_str()))
         });
         only_unanswered(likely)
     }

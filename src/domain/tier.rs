@@ -220,6 +220,13 @@ pub fn effective(subscriptions: &[TierSubscription], beta: Option<&BetaEntry>, n
         Some(subscription) => subscription.fact(now),
         None => "There is no subscription.".to_owned(),
     }];
+    let besides = subscriptions
+        .iter()
+        .filter(|other| other.status.is_running() && subscription.is_some_and(|decides| decides.id != other.id));
+    why.extend(besides.map(|other| {
+        let name = other.tier.map_or("another price", Tier::as_str);
+        format!("A subscription to {name} runs besides and is charged, too: the portal cancels it.")
+    }));
     if let Some(BetaEntry { tier, expires_at }) = beta {
         let until = expires_at.map_or_else(String::new, |end| format!(" until {}", time::to_wire(end)));
         why.push(match (active_beta, paid) {
@@ -310,8 +317,11 @@ mod tests {
         );
         paid.status = SubscriptionStatus::Active;
         paid.cancel_at_period_end = true;
-        let why = effective(&[paid], None, at(1)).why;
+        let why = effective(std::slice::from_ref(&paid), None, at(1)).why;
         assert_eq!(why, ["The subscription to OPERATOR is active and ends at 2027-02-14T08:00:00.000Z."]);
+        let other = TierSubscription { id: "sub_2".into(), ..subscription(Tier::Scout, SubscriptionStatus::Active) };
+        let why = effective(&[paid, other], None, at(1)).why;
+        assert_eq!(why[1], "A subscription to SCOUT runs besides and is charged, too: the portal cancels it.");
     }
 
     #[test]

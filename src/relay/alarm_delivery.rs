@@ -225,7 +225,11 @@ impl AlarmDelivery {
             }
         }
         let now = self.context.clock.moment();
-        let update = self.raids.borrow_mut().pushed(&alarm.title, alarm.sent, now, || self.new_id(now.stamp));
+        let named = self.live.borrow().alarms_named(&alarm.title);
+        let update = {
+            let mut raids = self.raids.borrow_mut();
+            raids.pushed(&alarm.title, &named, alarm.sent, now, || self.new_id(now.stamp))
+        };
         let arrival = Arrival {
             id: alarm.id.clone(),
             title: alarm.title,

@@ -412,14 +412,14 @@ impl Supervisor {
         }
     }
 
-    /// Asks every paired device, alarms first, which also subscribes this link to its changes.
-    async fn devices(&self, asker: &Asker, alarms_asked: &Notify) -> Result<Result<(), Unneeded>, LinkEnd> {
+    /// Shows the paired devices as they are stored; none if they cannot be read now.
+    async fn show_devices(&self) -> Result<Vec<SmartDevice>, Unneeded> {
         let server = self.server.clone();
-        let mut rows = match self.context.pool.read(move |db| smart_devices::list(db, &server)).await {
+        let rows = match self.context.pool.read(move |db| smart_devices::list(db, &server)).await {
             Ok(rows) => rows,
             Err(error) => {
                 log::warn!(server = self.server.as_str(); "the devices could not be read: {error}");
-                return Ok(Ok(()));
+                return Ok(Vec::new());
             }
         };
         let known: HashMap<_, _> = rows
@@ -435,11 +435,25 @@ impl Supervisor {
                 (Arc::from(row.device_id.as_str()), known)
             })
             .collect();
-        if self.update(GameUpdate::Devices(known)).await.is_err() {
-            return Ok(Err(Unneeded));
+        match self.update(GameUpdate::Devices(known)).await {
+            Ok(_) => Ok(rows),
+            Err(_) => Err(Unneeded),
         }
+    }
+
+    /// Asks every paired device, alarms first, which also subscribes this link to its changes.
+    async fn devices(&self, asker: &Asker, alarms_asked: &Notify) -> Result<Result<(), Unneeded>, LinkEnd> {
+        let Ok(mut rows) = self.show_devices().await else { return Ok(Err(Unneeded)) };
         rows.sort_by_key(urgency);
+        let mut changed = false;
         for row in rows {
+            // What its owner changed is shown now, and asked about when all have been.
+            if self.wake.devices.notified().now_or_never().is_some() {
+                changed = true;
+                if self.show_devices().await.is_err() {
+                    return Ok(Err(Unneeded));
+                }
+            }
             if urgency(&row) == Urgency::CanWait {
                 alarms_asked.notify_one();
             }
@@ -462,6 +476,9 @@ impl Supervisor {
             if self.update(GameUpdate::Device { device: row.device_id.into(), answer }).await.is_err() {
                 return Ok(Err(Unneeded));
             }
+        }
+        if changed {
+            self.wake.devices.notify_one();
         }
         Ok(Ok(()))
     }

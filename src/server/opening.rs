@@ -126,9 +126,9 @@ fn lock(data_dir: &Path) -> Result<File, StartError> {
 
 fn passes(error: &StartError) -> bool {
     match error {
-        StartError::Database(error) | StartError::Journal(JournalError::Database(error)) => {
-            engine::is_not_there_yet(error)
-        }
+        StartError::Database(error) => engine::is_not_there_yet(error),
+        // The database is there, and takes nothing now.
+        StartError::Journal(JournalError::Database(error)) => matches!(error, DbError::Unavailable(_)),
         _ => false,
     }
 }

@@ -1,4 +1,7 @@
-use std::collections::HashMap;
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use chrono::TimeDelta;
 use proptest::prelude::*;
@@ -17,12 +20,14 @@ fn at(milliseconds: i64) -> Moment {
 
 struct Timeline {
     raids: Raids,
+    /// Devices that have the title of a push as their name.
+    named: BTreeSet<Arc<str>>,
     next: u32,
 }
 
 impl Timeline {
     fn new() -> Self {
-        Self { raids: Raids::new(), next: 0 }
+        Self { raids: Raids::new(), named: BTreeSet::new(), next: 0 }
     }
 
     fn new_id(&mut self) -> String {
@@ -45,7 +50,7 @@ impl Timeline {
 
     fn pushed_late(&mut self, title: &str, sent: i64, milliseconds: i64) -> RaidUpdate {
         let new = self.new_id();
-        self.raids.pushed(title, at(sent).stamp, at(milliseconds), || new)
+        self.raids.pushed(title, &self.named, at(sent).stamp, at(milliseconds), || new)
     }
 
     fn tick(&mut self, milliseconds: i64) -> Vec<Raid> {

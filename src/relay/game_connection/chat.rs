@@ -29,12 +29,16 @@ impl GameConnection {
         }
     }
 
-    /// Answers whoever said this line. One that the game server has changed is the first that is awaited.
+    /// Answers whoever said this line, which older game servers cut. The player may say others in the game meanwhile.
     fn hear_echo(&mut self, author: u64, kept: &KeptLine) {
         let is_ours = self.link.as_ref().is_some_and(|link| link.player() == author);
         if is_ours && !self.echoes.is_empty() {
-            let said = self.echoes.iter().position(|awaited| awaited.text == kept.line.text);
-            let _ = self.echoes.remove(said.unwrap_or_default()).heard.send(kept.clone());
+            let text = kept.line.text.as_str();
+            let whole = self.echoes.iter().position(|awaited| awaited.text == text);
+            let cut = || self.echoes.iter().position(|awaited| !text.is_empty() && awaited.text.starts_with(text));
+            if let Some(said) = whole.or_else(cut) {
+                let _ = self.echoes.remove(said).heard.send(kept.clone());
+            }
         }
     }
 }

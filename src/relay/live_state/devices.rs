@@ -1,6 +1,9 @@
 //! The devices in the live state: which are paired, what they answer, what is broadcast about them.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use chrono::TimeDelta;
 
@@ -69,6 +72,13 @@ impl LiveState {
             (id.clone(), DeviceReport { device: Device::clone(device), as_of })
         };
         self.state.devices.iter().map(report).collect()
+    }
+
+    /// The paired alarms of this name.
+    pub fn alarms_named(&self, name: &str) -> BTreeSet<Arc<str>> {
+        let is_named = |device: &Device| device.name == name || device.label.as_deref() == Some(name);
+        let alarms = self.state.devices.iter().filter(|(_, device)| device.kind == DeviceKind::Alarm);
+        alarms.filter(|(_, device)| is_named(device)).map(|(id, _)| id.clone()).collect()
     }
 
     pub(super) fn update_device(

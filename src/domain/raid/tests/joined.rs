@@ -5,7 +5,6 @@ use std::collections::{BTreeSet, HashMap};
 use proptest::prelude::*;
 
 use super::{Timeline, alarm, at, seen};
-use crate::domain::raid::Raids;
 
 #[test]
 fn an_alarm_is_not_taken_for_one_that_a_user_has_acknowledged() {
@@ -74,7 +73,7 @@ fn a_title_that_is_one_devices_is_no_other_devices() {
     timeline.named_alarm("9", "Shed", 3 * hour);
     assert_eq!(seen(&timeline.pushed("Gate", 3 * hour + 1)), [("incident-010", 1, false)]);
     // It holds after a restart.
-    let mut restarted = Timeline { raids: Raids::new(), next: 100 };
+    let mut restarted = Timeline { next: 100, ..Timeline::new() };
     for (id, tracked) in &timeline.raids.incidents {
         restarted.raids.restore(id.clone(), tracked.incident.clone(), tracked.title.clone(), at(4 * hour));
     }
@@ -129,7 +128,7 @@ proptest! {
             let update = if on_link {
                 alarm(&mut timeline.raids, &device, &said, at(now), &new)
             } else {
-                timeline.raids.pushed(&said, at(now).stamp, at(now), || new)
+                timeline.raids.pushed(&said, &Default::default(), at(now).stamp, at(now), || new)
             };
             let incident = timeline.raids.get(&update.incident).expect("it is shown").clone();
             prop_assert_eq!(update.opened, !known.contains_key(&update.incident));
@@ -148,4 +147,14 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_push_that_names_another_device_is_not_the_alarm_of_a_moment_ago() {
+    let mut timeline = Timeline::new();
+    timeline.named_alarm("1", "Base", 0);
+    timeline.named = ["2".into()].into();
+    assert_eq!(seen(&timeline.pushed("Wall", 3_000)), [("incident-002", 1, false)]);
+    timeline.named = ["1".into(), "2".into()].into();
+    assert!(timeline.pushed("Smart Alarm", 4_000)[0].update, "one of two of that name was heard of");
 }
