@@ -376,12 +376,12 @@ pub fn replay(directory: &Path, pool: &Pool) -> Result<(), JournalError> {
         let mut merged = LedgerWrite::default();
         lines.iter().for_each(|line| merged.extend(line.write.clone()));
         match store(pool, &server, &merged)? {
-            Stored::All => stored += 1,
-            Stored::ServerGone => log::info!(server = server.as_str(); "alarms of a deleted server are dropped"),
+            Replayed::All => stored += 1,
+            Replayed::ServerGone => log::info!(server = server.as_str(); "alarms of a deleted server are dropped"),
             // Only the lines that are at fault.
-            Stored::Refused => {
+            Replayed::Refused => {
                 for line in lines {
-                    if let Stored::Refused = store(pool, &server, &line.write)? {
+                    if let Replayed::Refused = store(pool, &server, &line.write)? {
                         let mut text = line.text()?;
                         text.pop();
                         refused.push(text);
@@ -401,20 +401,20 @@ pub fn replay(directory: &Path, pool: &Pool) -> Result<(), JournalError> {
 }
 
 /// What became of a write at the start.
-enum Stored {
+enum Replayed {
     All,
     ServerGone,
     /// It can never be stored.
     Refused,
 }
 
-fn store(pool: &Pool, server: &ServerId, write: &LedgerWrite) -> Result<Stored, DbError> {
+fn store(pool: &Pool, server: &ServerId, write: &LedgerWrite) -> Result<Replayed, DbError> {
     match pool.write_blocking(|db| incidents::write(db, server, write)) {
-        Ok(()) => Ok(Stored::All),
-        Err(DbError::NotFound) => Ok(Stored::ServerGone),
+        Ok(()) => Ok(Replayed::All),
+        Err(DbError::NotFound) => Ok(Replayed::ServerGone),
         Err(error @ (DbError::Query(_) | DbError::Conflict)) => {
             log::error!(server = server.as_str(); "alarms of the journal are refused: {error}");
-            Ok(Stored::Refused)
+            Ok(Replayed::Refused)
         }
         Err(error) => Err(error),
     }

@@ -1,9 +1,6 @@
 //! Alarms to raid incidents: the first trigger is announced at once, repeats raise its count, and none is lost.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::TimeDelta;
 
@@ -142,7 +139,7 @@ impl Raids {
     pub fn pushed(
         &mut self,
         title: &str,
-        named: &BTreeSet<Arc<str>>,
+        named: &BTreeSet<String>,
         sent: Timestamp,
         now: Moment,
         new_id: impl FnOnce() -> String,
@@ -321,7 +318,7 @@ impl Raids {
     }
 
     /// The incident that is this push message's.
-    fn known_by_title(&self, title: &str, named: &BTreeSet<Arc<str>>, at: Moment) -> Option<(String, Certainty)> {
+    fn known_by_title(&self, title: &str, named: &BTreeSet<String>, at: Moment) -> Option<(String, Certainty)> {
         let owner = self.owner(title);
         let raids = self.incidents.iter().filter(|(_, tracked)| !tracked.incident.drill);
         let exact = raids.clone().filter(|(_, tracked)| tracked.covers(at)).filter_map(|(id, tracked)| {

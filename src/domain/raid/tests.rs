@@ -1,7 +1,4 @@
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::collections::{BTreeSet, HashMap};
 
 use chrono::TimeDelta;
 use proptest::prelude::*;
@@ -21,7 +18,7 @@ fn at(milliseconds: i64) -> Moment {
 struct Timeline {
     raids: Raids,
     /// Devices that have the title of a push as their name.
-    named: BTreeSet<Arc<str>>,
+    named: BTreeSet<String>,
     next: u32,
 }
 

@@ -75,10 +75,10 @@ impl LiveState {
     }
 
     /// The paired alarms of this name.
-    pub fn alarms_named(&self, name: &str) -> BTreeSet<Arc<str>> {
+    pub fn alarms_named(&self, name: &str) -> BTreeSet<String> {
         let is_named = |device: &Device| device.name == name || device.label.as_deref() == Some(name);
         let alarms = self.state.devices.iter().filter(|(_, device)| device.kind == DeviceKind::Alarm);
-        alarms.filter(|(_, device)| is_named(device)).map(|(id, _)| id.clone()).collect()
+        alarms.filter(|(_, device)| is_named(device)).map(|(id, _)| id.to_string()).collect()
     }
 
     pub(super) fn update_device(
