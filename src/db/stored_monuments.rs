@@ -9,7 +9,7 @@ pub fn write(monuments: &[Monument]) -> String {
     monuments.iter().map(|Monument { token, x, y, .. }| json!([token, x, y])).collect::<Value>().to_string()
 }
 
-/// Reads what [`write`] wrote; `None` for what cannot be read, which is asked for again.
+/// Reads what [`write()`] wrote; `None` for what cannot be read, which is asked for again.
 pub fn read(stored: &str) -> Option<Vec<Monument>> {
     let places: Vec<(String, f64, f64)> = serde_json::from_str(stored).ok()?;
     Some(places.iter().filter_map(|(token, x, y)| Monument::new(token, *x, *y)).collect())
