@@ -20,6 +20,7 @@ use std::{
     thread,
 };
 
+use rustix::fs::{FallocateFlags, fallocate};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
@@ -48,6 +49,9 @@ const SMALL: u64 = 16 << 10;
 const FOR_THE_SMALL: u64 = 4 << 20;
 /// The file is written anew at the earliest when it has grown by so much.
 const GROWN: u64 = SHARE / 4;
+/// Bytes of the disk that belong to the file before it needs them, for hundreds of alarms: a disk that is full is when
+/// the database takes none.
+const RESERVED: u64 = 256 << 10;
 /// Lines that wait for the disk.
 const WAITING: usize = 1_024;
 
@@ -136,6 +140,9 @@ impl Journal {
     /// The same for a simulation on one thread: the caller's thread writes.
     pub fn open_simulated(directory: &Path) -> io::Result<Self> {
         let file = open_file(&directory.join(JOURNAL))?;
+        if let Err(error) = reserve(&file) {
+            log::warn!("no room on the disk is reserved for the journal of alarms: {error}");
+        }
         let end = file.metadata()?.len();
         let (directory, shares) = (directory.to_owned(), HashMap::new());
         let open = OpenJournal { directory, file, end, torn: false, rewritten: 0, shares };
@@ -177,6 +184,10 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn open_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+}
+
+fn reserve(file: &File) -> io::Result<()> {
+    Ok(fallocate(file, FallocateFlags::KEEP_SIZE, 0, RESERVED)?)
 }
 
 /// Does what comes until the journal is closed; lines that wait together share one flush.
@@ -285,7 +296,7 @@ impl OpenJournal {
     /// Writes the file anew with one line per server, without those whose lines are all in the database.
     fn rewrite(&mut self) -> io::Result<()> {
         self.cut_stump()?;
-        let (mut merged, _) = merge(File::open(self.directory.join(JOURNAL))?)?;
+        let mut merged = merge(File::open(self.directory.join(JOURNAL))?)?;
         merged.retain(|server, _| self.shares.get(server).is_some_and(|share| share.unsettled > 0));
         let (mut text, mut bytes) = (Vec::new(), HashMap::new());
         for (server, write) in merged {
@@ -297,6 +308,7 @@ impl OpenJournal {
         // Of an attempt that failed.
         let _ = fs::remove_file(&path);
         let mut file = open_file(&path)?;
+        let _ = reserve(&file);
         file.write_all(&text)?;
         file.sync_all()?;
         fs::rename(&path, self.directory.join(JOURNAL))?;
@@ -322,6 +334,8 @@ impl OpenJournal {
                 Ok(()) => {
                     (self.end, self.rewritten, self.torn) = (0, 0, false);
                     self.shares.clear();
+                    // Some file systems cannot; that was said when it was opened.
+                    let _ = reserve(&self.file);
                 }
                 Err(error) => log::warn!("the journal of alarms was not emptied: {error}"),
             }
@@ -329,17 +343,14 @@ impl OpenJournal {
     }
 }
 
-/// What a journal has of each server.
-type Merged = BTreeMap<ServerId, LedgerWrite>;
-
-/// What this journal has, and its lines that cannot be read.
-fn merge(file: File) -> io::Result<(Merged, Vec<Vec<u8>>)> {
-    let (lines, unreadable) = read(file)?;
-    let mut merged = Merged::new();
+/// What this journal has of each server.
+fn merge(file: File) -> io::Result<BTreeMap<ServerId, LedgerWrite>> {
+    let (lines, _) = read(file)?;
+    let mut merged = BTreeMap::<_, LedgerWrite>::new();
     for Line { server, write } in lines {
         merged.entry(server).or_default().extend(write);
     }
-    Ok((merged, unreadable))
+    Ok(merged)
 }
 
 /// Its lines, and those that cannot be read.
@@ -562,6 +573,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn room_on_the_disk_is_reserved_for_it_also_once_it_was_emptied() {
+        use std::os::unix::fs::MetadataExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        if reserve(&open_file(&directory.path().join("probe")).unwrap()).is_err() {
+            return eprintln!("skipped: this file system reserves no room");
+        }
+        let journal = Journal::open_simulated(directory.path()).unwrap();
+        let on_disk = || 512 * fs::metadata(directory.path().join(JOURNAL)).unwrap().blocks();
+        assert!(on_disk() >= RESERVED);
+        journal.append(&"one".into(), &write("a")).await.unwrap();
+        journal.settle(&"one".into(), 1);
+        assert_eq!(length(directory.path()), 0);
+        assert!(on_disk() >= RESERVED);
+    }
+
+    #[tokio::test]
     async fn it_is_bounded_and_for_its_user_only() {
         use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::tempdir().unwrap();
@@ -587,7 +614,7 @@ mod tests {
         };
         assert!(lock(&journal.open).append_by(&[line], full).pop().unwrap().is_err());
         journal.append(&"one".into(), &write("c")).await.unwrap();
-        let (kept, _) = merge(File::open(directory.path().join(JOURNAL)).unwrap()).unwrap();
+        let kept = merge(File::open(directory.path().join(JOURNAL)).unwrap()).unwrap();
         assert_eq!(kept[&"one".into()].incidents.keys().collect::<Vec<_>>(), ["a", "c"]);
     }
 
@@ -607,7 +634,7 @@ mod tests {
         }
         assert!(refused > 0 && length(directory.path()) <= 2 * SHARE);
         journal.append(&quiet, &write("r")).await.unwrap();
-        let (kept, _) = merge(File::open(directory.path().join(JOURNAL)).unwrap()).unwrap();
+        let kept = merge(File::open(directory.path().join(JOURNAL)).unwrap()).unwrap();
         assert_eq!(kept[&quiet].incidents.len(), 2);
         assert_eq!(kept[&loud].incidents.len() as u32, 5_000 - refused + 1);
 

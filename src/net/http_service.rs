@@ -1,17 +1,17 @@
 //! What both listeners serve HTTP with: they accept within the limits and let no request take for ever.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     io,
     pin::Pin,
     rc::Rc,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use actix_http::{
-    HttpServiceBuilder, Payload, Protocol, Request, Response,
+    Extensions, HttpMessage as _, HttpServiceBuilder, Payload, Protocol, Request, Response,
     body::{BodySize, BoxBody, MessageBody},
     error::{DispatchError, PayloadError},
 };
@@ -33,6 +33,12 @@ use crate::{
 
 /// How long a client whose request is not read to its end may take to read the answer.
 const LINGER: Duration = Duration::from_secs(1);
+/// Bytes that the kernel may hold for a client that does not read, here and at the relay; it doubles this for its own
+/// accounts. It reports that a client takes something once a third of them is free, and by itself it keeps megabytes: a
+/// slow reader would look like one that takes nothing.
+const SEND_BUFFER: usize = 64 * 1024;
+/// Bytes of an answer's body that the server gets at once.
+const ANSWER_PIECE: usize = 16 * 1024;
 
 /// The settings of an HTTP service; `shutdown` ends idle connections.
 pub fn builder<S>(shutdown: GracefulShutdownSignal) -> HttpServiceBuilder<HttpStream, S>
@@ -79,6 +85,7 @@ where
                 .and_then(|permit| Ok((permit, handshakes.map(|handshakes| handshakes.admit(peer.ip())).transpose()?)));
             match admitted {
                 Ok((permit, handshake)) => {
+                    SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER)?;
                     let stream = HttpStream::new(stream, permit).during_handshake(handshake);
                     Ok((stream, Protocol::Http1, Some(peer)))
                 }
@@ -105,8 +112,8 @@ fn refuse(stream: &TcpStream, crowded: Crowded) {
     let _ = SockRef::from(stream).send(answer);
 }
 
-/// Serves with this application, and gives every body [`BODY_DEADLINE`]: after it the body ends with an error that
-/// [`is_late`] knows. A body that is not read to its end closes its connection.
+/// Serves with this application, and gives every body [`BODY_DEADLINE`], if its handler gives no more: after it the body
+/// ends with an error that [`is_late`] knows. A body that is not read to its end closes its connection.
 pub fn with_deadlines<S, B>(
     app: S,
 ) -> impl ServiceFactory<
@@ -125,20 +132,26 @@ where
     B: MessageBody + 'static,
 {
     apply_fn_factory(app, |mut request: Request, app: &S::Service| {
-        let under_way = request.conn_data::<Rc<Exchanges>>().cloned().map(Exchanges::begin);
         let body = match request.take_payload() {
             Payload::None => None,
             payload => Some(Rc::new(RefCell::new(payload))),
         };
+        let exchanges = request.conn_data::<Rc<Exchanges>>().cloned();
+        let under_way = exchanges.clone().map(Exchanges::begin);
         if let Some(body) = body.clone() {
-            let due = Instant::now() + BODY_DEADLINE;
+            let due = BodyDeadline(Rc::new(Cell::new(Instant::now() + BODY_DEADLINE)));
+            request.extensions_mut().insert(due.clone());
             *request.payload() =
-                Payload::Stream { payload: Box::pin(TimedBody { body, due, timer: Timer::default() }) };
+                Payload::Stream { payload: Box::pin(TimedBody { body, exchanges, due, timer: Timer::default() }) };
         }
         let answered = app.call(request);
         async move {
             let response: Response<B> = answered.await?.into();
-            Ok(response.map_body(|_, answer| TimedAnswer { answer: answer.boxed(), _request: (body, under_way) }))
+            Ok(response.map_body(|_, answer| TimedAnswer {
+                answer: answer.boxed(),
+                rest: Bytes::new(),
+                _request: (body, under_way),
+            }))
         }
     })
 }
@@ -148,10 +161,24 @@ pub fn is_late(error: &PayloadError) -> bool {
     matches!(error, PayloadError::Io(error) if error.kind() == io::ErrorKind::TimedOut)
 }
 
+/// When the body of a request must be there. In the request's extensions.
+#[derive(Clone)]
+pub struct BodyDeadline(Rc<Cell<Instant>>);
+
+impl BodyDeadline {
+    /// From now on, the body of the request with these extensions may take so long.
+    pub fn extend(request: &Extensions, time: Duration) {
+        if let Some(Self(due)) = request.get() {
+            due.set(Instant::now() + time);
+        }
+    }
+}
+
 /// The body of a request, until its deadline.
 struct TimedBody {
     body: Rc<RefCell<Payload>>,
-    due: Instant,
+    exchanges: Option<Rc<Exchanges>>,
+    due: BodyDeadline,
     timer: Timer,
 }
 
@@ -160,19 +187,35 @@ impl Stream for TimedBody {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
-        match Pin::new(&mut *this.body.borrow_mut()).poll_next(cx) {
+        let polled = Pin::new(&mut *this.body.borrow_mut()).poll_next(cx);
+        if let Some(exchanges) = &this.exchanges {
+            exchanges.want_body(polled.is_pending());
+        }
+        match polled {
             Poll::Pending => {
-                this.timer.poll(this.due, cx).map(|()| Some(Err(PayloadError::Io(io::ErrorKind::TimedOut.into()))))
+                let late = this.timer.poll(this.due.0.get(), cx);
+                late.map(|()| Some(Err(PayloadError::Io(io::ErrorKind::TimedOut.into()))))
             }
             ready => ready,
         }
     }
 }
 
+impl Drop for TimedBody {
+    fn drop(&mut self) {
+        if let Some(exchanges) = &self.exchanges {
+            exchanges.want_body(false);
+        }
+    }
+}
+
 /// The body of an answer. While it is written, its request is under way, and the request's body is not dropped: the
-/// server would read the rest of a dropped one, however long that takes, instead of closing the connection.
+/// server would read the rest of a dropped one, however long that takes, instead of closing the connection. The server
+/// copies what it gets, so it gets a large body in pieces: for a slow reader it holds one piece and not the whole.
 pub struct TimedAnswer {
     answer: BoxBody,
+    /// Of the part that is handed over.
+    rest: Bytes,
     _request: (Option<Rc<RefCell<Payload>>>, Option<UnderWay>),
 }
 
@@ -184,6 +227,37 @@ impl MessageBody for TimedAnswer {
     }
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Self::Error>>> {
-        Pin::new(&mut self.get_mut().answer).poll_next(cx)
+        let this = self.get_mut();
+        while this.rest.is_empty() {
+            match ready!(Pin::new(&mut this.answer).poll_next(cx)) {
+                Some(Ok(part)) => this.rest = part,
+                end_or_error => return Poll::Ready(end_or_error),
+            }
+        }
+        let piece = this.rest.split_to(ANSWER_PIECE.min(this.rest.len()));
+        Poll::Ready(Some(Ok(piece)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::{FutureExt as _, StreamExt as _, stream};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_handler_can_give_a_body_more_time() {
+        let started = Instant::now();
+        let due = BodyDeadline(Rc::new(Cell::new(started + BODY_DEADLINE)));
+        let mut extensions = Extensions::new();
+        extensions.insert(due.clone());
+        let endless: Payload = Payload::Stream { payload: Box::pin(stream::pending()) };
+        let mut body =
+            TimedBody { body: Rc::new(RefCell::new(endless)), exchanges: None, due, timer: Timer::default() };
+        // It waits already when the time is given.
+        assert!(body.next().now_or_never().is_none());
+        BodyDeadline::extend(&extensions, 3 * BODY_DEADLINE);
+        assert!(body.next().await.is_some_and(|chunk| chunk.is_err_and(|error| is_late(&error))));
+        assert_eq!(Instant::now() - started, 3 * BODY_DEADLINE);
     }
 }

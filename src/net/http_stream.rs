@@ -2,13 +2,17 @@
 //!
 //! The server limits the time of the first head of a connection and of idleness. What it leaves out is here: the head of
 //! every later request, and an answer that its client does not read.
+//!
+//! And it is not given more requests than it should hold. The server decodes whatever it has read, up to 128 KiB, and a
+//! request of 25 bytes takes kilobytes of memory until it is answered. So it gets little at once, and while it answers a
+//! request nothing but what that request's handler waits for.
 
 use std::{
-    cell::Cell,
-    io,
+    cell::{Cell, RefCell},
+    io, mem,
     pin::Pin,
     rc::Rc,
-    task::{Context, Poll},
+    task::{Context, Poll, Waker, ready},
 };
 
 use tokio::{
@@ -22,6 +26,9 @@ use crate::{
     net::{connections::ConnectionPermit, timer::Timer},
 };
 
+/// Bytes that the server gets at once: some dozen requests at the most.
+const PIECE: usize = 512;
+
 /// See the module.
 #[derive(Debug)]
 pub struct HttpStream {
@@ -30,6 +37,8 @@ pub struct HttpStream {
     /// While it has not become another protocol.
     _handshake: Option<ConnectionPermit>,
     exchanges: Rc<Exchanges>,
+    /// The server has a piece that it did not decode yet.
+    gave_piece: bool,
     head: Timer,
     answer: Timer,
     /// Since when the client takes nothing.
@@ -40,6 +49,10 @@ pub struct HttpStream {
 #[derive(Debug, Default)]
 pub struct Exchanges {
     under_way: Cell<usize>,
+    /// A handler waits for more of a body.
+    body_wanted: Cell<bool>,
+    /// The task that serves the connection.
+    server: RefCell<Option<Waker>>,
     /// There was a request before.
     served: Cell<bool>,
     /// When the head must be whole of which some bytes have come.
@@ -58,11 +71,36 @@ impl Exchanges {
         self.head_due.set(None);
         UnderWay(self)
     }
+
+    /// Whether a handler waits for more of its request's body, which is read then.
+    pub fn want_body(&self, wanted: bool) {
+        if !self.body_wanted.replace(wanted) && wanted {
+            self.wake_server();
+        }
+    }
+
+    fn poll_readable(&self, cx: &Context<'_>) -> Poll<()> {
+        self.server.borrow_mut().get_or_insert_with(|| cx.waker().clone()).clone_from(cx.waker());
+        match self.under_way.get() == 0 || self.body_wanted.get() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }
+
+    /// Also what it has read and not decoded may be a request whose turn has come.
+    fn wake_server(&self) {
+        if let Some(server) = &*self.server.borrow() {
+            server.wake_by_ref();
+        }
+    }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.under_way.set(self.0.under_way.get() - 1);
+        let Self(exchanges) = self;
+        exchanges.under_way.set(exchanges.under_way.get() - 1);
+        exchanges.body_wanted.set(false);
+        exchanges.wake_server();
     }
 }
 
@@ -70,7 +108,7 @@ impl HttpStream {
     pub fn new(stream: TcpStream, permit: ConnectionPermit) -> Self {
         let exchanges = Rc::default();
         let (head, answer) = (Timer::default(), Timer::default());
-        Self { stream, permit, _handshake: None, exchanges, head, answer, answer_due: None }
+        Self { stream, permit, _handshake: None, exchanges, gave_piece: false, head, answer, answer_due: None }
     }
 
     /// Holds this permit, too, until it speaks another protocol.
@@ -92,14 +130,22 @@ impl AsyncRead for HttpStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let exchanges = &this.exchanges;
-        let before = buffer.filled().len();
-        let read = Pin::new(&mut this.stream).poll_read(cx, buffer);
+        ready!(exchanges.poll_readable(cx));
+        if mem::take(&mut this.gave_piece) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let mut piece = ReadBuf::new(buffer.initialize_unfilled_to(PIECE.min(buffer.remaining())));
+        let read = Pin::new(&mut this.stream).poll_read(cx, &mut piece);
+        let count = piece.filled().len();
+        buffer.advance(count);
+        this.gave_piece = count > 0;
         match (&read, exchanges.head_due.get()) {
             // Nothing read is the end: what has come of the head is given up.
             (Poll::Pending, Some(due)) => this.head.poll(due, cx).map(Ok),
             (Poll::Ready(Ok(())), None) => {
                 let between = exchanges.served.get() && exchanges.under_way.get() == 0;
-                if between && buffer.filled().len() > before {
+                if between && count > 0 {
                     exchanges.head_due.set(Some(Instant::now() + HEAD_DEADLINE));
                 }
                 read
@@ -166,7 +212,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn while_a_request_is_answered_more_of_it_may_come_late() {
         let (mut stream, mut client) = connected().await;
-        let _under_way = stream.exchanges().begin();
+        let exchanges = stream.exchanges();
+        let _under_way = exchanges.clone().begin();
+        exchanges.want_body(true);
         client.write_all(b"a").await.unwrap();
         let mut bytes = [0; 9];
         assert_eq!(stream.read(&mut bytes).await.unwrap(), 1);
@@ -176,6 +224,31 @@ mod tests {
         };
         let (read, ()) = tokio::join!(stream.read(&mut bytes), later);
         assert_eq!(read.unwrap(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_a_request_is_answered_no_more_is_read_than_its_handler_wants() {
+        let (mut stream, mut client) = connected().await;
+        client.write_all(&[b'a'; 9 * PIECE]).await.unwrap();
+        let mut bytes = vec![0; 9 * PIECE];
+        assert_eq!(stream.read(&mut bytes).await.unwrap(), PIECE, "a piece at once");
+        let exchanges = stream.exchanges();
+        let under_way = exchanges.clone().begin();
+        let answering = async {
+            tokio::time::sleep(HEAD_DEADLINE / 2).await;
+            exchanges.want_body(true);
+            tokio::time::sleep(HEAD_DEADLINE / 2).await;
+            drop(under_way);
+        };
+        let before = Instant::now();
+        let reading = async {
+            for after in [HEAD_DEADLINE / 2, HEAD_DEADLINE] {
+                assert_eq!(stream.read(&mut bytes).await.unwrap(), PIECE);
+                assert_eq!(before.elapsed(), after);
+                exchanges.want_body(false);
+            }
+        };
+        tokio::join!(reading, answering);
     }
 
     #[tokio::test(start_paused = true)]

@@ -63,13 +63,6 @@ impl Memory {
         (Self { incoming: one.clone(), outgoing: other.clone() }, Self { incoming: other, outgoing: one })
     }
 
-    /// Replaces how many bytes may be written and not yet read.
-    pub fn set_room(&self, bytes: usize) {
-        let mut flow = self.outgoing.flow();
-        flow.room = bytes.max(1);
-        flow.wake_writer();
-    }
-
     /// Writes what fits.
     pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         let mut flow = self.outgoing.flow();

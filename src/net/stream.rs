@@ -78,17 +78,6 @@ impl Stream {
             }
         }
     }
-
-    /// Bytes that may be written and not yet taken by the peer. The kernel doubles this for its own accounts.
-    pub fn set_send_buffer(&self, bytes: usize) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => SockRef::from(stream).set_send_buffer_size(bytes),
-            Self::Memory(stream) => {
-                stream.set_room(bytes);
-                Ok(())
-            }
-        }
-    }
 }
 
 impl AsyncRead for Stream {

@@ -271,7 +271,7 @@ impl AlarmDelivery {
         (!changes.is_empty()).then(|| {
             let this = self.clone();
             async move {
-                this.ledger.write(this.facts(&changes)).await;
+                this.ledger.write(this.facts(changes.iter().map(|change| &change.incident))).await;
                 join_all(this.publish(&changes).into_iter().map(|sent| sent.all)).await;
             }
         })
@@ -318,7 +318,11 @@ impl AlarmDelivery {
     /// Stores an alarm and what it changed, then sends it. Whoever drives what is sent stores who took it, too.
     async fn deliver(self: &Rc<Self>, update: RaidUpdate, mut write: LedgerWrite, held: Held) -> (Kept, Sent) {
         let RaidUpdate { incident, opened, changes, .. } = update;
-        write.extend(self.facts(&changes));
+        write.extend(self.facts(changes.iter().map(|change| &change.incident)));
+        if !write.arrivals.is_empty() {
+            // A repeat that has a row of its own is counted with it: a kill loses neither.
+            write.extend(self.facts([&incident]));
+        }
         if opened {
             self.unheard.borrow_mut().insert(incident.clone(), None);
         }
@@ -358,10 +362,10 @@ impl AlarmDelivery {
         sockets
     }
 
-    /// The incidents of these changes as they are now.
-    fn facts(&self, changes: &[RaidChange]) -> LedgerWrite {
+    /// These incidents as they are now.
+    fn facts<'a>(&self, incidents: impl IntoIterator<Item = &'a String>) -> LedgerWrite {
         let raids = self.raids.borrow();
-        let facts = changes.iter().filter_map(|RaidChange { incident, .. }| {
+        let facts = incidents.into_iter().filter_map(|incident| {
             let facts = (raids.get(incident)?.clone(), raids.title(incident).map(str::to_owned));
             Some((incident.clone(), facts))
         });

@@ -1,5 +1,6 @@
-//! The one way of world events and chat into the database: a bounded queue, written in batches. Nobody waits for it, and
-//! while the database does not answer, what is queued waits. What does not fit is dropped, counted and reported.
+//! The one way of world events and chat into the database: a bounded queue, written in batches. Nobody waits for it but
+//! who says a line in the chat, and while the database does not answer, what is queued waits. What does not fit is
+//! dropped, counted and reported.
 
 use std::{
     sync::{
@@ -155,7 +156,7 @@ impl FactSink {
             }
         };
         if timeout(deadline, flushed).await.is_err() {
-            log::warn!("the last world events were not stored in time");
+            log::warn!("what waits to be stored was not stored in time");
         }
     }
 }
@@ -165,12 +166,19 @@ impl FactWriter {
         let mut batch = Vec::with_capacity(BATCH);
         while self.queue.recv_many(&mut batch, BATCH).await > 0 {
             if !batch.iter().any(|message| matches!(message, Message::Flush(_))) {
-                sleep(GATHERED_FOR).await;
-                while batch.len() < BATCH
-                    && let Ok(message) = self.queue.try_recv()
-                {
-                    batch.push(message);
-                }
+                let gather = async {
+                    while batch.len() < BATCH
+                        && let Some(message) = self.queue.recv().await
+                    {
+                        let is_awaited = matches!(message, Message::Flush(_));
+                        batch.push(message);
+                        if is_awaited {
+                            return;
+                        }
+                    }
+                };
+                // What is gathered when the time is over is in the batch.
+                let _ = timeout(GATHERED_FOR, gather).await;
             }
             let (mut facts, mut rows, mut waiting) = (Vec::new(), 0, Vec::new());
             for message in batch.drain(..) {

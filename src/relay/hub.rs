@@ -3,7 +3,7 @@
 //! revocation ends; starts game connections that failed anew. Stops with the process.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -98,6 +98,11 @@ pub struct SessionEnded {
 pub struct LinkStatuses {
     pub servers: Vec<ServerId>,
 }
+
+/// The users with at least one open socket.
+#[derive(Message)]
+#[rtype(result = "HashSet<UserId>")]
+pub struct OnlineUsers;
 
 /// A push reports an alarm of this server.
 #[derive(Message)]
@@ -443,6 +448,7 @@ mod cameras;
 mod chat;
 mod devices;
 mod notes;
+mod online;
 mod players;
 mod shops;
 #[cfg(test)]

@@ -46,8 +46,6 @@ use crate::{
     },
 };
 
-/// Bytes the kernel may hold for a client that does not read; it doubles this for its own accounts.
-const SEND_BUFFER: usize = 64 * 1024;
 /// Sub-protocol under which the token may come instead of the query.
 const BEARER: &str = "bearer.";
 
@@ -136,9 +134,7 @@ async fn hand_over(
             let (stream, permit) = parts.io.into_parts();
             let _ = stream.set_nodelay(true);
             admission.hold(permit);
-            let stream = Stream::from(stream);
-            stream.set_send_buffer(SEND_BUFFER)?;
-            ClientSocket::start(worker, admission, stream, parts.read_buf);
+            ClientSocket::start(worker, admission, Stream::from(stream), parts.read_buf);
         }
         None => {
             head.head_mut().set_connection_type(ConnectionType::Close);

@@ -101,6 +101,11 @@ impl Presence {
         self.sockets.values().filter_map(|socket| socket.close.as_ref())
     }
 
+    /// The users with an open socket, once for each.
+    pub fn online(&self) -> impl Iterator<Item = &UserId> {
+        self.sockets.values().filter(|socket| socket.close.is_some()).map(|socket| &socket.user)
+    }
+
     /// How many sockets are admitted.
     pub fn count(&self) -> usize {
         self.sockets.len()
@@ -149,7 +154,9 @@ mod tests {
         let close = Socket.start().recipient();
         let mut admit = |session: &str| presence.admit(&"alice".into(), &session.into(), None).expect("a place");
         let (open, coming, other) = (admit("s"), admit("s"), admit("t"));
+        assert_eq!(presence.online().count(), 0, "nobody before the socket is open");
         assert_eq!(presence.open(open, close.clone()), None);
+        assert_eq!(presence.online().collect::<Vec<_>>(), [&UserId::from("alice")]);
         assert_eq!(presence.open(other, close.clone()), None);
         assert_eq!(presence.end_session(&"s".into()).len(), 1);
         assert_eq!(presence.open(coming, close.clone()), Some(Reason::SignedOut));

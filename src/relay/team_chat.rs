@@ -1,6 +1,6 @@
 //! The team's chat: which lines are new, under which id each is kept, and how many may pass. Pure.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use chrono::TimeDelta;
 
@@ -35,13 +35,21 @@ pub struct HeardLine {
     pub is_news: bool,
 }
 
+/// The lines of one player, one second and the same words: the game does not tell them apart.
+struct SeenLine {
+    /// Of the first of them.
+    id: String,
+    count: u32,
+    /// So many of them were only in a history, and may still be told.
+    untold: u32,
+}
+
 /// See the module.
 #[derive(Default)]
 pub struct TeamChat {
     /// The first history has come.
     primed: bool,
-    /// Ids.
-    seen: VecDeque<String>,
+    seen: VecDeque<SeenLine>,
     /// The second of the last line, and how many were before it in that second: the game tells no more of their order.
     last: (u32, u32),
     window_start: Option<Moment>,
@@ -61,13 +69,34 @@ fn id(line: &AppTeamMessage) -> String {
     sha256_hex(format!("{} {} {text}", line.steam_id, line.time).as_bytes())[..ID].to_owned()
 }
 
+/// The id of a line that was said so often in one second; `first` is that of the first.
+fn numbered(first: String, number: u32) -> String {
+    match number {
+        1 => first,
+        _ => sha256_hex(format!("{first} {number}").as_bytes())[..ID].to_owned(),
+    }
+}
+
 impl TeamChat {
     /// The game server's history, which comes after each connect. The first only shows what was said before; after a
     /// gap, what was said meanwhile is new.
     pub fn history(&mut self, mut lines: Vec<AppTeamMessage>, now: Moment) -> Vec<HeardLine> {
         lines.sort_by_key(|line| line.time);
         let first = !std::mem::replace(&mut self.primed, true);
-        let mut heard: Vec<_> = lines.into_iter().filter_map(|line| self.line(line, now)).collect();
+        let mut shown: HashMap<String, u32> = HashMap::new();
+        let mut heard = Vec::new();
+        for line in lines {
+            let id = id(&line);
+            let number = shown.entry(id.clone()).or_default();
+            *number += 1;
+            let seen = self.seen(id);
+            if *number > seen.count {
+                seen.count += 1;
+                seen.untold += 1;
+                let kept_as = numbered(seen.id.clone(), seen.count);
+                heard.extend(self.hear(line, kept_as, now));
+            }
+        }
         if first {
             // It neither counts as said now nor as dropped.
             (self.in_window, self.dropped) = (0, 0);
@@ -76,16 +105,35 @@ impl TeamChat {
         heard
     }
 
-    /// A line that was just said; none if it is known, or one too many.
+    /// A line that was just said; none if a history had it, or it is one too many. The game tells each line once: the
+    /// same words again in the same second are another line.
     pub fn line(&mut self, line: AppTeamMessage, now: Moment) -> Option<HeardLine> {
-        let id = id(&line);
-        if self.seen.contains(&id) {
+        let seen = self.seen(id(&line));
+        if seen.untold > 0 {
+            seen.untold -= 1;
             return None;
         }
-        self.seen.push_back(id.clone());
-        if self.seen.len() > REMEMBERED {
-            self.seen.pop_front();
-        }
+        seen.count += 1;
+        let kept_as = numbered(seen.id.clone(), seen.count);
+        self.hear(line, kept_as, now)
+    }
+
+    /// What was seen of the lines with this id.
+    fn seen(&mut self, id: String) -> &mut SeenLine {
+        let place = match self.seen.iter().position(|seen| seen.id == id) {
+            Some(place) => place,
+            None => {
+                if self.seen.len() >= REMEMBERED {
+                    self.seen.pop_front();
+                }
+                self.seen.push_back(SeenLine { id, count: 0, untold: 0 });
+                self.seen.len() - 1
+            }
+        };
+        &mut self.seen[place]
+    }
+
+    fn hear(&mut self, line: AppTeamMessage, id: String, now: Moment) -> Option<HeardLine> {
         if self.window_start.is_none_or(|start| now - start >= SPAN) {
             (self.window_start, self.in_window) = (Some(now), 0);
         }
@@ -141,10 +189,26 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_comes_again_is_one_line() {
+    fn the_same_words_in_one_second_are_as_many_lines_as_were_said() {
+        let ids = |lines: Vec<HeardLine>| lines.into_iter().map(|heard| heard.kept.id).collect::<Vec<_>>();
+        let mut chat = TeamChat::default();
+        let live: Vec<_> = (0..3).map(|_| chat.line(said(1, "a"), at(1)).unwrap().kept.id).collect();
+        assert!(live[0] != live[1] && live[1] != live[2] && live[2] != live[0]);
+        let known = vec![said(1, "a"); 3];
+        assert_eq!(chat.history(known.clone(), at(2)).len(), 0, "all of them are known");
+        assert_eq!(chat.history(vec![said(1, "a"); 4], at(3)).len(), 1, "one was missed");
+        // Another process hears of them from the history alone.
+        assert_eq!(ids(TeamChat::default().history(known, at(9))), live);
+        let mut chat = TeamChat::default();
+        assert_eq!(ids(chat.history(vec![said(1, "a")], at(1))), live[..1]);
+        assert!(chat.line(said(1, "a"), at(1)).is_none(), "what the history had is told late");
+        assert_eq!(chat.line(said(1, "a"), at(1)).unwrap().kept.id, live[1]);
+    }
+
+    #[test]
+    fn a_line_has_the_same_id_whenever_it_is_heard() {
         let mut chat = TeamChat::default();
         let first = chat.line(said(1, "a"), at(0)).unwrap();
-        assert!(chat.line(said(1, "a"), at(1)).is_none());
         let second = chat.line(said(2, "a"), at(1)).expect("the same words said again");
         assert_ne!(second.kept.id, first.kept.id);
         // Another process hears it once more.

@@ -5,10 +5,16 @@ use reqwest::{
     header::{CONTENT_TYPE, ORIGIN, REFERER},
 };
 use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::timeout,
+};
 
 use crate::harness::{
     app::{ADMIN, BASE, FRONTEND, TestApp},
     browser::Answer,
+    relay_client::PATIENCE,
 };
 
 const ALICE: &str = "76561198000000001";
@@ -51,6 +57,38 @@ async fn a_valid_request_id_comes_back_and_another_is_replaced() {
     let request = browser.request(Method::GET, "/health").header("x-request-id", "no spaces");
     let own = browser.send(request).await.header("x-request-id").unwrap().to_owned();
     assert_eq!(own.len(), 36, "{own}");
+}
+
+/// This many requests in one go; those that `has_body` says have one.
+fn pipelined(count: usize, has_body: impl Fn(usize) -> bool) -> String {
+    let request = |number| {
+        let (call, body) = if has_body(number) { ("POST /pairing/device/activate", "{}") } else { ("GET /me", "") };
+        let (length, close) = (body.len(), if number + 1 == count { "Connection: close\r\n" } else { "" });
+        format!(
+            "{call} HTTP/1.1\r\nHost: companion\r\nX-Request-Id: number-{number}\r\n{close}\
+             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+    };
+    (0..count).map(request).collect()
+}
+
+#[actix_web::test]
+async fn pipelined_requests_are_answered_in_their_order() {
+    let app = TestApp::start().await;
+    let some = |number: usize| number % 7 == 3;
+    let kinds: [fn(usize) -> bool; 4] = [some, |_| false, |_| true, |number| number == 0];
+    for has_body in kinds {
+        let (count, mut answers) = (100, String::new());
+        let mut stream = TcpStream::connect(app.address).await.unwrap();
+        let (mut reader, mut writer) = stream.split();
+        let sent = pipelined(count, has_body);
+        let reading = timeout(PATIENCE, reader.read_to_string(&mut answers));
+        let (read, written) = tokio::join!(reading, writer.write_all(sent.as_bytes()));
+        read.expect("the service closes the connection").unwrap();
+        written.unwrap();
+        let numbers = answers.lines().filter_map(|line| line.strip_prefix("x-request-id: number-")?.parse().ok());
+        assert_eq!(numbers.collect::<Vec<usize>>(), (0..count).collect::<Vec<_>>());
+    }
 }
 
 #[actix_web::test]

@@ -280,6 +280,19 @@ async fn repeats_are_sent_and_stored_every_ten_seconds() {
 }
 
 #[actix::test]
+async fn a_repeat_that_was_pushed_is_counted_at_once() {
+    let world = World::new();
+    let life = world.start(1).await;
+    for id in ["1", "2", "3"] {
+        let alarm = world.receive(id, "Front door");
+        life.alarms.clone().pushed_alarm(alarm).await;
+        world.later(1);
+    }
+    assert_eq!(world.ledger(&life).await, [row("delivered", 3, 1)]);
+    assert_eq!(world.alarms(), [("opened", 1), ("merged", 2)]);
+}
+
+#[actix::test]
 async fn an_acknowledged_incident_counts_on_and_does_not_ring_that_user() {
     let world = World::new();
     let life = world.start(1).await;

@@ -1,5 +1,7 @@
 //! The team's chat at a game connection: what was said is told and kept, and users say something themselves.
 
+use std::time::Duration;
+
 use actix::prelude::*;
 use tokio::{sync::oneshot, time::timeout};
 
@@ -15,6 +17,9 @@ use crate::{
     },
 };
 
+/// How long an answer waits for the database; with [`COMMAND_DEADLINE`] less than whoever asked waits.
+const FLUSHED_WITHIN: Duration = Duration::from_secs(2);
+
 impl GameConnection {
     /// Tells the lines that are news, and keeps all.
     pub(super) fn hear_chat(&mut self, lines: Vec<HeardLine>) {
@@ -23,21 +28,23 @@ impl GameConnection {
                 let chat = WithId { id: Some(&kept.id), content: &kept.line };
                 let message = ServerMessage::Chat { server_id: &self.server, chat };
                 self.publisher.borrow_mut().deliver(Lane::Chat, &message);
-                self.hear_echo(author, &kept);
             }
-            self.context.facts.store(Fact::Chat(self.server.clone(), kept));
+            self.context.facts.store(Fact::Chat(self.server.clone(), kept.clone()));
+            if is_news {
+                self.hear_echo(author, kept);
+            }
         }
     }
 
     /// Answers whoever said this line, which older game servers cut. The player may say others in the game meanwhile.
-    fn hear_echo(&mut self, author: u64, kept: &KeptLine) {
+    fn hear_echo(&mut self, author: u64, kept: KeptLine) {
         let is_ours = self.link.as_ref().is_some_and(|link| link.player() == author);
         if is_ours && !self.echoes.is_empty() {
             let text = kept.line.text.as_str();
             let whole = self.echoes.iter().position(|awaited| awaited.text == text);
             let cut = || self.echoes.iter().position(|awaited| !text.is_empty() && awaited.text.starts_with(text));
             if let Some(said) = whole.or_else(cut) {
-                let _ = self.echoes.remove(said).heard.send(kept.clone());
+                let _ = self.echoes.remove(said).heard.send(kept);
             }
         }
     }
@@ -57,7 +64,15 @@ impl Handler<SayInTeam> for GameConnection {
             // The game says no more than that it has taken it.
             echo.await.map_err(|_| ChatError::Unavailable)
         };
-        let said = async move { timeout(COMMAND_DEADLINE, said).await.unwrap_or(Err(ChatError::TimedOut)) };
+        let facts = self.context.facts.clone();
+        let said = async move {
+            let said = timeout(COMMAND_DEADLINE, said).await.unwrap_or(Err(ChatError::TimedOut));
+            if said.is_ok() {
+                // Who is told that it is said finds it in the chat. It is said, however long that takes.
+                facts.flush(FLUSHED_WITHIN).await;
+            }
+            said
+        };
         Box::pin(said.into_actor(self).map(|said, connection, _| {
             connection.echoes.retain(|awaited| !awaited.heard.is_closed());
             said

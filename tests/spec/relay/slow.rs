@@ -2,12 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use companion::simulator::world::{GATE_SWITCH, SimulatedWorld};
+use companion::simulator::{
+    game_server::GameServer,
+    world::{GATE_SWITCH, SimulatedWorld},
+};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 
 use crate::harness::{
     app::TestApp,
+    browser::Browser,
     game::{self, ALICE, BOB, add_device, is_complete, pair},
     raw_socket::{RawSocket, TEXT},
     relay_client::{self, RelayClient, open, request},
@@ -17,9 +21,9 @@ async fn active(app: &TestApp) -> u64 {
     app.relay_browser().get("/health").await.json()["activeConnections"].as_u64().unwrap()
 }
 
-/// Slow: nobody is called dead before a ping, which goes out after 25 s, is without a pong for 10 s.
-#[actix_web::test]
-async fn clients_that_never_read_are_dropped_and_cost_nobody_anything() {
+/// Alice's game server, whose state is larger than what the kernel holds for a client that does not read, and her client
+/// that does.
+async fn large() -> (TestApp, Browser, GameServer, String, RelayClient) {
     let app = TestApp::start_beside_games().await;
     let game = game::with_world(SimulatedWorld::new(7, app.clock.now()).with_markers(10_000)).await;
     let mut alice = app.signed_in(ALICE).await;
@@ -27,15 +31,24 @@ async fn clients_that_never_read_are_dropped_and_cost_nobody_anything() {
     add_device(&mut alice, &server, GATE_SWITCH).await;
     let mut client = RelayClient::watching(&app, &mut alice, &server).await;
     client.until(&server, |state| is_complete(state, 1)).await;
+    (app, alice, game, server, client)
+}
 
-    // One is silent, one goes on talking; neither reads. The state is larger than what the kernel holds for them.
-    let token = relay_client::token(&mut alice).await;
+/// A client that watches the server and does not read.
+async fn stalled(app: &TestApp, token: &str, server: &str) -> RawSocket {
     let subscribe = json!({ "type": "subscribe", "serverId": server }).to_string();
-    let mut silent = RawSocket::open(app.relay, &token, Some(4 * 1024)).await;
-    let mut talking = RawSocket::open(app.relay, &token, Some(4 * 1024)).await;
-    for stalled in [&mut silent, &mut talking] {
-        assert!(stalled.send(TEXT, subscribe.as_bytes()).await);
-    }
+    let mut stalled = RawSocket::open(app.relay, token, Some(4 * 1024)).await;
+    assert!(stalled.send(TEXT, subscribe.as_bytes()).await);
+    stalled
+}
+
+/// Slow: nobody is called dead before a ping, which goes out after 25 s, is without a pong for 10 s.
+#[actix_web::test]
+async fn clients_that_never_read_are_dropped_and_cost_nobody_anything() {
+    let (app, mut alice, game, server, mut client) = large().await;
+    // One is silent, one goes on talking; neither reads.
+    let token = relay_client::token(&mut alice).await;
+    let (silent, mut talking) = (stalled(&app, &token, &server).await, stalled(&app, &token, &server).await);
     let began = Instant::now();
     let mut turn = 0;
     let mut dropped = false;
@@ -88,17 +101,9 @@ async fn a_client_that_vanishes_gives_its_place_back() {
 /// Takes three seconds: the drill waits so long for the one that does not read.
 #[actix_web::test]
 async fn a_client_that_never_reads_keeps_neither_a_drill_nor_the_ledger_waiting() {
-    let app = TestApp::start_beside_games().await;
-    let game = game::with_world(SimulatedWorld::new(7, app.clock.now()).with_markers(10_000)).await;
-    let mut alice = app.signed_in(ALICE).await;
-    let server = pair(&mut alice, &game).await;
-    add_device(&mut alice, &server, GATE_SWITCH).await;
-    let mut client = RelayClient::watching(&app, &mut alice, &server).await;
-    client.until(&server, |state| is_complete(state, 1)).await;
+    let (app, mut alice, _game, server, mut client) = large().await;
     let token = relay_client::token(&mut alice).await;
-    let mut stuck = RawSocket::open(app.relay, &token, Some(4 * 1024)).await;
-    let subscribe = json!({ "type": "subscribe", "serverId": server }).to_string();
-    assert!(stuck.send(TEXT, subscribe.as_bytes()).await);
+    let mut stuck = stalled(&app, &token, &server).await;
     // Its snapshot has begun, and does not get through.
     stuck.stream.read_u8().await.unwrap();
 
