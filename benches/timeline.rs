@@ -4,7 +4,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 
-use std::{env, time::Instant};
+use std::time::Instant;
 
 use chrono::TimeDelta;
 use companion::{
@@ -21,8 +21,8 @@ use companion::{
         timeline::{Cursor, TimelineEntry, TimelineOwner, TimelinePage},
     },
 };
-use diesel::{Connection as _, PgConnection, connection::SimpleConnection as _};
-use secrecy::SecretString;
+
+mod databases;
 
 const ENTRIES: i64 = 1_000_000;
 const BATCH: i64 = 10_000;
@@ -105,29 +105,13 @@ fn measure(engine: &str, database: &Database) {
         ("of three kinds", Box::new(|| TimelinePage { before: anywhere(), kinds: kinds.clone(), ..newest.clone() })),
     ];
     for (name, page) in all {
-        let mut taken: Vec<_> = (0..QUERIES)
-            .map(|_| {
-                let (page, begun) = (page(), Instant::now());
-                pool.read_blocking(|db| timeline::list(db, &server, &page)).expect("the timeline is read");
-                begun.elapsed()
-            })
-            .collect();
-        taken.sort_unstable();
-        println!("{name:>20}: p50 {:>8.2?}, p99 {:>8.2?}", taken[QUERIES / 2], taken[QUERIES * 99 / 100]);
+        databases::print_time(name, QUERIES, || {
+            let read = pool.read_blocking(|db| timeline::list(db, &server, &page()));
+            read.expect("the timeline is read");
+        });
     }
 }
 
 fn main() {
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    measure("SQLite", &Database::Sqlite(directory.path().join("bench.db")));
-    let Ok(url) = env::var("TEST_POSTGRES_URL") else {
-        return println!("PostgreSQL is left out: TEST_POSTGRES_URL is not set");
-    };
-    let name = format!("companion_bench_{}", Random::system().hex::<8>());
-    let mut connection = PgConnection::establish(&url).expect("TEST_POSTGRES_URL answers");
-    connection.batch_execute(&format!("CREATE DATABASE {name}")).expect("its role may make databases");
-    let mut database = url::Url::parse(&url).expect("TEST_POSTGRES_URL is a URL");
-    database.set_path(&name);
-    measure("PostgreSQL", &Database::Postgres(SecretString::from(String::from(database))));
-    connection.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)")).expect("it can go");
+    databases::on_each(measure);
 }

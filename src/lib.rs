@@ -52,11 +52,34 @@
 //! blocking work. A link watches one camera at a time, and none when nobody has pulled for some seconds.
 //!
 //! # The path of a payment
-//! A user opens a checkout ([`api::billing`]) and pays at the payment provider, which sends an event. Events come late, twice
-//! and in any order, so none is believed: [`billing::sync`] fetches the subscription that it names ([`clients::payments`])
-//! and stores it, if nobody stored it meanwhile, in one transaction with the event's id. What cannot be placed is parked
-//! and tried again ([`billing::worker`]); what was missed is found by comparing everything with the provider
-//! ([`billing::reconcile`]). Which tier a user has is computed when it is read ([`domain::tier`]).
+//! A user opens a checkout ([`billing::checkout`], which closes the one before) and pays at the payment provider, which
+//! sends an event. Events come late, twice and in any order, so none is believed: [`billing::sync`] fetches the
+//! subscription that it names ([`clients::payments`]) and stores it, if nobody stored it meanwhile, in one transaction
+//! with the event's id. What cannot be placed is parked and tried again ([`billing::worker`]); what was missed is found
+//! by comparing everything with the provider ([`billing::reconcile`]). Which tier a user has is computed when it is
+//! read ([`domain::tier`]).
+//!
+//! # The path of content
+//! What players read and admins write (stores, wiki pages, names and icons of items) ships with the service, in
+//! `domain/data`: a row exists only once an admin changed it. A store or page is read from the database each time, so a
+//! change is seen at once ([`api::stores`], [`api::wiki`]); the catalogue of items is in memory, because names are wanted
+//! deep in the live state ([`domain::items`], kept up to date by [`catalogue`]). An uploaded image is received up to a limit,
+//! decoded on a thread for blocking work and written anew ([`uploads::picture`]), named by its bytes and kept in a
+//! directory or in S3 ([`uploads`]); which are used is in [`db::images`], and what nothing uses is deleted.
+//!
+//! # The path of a bot's command
+//! Somebody gives the support bot a command, and the chat platform sends it, signed
+//! ([`crypto::interaction_signature`]), to [`api::interactions`]. [`domain::chat_commands`] reads it, and
+//! [`domain::chat_answers`] makes a sentence of what the stores, the catalogue and, for a linked account
+//! ([`api::chat_links`]), the shops of the user's servers say. The platform learns which commands there are from an admin
+//! ([`clients::chat`]).
+//!
+//! # The path of an admin's change
+//! [`api::middleware::admin_only`] is the door of everything below `/admin`: an allowlist of accounts. What an admin
+//! changes goes through [`api::extract::admin`], and no other way: a change of the database in one transaction with its entry in
+//! the audit log ([`db::audit`], a chain of hashes), a refund between two entries. What admins are shown of all members
+//! ([`db::members`], [`db::usage`]) is computed once at a time and kept for seconds ([`api::short_cache`]); what happened on
+//! a day is counted when it is over ([`db::daily_counts`]).
 //!
 //! # When a game server dies
 //! The link ends: at once if the connection breaks, after two unanswered requests or 40 s of silence if it just stops.
@@ -84,8 +107,8 @@
 //! 8  server  demo  watch  simulator   wire and run the service; its neighbours in a box; a relay client
 //! 7  api  rotation                    routes > endpoints > extract > context, error; sealed rows follow the current key
 //! 6  relay push tracking billing      listener > hub > client_socket > … > protocol; worker > supervisor > session; looks
-//! 5  pairings  vault                  pair a server or device; open and re-seal stored secrets
-//! 4  db  clients  game                rows; calls to others; how the game speaks
+//! 5  pairings  vault  catalogue       pair a server or device; open and re-seal stored secrets; items as admins say
+//! 4  db  clients  game  uploads       rows; calls to others; how the game speaks; images that are kept
 //! 3  config  clock  net  panics       the settings, read once; the time; streams and limits of clients; what panics is noticed
 //! 2  crypto                           seal, sign, mint; random values and ids
 //! 1  domain                           what is true without any of the above
@@ -98,6 +121,7 @@
 
 pub mod api;
 pub mod billing;
+pub mod catalogue;
 pub mod clients;
 pub mod clock;
 pub mod config;
@@ -115,5 +139,6 @@ pub mod rotation;
 pub mod server;
 pub mod simulator;
 pub mod tracking;
+pub mod uploads;
 pub mod vault;
 pub mod watch;

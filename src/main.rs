@@ -1,6 +1,6 @@
 //! Parses the command line and runs.
 
-use std::{fmt::Display, io::Write as _, net::IpAddr, path::PathBuf, pin::pin, process::ExitCode, sync::Arc};
+use std::{fmt::Display, io::Write as _, pin::pin, process::ExitCode, sync::Arc};
 
 use clap::{Args, Parser, Subcommand};
 use companion::{
@@ -14,7 +14,9 @@ use companion::{
     config::{Config, Settings, fresh_secrets},
     crypto::{self, random::Random, sealer::Sealer},
     db::{
-        alarms, encryption_keys,
+        alarms,
+        audit::{self, AuditHead},
+        encryption_keys,
         error::DbError,
         failed_pushes::{self, FailedPush},
         incidents,
@@ -44,9 +46,9 @@ enum Command {
     Serve(Options),
     /// Run the service with a simulated game server and a one-click sign-in, ready to watch
     Demo(DemoOptions),
-    /// Run only the simulated game server, identity provider, push service, player-statistics service and
-    /// payment provider
-    Simulate(SimulateArgs),
+    /// Run only the simulated game server, identity provider, push service, player-statistics service,
+    /// payment provider and chat platform
+    Simulate(SimulateOptions),
     /// Watch a running demo in the terminal
     Watch(WatchOptions),
     /// Bring the database's schema up to date and exit
@@ -60,6 +62,9 @@ enum Command {
     /// Look at the subscriptions of the payment provider
     #[command(subcommand)]
     Billing(Billing),
+    /// Look at what admins did
+    #[command(subcommand)]
+    Audit(Audit),
     /// Print a fresh value for every secret of the settings
     GenSecrets,
     /// Report everything that is wrong with the settings and exit
@@ -83,6 +88,13 @@ enum Billing {
     Reconcile(ReconcileOptions),
 }
 
+#[derive(Subcommand)]
+enum Audit {
+    /// Compute the chain of the audit log again and print its last entry and hash; fails and says where if an entry was
+    /// changed or taken out
+    Verify(Options),
+}
+
 #[derive(Args)]
 struct ReconcileOptions {
     /// Only print what differs
@@ -98,50 +110,13 @@ struct Options {
     settings: Settings,
 }
 
-#[derive(Args)]
-struct SimulateArgs {
-    /// Address to listen on
-    #[arg(long, default_value = "127.0.0.1")]
-    listen_ip: IpAddr,
-    /// Port of the game server
-    #[arg(long, default_value_t = 8082)]
-    game_port: u16,
-    /// Port of the identity provider
-    #[arg(long, default_value_t = 8083)]
-    identity_port: u16,
-    /// Port of the push service
-    #[arg(long, default_value_t = 8084)]
-    push_port: u16,
-    /// Port of the player-statistics service
-    #[arg(long, default_value_t = 8085)]
-    player_stats_port: u16,
-    /// Port of the payment provider
-    #[arg(long, default_value_t = 8086)]
-    payments_port: u16,
-    /// Where the payment provider sends its events
-    #[arg(long, default_value = "http://127.0.0.1:8080/billing/webhook")]
-    webhook_url: String,
-    /// Seed of everything that happens in the simulated world
-    #[arg(long, default_value_t = 7)]
-    seed: u64,
-    /// Nothing happens by itself in the simulated world: two who look at it see the same
-    #[arg(long)]
-    still: bool,
-    /// Where to keep the certificate authority of the push service: a service that trusts it goes on after a restart
-    #[arg(long, default_value = "data/simulator")]
-    data_dir: PathBuf,
-    /// Write the certificate of the push service to this file
-    #[arg(long)]
-    ca_file: Option<PathBuf>,
-    /// Write the settings with which `companion serve` uses these neighbours; the push service only with `--ca-file`
-    #[arg(long)]
-    env_file: Option<PathBuf>,
-}
-
 /// Dead letters that `alarms` prints, the newest.
 const DEAD_LETTERS_PRINTED: usize = 100;
 /// Parked payment events that `billing parked` prints, the oldest.
 const PARKED_PRINTED: usize = 1_000;
+
+/// Entries of the audit log after which `audit verify` says how far it is.
+const AUDIT_PROGRESS: i64 = 100_000;
 
 fn main() -> ExitCode {
     // A local file, for development; the environment has precedence.
@@ -174,6 +149,7 @@ fn main() -> ExitCode {
         Command::Billing(Billing::Reconcile(ReconcileOptions { dry_run, options })) => {
             with_config(options, |config| reconcile_billing(config, dry_run))
         }
+        Command::Audit(Audit::Verify(options)) => with_config(options, verify_audit),
         Command::GenSecrets => print(&fresh_secrets().map(|(name, value)| format!("{name}={value}")).join("\n")),
         Command::CheckConfig(options) => with_config(options, |_| print("The settings are valid.")),
         Command::Openapi => print(openapi::json()),
@@ -248,6 +224,22 @@ fn reconcile_billing(config: Config, dry_run: bool) -> ExitCode {
             if differences > healed { ExitCode::FAILURE } else { end }
         }
         Err(error) => fail("reconciliation", error),
+    }
+}
+
+fn verify_audit(config: Config) -> ExitCode {
+    let progress = |done: i64, of: i64| {
+        if done % AUDIT_PROGRESS == 0 {
+            print(&format!("{done} of {of} entries"));
+        }
+    };
+    match Pool::open(&config.database).and_then(|pool| audit::verify(&pool, progress)) {
+        Ok(Ok(AuditHead { id: 0, .. })) => print("The audit log is empty."),
+        Ok(Ok(AuditHead { id, hash })) => {
+            print(&format!("The chain of {id} entries is whole; its last hash is {hash}"))
+        }
+        Ok(Err(broken)) => fail("the chain of the audit log is broken", broken),
+        Err(error) => fail("the database", error),
     }
 }
 
@@ -336,35 +328,7 @@ fn demo(options: DemoOptions) -> ExitCode {
     })
 }
 
-fn simulate(args: SimulateArgs) -> ExitCode {
-    let SimulateArgs {
-        listen_ip,
-        game_port,
-        identity_port,
-        push_port,
-        player_stats_port,
-        payments_port,
-        webhook_url,
-        seed,
-        still,
-        data_dir,
-        ca_file,
-        env_file,
-    } = args;
-    let options = SimulateOptions {
-        listen_ip,
-        game_port,
-        identity_port,
-        push_port,
-        player_stats_port,
-        payments_port,
-        webhook_url,
-        seed,
-        still,
-        data_dir,
-        ca_file,
-        env_file,
-    };
+fn simulate(options: SimulateOptions) -> ExitCode {
     match actix::System::new().block_on(simulator::simulate(options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail("simulate", error),

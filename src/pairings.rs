@@ -11,6 +11,7 @@ use crate::{
         paired_servers::{self, PairedServer, StoredPairing},
         pool::Db,
         smart_devices::{self, SmartDevice},
+        users,
     },
     domain::{
         camera::CameraId,
@@ -103,6 +104,7 @@ pub fn pair_server(
     }
     let PairingRequest { owner, source, name, address, port, player_id, player_token } = request;
     let (address, player_id, token) = (address.to_string(), player_id.to_string(), *player_token.expose_secret());
+    users::lock(db, &owner)?;
     let servers = paired_servers::list_for(db, &owner)?;
     let at_address = |server: &&PairedServer| server.address == address && server.port == port;
     let of_player = servers.iter().filter(at_address).find(|server| server.player_id == player_id);
@@ -171,6 +173,7 @@ fn put_device(
     label: Option<&str>,
     now: Timestamp,
 ) -> Result<Result<DeviceOutcome, PairingRefused>, DbError> {
+    paired_servers::lock(db, server)?;
     let devices = smart_devices::list(db, server)?;
     let known = devices.iter().find(|device| device.device_id == device_id);
     if known.is_none() && devices.len() >= DEVICES_PER_SERVER {

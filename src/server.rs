@@ -21,10 +21,21 @@ use tokio::time::Instant;
 
 use crate::{
     api::{
-        self, camera_drawing::DrawingTurns, context::ApiContext, map_pictures::MapPictures, rate_limits::RateLimits,
+        self,
+        activity::ActivityCounts,
+        camera_drawing::DrawingTurns,
+        context::{ApiContext, ChatBot},
+        image_uploads::Images,
+        map_pictures::MapPictures,
+        rate_limits::RateLimits,
+        short_cache::ShortCache,
     },
     billing::{self, context::BillingContext},
-    clients::{http, identity::IdentityClient, player_stats::PlayerStatsClient},
+    catalogue::CatalogueKeeper,
+    clients::{
+        chat::ChatClient, http, identity::IdentityClient, player_stats::PlayerStatsClient,
+        relay_health::RelayHealthClient,
+    },
     clock::Clock,
     config::Config,
     crypto::{
@@ -36,9 +47,9 @@ use crate::{
         session_cookie::{SESSION_COOKIE, SealedCookie},
     },
     db::{
-        PURGE_BATCH, alarms, alias_answers, chat_lines, error::DbError, failed_pushes, guests, incidents, map_notes,
-        maps, openid_nonces, pairing_codes, payment_events, player_sessions, player_stats_spending, pool::Db,
-        push_seen, server_matches, sessions, shop_history, shops, timeline,
+        PURGE_BATCH, alarms, alias_answers, chat_lines, chat_links, daily_counts, error::DbError, failed_pushes,
+        guests, incidents, map_notes, maps, openid_nonces, pairing_codes, payment_events, player_sessions,
+        player_stats_spending, pool::Db, push_seen, server_matches, sessions, shop_history, shops, timeline,
     },
     domain::{
         fair_budget::FairBudget,
@@ -67,6 +78,7 @@ use crate::{
     },
     rotation,
     tracking::{self, context::TrackingContext, worker::StopTracking},
+    uploads::ImageStore,
     vault::Vault,
 };
 
@@ -86,6 +98,11 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const SURPLUS: usize = 4;
 /// How often what has expired is removed.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
+
+/// How long admins are shown the same totals: less than the pause between two questions of a portal.
+const STATUS_KEPT: TimeDelta = TimeDelta::seconds(10);
+/// How long admins are shown the same analytics.
+const USAGE_KEPT: TimeDelta = TimeDelta::seconds(60);
 
 /// The service, bound and ready to run.
 pub struct Server {
@@ -121,6 +138,7 @@ impl Server {
             database: _,
             listen,
             urls,
+            admins,
             secrets,
             identity,
             push: push_address,
@@ -130,6 +148,8 @@ impl Server {
             player_stats,
             payments,
             enforce_tiers,
+            chat,
+            images,
         } = config;
         let workers = listen.workers.get();
         let limits = connection_limits(descriptors::raise_limit(), workers, listen.connections_per_address.get());
@@ -146,6 +166,8 @@ impl Server {
         let keys = KeyDerivation::new(secrets.session_secret.expose_secret(), secrets.session_salt.expose_secret());
         let previous = secrets.credentials_key_previous.as_ref();
         let sealer = Arc::new(Sealer::new(&secrets.credentials_key, previous, key_version, random.clone()));
+        let images = Images::new(ImageStore::open(&images, http.clone())?);
+        let catalogue = Arc::new(CatalogueKeeper::open(pool.clone())?);
         let vault = Vault::new(pool.clone(), sealer);
         let allow_private_servers = game.allow_private_servers;
         let markets = Arc::<Markets>::default();
@@ -214,12 +236,21 @@ impl Server {
         let billing = payments.map(|settings| {
             Arc::new(BillingContext::new(settings, http.clone(), pool.clone(), clock.clone(), random.clone()))
         });
+        let chat_bot = chat.map(|settings| ChatBot {
+            public_key: settings.public_key,
+            client: ChatClient::new(http.clone(), settings, &urls.base, random.clone()),
+        });
         let context = web::Data::new(ApiContext {
             billing,
             enforce_tiers,
+            chat_bot,
+            service_status: ShortCache::new(STATUS_KEPT),
+            usage: ShortCache::new(USAGE_KEPT),
+            activity: ActivityCounts::default(),
             markets,
             environment,
             urls,
+            admins,
             pairing_code_prefix,
             allow_private_servers,
             pool,
@@ -227,10 +258,15 @@ impl Server {
             session_cookie: SealedCookie::new(SESSION_COOKIE, &keys.key(Purpose::SessionCookie), random.clone()),
             login_cookie: SealedCookie::new("rp_login", &keys.key(Purpose::SignInCookie), random.clone()),
             relay_tokens: RelayTokens::new(&keys.key(Purpose::RelayToken), random.clone()),
+            relay: RelayHealthClient::new(http.clone(), relay_addr),
             identity: IdentityClient::new(http, identity),
             rate_limits: RateLimits::new(listen.trusted_proxies, &clock),
             drawing_turns: DrawingTurns::default(),
             map_pictures: MapPictures::default(),
+            images,
+            store_answers: Default::default(),
+            items_answer: Default::default(),
+            catalogue,
             connections: connections.clone(),
             hub: hub.clone(),
             push,
@@ -285,6 +321,8 @@ impl Server {
         let push = self.context.push.clone();
         let tracking = self.context.tracking.clone();
         let billing = self.context.billing.clone().map(|billing| rt::spawn(billing::worker::run(billing)));
+        let catalogue = self.context.catalogue.clone();
+        let catalogue = rt::spawn(async move { catalogue.run().await });
         let sweep = rt::spawn(sweep(self.context));
         let (api_handle, relay_handle) = (self.api.handle(), self.relay.handle());
         let (mut api, mut relay) = (rt::spawn(self.api), rt::spawn(self.relay));
@@ -297,6 +335,7 @@ impl Server {
         }
         log::info!("stopping");
         sweep.abort();
+        catalogue.abort();
         rotation.abort();
         billing.inspect(|billing| billing.abort());
         // An alarm that came now would find nobody; unacknowledged, it comes again at the next start.
@@ -387,6 +426,8 @@ async fn sweep(context: web::Data<ApiContext>) {
         ticks.tick().await;
         let now = context.clock.now();
         context.rate_limits.forget_idle(context.clock.moment());
+        context.images.sweep(&context.pool, now).await;
+        context.activity.store(&context.pool, &context.clock).await;
         for purge in PURGES {
             // A transaction for each batch: whoever waits to write gets a turn in between.
             loop {
@@ -407,9 +448,10 @@ async fn sweep(context: web::Data<ApiContext>) {
 type Purge = fn(&mut Db, Timestamp) -> Result<usize, DbError>;
 
 /// One for each table whose rows expire.
-const PURGES: [Purge; 20] = [
+const PURGES: [Purge; 22] = [
     sessions::purge,
     pairing_codes::purge,
+    chat_links::purge,
     |db, now| guests::purge(db, now - guests::EXPIRED_KEPT),
     push_seen::purge,
     failed_pushes::purge,
@@ -426,6 +468,7 @@ const PURGES: [Purge; 20] = [
     |db, now| server_matches::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
     |db, now| alias_answers::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
     |db, now| player_stats_spending::purge(db, now - TimeDelta::days(2)),
+    daily_counts::roll_up,
     |db, now| payment_events::purge(db, now - TimeDelta::days(PAYMENT_EVENT_DAYS)),
     // A nonce may come back as long as its time passes the check: twice the skew, from one end to the other.
     |db, now| openid_nonces::purge(db, now - 3 * PROVIDER_CLOCK_SKEW),

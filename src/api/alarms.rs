@@ -4,13 +4,13 @@ use actix_web::{HttpResponse, web};
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use uuid::Uuid;
 
 use crate::{
     api::{
         context::ApiContext,
         error::{ApiError, Problem},
         extract::{paired_server::WatchedServer, query::Query},
+        fields::own_id,
     },
     db::incidents::{self, StoredIncident},
     domain::{
@@ -28,15 +28,9 @@ pub struct Page {
     #[param(minimum = 1, maximum = 500)]
     limit: Option<i64>,
     /// Only older ones than this incident: the last of the page before.
-    #[garde(inner(custom(is_incident)))]
+    #[garde(inner(custom(own_id)))]
     #[param(format = Uuid)]
     before: Option<String>,
-}
-
-/// An incident's id, as we make them.
-fn is_incident(id: &str, _: &()) -> garde::Result {
-    let is_ours = Uuid::try_parse(id).is_ok_and(|parsed| parsed.hyphenated().to_string() == id);
-    is_ours.then_some(()).ok_or_else(|| garde::Error::new("not the id of an incident"))
 }
 
 /// An incident, and how far it came.
@@ -132,7 +126,7 @@ pub async fn acknowledge(
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let (_, incident) = path.into_inner();
-    is_incident(&incident, &()).map_err(|_| ApiError::NotFound)?;
+    own_id(&incident, &()).map_err(|_| ApiError::NotFound)?;
     let acknowledged = context.hub.send(AcknowledgeRaid { server: id, user: user.id, incident }).await;
     match acknowledged.map_err(|error| ApiError::Unavailable(Box::new(error)))? {
         Ok(stored) => Ok(HttpResponse::Ok().json(IncidentView::from(stored))),

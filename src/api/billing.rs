@@ -13,6 +13,7 @@ use crate::{
         context::ApiContext,
         error::{ApiError, Problem},
         extract::{json::Json, session_user::SessionUser},
+        fields::is_tier,
     },
     billing::{
         checkout::{self, CheckoutError},
@@ -37,10 +38,6 @@ pub struct NewCheckout {
     #[garde(custom(is_tier))]
     #[schema(pattern = "^(SCOUT|OPERATOR|OVERLORD)$")]
     tier: String,
-}
-
-fn is_tier(text: &str, _: &()) -> garde::Result {
-    Tier::parse(text).map(|_| ()).ok_or_else(|| garde::Error::new("must be SCOUT, OPERATOR or OVERLORD"))
 }
 
 /// A page of the payment provider.
@@ -69,11 +66,12 @@ impl From<CheckoutError> for ApiError {
     }
 }
 
-fn billing(context: &ApiContext) -> Result<&Arc<BillingContext>, ApiError> {
+pub(super) fn billing(context: &ApiContext) -> Result<&Arc<BillingContext>, ApiError> {
     context.billing.as_ref().ok_or(ApiError::PaymentsDisabled)
 }
 
-/// Opens the payment provider's checkout for a tier. The tier comes with the provider's event, shortly after payment: the
+/// Opens the payment provider's checkout for a tier, and closes the one that was opened before: of a user's checkouts only
+/// the last can be paid. The tier comes with the provider's event, shortly after payment: the
 /// page to which the browser returns (`FRONTEND_URL/?billing=done&session=…`) should ask `/me` until it does.
 #[utoipa::path(post, path = "/billing/checkout", tag = "billing", security(("session" = [])),
     request_body = NewCheckout, responses(

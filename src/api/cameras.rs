@@ -5,7 +5,7 @@ use std::{collections::HashSet, time::Duration};
 
 use actix_web::{
     HttpRequest, HttpResponse,
-    http::header::{self, Accept, Header as _},
+    http::header::{self, Accept, Header as _, Quality},
     web,
 };
 use garde::Validate;
@@ -103,13 +103,19 @@ pub async fn frame(
 
 /// PNG where it is preferred to JPEG, and JPEG everywhere else.
 fn wanted_format(req: &HttpRequest) -> PictureFormat {
-    let Ok(accept) = Accept::parse(req) else { return PictureFormat::Jpeg };
-    let known = accept.ranked().into_iter().find_map(|mime| match mime.essence_str() {
-        "image/png" => Some(PictureFormat::Png),
-        "image/jpeg" | "image/*" | "*/*" => Some(PictureFormat::Jpeg),
-        _ => None,
-    });
-    known.unwrap_or(PictureFormat::Jpeg)
+    let Ok(Accept(ranges)) = Accept::parse(req) else { return PictureFormat::Jpeg };
+    // Of the ranges that a type is in, the most exact one counts (RFC 9110 §12.5.1).
+    let preference = |media_type: &str| {
+        let matching = ranges.iter().filter_map(|range| {
+            let exactness =
+                ["*/*", "image/*", media_type].iter().position(|known| range.item.essence_str() == *known)?;
+            Some((exactness, range.quality))
+        });
+        let (exactness, quality) = matching.max()?;
+        (quality > Quality::ZERO).then_some((quality, exactness))
+    };
+    let [png, jpeg] = [PictureFormat::Png, PictureFormat::Jpeg].map(|format| preference(format.media_type()));
+    if png > jpeg { PictureFormat::Png } else { PictureFormat::Jpeg }
 }
 
 impl From<CameraError> for ApiError {
@@ -197,13 +203,24 @@ mod tests {
             "image/*",
             "image/jpeg",
             "image/jpeg, image/png;q=0.9",
+            "image/png;q=0",
+            "image/png;q=0, image/jpeg;q=0",
+            "image/png;q=0, image/*",
+            "image/png;q=0.1, image/*",
+            "image/png, image/jpeg",
             "image/avif,image/webp,image/apng,image/svg+xml,image/*,*/*;q=0.8",
             "application/json",
             "nonsense",
         ] {
             assert_eq!(format(jpeg), PictureFormat::Jpeg, "{jpeg}");
         }
-        for png in ["image/png", "image/png, image/jpeg;q=0.9", "image/png,*/*;q=0.5"] {
+        for png in [
+            "image/png",
+            "image/png, image/jpeg;q=0.9",
+            "image/png,*/*;q=0.5",
+            "image/*, image/jpeg;q=0.5",
+            "image/jpeg;q=0, */*;q=0.1",
+        ] {
             assert_eq!(format(png), PictureFormat::Png, "{png}");
         }
         assert_eq!(wanted_format(&TestRequest::get().to_http_request()), PictureFormat::Jpeg);

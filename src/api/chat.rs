@@ -103,7 +103,8 @@ pub async fn list(
     Ok(HttpResponse::Ok().json(ChatView { lines, next }))
 }
 
-/// Says a line in the team's chat, as the paired player, and waits until the game repeats it, five seconds at most.
+/// Says a line in the team's chat, as the paired player, and waits until the game repeats it, five seconds at most. The
+/// line is kept then.
 #[utoipa::path(post, path = "/paired-servers/{id}/chat", tag = "paired servers", security(("session" = [])),
     params(("id" = String, Path)), request_body = NewChatLine, responses(
     (status = 201, body = ChatLineSchema, description = "As everybody else is told of it"),

@@ -1,6 +1,10 @@
 //! What endpoints share. Built once by `server.rs` for all workers.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use actix::{Addr, MailboxError};
 use actix_web::{HttpRequest, web};
@@ -8,24 +12,34 @@ use tokio::time::{Instant, timeout};
 
 use crate::{
     api::{
+        activity::ActivityCounts,
         camera_drawing::DrawingTurns,
+        chat_problem::ChatProblem,
         error::{ApiError, FieldError},
+        image_uploads::Images,
+        item_answers::ItemsAnswer,
         map_pictures::MapPictures,
         rate_limits::RateLimits,
+        service_status::ServiceStatus,
+        short_cache::ShortCache,
+        store_answers::StoreAnswers,
     },
     billing::context::BillingContext,
-    clients::identity::IdentityClient,
+    catalogue::CatalogueKeeper,
+    clients::{chat::ChatClient, identity::IdentityClient, relay_health::RelayHealthClient},
     clock::Clock,
     config::{Environment, PublicUrls},
-    crypto::{random::Random, relay_token::RelayTokens, session_cookie::SealedCookie},
-    db::{pool::Pool, users},
-    domain::ids::{ServerId, UserId},
+    crypto::{
+        interaction_signature::InteractionKey, random::Random, relay_token::RelayTokens, session_cookie::SealedCookie,
+    },
+    db::{pool::Pool, usage::Usage, users},
+    domain::ids::{PlatformId, ServerId, UserId},
     net::connections::Connections,
     push::{
         session_status::PushSession,
         worker::{PushSessions, PushWorker, SessionsLoaded},
     },
-    relay::hub::{Hub, LinkStatus, LinkStatuses, LinksLoaded, Markets, RelayHealth},
+    relay::hub::{Hub, LinkStatus, LinkStatuses, LinksLoaded, Markets, OnlineUsers, RelayHealth},
     tracking::worker::TrackingWorker,
     vault::Vault,
 };
@@ -37,6 +51,8 @@ const ACTOR_DEADLINE: Duration = Duration::from_secs(2);
 pub struct ApiContext {
     pub environment: Environment,
     pub urls: PublicUrls,
+    /// Who may use the admin routes; nobody: they are off.
+    pub admins: Vec<PlatformId>,
     pub pairing_code_prefix: String,
     pub allow_private_servers: bool,
     pub clock: Clock,
@@ -52,6 +68,10 @@ pub struct ApiContext {
     pub rate_limits: RateLimits,
     pub drawing_turns: DrawingTurns,
     pub map_pictures: MapPictures,
+    pub images: Images,
+    pub store_answers: StoreAnswers,
+    pub items_answer: ItemsAnswer,
+    pub catalogue: Arc<CatalogueKeeper>,
     pub connections: Arc<Connections>,
     pub hub: Addr<Hub>,
     pub push: Addr<PushWorker>,
@@ -61,13 +81,34 @@ pub struct ApiContext {
     pub billing: Option<Arc<BillingContext>>,
     /// Users are held to what their tier unlocks.
     pub enforce_tiers: bool,
+    /// `None`: there is no support bot.
+    pub chat_bot: Option<ChatBot>,
     pub relay_health: Arc<RelayHealth>,
+    /// What admins are shown of all members, and how the relay is.
+    pub service_status: ShortCache<ServiceStatus>,
+    pub usage: ShortCache<Usage>,
+    /// What users did since it was last stored.
+    pub activity: ActivityCounts,
+    /// Where the relay answers.
+    pub relay: RelayHealthClient,
     /// The shops of game servers, as the relay knows them.
     pub markets: Arc<Markets>,
     pub started: Instant,
 }
 
+/// The support bot at the chat platform.
+pub struct ChatBot {
+    pub client: ChatClient,
+    /// What the platform signs interactions with.
+    pub public_key: InteractionKey,
+}
+
 impl ApiContext {
+    /// The support bot.
+    pub fn chat_bot(&self) -> Result<&ChatBot, ApiError> {
+        self.chat_bot.as_ref().ok_or(ApiError::Chat(ChatProblem::Disabled))
+    }
+
     /// The context of the application that serves this request.
     pub fn of(req: &HttpRequest) -> &web::Data<Self> {
         req.app_data().expect("every App is built with its context")
@@ -88,6 +129,11 @@ impl ApiContext {
     pub async fn push_session(&self, user: &UserId) -> Result<Option<PushSession>, ApiError> {
         let mut sessions = in_time(self.push.send(PushSessions { users: vec![user.clone()] })).await?;
         Ok(sessions.remove(user))
+    }
+
+    /// Who is online.
+    pub async fn online(&self) -> Result<HashSet<UserId>, ApiError> {
+        in_time(self.hub.send(OnlineUsers)).await
     }
 
     /// What is not ready yet, each by its name and why; empty when everything is.

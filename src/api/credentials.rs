@@ -39,7 +39,7 @@ struct Uploaded {
 /// A user's stored credential, and its push session.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct PushCredentialView {
+pub(super) struct PushCredentialView {
     state: CredentialState,
     #[serde(serialize_with = "time::wire_option")]
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -116,7 +116,7 @@ enum CredentialState {
 }
 
 impl PushCredentialView {
-    fn new(
+    pub fn new(
         credential: Option<PushCredential>,
         refusal: Option<PushRefusal>,
         session: Option<PushSession>,

@@ -17,15 +17,17 @@ use crate::{
             paired_server::{OwnedServer, WatchedServer},
         },
         fields::{IntegerOrText, given, on_the_largest_map, one_line},
+        map_places::{check_place, map_size},
     },
     db::{
-        access,
+        access, paired_servers,
         pool::Db,
         smart_devices::{self, DeviceChange, SmartDevice},
     },
     domain::{
         camera::CameraId,
         device::{DeviceKind, DeviceReport, Reachable, Storage},
+        grid::{self, GridStyle},
         ids::ServerId,
         time::{self, Timestamp},
     },
@@ -139,7 +141,7 @@ pub struct DeviceEdit {
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 128)]
     off_message: Option<Option<String>>,
-    /// Where it stands: metres from the south-west corner. Together with `y`.
+    /// Where it stands: metres from the south-west corner, at most 500 beyond the map. Together with `y`.
     #[garde(inner(inner(custom(on_the_largest_map))))]
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<f64>)]
@@ -212,12 +214,14 @@ struct Toggled {
 }
 
 impl DeviceView {
-    fn new(stored: SmartDevice, report: Option<DeviceReport>) -> Self {
+    fn new(stored: SmartDevice, report: Option<DeviceReport>, map_size: u32) -> Self {
         let (heard, as_of) = report.map_or((None, None), |report| (Some(report.device), report.as_of));
         let kind = heard.as_ref().map_or(stored.kind, |heard| heard.kind);
         let value = heard.as_ref().and_then(|heard| heard.value);
         let reachable = heard.as_ref().map_or(Reachable::NoResponse, |heard| heard.reachable);
-        let (grid, storage) = heard.map_or_else(Default::default, |heard| (heard.place.grid, heard.storage));
+        let storage = heard.and_then(|heard| heard.storage);
+        // Of what is stored: the report may be of before an edit.
+        let grid = stored.x.zip(stored.y).map(|(x, y)| grid::label(GridStyle::InGame, map_size, x, y));
         Self {
             device_id: stored.device_id,
             kind,
@@ -228,7 +232,7 @@ impl DeviceView {
             off_message: stored.off_message,
             x: stored.x,
             y: stored.y,
-            grid,
+            grid: grid.unwrap_or_default(),
             value,
             reachable,
             as_of,
@@ -253,10 +257,11 @@ async fn reports(context: &ApiContext, server: &ServerId) -> Result<HashMap<Arc<
 ))]
 pub async fn list(server: WatchedServer, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
     let mut reports = reports(&context, &server.id).await?;
-    let devices = context.pool.read(move |db| smart_devices::list(db, &server.id)).await?;
+    let read = move |db: &mut Db| Ok((smart_devices::list(db, &server.id)?, map_size(db, &server.id)?));
+    let (devices, size) = context.pool.read(read).await?;
     let view = |device: SmartDevice| {
         let report = reports.remove(device.device_id.as_str());
-        DeviceView::new(device, report)
+        DeviceView::new(device, report, size)
     };
     Ok(HttpResponse::Ok().json(DeviceList { devices: devices.into_iter().map(view).collect() }))
 }
@@ -284,7 +289,12 @@ pub async fn edit(
     let (_, device) = path.into_inner();
     let (watched, id) = (server.clone(), device.clone());
     let edit = move |db: &mut Db| {
+        paired_servers::lock(db, &server)?;
         access::required(db, &user.id, &server)?;
+        let size = map_size(db, &server)?;
+        if let Err(refused) = check_place(size, change.x.flatten(), change.y.flatten()) {
+            return Ok(Err(refused));
+        }
         if let Some(Some(command)) = &change.custom_command {
             let others = smart_devices::list(db, &server)?.into_iter().filter(|other| other.device_id != id);
             let same = |other: &str| other.to_lowercase() == command.to_lowercase();
@@ -292,7 +302,7 @@ pub async fn edit(
                 return Ok(Err(ApiError::invalid("customCommand", "is the command of another device")));
             }
         }
-        Ok(Ok(smart_devices::change(db, &server, &id, &change)?))
+        Ok(Ok((smart_devices::change(db, &server, &id, &change)?, size)))
     };
     let (hub, changed) = (context.hub.clone(), watched.clone());
     let tell = move |edited: &Result<_, ApiError>| {
@@ -300,9 +310,9 @@ pub async fn edit(
             hub.do_send(DevicesChanged { server: changed });
         }
     };
-    let stored = context.pool.write_and_tell(edit, tell).await??;
+    let (stored, size) = context.pool.write_and_tell(edit, tell).await??;
     let report = reports(&context, &watched).await?.remove(device.as_str());
-    Ok(HttpResponse::Ok().json(DeviceView::new(stored, report)))
+    Ok(HttpResponse::Ok().json(DeviceView::new(stored, report, size)))
 }
 
 /// Toggles a smart switch, and waits for the state that the game then shows, five seconds at most.
@@ -314,6 +324,7 @@ pub async fn edit(
     (status = 404, body = Problem, content_type = "application/problem+json"),
     (status = 409, body = Problem, content_type = "application/problem+json",
         description = "`not_a_switch` or `device_removed`"),
+    (status = 429, body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json",
         description = "`game_server_unavailable`"),
     (status = 504, body = Problem, content_type = "application/problem+json", description = "`game_server_timeout`"),
@@ -323,6 +334,7 @@ pub async fn toggle(
     path: web::Path<(String, String)>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
+    let limits = context.rate_limits.take_toggle(&user.id)?;
     let (_, device_id) = path.into_inner();
     let stored = (server.clone(), device_id.clone());
     let stored = context.pool.read(move |db| smart_devices::get(db, &stored.0, &stored.1)).await?;
@@ -340,7 +352,11 @@ pub async fn toggle(
         CommandError::TimedOut => ApiError::GameServerTimeout,
         CommandError::Internal => ApiError::Unavailable("the command was not carried out".into()),
     })?;
-    Ok(HttpResponse::Ok().json(Toggled { device_id, value, as_of: context.clock.now() }))
+    let mut answer = HttpResponse::Ok();
+    for limit in limits {
+        answer.insert_header(limit);
+    }
+    Ok(answer.json(Toggled { device_id, value, as_of: context.clock.now() }))
 }
 
 /// Adds a device or a camera by hand, or replaces the given values of a known one.
@@ -364,24 +380,27 @@ pub async fn add(
     let (watched, now) = (server.clone(), context.clock.now());
     let add = move |db: &mut Db| {
         access::required(db, &user.id, &server)?;
-        match id {
+        let added = match id {
             NewId::Entity(EntityId(entity_id)) => {
                 let request = DeviceRequest { entity_id, kind: kind.map(DeviceKind::from), name, label };
-                pairings::pair_device(db, &server, request, now)
+                pairings::pair_device(db, &server, request, now)?
             }
-            NewId::Camera(camera) => pairings::add_camera(db, &server, &camera, name.as_deref(), label.as_deref(), now),
-        }
+            NewId::Camera(camera) => {
+                pairings::add_camera(db, &server, &camera, name.as_deref(), label.as_deref(), now)?
+            }
+        };
+        Ok((added, map_size(db, &server)?))
     };
     let hub = context.hub.clone();
-    let tell = move |added: &Result<_, _>| {
+    let tell = move |(added, _): &(Result<_, _>, _)| {
         if added.is_ok() {
             hub.do_send(DevicesChanged { server: watched });
         }
     };
-    let added = context.pool.write_and_tell(add, tell).await?;
+    let (added, size) = context.pool.write_and_tell(add, tell).await?;
     let DeviceOutcome { device, is_new } = added.map_err(|refused| ApiError::LimitReached(refused.to_string()))?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    Ok(HttpResponse::build(status).json(DeviceView::new(device, None)))
+    Ok(HttpResponse::build(status).json(DeviceView::new(device, None, size)))
 }
 
 /// Deletes a device.

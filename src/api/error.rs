@@ -15,7 +15,7 @@ use actix_web::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::db::error::DbError;
+use crate::{api::chat_problem::ChatProblem, clients::chat::RefusedValue, db::error::DbError};
 
 /// Media type of every error answer.
 pub const PROBLEM_JSON: &str = "application/problem+json";
@@ -35,7 +35,7 @@ pub struct Problem {
     pub code: &'static str,
     /// Also in the header `x-request-id`, and in our log.
     pub request_id: String,
-    /// Only for `invalid_request` and `not_ready`.
+    /// Only for `invalid_request`, `not_ready` and `chat_platform_refused`.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub errors: Vec<FieldError>,
 }
@@ -71,6 +71,10 @@ pub enum ApiError {
     /// The bundle belongs to somebody else.
     MismatchedPlatformId,
     CrossSite,
+    /// There is no admin.
+    AdminDisabled,
+    /// Not on the allowlist of admins.
+    NotAdmin,
     /// A guest on what only the owner of a server may do.
     OwnerOnly,
     /// The token of an overlay, on anything but minting a relay token.
@@ -83,10 +87,18 @@ pub enum ApiError {
     InviteExpired,
     MethodNotAllowed,
     Conflict,
+    /// It is not any more what the client takes it for.
+    PreconditionFailed,
+    /// The uploaded file is no image that is taken.
+    InvalidImage(String),
     /// There is a subscription already, which the portal changes.
     AlreadySubscribed,
     /// The user was never at the checkout.
     NoCustomer,
+    /// The payment provider knows no such charge.
+    UnknownCharge,
+    /// Nothing of the charge is left.
+    AlreadyRefunded,
     /// The webhook was not signed by the payment provider; the reason is for the log.
     InvalidSignature(String),
     /// Only switches can be toggled.
@@ -136,6 +148,7 @@ pub enum ApiError {
     PaymentsUnavailable(Box<dyn StdError + Send + Sync>),
     /// The payment provider does not do what it was asked: a fault of the settings, here or there.
     PaymentsRefused(Box<dyn StdError + Send + Sync>),
+    Chat(ChatProblem),
     /// The database or an actor does not answer.
     Unavailable(Box<dyn StdError + Send + Sync>),
     /// These parts of the service have not started yet, or do not answer.
@@ -161,6 +174,8 @@ impl ApiError {
             Self::InvalidPairingCode => (S::UNAUTHORIZED, "invalid_pairing_code", "Invalid pairing code"),
             Self::MismatchedPlatformId => (S::BAD_REQUEST, "mismatched_platform_id", "Mismatched platform id"),
             Self::CrossSite => (S::FORBIDDEN, "cross_site_request", "Cross-site request"),
+            Self::AdminDisabled => (S::SERVICE_UNAVAILABLE, "admin_disabled", "Administration is off"),
+            Self::NotAdmin => (S::FORBIDDEN, "not_admin", "Not an admin"),
             Self::OwnerOnly => (S::FORBIDDEN, "owner_only", "Owner only"),
             Self::InsufficientScope => (S::FORBIDDEN, "insufficient_scope", "Insufficient scope"),
             Self::NotFound => (S::NOT_FOUND, "not_found", "Not found"),
@@ -169,8 +184,12 @@ impl ApiError {
             Self::InviteExpired => (S::GONE, "invite_expired", "Invitation expired"),
             Self::MethodNotAllowed => (S::METHOD_NOT_ALLOWED, "method_not_allowed", "Method not allowed"),
             Self::Conflict => (S::CONFLICT, "conflict", "Conflict"),
+            Self::PreconditionFailed => (S::PRECONDITION_FAILED, "conflict", "Precondition failed"),
+            Self::InvalidImage(_) => (S::BAD_REQUEST, "invalid_image", "Invalid image"),
             Self::AlreadySubscribed => (S::CONFLICT, "already_subscribed", "Already subscribed"),
             Self::NoCustomer => (S::CONFLICT, "no_customer", "No customer"),
+            Self::UnknownCharge => (S::NOT_FOUND, "unknown_charge", "Unknown charge"),
+            Self::AlreadyRefunded => (S::CONFLICT, "already_refunded", "Already refunded"),
             Self::InvalidSignature(_) => (S::BAD_REQUEST, "invalid_signature", "Invalid signature"),
             Self::NotASwitch => (S::CONFLICT, "not_a_switch", "Not a switch"),
             Self::DeviceRemoved => (S::CONFLICT, "device_removed", "Device removed"),
@@ -209,6 +228,7 @@ impl ApiError {
                 (S::SERVICE_UNAVAILABLE, "payment_provider_unavailable", "Payment provider unavailable")
             }
             Self::PaymentsRefused(_) => (S::BAD_GATEWAY, "payment_provider_refused", "Payment provider refused"),
+            Self::Chat(problem) => problem.entry(),
             Self::Unavailable(_) => (S::SERVICE_UNAVAILABLE, "unavailable", "Service unavailable"),
             Self::NotReady(_) => (S::SERVICE_UNAVAILABLE, "not_ready", "Not ready"),
             Self::Framework(status) if status.is_server_error() => (*status, "internal_error", "Internal error"),
@@ -226,6 +246,8 @@ impl ApiError {
             Self::InvalidPairingCode => "This pairing code is not valid. Please ask for a new one.".into(),
             Self::MismatchedPlatformId => "The bundle belongs to another account than this device.".into(),
             Self::CrossSite => "A request that changes something must come from this service's own pages.".into(),
+            Self::AdminDisabled => "This service has no admins.".into(),
+            Self::NotAdmin => "Only admins may do this.".into(),
             Self::OwnerOnly => "Only the owner of this server may do this.".into(),
             Self::InsufficientScope => "The token of an overlay opens the relay and nothing else.".into(),
             Self::NotFound => "There is nothing here.".into(),
@@ -234,8 +256,12 @@ impl ApiError {
             Self::InviteExpired => "This invitation has expired. Please ask for a new one.".into(),
             Self::MethodNotAllowed => "This path does not support this method; see `Allow`.".into(),
             Self::Conflict => "Something else changed this at the same time, or it exists already.".into(),
+            Self::PreconditionFailed => "Somebody changed this since you read it. Please read it again.".into(),
+            Self::InvalidImage(why) => format!("The image {why}."),
             Self::AlreadySubscribed => "There is a subscription already. Change or cancel it in the portal.".into(),
             Self::NoCustomer => "There is nothing to manage yet. Please subscribe first.".into(),
+            Self::UnknownCharge => "The payment provider knows no such charge.".into(),
+            Self::AlreadyRefunded => "All of this charge was paid back before.".into(),
             Self::InvalidSignature(_) => "The signature of this event is not valid.".into(),
             Self::NotASwitch => "This device is not a smart switch.".into(),
             Self::DeviceRemoved => {
@@ -261,7 +287,9 @@ impl ApiError {
             Self::LimitReached(detail) => detail.clone(),
             Self::BodyTooLarge => "The body is too large.".into(),
             Self::BodyTimeout => "The body did not arrive in time.".into(),
-            Self::UnsupportedMediaType => "Send JSON, with `Content-Type: application/json`.".into(),
+            Self::UnsupportedMediaType => {
+                "Send JSON, with `Content-Type: application/json`; a file as `multipart/form-data`.".into()
+            }
             Self::TooManyConnections => "Too many requests of this address are under way. Please try again.".into(),
             Self::RateLimited(limit) => {
                 format!("Too many requests. Try again in {} s.", whole_seconds(limit.retry_after))
@@ -276,6 +304,7 @@ impl ApiError {
                 "The payment provider does not answer. Nothing was charged. Please try again in a minute.".into()
             }
             Self::PaymentsRefused(_) => "The payment provider refused. Nothing was charged; we look into it.".into(),
+            Self::Chat(problem) => problem.detail().into(),
             Self::Unavailable(_) => "The service is not available. Please try again.".into(),
             Self::NotReady(_) => "Some parts of the service are not ready; see `errors`.".into(),
             Self::Framework(_) => "The request could not be read.".into(),
@@ -291,6 +320,7 @@ impl ApiError {
             }
             Self::PlayerStatsUnavailable(reason) => log::info!(request_id; "player statistics unavailable: {reason}"),
             Self::PaymentsRefused(cause) => log::error!(request_id; "payments: {}", Chain(cause.as_ref())),
+            Self::Chat(problem) => problem.log(request_id),
             Self::InvalidSignature(reason) => log::warn!(request_id; "webhook refused: {reason}"),
             Self::SignInRejected(reason) => log::warn!(request_id; "sign-in rejected: {reason}"),
             _ => {}
@@ -309,6 +339,7 @@ impl ApiError {
             request_id: request_id.to_owned(),
             errors: match self {
                 Self::Invalid(errors) | Self::NotReady(errors) => errors.clone(),
+                Self::Chat(problem) => problem.values().iter().map(FieldError::from).collect(),
                 _ => Vec::new(),
             },
         }
@@ -341,6 +372,11 @@ impl ResponseError for ApiError {
             }
             Self::IdentityProviderUnavailable(_) | Self::PlayerStatsUnavailable(_) | Self::PaymentsUnavailable(_) => {
                 response.insert_header((header::RETRY_AFTER, 60));
+            }
+            Self::Chat(problem) => {
+                if let Some(pause) = problem.retry_after() {
+                    response.insert_header((header::RETRY_AFTER, whole_seconds(pause)));
+                }
             }
             _ => {}
         }
@@ -379,6 +415,12 @@ impl fmt::Display for Chain<'_> {
             cause = error.source();
         }
         Ok(())
+    }
+}
+
+impl From<&RefusedValue> for FieldError {
+    fn from(RefusedValue { path, code }: &RefusedValue) -> Self {
+        Self { path: path.clone(), message: code.clone() }
     }
 }
 
@@ -421,50 +463,4 @@ fn camel_case(path: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_problem_has_the_fields_of_the_contract() {
-        let problem = ApiError::invalid("port", "must be between 1 and 65535").problem("r-1");
-        let json = serde_json::to_value(&problem).unwrap();
-        assert_eq!(
-            json,
-            serde_json::json!({
-                "type": "urn:companion:problem:invalid_request",
-                "title": "Invalid request",
-                "status": 400,
-                "detail": "Some values are missing or not allowed; see `errors`.",
-                "code": "invalid_request",
-                "requestId": "r-1",
-                "errors": [{ "path": "port", "message": "must be between 1 and 65535" }],
-            })
-        );
-    }
-
-    #[test]
-    fn no_document_shows_an_internal_cause() {
-        let problem = ApiError::Internal("postgres://user:secret@host".into()).problem("r-1");
-        assert!(!serde_json::to_string(&problem).unwrap().contains("secret"));
-    }
-
-    #[test]
-    fn a_spent_limit_says_when_to_try_again() {
-        let limit = LimitReport {
-            policy: "sign-in",
-            quota: 30,
-            window: Duration::from_secs(60),
-            retry_after: Duration::from_millis(1_200),
-        };
-        let response = ApiError::RateLimited(limit).error_response();
-        assert_eq!(response.headers().get("retry-after").unwrap(), "2");
-        assert_eq!(response.headers().get("ratelimit").unwrap(), "\"sign-in\";r=0;t=2");
-        assert_eq!(response.headers().get("ratelimit-policy").unwrap(), "\"sign-in\";q=30;w=60");
-    }
-
-    #[test]
-    fn paths_of_a_report_are_wire_names() {
-        assert_eq!(camel_case("player_token"), "playerToken");
-        assert_eq!(camel_case("items[0].expires_at"), "items[0].expiresAt");
-    }
-}
+mod tests;

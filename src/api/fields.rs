@@ -2,11 +2,13 @@
 
 use serde::{Deserialize, Deserializer};
 use serde_json::Number;
+use uuid::Uuid;
 
 use crate::domain::{
     ids::PlatformId,
     map::{BEYOND_THE_MAP, LARGEST_MAP},
     player_name::{NAME_CHARS, NameKey},
+    tier::Tier,
 };
 
 /// A JSON integer, or a text that should hold its decimal digits: browsers round integers beyond 2^53.
@@ -61,6 +63,17 @@ pub fn visible_name(name: &str, _: &()) -> garde::Result {
 /// Validates an account at the identity provider.
 pub fn is_platform_id(text: &str, _: &()) -> garde::Result {
     PlatformId::parse(text).map(|_| ()).ok_or_else(|| garde::Error::new("must be a SteamID64 of 17 digits"))
+}
+
+/// Validates an id that we made.
+pub fn own_id(id: &str, _: &()) -> garde::Result {
+    let is_ours = Uuid::try_parse(id).is_ok_and(|parsed| parsed.hyphenated().to_string() == id);
+    is_ours.then_some(()).ok_or_else(|| garde::Error::new("must be the id of the last one of the page before"))
+}
+
+/// Validates the name of a tier.
+pub fn is_tier(text: &str, _: &()) -> garde::Result {
+    Tier::parse(text).map(|_| ()).ok_or_else(|| garde::Error::new("must be SCOUT, OPERATOR or OVERLORD"))
 }
 
 /// Tells `null`, which takes a value away, from a field that is absent.

@@ -78,7 +78,7 @@ enum GuestState {
 /// A guest, or an open invitation; the id stays the same.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct GuestView {
+pub(super) struct GuestView {
     id: String,
     state: GuestState,
     /// Who the guest is; `null` while the invitation is open.
@@ -119,7 +119,7 @@ struct GuestList {
 }
 
 impl GuestView {
-    fn new(guest: Guest, seen_by: Role) -> Self {
+    pub fn new(guest: Guest, seen_by: Role) -> Self {
         let Guest { id, accepted, platform_id, label, invited_at, expires_at, .. } = guest;
         let (user, since) = accepted.unzip();
         let state = if user.is_some() { GuestState::Guest } else { GuestState::Invited };

@@ -13,6 +13,7 @@ use crate::{
         error::{ApiError, Problem},
         extract::{json::Json, paired_server::WatchedServer},
         fields::{given, on_the_largest_map, one_line},
+        map_places::{check_place, map_size},
     },
     db::{
         access,
@@ -26,7 +27,6 @@ use crate::{
         grid::{self, GridStyle},
         ids::{ServerId, UserId},
         limits::MAP_NOTES_PER_SERVER,
-        map::BEYOND_THE_MAP,
         time::{self, Timestamp},
     },
     relay::hub::NotesChanged,
@@ -143,21 +143,6 @@ impl MapNoteView {
     }
 }
 
-/// Edge length of the server's map, metres; 0 = not known.
-fn map_size(db: &mut Db, server: &ServerId) -> Result<u32, DbError> {
-    let size = paired_servers::get(db, server)?.baseline.map_size;
-    Ok(size.and_then(|size| u32::try_from(size).ok()).unwrap_or_default())
-}
-
-/// Whether the place is at most 500 m beyond a map of this size.
-fn check_place(map_size: u32, x: Option<f64>, y: Option<f64>) -> Result<(), ApiError> {
-    let end = f64::from(map_size) + BEYOND_THE_MAP;
-    match [("x", x), ("y", y)].into_iter().find(|(_, place)| map_size > 0 && place.is_some_and(|place| place > end)) {
-        Some((field, _)) => Err(ApiError::invalid(field, format!("must be at most {end} on this map"))),
-        None => Ok(()),
-    }
-}
-
 /// The stored notes of a paired server. The relay's `state.mapNotes` has the game's own besides.
 #[utoipa::path(get, path = "/intel/{serverId}/map-notes", tag = "intel", security(("session" = [])),
     params(("serverId" = String, Path)), responses(
@@ -205,6 +190,7 @@ pub async fn add(
     };
     let id = server.clone();
     let add = move |db: &mut Db| {
+        paired_servers::lock(db, &id)?;
         access::required(db, &user.id, &id)?;
         let size = map_size(db, &id)?;
         if let Err(refused) = check_place(size, Some(note.x), Some(note.y)) {

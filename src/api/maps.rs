@@ -2,7 +2,7 @@
 
 use actix_web::{
     HttpRequest, HttpResponse,
-    http::header::{self, EntityTag, Header as _, IfNoneMatch},
+    http::header::{self, EntityTag},
     web,
 };
 use garde::Validate;
@@ -13,6 +13,7 @@ use crate::{
     api::{
         context::ApiContext,
         error::{ApiError, Problem},
+        etags,
         extract::{paired_server::WatchedServer, query::Query},
         map_pictures::PictureKey,
     },
@@ -160,7 +161,7 @@ pub async fn get(
     (status = 502, body = Problem, content_type = "application/problem+json", description = "`map_unreadable`"),
 ))]
 pub async fn image(
-    WatchedServer { id, .. }: WatchedServer,
+    WatchedServer { id, user, .. }: WatchedServer,
     Query(options): Query<PictureOptions>,
     req: HttpRequest,
     context: web::Data<ApiContext>,
@@ -176,25 +177,15 @@ pub async fn image(
     };
     let tag = EntityTag::new_strong(format!("{version}-{size}"));
     let headers = [(header::CACHE_CONTROL, caching.to_owned()), (header::ETAG, tag.to_string())];
-    let mut answer = if has(&req, &tag) {
+    let mut answer = if etags::has(&req, &tag) {
         HttpResponse::NotModified().finish()
     } else {
         let key = PictureKey { address, port, version, size };
-        let jpeg = context.map_pictures.get(&context.pool, key).await?.ok_or(ApiError::MapUnknown)?;
+        let jpeg = context.map_pictures.get(&context.pool, &user.id, key).await?.ok_or(ApiError::MapUnknown)?;
         HttpResponse::Ok().content_type("image/jpeg").body(jpeg)
     };
     for (name, value) in headers {
         answer.headers_mut().insert(name, value.parse().expect("plain ASCII"));
     }
     Ok(answer)
-}
-
-/// Whether the client says that it has this picture.
-fn has(req: &HttpRequest, tag: &EntityTag) -> bool {
-    req.headers().contains_key(header::IF_NONE_MATCH)
-        && match IfNoneMatch::parse(req) {
-            Ok(IfNoneMatch::Any) => true,
-            Ok(IfNoneMatch::Items(known)) => known.iter().any(|known| known.weak_eq(tag)),
-            Err(_) => false,
-        }
 }

@@ -1,5 +1,7 @@
 //! The signed-in user: `/me`.
 
+use std::slice;
+
 use actix_web::{HttpRequest, HttpResponse, web};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -10,7 +12,10 @@ use crate::{
         error::{ApiError, Problem},
         extract::session_user::{SessionUser, signed_in},
     },
-    db::tiers::{self, TierUse},
+    db::{
+        chat_links,
+        tiers::{self, TierUse},
+    },
     domain::{
         tier::{EffectiveTier, Entitlements, SubscriptionStatus, Tier},
         time::{self, Timestamp},
@@ -27,13 +32,17 @@ struct Me {
     display_name: String,
     /// https.
     avatar_url: Option<String>,
+    /// An account of the chat platform is linked.
+    chat_linked: bool,
     subscription: SubscriptionView,
+    /// Whether the admin routes are open to this user.
+    admin: bool,
 }
 
 /// Always an object; tier and status are null without a subscription.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct SubscriptionView {
+pub(super) struct SubscriptionView {
     /// What the user has now: by a subscription, or else as a beta tester. `SCOUT`, `OPERATOR`, `OVERLORD` or null.
     #[schema(value_type = Option<String>)]
     tier: Option<Tier>,
@@ -72,7 +81,7 @@ struct UsedView {
 }
 
 impl SubscriptionView {
-    fn new(effective: EffectiveTier, used: TierUse, enforced: bool) -> Self {
+    pub fn new(effective: EffectiveTier, used: TierUse, enforced: bool) -> Self {
         let EffectiveTier { tier, subscription, why } = effective;
         let Entitlements { guests_per_server, watched_shops } = Entitlements::of(tier);
         Self {
@@ -94,14 +103,19 @@ impl SubscriptionView {
 ))]
 pub async fn me(req: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
     let now = context.clock.now();
-    let caller =
-        signed_in(&req, move |db, user| Ok((tiers::effective_of(db, user, now)?, tiers::used(db, user, now)?)));
-    let (SessionUser { user, .. }, (effective, used)) = caller.await?;
+    let caller = signed_in(&req, move |db, user| {
+        let chat_linked = !chat_links::linked(db, slice::from_ref(user))?.is_empty();
+        Ok((tiers::effective_of(db, user, now)?, tiers::used(db, user, now)?, chat_linked))
+    });
+    let (SessionUser { user, .. }, (effective, used, chat_linked)) = caller.await?;
+    let admin = context.admins.contains(&user.platform_id);
     Ok(HttpResponse::Ok().json(Me {
         id: user.id.to_string(),
         platform_id: user.platform_id.to_string(),
         display_name: user.display_name,
         avatar_url: user.avatar_url,
+        chat_linked,
         subscription: SubscriptionView::new(effective, used, context.enforce_tiers),
+        admin,
     }))
 }

@@ -23,25 +23,36 @@ use crate::{
     net::{connections::Connections, http_service},
 };
 
+pub mod activity;
+pub mod admin;
 pub mod alarms;
 pub mod aliases;
 pub mod billing;
 pub mod camera_drawing;
 pub mod cameras;
 pub mod chat;
+pub mod chat_links;
+pub mod chat_problem;
 pub mod context;
 pub mod credentials;
 pub mod devices;
 pub mod done;
 pub mod error;
+pub mod etags;
 pub mod extract;
 pub mod fields;
 pub mod guest_invites;
 pub mod guests;
 pub mod health;
+pub mod image_uploads;
+pub mod images;
 pub mod index;
+pub mod interactions;
+pub mod item_answers;
+pub mod items;
 pub mod map_notes;
 pub mod map_pictures;
+pub mod map_places;
 pub mod maps;
 pub mod me;
 pub mod metrics;
@@ -52,12 +63,17 @@ pub mod pairing;
 pub mod rate_limits;
 pub mod readiness;
 pub mod routes;
+pub mod service_status;
 pub mod shop_watches;
 pub mod shops;
+pub mod short_cache;
 pub mod sign_in;
+pub mod store_answers;
+pub mod stores;
 pub mod tier_limits;
 pub mod timeline;
 pub mod tracking;
+pub mod wiki;
 
 /// Binds the API to a listening socket.
 pub fn bind(
@@ -108,9 +124,11 @@ fn cors(origins: [&Url; 2]) -> Cors {
             header::CONTENT_TYPE,
             header::ACCEPT,
             header::AUTHORIZATION,
+            header::IF_MATCH,
+            header::IF_NONE_MATCH,
             header::HeaderName::from_static("x-request-id"),
         ])
-        .expose_headers(["x-request-id", "retry-after", "ratelimit", "ratelimit-policy", "x-frame-at"])
+        .expose_headers(["x-request-id", "retry-after", "ratelimit", "ratelimit-policy", "x-frame-at", "etag"])
         .supports_credentials()
         .max_age(600);
     origins.into_iter().fold(cors, |cors, origin| cors.allowed_origin(&origin.origin().ascii_serialization()))

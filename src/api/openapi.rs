@@ -14,10 +14,11 @@ use utoipa::{
 
 use crate::{
     api::{
-        alarms, aliases, billing, cameras, chat, credentials, devices,
+        admin::AdminDoc,
+        alarms, aliases, billing, cameras, chat, chat_links, credentials, devices,
         error::{self, PROBLEM_JSON},
-        guest_invites, guests, health, index, map_notes, maps, me, metrics, paired_servers, pairing, readiness,
-        shop_watches, shops, sign_in, timeline, tracking,
+        guest_invites, guests, health, images, index, interactions, items, map_notes, maps, me, metrics,
+        paired_servers, pairing, readiness, shop_watches, shops, sign_in, stores, timeline, tracking, wiki,
     },
     crypto::session_cookie::SESSION_COOKIE,
 };
@@ -86,6 +87,15 @@ use crate::{
         map_notes::edit,
         map_notes::remove,
         timeline::list,
+        interactions::receive,
+        chat_links::link,
+        chat_links::unlink,
+        stores::get,
+        items::list,
+        items::get,
+        wiki::tree,
+        wiki::page,
+        images::image,
         metrics::metrics,
         index::index,
         health::health,
@@ -94,7 +104,7 @@ use crate::{
         document,
     ),
     components(schemas(error::Problem, error::FieldError)),
-    modifiers(&SecuritySchemes, &Problems)
+    modifiers(&SecuritySchemes)
 )]
 struct ApiDoc;
 
@@ -133,7 +143,10 @@ impl Modify for Problems {
 /// The document as JSON text, made once.
 pub fn json() -> &'static str {
     static JSON: LazyLock<String> = LazyLock::new(|| {
-        ApiDoc::openapi().to_pretty_json().expect("the document holds only strings, numbers and lists")
+        let mut document = ApiDoc::openapi();
+        document.merge(AdminDoc::openapi());
+        Problems.modify(&mut document);
+        document.to_pretty_json().expect("the document holds only strings, numbers and lists")
     });
     &JSON
 }

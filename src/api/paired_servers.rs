@@ -80,7 +80,7 @@ impl TryFrom<IntegerOrText> for PlayerToken {
 /// A paired game server and the state of its link.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct PairedServerView {
+pub(super) struct PairedServerView {
     id: String,
     name: String,
     /// For the owner only, as the port.
@@ -125,7 +125,7 @@ struct PairedServerList {
 }
 
 impl PairedServerView {
-    fn new(server: PairedServer, role: Role, link: Option<LinkStatus>, open_incidents: i64) -> Self {
+    pub fn new(server: PairedServer, role: Role, link: Option<LinkStatus>, open_incidents: i64) -> Self {
         let connection = match link {
             Some(LinkStatus { state, since, reason, next_attempt_at }) => {
                 ConnectionView { state, since, reason, next_attempt_at }

@@ -27,7 +27,7 @@ use crate::{
         ids::UserId,
         limits::{
             ALIASES_PER_USER, CAMERA_FRAMES_PER_USER, CHAT_LINES_PER_USER, REQUESTS_PER_ADDRESS, REQUESTS_PER_USER,
-            SIGN_IN_PER_ADDRESS,
+            SIGN_IN_PER_ADDRESS, TOGGLES_PER_USER,
         },
         pairing::{Guess, GuessLimits, WRONG_PER_ADDRESS},
         time::Moment,
@@ -102,6 +102,8 @@ impl<K: Clone + std::hash::Hash + Eq> Policy<K> {
 pub enum Guessed {
     PairingCode,
     Invite,
+    /// A code that links a chat account.
+    ChatCode,
 }
 
 /// All policies of the API.
@@ -115,8 +117,10 @@ pub struct RateLimits {
     aliases: Policy<UserId>,
     codes: Mutex<GuessLimits>,
     invites: Mutex<GuessLimits>,
+    chat_codes: Mutex<GuessLimits>,
     camera_frame: Policy<UserId>,
     chat_line: Policy<UserId>,
+    toggle: Policy<UserId>,
 }
 
 impl RateLimits {
@@ -130,8 +134,10 @@ impl RateLimits {
             aliases: Policy::new("aliases", ALIASES_PER_USER, clock),
             codes: Mutex::default(),
             invites: Mutex::default(),
+            chat_codes: Mutex::default(),
             camera_frame: Policy::new("camera-frame", CAMERA_FRAMES_PER_USER, clock),
             chat_line: Policy::new("chat-line", CHAT_LINES_PER_USER, clock),
+            toggle: Policy::new("toggle", TOGGLES_PER_USER, clock),
         }
     }
 
@@ -165,6 +171,7 @@ impl RateLimits {
         let guesses = match what {
             Guessed::PairingCode => &self.codes,
             Guessed::Invite => &self.invites,
+            Guessed::ChatCode => &self.chat_codes,
         };
         guesses.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -173,6 +180,12 @@ impl RateLimits {
     pub fn take_camera_frame(&self, user: &UserId) -> Result<[(HeaderName, String); 2], ApiError> {
         let remaining = self.camera_frame.take(user).map_err(ApiError::RateLimited)?;
         Ok(self.camera_frame.report(Duration::ZERO).headers(remaining))
+    }
+
+    /// One toggle of a smart switch by this user; the header fields that say how many are left.
+    pub fn take_toggle(&self, user: &UserId) -> Result<[(HeaderName, String); 2], ApiError> {
+        let remaining = self.toggle.take(user).map_err(ApiError::RateLimited)?;
+        Ok(self.toggle.report(Duration::ZERO).headers(remaining))
     }
 
     /// One line of this user for a team's chat.
@@ -194,9 +207,12 @@ impl RateLimits {
 
     /// Removes keys whose budget is full again.
     pub fn forget_idle(&self, now: Moment) {
-        [Guessed::PairingCode, Guessed::Invite].into_iter().for_each(|what| self.guesses(what).forget_idle(now));
+        let guessed = [Guessed::PairingCode, Guessed::Invite, Guessed::ChatCode];
+        guessed.into_iter().for_each(|what| self.guesses(what).forget_idle(now));
         [&self.address, &self.probe, &self.sign_in].into_iter().for_each(Policy::forget_idle);
-        [&self.user, &self.camera_frame, &self.chat_line, &self.aliases].into_iter().for_each(Policy::forget_idle);
+        [&self.user, &self.camera_frame, &self.chat_line, &self.toggle, &self.aliases]
+            .into_iter()
+            .for_each(Policy::forget_idle);
     }
 
     /// Whom the client shares a budget with. Over a Unix socket there is no address: all such clients share one budget.
@@ -211,6 +227,7 @@ pub fn guess_refused(what: Guessed, retry_after: Duration) -> ApiError {
     let policy = match what {
         Guessed::PairingCode => "pairing",
         Guessed::Invite => "invites",
+        Guessed::ChatCode => "chat-codes",
     };
     let (quota, window) = (WRONG_PER_ADDRESS.burst, WRONG_PER_ADDRESS.every * WRONG_PER_ADDRESS.burst as i32);
     let window = window.to_std().unwrap_or_default();

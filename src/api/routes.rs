@@ -7,11 +7,11 @@ use actix_web::{
 };
 
 use super::{
-    alarms, aliases, billing, cameras, chat, credentials, devices, error::ApiError, guest_invites, guests, health,
-    index, map_notes, maps, me, metrics, middleware::rate_limit, openapi, paired_servers, pairing, readiness,
-    shop_watches, shops, sign_in, timeline, tracking,
+    admin, alarms, aliases, billing, cameras, chat, chat_links, credentials, devices, error::ApiError, guest_invites,
+    guests, health, images, index, interactions, items, map_notes, maps, me, metrics, middleware::rate_limit, openapi,
+    paired_servers, pairing, readiness, shop_watches, shops, sign_in, stores, timeline, tracking, wiki,
 };
-use crate::domain::limits::WEBHOOK_BODY;
+use crate::domain::limits::{JSON_BODY, WEBHOOK_BODY};
 
 #[rustfmt::skip]
 pub fn routes(config: &mut ServiceConfig) {
@@ -74,6 +74,18 @@ pub fn routes(config: &mut ServiceConfig) {
         .service(resource("/intel/{serverId}/map-notes").route(get().to(map_notes::list)).route(post().to(map_notes::add)))
         .service(resource("/intel/{serverId}/map-notes/{id}").route(patch().to(map_notes::edit)).route(delete().to(map_notes::remove)))
         .service(resource("/intel/{serverId}/timeline").route(get().to(timeline::list)))
+
+        .service(resource("/chat/interactions").app_data(PayloadConfig::new(JSON_BODY)).route(post().to(interactions::receive)))
+        .service(resource("/chat/link").route(post().to(chat_links::link)).route(delete().to(chat_links::unlink)))
+
+        .service(resource("/store/{name}").route(get().to(stores::get)))
+        .service(resource("/items").route(get().to(items::list)))
+        .service(resource("/items/{id}").route(get().to(items::get)))
+        .service(resource("/wiki/tree").route(get().to(wiki::tree)))
+        .service(resource("/wiki/page").route(get().to(wiki::page)))
+        .service(resource("/images/{name}").route(get().to(images::image)))
+
+        .configure(admin::routes)
 
         .service(resource("/").route(get().to(index::index)))
         .service(resource("/health").route(get().to(health::health)))

@@ -1,6 +1,8 @@
 //! The offers of shops that the owner of a paired server watches, and the suspicious shops:
 //! `/intel/{serverId}/shops/*`.
 
+use std::sync::Arc;
+
 use actix_web::{HttpResponse, web};
 use garde::Validate;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -19,7 +21,7 @@ use crate::{
         shops::{Delivery, MarketRead, OfferItems, item_id},
         tier_limits,
     },
-    db::{access, error::DbError, pool::Db, shop_watches},
+    db::{access, error::DbError, pool::Db, shop_watches, users},
     domain::{
         items::ItemNames,
         limits::SHOP_WATCHES_PER_SERVER,
@@ -164,12 +166,14 @@ struct WatchView {
     id: String,
     vendor_id: String,
     item_id: String,
-    item_name: Option<&'static str>,
+    #[schema(value_type = Option<String>)]
+    item_name: Option<Arc<str>>,
     /// As its owner gave it.
     expected_price: Option<i32>,
     /// The currency that is watched; `null` until the offer was seen, if its owner gave none.
     currency_id: Option<String>,
-    currency_name: Option<&'static str>,
+    #[schema(value_type = Option<String>)]
+    currency_name: Option<Arc<str>>,
     /// What one purchase costs; `null` while it is missing.
     price: Option<i32>,
     /// Pieces that one purchase gives.
@@ -299,6 +303,8 @@ pub async fn watch(
     let watch = new.watch(context.random.id(now), now)?;
     let (changed, enforced) = (server.clone(), context.enforce_tiers);
     let add = move |db: &mut Db| {
+        // The owner alone adds watches, and a tier counts those of all their servers.
+        users::lock(db, &user.id)?;
         access::required(db, &user.id, &server)?;
         let known = shop_watches::list(db, &server)?;
         let what = |watch: &ShopWatch| (watch.vendor.clone(), watch.item_id, watch.currency_id);

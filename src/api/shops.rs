@@ -1,5 +1,7 @@
 //! The shops of a game server: `/paired-servers/{id}/shops/*`.
 
+use std::sync::Arc;
+
 use actix_web::{HttpResponse, web};
 use garde::Validate;
 use serde::{Deserialize, Serialize};
@@ -10,6 +12,7 @@ use crate::{
         context::ApiContext,
         error::{ApiError, Problem},
         extract::{paired_server::WatchedServer, query::Query},
+        fields::own_id,
     },
     db::{
         error::DbError,
@@ -52,13 +55,16 @@ pub(super) struct Delivery {
 #[serde(rename_all = "camelCase")]
 pub(super) struct OfferItems {
     item_id: String,
-    item_name: Option<&'static str>,
-    shortname: Option<&'static str>,
+    #[schema(value_type = Option<String>)]
+    item_name: Option<Arc<str>>,
+    #[schema(value_type = Option<String>)]
+    shortname: Option<Arc<str>>,
     item_is_blueprint: bool,
     /// Not in full condition: another offer than one in full condition.
     worn: bool,
     currency_id: String,
-    currency_name: Option<&'static str>,
+    #[schema(value_type = Option<String>)]
+    currency_name: Option<Arc<str>>,
     currency_is_blueprint: bool,
 }
 
@@ -181,8 +187,8 @@ pub struct HistoryQuery {
     #[param(minimum = 1, maximum = 500)]
     limit: Option<i64>,
     /// Only older ones than this: the last of the page before.
-    #[garde(length(max = 128))]
-    #[param(max_length = 128)]
+    #[garde(inner(custom(own_id)))]
+    #[param(format = Uuid)]
     before: Option<String>,
 }
 
@@ -258,13 +264,13 @@ pub async fn offers(
 fn search(shops: &[Shop], q: &str, limit: usize) -> (Vec<OfferView>, usize) {
     let wanted = q.trim().to_lowercase();
     let has = |text: &str| text.to_lowercase().contains(&wanted);
-    let mut found: Vec<(&Shop, &Offer, &str)> = Vec::new();
+    let mut found: Vec<(&Shop, &Offer, Arc<str>)> = Vec::new();
     for shop in shops {
         let is_shop = has(shop.shown_name());
         for offer in &shop.offers {
             let item = items::item(offer.key.item_id);
-            if is_shop || item.is_some_and(|item| has(item.name) || has(item.shortname)) {
-                found.push((shop, offer, item.map_or("", |item| item.name)));
+            if is_shop || item.as_ref().is_some_and(|item| has(&item.name) || has(&item.shortname)) {
+                found.push((shop, offer, item.map(|item| item.name.clone()).unwrap_or_default()));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::{
     api::error::ApiError,
-    db::{error::DbError, guests, pool::Db, tiers},
+    db::{error::DbError, guests, paired_servers, pool::Db, tiers},
     domain::{
         ids::{ServerId, UserId},
         tier::{Entitlements, Tier},
@@ -30,14 +30,15 @@ impl From<TierLimit> for ApiError {
 
 /// The limit of guests, if this server has reached it. Later invitations to it wait until the transaction ends.
 pub fn guests(db: &mut Db, owner: &UserId, server: &ServerId, now: Timestamp) -> Result<Option<TierLimit>, DbError> {
-    guests::lock(db, server)?;
+    paired_servers::lock(db, server)?;
     let count = guests::list(db, server, now)?.len();
     let tier = tiers::effective_of(db, owner, now)?.tier;
     let most = Entitlements::of(tier).guests_per_server;
     Ok((count >= most as usize).then_some(TierLimit { tier, most, what: "guests of one server" }))
 }
 
-/// The limit of watched shops, if their owner has reached it.
+/// The limit of watched shops, if their owner has reached it. Lock the
+/// owner ([`users::lock`](crate::db::users::lock)) before.
 pub fn watched_shops(db: &mut Db, owner: &UserId, now: Timestamp) -> Result<Option<TierLimit>, DbError> {
     let used = tiers::used(db, owner, now)?.watched_shops;
     let tier = tiers::effective_of(db, owner, now)?.tier;

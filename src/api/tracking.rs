@@ -264,6 +264,7 @@ pub async fn add(
     };
     let watched = server.clone();
     let add = move |db: &mut Db| {
+        paired_servers::lock(db, &server)?;
         access::required(db, &user.id, &server)?;
         if tracked_players::count(db, &server)? >= TRACKED_PLAYERS_PER_SERVER {
             return Ok(None);

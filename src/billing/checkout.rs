@@ -1,12 +1,18 @@
 //! The provider's pages: the checkout of a tier, and the portal in which a customer changes and ends a subscription.
 
 use crate::{
-    billing::context::BillingContext,
-    clients::payments::{CheckoutRequest, PaymentsError},
+    billing::{
+        context::BillingContext,
+        sync::{self, EventOutcome},
+    },
+    clients::payments::{CheckoutRequest, ClosedCheckout, OpenedCheckout, PaymentsError},
     config::BaseUrl,
-    db::{error::DbError, payment_customers, pool::Db, subscriptions, users::User},
-    domain::tier::Tier,
+    db::{error::DbError, payment_customers, payment_events::EventState, pool::Db, subscriptions, users::User},
+    domain::{ids::UserId, payment::ParkReason, tier::Tier},
 };
+
+/// How often other requests of a user may open a checkout before one is told to come again.
+const ATTEMPTS: usize = 10;
 
 /// Why no page was opened.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +31,9 @@ pub enum CheckoutError {
 
 /// Opens a checkout; the address of its page. Afterwards the provider sends the browser to the front end, whose page then
 /// waits for the tier to appear in `/me`: coming back proves nothing.
+///
+/// Of a user's checkouts only the last can be paid: the one before is closed first. When the provider does not close it,
+/// no other is opened, because both could be paid; it would hardly open one then.
 pub async fn open_checkout(
     context: &BillingContext,
     user: &User,
@@ -33,21 +42,74 @@ pub async fn open_checkout(
 ) -> Result<String, CheckoutError> {
     let id = user.id.clone();
     let read = move |db: &mut Db| {
-        let running = subscriptions::list_for(db, &id)?.iter().any(|known| known.status.is_running());
-        Ok((running, payment_customers::of_user(db, &id)?))
+        Ok((is_subscribed(db, &id)?, payment_customers::of_user(db, &id)?, payment_customers::open_checkout(db, &id)?))
     };
-    let (is_subscribed, customer) = context.pool.read(read).await?;
+    let (is_subscribed, customer, mut before) = context.pool.read(read).await?;
     if is_subscribed {
         return Err(CheckoutError::Subscribed);
     }
+    if let Some(before) = &before {
+        close(context, &user.id, before).await?;
+    }
+    let customer = match customer {
+        Some(customer) => customer,
+        None => become_customer(context, user, None).await?,
+    };
+    let opened = open(context, user, customer, tier, frontend).await?;
+    for attempt in 1..=ATTEMPTS {
+        let (id, from, to) = (user.id.clone(), before.clone(), opened.id.clone());
+        let replace = move |db: &mut Db| {
+            let is_last = payment_customers::replace_checkout(db, &id, from.as_deref(), &to)?;
+            Ok(if is_last { Ok(()) } else { Err(payment_customers::open_checkout(db, &id)?) })
+        };
+        match context.pool.write(replace).await? {
+            Ok(()) => return Ok(opened.url),
+            // Another request of the user has opened one meanwhile, in whatever process.
+            Err(other) => before = other,
+        }
+        // The last one closes only its own: the other's page is open then.
+        if attempt < ATTEMPTS
+            && let Some(other) = &before
+        {
+            close(context, &user.id, other).await?;
+        }
+    }
+    // It is not the last, and nobody has its address.
+    context.client.close_checkout(&opened.id).await?;
+    Err(DbError::Unavailable("checkouts of a user are opened all the time".to_owned()).into())
+}
+
+fn is_subscribed(db: &mut Db, user: &UserId) -> Result<bool, DbError> {
+    Ok(subscriptions::list_for(db, user)?.iter().any(|known| known.status.is_running()))
+}
+
+/// Closes a checkout of the user. An error when it was paid and its subscription goes on: its event is still to come.
+async fn close(context: &BillingContext, user: &UserId, checkout: &str) -> Result<(), CheckoutError> {
+    if let ClosedCheckout::Paid(subscription) = context.client.close_checkout(checkout).await? {
+        let healed = sync::heal(context, &subscription).await?;
+        if let EventOutcome::Taken(EventState::Parked(ParkReason::ProviderUnavailable | ParkReason::Contended)) = healed
+        {
+            return Err(DbError::Unavailable("a paid checkout's subscription is not known yet".to_owned()).into());
+        }
+        let user = user.clone();
+        if context.pool.read(move |db| is_subscribed(db, &user)).await? {
+            return Err(CheckoutError::Subscribed);
+        }
+    }
+    Ok(())
+}
+
+async fn open(
+    context: &BillingContext,
+    user: &User,
+    mut customer: String,
+    tier: Tier,
+    frontend: &BaseUrl,
+) -> Result<OpenedCheckout, CheckoutError> {
     // The provider puts the session's id in place of the braces, which therefore must stay as they are.
     let success_url = frontend.at("/?billing=done&session={CHECKOUT_SESSION_ID}");
     let cancel_url = frontend.at("/?billing=cancelled");
     let mut instead_of = None;
-    let mut customer = match customer {
-        Some(customer) => customer,
-        None => become_customer(context, user, None).await?,
-    };
     loop {
         let (success_url, cancel_url) = (&success_url, &cancel_url);
         let request = CheckoutRequest { user: &user.id, customer: &customer, tier, success_url, cancel_url };

@@ -25,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// When the database fails.
 const AFTER_FAILURE: Duration = Duration::from_secs(30);
 /// Parked events that are tried again in one look.
-const RETRIES: i64 = 20;
+const RETRIES: usize = 20;
 /// The hour of the night.
 const NIGHT: u32 = 3;
 
@@ -66,10 +66,15 @@ async fn check_prices(context: &BillingContext) {
 
 async fn retry_parked(context: &BillingContext) -> Result<(), DbError> {
     let now = context.clock.now();
-    let read = move |db: &mut _| Ok((payment_events::due(db, RETRIES, now)?, payment_events::parked(db, 0)?.0));
-    let (due, parked) = context.pool.read(read).await?;
+    let read = move |db: &mut _| Ok((payment_events::due(db, 1, now)?.is_empty(), payment_events::parked(db, 0)?.0));
+    let (none_is_due, parked) = context.pool.read(read).await?;
     metrics::gauge!("companion_payment_events_parked").set(parked as f64);
-    for event in due {
+    if none_is_due {
+        return Ok(());
+    }
+    for _ in 0..RETRIES {
+        // One after the other: those that are not tried keep their turn.
+        let Some(event) = context.pool.write(move |db| payment_events::claim(db, now)).await? else { break };
         let id = event.id.clone();
         let outcome = sync::take_again(context, event).await?;
         log::info!(event = id.as_str(), outcome:? = outcome; "a parked payment event was tried again");

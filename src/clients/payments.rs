@@ -1,5 +1,5 @@
-//! The payment provider, over HTTP in the form of Stripe's API: customers, checkout and portal, subscriptions, prices and
-//! refunds.
+//! The payment provider, over HTTP in the form of Stripe's API: customers, checkout and portal, subscriptions, prices,
+//! charges and refunds.
 //!
 //! Everything that changes something carries an idempotency key, so that it may be sent a second time when the provider
 //! fails; nothing is sent more often within a request. No text of the provider is passed on: it may quote what we sent.
@@ -21,7 +21,7 @@ use crate::{
     domain::{
         backoff::jittered,
         ids::{PlatformId, UserId},
-        payment::ProviderSubscription,
+        payment::{ProviderSubscription, id_at},
         tier::Tier,
         time::{self, Timestamp},
     },
@@ -62,6 +62,23 @@ pub struct CheckoutRequest<'a> {
     pub cancel_url: &'a str,
 }
 
+/// A checkout that was opened.
+#[derive(Clone, Debug)]
+pub struct OpenedCheckout {
+    pub id: String,
+    /// Of its page.
+    pub url: String,
+}
+
+/// What became of a checkout that was to be closed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClosedCheckout {
+    /// Nobody can pay there any more, or ever could.
+    Unpaid,
+    /// It was paid before; the subscription.
+    Paid(String),
+}
+
 /// What is paid back, of a charge or of a payment.
 #[derive(Clone, Debug)]
 pub struct RefundRequest<'a> {
@@ -96,6 +113,21 @@ pub struct ProviderRefund {
     pub payment_intent: Option<String>,
     pub issued_by: Option<String>,
     pub issued_at: Option<String>,
+    pub created: Option<Timestamp>,
+}
+
+/// A charge as the provider has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderCharge {
+    pub id: String,
+    /// Smallest unit of its currency.
+    pub amount: i64,
+    pub amount_refunded: i64,
+    /// Lower-case ISO code.
+    pub currency: String,
+    /// The provider's word.
+    pub status: String,
+    pub payment_intent: Option<String>,
     pub created: Option<Timestamp>,
 }
 
@@ -145,8 +177,8 @@ impl PaymentsClient {
         text(&self.post("/v1/customers", &fields, &key).await?, "id")
     }
 
-    /// Opens a checkout; the address of its page.
-    pub async fn open_checkout(&self, request: &CheckoutRequest<'_>) -> Result<String, PaymentsError> {
+    /// Opens a checkout.
+    pub async fn open_checkout(&self, request: &CheckoutRequest<'_>) -> Result<OpenedCheckout, PaymentsError> {
         let user = request.user.as_str();
         let fields = [
             ("mode", "subscription"),
@@ -162,7 +194,29 @@ impl PaymentsClient {
         ];
         // A key of this attempt: one that lasts would bring an expired page back.
         let key = format!("checkout:{}", self.random.hex::<16>());
-        text(&self.post("/v1/checkout/sessions", &fields, &key).await?, "url")
+        let session = self.post("/v1/checkout/sessions", &fields, &key).await?;
+        let id = id_at(&session, "/id").ok_or_else(|| unreadable("a checkout"))?;
+        Ok(OpenedCheckout { id, url: text(&session, "url")? })
+    }
+
+    /// Closes a checkout, unless it was paid.
+    pub async fn close_checkout(&self, id: &str) -> Result<ClosedCheckout, PaymentsError> {
+        let (path, key) = (format!("/v1/checkout/sessions/{id}"), format!("close:{}", self.random.hex::<16>()));
+        let refused = match self.post(&format!("{path}/expire"), &[], &key).await {
+            Ok(_) | Err(PaymentsError::Unknown { .. }) => return Ok(ClosedCheckout::Unpaid),
+            Err(refused @ PaymentsError::Refused { .. }) => refused,
+            Err(error) => return Err(error),
+        };
+        // Only an open one can be closed.
+        let session = self.get(&path, &[]).await?;
+        match session["status"].as_str() {
+            Some("expired") => Ok(ClosedCheckout::Unpaid),
+            Some("complete") => {
+                let subscription = id_at(&session, "/subscription").ok_or_else(|| unreadable("a paid checkout"))?;
+                Ok(ClosedCheckout::Paid(subscription))
+            }
+            _ => Err(refused),
+        }
     }
 
     /// Opens the portal of a customer; the address of its page, which lets whoever has it in.
@@ -198,6 +252,32 @@ impl PaymentsClient {
             amount: price["unit_amount"].as_i64(),
             currency: text(&price, "currency")?,
         })
+    }
+
+    /// The charge of this name; of a payment, the one that succeeded.
+    pub async fn charge(&self, of: RefundOf<'_>) -> Result<ProviderCharge, PaymentsError> {
+        match of {
+            RefundOf::Charge(id) => {
+                let charge = self.get(&format!("/v1/charges/{id}"), &[]).await?;
+                ProviderCharge::read(&charge).filter(|read| read.id == id).ok_or_else(|| unreadable("a charge"))
+            }
+            RefundOf::PaymentIntent(payment) => {
+                let charges = self.list_charges(&[("payment_intent", payment), ("limit", PAGE)]).await?;
+                let succeeded = charges.into_iter().find(|charge| charge.status == "succeeded");
+                succeeded.ok_or_else(|| PaymentsError::Unknown { param: Some("payment_intent".to_owned()) })
+            }
+        }
+    }
+
+    /// The latest charges of a customer, 1 to 100.
+    pub async fn charges(&self, customer: &str, limit: u8) -> Result<Vec<ProviderCharge>, PaymentsError> {
+        self.list_charges(&[("customer", customer), ("limit", &limit.to_string())]).await
+    }
+
+    async fn list_charges(&self, query: &RequestFields<'_>) -> Result<Vec<ProviderCharge>, PaymentsError> {
+        let answer = self.get("/v1/charges", query).await?;
+        let data = answer["data"].as_array().ok_or_else(|| unreadable("a list"))?;
+        Ok(data.iter().filter_map(ProviderCharge::read).collect())
     }
 
     /// Pays back.
@@ -282,6 +362,21 @@ async fn attempt(request: reqwest::RequestBuilder) -> Result<Value, (PaymentsErr
         },
         may_help,
     ))
+}
+
+impl ProviderCharge {
+    fn read(charge: &Value) -> Option<Self> {
+        let optional = |field: &str| charge[field].as_str().or_else(|| charge[field]["id"].as_str()).map(str::to_owned);
+        Some(Self {
+            id: optional("id")?,
+            amount: charge["amount"].as_i64()?,
+            amount_refunded: charge["amount_refunded"].as_i64()?,
+            currency: optional("currency")?,
+            status: optional("status")?,
+            payment_intent: optional("payment_intent"),
+            created: charge["created"].as_i64().and_then(Timestamp::from_timestamp_secs),
+        })
+    }
 }
 
 impl ProviderRefund {

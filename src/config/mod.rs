@@ -1,12 +1,15 @@
 //! Settings: every variable of the process, read once by the command line and checked as a whole. One file per concern
 //! holds its variables, what they become, and the checks. What this room gives out needs no further parsing.
 
+mod admin;
 mod base_url;
+mod chat;
 mod check;
 mod database;
 mod environment;
 mod game;
 mod identity;
+mod images;
 mod listen;
 mod pairing;
 mod payments;
@@ -21,11 +24,14 @@ use std::{error, fmt, path::PathBuf};
 
 use self::check::Check;
 pub use self::{
+    admin::AdminSettings,
     base_url::BaseUrl,
+    chat::{ChatPlatform, ChatSettings},
     database::{Database, DatabaseSettings},
     environment::{Environment, EnvironmentSettings},
     game::{Game, GameLinkPolicy, GameSettings},
     identity::{Identity, IdentitySettings, ProfileApi},
+    images::{ImageBucket, ImageSettings, ImageStorage},
     listen::{Listen, ListenSettings},
     pairing::PairingSettings,
     payments::{PaymentSettings, Payments},
@@ -36,6 +42,7 @@ pub use self::{
     trust::TrustSettings,
     urls::{PublicUrls, UrlSettings, Urls},
 };
+use crate::domain::ids::PlatformId;
 
 /// The variables as given, each also a flag. An empty value counts as absent, except where a default is named.
 #[derive(Clone, Debug, clap::Args)]
@@ -48,6 +55,8 @@ pub struct Settings {
     pub listen: ListenSettings,
     #[command(flatten)]
     pub urls: UrlSettings,
+    #[command(flatten)]
+    pub admin: AdminSettings,
     #[command(flatten)]
     pub secrets: SecretSettings,
     #[command(flatten)]
@@ -64,6 +73,10 @@ pub struct Settings {
     pub player_stats: PlayerStatsSettings,
     #[command(flatten)]
     pub payments: PaymentSettings,
+    #[command(flatten)]
+    pub chat: ChatSettings,
+    #[command(flatten)]
+    pub images: ImageSettings,
 }
 
 /// The checked settings: one part for each concern, to be handed to the part of the service that needs it.
@@ -74,6 +87,8 @@ pub struct Config {
     pub database: Database,
     pub listen: Listen,
     pub urls: Urls,
+    /// Who may use the admin routes; nobody: they are off.
+    pub admins: Vec<PlatformId>,
     pub secrets: Secrets,
     pub identity: Identity,
     pub push: PushAddress,
@@ -88,6 +103,9 @@ pub struct Config {
     pub payments: Option<Payments>,
     /// Users are held to what their tier unlocks.
     pub enforce_tiers: bool,
+    /// `None`: there is no support bot, and what needs it answers so.
+    pub chat: Option<ChatPlatform>,
+    pub images: ImageStorage,
 }
 
 /// Everything that is wrong with the settings, one line each.
@@ -112,6 +130,7 @@ impl Config {
         let database = settings.database.check(&mut check);
         let listen = settings.listen.check(&mut check);
         let urls = settings.urls.check(&mut check);
+        let admins = settings.admin.check(&mut check);
         let secrets = settings.secrets.check(&data_dir, &mut check);
         let identity = settings.identity.check(&mut check);
         let push = settings.push.check(&mut check);
@@ -120,6 +139,8 @@ impl Config {
         let game = settings.game.check(&mut check);
         let player_stats = settings.player_stats.check(&mut check);
         let payments = settings.payments.check(&mut check);
+        let chat = settings.chat.check(&mut check);
+        let images = settings.images.check(&data_dir, &mut check);
         let config = (|| {
             let (payments, enforce_tiers) = payments?;
             Some(Config {
@@ -128,6 +149,7 @@ impl Config {
                 database: database?,
                 listen: listen?,
                 urls: urls?,
+                admins,
                 secrets: secrets?,
                 identity: identity?,
                 push: push?,
@@ -137,6 +159,8 @@ impl Config {
                 player_stats: player_stats?,
                 payments,
                 enforce_tiers,
+                chat: chat?,
+                images: images?,
             })
         })();
         config.filter(|_| check.faults.is_empty()).ok_or(InvalidSettings(check.faults))
@@ -235,6 +259,7 @@ mod tests {
             "--api-listen=localhost",
             "--base-url=ftp://example.org",
             "--admin-origin=https://user@example.org",
+            "--admin-platform-ids=me",
             "--database-url=postgress://user:hunter2@db/companion",
             "--session-secret=a",
             "--session-salt=b",
@@ -251,6 +276,7 @@ mod tests {
             "--allow-private-game-servers=maybe",
             "--enforce-tiers=maybe",
             "--payment-api-url=api.stripe.com",
+            "--chat-api-url=discord.com",
         ]);
         let faults = Config::check(wrong).unwrap_err().to_string();
         let expected = [
@@ -262,6 +288,7 @@ mod tests {
             "CONNECTIONS_PER_ADDRESS",
             "BASE_URL",
             "ADMIN_ORIGIN",
+            "ADMIN_PLATFORM_IDS",
             "CREDS_ENCRYPTION_KEY",
             "PLATFORM_API_URL",
             "PUSH_ADDRESS",
@@ -272,6 +299,7 @@ mod tests {
             "ALLOW_PRIVATE_GAME_SERVERS",
             "ENFORCE_TIERS",
             "PAYMENT_API_URL",
+            "CHAT_API_URL",
         ];
         let named: Vec<&str> = faults.lines().map(|line| line.split(' ').next().unwrap()).collect();
         assert_eq!(named, expected);
@@ -291,6 +319,12 @@ mod tests {
             "--payment-price-scout=price_1",
             "--payment-price-operator=price_2",
             "--payment-price-overlord=price_3",
+            "--chat-bot-token=Hunter2",
+            "--chat-application-id=1",
+            &format!("--chat-public-key={}", "ab".repeat(32)),
+            "--images-s3-bucket=icons",
+            "--images-s3-access-key-id=key",
+            "--images-s3-secret-access-key=Hunter2",
         ]);
         settings.secrets.session_secret = Some("Hunter2-Hunter2-0123456789abcdefghij".into());
         settings.secrets.creds_encryption_key = Some(KEY.into());
@@ -309,9 +343,9 @@ mod tests {
             .filter_map(|argument| argument.get_env())
             .map(|variable| variable.to_str().unwrap().to_owned())
             .collect();
-        assert_eq!(variables.len(), 38);
+        assert_eq!(variables.len(), 48);
         let hidden = command.get_arguments().filter(|argument| argument.is_hide_env_values_set()).count();
-        assert_eq!(hidden, 9);
+        assert_eq!(hidden, 11);
         let help = command.render_long_help().to_string();
         for variable in variables {
             assert!(help.contains(&format!("[env: {variable}")), "{variable}");

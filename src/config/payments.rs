@@ -9,7 +9,7 @@ use crate::{
         base_url::BaseUrl,
         check::{Check, HTTP, given, given_secret},
     },
-    domain::tier::TierPrices,
+    domain::tier::{PriceList, TierPrices},
 };
 
 /// The payment provider, as given.
@@ -21,13 +21,13 @@ pub struct PaymentSettings {
     /// Signing secret of the webhook; several, separated by commas, while it is rotated
     #[arg(long, env, hide_env_values = true)]
     pub payment_webhook_secret: Option<SecretString>,
-    /// The provider's price of the tier SCOUT
+    /// The provider's price of the tier SCOUT; after it, separated by commas, former ones that subscriptions still have
     #[arg(long, env)]
     pub payment_price_scout: Option<String>,
-    /// The provider's price of the tier OPERATOR
+    /// The same of the tier OPERATOR
     #[arg(long, env)]
     pub payment_price_operator: Option<String>,
-    /// The provider's price of the tier OVERLORD
+    /// The same of the tier OVERLORD
     #[arg(long, env)]
     pub payment_price_overlord: Option<String>,
     /// Base URL of the payment provider's API
@@ -92,20 +92,31 @@ impl PaymentSettings {
             ("PAYMENT_PRICE_OPERATOR", self.payment_price_operator),
             ("PAYMENT_PRICE_OVERLORD", self.payment_price_overlord),
         ]
-        .map(|(variable, price)| (variable, given(price)));
+        .map(|(variable, listed)| (variable, given(listed).as_deref().and_then(price_list)));
         let mut known = BTreeSet::new();
-        for (variable, price) in &prices {
-            match price {
-                None => check.fault(variable, "is missing, and PAYMENT_SECRET_KEY is set"),
-                Some(price) if !known.insert(price) => check.fault(variable, "is the price of another tier too"),
-                Some(price) if !is_price(price) => check.fault(variable, "is not an id of a price"),
-                Some(_) => {}
+        for (variable, listed) in &prices {
+            let Some(listed) = listed else {
+                check.fault(variable, "is missing, and PAYMENT_SECRET_KEY is set");
+                continue;
+            };
+            for price in listed.all() {
+                if !known.insert(price) {
+                    check.fault(variable, "has a price twice, or one of another tier");
+                } else if !is_price(price) {
+                    check.fault(variable, "is not an id of a price, or several with commas");
+                }
             }
         }
-        let [Some(scout), Some(operator), Some(overlord)] = prices.map(|(_, price)| price) else { return None };
+        let [Some(scout), Some(operator), Some(overlord)] = prices.map(|(_, listed)| listed) else { return None };
         let prices = TierPrices([scout, operator, overlord]);
         Some((Some(Payments { base_url: base_url?, api_version, key, webhook_secrets, prices }), enforce_tiers?))
     }
+}
+
+/// The first price is sold.
+fn price_list(text: &str) -> Option<PriceList> {
+    let mut listed = text.split(',').map(str::trim).filter(|price| !price.is_empty()).map(str::to_owned);
+    Some(PriceList { sold: listed.next()?, former: listed.collect() })
 }
 
 /// Part of a path later.
@@ -161,7 +172,7 @@ mod tests {
             [
                 "PAYMENT_WEBHOOK_SECRET is missing, and PAYMENT_SECRET_KEY is set",
                 "PAYMENT_PRICE_SCOUT is missing, and PAYMENT_SECRET_KEY is set",
-                "PAYMENT_PRICE_OVERLORD is the price of another tier too",
+                "PAYMENT_PRICE_OVERLORD has a price twice, or one of another tier",
             ]
         );
         let odd = PaymentSettings {
@@ -173,9 +184,28 @@ mod tests {
             checked(odd).unwrap_err(),
             [
                 "PAYMENT_API_VERSION is not a version, such as 2026-10-28.endive",
-                "PAYMENT_PRICE_SCOUT is not an id of a price",
+                "PAYMENT_PRICE_SCOUT is not an id of a price, or several with commas",
             ]
         );
+    }
+
+    #[test]
+    fn the_first_price_is_sold_and_the_others_are_known() {
+        let with = |scout: &str| {
+            let settings = PaymentSettings { payment_price_scout: Some(scout.into()), ..complete() };
+            checked(settings).map(|(payments, _)| payments.unwrap().prices.0[0].clone())
+        };
+        let former = vec!["price_old".to_owned(), "price_older".to_owned()];
+        let listed = PriceList { sold: "price_1".into(), former };
+        assert_eq!(with(" price_1, price_old,price_older ,"), Ok(listed));
+        for twice in ["price_1,price_1", "price_1,price_2"] {
+            assert_eq!(with(twice).unwrap_err().len(), 1, "{twice}");
+        }
+        assert_eq!(
+            with("price_1,a b").unwrap_err(),
+            ["PAYMENT_PRICE_SCOUT is not an id of a price, or several with commas"]
+        );
+        assert_eq!(with(" , ").unwrap_err(), ["PAYMENT_PRICE_SCOUT is missing, and PAYMENT_SECRET_KEY is set"]);
     }
 
     #[test]

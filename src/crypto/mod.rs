@@ -1,6 +1,7 @@
 //! Sealing, signing and randomness, all of it by ring. Keys come in as arguments.
 
 pub mod digest;
+pub mod interaction_signature;
 pub mod keys;
 mod provider;
 pub mod random;

@@ -1,15 +1,53 @@
 //! Accounts that have a tier for nothing, whether or not they have signed in yet.
 
+use std::collections::HashMap;
+
 use diesel::prelude::*;
 
 use crate::{
-    db::{error::DbError, pool::Db, schema::beta_testers, timestamp::StoredTimestampOption},
+    db::{
+        error::DbError,
+        pool::Db,
+        schema::beta_testers,
+        timestamp::{StoredTimestamp, StoredTimestampOption},
+    },
     domain::{
         ids::PlatformId,
         tier::{BetaEntry, Tier},
         time::Timestamp,
     },
 };
+
+/// An account with its entry, which may be over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BetaTester {
+    pub account: PlatformId,
+    pub entry: BetaEntry,
+    /// For admins only.
+    pub note: Option<String>,
+    pub created_at: Timestamp,
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = beta_testers)]
+struct BetaTesterRow {
+    platform_id: String,
+    tier: String,
+    note: Option<String>,
+    #[diesel(deserialize_as = StoredTimestampOption)]
+    expires_at: Option<Timestamp>,
+    #[diesel(deserialize_as = StoredTimestamp)]
+    created_at: Timestamp,
+}
+
+impl BetaTesterRow {
+    /// `None`: of a tier that there is no more.
+    fn tester(self) -> Option<BetaTester> {
+        let Self { platform_id, tier, note, expires_at, created_at } = self;
+        let entry = BetaEntry { tier: Tier::parse(&tier)?, expires_at };
+        Some(BetaTester { account: platform_id.into(), entry, note, created_at })
+    }
+}
 
 /// Gives this account a tier, in place of one that it has.
 pub fn put(
@@ -18,7 +56,7 @@ pub fn put(
     entry: &BetaEntry,
     note: Option<&str>,
     now: Timestamp,
-) -> Result<(), DbError> {
+) -> Result<BetaTester, DbError> {
     let given = (
         beta_testers::tier.eq(entry.tier.as_str()),
         beta_testers::note.eq(note),
@@ -31,20 +69,40 @@ pub fn put(
         .do_update()
         .set(given);
     on_backend!(db, |db| put.execute(db))?;
-    Ok(())
+    find(db, account)?.ok_or(DbError::NotFound)
 }
 
 /// What this account has, also when it is over.
-pub fn get(db: &mut Db, account: &PlatformId) -> Result<Option<BetaEntry>, DbError> {
-    let row: Option<(String, StoredTimestampOption)> = beta_testers::table
-        .find(account.as_str())
-        .select((beta_testers::tier, beta_testers::expires_at))
-        .first(db)
-        .optional()?;
-    let entry = |(tier, expires_at): (String, StoredTimestampOption)| {
-        Some(BetaEntry { tier: Tier::parse(&tier)?, expires_at: expires_at.into() })
-    };
-    Ok(row.and_then(entry))
+pub fn find(db: &mut Db, account: &PlatformId) -> Result<Option<BetaTester>, DbError> {
+    let row = beta_testers::table.find(account.as_str()).select(BetaTesterRow::as_select()).first(db).optional()?;
+    Ok(row.and_then(BetaTesterRow::tester))
+}
+
+/// What each of these accounts has, also when it is over.
+pub fn find_all(db: &mut Db, accounts: &[PlatformId]) -> Result<HashMap<PlatformId, BetaEntry>, DbError> {
+    let rows: Vec<BetaTesterRow> = beta_testers::table
+        .filter(beta_testers::platform_id.eq_any(accounts.iter().map(PlatformId::as_str)))
+        .select(BetaTesterRow::as_select())
+        .load(db)?;
+    let testers = rows.into_iter().filter_map(BetaTesterRow::tester);
+    Ok(testers.map(|tester| (tester.account, tester.entry)).collect())
+}
+
+/// How many there are, and so many of them by account.
+pub fn list(db: &mut Db, limit: i64, offset: i64) -> Result<(i64, Vec<BetaTester>), DbError> {
+    let total = beta_testers::table.count().get_result(db)?;
+    let rows = beta_testers::table
+        .order(beta_testers::platform_id)
+        .limit(limit)
+        .offset(offset)
+        .select(BetaTesterRow::as_select())
+        .load(db)?;
+    Ok((total, rows.into_iter().filter_map(BetaTesterRow::tester).collect()))
+}
+
+/// Takes it back; false when there was none.
+pub fn delete(db: &mut Db, account: &PlatformId) -> Result<bool, DbError> {
+    Ok(diesel::delete(beta_testers::table.find(account.as_str())).execute(db)? == 1)
 }
 
 #[cfg(test)]
@@ -58,10 +116,17 @@ mod tests {
             let first = BetaEntry { tier: Tier::Scout, expires_at: None };
             let second = BetaEntry { tier: Tier::Overlord, expires_at: Some(later(9)) };
             for entry in [&first, &second] {
-                pool.write_blocking(|db| put(db, &"1".into(), entry, Some("a friend"), now())).unwrap();
-                assert_eq!(pool.read_blocking(|db| get(db, &"1".into())).unwrap().as_ref(), Some(entry));
+                let put = || pool.write_blocking(|db| put(db, &"1".into(), entry, Some("a friend"), now()));
+                let tester = put().unwrap();
+                assert_eq!(
+                    (&tester.entry, tester.note.as_deref(), tester.created_at),
+                    (entry, Some("a friend"), now())
+                );
+                assert_eq!(pool.read_blocking(|db| find(db, &"1".into())).unwrap(), Some(tester));
             }
-            assert_eq!(pool.read_blocking(|db| get(db, &"2".into())).unwrap(), None);
+            assert_eq!(pool.read_blocking(|db| find(db, &"2".into())).unwrap(), None);
+            let delete = |account: &str| pool.write_blocking(|db| delete(db, &account.into())).unwrap();
+            assert!(delete("1") && !delete("1"));
         });
     }
 }

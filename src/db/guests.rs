@@ -15,7 +15,7 @@ use crate::{
         PURGE_BATCH,
         error::DbError,
         helper_devices,
-        paired_servers::PairedServer,
+        paired_servers::{PairedServer, lock},
         pool::Db,
         schema::{guests, paired_servers, users},
         timestamp::{StoredTimestamp, StoredTimestampOption},
@@ -358,17 +358,6 @@ pub fn purge(db: &mut Db, before: Timestamp) -> Result<usize, DbError> {
     }
     let over = guests::table.filter(guests::id.eq_any(ids)).filter(guests::user_id.is_null());
     Ok(diesel::delete(over).execute(db)?)
-}
-
-/// Locks the server's row until the transaction ends. The owner; `None` if there is no such server.
-pub fn lock(db: &mut Db, server: &ServerId) -> Result<Option<UserId>, DbError> {
-    let row = paired_servers::table.find(server.as_str());
-    let owner: Option<String> = diesel::update(row)
-        .set(paired_servers::id.eq(paired_servers::id))
-        .returning(paired_servers::owner_id)
-        .get_result(db)
-        .optional()?;
-    Ok(owner.map(UserId::from))
 }
 
 fn of_token(db: &mut Db, token_hash: &str) -> Result<Option<GuestRow>, DbError> {

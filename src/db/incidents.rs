@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +50,15 @@ pub struct LedgerWrite {
     pub heard: BTreeMap<String, HeardBy>,
     /// The last values of alarms, by device id.
     pub values: BTreeMap<String, bool>,
+}
+
+/// What became of incidents.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IncidentSummary {
+    /// How many are in each of [`STATES`] that has any.
+    pub by_state: BTreeMap<String, i64>,
+    /// When the last one began.
+    pub last_at: Option<Timestamp>,
 }
 
 /// How somebody heard of an incident.
@@ -331,6 +341,21 @@ pub fn purge(db: &mut Db, before: Timestamp) -> Result<usize, DbError> {
         return Ok(0);
     }
     Ok(diesel::delete(incidents::table.filter(incidents::id.eq_any(ids))).execute(db)?)
+}
+
+/// What became of the incidents of these servers, drills aside: how many are in each state, and when the last one began.
+pub fn summary(db: &mut Db, servers: &[ServerId]) -> Result<IncidentSummary, DbError> {
+    if servers.is_empty() {
+        return Ok(IncidentSummary::default());
+    }
+    let rows: Vec<(String, i64, Option<NaiveDateTime>)> = incidents::table
+        .filter(incidents::server_id.eq_any(servers.iter().map(ServerId::as_str)))
+        .filter(incidents::drill.eq(false))
+        .group_by(incidents::state)
+        .select((incidents::state, diesel::dsl::count_star(), diesel::dsl::max(incidents::first_at)))
+        .load(db)?;
+    let last_at = rows.iter().filter_map(|(.., last)| *last).max().map(|last| last.and_utc());
+    Ok(IncidentSummary { by_state: rows.into_iter().map(|(state, count, _)| (state, count)).collect(), last_at })
 }
 
 /// How many incidents are in each state.

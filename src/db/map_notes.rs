@@ -115,12 +115,7 @@ pub fn wipe(db: &mut Db, server: &ServerId, at: Timestamp) -> Result<usize, DbEr
 
 /// Deletes what has expired, a batch of it; returns how many.
 pub fn purge(db: &mut Db, now: Timestamp) -> Result<usize, DbError> {
-    let until = now.naive_utc();
-    let expired = map_notes::table.filter(map_notes::expires_at.le(until)).order(map_notes::expires_at);
-    let last: Option<Option<chrono::NaiveDateTime>> =
-        expired.offset(crate::db::PURGE_BATCH as i64 - 1).select(map_notes::expires_at).first(db).optional()?;
-    let until = last.flatten().unwrap_or(until);
-    Ok(diesel::delete(map_notes::table.filter(map_notes::expires_at.le(until))).execute(db)?)
+    Ok(purge_oldest!(db, map_notes, expires_at, now))
 }
 
 #[cfg(test)]

@@ -14,39 +14,46 @@ macro_rules! on_backend {
     };
 }
 
-/// Deletes the rows whose column is not after this time: the oldest [`PURGE_BATCH`], and what is as old as the last of
+/// Deletes the rows whose column, which may be nullable, is not after this time: the oldest [`PURGE_BATCH`], and what is as old as the last of
 /// them. Gives how many.
 macro_rules! purge_oldest {
     ($db:expr, $table:ident, $column:ident, $until:expr) => {{
         let until: chrono::NaiveDateTime = $until.naive_utc();
-        let last: Option<chrono::NaiveDateTime> = $table::table
+        let last: Option<Option<chrono::NaiveDateTime>> = $table::table
             .filter($table::$column.le(until))
             .order($table::$column)
             .offset($crate::db::PURGE_BATCH as i64 - 1)
-            .select($table::$column)
+            .select($table::$column.nullable())
             .first($db)
             .optional()?;
-        diesel::delete($table::table.filter($table::$column.le(last.unwrap_or(until)))).execute($db)?
+        diesel::delete($table::table.filter($table::$column.le(last.flatten().unwrap_or(until)))).execute($db)?
     }};
 }
 
 pub mod access;
 pub mod alarms;
 pub mod alias_answers;
+pub mod audit;
 pub mod beta_testers;
 pub mod chat_lines;
+pub mod chat_links;
+pub mod conveyor_rows;
+pub mod daily_counts;
+pub mod edited_items;
 pub mod encryption_keys;
 pub mod engine;
 pub mod error;
 pub mod failed_pushes;
 pub mod guests;
 pub mod helper_devices;
+pub mod images;
 pub mod incidents;
 pub mod job_queue;
 pub mod journal;
 pub mod map_notes;
 pub mod maps;
 pub mod markets;
+pub mod members;
 pub mod openid_nonces;
 pub mod paired_servers;
 pub mod pairing_codes;
@@ -68,6 +75,7 @@ pub mod smart_devices;
 pub mod start;
 pub mod stored_monuments;
 pub mod stored_server;
+pub mod stores;
 pub mod subscriptions;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -76,7 +84,10 @@ pub mod timeline;
 pub mod timestamp;
 pub mod tracked_players;
 pub mod unkept;
+pub mod usage;
+pub mod user_search;
 pub mod users;
+pub mod wiki_pages;
 
 /// Rows that a purge deletes at once, so that no other writer waits long for it. One that deleted fewer is done.
 pub const PURGE_BATCH: usize = 500;

@@ -176,6 +176,17 @@ pub fn list_ids(db: &mut Db) -> Result<Vec<ServerId>, DbError> {
     Ok(ids.into_iter().map(ServerId::from).collect())
 }
 
+/// Locks the server's row until the transaction ends: whoever counts what a server has waits here for who adds to it.
+/// The owner; `None` if there is no such server.
+pub fn lock(db: &mut Db, id: &ServerId) -> Result<Option<UserId>, DbError> {
+    let owner: Option<String> = diesel::update(paired_servers::table.find(id.as_str()))
+        .set(paired_servers::id.eq(paired_servers::id))
+        .returning(paired_servers::owner_id)
+        .get_result(db)
+        .optional()?;
+    Ok(owner.map(UserId::from))
+}
+
 /// Deletes the owner's server and all that belongs to it; false when they have no such server.
 pub fn delete(db: &mut Db, owner: &UserId, id: &ServerId) -> Result<bool, DbError> {
     let server = paired_servers::table.find(id.as_str()).filter(paired_servers::owner_id.eq(owner.as_str()));

@@ -1,4 +1,4 @@
-//! Which customer of the payment provider a user is.
+//! Which customer of the payment provider a user is, and the checkout that was last opened for them.
 
 use diesel::prelude::*;
 
@@ -40,6 +40,26 @@ pub fn put_first(db: &mut Db, user: &UserId, customer: &str) -> Result<(), DbErr
     Ok(())
 }
 
+/// The checkout that was last opened for this user, whatever became of it.
+pub fn open_checkout(db: &mut Db, user: &UserId) -> Result<Option<String>, DbError> {
+    let row = payment_customers::table.find(user.as_str()).select(payment_customers::open_checkout);
+    Ok(row.first::<Option<String>>(db).optional()?.flatten())
+}
+
+/// Remembers the checkout that was opened after `before` was closed. False, and nothing changes, when another request
+/// has opened one since.
+pub fn replace_checkout(db: &mut Db, user: &UserId, before: Option<&str>, opened: &str) -> Result<bool, DbError> {
+    let of_user = payment_customers::table.find(user.as_str());
+    let set = payment_customers::open_checkout.eq(opened);
+    let replaced = match before {
+        Some(before) => {
+            diesel::update(of_user.filter(payment_customers::open_checkout.eq(before))).set(set).execute(db)?
+        }
+        None => diesel::update(of_user.filter(payment_customers::open_checkout.is_null())).set(set).execute(db)?,
+    };
+    Ok(replaced == 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,6 +83,32 @@ mod tests {
             pool.write_blocking(|db| put(db, &ann, "cus_3")).unwrap();
             assert_eq!(pool.read_blocking(|db| user_of(db, "cus_1")).unwrap(), None);
             assert!(matches!(pool.write_blocking(|db| put(db, &bob, "cus_3")), Err(DbError::Conflict)));
+        });
+    }
+
+    #[test]
+    fn of_checkouts_that_are_opened_at_once_one_replaces_the_other() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "ann");
+            let ann = UserId::from("ann");
+            let replace = |before: Option<&str>, opened: &str| {
+                pool.write_blocking(|db| replace_checkout(db, &ann, before, opened)).unwrap()
+            };
+            assert!(!replace(None, "cs_1"), "no customer");
+            pool.write_blocking(|db| put_first(db, &ann, "cus_1")).unwrap();
+            assert!(replace(None, "cs_1"));
+            let others = ["cs_2", "cs_3", "cs_4", "cs_5"];
+            let taken = std::thread::scope(|scope| {
+                let replace = &replace;
+                let others = others.map(|other| scope.spawn(move || replace(Some("cs_1"), other)));
+                others.map(|other| other.join().unwrap())
+            });
+            assert_eq!(taken.iter().filter(|taken| **taken).count(), 1);
+            let last = others[taken.iter().position(|taken| *taken).unwrap()];
+            assert!(!replace(None, "cs_6") && !replace(Some("cs_1"), "cs_6"));
+            pool.write_blocking(|db| put(db, &ann, "cus_2")).unwrap();
+            let open = pool.read_blocking(|db| open_checkout(db, &ann)).unwrap();
+            assert_eq!(open.as_deref(), Some(last), "also when the customer is another one");
         });
     }
 }

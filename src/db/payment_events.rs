@@ -65,8 +65,8 @@ pub fn is_settled(db: &mut Db, id: &str) -> Result<bool, DbError> {
     Ok(state.is_some_and(|state| state != PARKED))
 }
 
-/// Records what became of an event; one that was parked is settled, or parked for longer when its turn had come: the
-/// provider may send it many times meanwhile.
+/// Records what became of an event; one that was parked is settled, or parked for longer when its turn had come and
+/// nobody had claimed it: the provider may send it many times meanwhile.
 ///
 /// Call it in the transaction of the effect ([`Pool::write`](crate::db::pool::Pool::write)).
 pub fn record(
@@ -77,16 +77,20 @@ pub fn record(
     state: EventState,
     now: Timestamp,
 ) -> Result<(), DbError> {
+    // What is settled stays so, also when another process has settled it since this one looked.
+    let is_parked = payment_events::table.find(id).filter(payment_events::state.eq(PARKED));
     let known: Option<(i32, Option<chrono::NaiveDateTime>)> = payment_events::table
         .find(id)
         .select((payment_events::attempts, payment_events::next_attempt_at))
         .first(db)
         .optional()?;
-    if let (Some((_, Some(next))), EventState::Parked(_)) = (known, state)
+    if let (Some((_, Some(next))), EventState::Parked(reason)) = (known, state)
         && now.naive_utc() < next
     {
+        diesel::update(is_parked).set(payment_events::reason.eq(reason.as_str())).execute(db)?;
         return Ok(());
     }
+    let is_new = known.is_none();
     let attempts = known.map_or(0, |(attempts, _)| attempts.saturating_add(1));
     let next = matches!(state, EventState::Parked(_)).then(|| retry_at(attempts, now).naive_utc());
     let (state, reason) = state.columns();
@@ -105,12 +109,10 @@ pub fn record(
         payment_events::received_at.eq(now.naive_utc()),
         now_known,
     );
-    let record = diesel::insert_into(payment_events::table)
-        .values(row)
-        .on_conflict(payment_events::id)
-        .do_update()
-        .set(now_known);
-    on_backend!(db, |db| record.execute(db))?;
+    let insert = diesel::insert_into(payment_events::table).values(row).on_conflict_do_nothing();
+    if !is_new || on_backend!(db, |db| insert.execute(db))? == 0 {
+        diesel::update(is_parked).set(now_known).execute(db)?;
+    }
     Ok(())
 }
 
@@ -122,6 +124,26 @@ pub fn due(db: &mut Db, limit: i64, now: Timestamp) -> Result<Vec<ParkedEvent>, 
         .limit(limit)
         .select(ParkedEvent::as_select());
     Ok(due.load(db)?)
+}
+
+/// Takes the turn of the parked event that is due first, for one of all processes. It is to be tried then: if nothing
+/// becomes of that, also because the process ends, its next turn comes as after every attempt.
+///
+/// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
+pub fn claim(db: &mut Db, now: Timestamp) -> Result<Option<ParkedEvent>, DbError> {
+    while let Some(event) = due(db, 1, now)?.pop() {
+        let attempts = event.attempts.saturating_add(1);
+        let is_due = payment_events::table.find(&event.id).filter(payment_events::next_attempt_at.le(now.naive_utc()));
+        let taken = (
+            payment_events::attempts.eq(attempts),
+            payment_events::next_attempt_at.eq(retry_at(attempts, now).naive_utc()),
+        );
+        if diesel::update(is_due).set(taken).execute(db)? == 1 {
+            return Ok(Some(event));
+        }
+        // Another process has taken it.
+    }
+    Ok(None)
 }
 
 /// How many are parked, and the oldest of them.
@@ -157,6 +179,35 @@ mod tests {
     use crate::db::testing::{self, later, now};
 
     #[test]
+    fn the_turn_of_a_parked_event_is_taken_once() {
+        testing::on_each_database(|pool| {
+            let record = |id: &str, state, at| {
+                pool.write_blocking(|db| record(db, id, "updated", None, state, at)).unwrap();
+            };
+            for id in ["evt_1", "evt_2", "evt_3"] {
+                record(id, EventState::Parked(ParkReason::ProviderUnavailable), now());
+            }
+            let claim = |at| pool.write_blocking(|db| claim(db, at)).unwrap().map(|event| event.id);
+            assert_eq!(claim(later(29)), None);
+            let mut claimed = std::thread::scope(|scope| {
+                let threads = [0; 8].map(|_| scope.spawn(|| claim(later(30))));
+                threads.map(|thread| thread.join().unwrap()).to_vec()
+            });
+            claimed.sort();
+            let once = ["evt_1", "evt_2", "evt_3"].map(|id| Some(id.to_owned()));
+            assert_eq!((&claimed[..5], &claimed[5..]), (&[const { None }; 5][..], &once[..]));
+            // One is parked again, one settled; of the third is heard no more.
+            record("evt_1", EventState::Parked(ParkReason::UnknownUser), later(31));
+            record("evt_2", EventState::Applied, later(31));
+            let (count, oldest) = pool.read_blocking(|db| parked(db, 9)).unwrap();
+            let shown: Vec<_> = oldest.iter().map(|event| (event.attempts, event.reason.as_deref())).collect();
+            assert_eq!((count, shown), (2, vec![(1, Some("unknown_user")), (1, Some("provider_unavailable"))]));
+            assert_eq!(claim(later(89)), None, "after another minute");
+            assert!(claim(later(90)).is_some() && claim(later(90)).is_some() && claim(later(90)).is_none());
+        });
+    }
+
+    #[test]
     fn a_parked_event_waits_longer_each_time_and_is_never_purged() {
         testing::on_each_database(|pool| {
             let about = SubscriptionRef { id: "sub_1".into(), customer: Some("cus_1".into()), user: Some("u".into()) };
@@ -178,7 +229,8 @@ mod tests {
             assert_eq!(oldest[0].reason.as_deref(), Some("unknown_user"));
             assert_eq!(pool.write_blocking(|db| purge(db, later(99))).unwrap(), 0);
             record(EventState::Applied, later(90));
-            assert_eq!((due(later(9_999)).len(), settled()), (0, true));
+            record(parked, later(91));
+            assert_eq!((due(later(9_999)).len(), settled()), (0, true), "it stays settled");
             assert_eq!(pool.write_blocking(|db| purge(db, later(99))).unwrap(), 1);
         });
     }

@@ -8,36 +8,47 @@ use diesel::{
     sql_query,
     sql_types::Text,
 };
+use serde_json::Value;
 
 use crate::{
     db::{
-        PURGE_BATCH, access, alarms, alias_answers, beta_testers, chat_lines, encryption_keys,
+        PURGE_BATCH, access, alarms, alias_answers,
+        audit::{self, AuditPage, AuditPayload, NewAuditEntry},
+        beta_testers, chat_lines, chat_links,
+        conveyor_rows::{self, ConveyorRow},
+        daily_counts, edited_items, encryption_keys,
         guests::{self, Invitee},
         helper_devices,
+        images::{self, UploadedImage},
         incidents::{self, HeardBy, LedgerWrite},
-        map_notes, maps, markets, openid_nonces, paired_servers, pairing_codes, payment_customers,
+        map_notes, maps, markets, members, openid_nonces, paired_servers, pairing_codes, payment_customers,
         payment_events::{self, EventState},
         player_sessions, player_stats_spending,
         pool::Db,
         push_credentials, push_seen, server_matches, sessions,
         shop_history::{self, HistoryPage},
-        shop_watches, shops, smart_devices,
+        shop_watches, shops, smart_devices, stores,
         subscriptions::{self, OwnedSubscription},
         testing::{self, later, now},
         tiers, timeline,
         tracked_players::{self, NewTrackedPlayer, TrackedPlayerChange},
-        users,
+        users, wiki_pages,
     },
     domain::{
+        audit::{AdminAction, AuditResult},
         chat::{ChatLine, KeptLine},
         ids::UserId,
+        image_name::{ImageName, UploadFormat},
+        items::ItemEdit,
         pairing::PairingCode,
         payment::ParkReason,
         player_name::NameKey,
         player_session::SessionStep,
         shop::VendorId,
+        stores::StoreName,
         tier::{SubscriptionStatus, TierSubscription},
         timeline::{Cursor, TimelineOwner, TimelinePage},
+        wiki::{WikiPage, WikiSlug},
     },
 };
 
@@ -88,8 +99,44 @@ fn plan(db: &mut Db, statement: &str) -> Vec<String> {
     steps.into_iter().map(|step| step.detail).collect()
 }
 
+/// Those of what admins write for everybody to read.
+fn content_queries(db: &mut Db) {
+    let (faq, by) = (StoreName::Faq, "admin".into());
+    stores::put(db, faq, "1", "digest", &by, now()).unwrap();
+    stores::newest(db, faq).unwrap();
+    stores::versions(db, faq).unwrap();
+    stores::get(db, faq, 1).unwrap();
+    let (slug, page) =
+        (WikiSlug::parse("a/b").unwrap(), WikiPage { frontmatter: Default::default(), body: "a".into() });
+    wiki_pages::put(db, &slug, &page, "digest", &by, now()).unwrap();
+    wiki_pages::head(db, &slug).unwrap();
+    wiki_pages::versions(db, &slug).unwrap();
+    wiki_pages::get(db, &slug, 1).unwrap();
+    wiki_pages::delete(db, &slug, true).unwrap();
+    wiki_pages::delete(db, &slug, false).unwrap();
+    let item =
+        ItemEdit { id: 7, shortname: "a".into(), name: "A".into(), category: "".into(), stack_size: None, icon: None };
+    edited_items::put(db, &item, now()).unwrap();
+    edited_items::find(db, 7).unwrap();
+    edited_items::version(db).unwrap();
+    edited_items::delete(db, 7).unwrap();
+    let row = ConveyorRow { shortname: "a".into(), item_id: 7, category: "".into(), updated_at: now() };
+    conveyor_rows::insert(db, &row).unwrap();
+    conveyor_rows::set_category(db, "a", "b", now()).unwrap();
+    conveyor_rows::delete(db, "a").unwrap();
+    let name = ImageName::new(&"a".repeat(64), UploadFormat::Png);
+    images::insert(db, &UploadedImage { name: name.clone(), bytes: 1, width: 1, height: 1 }, now()).unwrap();
+    assert!(images::use_by(db, &name, "item:7").unwrap());
+    images::is_known(db, &name).unwrap();
+    assert_eq!(images::release(db, "item:7", now()).unwrap().len(), 1);
+    images::unused(db, now(), 9).unwrap();
+    images::doom(db, &name).unwrap();
+    images::forget(db, &name).unwrap();
+}
+
 /// Every query of the service that has a condition.
 fn every_query(db: &mut Db) {
+    content_queries(db);
     let (user, server, key): (UserId, _, _) = ("user".into(), "server".into(), "key");
     let code = PairingCode::new("LINK", [0, 0, 0, 1]);
     sessions::purge(db, now()).unwrap();
@@ -103,6 +150,13 @@ fn every_query(db: &mut Db) {
     chat_lines::insert(db, &server, &KeptLine { id: key.into(), line }).unwrap();
     chat_lines::list(db, &server, Some(&Cursor { ts: now(), id: key.into() }), 9).unwrap();
     chat_lines::purge(db, now()).unwrap();
+    chat_links::issue(db, &key.into(), key, now()).unwrap();
+    chat_links::take(db, key, now()).unwrap();
+    chat_links::link(db, &user, &key.into(), now()).unwrap();
+    chat_links::user_of(db, &key.into()).unwrap();
+    chat_links::linked(db, std::slice::from_ref(&user)).unwrap();
+    chat_links::unlink(db, &user).unwrap();
+    chat_links::purge(db, now()).unwrap();
     maps::get(db, key, 1).unwrap();
     maps::put(db, key, 1, &testing::world_map(1, b"jpeg"), now()).unwrap();
     maps::put(db, key, 1, &testing::world_map(2, b"other"), now()).unwrap();
@@ -206,10 +260,35 @@ fn every_query(db: &mut Db) {
     alias_answers::purge(db, now()).unwrap();
     player_stats_spending::list(db, now().date_naive()).unwrap();
     player_stats_spending::purge(db, now()).unwrap();
-    beta_testers::get(db, &key.into()).unwrap();
+    let payload = AuditPayload::of_change(Value::Null, Value::Null);
+    let (action, result) = (AdminAction::Refund, AuditResult::Done);
+    let entry = NewAuditEntry { actor: &key.into(), action, target: key, payload: &payload, result };
+    audit::append(db, &entry, now()).unwrap();
+    let text = || Some(key.to_owned());
+    let all = AuditPage { since: Some(now()), before: Some((now(), 1)), limit: 9, ..Default::default() };
+    for page in [
+        all.clone(),
+        AuditPage { action: text(), ..all.clone() },
+        AuditPage { actor: text(), ..all.clone() },
+        AuditPage { target: text(), ..all },
+    ] {
+        audit::list(db, &page).unwrap();
+    }
+    users::search(db, NameKey::of("user").as_ref(), 9, 0).unwrap();
+    let members = vec![users::sign_in(db, &user, &"user".into(), None, now()).unwrap()];
+    members::statuses(db, members, now()).unwrap();
+    sessions::delete_all(db, &user).unwrap();
+    incidents::summary(db, std::slice::from_ref(&server)).unwrap();
+    daily_counts::add(db, &[("chat", 1)].into(), now()).unwrap();
+    while daily_counts::roll_up(db, later(3 * 86_400)).unwrap() > 0 {}
+    daily_counts::days(db, now()).unwrap();
+    beta_testers::find(db, &key.into()).unwrap();
     payment_customers::put_first(db, &user, key).unwrap();
     payment_customers::of_user(db, &user).unwrap();
     payment_customers::user_of(db, key).unwrap();
+    payment_customers::open_checkout(db, &user).unwrap();
+    payment_customers::replace_checkout(db, &user, None, key).unwrap();
+    payment_customers::replace_checkout(db, &user, Some(key), key).unwrap();
     let subscription = TierSubscription {
         id: key.into(),
         tier: None,
@@ -231,6 +310,7 @@ fn every_query(db: &mut Db) {
     payment_events::is_settled(db, key).unwrap();
     payment_events::record(db, key, key, None, EventState::Parked(ParkReason::UnknownUser), now()).unwrap();
     payment_events::due(db, 9, now()).unwrap();
+    payment_events::claim(db, later(60)).unwrap();
     payment_events::parked(db, 9).unwrap();
     payment_events::purge(db, now()).unwrap();
     paired_servers::delete(db, &user, &server).unwrap();

@@ -1,4 +1,6 @@
 //! The tables, the same for both engines. `diesel print-schema` writes the part below.
+//!
+//! Above 500 lines: one table after the other, as they are printed.
 
 diesel::table! {
     alarms (id) {
@@ -370,6 +372,7 @@ diesel::table! {
     payment_customers (user_id) {
         user_id -> Text,
         customer_id -> Text,
+        open_checkout -> Nullable<Text>,
     }
 }
 
@@ -398,6 +401,22 @@ diesel::table! {
         said_at -> Timestamp,
         author -> Text,
         text -> Text,
+    }
+}
+
+diesel::table! {
+    chat_links (user_id) {
+        user_id -> Text,
+        chat_user_id -> Text,
+        linked_at -> Timestamp,
+    }
+}
+
+diesel::table! {
+    chat_link_codes (chat_user_id) {
+        chat_user_id -> Text,
+        code_hash -> Text,
+        expires_at -> Timestamp,
     }
 }
 
@@ -432,6 +451,49 @@ diesel::table! {
 }
 
 diesel::table! {
+    audit (id) {
+        id -> BigInt,
+        at -> Timestamp,
+        actor -> Text,
+        action -> Text,
+        target -> Text,
+        payload -> Text,
+        result -> Text,
+        hash -> Text,
+    }
+}
+
+diesel::table! {
+    audit_head (singleton) {
+        singleton -> Integer,
+        id -> BigInt,
+        hash -> Text,
+    }
+}
+
+diesel::table! {
+    user_search (user_id, key) {
+        user_id -> Text,
+        key -> Text,
+    }
+}
+
+diesel::table! {
+    active_days (day, user_id) {
+        day -> Timestamp,
+        user_id -> Text,
+    }
+}
+
+diesel::table! {
+    daily_counts (day, kind) {
+        day -> Timestamp,
+        kind -> Text,
+        count -> BigInt,
+    }
+}
+
+diesel::table! {
     beta_testers (platform_id) {
         platform_id -> Text,
         tier -> Text,
@@ -451,11 +513,93 @@ diesel::table! {
     }
 }
 
+diesel::table! {
+    store_versions (name, version) {
+        name -> Text,
+        version -> BigInt,
+        data -> Text,
+        bytes -> BigInt,
+        digest -> Text,
+        written_at -> Timestamp,
+        written_by -> Text,
+    }
+}
+
+diesel::table! {
+    wiki_pages (slug) {
+        slug -> Text,
+        version -> BigInt,
+        place -> Nullable<Text>,
+        digest -> Text,
+    }
+}
+
+diesel::table! {
+    wiki_versions (slug, version) {
+        slug -> Text,
+        version -> BigInt,
+        frontmatter -> Text,
+        body -> Text,
+        digest -> Text,
+        written_at -> Timestamp,
+        written_by -> Text,
+    }
+}
+
+diesel::table! {
+    edited_items (id) {
+        id -> Integer,
+        shortname -> Text,
+        name -> Text,
+        category -> Text,
+        stack_size -> Nullable<Integer>,
+        icon -> Nullable<Text>,
+        updated_at -> Timestamp,
+    }
+}
+
+diesel::table! {
+    edited_items_version (id) {
+        id -> Integer,
+        version -> BigInt,
+    }
+}
+
+diesel::table! {
+    conveyor_rows (shortname) {
+        shortname -> Text,
+        item_id -> Integer,
+        category -> Text,
+        updated_at -> Timestamp,
+    }
+}
+
+diesel::table! {
+    images (name) {
+        name -> Text,
+        bytes -> BigInt,
+        width -> Integer,
+        height -> Integer,
+        uploaded_at -> Timestamp,
+        unused_since -> Nullable<Timestamp>,
+        doomed -> Bool,
+    }
+}
+
+diesel::table! {
+    image_uses (image, used_by) {
+        image -> Text,
+        used_by -> Text,
+    }
+}
+
 diesel::joinable!(incident_acks -> incidents (incident_id));
 diesel::joinable!(guests -> paired_servers (server_id));
 diesel::joinable!(sessions -> users (user_id));
 diesel::joinable!(paired_servers -> users (owner_id));
 diesel::joinable!(smart_devices -> paired_servers (server_id));
 diesel::allow_tables_to_appear_in_same_query!(incidents, incident_acks);
+diesel::allow_tables_to_appear_in_same_query!(images, image_uses);
+diesel::allow_tables_to_appear_in_same_query!(beta_testers, users);
 diesel::allow_tables_to_appear_in_same_query!(maps, paired_servers);
 diesel::allow_tables_to_appear_in_same_query!(users, sessions, paired_servers, smart_devices, guests);

@@ -5,6 +5,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
+        daily_counts,
         error::DbError,
         pool::Db,
         schema::{sessions, users},
@@ -81,9 +82,13 @@ pub fn touch(db: &mut Db, id: &SessionId, now: Timestamp) -> Result<(), DbError>
     .execute(db)?;
     if touched == 1 {
         let user = sessions::table.find(id.as_str()).select(sessions::user_id);
-        diesel::update(users::table.filter(users::id.eq_any(user)))
+        let user: Vec<String> = diesel::update(users::table.filter(users::id.eq_any(user)))
             .set(users::last_seen_at.eq(now.naive_utc()))
-            .execute(db)?;
+            .returning(users::id)
+            .get_results(db)?;
+        for user in user {
+            daily_counts::seen(db, &user.into(), now)?;
+        }
     }
     Ok(())
 }
@@ -91,6 +96,13 @@ pub fn touch(db: &mut Db, id: &SessionId, now: Timestamp) -> Result<(), DbError>
 /// Ends the session; false when there was none.
 pub fn delete(db: &mut Db, id: &SessionId) -> Result<bool, DbError> {
     Ok(diesel::delete(sessions::table.find(id.as_str())).execute(db)? == 1)
+}
+
+/// Ends all sessions of a user; returns them.
+pub fn delete_all(db: &mut Db, user: &UserId) -> Result<Vec<SessionId>, DbError> {
+    let all = sessions::table.filter(sessions::user_id.eq(user.as_str()));
+    let ended: Vec<String> = diesel::delete(all).returning(sessions::id).get_results(db)?;
+    Ok(ended.into_iter().map(SessionId::from).collect())
 }
 
 /// Deletes a batch of the sessions that have ended; returns how many.

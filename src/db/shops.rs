@@ -110,14 +110,5 @@ pub fn end(db: &mut Db, game_server: &GameServerId, wipe: i32, at: Timestamp) ->
 
 /// Deletes a batch of shops that went until then; returns how many.
 pub fn purge(db: &mut Db, until: Timestamp) -> Result<usize, DbError> {
-    let until = until.naive_utc();
-    let gone = shops::table.filter(shops::gone_at.le(until));
-    let last: Option<Option<chrono::NaiveDateTime>> = gone
-        .order(shops::gone_at)
-        .offset(crate::db::PURGE_BATCH as i64 - 1)
-        .select(shops::gone_at)
-        .first(db)
-        .optional()?;
-    let gone = shops::table.filter(shops::gone_at.le(last.flatten().unwrap_or(until)));
-    Ok(diesel::delete(gone).execute(db)?)
+    Ok(purge_oldest!(db, shops, gone_at, until))
 }

@@ -3,6 +3,8 @@
 //! Whoever fetched one stores it only if nobody stored it in between (`version`), and fetches again otherwise: so what is
 //! stored was fetched after everything that was stored before, whatever the order of events.
 
+use std::collections::{HashMap, HashSet};
+
 use diesel::prelude::*;
 
 use crate::{
@@ -114,6 +116,39 @@ pub fn list_for(db: &mut Db, user: &UserId) -> Result<Vec<TierSubscription>, DbE
         .select(SubscriptionRow::as_select())
         .load(db)?;
     Ok(rows.into_iter().map(|row| StoredSubscription::from(row).owned.subscription).collect())
+}
+
+/// Those of each of these users, oldest first.
+pub fn list_for_all(db: &mut Db, users: &[UserId]) -> Result<HashMap<UserId, Vec<TierSubscription>>, DbError> {
+    let rows: Vec<SubscriptionRow> = subscriptions::table
+        .filter(subscriptions::user_id.eq_any(users.iter().map(UserId::as_str)))
+        .order((subscriptions::started_at, subscriptions::id))
+        .select(SubscriptionRow::as_select())
+        .load(db)?;
+    let mut of_users: HashMap<UserId, Vec<TierSubscription>> = HashMap::new();
+    for OwnedSubscription { user, subscription, .. } in rows.into_iter().map(|row| StoredSubscription::from(row).owned)
+    {
+        of_users.entry(user).or_default().push(subscription);
+    }
+    Ok(of_users)
+}
+
+/// Everybody with a subscription that entitles to a tier now.
+pub fn entitled(db: &mut Db, now: Timestamp) -> Result<HashSet<UserId>, DbError> {
+    let of_tier = || subscriptions::table.filter(subscriptions::tier.is_not_null());
+    // Most of them, and whatever the time is: only who has them is read.
+    let running = [SubscriptionStatus::Active, SubscriptionStatus::Trialing].map(SubscriptionStatus::as_str);
+    let running: Vec<String> =
+        of_tier().filter(subscriptions::status.eq_any(running)).select(subscriptions::user_id).load(db)?;
+    let canceled = subscriptions::status.eq(SubscriptionStatus::Canceled.as_str());
+    let past_due = subscriptions::status.eq(SubscriptionStatus::PastDue.as_str());
+    let ending: Vec<SubscriptionRow> = of_tier()
+        .filter(past_due.or(canceled.and(subscriptions::period_end.gt(now.naive_utc()))))
+        .select(SubscriptionRow::as_select())
+        .load(db)?;
+    let ending = ending.into_iter().map(|row| StoredSubscription::from(row).owned);
+    let ending = ending.filter(|owned| owned.subscription.entitles(now)).map(|owned| owned.user);
+    Ok(running.into_iter().map(UserId::from).chain(ending).collect())
 }
 
 /// So many after this id, by id.

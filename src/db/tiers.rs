@@ -1,5 +1,7 @@
 //! What decides the tier of a user, read in one go.
 
+use std::collections::HashMap;
+
 use diesel::prelude::*;
 
 use crate::{
@@ -9,6 +11,7 @@ use crate::{
         pool::Db,
         schema::{guests, paired_servers, shop_watches, users},
         subscriptions,
+        users::User,
     },
     domain::{
         ids::{PlatformId, UserId},
@@ -30,10 +33,30 @@ pub struct TierUse {
 pub fn effective_of(db: &mut Db, user: &UserId, now: Timestamp) -> Result<EffectiveTier, DbError> {
     let account: Option<String> = users::table.find(user.as_str()).select(users::platform_id).first(db).optional()?;
     let beta = match account {
-        Some(account) => beta_testers::get(db, &PlatformId::from(account))?,
+        Some(account) => beta_testers::find(db, &PlatformId::from(account))?.map(|tester| tester.entry),
         None => None,
     };
     Ok(effective(&subscriptions::list_for(db, user)?, beta.as_ref(), now))
+}
+
+/// The tier of each of these users now.
+pub fn effective_of_all(
+    db: &mut Db,
+    members: &[User],
+    now: Timestamp,
+) -> Result<HashMap<UserId, EffectiveTier>, DbError> {
+    if members.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let ids: Vec<UserId> = members.iter().map(|user| user.id.clone()).collect();
+    let accounts: Vec<PlatformId> = members.iter().map(|user| user.platform_id.clone()).collect();
+    let subscriptions = subscriptions::list_for_all(db, &ids)?;
+    let testers = beta_testers::find_all(db, &accounts)?;
+    let tier = |user: &User| {
+        let own = subscriptions.get(&user.id).map(Vec::as_slice).unwrap_or_default();
+        (user.id.clone(), effective(own, testers.get(&user.platform_id), now))
+    };
+    Ok(members.iter().map(tier).collect())
 }
 
 /// How much of it a user uses.

@@ -3,9 +3,10 @@
 use diesel::prelude::*;
 
 use crate::{
-    db::{error::DbError, pool::Db, schema::users, timestamp::StoredTimestamp},
+    db::{daily_counts, error::DbError, pool::Db, schema::users, timestamp::StoredTimestamp, user_search},
     domain::{
         ids::{PlatformId, UserId},
+        player_name::NameKey,
         time::Timestamp,
     },
 };
@@ -59,12 +60,41 @@ pub fn sign_in(
         }
         None => on_backend!(db, |db| inserted.set(seen).returning(User::as_returning()).get_result(db)),
     };
-    Ok(user?)
+    let user: User = user?;
+    user_search::put(db, &user.id, &user.platform_id, &user.display_name)?;
+    daily_counts::seen(db, &user.id, now)?;
+    Ok(user)
+}
+
+/// How many users there are whose account or a word of whose name begins so (`None`: all), and so many of them, the newest
+/// first.
+pub fn search(db: &mut Db, start: Option<&NameKey>, limit: i64, offset: i64) -> Result<(i64, Vec<User>), DbError> {
+    let newest = users::table.order(users::id.desc()).select(User::as_select());
+    let Some(start) = start else {
+        return Ok((count(db)?, newest.limit(limit).offset(offset).load(db)?));
+    };
+    let (total, ids) = user_search::find(db, start, limit, offset)?;
+    if ids.is_empty() {
+        return Ok((total, Vec::new()));
+    }
+    Ok((total, newest.filter(users::id.eq_any(ids.iter().map(UserId::as_str))).load(db)?))
 }
 
 /// The user, if there is one.
 pub fn find(db: &mut Db, id: &UserId) -> Result<Option<User>, DbError> {
     Ok(users::table.find(id.as_str()).select(User::as_select()).first(db).optional()?)
+}
+
+/// Locks the user's row until the transaction ends: whoever counts what a user has waits here for who adds to it. Lock
+/// it before a server's.
+pub fn lock(db: &mut Db, id: &UserId) -> Result<(), DbError> {
+    diesel::update(users::table.find(id.as_str())).set(users::id.eq(users::id)).execute(db)?;
+    Ok(())
+}
+
+/// How many users there are.
+pub fn count(db: &mut Db) -> Result<i64, DbError> {
+    Ok(users::table.count().get_result(db)?)
 }
 
 #[cfg(test)]
@@ -94,6 +124,38 @@ mod tests {
             let read = |id: &str| pool.read_blocking(|db| find(db, &id.into())).unwrap();
             assert_eq!(read("user-1"), Some(third));
             assert_eq!(read("user-2"), None);
+        });
+    }
+
+    #[test]
+    fn members_are_found_by_the_start_of_a_word_or_account_whatever_else_is_typed() {
+        testing::on_each_database(|pool| {
+            for (id, name) in [("1", "[Wolf] Ada Löwe"), ("2", "ada_50%"), ("3", "Eve"), ("4", "Adalbert")] {
+                let profile = StoredProfile { display_name: name.into(), avatar_url: None };
+                let account = format!("7656119800000000{id}").into();
+                pool.write_blocking(|db| sign_in(db, &id.into(), &account, Some(&profile), now())).unwrap();
+            }
+            let page = |text: &str, limit, offset| {
+                let key = NameKey::of(text);
+                let (total, users) = pool.read_blocking(|db| search(db, key.as_ref(), limit, offset)).unwrap();
+                (total, users.into_iter().map(|user| user.id.to_string()).collect::<Vec<_>>())
+            };
+            let found = |text: &str| page(text, 9, 0).1;
+            assert_eq!(found("ADA"), ["4", "2", "1"]);
+            assert_eq!(found("löwe"), ["1"]);
+            assert_eq!(found("LÖ"), ["1"]);
+            assert_eq!(found("[wolf"), ["1"]);
+            assert_eq!(found("76561198000000003"), ["3"]);
+            assert_eq!(page("7656", 2, 1), (4, vec!["3".into(), "2".into()]));
+            assert_eq!(page("", 2, 0), (4, vec!["4".into(), "3".into()]));
+            for pattern in ["%", "_", "a%", "ad_", "*", "\\", "'", "x"] {
+                assert_eq!(page(pattern, 9, 0), (0, vec![]), "{pattern}");
+            }
+            assert_eq!(found("50%"), ["2"]);
+            let renamed = StoredProfile { display_name: "Zoe".into(), avatar_url: None };
+            let account = "76561198000000001".into();
+            pool.write_blocking(|db| sign_in(db, &"x".into(), &account, Some(&renamed), now())).unwrap();
+            assert_eq!((found("ada"), found("zoe")), (vec!["4".to_owned(), "2".into()], vec!["1".to_owned()]));
         });
     }
 }

@@ -23,7 +23,7 @@ use crate::{
     api::context::ApiContext,
     billing::checkout::{self, CheckoutError},
     clock::Clock,
-    config::{self, Config, InvalidSettings, PaymentSettings, Settings},
+    config::{self, ChatSettings, Config, InvalidSettings, PaymentSettings, Settings},
     crypto::random::Random,
     db::{error::DbError, paired_servers, users},
     domain::{
@@ -35,6 +35,7 @@ use crate::{
     server::{Server, StartError},
     simulator::{
         self, STATS_SERVER,
+        chat::ChatService,
         game_server::{GameServer, GameServerOptions},
         identity::IdentityProvider,
         payments::PaymentService,
@@ -55,7 +56,7 @@ pub struct DemoOptions {
     /// Seed of the simulated world: the same seed gives the same events
     #[arg(long, default_value_t = 7)]
     pub seed: u64,
-    /// Port of the API; the relay, the game server, the identity provider, the push service, the player-statistics service and the payment provider get the next six. 0 for free ports
+    /// Port of the API; the relay, the game server, the identity provider, the push service, the player-statistics service, the payment provider and the chat platform get the next seven. 0 for free ports
     #[arg(long, default_value_t = 8080)]
     pub port: u16,
     /// Where to store everything [default: a temporary directory that is removed when the demo ends]
@@ -116,6 +117,7 @@ pub struct Demo {
     _identity: IdentityProvider,
     _player_stats: PlayerStatsService,
     _payments: PaymentService,
+    chat: ChatService,
     /// The page on which the demo user pays for OPERATOR with one click; `None` if they have, in an earlier run.
     pub checkout_url: Option<String>,
     /// Removed when dropped.
@@ -152,6 +154,8 @@ impl Demo {
         let payments = PaymentService::start(listen(6), clock.clone(), Random::system()).await;
         let payments = payments.map_err(DemoError::io(taken(listen(6))))?;
 
+        let chat = ChatService::start(listen(7), clock.clone()).await.map_err(DemoError::io(taken(listen(7))))?;
+
         let phone = (DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN);
         let authority = CertificateAuthority::kept(&data_dir).map_err(DemoError::io(data_dir.display().to_string()))?;
         let pushes = PushService::start_as(authority, listen(4), vec![phone], clock.clone()).await;
@@ -173,7 +177,10 @@ impl Demo {
         settings.game.allow_private_game_servers = "true".to_owned();
         settings.player_stats.player_stats_url = Some(player_stats.url());
         settings.player_stats.player_stats_poll_seconds = "10".to_owned();
+        // The demo user.
         settings.payments = payment_settings(&payments, settings.payments);
+        settings.chat = chat_settings(&chat, settings.chat);
+        settings.admin.admin_platform_ids = Some(TEAM[0].0.to_string());
         let config = Config::check(settings)?;
         let server = Server::build(config, clock)?;
 
@@ -186,6 +193,7 @@ impl Demo {
         context.push.do_send(CredentialChanged { user: user.id.clone() });
         game.push_through(pushes.clone(), SERVER_NAME, HashMap::from([(player, DEMO_ANDROID_ID)]));
         let paired = pair(context, &user.id, &game, &pushes, &devices).await?;
+        chat.set_interactions(format!("http://{}/chat/interactions", server.api_addr()));
         payments.set_webhook(format!("http://{}/billing/webhook", server.api_addr()));
         let checkout_url = open_checkout(context, &user.id).await?;
         let file = DemoFile {
@@ -206,6 +214,7 @@ impl Demo {
             _identity: identity,
             _player_stats: player_stats,
             _payments: payments,
+            chat,
             checkout_url,
             _temporary: temporary,
         })
@@ -264,10 +273,35 @@ impl Demo {
             out,
             "    curl -s -H 'Cookie: {cookie}' -o map.jpg '{api_url}/paired-servers/{id}/map/image?size=1024'"
         )?;
+        writeln!(out, "  Register the support bot's commands as an admin, and give it some as the chat platform does")?;
+        writeln!(out, "    curl -s -X POST -H 'Cookie: {cookie}' {api_url}/admin/chat/register-commands")?;
+        let give = format!("{}/give", self.chat.url());
+        writeln!(
+            out,
+            "    curl -s --json '{{\"command\":\"craft\",\"options\":{{\"item\":\"gunpowder\",\"amount\":50}}}}' {give}"
+        )?;
+        writeln!(
+            out,
+            "    curl -s --json '{{\"command\":\"raid\",\"options\":{{\"target\":\"garage door\"}}}}' {give}"
+        )?;
+        writeln!(out, "  Link the account there with a code of the bot, and ask it for prices on your servers")?;
+        writeln!(out, "    curl -s --json '{{\"command\":\"link\"}}' {give}")?;
+        writeln!(out, "    curl -s -H 'Cookie: {cookie}' --json '{{\"code\":\"THE CODE\"}}' {api_url}/chat/link")?;
+        writeln!(out, "    curl -s --json '{{\"command\":\"price\",\"options\":{{\"item\":\"wood\"}}}}' {give}")?;
         let devices = format!("{api_url}/paired-servers/{}/devices", server.id);
         writeln!(out, "  Add a camera of the base, and take a picture through it")?;
         writeln!(out, "    curl -s -H 'Cookie: {cookie}' --json '{{\"cameraId\":\"{TURNING_CAMERA}\"}}' {devices}")?;
         writeln!(out, "    curl -s -H 'Cookie: {cookie}' -o camera.jpg {devices}/{TURNING_CAMERA}/camera-frame")?;
+        writeln!(out, "  Read how all of this works: the wiki, and the stores that bots read")?;
+        writeln!(out, "    curl -s '{api_url}/wiki/page?slug=welcome'   (all pages: {api_url}/wiki/tree)")?;
+        writeln!(out, "    curl -s {api_url}/store/raid   (also faq, crafting, messages)")?;
+        writeln!(out, "  See the members as an admin, and what admins did")?;
+        writeln!(out, "    curl -s -H 'Cookie: {cookie}' {api_url}/admin/users/overview")?;
+        writeln!(
+            out,
+            "    curl -s -H 'Cookie: {cookie}' --json '{{\"platformId\":\"76561198000000042\",\"tier\":\"SCOUT\"}}' {api_url}/admin/beta-testers"
+        )?;
+        writeln!(out, "    curl -s -H 'Cookie: {cookie}' {api_url}/admin/audit")?;
         writeln!(
             out,
             "  Get a token for your own WebSocket client, which then sends {{\"type\":\"subscribe\",\"serverId\":\"{}\"}}",
@@ -311,6 +345,18 @@ fn payment_settings(payments: &PaymentService, defaults: PaymentSettings) -> Pay
         payment_price_overlord: value("PAYMENT_PRICE_OVERLORD"),
         payment_api_url: payments.url(),
         ..defaults
+    }
+}
+
+/// The settings of a service whose bot is known to this platform.
+fn chat_settings(chat: &ChatService, defaults: ChatSettings) -> ChatSettings {
+    let given: HashMap<&str, String> = chat.settings().into_iter().collect();
+    let value = |name: &str| given.get(name).cloned();
+    ChatSettings {
+        chat_api_url: value("CHAT_API_URL").unwrap_or(defaults.chat_api_url),
+        chat_bot_token: value("CHAT_BOT_TOKEN").map(Into::into),
+        chat_application_id: value("CHAT_APPLICATION_ID"),
+        chat_public_key: value("CHAT_PUBLIC_KEY"),
     }
 }
 

@@ -54,6 +54,11 @@ id!(
 );
 
 id!(
+    /// An account of the chat platform: decimal digits.
+    ChatUserId
+);
+
+id!(
     /// A helper device of a user (our own, UUIDv7).
     HelperDeviceId
 );

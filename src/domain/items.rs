@@ -1,7 +1,13 @@
 //! The game's items: what an item id means, how much of it a slot holds, and what it is crafted of. The embedded default
 //! catalogue (`data/items.tsv`, `data/crafting.tsv`) is read once. Whoever needs an item asks [`item`] or [`by_shortname`].
+//!
+//! Admins edit items, and names are wanted deep in the live state, where they cost nothing until they are written. So
+//! there is one catalogue for the process, in memory: [`put`] and [`take_back`] change it, and nothing else does.
 
-use std::{collections::HashMap, sync::LazyLock};
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock, PoisonError, RwLock},
+};
 
 use serde::Serialize;
 
@@ -14,82 +20,205 @@ pub struct CatalogueItem {
     /// The game's item id.
     pub id: i32,
     /// The game's own name, such as `rifle.ak`.
-    pub shortname: &'static str,
+    pub shortname: Arc<str>,
     /// In English.
-    pub name: &'static str,
+    pub name: Arc<str>,
     /// Empty for a few that are never held.
-    pub category: &'static str,
+    pub category: Arc<str>,
     /// Pieces that one slot of a container holds, where it is known.
     pub stack_size: Option<u32>,
-    /// Item id and pieces of each ingredient of one crafting; empty: it cannot be crafted. How many pieces one crafting
-    /// makes, the data does not say.
-    pub ingredients: Vec<(i32, u32)>,
+    /// Item id and pieces of each ingredient of one crafting; empty: it cannot be crafted.
+    pub ingredients: Arc<[(i32, u32)]>,
+    /// Name of the uploaded image.
+    pub icon: Option<Arc<str>>,
+    pub source: ItemSource,
+}
+
+/// Who says what an item is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemSource {
+    /// The embedded catalogue.
+    Catalogue,
+    /// An admin: of an item of the catalogue, or of one that it does not have.
+    Admin,
+}
+
+/// What an admin says of an item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ItemEdit {
+    pub id: i32,
+    pub shortname: String,
+    pub name: String,
+    pub category: String,
+    pub stack_size: Option<u32>,
+    pub icon: Option<String>,
 }
 
 /// The item's names, as messages have them beside an item id; `null` for an id that is not in the catalogue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ItemNames {
-    pub name: Option<&'static str>,
-    pub shortname: Option<&'static str>,
+    pub name: Option<Arc<str>>,
+    pub shortname: Option<Arc<str>>,
 }
 
-struct Catalogue {
-    by_id: HashMap<i32, CatalogueItem>,
-    by_shortname: HashMap<&'static str, i32>,
+/// Pieces that one crafting makes, where it is known: the data does not say.
+const MADE_AT_ONCE: [(&str, u32); 8] = [
+    ("ammo.rifle.explosive", 2),
+    ("ammo.rocket.basic", 1),
+    ("explosive.satchel", 1),
+    ("explosive.timed", 1),
+    ("explosives", 1),
+    ("grenade.beancan", 1),
+    ("gunpowder", 10),
+    ("lowgradefuel", 4),
+];
+
+/// All items, by both of their keys.
+#[derive(Clone, Debug, Default)]
+pub struct Catalogue {
+    by_id: HashMap<i32, Arc<CatalogueItem>>,
+    by_shortname: HashMap<Arc<str>, i32>,
 }
 
-static CATALOGUE: LazyLock<Catalogue> =
+static EMBEDDED: LazyLock<Catalogue> =
     LazyLock::new(|| Catalogue::read(include_str!("data/items.tsv"), include_str!("data/crafting.tsv")));
+static CATALOGUE: LazyLock<RwLock<Catalogue>> = LazyLock::new(|| RwLock::new(EMBEDDED.clone()));
 
 impl Catalogue {
     /// Reads the tables, each with a head line; a line that makes no sense is left out.
-    fn read(items: &'static str, crafting: &'static str) -> Self {
+    fn read(items: &str, crafting: &str) -> Self {
         let mut by_id: HashMap<i32, CatalogueItem> = items.lines().skip(1).filter_map(read_item).collect();
-        let by_shortname: HashMap<_, _> = by_id.values().map(|item| (item.shortname, item.id)).collect();
+        let by_shortname: HashMap<_, _> = by_id.values().map(|item| (item.shortname.clone(), item.id)).collect();
+        let mut ingredients: HashMap<i32, Vec<(i32, u32)>> = HashMap::new();
         for line in crafting.lines().skip(1) {
             let mut cells = line.split('\t').map(str::trim);
             let (Some(made), Some(of), Some(pieces)) = (cells.next(), cells.next(), cells.next()) else { continue };
             let (Some(made), Some(of)) = (by_shortname.get(made), by_shortname.get(of)) else { continue };
-            let (Some(made), Ok(pieces)) = (by_id.get_mut(made), pieces.parse()) else { continue };
-            made.ingredients.push((*of, pieces));
+            let Ok(pieces) = pieces.parse() else { continue };
+            ingredients.entry(*made).or_default().push((*of, pieces));
         }
-        Self { by_id, by_shortname }
+        for (id, of) in ingredients {
+            if let Some(item) = by_id.get_mut(&id) {
+                item.ingredients = of.into();
+            }
+        }
+        Self { by_id: by_id.into_iter().map(|(id, item)| (id, Arc::new(item))).collect(), by_shortname }
+    }
+
+    fn get(&self, id: i32) -> Option<Arc<CatalogueItem>> {
+        self.by_id.get(&id).cloned()
+    }
+
+    fn insert(&mut self, item: CatalogueItem) {
+        self.remove(item.id);
+        self.by_shortname.insert(item.shortname.clone(), item.id);
+        self.by_id.insert(item.id, Arc::new(item));
+    }
+
+    fn remove(&mut self, id: i32) {
+        if let Some(before) = self.by_id.remove(&id)
+            && self.by_shortname.get(&before.shortname) == Some(&id)
+        {
+            self.by_shortname.remove(&before.shortname);
+        }
     }
 }
 
-fn read_item(line: &'static str) -> Option<(i32, CatalogueItem)> {
+fn read_item(line: &str) -> Option<(i32, CatalogueItem)> {
     let mut cells = line.split('\t').map(str::trim);
     let item = CatalogueItem {
         id: cells.next()?.parse().ok()?,
-        shortname: cells.next()?,
-        name: cells.next()?,
-        category: cells.next()?,
+        shortname: cells.next()?.into(),
+        name: cells.next()?.into(),
+        category: cells.next()?.into(),
         stack_size: cells.next()?.parse().ok(),
-        ingredients: Vec::new(),
+        ingredients: Arc::default(),
+        icon: None,
+        source: ItemSource::Catalogue,
     };
     Some((item.id, item))
 }
 
+/// Runs this on the catalogue as it is now. It must be quick: an edit waits for it.
+fn read<T>(look: impl FnOnce(&Catalogue) -> T) -> T {
+    look(&CATALOGUE.read().unwrap_or_else(PoisonError::into_inner))
+}
+
 /// The item of this id.
-pub fn item(id: i32) -> Option<&'static CatalogueItem> {
-    CATALOGUE.by_id.get(&id)
+pub fn item(id: i32) -> Option<Arc<CatalogueItem>> {
+    read(|catalogue| catalogue.get(id))
 }
 
 /// The item of this short name.
-pub fn by_shortname(shortname: &str) -> Option<&'static CatalogueItem> {
-    CATALOGUE.by_shortname.get(shortname).and_then(|id| item(*id))
+pub fn by_shortname(shortname: &str) -> Option<Arc<CatalogueItem>> {
+    read(|catalogue| catalogue.by_shortname.get(shortname).and_then(|id| catalogue.get(*id)))
 }
 
-/// How many items there are.
+/// All items, by name and then by id.
+pub fn all() -> Vec<Arc<CatalogueItem>> {
+    let mut all: Vec<_> = read(|catalogue| catalogue.by_id.values().cloned().collect());
+    all.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
+    all
+}
+
+/// All items of the embedded catalogue, in no order.
+pub fn embedded_all() -> Vec<Arc<CatalogueItem>> {
+    EMBEDDED.by_id.values().cloned().collect()
+}
+
+/// The item as the embedded catalogue has it, whatever admins said.
+pub fn embedded(id: i32) -> Option<Arc<CatalogueItem>> {
+    EMBEDDED.get(id)
+}
+
+/// The embedded item of this short name.
+pub fn embedded_by_shortname(shortname: &str) -> Option<Arc<CatalogueItem>> {
+    EMBEDDED.by_shortname.get(shortname).and_then(|id| EMBEDDED.get(*id))
+}
+
+/// How many items the embedded catalogue has.
 pub fn count() -> usize {
-    CATALOGUE.by_id.len()
+    EMBEDDED.by_id.len()
+}
+
+/// From now on the item is as an admin says. What it is crafted of stays.
+pub fn put(edit: &ItemEdit) {
+    let item = CatalogueItem {
+        id: edit.id,
+        shortname: edit.shortname.as_str().into(),
+        name: edit.name.as_str().into(),
+        category: edit.category.as_str().into(),
+        stack_size: edit.stack_size,
+        ingredients: embedded(edit.id).map(|item| item.ingredients.clone()).unwrap_or_default(),
+        icon: edit.icon.as_deref().map(Into::into),
+        source: ItemSource::Admin,
+    };
+    CATALOGUE.write().unwrap_or_else(PoisonError::into_inner).insert(item);
+}
+
+/// What an admin said of the item does not count any more.
+pub fn take_back(id: i32) {
+    let mut catalogue = CATALOGUE.write().unwrap_or_else(PoisonError::into_inner);
+    match embedded(id) {
+        Some(item) => catalogue.insert((*item).clone()),
+        None => catalogue.remove(id),
+    }
+}
+
+impl CatalogueItem {
+    /// How many pieces one crafting makes, where it is known.
+    pub fn made_at_once(&self) -> Option<u32> {
+        MADE_AT_ONCE.iter().find(|(shortname, _)| *shortname == &*self.shortname).map(|(_, made)| *made)
+    }
 }
 
 impl ItemNames {
     /// The names of this item.
     pub fn of(id: i32) -> Self {
         let item = item(id);
-        Self { name: item.map(|item| item.name), shortname: item.map(|item| item.shortname) }
+        let shortname = item.as_ref().map(|item| item.shortname.clone());
+        Self { name: item.map(|item| item.name.clone()), shortname }
     }
 }
 
@@ -109,21 +238,21 @@ mod tests {
     #[test]
     fn every_line_of_the_tables_is_read() {
         let lines = |table: &str| table.lines().skip(1).filter(|line| !line.trim().is_empty()).count();
-        assert_eq!((count(), CATALOGUE.by_shortname.len()), (1_131, 1_131));
+        assert_eq!((count(), EMBEDDED.by_shortname.len()), (1_131, 1_131));
         assert_eq!(count(), lines(include_str!("data/items.tsv")));
-        let ingredients: usize = CATALOGUE.by_id.values().map(|item| item.ingredients.len()).sum();
+        let ingredients: usize = EMBEDDED.by_id.values().map(|item| item.ingredients.len()).sum();
         assert_eq!(ingredients, lines(include_str!("data/crafting.tsv")));
     }
 
     #[test]
     fn items_are_found_by_id_and_by_short_name() {
         let rifle = by_shortname("rifle.ak").unwrap();
-        assert_eq!((rifle.id, rifle.name, rifle.stack_size), (1_545_779_598, "Assault Rifle", Some(1)));
-        assert_eq!(item(rifle.id), Some(rifle));
-        assert_eq!(item(SCRAP).map(|scrap| scrap.shortname), Some("scrap"));
+        assert_eq!((rifle.id, &*rifle.name, rifle.stack_size), (1_545_779_598, "Assault Rifle", Some(1)));
+        assert_eq!(item(rifle.id), Some(rifle.clone()));
+        assert_eq!(item(SCRAP).map(|scrap| scrap.shortname.clone()).as_deref(), Some("scrap"));
         let metal = by_shortname("metal.refined").unwrap();
         assert!(rifle.ingredients.contains(&(metal.id, 50)), "{:?}", rifle.ingredients);
-        assert_eq!(by_shortname("scrap").unwrap().ingredients, []);
+        assert!(by_shortname("scrap").unwrap().ingredients.is_empty());
     }
 
     #[test]
@@ -132,5 +261,34 @@ mod tests {
         assert_eq!(ItemNames::of(7), ItemNames::default());
         assert_eq!(in_words(7, true), "item 7 (blueprint)");
         assert_eq!(in_words(SCRAP, false), "Scrap");
+    }
+
+    /// Of items that no other test looks at: the catalogue is one for the process.
+    #[test]
+    fn what_an_admin_says_counts_until_it_is_taken_back() {
+        let edit = |id, shortname: &str, name: &str| ItemEdit {
+            id,
+            shortname: shortname.into(),
+            name: name.into(),
+            category: "Fun".into(),
+            stack_size: Some(7),
+            icon: Some("a.png".into()),
+        };
+        let pool = by_shortname("abovegroundpool").unwrap();
+        put(&edit(pool.id, "abovegroundpool", "Paddling Pool"));
+        let edited = item(pool.id).unwrap();
+        assert_eq!((&*edited.name, edited.stack_size, edited.source), ("Paddling Pool", Some(7), ItemSource::Admin));
+        assert_eq!(edited.ingredients, pool.ingredients);
+        assert_eq!(in_words(pool.id, false), "Paddling Pool");
+        take_back(pool.id);
+        assert_eq!(item(pool.id), Some(pool));
+
+        put(&edit(12, "new.item", "New Item"));
+        put(&edit(12, "newer.item", "Newer Item"));
+        assert_eq!(by_shortname("new.item"), None, "the short name before is free");
+        assert_eq!(ItemNames::of(12).name.as_deref(), Some("Newer Item"));
+        take_back(12);
+        assert_eq!((item(12), by_shortname("newer.item")), (None, None));
+        assert_eq!(count(), 1_131);
     }
 }

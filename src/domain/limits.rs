@@ -38,6 +38,36 @@ pub const PROVIDER_CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
 /// Largest JSON body, bytes.
 pub const JSON_BODY: usize = 64 * 1024;
 
+/// Largest data of a store, bytes of JSON, and how many versions of it are kept.
+pub const STORE_BYTES: usize = 1024 * 1024;
+pub const STORE_VERSIONS: i64 = 20;
+
+/// Largest body of a wiki page and largest frontmatter, bytes; how many versions of a page are kept, and how many pages.
+pub const WIKI_BODY: usize = 256 * 1024;
+pub const WIKI_FRONTMATTER: usize = 16 * 1024;
+pub const WIKI_VERSIONS: i64 = 20;
+pub const WIKI_PAGES: i64 = 1_000;
+
+/// Largest JSON body of what holds a store or a wiki page: JSON escapes some characters.
+pub const CONTENT_BODY: usize = STORE_BYTES + 64 * 1024;
+
+/// Items that admins have edited or added, and rows of the conveyor map.
+pub const EDITED_ITEMS: i64 = 5_000;
+pub const CONVEYOR_ROWS: i64 = 5_000;
+
+/// Largest image file that is taken, bytes.
+pub const IMAGE_BYTES: usize = 5_000_000;
+/// Longest edge of an icon and of an image of the wiki, pixels; most pixels of either.
+pub const ICON_EDGE: u32 = 1_024;
+pub const WIKI_IMAGE_EDGE: u32 = 4_096;
+pub const IMAGE_PIXELS: u64 = 8_000_000;
+/// Largest image as it is kept, bytes: what was compressed with losses grows.
+pub const KEPT_IMAGE_BYTES: usize = 16 * 1024 * 1024;
+/// How long an upload may take, from the end of its head.
+pub const UPLOAD_DEADLINE: Duration = Duration::from_secs(30);
+/// For how many hours an uploaded image may wait to be used.
+pub const UNUSED_IMAGE_HOURS: i64 = 24;
+
 /// Largest event of the payment provider, bytes.
 pub const WEBHOOK_BODY: usize = 1024 * 1024;
 
@@ -56,6 +86,9 @@ pub const REQUESTS_PER_USER: u32 = 300;
 
 /// Camera frames of one user: burst, and how many come back per minute. Four cameras every two seconds.
 pub const CAMERA_FRAMES_PER_USER: u32 = 120;
+
+/// Toggles of smart switches by one user: burst, and how many come back per minute.
+pub const TOGGLES_PER_USER: u32 = 60;
 
 /// Paired servers of one user.
 pub const PAIRED_SERVERS_PER_USER: usize = 50;

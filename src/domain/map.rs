@@ -1,5 +1,7 @@
 //! What is on the map: markers and notes, as clients see them.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use crate::domain::{
@@ -55,8 +57,8 @@ struct NamedSellOrder {
     item: ItemNames,
     quantity: i32,
     currency_id: i32,
-    currency_name: Option<&'static str>,
-    currency_shortname: Option<&'static str>,
+    currency_name: Option<Arc<str>>,
+    currency_shortname: Option<Arc<str>>,
     cost: i32,
     in_stock: i32,
     item_is_blueprint: bool,

@@ -15,7 +15,7 @@ use crate::domain::{limits::ACTIVE_PAIRING_CODES, time::Moment};
 pub const LIFETIME: Duration = Duration::minutes(10);
 
 /// 32 characters that are hard to confuse.
-const ALPHABET: &[u8; 32] = b"23456789ABCDEFGHJKLMNPQRSTUVWXYZ";
+pub(super) const ALPHABET: &[u8; 32] = b"23456789ABCDEFGHJKLMNPQRSTUVWXYZ";
 
 /// A pairing code, `PREFIX-XXXX`. It is a credential: `Debug` hides it.
 #[derive(Clone, PartialEq, Eq)]

@@ -187,7 +187,7 @@ impl ProviderSubscription {
 }
 
 /// An id, of which an expanded object is known by its own. It becomes part of a path.
-fn id_at(value: &Value, pointer: &str) -> Option<String> {
+pub fn id_at(value: &Value, pointer: &str) -> Option<String> {
     let found = value.pointer(pointer)?;
     let id = found.as_str().or_else(|| found["id"].as_str())?;
     let is_id = (1..=MAX_ID).contains(&id.len())

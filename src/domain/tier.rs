@@ -91,20 +91,42 @@ impl SubscriptionStatus {
     }
 }
 
+/// The provider's prices of one tier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PriceList {
+    /// The one of a new checkout.
+    pub sold: String,
+    /// Those of checkouts before, which subscriptions may still have.
+    pub former: Vec<String>,
+}
+
 /// The provider's prices of the tiers, in the order of [`Tier::ALL`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TierPrices(pub [String; 3]);
+pub struct TierPrices(pub [PriceList; 3]);
+
+impl PriceList {
+    /// One price.
+    pub fn of(sold: impl Into<String>) -> Self {
+        Self { sold: sold.into(), former: Vec::new() }
+    }
+
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = &String> {
+        [&self.sold].into_iter().chain(&self.former)
+    }
+}
 
 impl TierPrices {
+    /// The price of a new checkout.
     pub fn price_of(&self, tier: Tier) -> &str {
-        &self.0[tier as usize]
+        &self.0[tier as usize].sold
     }
 
     /// The tier of the first of these prices that has one, and that price.
     pub fn tier_of<'a>(&self, prices: impl IntoIterator<Item = &'a String>) -> Option<(Tier, &'a String)> {
-        prices
-            .into_iter()
-            .find_map(|price| Some((Tier::ALL.into_iter().find(|tier| self.price_of(*tier) == price)?, price)))
+        let tier_of =
+            |price| Tier::ALL.into_iter().find(|tier| self.0[*tier as usize].all().any(|known| known == price));
+        prices.into_iter().find_map(|price| Some((tier_of(price)?, price)))
     }
 }
 
@@ -196,6 +218,13 @@ pub struct BetaEntry {
     pub tier: Tier,
     /// `None`: never.
     pub expires_at: Option<Timestamp>,
+}
+
+impl EffectiveTier {
+    /// Of a user who has nothing.
+    pub fn none() -> Self {
+        Self { tier: None, subscription: None, why: Vec::new() }
+    }
 }
 
 /// The tier of a user now.
@@ -339,12 +368,14 @@ mod tests {
 
     #[test]
     fn a_price_names_its_tier() {
-        let prices = TierPrices(["a", "b", "c"].map(str::to_owned));
+        let mut prices = TierPrices(["a", "b", "c"].map(PriceList::of));
+        prices.0[1].former = vec!["old".into(), "older".into()];
         let tier = |known: &[&str]| {
             let known: Vec<String> = known.iter().map(|price| (*price).to_owned()).collect();
             prices.tier_of(&known).map(|(tier, _)| tier)
         };
         assert_eq!((tier(&["b"]), tier(&["x", "c"]), tier(&["x"])), (Some(Tier::Operator), Some(Tier::Overlord), None));
-        assert_eq!(prices.price_of(Tier::Overlord), "c");
+        assert_eq!((tier(&["old"]), tier(&["older"])), (Some(Tier::Operator), Some(Tier::Operator)));
+        assert_eq!((prices.price_of(Tier::Operator), prices.price_of(Tier::Overlord)), ("b", "c"));
     }
 }

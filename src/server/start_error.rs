@@ -2,7 +2,10 @@
 
 use std::{io, net::SocketAddr, path::PathBuf};
 
-use crate::db::{error::DbError, journal::JournalError};
+use crate::{
+    db::{error::DbError, journal::JournalError},
+    uploads::ImageStoreError,
+};
 
 /// Why the service did not start.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +20,8 @@ pub enum StartError {
     DataDir { directory: PathBuf, cause: io::Error },
     #[error("outgoing connections: {0}")]
     Client(io::Error),
+    #[error("{0}")]
+    Images(#[from] ImageStoreError),
     #[error("{variable} {address}: {cause}")]
     Bind { variable: &'static str, address: SocketAddr, cause: io::Error },
 }

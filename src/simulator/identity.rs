@@ -12,10 +12,9 @@ use std::{
 };
 
 use actix_web::{
-    App, HttpResponse, HttpServer,
-    dev::ServerHandle,
+    HttpResponse,
     http::header::{CACHE_CONTROL, LOCATION},
-    web,
+    web::{self, ServiceConfig},
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use chrono::SecondsFormat;
@@ -23,7 +22,7 @@ use ring::hmac;
 use serde_json::json;
 use url::Url;
 
-use super::html::escaped;
+use super::{html::escaped, http_server::NeighbourServer};
 use crate::{clock::Clock, crypto::random::Random};
 
 const NAMESPACE: &str = "http://specs.openid.net/auth/2.0";
@@ -49,7 +48,7 @@ pub struct Person {
 /// A running provider; stops when dropped.
 pub struct IdentityProvider {
     addr: SocketAddr,
-    server: ServerHandle,
+    _server: NeighbourServer,
 }
 
 impl IdentityProvider {
@@ -65,21 +64,15 @@ impl IdentityProvider {
             random,
             unconfirmed: Mutex::new(VecDeque::new()),
         });
-        let server = HttpServer::new(move || {
-            App::new()
+        let routes = move |config: &mut ServiceConfig| {
+            config
                 .app_data(provider.clone())
                 .service(web::resource("/openid/login").get(ask).post(verify))
                 .service(web::resource("/openid/choose").post(choose))
                 .service(web::resource("/ISteamUser/GetPlayerSummaries/{version}").get(profiles))
-                .service(web::resource("/ISteamUser/GetPlayerSummaries/{version}/").get(profiles))
-        })
-        .workers(1)
-        .disable_signals()
-        .listen(listener)?
-        .run();
-        let handle = server.handle();
-        actix::spawn(server);
-        Ok(Self { addr, server: handle })
+                .service(web::resource("/ISteamUser/GetPlayerSummaries/{version}/").get(profiles));
+        };
+        Ok(Self { addr, _server: NeighbourServer::start(listener, routes)? })
     }
 
     pub fn addr(&self) -> SocketAddr {
@@ -99,13 +92,6 @@ impl IdentityProvider {
     /// The base of the profile API.
     pub fn platform_api_url(&self) -> String {
         format!("http://{}", self.addr)
-    }
-}
-
-impl Drop for IdentityProvider {
-    fn drop(&mut self) {
-        // The call stops it; its answer comes when it has stopped, and is not needed.
-        drop(self.server.stop(false));
     }
 }
 

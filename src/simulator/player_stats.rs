@@ -10,18 +10,18 @@ use std::{
 };
 
 use actix_web::{
-    App, HttpRequest, HttpResponse, HttpServer,
-    dev::ServerHandle,
+    HttpRequest, HttpResponse,
     http::{
         StatusCode,
         header::{AUTHORIZATION, RETRY_AFTER},
     },
-    web,
+    web::{self, ServiceConfig},
 };
 use chrono::TimeDelta;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use super::http_server::NeighbourServer;
 use crate::{
     clock::Clock,
     domain::time::{self, Timestamp},
@@ -124,7 +124,7 @@ pub struct PlayerStatsFaults {
 /// A running service; stops when dropped.
 pub struct PlayerStatsService {
     addr: SocketAddr,
-    server: ServerHandle,
+    _server: NeighbourServer,
     shared: web::Data<SharedStats>,
 }
 
@@ -165,21 +165,14 @@ impl PlayerStatsService {
         let state = StatsState { games, players, ..Default::default() };
         let shared = web::Data::new(SharedStats { clock, state: state.into() });
         let data = shared.clone();
-        let server = HttpServer::new(move || {
-            App::new()
+        let routes = move |config: &mut ServiceConfig| {
+            config
                 .app_data(data.clone())
                 .service(web::resource("/servers").get(servers))
                 .service(web::resource("/servers/{id}").get(server))
-                .service(web::resource("/players").get(players_found))
-        })
-        .workers(1)
-        .disable_signals()
-        .shutdown_timeout(0)
-        .listen(listener)?
-        .run();
-        let handle = server.handle();
-        actix::spawn(server);
-        Ok(Self { addr, server: handle, shared })
+                .service(web::resource("/players").get(players_found));
+        };
+        Ok(Self { addr, _server: NeighbourServer::start(listener, routes)?, shared })
     }
 
     pub fn addr(&self) -> SocketAddr {
@@ -216,13 +209,6 @@ impl PlayerStatsService {
     /// The latest questions: path and decoded query, the oldest first.
     pub fn asked(&self) -> Vec<String> {
         self.shared.state().asked.iter().cloned().collect()
-    }
-}
-
-impl Drop for PlayerStatsService {
-    fn drop(&mut self) {
-        // The call stops it; its answer comes when it has stopped, and is not needed.
-        drop(self.server.stop(false));
     }
 }
 

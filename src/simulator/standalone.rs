@@ -11,6 +11,7 @@ use std::{
 use serde_json::json;
 
 use super::{
+    chat::ChatService,
     game_server::{DEMO_TOKEN, GameServer, GameServerOptions},
     identity::{IdentityProvider, Person},
     payments::PaymentService,
@@ -20,26 +21,50 @@ use super::{
 };
 use crate::{clock::Clock, crypto::random::Random};
 
-/// Where to listen, and which files to write.
+/// Where to listen, and which files to write; the documentation of each field is its help.
+#[derive(clap::Args)]
 pub struct SimulateOptions {
-    /// Loopback, unless other machines use the simulator.
+    /// Address to listen on
+    #[arg(long, default_value = "127.0.0.1")]
     pub listen_ip: IpAddr,
-    /// 0 for a free port, here and below.
+    /// Port of the game server
+    #[arg(long, default_value_t = 8082)]
     pub game_port: u16,
+    /// Port of the identity provider
+    #[arg(long, default_value_t = 8083)]
     pub identity_port: u16,
+    /// Port of the push service
+    #[arg(long, default_value_t = 8084)]
     pub push_port: u16,
+    /// Port of the player-statistics service
+    #[arg(long, default_value_t = 8085)]
     pub player_stats_port: u16,
+    /// Port of the payment provider
+    #[arg(long, default_value_t = 8086)]
     pub payments_port: u16,
-    /// Where the payment provider sends its events.
+    /// Where the payment provider sends its events
+    #[arg(long, default_value = "http://127.0.0.1:8080/billing/webhook")]
     pub webhook_url: String,
+    /// Port of the chat platform
+    #[arg(long, default_value_t = 8087)]
+    pub chat_port: u16,
+    /// Where the chat platform sends the commands that somebody gives
+    #[arg(long, default_value = "http://127.0.0.1:8080/chat/interactions")]
+    pub interactions_url: String,
+    /// Seed of everything that happens in the simulated world
+    #[arg(long, default_value_t = 7)]
     pub seed: u64,
-    /// The world does not move.
+    /// Nothing happens by itself in the simulated world: two who look at it see the same
+    #[arg(long)]
     pub still: bool,
-    /// Where the push service's certificate authority is kept, so that clients which trust it go on after a restart.
+    /// Where to keep the certificate authority of the push service: a service that trusts it goes on after a restart
+    #[arg(long, default_value = "data/simulator")]
     pub data_dir: PathBuf,
-    /// Where to write the certificate that clients of the push service must trust (PEM).
+    /// Write the certificate of the push service to this file
+    #[arg(long)]
     pub ca_file: Option<PathBuf>,
-    /// Where to write the settings with which `companion serve` uses this simulator.
+    /// Write the settings with which `companion serve` uses these neighbours; the push service only with `--ca-file`
+    #[arg(long)]
     pub env_file: Option<PathBuf>,
 }
 
@@ -53,11 +78,11 @@ pub fn persons() -> Vec<Person> {
         .collect()
 }
 
-/// Runs a game server, an identity provider, a push service, a player-statistics service and a payment provider until
-/// Ctrl-C. The push service has one account, for which the pairings of the game server and its devices wait.
+/// Runs a game server, an identity provider, a push service, a player-statistics service, a payment provider and a chat
+/// platform until Ctrl-C. The push service has one account, for which the pairings of the game server and its devices wait.
 ///
-/// Prints one line of JSON when all accept connections: `game`, `identity`, `push`, `playerStats` and `payments` (host and port), `playerId`
-/// (decimal text), `playerToken`, `androidId` and `securityToken` (decimal texts), `caFile` (null without `ca_file`),
+/// Prints one line of JSON when all accept connections: `game`, `identity`, `push`, `playerStats`, `payments` and `chat`
+/// (host and port), `playerId` (decimal text), `playerToken`, `androidId` and `securityToken` (decimal texts), `caFile` (null without `ca_file`),
 /// and `devices` (entity id and name of each).
 pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
     let listen = |port| SocketAddr::new(options.listen_ip, port);
@@ -82,8 +107,10 @@ pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
     let listed = ListedGame::at(STATS_SERVER, &name, game.addr());
     let (stats_listen, players) = (listen(options.player_stats_port), regulars(STATS_SERVER));
     let player_stats = PlayerStatsService::start(stats_listen, vec![listed], players, clock.clone()).await?;
-    let payments = PaymentService::start(listen(options.payments_port), clock, Random::system()).await?;
+    let payments = PaymentService::start(listen(options.payments_port), clock.clone(), Random::system()).await?;
     payments.set_webhook(options.webhook_url);
+    let chat = ChatService::start(listen(options.chat_port), clock).await?;
+    chat.set_interactions(options.interactions_url);
 
     let ca_file = options.ca_file.as_ref().map(std::path::absolute).transpose()?;
     if let Some(path) = &ca_file {
@@ -100,6 +127,7 @@ pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
             ("ALLOW_PRIVATE_GAME_SERVERS", "true".to_owned()),
         ];
         settings.extend(payments.settings());
+        settings.extend(chat.settings());
         // The service cannot trust the push service without its certificate.
         if let Some(ca_file) = &ca_file {
             settings.push(("PUSH_ADDRESS", push.addr().to_string()));
@@ -115,6 +143,7 @@ pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
         "push": push.addr().to_string(),
         "playerStats": player_stats.addr().to_string(),
         "payments": payments.addr().to_string(),
+        "chat": chat.addr().to_string(),
         "playerId": player.to_string(),
         "playerToken": DEMO_TOKEN,
         "androidId": DEMO_ANDROID_ID.to_string(),

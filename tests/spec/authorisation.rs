@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, net::Ipv4Addr};
 use companion::{
     clock::Clock,
     simulator::{
+        chat::ChatService,
         payments::PaymentService,
         player_stats::PlayerStatsService,
         world::{BASE_ALARM, GATE_SWITCH},
@@ -15,11 +16,13 @@ use serde_json::{Value, json};
 
 use crate::{
     harness::{
-        app::{FRONTEND, TestApp},
+        app::{ADA, ADMINS, FRONTEND, TestApp},
         browser::{Answer, Browser},
+        chat_platform,
         game::{self, ALICE, BOB, add_device, is_complete, pair},
         helper::HelperDevice,
         payments,
+        pictures::{form, form_type, png},
         relay_client::{self, RelayClient},
     },
     openapi::route_table,
@@ -27,7 +30,10 @@ use crate::{
 
 const CAROL: &str = "76561198000000003";
 
-/// Who calls. The owner comes last, because what an owner does may be final.
+/// What stands for a form with an image.
+const IMAGE: &str = "image";
+
+/// Who calls. Owner and admin come last, because what they do may be final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Caller {
     Anonymous,
@@ -38,11 +44,13 @@ enum Caller {
     Helper,
     Guest,
     Owner,
+    /// Of the service, and a stranger to the server.
+    Administrator,
 }
 
 use Caller::*;
 
-const CALLERS: [Caller; 6] = [Anonymous, Stranger, Overlay, Helper, Guest, Owner];
+const CALLERS: [Caller; 7] = [Anonymous, Stranger, Overlay, Helper, Guest, Owner, Administrator];
 
 /// Who may.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +70,7 @@ enum Rule {
     GuestOnly,
     /// The user whose it is; it does not exist for others.
     Holder,
+    AdminOnly,
 }
 
 use Rule::*;
@@ -76,6 +85,8 @@ enum Verdict {
     Hidden,
     /// 403 `owner_only`
     ForOwner,
+    /// 403 `not_admin`
+    ForAdmin,
     /// 403 `insufficient_scope`
     OutOfScope,
     /// Allowed, or 404 because they have none.
@@ -90,11 +101,15 @@ fn verdict(rule: Rule, caller: Caller) -> Verdict {
         (HelperOnly, Helper) => Allowed,
         (HelperOnly, Overlay) => OutOfScope,
         (_, Anonymous | Overlay | Helper) | (HelperOnly, _) => Unauthenticated,
+        (AdminOnly, Administrator) => Allowed,
+        (AdminOnly, _) => ForAdmin,
         (SignedIn | RelayToken, _) => Allowed,
         (Theirs, _) => AllowedIfAny,
         (Watcher, Guest | Owner) | (OwnerOnly | Holder, Owner) | (GuestOnly, Guest) => Allowed,
         (OwnerOnly, Guest) => ForOwner,
-        (Watcher | OwnerOnly | GuestOnly, Stranger) | (Holder, Stranger | Guest) | (GuestOnly, Owner) => Hidden,
+        (Watcher | OwnerOnly | GuestOnly | Holder, Stranger | Administrator) | (Holder, Guest) | (GuestOnly, Owner) => {
+            Hidden
+        }
     }
 }
 
@@ -164,6 +179,55 @@ const ROUTES: &[(&str, Rule, &str)] = &[
     ("GET /intel/{serverId}/shops/scan", Watcher, ""),
     ("PATCH /intel/{serverId}/shops/{id}", OwnerOnly, r#"{"expectedPrice":1}"#),
     ("DELETE /intel/{serverId}/shops/{id}", OwnerOnly, ""),
+    ("POST /chat/interactions", Anybody, "{}"),
+    ("POST /chat/link", SignedIn, r#"{"code":"2222-2222"}"#),
+    ("DELETE /chat/link", Theirs, ""),
+    ("POST /admin/chat/register-commands", AdminOnly, ""),
+    ("GET /admin/ping", AdminOnly, ""),
+    ("GET /admin/audit", AdminOnly, ""),
+    ("GET /admin/users", AdminOnly, ""),
+    ("GET /admin/users/overview", AdminOnly, ""),
+    ("GET /admin/users/{id}", AdminOnly, ""),
+    ("POST /admin/users/{id}/sign-out", AdminOnly, ""),
+    ("GET /admin/users/{id}/charges", AdminOnly, ""),
+    ("DELETE /admin/users/{userId}/paired-servers", AdminOnly, ""),
+    ("DELETE /admin/paired-servers/{id}", AdminOnly, ""),
+    ("GET /admin/analytics", AdminOnly, ""),
+    ("POST /admin/refund", AdminOnly, r#"{"chargeId":"ch_none"}"#),
+    ("GET /admin/refunds", AdminOnly, ""),
+    ("GET /admin/payment-events", AdminOnly, ""),
+    ("GET /admin/beta-testers", AdminOnly, ""),
+    ("POST /admin/beta-testers", AdminOnly, r#"{"platformId":"76561198000000003","tier":"SCOUT"}"#),
+    ("DELETE /admin/beta-testers/{platformId}", AdminOnly, ""),
+    ("GET /store/{name}", Anybody, ""),
+    ("GET /items", SignedIn, ""),
+    ("GET /items/{id}", SignedIn, ""),
+    ("GET /wiki/tree", Anybody, ""),
+    ("GET /wiki/page", Anybody, ""),
+    ("GET /images/{name}", Anybody, ""),
+    ("GET /admin/stores", AdminOnly, ""),
+    ("GET /admin/store/{name}", AdminOnly, ""),
+    ("PUT /admin/store/{name}", AdminOnly, r#"{"data":1}"#),
+    ("GET /admin/store/{name}/versions", AdminOnly, ""),
+    ("GET /admin/store/{name}/versions/{version}", AdminOnly, ""),
+    ("POST /admin/store/{name}/restore", AdminOnly, r#"{"version":0}"#),
+    ("GET /admin/wiki/tree", AdminOnly, ""),
+    ("GET /admin/wiki/page", AdminOnly, ""),
+    ("PUT /admin/wiki/page", AdminOnly, r#"{"slug":"a","frontmatter":{},"body":""}"#),
+    ("DELETE /admin/wiki/page", AdminOnly, ""),
+    ("GET /admin/wiki/page/versions", AdminOnly, ""),
+    ("POST /admin/wiki/page/restore", AdminOnly, r#"{"slug":"welcome","version":0}"#),
+    ("POST /admin/wiki/image", AdminOnly, IMAGE),
+    ("GET /admin/items", AdminOnly, ""),
+    ("POST /admin/items/upload-icon", AdminOnly, IMAGE),
+    ("PUT /admin/items/{id}", AdminOnly, r#"{"shortname":"test.authorised","name":"Item","category":""}"#),
+    ("DELETE /admin/items/{id}", AdminOnly, ""),
+    ("GET /admin/items-search", AdminOnly, ""),
+    ("GET /admin/conveyor-map", AdminOnly, ""),
+    ("POST /admin/conveyor-map", AdminOnly, r#"{"itemId":"-151838493"}"#),
+    ("POST /admin/conveyor-map/bulk-category", AdminOnly, r#"{"shortnames":["scrap"],"category":"A"}"#),
+    ("PUT /admin/conveyor-map/{shortname}", AdminOnly, r#"{"category":"A"}"#),
+    ("DELETE /admin/conveyor-map/{shortname}", AdminOnly, ""),
     ("GET /", Anybody, ""),
     ("GET /health", Anybody, ""),
     ("GET /health/db", Anybody, ""),
@@ -185,11 +249,17 @@ struct Scene {
     player: String,
     _stats: PlayerStatsService,
     _payments: PaymentService,
+    _chat: ChatService,
     watch: String,
+    /// The name of an uploaded image.
+    image: String,
     /// Alice, Bob and Carol.
     owner: Browser,
     guest_browser: Browser,
     stranger: Browser,
+    admin: Browser,
+    /// The owner.
+    user: String,
     helper: HelperDevice,
     overlay: HelperDevice,
 }
@@ -201,10 +271,20 @@ impl Scene {
         let _payments = payments::provider().await;
         let mut flags = payments::flags(&_payments);
         flags.push(format!("--player-stats-url={}", stats.url()));
+        flags.push(ADMINS.to_owned());
+        let _chat = chat_platform::platform().await;
+        flags.extend(chat_platform::flags(&_chat));
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let app = TestApp::start_with(&flags).await;
         let (mut owner, guest_browser) = (app.signed_in(ALICE).await, app.signed_in(BOB).await);
-        let stranger = app.signed_in(CAROL).await;
+        let (stranger, mut admin) = (app.signed_in(CAROL).await, app.signed_in(ADA).await);
+        let tester = json!({ "platformId": BOB, "tier": "SCOUT" });
+        made(&mut admin, "/admin/beta-testers", tester).await;
+        made(&mut admin, "/admin/conveyor-map", json!({ "itemId": "-932201673" })).await;
+        let item = json!({ "shortname": "test.authorised", "name": "Item", "category": "" });
+        assert_eq!(admin.put("/admin/items/700020", &item).await.status, 200);
+        let image = admin.upload("/admin/wiki/image", &png(1)).await.json();
+        let user = owner.get("/me").await.json()["id"].as_str().unwrap().to_owned();
         let pairing = json!({ "address": "play.example.com", "port": 28083, "playerId": ALICE, "playerToken": 1 });
         let server = made(&mut owner, "/paired-servers", pairing).await["id"].as_str().unwrap().to_owned();
         let path = format!("/paired-servers/{server}");
@@ -222,6 +302,7 @@ impl Scene {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let (guest, token, incident) = (text(&guest["id"]), text(&link["token"]), text(&drill["incident"]));
         let (note, watch) = (text(&note["id"]), text(&watch["id"]));
+        let image = image["url"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
         let (player, _stats) = (text(&player["id"]), stats);
         Self {
             app,
@@ -232,11 +313,15 @@ impl Scene {
             note,
             player,
             watch,
+            image,
             _stats,
             _payments,
+            _chat,
             owner,
             guest_browser,
             stranger,
+            admin,
+            user,
             helper,
             overlay,
         }
@@ -247,13 +332,24 @@ impl Scene {
         let method: Method = method.parse().unwrap();
         let id = match path {
             _ if path.starts_with("/pairing/device/") => &self.helper.id,
+            _ if path.starts_with("/admin/users/") => &self.user,
             _ if path.contains("/map-notes/") => &self.note,
             _ if path.contains("/tracking/") => &self.player,
             _ if path.starts_with("/intel/{serverId}/shops/") => &self.watch,
+            _ if path.contains("/items/") => "700020",
             _ => &self.server,
         };
         let mut path = path.replace("{id}", id).replace("{serverId}", &self.server).replace("{deviceId}", "7");
         path = path.replace("{guestId}", &self.guest).replace("{incident}", &self.incident);
+        path = path
+            .replace("{platformId}", BOB)
+            .replace("{userId}", &self.user)
+            .replace("{shortname}", "scrap")
+            .replace("{version}", "0");
+        path = path.replace("{name}", if path.starts_with("/images/") { &self.image } else { "faq" });
+        if path.ends_with("/wiki/page") || path.ends_with("/wiki/page/versions") {
+            path += "?slug=welcome";
+        }
         if path.ends_with("/preview") {
             path += &format!("?token={}", self.token);
         }
@@ -271,6 +367,7 @@ impl Scene {
                     Owner => &mut self.owner,
                     Guest => &mut self.guest_browser,
                     Stranger => &mut self.stranger,
+                    Administrator => &mut self.admin,
                     _ => &mut nobody,
                 };
                 let request = browser.request(method, &path).header(ORIGIN, FRONTEND);
@@ -279,6 +376,7 @@ impl Scene {
         };
         let request = match body.as_str() {
             "" => request,
+            IMAGE => request.header("content-type", form_type()).body(form("file", &png(2))),
             _ => request.header("content-type", "application/json").body(body),
         };
         browser.send(request).await
@@ -320,6 +418,7 @@ async fn every_route_answers_everybody_as_its_row_says() {
                 (401, "unauthenticated") => Verdict::Unauthenticated,
                 (404, "not_found") => Verdict::Hidden,
                 (403, "owner_only") => Verdict::ForOwner,
+                (403, "not_admin") => Verdict::ForAdmin,
                 (403, "insufficient_scope") => Verdict::OutOfScope,
                 // The access comes first.
                 (503, "game_server_unavailable") => Verdict::Allowed,

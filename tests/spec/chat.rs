@@ -51,6 +51,29 @@ async fn what_the_owner_says_is_said_once_and_told_as_it_is_kept() {
 }
 
 #[actix_web::test]
+async fn the_same_words_at_once_are_as_many_lines_each_there_when_it_is_answered() {
+    let (_app, mut alice, game, server, mut client) = watched(&[]).await;
+    let (path, go) = (path(&server), json!({ "text": "go" }));
+    // The game's clock stands still: all in one second.
+    let mut said = Vec::new();
+    for _ in 0..3 {
+        let answer = alice.post(&path, Some(&go)).await;
+        assert_eq!(answer.status, 201, "{}", answer.text());
+        said.insert(0, answer.json());
+        assert_eq!(alice.get(&path).await.json()["lines"], json!(said), "all of them, the newest first");
+        assert_eq!(client.expect("chat").await["chat"], said[0]);
+    }
+    assert!(said[0]["id"] != said[1]["id"] && said[1]["id"] != said[2]["id"] && said[2]["id"] != said[0]["id"]);
+    // The game's history has all of them again.
+    game.drop_connections();
+    client.until(&server, |state| !is_connected(state)).await;
+    game.world(|world| world.say(TEAM[1].0, "gone"));
+    assert_eq!(client.expect("chat").await["chat"]["text"], "gone");
+    let chat = texts_until(&mut alice, &server, &["gone", "go", "go", "go"]).await;
+    assert_eq!(chat["lines"].as_array().unwrap()[1..], said);
+}
+
+#[actix_web::test]
 async fn lines_are_kept_once_over_reconnects_and_restarts() {
     let app = TestApp::start_beside_games().await;
     let game = game::still(&app).await;
@@ -119,7 +142,9 @@ async fn bad_lines_and_queries_are_refused_and_nothing_is_said() {
         let problem = alice.post(&path, Some(&body)).await.expect_problem(400, "invalid_request");
         assert_eq!(problem["errors"][0]["path"], field, "{body}");
     }
-    for (query, field) in [("limit=0", "limit"), ("limit=501", "limit"), ("before=7", "before")] {
+    for (query, field) in
+        [("limit=0", "limit"), ("limit=501", "limit"), ("before=7", "before"), ("before=1.%00", "before")]
+    {
         let problem = alice.get(&format!("{path}?{query}")).await.expect_problem(400, "invalid_request");
         assert_eq!(problem["errors"][0]["path"], field, "{query}");
     }

@@ -14,7 +14,7 @@ fn without_a_command_it_prints_its_help() {
     let output = companion(TempDir::new().unwrap().path()).output().unwrap();
     assert!(!output.status.success());
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    for command in ["serve", "migrate", "check-config", "openapi", "keys", "gen-secrets"] {
+    for command in ["serve", "migrate", "check-config", "openapi", "keys", "audit", "gen-secrets"] {
         assert!(text.contains(command), "{text}");
     }
 }

@@ -57,6 +57,25 @@ async fn a_switch_is_toggled_and_the_answer_is_what_the_game_then_shows() {
 }
 
 #[actix_web::test]
+async fn toggles_of_one_user_are_limited() {
+    let (app, mut alice, _game, server, _client) = watched(&[GATE_SWITCH]).await;
+    let path = |id: u64| format!("/paired-servers/{server}/devices/{id}/toggle");
+    let first = alice.post(&path(GATE_SWITCH), None).await;
+    assert_eq!(first.status, 200, "{}", first.text());
+    assert_eq!(first.header("ratelimit"), Some(r#""toggle";r=59;t=0"#));
+    assert_eq!(first.header("ratelimit-policy"), Some(r#""toggle";q=60;w=60"#));
+    // Also those that toggle nothing.
+    for _ in 1..60 {
+        alice.post(&path(4), None).await.expect_problem(404, "not_found");
+    }
+    let refused = alice.post(&path(GATE_SWITCH), None).await;
+    refused.expect_problem(429, "rate_limited");
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    app.clock.advance(chrono::Duration::seconds(1));
+    assert_eq!(alice.post(&path(GATE_SWITCH), None).await.status, 200);
+}
+
+#[actix_web::test]
 async fn what_the_owner_writes_is_kept_and_shown() {
     let (_app, mut alice, _game, server, mut client) = watched(&[GATE_SWITCH, BASE_ALARM]).await;
     let path = |id: u64| format!("/paired-servers/{server}/devices/{id}");
@@ -72,11 +91,17 @@ async fn what_the_owner_writes_is_kept_and_shown() {
     let shown = |state: &Value| state["devices"][GATE_SWITCH.to_string()].clone();
     client.until(&server, |state| shown(state)["label"] == "Gate" && shown(state)["x"] == 100.0).await;
     assert_ne!(shown(client.state(&server))["grid"], "");
+    assert_eq!(answer.json()["grid"], shown(client.state(&server))["grid"], "of where it stands now");
+    let moved = edit(&mut alice, &path(GATE_SWITCH), json!({ "x": 1_000, "y": 1_500 })).await.json();
+    client.until(&server, |state| shown(state)["x"] == 1_000.0).await;
+    assert_eq!(moved["grid"], shown(client.state(&server))["grid"]);
+    assert_ne!(moved["grid"], answer.json()["grid"]);
     let same = edit(&mut alice, &path(BASE_ALARM), json!({ "customCommand": "GATE" })).await;
     assert_eq!(same.expect_problem(400, "invalid_request")["errors"][0]["path"], "customCommand");
     let cleared = edit(&mut alice, &path(GATE_SWITCH), json!({ "label": null, "x": null, "y": null })).await.json();
     assert_eq!((&cleared["label"], &cleared["x"], &cleared["onMessage"]), (&Value::Null, &Value::Null, &json!("open")));
     client.until(&server, |state| shown(state)["label"].is_null() && shown(state)["x"].is_null()).await;
+    let map = client.state(&server)["server"]["mapSize"].as_i64().unwrap();
     for (field, value) in [
         ("label", json!("")),
         ("customCommand", json!("two words")),
@@ -84,14 +109,18 @@ async fn what_the_owner_writes_is_kept_and_shown() {
         ("onMessage", json!("a\nb")),
         ("offMessage", json!("x".repeat(129))),
         ("x", json!(30_000)),
+        // Beyond this map, though not beyond the largest one.
+        ("x", json!(map + 501)),
+        ("y", json!(map + 501)),
+        ("y", json!(-501)),
     ] {
-        let mut change = json!({ field: value });
-        if field == "x" {
-            change["y"] = json!(1);
-        }
+        let mut change = json!({ "x": 1, "y": 1 });
+        change[field] = value;
         let problem = edit(&mut alice, &path(GATE_SWITCH), change).await.expect_problem(400, "invalid_request");
         assert_eq!(problem["errors"][0]["path"], field);
     }
+    let beside = json!({ "x": map + 500, "y": -500 });
+    assert_eq!(edit(&mut alice, &path(GATE_SWITCH), beside).await.status, 200);
     let half = edit(&mut alice, &path(GATE_SWITCH), json!({ "x": 1 })).await.expect_problem(400, "invalid_request");
     assert_eq!(half["errors"][0]["path"], "y");
     edit(&mut alice, &path(4), json!({ "label": "Nothing" })).await.expect_problem(404, "not_found");

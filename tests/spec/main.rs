@@ -2,10 +2,12 @@
 
 #![allow(clippy::disallowed_methods, reason = "a test is not part of a simulated run")]
 
+mod admin;
 mod authorisation;
 mod billing;
 mod cameras;
 mod chat;
+mod chat_bot;
 mod command_line;
 mod credentials;
 mod crowd;
@@ -16,6 +18,7 @@ mod guests;
 mod harness;
 mod house;
 mod intel;
+mod limits_at_once;
 mod maps;
 mod openapi;
 mod overlays;

@@ -66,6 +66,55 @@ const CONTRACT: &[&str] = &[
     "PATCH /intel/{serverId}/map-notes/{id}",
     "DELETE /intel/{serverId}/map-notes/{id}",
     "GET /intel/{serverId}/timeline",
+    "POST /chat/interactions",
+    "POST /chat/link",
+    "DELETE /chat/link",
+    "POST /admin/chat/register-commands",
+    "GET /admin/ping",
+    "GET /admin/audit",
+    "GET /admin/users",
+    "GET /admin/users/overview",
+    "GET /admin/users/{id}",
+    "POST /admin/users/{id}/sign-out",
+    "GET /admin/users/{id}/charges",
+    "DELETE /admin/users/{userId}/paired-servers",
+    "DELETE /admin/paired-servers/{id}",
+    "GET /admin/analytics",
+    "POST /admin/refund",
+    "GET /admin/refunds",
+    "GET /admin/payment-events",
+    "GET /admin/beta-testers",
+    "POST /admin/beta-testers",
+    "DELETE /admin/beta-testers/{platformId}",
+    "GET /store/{name}",
+    "GET /items",
+    "GET /items/{id}",
+    "GET /wiki/tree",
+    "GET /wiki/page",
+    "GET /images/{name}",
+    "GET /admin/stores",
+    "GET /admin/store/{name}",
+    "PUT /admin/store/{name}",
+    "GET /admin/store/{name}/versions",
+    "GET /admin/store/{name}/versions/{version}",
+    "POST /admin/store/{name}/restore",
+    "GET /admin/wiki/tree",
+    "GET /admin/wiki/page",
+    "PUT /admin/wiki/page",
+    "DELETE /admin/wiki/page",
+    "GET /admin/wiki/page/versions",
+    "POST /admin/wiki/page/restore",
+    "POST /admin/wiki/image",
+    "GET /admin/items",
+    "POST /admin/items/upload-icon",
+    "PUT /admin/items/{id}",
+    "DELETE /admin/items/{id}",
+    "GET /admin/items-search",
+    "GET /admin/conveyor-map",
+    "POST /admin/conveyor-map",
+    "POST /admin/conveyor-map/bulk-category",
+    "PUT /admin/conveyor-map/{shortname}",
+    "DELETE /admin/conveyor-map/{shortname}",
     "GET /",
     "GET /health",
     "GET /health/db",
@@ -74,15 +123,19 @@ const CONTRACT: &[&str] = &[
     "GET /openapi.json",
 ];
 
-/// `METHOD path` of every line in the route table.
+/// `METHOD path` of every line in the route tables.
 pub fn route_table() -> BTreeSet<String> {
+    let tables =
+        [("", include_str!("../../src/api/routes.rs")), ("/admin", include_str!("../../src/api/admin/mod.rs"))];
     let mut routes = BTreeSet::new();
-    for line in include_str!("../../src/api/routes.rs").lines() {
-        let Some(rest) = line.trim().strip_prefix(".service(resource(\"") else { continue };
-        let (path, rest) = rest.split_once('"').unwrap();
-        for route in rest.split(".route(").skip(1) {
-            let method = route.split('(').next().unwrap().to_ascii_uppercase();
-            routes.insert(format!("{method} {path}"));
+    for (scope, table) in tables {
+        for line in table.lines() {
+            let Some(rest) = line.trim().strip_prefix(".service(resource(\"") else { continue };
+            let (path, rest) = rest.split_once('"').unwrap();
+            for route in rest.split(".route(").skip(1) {
+                let method = route.split('(').next().unwrap().to_ascii_uppercase();
+                routes.insert(format!("{method} {scope}{path}"));
+            }
         }
     }
     routes
@@ -115,10 +168,13 @@ async fn every_route_of_the_contract_answers() {
     for route in CONTRACT {
         let (method, path) = route.split_once(' ').unwrap();
         let path = path.replace("{id}", "x").replace("{deviceId}", "1").replace("{incident}", "i");
+        let path = path.replace("{platformId}", "p").replace("{userId}", "u").replace("{name}", "faq");
         let path = path.replace("{guestId}", "g").replace("{serverId}", "s");
         let mut browser = app.browser();
         let request = browser.request(method.parse().unwrap(), &path);
         let status = browser.send(request).await.status;
-        assert!(![404, 405].contains(&status), "{route}: {status}");
+        // Nobody has uploaded an image.
+        let is_missing = status == 404 && !path.starts_with("/images/");
+        assert!(!is_missing && status != 405, "{route}: {status}");
     }
 }

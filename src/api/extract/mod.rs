@@ -1,5 +1,6 @@
 //! The types in a handler's signature that say who may call and that the input is valid.
 
+pub mod admin;
 pub mod device_owner;
 pub mod json;
 pub mod paired_server;

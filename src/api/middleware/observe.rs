@@ -59,6 +59,11 @@ pub async fn observe(
         response = with_problem(response, &id);
     }
     let status = response.status();
+    if (status.is_success() || status.is_redirection())
+        && let Some(route) = response.request().match_pattern()
+    {
+        ApiContext::of(response.request()).activity.count(&method, &route);
+    }
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, HeaderValue::from_str(&id).expect("a request id is visible ASCII"));
     for (name, value) in [

@@ -49,8 +49,6 @@ const DEEPEST: usize = 8;
 /// An item of which a slot holds as many may be crafted several at once; then so many are assumed.
 const MANY_IN_A_STACK: u32 = 64;
 const MANY_AT_ONCE: f64 = 10.0;
-/// Pieces that one crafting makes, where it is known.
-const MADE_AT_ONCE: [(&str, f64); 3] = [("explosives", 1.0), ("gunpowder", 10.0), ("lowgradefuel", 4.0)];
 
 /// A reason for suspicion.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -207,7 +205,8 @@ impl Prices {
     }
 
     fn crafting_cost(&self, item_id: i32, currency_id: i32, depth: usize) -> Option<f64> {
-        let item = items::item(item_id).filter(|item| !item.ingredients.is_empty() && item.category != "Component")?;
+        let item =
+            items::item(item_id).filter(|item| !item.ingredients.is_empty() && &*item.category != "Component")?;
         if depth > DEEPEST {
             return None;
         }
@@ -215,12 +214,8 @@ impl Prices {
             return *known;
         }
         let worth = |(id, pieces): &(i32, u32)| self.worth(*id, currency_id, depth + 1) * f64::from(*pieces);
-        let made = MADE_AT_ONCE.iter().find(|(shortname, _)| *shortname == item.shortname).map(|(_, made)| *made);
-        let made = made.unwrap_or(if item.stack_size.is_some_and(|stack| stack >= MANY_IN_A_STACK) {
-            MANY_AT_ONCE
-        } else {
-            1.0
-        });
+        let many = item.stack_size.is_some_and(|stack| stack >= MANY_IN_A_STACK);
+        let made = item.made_at_once().map_or(if many { MANY_AT_ONCE } else { 1.0 }, f64::from);
         let cost = Some(item.ingredients.iter().map(worth).sum::<f64>() / made).filter(|cost| *cost > 0.0);
         self.crafting.borrow_mut().insert((item_id, currency_id), cost);
         cost

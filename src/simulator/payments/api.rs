@@ -65,7 +65,13 @@ async fn answer(shared: web::Data<SharedPayments>, request: HttpRequest, body: S
     let parameters: Parameters = form_urlencoded::parse(text.as_bytes()).into_owned().collect();
     match *request.method() {
         Method::GET => shown(read(&shared.books(), request.path(), &parameters)),
-        Method::POST => change(&shared, &request, &body, &parameters),
+        Method::POST => {
+            let answer = change(&shared, &request, &body, &parameters);
+            match faults.lose_refunds && request.path() == "/v1/refunds" {
+                true => HttpResponse::InternalServerError().finish(),
+                false => answer,
+            }
+        }
         _ => shown(Err(ApiRefusal::unknown())),
     }
 }
@@ -98,7 +104,10 @@ fn change(shared: &SharedPayments, request: &HttpRequest, body: &str, parameters
         "/v1/checkout/sessions" => books.open_checkout(parameters, &base, now),
         "/v1/billing_portal/sessions" => books.open_portal(parameters, &base, now),
         "/v1/refunds" => books.refund(parameters, now),
-        _ => Err(ApiRefusal::unknown()),
+        _ => {
+            let expired = path.strip_prefix("/v1/checkout/sessions/").and_then(|rest| rest.strip_suffix("/expire"));
+            expired.map_or(Err(ApiRefusal::unknown()), |session| books.expire(session, now))
+        }
     });
     if let (Some(key), Ok(body)) = (key, &done) {
         shared.books().keep(key, asked, 200, body.clone());
@@ -113,13 +122,15 @@ fn read(books: &Books, path: &str, parameters: &Parameters) -> ApiAnswer {
         "/v1/subscriptions" => {
             list(books.subscriptions(customer, parameters.get("status").is_some_and(|status| status == "all")))
         }
-        "/v1/charges" => list(books.charges(customer)),
+        "/v1/charges" => list(books.charges(customer, parameters.get("payment_intent").map(String::as_str))),
         "/v1/refunds" => list(books.refunds()),
         _ => {
             let one = path.strip_prefix("/v1/").and_then(|path| path.split_once('/'));
             let found = one.and_then(|(kind, id)| match kind {
                 "subscriptions" => books.subscription(id).cloned(),
+                "charges" => books.charge(id).cloned(),
                 "prices" => books::price(id).map(books::shown_price),
+                "checkout" => id.strip_prefix("sessions/").and_then(|id| books.shown_session(id)),
                 _ => None,
             });
             found.ok_or(ApiRefusal::unknown())
@@ -150,6 +161,7 @@ fn shown(answered: ApiAnswer) -> HttpResponse {
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
             let kind = if code == "idempotency_error" { code } else { "invalid_request_error" };
             let message = format!("Refused: {code}");
+            let code = Some(code).filter(|code| !code.is_empty());
             HttpResponse::build(status)
                 .json(json!({ "error": { "type": kind, "code": code, "param": param, "message": message } }))
         }

@@ -174,6 +174,30 @@ impl Books {
         self.sessions.get(id)
     }
 
+    /// How many checkouts are open.
+    pub fn open_sessions(&self) -> usize {
+        self.sessions.values().filter(|session| session["status"] == "open").count()
+    }
+
+    /// A checkout, as the API shows it.
+    pub fn shown_session(&self, id: &str) -> Option<Value> {
+        self.session(id).cloned().map(shown_session)
+    }
+
+    /// Closes an open checkout.
+    pub fn expire(&mut self, id: &str, now: i64) -> Result<Value, ApiRefusal> {
+        let session = self.sessions.get_mut(id).ok_or(ApiRefusal::unknown())?;
+        if session["status"] != "open" {
+            // The real one gives no code either.
+            return Err(ApiRefusal { status: 400, code: "", param: None });
+        }
+        session["status"] = json!("expired");
+        session["url"] = json!(null);
+        let expired = shown_session(session.clone());
+        self.emit("checkout.session.expired", expired.clone(), now);
+        Ok(expired)
+    }
+
     /// Completes a checkout; the subscription. `None` if there is no open one.
     pub fn pay(&mut self, id: &str, now: i64) -> Option<String> {
         let session = self.sessions.get(id).filter(|session| session["status"] == "open")?.clone();
@@ -218,13 +242,13 @@ impl Books {
                 }] },
         });
         self.subscriptions.insert(id.clone(), subscription.clone());
-        self.charge(customer, plan.amount, now);
+        self.take_charge(customer, plan.amount, now);
         self.emit("customer.subscription.created", subscription, now);
         self.updated(&id, now);
         id
     }
 
-    fn charge(&mut self, customer: &str, amount: i64, now: i64) {
+    fn take_charge(&mut self, customer: &str, amount: i64, now: i64) {
         let (id, payment) = (self.id("ch"), self.id("pi"));
         self.charges.push(json!({
             "id": id, "object": "charge", "amount": amount, "amount_refunded": 0, "currency": "usd", "created": now,
@@ -287,7 +311,7 @@ impl Books {
             SubscriptionChange::PayAgain => {
                 subscription["status"] = json!("active");
                 let amount = subscription["items"]["data"][0]["price"]["unit_amount"].as_i64().unwrap_or(0);
-                self.charge(&customer, amount, now);
+                self.take_charge(&customer, amount, now);
             }
         }
         self.updated(id, now);
@@ -306,8 +330,16 @@ impl Books {
         self.subscriptions.values().rev().filter(fits).collect()
     }
 
-    pub fn charges(&self, customer: Option<&str>) -> Vec<&Value> {
-        let fits = |charge: &&Value| customer.is_none_or(|customer| charge["customer"] == customer);
+    pub fn charge(&self, id: &str) -> Option<&Value> {
+        self.charges.iter().find(|charge| charge["id"] == id)
+    }
+
+    /// Of this customer and this payment, newest first.
+    pub fn charges(&self, customer: Option<&str>, payment: Option<&str>) -> Vec<&Value> {
+        let fits = |charge: &&Value| {
+            customer.is_none_or(|customer| charge["customer"] == customer)
+                && payment.is_none_or(|payment| charge["payment_intent"] == payment)
+        };
         self.charges.iter().rev().filter(fits).collect()
     }
 

@@ -11,12 +11,11 @@ use std::{
 };
 
 use ring::hmac;
-use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 use tokio::time::sleep;
 
 use super::setup::{PaymentFaults, WEBHOOK_SECRET};
-use crate::clock::Clock;
+use crate::{clock::Clock, simulator::loopback_client::loopback_client};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 /// Attempts for one event: about an hour.
@@ -41,17 +40,7 @@ struct DeliveryState {
 
 impl EventDelivery {
     pub fn new() -> io::Result<Self> {
-        // The service is called on this machine, without TLS.
-        let tls = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(io::Error::other)?
-            .with_root_certificates(RootCertStore::empty())
-            .with_no_client_auth();
-        let client = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls)
-            .redirect(reqwest::redirect::Policy::none())
-            .timeout(DEADLINE);
-        Ok(Self { http: client.build().map_err(io::Error::other)?, state: Arc::default() })
+        Ok(Self { http: loopback_client(DEADLINE)?, state: Arc::default() })
     }
 
     pub fn set_url(&self, url: String) {

@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use actix_web::{App, HttpServer, dev::ServerHandle, web};
+use actix_web::web::{self, ServiceConfig};
 use serde_json::Value;
 
 use self::shared::SharedPayments;
@@ -25,12 +25,13 @@ pub use self::{
     change::SubscriptionChange,
     setup::{PAYMENT_KEY, PaymentFaults, WEBHOOK_SECRET},
 };
+use super::http_server::NeighbourServer;
 use crate::{clock::Clock, crypto::random::Random};
 
 /// A running provider; stops when dropped.
 pub struct PaymentService {
     addr: SocketAddr,
-    server: ServerHandle,
+    _server: NeighbourServer,
     shared: Arc<SharedPayments>,
 }
 
@@ -41,16 +42,10 @@ impl PaymentService {
         let addr = listener.local_addr()?;
         let shared = Arc::new(SharedPayments::new(addr, random.hex::<3>(), clock)?);
         let data = web::Data::from(shared.clone());
-        let server =
-            HttpServer::new(move || App::new().app_data(data.clone()).configure(api::routes).configure(pages::routes))
-                .workers(1)
-                .disable_signals()
-                .shutdown_timeout(0)
-                .listen(listener)?
-                .run();
-        let handle = server.handle();
-        actix::spawn(server);
-        Ok(Self { addr, server: handle, shared })
+        let routes = move |config: &mut ServiceConfig| {
+            config.app_data(data.clone()).configure(api::routes).configure(pages::routes);
+        };
+        Ok(Self { addr, _server: NeighbourServer::start(listener, routes)?, shared })
     }
 
     pub fn addr(&self) -> SocketAddr {
@@ -120,9 +115,21 @@ impl PaymentService {
         self.shared.step(|books, now| books.change(subscription, change, now));
     }
 
+    /// How many checkouts can be paid.
+    pub fn open_checkouts(&self) -> usize {
+        self.shared.books().open_sessions()
+    }
+
     /// How often the API was asked.
     pub fn asked(&self) -> u64 {
         self.shared.books().asked
+    }
+
+    /// Until the API was asked so often.
+    pub async fn asked_until(&self, times: u64) {
+        while self.asked() < times {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     /// Forgets a customer, as after a change of the account.
@@ -141,7 +148,5 @@ impl PaymentService {
 impl Drop for PaymentService {
     fn drop(&mut self) {
         self.shared.delivery.stop();
-        // The call stops it; its answer comes when it has stopped, and is not needed.
-        drop(self.server.stop(false));
     }
 }

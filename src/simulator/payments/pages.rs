@@ -45,8 +45,10 @@ fn dollars(cents: i64) -> String {
 
 async fn checkout(shared: web::Data<SharedPayments>, id: web::Path<String>) -> HttpResponse {
     let Some(session) = shared.books().session(&id).cloned() else { return unknown() };
-    if session["status"] != "open" {
-        return page("Paid", "<p>This checkout is complete.</p>");
+    match session["status"].as_str() {
+        Some("open") => {}
+        Some("expired") => return page("Closed", "<p>This checkout is closed.</p>"),
+        _ => return page("Paid", "<p>This checkout is complete.</p>"),
     }
     let price = PRICES.iter().find(|price| session["simulated"]["price"] == price.id);
     let name = price.map_or("?", |price| price.name);

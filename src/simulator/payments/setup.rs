@@ -14,6 +14,8 @@ pub struct PaymentFaults {
     pub status: Option<u16>,
     /// Answers of the API come so many milliseconds later.
     pub answer_delay: u64,
+    /// Refunds are made, and their answers lost.
+    pub lose_refunds: bool,
     /// Events are not sent before it ends; whoever asks has them.
     pub hold_events: bool,
     /// Events are sent so many milliseconds later.

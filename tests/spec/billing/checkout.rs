@@ -1,6 +1,7 @@
 //! From no subscription to a tier and back, by the provider's pages.
 
 use companion::simulator::payments::PaymentFaults;
+use futures_util::future::join_all;
 use reqwest::header::LOCATION;
 use serde_json::{Value, json};
 
@@ -142,6 +143,58 @@ async fn a_provider_that_fails_is_told_from_one_that_refuses_and_nothing_is_lost
     test.provider.set_faults(PaymentFaults::default());
     test.advance(chrono::Duration::hours(1));
     test.until(|subscription| subscription["tier"] == "OVERLORD").await;
+}
+
+#[actix_web::test]
+async fn only_the_last_checkout_can_be_paid() {
+    let mut test = PaymentTest::start().await;
+    let first = test.checkout("SCOUT").await;
+    let second = test.checkout("OPERATOR").await;
+    assert_eq!(test.provider.pay(&first), None);
+    assert!(page(&format!("{}/checkout/{first}", test.provider.url())).await.contains("closed"));
+
+    // Many at once: which is the last one is not known, but that there is one.
+    let opened = join_all((0..6).map(|_| {
+        let mut alice = test.alice.clone();
+        async move { alice.post("/billing/checkout", Some(&json!({ "tier": "SCOUT" }))).await }
+    }));
+    let answers = opened.await;
+    assert!(
+        answers.iter().any(|answer| answer.status == 200),
+        "{:?}",
+        answers.iter().map(|a| a.status).collect::<Vec<_>>()
+    );
+    assert_eq!((test.provider.open_checkouts(), test.provider.pay(&second)), (1, None));
+
+    // One that cannot be closed now is closed later, and no other is opened meanwhile.
+    test.provider.set_faults(PaymentFaults { status: Some(500), ..Default::default() });
+    let body = json!({ "tier": "SCOUT" });
+    let refused = test.alice.post("/billing/checkout", Some(&body)).await;
+    refused.expect_problem(503, "payment_provider_unavailable");
+    test.provider.set_faults(PaymentFaults::default());
+    assert_eq!(test.provider.open_checkouts(), 1);
+    test.subscribe("OVERLORD").await;
+    assert_eq!(test.provider.open_checkouts(), 0);
+    test.until(|subscription| subscription["tier"] == "OVERLORD").await;
+}
+
+#[actix_web::test]
+async fn who_has_paid_is_not_sent_to_another_checkout_before_the_event_comes() {
+    let mut test = PaymentTest::start().await;
+    test.hold_events();
+    let id = test.subscribe("SCOUT").await;
+    assert_eq!(test.subscription().await["tier"], Value::Null);
+    let body = json!({ "tier": "SCOUT" });
+    test.alice.post("/billing/checkout", Some(&body)).await.expect_problem(409, "already_subscribed");
+    assert_eq!(test.subscription().await["tier"], "SCOUT", "it is known now");
+    assert_eq!(test.provider.open_checkouts(), 0);
+    // Nor is one whose subscription is over kept from it.
+    test.provider.change(&id, &companion::simulator::payments::SubscriptionChange::End);
+    let events = test.provider.events();
+    for event in &events {
+        test.outcome(event).await;
+    }
+    test.subscribe("OPERATOR").await;
 }
 
 #[actix_web::test]

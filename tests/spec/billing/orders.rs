@@ -6,7 +6,10 @@ use companion::{
     config::Database,
     crypto::random::Random,
     db::{pool::Pool, subscriptions},
-    domain::{payment::ProviderSubscription, tier::TierPrices},
+    domain::{
+        payment::ProviderSubscription,
+        tier::{PriceList, TierPrices},
+    },
     simulator::payments::SubscriptionChange::{self, *},
 };
 use futures_util::{StreamExt as _, future::join_all, stream, stream::FuturesUnordered};
@@ -62,7 +65,7 @@ impl Orders {
     /// Fails with the story when something else is stored than the provider has.
     fn check(&self, id: &str, story: &impl std::fmt::Debug) {
         let truth = ProviderSubscription::read(&self.test.provider.subscription(id).unwrap()).unwrap();
-        let prices = TierPrices(["price_scout", "price_operator", "price_overlord"].map(str::to_owned));
+        let prices = TierPrices(["price_scout", "price_operator", "price_overlord"].map(PriceList::of));
         let expected = described(&truth, &prices, self.test.app.clock.now());
         let stored = self.pool.read_blocking(|db| subscriptions::get(db, id)).unwrap();
         assert_eq!(stored.map(|stored| stored.owned.subscription), Some(expected), "after {story:?}");

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use crate::harness::{
     app::TestApp,
     binary,
+    database::Postgres,
     game::ALICE,
     payments::{PaymentTest, flags},
 };
@@ -55,6 +56,14 @@ impl Installed {
     async fn alice_id(&mut self) -> String {
         self.test.alice.get("/me").await.json()["id"].as_str().unwrap().to_owned()
     }
+}
+
+#[actix_web::test]
+async fn a_former_price_is_still_that_of_its_tier() {
+    let mut test = PaymentTest::start_with(&["--payment-price-scout=price_scout,price_of_last_year"]).await;
+    let user = test.alice.get("/me").await.json()["id"].as_str().unwrap().to_owned();
+    test.provider.subscribe("cus_1", Some(&user), "price_of_last_year");
+    test.until(|subscription| subscription["tier"] == "SCOUT").await;
 }
 
 #[actix_web::test]
@@ -165,6 +174,50 @@ async fn reconciliation_prints_what_differs_and_heals_it() {
     assert!(printed[1].ends_with(": healed") && printed[2].ends_with(": healed"), "{printed:?}");
     assert_eq!(printed[4], "3 subscriptions, 3 differ, 2 healed");
     assert_eq!(installed.test.subscription().await["tier"], "OVERLORD");
+}
+
+#[actix_web::test]
+async fn of_two_services_on_one_database_one_tries_a_parked_event_again() {
+    let Some(postgres) = Postgres::create() else { return };
+    let mut test = PaymentTest::start_on(Some(postgres.url()), &[]).await;
+    let user = test.alice.get("/me").await.json()["id"].as_str().unwrap().to_owned();
+    let provider = flags(&test.provider);
+    let provider: Vec<&str> = provider.iter().map(String::as_str).collect();
+    let other = TestApp::start_on(postgres.url(), &provider).await;
+    // Both have asked for the three prices.
+    test.provider.asked_until(6).await;
+
+    test.provider.set_faults(PaymentFaults { status: Some(500), hold_events: true, ..Default::default() });
+    test.provider.subscribe("cus_1", Some(&user), "price_operator");
+    let event = test.provider.events()[1].clone();
+    assert_eq!(test.outcome(&event).await, "parked");
+    // So slow that each service looks for what is due while the other waits for the answer.
+    let slow = PaymentFaults { answer_delay: 3_000, hold_events: true, ..Default::default() };
+    test.provider.set_faults(slow);
+    let asked = test.provider.asked();
+    test.advance(chrono::Duration::seconds(30));
+    other.clock.advance(chrono::Duration::seconds(30));
+    test.until(|subscription| subscription["tier"] == "OPERATOR").await;
+    assert_eq!(test.provider.asked() - asked, 1);
+    assert_eq!(test.outcome(&event).await, "duplicate");
+    other.stop().await;
+}
+
+#[actix_web::test]
+async fn a_provider_that_hangs_loses_no_event() {
+    let mut test = PaymentTest::start().await;
+    let id = test.subscribe("SCOUT").await;
+    test.until(|subscription| subscription["tier"] == "SCOUT").await;
+    test.provider.delivered().await;
+    test.provider.set_faults(PaymentFaults { answer_delay: 60_000, hold_events: true, ..Default::default() });
+    test.provider.change(&id, &SubscriptionChange::Plan("price_overlord".into()));
+    let event = test.provider.take_held().pop().unwrap();
+    assert_eq!(test.outcome(&event).await, "parked");
+    assert_eq!(test.subscription().await["tier"], "SCOUT");
+    test.provider.set_faults(PaymentFaults::default());
+    test.advance(chrono::Duration::minutes(1));
+    test.until(|subscription| subscription["tier"] == "OVERLORD").await;
+    assert_eq!(test.outcome(&event).await, "duplicate");
 }
 
 #[actix_web::test]

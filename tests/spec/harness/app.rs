@@ -1,6 +1,6 @@
 //! The service, as `companion serve` builds it, on a free port.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, path::Path, sync::Arc};
 
 use actix_web::rt;
 use companion::{clock::Clock, server::Server};
@@ -16,6 +16,21 @@ pub const ADMIN: &str = "https://admin.companion.test";
 
 /// Keeps links to game servers whether or not a client watches.
 pub const LINKS: &str = "--game-link-policy=always";
+
+/// The account of an admin, and the flag that makes it one.
+pub const ADA: &str = "76561198000000009";
+pub const ADMINS: &str = "--admin-platform-ids=76561198000000009";
+
+/// These flags, with `more` in place of those of the same name.
+pub fn with_flags<'a>(flags: &'a [String], more: &[&'a str]) -> Vec<&'a str> {
+    let mut flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    for flag in more {
+        let name = flag.split('=').next().unwrap();
+        flags.retain(|known| known.split('=').next() != Some(name));
+        flags.push(flag);
+    }
+    flags
+}
 
 pub struct TestApp {
     pub address: SocketAddr,
@@ -121,6 +136,11 @@ impl TestApp {
         let answer = helper.activate(&code).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         helper
+    }
+
+    /// The data directory.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
     /// Where the relay listens.

@@ -96,6 +96,11 @@ impl Browser {
     }
 
     /// From a page of the front end.
+    pub async fn put(&mut self, path: &str, body: &Value) -> Answer {
+        self.send(self.request(Method::PUT, path).header(ORIGIN, FRONTEND).json(body)).await
+    }
+
+    /// From a page of the front end.
     pub async fn patch(&mut self, path: &str, body: &Value) -> Answer {
         self.send(self.request(Method::PATCH, path).header(ORIGIN, FRONTEND).json(body)).await
     }

@@ -1,13 +1,15 @@
 //! What the tests use: the service in a temporary directory, a browser, a relay client that checks what it receives,
-//! and neighbours that can misbehave: an identity provider, game servers, a push service and a payment provider.
+//! and neighbours that can misbehave: an identity provider, game servers, a push service, a payment provider and a chat platform.
 
 pub mod app;
 pub mod binary;
 pub mod browser;
+pub mod chat_platform;
 pub mod database;
 pub mod game;
 pub mod helper;
 pub mod payments;
+pub mod pictures;
 pub mod provider;
 pub mod push;
 pub mod raw_socket;

@@ -12,7 +12,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{
-    app::TestApp,
+    app::{TestApp, with_flags},
     browser::{Answer, Browser},
     game::ALICE,
 };
@@ -56,12 +56,7 @@ impl PaymentTest {
         let clock = Clock::adjustable("2026-11-21T12:00:00Z".parse().unwrap());
         let provider = provider_at(clock.clone()).await;
         let flags = flags(&provider);
-        let mut flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        for flag in more {
-            let name = flag.split('=').next().unwrap();
-            flags.retain(|known| known.split('=').next() != Some(name));
-            flags.push(flag);
-        }
+        let flags = with_flags(&flags, more);
         let app = match database_url {
             Some(url) => TestApp::start_on(url, &flags).await,
             None => TestApp::start_with(&flags).await,

@@ -324,6 +324,8 @@ async fn bad_input_and_strangers_are_refused_and_nothing_is_stored() {
         (format!("{offers}/history?itemId=wood"), "itemId"),
         (format!("{offers}/history?vendorId=bob"), "vendorId"),
         (format!("{offers}/history?before={}", "x".repeat(129)), "before"),
+        (format!("{offers}/history?before=zz"), "before"),
+        (format!("{offers}/history?before=%00"), "before"),
     ] {
         let problem = alice.get(&query).await.expect_problem(400, "invalid_request");
         assert_eq!(problem["errors"][0]["path"], field, "{query}");

@@ -1,0 +1,38 @@
+//! The databases that a bench measures, and how it prints what it measured.
+
+use std::{
+    env,
+    time::{Duration, Instant},
+};
+
+use companion::{config::Database, crypto::random::Random};
+use diesel::{Connection as _, PgConnection, connection::SimpleConnection as _};
+use secrecy::SecretString;
+
+/// Measures on a new SQLite database and, with `TEST_POSTGRES_URL`, on a new one of PostgreSQL.
+pub fn on_each(measure: impl Fn(&str, &Database)) {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    measure("SQLite", &Database::Sqlite(directory.path().join("bench.db")));
+    let Ok(url) = env::var("TEST_POSTGRES_URL") else {
+        return println!("PostgreSQL is left out: TEST_POSTGRES_URL is not set");
+    };
+    let name = format!("companion_bench_{}", Random::system().hex::<8>());
+    let mut connection = PgConnection::establish(&url).expect("TEST_POSTGRES_URL answers");
+    connection.batch_execute(&format!("CREATE DATABASE {name}")).expect("its role may make databases");
+    let mut database = url::Url::parse(&url).expect("TEST_POSTGRES_URL is a URL");
+    database.set_path(&name);
+    measure("PostgreSQL", &Database::Postgres(SecretString::from(String::from(database))));
+    connection.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)")).expect("it can go");
+}
+
+/// Asks so many times and prints how long that took.
+pub fn print_time(name: &str, queries: usize, ask: impl Fn()) {
+    let time = |_| {
+        let begun = Instant::now();
+        ask();
+        begun.elapsed()
+    };
+    let mut taken: Vec<Duration> = (0..queries).map(time).collect();
+    taken.sort_unstable();
+    println!("{name:>20}: p50 {:>8.2?}, p99 {:>8.2?}", taken[queries / 2], taken[queries * 99 / 100]);
+}

@@ -1,0 +1,3 @@
+DROP TABLE wiki_versions;
+DROP TABLE wiki_pages;
+DROP TABLE store_versions;

@@ -1,0 +1,1 @@
+ALTER TABLE payment_customers DROP COLUMN open_checkout;

@@ -1,0 +1,9 @@
+DROP INDEX timeline_kinds;
+DROP INDEX incidents_of_day;
+DROP INDEX paired_servers_created_at;
+DROP INDEX subscriptions_status;
+DROP INDEX users_created_at;
+DROP INDEX users_last_seen_at;
+DROP TABLE daily_counts;
+DROP TABLE active_days;
+DROP TABLE user_search;

@@ -1,0 +1,2 @@
+DROP TABLE chat_link_codes;
+DROP TABLE chat_links;

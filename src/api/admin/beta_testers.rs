@@ -1,0 +1,165 @@
+//! Accounts that have a tier for nothing: `/admin/beta-testers`.
+
+use actix_web::{HttpResponse, http::StatusCode, web};
+use chrono::{DateTime, Utc};
+use garde::Validate;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::{
+    api::{
+        context::ApiContext,
+        done::Done,
+        error::{ApiError, Problem},
+        extract::{admin::Admin, json::Json, query::Query},
+        fields::{is_platform_id, is_tier, lines},
+    },
+    db::beta_testers::{self, BetaTester},
+    domain::{
+        audit::{AdminAction, Written},
+        ids::PlatformId,
+        tier::{BetaEntry, Tier},
+        time::{self, Timestamp},
+    },
+};
+
+/// Entries of a page when no `limit` is given.
+const PAGE: i64 = 200;
+
+/// Which entries.
+#[derive(Deserialize, IntoParams, Validate)]
+pub struct BetaTesterQuery {
+    /// At most so many; 200 if absent.
+    #[garde(range(min = 1, max = 500))]
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<i64>,
+    /// So many are left out.
+    #[garde(range(min = 0))]
+    #[param(minimum = 0)]
+    offset: Option<i64>,
+}
+
+/// A tier for nothing.
+#[derive(Deserialize, ToSchema, Validate)]
+#[serde(rename_all = "camelCase")]
+pub struct NewBetaTester {
+    /// SteamID64; its user need not have signed in yet.
+    #[garde(custom(is_platform_id))]
+    #[schema(pattern = "^[0-9]{17}$")]
+    platform_id: String,
+    #[garde(custom(is_tier))]
+    #[schema(pattern = "^(SCOUT|OPERATOR|OVERLORD)$")]
+    tier: String,
+    /// For admins only.
+    #[garde(length(chars, min = 1, max = 500), custom(lines))]
+    #[schema(min_length = 1, max_length = 500)]
+    note: Option<String>,
+    /// In the future; absent: it does not end.
+    #[garde(skip)]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    expires_at: Option<DateTime<Utc>>,
+}
+
+/// An account with a tier for nothing.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BetaTesterView {
+    platform_id: String,
+    #[schema(value_type = String)]
+    tier: Tier,
+    note: Option<String>,
+    #[serde(serialize_with = "time::wire_option")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    expires_at: Option<Timestamp>,
+    /// False: it has expired.
+    active: bool,
+    #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct BetaTesterList {
+    total: i64,
+    /// By platform id.
+    beta_testers: Vec<BetaTesterView>,
+}
+
+impl BetaTesterView {
+    /// As it is at this time.
+    pub fn new(tester: BetaTester, now: Timestamp) -> Self {
+        let BetaTester { account, entry, note, created_at } = tester;
+        let BetaEntry { tier, expires_at } = entry;
+        let active = expires_at.is_none_or(|end| end > now);
+        Self { platform_id: account.to_string(), tier, note, expires_at, active, created_at }
+    }
+}
+
+/// Who has a tier for nothing, also when it has expired.
+#[utoipa::path(get, path = "/admin/beta-testers", tag = "admin", security(("session" = [])), params(BetaTesterQuery),
+    responses(
+    (status = 200, body = BetaTesterList),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+))]
+pub async fn list(
+    Query(BetaTesterQuery { limit, offset }): Query<BetaTesterQuery>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let now = context.clock.now();
+    let (limit, offset) = (limit.unwrap_or(PAGE), offset.unwrap_or_default());
+    let (total, testers) = context.pool.read(move |db| beta_testers::list(db, limit, offset)).await?;
+    let beta_testers = testers.into_iter().map(|tester| BetaTesterView::new(tester, now)).collect();
+    Ok(HttpResponse::Ok().json(BetaTesterList { total, beta_testers }))
+}
+
+/// Gives an account a tier for nothing, in place of one that it has. A paid subscription still decides.
+#[utoipa::path(post, path = "/admin/beta-testers", tag = "admin", security(("session" = [])),
+    request_body = NewBetaTester, responses(
+    (status = 201, body = BetaTesterView),
+    (status = 200, body = BetaTesterView, description = "The account had one, which is replaced"),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+))]
+pub async fn put(admin: Admin, Json(new): Json<NewBetaTester>) -> Result<HttpResponse, ApiError> {
+    let NewBetaTester { platform_id, tier, note, expires_at } = new;
+    let account = PlatformId::from(platform_id);
+    let Some(tier) = Tier::parse(&tier) else { return Err(ApiError::invalid("tier", "is not known")) };
+    let target = account.to_string();
+    let put = move |db: &mut _, now| {
+        if expires_at.is_some_and(|end| end <= now) {
+            return Err(ApiError::invalid("expiresAt", "must be in the future"));
+        }
+        let before = beta_testers::find(db, &account)?;
+        let after = beta_testers::put(db, &account, &BetaEntry { tier, expires_at }, note.as_deref(), now)?;
+        let status = if before.is_some() { StatusCode::OK } else { StatusCode::CREATED };
+        let before = before.map(|before| BetaTesterView::new(before, now));
+        let view = BetaTesterView::new(after.clone(), now);
+        Ok(Written::new((status, view), before, BetaTesterView::new(after, now)))
+    };
+    let (status, view) = admin.write(AdminAction::PutBetaTester, &target, put).await?;
+    Ok(HttpResponse::build(status).json(view))
+}
+
+/// Takes the tier back.
+#[utoipa::path(delete, path = "/admin/beta-testers/{platformId}", tag = "admin", security(("session" = [])),
+    params(("platformId" = String, Path)), responses(
+    (status = 200, body = Done),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn remove(admin: Admin, path: web::Path<String>) -> Result<HttpResponse, ApiError> {
+    let target = path.into_inner();
+    let account = PlatformId::from(target.as_str());
+    let remove = move |db: &mut _, now| {
+        let before = beta_testers::find(db, &account)?.ok_or(ApiError::NotFound)?;
+        beta_testers::delete(db, &account)?;
+        Ok(Written::new((), BetaTesterView::new(before, now), ()))
+    };
+    admin.write(AdminAction::DeleteBetaTester, &target, remove).await?;
+    Ok(HttpResponse::Ok().json(Done::OK))
+}

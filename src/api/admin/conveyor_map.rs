@@ -1,0 +1,211 @@
+//! The conveyor map: the category of each item on a conveyor.
+
+use std::sync::Arc;
+
+use actix_web::{HttpResponse, web};
+use garde::Validate;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::items::is_plain;
+use crate::{
+    api::{
+        context::ApiContext,
+        done::Done,
+        error::{ApiError, FieldError, Problem},
+        extract::{admin::Admin, json::Json},
+        fields::IntegerOrText,
+    },
+    db::{
+        conveyor_rows::{self, ConveyorRow},
+        error::DbError,
+    },
+    domain::{
+        audit::{AdminAction, Written},
+        items,
+        limits::CONVEYOR_ROWS,
+        time::{self, Timestamp},
+    },
+};
+
+/// A new row.
+#[derive(Deserialize, ToSchema, Validate)]
+#[serde(rename_all = "camelCase")]
+pub struct NewConveyorRow {
+    /// The game's item id.
+    #[garde(skip)]
+    #[schema(value_type = String)]
+    item_id: IntegerOrText,
+}
+
+/// The category of a row.
+#[derive(Deserialize, ToSchema, Validate)]
+pub struct ConveyorCategory {
+    #[garde(length(chars, min = 1, max = 50), custom(is_plain))]
+    #[schema(min_length = 1, max_length = 50)]
+    category: String,
+}
+
+/// The category of several rows.
+#[derive(Deserialize, ToSchema, Validate)]
+pub struct ConveyorCategories {
+    /// 1 to 500 of the map.
+    #[garde(length(min = 1, max = 500), inner(length(max = 100), custom(is_plain)))]
+    #[schema(min_items = 1, max_items = 500)]
+    shortnames: Vec<String>,
+    #[garde(length(chars, min = 1, max = 50), custom(is_plain))]
+    #[schema(min_length = 1, max_length = 50)]
+    category: String,
+}
+
+/// A row.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ConveyorRowView {
+    shortname: String,
+    item_id: String,
+    /// As in the catalogue now; the short name for an item that is not in it any more.
+    #[schema(value_type = String)]
+    name: Arc<str>,
+    category: String,
+    #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
+    updated_at: Timestamp,
+}
+
+#[derive(Serialize, ToSchema)]
+struct ConveyorRowList {
+    /// By short name.
+    rows: Vec<ConveyorRowView>,
+}
+
+impl From<ConveyorRow> for ConveyorRowView {
+    fn from(ConveyorRow { shortname, item_id, category, updated_at }: ConveyorRow) -> Self {
+        let name = items::item(item_id).map_or_else(|| shortname.as_str().into(), |item| item.name.clone());
+        Self { shortname, item_id: item_id.to_string(), name, category, updated_at }
+    }
+}
+
+/// The conveyor map.
+#[utoipa::path(get, path = "/admin/conveyor-map", tag = "admin", security(("session" = [])), responses(
+    (status = 200, body = ConveyorRowList),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+))]
+pub async fn list(context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+    let rows = context.pool.read(conveyor_rows::list).await?.into_iter().map(Into::into).collect();
+    Ok(HttpResponse::Ok().json(ConveyorRowList { rows }))
+}
+
+/// Adds an item to the map, in its category of the catalogue.
+#[utoipa::path(post, path = "/admin/conveyor-map", tag = "admin", security(("session" = [])), request_body = NewConveyorRow,
+    responses(
+    (status = 201, body = ConveyorRowView),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+    (status = 409, body = Problem, content_type = "application/problem+json", description = "`conflict`: it has a row; `limit_reached`"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+))]
+pub async fn add(
+    admin: Admin,
+    Json(NewConveyorRow { item_id }): Json<NewConveyorRow>,
+) -> Result<HttpResponse, ApiError> {
+    let item = item_id.into_text().parse().ok().and_then(items::item);
+    let item = item.ok_or_else(|| ApiError::invalid("itemId", "is no item of the catalogue"))?;
+    let target = item.shortname.clone();
+    let added = admin.write(AdminAction::AddConveyorRow, &target, move |db, now| {
+        if conveyor_rows::count(db)? >= CONVEYOR_ROWS {
+            return Err(ApiError::LimitReached(format!("the map has at most {CONVEYOR_ROWS} rows")));
+        }
+        let (shortname, category) = (item.shortname.to_string(), item.category.to_string());
+        let row = ConveyorRow { shortname, item_id: item.id, category, updated_at: now };
+        conveyor_rows::insert(db, &row)?;
+        Ok(Written::new(row.clone(), Value::Null, ConveyorRowView::from(row)))
+    });
+    Ok(HttpResponse::Created().json(ConveyorRowView::from(added.await?)))
+}
+
+/// Changes the category of a row.
+#[utoipa::path(put, path = "/admin/conveyor-map/{shortname}", tag = "admin", security(("session" = [])),
+    params(("shortname" = String, Path)), request_body = ConveyorCategory, responses(
+    (status = 200, body = ConveyorRowView),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+))]
+pub async fn put(
+    admin: Admin,
+    shortname: web::Path<String>,
+    Json(ConveyorCategory { category }): Json<ConveyorCategory>,
+) -> Result<HttpResponse, ApiError> {
+    let shortname = shortname.into_inner();
+    let target = shortname.clone();
+    let changed = admin.write(AdminAction::PutConveyorRow, &target, move |db, now| {
+        let before = conveyor_rows::get(db, &shortname)?;
+        let after = conveyor_rows::set_category(db, &shortname, category.trim(), now)?;
+        Ok(Written::new(after.clone(), ConveyorRowView::from(before), ConveyorRowView::from(after)))
+    });
+    Ok(HttpResponse::Ok().json(ConveyorRowView::from(changed.await?)))
+}
+
+/// Takes an item from the map.
+#[utoipa::path(delete, path = "/admin/conveyor-map/{shortname}", tag = "admin", security(("session" = [])),
+    params(("shortname" = String, Path)), responses(
+    (status = 200, body = Done),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+))]
+pub async fn remove(admin: Admin, shortname: web::Path<String>) -> Result<HttpResponse, ApiError> {
+    let shortname = shortname.into_inner();
+    let target = shortname.clone();
+    let removed = admin.write(AdminAction::DeleteConveyorRow, &target, move |db, _| {
+        let before = conveyor_rows::get(db, &shortname)?;
+        conveyor_rows::delete(db, &shortname)?;
+        Ok(Written::new((), ConveyorRowView::from(before), Value::Null))
+    });
+    removed.await?;
+    Ok(HttpResponse::Ok().json(Done::OK))
+}
+
+/// Changes the category of several rows: of all, or, if one is not there, of none.
+#[utoipa::path(post, path = "/admin/conveyor-map/bulk-category", tag = "admin", security(("session" = [])),
+    request_body = ConveyorCategories, responses(
+    (status = 200, body = ConveyorRowList, description = "The rows that were named, as they now are"),
+    (status = 400, body = Problem, content_type = "application/problem+json", description = "Also for a short name without a row"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+))]
+pub async fn bulk_category(
+    admin: Admin,
+    Json(ConveyorCategories { shortnames, category }): Json<ConveyorCategories>,
+) -> Result<HttpResponse, ApiError> {
+    let changed = admin.write(AdminAction::PutConveyorRows, "conveyor-map", move |db, now| {
+        let (mut before, mut after, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, shortname) in shortnames.iter().enumerate() {
+            match conveyor_rows::get(db, shortname) {
+                Ok(row) => before.push(ConveyorRowView::from(row)),
+                Err(DbError::NotFound) => {
+                    missing.push(FieldError { path: format!("shortnames[{index}]"), message: "has no row".to_owned() })
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if !missing.is_empty() {
+            return Err(ApiError::Invalid(missing));
+        }
+        for shortname in &shortnames {
+            after.push(ConveyorRowView::from(conveyor_rows::set_category(db, shortname, category.trim(), now)?));
+        }
+        let told = serde_json::json!(after);
+        Ok(Written::new(after, before, told))
+    });
+    Ok(HttpResponse::Ok().json(ConveyorRowList { rows: changed.await? }))
+}

@@ -1,0 +1,268 @@
+//! The game's items: what admins say of them, over the embedded catalogue.
+
+use std::collections::BTreeSet;
+
+use actix_multipart::Multipart;
+use actix_web::{HttpRequest, HttpResponse, web};
+use garde::Validate;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::{
+    api::{
+        admin::upload,
+        context::ApiContext,
+        done::Done,
+        error::{ApiError, Problem},
+        extract::{admin::Admin, json::Json, query::Query},
+        fields::one_line,
+        image_uploads::{ImageForm, ImageLocation},
+        item_answers::{ItemList, ItemView},
+    },
+    db::{edited_items, images},
+    domain::{
+        audit::{AdminAction, Written},
+        image_name::ImageName,
+        item_search,
+        items::{self, ItemEdit},
+        limits::{EDITED_ITEMS, ICON_EDGE},
+    },
+};
+
+/// Results of a search when no `limit` is given.
+const RESULTS: usize = 20;
+
+/// What an admin says of an item.
+#[derive(Deserialize, ToSchema, Validate)]
+#[serde(rename_all = "camelCase")]
+pub struct ItemBody {
+    /// The game's own name. Of an item of the embedded catalogue it is known, and cannot be another.
+    #[garde(inner(custom(is_shortname)))]
+    #[schema(min_length = 1, max_length = 100)]
+    shortname: Option<String>,
+    #[garde(length(chars, min = 1, max = 100), custom(is_one_line))]
+    #[schema(min_length = 1, max_length = 100)]
+    name: String,
+    #[garde(length(chars, max = 50), custom(is_plain))]
+    #[schema(max_length = 50)]
+    category: String,
+    /// The `url` of an uploaded icon.
+    #[garde(length(max = 500))]
+    #[schema(max_length = 500)]
+    icon_url: Option<String>,
+    #[garde(range(min = 1, max = 1_000_000))]
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    stack_size: Option<u32>,
+}
+
+fn is_shortname(text: &str, _: &()) -> garde::Result {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._- ".contains(&byte);
+    match (1..=100).contains(&text.len()) && text.bytes().all(plain) && text.trim() == text {
+        true => Ok(()),
+        false => Err(garde::Error::new("must be 1 to 100 of a-z, 0-9, dots, hyphens, underscores and spaces within")),
+    }
+}
+
+fn is_one_line(text: &str, _: &()) -> garde::Result {
+    one_line(&Some(text.to_owned()), &())
+}
+
+/// Validates one line of text, which may be empty.
+pub fn is_plain(text: &str, _: &()) -> garde::Result {
+    match text.chars().any(char::is_control) {
+        true => Err(garde::Error::new("must be one line of text")),
+        false => Ok(()),
+    }
+}
+
+/// What to look for.
+#[derive(Deserialize, IntoParams, Validate)]
+pub struct ItemSearch {
+    /// Words of a name or short name, or an id.
+    #[garde(length(chars, max = 100))]
+    #[param(max_length = 100)]
+    #[serde(default)]
+    q: String,
+    /// 1..100, 20 when absent.
+    #[garde(range(min = 1, max = 100))]
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<usize>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct ItemResults {
+    /// The best match first.
+    results: Vec<ItemView>,
+}
+
+/// All items: those of the embedded catalogue as admins changed them, and those that admins added.
+#[utoipa::path(get, path = "/admin/items", tag = "admin", security(("session" = [])), responses(
+    (status = 200, body = ItemList),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+))]
+pub async fn list(context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+    let items = items::all().iter().map(|item| ItemView::new(item, &context.urls)).collect();
+    Ok(HttpResponse::Ok().json(ItemList { items }))
+}
+
+/// Looks for items: exact matches first, then names that begin so, words, beginnings of words, and parts.
+#[utoipa::path(get, path = "/admin/items-search", tag = "admin", security(("session" = [])), params(ItemSearch), responses(
+    (status = 200, body = ItemResults),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+))]
+pub async fn search(
+    Query(ItemSearch { q, limit }): Query<ItemSearch>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let found = item_search::search(&items::all(), &q, limit.unwrap_or(RESULTS));
+    let results = found.iter().map(|item| ItemView::new(item, &context.urls)).collect();
+    Ok(HttpResponse::Ok().json(ItemResults { results }))
+}
+
+/// Says what an item is, of the embedded catalogue or a further one. Everybody sees it at once, wherever the item is named.
+#[utoipa::path(put, path = "/admin/items/{id}", tag = "admin", security(("session" = [])),
+    params(("id" = String, Path, description = "The game's item id")), request_body = ItemBody, responses(
+    (status = 200, body = ItemView),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+    (status = 404, body = Problem, content_type = "application/problem+json", description = "No item has such an id"),
+    (status = 409, body = Problem, content_type = "application/problem+json",
+        description = "`conflict`: another item has the short name; `limit_reached`"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+))]
+pub async fn put(
+    admin: Admin,
+    id: web::Path<String>,
+    Json(body): Json<ItemBody>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let id = item_id(&id)?;
+    let (said, target) = (edit(id, body, &context)?, id.to_string());
+    let written = admin.write(AdminAction::PutItem, &target, move |db, now| {
+        let before = edited_items::find(db, id)?;
+        if before.is_none() && edited_items::count(db)? >= EDITED_ITEMS {
+            return Err(ApiError::LimitReached(format!("at most {EDITED_ITEMS} items are edited or added")));
+        }
+        let icon = said.icon.as_deref().and_then(ImageName::parse);
+        let mut unused: BTreeSet<ImageName> = images::release(db, &image_user(id), now)?.into_iter().collect();
+        if let Some(icon) = icon {
+            if !images::use_by(db, &icon, &image_user(id))? {
+                return Err(ApiError::invalid("iconUrl", "is no uploaded icon"));
+            }
+            unused.remove(&icon);
+        }
+        edited_items::put(db, &said, now)?;
+        Ok(Written::new(unused, told(before.as_ref()), told(Some(&said))))
+    });
+    let unused = written.await?;
+    refresh(&context).await;
+    context.images.delete_unused(&context.pool, unused.into_iter().collect()).await;
+    let item = items::item(id).ok_or_else(|| ApiError::Unavailable("the catalogue is not up to date".into()))?;
+    Ok(HttpResponse::Ok().json(ItemView::new(&item, &context.urls)))
+}
+
+/// Takes back what admins said of an item: one of the embedded catalogue is as it was, another one is gone. Its icon is
+/// deleted if nothing else uses it.
+#[utoipa::path(delete, path = "/admin/items/{id}", tag = "admin", security(("session" = [])),
+    params(("id" = String, Path, description = "The game's item id")), responses(
+    (status = 200, body = Done),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+    (status = 404, body = Problem, content_type = "application/problem+json", description = "No admin said anything of it"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+))]
+pub async fn remove(
+    admin: Admin,
+    id: web::Path<String>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let id = item_id(&id)?;
+    let target = id.to_string();
+    let removed = admin.write(AdminAction::DeleteItem, &target, move |db, now| {
+        let before = edited_items::find(db, id)?;
+        edited_items::delete(db, id)?;
+        let unused = images::release(db, &image_user(id), now)?;
+        Ok(Written::new(unused, told(before.as_ref()), Value::Null))
+    });
+    let unused = removed.await?;
+    refresh(&context).await;
+    context.images.delete_unused(&context.pool, unused).await;
+    Ok(HttpResponse::Ok().json(Done::OK))
+}
+
+/// Takes an icon. It is deleted after a day in which no item uses it.
+#[utoipa::path(post, path = "/admin/items/upload-icon", tag = "admin", security(("session" = [])),
+    request_body(content = ImageForm, content_type = "multipart/form-data"), responses(
+    (status = 201, body = ImageLocation),
+    (status = 400, body = Problem, content_type = "application/problem+json",
+        description = "`invalid_request`; `invalid_image`: no PNG or WebP, broken, or more than 1024 pixels wide or high"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+    (status = 408, body = Problem, content_type = "application/problem+json", description = "It took more than 30 s"),
+    (status = 413, body = Problem, content_type = "application/problem+json", description = "The file has more than 5 MB"),
+    (status = 415, body = Problem, content_type = "application/problem+json"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`, `unavailable`"),
+))]
+pub async fn upload_icon(admin: Admin, req: HttpRequest, form: Multipart) -> Result<HttpResponse, ApiError> {
+    upload::upload(admin, &req, form, ICON_EDGE).await
+}
+
+fn item_id(text: &str) -> Result<i32, ApiError> {
+    text.parse().map_err(|_| ApiError::NotFound)
+}
+
+/// What the body says, checked against the embedded catalogue.
+fn edit(id: i32, body: ItemBody, context: &ApiContext) -> Result<ItemEdit, ApiError> {
+    let ItemBody { shortname, name, category, icon_url, stack_size } = body;
+    let shortname = match (items::embedded(id), shortname) {
+        (Some(item), Some(shortname)) if *shortname != *item.shortname => {
+            return Err(ApiError::invalid("shortname", format!("must be {}, as in the game", item.shortname)));
+        }
+        (Some(item), _) => item.shortname.to_string(),
+        (None, None) => return Err(ApiError::invalid("shortname", "is required")),
+        (None, Some(shortname)) if items::embedded_by_shortname(&shortname).is_some() => {
+            return Err(ApiError::Conflict);
+        }
+        (None, Some(shortname)) => shortname,
+    };
+    let icon = match icon_url {
+        None => None,
+        Some(url) => {
+            let own = |name: &ImageName| url == name.path() || url == context.urls.base.at(&name.path());
+            let name = ImageName::of_url(&url).filter(own);
+            Some(name.ok_or_else(|| ApiError::invalid("iconUrl", "is no uploaded icon"))?.to_string())
+        }
+    };
+    let (name, category) = (name.trim().to_owned(), category.trim().to_owned());
+    Ok(ItemEdit { id, shortname, name, category, stack_size, icon })
+}
+
+/// The name under which an item uses its icon.
+fn image_user(id: i32) -> String {
+    format!("item:{id}")
+}
+
+/// As the audit log tells it.
+fn told(edit: Option<&ItemEdit>) -> Value {
+    edit.map_or(Value::Null, |edit| {
+        let ItemEdit { id, shortname, name, category, stack_size, icon } = edit;
+        json!({
+            "id": id.to_string(), "shortname": shortname, "name": name, "category": category, "stackSize": stack_size,
+            "icon": icon,
+        })
+    })
+}
+
+/// The change is stored; if it cannot be read now, it will be in a few seconds.
+async fn refresh(context: &ApiContext) {
+    if let Err(error) = context.catalogue.refresh().await {
+        log::warn!("the catalogue of items is not up to date yet: {error}");
+    }
+}

@@ -1,0 +1,132 @@
+//! Members, as admin routes show them.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{
+    db::{
+        members::{HostServer, MemberStatus},
+        users::User,
+    },
+    domain::{
+        funnel::FunnelStage,
+        tier::{EffectiveTier, SubscriptionStatus, Tier},
+        time::{self, Timestamp},
+    },
+};
+
+/// A member.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberView {
+    id: String,
+    /// The account at the identity provider (SteamID64).
+    platform_id: String,
+    display_name: String,
+    /// https.
+    avatar_url: Option<String>,
+    subscription: MemberTierView,
+    #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+    #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
+    last_seen_at: Timestamp,
+}
+
+/// Always an object; tier and status are null without a subscription.
+#[derive(Serialize, ToSchema)]
+struct MemberTierView {
+    /// By a subscription, or else as a beta tester.
+    #[schema(value_type = Option<String>)]
+    tier: Option<Tier>,
+    /// Of the subscription.
+    #[schema(value_type = Option<String>)]
+    status: Option<SubscriptionStatus>,
+}
+
+impl MemberView {
+    pub fn new(user: User, tier: Option<EffectiveTier>) -> Self {
+        let User { id, platform_id, display_name, avatar_url, created_at, last_seen_at } = user;
+        let (tier, subscription) = tier.map(|tier| (tier.tier, tier.subscription)).unwrap_or_default();
+        let subscription = MemberTierView { tier, status: subscription.map(|subscription| subscription.status) };
+        let (id, platform_id) = (id.to_string(), platform_id.to_string());
+        Self { id, platform_id, display_name, avatar_url, subscription, created_at, last_seen_at }
+    }
+}
+
+/// How far a member has come.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StatusUser {
+    id: String,
+    platform_id: String,
+    display_name: String,
+    avatar_url: Option<String>,
+    /// At least one dashboard or overlay is open.
+    online: bool,
+    #[schema(value_type = Option<String>)]
+    tier: Option<Tier>,
+    #[schema(value_type = Option<String>)]
+    status: Option<SubscriptionStatus>,
+    has_credential: bool,
+    /// `missing`, `unproven` or `proven`.
+    credential_state: &'static str,
+    /// Own ones.
+    paired_servers: i64,
+    /// The servers of others.
+    guest_of: Vec<HostView>,
+    /// Whether a chat account is linked.
+    chat_linked: bool,
+    #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
+    last_seen_at: Timestamp,
+    /// `no-subscription`, `no-credentials`, `no-paired-server`, `ready` or `guest-ready`.
+    #[schema(value_type = String)]
+    funnel_stage: FunnelStage,
+    /// What is missing, in words.
+    stuck_reason: Option<&'static str>,
+}
+
+/// A server of which a member is a guest.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HostView {
+    server_id: String,
+    server_name: String,
+    host_id: String,
+    host_name: String,
+}
+
+impl From<HostServer> for HostView {
+    fn from(HostServer { server, server_name, host, host_name }: HostServer) -> Self {
+        Self { server_id: server, server_name, host_id: host.to_string(), host_name }
+    }
+}
+
+impl StatusUser {
+    pub fn new(status: MemberStatus, online: bool) -> Self {
+        let MemberStatus { user, tier, credential, paired_servers, hosts, chat_linked, stage } = status;
+        Self {
+            id: user.id.to_string(),
+            platform_id: user.platform_id.to_string(),
+            display_name: user.display_name,
+            avatar_url: user.avatar_url,
+            online,
+            tier: tier.tier,
+            status: tier.subscription.map(|subscription| subscription.status),
+            has_credential: credential.is_some(),
+            credential_state: match credential {
+                None => "missing",
+                Some(false) => "unproven",
+                Some(true) => "proven",
+            },
+            paired_servers,
+            guest_of: hosts.into_iter().map(HostView::from).collect(),
+            chat_linked,
+            last_seen_at: user.last_seen_at,
+            funnel_stage: stage,
+            stuck_reason: stage.stuck_reason(),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! How the service and its members are: `/admin/users/overview`. Portals ask every few seconds: what is counted over all
+//! members is counted once for all of them.
+
+use std::collections::BTreeMap;
+
+use actix_web::{HttpResponse, web};
+use garde::Validate;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{member_views::StatusUser, users::search_key};
+use crate::{
+    api::{
+        context::ApiContext,
+        error::{ApiError, Problem},
+        extract::query::Query,
+        service_status::ServiceStatus,
+    },
+    db::{
+        members::{self, MemberStatus, MemberTotals},
+        pool::Db,
+        users,
+    },
+};
+
+/// Members of a page when no `limit` is given.
+const PAGE: i64 = 200;
+
+/// Which members.
+#[derive(Deserialize, IntoParams, Validate)]
+pub struct OverviewQuery {
+    /// What the platform id, or a word of the name, begins with.
+    #[garde(length(chars, max = 100))]
+    #[param(max_length = 100)]
+    q: Option<String>,
+    /// At most so many; 200 if absent.
+    #[garde(range(min = 1, max = 500))]
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<i64>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct Overview {
+    /// Whether the relay's `/health` answered within 3 s.
+    relay_reachable: bool,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    relay_error: Option<String>,
+    totals: OverviewTotals,
+    /// The newest members first.
+    users: Vec<StatusUser>,
+}
+
+/// Of all members, whatever is searched for. Up to 10 seconds old, as is who is online.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct OverviewTotals {
+    total_users: i64,
+    online: usize,
+    /// With a subscription that entitles.
+    paid: usize,
+    /// Active beta testers who have signed in.
+    beta: usize,
+    with_creds: usize,
+    /// With a linked chat account.
+    with_chat: i64,
+    /// With an own server.
+    with_paired: usize,
+    /// Members by stage: `no-subscription`, `no-credentials`, `no-paired-server`.
+    #[schema(value_type = Object)]
+    stuck: BTreeMap<&'static str, i64>,
+}
+
+/// How the relay and the members are: who is online, how far each has come, and where they get stuck.
+#[utoipa::path(get, path = "/admin/users/overview", tag = "admin", security(("session" = [])), params(OverviewQuery),
+    responses(
+    (status = 200, body = Overview),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+))]
+pub async fn overview(
+    Query(OverviewQuery { q, limit }): Query<OverviewQuery>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let status = context.service_status.get(&context.clock, || service_status(&context)).await?;
+    let (now, limit) = (context.clock.now(), limit.unwrap_or(PAGE));
+    let members = match search_key(q.as_deref()) {
+        Ok(key) => {
+            let read = move |db: &mut Db| {
+                let (_, users) = users::search(db, key.as_ref(), limit, 0)?;
+                members::statuses(db, users, now)
+            };
+            context.pool.read(read).await?
+        }
+        Err(()) => Vec::new(),
+    };
+    Ok(HttpResponse::Ok().json(Overview::new(&status, members)))
+}
+
+async fn service_status(context: &ApiContext) -> Result<ServiceStatus, ApiError> {
+    let now = context.clock.now();
+    let (totals, online, relay) =
+        tokio::join!(context.pool.read(move |db| members::totals(db, now)), context.online(), context.relay.check(),);
+    Ok(ServiceStatus { totals: totals?, online: online?, relay })
+}
+
+impl Overview {
+    fn new(status: &ServiceStatus, members: Vec<MemberStatus>) -> Self {
+        let ServiceStatus { totals, online, relay } = status;
+        let MemberTotals { users, paid, beta, with_credential, with_chat, with_paired_server, stuck } = totals.clone();
+        let member = |member: MemberStatus| {
+            let is_online = online.contains(&member.user.id);
+            StatusUser::new(member, is_online)
+        };
+        Self {
+            relay_reachable: relay.is_ok(),
+            relay_error: relay.clone().err(),
+            totals: OverviewTotals {
+                total_users: users,
+                online: online.len(),
+                paid,
+                beta,
+                with_creds: with_credential,
+                with_chat,
+                with_paired: with_paired_server,
+                stuck,
+            },
+            users: members.into_iter().map(member).collect(),
+        }
+    }
+}

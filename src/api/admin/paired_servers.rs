@@ -1,0 +1,129 @@
+//! Taking paired servers away: `/admin/paired-servers/{id}`, `/admin/users/{userId}/paired-servers`. Live links, watches and
+//! overlays end at once, as when the owner deletes them.
+
+use actix::Addr;
+use actix_web::{HttpResponse, web};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{
+    api::{
+        context::ApiContext,
+        done::Done,
+        error::{ApiError, Problem},
+        extract::admin::Admin,
+    },
+    db::{
+        paired_servers::{self, PairedServer},
+        pool::Db,
+        users,
+    },
+    domain::{
+        audit::{AdminAction, Written},
+        ids::{ServerId, UserId},
+        time::{self, Timestamp},
+    },
+    push::worker::{PushWorker, ServersChanged},
+    relay::hub::{Hub, ServerRemoved},
+};
+
+#[derive(Serialize, ToSchema)]
+struct DeletedServers {
+    ok: bool,
+    deleted: usize,
+}
+
+/// What the audit log tells of a server.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ToldServer<'a> {
+    id: &'a str,
+    owner_id: &'a str,
+    name: &'a str,
+    address: &'a str,
+    port: u16,
+    player_id: &'a str,
+    #[serde(serialize_with = "time::wire")]
+    created_at: Timestamp,
+}
+
+impl<'a> From<&'a PairedServer> for ToldServer<'a> {
+    fn from(server: &'a PairedServer) -> Self {
+        Self {
+            id: server.id.as_str(),
+            owner_id: server.owner_id.as_str(),
+            name: &server.name,
+            address: &server.address,
+            port: server.port,
+            player_id: &server.player_id,
+            created_at: server.created_at,
+        }
+    }
+}
+
+/// The relay and the push worker, which end what lives of deleted servers.
+fn end_lives(hub: Addr<Hub>, push: Addr<PushWorker>) -> impl Fn(&PairedServer) + Send {
+    move |server| {
+        hub.do_send(ServerRemoved { server: server.id.clone() });
+        push.do_send(ServersChanged { user: server.owner_id.clone() });
+    }
+}
+
+/// Deletes a paired server, with everything stored for it.
+#[utoipa::path(delete, path = "/admin/paired-servers/{id}", tag = "admin", security(("session" = [])),
+    params(("id" = String, Path)), responses(
+    (status = 200, body = Done),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn remove(
+    admin: Admin,
+    path: web::Path<String>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let target = path.into_inner();
+    let id = ServerId::from(target.as_str());
+    let remove = move |db: &mut Db, _| {
+        let server = paired_servers::get(db, &id)?;
+        if !paired_servers::delete(db, &server.owner_id, &id)? {
+            return Err(ApiError::NotFound);
+        }
+        let before = serde_json::to_value(ToldServer::from(&server)).unwrap_or_default();
+        Ok(Written::new(server, before, ()))
+    };
+    let end = end_lives(context.hub.clone(), context.push.clone());
+    admin.write_and_tell(AdminAction::DeletePairedServer, &target, remove, move |server| end(server)).await?;
+    Ok(HttpResponse::Ok().json(Done::OK))
+}
+
+/// Deletes all paired servers of a member.
+#[utoipa::path(delete, path = "/admin/users/{userId}/paired-servers", tag = "admin", security(("session" = [])),
+    params(("userId" = String, Path)), responses(
+    (status = 200, body = DeletedServers),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+    (status = 404, body = Problem, content_type = "application/problem+json", description = "There is no such member"),
+))]
+pub async fn remove_all(
+    admin: Admin,
+    path: web::Path<String>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let target = path.into_inner();
+    let user = UserId::from(target.as_str());
+    let remove = move |db: &mut Db, _| {
+        users::find(db, &user)?.ok_or(ApiError::NotFound)?;
+        let servers = paired_servers::list_for(db, &user)?;
+        for server in &servers {
+            paired_servers::delete(db, &user, &server.id)?;
+        }
+        let before: Vec<ToldServer<'_>> = servers.iter().map(ToldServer::from).collect();
+        let before = serde_json::to_value(before).unwrap_or_default();
+        Ok(Written::new(servers, before, [(); 0]))
+    };
+    let end = end_lives(context.hub.clone(), context.push.clone());
+    let tell = move |servers: &Vec<PairedServer>| servers.iter().for_each(&end);
+    let deleted = admin.write_and_tell(AdminAction::DeletePairedServers, &target, remove, tell).await?;
+    Ok(HttpResponse::Ok().json(DeletedServers { ok: true, deleted: deleted.len() }))
+}

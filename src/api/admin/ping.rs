@@ -1,0 +1,34 @@
+//! Whether the caller is an admin: `/admin/ping`.
+
+use actix_web::{HttpResponse, web};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::api::{
+    context::ApiContext,
+    error::{ApiError, Problem},
+    extract::admin::Admin,
+};
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct AdminPing {
+    admin: bool,
+    /// Of the caller.
+    platform_id: String,
+    /// How many admins there are.
+    allowlist_size: usize,
+}
+
+/// Says that the caller is an admin. Like every route below `/admin`, it needs a session of an account on the allowlist.
+#[utoipa::path(get, path = "/admin/ping", tag = "admin", security(("session" = [])), responses(
+    (status = 200, body = AdminPing),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+    (status = 503, body = Problem, content_type = "application/problem+json",
+        description = "`admin_disabled`: the allowlist is empty; on every admin route, whoever calls"),
+))]
+pub async fn ping(admin: Admin, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+    let (platform_id, allowlist_size) = (admin.platform_id.to_string(), context.admins.len());
+    Ok(HttpResponse::Ok().json(AdminPing { admin: true, platform_id, allowlist_size }))
+}

@@ -1,0 +1,243 @@
+//! The stores: read, written, and put back to an earlier version.
+
+use actix_web::{HttpRequest, HttpResponse, web};
+use garde::Validate;
+use serde::{Deserialize, Serialize};
+use serde_json::{json, value::RawValue};
+use utoipa::ToSchema;
+
+use crate::{
+    api::{
+        context::ApiContext,
+        error::{ApiError, Problem},
+        etags::{self, Caching, Precondition},
+        extract::{admin::Admin, json::Json},
+        store_answers::{SHIPPED, StoreAnswer, StoreView, content, digest, named},
+    },
+    db::{
+        pool::Db,
+        stores::{self, StoreVersion},
+    },
+    domain::{
+        audit::{AdminAction, Written},
+        ids::PlatformId,
+        limits::STORE_BYTES,
+        stores::{StoreName, check_data},
+        time::{self, Timestamp},
+    },
+};
+
+/// The new content of a store.
+#[derive(Deserialize, ToSchema, Validate)]
+pub struct StoreChange {
+    /// Any JSON of at most 1 MiB.
+    #[garde(custom(can_be_data))]
+    #[schema(value_type = Value)]
+    data: Box<RawValue>,
+}
+
+fn can_be_data(data: &RawValue, _: &()) -> garde::Result {
+    check_data(data.get(), STORE_BYTES).map_err(garde::Error::new)
+}
+
+/// Which version a store or page is to have again.
+#[derive(Deserialize, ToSchema, Validate)]
+pub struct StoreRestore {
+    /// 0: what the service ships.
+    #[garde(range(min = 0))]
+    #[schema(minimum = 0)]
+    version: i64,
+}
+
+/// A store, without its data.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct StoreSummary {
+    #[schema(value_type = String)]
+    name: StoreName,
+    /// 0: as it ships.
+    version: i64,
+    bytes: i64,
+    #[serde(serialize_with = "time::wire_option")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    updated_at: Option<Timestamp>,
+    /// Platform id.
+    updated_by: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct StoreList {
+    stores: Vec<StoreSummary>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct StoreVersionList {
+    /// Newest first; the last one, 0, is what the service ships.
+    versions: Vec<StoreSummary>,
+}
+
+impl StoreSummary {
+    fn of(name: StoreName, version: Option<StoreVersion>) -> Self {
+        match version {
+            Some(StoreVersion { version, bytes, written_at, written_by, .. }) => {
+                Self { name, version, bytes, updated_at: Some(written_at), updated_by: Some(written_by) }
+            }
+            None => {
+                let bytes = name.shipped().len() as i64;
+                Self { name, version: SHIPPED, bytes, updated_at: None, updated_by: None }
+            }
+        }
+    }
+}
+
+/// All stores.
+#[utoipa::path(get, path = "/admin/stores", tag = "admin", security(("session" = [])), responses(
+    (status = 200, body = StoreList),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+))]
+pub async fn list(context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+    let read = |db: &mut Db| {
+        StoreName::ALL.into_iter().map(|store| Ok(StoreSummary::of(store, stores::newest(db, store)?))).collect()
+    };
+    let stores = context.pool.read(read).await?;
+    Ok(HttpResponse::Ok().json(StoreList { stores }))
+}
+
+/// A store.
+#[utoipa::path(get, path = "/admin/store/{name}", tag = "admin", security(("session" = [])),
+    params(("name" = String, Path, description = "`messages`, `crafting`, `raid` or `faq`")), responses(
+    (status = 200, body = StoreView, headers(("ETag" = String))),
+    (status = 304, description = "The client has it"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+))]
+pub async fn get(
+    name: web::Path<String>,
+    req: HttpRequest,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let answer = context.store_answers.get(&context.pool, named(&name)?).await?;
+    Ok(answer.respond(&req, Caching::Private))
+}
+
+/// Writes a store. Everybody sees it at once.
+#[utoipa::path(put, path = "/admin/store/{name}", tag = "admin", security(("session" = [])),
+    params(("name" = String, Path), ("if-match" = Option<String>, Header, description = "The `ETag` of what is changed")),
+    request_body = StoreChange, responses(
+    (status = 200, body = StoreView, headers(("ETag" = String))),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+    (status = 412, body = Problem, content_type = "application/problem+json", description = "`conflict`: it was changed since"),
+    (status = 413, body = Problem, content_type = "application/problem+json"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+))]
+pub async fn put(
+    admin: Admin,
+    name: web::Path<String>,
+    precondition: Precondition,
+    Json(StoreChange { data }): Json<StoreChange>,
+) -> Result<HttpResponse, ApiError> {
+    let store = named(&name)?;
+    let by = admin.platform_id.clone();
+    let written = admin.write(AdminAction::PutStore, store.as_str(), move |db, now| {
+        write(db, store, Box::<str>::from(data).into(), &precondition, &by, now)
+    });
+    answer(written.await?)
+}
+
+/// The versions of a store that are kept.
+#[utoipa::path(get, path = "/admin/store/{name}/versions", tag = "admin", security(("session" = [])),
+    params(("name" = String, Path)), responses(
+    (status = 200, body = StoreVersionList),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+))]
+pub async fn versions(name: web::Path<String>, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+    let store = named(&name)?;
+    let kept = context.pool.read(move |db| stores::versions(db, store)).await?;
+    let versions = kept.into_iter().map(Some).chain([None]).map(|version| StoreSummary::of(store, version)).collect();
+    Ok(HttpResponse::Ok().json(StoreVersionList { versions }))
+}
+
+/// What a version of a store held.
+#[utoipa::path(get, path = "/admin/store/{name}/versions/{version}", tag = "admin", security(("session" = [])),
+    params(("name" = String, Path), ("version" = i64, Path)), responses(
+    (status = 200, body = StoreView),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+))]
+pub async fn version(
+    path: web::Path<(String, i64)>,
+    req: HttpRequest,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let (name, version) = path.into_inner();
+    let store = named(&name)?;
+    let (data, at) = context.pool.read(move |db| content(db, store, version)).await?;
+    Ok(StoreAnswer::new(data, at)?.respond(&req, Caching::Private))
+}
+
+/// Puts a store back to an earlier version, as a new one.
+#[utoipa::path(post, path = "/admin/store/{name}/restore", tag = "admin", security(("session" = [])),
+    params(("name" = String, Path), ("if-match" = Option<String>, Header, description = "The `ETag` of what is changed")),
+    request_body = StoreRestore, responses(
+    (status = 200, body = StoreView, headers(("ETag" = String))),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+    (status = 404, body = Problem, content_type = "application/problem+json", description = "No such store, or the version is not kept"),
+    (status = 412, body = Problem, content_type = "application/problem+json", description = "`conflict`: it was changed since"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+))]
+pub async fn restore(
+    admin: Admin,
+    name: web::Path<String>,
+    precondition: Precondition,
+    Json(StoreRestore { version }): Json<StoreRestore>,
+) -> Result<HttpResponse, ApiError> {
+    let store = named(&name)?;
+    let by = admin.platform_id.clone();
+    let written = admin.write(AdminAction::RestoreStore, store.as_str(), move |db, now| {
+        let (data, _) = content(db, store, version)?;
+        write(db, store, data, &precondition, &by, now)
+    });
+    answer(written.await?)
+}
+
+/// Writes the next version. The audit log says which; what it holds is among the versions.
+fn write(
+    db: &mut Db,
+    store: StoreName,
+    data: String,
+    precondition: &Precondition,
+    by: &PlatformId,
+    now: Timestamp,
+) -> Result<Written<(String, Timestamp)>, ApiError> {
+    let before = stores::newest(db, store)?;
+    let known = before.as_ref().map_or_else(|| digest(store.shipped()), |before| before.digest.clone());
+    precondition.check(Some(&known))?;
+    let after = stores::put(db, store, &data, &digest(&data), by, now)?;
+    let told = |version: i64, bytes: i64, digest: &str| json!({ "version": version, "bytes": bytes, "sha256": digest });
+    let before = before.map_or_else(
+        || told(SHIPPED, store.shipped().len() as i64, &known),
+        |before| told(before.version, before.bytes, &before.digest),
+    );
+    Ok(Written::new((data, now), before, told(after.version, after.bytes, &after.digest)))
+}
+
+/// The store as it now is.
+fn answer((data, at): (String, Timestamp)) -> Result<HttpResponse, ApiError> {
+    let StoreAnswer { digest, body } = StoreAnswer::new(data, Some(at))?;
+    let tag = etags::tag(&digest).to_string();
+    Ok(HttpResponse::Ok().insert_header(("etag", tag)).content_type("application/json").body(body))
+}

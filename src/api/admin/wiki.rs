@@ -1,0 +1,300 @@
+//! The pages of the wiki: read, written, deleted and put back to an earlier version; and their images.
+
+use actix_multipart::Multipart;
+use actix_web::{HttpRequest, HttpResponse, web};
+use garde::Validate;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+
+use crate::{
+    api::{
+        admin::upload,
+        context::ApiContext,
+        done::Done,
+        error::{ApiError, FieldError, Problem},
+        etags::{self, Caching, Precondition},
+        extract::{admin::Admin, json::Json, query::Query},
+        image_uploads::{ImageForm, ImageLocation},
+        wiki::{PageAddress, SHIPPED, WikiPageView, WikiTree, current, digest, read_tree, respond, version},
+    },
+    db::{error::DbError, images, pool::Db, wiki_pages},
+    domain::{
+        audit::{AdminAction, Written},
+        ids::PlatformId,
+        image_name::ImageName,
+        limits::{WIKI_IMAGE_EDGE, WIKI_PAGES},
+        time::{self, Timestamp},
+        wiki::{WikiPage, WikiSlug, shipped},
+    },
+};
+
+/// The new content of a page.
+#[derive(Deserialize, ToSchema, Validate)]
+pub struct WikiPageChange {
+    /// Parts of `a-z`, `0-9` and single hyphens, joined by slashes; at most 120 characters and 4 parts.
+    #[garde(custom(is_slug))]
+    #[schema(max_length = 120)]
+    slug: String,
+    /// `section`, `order` and `title` place it in the tree; at most 16 KiB.
+    #[garde(skip)]
+    #[schema(value_type = Object)]
+    frontmatter: Map<String, Value>,
+    /// Markdown, at most 256 KiB.
+    #[garde(skip)]
+    body: String,
+}
+
+fn is_slug(slug: &str, _: &()) -> garde::Result {
+    let fault = "must be parts of a-z, 0-9 and single hyphens, joined by slashes; at most 120 characters and 4 parts";
+    WikiSlug::parse(slug).map(drop).ok_or_else(|| garde::Error::new(fault))
+}
+
+/// Which version a page is to have again.
+#[derive(Deserialize, ToSchema, Validate)]
+pub struct WikiPageRestore {
+    #[garde(custom(is_slug))]
+    slug: String,
+    /// 0: what the service ships.
+    #[garde(range(min = 0))]
+    #[schema(minimum = 0)]
+    version: i64,
+}
+
+/// A version of a page.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct WikiVersionView {
+    version: i64,
+    #[serde(serialize_with = "time::wire_option")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    updated_at: Option<Timestamp>,
+    /// Platform id.
+    updated_by: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct WikiVersionList {
+    /// Newest first; 0 is what the service ships.
+    versions: Vec<WikiVersionView>,
+}
+
+/// The tree of the wiki.
+#[utoipa::path(get, path = "/admin/wiki/tree", tag = "admin", security(("session" = [])), responses(
+    (status = 200, body = WikiTree, headers(("ETag" = String))),
+    (status = 304, description = "The client has it"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+))]
+pub async fn tree(req: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+    let tree = context.pool.read(read_tree).await?;
+    Ok(respond(&req, &tree, None, Caching::Private))
+}
+
+/// A page.
+#[utoipa::path(get, path = "/admin/wiki/page", tag = "admin", security(("session" = [])), params(PageAddress), responses(
+    (status = 200, body = WikiPageView, headers(("ETag" = String))),
+    (status = 304, description = "The client has it"),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+))]
+pub async fn page(
+    Query(address): Query<PageAddress>,
+    req: HttpRequest,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let slug = address.slug()?;
+    let page = context.pool.read(move |db| current(db, &slug)).await?;
+    let (view, digest) = page.ok_or(ApiError::NotFound)?;
+    Ok(respond(&req, &view, Some(&digest), Caching::Private))
+}
+
+/// Writes a page, a new one or over one that is there.
+#[utoipa::path(put, path = "/admin/wiki/page", tag = "admin", security(("session" = [])),
+    params(("if-match" = Option<String>, Header, description = "The `ETag` of what is changed")),
+    request_body = WikiPageChange, responses(
+    (status = 200, body = WikiPageView, headers(("ETag" = String))),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+    (status = 409, body = Problem, content_type = "application/problem+json", description = "`limit_reached`"),
+    (status = 412, body = Problem, content_type = "application/problem+json", description = "`conflict`: it was changed since"),
+    (status = 413, body = Problem, content_type = "application/problem+json"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+))]
+pub async fn put(
+    admin: Admin,
+    precondition: Precondition,
+    Json(WikiPageChange { slug, frontmatter, body }): Json<WikiPageChange>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let slug = WikiSlug::parse(&slug).ok_or(ApiError::NotFound)?;
+    let page = WikiPage { frontmatter, body };
+    let faults = page.faults();
+    if !faults.is_empty() {
+        let fault = |(path, message): (&str, String)| FieldError { path: path.to_owned(), message };
+        return Err(ApiError::Invalid(faults.into_iter().map(fault).collect()));
+    }
+    let by = admin.platform_id.clone();
+    let (view, unused) = admin
+        .write(AdminAction::PutWikiPage, slug.clone().as_str(), move |db, now| {
+            write(db, &slug, page, &precondition, &by, now)
+        })
+        .await?;
+    context.images.delete_unused(&context.pool, unused).await;
+    Ok(answer(&view))
+}
+
+/// Deletes a page with all its versions, and the images that nothing else uses. A page that the service ships can be
+/// restored.
+#[utoipa::path(delete, path = "/admin/wiki/page", tag = "admin", security(("session" = [])),
+    params(PageAddress, ("if-match" = Option<String>, Header, description = "The `ETag` of what is deleted")), responses(
+    (status = 200, body = Done),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+    (status = 412, body = Problem, content_type = "application/problem+json", description = "`conflict`: it was changed since"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+))]
+pub async fn remove(
+    admin: Admin,
+    precondition: Precondition,
+    Query(address): Query<PageAddress>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let slug = address.slug()?;
+    let target = slug.clone();
+    let unused = admin.write(AdminAction::DeleteWikiPage, target.as_str(), move |db, now| {
+        let (view, digest) = current(db, &slug)?.ok_or(ApiError::NotFound)?;
+        precondition.check(Some(&digest))?;
+        let mut unused = Vec::new();
+        for version in wiki_pages::versions(db, &slug)? {
+            unused.extend(images::release(db, &image_user(&slug, version.version), now)?);
+        }
+        wiki_pages::delete(db, &slug, shipped().contains_key(&slug))?;
+        Ok(Written::new(unused, view, Value::Null))
+    });
+    context.images.delete_unused(&context.pool, unused.await?).await;
+    Ok(HttpResponse::Ok().json(Done::OK))
+}
+
+/// The versions of a page that are kept.
+#[utoipa::path(get, path = "/admin/wiki/page/versions", tag = "admin", security(("session" = [])), params(PageAddress),
+    responses(
+    (status = 200, body = WikiVersionList),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+))]
+pub async fn versions(
+    Query(address): Query<PageAddress>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let slug = address.slug()?;
+    let of = slug.clone();
+    let kept = context.pool.read(move |db| wiki_pages::versions(db, &of)).await?;
+    let written = kept.into_iter().map(|kept| WikiVersionView {
+        version: kept.version,
+        updated_at: Some(kept.written_at),
+        updated_by: Some(kept.written_by),
+    });
+    let mut versions: Vec<WikiVersionView> = written.collect();
+    if shipped().contains_key(&slug) {
+        versions.push(WikiVersionView { version: SHIPPED, updated_at: None, updated_by: None });
+    }
+    match versions.is_empty() {
+        true => Err(ApiError::NotFound),
+        false => Ok(HttpResponse::Ok().json(WikiVersionList { versions })),
+    }
+}
+
+/// Puts a page back to an earlier version, as a new one. So comes back a page of the service that was deleted.
+#[utoipa::path(post, path = "/admin/wiki/page/restore", tag = "admin", security(("session" = [])),
+    params(("if-match" = Option<String>, Header, description = "The `ETag` of what is changed")),
+    request_body = WikiPageRestore, responses(
+    (status = 200, body = WikiPageView, headers(("ETag" = String))),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+    (status = 404, body = Problem, content_type = "application/problem+json", description = "The version is not kept"),
+    (status = 412, body = Problem, content_type = "application/problem+json", description = "`conflict`: it was changed since"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+))]
+pub async fn restore(
+    admin: Admin,
+    precondition: Precondition,
+    Json(WikiPageRestore { slug, version: wanted }): Json<WikiPageRestore>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let slug = WikiSlug::parse(&slug).ok_or(ApiError::NotFound)?;
+    let (by, target) = (admin.platform_id.clone(), slug.clone());
+    let written = admin.write(AdminAction::RestoreWikiPage, target.as_str(), move |db, now| {
+        let (WikiPageView { frontmatter, body, .. }, _) = version(db, &slug, wanted)?;
+        write(db, &slug, WikiPage { frontmatter, body }, &precondition, &by, now)
+    });
+    let (view, unused) = written.await?;
+    context.images.delete_unused(&context.pool, unused).await;
+    Ok(answer(&view))
+}
+
+/// Takes an image for a page. It is deleted after a day in which no page uses it.
+#[utoipa::path(post, path = "/admin/wiki/image", tag = "admin", security(("session" = [])),
+    request_body(content = ImageForm, content_type = "multipart/form-data"), responses(
+    (status = 201, body = ImageLocation),
+    (status = 400, body = Problem, content_type = "application/problem+json",
+        description = "`invalid_request`; `invalid_image`: no PNG or WebP, broken, more than 4096 pixels wide or high or 8 million in all"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+    (status = 408, body = Problem, content_type = "application/problem+json", description = "It took more than 30 s"),
+    (status = 413, body = Problem, content_type = "application/problem+json", description = "The file has more than 5 MB"),
+    (status = 415, body = Problem, content_type = "application/problem+json"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`, `unavailable`"),
+))]
+pub async fn upload_image(admin: Admin, req: HttpRequest, form: Multipart) -> Result<HttpResponse, ApiError> {
+    upload::upload(admin, &req, form, WIKI_IMAGE_EDGE).await
+}
+
+/// Writes the next version, and counts its images as used. Gives the page as it now is, and the images that nothing uses
+/// any more.
+fn write(
+    db: &mut Db,
+    slug: &WikiSlug,
+    page: WikiPage,
+    precondition: &Precondition,
+    by: &PlatformId,
+    now: Timestamp,
+) -> Result<Written<(WikiPageView, Vec<ImageName>)>, ApiError> {
+    let before = current(db, slug)?;
+    precondition.check(before.as_ref().map(|(_, digest)| digest.as_str()))?;
+    if wiki_pages::head(db, slug)?.is_none() && wiki_pages::count(db)? >= WIKI_PAGES {
+        return Err(ApiError::LimitReached(format!("the wiki has at most {WIKI_PAGES} pages")));
+    }
+    let (written, dropped) = wiki_pages::put(db, slug, &page, &digest(&page), by, now)?;
+    for image in ImageName::all_in(&page.body).union(&ImageName::all_in(&json!(page.frontmatter).to_string())) {
+        // One that is not ours is a link like any other.
+        images::use_by(db, image, &image_user(slug, written.version))?;
+    }
+    let released: Result<Vec<_>, DbError> =
+        dropped.into_iter().map(|version| images::release(db, &image_user(slug, version), now)).collect();
+    let WikiPage { frontmatter, body } = page;
+    let view = WikiPageView { slug: slug.clone(), frontmatter, body, version: written.version, updated_at: Some(now) };
+    let told = json!(view);
+    Ok(Written::new((view, released?.concat()), before.map(|(view, _)| view), told))
+}
+
+/// The name under which a version of a page uses images.
+fn image_user(slug: &WikiSlug, version: i64) -> String {
+    format!("wiki:{slug}@{version}")
+}
+
+fn answer(view: &WikiPageView) -> HttpResponse {
+    let digest = digest(&WikiPage { frontmatter: view.frontmatter.clone(), body: view.body.clone() });
+    HttpResponse::Ok().insert_header(("etag", etags::tag(&digest).to_string())).json(view)
+}

@@ -1,0 +1,89 @@
+//! What goes wrong between the service, the chat platform and who links an account of it.
+
+use std::time::Duration;
+
+use actix_web::http::StatusCode;
+
+use crate::{
+    clients::{chat::RefusedValue, error::ClientError},
+    crypto::webhook_signature::SignatureFault,
+};
+
+/// Every way in which it fails, as the client sees it.
+#[derive(Debug)]
+pub enum ChatProblem {
+    /// No support bot is configured.
+    Disabled,
+    /// The platform had too many requests of ours, and wants us to wait so long.
+    Busy(Duration),
+    Unavailable(ClientError),
+    /// The platform does not take the bot's token: a fault of the settings.
+    TokenRefused,
+    /// The platform does not take the commands: the cause for the log, and the values.
+    Refused(String, Vec<RefusedValue>),
+    /// The interaction was not signed by the platform; the reason is for the log.
+    Unsigned(SignatureFault),
+    /// The code is unknown, used or has expired; the client does not learn which.
+    UnknownCode,
+    /// The account is linked with another user.
+    AccountTaken,
+}
+
+impl ChatProblem {
+    /// Status, code, title.
+    pub fn entry(&self) -> (StatusCode, &'static str, &'static str) {
+        use StatusCode as S;
+        match self {
+            Self::Disabled => (S::SERVICE_UNAVAILABLE, "chat_disabled", "Support bot is off"),
+            Self::Busy(_) => (S::SERVICE_UNAVAILABLE, "chat_platform_busy", "Chat platform is busy"),
+            Self::Unavailable(_) => (S::SERVICE_UNAVAILABLE, "chat_platform_unavailable", "Chat platform unavailable"),
+            Self::TokenRefused | Self::Refused(..) => {
+                (S::BAD_GATEWAY, "chat_platform_refused", "Chat platform refused")
+            }
+            Self::Unsigned(_) => (S::UNAUTHORIZED, "invalid_interaction_signature", "Invalid signature"),
+            Self::UnknownCode => (S::NOT_FOUND, "unknown_chat_code", "Unknown code"),
+            Self::AccountTaken => (S::CONFLICT, "chat_account_taken", "Chat account taken"),
+        }
+    }
+
+    /// A sentence for the client's user.
+    pub fn detail(&self) -> &'static str {
+        match self {
+            Self::Disabled => "There is no support bot here.",
+            Self::Busy(_) => "The chat platform had too many requests. Please try again later; see `Retry-After`.",
+            Self::Unavailable(_) => "The chat platform does not answer. Please try again in a minute.",
+            Self::TokenRefused => "The chat platform does not take the bot's token, or does not know its application.",
+            Self::Refused(..) => "The chat platform does not take the commands; see `errors`, if it says more.",
+            Self::Unsigned(_) => "The signature of this interaction is not valid.",
+            Self::UnknownCode => "This code is not valid. Please ask the bot for a new one with /link.",
+            Self::AccountTaken => "This chat account is linked with another user, who has to end that first.",
+        }
+    }
+
+    /// The values that the platform refused.
+    pub fn values(&self) -> &[RefusedValue] {
+        match self {
+            Self::Refused(_, values) => values,
+            _ => &[],
+        }
+    }
+
+    /// When another attempt may succeed by itself.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Busy(pause) => Some(*pause),
+            Self::Unavailable(_) => Some(Duration::from_secs(60)),
+            _ => None,
+        }
+    }
+
+    pub fn log(&self, request_id: &str) {
+        match self {
+            Self::Unavailable(cause) => log::warn!(request_id; "unavailable: {cause}"),
+            Self::TokenRefused => log::error!(request_id; "the chat platform does not take the token"),
+            Self::Refused(cause, _) => log::error!(request_id; "{cause}"),
+            Self::Unsigned(reason) => log::warn!(request_id; "interaction refused: {reason}"),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Entity tags: what a client has, and what it takes for granted when it writes.
+
+use std::future::{Ready, ready};
+
+use actix_web::{
+    FromRequest, HttpRequest, HttpResponse,
+    dev::Payload,
+    http::header::{self, EntityTag, Header as _, IfMatch, IfNoneMatch},
+};
+use bytes::Bytes;
+
+use crate::api::error::ApiError;
+
+/// The tag of content with this digest.
+pub fn tag(digest: &str) -> EntityTag {
+    EntityTag::new_strong(digest.to_owned())
+}
+
+/// Whether the client says that it has what this tag stands for.
+pub fn has(req: &HttpRequest, tag: &EntityTag) -> bool {
+    req.headers().contains_key(header::IF_NONE_MATCH)
+        && match IfNoneMatch::parse(req) {
+            Ok(IfNoneMatch::Any) => true,
+            Ok(IfNoneMatch::Items(known)) => known.iter().any(|known| known.weak_eq(tag)),
+            Err(_) => false,
+        }
+}
+
+/// JSON with its tag, or 304 if the client has it. It may be kept, and is asked for again each time: a change is seen at
+/// once.
+pub fn json(req: &HttpRequest, digest: &str, caching: Caching, body: impl FnOnce() -> Bytes) -> HttpResponse {
+    let tag = tag(digest);
+    let is_known = has(req, &tag);
+    let mut answer = if is_known { HttpResponse::NotModified() } else { HttpResponse::Ok() };
+    answer.insert_header((header::CACHE_CONTROL, caching.as_str())).insert_header((header::ETAG, tag.to_string()));
+    if is_known { answer.finish() } else { answer.content_type("application/json").body(body()) }
+}
+
+/// Who may keep an answer.
+#[derive(Clone, Copy, Debug)]
+pub enum Caching {
+    /// Also proxies.
+    Public,
+    /// The browser that asked.
+    Private,
+}
+
+impl Caching {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Public => "public, no-cache",
+            Self::Private => "private, no-cache",
+        }
+    }
+}
+
+/// What the client takes for granted (`If-Match`); without the header, nothing.
+#[derive(Clone, Debug)]
+pub struct Precondition(Option<IfMatch>);
+
+impl FromRequest for Precondition {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(req: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let given = req.headers().contains_key(header::IF_MATCH).then(|| IfMatch::parse(req));
+        ready(match given {
+            None => Ok(Self(None)),
+            // What is no tag was passed over.
+            Some(Ok(tags)) if !matches!(&tags, IfMatch::Items(tags) if tags.is_empty()) => Ok(Self(Some(tags))),
+            Some(_) => Err(ApiError::invalid("If-Match", "is not a list of entity tags")),
+        })
+    }
+}
+
+impl Precondition {
+    /// Whether it holds for what is there now, by its digest; `None`: nothing is there.
+    pub fn check(&self, digest: Option<&str>) -> Result<(), ApiError> {
+        let holds = match (&self.0, digest) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(IfMatch::Any), Some(_)) => true,
+            (Some(IfMatch::Items(tags)), Some(digest)) => tags.iter().any(|known| known.strong_eq(&tag(digest))),
+        };
+        if holds { Ok(()) } else { Err(ApiError::PreconditionFailed) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::test::TestRequest;
+
+    use super::*;
+
+    #[actix_web::test]
+    async fn a_precondition_is_about_what_is_there_now() {
+        let given = |value: &str| {
+            let request = TestRequest::default().insert_header((header::IF_MATCH, value)).to_http_request();
+            Precondition::from_request(&request, &mut Payload::None).into_inner()
+        };
+        let nothing = TestRequest::default().to_http_request();
+        let nothing = Precondition::from_request(&nothing, &mut Payload::None).into_inner().unwrap();
+        assert!(nothing.check(None).is_ok() && nothing.check(Some("a")).is_ok());
+        for (value, holds) in
+            [("\"a\"", true), ("\"b\", \"a\"", true), ("*", true), ("\"b\"", false), ("W/\"a\"", false)]
+        {
+            assert_eq!(given(value).unwrap().check(Some("a")).is_ok(), holds, "{value}");
+            assert!(matches!(given(value).unwrap().check(None), Err(ApiError::PreconditionFailed)), "{value}");
+        }
+        assert!(matches!(given("a"), Err(ApiError::Invalid(_))));
+    }
+}

@@ -1,0 +1,148 @@
+//! The admin who calls, and the only doors through which an admin's request changes something: [`Admin::write`] for the
+//! database, [`Admin::effect`] for what others do for us. Both leave an entry in the audit log.
+
+use std::{
+    future::{Ready, ready},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use actix_web::{FromRequest, HttpMessage as _, HttpRequest, dev::Payload, rt, web};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::{
+    api::{
+        context::ApiContext,
+        error::ApiError,
+        extract::session_user::{SessionUser, signed_in},
+    },
+    db::{
+        audit::{self, AuditPayload, NewAuditEntry},
+        error::DbError,
+        pool::Db,
+    },
+    domain::{
+        audit::{AdminAction, AuditResult, Written},
+        ids::PlatformId,
+        time::Timestamp,
+    },
+};
+
+/// A signed-in user whose account is on the allowlist. Only `middleware::admin_only` makes one.
+#[derive(Clone)]
+pub struct Admin {
+    pub platform_id: PlatformId,
+    context: web::Data<ApiContext>,
+}
+
+impl FromRequest for Admin {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(req: &HttpRequest, _: &mut Payload) -> Self::Future {
+        ready(req.extensions().get::<Self>().cloned().ok_or(ApiError::NotAdmin))
+    }
+}
+
+impl Admin {
+    /// Who calls, if it is an admin.
+    pub fn calling(req: &HttpRequest) -> impl Future<Output = Result<Self, ApiError>> + use<> {
+        let context = ApiContext::of(req).clone();
+        let caller = (!context.admins.is_empty()).then(|| signed_in(req, |_, _| Ok(())));
+        async move {
+            let (SessionUser { user, .. }, ()) = caller.ok_or(ApiError::AdminDisabled)?.await?;
+            match context.admins.contains(&user.platform_id) {
+                true => Ok(Self { platform_id: user.platform_id, context }),
+                false => Err(ApiError::NotAdmin),
+            }
+        }
+    }
+
+    /// Changes the database, and says so in the audit log, in one transaction. A refusal of `change` undoes both.
+    pub async fn write<T, F>(&self, action: AdminAction, target: &str, change: F) -> Result<T, ApiError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Db, Timestamp) -> Result<Written<T>, ApiError> + Send + 'static,
+    {
+        self.write_and_tell(action, target, change, |_| ()).await
+    }
+
+    /// The same, and tells others once it is committed, as `Pool::write_and_tell` does.
+    pub async fn write_and_tell<T, F>(
+        &self,
+        action: AdminAction,
+        target: &str,
+        change: F,
+        tell: impl FnOnce(&T) + Send + 'static,
+    ) -> Result<T, ApiError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Db, Timestamp) -> Result<Written<T>, ApiError> + Send + 'static,
+    {
+        let (actor, target, now) = (self.platform_id.clone(), target.to_owned(), self.context.clock.now());
+        // Past the pool, which knows only errors of the database.
+        let refusal = Arc::new(Mutex::new(None));
+        let refused = refusal.clone();
+        let transaction = move |db: &mut Db| match change(db, now) {
+            Ok(Written { value, before, after }) => {
+                let payload = AuditPayload::of_change(before, after);
+                let (target, payload, result) = (target.as_str(), &payload, AuditResult::Done);
+                audit::append(db, &NewAuditEntry { actor: &actor, action, target, payload, result }, now)?;
+                Ok(value)
+            }
+            Err(error) => {
+                *refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                Err(DbError::Conflict)
+            }
+        };
+        self.context.pool.write_and_tell(transaction, tell).await.map_err(|error| {
+            let refusal = refusal.lock().unwrap_or_else(PoisonError::into_inner).take();
+            refusal.unwrap_or_else(|| error.into())
+        })
+    }
+
+    /// Has others do something, after an entry that it is `asked`; a second entry says what came of it. Goes on when the
+    /// client leaves. `call` has its own deadlines.
+    pub async fn effect<T: 'static>(
+        &self,
+        action: AdminAction,
+        target: &str,
+        asked: impl Serialize,
+        call: impl Future<Output = Result<Written<T>, ApiError>> + 'static,
+    ) -> Result<T, ApiError> {
+        let asked = Written::new((), (), asked).after;
+        let begun = self.record(action, target, AuditPayload::of_intent(asked), AuditResult::Begun).await?;
+        let (admin, target) = (self.clone(), target.to_owned());
+        let done = rt::spawn(async move {
+            let (answer, after, result) = match call.await {
+                Ok(Written { value, after, .. }) => (Ok(value), after, AuditResult::Done),
+                Err(error) => {
+                    let told = json!({ "error": error.to_string() });
+                    (Err(error), told, AuditResult::Failed)
+                }
+            };
+            // It is done, and the log says that it was begun.
+            let payload = AuditPayload::of_outcome(begun, after);
+            if let Err(error) = admin.record(action, &target, payload, result).await {
+                log::error!("the audit log does not say what came of entry {begun}: {error}");
+            }
+            answer
+        });
+        done.await.map_err(|panicked| ApiError::Internal(panicked.into()))?
+    }
+
+    async fn record(
+        &self,
+        action: AdminAction,
+        target: &str,
+        payload: AuditPayload,
+        result: AuditResult,
+    ) -> Result<i64, ApiError> {
+        let (actor, target, now) = (self.platform_id.clone(), target.to_owned(), self.context.clock.now());
+        let write = move |db: &mut Db| {
+            let (target, payload) = (target.as_str(), &payload);
+            audit::append(db, &NewAuditEntry { actor: &actor, action, target, payload, result }, now)
+        };
+        Ok(self.context.pool.write(write).await?)
+    }
+}

@@ -1,0 +1,40 @@
+//! Uploaded images as everybody sees them: `/images/{name}`.
+
+use actix_web::{HttpRequest, HttpResponse, body::SizedStream, http::header, web};
+
+use crate::{
+    api::{
+        context::ApiContext,
+        error::{ApiError, Problem},
+        etags,
+    },
+    domain::image_name::ImageName,
+};
+
+/// An image: an icon of an item, or of a wiki page.
+#[utoipa::path(get, path = "/images/{name}", tag = "content",
+    params(("name" = String, Path, description = "64 hex digits and `.png` or `.webp`")), responses(
+    (status = 200, description = "The image, which never changes", content((Vec<u8> = "image/png"), (Vec<u8> = "image/webp"))),
+    (status = 304, description = "The client has it"),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn image(
+    name: web::Path<String>,
+    req: HttpRequest,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let name = ImageName::parse(&name).ok_or(ApiError::NotFound)?;
+    let tag = etags::tag(name.as_str());
+    let is_known = etags::has(&req, &tag);
+    let mut answer = if is_known { HttpResponse::NotModified() } else { HttpResponse::Ok() };
+    answer.insert_header((header::CACHE_CONTROL, "public, max-age=31536000, immutable"));
+    answer.insert_header((header::ETAG, tag.to_string()));
+    // Front ends of other origins show it.
+    answer.insert_header(("cross-origin-resource-policy", "cross-origin"));
+    if is_known {
+        return Ok(answer.finish());
+    }
+    let kept = context.images.get(&name).await?.ok_or(ApiError::NotFound)?;
+    answer.content_type(name.format().media_type());
+    Ok(answer.body(SizedStream::new(kept.bytes, kept.into_stream())))
+}

@@ -1,0 +1,264 @@
+//! The audit log: what admins did. It is append-only, which the database itself enforces, and a chain, so that an entry
+//! that was changed or taken out by somebody who got around that shows ([`verify`]).
+//!
+//! `hash = SHA-256(previous hash, "\n", content)`, hashes in hex, the one before the first empty; `content` is the JSON array
+//! `[id, microseconds since 1970, actor, action, target, payload, result]`, in which the payload is the stored text.
+//! Ids are 1, 2, 3…; `audit_head` holds the last one, so that missing last entries show too. Whoever can write all of the
+//! database can write another chain: keep the last hash that `companion audit verify` prints elsewhere.
+//!
+//! Handlers write here through `api::extract::admin` only.
+
+use std::fmt;
+
+use diesel::{dsl::max, prelude::*};
+use serde_json::{Value, json};
+
+use crate::{
+    crypto::digest::sha256_hex,
+    db::{
+        error::DbError,
+        pool::{Db, Pool},
+        schema::{audit, audit_head},
+        timestamp::StoredTimestamp,
+    },
+    domain::{
+        audit::{AdminAction, AuditResult, redacted},
+        ids::PlatformId,
+        time::Timestamp,
+    },
+};
+
+/// Bytes of what an entry tells of the state before, and of that after. Of more, only size and hash are kept.
+const TOLD_BYTES: usize = 16 * 1024;
+/// The only row of `audit_head`.
+const HEAD: i32 = 1;
+/// Entries that are read at once to be verified.
+const VERIFIED_AT_ONCE: i64 = 1_000;
+
+/// What an admin did, to be appended.
+#[derive(Debug)]
+pub struct NewAuditEntry<'a> {
+    pub actor: &'a PlatformId,
+    pub action: AdminAction,
+    /// What it was done to: an id or a name.
+    pub target: &'a str,
+    pub payload: &'a AuditPayload,
+    pub result: AuditResult,
+}
+
+/// What an entry tells of a change: JSON, without secrets, bounded.
+#[derive(Debug)]
+pub struct AuditPayload(String);
+
+/// An entry.
+#[derive(Clone, Debug, PartialEq, Eq, Queryable, Selectable)]
+#[diesel(table_name = audit)]
+pub struct AuditEntry {
+    pub id: i64,
+    #[diesel(deserialize_as = StoredTimestamp)]
+    pub at: Timestamp,
+    pub actor: String,
+    pub action: String,
+    pub target: String,
+    /// A JSON object.
+    pub payload: String,
+    pub result: String,
+    /// 64 hex digits.
+    pub hash: String,
+}
+
+/// Which entries.
+#[derive(Clone, Debug, Default)]
+pub struct AuditPage {
+    pub action: Option<String>,
+    pub actor: Option<String>,
+    pub target: Option<String>,
+    /// Of this time or later.
+    pub since: Option<Timestamp>,
+    /// Older than the entry of this time and id.
+    pub before: Option<(Timestamp, i64)>,
+    pub limit: usize,
+}
+
+/// The last entry: its id and hash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditHead {
+    pub id: i64,
+    pub hash: String,
+}
+
+/// Where the chain breaks first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChainBreak {
+    Missing(i64),
+    /// This one is not as it was written, or not what followed the one before it.
+    Changed(i64),
+    /// The one that was written last is another one.
+    OtherHead(i64),
+}
+
+impl fmt::Display for ChainBreak {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing(id) => write!(f, "entry {id} is missing"),
+            Self::Changed(id) => write!(f, "entry {id} is not as it was written"),
+            Self::OtherHead(id) => write!(f, "entry {id} is not the last one that was written"),
+        }
+    }
+}
+
+impl AuditPayload {
+    /// `{ before, after }`.
+    pub fn of_change(before: Value, after: Value) -> Self {
+        Self(json!({ "before": bounded(before), "after": bounded(after) }).to_string())
+    }
+
+    /// `{ asked }`: what others are about to be asked.
+    pub fn of_intent(asked: Value) -> Self {
+        Self(json!({ "asked": bounded(asked) }).to_string())
+    }
+
+    /// `{ begun, after }`: what came of what the entry `begun` had announced.
+    pub fn of_outcome(begun: i64, after: Value) -> Self {
+        Self(json!({ "begun": begun.to_string(), "after": bounded(after) }).to_string())
+    }
+}
+
+fn bounded(value: Value) -> Value {
+    let value = redacted(value);
+    let text = value.to_string();
+    match text.len() {
+        ..=TOLD_BYTES => value,
+        bytes => json!({ "omitted": true, "bytes": bytes, "sha256": sha256_hex(text.as_bytes()) }),
+    }
+}
+
+impl AuditEntry {
+    /// What its hash must be after this one.
+    fn hash_after(&self, previous: &str) -> String {
+        let Self { id, at, actor, action, target, payload, result, hash: _ } = self;
+        let content = json!([id, at.timestamp_micros(), actor, action, target, payload, result]);
+        sha256_hex(format!("{previous}\n{content}").as_bytes())
+    }
+}
+
+/// Appends an entry, as the last thing of a transaction: other writers wait from here until it is committed. Gives its id.
+pub fn append(db: &mut Db, entry: &NewAuditEntry<'_>, now: Timestamp) -> Result<i64, DbError> {
+    let NewAuditEntry { actor, action, target, payload, result } = entry;
+    let head = locked_head(db)?;
+    let mut entry = AuditEntry {
+        id: head.id + 1,
+        at: now,
+        actor: actor.to_string(),
+        action: action.as_str().to_owned(),
+        target: (*target).to_owned(),
+        payload: payload.0.clone(),
+        result: result.as_str().to_owned(),
+        hash: String::new(),
+    };
+    entry.hash = entry.hash_after(&head.hash);
+    diesel::insert_into(audit::table)
+        .values((
+            audit::id.eq(entry.id),
+            audit::at.eq(entry.at.naive_utc()),
+            audit::actor.eq(&entry.actor),
+            audit::action.eq(&entry.action),
+            audit::target.eq(&entry.target),
+            audit::payload.eq(&entry.payload),
+            audit::result.eq(&entry.result),
+            audit::hash.eq(&entry.hash),
+        ))
+        .execute(db)?;
+    diesel::update(audit_head::table.find(HEAD))
+        .set((audit_head::id.eq(entry.id), audit_head::hash.eq(&entry.hash)))
+        .execute(db)?;
+    Ok(entry.id)
+}
+
+/// The last entry, which no other writer then follows before this transaction has ended.
+fn locked_head(db: &mut Db) -> Result<AuditHead, DbError> {
+    let head = audit_head::table.find(HEAD).select((audit_head::id, audit_head::hash));
+    let (id, hash) = match db {
+        Db::Pg(db) => head.for_update().first(db)?,
+        // There is one writer.
+        Db::Sqlite(db) => head.first(db)?,
+    };
+    Ok(AuditHead { id, hash })
+}
+
+/// How many entries match, whatever the page, and those of the page, newest first.
+pub fn list(db: &mut Db, page: &AuditPage) -> Result<(i64, Vec<AuditEntry>), DbError> {
+    let AuditPage { action, actor, target, since, before, limit } = page;
+    let matching = || {
+        let mut query = audit::table.into_boxed();
+        if let Some(action) = action {
+            query = query.filter(audit::action.eq(action));
+        }
+        if let Some(actor) = actor {
+            query = query.filter(audit::actor.eq(actor));
+        }
+        if let Some(target) = target {
+            query = query.filter(audit::target.eq(target));
+        }
+        if let Some(since) = since {
+            query = query.filter(audit::at.ge(since.naive_utc()));
+        }
+        query
+    };
+    let total = match page {
+        // Ids have no gaps.
+        AuditPage { action: None, actor: None, target: None, since: None, .. } => head(db)?.id,
+        _ => matching().count().get_result(db)?,
+    };
+    let mut query = matching();
+    if let Some((at, id)) = before {
+        // In a form that an index can serve.
+        let at = at.naive_utc();
+        query = query.filter(audit::at.le(at).and(audit::at.lt(at).or(audit::id.lt(id))));
+    }
+    let query = query.order((audit::at.desc(), audit::id.desc())).limit(*limit as i64);
+    Ok((total, query.select(AuditEntry::as_select()).load(db)?))
+}
+
+fn head(db: &mut Db) -> Result<AuditHead, DbError> {
+    let (id, hash) = audit_head::table.find(HEAD).select((audit_head::id, audit_head::hash)).first(db)?;
+    Ok(AuditHead { id, hash })
+}
+
+/// Computes the whole chain again: its last entry, or where it breaks first. Tells now and then how far it is, and of how
+/// many entries. Blocks.
+pub fn verify(pool: &Pool, mut progress: impl FnMut(i64, i64)) -> Result<Result<AuditHead, ChainBreak>, DbError> {
+    // In this order: entries may be appended in between.
+    let newest: Option<i64> = pool.read_blocking(|db| Ok(audit::table.select(max(audit::id)).first(db)?))?;
+    let head = pool.read_blocking(head)?;
+    let mut last = AuditHead { id: 0, hash: String::new() };
+    while last.id < head.id {
+        let entries = pool.read_blocking(|db| after(db, last.id))?;
+        let Some(first) = entries.first() else { return Ok(Err(ChainBreak::Missing(last.id + 1))) };
+        if first.id > head.id {
+            return Ok(Err(ChainBreak::Missing(last.id + 1)));
+        }
+        for entry in entries.into_iter().take_while(|entry| entry.id <= head.id) {
+            if entry.id != last.id + 1 {
+                return Ok(Err(ChainBreak::Missing(last.id + 1)));
+            }
+            if entry.hash_after(&last.hash) != entry.hash {
+                return Ok(Err(ChainBreak::Changed(entry.id)));
+            }
+            last = AuditHead { id: entry.id, hash: entry.hash };
+        }
+        progress(last.id, head.id);
+    }
+    if last.hash != head.hash || newest.is_some_and(|newest| newest > head.id) {
+        return Ok(Err(ChainBreak::OtherHead(last.id)));
+    }
+    Ok(Ok(head))
+}
+
+fn after(db: &mut Db, id: i64) -> Result<Vec<AuditEntry>, DbError> {
+    let entries = audit::table.filter(audit::id.gt(id)).order(audit::id).limit(VERIFIED_AT_ONCE);
+    Ok(entries.select(AuditEntry::as_select()).load(db)?)
+}
+
+#[cfg(test)]
+mod tests;

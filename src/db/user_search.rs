@@ -1,0 +1,84 @@
+//! What members are found by: the platform id, and the name from the start of each of its words. A search is a range of
+//! keys, which both engines serve from an index; no text of a search is a pattern.
+
+use std::collections::BTreeSet;
+
+use diesel::{dsl::count, prelude::*};
+
+use crate::{
+    db::{error::DbError, pool::Db, schema::user_search},
+    domain::{
+        ids::{PlatformId, UserId},
+        player_name::NameKey,
+    },
+};
+
+/// Words of a name that can be searched from, the first.
+const WORDS: usize = 8;
+
+/// The user has this account and name from now on.
+pub fn put(db: &mut Db, user: &UserId, account: &PlatformId, name: &str) -> Result<(), DbError> {
+    let wanted = keys(account, name);
+    let of_user = user_search::table.filter(user_search::user_id.eq(user.as_str()));
+    let stored: Vec<String> = of_user.select(user_search::key).load(db)?;
+    if stored.into_iter().collect::<BTreeSet<_>>() == wanted {
+        return Ok(());
+    }
+    diesel::delete(user_search::table.filter(user_search::user_id.eq(user.as_str()))).execute(db)?;
+    for key in &wanted {
+        let row = (user_search::user_id.eq(user.as_str()), user_search::key.eq(key));
+        // Another sign-in of the same user may be under way.
+        let insert = diesel::insert_into(user_search::table).values(row).on_conflict_do_nothing();
+        on_backend!(db, |db| insert.execute(db))?;
+    }
+    Ok(())
+}
+
+fn keys(account: &PlatformId, name: &str) -> BTreeSet<String> {
+    let mut keys = BTreeSet::from([account.to_string()]);
+    let Some(name) = NameKey::of(name) else { return keys };
+    let name = name.as_str();
+    let mut within_word = false;
+    let mut words = 0;
+    for (at, character) in name.char_indices() {
+        let is_word = character.is_alphanumeric();
+        if words < WORDS && (at == 0 || is_word && !within_word) {
+            keys.insert(name[at..].to_owned());
+            words += 1;
+        }
+        within_word = is_word;
+    }
+    keys
+}
+
+/// How many users have a key that begins with this, and so many of them, the newest first.
+pub fn find(db: &mut Db, start: &NameKey, limit: i64, offset: i64) -> Result<(i64, Vec<UserId>), DbError> {
+    let start = start.as_str();
+    // No name has the last character there is.
+    let end = format!("{start}\u{10ffff}");
+    let found = || user_search::table.filter(user_search::key.ge(start).and(user_search::key.lt(end.as_str())));
+    let total = found().select(count(user_search::user_id).aggregate_distinct()).first(db)?;
+    let ids: Vec<String> = found()
+        .select(user_search::user_id)
+        .distinct()
+        // Ids are in the order of time.
+        .order(user_search::user_id.desc())
+        .limit(limit)
+        .offset(offset)
+        .load(db)?;
+    Ok((total, ids.into_iter().map(UserId::from).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_found_from_the_start_of_each_word_and_an_account_by_its_id() {
+        let keys = |name: &str| keys(&"7656".into(), name).into_iter().collect::<Vec<_>>();
+        assert_eq!(keys("[Wolf] Ada-Löwe"), ["7656", "[wolf] ada-löwe", "ada-löwe", "löwe", "wolf] ada-löwe"]);
+        assert_eq!(keys("50%_off"), ["50%_off", "7656", "off"]);
+        assert_eq!(keys("\u{200b}"), ["7656"]);
+        assert_eq!(keys(&"a ".repeat(32)).len(), 1 + WORDS);
+    }
+}

@@ -1,0 +1,153 @@
+//! What admins do, as the audit log names and tells it.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// What an admin did. The names are stored, and never change their meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdminAction {
+    SignUserOut,
+    DeletePairedServer,
+    /// All of one user.
+    DeletePairedServers,
+    PutBetaTester,
+    DeleteBetaTester,
+    Refund,
+    RegisterChatCommands,
+    PutStore,
+    RestoreStore,
+    PutItem,
+    DeleteItem,
+    AddConveyorRow,
+    PutConveyorRow,
+    /// The category of several.
+    PutConveyorRows,
+    DeleteConveyorRow,
+    UploadImage,
+    PutWikiPage,
+    RestoreWikiPage,
+    DeleteWikiPage,
+}
+
+impl AdminAction {
+    /// As it is stored and sent.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::SignUserOut => "user.sign_out",
+            Self::DeletePairedServer => "paired_server.delete",
+            Self::DeletePairedServers => "user.paired_servers.delete",
+            Self::PutBetaTester => "beta_tester.put",
+            Self::DeleteBetaTester => "beta_tester.delete",
+            Self::Refund => "refund",
+            Self::RegisterChatCommands => "chat.register_commands",
+            Self::PutStore => "store.put",
+            Self::RestoreStore => "store.restore",
+            Self::PutItem => "item.put",
+            Self::DeleteItem => "item.delete",
+            Self::AddConveyorRow => "conveyor_row.add",
+            Self::PutConveyorRow => "conveyor_row.put",
+            Self::PutConveyorRows => "conveyor_rows.put",
+            Self::DeleteConveyorRow => "conveyor_row.delete",
+            Self::UploadImage => "image.upload",
+            Self::PutWikiPage => "wiki_page.put",
+            Self::RestoreWikiPage => "wiki_page.restore",
+            Self::DeleteWikiPage => "wiki_page.delete",
+        }
+    }
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuditResult {
+    /// It was done in the same transaction, or outside after an entry that it had begun.
+    Done,
+    /// Something outside of the database is about to be asked; another entry says what came of it.
+    Begun,
+    /// It was refused outside, or nobody knows what became of it.
+    Failed,
+}
+
+impl AuditResult {
+    /// As it is stored and sent.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Begun => "begun",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// What a write gives, and what it changed: `null` before what is new, and after what is gone.
+#[derive(Debug)]
+pub struct Written<T> {
+    pub value: T,
+    pub before: Value,
+    pub after: Value,
+}
+
+impl<T> Written<T> {
+    /// What it changed, as it is shown to admins; secrets in it are blacked out when it is stored.
+    pub fn new(value: T, before: impl Serialize, after: impl Serialize) -> Self {
+        Self { value, before: told(before), after: told(after) }
+    }
+}
+
+fn told(value: impl Serialize) -> Value {
+    // Only maps with keys that are no text fail, and these have none.
+    serde_json::to_value(value).unwrap_or_else(|error| Value::String(format!("not told: {error}")))
+}
+
+/// What stands in place of a secret.
+const REDACTED: &str = "[redacted]";
+
+/// The value without what its names call a secret; whether one is there stays visible.
+pub fn redacted(value: Value) -> Value {
+    let field = |(name, value): (String, Value)| {
+        let value = match (names_a_secret(&name), value) {
+            (true, value @ (Value::Null | Value::Bool(_))) => value,
+            (true, _) => Value::String(REDACTED.to_owned()),
+            (false, value) => redacted(value),
+        };
+        (name, value)
+    };
+    match value {
+        Value::Object(fields) => Value::Object(fields.into_iter().map(field).collect::<Map<_, _>>()),
+        Value::Array(values) => Value::Array(values.into_iter().map(redacted).collect()),
+        plain => plain,
+    }
+}
+
+fn names_a_secret(name: &str) -> bool {
+    const SECRETS: [&str; 8] =
+        ["token", "secret", "password", "credential", "sealed", "cookie", "apikey", "authorization"];
+    let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    SECRETS.iter().any(|secret| name.contains(secret))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_secret_is_blacked_out_wherever_it_is_and_whatever_its_form() {
+        let told = json!({
+            "name": "Gate",
+            "playerToken": -7,
+            "servers": [{ "API_KEY": "k", "pushCredential": { "a": 1 }, "hasCredential": true, "token": null }],
+        });
+        assert_eq!(
+            redacted(told),
+            json!({
+                "name": "Gate",
+                "playerToken": "[redacted]",
+                "servers": [{
+                    "API_KEY": "[redacted]", "pushCredential": "[redacted]", "hasCredential": true, "token": null,
+                }],
+            })
+        );
+        assert_eq!(redacted(json!("token")), "token", "only names tell");
+    }
+}

@@ -1,0 +1,169 @@
+//! Refunds, the charges to choose from, and payment events that wait.
+
+use companion::simulator::payments::PaymentFaults;
+use serde_json::{Value, json};
+
+use super::{audited, start};
+use crate::harness::{
+    app::{ADA, ADMINS},
+    browser::Browser,
+    payments::PaymentTest,
+};
+
+/// Alice has paid 700 cents; her charges' path and the charge.
+async fn paid() -> (PaymentTest, Browser, String, Value) {
+    let mut test = PaymentTest::start_with(&[ADMINS]).await;
+    test.subscribe("OPERATOR").await;
+    test.until(|subscription| subscription["tier"] == "OPERATOR").await;
+    let mut ada = test.app.signed_in(ADA).await;
+    let id = test.alice.get("/me").await.json()["id"].as_str().unwrap().to_owned();
+    let path = format!("/admin/users/{id}/charges");
+    let charge = ada.get(&path).await.json()["charges"][0].clone();
+    (test, ada, path, charge)
+}
+
+#[actix_web::test]
+async fn a_charge_is_paid_back_once_and_the_log_says_by_whom() {
+    let (mut test, mut ada, charges, charge) = paid().await;
+    let id = charge["id"].as_str().unwrap().to_owned();
+    assert_eq!(
+        charge,
+        json!({
+            "id": id, "amount": 700, "amountRefunded": 0, "currency": "usd", "status": "succeeded",
+            "paymentIntentId": charge["paymentIntentId"], "createdAt": "2026-11-21T12:00:00.000Z",
+        })
+    );
+    let part = json!({ "chargeId": id, "amount": 200, "reason": "requested_by_customer" });
+    let answer = ada.post("/admin/refund", Some(&part)).await;
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    let refund = answer.json();
+    assert_eq!(
+        refund,
+        json!({
+            "id": refund["id"], "amount": 200, "currency": "usd", "status": "succeeded", "chargeId": id,
+            "paymentIntentId": charge["paymentIntentId"], "issuedBy": ADA, "issuedAt": "2026-11-21T12:00:00.000Z",
+        })
+    );
+    assert_eq!(ada.get(&charges).await.json()["charges"][0]["amountRefunded"], 200);
+    let log = audited(&mut ada, 9).await;
+    let [outcome, begun] = &log[..] else { panic!("{log:?}") };
+    for entry in [outcome, begun] {
+        assert_eq!((&entry["actor"], &entry["action"], &entry["target"]), (&json!(ADA), &json!("refund"), &json!(id)));
+    }
+    let asked = &begun["payload"]["asked"];
+    assert_eq!((&begun["result"], &asked["amount"], &asked["currency"]), (&json!("begun"), &json!(200), &json!("usd")));
+    assert_eq!(outcome["result"], "done");
+    assert_eq!(outcome["payload"], json!({ "begun": "1", "after": refund }));
+
+    let rest = json!({ "paymentIntentId": charge["paymentIntentId"] });
+    let answer = ada.post("/admin/refund", Some(&rest)).await;
+    assert_eq!((answer.status, &answer.json()["amount"]), (201, &json!(500)));
+    ada.post("/admin/refund", Some(&rest)).await.expect_problem(409, "already_refunded");
+    let listed = ada.get("/admin/refunds").await.json();
+    let amounts: Vec<&Value> = listed["refunds"].as_array().unwrap().iter().map(|refund| &refund["amount"]).collect();
+    assert_eq!(amounts, [500, 200]);
+    assert_eq!(ada.get("/admin/refunds?limit=1").await.json()["refunds"].as_array().unwrap().len(), 1);
+    test.until(|subscription| subscription["tier"] == "OPERATOR").await;
+}
+
+#[actix_web::test]
+async fn two_clicks_at_once_pay_back_once() {
+    let (_test, mut ada, charges, charge) = paid().await;
+    let part = json!({ "chargeId": charge["id"], "amount": 200 });
+    let mut twin = ada.clone();
+    let (one, two) = tokio::join!(ada.post("/admin/refund", Some(&part)), twin.post("/admin/refund", Some(&part)));
+    let refunded = ada.get(&charges).await.json()["charges"][0]["amountRefunded"].clone();
+    // One that came after the other was done has paid back a second time, as two refunds in a row do.
+    let same = one.status == 201 && two.status == 201 && one.json()["id"] == two.json()["id"];
+    assert_eq!(refunded, if same { 200 } else { 400 }, "{} {}", one.text(), two.text());
+}
+
+#[actix_web::test]
+async fn a_refund_whose_answer_was_lost_is_made_once_when_it_is_asked_for_again() {
+    let (test, mut ada, charges, charge) = paid().await;
+    let part = json!({ "chargeId": charge["id"], "amount": 200 });
+    test.provider.set_faults(PaymentFaults { lose_refunds: true, ..Default::default() });
+    ada.post("/admin/refund", Some(&part)).await.expect_problem(503, "payment_provider_unavailable");
+    assert_eq!(ada.get(&charges).await.json()["charges"][0]["amountRefunded"], 200, "it was made");
+    let log = audited(&mut ada, 9).await;
+    let failed = json!({ "begun": "1", "after": { "error": "payment_provider_unavailable" } });
+    assert_eq!((&log[0]["result"], &log[0]["payload"]), (&json!("failed"), &failed));
+
+    test.provider.set_faults(PaymentFaults::default());
+    test.advance(chrono::Duration::minutes(1));
+    let answer = ada.post("/admin/refund", Some(&part)).await;
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    assert_eq!(answer.json()["issuedAt"], "2026-11-21T12:00:00.000Z", "the same refund");
+    assert_eq!(ada.get(&charges).await.json()["charges"][0]["amountRefunded"], 200);
+    let answer = ada.post("/admin/refund", Some(&part)).await;
+    assert_eq!(
+        answer.json()["issuedAt"],
+        "2026-11-21T12:01:00.000Z",
+        "what was answered is done, and this another one"
+    );
+    assert_eq!(ada.get(&charges).await.json()["charges"][0]["amountRefunded"], 400);
+}
+
+#[actix_web::test]
+async fn what_cannot_be_paid_back_is_refused() {
+    let (test, mut ada, _, charge) = paid().await;
+    for (body, path) in [
+        (json!({}), "chargeId"),
+        (json!({ "chargeId": "a", "paymentIntentId": "b" }), "chargeId"),
+        (json!({ "chargeId": "../prices" }), "chargeId"),
+        (json!({ "chargeId": charge["id"], "amount": 0 }), "amount"),
+        (json!({ "chargeId": charge["id"], "amount": 701 }), "amount"),
+        (json!({ "chargeId": charge["id"], "reason": "sorry" }), "reason"),
+    ] {
+        let problem = ada.post("/admin/refund", Some(&body)).await.expect_problem(400, "invalid_request");
+        assert_eq!(problem["errors"][0]["path"], path, "{problem}");
+    }
+    for unknown in [json!({ "chargeId": "ch_none" }), json!({ "paymentIntentId": "pi_none" })] {
+        ada.post("/admin/refund", Some(&unknown)).await.expect_problem(404, "unknown_charge");
+    }
+    for limit in ["0", "101", "x"] {
+        ada.get(&format!("/admin/refunds?limit={limit}")).await.expect_problem(400, "invalid_request");
+    }
+    ada.get("/admin/users/nobody/charges").await.expect_problem(404, "not_found");
+    assert!(audited(&mut ada, 9).await.is_empty(), "nothing was begun");
+
+    test.provider.set_faults(PaymentFaults { status: Some(500), ..Default::default() });
+    let body = json!({ "chargeId": charge["id"] });
+    ada.post("/admin/refund", Some(&body)).await.expect_problem(503, "payment_provider_unavailable");
+    ada.get("/admin/refunds").await.expect_problem(503, "payment_provider_unavailable");
+}
+
+#[actix_web::test]
+async fn without_a_provider_nothing_is_paid_back() {
+    let (_app, mut ada) = start().await;
+    let id = ada.get("/me").await.json()["id"].as_str().unwrap().to_owned();
+    ada.post("/admin/refund", Some(&json!({ "chargeId": "ch_1" }))).await.expect_problem(503, "payments_disabled");
+    for path in ["/admin/refunds".to_owned(), format!("/admin/users/{id}/charges")] {
+        ada.get(&path).await.expect_problem(503, "payments_disabled");
+    }
+}
+
+#[actix_web::test]
+async fn one_who_never_paid_has_no_charges() {
+    let (_test, mut ada, ..) = paid().await;
+    let id = ada.get("/me").await.json()["id"].as_str().unwrap().to_owned();
+    assert_eq!(ada.get(&format!("/admin/users/{id}/charges")).await.json(), json!({ "charges": [] }));
+}
+
+#[actix_web::test]
+async fn an_event_that_waits_is_seen() {
+    let test = PaymentTest::start_with(&[ADMINS]).await;
+    let mut ada = test.app.signed_in(ADA).await;
+    assert_eq!(ada.get("/admin/payment-events?state=parked").await.json(), json!({ "total": 0, "events": [] }));
+    test.hold_events();
+    test.provider.subscribe("cus_stranger", None, "price_scout");
+    let events = test.provider.events();
+    let event = events.iter().find(|event| event["type"] == "customer.subscription.updated").unwrap();
+    assert_eq!(test.outcome(event).await, "parked");
+    let list = ada.get("/admin/payment-events").await.json();
+    assert_eq!((&list["total"], &list["events"][0]["id"]), (&json!(1), &event["id"]));
+    let shown = &list["events"][0];
+    assert_eq!((&shown["state"], &shown["customerId"]), (&json!("parked"), &json!("cus_stranger")));
+    assert!(shown["reason"].is_string() && shown["nextAttemptAt"].is_string(), "{shown}");
+    ada.get("/admin/payment-events?state=applied").await.expect_problem(400, "invalid_request");
+}
