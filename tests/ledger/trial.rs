@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use chrono::Utc;
+use chrono::{TimeDelta, Utc};
 use companion::{
     clock::Clock,
     db::{paired_servers, pool::Pool, smart_devices},
@@ -21,6 +21,7 @@ use companion::{
     },
 };
 use futures_util::future::join_all;
+use serde_json::{Value, json};
 use tokio::{
     sync::watch,
     time::{interval, timeout},
@@ -45,6 +46,9 @@ const WAITING: usize = 300;
 /// A session or link that is cut comes back later each time.
 const CUTS_PER_LIFE: u32 = 2;
 
+/// An incident takes triggers for so long after its last one.
+pub const QUIET: TimeDelta = TimeDelta::seconds(90);
+
 /// A trigger that the link must have reported: alarm, and within which time.
 pub struct Trigger {
     pub alarm: u64,
@@ -68,8 +72,8 @@ pub struct Trial {
     pub sent: BTreeMap<String, usize>,
     pub pushed: usize,
     pub triggers: Vec<Trigger>,
-    /// Those that may not be stored yet; a kill may lose them.
-    unsure: Vec<Trigger>,
+    /// Alarms, and when they were triggered, that may not be stored yet; a kill may lose them.
+    unsure: Vec<(u64, Timestamp)>,
     /// Alarms whose one push the game server has sent: its clock is stopped.
     fired: HashSet<u64>,
     next_alarm: u64,
@@ -237,10 +241,9 @@ impl Trial {
             self.push_titled(alarm_name(alarm));
         }
         self.shown_as(alarm, true).await;
-        let to = Utc::now();
         self.game.world(|world| world.release_alarm(alarm));
         self.shown_as(alarm, false).await;
-        self.unsure.push(Trigger { alarm, from, to });
+        self.unsure.push((alarm, from));
         if self.random.below(2) == 0 {
             self.make_sure().await;
         }
@@ -252,7 +255,8 @@ impl Trial {
             self.push();
         }
         self.drained(0).await;
-        self.triggers.append(&mut self.unsure);
+        let to = Utc::now();
+        self.triggers.extend(self.unsure.drain(..).map(|(alarm, from)| Trigger { alarm, from, to }));
     }
 
     /// Kills the service at one of the moments that matter, sends more meanwhile, and starts it again.
@@ -315,10 +319,15 @@ impl Trial {
         let (alarm, from) = (self.next_alarm(), Utc::now());
         self.fire(alarm);
         self.burst(4);
-        let id = serde_json::json!(alarm.to_string());
+        let id = json!(alarm.to_string());
+        // The link has reported it: its push alone, or an earlier incident, would not do. What is shown is kept.
+        let is_of_link = |raid: &Value| {
+            let last: Timestamp = serde_json::from_value(raid["lastAt"].clone()).unwrap();
+            raid["alarmId"] == id && raid["paths"].as_array().unwrap().contains(&json!("link")) && from <= last + QUIET
+        };
         let is_shown = |received: &Received| {
             let raids = received.state.as_ref().and_then(|state| state["raids"].as_object());
-            raids.is_some_and(|raids| raids.values().any(|raid| raid["alarmId"] == id))
+            raids.is_some_and(|raids| raids.values().any(is_of_link))
         };
         self.steady[0].until("raid while the database is frozen", is_shown).await;
         self.triggers.push(Trigger { alarm, from, to: Utc::now() });

@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use chrono::TimeDelta;
 use companion::db::{pool::Pool, schema};
 use diesel::prelude::*;
 
-use crate::trial::{Trial, Trigger};
+use crate::trial::{QUIET, Trial, Trigger};
 
 /// A row of the ledger.
 #[derive(Queryable)]
@@ -129,11 +128,14 @@ pub fn judge(trial: &Trial, rows: &[Row], incidents: &[IncidentRow]) -> Vec<Stri
     for Trigger { alarm, from, to } in &trial.triggers {
         // A repeat is counted by its incident, which is stored at most every ten seconds.
         let covers = |row: &&IncidentRow| {
-            let is_open = row.first_at.and_utc() <= *to && *from <= row.last_at.and_utc() + TimeDelta::seconds(90);
+            let is_open = row.first_at.and_utc() <= *to && *from <= row.last_at.and_utc() + QUIET;
             row.alarm_id == alarm.to_string() && row.paths.contains("link") && is_open
         };
         if !incidents.iter().any(|row| covers(&row)) {
-            broken.push(format!("alarm {alarm} of {from} on the link is in no incident"));
+            let of_alarm = incidents.iter().filter(|row| row.alarm_id == alarm.to_string());
+            let known: Vec<String> =
+                of_alarm.map(|row| format!("{} to {} by {}", row.first_at, row.last_at, row.paths)).collect();
+            broken.push(format!("alarm {alarm} of {from} to {to} on the link is in none of its incidents {known:?}"));
         }
     }
     broken
