@@ -54,21 +54,29 @@ impl Caching {
     }
 }
 
-/// What the client takes for granted (`If-Match`); without the header, nothing.
+/// What the client takes for granted (`If-Match`, `If-None-Match`); without these headers, nothing.
 #[derive(Clone, Debug)]
-pub struct Precondition(Option<IfMatch>);
+pub struct Precondition {
+    is: Option<IfMatch>,
+    is_not: Option<IfNoneMatch>,
+}
 
 impl FromRequest for Precondition {
     type Error = ApiError;
     type Future = Ready<Result<Self, ApiError>>;
 
     fn from_request(req: &HttpRequest, _: &mut Payload) -> Self::Future {
-        let given = req.headers().contains_key(header::IF_MATCH).then(|| IfMatch::parse(req));
-        ready(match given {
-            None => Ok(Self(None)),
-            // What is no tag was passed over.
-            Some(Ok(tags)) if !matches!(&tags, IfMatch::Items(tags) if tags.is_empty()) => Ok(Self(Some(tags))),
-            Some(_) => Err(ApiError::invalid("If-Match", "is not a list of entity tags")),
+        let given = |name| req.headers().contains_key(name);
+        let is = given(header::IF_MATCH).then(|| IfMatch::parse(req)).transpose();
+        let is_not = given(header::IF_NONE_MATCH).then(|| IfNoneMatch::parse(req)).transpose();
+        let fault = |name| Err(ApiError::invalid(name, "is not a list of entity tags"));
+        // What is no tag was passed over.
+        ready(match (is, is_not) {
+            (Err(_), _) => fault("If-Match"),
+            (Ok(Some(IfMatch::Items(tags))), _) if tags.is_empty() => fault("If-Match"),
+            (_, Err(_)) => fault("If-None-Match"),
+            (_, Ok(Some(IfNoneMatch::Items(tags)))) if tags.is_empty() => fault("If-None-Match"),
+            (Ok(is), Ok(is_not)) => Ok(Self { is, is_not }),
         })
     }
 }
@@ -76,13 +84,18 @@ impl FromRequest for Precondition {
 impl Precondition {
     /// Whether it holds for what is there now, by its digest; `None`: nothing is there.
     pub fn check(&self, digest: Option<&str>) -> Result<(), ApiError> {
-        let holds = match (&self.0, digest) {
+        let is = match (&self.is, digest) {
             (None, _) => true,
             (Some(_), None) => false,
             (Some(IfMatch::Any), Some(_)) => true,
             (Some(IfMatch::Items(tags)), Some(digest)) => tags.iter().any(|known| known.strong_eq(&tag(digest))),
         };
-        if holds { Ok(()) } else { Err(ApiError::PreconditionFailed) }
+        let is_not = match (&self.is_not, digest) {
+            (None, _) | (Some(_), None) => true,
+            (Some(IfNoneMatch::Any), Some(_)) => false,
+            (Some(IfNoneMatch::Items(tags)), Some(digest)) => !tags.iter().any(|known| known.weak_eq(&tag(digest))),
+        };
+        if is && is_not { Ok(()) } else { Err(ApiError::PreconditionFailed) }
     }
 }
 
@@ -94,10 +107,11 @@ mod tests {
 
     #[actix_web::test]
     async fn a_precondition_is_about_what_is_there_now() {
-        let given = |value: &str| {
-            let request = TestRequest::default().insert_header((header::IF_MATCH, value)).to_http_request();
+        let named = |name: header::HeaderName, value: &str| {
+            let request = TestRequest::default().insert_header((name, value)).to_http_request();
             Precondition::from_request(&request, &mut Payload::None).into_inner()
         };
+        let given = |value: &str| named(header::IF_MATCH, value);
         let nothing = TestRequest::default().to_http_request();
         let nothing = Precondition::from_request(&nothing, &mut Payload::None).into_inner().unwrap();
         assert!(nothing.check(None).is_ok() && nothing.check(Some("a")).is_ok());
@@ -108,5 +122,11 @@ mod tests {
             assert!(matches!(given(value).unwrap().check(None), Err(ApiError::PreconditionFailed)), "{value}");
         }
         assert!(matches!(given("a"), Err(ApiError::Invalid(_))));
+        for (value, holds) in [("\"a\"", false), ("W/\"a\"", false), ("*", false), ("\"b\"", true)] {
+            let given = named(header::IF_NONE_MATCH, value).unwrap();
+            assert_eq!(given.check(Some("a")).is_ok(), holds, "{value}");
+            assert!(given.check(None).is_ok(), "{value}");
+        }
+        assert!(matches!(named(header::IF_NONE_MATCH, "a"), Err(ApiError::Invalid(_))));
     }
 }

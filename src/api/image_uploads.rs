@@ -8,7 +8,7 @@ use chrono::TimeDelta;
 use futures_util::TryStreamExt as _;
 use serde::Serialize;
 use tokio::{
-    sync::{Mutex, Semaphore},
+    sync::{Mutex, OwnedSemaphorePermit, Semaphore},
     time::timeout,
 };
 use utoipa::ToSchema;
@@ -32,8 +32,10 @@ use crate::{
     },
 };
 
-/// Files that are received and decoded at once, and how long one more waits for its turn.
-const UPLOADS_AT_ONCE: usize = 2;
+/// Files that are received at once, so that a few slow ones hold nobody up; those that are decoded, and how long one more
+/// waits for its turn.
+const RECEIVED_AT_ONCE: usize = 8;
+const DECODED_AT_ONCE: usize = 2;
 const TURN_DEADLINE: Duration = Duration::from_secs(3);
 /// Unused images that are deleted at once.
 const SWEPT_AT_ONCE: i64 = 50;
@@ -59,20 +61,21 @@ pub struct ImageLocation {
 /// Takes, shows and deletes images.
 pub struct Images {
     store: ImageStore,
-    turns: Arc<Semaphore>,
+    receiving: Arc<Semaphore>,
+    decoding: Arc<Semaphore>,
     /// Held while an image is stored or deleted: neither happens to the same one at once.
     changing: Mutex<()>,
 }
 
 impl Images {
     pub fn new(store: ImageStore) -> Self {
-        Self { store, turns: Arc::new(Semaphore::new(UPLOADS_AT_ONCE)), changing: Mutex::default() }
+        let [receiving, decoding] = [RECEIVED_AT_ONCE, DECODED_AT_ONCE].map(|turns| Arc::new(Semaphore::new(turns)));
+        Self { store, receiving, decoding, changing: Mutex::default() }
     }
 
     /// Receives the file of a form and writes it anew. Nothing is stored yet.
     pub async fn receive(&self, req: &HttpRequest, form: Multipart, longest: u32) -> Result<CleanPicture, ApiError> {
-        let turn = timeout(TURN_DEADLINE, self.turns.clone().acquire_owned()).await;
-        let turn = turn.map_err(|_| ApiError::Unavailable("too many images are uploaded".into()))?;
+        let receiving = turn(&self.receiving).await?;
         // For whoever has a slow line; that it is an admin is known here.
         BodyDeadline::extend(&req.extensions(), UPLOAD_DEADLINE);
         let announced = req.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
@@ -80,9 +83,10 @@ impl Images {
             return Err(ApiError::BodyTooLarge);
         }
         let file = file_of(form).await?;
-        // The permit goes along: who stops waiting does not end the work.
+        let decoding = turn(&self.decoding).await?;
+        // The turns go along: who stops waiting does not end the work.
         let cleaned = web::block(move || {
-            let _turn = turn;
+            let _turns = (receiving, decoding);
             picture::clean(&file, longest)
         });
         let cleaned = cleaned.await.map_err(|error| ApiError::Internal(error.into()))?;
@@ -146,6 +150,11 @@ impl Images {
             Err(error) => log::warn!("unused images were not deleted: {error}"),
         }
     }
+}
+
+async fn turn(turns: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, ApiError> {
+    let turn = timeout(TURN_DEADLINE, turns.clone().acquire_owned()).await;
+    turn.ok().and_then(Result::ok).ok_or_else(|| ApiError::Unavailable("too many images are uploaded".into()))
 }
 
 /// Bytes of a form beside its file.

@@ -42,7 +42,7 @@ const PRICED_SERVERS: usize = 20;
 /// of `X-Signature-Timestamp` and the body. A ping is answered with a pong (type 1), a command with a message (type 4).
 #[utoipa::path(post, path = "/chat/interactions", tag = "chat platform",
     request_body(content = Object, content_type = "application/json"), responses(
-    (status = 200, body = Object, description = "`{ type: 1 }`, or `{ type: 4, data: { content, allowed_mentions, flags? } }`"),
+    (status = 200, body = Object, description = "`{ type: 1 }`, or `{ type: 4, data: { content, allowed_mentions, flags } }`"),
     (status = 400, body = Problem, content_type = "application/problem+json"),
     (status = 401, body = Problem, content_type = "application/problem+json",
         description = "`invalid_interaction_signature`"),

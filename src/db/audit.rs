@@ -142,7 +142,12 @@ impl AuditEntry {
     }
 }
 
-/// Appends an entry, as the last thing of a transaction: other writers wait from here until it is committed. Gives its id.
+/// Lets no other writer follow before this transaction has ended: what it reads from here on stays true.
+pub fn lock(db: &mut Db) -> Result<(), DbError> {
+    locked_head(db).map(drop)
+}
+
+/// Appends an entry. Other writers wait from here until the transaction has ended. Gives its id.
 pub fn append(db: &mut Db, entry: &NewAuditEntry<'_>, now: Timestamp) -> Result<i64, DbError> {
     let NewAuditEntry { actor, action, target, payload, result } = entry;
     let head = locked_head(db)?;

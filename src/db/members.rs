@@ -1,7 +1,7 @@
 //! Members as admins see them: how far each has come, and how many there are of what. Read together, because each of
 //! these facts is in another table.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use diesel::{dsl::count_star, prelude::*};
 
@@ -67,44 +67,42 @@ pub struct HostServer {
 
 /// How many there are. Reads everybody who has anything: not for every request.
 pub fn totals(db: &mut Db, now: Timestamp) -> Result<MemberTotals, DbError> {
-    let users = users::table.count().get_result(db)?;
-    let paid: HashSet<String> = subscriptions::entitled(db, now)?.into_iter().map(|user| user.to_string()).collect();
+    let users: i64 = users::table.count().get_result(db)?;
+    let paid = subscriptions::entitled(db, now)?;
     let active = beta_testers::expires_at.is_null().or(beta_testers::expires_at.gt(now.naive_utc()));
     let accounts = beta_testers::table.filter(active).select(beta_testers::platform_id);
     let beta: Vec<String> = users::table.filter(users::platform_id.eq_any(accounts)).select(users::id).load(db)?;
-    let beta: HashSet<String> = beta.into_iter().collect();
     let credentials: Vec<String> = push_credentials::table.select(push_credentials::user_id).load(db)?;
-    let credentials: HashSet<String> = credentials.into_iter().collect();
     let owners: Vec<String> = paired_servers::table.select(paired_servers::owner_id).distinct().load(db)?;
-    let owners: HashSet<String> = owners.into_iter().collect();
     let guests: Vec<Option<String>> =
         guests::table.filter(guests::user_id.is_not_null()).select(guests::user_id).distinct().load(db)?;
-    let guests: HashSet<String> = guests.into_iter().flatten().collect();
-
-    let mut stuck: BTreeMap<&'static str, i64> = FunnelStage::STUCK.map(|stage| (stage.as_str(), 0)).into();
-    let known: HashSet<&String> = [&paid, &beta, &credentials, &owners, &guests].into_iter().flatten().collect();
-    let nothing = FunnelStage::of(FunnelFacts::default());
-    *stuck.entry(nothing.as_str()).or_default() += users - known.len() as i64;
-    for user in known {
-        let stage = FunnelStage::of(FunnelFacts {
-            has_tier: paid.contains(user) || beta.contains(user),
-            has_credential: credentials.contains(user),
-            has_paired_server: owners.contains(user),
-            is_guest: guests.contains(user),
-        });
-        if let Some(count) = stuck.get_mut(stage.as_str()) {
-            *count += 1;
-        }
-    }
-    Ok(MemberTotals {
+    let mut totals = MemberTotals {
         users,
         paid: paid.len(),
         beta: beta.len(),
         with_credential: credentials.len(),
         with_chat: chat_links::count(db)?,
         with_paired_server: owners.len(),
-        stuck,
-    })
+        stuck: FunnelStage::STUCK.map(|stage| (stage.as_str(), 0)).into(),
+    };
+
+    let mut known = HashMap::<String, FunnelFacts>::with_capacity(credentials.len().max(paid.len()));
+    let mut all = |users: Vec<String>, set: fn(&mut FunnelFacts)| {
+        users.into_iter().for_each(|user| set(known.entry(user).or_default()));
+    };
+    all(paid.into_iter().collect(), |facts| facts.has_tier = true);
+    all(beta, |facts| facts.has_tier = true);
+    all(credentials, |facts| facts.has_credential = true);
+    all(owners, |facts| facts.has_paired_server = true);
+    all(guests.into_iter().flatten().collect(), |facts| facts.is_guest = true);
+    let nothing = users - known.len() as i64;
+    let counted = known.into_values().map(|facts| (facts, 1)).chain([(FunnelFacts::default(), nothing)]);
+    for (facts, members) in counted {
+        if let Some(count) = totals.stuck.get_mut(FunnelStage::of(facts).as_str()) {
+            *count += members;
+        }
+    }
+    Ok(totals)
 }
 
 /// How far each of these has come, in their order.

@@ -133,8 +133,8 @@ pub fn list_for_all(db: &mut Db, users: &[UserId]) -> Result<HashMap<UserId, Vec
     Ok(of_users)
 }
 
-/// Everybody with a subscription that entitles to a tier now.
-pub fn entitled(db: &mut Db, now: Timestamp) -> Result<HashSet<UserId>, DbError> {
+/// The ids of all users with a subscription that entitles to a tier now.
+pub fn entitled(db: &mut Db, now: Timestamp) -> Result<HashSet<String>, DbError> {
     let of_tier = || subscriptions::table.filter(subscriptions::tier.is_not_null());
     // Most of them, and whatever the time is: only who has them is read.
     let running = [SubscriptionStatus::Active, SubscriptionStatus::Trialing].map(SubscriptionStatus::as_str);
@@ -147,8 +147,8 @@ pub fn entitled(db: &mut Db, now: Timestamp) -> Result<HashSet<UserId>, DbError>
         .select(SubscriptionRow::as_select())
         .load(db)?;
     let ending = ending.into_iter().map(|row| StoredSubscription::from(row).owned);
-    let ending = ending.filter(|owned| owned.subscription.entitles(now)).map(|owned| owned.user);
-    Ok(running.into_iter().map(UserId::from).chain(ending).collect())
+    let ending = ending.filter(|owned| owned.subscription.entitles(now)).map(|owned| owned.user.to_string());
+    Ok(running.into_iter().chain(ending).collect())
 }
 
 /// So many after this id, by id.

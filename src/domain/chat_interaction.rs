@@ -12,6 +12,8 @@ const PONG: u64 = 1;
 const MESSAGE: u64 = 4;
 /// A message that only the account sees that gave the command.
 const EPHEMERAL: u64 = 1 << 6;
+/// No previews of links.
+const SUPPRESS_EMBEDS: u64 = 1 << 2;
 
 /// An interaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,12 +57,10 @@ pub fn pong() -> Value {
     json!({ "type": PONG })
 }
 
-/// The answer to a command. It mentions nobody, whatever its text says.
+/// The answer to a command. It mentions nobody and shows nothing of what it links to, whatever its text says.
 pub fn message(reply: &BotReply) -> Value {
-    let mut data = json!({ "content": reply.text, "allowed_mentions": { "parse": [] } });
-    if reply.private {
-        data["flags"] = EPHEMERAL.into();
-    }
+    let flags = if reply.private { SUPPRESS_EMBEDS | EPHEMERAL } else { SUPPRESS_EMBEDS };
+    let data = json!({ "content": reply.text, "allowed_mentions": { "parse": [] }, "flags": flags });
     json!({ "type": MESSAGE, "data": data })
 }
 
@@ -92,8 +92,8 @@ mod tests {
     #[test]
     fn an_answer_mentions_nobody_and_may_be_for_one() {
         let reply = |private| message(&BotReply { text: "@everyone".into(), private });
-        let data = json!({ "content": "@everyone", "allowed_mentions": { "parse": [] } });
+        let data = json!({ "content": "@everyone", "allowed_mentions": { "parse": [] }, "flags": 4 });
         assert_eq!(reply(false), json!({ "type": 4, "data": data }));
-        assert_eq!(reply(true)["data"]["flags"], 64);
+        assert_eq!(reply(true)["data"]["flags"], 68);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::{Add, Sub};
 
-use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use chrono::{DateTime, Datelike as _, SecondsFormat, TimeDelta, Timelike as _, Utc};
 
 /// An instant in UTC.
 pub type Timestamp = DateTime<Utc>;
@@ -15,6 +15,12 @@ pub fn to_wire(at: Timestamp) -> String {
 /// The instant of a Unix time in seconds, as the game sends them; 0 means unknown.
 pub fn from_unix(seconds: u32) -> Option<Timestamp> {
     (seconds != 0).then(|| DateTime::from_timestamp(i64::from(seconds), 0)).flatten()
+}
+
+/// Whether every database and client reads it back as it is: RFC 3339 has four digits for a year, and not all know leap
+/// seconds.
+pub fn is_storable(at: Timestamp) -> bool {
+    (0..=9999).contains(&at.year()) && at.nanosecond() < 1_000_000_000
 }
 
 /// For `#[serde(serialize_with = "time::wire")]`.

@@ -118,7 +118,7 @@ async fn every_command_has_an_answer() {
     let given = GivenCommand::new(CHAT_ALICE, "ban", json!({}));
     let unknown = test.platform.interaction(&given);
     let answer = test.deliver(&test.platform.signed(&unknown)).await.json();
-    assert_eq!((&answer["type"], &answer["data"]["flags"]), (&json!(4), &json!(64)), "{answer}");
+    assert_eq!((&answer["type"], &answer["data"]["flags"]), (&json!(4), &json!(68)), "{answer}");
     test.platform.give(&given).await.expect_err("it is not registered");
 }
 

@@ -23,7 +23,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::harness::{
-    app::TestApp,
+    app::{ADA, ADMINS, TestApp},
     browser::Browser,
     database::Postgres,
     game::{ALICE, BOB, add_device},
@@ -81,6 +81,20 @@ fn watch(server: &str, number: usize, now: Timestamp) -> ShopWatch {
         created_at: now,
         version: 0,
     }
+}
+
+#[actix_web::test]
+async fn admins_who_write_at_once_write_one_after_the_other() {
+    let Some(database) = Postgres::create() else { return };
+    let app = TestApp::start_on(database.url(), &[ADMINS]).await;
+    let ada = app.signed_in(ADA).await;
+    let puts = |path: &str, body: &dyn Fn(usize) -> Value| {
+        (0..AT_ONCE).map(|number| (Method::PUT, path.to_owned(), body(number))).collect::<Vec<_>>()
+    };
+    let stores = puts("/admin/store/faq", &|number| json!({ "data": number }));
+    assert_eq!(taken(&ada, stores, (0, "")).await, AT_ONCE, "versions of a store");
+    let page = |number| json!({ "slug": "doors", "frontmatter": {}, "body": format!("Door {number}") });
+    assert_eq!(taken(&ada, puts("/admin/wiki/page", &page), (0, "")).await, AT_ONCE, "versions of a page");
 }
 
 #[actix_web::test]

@@ -133,6 +133,9 @@ pub async fn put(admin: Admin, Json(new): Json<NewBetaTester>) -> Result<HttpRes
         if expires_at.is_some_and(|end| end <= now) {
             return Err(ApiError::invalid("expiresAt", "must be in the future"));
         }
+        if expires_at.is_some_and(|end| !time::is_storable(end)) {
+            return Err(ApiError::invalid("expiresAt", "must be before the year 10000, and no leap second"));
+        }
         let before = beta_testers::find(db, &account)?;
         let after = beta_testers::put(db, &account, &BetaEntry { tier, expires_at }, note.as_deref(), now)?;
         let status = if before.is_some() { StatusCode::OK } else { StatusCode::CREATED };

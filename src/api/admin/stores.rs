@@ -126,7 +126,8 @@ pub async fn get(
 
 /// Writes a store. Everybody sees it at once.
 #[utoipa::path(put, path = "/admin/store/{name}", tag = "admin", security(("session" = [])),
-    params(("name" = String, Path), ("if-match" = Option<String>, Header, description = "The `ETag` of what is changed")),
+    params(("name" = String, Path), ("if-match" = Option<String>, Header, description = "The `ETag` of what is changed"),
+        ("if-none-match" = Option<String>, Header, description = "`*`: only if there is none")),
     request_body = StoreChange, responses(
     (status = 200, body = StoreView, headers(("ETag" = String))),
     (status = 400, body = Problem, content_type = "application/problem+json"),
@@ -189,7 +190,8 @@ pub async fn version(
 
 /// Puts a store back to an earlier version, as a new one.
 #[utoipa::path(post, path = "/admin/store/{name}/restore", tag = "admin", security(("session" = [])),
-    params(("name" = String, Path), ("if-match" = Option<String>, Header, description = "The `ETag` of what is changed")),
+    params(("name" = String, Path), ("if-match" = Option<String>, Header, description = "The `ETag` of what is changed"),
+        ("if-none-match" = Option<String>, Header, description = "`*`: only if there is none")),
     request_body = StoreRestore, responses(
     (status = 200, body = StoreView, headers(("ETag" = String))),
     (status = 400, body = Problem, content_type = "application/problem+json"),

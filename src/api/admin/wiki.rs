@@ -115,7 +115,8 @@ pub async fn page(
 
 /// Writes a page, a new one or over one that is there.
 #[utoipa::path(put, path = "/admin/wiki/page", tag = "admin", security(("session" = [])),
-    params(("if-match" = Option<String>, Header, description = "The `ETag` of what is changed")),
+    params(("if-match" = Option<String>, Header, description = "The `ETag` of what is changed"),
+        ("if-none-match" = Option<String>, Header, description = "`*`: only if there is none")),
     request_body = WikiPageChange, responses(
     (status = 200, body = WikiPageView, headers(("ETag" = String))),
     (status = 400, body = Problem, content_type = "application/problem+json"),
@@ -217,7 +218,8 @@ pub async fn versions(
 
 /// Puts a page back to an earlier version, as a new one. So comes back a page of the service that was deleted.
 #[utoipa::path(post, path = "/admin/wiki/page/restore", tag = "admin", security(("session" = [])),
-    params(("if-match" = Option<String>, Header, description = "The `ETag` of what is changed")),
+    params(("if-match" = Option<String>, Header, description = "The `ETag` of what is changed"),
+        ("if-none-match" = Option<String>, Header, description = "`*`: only if there is none")),
     request_body = WikiPageRestore, responses(
     (status = 200, body = WikiPageView, headers(("ETag" = String))),
     (status = 400, body = Problem, content_type = "application/problem+json"),

@@ -83,16 +83,20 @@ impl Admin {
         // Past the pool, which knows only errors of the database.
         let refusal = Arc::new(Mutex::new(None));
         let refused = refusal.clone();
-        let transaction = move |db: &mut Db| match change(db, now) {
-            Ok(Written { value, before, after }) => {
-                let payload = AuditPayload::of_change(before, after);
-                let (target, payload, result) = (target.as_str(), &payload, AuditResult::Done);
-                audit::append(db, &NewAuditEntry { actor: &actor, action, target, payload, result }, now)?;
-                Ok(value)
-            }
-            Err(error) => {
-                *refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-                Err(DbError::Conflict)
+        let transaction = move |db: &mut Db| {
+            // One admin at a time: what a change finds is what it changes.
+            audit::lock(db)?;
+            match change(db, now) {
+                Ok(Written { value, before, after }) => {
+                    let payload = AuditPayload::of_change(before, after);
+                    let (target, payload, result) = (target.as_str(), &payload, AuditResult::Done);
+                    audit::append(db, &NewAuditEntry { actor: &actor, action, target, payload, result }, now)?;
+                    Ok(value)
+                }
+                Err(error) => {
+                    *refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                    Err(DbError::Conflict)
+                }
             }
         };
         self.context.pool.write_and_tell(transaction, tell).await.map_err(|error| {

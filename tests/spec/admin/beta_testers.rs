@@ -61,6 +61,8 @@ async fn what_is_no_tier_account_or_end_is_refused_and_leaves_no_entry() {
         ("note", json!("")),
         ("expiresAt", json!("2026-11-21T12:00:00Z")),
         ("expiresAt", json!("2020-01-01T00:00:00Z")),
+        ("expiresAt", json!("2026-12-31T23:59:60Z")),
+        ("expiresAt", json!("+10000-01-01T00:00:00Z")),
     ] {
         let mut body = json!({ "platformId": BOB, "tier": "SCOUT" });
         body[field] = value;

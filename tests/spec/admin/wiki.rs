@@ -67,6 +67,10 @@ async fn a_page_is_written_changed_and_deleted() {
     assert_eq!(slugs(&tree.json(), "Start"), ["guides/doors", "welcome", "pairing", "push-credential"]);
     assert_ne!(tree.header("etag"), before.header("etag"));
 
+    let again = ada.request(Method::PUT, "/admin/wiki/page").header(ORIGIN, FRONTEND).header("if-none-match", "*");
+    let again = ada.send(again.json(&page("guides/doors", "Doors", "Mine"))).await;
+    again.expect_problem(412, "conflict");
+
     let stale = created.header("etag").unwrap().to_owned();
     let changed = put(&mut ada, &page("guides/doors", "Doors", "# Doors"), Some(&stale)).await;
     assert_eq!(changed.json()["version"], 2);
