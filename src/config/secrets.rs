@@ -44,6 +44,9 @@ pub struct Secrets {
     pub credentials_key_previous: Option<Key32>,
 }
 
+/// The file in the data directory with the secrets that development made.
+pub const SECRETS_FILE: &str = "secrets.env";
+
 /// A fresh value for each secret that the service makes for itself, as (variable, value).
 pub fn fresh_secrets() -> [(&'static str, String); 3] {
     let random = Random::system();
@@ -55,13 +58,20 @@ pub fn fresh_secrets() -> [(&'static str, String); 3] {
 }
 
 impl SecretSettings {
+    /// Whether development would have to make some, because it never has in this data directory.
+    pub(super) fn are_unmade(&self, data_dir: &Path) -> bool {
+        let given = [&self.session_secret, &self.session_salt, &self.creds_encryption_key];
+        let missing = given.into_iter().any(|secret| given_secret(secret.clone()).is_none());
+        missing && !data_dir.join(SECRETS_FILE).exists()
+    }
+
     pub(super) fn check(self, data_dir: &Path, check: &mut Check) -> Option<Secrets> {
         // In the order of `fresh_secrets`.
         let given = [self.session_secret, self.session_salt, self.creds_encryption_key];
         let mut given = given.map(given_secret);
         if !check.production
             && given.iter().any(Option::is_none)
-            && let Err(error) = fill_from_data_dir(&mut given, data_dir)
+            && let Err(error) = fill_from_data_dir(&mut given, data_dir, check.read_only)
         {
             check.fault("DATA_DIR", format!("cannot hold the development secrets: {error}"));
             return None;
@@ -113,10 +123,13 @@ fn is_placeholder(secret: &str) -> bool {
     WORDS.iter().any(|word| lower.contains(word)) || lower.bytes().collect::<BTreeSet<u8>>().len() < 6
 }
 
-/// Reads what is missing from `secrets.env` in the data directory, and first makes there what is missing there too.
-fn fill_from_data_dir(secrets: &mut [Option<SecretString>; 3], data_dir: &Path) -> io::Result<()> {
-    create_private_dir(data_dir)?;
-    let path = data_dir.join("secrets.env");
+/// Reads what is missing from [`SECRETS_FILE`] in the data directory, and first makes there what is missing there too,
+/// unless nothing may be written.
+fn fill_from_data_dir(secrets: &mut [Option<SecretString>; 3], data_dir: &Path, read_only: bool) -> io::Result<()> {
+    if !read_only {
+        create_private_dir(data_dir)?;
+    }
+    let path = data_dir.join(SECRETS_FILE);
     let mut stored: BTreeMap<String, String> = match fs::read_to_string(&path) {
         Ok(text) => text
             .lines()
@@ -128,7 +141,9 @@ fn fill_from_data_dir(secrets: &mut [Option<SecretString>; 3], data_dir: &Path) 
     };
     let before = stored.len();
     for (secret, (variable, fresh)) in secrets.iter_mut().zip(fresh_secrets()) {
-        if secret.is_none() {
+        if secret.is_none() && read_only {
+            *secret = stored.get(variable).map(|value| SecretString::from(value.as_str()));
+        } else if secret.is_none() {
             let value = stored.entry(variable.to_owned()).or_insert(fresh);
             *secret = Some(SecretString::from(value.as_str()));
         }
@@ -223,6 +238,12 @@ mod tests {
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&data_dir), mode(&file)), (0o700, 0o600));
         assert_eq!(fs::read_dir(&data_dir).unwrap().count(), 1);
+        let mut check = Check { read_only: true, ..Check::default() };
+        let read = absent().check(&data_dir, &mut check).unwrap();
+        assert_eq!(read.session_salt.expose_secret(), third.session_salt.expose_secret());
+        let elsewhere = directory.path().join("elsewhere");
+        assert!(absent().are_unmade(&elsewhere) && !absent().are_unmade(&data_dir) && !made().are_unmade(&elsewhere));
+        assert!(absent().check(&elsewhere, &mut check).is_none() && !elsewhere.exists());
     }
 
     #[test]
