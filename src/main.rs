@@ -12,7 +12,7 @@ use companion::{
     },
     clients::http,
     clock::Clock,
-    config::{Config, Settings, fresh_secrets},
+    config::{Config, InvalidSettings, Settings, Storage, fresh_secrets},
     crypto::{self, random::Random, sealer::Sealer},
     db::{
         alarms,
@@ -171,31 +171,33 @@ fn main() -> ExitCode {
         },
         Command::Doctor(options) => examine(options),
         Command::Health(options) => {
-            with_existing(options, |config| match actix::System::new().block_on(doctor::answers(&config)) {
+            with_existing(options, &[], |config| match actix::System::new().block_on(doctor::answers(&config)) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(reason) => fail("health", reason),
             })
         }
-        Command::Alarms(options) => with_existing(options, alarms_status),
-        Command::Keys(Keys::Status(options)) => with_existing(options, keys_status),
-        Command::Billing(Billing::Parked(options)) => with_existing(options, parked_events),
+        Command::Alarms(options) => with_database(options, alarms_status),
+        Command::Keys(Keys::Status(options)) => with_existing(options, &["CREDS_ENCRYPTION_KEY"], keys_status),
+        Command::Billing(Billing::Parked(options)) => with_database(options, parked_events),
         Command::Billing(Billing::Reconcile(ReconcileOptions { dry_run, options })) => {
-            with_existing(options, |config| reconcile_billing(config, dry_run))
+            with_existing(options, &[], |config| reconcile_billing(config, dry_run))
         }
-        Command::Audit(Audit::Verify(options)) => with_existing(options, verify_audit),
+        Command::Audit(Audit::Verify(options)) => with_database(options, verify_audit),
         Command::GenSecrets => print(&fresh_secrets().map(|(name, value)| format!("{name}={value}")).join("\n")),
-        Command::CheckConfig(options) => with_existing(options, |_| print("The settings are valid.")),
+        Command::CheckConfig(options) => {
+            let secrets = fresh_secrets().map(|(variable, _)| variable);
+            with_existing(options, &secrets, |_| print("The settings are valid."))
+        }
         Command::Openapi => print(openapi::json()),
     }
 }
 
-fn alarms_status(config: Config) -> ExitCode {
+fn alarms_status(pool: Pool) -> ExitCode {
     let read = |db: &mut Db| {
         let dead = failed_pushes::dead_letters(db, DEAD_LETTERS_PRINTED)?;
         Ok((alarms::tally(db)?, incidents::tally(db)?, dead))
     };
-    let read = open_existing(&config.database).and_then(|pool| pool.read_blocking(read));
-    let (tally, states, (dead, newest)) = match read {
+    let (tally, states, (dead, newest)) = match pool.read_blocking(read) {
         Ok(read) => read,
         Err(error) => return fail("the database", error),
     };
@@ -214,9 +216,9 @@ fn alarms_status(config: Config) -> ExitCode {
     print(&lines.join("\n"))
 }
 
-fn parked_events(config: Config) -> ExitCode {
+fn parked_events(pool: Pool) -> ExitCode {
     let read = |db: &mut Db| payment_events::parked(db, PARKED_PRINTED);
-    let (count, oldest) = match open_existing(&config.database).and_then(|pool| pool.read_blocking(read)) {
+    let (count, oldest) = match pool.read_blocking(read) {
         Ok(read) => read,
         Err(error) => return fail("the database", error),
     };
@@ -260,14 +262,13 @@ fn reconcile_billing(config: Config, dry_run: bool) -> ExitCode {
     }
 }
 
-fn verify_audit(config: Config) -> ExitCode {
+fn verify_audit(pool: Pool) -> ExitCode {
     let progress = |done: i64, of: i64| {
         if done % AUDIT_PROGRESS == 0 {
             print(&format!("{done} of {of} entries"));
         }
     };
-    let verify = |pool: Pool| pool.read_blocking(|db| audit::verify(db, progress));
-    match open_existing(&config.database).and_then(verify) {
+    match pool.read_blocking(|db| audit::verify(db, progress)) {
         Ok(Ok(AuditHead { id: 0, .. })) => print("The audit log is empty."),
         Ok(Ok(AuditHead { id, hash })) => {
             print(&format!("The chain of {id} entries is whole; its last hash is {hash}"))
@@ -280,25 +281,43 @@ fn verify_audit(config: Config) -> ExitCode {
 fn with_config(options: Options, run: impl FnOnce(Config) -> ExitCode) -> ExitCode {
     match Config::check(options.settings) {
         Ok(config) => run(config),
-        Err(invalid) => {
-            eprintln!("The settings are not valid:\n{invalid}");
-            ExitCode::from(2)
-        }
+        Err(invalid) => refuse(&invalid),
     }
 }
 
-/// For commands that look at what a service keeps, and write nothing where none has been.
-fn with_existing(options: Options, run: impl FnOnce(Config) -> ExitCode) -> ExitCode {
-    if let Some(reason) = options.settings.never_started() {
-        return fail("nothing is here yet", reason);
+/// For commands that look and make nothing. In development, what was never made is not there to be looked at.
+fn with_existing(options: Options, needed: &[&str], run: impl FnOnce(Config) -> ExitCode) -> ExitCode {
+    let (unmade, file) = options.settings.unmade_secrets();
+    if let Some(variable) = unmade.iter().find(|variable| needed.contains(variable)) {
+        let file = file.display();
+        return fail(
+            "nothing is here yet",
+            format!(
+                "{variable} is neither set nor in {file}, where the first `companion serve` puts it; if that has run \
+                 before, DATA_DIR or the working directory is another one"
+            ),
+        );
     }
     match Config::check_only(options.settings) {
         Ok(config) => run(config),
-        Err(invalid) => {
-            eprintln!("The settings are not valid:\n{invalid}");
-            ExitCode::from(2)
-        }
+        Err(invalid) => refuse(&invalid),
     }
+}
+
+/// For commands that look at the database and need no other setting.
+fn with_database(options: Options, run: impl FnOnce(Pool) -> ExitCode) -> ExitCode {
+    match options.settings.storage() {
+        Ok(Storage { database, .. }) => match open_existing(&database) {
+            Ok(pool) => run(pool),
+            Err(error) => fail("the database", error),
+        },
+        Err(invalid) => refuse(&invalid),
+    }
+}
+
+fn refuse(invalid: &InvalidSettings) -> ExitCode {
+    eprintln!("The settings are not valid:\n{invalid}");
+    ExitCode::from(2)
 }
 
 /// The file of variables that a command was given. `simulate` writes the one of this name.

@@ -83,20 +83,13 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Why no service can have run with these settings in development: the secrets that it makes are not in the data
-    /// directory. `None` if they are, or are given, or production asks for them anyway.
-    pub fn never_started(&self) -> Option<String> {
+    /// The variables of the secrets that the first start in development would make, and the file where it puts them.
+    pub fn unmade_secrets(&self) -> (Vec<&'static str>, PathBuf) {
         let Self { environment, database, secrets, .. } = self;
         let development = environment.check(&mut Check::default()) == Some(Environment::Development);
-        let data_dir = &database.data_dir;
-        (development && secrets.are_unmade(data_dir)).then(|| {
-            let path = std::path::absolute(data_dir.join(SECRETS_FILE)).unwrap_or_else(|_| data_dir.clone());
-            format!(
-                "there is no {}, which the first `companion serve` makes; if it has run before, DATA_DIR or the \
-                 working directory is another one",
-                path.display()
-            )
-        })
+        let file = database.data_dir.join(SECRETS_FILE);
+        let file = std::path::absolute(&file).unwrap_or(file);
+        (if development { secrets.unmade(&database.data_dir) } else { Vec::new() }, file)
     }
 
     /// Where everything is kept, by these settings; of what is wrong with them, only what concerns that.
@@ -175,7 +168,7 @@ impl Config {
         Self::check_by(settings, Check::default())
     }
 
-    /// The same without writing anything: secrets that development has not made are missing.
+    /// The same without writing anything: secrets that development makes now are gone when the process ends.
     pub fn check_only(settings: Settings) -> Result<Config, InvalidSettings> {
         Self::check_by(settings, Check { read_only: true, ..Check::default() })
     }

@@ -58,11 +58,15 @@ pub fn fresh_secrets() -> [(&'static str, String); 3] {
 }
 
 impl SecretSettings {
-    /// Whether development would have to make some, because it never has in this data directory.
-    pub(super) fn are_unmade(&self, data_dir: &Path) -> bool {
+    /// The variables of those that development would have to make: they are neither given nor in the data directory.
+    pub(super) fn unmade(&self, data_dir: &Path) -> Vec<&'static str> {
         let given = [&self.session_secret, &self.session_salt, &self.creds_encryption_key];
-        let missing = given.into_iter().any(|secret| given_secret(secret.clone()).is_none());
-        missing && !data_dir.join(SECRETS_FILE).exists()
+        let stored = stored_secrets(&data_dir.join(SECRETS_FILE)).unwrap_or_default();
+        let variables = fresh_secrets().map(|(variable, _)| variable);
+        let secrets = variables.into_iter().zip(given);
+        let unmade = secrets
+            .filter(|(variable, secret)| given_secret((*secret).clone()).is_none() && !stored.contains_key(*variable));
+        unmade.map(|(variable, _)| variable).collect()
     }
 
     pub(super) fn check(self, data_dir: &Path, check: &mut Check) -> Option<Secrets> {
@@ -123,32 +127,22 @@ fn is_placeholder(secret: &str) -> bool {
     WORDS.iter().any(|word| lower.contains(word)) || lower.bytes().collect::<BTreeSet<u8>>().len() < 6
 }
 
-/// Reads what is missing from [`SECRETS_FILE`] in the data directory, and first makes there what is missing there too,
-/// unless nothing may be written.
+/// Reads what is missing from [`SECRETS_FILE`] in the data directory, and first makes there what is missing there too;
+/// where nothing may be written, what is made is forgotten.
 fn fill_from_data_dir(secrets: &mut [Option<SecretString>; 3], data_dir: &Path, read_only: bool) -> io::Result<()> {
     if !read_only {
         create_private_dir(data_dir)?;
     }
     let path = data_dir.join(SECRETS_FILE);
-    let mut stored: BTreeMap<String, String> = match fs::read_to_string(&path) {
-        Ok(text) => text
-            .lines()
-            .filter_map(|line| line.split_once('='))
-            .map(|(variable, value)| (variable.trim().to_owned(), value.trim().to_owned()))
-            .collect(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
-        Err(error) => return Err(error),
-    };
+    let mut stored = stored_secrets(&path)?;
     let before = stored.len();
     for (secret, (variable, fresh)) in secrets.iter_mut().zip(fresh_secrets()) {
-        if secret.is_none() && read_only {
-            *secret = stored.get(variable).map(|value| SecretString::from(value.as_str()));
-        } else if secret.is_none() {
+        if secret.is_none() {
             let value = stored.entry(variable.to_owned()).or_insert(fresh);
             *secret = Some(SecretString::from(value.as_str()));
         }
     }
-    if stored.len() == before {
+    if stored.len() == before || read_only {
         return Ok(());
     }
     // Written beside and renamed, so that a crash leaves the old file or the new one.
@@ -159,6 +153,19 @@ fn fill_from_data_dir(secrets: &mut [Option<SecretString>; 3], data_dir: &Path, 
     }
     file.sync_all()?;
     fs::rename(&unfinished, &path)
+}
+
+/// The variables of a file of secrets, which may not be there.
+fn stored_secrets(path: &Path) -> io::Result<BTreeMap<String, String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(text
+            .lines()
+            .filter_map(|line| line.split_once('='))
+            .map(|(variable, value)| (variable.trim().to_owned(), value.trim().to_owned()))
+            .collect()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]
@@ -242,8 +249,9 @@ mod tests {
         let read = absent().check(&data_dir, &mut check).unwrap();
         assert_eq!(read.session_salt.expose_secret(), third.session_salt.expose_secret());
         let elsewhere = directory.path().join("elsewhere");
-        assert!(absent().are_unmade(&elsewhere) && !absent().are_unmade(&data_dir) && !made().are_unmade(&elsewhere));
-        assert!(absent().check(&elsewhere, &mut check).is_none() && !elsewhere.exists());
+        let unmade = [absent().unmade(&elsewhere), absent().unmade(&data_dir), made().unmade(&elsewhere)];
+        assert_eq!(unmade.map(|unmade| unmade.len()), [3, 0, 0]);
+        assert!(absent().check(&elsewhere, &mut check).is_some() && !elsewhere.exists());
     }
 
     #[test]

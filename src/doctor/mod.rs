@@ -10,7 +10,7 @@ use std::fmt;
 use crate::{
     clients::{http, relay_health::RelayHealthClient},
     clock::Clock,
-    config::{Config, Settings, fresh_secrets},
+    config::{Config, Settings},
 };
 
 /// How something is.
@@ -56,7 +56,7 @@ impl fmt::Display for Finding {
 }
 
 /// Looks at everything, and tells of each finding as it is made. How the worst of them is.
-pub async fn examine(mut settings: Settings, clock: &Clock, mut tell: impl FnMut(&Finding)) -> Diagnosis {
+pub async fn examine(settings: Settings, clock: &Clock, mut tell: impl FnMut(&Finding)) -> Diagnosis {
     let mut worst = Diagnosis::Fine;
     let mut tell = |findings: Vec<Finding>| {
         for finding in findings {
@@ -64,13 +64,10 @@ pub async fn examine(mut settings: Settings, clock: &Clock, mut tell: impl FnMut
             tell(&finding);
         }
     };
-    if let Some(reason) = settings.never_started() {
-        tell(vec![Finding::doubtful("settings", reason)]);
-        // The rest can be looked at all the same.
-        let [secret, salt, key] = fresh_secrets().map(|(_, value)| Some(value.into()));
-        settings.secrets.session_secret = secret;
-        settings.secrets.session_salt = salt;
-        settings.secrets.creds_encryption_key = key;
+    let (unmade, file) = settings.unmade_secrets();
+    if !unmade.is_empty() {
+        let text = format!("{} will be made at the first start, in {}", unmade.join(", "), file.display());
+        tell(vec![Finding::doubtful("settings", text)]);
     }
     match Config::check_only(settings) {
         Ok(config) => {

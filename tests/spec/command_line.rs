@@ -14,7 +14,9 @@ fn without_a_command_it_prints_its_help() {
     let output = companion(TempDir::new().unwrap().path()).output().unwrap();
     assert!(!output.status.success());
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    for command in ["serve", "migrate", "check-config", "openapi", "keys", "audit", "gen-secrets"] {
+    for command in
+        ["serve", "migrate", "check-config", "openapi", "keys", "audit", "gen-secrets", "backup", "restore", "doctor"]
+    {
         assert!(text.contains(command), "{text}");
     }
 }
@@ -29,13 +31,59 @@ fn all_faults_of_the_settings_are_reported_at_once() {
     for variable in ["SESSION_SECRET", "FRONTEND_URL", "WORKERS"] {
         assert!(text.contains(variable), "{text}");
     }
-    let output = companion(directory.path()).arg("check-config").output().unwrap();
-    assert!(output.status.success());
+}
+
+/// The directory has nothing in it.
+fn untouched(directory: &TempDir) -> bool {
+    std::fs::read_dir(directory.path()).unwrap().count() == 0
+}
+
+#[test]
+fn whoever_looks_makes_nothing_and_says_that_nothing_is_there() {
+    for (command, told) in [
+        (&["check-config"][..], "data/secrets.env"),
+        (&["keys", "status"], "data/secrets.env"),
+        (&["alarms"], "data/companion.db does not exist"),
+        (&["audit", "verify"], "data/companion.db does not exist"),
+        (&["billing", "parked"], "data/companion.db does not exist"),
+        (&["backup", "it.tar"], "data/companion.db does not exist"),
+    ] {
+        let directory = TempDir::new().unwrap();
+        let output = companion(directory.path()).args(command).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{command:?}: {text}");
+        assert!(text.contains(told), "{command:?}: {text}");
+        assert!(untouched(&directory), "{command:?}");
+    }
+    let directory = TempDir::new().unwrap();
+    assert!(companion(directory.path()).arg("migrate").output().unwrap().status.success());
+    for command in [&["check-config"][..], &["keys", "status"], &["alarms"], &["audit", "verify"]] {
+        assert!(companion(directory.path()).args(command).output().unwrap().status.success(), "{command:?}");
+    }
+}
+
+#[test]
+fn a_named_file_of_variables_takes_the_place_of_the_local_one() {
+    let directory = TempDir::new().unwrap();
+    assert!(companion(directory.path()).arg("migrate").output().unwrap().status.success());
+    let run = |arguments: &[&str]| {
+        let output = companion(directory.path()).args(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    std::fs::write(directory.path().join(".env"), "APP_ENV=staging\n").unwrap();
+    std::fs::write(directory.path().join("other.env"), "WORKERS=none\n").unwrap();
+    let (code, text) = run(&["check-config", "--env-file", "other.env"]);
+    assert!(code == Some(2) && text.contains("WORKERS") && !text.contains("APP_ENV"), "{text}");
+    let (code, text) = run(&["check-config", "--env-file=none.env"]);
+    assert!(code == Some(1) && text.contains("none.env"), "{text}");
+    let (code, text) = run(&["keys", "status", "--env-file=other.env", "--workers=1"]);
+    assert_eq!(code, Some(0), "{text}");
 }
 
 #[test]
 fn a_local_file_sets_variables_and_the_environment_has_precedence() {
     let directory = TempDir::new().unwrap();
+    assert!(companion(directory.path()).arg("migrate").output().unwrap().status.success());
     std::fs::write(directory.path().join(".env"), "APP_ENV=staging\n").unwrap();
     let output = companion(directory.path()).arg("check-config").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
@@ -72,6 +120,7 @@ fn fresh_secrets_are_fit_for_production_and_differ_each_time() {
 #[test]
 fn without_stored_credentials_the_status_of_the_keys_is_good() {
     let directory = TempDir::new().unwrap();
+    assert!(companion(directory.path()).arg("migrate").output().unwrap().status.success());
     let output = companion(directory.path()).args(["keys", "status"]).output().unwrap();
     assert!(output.status.success());
     assert!(String::from_utf8_lossy(&output.stdout).contains("has no number yet"));
@@ -135,4 +184,16 @@ fn a_database_that_cannot_be_meant_ends_the_start() {
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(text.contains("the database") && !text.contains("hunter2"), "{text}");
+}
+
+#[test]
+fn the_port_that_was_asked_for_is_named_when_one_that_follows_from_it_is_taken() {
+    let directory = TempDir::new().unwrap();
+    let in_use = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = in_use.local_addr().unwrap().port();
+    let asked = (taken - 2).to_string();
+    let output = companion(directory.path()).args(["demo", "--port", &asked]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains(&format!("--port {asked} takes")) && text.contains("is in use"), "{text}");
 }
