@@ -12,7 +12,7 @@ use companion::{
     },
     clients::http,
     clock::Clock,
-    config::{Config, InvalidSettings, Settings, Storage, fresh_secrets},
+    config::{Config, InvalidSettings, Settings, StoragePlaces, fresh_secrets},
     crypto::{self, random::Random, sealer::Sealer},
     db::{
         alarms,
@@ -307,7 +307,7 @@ fn with_existing(options: Options, needed: &[&str], run: impl FnOnce(Config) -> 
 /// For commands that look at the database and need no other setting.
 fn with_database(options: Options, run: impl FnOnce(Pool) -> ExitCode) -> ExitCode {
     match options.settings.storage() {
-        Ok(Storage { database, .. }) => match open_existing(&database) {
+        Ok(StoragePlaces { database, .. }) => match open_existing(&database) {
             Ok(pool) => run(pool),
             Err(error) => fail("the database", error),
         },
@@ -328,7 +328,7 @@ fn env_file(matches: &ArgMatches) -> Option<PathBuf> {
 }
 
 fn examine(options: Options) -> ExitCode {
-    let tell = |finding: &doctor::Finding| {
+    let tell = |finding: &doctor::Observation| {
         print(&finding.to_string());
     };
     match actix::System::new().block_on(doctor::examine(options.settings, &Clock::system(), tell)) {

@@ -9,13 +9,18 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{BackupError, DATABASE, IMAGES};
+use super::error::BackupError;
 use crate::{
     config::SECRETS_FILE,
     crypto::digest::{DigestingReader, sha256_hex},
     db::journal::{JOURNAL, REFUSED},
     domain::image_name::ImageName,
 };
+
+/// The database in the archive.
+pub const DATABASE: &str = "companion.db";
+/// Before the names of images in the archive.
+pub const IMAGES: &str = "images/";
 
 /// The layout of archives that this program writes and reads.
 const FORMAT: u32 = 1;

@@ -5,10 +5,12 @@
 //! file, itself followed by its SHA-256. So whatever is cut off or changed shows.
 
 mod archive;
+mod error;
 mod restore;
+mod stage;
 
 use std::{
-    fmt::{self, Display},
+    fmt,
     fs::{self, File, OpenOptions},
     io,
     os::unix::fs::OpenOptionsExt as _,
@@ -17,13 +19,19 @@ use std::{
 
 use diesel::{RunQueryDsl as _, sql_query, sql_types::Text};
 
-use self::archive::{ArchiveWriter, BackupManifest};
-pub use self::restore::{RestoreOptions, Restored, restore};
+use self::{
+    archive::{ArchiveWriter, BackupManifest, DATABASE, IMAGES},
+    stage::{directory_of, private_stage},
+};
+pub use self::{
+    error::BackupError,
+    restore::{RestoreOptions, Restored, restore},
+};
 use crate::{
     clock::Clock,
-    config::{Database, ImageStorage, InvalidSettings, SECRETS_FILE, Settings, Storage, fresh_secrets},
+    config::{Database, ImageStorage, SECRETS_FILE, Settings, StoragePlaces, fresh_secrets},
     db::{
-        engine::{self, Access, EngineError},
+        engine::{self, Access},
         error::DbError,
         images,
         journal::{JOURNAL, REFUSED},
@@ -33,11 +41,6 @@ use crate::{
     domain::{image_name::ImageName, time},
     uploads,
 };
-
-/// The database in the archive.
-const DATABASE: &str = "companion.db";
-/// Before the names of images in the archive.
-const IMAGES: &str = "images/";
 
 /// What to back up.
 #[derive(clap::Args)]
@@ -49,39 +52,6 @@ pub struct BackupOptions {
     with_secrets: bool,
     #[command(flatten)]
     settings: Settings,
-}
-
-/// Why there is no backup, or why it is not restored.
-#[derive(Debug, thiserror::Error)]
-pub enum BackupError {
-    #[error("the settings are not valid:\n{0}")]
-    Settings(#[from] InvalidSettings),
-    #[error(
-        "DATABASE_URL is a PostgreSQL, which has tools of its own: `pg_dump --format=custom` and `pg_restore`. Also keep \
-         {JOURNAL}, {REFUSED} and images/ of DATA_DIR ({}), and the secrets (docs/upgrading.md)", .0.display()
-    )]
-    Postgres(PathBuf),
-    #[error("the database: {0}")]
-    Database(#[from] DbError),
-    #[error("the backup is damaged: {0}")]
-    Damaged(String),
-    #[error("{0}")]
-    Refused(String),
-    #[error("{what}: {cause}")]
-    Io { what: String, cause: io::Error },
-}
-
-impl BackupError {
-    fn io(what: impl Display) -> impl FnOnce(io::Error) -> Self {
-        let what = what.to_string();
-        move |cause| Self::Io { what, cause }
-    }
-}
-
-impl From<EngineError> for BackupError {
-    fn from(error: EngineError) -> Self {
-        Self::Database(DbError::Unavailable(error.to_string()))
-    }
 }
 
 /// A backup that was taken.
@@ -117,7 +87,7 @@ impl fmt::Display for TakenBackup {
 /// Takes a backup, of a service that may run meanwhile. Blocks.
 pub fn back_up(options: BackupOptions, clock: &Clock) -> Result<TakenBackup, BackupError> {
     let BackupOptions { file, with_secrets, settings } = options;
-    let Storage { data_dir, database, images } = settings.storage()?;
+    let StoragePlaces { data_dir, database, images } = settings.storage()?;
     let Database::Sqlite(database) = database else { return Err(BackupError::Postgres(data_dir)) };
     if !database.exists() {
         let path = std::path::absolute(&database).unwrap_or(database);
@@ -220,15 +190,4 @@ fn read_if_there(path: &Path) -> Result<Vec<u8>, BackupError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         read => read.map_err(BackupError::io(path.display())),
     }
-}
-
-/// The directory in which a file is.
-fn directory_of(file: &Path) -> &Path {
-    file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// A directory for what is not finished, for this user only; removed when dropped.
-fn private_stage(directory: &Path) -> Result<tempfile::TempDir, BackupError> {
-    let stage = tempfile::Builder::new().prefix(".companion-").tempdir_in(directory);
-    stage.map_err(BackupError::io(directory.display()))
 }

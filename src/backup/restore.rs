@@ -12,12 +12,12 @@ use std::{
 use diesel::{QueryableByName, RunQueryDsl as _, sql_query, sql_types::Text};
 
 use super::{
-    BackupError, DATABASE, IMAGES,
-    archive::{self, BackupManifest},
-    directory_of, private_stage,
+    archive::{self, BackupManifest, DATABASE, IMAGES},
+    error::BackupError,
+    stage::{directory_of, private_stage},
 };
 use crate::{
-    config::{Database, ImageStorage, LOCK_FILE, Settings, Storage, create_private_dir, take_data_dir},
+    config::{Database, ImageStorage, LOCK_FILE, Settings, StoragePlaces, create_private_dir, take_data_dir},
     db::{
         audit::{self, AuditHead},
         engine::{self, Access},
@@ -87,7 +87,7 @@ pub fn restore(options: RestoreOptions) -> Result<Restored, BackupError> {
         let audit = check_database(&database, &manifest)?;
         return Ok(Restored { data_dir: None, manifest, audit });
     }
-    let Storage { data_dir, database, images } = settings.storage()?;
+    let StoragePlaces { data_dir, database, images } = settings.storage()?;
     let Database::Sqlite(database) = database else { return Err(BackupError::Postgres(data_dir)) };
     let in_use = take_data_dir(&data_dir).map_err(BackupError::io(data_dir.display()))?;
     let Some(_in_use) = in_use else {
@@ -140,7 +140,7 @@ fn create(path: &Path) -> io::Result<File> {
 }
 
 #[derive(QueryableByName)]
-struct Checked {
+struct FoundText {
     #[diesel(sql_type = Text)]
     found: String,
 }
@@ -149,11 +149,11 @@ struct Checked {
 fn check_database(copy: &Path, manifest: &BackupManifest) -> Result<AuditHead, BackupError> {
     let mut db = Db::Sqlite(engine::open_sqlite(copy, Access::Write)?);
     let check = |db: &mut Db, query: &str| -> Result<Option<String>, BackupError> {
-        let rows: Vec<Checked> = sql_query(query).load(db).map_err(DbError::from)?;
+        let rows: Vec<FoundText> = sql_query(query).load(db).map_err(DbError::from)?;
         Ok(rows.into_iter().map(|row| row.found).find(|found| found != "ok"))
     };
     for (query, what) in [
-        ("SELECT integrity_check AS found FROM pragma_integrity_check(1)", "its integrity"),
+        ("SELECT integrity_check AS found FROM pragma_integrity_check", "its integrity"),
         ("SELECT \"table\" AS found FROM pragma_foreign_key_check LIMIT 1", "a row without the one it belongs to, in"),
     ] {
         if let Some(found) = check(&mut db, query)? {

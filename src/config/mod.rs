@@ -93,14 +93,16 @@ impl Settings {
     }
 
     /// Where everything is kept, by these settings; of what is wrong with them, only what concerns that.
-    pub fn storage(self) -> Result<Storage, InvalidSettings> {
+    pub fn storage(self) -> Result<StoragePlaces, InvalidSettings> {
         let mut check = Check::default();
         self.environment.check(&mut check);
         let data_dir = self.database.data_dir.clone();
         let database = self.database.check(&mut check);
         let images = self.images.check(&data_dir, &mut check);
         match (database, images) {
-            (Some(database), Some(images)) if check.faults.is_empty() => Ok(Storage { data_dir, database, images }),
+            (Some(database), Some(images)) if check.faults.is_empty() => {
+                Ok(StoragePlaces { data_dir, database, images })
+            }
             _ => Err(InvalidSettings(check.faults)),
         }
     }
@@ -108,7 +110,7 @@ impl Settings {
 
 /// Where everything is kept.
 #[derive(Debug)]
-pub struct Storage {
+pub struct StoragePlaces {
     pub data_dir: PathBuf,
     pub database: Database,
     pub images: ImageStorage,

@@ -6,7 +6,7 @@ use diesel::{
     sql_types::{BigInt, Text},
 };
 
-use super::Finding;
+use super::observation::Observation;
 use crate::{
     clock::Clock,
     config::Database,
@@ -40,20 +40,20 @@ struct ServerFacts {
 }
 
 /// What there is to say, and how far the database's own clock is ahead of this machine's, if it has one. Blocks.
-pub(super) fn examine(database: &Database, clock: &Clock) -> (Vec<Finding>, Option<TimeDelta>) {
+pub(super) fn examine(database: &Database, clock: &Clock) -> (Vec<Observation>, Option<TimeDelta>) {
     if let Database::Sqlite(path) = database
         && !path.exists()
     {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
         let text = format!("{} does not exist; the first `companion serve` makes it", path.display());
-        return (vec![Finding::doubtful(SUBJECT, text)], None);
+        return (vec![Observation::doubtful(SUBJECT, text)], None);
     }
     let (mut findings, mut skew) = (Vec::new(), None);
     let examined = Pool::open_as_it_is(database).and_then(|pool| {
         let steps = pool.read_blocking(schema_steps::read)?;
         findings.push(schema(&steps));
         findings.push(match pool.read_blocking(size)? {
-            Size::File(FileSize { bytes, free }) if free > WORTHWHILE && free > bytes / 2 => Finding::doubtful(
+            Size::File(FileSize { bytes, free }) if free > WORTHWHILE && free > bytes / 2 => Observation::doubtful(
                 SUBJECT,
                 format!(
                     "{} MiB, {} of them free pages; stop the service and run VACUUM on the file to give them back",
@@ -62,44 +62,44 @@ pub(super) fn examine(database: &Database, clock: &Clock) -> (Vec<Finding>, Opti
                 ),
             ),
             Size::File(FileSize { bytes, free }) => {
-                Finding::fine(SUBJECT, format!("SQLite, {} MiB, {} of them free pages", bytes >> 20, free >> 20))
+                Observation::fine(SUBJECT, format!("SQLite, {} MiB, {} of them free pages", bytes >> 20, free >> 20))
             }
-            Size::Server(ServerFacts { version, read_only, .. }) if read_only == "on" => Finding::broken(
+            Size::Server(ServerFacts { version, read_only, .. }) if read_only == "on" => Observation::broken(
                 SUBJECT,
                 format!("PostgreSQL {version} is read-only (a replica?); name the primary in DATABASE_URL"),
             ),
             Size::Server(ServerFacts { version, milliseconds, .. }) => {
                 skew = DateTime::from_timestamp_millis(milliseconds).map(|there| there - clock.now());
-                Finding::fine(SUBJECT, format!("PostgreSQL {version} answers"))
+                Observation::fine(SUBJECT, format!("PostgreSQL {version} answers"))
             }
         });
         // An empty transaction takes the lock of writers.
         pool.write_blocking(|_| Ok(()))
     });
     match examined {
-        Ok(()) => findings.push(Finding::fine(SUBJECT, "it can be written")),
-        Err(DbError::Unavailable(reason)) => findings.push(Finding::broken(
+        Ok(()) => findings.push(Observation::fine(SUBJECT, "it can be written")),
+        Err(DbError::Unavailable(reason)) => findings.push(Observation::broken(
             SUBJECT,
             format!("{}; see that it runs, and that DATABASE_URL and DATA_DIR are right", reason.trim()),
         )),
-        Err(error) => findings.push(Finding::broken(SUBJECT, error.to_string())),
+        Err(error) => findings.push(Observation::broken(SUBJECT, error.to_string())),
     }
     (findings, skew)
 }
 
-fn schema(steps: &SchemaSteps) -> Finding {
+fn schema(steps: &SchemaSteps) -> Observation {
     match steps {
         SchemaSteps { unknown, .. } if !unknown.is_empty() => {
             let step = &unknown[0];
-            Finding::broken(
+            Observation::broken(
                 SUBJECT,
                 format!("it has step {step} of a newer companion: run that, or restore the backup from before"),
             )
         }
         SchemaSteps { newest: None, .. } => {
-            Finding::doubtful(SUBJECT, "it is empty; the first `companion serve` fills it")
+            Observation::doubtful(SUBJECT, "it is empty; the first `companion serve` fills it")
         }
-        SchemaSteps { pending: 1.., newest: Some(newest), .. } => Finding::doubtful(
+        SchemaSteps { pending: 1.., newest: Some(newest), .. } => Observation::doubtful(
             SUBJECT,
             format!(
                 "its schema ({newest}) is {} steps older than this program, which brings it up to date at its start; \
@@ -108,7 +108,7 @@ fn schema(steps: &SchemaSteps) -> Finding {
             ),
         ),
         SchemaSteps { newest: Some(newest), .. } => {
-            Finding::fine(SUBJECT, format!("its schema is up to date ({newest})"))
+            Observation::fine(SUBJECT, format!("its schema is up to date ({newest})"))
         }
     }
 }

@@ -8,7 +8,7 @@ use reqwest::header::DATE;
 use tokio::time::timeout;
 use url::Url;
 
-use super::Finding;
+use super::observation::Observation;
 use crate::{
     clients::http,
     clock::Clock,
@@ -45,11 +45,11 @@ fn neighbours(config: &Config) -> Vec<Neighbour> {
 }
 
 /// Asks all of them at once, without a secret. The clock is compared with theirs, or with the database's.
-pub(super) async fn examine(config: &Config, clock: &Clock, database_clock: Option<TimeDelta>) -> Vec<Finding> {
+pub(super) async fn examine(config: &Config, clock: &Clock, database_clock: Option<TimeDelta>) -> Vec<Observation> {
     let tls = http::tls_config(config.extra_ca_file.as_deref());
     let (tls, client) = match tls.and_then(|tls| Ok((tls.clone(), http::client(tls)?))) {
         Ok(made) => made,
-        Err(error) => return vec![Finding::broken("trust", format!("{error}; correct EXTRA_CA_FILE"))],
+        Err(error) => return vec![Observation::broken("trust", format!("{error}; correct EXTRA_CA_FILE"))],
     };
     let asked = join_all(neighbours(config).into_iter().map(|neighbour| ask(neighbour, &client, clock))).await;
     let (mut findings, skews): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
@@ -62,7 +62,7 @@ pub(super) async fn examine(config: &Config, clock: &Clock, database_clock: Opti
 }
 
 /// Any answer will do: what it says is nobody's business here. How far its clock is ahead of ours, if it says.
-async fn ask(neighbour: Neighbour, client: &reqwest::Client, clock: &Clock) -> (Finding, Option<TimeDelta>) {
+async fn ask(neighbour: Neighbour, client: &reqwest::Client, clock: &Clock) -> (Observation, Option<TimeDelta>) {
     let Neighbour { what, variable, url } = neighbour;
     let shown = url.origin().ascii_serialization();
     if let Some(unknown) = unresolved(what, variable, &url).await {
@@ -76,26 +76,32 @@ async fn ask(neighbour: Neighbour, client: &reqwest::Client, clock: &Clock) -> (
                 answer.headers().get(DATE).and_then(|date| DateTime::parse_from_rfc2822(date.to_str().ok()?).ok());
             let status = answer.status();
             let finding = match status.is_server_error() {
-                true => Finding::doubtful(what, format!("{shown} answers {status}; see its status page ({variable})")),
-                false => Finding::fine(what, format!("{shown} answers")),
+                true => {
+                    Observation::doubtful(what, format!("{shown} answers {status}; see its status page ({variable})"))
+                }
+                false => Observation::fine(what, format!("{shown} answers")),
             };
             (finding, date.map(|date| date.to_utc() - halfway))
         }
         Ok(Err(error)) => {
             let reason = http::reason(&error);
-            (Finding::broken(what, format!("{shown}: {reason}; see firewall and proxy, or correct {variable}")), None)
+            (
+                Observation::broken(what, format!("{shown}: {reason}; see firewall and proxy, or correct {variable}")),
+                None,
+            )
         }
-        Err(_) => {
-            (Finding::broken(what, format!("{shown}: no answer in time; see firewall, or correct {variable}")), None)
-        }
+        Err(_) => (
+            Observation::broken(what, format!("{shown}: no answer in time; see firewall, or correct {variable}")),
+            None,
+        ),
     }
 }
 
 /// Why the name of this host leads nowhere.
-async fn unresolved(what: &'static str, variable: &str, url: &Url) -> Option<Finding> {
+async fn unresolved(what: &'static str, variable: &str, url: &Url) -> Option<Observation> {
     let Some(url::Host::Domain(name)) = url.host() else { return None };
     let failure = Names::system().look_up(name, 0).await.err()?;
-    Some(Finding::broken(
+    Some(Observation::broken(
         what,
         format!(
             "the name {name} is not found ({failure}); see the machine's DNS (/etc/resolv.conf), or correct {variable}"
@@ -103,44 +109,44 @@ async fn unresolved(what: &'static str, variable: &str, url: &Url) -> Option<Fin
     ))
 }
 
-async fn push(config: &Config, tls: rustls::ClientConfig) -> Finding {
+async fn push(config: &Config, tls: rustls::ClientConfig) -> Observation {
     const SUBJECT: &str = "push";
     let (host, port) = (&config.push.host, config.push.port);
     let network = Network::system();
     match timeout(DEADLINE, network.connect_secure(host, port, Arc::new(tls))).await {
-        Ok(Ok(_)) => Finding::fine(SUBJECT, format!("{host}:{port} answers, and its certificate is right")),
-        Ok(Err(error)) => Finding::broken(
+        Ok(Ok(_)) => Observation::fine(SUBJECT, format!("{host}:{port} answers, and its certificate is right")),
+        Ok(Err(error)) => Observation::broken(
             SUBJECT,
             format!(
                 "{host}:{port}: {error}; without it no pushed alarm arrives. See DNS and firewall, or PUSH_ADDRESS"
             ),
         ),
-        Err(_) => Finding::broken(
+        Err(_) => Observation::broken(
             SUBJECT,
             format!("{host}:{port}: no answer in time; without it no pushed alarm arrives. See the firewall"),
         ),
     }
 }
 
-async fn proxied(proxy: &Url) -> Finding {
+async fn proxied(proxy: &Url) -> Observation {
     const SUBJECT: &str = "game proxy";
     let (host, port) = (proxy.host_str().unwrap_or_default(), proxy.port_or_known_default().unwrap_or_default());
     match timeout(DEADLINE, Network::system().connect(host, port, |_| true)).await {
-        Ok(Ok(_)) => Finding::fine(SUBJECT, format!("{host}:{port} accepts connections")),
-        Ok(Err(error)) => Finding::broken(SUBJECT, format!("{host}:{port}: {error}; correct GAME_PROXY_URL")),
-        Err(_) => Finding::broken(SUBJECT, format!("{host}:{port}: no answer in time; correct GAME_PROXY_URL")),
+        Ok(Ok(_)) => Observation::fine(SUBJECT, format!("{host}:{port} accepts connections")),
+        Ok(Err(error)) => Observation::broken(SUBJECT, format!("{host}:{port}: {error}; correct GAME_PROXY_URL")),
+        Err(_) => Observation::broken(SUBJECT, format!("{host}:{port}: no answer in time; correct GAME_PROXY_URL")),
     }
 }
 
 /// The clocks of others are rarely all wrong: the one in the middle counts.
-fn compared(mut skews: Vec<TimeDelta>, database_clock: Option<TimeDelta>) -> Finding {
+fn compared(mut skews: Vec<TimeDelta>, database_clock: Option<TimeDelta>) -> Observation {
     const SUBJECT: &str = "clock";
     skews.sort();
     let (skew, whose) = match (skews.get(skews.len() / 2), database_clock) {
         (Some(skew), _) => (*skew, "that of others"),
         (None, Some(skew)) => (skew, "that of the database"),
         (None, None) => {
-            return Finding::doubtful(
+            return Observation::doubtful(
                 SUBJECT,
                 "there is nobody to compare it with; see that the machine keeps time (NTP)",
             );
@@ -152,19 +158,19 @@ fn compared(mut skews: Vec<TimeDelta>, database_clock: Option<TimeDelta>) -> Fin
         theirs => format!("is {} s ahead of", -theirs),
     };
     if skew.abs() <= NO_SKEW {
-        Finding::fine(SUBJECT, format!("it agrees with {whose}"))
+        Observation::fine(SUBJECT, format!("it agrees with {whose}"))
     } else if skew.abs().to_std().is_ok_and(|skew| skew < PROVIDER_CLOCK_SKEW) {
-        Finding::doubtful(SUBJECT, format!("it {told} {whose}; set it by NTP (chrony, systemd-timesyncd)"))
+        Observation::doubtful(SUBJECT, format!("it {told} {whose}; set it by NTP (chrony, systemd-timesyncd)"))
     } else {
         let text = format!("it {told} {whose}: nobody can sign in; set it by NTP (chrony, systemd-timesyncd)");
-        Finding::broken(SUBJECT, text)
+        Observation::broken(SUBJECT, text)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Diagnosis;
+    use crate::doctor::observation::Diagnosis;
 
     #[test]
     fn one_wrong_clock_among_others_does_not_count_and_the_database_comes_last() {

@@ -1,6 +1,10 @@
 //! The doctor: what it says of a service that is well, and of one that is not.
 
-use std::process::Output;
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt as _,
+    process::Output,
+};
 
 use actix_web::web;
 use tempfile::TempDir;
@@ -15,7 +19,8 @@ async fn run(arguments: Vec<String>) -> (Option<i32>, String) {
 
 /// The lines about this.
 fn lines<'a>(text: &'a str, subject: &str) -> Vec<&'a str> {
-    let lines: Vec<&str> = text.lines().filter(|line| line[6..].starts_with(subject)).collect();
+    let lines: Vec<&str> =
+        text.lines().filter(|line| line.get(6..).is_some_and(|rest| rest.starts_with(subject))).collect();
     assert!(!lines.is_empty(), "{subject}: {text}");
     lines
 }
@@ -40,6 +45,7 @@ async fn a_service_that_runs_is_found_well_and_a_neighbour_that_is_away_is_named
             Some(url) => TestApp::start_on(url.clone(), &[]).await,
             None => TestApp::start().await,
         };
+        fs::set_permissions(app.directory(), Permissions::from_mode(0o700)).unwrap();
         let url = database.unwrap_or_else(|| format!("sqlite:{}", app.directory().join("test.db").display()));
         let (code, text) = run([vec!["doctor".into()], flags(&app, &url, "127.0.0.1:9")].concat()).await;
         assert_eq!(code, Some(1), "{text}");

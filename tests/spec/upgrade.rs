@@ -237,14 +237,12 @@ async fn every_earlier_sqlite_keeps_its_rows() {
 }
 
 #[actix_web::test]
-async fn every_earlier_postgres_keeps_its_rows() {
+async fn earlier_postgres_keep_their_rows() {
     let steps = engine::known_steps().unwrap().len();
-    for from in 1.. {
+    // Each takes a database: every fifth will do.
+    for from in (1..steps).filter(|from| from % 5 == 0 || is_served(*from, steps)) {
         let Some(postgres) = Postgres::create() else { return };
         let url = postgres.url();
-        if !upgraded(&Database::Postgres(url.clone().into()), &url, from, is_served(from, steps)).await {
-            assert_eq!(from, steps);
-            break;
-        }
+        assert!(upgraded(&Database::Postgres(url.clone().into()), &url, from, is_served(from, steps)).await);
     }
 }
