@@ -197,3 +197,52 @@ fn the_port_that_was_asked_for_is_named_when_one_that_follows_from_it_is_taken()
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains(&format!("--port {asked} takes")) && text.contains("is in use"), "{text}");
 }
+
+/// Ends with this value.
+struct Running(std::process::Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts the binary and waits for a line on its standard output.
+fn until_printed(command: &mut Command, text: &str) -> Running {
+    let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains(text)), "{text}");
+    // What it prints next has a reader.
+    std::thread::spawn(move || lines.for_each(drop));
+    Running(process)
+}
+
+#[test]
+fn the_settings_that_simulate_writes_lead_to_all_of_its_neighbours() {
+    let directory = TempDir::new().unwrap();
+    let ports = ["game", "identity", "push", "player-stats", "payments", "chat"].map(|name| format!("--{name}-port=0"));
+    let mut simulate = companion(directory.path());
+    simulate.args(["simulate", "--env-file=it.env"]).args(ports);
+    let _running = until_printed(&mut simulate, "playerToken");
+    let doctor = ["doctor", "--env-file=it.env", "--api-listen=127.0.0.1:0", "--relay-listen=127.0.0.1:0"];
+    let output = companion(directory.path()).args(doctor).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    for neighbour in ["sign-in", "profiles", "player stats", "payments", "chat", "push"] {
+        assert!(text.contains(&format!("ok    {neighbour} ")), "{neighbour}: {text}");
+    }
+    assert_eq!(output.status.code(), Some(0), "{text}");
+}
+
+#[test]
+fn a_device_to_toggle_that_does_not_exist_or_is_no_switch_is_told() {
+    let directory = TempDir::new().unwrap();
+    let mut demo = companion(directory.path());
+    let _running = until_printed(demo.args(["demo", "--port=0", "--data-dir=it"]), "The demo is running");
+    for (device, told) in [("999", "there is no device 999"), ("4244", "not_a_switch")] {
+        let watch = ["watch", "it/demo.json", "--toggle", device, "--seconds=60"];
+        let output = companion(directory.path()).args(watch).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && text.contains(told), "{text}");
+    }
+}
