@@ -170,13 +170,6 @@ fn copy_database(database: &Path, copy: &Path) -> Result<(String, Vec<ImageName>
     let mut copied = Db::Sqlite(engine::open_sqlite(copy, Access::Read)?);
     let steps = schema_steps::read(&mut copied)?;
     let schema = steps.newest.ok_or_else(|| BackupError::Refused("the database is empty".to_owned()))?;
-    // Those of older schemas come with the service that knows them.
-    if steps.pending > 0 {
-        return Err(BackupError::Refused(
-            "the database's schema is older than this program: take the backup with the program that served from it"
-                .to_owned(),
-        ));
-    }
     Ok((schema, images::kept(&mut copied)?))
 }
 

@@ -163,6 +163,21 @@ async fn what_is_there_is_not_overwritten_and_secrets_come_when_they_are_asked_f
 }
 
 #[actix_web::test]
+async fn the_journal_is_kept_without_a_line_that_is_half_written() {
+    let directory = TempDir::new().unwrap();
+    let [from, into] = ["from", "into"].map(|name| directory.path().join(name));
+    let data_dir = format!("--data-dir={}", from.display());
+    assert!(run(vec!["migrate".into(), data_dir.clone()]).await.status.success());
+    fs::write(from.join("alarms.journal"), "one\ntwo\nthr").unwrap();
+    fs::write(from.join("alarms.refused"), "four\n").unwrap();
+    let file = directory.path().join("it.tar");
+    assert!(run(vec!["backup".into(), file.display().to_string(), data_dir]).await.status.success());
+    assert!(run(restore(&file, &into)).await.status.success());
+    let kept = ["alarms.journal", "alarms.refused"].map(|name| fs::read_to_string(into.join(name)).unwrap());
+    assert_eq!(kept, ["one\ntwo\n", "four\n"]);
+}
+
+#[actix_web::test]
 async fn a_postgres_is_left_to_its_own_tools() {
     let Some(postgres) = Postgres::create() else { return };
     let directory = TempDir::new().unwrap();

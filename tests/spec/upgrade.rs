@@ -22,7 +22,7 @@ use ring::digest::{SHA256, digest};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::harness::{app::TestApp, database::Postgres, game::ALICE};
+use crate::harness::{app::TestApp, binary::companion, database::Postgres, game::ALICE};
 
 #[derive(QueryableByName)]
 struct Column {
@@ -194,6 +194,22 @@ async fn runs_on(url: &str, from: usize) {
     app.stop().await;
 }
 
+/// A backup of an earlier version can be restored.
+fn backed_up_before(url: &str) {
+    let directory = TempDir::new().unwrap();
+    let run = |arguments: &[&str]| {
+        let output = companion(directory.path()).args(arguments).output().unwrap();
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(output.status.success(), "{text}");
+        text
+    };
+    let taken = run(&["backup", "it.tar", "--database-url", url]);
+    assert!(taken.contains("missing: the image aaaa"), "the one whose row has no file: {taken}");
+    run(&["restore", "--verify", "it.tar"]);
+    let restored = run(&["restore", "it.tar"]);
+    assert!(restored.contains("1 audit entries"), "{restored}");
+}
+
 /// From so many steps to all of them, by a start. False if that is all of them.
 async fn upgraded(database: &Database, url: &str, from: usize, serve: bool) -> bool {
     let connect = || match database {
@@ -206,6 +222,9 @@ async fn upgraded(database: &Database, url: &str, from: usize, serve: bool) -> b
     }
     let rows = fill(&mut old);
     drop(old);
+    if let (Database::Sqlite(_), true) = (database, serve && from > 1) {
+        backed_up_before(url);
+    }
     drop(Pool::open(database).unwrap());
     let mut new = connect();
     expect(&mut new, &rows, from);
