@@ -39,7 +39,7 @@ fn neighbours(config: &Config) -> Vec<Neighbour> {
     add("chat", "CHAT_API_URL", config.chat.as_ref().map(|chat| Url::clone(&chat.base_url)));
     if let ImageStorage::S3(bucket) = &config.images {
         let amazon = || Url::parse(&format!("https://s3.{}.amazonaws.com", bucket.region)).ok();
-        add("images", "IMAGES_S3_ENDPOINT", bucket.endpoint.as_ref().map(|url| Url::clone(url)).or_else(amazon));
+        add("images", "IMAGES_S3_ENDPOINT", bucket.endpoint.as_deref().cloned().or_else(amazon));
     }
     all
 }
