@@ -105,6 +105,7 @@
 //! ```text
 //! 9  main.rs                          parse the command line, run
 //! 8  server  demo  watch  simulator   wire and run the service; its neighbours in a box; a relay client
+//!    backup  doctor                   take and restore backups; look at what the service needs
 //! 7  api  rotation                    routes > endpoints > extract > context, error; sealed rows follow the current key
 //! 6  relay push tracking billing      listener > hub > client_socket > … > protocol; worker > supervisor > session; looks
 //! 5  pairings  vault  catalogue       pair a server or device; open and re-seal stored secrets; items as admins say
@@ -120,6 +121,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests are not part of a simulated run"))]
 
 pub mod api;
+pub mod backup;
 pub mod billing;
 pub mod catalogue;
 pub mod clients;
@@ -128,6 +130,7 @@ pub mod config;
 pub mod crypto;
 pub mod db;
 pub mod demo;
+pub mod doctor;
 pub mod domain;
 pub mod game;
 pub mod net;

@@ -1,17 +1,18 @@
 //! Parses the command line and runs.
 
-use std::{fmt::Display, io::Write as _, pin::pin, process::ExitCode, sync::Arc};
+use std::{fmt::Display, io::Write as _, path::PathBuf, pin::pin, process::ExitCode, sync::Arc};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgMatches, Args, CommandFactory as _, Parser, Subcommand};
 use companion::{
     api::openapi,
+    backup::{self, BackupOptions, RestoreOptions},
     billing::{
         context::BillingContext,
         reconcile::{Reconciled, reconcile},
     },
     clients::http,
     clock::Clock,
-    config::{Config, Settings, fresh_secrets},
+    config::{Config, InvalidSettings, Settings, StoragePlaces, fresh_secrets},
     crypto::{self, random::Random, sealer::Sealer},
     db::{
         alarms,
@@ -22,8 +23,10 @@ use companion::{
         incidents,
         payment_events::{self, ParkedEvent},
         pool::{Db, Pool},
+        schema_steps::open_existing,
     },
     demo::{Demo, DemoOptions},
+    doctor::{self, Diagnosis},
     domain::time,
     rotation,
     server::{OpenDatabase, Server},
@@ -53,6 +56,14 @@ enum Command {
     Watch(WatchOptions),
     /// Bring the database's schema up to date and exit
     Migrate(Options),
+    /// Write all that a service on SQLite keeps into one file, while it runs
+    Backup(BackupOptions),
+    /// Put a backup back into an empty data directory, or only check it
+    Restore(RestoreOptions),
+    /// Look at everything that the service needs, and say what is wrong and what to do; fails if something is broken
+    Doctor(Options),
+    /// Ask a service with these settings whether it runs; fails if not
+    Health(Options),
     /// Print how many alarms and incidents are in each state of the ledger, since when the oldest one is unfinished, and
     /// the pushes that could not be handled
     Alarms(Options),
@@ -119,16 +130,23 @@ const PARKED_PRINTED: usize = 1_000;
 const AUDIT_PROGRESS: i64 = 100_000;
 
 fn main() -> ExitCode {
-    // A local file, for development; the environment has precedence.
-    let dotenv = dotenvy::dotenv();
+    // The file of variables that the command line names, or a local one, for development; the environment has precedence.
+    let named = env_file(&Cli::command().get_matches());
+    let dotenv = match &named {
+        Some(path) => dotenvy::from_path(path).map(|()| path.clone()),
+        None => dotenvy::dotenv(),
+    };
     let cli = Cli::parse();
     // What actix-http calls an error is a client's malformed request.
     let filter = "info,actix_server=warn,actix_http=off";
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(filter)).init();
-    if let Err(error) = dotenv
-        && !error.not_found()
-    {
-        return fail(".env", "it is not a list of NAME=value lines");
+    match (dotenv, named) {
+        (Err(dotenvy::Error::Io(error)), Some(path)) => return fail(&path.display().to_string(), error),
+        (Err(error), named) if !error.not_found() => {
+            let path = named.unwrap_or_else(|| ".env".into());
+            return fail(&path.display().to_string(), "it is not a list of NAME=value lines");
+        }
+        _ => {}
     }
     crypto::install();
     match cli.command {
@@ -143,26 +161,43 @@ fn main() -> ExitCode {
             Ok(_) => ExitCode::SUCCESS,
             Err(error) => fail("the database", error),
         }),
-        Command::Alarms(options) => with_config(options, alarms_status),
-        Command::Keys(Keys::Status(options)) => with_config(options, keys_status),
-        Command::Billing(Billing::Parked(options)) => with_config(options, parked_events),
-        Command::Billing(Billing::Reconcile(ReconcileOptions { dry_run, options })) => {
-            with_config(options, |config| reconcile_billing(config, dry_run))
+        Command::Backup(options) => match backup::back_up(options, &Clock::system()) {
+            Ok(taken) => print(&taken.to_string()),
+            Err(error) => fail("backup", error),
+        },
+        Command::Restore(options) => match backup::restore(options) {
+            Ok(restored) => print(&restored.to_string()),
+            Err(error) => fail("restore", error),
+        },
+        Command::Doctor(options) => examine(options),
+        Command::Health(options) => {
+            with_existing(options, &[], |config| match actix::System::new().block_on(doctor::answers(&config)) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(reason) => fail("health", reason),
+            })
         }
-        Command::Audit(Audit::Verify(options)) => with_config(options, verify_audit),
+        Command::Alarms(options) => with_database(options, alarms_status),
+        Command::Keys(Keys::Status(options)) => with_existing(options, &["CREDS_ENCRYPTION_KEY"], keys_status),
+        Command::Billing(Billing::Parked(options)) => with_database(options, parked_events),
+        Command::Billing(Billing::Reconcile(ReconcileOptions { dry_run, options })) => {
+            with_existing(options, &[], |config| reconcile_billing(config, dry_run))
+        }
+        Command::Audit(Audit::Verify(options)) => with_database(options, verify_audit),
         Command::GenSecrets => print(&fresh_secrets().map(|(name, value)| format!("{name}={value}")).join("\n")),
-        Command::CheckConfig(options) => with_config(options, |_| print("The settings are valid.")),
+        Command::CheckConfig(options) => {
+            let secrets = fresh_secrets().map(|(variable, _)| variable);
+            with_existing(options, &secrets, |_| print("The settings are valid."))
+        }
         Command::Openapi => print(openapi::json()),
     }
 }
 
-fn alarms_status(config: Config) -> ExitCode {
+fn alarms_status(pool: Pool) -> ExitCode {
     let read = |db: &mut Db| {
         let dead = failed_pushes::dead_letters(db, DEAD_LETTERS_PRINTED)?;
         Ok((alarms::tally(db)?, incidents::tally(db)?, dead))
     };
-    let read = Pool::open(&config.database).and_then(|pool| pool.read_blocking(read));
-    let (tally, states, (dead, newest)) = match read {
+    let (tally, states, (dead, newest)) = match pool.read_blocking(read) {
         Ok(read) => read,
         Err(error) => return fail("the database", error),
     };
@@ -181,9 +216,9 @@ fn alarms_status(config: Config) -> ExitCode {
     print(&lines.join("\n"))
 }
 
-fn parked_events(config: Config) -> ExitCode {
+fn parked_events(pool: Pool) -> ExitCode {
     let read = |db: &mut Db| payment_events::parked(db, PARKED_PRINTED);
-    let (count, oldest) = match Pool::open(&config.database).and_then(|pool| pool.read_blocking(read)) {
+    let (count, oldest) = match pool.read_blocking(read) {
         Ok(read) => read,
         Err(error) => return fail("the database", error),
     };
@@ -209,7 +244,7 @@ fn reconcile_billing(config: Config, dry_run: bool) -> ExitCode {
         Ok(client) => client,
         Err(error) => return fail("outgoing connections", error),
     };
-    let pool = match Pool::open(&config.database) {
+    let pool = match open_existing(&config.database) {
         Ok(pool) => pool,
         Err(error) => return fail("the database", error),
     };
@@ -227,13 +262,13 @@ fn reconcile_billing(config: Config, dry_run: bool) -> ExitCode {
     }
 }
 
-fn verify_audit(config: Config) -> ExitCode {
+fn verify_audit(pool: Pool) -> ExitCode {
     let progress = |done: i64, of: i64| {
         if done % AUDIT_PROGRESS == 0 {
             print(&format!("{done} of {of} entries"));
         }
     };
-    match Pool::open(&config.database).and_then(|pool| audit::verify(&pool, progress)) {
+    match pool.read_blocking(|db| audit::verify(db, progress)) {
         Ok(Ok(AuditHead { id: 0, .. })) => print("The audit log is empty."),
         Ok(Ok(AuditHead { id, hash })) => {
             print(&format!("The chain of {id} entries is whole; its last hash is {hash}"))
@@ -246,10 +281,59 @@ fn verify_audit(config: Config) -> ExitCode {
 fn with_config(options: Options, run: impl FnOnce(Config) -> ExitCode) -> ExitCode {
     match Config::check(options.settings) {
         Ok(config) => run(config),
-        Err(invalid) => {
-            eprintln!("The settings are not valid:\n{invalid}");
-            ExitCode::from(2)
-        }
+        Err(invalid) => refuse(&invalid),
+    }
+}
+
+/// For commands that look and make nothing. In development, what was never made is not there to be looked at.
+fn with_existing(options: Options, needed: &[&str], run: impl FnOnce(Config) -> ExitCode) -> ExitCode {
+    let (unmade, file) = options.settings.unmade_secrets();
+    if let Some(variable) = unmade.iter().find(|variable| needed.contains(variable)) {
+        let file = file.display();
+        return fail(
+            "nothing is here yet",
+            format!(
+                "{variable} is neither set nor in {file}, where the first `companion serve` puts it; if that has run \
+                 before, DATA_DIR or the working directory is another one"
+            ),
+        );
+    }
+    match Config::check_only(options.settings) {
+        Ok(config) => run(config),
+        Err(invalid) => refuse(&invalid),
+    }
+}
+
+/// For commands that look at the database and need no other setting.
+fn with_database(options: Options, run: impl FnOnce(Pool) -> ExitCode) -> ExitCode {
+    match options.settings.storage() {
+        Ok(StoragePlaces { database, .. }) => match open_existing(&database) {
+            Ok(pool) => run(pool),
+            Err(error) => fail("the database", error),
+        },
+        Err(invalid) => refuse(&invalid),
+    }
+}
+
+fn refuse(invalid: &InvalidSettings) -> ExitCode {
+    eprintln!("The settings are not valid:\n{invalid}");
+    ExitCode::from(2)
+}
+
+/// The file of variables that a command was given. `simulate` writes the one of this name.
+fn env_file(matches: &ArgMatches) -> Option<PathBuf> {
+    let (name, matches) = matches.subcommand()?;
+    let file = || matches.try_get_one::<PathBuf>("env_file").ok().flatten().cloned();
+    if name == "simulate" { None } else { file().or_else(|| env_file(matches)) }
+}
+
+fn examine(options: Options) -> ExitCode {
+    let tell = |finding: &doctor::Observation| {
+        print(&finding.to_string());
+    };
+    match actix::System::new().block_on(doctor::examine(options.settings, &Clock::system(), tell)) {
+        Diagnosis::Broken => ExitCode::FAILURE,
+        Diagnosis::Fine | Diagnosis::Doubtful => ExitCode::SUCCESS,
     }
 }
 
@@ -281,7 +365,7 @@ fn keys_status(config: Config) -> ExitCode {
     let secrets = &config.secrets;
     let (current, previous) = (&secrets.credentials_key, secrets.credentials_key_previous.as_ref());
     let read = || {
-        let pool = Pool::open(&config.database)?;
+        let pool = open_existing(&config.database)?;
         let number = pool.read_blocking(|db| encryption_keys::number(db, &current.fingerprint()))?;
         let sealer = Sealer::new(current, previous, number.unwrap_or_default(), Random::system());
         let status = rotation::status(&Vault::new(pool, Arc::new(sealer)))?;

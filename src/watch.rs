@@ -28,6 +28,10 @@ const BACKOFF_FIRST: Duration = Duration::from_secs(1);
 const BACKOFF_LONGEST: Duration = Duration::from_secs(30);
 /// After a connection that lasted this long, the backoff starts from the beginning.
 const HEALTHY_AFTER: Duration = Duration::from_secs(30);
+/// A device that the state does not have by then does not exist.
+const DEVICES_KNOWN_AFTER: Duration = Duration::from_secs(10);
+/// What the answer to our command is recognised by.
+const TOGGLE_REQUEST: &str = "toggle";
 
 /// Why watching ended.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +42,10 @@ pub enum WatchError {
     Diverged(String),
     #[error("the session of the demo user is no longer valid; start the demo again")]
     SignedOut,
+    #[error("there is no device {device}; {known}")]
+    UnknownDevice { device: String, known: String },
+    #[error("the switch was not toggled: {0}")]
+    NotToggled(String),
     #[error("{0}")]
     Client(io::Error),
 }
@@ -96,6 +104,7 @@ impl Watcher {
             Ok((socket, _)) => socket,
             Err(error) => return Ok(format!("no connection to the relay: {error}")),
         };
+        let connected = Instant::now();
         for server in &self.file.servers {
             let subscribe = json!({ "type": "subscribe", "serverId": server.id });
             if let Err(error) = socket.send(Message::text(subscribe.to_string())).await {
@@ -112,20 +121,45 @@ impl Watcher {
             let message: Value =
                 serde_json::from_str(&text).map_err(|error| WatchError::Diverged(error.to_string()))?;
             self.take(&message)?;
-            let ready = matches!(message["type"].as_str(), Some("snapshot" | "patch"));
-            if ready
-                && let Some(device) =
-                    self.toggle.take_if(|device| self.states.values().any(|(_, s)| has_value(s, device)))
+            if message["type"] == "error" && message["requestId"] == TOGGLE_REQUEST {
+                let reason = format!("{} ({})", text_of(&message["message"]), text_of(&message["code"]));
+                return Err(WatchError::NotToggled(reason));
+            }
+            if let Some(device) = &self.toggle
+                && let Some(known) = self.devices_without(device, connected.elapsed())
             {
-                let server = &message["serverId"];
-                let toggle =
-                    json!({ "type": "deviceToggle", "serverId": server, "deviceId": device, "requestId": "1" });
+                return Err(WatchError::UnknownDevice { device: device.clone(), known });
+            }
+            let ready = matches!(message["type"].as_str(), Some("snapshot" | "patch"));
+            let holding = |device: &String| self.states.iter().find(|(_, (_, state))| has_value(state, device));
+            if ready
+                && let Some((server, _)) = self.toggle.as_ref().and_then(holding)
+                && let Some(device) = self.toggle.clone()
+            {
+                let toggle = json!({
+                    "type": "deviceToggle", "serverId": server, "deviceId": device, "requestId": TOGGLE_REQUEST,
+                });
+                self.toggle = None;
                 if let Err(error) = socket.send(Message::text(toggle.to_string())).await {
                     return Ok(error.to_string());
                 }
             }
         }
         Ok("the connection ended".to_owned())
+    }
+
+    /// What devices there are, when this one is certainly not among them.
+    fn devices_without(&self, device: &str, elapsed: Duration) -> Option<String> {
+        let all_known = self.file.servers.iter().all(|server| self.states.contains_key(server.id.as_str()));
+        let devices = || self.states.values().filter_map(|(_, state)| state["devices"].as_object()).flatten();
+        let undecided = devices().next().is_none() && elapsed < DEVICES_KNOWN_AFTER;
+        if !all_known || undecided || devices().any(|(id, _)| id == device) {
+            return None;
+        }
+        let known: Vec<String> = devices()
+            .map(|(id, device)| format!("{id} ({}, {})", text_of(&device["name"]), text_of(&device["kind"])))
+            .collect();
+        Some(if known.is_empty() { "there are none".to_owned() } else { format!("there are {}", known.join(", ")) })
     }
 
     /// Applies a message and prints it.
@@ -168,10 +202,12 @@ impl Watcher {
             }
             "event" => {
                 let event = &message["event"];
-                println!("event     {}: {}", text(&event["kind"]), text(&event["title"]));
+                println!("event     {}: {}", text_of(&event["kind"]), text_of(&event["title"]));
             }
-            "chat" => println!("chat      {}: {}", text(&message["chat"]["author"]), text(&message["chat"]["text"])),
-            "raid" => println!("RAID      {} (count {})", text(&message["alarmName"]), message["count"]),
+            "chat" => {
+                println!("chat      {}: {}", text_of(&message["chat"]["author"]), text_of(&message["chat"]["text"]))
+            }
+            "raid" => println!("RAID      {} (count {})", text_of(&message["alarmName"]), message["count"]),
             other => println!("{other:<9} {message}"),
         }
         Ok(())
@@ -191,6 +227,6 @@ fn name(operation: &json_patch::PatchOperation) -> &'static str {
     }
 }
 
-fn text(value: &Value) -> &str {
+fn text_of(value: &Value) -> &str {
     value.as_str().unwrap_or("?")
 }

@@ -16,6 +16,8 @@ pub const WEB_SOCKET: [&str; 2] = ["ws", "wss"];
 pub struct Check {
     /// Production is stricter: nothing is made up, no placeholder is accepted, and traffic is encrypted.
     pub production: bool,
+    /// Nothing is made that is missing.
+    pub read_only: bool,
     /// One line each, the variable first.
     pub faults: Vec<String>,
 }

@@ -19,7 +19,7 @@ pub enum Environment {
 
 impl EnvironmentSettings {
     /// Comes first: how strict the other checks are depends on it.
-    pub(super) fn check(self, check: &mut Check) -> Option<Environment> {
+    pub(super) fn check(&self, check: &mut Check) -> Option<Environment> {
         let words = [("development", Environment::Development), ("production", Environment::Production)];
         let environment = check.choice("APP_ENV", &self.app_env, words);
         check.production = environment == Some(Environment::Production);

@@ -36,9 +36,9 @@ pub use self::{
     pairing::PairingSettings,
     payments::{PaymentSettings, Payments},
     player_stats::{PlayerStats, PlayerStatsSettings},
-    private_dir::create_private_dir,
+    private_dir::{LOCK_FILE, create_private_dir, take_data_dir},
     push::{PushAddress, PushSettings},
-    secrets::{SecretSettings, Secrets, fresh_secrets},
+    secrets::{SECRETS_FILE, SecretSettings, Secrets, fresh_secrets},
     trust::TrustSettings,
     urls::{PublicUrls, UrlSettings, Urls},
 };
@@ -47,6 +47,9 @@ use crate::domain::ids::PlatformId;
 /// The variables as given, each also a flag. An empty value counts as absent, except where a default is named.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Settings {
+    /// Read variables from this file instead of `.env`; the environment has precedence
+    #[arg(long, value_name = "FILE")]
+    pub env_file: Option<PathBuf>,
     #[command(flatten)]
     pub environment: EnvironmentSettings,
     #[command(flatten)]
@@ -77,6 +80,40 @@ pub struct Settings {
     pub chat: ChatSettings,
     #[command(flatten)]
     pub images: ImageSettings,
+}
+
+impl Settings {
+    /// The variables of the secrets that the first start in development would make, and the file where it puts them.
+    pub fn unmade_secrets(&self) -> (Vec<&'static str>, PathBuf) {
+        let Self { environment, database, secrets, .. } = self;
+        let development = environment.check(&mut Check::default()) == Some(Environment::Development);
+        let file = database.data_dir.join(SECRETS_FILE);
+        let file = std::path::absolute(&file).unwrap_or(file);
+        (if development { secrets.unmade(&database.data_dir) } else { Vec::new() }, file)
+    }
+
+    /// Where everything is kept, by these settings; of what is wrong with them, only what concerns that.
+    pub fn storage(self) -> Result<StoragePlaces, InvalidSettings> {
+        let mut check = Check::default();
+        self.environment.check(&mut check);
+        let data_dir = self.database.data_dir.clone();
+        let database = self.database.check(&mut check);
+        let images = self.images.check(&data_dir, &mut check);
+        match (database, images) {
+            (Some(database), Some(images)) if check.faults.is_empty() => {
+                Ok(StoragePlaces { data_dir, database, images })
+            }
+            _ => Err(InvalidSettings(check.faults)),
+        }
+    }
+}
+
+/// Where everything is kept.
+#[derive(Debug)]
+pub struct StoragePlaces {
+    pub data_dir: PathBuf,
+    pub database: Database,
+    pub images: ImageStorage,
 }
 
 /// The checked settings: one part for each concern, to be handed to the part of the service that needs it.
@@ -120,11 +157,25 @@ impl fmt::Display for InvalidSettings {
 
 impl error::Error for InvalidSettings {}
 
+impl InvalidSettings {
+    pub fn lines(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+}
+
 impl Config {
     /// Checks all settings and reports all that is wrong. In development, makes the secrets that are missing and keeps
     /// them in `secrets.env` of the data directory for the next start.
     pub fn check(settings: Settings) -> Result<Config, InvalidSettings> {
-        let mut check = Check::default();
+        Self::check_by(settings, Check::default())
+    }
+
+    /// The same without writing anything: secrets that development makes now are gone when the process ends.
+    pub fn check_only(settings: Settings) -> Result<Config, InvalidSettings> {
+        Self::check_by(settings, Check { read_only: true, ..Check::default() })
+    }
+
+    fn check_by(settings: Settings, mut check: Check) -> Result<Config, InvalidSettings> {
         let environment = settings.environment.check(&mut check);
         let data_dir = settings.database.data_dir.clone();
         let database = settings.database.check(&mut check);

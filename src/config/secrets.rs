@@ -44,6 +44,9 @@ pub struct Secrets {
     pub credentials_key_previous: Option<Key32>,
 }
 
+/// The file in the data directory with the secrets that development made.
+pub const SECRETS_FILE: &str = "secrets.env";
+
 /// A fresh value for each secret that the service makes for itself, as (variable, value).
 pub fn fresh_secrets() -> [(&'static str, String); 3] {
     let random = Random::system();
@@ -55,13 +58,24 @@ pub fn fresh_secrets() -> [(&'static str, String); 3] {
 }
 
 impl SecretSettings {
+    /// The variables of those that development would have to make: they are neither given nor in the data directory.
+    pub(super) fn unmade(&self, data_dir: &Path) -> Vec<&'static str> {
+        let given = [&self.session_secret, &self.session_salt, &self.creds_encryption_key];
+        let stored = stored_secrets(&data_dir.join(SECRETS_FILE)).unwrap_or_default();
+        let variables = fresh_secrets().map(|(variable, _)| variable);
+        let secrets = variables.into_iter().zip(given);
+        let unmade = secrets
+            .filter(|(variable, secret)| given_secret((*secret).clone()).is_none() && !stored.contains_key(*variable));
+        unmade.map(|(variable, _)| variable).collect()
+    }
+
     pub(super) fn check(self, data_dir: &Path, check: &mut Check) -> Option<Secrets> {
         // In the order of `fresh_secrets`.
         let given = [self.session_secret, self.session_salt, self.creds_encryption_key];
         let mut given = given.map(given_secret);
         if !check.production
             && given.iter().any(Option::is_none)
-            && let Err(error) = fill_from_data_dir(&mut given, data_dir)
+            && let Err(error) = fill_from_data_dir(&mut given, data_dir, check.read_only)
         {
             check.fault("DATA_DIR", format!("cannot hold the development secrets: {error}"));
             return None;
@@ -113,19 +127,14 @@ fn is_placeholder(secret: &str) -> bool {
     WORDS.iter().any(|word| lower.contains(word)) || lower.bytes().collect::<BTreeSet<u8>>().len() < 6
 }
 
-/// Reads what is missing from `secrets.env` in the data directory, and first makes there what is missing there too.
-fn fill_from_data_dir(secrets: &mut [Option<SecretString>; 3], data_dir: &Path) -> io::Result<()> {
-    create_private_dir(data_dir)?;
-    let path = data_dir.join("secrets.env");
-    let mut stored: BTreeMap<String, String> = match fs::read_to_string(&path) {
-        Ok(text) => text
-            .lines()
-            .filter_map(|line| line.split_once('='))
-            .map(|(variable, value)| (variable.trim().to_owned(), value.trim().to_owned()))
-            .collect(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
-        Err(error) => return Err(error),
-    };
+/// Reads what is missing from [`SECRETS_FILE`] in the data directory, and first makes there what is missing there too;
+/// where nothing may be written, what is made is forgotten.
+fn fill_from_data_dir(secrets: &mut [Option<SecretString>; 3], data_dir: &Path, read_only: bool) -> io::Result<()> {
+    if !read_only {
+        create_private_dir(data_dir)?;
+    }
+    let path = data_dir.join(SECRETS_FILE);
+    let mut stored = stored_secrets(&path)?;
     let before = stored.len();
     for (secret, (variable, fresh)) in secrets.iter_mut().zip(fresh_secrets()) {
         if secret.is_none() {
@@ -133,7 +142,7 @@ fn fill_from_data_dir(secrets: &mut [Option<SecretString>; 3], data_dir: &Path) 
             *secret = Some(SecretString::from(value.as_str()));
         }
     }
-    if stored.len() == before {
+    if stored.len() == before || read_only {
         return Ok(());
     }
     // Written beside and renamed, so that a crash leaves the old file or the new one.
@@ -144,6 +153,19 @@ fn fill_from_data_dir(secrets: &mut [Option<SecretString>; 3], data_dir: &Path) 
     }
     file.sync_all()?;
     fs::rename(&unfinished, &path)
+}
+
+/// The variables of a file of secrets, which may not be there.
+fn stored_secrets(path: &Path) -> io::Result<BTreeMap<String, String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(text
+            .lines()
+            .filter_map(|line| line.split_once('='))
+            .map(|(variable, value)| (variable.trim().to_owned(), value.trim().to_owned()))
+            .collect()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]
@@ -223,6 +245,13 @@ mod tests {
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&data_dir), mode(&file)), (0o700, 0o600));
         assert_eq!(fs::read_dir(&data_dir).unwrap().count(), 1);
+        let mut check = Check { read_only: true, ..Check::default() };
+        let read = absent().check(&data_dir, &mut check).unwrap();
+        assert_eq!(read.session_salt.expose_secret(), third.session_salt.expose_secret());
+        let elsewhere = directory.path().join("elsewhere");
+        let unmade = [absent().unmade(&elsewhere), absent().unmade(&data_dir), made().unmade(&elsewhere)];
+        assert_eq!(unmade.map(|unmade| unmade.len()), [3, 0, 0]);
+        assert!(absent().check(&elsewhere, &mut check).is_some() && !elsewhere.exists());
     }
 
     #[test]

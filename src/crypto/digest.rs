@@ -1,10 +1,39 @@
 //! SHA-256, for secrets of which only a fingerprint is kept.
 
-use ring::digest::{SHA256, digest};
+use std::io::{self, Read};
+
+use ring::digest::{Context, SHA256, digest};
 
 /// SHA-256 of `data`, 64 lower-case hex digits.
 pub fn sha256_hex(data: &[u8]) -> String {
     to_hex(digest(&SHA256, data).as_ref())
+}
+
+/// Passes on what it reads, and takes the digest of it.
+pub struct DigestingReader<R> {
+    inner: R,
+    context: Context,
+    bytes: u64,
+}
+
+impl<R> DigestingReader<R> {
+    pub fn new(inner: R) -> Self {
+        Self { inner, context: Context::new(&SHA256), bytes: 0 }
+    }
+
+    /// How many bytes were read, and their SHA-256 in lower-case hex.
+    pub fn finish(self) -> (u64, String) {
+        (self.bytes, to_hex(self.context.finish().as_ref()))
+    }
+}
+
+impl<R: Read> Read for DigestingReader<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.context.update(&buffer[..read]);
+        self.bytes += read as u64;
+        Ok(read)
+    }
 }
 
 /// Lower-case hex.

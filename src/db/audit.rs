@@ -17,7 +17,7 @@ use crate::{
     crypto::digest::sha256_hex,
     db::{
         error::DbError,
-        pool::{Db, Pool},
+        pool::Db,
         schema::{audit, audit_head},
         timestamp::StoredTimestamp,
     },
@@ -232,13 +232,13 @@ fn head(db: &mut Db) -> Result<AuditHead, DbError> {
 
 /// Computes the whole chain again: its last entry, or where it breaks first. Tells now and then how far it is, and of how
 /// many entries. Blocks.
-pub fn verify(pool: &Pool, mut progress: impl FnMut(i64, i64)) -> Result<Result<AuditHead, ChainBreak>, DbError> {
+pub fn verify(db: &mut Db, mut progress: impl FnMut(i64, i64)) -> Result<Result<AuditHead, ChainBreak>, DbError> {
     // In this order: entries may be appended in between.
-    let newest: Option<i64> = pool.read_blocking(|db| Ok(audit::table.select(max(audit::id)).first(db)?))?;
-    let head = pool.read_blocking(head)?;
+    let newest: Option<i64> = audit::table.select(max(audit::id)).first(db)?;
+    let head = head(db)?;
     let mut last = AuditHead { id: 0, hash: String::new() };
     while last.id < head.id {
-        let entries = pool.read_blocking(|db| after(db, last.id))?;
+        let entries = after(db, last.id)?;
         let Some(first) = entries.first() else { return Ok(Err(ChainBreak::Missing(last.id + 1))) };
         if first.id > head.id {
             return Ok(Err(ChainBreak::Missing(last.id + 1)));

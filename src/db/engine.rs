@@ -3,7 +3,8 @@
 use std::{fs::OpenOptions, io, os::unix::fs::OpenOptionsExt as _, path::Path};
 
 use diesel::{
-    Connection as _, PgConnection, RunQueryDsl as _, SqliteConnection, connection::SimpleConnection as _, sql_query,
+    Connection as _, PgConnection, RunQueryDsl as _, SqliteConnection, connection::SimpleConnection as _,
+    migration::MigrationSource, sql_query, sqlite::Sqlite,
 };
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness as _, embed_migrations};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -99,6 +100,13 @@ pub fn migrate(database: &Database) -> Result<(), DbError> {
         log::info!("migrated the database: {step}");
     }
     Ok(())
+}
+
+/// The steps of the schema that this program knows, the oldest first: the same on both engines.
+pub fn known_steps() -> Result<Vec<String>, DbError> {
+    let steps = MigrationSource::<Sqlite>::migrations(&SQLITE_MIGRATIONS);
+    let steps = steps.map_err(|error| DbError::Query(format!("migration: {error}")))?;
+    Ok(steps.iter().map(|step| step.name().version().to_string()).collect())
 }
 
 /// Whether a start that failed with this is worth another attempt: the database is down, hangs or is locked. One that

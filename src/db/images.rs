@@ -44,6 +44,13 @@ pub fn insert(db: &mut Db, image: &UploadedImage, now: Timestamp) -> Result<(), 
     Ok(())
 }
 
+/// All images but those that are about to be deleted.
+pub fn kept(db: &mut Db) -> Result<Vec<ImageName>, DbError> {
+    let kept = images::table.filter(images::doomed.eq(false)).order(images::name).select(images::name);
+    let names: Vec<String> = kept.load(db)?;
+    Ok(names.iter().filter_map(|name| ImageName::parse(name)).collect())
+}
+
 /// Whether there is an image of this name, or one that is about to be deleted.
 pub fn is_known(db: &mut Db, image: &ImageName) -> Result<bool, DbError> {
     Ok(diesel::select(exists(images::table.find(image.as_str()))).get_result(db)?)

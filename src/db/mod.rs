@@ -66,6 +66,7 @@ pub mod push_credentials;
 pub mod push_refusals;
 pub mod push_seen;
 pub mod schema;
+pub mod schema_steps;
 pub mod server_matches;
 pub mod sessions;
 pub mod shop_history;

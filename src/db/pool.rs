@@ -94,8 +94,17 @@ impl Pool {
         Self::open_at(database, Some(disk))
     }
 
+    /// Connects to a database as it is. Blocks; a missing SQLite file would be created empty.
+    pub fn open_as_it_is(database: &Database) -> Result<Pool, DbError> {
+        Self::connect(database, None)
+    }
+
     fn open_at(database: &Database, disk: Option<Arc<SimulatedDisk>>) -> Result<Pool, DbError> {
         engine::migrate(database)?;
+        Self::connect(database, disk)
+    }
+
+    fn connect(database: &Database, disk: Option<Arc<SimulatedDisk>>) -> Result<Pool, DbError> {
         let lane = |size, reserved, access| {
             DbLane::open(Connector { database: database.clone(), access }, size, reserved, disk.clone()).map(Arc::new)
         };

@@ -7,7 +7,7 @@ use std::{
     collections::HashMap,
     fs,
     io::{self, Write as _},
-    net::{Ipv4Addr, SocketAddr},
+    net::{Ipv4Addr, SocketAddr, TcpListener},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     sync::Arc,
@@ -57,7 +57,7 @@ pub struct DemoOptions {
     #[arg(long, default_value_t = 7)]
     pub seed: u64,
     /// Port of the API; the relay, the game server, the identity provider, the push service, the player-statistics service, the payment provider and the chat platform get the next seven. 0 for free ports
-    #[arg(long, default_value_t = 8080)]
+    #[arg(long, default_value_t = 8080, value_parser = clap::value_parser!(u16).range(..=65528))]
     pub port: u16,
     /// Where to store everything [default: a temporary directory that is removed when the demo ends]
     #[arg(long)]
@@ -75,6 +75,11 @@ pub enum DemoError {
     Database(#[from] DbError),
     #[error("the checkout: {0}")]
     Checkout(#[from] CheckoutError),
+    #[error(
+        "--port {port} takes the ports {port} to {}, and {taken} (of {whose}) is in use; another --port, or --port 0 for \
+         free ones, helps", port + 7
+    )]
+    PortTaken { port: u16, taken: u16, whose: &'static str },
     #[error("the push messages of the pairing did not arrive")]
     Pairing,
     #[error("{what}: {cause}")]
@@ -138,6 +143,8 @@ impl Demo {
         let port = |offset: u16| if options.port == 0 { 0 } else { options.port.saturating_add(offset) };
         let listen = |offset| SocketAddr::from((Ipv4Addr::LOCALHOST, port(offset)));
         let taken = |address: SocketAddr| format!("{address} (another --port, or --port 0, may help)");
+
+        ports_are_free(options.port)?;
 
         let clock = Clock::system();
         let world = SimulatedWorld::new(options.seed, clock.now());
@@ -223,7 +230,7 @@ impl Demo {
     /// Prints the addresses, and what to try.
     pub fn print_steps(&self) -> io::Result<()> {
         let DemoFile { api_url, relay_url, sign_in_url, cookie, servers } = &self.file;
-        let (demo, server) = (self.path.display(), &servers[0]);
+        let (demo, server, program) = (self.path.display(), &servers[0], simulator::program_as_started());
         let switch = self.devices.iter().find(|(_, kind, _)| *kind == DeviceKind::Switch).map(|(id, ..)| id.as_str());
         let mut out = io::stdout().lock();
         writeln!(out, "\nThe demo is running. The game server \"{}\" is paired.\n", server.name)?;
@@ -236,10 +243,10 @@ impl Demo {
         writeln!(out)?;
         writeln!(out, "In another terminal, in this directory:\n")?;
         writeln!(out, "  Watch the live state; a raid begins within half a minute")?;
-        writeln!(out, "    cargo run --release -- watch {demo}")?;
+        writeln!(out, "    {program} watch {demo}")?;
         if let Some(switch) = switch {
             writeln!(out, "  Turn a switch, and see its new value arrive as a patch")?;
-            writeln!(out, "    cargo run --release -- watch {demo} --toggle {switch}")?;
+            writeln!(out, "    {program} watch {demo} --toggle {switch}")?;
         }
         writeln!(out, "  Call the API")?;
         writeln!(out, "    curl -s -H 'Cookie: {cookie}' {api_url}/me")?;
@@ -316,6 +323,26 @@ impl Demo {
     pub async fn run_until_stopped(self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
         self.server.run_until_stopped(shutdown).await
     }
+}
+
+/// Before anything starts: a port that is in use is told by the one that was asked for.
+fn ports_are_free(port: u16) -> Result<(), DemoError> {
+    const TAKEN_BY: [&str; 8] = [
+        "the API",
+        "the relay",
+        "the game server",
+        "the identity provider",
+        "the push service",
+        "the player-statistics service",
+        "the payment provider",
+        "the chat platform",
+    ];
+    for (whose, taken) in TAKEN_BY.into_iter().zip(port..) {
+        if port != 0 && TcpListener::bind((Ipv4Addr::LOCALHOST, taken)).is_err() {
+            return Err(DemoError::PortTaken { port, taken, whose });
+        }
+    }
+    Ok(())
 }
 
 /// The default settings, whatever the environment says: a demo must not use the data of a real service.

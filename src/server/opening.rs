@@ -1,7 +1,7 @@
 //! The database at a start: opened, brought up to date, and told what a process before this one kept for it.
 
 use std::{
-    fs::{self, File, TryLockError},
+    fs::File,
     path::{Path, PathBuf},
     thread,
     time::Duration,
@@ -15,7 +15,7 @@ use tokio::{
 use super::start_error::StartError;
 use crate::{
     clock::Clock,
-    config::{Config, Database},
+    config::{self, Config, Database},
     crypto::random::Random,
     db::{
         encryption_keys, engine,
@@ -26,8 +26,6 @@ use crate::{
     domain::backoff::Backoff,
 };
 
-/// Name of the file in the data directory that says that it is in use.
-const LOCK: &str = "companion.lock";
 /// Longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// An attempt that takes longer is reported. It goes on: a migration may take its time.
@@ -115,13 +113,7 @@ impl Attempt {
 /// Takes the data directory for this process alone: two would write one journal.
 fn lock(data_dir: &Path) -> Result<File, StartError> {
     let failed = |cause| StartError::DataDir { directory: data_dir.to_owned(), cause };
-    fs::create_dir_all(data_dir).map_err(failed)?;
-    let file = File::create(data_dir.join(LOCK)).map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StartError::InUse(data_dir.to_owned())),
-        Err(TryLockError::Error(error)) => Err(failed(error)),
-    }
+    config::take_data_dir(data_dir).map_err(failed)?.ok_or_else(|| StartError::InUse(data_dir.to_owned()))
 }
 
 fn passes(error: &StartError) -> bool {

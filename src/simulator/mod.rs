@@ -25,4 +25,4 @@ pub mod terrain;
 mod vector;
 pub mod world;
 
-pub use standalone::{STATS_SERVER, SimulateOptions, persons, simulate};
+pub use standalone::{STATS_SERVER, SimulateOptions, persons, program_as_started, simulate};

@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     io,
     net::{IpAddr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -60,12 +60,34 @@ pub struct SimulateOptions {
     /// Where to keep the certificate authority of the push service: a service that trusts it goes on after a restart
     #[arg(long, default_value = "data/simulator")]
     pub data_dir: PathBuf,
-    /// Write the certificate of the push service to this file
+    /// Write the certificate of the push service to this file [default with --env-file: push-ca.pem in the data directory]
     #[arg(long)]
     pub ca_file: Option<PathBuf>,
-    /// Write the settings with which `companion serve` uses these neighbours; the push service only with `--ca-file`
+    /// Write the settings with which `companion serve --env-file FILE` uses these neighbours
     #[arg(long)]
     pub env_file: Option<PathBuf>,
+}
+
+/// The command with which this program was started.
+pub fn program_as_started() -> String {
+    std::env::args().next().unwrap_or_else(|| "companion".to_owned())
+}
+
+/// For people: programs read the line on standard output.
+fn next_steps(env_file: Option<&Path>) {
+    let program = program_as_started();
+    match env_file {
+        Some(file) => eprintln!(
+            "\nThe neighbours run. In another terminal, in this directory, the service that uses them:\n\n    \
+             {program} serve --env-file {}\n\nThen sign in, with one click, at http://127.0.0.1:8080/auth/platform.\n\
+             Ctrl-C ends the neighbours.\n",
+            file.display()
+        ),
+        None => eprintln!(
+            "\nThe neighbours run. With --env-file FILE the settings of a service that uses them are written; then\n\n    \
+             {program} serve --env-file FILE\n\nruns it. Ctrl-C ends the neighbours.\n"
+        ),
+    }
 }
 
 /// The id of the game server at the player-statistics service.
@@ -82,7 +104,7 @@ pub fn persons() -> Vec<Person> {
 /// platform until Ctrl-C. The push service has one account, for which the pairings of the game server and its devices wait.
 ///
 /// Prints one line of JSON when all accept connections: `game`, `identity`, `push`, `playerStats`, `payments` and `chat`
-/// (host and port), `playerId` (decimal text), `playerToken`, `androidId` and `securityToken` (decimal texts), `caFile` (null without `ca_file`),
+/// (host and port), `playerId` (decimal text), `playerToken`, `androidId` and `securityToken` (decimal texts), `caFile` (null without `ca_file` and `env_file`),
 /// and `devices` (entity id and name of each).
 pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
     let listen = |port| SocketAddr::new(options.listen_ip, port);
@@ -112,7 +134,9 @@ pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
     let chat = ChatService::start(listen(options.chat_port), clock).await?;
     chat.set_interactions(options.interactions_url);
 
-    let ca_file = options.ca_file.as_ref().map(std::path::absolute).transpose()?;
+    // A service cannot trust the push service without its certificate.
+    let kept = || options.env_file.as_ref().map(|_| options.data_dir.join("push-ca.pem"));
+    let ca_file = options.ca_file.clone().or_else(kept).map(std::path::absolute).transpose()?;
     if let Some(path) = &ca_file {
         tokio::fs::write(path, push.ca_pem()).await?;
     }
@@ -128,7 +152,6 @@ pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
         ];
         settings.extend(payments.settings());
         settings.extend(chat.settings());
-        // The service cannot trust the push service without its certificate.
         if let Some(ca_file) = &ca_file {
             settings.push(("PUSH_ADDRESS", push.addr().to_string()));
             settings.push(("EXTRA_CA_FILE", ca_file.display().to_string()));
@@ -152,5 +175,6 @@ pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
         "devices": named.collect::<Vec<_>>(),
     });
     println!("{line}");
+    next_steps(options.env_file.as_deref());
     tokio::signal::ctrl_c().await
 }

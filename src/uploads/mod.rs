@@ -1,6 +1,6 @@
 //! Uploaded images: read with care, and kept in a directory or in S3. Which of them are used, `db::images` knows.
 
-use std::{io, ops::Range, sync::Arc, time::Duration};
+use std::{io, ops::Range, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
@@ -130,6 +130,11 @@ impl KeptImage {
         });
         stream::iter([Ok(first)]).chain(rest)
     }
+}
+
+/// The file of an image in the directory of images.
+pub fn file_in(directory: &std::path::Path, name: &ImageName) -> PathBuf {
+    directory.join(path(name).as_ref())
 }
 
 fn path(name: &ImageName) -> Path {

@@ -14,7 +14,9 @@ fn without_a_command_it_prints_its_help() {
     let output = companion(TempDir::new().unwrap().path()).output().unwrap();
     assert!(!output.status.success());
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    for command in ["serve", "migrate", "check-config", "openapi", "keys", "audit", "gen-secrets"] {
+    for command in
+        ["serve", "migrate", "check-config", "openapi", "keys", "audit", "gen-secrets", "backup", "restore", "doctor"]
+    {
         assert!(text.contains(command), "{text}");
     }
 }
@@ -29,13 +31,59 @@ fn all_faults_of_the_settings_are_reported_at_once() {
     for variable in ["SESSION_SECRET", "FRONTEND_URL", "WORKERS"] {
         assert!(text.contains(variable), "{text}");
     }
-    let output = companion(directory.path()).arg("check-config").output().unwrap();
-    assert!(output.status.success());
+}
+
+/// The directory has nothing in it.
+fn untouched(directory: &TempDir) -> bool {
+    std::fs::read_dir(directory.path()).unwrap().count() == 0
+}
+
+#[test]
+fn whoever_looks_makes_nothing_and_says_that_nothing_is_there() {
+    for (command, told) in [
+        (&["check-config"][..], "data/secrets.env"),
+        (&["keys", "status"], "data/secrets.env"),
+        (&["alarms"], "data/companion.db does not exist"),
+        (&["audit", "verify"], "data/companion.db does not exist"),
+        (&["billing", "parked"], "data/companion.db does not exist"),
+        (&["backup", "it.tar"], "data/companion.db does not exist"),
+    ] {
+        let directory = TempDir::new().unwrap();
+        let output = companion(directory.path()).args(command).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{command:?}: {text}");
+        assert!(text.contains(told), "{command:?}: {text}");
+        assert!(untouched(&directory), "{command:?}");
+    }
+    let directory = TempDir::new().unwrap();
+    assert!(companion(directory.path()).arg("migrate").output().unwrap().status.success());
+    for command in [&["check-config"][..], &["keys", "status"], &["alarms"], &["audit", "verify"]] {
+        assert!(companion(directory.path()).args(command).output().unwrap().status.success(), "{command:?}");
+    }
+}
+
+#[test]
+fn a_named_file_of_variables_takes_the_place_of_the_local_one() {
+    let directory = TempDir::new().unwrap();
+    assert!(companion(directory.path()).arg("migrate").output().unwrap().status.success());
+    let run = |arguments: &[&str]| {
+        let output = companion(directory.path()).args(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    std::fs::write(directory.path().join(".env"), "APP_ENV=staging\n").unwrap();
+    std::fs::write(directory.path().join("other.env"), "WORKERS=none\n").unwrap();
+    let (code, text) = run(&["check-config", "--env-file", "other.env"]);
+    assert!(code == Some(2) && text.contains("WORKERS") && !text.contains("APP_ENV"), "{text}");
+    let (code, text) = run(&["check-config", "--env-file=none.env"]);
+    assert!(code == Some(1) && text.contains("none.env"), "{text}");
+    let (code, text) = run(&["keys", "status", "--env-file=other.env", "--workers=1"]);
+    assert_eq!(code, Some(0), "{text}");
 }
 
 #[test]
 fn a_local_file_sets_variables_and_the_environment_has_precedence() {
     let directory = TempDir::new().unwrap();
+    assert!(companion(directory.path()).arg("migrate").output().unwrap().status.success());
     std::fs::write(directory.path().join(".env"), "APP_ENV=staging\n").unwrap();
     let output = companion(directory.path()).arg("check-config").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
@@ -72,6 +120,7 @@ fn fresh_secrets_are_fit_for_production_and_differ_each_time() {
 #[test]
 fn without_stored_credentials_the_status_of_the_keys_is_good() {
     let directory = TempDir::new().unwrap();
+    assert!(companion(directory.path()).arg("migrate").output().unwrap().status.success());
     let output = companion(directory.path()).args(["keys", "status"]).output().unwrap();
     assert!(output.status.success());
     assert!(String::from_utf8_lossy(&output.stdout).contains("has no number yet"));
@@ -135,4 +184,65 @@ fn a_database_that_cannot_be_meant_ends_the_start() {
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(text.contains("the database") && !text.contains("hunter2"), "{text}");
+}
+
+#[test]
+fn the_port_that_was_asked_for_is_named_when_one_that_follows_from_it_is_taken() {
+    let directory = TempDir::new().unwrap();
+    let in_use = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = in_use.local_addr().unwrap().port();
+    let asked = (taken - 2).to_string();
+    let output = companion(directory.path()).args(["demo", "--port", &asked]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains(&format!("--port {asked} takes")) && text.contains("is in use"), "{text}");
+}
+
+/// Ends with this value.
+struct Running(std::process::Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts the binary and waits for a line on its standard output.
+fn until_printed(command: &mut Command, text: &str) -> Running {
+    let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains(text)), "{text}");
+    // What it prints next has a reader.
+    std::thread::spawn(move || lines.for_each(drop));
+    Running(process)
+}
+
+#[test]
+fn the_settings_that_simulate_writes_lead_to_all_of_its_neighbours() {
+    let directory = TempDir::new().unwrap();
+    let ports = ["game", "identity", "push", "player-stats", "payments", "chat"].map(|name| format!("--{name}-port=0"));
+    let mut simulate = companion(directory.path());
+    simulate.args(["simulate", "--env-file=it.env"]).args(ports);
+    let _running = until_printed(&mut simulate, "playerToken");
+    let doctor = ["doctor", "--env-file=it.env", "--api-listen=127.0.0.1:0", "--relay-listen=127.0.0.1:0"];
+    let output = companion(directory.path()).args(doctor).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    for neighbour in ["sign-in", "profiles", "player stats", "payments", "chat", "push"] {
+        assert!(text.contains(&format!("ok    {neighbour} ")), "{neighbour}: {text}");
+    }
+    assert_eq!(output.status.code(), Some(0), "{text}");
+}
+
+#[test]
+fn a_device_to_toggle_that_does_not_exist_or_is_no_switch_is_told() {
+    let directory = TempDir::new().unwrap();
+    let mut demo = companion(directory.path());
+    let _running = until_printed(demo.args(["demo", "--port=0", "--data-dir=it"]), "The demo is running");
+    for (device, told) in [("999", "there is no device 999"), ("4244", "not_a_switch")] {
+        let watch = ["watch", "it/demo.json", "--toggle", device, "--seconds=60"];
+        let output = companion(directory.path()).args(watch).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && text.contains(told), "{text}");
+    }
 }

@@ -4,6 +4,7 @@
 
 mod admin;
 mod authorisation;
+mod backups;
 mod billing;
 mod cameras;
 mod chat;
@@ -13,7 +14,9 @@ mod credentials;
 mod crowd;
 mod device_places;
 mod devices;
+mod doctor;
 mod edge;
+mod env_example;
 mod guests;
 mod harness;
 mod house;
@@ -31,3 +34,4 @@ mod session;
 mod sign_in;
 mod start;
 mod tracking;
+mod upgrade;

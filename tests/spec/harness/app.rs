@@ -65,7 +65,8 @@ impl TestApp {
         Self::start_in(Arc::new(TempDir::new().unwrap()), database_url, flags).await
     }
 
-    async fn start_in(directory: Arc<TempDir>, database_url: String, flags: &[&str]) -> Self {
+    /// On this data directory.
+    pub async fn start_in(directory: Arc<TempDir>, database_url: String, flags: &[&str]) -> Self {
         let provider = Provider::start();
         let mut all = vec![
             "--app-env=development".to_owned(),

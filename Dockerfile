@@ -1,0 +1,34 @@
+# The service alone, without a shell, for a user without rights. Its root may be read-only: only /data is written (and
+# /tmp by `companion restore --verify`).
+#
+#   docker build --tag companion .
+#   docker run --read-only --volume companion:/data --env-file .env --publish 8080:8080 --publish 8081:8081 companion
+
+FROM rust:1.95-bookworm AS build
+# `postgres-tls,openssl-sys/vendored` for a PostgreSQL on another machine.
+ARG FEATURES=""
+WORKDIR /src
+COPY . .
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
+    --mount=type=cache,target=/src/target \
+    cargo build --release --locked --features "$FEATURES" \
+    && install -D target/release/companion /image/usr/local/bin/companion \
+    && install -d -m 700 /image/data
+
+# The C library, certificates and nothing else; its user is 65532.
+FROM gcr.io/distroless/cc-debian12:nonroot
+COPY --from=build --chown=65532:65532 /image/data /data
+COPY --from=build /image/usr/local/bin/companion /usr/local/bin/companion
+ENV APP_ENV=production \
+    DATA_DIR=/data \
+    API_LISTEN=0.0.0.0:8080 \
+    RELAY_LISTEN=0.0.0.0:8081
+WORKDIR /data
+USER 65532:65532
+VOLUME ["/data"]
+EXPOSE 8080 8081
+# SIGTERM lets what is under way end: give it longer than that (`--stop-timeout`, `stop_grace_period`).
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=15s --timeout=10s --start-period=60s --retries=3 CMD ["/usr/local/bin/companion", "health"]
+ENTRYPOINT ["/usr/local/bin/companion"]
+CMD ["serve"]

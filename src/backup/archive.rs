@@ -1,0 +1,177 @@
+//! The archive of a backup: files, then a manifest of them, then the digest of the manifest.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, BufReader, BufWriter, Read, Write as _},
+    path::Path,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::error::BackupError;
+use crate::{
+    config::SECRETS_FILE,
+    crypto::digest::{DigestingReader, sha256_hex},
+    db::journal::{JOURNAL, REFUSED},
+    domain::image_name::ImageName,
+};
+
+/// The database in the archive.
+pub const DATABASE: &str = "companion.db";
+/// Before the names of images in the archive.
+pub const IMAGES: &str = "images/";
+
+/// The layout of archives that this program writes and reads.
+const FORMAT: u32 = 1;
+const MANIFEST: &str = "manifest.json";
+/// As `sha256sum` writes and checks it.
+const MANIFEST_DIGEST: &str = "manifest.json.sha256";
+/// Bytes that a manifest may have: hundreds of thousands of images.
+const LARGEST_MANIFEST: u64 = 64 << 20;
+
+/// What a backup holds, and what else a service on it needs.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BackupManifest {
+    /// Of the archive.
+    pub format: u32,
+    /// Of the program that took it.
+    pub version: String,
+    /// The newest step of the database's schema.
+    pub schema: String,
+    /// RFC 3339.
+    pub taken_at: String,
+    /// The variables of the secrets that the service ran with and that are not in the backup.
+    pub secrets_left_out: Vec<String>,
+    /// Images are in S3, and not in the backup.
+    pub images_in_s3: bool,
+    /// Images that the database knows and that were not in the directory.
+    pub missing_images: Vec<String>,
+    pub files: Vec<ArchivedFile>,
+}
+
+/// A file of the archive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArchivedFile {
+    pub name: String,
+    pub bytes: u64,
+    pub sha256: String,
+}
+
+/// An archive that is being written.
+pub struct ArchiveWriter {
+    tar: tar::Builder<BufWriter<File>>,
+    /// Seconds since 1970.
+    taken_at: u64,
+    files: Vec<ArchivedFile>,
+}
+
+impl ArchiveWriter {
+    pub fn new(file: File, taken_at: u64) -> Self {
+        Self { tar: tar::Builder::new(BufWriter::new(file)), taken_at, files: Vec::new() }
+    }
+
+    /// Adds a file with so many bytes of this content, which must have them.
+    pub fn add(&mut self, name: &str, content: impl Read, bytes: u64) -> io::Result<()> {
+        let mut content = DigestingReader::new(content.take(bytes));
+        let mut header = tar::Header::new_gnu();
+        header.set_size(bytes);
+        header.set_mode(0o600);
+        header.set_mtime(self.taken_at);
+        self.tar.append_data(&mut header, name, &mut content)?;
+        let (read, sha256) = content.finish();
+        if read != bytes {
+            return Err(io::Error::other(format!("{name} became shorter while it was read")));
+        }
+        self.files.push(ArchivedFile { name: name.to_owned(), bytes, sha256 });
+        Ok(())
+    }
+
+    /// Closes the archive, whose manifest says this besides, and waits until it is on disk.
+    pub fn finish(mut self, manifest: BackupManifest) -> io::Result<BackupManifest> {
+        let files = self.files.clone();
+        let manifest = BackupManifest { format: FORMAT, files, ..manifest };
+        let text = serde_json::to_vec_pretty(&manifest)?;
+        let digest = digest_line(&text);
+        self.add(MANIFEST, &text[..], text.len() as u64)?;
+        self.add(MANIFEST_DIGEST, digest.as_bytes(), digest.len() as u64)?;
+        let mut file = self.tar.into_inner()?;
+        file.flush()?;
+        file.get_ref().sync_all()?;
+        Ok(manifest)
+    }
+}
+
+fn digest_line(manifest: &[u8]) -> String {
+    format!("{}  {MANIFEST}\n", sha256_hex(manifest))
+}
+
+/// Reads an archive to its end and compares every byte with its manifest. What `place` opens for a name gets the file.
+pub fn read(
+    path: &Path,
+    mut place: impl FnMut(&str) -> io::Result<Option<File>>,
+) -> Result<BackupManifest, BackupError> {
+    let file = File::open(path).map_err(BackupError::io(path.display()))?;
+    let mut archive = tar::Archive::new(BufReader::new(file));
+    let broken = |error: io::Error| BackupError::Damaged(format!("it is cut off or no archive: {error}"));
+    let (mut found, mut manifest, mut closed) = (BTreeMap::new(), None, false);
+    for entry in archive.entries().map_err(broken)? {
+        let mut entry = entry.map_err(broken)?;
+        let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+        if closed || !entry.header().entry_type().is_file() {
+            return Err(BackupError::Damaged(format!("{name} does not belong there")));
+        }
+        match name.as_str() {
+            MANIFEST | MANIFEST_DIGEST => {
+                let mut text = Vec::new();
+                entry.by_ref().take(LARGEST_MANIFEST).read_to_end(&mut text).map_err(broken)?;
+                if name == MANIFEST {
+                    manifest = Some(text);
+                } else {
+                    closed = manifest.as_ref().is_some_and(|manifest| digest_line(manifest).as_bytes() == text);
+                }
+            }
+            _ if !is_known(&name) => return Err(BackupError::Damaged(format!("{name} does not belong there"))),
+            _ => {
+                let mut target = place(&name).map_err(BackupError::io(&name))?;
+                let mut content = DigestingReader::new(&mut entry);
+                match &mut target {
+                    Some(target) => io::copy(&mut content, target),
+                    None => io::copy(&mut content, &mut io::sink()),
+                }
+                .map_err(|error| BackupError::Damaged(format!("{name}: {error}")))?;
+                if let Some(target) = target {
+                    target.sync_all().map_err(BackupError::io(&name))?;
+                }
+                let (bytes, sha256) = content.finish();
+                found.insert(name.clone(), ArchivedFile { name, bytes, sha256 });
+            }
+        }
+    }
+    let manifest = manifest.filter(|_| closed);
+    let manifest = manifest.ok_or_else(|| BackupError::Damaged("it is cut off: its manifest is missing".to_owned()))?;
+    let manifest: BackupManifest =
+        serde_json::from_slice(&manifest).map_err(|error| BackupError::Damaged(format!("its manifest: {error}")))?;
+    if manifest.format != FORMAT {
+        return Err(BackupError::Refused(format!(
+            "the backup has format {}, and this program reads {FORMAT}: use companion {}",
+            manifest.format, manifest.version
+        )));
+    }
+    for file in &manifest.files {
+        if found.remove(&file.name).as_ref() != Some(file) {
+            return Err(BackupError::Damaged(format!("{} is not as it was when the backup was taken", file.name)));
+        }
+    }
+    match found.keys().next() {
+        Some(name) => Err(BackupError::Damaged(format!("{name} is not in its manifest"))),
+        None => Ok(manifest),
+    }
+}
+
+/// Whether a backup may have a file of this name; none of them leads out of its directory.
+fn is_known(name: &str) -> bool {
+    [DATABASE, JOURNAL, REFUSED, SECRETS_FILE].contains(&name)
+        || name.strip_prefix(IMAGES).and_then(ImageName::parse).is_some()
+}

@@ -1,0 +1,187 @@
+//! Checks a backup, and puts what it holds back.
+
+use std::{
+    collections::BTreeSet,
+    fmt,
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use diesel::{QueryableByName, RunQueryDsl as _, sql_query, sql_types::Text};
+
+use super::{
+    archive::{self, BackupManifest, DATABASE, IMAGES},
+    error::BackupError,
+    stage::{directory_of, private_stage},
+};
+use crate::{
+    config::{Database, ImageStorage, LOCK_FILE, Settings, StoragePlaces, create_private_dir, take_data_dir},
+    db::{
+        audit::{self, AuditHead},
+        engine::{self, Access},
+        error::DbError,
+        images,
+        pool::Db,
+        schema_steps,
+    },
+    domain::image_name::ImageName,
+    uploads,
+};
+
+/// What to restore.
+#[derive(clap::Args)]
+pub struct RestoreOptions {
+    /// A file that `companion backup` wrote
+    file: PathBuf,
+    /// Only check that it is whole and could be restored; changes nothing
+    #[arg(long)]
+    verify: bool,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// A backup that is whole, or was restored.
+#[derive(Debug)]
+pub struct Restored {
+    /// Where to; `None`: nowhere.
+    data_dir: Option<PathBuf>,
+    manifest: BackupManifest,
+    audit: AuditHead,
+}
+
+impl fmt::Display for Restored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { data_dir, manifest, audit } = self;
+        let BackupManifest { version, schema, taken_at, files, secrets_left_out, .. } = manifest;
+        match data_dir {
+            None => write!(f, "The backup is whole: ")?,
+            Some(data_dir) => write!(f, "Restored into {}: ", data_dir.display())?,
+        }
+        write!(f, "taken at {taken_at} by companion {version}, schema {schema}, {} files, ", files.len())?;
+        match audit.id {
+            0 => write!(f, "no audit entry")?,
+            id => write!(f, "{id} audit entries, the last hash is {}", audit.hash)?,
+        }
+        for image in &manifest.missing_images {
+            write!(f, "\nmissing since before it was taken: the image {image}")?;
+        }
+        if manifest.images_in_s3 {
+            write!(f, "\nnot in it: the images, which were in S3")?;
+        }
+        if !secrets_left_out.is_empty() {
+            write!(f, "\nnot in it: {}; the service needs the same as before", secrets_left_out.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+/// Checks the backup, and restores it unless only that was asked. Blocks.
+pub fn restore(options: RestoreOptions) -> Result<Restored, BackupError> {
+    let RestoreOptions { file, verify, settings } = options;
+    if verify {
+        let stage = private_stage(&std::env::temp_dir())?;
+        let database = stage.path().join(DATABASE);
+        let manifest = archive::read(&file, |name| (name == DATABASE).then(|| create(&database)).transpose())?;
+        let audit = check_database(&database, &manifest)?;
+        return Ok(Restored { data_dir: None, manifest, audit });
+    }
+    let StoragePlaces { data_dir, database, images } = settings.storage()?;
+    let Database::Sqlite(database) = database else { return Err(BackupError::Postgres(data_dir)) };
+    let in_use = take_data_dir(&data_dir).map_err(BackupError::io(data_dir.display()))?;
+    let Some(_in_use) = in_use else {
+        return Err(BackupError::Refused(format!("{}: a companion serves from it", data_dir.display())));
+    };
+    let is_empty = fs::read_dir(&data_dir).and_then(|entries| {
+        let names: io::Result<Vec<_>> = entries.map(|entry| Ok(entry?.file_name())).collect();
+        Ok(names?.iter().all(|name| name == LOCK_FILE))
+    });
+    if !is_empty.map_err(BackupError::io(data_dir.display()))? {
+        let refusal = format!("{} is not empty: restore into another DATA_DIR, or move it away", data_dir.display());
+        return Err(BackupError::Refused(refusal));
+    }
+    if database.exists() {
+        return Err(BackupError::Refused(format!("{} exists already", database.display())));
+    }
+    create_private_dir(directory_of(&database)).map_err(BackupError::io(database.display()))?;
+    let (stage, database_stage) = (private_stage(&data_dir)?, private_stage(directory_of(&database))?);
+    create_private_dir(&stage.path().join(IMAGES)).map_err(BackupError::io(data_dir.display()))?;
+    let staged = |name: &str| match name {
+        DATABASE => database_stage.path().join(name),
+        _ => stage.path().join(name),
+    };
+    let manifest = archive::read(&file, |name| create(&staged(name)).map(Some))?;
+    let audit = check_database(&staged(DATABASE), &manifest)?;
+
+    let images = match images {
+        ImageStorage::Directory(directory) => directory,
+        // For a person to upload.
+        ImageStorage::S3(_) => data_dir.join("images"),
+    };
+    let put = || -> io::Result<()> {
+        for file in manifest.files.iter().filter(|file| file.name != DATABASE) {
+            let image = file.name.strip_prefix(IMAGES).and_then(ImageName::parse);
+            let place = image.map_or_else(|| data_dir.join(&file.name), |image| uploads::file_in(&images, &image));
+            create_private_dir(directory_of(&place))?;
+            fs::rename(staged(&file.name), &place)?;
+            File::open(directory_of(&place))?.sync_all()?;
+        }
+        // Last: what has no database was not restored.
+        fs::rename(staged(DATABASE), &database)?;
+        File::open(directory_of(&database))?.sync_all()
+    };
+    put().map_err(BackupError::io(data_dir.display()))?;
+    Ok(Restored { data_dir: Some(data_dir), manifest, audit })
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+#[derive(QueryableByName)]
+struct FoundText {
+    #[diesel(sql_type = Text)]
+    found: String,
+}
+
+/// Whether a service can go on with this copy, which is brought up to date on the way.
+fn check_database(copy: &Path, manifest: &BackupManifest) -> Result<AuditHead, BackupError> {
+    let mut db = Db::Sqlite(engine::open_sqlite(copy, Access::Write)?);
+    let check = |db: &mut Db, query: &str| -> Result<Option<String>, BackupError> {
+        let rows: Vec<FoundText> = sql_query(query).load(db).map_err(DbError::from)?;
+        Ok(rows.into_iter().map(|row| row.found).find(|found| found != "ok"))
+    };
+    for (query, what) in [
+        ("SELECT integrity_check AS found FROM pragma_integrity_check", "its integrity"),
+        ("SELECT \"table\" AS found FROM pragma_foreign_key_check LIMIT 1", "a row without the one it belongs to, in"),
+    ] {
+        if let Some(found) = check(&mut db, query)? {
+            return Err(BackupError::Damaged(format!("the database: {what}: {found}")));
+        }
+    }
+    let steps = schema_steps::read(&mut db)?;
+    if let Some(step) = steps.unknown.first() {
+        return Err(BackupError::Refused(format!(
+            "the backup is of a newer companion ({}, schema step {step}): use that",
+            manifest.version
+        )));
+    }
+    if steps.newest.as_ref() != Some(&manifest.schema) {
+        return Err(BackupError::Damaged("the database has another schema than the manifest says".to_owned()));
+    }
+    drop(db);
+    engine::migrate(&Database::Sqlite(copy.to_owned()))?;
+    let mut db = Db::Sqlite(engine::open_sqlite(copy, Access::Write)?);
+    let audit = audit::verify(&mut db, |_, _| ())?;
+    let audit = audit.map_err(|broken| BackupError::Damaged(format!("the chain of the audit log: {broken}")))?;
+    if !manifest.images_in_s3 {
+        let names = manifest.files.iter().filter_map(|file| file.name.strip_prefix(IMAGES));
+        let accounted: BTreeSet<&str> = names.chain(manifest.missing_images.iter().map(String::as_str)).collect();
+        let known = images::kept(&mut db)?;
+        if let Some(image) = known.iter().find(|image| !accounted.contains(image.as_str())) {
+            return Err(BackupError::Damaged(format!("the image {} is not in it", image.as_str())));
+        }
+    }
+    Ok(audit)
+}

@@ -1,0 +1,122 @@
+//! The machine: the data directory, its disk, open files and ports.
+
+use std::{
+    fs::{self, File},
+    io,
+    net::TcpListener,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+};
+
+use rustix::fs::statvfs;
+
+use super::observation::Observation;
+use crate::{
+    clients::{http, relay_health::RelayHealthClient},
+    config::{Config, LOCK_FILE},
+    net::descriptors,
+};
+
+/// Room on the disk of the data directory, bytes: with less, alarms will soon not be kept; with less, look now.
+const TOO_LITTLE: u64 = 64 << 20;
+const LITTLE: u64 = 1 << 30;
+
+pub(super) fn examine(config: &Config) -> Vec<Observation> {
+    vec![data_dir(&config.data_dir), disk(&config.data_dir), open_files(config)]
+}
+
+fn data_dir(path: &Path) -> Observation {
+    const SUBJECT: &str = "data dir";
+    let shown = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let shown = shown.display();
+    let mode = match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => metadata.permissions().mode(),
+        Ok(_) => return Observation::broken(SUBJECT, format!("{shown} is no directory; set DATA_DIR")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Observation::doubtful(
+                SUBJECT,
+                format!(
+                    "{shown} does not exist; the first `companion serve` makes it. If it has run before, set DATA_DIR"
+                ),
+            );
+        }
+        Err(error) => return Observation::broken(SUBJECT, format!("{shown}: {error}; the service's user must own it")),
+    };
+    if let Err(error) = tempfile::tempfile_in(path) {
+        return Observation::broken(
+            SUBJECT,
+            format!("{shown} cannot be written: {error}; the service's user must own it"),
+        );
+    }
+    if mode & 0o007 != 0 {
+        return Observation::doubtful(
+            SUBJECT,
+            format!("{shown} is open to every user of this machine; chmod 700 {shown}"),
+        );
+    }
+    let held = File::open(path.join(LOCK_FILE)).is_ok_and(|lock| lock.try_lock().is_err());
+    let note = if held { "a companion serves from it" } else { "no companion serves from it now" };
+    Observation::fine(SUBJECT, format!("{shown}; {note}"))
+}
+
+/// Of the directory, or of the nearest one above that exists.
+fn disk(path: &Path) -> Observation {
+    const SUBJECT: &str = "disk";
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let room =
+        path.ancestors().find_map(|path| statvfs(path).ok()).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+    match room {
+        None => Observation::doubtful(SUBJECT, "the room on it cannot be read"),
+        Some(room @ ..TOO_LITTLE) => Observation::broken(
+            SUBJECT,
+            format!("{} MiB are free; make room, or what happens is not stored", room >> 20),
+        ),
+        Some(room @ ..LITTLE) => {
+            Observation::doubtful(SUBJECT, format!("{} MiB are free; make room before it is full", room >> 20))
+        }
+        Some(room) => Observation::fine(SUBJECT, format!("{} GiB are free", room >> 30)),
+    }
+}
+
+fn open_files(config: &Config) -> Observation {
+    let (workers, wanted) = (config.listen.workers.get(), config.listen.connections_per_address.get());
+    let limit = descriptors::raise_limit();
+    let clients = descriptors::for_clients(limit, workers);
+    if clients / 2 < wanted {
+        let needed = descriptors::limit_for(wanted.saturating_mul(2), workers);
+        return Observation::doubtful(
+            "open files",
+            format!(
+                "the limit here is {limit}, which leaves {clients} for clients; raise it to {needed} or more \
+                 (ulimit -n; LimitNOFILE= of a systemd unit; nofile of a container)"
+            ),
+        );
+    }
+    Observation::fine("open files", format!("the limit here is {limit}, which leaves {clients} for clients"))
+}
+
+/// Each is free, or a companion answers on it.
+pub(super) async fn ports(config: &Config) -> Vec<Observation> {
+    const SUBJECT: &str = "port";
+    let client = http::tls_config(None).and_then(http::client);
+    let mut findings = Vec::new();
+    for (variable, address) in [("API_LISTEN", config.listen.api), ("RELAY_LISTEN", config.listen.relay)] {
+        let bound = TcpListener::bind(address).map(drop);
+        findings.push(match (bound, &client) {
+            (Ok(()), _) => Observation::fine(SUBJECT, format!("{address} is free ({variable})")),
+            (Err(error), Ok(client)) if error.kind() == io::ErrorKind::AddrInUse => {
+                match RelayHealthClient::new(client.clone(), address).check().await {
+                    Ok(()) => Observation::fine(SUBJECT, format!("a companion answers on {address} ({variable})")),
+                    Err(reason) => Observation::broken(
+                        SUBJECT,
+                        format!(
+                            "another program has {address} ({reason}); stop it (`ss -ltnp` names it) or change {variable}"
+                        ),
+                    ),
+                }
+            }
+            (Err(error), _) => Observation::broken(SUBJECT, format!("{address}: {error}; change {variable}")),
+        });
+    }
+    findings
+}

@@ -1,0 +1,52 @@
+//! `companion doctor`: looks at everything that the service needs from the machine it runs on and from others, and says
+//! what is wrong and what to do. Changes nothing.
+
+mod database;
+mod machine;
+mod neighbours;
+mod observation;
+
+pub use self::observation::{Diagnosis, Observation};
+use crate::{
+    clients::{http, relay_health::RelayHealthClient},
+    clock::Clock,
+    config::{Config, Settings},
+};
+
+/// Looks at everything, and tells of each finding as it is made. How the worst of them is.
+pub async fn examine(settings: Settings, clock: &Clock, mut tell: impl FnMut(&Observation)) -> Diagnosis {
+    let mut worst = Diagnosis::Fine;
+    let mut tell = |findings: Vec<Observation>| {
+        for finding in findings {
+            worst = worst.max(finding.diagnosis);
+            tell(&finding);
+        }
+    };
+    let (unmade, file) = settings.unmade_secrets();
+    if !unmade.is_empty() {
+        let text = format!("{} will be made at the first start, in {}", unmade.join(", "), file.display());
+        tell(vec![Observation::doubtful("settings", text)]);
+    }
+    match Config::check_only(settings) {
+        Ok(config) => {
+            tell(vec![Observation::fine("settings", "they are valid")]);
+            tell(machine::examine(&config));
+            let (findings, database_clock) = database::examine(&config.database, clock);
+            tell(findings);
+            tell(machine::ports(&config).await);
+            tell(neighbours::examine(&config, clock, database_clock).await);
+        }
+        Err(invalid) => tell(invalid.lines().map(|line| Observation::broken("settings", line)).collect()),
+    }
+    worst
+}
+
+/// Whether both listeners of a service with these settings answer, or why not.
+pub async fn answers(config: &Config) -> Result<(), String> {
+    let client = http::tls_config(None).and_then(http::client).map_err(|error| error.to_string())?;
+    for (variable, address) in [("API_LISTEN", config.listen.api), ("RELAY_LISTEN", config.listen.relay)] {
+        let answered = RelayHealthClient::new(client.clone(), address).check().await;
+        answered.map_err(|reason| format!("{variable} {address}: {reason}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,191 @@
+//! Backups: taken while the service writes, restored into a service that goes on, and refused when they are not whole.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::Output,
+    sync::Arc,
+};
+
+use actix_web::web;
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::harness::{
+    app::{ADA, ADMINS, BASE, TestApp},
+    binary::companion,
+    browser::Browser,
+    database::Postgres,
+    game::ALICE,
+    pictures::png,
+};
+
+/// Where the archive's first file, the database, begins.
+const DATABASE_BYTES: usize = 512;
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
+}
+
+/// Runs the binary beside the service of this test.
+async fn run(arguments: Vec<String>) -> Output {
+    web::block(move || companion(&std::env::temp_dir()).args(arguments).output().unwrap()).await.unwrap()
+}
+
+fn backup_of(app: &TestApp, file: &Path) -> Vec<String> {
+    let directory = app.directory().display();
+    vec![
+        "backup".into(),
+        file.display().to_string(),
+        format!("--data-dir={directory}"),
+        format!("--database-url=sqlite:{directory}/test.db"),
+    ]
+}
+
+fn verify(file: &Path) -> Vec<String> {
+    vec!["restore".into(), "--verify".into(), file.display().to_string()]
+}
+
+fn restore(file: &Path, into: &Path) -> Vec<String> {
+    vec!["restore".into(), file.display().to_string(), format!("--data-dir={}", into.display())]
+}
+
+async fn give(ada: &mut Browser, account: &str) -> u16 {
+    ada.post("/admin/beta-testers", Some(&json!({ "platformId": account, "tier": "SCOUT" }))).await.status
+}
+
+#[actix_web::test]
+async fn a_backup_that_was_taken_under_load_restores_all_that_was_acknowledged_before() {
+    let app = TestApp::start_with(&[ADMINS]).await;
+    let mut ada = app.signed_in(ADA).await;
+    let icon = ada.upload("/admin/items/upload-icon", &png(1)).await.json()["url"].as_str().unwrap().to_owned();
+    assert!([200, 201].contains(&give(&mut ada, ALICE).await));
+
+    let elsewhere = TempDir::new().unwrap();
+    let file = elsewhere.path().join("it.tar");
+    let mut taking = std::pin::pin!(run(backup_of(&app, &file)));
+    let mut written = 0;
+    let taken = loop {
+        let account = format!("{}", 76_561_198_100_000_000_u64 + written);
+        tokio::select! {
+            biased;
+            taken = &mut taking => break taken,
+            status = give(&mut ada, &account) => assert!([200, 201, 429].contains(&status), "{status}"),
+        }
+        written += 1;
+    };
+    assert!(taken.status.success() && written > 0, "{}", text(&taken));
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 1, "nothing else is left");
+    let told = text(&taken);
+    assert!(told.contains("not in it: SESSION_SECRET, SESSION_SALT, CREDS_ENCRYPTION_KEY"), "{told}");
+    let verified = run(verify(&file)).await;
+    assert!(verified.status.success() && text(&verified).contains("The backup is whole"), "{}", text(&verified));
+    app.stop().await;
+
+    let directory = Arc::new(TempDir::new().unwrap());
+    let restored = run(restore(&file, directory.path())).await;
+    assert!(restored.status.success(), "{}", text(&restored));
+    assert!(!directory.path().join("secrets.env").exists());
+    let url = format!("sqlite:{}", directory.path().join("companion.db").display());
+    let app = TestApp::start_in(directory, url, &[ADMINS]).await;
+    let mut ada = app.signed_in(ADA).await;
+    let testers = ada.get("/admin/beta-testers").await.json();
+    let known = |account: &str| testers["betaTesters"].as_array().unwrap().iter().any(|t| t["platformId"] == account);
+    assert!(known(ALICE), "{testers}");
+    assert_eq!(app.browser().get(icon.strip_prefix(BASE).unwrap()).await.status, 200);
+    assert!([200, 201].contains(&give(&mut ada, "76561198999999999").await), "it goes on");
+}
+
+/// A small backup, and its bytes.
+async fn small(app: &TestApp, directory: &Path) -> (PathBuf, Vec<u8>) {
+    let file = directory.join("it.tar");
+    let taken = run(backup_of(app, &file)).await;
+    assert!(taken.status.success(), "{}", text(&taken));
+    let bytes = fs::read(&file).unwrap();
+    (file, bytes)
+}
+
+#[actix_web::test]
+async fn a_backup_that_was_cut_off_or_changed_is_refused_and_leaves_nothing() {
+    let app = TestApp::start_with(&[ADMINS]).await;
+    let mut ada = app.signed_in(ADA).await;
+    give(&mut ada, ALICE).await;
+    let directory = TempDir::new().unwrap();
+    let (file, whole) = small(&app, directory.path()).await;
+    let position = |part: &[u8]| whole.windows(part.len()).position(|window| window == part).unwrap();
+    let (manifest, digest) = (position(b"\"takenAt\""), position(b"manifest.json.sha256"));
+    let cut = [0, DATABASE_BYTES, whole.len() / 2, manifest, digest].map(|length| whole[..length].to_vec());
+    let flipped = [DATABASE_BYTES + 100, DATABASE_BYTES + 50_000, manifest + 14, digest + 512].map(|at| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        bytes
+    });
+    for (number, damaged) in cut.into_iter().chain(flipped).enumerate() {
+        fs::write(&file, damaged).unwrap();
+        let verified = run(verify(&file)).await;
+        let told = text(&verified);
+        assert!(verified.status.code() == Some(1) && told.contains("the backup is damaged"), "{number}: {told}");
+        let into = directory.path().join("restored");
+        assert_eq!(run(restore(&file, &into)).await.status.code(), Some(1), "{number}");
+        let left: Vec<_> = fs::read_dir(&into).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["companion.lock"], "{number}");
+    }
+    fs::write(&file, &whole).unwrap();
+    let restored = run(restore(&file, &directory.path().join("restored"))).await;
+    assert!(restored.status.success(), "{}", text(&restored));
+}
+
+#[actix_web::test]
+async fn what_is_there_is_not_overwritten_and_secrets_come_when_they_are_asked_for() {
+    let app = TestApp::start_with(&[ADMINS]).await;
+    let directory = TempDir::new().unwrap();
+    let (file, _) = small(&app, directory.path()).await;
+    let again = run(backup_of(&app, &file)).await;
+    assert!(again.status.code() == Some(1) && text(&again).contains("exists already"), "{}", text(&again));
+    let refused = run(restore(&file, app.directory())).await;
+    assert!(text(&refused).contains("a companion serves from it"), "{}", text(&refused));
+    let used = directory.path().join("used");
+    fs::create_dir(&used).unwrap();
+    fs::write(used.join("a file"), "").unwrap();
+    let refused = run(restore(&file, &used)).await;
+    assert!(refused.status.code() == Some(1) && text(&refused).contains("is not empty"), "{}", text(&refused));
+
+    let with_secrets = directory.path().join("with secrets.tar");
+    let taken = run([backup_of(&app, &with_secrets), vec!["--with-secrets".into()]].concat()).await;
+    assert!(taken.status.success() && !text(&taken).contains("SESSION_SECRET"), "{}", text(&taken));
+    let into = directory.path().join("restored");
+    assert!(run(restore(&with_secrets, &into)).await.status.success());
+    let [before, after] = [app.directory(), &into].map(|directory| fs::read(directory.join("secrets.env")).unwrap());
+    assert_eq!(before, after);
+    assert_eq!(fs::metadata(into.join("secrets.env")).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[actix_web::test]
+async fn the_journal_is_kept_without_a_line_that_is_half_written() {
+    let directory = TempDir::new().unwrap();
+    let [from, into] = ["from", "into"].map(|name| directory.path().join(name));
+    let data_dir = format!("--data-dir={}", from.display());
+    assert!(run(vec!["migrate".into(), data_dir.clone()]).await.status.success());
+    fs::write(from.join("alarms.journal"), "one\ntwo\nthr").unwrap();
+    fs::write(from.join("alarms.refused"), "four\n").unwrap();
+    let file = directory.path().join("it.tar");
+    assert!(run(vec!["backup".into(), file.display().to_string(), data_dir]).await.status.success());
+    assert!(run(restore(&file, &into)).await.status.success());
+    let kept = ["alarms.journal", "alarms.refused"].map(|name| fs::read_to_string(into.join(name)).unwrap());
+    assert_eq!(kept, ["one\ntwo\n", "four\n"]);
+}
+
+#[actix_web::test]
+async fn a_postgres_is_left_to_its_own_tools() {
+    let Some(postgres) = Postgres::create() else { return };
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("it.tar").display().to_string();
+    let refused = run(vec!["backup".into(), file, format!("--database-url={}", postgres.url())]).await;
+    let told = text(&refused);
+    assert_eq!(refused.status.code(), Some(1));
+    for word in ["pg_dump", "alarms.journal", "images/"] {
+        assert!(told.contains(word), "{told}");
+    }
+}

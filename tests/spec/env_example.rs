@@ -1,0 +1,40 @@
+//! `.env.example` has every variable of the settings, as the command line defines it.
+
+use std::{env, fmt::Write as _, fs, path::Path};
+
+use clap::{Args as _, Command};
+use companion::config::Settings;
+
+/// Set, the file is written anew.
+const UPDATE: &str = "UPDATE_ENV_EXAMPLE";
+const FILE: &str = ".env.example";
+
+fn rendered() -> String {
+    let mut text = "# Every variable of companion; those that are commented out have the value shown, or none. `companion serve`\n\
+                    # reads `.env` of its working directory, or the file that --env-file names. `companion gen-secrets` prints\n\
+                    # values for the secrets.\n"
+        .to_owned();
+    for argument in Settings::augment_args(Command::new("serve")).get_arguments() {
+        let Some(variable) = argument.get_env().and_then(|variable| variable.to_str()) else { continue };
+        let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+        let defaults: Vec<_> = argument.get_default_values().iter().filter_map(|value| value.to_str()).collect();
+        write!(text, "\n# {help}\n#{variable}={}\n", defaults.join(",")).unwrap();
+    }
+    text
+}
+
+#[test]
+fn the_example_of_variables_is_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(FILE);
+    if env::var_os(UPDATE).is_some() {
+        fs::write(&path, rendered()).unwrap();
+    }
+    let written = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        written == rendered(),
+        "{FILE} is out of date: `{UPDATE}=1 cargo test --test spec env_example` writes it anew"
+    );
+    for (number, line) in written.lines().enumerate() {
+        assert!(line.is_empty() || line.starts_with('#'), "line {number} sets something: {line}");
+    }
+}

@@ -1,0 +1,267 @@
+//! Upgrades: a database of every earlier version, with a row in each of its tables, is brought up to date by a start and
+//! keeps its rows, and the service runs on it.
+
+use std::{collections::BTreeMap, path::Path};
+
+use companion::{
+    config::Database,
+    db::{
+        audit,
+        engine::{self, Access},
+        pool::{Db, Pool},
+    },
+};
+use diesel::{
+    QueryableByName, RunQueryDsl as _,
+    connection::SimpleConnection as _,
+    sql_query,
+    sql_types::{BigInt, Bool, Text},
+};
+use diesel_migrations::{FileBasedMigrations, MigrationHarness as _};
+use ring::digest::{SHA256, digest};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::harness::{app::TestApp, binary::companion, database::Postgres, game::ALICE};
+
+#[derive(QueryableByName)]
+struct Column {
+    #[diesel(sql_type = Text)]
+    table_name: String,
+    #[diesel(sql_type = Text)]
+    column_name: String,
+    #[diesel(sql_type = Text)]
+    data_type: String,
+    #[diesel(sql_type = Bool)]
+    nullable: bool,
+}
+
+#[derive(QueryableByName)]
+struct Count {
+    #[diesel(sql_type = BigInt)]
+    count: i64,
+}
+
+/// The columns of each table with the literal that a row has there.
+type Rows = BTreeMap<String, Vec<(String, String)>>;
+
+/// Brings an empty database to the first so many steps. Gives whether there are more.
+fn migrate_to(db: &mut Db, steps: usize) -> bool {
+    let folder = |engine: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations").join(engine);
+        FileBasedMigrations::from_path(path).unwrap()
+    };
+    match db {
+        Db::Sqlite(db) => {
+            let all = db.pending_migrations(folder("sqlite")).unwrap();
+            all.iter().take(steps).for_each(|step| drop(db.run_migration(step.as_ref()).unwrap()));
+            all.len() > steps
+        }
+        Db::Pg(db) => {
+            let all = db.pending_migrations(folder("postgres")).unwrap();
+            all.iter().take(steps).for_each(|step| drop(db.run_migration(step.as_ref()).unwrap()));
+            all.len() > steps
+        }
+    }
+}
+
+fn columns(db: &mut Db) -> Vec<Column> {
+    let query = match db {
+        Db::Sqlite(_) => {
+            "SELECT t.name AS table_name, c.name AS column_name, c.type AS data_type, c.\"notnull\" = 0 AS nullable \
+             FROM sqlite_master t, pragma_table_info(t.name) c \
+             WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%' AND t.name NOT LIKE '\\_\\_%' ESCAPE '\\'"
+        }
+        Db::Pg(_) => {
+            "SELECT table_name::text, column_name::text, data_type::text, is_nullable = 'YES' AS nullable \
+             FROM information_schema.columns WHERE table_schema = 'public' AND table_name NOT LIKE '\\_\\_%'"
+        }
+    };
+    sql_query(query).load(db).unwrap()
+}
+
+fn count(db: &mut Db, what: &str) -> i64 {
+    let counted: Count = sql_query(format!("SELECT count(*) AS count FROM {what}")).get_result(db).unwrap();
+    counted.count
+}
+
+/// What the service could have stored there.
+fn literal(column: &Column, postgres: bool) -> String {
+    let Column { table_name, column_name, data_type, .. } = column;
+    let text = match (table_name.as_str(), column_name.as_str()) {
+        ("users", "id") | (_, "user_id" | "owner_id" | "author_id") => "user-1",
+        ("paired_servers", "id") | (_, "server_id") => "server-1",
+        ("incidents", "id") | (_, "incident" | "incident_id") => "incident-1",
+        ("tracked_players", "id") | ("player_sessions", "player_id") => "tracked-1",
+        ("images", "name") | (_, "image") => "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.png",
+        (_, "platform_id" | "player_id") => ALICE,
+        (_, "address") => "192.0.2.1",
+        (_, "slug") => "raids",
+        ("smart_devices", "kind") => "switch",
+        ("timeline", "kind") => "cargo",
+        ("alarms", "state") => "opened",
+        ("incidents", "state") => "delivered",
+        ("shop_watches", "state") => "ok",
+        ("payment_events", "state") => "done",
+        (_, "path" | "paths") => "link",
+        (_, "tier") => "SCOUT",
+        (_, "status") => "ACTIVE",
+        (_, "category") => "raid",
+        (_, "source") => "user",
+        (_, "offers" | "monuments") => "[]",
+        (_, "data" | "frontmatter" | "answer" | "world") => "{}",
+        _ => "text",
+    };
+    match (data_type.to_ascii_lowercase().as_str(), column_name.as_str()) {
+        ("text", _) => format!("'{text}'"),
+        ("timestamp" | "timestamp without time zone", "expires_at" | "ended_at") => "'2027-01-01 00:00:00'".to_owned(),
+        ("timestamp" | "timestamp without time zone", _) => "'2026-11-21 11:00:00'".to_owned(),
+        ("boolean", _) => "FALSE".to_owned(),
+        ("integer", "port") => "28082".to_owned(),
+        ("integer" | "bigint" | "double precision", _) => "1".to_owned(),
+        ("blob" | "bytea", _) if postgres => "'\\x00'::bytea".to_owned(),
+        ("blob" | "bytea", _) => "X'00'".to_owned(),
+        (other, _) => panic!("{other}"),
+    }
+}
+
+/// Puts a row into each table that has none; a row after those that it belongs to.
+fn fill(db: &mut Db) -> Rows {
+    let postgres = matches!(db, Db::Pg(_));
+    let mut rows = Rows::new();
+    for column in columns(db) {
+        // Of the columns that may be empty, those that tie a row to others.
+        if !column.nullable || matches!(column.column_name.as_str(), "server_id" | "incident") {
+            let value = literal(&column, postgres);
+            rows.entry(column.table_name).or_default().push((column.column_name, value));
+        }
+    }
+    rows.retain(|table, _| count(db, table) == 0);
+    if let Some(row) = rows.get_mut("audit") {
+        let at = "2026-11-21T11:00:00Z".parse::<chrono::DateTime<chrono::Utc>>().unwrap().timestamp_micros();
+        let content = json!([1, at, "text", "text", "text", "text", "text"]);
+        let hash = digest(&SHA256, format!("\n{content}").as_bytes());
+        let hash: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        row.iter_mut().filter(|(column, _)| column == "hash").for_each(|(_, value)| *value = format!("'{hash}'"));
+        db.batch_execute(&format!("UPDATE audit_head SET id = 1, hash = '{hash}'")).unwrap();
+    }
+    let mut waiting: Vec<&String> = rows.keys().collect();
+    while !waiting.is_empty() {
+        let before = waiting.len();
+        let mut failure = None;
+        waiting.retain(|table| {
+            let (columns, values): (Vec<&str>, Vec<&str>) =
+                rows[*table].iter().map(|(column, value)| (column.as_str(), value.as_str())).unzip();
+            let insert = format!("INSERT INTO {table} ({}) VALUES ({})", columns.join(", "), values.join(", "));
+            db.batch_execute(&insert).map_err(|error| failure = Some(format!("{insert}: {error}"))).is_err()
+        });
+        assert!(waiting.len() < before, "{failure:?}");
+    }
+    rows
+}
+
+/// Whether each row is there with all that its table still has columns for.
+fn expect(db: &mut Db, rows: &Rows, from: usize) {
+    let columns = columns(db);
+    for (table, row) in rows {
+        let kept = row.iter().filter(|(name, _)| {
+            columns.iter().any(|column| &column.table_name == table && &column.column_name == name)
+        });
+        let conditions: Vec<String> = kept.map(|(column, value)| format!("{column} = {value}")).collect();
+        if !conditions.is_empty() {
+            let row = format!("{table} WHERE {}", conditions.join(" AND "));
+            assert_eq!(count(db, &row), 1, "from step {from}: {row}");
+        }
+    }
+}
+
+async fn runs_on(url: &str, from: usize) {
+    let app = TestApp::start_on(url.to_owned(), &[]).await;
+    let mut alice = app.signed_in(ALICE).await;
+    let me = alice.get("/me").await.json();
+    assert_eq!(me["id"], "user-1", "from step {from}");
+    let servers = alice.get("/paired-servers").await.json();
+    assert_eq!(servers["servers"][0]["id"], "server-1", "from step {from}: {servers}");
+    for path in ["devices", "alarms", "chat", "shops"] {
+        let answer = alice.get(&format!("/paired-servers/server-1/{path}")).await;
+        assert_eq!(answer.status, 200, "from step {from}: {path}: {}", answer.text());
+    }
+    for path in ["timeline", "map-notes", "tracking", "shops"] {
+        let answer = alice.get(&format!("/intel/server-1/{path}")).await;
+        assert_eq!(answer.status, 200, "from step {from}: {path}: {}", answer.text());
+    }
+    assert_eq!(alice.get("/ready").await.status, 200, "from step {from}");
+    app.stop().await;
+}
+
+/// A backup of an earlier version can be restored.
+fn backed_up_before(url: &str) {
+    let directory = TempDir::new().unwrap();
+    let run = |arguments: &[&str]| {
+        let output = companion(directory.path()).args(arguments).output().unwrap();
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(output.status.success(), "{text}");
+        text
+    };
+    let taken = run(&["backup", "it.tar", "--database-url", url]);
+    assert!(taken.contains("missing: the image aaaa"), "the one whose row has no file: {taken}");
+    run(&["restore", "--verify", "it.tar"]);
+    let restored = run(&["restore", "it.tar"]);
+    assert!(restored.contains("1 audit entries"), "{restored}");
+}
+
+/// From so many steps to all of them, by a start. False if that is all of them.
+async fn upgraded(database: &Database, url: &str, from: usize, serve: bool) -> bool {
+    let connect = || match database {
+        Database::Sqlite(path) => Db::Sqlite(engine::open_sqlite(path, Access::Write).unwrap()),
+        Database::Postgres(url) => Db::Pg(engine::open_postgres(url).unwrap()),
+    };
+    let mut old = connect();
+    if !migrate_to(&mut old, from) {
+        return false;
+    }
+    let rows = fill(&mut old);
+    drop(old);
+    if let (Database::Sqlite(_), true) = (database, serve && from > 1) {
+        backed_up_before(url);
+    }
+    drop(Pool::open(database).unwrap());
+    let mut new = connect();
+    expect(&mut new, &rows, from);
+    audit::verify(&mut new, |_, _| ()).unwrap().unwrap();
+    drop(new);
+    if serve {
+        runs_on(url, from).await;
+    }
+    true
+}
+
+/// Versions on which the service is started, too: the first one, and the one before this.
+fn is_served(from: usize, steps: usize) -> bool {
+    from == 1 || from + 1 == steps
+}
+
+#[actix_web::test]
+async fn every_earlier_sqlite_keeps_its_rows() {
+    let steps = engine::known_steps().unwrap().len();
+    for from in 1.. {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("test.db");
+        let url = format!("sqlite:{}", path.display());
+        if !upgraded(&Database::Sqlite(path), &url, from, is_served(from, steps)).await {
+            assert_eq!(from, steps);
+            break;
+        }
+    }
+}
+
+#[actix_web::test]
+async fn earlier_postgres_keep_their_rows() {
+    let steps = engine::known_steps().unwrap().len();
+    // Each takes a database: every fifth will do.
+    for from in (1..steps).filter(|from| from % 5 == 0 || is_served(*from, steps)) {
+        let Some(postgres) = Postgres::create() else { return };
+        let url = postgres.url();
+        assert!(upgraded(&Database::Postgres(url.clone().into()), &url, from, is_served(from, steps)).await);
+    }
+}
