@@ -1,6 +1,12 @@
 //! Parses the command line and runs.
 
-use std::{fmt::Display, io::Write as _, pin::pin, process::ExitCode, sync::Arc};
+use std::{
+    fmt::Display,
+    io::Write as _,
+    pin::pin,
+    process::{self, ExitCode},
+    sync::Arc,
+};
 
 use clap::{Args, Parser, Subcommand};
 use companion::{
@@ -347,7 +353,17 @@ impl Signals {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
+    /// Completes with the first one. A second one ends the process at once: what it acknowledged is stored.
     async fn received(mut self) {
+        self.next().await;
+        actix::spawn(async move {
+            self.next().await;
+            log::warn!("a second signal: the process ends at once");
+            process::exit(1);
+        });
+    }
+
+    async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

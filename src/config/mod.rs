@@ -11,6 +11,7 @@ mod game;
 mod identity;
 mod images;
 mod listen;
+mod operation;
 mod pairing;
 mod payments;
 mod player_stats;
@@ -33,6 +34,7 @@ pub use self::{
     identity::{Identity, IdentitySettings, ProfileApi},
     images::{ImageBucket, ImageSettings, ImageStorage},
     listen::{Listen, ListenSettings},
+    operation::{Operation, OperationSettings},
     pairing::PairingSettings,
     payments::{PaymentSettings, Payments},
     player_stats::{PlayerStats, PlayerStatsSettings},
@@ -53,6 +55,8 @@ pub struct Settings {
     pub database: DatabaseSettings,
     #[command(flatten)]
     pub listen: ListenSettings,
+    #[command(flatten)]
+    pub operation: OperationSettings,
     #[command(flatten)]
     pub urls: UrlSettings,
     #[command(flatten)]
@@ -86,6 +90,7 @@ pub struct Config {
     pub data_dir: PathBuf,
     pub database: Database,
     pub listen: Listen,
+    pub operation: Operation,
     pub urls: Urls,
     /// Who may use the admin routes; nobody: they are off.
     pub admins: Vec<PlatformId>,
@@ -129,6 +134,7 @@ impl Config {
         let data_dir = settings.database.data_dir.clone();
         let database = settings.database.check(&mut check);
         let listen = settings.listen.check(&mut check);
+        let operation = settings.operation.check(&mut check);
         let urls = settings.urls.check(&mut check);
         let admins = settings.admin.check(&mut check);
         let secrets = settings.secrets.check(&data_dir, &mut check);
@@ -148,6 +154,7 @@ impl Config {
                 data_dir,
                 database: database?,
                 listen: listen?,
+                operation: operation?,
                 urls: urls?,
                 admins,
                 secrets: secrets?,
@@ -266,6 +273,8 @@ mod tests {
             "--creds-encryption-key=c",
             "--trusted-proxies=10.0.0.1/8",
             "--connections-per-address=0",
+            "--metrics-token=short",
+            "--drain-seconds=soon",
             "--workers=0",
             "--platform-api-url=api.example.org",
             "--push-address=mtalk.google.com",
@@ -286,6 +295,8 @@ mod tests {
             "WORKERS",
             "TRUSTED_PROXIES",
             "CONNECTIONS_PER_ADDRESS",
+            "METRICS_TOKEN",
+            "DRAIN_SECONDS",
             "BASE_URL",
             "ADMIN_ORIGIN",
             "ADMIN_PLATFORM_IDS",
@@ -312,6 +323,7 @@ mod tests {
         let mut settings = production(&[
             "--database-url=postgres://u:Hunter2@localhost/name",
             "--platform-api-key=Hunter2",
+            "--metrics-token=Hunter2-Hunter2-Hunter2",
             "--player-stats-url=https://stats.example.org",
             "--player-stats-token=Hunter2",
             "--payment-secret-key=sk_live_Hunter2",
@@ -343,9 +355,9 @@ mod tests {
             .filter_map(|argument| argument.get_env())
             .map(|variable| variable.to_str().unwrap().to_owned())
             .collect();
-        assert_eq!(variables.len(), 48);
+        assert_eq!(variables.len(), 50);
         let hidden = command.get_arguments().filter(|argument| argument.is_hide_env_values_set()).count();
-        assert_eq!(hidden, 11);
+        assert_eq!(hidden, 12);
         let help = command.render_long_help().to_string();
         for variable in variables {
             assert!(help.contains(&format!("[env: {variable}")), "{variable}");

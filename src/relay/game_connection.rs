@@ -13,7 +13,15 @@ mod places;
 pub mod players;
 mod shops;
 
-use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    cell::RefCell,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
 
 use actix::prelude::*;
 
@@ -134,12 +142,30 @@ pub enum ConnectionEvent {
 }
 
 /// How a game connection begins.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ConnectionStart {
     /// Greater than that of every connection of this server before.
     pub epoch: u64,
     /// A user asks for it now: its link waits for no turn.
     pub asked_for: bool,
+    pub heard: LastHeard,
+}
+
+/// When a game server last said something, in milliseconds since 1970; 0 before it has. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct LastHeard(Arc<AtomicI64>);
+
+impl LastHeard {
+    /// It has, now.
+    pub fn note(&self, now: Timestamp) {
+        self.0.store(now.timestamp_millis(), Ordering::Relaxed);
+    }
+
+    /// Seconds since then; none before.
+    pub fn age(&self, now: Timestamp) -> Option<f64> {
+        let heard = Some(self.0.load(Ordering::Relaxed)).filter(|heard| *heard > 0)?;
+        Some((now.timestamp_millis() - heard).max(0) as f64 / 1_000.0)
+    }
 }
 
 /// See the module.
@@ -148,6 +174,7 @@ pub struct GameConnection {
     context: Arc<RelayContext>,
     hub: Recipient<ConnectionEvent>,
     asked_for: bool,
+    heard: LastHeard,
     live: Rc<RefCell<LiveState>>,
     publisher: Rc<RefCell<Publisher>>,
     alarms: Rc<AlarmDelivery>,
@@ -185,6 +212,7 @@ impl GameConnection {
             live,
             cameras: CameraLooks::new(context.clock.clone()),
             asked_for: start.asked_for,
+            heard: start.heard,
             server,
             context,
             hub,
@@ -358,6 +386,7 @@ impl Handler<LinkReport> for GameConnection {
     fn handle(&mut self, report: LinkReport, ctx: &mut Self::Context) -> bool {
         match report {
             LinkReport::Up(link, game_server, info) => {
+                self.heard.note(self.context.clock.now());
                 self.link = Some(link);
                 self.join_market(&game_server, ctx);
                 self.game_server = Some(game_server);
@@ -372,6 +401,7 @@ impl Handler<LinkReport> for GameConnection {
                 false
             }
             LinkReport::Update(mut update) => {
+                self.heard.note(self.context.clock.now());
                 self.take_camera_frame(&mut update);
                 self.update(update, ctx)
             }

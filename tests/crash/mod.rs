@@ -97,6 +97,18 @@ pub struct Service {
 }
 
 impl Service {
+    #[allow(dead_code, reason = "not every test stops it")]
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let process = rustix::process::Pid::from_child(&self.process);
+        rustix::process::kill_process(process, signal).unwrap();
+    }
+
+    /// Its exit code, once it has ended by itself; none if a signal ended it.
+    #[allow(dead_code, reason = "not every test stops it")]
+    pub fn ended(&mut self) -> Option<i32> {
+        self.process.wait().unwrap().code()
+    }
+
     pub fn kill(&mut self) {
         // SIGKILL: no handler, no flush. It may be dead already.
         let _ = self.process.kill();
