@@ -13,7 +13,7 @@ use companion::{
     api::openapi,
     billing::{
         context::BillingContext,
-        reconcile::{Reconciled, reconcile},
+        reconcile::{ReconcileStep, Reconciled, reconcile},
     },
     clients::http,
     clock::Clock,
@@ -34,6 +34,7 @@ use companion::{
     rotation,
     server::{OpenDatabase, Server},
     simulator::{self, SimulateOptions},
+    terminal::{self, LiveLine, LogAboveLines},
     vault::Vault,
     watch::{self, WatchOptions},
 };
@@ -77,6 +78,13 @@ enum Command {
     CheckConfig(Options),
     /// Print the OpenAPI document of the HTTP API
     Openapi,
+}
+
+impl Command {
+    /// Whether it shows a line that changes in place, above which the log has to go.
+    fn shows_line(&self) -> bool {
+        matches!(self, Self::Demo(_) | Self::Migrate(_) | Self::Audit(_) | Self::Billing(Billing::Reconcile(_)))
+    }
 }
 
 #[derive(Subcommand)]
@@ -130,7 +138,14 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     // What actix-http calls an error is a client's malformed request.
     let filter = "info,actix_server=warn,actix_http=off";
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(filter)).init();
+    let mut logger = env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(filter));
+    if cli.command.shows_line() && terminal::is_shown() {
+        logger.target(env_logger::Target::Pipe(Box::new(LogAboveLines)));
+        if std::env::var_os("NO_COLOR").is_none() {
+            logger.write_style(env_logger::WriteStyle::Always);
+        }
+    }
+    logger.init();
     if let Err(error) = dotenv
         && !error.not_found()
     {
@@ -145,10 +160,7 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail("watch", error),
         },
-        Command::Migrate(options) => with_config(options, |config| match Pool::open(&config.database) {
-            Ok(_) => ExitCode::SUCCESS,
-            Err(error) => fail("the database", error),
-        }),
+        Command::Migrate(options) => with_config(options, migrate),
         Command::Alarms(options) => with_config(options, alarms_status),
         Command::Keys(Keys::Status(options)) => with_config(options, keys_status),
         Command::Billing(Billing::Parked(options)) => with_config(options, parked_events),
@@ -159,6 +171,16 @@ fn main() -> ExitCode {
         Command::GenSecrets => print(&fresh_secrets().map(|(name, value)| format!("{name}={value}")).join("\n")),
         Command::CheckConfig(options) => with_config(options, |_| print("The settings are valid.")),
         Command::Openapi => print(openapi::json()),
+    }
+}
+
+fn migrate(config: Config) -> ExitCode {
+    let line = LiveLine::new("bringing the database's schema up to date");
+    let opened = Pool::open(&config.database);
+    drop(line);
+    match opened {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => fail("the database", error),
     }
 }
 
@@ -220,10 +242,14 @@ fn reconcile_billing(config: Config, dry_run: bool) -> ExitCode {
         Err(error) => return fail("the database", error),
     };
     let context = BillingContext::new(settings, client, pool, Clock::system(), Random::system());
-    let compared = reconcile(&context, dry_run, |step| {
-        print(&step.to_string());
+    let line = LiveLine::new("comparing subscriptions");
+    let compared = reconcile(&context, dry_run, |step| match step {
+        ReconcileStep::Compared(count) if terminal::is_shown() => line.say(format!("{count} subscriptions compared")),
+        step => drop(terminal::above(|| print(&step.to_string()))),
     });
-    match actix::System::new().block_on(compared) {
+    let compared = actix::System::new().block_on(compared);
+    drop(line);
+    match compared {
         Ok(done) => {
             let Reconciled { compared, differences, healed } = done;
             let end = print(&format!("{compared} subscriptions, {differences} differ, {healed} healed"));
@@ -234,12 +260,16 @@ fn reconcile_billing(config: Config, dry_run: bool) -> ExitCode {
 }
 
 fn verify_audit(config: Config) -> ExitCode {
+    let line = LiveLine::of_steps("verifying the audit log");
     let progress = |done: i64, of: i64| {
-        if done % AUDIT_PROGRESS == 0 {
+        line.step(done.unsigned_abs(), of.unsigned_abs());
+        if done % AUDIT_PROGRESS == 0 && !terminal::is_shown() {
             print(&format!("{done} of {of} entries"));
         }
     };
-    match Pool::open(&config.database).and_then(|pool| audit::verify(&pool, progress)) {
+    let verified = Pool::open(&config.database).and_then(|pool| audit::verify(&pool, progress));
+    drop(line);
+    match verified {
         Ok(Ok(AuditHead { id: 0, .. })) => print("The audit log is empty."),
         Ok(Ok(AuditHead { id, hash })) => {
             print(&format!("The chain of {id} entries is whole; its last hash is {hash}"))

@@ -314,7 +314,7 @@ impl Server {
     }
 
     /// What the API works with.
-    pub fn context(&self) -> &ApiContext {
+    pub fn context(&self) -> &web::Data<ApiContext> {
         &self.context
     }
 

@@ -6,6 +6,7 @@ mod alive;
 mod cameras;
 mod chat;
 mod devices;
+mod last_heard;
 mod looks;
 mod maps;
 mod notes;
@@ -13,18 +14,11 @@ mod places;
 pub mod players;
 mod shops;
 
-use std::{
-    cell::RefCell,
-    rc::Rc,
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
-    time::Duration,
-};
+use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 
 use actix::prelude::*;
 
+pub use self::last_heard::LastHeard;
 use crate::{
     config::GameLinkPolicy,
     db::{paired_servers, pool::Db},
@@ -149,23 +143,6 @@ pub struct ConnectionStart {
     /// A user asks for it now: its link waits for no turn.
     pub asked_for: bool,
     pub heard: LastHeard,
-}
-
-/// When a game server last said something, in milliseconds since 1970; 0 before it has. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub struct LastHeard(Arc<AtomicI64>);
-
-impl LastHeard {
-    /// It has, now.
-    pub fn note(&self, now: Timestamp) {
-        self.0.store(now.timestamp_millis(), Ordering::Relaxed);
-    }
-
-    /// Seconds since then; none before.
-    pub fn age(&self, now: Timestamp) -> Option<f64> {
-        let heard = Some(self.0.load(Ordering::Relaxed)).filter(|heard| *heard > 0)?;
-        Some((now.timestamp_millis() - heard).max(0) as f64 / 1_000.0)
-    }
 }
 
 /// See the module.
