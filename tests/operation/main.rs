@@ -29,6 +29,7 @@ use tokio_tungstenite::{
 
 #[path = "../crash/mod.rs"]
 mod crash;
+mod disk;
 mod drain;
 mod metrics;
 
