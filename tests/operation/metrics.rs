@@ -54,6 +54,8 @@ fn metrics_of(expression: &str) -> BTreeSet<String> {
     const LABEL_LISTS: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "group_right"];
     let mut names = BTreeSet::new();
     let mut rest = expression;
+    // `sum(…)`, or `sum by (…) (…)`.
+    let is_function = |behind: &str| ["(", "by ", "without "].iter().any(|next| behind.starts_with(next));
     let after = |text: &'_ str, end: char| text.find(end).map_or(text.len(), |at| at + 1);
     while let Some(first) = rest.chars().next() {
         match first {
@@ -68,7 +70,7 @@ fn metrics_of(expression: &str) -> BTreeSet<String> {
                 rest = behind.trim_start();
                 if LABEL_LISTS.contains(&word) {
                     rest = &rest[after(rest, ')')..];
-                } else if !rest.starts_with('(') && !OPERATORS.contains(&word) {
+                } else if !is_function(rest) && !OPERATORS.contains(&word) {
                     names.insert(word.to_owned());
                 }
             }
