@@ -102,8 +102,8 @@ fn describe() {
     describe_gauge!("companion_database_queries_waiting", "Queries that wait for a connection.");
     describe_histogram!("companion_database_wait_seconds", "How long queries waited for a connection.");
     describe_gauge!("companion_disk_free_bytes", "Free bytes where the data directory is.");
-    describe_gauge!("companion_sealed_secrets_older", "Stored secrets that an older key sealed; 0 when a rotation is done.");
-    describe_gauge!("companion_sealed_secrets_waiting", "Stored secrets that cannot be opened with the keys that are set.");
+    describe_gauge!("companion_sealed_secrets_older", "StoredFigures secrets that an older key sealed; 0 when a rotation is done.");
+    describe_gauge!("companion_sealed_secrets_waiting", "StoredFigures secrets that cannot be opened with the keys that are set.");
     describe_counter!("companion_panics_total", "Parts of the service that panicked and were started anew.");
     describe_counter!("companion_push_ignored_total", "Pushes that are not for this service, by reason.");
     describe_counter!("companion_push_dead_letters_total", "Pushes that could not be handled and were set aside.");
@@ -149,7 +149,7 @@ fn brings(headers: &HeaderMap, token: &SecretString) -> bool {
 }
 
 /// What the ledger and the sealed secrets look like.
-struct Stored {
+struct StoredFigures {
     tally: Tally,
     incidents: Vec<(&'static str, i64)>,
     oldest_unheard: Option<Timestamp>,
@@ -172,7 +172,7 @@ pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Re
     let key_version = context.vault.key_version();
     let read = move |db: &mut Db| {
         let older_bundles = push_credentials::count_older(db, key_version)?;
-        Ok(Stored {
+        Ok(StoredFigures {
             tally: alarms::tally(db)?,
             incidents: incidents::tally(db)?,
             oldest_unheard: incidents::oldest_unheard(db)?,
@@ -229,8 +229,8 @@ fn report_sent(totals: &SendTotals) {
     gauge!("companion_relay_subscriptions").set(totals.subscriptions as f64);
 }
 
-fn report_stored(stored: Stored, now: Timestamp) {
-    let Stored { tally, incidents, oldest_unheard, older_secrets } = stored;
+fn report_stored(stored: StoredFigures, now: Timestamp) {
+    let StoredFigures { tally, incidents, oldest_unheard, older_secrets } = stored;
     for (state, count) in tally.counts {
         gauge!("companion_alarms", "state" => state).set(count as f64);
     }

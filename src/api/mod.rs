@@ -70,6 +70,7 @@ pub mod shop_watches;
 pub mod shops;
 pub mod short_cache;
 pub mod sign_in;
+pub mod state_checks;
 pub mod status;
 pub mod store_answers;
 pub mod stores;

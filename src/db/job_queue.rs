@@ -85,7 +85,7 @@ impl<J> JobQueue<J> {
     }
 
     /// How many jobs wait, those that nobody waits for included.
-    pub fn len(&self) -> usize {
+    pub fn waiting_jobs(&self) -> usize {
         let waiting = self.lock();
         waiting.first.len() + waiting.ordinary.len()
     }

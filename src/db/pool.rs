@@ -167,7 +167,7 @@ impl Pool {
             PoolLoad {
                 open: load.open + state.connections as usize,
                 busy: load.busy + (state.connections - state.idle_connections.min(state.connections)) as usize,
-                waiting: load.waiting + lane.queue.len(),
+                waiting: load.waiting + lane.queue.waiting_jobs(),
             }
         })
     }

@@ -39,7 +39,6 @@ use crate::{
     },
 };
 
-pub use self::link_counts::{CountLinks, LinkCounts};
 pub use crate::relay::{
     alarm_delivery::{DrillOutcome, PushedAlarm},
     camera_looks::{CameraError, PullCameraFrame},
@@ -49,6 +48,7 @@ pub use crate::relay::{
     },
     game_connection::{LinkStatus, players::PlayerSeen},
     ledger::STORED_WITHIN,
+    link_counts::{CountLinks, LinkCounts},
     markets::Markets,
     send_counts::SendTotals,
     shop_watcher::ShopWatchesChanged,
@@ -453,9 +453,9 @@ mod admitting;
 mod alarms;
 mod cameras;
 mod chat;
+mod counting;
 mod devices;
 mod ending;
-mod link_counts;
 mod notes;
 mod online;
 mod players;

@@ -41,6 +41,7 @@ pub mod frame_budget;
 pub mod game_connection;
 pub mod hub;
 pub mod ledger;
+pub mod link_counts;
 pub mod link_end;
 pub mod link_supervisor;
 pub mod listener;

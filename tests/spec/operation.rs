@@ -107,7 +107,8 @@ async fn the_status_is_a_page_for_browsers_and_json_for_programs() {
     assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
     let policy = page.header("content-security-policy").unwrap();
     assert!(policy.starts_with("default-src 'none'; style-src 'sha256-") && !policy.contains("unsafe"), "{policy}");
-    assert_eq!((page.header("refresh"), page.header("vary")), (Some("15"), Some("accept")));
+    assert_eq!(page.header("refresh"), Some("15"));
+    assert!(page.header("vary").unwrap().starts_with("accept"), "{:?}", page.header("vary"));
     let text = page.text();
     assert!(text.contains("Everything works") && text.contains(commit) && !text.contains("<script"), "{text}");
 }
