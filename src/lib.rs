@@ -141,6 +141,7 @@ pub mod relay;
 pub mod rotation;
 pub mod server;
 pub mod simulator;
+pub mod terminal;
 pub mod tracking;
 pub mod uploads;
 pub mod vault;

@@ -1,6 +1,13 @@
 //! Parses the command line and runs.
 
-use std::{fmt::Display, io::Write as _, path::PathBuf, pin::pin, process::ExitCode, sync::Arc};
+use std::{
+    fmt::Display,
+    io::Write as _,
+    path::PathBuf,
+    pin::pin,
+    process::{self, ExitCode},
+    sync::Arc,
+};
 
 use clap::{ArgMatches, Args, CommandFactory as _, Parser, Subcommand};
 use companion::{
@@ -8,7 +15,7 @@ use companion::{
     backup::{self, BackupOptions, RestoreOptions},
     billing::{
         context::BillingContext,
-        reconcile::{Reconciled, reconcile},
+        reconcile::{ReconcileStep, Reconciled, reconcile},
     },
     clients::http,
     clock::Clock,
@@ -31,6 +38,7 @@ use companion::{
     rotation,
     server::{OpenDatabase, Server},
     simulator::{self, SimulateOptions},
+    terminal::{self, LiveLine, LogAboveLines},
     vault::Vault,
     watch::{self, WatchOptions},
 };
@@ -82,6 +90,13 @@ enum Command {
     CheckConfig(Options),
     /// Print the OpenAPI document of the HTTP API
     Openapi,
+}
+
+impl Command {
+    /// Whether it shows a line that changes in place, above which the log has to go.
+    fn shows_line(&self) -> bool {
+        matches!(self, Self::Demo(_) | Self::Migrate(_) | Self::Audit(_) | Self::Billing(Billing::Reconcile(_)))
+    }
 }
 
 #[derive(Subcommand)]
@@ -139,7 +154,14 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     // What actix-http calls an error is a client's malformed request.
     let filter = "info,actix_server=warn,actix_http=off";
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(filter)).init();
+    let mut logger = env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(filter));
+    if cli.command.shows_line() && terminal::is_shown() {
+        logger.target(env_logger::Target::Pipe(Box::new(LogAboveLines)));
+        if std::env::var_os("NO_COLOR").is_none() {
+            logger.write_style(env_logger::WriteStyle::Always);
+        }
+    }
+    logger.init();
     match (dotenv, named) {
         (Err(dotenvy::Error::Io(error)), Some(path)) => return fail(&path.display().to_string(), error),
         (Err(error), named) if !error.not_found() => {
@@ -157,10 +179,7 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail("watch", error),
         },
-        Command::Migrate(options) => with_config(options, |config| match Pool::open(&config.database) {
-            Ok(_) => ExitCode::SUCCESS,
-            Err(error) => fail("the database", error),
-        }),
+        Command::Migrate(options) => with_config(options, migrate),
         Command::Backup(options) => match backup::back_up(options, &Clock::system()) {
             Ok(taken) => print(&taken.to_string()),
             Err(error) => fail("backup", error),
@@ -189,6 +208,16 @@ fn main() -> ExitCode {
             with_existing(options, &secrets, |_| print("The settings are valid."))
         }
         Command::Openapi => print(openapi::json()),
+    }
+}
+
+fn migrate(config: Config) -> ExitCode {
+    let line = LiveLine::new("bringing the database's schema up to date");
+    let opened = Pool::open(&config.database);
+    drop(line);
+    match opened {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => fail("the database", error),
     }
 }
 
@@ -249,10 +278,14 @@ fn reconcile_billing(config: Config, dry_run: bool) -> ExitCode {
         Err(error) => return fail("the database", error),
     };
     let context = BillingContext::new(settings, client, pool, Clock::system(), Random::system());
-    let compared = reconcile(&context, dry_run, |step| {
-        print(&step.to_string());
+    let line = LiveLine::new("comparing subscriptions");
+    let compared = reconcile(&context, dry_run, |step| match step {
+        ReconcileStep::Compared(count) if terminal::is_shown() => line.say(format!("{count} subscriptions compared")),
+        step => drop(terminal::above(|| print(&step.to_string()))),
     });
-    match actix::System::new().block_on(compared) {
+    let compared = actix::System::new().block_on(compared);
+    drop(line);
+    match compared {
         Ok(done) => {
             let Reconciled { compared, differences, healed } = done;
             let end = print(&format!("{compared} subscriptions, {differences} differ, {healed} healed"));
@@ -263,12 +296,16 @@ fn reconcile_billing(config: Config, dry_run: bool) -> ExitCode {
 }
 
 fn verify_audit(pool: Pool) -> ExitCode {
+    let line = LiveLine::of_steps("verifying the audit log");
     let progress = |done: i64, of: i64| {
-        if done % AUDIT_PROGRESS == 0 {
+        line.step(done.unsigned_abs(), of.unsigned_abs());
+        if done % AUDIT_PROGRESS == 0 && !terminal::is_shown() {
             print(&format!("{done} of {of} entries"));
         }
     };
-    match pool.read_blocking(|db| audit::verify(db, progress)) {
+    let verified = pool.read_blocking(|db| audit::verify(db, progress));
+    drop(line);
+    match verified {
         Ok(Ok(AuditHead { id: 0, .. })) => print("The audit log is empty."),
         Ok(Ok(AuditHead { id, hash })) => {
             print(&format!("The chain of {id} entries is whole; its last hash is {hash}"))
@@ -431,7 +468,17 @@ impl Signals {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
+    /// Completes with the first one. A second one ends the process at once: what it acknowledged is stored.
     async fn received(mut self) {
+        self.next().await;
+        actix::spawn(async move {
+            self.next().await;
+            log::warn!("a second signal: the process ends at once");
+            process::exit(1);
+        });
+    }
+
+    async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

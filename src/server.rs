@@ -2,13 +2,14 @@
 
 mod opening;
 mod start_error;
+mod stopping;
 
 use std::{
     fs::File,
     future::Future,
     io,
     net::{SocketAddr, TcpListener},
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     time::Duration,
 };
 
@@ -27,6 +28,7 @@ use crate::{
         context::{ApiContext, ChatBot},
         image_uploads::Images,
         map_pictures::MapPictures,
+        own_state,
         rate_limits::RateLimits,
         short_cache::ShortCache,
     },
@@ -66,30 +68,27 @@ use crate::{
     push::{
         context::PushContext,
         login_turns::LoginTurns,
-        worker::{self, PushWorker, StopPush},
+        worker::{self, PushWorker},
     },
     relay::{
         self,
         connect_turns::ConnectTurns,
         context::RelayContext,
         fact_sink::FactSink,
-        hub::{Drain, Hub, Markets, RelayHealth, STORED_WITHIN},
+        hub::{Hub, Markets, RelayHealth},
         listener::ListenerContext,
     },
     rotation,
-    tracking::{self, context::TrackingContext, worker::StopTracking},
+    tracking::{self, context::TrackingContext},
     uploads::ImageStore,
     vault::Vault,
 };
 
+use self::stopping::Stopping;
 pub use self::{opening::OpenDatabase, start_error::StartError};
 
 /// How long requests under way may take when the process stops, seconds.
 const DRAIN: u64 = 5;
-/// How long open sockets may take to say goodbye.
-const GOODBYES: Duration = Duration::from_secs(3);
-/// How long what is not stored yet may take to get into the database, or the journal.
-const KEPT_WITHIN: Duration = Duration::from_secs(2);
 /// Connections that the kernel accepts before we do: as many as come back at once after a restart.
 const BACKLOG: i32 = 4_096;
 /// How often it is looked whether the hub and the push worker run.
@@ -113,6 +112,8 @@ pub struct Server {
     health: Arc<RelayHealth>,
     hub: Addr<Hub>,
     kept: Arc<RelayContext>,
+    /// The longest time over which open sockets are closed at the end.
+    drain: Duration,
     context: web::Data<ApiContext>,
     _in_use: File,
 }
@@ -134,9 +135,10 @@ impl Server {
         // Taken apart: each part goes only to what needs it, and the secrets end with this function.
         let Config {
             environment,
-            data_dir: _,
+            data_dir,
             database: _,
             listen,
+            operation,
             urls,
             admins,
             secrets,
@@ -244,6 +246,11 @@ impl Server {
             billing,
             enforce_tiers,
             chat_bot,
+            data_dir,
+            metrics_token: operation.metrics_token,
+            write_state: ShortCache::new(own_state::WRITTEN_FOR),
+            own_state: ShortCache::new(own_state::STATUS_FOR),
+            started_at: clock.now(),
             service_status: ShortCache::new(STATUS_KEPT),
             usage: ShortCache::new(USAGE_KEPT),
             activity: ActivityCounts::default(),
@@ -292,7 +299,8 @@ impl Server {
             .run();
         log::info!("the relay listens on ws://{relay_addr}");
 
-        Ok(Self { api, api_addr, relay, relay_addr, health, hub, kept: relay_context, context, _in_use: in_use })
+        let (kept, drain) = (relay_context, operation.drain);
+        Ok(Self { api, api_addr, relay, relay_addr, health, hub, kept, drain, context, _in_use: in_use })
     }
 
     /// Where the API listens; with the real port when the configured one was 0.
@@ -306,7 +314,7 @@ impl Server {
     }
 
     /// What the API works with.
-    pub fn context(&self) -> &ApiContext {
+    pub fn context(&self) -> &web::Data<ApiContext> {
         &self.context
     }
 
@@ -315,11 +323,18 @@ impl Server {
         self.hub.clone()
     }
 
-    /// Serves until `shutdown` ends, then lets requests under way finish.
+    /// Serves until `shutdown` ends, then stops in order.
     pub async fn run_until_stopped(self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
         let rotation = rt::spawn(rotation::run(self.context.vault.clone()));
-        let push = self.context.push.clone();
-        let tracking = self.context.tracking.clone();
+        let upkeep = rt::spawn(api::metrics::upkeep());
+        let stopping = Stopping {
+            health: self.health,
+            hub: self.hub,
+            push: self.context.push.clone(),
+            tracking: self.context.tracking.clone(),
+            kept: self.kept,
+            drain: self.drain,
+        };
         let billing = self.context.billing.clone().map(|billing| rt::spawn(billing::worker::run(billing)));
         let catalogue = self.context.catalogue.clone();
         let catalogue = rt::spawn(async move { catalogue.run().await });
@@ -331,38 +346,16 @@ impl Server {
             ended = &mut api => ended.map_err(io::Error::other)??,
             ended = &mut relay => ended.map_err(io::Error::other)??,
             () = shutdown => {}
-            () = core_ended(&self.hub, &push) => core_failed = true,
+            () = core_ended(&stopping.hub, &stopping.push) => core_failed = true,
         }
-        log::info!("stopping");
         sweep.abort();
         catalogue.abort();
         rotation.abort();
         billing.inspect(|billing| billing.abort());
-        // An alarm that came now would find nobody; unacknowledged, it comes again at the next start.
-        if let Err(error) = push.send(StopPush).await {
-            log::warn!("the push worker had stopped before: {error}");
-        }
-        if let Some(tracking) = &tracking
-            && tracking.send(StopTracking).await.is_err()
-        {
-            log::warn!("the tracking worker had stopped before");
-        }
-        // Before the game connections end: an alarm that waits to be stored would end with them.
-        let RelayContext { journal, facts, .. } = &*self.kept;
-        journal.unkept.keep_all(STORED_WITHIN, KEPT_WITHIN).await;
-        // Sockets get their close code first; whoever then still lingers is cut off.
-        let deadline = Instant::now() + GOODBYES;
-        if tokio::time::timeout(KEPT_WITHIN, self.hub.send(Drain)).await.is_err() {
-            log::warn!("some game links did not end in time");
-        }
-        while self.health.active.load(Ordering::Relaxed) > 0 && Instant::now() < deadline {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        stopping.end_sessions().await;
         tokio::join!(relay_handle.stop(true), api_handle.stop(true));
-        if let (false, ()) = tokio::join!(journal.unkept.keep_all(STORED_WITHIN, KEPT_WITHIN), facts.flush(KEPT_WITHIN))
-        {
-            log::error!("neither the database nor the journal took the last alarms");
-        }
+        stopping.keep_all().await;
+        upkeep.abort();
         match core_failed {
             true => Err(io::Error::other("the relay's hub or the push worker has failed")),
             false => Ok(()),

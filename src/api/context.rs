@@ -2,12 +2,14 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
 
 use actix::{Addr, MailboxError};
 use actix_web::{HttpRequest, web};
+use secrecy::SecretString;
 use tokio::time::{Instant, timeout};
 
 use crate::{
@@ -15,10 +17,11 @@ use crate::{
         activity::ActivityCounts,
         camera_drawing::DrawingTurns,
         chat_problem::ChatProblem,
-        error::{ApiError, FieldError},
+        error::ApiError,
         image_uploads::Images,
         item_answers::ItemsAnswer,
         map_pictures::MapPictures,
+        own_state::{OwnState, WriteState},
         rate_limits::RateLimits,
         service_status::ServiceStatus,
         short_cache::ShortCache,
@@ -32,20 +35,23 @@ use crate::{
     crypto::{
         interaction_signature::InteractionKey, random::Random, relay_token::RelayTokens, session_cookie::SealedCookie,
     },
-    db::{pool::Pool, usage::Usage, users},
-    domain::ids::{PlatformId, ServerId, UserId},
+    db::{pool::Pool, usage::Usage},
+    domain::{
+        ids::{PlatformId, ServerId, UserId},
+        time::Timestamp,
+    },
     net::connections::Connections,
     push::{
         session_status::PushSession,
-        worker::{PushSessions, PushWorker, SessionsLoaded},
+        worker::{PushSessions, PushWorker},
     },
-    relay::hub::{Hub, LinkStatus, LinkStatuses, LinksLoaded, Markets, OnlineUsers, RelayHealth},
+    relay::hub::{Hub, LinkStatus, LinkStatuses, Markets, OnlineUsers, RelayHealth},
     tracking::worker::TrackingWorker,
     vault::Vault,
 };
 
 /// How long a request waits for an actor.
-const ACTOR_DEADLINE: Duration = Duration::from_secs(2);
+pub const ACTOR_DEADLINE: Duration = Duration::from_secs(2);
 
 /// What endpoints share.
 pub struct ApiContext {
@@ -94,6 +100,12 @@ pub struct ApiContext {
     /// The shops of game servers, as the relay knows them.
     pub markets: Arc<Markets>,
     pub started: Instant,
+    pub started_at: Timestamp,
+    pub data_dir: PathBuf,
+    /// What `/metrics` asks for; none: it is for this machine only.
+    pub metrics_token: Option<SecretString>,
+    pub write_state: ShortCache<WriteState>,
+    pub own_state: ShortCache<OwnState>,
 }
 
 /// The support bot at the chat platform.
@@ -114,12 +126,6 @@ impl ApiContext {
         req.app_data().expect("every App is built with its context")
     }
 
-    /// Runs a small query, to see that the database answers.
-    pub async fn ping(&self) -> Result<(), ApiError> {
-        self.pool.read(|db| users::find(db, &UserId::from(""))).await?;
-        Ok(())
-    }
-
     /// The links of these servers; one without a link is absent.
     pub async fn connections(&self, servers: Vec<ServerId>) -> Result<HashMap<ServerId, LinkStatus>, ApiError> {
         in_time(self.hub.send(LinkStatuses { servers })).await
@@ -135,31 +141,10 @@ impl ApiContext {
     pub async fn online(&self) -> Result<HashSet<UserId>, ApiError> {
         in_time(self.hub.send(OnlineUsers)).await
     }
-
-    /// What is not ready yet, each by its name and why; empty when everything is.
-    pub async fn not_ready(&self) -> Vec<FieldError> {
-        let (database, links, sessions) = tokio::join!(
-            timeout(ACTOR_DEADLINE, self.ping()),
-            in_time(self.hub.send(LinksLoaded)),
-            in_time(self.push.send(SessionsLoaded)),
-        );
-        let database = matches!(database, Ok(Ok(()))).then_some(true).ok_or(());
-        [("database", database), ("gameLinks", links.map_err(drop)), ("pushSessions", sessions.map_err(drop))]
-            .into_iter()
-            .filter_map(|(path, state)| {
-                let message = match state {
-                    Ok(true) => return None,
-                    Ok(false) => "not loaded yet",
-                    Err(()) => "no answer",
-                };
-                Some(FieldError { path: path.to_owned(), message: message.to_owned() })
-            })
-            .collect()
-    }
 }
 
 /// The answer of an actor, if it comes in time.
-async fn in_time<T>(answer: impl Future<Output = Result<T, MailboxError>>) -> Result<T, ApiError> {
+pub async fn in_time<T>(answer: impl Future<Output = Result<T, MailboxError>>) -> Result<T, ApiError> {
     match timeout(ACTOR_DEADLINE, answer).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(stopped)) => Err(ApiError::Unavailable(stopped.into())),

@@ -24,18 +24,19 @@ pub async fn health(context: web::Data<ApiContext>) -> HttpResponse {
     HttpResponse::Ok().json(Liveness { ok: true, uptime: context.started.elapsed().as_secs() })
 }
 
-/// The database answers.
+/// The database answers, and takes what is written.
 #[utoipa::path(get, path = "/health/db", tag = "health", responses(
     (status = 200, body = Done),
     (status = 503, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn database(context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
-    context.ping().await?;
+    context.check_database().await?;
     Ok(HttpResponse::Ok().json(Done::OK))
 }
 
-/// Everything works: the database answers, and the links of all paired servers and the push sessions of all credentials
-/// are on their way. `not_ready` names in `errors` what is not: `database`, `gameLinks`, `pushSessions`.
+/// Everything works: the database answers and takes what is written, the data directory has room, and the links of all
+/// paired servers and the push sessions of all credentials are on their way. `not_ready` names in `errors` what is not:
+/// `database`, `disk`, `gameLinks`, `pushSessions`, or `service` while it stops.
 #[utoipa::path(get, path = "/ready", tag = "health", responses(
     (status = 200, body = Done),
     (status = 503, body = Problem, content_type = "application/problem+json"),

@@ -18,7 +18,7 @@ use crate::{
         alarms, aliases, billing, cameras, chat, chat_links, credentials, devices,
         error::{self, PROBLEM_JSON},
         guest_invites, guests, health, images, index, interactions, items, map_notes, maps, me, metrics,
-        paired_servers, pairing, readiness, shop_watches, shops, sign_in, stores, timeline, tracking, wiki,
+        paired_servers, pairing, readiness, shop_watches, shops, sign_in, status, stores, timeline, tracking, wiki,
     },
     crypto::session_cookie::SESSION_COOKIE,
 };
@@ -96,6 +96,7 @@ use crate::{
         wiki::tree,
         wiki::page,
         images::image,
+        status::status,
         metrics::metrics,
         index::index,
         health::health,

@@ -145,7 +145,7 @@ impl RateLimits {
     pub fn take_address(&self, req: &HttpRequest) -> Result<(), ApiError> {
         let policy = match req.path() {
             "/health" => return Ok(()),
-            "/health/db" | "/ready" | "/metrics" => &self.probe,
+            "/health/db" | "/ready" | "/status" | "/metrics" => &self.probe,
             _ => &self.address,
         };
         policy.take(&self.client_household(req)).map(|_| ()).map_err(ApiError::RateLimited)

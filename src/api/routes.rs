@@ -9,7 +9,7 @@ use actix_web::{
 use super::{
     admin, alarms, aliases, billing, cameras, chat, chat_links, credentials, devices, error::ApiError, guest_invites,
     guests, health, images, index, interactions, items, map_notes, maps, me, metrics, middleware::rate_limit, openapi,
-    paired_servers, pairing, readiness, shop_watches, shops, sign_in, stores, timeline, tracking, wiki,
+    paired_servers, pairing, readiness, shop_watches, shops, sign_in, status, stores, timeline, tracking, wiki,
 };
 use crate::domain::limits::{JSON_BODY, WEBHOOK_BODY};
 
@@ -91,7 +91,8 @@ pub fn routes(config: &mut ServiceConfig) {
         .service(resource("/health").route(get().to(health::health)))
         .service(resource("/health/db").route(get().to(health::database)))
         .service(resource("/ready").route(get().to(health::ready)))
-        .service(resource("/metrics").guard(fn_guard(metrics::is_local)).route(get().to(metrics::metrics)))
+        .service(resource("/status").route(get().to(status::status)))
+        .service(resource("/metrics").guard(fn_guard(metrics::is_offered)).route(get().to(metrics::metrics)))
         .service(resource("/openapi.json").route(get().to(openapi::document)))
 
         .default_service(web::to(not_found));

@@ -1,6 +1,9 @@
-//! Compiles the protobuf messages of the game and of its pushes, and watches the migrations.
+//! Compiles the protobuf messages of the game and of its pushes, watches the migrations, and notes the commit.
+
+use std::{env, fs, path::Path, process::Command};
 
 fn main() {
+    println!("cargo:rustc-env=COMPANION_COMMIT={}", commit().unwrap_or_else(|| "unknown".to_owned()));
     // Embedded by a macro of diesel_migrations, which the compiler does not watch.
     println!("cargo:rerun-if-changed=migrations");
     for (proto, directory) in [("src/game/companion.proto", "src/game"), ("src/push/mcs.proto", "src/push")] {
@@ -12,4 +15,34 @@ fn main() {
             .compile_fds(messages)
             .expect("the output directory is writable");
     }
+}
+
+/// The commit of this source: `COMPANION_COMMIT` where it is built without its history, or what git says.
+fn commit() -> Option<String> {
+    println!("cargo:rerun-if-env-changed=COMPANION_COMMIT");
+    let is_commit = |text: &String| text.len() >= 7 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if let Some(given) = env::var("COMPANION_COMMIT").ok().filter(is_commit) {
+        return Some(given);
+    }
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
+        Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
+    };
+    // Another repository around this directory says nothing of it.
+    let top = fs::canonicalize(git(&["rev-parse", "--show-toplevel"])?).ok()?;
+    if top != fs::canonicalize(env::var_os("CARGO_MANIFEST_DIR")?).ok()? {
+        return None;
+    }
+    // A debug build keeps the commit of when it was last built whole: each commit would compile everything anew.
+    if env::var("PROFILE").is_ok_and(|profile| profile == "release") {
+        let branch = git(&["symbolic-ref", "--quiet", "HEAD"]);
+        for name in ["HEAD", "packed-refs"].into_iter().chain(branch.as_deref()) {
+            let path = git(&["rev-parse", "--git-path", name])?;
+            // One that is missing would count as changed each time.
+            if Path::new(&path).exists() {
+                println!("cargo:rerun-if-changed={path}");
+            }
+        }
+    }
+    git(&["rev-parse", "--short=12", "HEAD"]).filter(is_commit)
 }

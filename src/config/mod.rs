@@ -11,6 +11,7 @@ mod game;
 mod identity;
 mod images;
 mod listen;
+mod operation;
 mod pairing;
 mod payments;
 mod player_stats;
@@ -33,6 +34,7 @@ pub use self::{
     identity::{Identity, IdentitySettings, ProfileApi},
     images::{ImageBucket, ImageSettings, ImageStorage},
     listen::{Listen, ListenSettings},
+    operation::{Operation, OperationSettings},
     pairing::PairingSettings,
     payments::{PaymentSettings, Payments},
     player_stats::{PlayerStats, PlayerStatsSettings},
@@ -56,6 +58,8 @@ pub struct Settings {
     pub database: DatabaseSettings,
     #[command(flatten)]
     pub listen: ListenSettings,
+    #[command(flatten)]
+    pub operation: OperationSettings,
     #[command(flatten)]
     pub urls: UrlSettings,
     #[command(flatten)]
@@ -123,6 +127,7 @@ pub struct Config {
     pub data_dir: PathBuf,
     pub database: Database,
     pub listen: Listen,
+    pub operation: Operation,
     pub urls: Urls,
     /// Who may use the admin routes; nobody: they are off.
     pub admins: Vec<PlatformId>,
@@ -180,6 +185,7 @@ impl Config {
         let data_dir = settings.database.data_dir.clone();
         let database = settings.database.check(&mut check);
         let listen = settings.listen.check(&mut check);
+        let operation = settings.operation.check(&mut check);
         let urls = settings.urls.check(&mut check);
         let admins = settings.admin.check(&mut check);
         let secrets = settings.secrets.check(&data_dir, &mut check);
@@ -199,6 +205,7 @@ impl Config {
                 data_dir,
                 database: database?,
                 listen: listen?,
+                operation: operation?,
                 urls: urls?,
                 admins,
                 secrets: secrets?,
@@ -317,6 +324,8 @@ mod tests {
             "--creds-encryption-key=c",
             "--trusted-proxies=10.0.0.1/8",
             "--connections-per-address=0",
+            "--metrics-token=short",
+            "--drain-seconds=soon",
             "--workers=0",
             "--platform-api-url=api.example.org",
             "--push-address=mtalk.google.com",
@@ -337,6 +346,8 @@ mod tests {
             "WORKERS",
             "TRUSTED_PROXIES",
             "CONNECTIONS_PER_ADDRESS",
+            "METRICS_TOKEN",
+            "DRAIN_SECONDS",
             "BASE_URL",
             "ADMIN_ORIGIN",
             "ADMIN_PLATFORM_IDS",
@@ -363,6 +374,7 @@ mod tests {
         let mut settings = production(&[
             "--database-url=postgres://u:Hunter2@localhost/name",
             "--platform-api-key=Hunter2",
+            "--metrics-token=Hunter2-Hunter2-Hunter2",
             "--player-stats-url=https://stats.example.org",
             "--player-stats-token=Hunter2",
             "--payment-secret-key=sk_live_Hunter2",
@@ -394,9 +406,9 @@ mod tests {
             .filter_map(|argument| argument.get_env())
             .map(|variable| variable.to_str().unwrap().to_owned())
             .collect();
-        assert_eq!(variables.len(), 48);
+        assert_eq!(variables.len(), 50);
         let hidden = command.get_arguments().filter(|argument| argument.is_hide_env_values_set()).count();
-        assert_eq!(hidden, 11);
+        assert_eq!(hidden, 12);
         let help = command.render_long_help().to_string();
         for variable in variables {
             assert!(help.contains(&format!("[env: {variable}")), "{variable}");

@@ -7,7 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::NaiveDateTime;
-use diesel::prelude::*;
+use diesel::{
+    dsl::{max, min},
+    prelude::*,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -362,6 +365,19 @@ pub fn summary(db: &mut Db, servers: &[ServerId]) -> Result<IncidentSummary, DbE
 pub fn tally(db: &mut Db) -> Result<Vec<(&'static str, i64)>, DbError> {
     let count = |state| Ok((state, incidents::table.filter(incidents::state.eq(state)).count().get_result(db)?));
     STATES.into_iter().map(count).collect()
+}
+
+/// Since when the oldest incident has been unheard.
+pub fn oldest_unheard(db: &mut Db) -> Result<Option<Timestamp>, DbError> {
+    let unheard = incidents::table.filter(incidents::state.eq(UNHEARD));
+    let oldest: Option<chrono::NaiveDateTime> = unheard.select(min(incidents::first_at)).first(db)?;
+    Ok(oldest.map(|at| at.and_utc()))
+}
+
+/// When somebody last heard of an incident.
+pub fn last_heard(db: &mut Db) -> Result<Option<Timestamp>, DbError> {
+    let last: Option<chrono::NaiveDateTime> = incidents::table.select(max(incidents::heard_at)).first(db)?;
+    Ok(last.map(|at| at.and_utc()))
 }
 
 #[cfg(test)]

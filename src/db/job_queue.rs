@@ -84,6 +84,12 @@ impl<J> JobQueue<J> {
         self.lock().next(JobUrgency::Ordinary)
     }
 
+    /// How many jobs wait, those that nobody waits for included.
+    pub fn waiting_jobs(&self) -> usize {
+        let waiting = self.lock();
+        waiting.first.len() + waiting.ordinary.len()
+    }
+
     /// Ends the workers.
     pub fn close(&self) {
         self.lock().closed = true;

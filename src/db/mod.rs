@@ -89,6 +89,7 @@ pub mod usage;
 pub mod user_search;
 pub mod users;
 pub mod wiki_pages;
+pub mod write_check;
 
 /// Rows that a purge deletes at once, so that no other writer waits long for it. One that deleted fewer is done.
 pub const PURGE_BATCH: usize = 500;

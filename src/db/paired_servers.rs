@@ -231,6 +231,11 @@ pub fn replace_token(
     Ok(diesel::update(unchanged).set(resealed).execute(db)? == 1)
 }
 
+/// How many tokens keys before this one sealed.
+pub fn count_older(db: &mut Db, key_version: i32) -> Result<i64, DbError> {
+    Ok(paired_servers::table.filter(paired_servers::key_version.lt(key_version)).count().get_result(db)?)
+}
+
 /// At most `limit` servers whose token an older key sealed, by id, those after this one.
 pub fn list_older(db: &mut Db, key_version: i32, after: &ServerId, limit: usize) -> Result<Vec<PairedServer>, DbError> {
     // Mostly there is none, and then nothing is walked through.

@@ -52,6 +52,16 @@ pub struct Pool {
     writers: Arc<DbLane>,
 }
 
+/// How busy the connections are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolLoad {
+    /// Open connections, and those of them that run a query.
+    pub open: usize,
+    pub busy: usize,
+    /// Queries that wait for one.
+    pub waiting: usize,
+}
+
 /// When a simulated disk is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskMoment {
@@ -158,6 +168,19 @@ impl Pool {
         self.writers.run(JobUrgency::First, |db| transaction(db, change).inspect(tell)).await
     }
 
+    /// How busy it is now.
+    pub fn load(&self) -> PoolLoad {
+        let lanes = [Some(&self.writers), (!Arc::ptr_eq(&self.readers, &self.writers)).then_some(&self.readers)];
+        lanes.into_iter().flatten().fold(PoolLoad::default(), |load, lane| {
+            let state = lane.connections.state();
+            PoolLoad {
+                open: load.open + state.connections as usize,
+                busy: load.busy + (state.connections - state.idle_connections.min(state.connections)) as usize,
+                waiting: load.waiting + lane.queue.waiting_jobs(),
+            }
+        })
+    }
+
     /// [`read`](Self::read) for threads that may block; without a deadline for the queries.
     pub fn read_blocking<T>(&self, query: impl FnOnce(&mut Db) -> Result<T, DbError>) -> Result<T, DbError> {
         query(&mut *connection(&self.readers.connections)?)
@@ -212,7 +235,9 @@ impl DbLane {
         F: FnOnce(&mut Db) -> Result<T, DbError> + Send + 'static,
     {
         let (reply, answered) = oneshot::channel();
+        let since = time::Instant::now();
         let job: Job = Box::new(move |db| {
+            metrics::histogram!("companion_database_wait_seconds").record(since.elapsed());
             let done = db.and_then(query);
             Box::new(move |after| drop(reply.send(after.and(done))))
         });

@@ -238,6 +238,13 @@ pub fn replace_sealed(
     Ok(replaced == 1)
 }
 
+/// How many bundles keys before this one sealed.
+pub fn count_older(db: &mut Db, key_version: i32) -> Result<i64, DbError> {
+    let in_use = push_credentials::table.filter(push_credentials::key_version.lt(key_version));
+    let staged = push_credentials::table.filter(push_credentials::staged_key_version.lt(key_version));
+    Ok(in_use.count().get_result::<i64>(db)? + staged.count().get_result::<i64>(db)?)
+}
+
 /// At most `limit` credentials with a bundle that an older key sealed, by user id, those after this one.
 pub fn list_older(db: &mut Db, key_version: i32, after: &UserId, limit: usize) -> Result<Vec<PushCredential>, DbError> {
     // Mostly there is none, and then nothing is walked through.

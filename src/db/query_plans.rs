@@ -32,7 +32,7 @@ use crate::{
         testing::{self, later, now},
         tiers, timeline,
         tracked_players::{self, NewTrackedPlayer, TrackedPlayerChange},
-        users, wiki_pages,
+        users, wiki_pages, write_check,
     },
     domain::{
         audit::{AdminAction, AuditResult},
@@ -205,6 +205,11 @@ fn every_query(db: &mut Db) {
     incidents::expire(db, now()).unwrap();
     incidents::purge(db, now()).unwrap();
     incidents::tally(db).unwrap();
+    incidents::oldest_unheard(db).unwrap();
+    incidents::last_heard(db).unwrap();
+    push_credentials::count_older(db, 2).unwrap();
+    paired_servers::count_older(db, 2).unwrap();
+    write_check::write(db, now()).unwrap();
     encryption_keys::number(db, key).unwrap();
     helper_devices::find_by_token(db, key).unwrap();
     helper_devices::belongs_to(db, &user, &key.into()).unwrap();

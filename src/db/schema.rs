@@ -593,6 +593,13 @@ diesel::table! {
     }
 }
 
+diesel::table! {
+    write_checks (checked_at) {
+        checked_at -> Timestamp,
+        filler -> Text,
+    }
+}
+
 diesel::joinable!(incident_acks -> incidents (incident_id));
 diesel::joinable!(guests -> paired_servers (server_id));
 diesel::joinable!(sessions -> users (user_id));

@@ -14,10 +14,11 @@ use std::{
     time::Duration,
 };
 
+use actix_web::web;
 use clap::{ArgMatches, Args as _, Command, FromArgMatches as _, builder::Resettable};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     api::context::ApiContext,
@@ -25,7 +26,7 @@ use crate::{
     clock::Clock,
     config::{self, ChatSettings, Config, InvalidSettings, PaymentSettings, Settings},
     crypto::random::Random,
-    db::{error::DbError, paired_servers, users},
+    db::{error::DbError, incidents, paired_servers, users},
     domain::{
         device::DeviceKind,
         ids::{ServerId, UserId},
@@ -43,12 +44,15 @@ use crate::{
         push_service::{CertificateAuthority, DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN, PushService},
         world::{SimulatedDevice, SimulatedWorld, TEAM, TURNING_CAMERA},
     },
+    terminal::{self, LiveLine},
 };
 
 /// The name of the simulated game server in its pushes.
 const SERVER_NAME: &str = "Demo Island";
 /// A pairing needs a login and a few messages on this machine.
 const PAIRING_DEADLINE: Duration = Duration::from_secs(15);
+/// How often the line on the terminal is renewed.
+const SHOWN_EVERY: Duration = Duration::from_secs(1);
 
 /// How to run the demo.
 #[derive(clap::Args)]
@@ -127,11 +131,14 @@ pub struct Demo {
     pub checkout_url: Option<String>,
     /// Removed when dropped.
     _temporary: Option<TempDir>,
+    /// From the start of the command.
+    ready_in: Duration,
 }
 
 impl Demo {
     /// Starts everything. Call it inside an actix system.
     pub async fn start(options: DemoOptions) -> Result<Self, DemoError> {
+        let began = Instant::now();
         let (data_dir, temporary) = match options.data_dir {
             Some(path) => (path, None),
             None => {
@@ -224,6 +231,7 @@ impl Demo {
             chat,
             checkout_url,
             _temporary: temporary,
+            ready_in: began.elapsed(),
         })
     }
 
@@ -233,7 +241,12 @@ impl Demo {
         let (demo, server, program) = (self.path.display(), &servers[0], simulator::program_as_started());
         let switch = self.devices.iter().find(|(_, kind, _)| *kind == DeviceKind::Switch).map(|(id, ..)| id.as_str());
         let mut out = io::stdout().lock();
-        writeln!(out, "\nThe demo is running. The game server \"{}\" is paired.\n", server.name)?;
+        let seconds = self.ready_in.as_secs_f64();
+        writeln!(
+            out,
+            "\nThe demo is running, ready in {seconds:.2} s. The game server \"{}\" is paired.\n",
+            server.name
+        )?;
         writeln!(out, "  HTTP API   {api_url}   (its description: {api_url}/openapi.json)")?;
         writeln!(out, "  Relay      {relay_url}/v1")?;
         writeln!(out, "  Sign in    {sign_in_url}   (in a browser, with one click)")?;
@@ -319,8 +332,15 @@ impl Demo {
         out.flush()
     }
 
-    /// Serves until `shutdown` ends.
+    /// Serves until `shutdown` ends; meanwhile a terminal shows in one line how it is.
     pub async fn run_until_stopped(self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+        let line = terminal::is_shown().then(|| actix::spawn(show(self.server.context().clone())));
+        let shutdown = async {
+            shutdown.await;
+            if let Some(line) = line {
+                line.abort();
+            }
+        };
         self.server.run_until_stopped(shutdown).await
     }
 }
@@ -343,6 +363,27 @@ fn ports_are_free(port: u16) -> Result<(), DemoError> {
         }
     }
     Ok(())
+}
+
+/// Shows how the service is, without end.
+async fn show(context: web::Data<ApiContext>) {
+    let line = LiveLine::new("");
+    loop {
+        let (links, pushes) = (context.link_counts().await, context.push_counts().await);
+        let incidents = context.pool.read(incidents::tally).await;
+        let link = links.map_or("no answer".to_owned(), |links| states(&links.by_state));
+        let push = pushes.map_or("no answer".to_owned(), |pushes| states(&pushes));
+        let raids = incidents.map_or(0, |states| states.iter().map(|(_, count)| count).sum());
+        let sockets = context.sockets();
+        line.say(format!("link: {link} | push: {push} | sockets: {sockets} | raids: {raids}"));
+        sleep(SHOWN_EVERY).await;
+    }
+}
+
+/// The states that there are; the demo has one link and one push session.
+fn states(counts: &[(&'static str, usize)]) -> String {
+    let there: Vec<&str> = counts.iter().filter(|(_, count)| *count > 0).map(|(state, _)| *state).collect();
+    if there.is_empty() { "none".to_owned() } else { there.join(", ").replace('_', " ") }
 }
 
 /// The default settings, whatever the environment says: a demo must not use the data of a real service.

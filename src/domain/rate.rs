@@ -103,6 +103,11 @@ impl Bucket {
         Self { level: capacity, capacity, refill_per_ms: u64::from(per_second.max(1)) * u64::from(TOKEN), at: now }
     }
 
+    /// The part of it that is left, 0 to 1.
+    pub fn left(&self, now: u64) -> f64 {
+        self.level_at(now) as f64 / self.capacity as f64
+    }
+
     /// Milliseconds until `cost` can be taken with `reserve` left over, both in hundredths of a token; 0 = now. More
     /// than the bucket holds means a full bucket.
     pub fn wait(&self, now: u64, cost: u32, reserve: u32) -> u64 {

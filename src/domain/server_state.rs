@@ -54,6 +54,18 @@ pub enum ConnectionState {
     Paused,
 }
 
+impl ConnectionState {
+    /// Every state and its word, as in JSON.
+    pub const WORDS: [(Self, &'static str); 6] = [
+        (Self::Connecting, "connecting"),
+        (Self::Connected, "connected"),
+        (Self::Unreachable, "unreachable"),
+        (Self::Rejected, "rejected"),
+        (Self::NoCredentials, "no_credentials"),
+        (Self::Paused, "paused"),
+    ];
+}
+
 /// What is known of the game server as a whole, and how fresh the state is.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -36,6 +36,15 @@ impl Budgets {
     }
 }
 
+impl Budgets {
+    /// The part that is left of each budget that some link uses, 0 to 1.
+    pub fn left(&self) -> Vec<f64> {
+        let budgets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = budgets.values().filter(|budget| Arc::strong_count(budget) > 1);
+        used.map(|shared| shared.with(|budget, now| budget.left(now))).collect()
+    }
+}
+
 impl Default for SharedBudget {
     fn default() -> Self {
         Self { origin: Instant::now(), budget: Mutex::new(Budget::new(0)) }

@@ -99,6 +99,12 @@ impl Budget {
         Self { address: Buckets::of_address(now), players: HashMap::new() }
     }
 
+    /// The part that is left in the emptiest bucket, 0 to 1.
+    pub fn left(&self, now: u64) -> f64 {
+        let all = self.players.values().chain([&self.address]);
+        all.map(|buckets| buckets.tokens.left(now)).fold(1.0, f64::min)
+    }
+
     /// How long a request has to wait; zero = it may go now.
     pub fn wait_for(&self, player: u64, cost: u32, priority: Priority, now: u64) -> Duration {
         let (player_reserve, address_reserve) = priority.reserves();

@@ -20,6 +20,11 @@ pub fn raise_limit() -> usize {
             log::warn!("the limit of open files stays as it is: {error}");
         }
     }
+    self::limit()
+}
+
+/// The limit of open files now.
+pub fn limit() -> usize {
     // No number means no limit.
     getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
 }

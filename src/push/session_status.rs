@@ -20,6 +20,20 @@ pub enum PushState {
     Unreadable,
 }
 
+impl PushState {
+    /// Every state and its word, as in JSON.
+    pub const WORDS: [(Self, &'static str); 5] = [
+        (Self::Connecting, "connecting"),
+        (Self::Connected, "connected"),
+        (Self::Unreachable, "unreachable"),
+        (Self::RefreshNeeded, "refresh_needed"),
+        (Self::Unreadable, "unreadable"),
+    ];
+}
+
+/// How many push sessions there are in each state.
+pub type PushCounts = [(&'static str, usize); PushState::WORDS.len()];
+
 /// Why there is no session, in fixed words. What a library or the push service said is in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -109,6 +123,11 @@ impl SessionStatus {
     /// The session; `None` if it has ended for good.
     pub fn get(&self) -> Option<PushSession> {
         self.lock().clone()
+    }
+
+    /// Its state; `None` if it has ended for good.
+    pub fn state(&self) -> Option<PushState> {
+        self.lock().as_ref().map(|session| session.state)
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<PushSession>> {

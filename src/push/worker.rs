@@ -22,7 +22,7 @@ use crate::{
     push::{
         context::PushContext,
         login_turns,
-        session_status::{PushSession, PushState, SessionFault, SessionStatus},
+        session_status::{PushCounts, PushSession, PushState, SessionFault, SessionStatus},
         session_supervisor,
     },
 };
@@ -57,6 +57,11 @@ pub struct PushSessions {
 #[derive(Message)]
 #[rtype(result = "bool")]
 pub struct SessionsLoaded;
+
+/// How many push sessions there are in each state.
+#[derive(Message)]
+#[rtype(result = "PushCounts")]
+pub struct CountSessions;
 
 /// See the module.
 pub struct PushWorker {
@@ -188,6 +193,19 @@ impl Handler<PushSessions> for PushWorker {
             Some((user, session))
         });
         MessageResult(known.collect())
+    }
+}
+
+impl Handler<CountSessions> for PushWorker {
+    type Result = MessageResult<CountSessions>;
+
+    fn handle(&mut self, _: CountSessions, _: &mut Self::Context) -> Self::Result {
+        let mut counts = PushState::WORDS.map(|(_, word)| (word, 0));
+        for state in self.sessions.values().filter_map(|session| session.status.state()) {
+            let place = PushState::WORDS.iter().position(|(known, _)| *known == state);
+            counts[place.expect("every state has a word")].1 += 1;
+        }
+        MessageResult(counts)
     }
 }
 

@@ -175,12 +175,13 @@ impl AlarmDelivery {
         self.is_known.notify_waiters();
         let pushes = stored.waiting.into_iter().map(|push| self.clone().pushed_alarm(push.into()));
         let pushes = join_all(pushes.collect::<Vec<_>>());
-        let told = self.publish(&changes).into_iter().map(|sent| self.clone().hear(sent));
+        let told = self.publish(&changes, None).into_iter().map(|sent| self.clone().hear(sent));
         tokio::join!(join_all(told.collect::<Vec<_>>()), pushes);
     }
 
     /// An alarm that went off on the live link.
     pub async fn link_alarm(self: Rc<Self>, alarm: AlarmTrigger) {
+        let heard_at = Instant::now();
         let held = self.context.journal.unkept.hold();
         self.wait_until_known().await;
         let now = self.context.clock.moment();
@@ -194,7 +195,7 @@ impl AlarmDelivery {
             write.values.insert(device.to_string(), true);
             self.values.borrow_mut().insert(device.to_string(), LastValue { stored_at: now, news: None });
         }
-        self.deliver(update, write, held).await.1.all.await;
+        self.deliver(update, write, held, heard_at).await.1.all.await;
     }
 
     /// An alarm has this value now.
@@ -211,6 +212,7 @@ impl AlarmDelivery {
 
     /// An alarm that came by a push.
     pub async fn pushed_alarm(self: Rc<Self>, alarm: PushedAlarm) {
+        let heard_at = Instant::now();
         let held = self.context.journal.unkept.hold();
         self.wait_until_known().await;
         {
@@ -238,12 +240,13 @@ impl AlarmDelivery {
             ..self.arrival(AlarmPath::Push, "", "", &update, now.stamp)
         };
         let write = LedgerWrite { arrivals: [(alarm.id, arrival)].into(), ..Default::default() };
-        self.deliver(update, write, held).await.1.all.await;
+        self.deliver(update, write, held, heard_at).await.1.all.await;
     }
 
     /// A test alarm, the whole way. None if it could not be stored.
     pub async fn drill(self: Rc<Self>) -> Option<DrillOutcome> {
-        let answered_by = Instant::now() + DRILL_ANSWERED_WITHIN;
+        let heard_at = Instant::now();
+        let answered_by = heard_at + DRILL_ANSWERED_WITHIN;
         let held = self.context.journal.unkept.hold();
         self.wait_until_known().await;
         let now = self.context.clock.moment();
@@ -251,7 +254,7 @@ impl AlarmDelivery {
         let arrival = self.arrival(AlarmPath::Drill, "drill", "Drill", &update, now.stamp);
         let write = LedgerWrite { arrivals: [(arrival.id.clone(), arrival)].into(), ..Default::default() };
         let incident = update.incident.clone();
-        let (kept, mut heard) = self.deliver(update, write, held).await;
+        let (kept, mut heard) = self.deliver(update, write, held, heard_at).await;
         let sockets = match timeout_at(answered_by, &mut heard.all).await {
             Ok(sockets) => sockets,
             Err(_) => {
@@ -272,7 +275,7 @@ impl AlarmDelivery {
             let this = self.clone();
             async move {
                 this.ledger.write(this.facts(changes.iter().map(|change| &change.incident))).await;
-                join_all(this.publish(&changes).into_iter().map(|sent| sent.all)).await;
+                join_all(this.publish(&changes, None).into_iter().map(|sent| sent.all)).await;
             }
         })
     }
@@ -316,7 +319,13 @@ impl AlarmDelivery {
     }
 
     /// Stores an alarm and what it changed, then sends it. Whoever drives what is sent stores who took it, too.
-    async fn deliver(self: &Rc<Self>, update: RaidUpdate, mut write: LedgerWrite, held: Held) -> (Kept, Sent) {
+    async fn deliver(
+        self: &Rc<Self>,
+        update: RaidUpdate,
+        mut write: LedgerWrite,
+        held: Held,
+        heard_at: Instant,
+    ) -> (Kept, Sent) {
         let RaidUpdate { incident, opened, changes, .. } = update;
         write.extend(self.facts(changes.iter().map(|change| &change.incident)));
         if !write.arrivals.is_empty() {
@@ -330,7 +339,7 @@ impl AlarmDelivery {
         drop(held);
         let mut taken = Arc::default();
         let mut hearing = Vec::new();
-        for sent in self.publish(&changes) {
+        for sent in self.publish(&changes, Some(heard_at)) {
             if opened && sent.incident == incident {
                 taken = sent.taken.clone();
                 hearing.push(self.clone().hear(sent).boxed_local());
@@ -373,13 +382,13 @@ impl AlarmDelivery {
     }
 
     /// Sends the messages and shows the changes. What is sent has to be driven.
-    fn publish(&self, changes: &[RaidChange]) -> Vec<Sent> {
+    fn publish(&self, changes: &[RaidChange], heard_at: Option<Instant>) -> Vec<Sent> {
         let send = |RaidChange { incident, message }: &RaidChange| {
             let raid = message.as_ref()?;
             log::info!(server = self.server.as_str(), incident = incident.as_str(), count = raid.count; "raid alarm");
             let acknowledged: Vec<UserId> =
                 self.raids.borrow().get(incident).into_iter().flat_map(|known| known.acks.keys().cloned()).collect();
-            let (taken, all) = self.publisher.borrow().deliver_alarm(raid, &acknowledged);
+            let (taken, all) = self.publisher.borrow().deliver_alarm(raid, &acknowledged, heard_at);
             Some(Sent { incident: incident.clone(), taken, all: all.boxed_local() })
         };
         let sent = changes.iter().filter_map(send).collect();

@@ -71,7 +71,7 @@ struct Fragments {
 impl ClientSocket {
     /// Owns a stream from after its handshake; `early` is what the client has already sent behind it.
     pub fn start(worker: Rc<RelayWorker>, admission: Admission, stream: Stream, early: BytesMut) {
-        let socket = Socket::new(admission.user.clone(), stream);
+        let socket = Socket::new(admission.user.clone(), stream, worker.counts.clone());
         Actor::start(Self {
             worker,
             socket,

@@ -6,6 +6,7 @@ mod alive;
 mod cameras;
 mod chat;
 mod devices;
+mod last_heard;
 mod looks;
 mod maps;
 mod notes;
@@ -17,6 +18,7 @@ use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 
 use actix::prelude::*;
 
+pub use self::last_heard::LastHeard;
 use crate::{
     config::GameLinkPolicy,
     db::{paired_servers, pool::Db},
@@ -134,12 +136,13 @@ pub enum ConnectionEvent {
 }
 
 /// How a game connection begins.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ConnectionStart {
     /// Greater than that of every connection of this server before.
     pub epoch: u64,
     /// A user asks for it now: its link waits for no turn.
     pub asked_for: bool,
+    pub heard: LastHeard,
 }
 
 /// See the module.
@@ -148,6 +151,7 @@ pub struct GameConnection {
     context: Arc<RelayContext>,
     hub: Recipient<ConnectionEvent>,
     asked_for: bool,
+    heard: LastHeard,
     live: Rc<RefCell<LiveState>>,
     publisher: Rc<RefCell<Publisher>>,
     alarms: Rc<AlarmDelivery>,
@@ -185,6 +189,7 @@ impl GameConnection {
             live,
             cameras: CameraLooks::new(context.clock.clone()),
             asked_for: start.asked_for,
+            heard: start.heard,
             server,
             context,
             hub,
@@ -358,6 +363,7 @@ impl Handler<LinkReport> for GameConnection {
     fn handle(&mut self, report: LinkReport, ctx: &mut Self::Context) -> bool {
         match report {
             LinkReport::Up(link, game_server, info) => {
+                self.heard.note(self.context.clock.now());
                 self.link = Some(link);
                 self.join_market(&game_server, ctx);
                 self.game_server = Some(game_server);
@@ -372,6 +378,7 @@ impl Handler<LinkReport> for GameConnection {
                 false
             }
             LinkReport::Update(mut update) => {
+                self.heard.note(self.context.clock.now());
                 self.take_camera_frame(&mut update);
                 self.update(update, ctx)
             }

@@ -6,13 +6,12 @@ use std::{
     collections::{HashMap, HashSet},
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use actix::prelude::*;
-use futures_util::future::join_all;
 use tokio::time::{Instant, timeout};
 
 use crate::{
@@ -29,11 +28,13 @@ use crate::{
         close::Reason,
         context::RelayContext,
         game_connection::{
-            ConnectionEvent, ConnectionStart, GameConnection, ReloadDevices, RetryLink, SetWatchers, StopConnection,
+            ConnectionEvent, ConnectionStart, GameConnection, LastHeard, ReloadDevices, RetryLink, SetWatchers,
+            StopConnection,
         },
         presence::Presence,
         publication::AllowedUsers,
         recent_changes::RecentChanges,
+        send_counts::ThreadCounts,
         server_lookup::{FindServer, FoundServer},
     },
 };
@@ -47,7 +48,9 @@ pub use crate::relay::{
     },
     game_connection::{LinkStatus, players::PlayerSeen},
     ledger::STORED_WITHIN,
+    link_counts::{CountLinks, LinkCounts},
     markets::Markets,
+    send_counts::SendTotals,
     shop_watcher::ShopWatchesChanged,
     team_chat::shown_text,
 };
@@ -133,16 +136,28 @@ pub enum DrillError {
 #[rtype(result = "bool")]
 pub struct LinksLoaded;
 
-/// Refuse new sockets, close the open ones, end the links. Answered when the links have ended; sockets close by themselves.
+/// Refuse new sockets, and close the open ones one after the other, over this time at the most. Answered when all were
+/// told; then they close by themselves.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct Drain;
+pub struct Drain {
+    pub over: Duration,
+}
 
-/// What `GET /health` of the relay reports, readable from every thread.
+/// End the links. Answered when they have ended.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct EndLinks;
+
+/// What `GET /health` of the relay and operators are told, readable from every thread.
 #[derive(Default)]
 pub struct RelayHealth {
     /// Sockets open now.
     pub active: AtomicUsize,
+    /// What the worker threads send.
+    pub sent: ThreadCounts,
+    /// The service is about to end.
+    pub draining: AtomicBool,
 }
 
 /// See the module.
@@ -166,12 +181,16 @@ pub struct Hub {
     /// Of the latest game connection.
     epoch: u64,
     links_loaded: bool,
+    /// No socket is admitted any more, and then no link begins any more.
     draining: bool,
+    ending: bool,
 }
 
 struct LiveConnection {
     address: Addr<GameConnection>,
     since: Instant,
+    /// When its game server last said something.
+    heard: LastHeard,
     /// Who may watch, as the database last said.
     allowed: Option<AllowedUsers>,
 }
@@ -194,12 +213,13 @@ impl Hub {
             epoch: 0,
             links_loaded: false,
             draining: false,
+            ending: false,
         }
     }
 
     /// The game connection of this server, started if need be; none if the server was deleted or the service stops.
     fn connection(&mut self, server: &ServerId, asked_for: bool, ctx: &Context<Self>) -> Option<Addr<GameConnection>> {
-        if self.draining || self.recent.is_removed(server) {
+        if self.ending || self.recent.is_removed(server) {
             return None;
         }
         if let Some(known) = self.connections.get(server).filter(|known| known.address.connected()) {
@@ -207,12 +227,13 @@ impl Hub {
         }
         // It only rises, also while the clock stands still or is set back.
         self.epoch = (self.epoch + 1).max(self.context.clock.now().timestamp_micros().unsigned_abs());
-        let start = ConnectionStart { epoch: self.epoch, asked_for };
+        let heard = LastHeard::default();
+        let start = ConnectionStart { epoch: self.epoch, asked_for, heard: heard.clone() };
         let (id, context, hub) = (server.clone(), self.context.clone(), ctx.address().recipient());
         let arbiter = &self.arbiters[self.connections.len() % self.arbiters.len()];
         let address = GameConnection::start_in_arbiter(arbiter, move |_| GameConnection::new(id, context, hub, start));
         self.link_statuses.insert(server.clone(), self.connecting());
-        let connection = LiveConnection { address: address.clone(), since: Instant::now(), allowed: None };
+        let connection = LiveConnection { address: address.clone(), since: Instant::now(), heard, allowed: None };
         self.connections.insert(server.clone(), connection);
         Some(address)
     }
@@ -428,25 +449,13 @@ impl Handler<ConnectionEvent> for Hub {
     }
 }
 
-impl Handler<Drain> for Hub {
-    type Result = ResponseFuture<()>;
-
-    fn handle(&mut self, _: Drain, _: &mut Self::Context) -> Self::Result {
-        self.draining = true;
-        for close in self.presence.open_sockets() {
-            close.do_send(Close(Reason::Restarting));
-        }
-        // One that has ended before has nothing to end.
-        let ended: Vec<_> = self.connections.values().map(|known| known.address.send(StopConnection)).collect();
-        Box::pin(async move { drop(join_all(ended).await) })
-    }
-}
-
 mod admitting;
 mod alarms;
 mod cameras;
 mod chat;
+mod counting;
 mod devices;
+mod ending;
 mod notes;
 mod online;
 mod players;

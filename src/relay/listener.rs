@@ -104,7 +104,9 @@ async fn upgrade_service(
 ) -> Result<impl Service<(Request, Framed<HttpStream, h1::Codec>), Response = (), Error = actix_web::Error>, ()> {
     let hub = &context.hub;
     let servers = hub.clone().recipient();
-    let worker = RelayWorker::new(context.clock.clone(), servers, hub.clone().recipient(), hub.clone().recipient());
+    let counts = context.health.sent.of_new_thread();
+    let (commands, acknowledgements) = (hub.clone().recipient(), hub.clone().recipient());
+    let worker = RelayWorker::new(context.clock.clone(), servers, commands, acknowledgements, counts);
     let service = map_config(app(context), |()| AppConfig::default()).into_factory().new_service(()).await?;
     let service = Rc::new(service);
     Ok(fn_service(move |(request, framed): (Request, Framed<HttpStream, h1::Codec>)| {

@@ -23,6 +23,7 @@
 //! feed                 patch_log       pure: the last steps, merged patches, when a snapshot is better
 //! publication          what a game connection publishes
 //! protocol  close      what is said on the wire          receipt      which sockets took a frame
+//! send_counts          what each thread sends, for operators
 //! ```
 
 pub mod admission;
@@ -40,6 +41,7 @@ pub mod frame_budget;
 pub mod game_connection;
 pub mod hub;
 pub mod ledger;
+pub mod link_counts;
 pub mod link_end;
 pub mod link_supervisor;
 pub mod listener;
@@ -55,6 +57,7 @@ pub mod receipt;
 pub mod recent_changes;
 pub mod recent_events;
 pub mod relay_worker;
+pub mod send_counts;
 pub mod send_queue;
 pub mod server_lookup;
 pub mod server_subscription;

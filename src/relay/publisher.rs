@@ -6,6 +6,7 @@ use std::sync::Arc;
 use actix::Recipient;
 use bytes::Bytes;
 use futures_util::future::join_all;
+use tokio::time::Instant;
 
 use crate::{
     domain::{
@@ -123,15 +124,16 @@ impl Publisher {
         }
     }
 
-    /// Delivers a raid alarm to all but these users. The sockets that took it so far, and a future of their number once
+    /// Delivers a raid alarm to all but these users; `heard_at` is when it was heard, if it was just now. The sockets that took it so far, and a future of their number once
     /// all have or are gone: what still waits in this process would be lost with it.
     pub fn deliver_alarm(
         &self,
         raid: &Raid,
         acknowledged: &[UserId],
+        heard_at: Option<Instant>,
     ) -> (Arc<Taken>, impl Future<Output = usize> + use<>) {
         let frame = ServerMessage::Raid { server_id: &self.server, raid }.frame();
-        let taken = Arc::new(Taken::default());
+        let taken = Taken::since(heard_at);
         let alarm = Publication::DeliverAlarm { frame, acknowledged: acknowledged.into(), taken: taken.clone() };
         let send = |known: &Subscriber| known.recipient.send(alarm.clone());
         let answers = join_all(self.subscribers.iter().map(send).collect::<Vec<_>>());
@@ -284,11 +286,11 @@ mod tests {
             late: false,
             drill: false,
         };
-        assert_eq!(publisher.deliver_alarm(&raid, &[]).1.await, 0, "nobody watches");
+        assert_eq!(publisher.deliver_alarm(&raid, &[], None).1.await, 0, "nobody watches");
         let subscribers = [subscriber(16), subscriber(16)];
         subscribers.iter().for_each(|(recipient, _)| publisher.subscribe(recipient.clone()));
-        assert_eq!(publisher.deliver_alarm(&raid, &[]).1.await, 4);
+        assert_eq!(publisher.deliver_alarm(&raid, &[], None).1.await, 4);
         publisher.unsubscribe(&subscribers[0].0);
-        assert_eq!(publisher.deliver_alarm(&raid, &[]).1.await, 2);
+        assert_eq!(publisher.deliver_alarm(&raid, &[], None).1.await, 2);
     }
 }

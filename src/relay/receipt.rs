@@ -9,16 +9,26 @@ use std::{
     },
 };
 
-use tokio::sync::{Notify, oneshot};
+use tokio::{
+    sync::{Notify, oneshot},
+    time::Instant,
+};
 
 /// The sockets that took one alarm so far, on all threads.
 #[derive(Debug, Default)]
 pub struct Taken {
     sockets: AtomicUsize,
     first: Notify,
+    /// When its alarm was heard, if it was just now.
+    heard_at: Option<Instant>,
 }
 
 impl Taken {
+    /// None yet; how long each takes is counted from here.
+    pub fn since(heard_at: Option<Instant>) -> Arc<Self> {
+        Arc::new(Self { heard_at, ..Self::default() })
+    }
+
     /// How many.
     pub fn sockets(&self) -> usize {
         self.sockets.load(Ordering::Relaxed)
@@ -35,6 +45,9 @@ impl Taken {
     pub fn add(&self) {
         self.sockets.fetch_add(1, Ordering::Relaxed);
         self.first.notify_one();
+        if let Some(heard_at) = self.heard_at {
+            metrics::histogram!("companion_raid_latency_seconds").record(heard_at.elapsed());
+        }
     }
 }
 

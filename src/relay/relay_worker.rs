@@ -1,6 +1,6 @@
 //! What the sockets of one worker thread share: its subscriptions, found by paired server, and the way to the hub.
 
-use std::{cell::RefCell, collections::HashMap, rc::Rc};
+use std::{cell::RefCell, collections::HashMap, rc::Rc, sync::Arc};
 
 use actix::Recipient;
 
@@ -9,6 +9,7 @@ use crate::{
     domain::ids::{ServerId, UserId},
     relay::{
         commands::{AcknowledgeRaid, UserCommand},
+        send_counts::SendCounts,
         server_lookup::FindServer,
         server_subscription::{ServerSubscription, Subscription},
     },
@@ -24,6 +25,7 @@ pub struct RelayWorker {
     servers: Recipient<FindServer>,
     pub commands: Recipient<UserCommand>,
     pub acknowledgements: Recipient<AcknowledgeRaid>,
+    pub counts: Arc<SendCounts>,
     subscriptions: RefCell<HashMap<ServerId, Rc<Subscription>>>,
 }
 
@@ -34,8 +36,9 @@ impl RelayWorker {
         servers: Recipient<FindServer>,
         commands: Recipient<UserCommand>,
         acknowledgements: Recipient<AcknowledgeRaid>,
+        counts: Arc<SendCounts>,
     ) -> Rc<Self> {
-        Rc::new(Self { clock, servers, commands, acknowledgements, subscriptions: RefCell::default() })
+        Rc::new(Self { clock, servers, commands, acknowledgements, counts, subscriptions: RefCell::default() })
     }
 
     /// The subscription of this server, started if need be; none if this user may not watch it. Asks the hub only

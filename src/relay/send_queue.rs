@@ -4,7 +4,7 @@
 //! merged at the moment they are sent; a lane that must wait holds back none below it, as each has its floor. Over
 //! budget nothing is lost but chat: of its lines the oldest that wait are dropped, and how many is told.
 
-use std::{collections::VecDeque, rc::Rc};
+use std::{collections::VecDeque, rc::Rc, sync::Arc};
 
 use bytes::Bytes;
 
@@ -16,6 +16,7 @@ use crate::{
         patch_log::CatchUp,
         publication::{Lane, Position},
         receipt::Receipt,
+        send_counts::SendCounts,
     },
 };
 
@@ -80,6 +81,7 @@ struct View {
 /// See the module.
 #[derive(Default)]
 pub struct SendQueue {
+    counts: Arc<SendCounts>,
     budget: FrameBudget,
     lanes: [VecDeque<QueuedFrame>; QUEUED.len()],
     /// One of each server whose chat is too much, the first that is due first.
@@ -94,6 +96,13 @@ pub struct SendQueue {
 }
 
 impl SendQueue {
+    /// An empty queue that counts here.
+    pub fn new(counts: Arc<SendCounts>) -> Self {
+        let mut queue = Self::default();
+        queue.counts = counts;
+        queue
+    }
+
     /// Puts a message into the queue of its lane, which is not that of the state. Too many waiting end the connection;
     /// of chat the oldest line is dropped.
     pub fn push(&mut self, lane: Lane, queued: QueuedFrame, now: Millis) -> Result<(), Overflow> {
@@ -102,10 +111,12 @@ impl SendQueue {
         }
         let waiting = &mut self.lanes[lane as usize];
         waiting.push_back(queued);
+        self.counts.waiting(lane).add(1);
         if lane == Lane::Chat
             && waiting.len() > limits::CHAT_LINES
             && let Some(QueuedFrame { feed: Some(feed), .. }) = waiting.pop_front()
         {
+            self.counts.waiting(lane).remove(1);
             match self.dropped.iter_mut().find(|dropped| Rc::ptr_eq(&dropped.feed, &feed)) {
                 Some(dropped) => dropped.lines += 1,
                 None => self.dropped.push(DroppedChat { feed, lines: 1, due: now + SPAN }),
@@ -123,23 +134,34 @@ impl SendQueue {
     pub fn watch(&mut self, feed: &Rc<Feed>) {
         match self.views.iter_mut().find(|view| view.feed.server == feed.server) {
             Some(view) => *view = View { feed: feed.clone(), position: None },
-            None => self.views.push(View { feed: feed.clone(), position: None }),
+            None => {
+                self.views.push(View { feed: feed.clone(), position: None });
+                self.counts.subscriptions.add(1);
+            }
         }
     }
 
     /// Stops watching, and drops what still waits from that server.
     pub fn unwatch(&mut self, server: &ServerId) {
+        let watched = self.views.len();
         self.views.retain(|view| view.feed.server != *server);
+        self.counts.subscriptions.remove(watched - self.views.len());
         self.dropped.retain(|dropped| dropped.feed.server != *server);
-        for lane in &mut self.lanes {
-            lane.retain(|queued| queued.feed.as_ref().is_none_or(|feed| feed.server != *server));
+        for (lane, waiting) in QUEUED.into_iter().zip(&mut self.lanes) {
+            let waited = waiting.len();
+            waiting.retain(|queued| queued.feed.as_ref().is_none_or(|feed| feed.server != *server));
+            self.counts.waiting(lane).remove(waited - waiting.len());
         }
     }
 
     /// Drops everything that waits and stops watching: the connection is being closed.
     pub fn clear(&mut self) {
-        self.lanes = Default::default();
+        for (lane, waiting) in QUEUED.into_iter().zip(&mut self.lanes) {
+            self.counts.waiting(lane).remove(waiting.len());
+            *waiting = VecDeque::new();
+        }
         self.dropped.clear();
+        self.counts.subscriptions.remove(self.views.len());
         self.views.clear();
     }
 
@@ -167,6 +189,7 @@ impl SendQueue {
                     None => {
                         let DroppedChat { feed, lines, .. } = self.dropped.remove(0);
                         self.budget.record(now, Lane::Event);
+                        self.counts.frames(Lane::Event).add(1);
                         return Next::ChatDropped { feed, lines };
                     }
                 }
@@ -179,6 +202,8 @@ impl SendQueue {
                 None => {
                     let queued = self.lanes[lane as usize].pop_front().expect("it is not empty");
                     self.budget.record(now, lane);
+                    self.counts.waiting(lane).remove(1);
+                    self.counts.frames(lane).add(1);
                     return Next::Send(queued);
                 }
             }
@@ -232,7 +257,11 @@ impl SendQueue {
                 let server = feed.server.clone();
                 self.snapshots.retain(|(_, at)| at + limits::SNAPSHOT_SPAN_MS > now);
                 self.snapshots.push((server, now));
+                self.counts.snapshots.add(1);
             } else {
+                self.counts.patches.add(1);
+                let is_merged = position.is_some_and(|from| from.seq + 1 < reached.seq);
+                self.counts.merged_patches.add(usize::from(is_merged));
                 self.paced = self.paced.max(now) + pace(&mut self.budget, now);
             }
             self.budget.record(now, Lane::State);
@@ -247,6 +276,12 @@ impl SendQueue {
     fn snapshot_at(&self, server: &ServerId, now: Millis) -> Option<Millis> {
         let last = self.snapshots.iter().rev().find(|(sent, _)| sent == server)?.1;
         Some(last + limits::SNAPSHOT_SPAN_MS).filter(|at| *at > now)
+    }
+}
+
+impl Drop for SendQueue {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 

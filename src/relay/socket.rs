@@ -9,6 +9,7 @@ use std::{
     io,
     pin::Pin,
     rc::Rc,
+    sync::Arc,
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -26,6 +27,7 @@ use crate::{
         frame_budget::Millis,
         protocol,
         publication::Lane,
+        send_counts::SendCounts,
         send_queue::{Next, QueuedFrame, SendQueue},
     },
 };
@@ -41,6 +43,7 @@ const LARGEST_FRAME: usize = limits::INBOUND_BYTES + 14;
 pub struct Socket {
     pub user: UserId,
     stream: Stream,
+    counts: Arc<SendCounts>,
     /// What the queue's milliseconds count from.
     origin: Instant,
     pub queue: RefCell<SendQueue>,
@@ -66,13 +69,14 @@ struct Half {
 }
 
 impl Socket {
-    /// Owns the stream from after the handshake.
-    pub fn new(user: UserId, stream: Stream) -> Rc<Self> {
+    /// Owns the stream from after the handshake; counts what goes out here.
+    pub fn new(user: UserId, stream: Stream, counts: Arc<SendCounts>) -> Rc<Self> {
         Rc::new(Self {
             user,
             stream,
             origin: Instant::now(),
-            queue: RefCell::new(SendQueue::default()),
+            queue: RefCell::new(SendQueue::new(counts.clone())),
+            counts,
             half: RefCell::new(None),
             control: RefCell::new(None),
             closing: Cell::new(None),
@@ -169,7 +173,9 @@ impl Socket {
                 *half = Some(Half { rest: next, since: now });
             }
             let Some(Half { rest, since }) = half.as_mut() else { continue };
-            match self.stream.try_write(&rest.frame) {
+            let written = self.stream.try_write(&rest.frame);
+            self.counts.bytes.add(written.as_ref().copied().unwrap_or_default());
+            match written {
                 Ok(taken) if taken == rest.frame.len() => {
                     if let Some(receipt) = &rest.receipt {
                         receipt.confirm();
@@ -290,7 +296,7 @@ mod tests {
     /// A socket whose peer takes `room` bytes without reading.
     fn socket(room: usize) -> (Rc<Socket>, Memory) {
         let (ours, theirs) = Memory::pair(room);
-        (Socket::new("alice".into(), ours.into()), theirs)
+        (Socket::new("alice".into(), ours.into(), Arc::default()), theirs)
     }
 
     fn read(peer: &Memory) -> BytesMut {

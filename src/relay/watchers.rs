@@ -84,7 +84,7 @@ mod tests {
     }
 
     fn socket(user: &str) -> Rc<Socket> {
-        Socket::new(user.into(), Memory::pair(64).0.into())
+        Socket::new(user.into(), Memory::pair(64).0.into(), Default::default())
     }
 
     #[tokio::test]

@@ -32,6 +32,15 @@ impl Installation {
         Self { directory, flags }
     }
 
+    /// With this flag in place of those of the same name.
+    #[allow(dead_code, reason = "not every test changes one")]
+    pub fn with_flag(mut self, flag: &str) -> Self {
+        let name = |flag: &str| flag.split('=').next().map(str::to_owned);
+        self.flags.retain(|known| name(known) != name(flag));
+        self.flags.push(flag.to_owned());
+        self
+    }
+
     #[allow(dead_code, reason = "not every test reads what is stored")]
     pub fn database(&self) -> Database {
         binary::config(&self.flags).database
@@ -97,6 +106,18 @@ pub struct Service {
 }
 
 impl Service {
+    #[allow(dead_code, reason = "not every test stops it")]
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let process = rustix::process::Pid::from_child(&self.process);
+        rustix::process::kill_process(process, signal).unwrap();
+    }
+
+    /// Its exit code, once it has ended by itself; none if a signal ended it.
+    #[allow(dead_code, reason = "not every test stops it")]
+    pub fn ended(&mut self) -> Option<i32> {
+        self.process.wait().unwrap().code()
+    }
+
     pub fn kill(&mut self) {
         // SIGKILL: no handler, no flush. It may be dead already.
         let _ = self.process.kill();
@@ -111,8 +132,10 @@ impl Drop for Service {
 }
 
 /// SplitMix64.
+#[allow(dead_code, reason = "not every test is random")]
 pub struct Seeded(pub u64);
 
+#[allow(dead_code, reason = "not every test is random")]
 impl Seeded {
     pub fn below(&mut self, limit: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -157,8 +157,15 @@ impl Service {
         });
         let push = worker::start(push, vec![Arbiter::current()]);
         let recipient = || hub.clone().recipient();
-        let new_worker =
-            |()| RelayWorker::new(world.clock.clone(), recipient(), hub.clone().recipient(), hub.clone().recipient());
+        let new_worker = |()| {
+            RelayWorker::new(
+                world.clock.clone(),
+                recipient(),
+                hub.clone().recipient(),
+                hub.clone().recipient(),
+                Arc::default(),
+            )
+        };
         let workers = [(); 2].map(new_worker);
         let mut turn = 0;
         while let Some(request) = requests.recv().await {

@@ -233,6 +233,7 @@ const ROUTES: &[(&str, Rule, &str)] = &[
     ("GET /health/db", Anybody, ""),
     ("GET /ready", Anybody, ""),
     ("GET /metrics", Anybody, ""),
+    ("GET /status", Anybody, ""),
     ("GET /openapi.json", Anybody, ""),
 ];
 

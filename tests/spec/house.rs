@@ -14,7 +14,7 @@ use self::source::{Library, ModulePath};
 const FLOORS: [&[&str]; 9] = [
     &["domain"],
     &["crypto"],
-    &["config", "clock", "net", "panics"],
+    &["config", "clock", "net", "panics", "terminal"],
     &["db", "clients", "game", "uploads"],
     &["vault", "catalogue"],
     &["pairings"],

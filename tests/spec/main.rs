@@ -24,6 +24,7 @@ mod intel;
 mod limits_at_once;
 mod maps;
 mod openapi;
+mod operation;
 mod overlays;
 mod paired_servers;
 mod pairing;

@@ -120,6 +120,7 @@ const CONTRACT: &[&str] = &[
     "GET /health/db",
     "GET /ready",
     "GET /metrics",
+    "GET /status",
     "GET /openapi.json",
 ];
 

@@ -186,7 +186,7 @@ impl Relay {
 
     fn worker(&self) -> Rc<RelayWorker> {
         let (clock, servers) = (self.context.clock.clone(), self.hub.clone().recipient());
-        RelayWorker::new(clock, servers, self.hub.clone().recipient(), self.hub.clone().recipient())
+        RelayWorker::new(clock, servers, self.hub.clone().recipient(), self.hub.clone().recipient(), Arc::default())
     }
 }
 
@@ -216,7 +216,7 @@ fn simulated(test: impl Future<Output = ()>) -> String {
 async fn watch(worker: &RelayWorker, server: &str) -> (Rc<Subscription>, Rc<Socket>, Memory) {
     let subscription = worker.subscription(&server.into(), &"alice".into()).await.unwrap().expect("a server");
     let (ours, client) = Memory::pair(1 << 20);
-    let socket = Socket::new("alice".into(), ours.into());
+    let socket = Socket::new("alice".into(), ours.into(), Arc::default());
     socket.queue.borrow_mut().watch(&subscription.feed);
     subscription.watchers.add(&socket);
     socket.pump();

@@ -275,3 +275,43 @@ fn what_waits_from_a_server_is_not_sent_after_its_watch_has_ended() {
     assert_eq!(drain(&mut queue, 0), ["other", "other", "pong"]);
     assert!(matches!(queue.next(SPAN), Next::Idle), "nor is told what was dropped");
 }
+
+#[test]
+fn what_waits_and_what_was_sent_is_counted_however_it_ends() {
+    use crate::relay::send_counts::ThreadCounts;
+    let all = ThreadCounts::default();
+    let counts = all.of_new_thread();
+    let waiting = || all.totals().waiting.map(|(_, count)| count);
+    let (one, other) = (feed("one"), feed("other"));
+    for feed in [&one, &other] {
+        feed.log.borrow_mut().restart(Position { epoch: 1, seq: 0 }, snapshot());
+    }
+    let mut queue = SendQueue::new(counts.clone());
+    for feed in [&one, &other, &one] {
+        queue.watch(feed);
+    }
+    for _ in 0..limits::CHAT_LINES + 5 {
+        queue.push(Lane::Chat, line(&one, "one"), 0).expect("chat is never too much");
+    }
+    queue.push(Lane::Raid, line(&other, "other"), 0).expect("there is room");
+    queue.push(Lane::Reply, text("pong"), 0).expect("there is room");
+    assert_eq!((waiting(), all.totals().subscriptions), ([1, 0, limits::CHAT_LINES as u64, 1], 2));
+    queue.unwatch(&one.server);
+    assert_eq!((waiting(), all.totals().subscriptions), ([1, 0, 0, 1], 1));
+    drain(&mut queue, 0);
+    let step = |base| {
+        let frame = Bytes::from_static(b"step");
+        assert!(other.log.borrow_mut().advance(1, Step::new(base, Vec::new(), frame), Timestamp::UNIX_EPOCH.into()));
+    };
+    step(0);
+    drain(&mut queue, 0);
+    (1..4).for_each(step);
+    drain(&mut queue, 1);
+    let totals = all.totals();
+    let sent = [("raid", 1), ("event", 0), ("chat", 0), ("reply", 1), ("snapshot", 1), ("patch", 2)];
+    assert_eq!((waiting(), totals.frames, totals.merged_patches), ([0; 4], sent, 1));
+    // A socket that goes leaves nothing behind.
+    queue.push(Lane::Event, line(&other, "late"), 1).expect("there is room");
+    drop(queue);
+    assert_eq!((waiting(), all.totals().subscriptions), ([0; 4], 0));
+}

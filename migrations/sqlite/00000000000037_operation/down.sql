@@ -1,0 +1,2 @@
+DROP INDEX incidents_heard_at;
+DROP TABLE write_checks;

@@ -1,0 +1,53 @@
+//! What the process itself uses, under the names that Prometheus' own client libraries give. Linux only: elsewhere there
+//! is no `/proc`, and nothing is reported.
+
+use std::fs;
+
+use metrics::{counter, gauge};
+
+use crate::{domain::time::Timestamp, net::descriptors};
+
+/// Ticks of a second in `/proc/self/stat`: what the kernel tells programs, on every architecture.
+const TICKS: f64 = 100.0;
+
+/// Reads `/proc` and sets the gauges. Blocks, for as long as it takes to list the open files.
+pub fn report(started_at: Timestamp) {
+    gauge!("process_start_time_seconds").set(started_at.timestamp_millis() as f64 / 1_000.0);
+    let seconds = fs::read_to_string("/proc/self/stat").ok().and_then(|stat| cpu_seconds(&stat));
+    let memory = fs::read_to_string("/proc/self/status").ok().and_then(|status| resident_bytes(&status));
+    if let Some(seconds) = seconds {
+        counter!("process_cpu_seconds_total").absolute(seconds as u64);
+    }
+    if let Some(bytes) = memory {
+        gauge!("process_resident_memory_bytes").set(bytes);
+    }
+    if let Ok(files) = fs::read_dir("/proc/self/fd") {
+        gauge!("process_open_fds").set(files.count() as f64);
+        gauge!("process_max_fds").set(descriptors::limit() as f64);
+    }
+}
+
+/// Of user and system (proc_pid_stat(5): fields 14 and 15). The second field may hold any character.
+fn cpu_seconds(stat: &str) -> Option<f64> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<f64>().ok();
+    Some((ticks()? + ticks()?) / TICKS)
+}
+
+fn resident_bytes(status: &str) -> Option<f64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<f64>().ok().map(|kilobytes| kilobytes * 1_024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_says_is_read() {
+        let stat = "7 (a b) c) S 1 7 7 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 9 0 1000 1 2 3";
+        assert_eq!(cpu_seconds(stat), Some(3.0));
+        assert_eq!(resident_bytes("Name:\ta\nVmRSS:\t    2048 kB\nVmData: 1 kB\n"), Some(2_097_152.0));
+        assert_eq!((cpu_seconds("7 (a) S"), resident_bytes("")), (None, None));
+    }
+}

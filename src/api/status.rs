@@ -1,0 +1,232 @@
+//! The service's own state for everybody: no user, no server, nothing that tells who is watched.
+
+use std::{collections::BTreeMap, sync::OnceLock};
+
+use actix_web::{
+    HttpRequest, HttpResponse,
+    http::header::{self, ContentType},
+    web,
+};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use chrono::{DurationRound as _, TimeDelta};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{
+    api::{context::ApiContext, error::ApiError, own_state::OwnState},
+    crypto::digest::{from_hex, sha256_hex},
+    domain::time::{self, Timestamp},
+};
+
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Of the source, or `unknown`.
+pub const COMMIT: &str = env!("COMPANION_COMMIT");
+
+const PAGE: &str = include_str!("status.html");
+/// Seconds after which a browser asks again.
+const RENEWED_AFTER: u64 = 15;
+
+/// How the service is.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceState {
+    state: OverallState,
+    version: &'static str,
+    /// Of the source it was built from, or `unknown`.
+    commit: &'static str,
+    #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
+    started_at: Timestamp,
+    /// Seconds since start.
+    uptime: u64,
+    /// The database takes what is written.
+    database: bool,
+    /// The data directory has room.
+    disk: bool,
+    /// How many links to game servers there are in each state; absent while they do not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    links: Option<BTreeMap<&'static str, usize>>,
+    /// How many push sessions there are in each state; absent while they do not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    push: Option<BTreeMap<&'static str, usize>>,
+    /// Open WebSockets.
+    sockets: usize,
+    /// The hour in which an alarm was last delivered. Not the minute: who raids has no use for it then.
+    #[serde(serialize_with = "time::wire_option")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    last_alarm_delivered_at: Option<Timestamp>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum OverallState {
+    Ok,
+    /// Something does not work; the other fields say what.
+    Degraded,
+    Stopping,
+}
+
+impl ServiceState {
+    fn new(own: &OwnState, started_at: Timestamp, uptime: u64) -> Self {
+        let (database, disk) = (own.written.database.is_ok(), own.written.has_room());
+        let works = database && disk && own.links.is_some() && own.push.is_some();
+        let state = match (own.stopping, works) {
+            (true, _) => OverallState::Stopping,
+            (false, true) => OverallState::Ok,
+            (false, false) => OverallState::Degraded,
+        };
+        Self {
+            state,
+            version: VERSION,
+            commit: COMMIT,
+            started_at,
+            uptime,
+            database,
+            disk,
+            links: own.links.as_ref().map(|links| links.by_state.into_iter().collect()),
+            push: own.push.map(|push| push.into_iter().collect()),
+            sockets: own.sockets,
+            last_alarm_delivered_at: own.last_alarm.and_then(|at| at.duration_trunc(TimeDelta::hours(1)).ok()),
+        }
+    }
+
+    fn page(&self, now: Timestamp) -> String {
+        let title = match self.state {
+            OverallState::Ok => "Everything works",
+            OverallState::Degraded => "Something does not work",
+            OverallState::Stopping => "The service is stopping",
+        };
+        let database = if self.database { "takes and keeps what is written" } else { "takes nothing that is written" };
+        let disk = if self.disk { "has room" } else { "is almost full" };
+        let sockets = match self.sockets {
+            0 => "none is connected".to_owned(),
+            1 => "1 is connected".to_owned(),
+            sockets => format!("{sockets} are connected"),
+        };
+        let alarm = match self.last_alarm_delivered_at.map(|at| (now - at).num_hours()) {
+            None => "none yet".to_owned(),
+            Some(..1) => "within the last hour".to_owned(),
+            Some(hours @ 1..48) => format!("within the last {} hours", hours + 1),
+            Some(hours) => format!("within the last {} days", hours / 24 + 1),
+        };
+        let values = [
+            ("{title}", title.to_owned()),
+            ("{database}", database.to_owned()),
+            ("{disk}", disk.to_owned()),
+            ("{links}", counted(self.links.as_ref())),
+            ("{push}", counted(self.push.as_ref())),
+            ("{sockets}", sockets),
+            ("{alarm}", alarm),
+            ("{version}", self.version.to_owned()),
+            ("{commit}", self.commit.to_owned()),
+            ("{uptime}", duration(self.uptime)),
+        ];
+        values.iter().fold(PAGE.to_owned(), |page, (place, value)| page.replace(place, value))
+    }
+}
+
+/// The states that there are, in words.
+fn counted(states: Option<&BTreeMap<&'static str, usize>>) -> String {
+    let Some(states) = states else { return "no answer".to_owned() };
+    let there = states.iter().filter(|(_, count)| **count > 0);
+    let words: Vec<String> = there.map(|(state, count)| format!("{count} {}", state.replace('_', " "))).collect();
+    if words.is_empty() { "none".to_owned() } else { words.join(", ") }
+}
+
+fn duration(seconds: u64) -> String {
+    match seconds {
+        ..120 => format!("{seconds} seconds"),
+        120..7_200 => format!("{} minutes", seconds / 60),
+        7_200..172_800 => format!("{} hours", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+/// Allows the page its own style and nothing else.
+fn policy() -> &'static str {
+    static POLICY: OnceLock<String> = OnceLock::new();
+    POLICY.get_or_init(|| {
+        let style = PAGE.split_once("<style>").and_then(|(_, rest)| rest.split_once("</style>"));
+        let digest = from_hex(&sha256_hex(style.map_or("", |(style, _)| style).as_bytes())).unwrap_or_default();
+        format!(
+            "default-src 'none'; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+            BASE64_STANDARD.encode(digest)
+        )
+    })
+}
+
+/// How the service is, as of a few seconds ago: for browsers a page in plain words, otherwise JSON.
+#[utoipa::path(get, path = "/status", tag = "health", responses(
+    (status = 200, content(
+        (ServiceState = "application/json"),
+        (String = "text/html"),
+    )),
+))]
+pub async fn status(request: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+    let own = context.own_state().await?;
+    let state = ServiceState::new(&own, context.started_at, context.started.elapsed().as_secs());
+    let accepts = request.headers().get_all(header::ACCEPT);
+    let wants_page = accepts.filter_map(|value| value.to_str().ok()).any(|accept| accept.contains("text/html"));
+    let mut response = HttpResponse::Ok();
+    response.insert_header((header::VARY, "accept"));
+    Ok(match wants_page {
+        true => response
+            .content_type(ContentType::html())
+            .insert_header((header::REFRESH, RENEWED_AFTER))
+            .insert_header((header::CONTENT_SECURITY_POLICY, policy()))
+            .body(state.page(context.clock.now())),
+        false => response.json(state),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::api::own_state::WriteState;
+
+    fn own(database: Result<(), String>, last_alarm: Option<&str>) -> OwnState {
+        OwnState {
+            stopping: false,
+            written: Arc::new(WriteState { database, free: None }),
+            links: None,
+            push: Some([
+                ("connecting", 0),
+                ("connected", 3),
+                ("unreachable", 0),
+                ("refresh_needed", 1),
+                ("unreadable", 0),
+            ]),
+            sockets: 1,
+            last_alarm: last_alarm.map(|at| at.parse().unwrap()),
+        }
+    }
+
+    #[test]
+    fn the_page_says_it_in_words() {
+        let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
+        let page = |own: &OwnState| ServiceState::new(own, now, 7_300).page(now);
+        let healthy = page(&own(Ok(()), Some("2026-11-21T11:59:30Z")));
+        for words in
+            ["3 connected, 1 refresh needed", "no answer", "1 is connected", "within the last 2 hours", "2 hours"]
+        {
+            assert!(healthy.contains(words), "{words}: {healthy}");
+        }
+        let broken = page(&own(Err("the disk's own words".into()), None));
+        assert!(broken.contains("takes nothing that is written") && broken.contains("none yet"), "{broken}");
+        assert!(!broken.contains("own words"), "{broken}");
+        let (_, below) = broken.split_once("</style>").unwrap();
+        assert!(!below.contains('{'), "every place has its value: {below}");
+    }
+
+    #[test]
+    fn the_hour_of_an_alarm_is_told_and_not_its_minute() {
+        let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
+        let state = ServiceState::new(&own(Ok(()), Some("2026-11-21T03:17:45Z")), now, 1);
+        assert_eq!(state.state, OverallState::Degraded, "the links do not answer");
+        let told = serde_json::to_value(state).unwrap();
+        assert_eq!(told["lastAlarmDeliveredAt"], "2026-11-21T03:00:00.000Z");
+        assert!(told.get("links").is_none());
+    }
+}

@@ -1,0 +1,76 @@
+//! The end of the service, in order: sockets, then push sessions, then links. What arrives meanwhile is stored and
+//! delivered as ever; what was acknowledged is never lost.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use actix::Addr;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::{
+    push::worker::{PushWorker, StopPush},
+    relay::{
+        context::RelayContext,
+        hub::{Drain, EndLinks, Hub, RelayHealth, STORED_WITHIN},
+    },
+    tracking::worker::{StopTracking, TrackingWorker},
+};
+
+/// How long open sockets may take to say goodbye.
+const GOODBYES: Duration = Duration::from_secs(3);
+/// How long what is not stored yet may take to get into the database, or the journal; and how long links may take to end.
+const KEPT_WITHIN: Duration = Duration::from_secs(2);
+
+/// What has to end.
+pub(super) struct Stopping {
+    pub health: Arc<RelayHealth>,
+    pub hub: Addr<Hub>,
+    pub push: Addr<PushWorker>,
+    pub tracking: Option<Addr<TrackingWorker>>,
+    pub kept: Arc<RelayContext>,
+    /// The longest time over which open sockets are closed.
+    pub drain: Duration,
+}
+
+impl Stopping {
+    /// Ends everything but the two listeners, which answer meanwhile that the service stops.
+    pub async fn end_sessions(&self) {
+        let began = Instant::now();
+        self.health.draining.store(true, Ordering::Relaxed);
+        log::info!(sockets = self.health.active.load(Ordering::Relaxed); "stopping");
+        if timeout(self.drain + GOODBYES, self.hub.send(Drain { over: self.drain })).await.is_err() {
+            log::warn!("some sockets were not closed in time");
+        }
+        // They have their close code; whoever then still lingers is cut off.
+        let deadline = Instant::now() + GOODBYES;
+        while self.health.active.load(Ordering::Relaxed) > 0 && Instant::now() < deadline {
+            sleep(Duration::from_millis(20)).await;
+        }
+        log::info!(ms = began.elapsed().as_millis() as u64; "the sockets are closed");
+        // An alarm that came now would find nobody; unacknowledged, it comes again at the next start.
+        if let Err(error) = self.push.send(StopPush).await {
+            log::warn!("the push worker had stopped before: {error}");
+        }
+        if let Some(tracking) = &self.tracking
+            && tracking.send(StopTracking).await.is_err()
+        {
+            log::warn!("the tracking worker had stopped before");
+        }
+        // Before the game connections end: an alarm that waits to be stored would end with them.
+        self.kept.journal.unkept.keep_all(STORED_WITHIN, KEPT_WITHIN).await;
+        if timeout(KEPT_WITHIN, self.hub.send(EndLinks)).await.is_err() {
+            log::warn!("some game links did not end in time");
+        }
+    }
+
+    /// Waits until everything is stored that came before.
+    pub async fn keep_all(&self) {
+        let RelayContext { journal, facts, .. } = &*self.kept;
+        if let (false, ()) = tokio::join!(journal.unkept.keep_all(STORED_WITHIN, KEPT_WITHIN), facts.flush(KEPT_WITHIN))
+        {
+            log::error!("neither the database nor the journal took the last alarms");
+        }
+    }
+}

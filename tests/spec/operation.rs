@@ -1,0 +1,138 @@
+//! What operators ask a running service: whether it is ready, how it is, and its metrics by token.
+
+use std::{future::pending, net::SocketAddr};
+
+use actix_web::{rt, web};
+use chrono::TimeDelta;
+use companion::{api::context::ApiContext, clock::Clock, db::pool::Db, server::Server};
+use diesel::connection::SimpleConnection as _;
+use reqwest::{
+    Method,
+    header::{ACCEPT, AUTHORIZATION},
+};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::harness::{
+    app::{TestApp, with_flags},
+    binary,
+    browser::Browser,
+};
+
+/// A service with its inside at hand.
+struct Opened {
+    clock: Clock,
+    context: web::Data<ApiContext>,
+    browser: Browser,
+    _directory: TempDir,
+}
+
+impl Opened {
+    fn start() -> Self {
+        let directory = TempDir::new().unwrap();
+        let flags = [format!("--data-dir={}", directory.path().display())];
+        let more =
+            ["--api-listen=127.0.0.1:0", "--relay-listen=127.0.0.1:0", "--workers=1", "--push-address=127.0.0.1:9"];
+        let flags: Vec<String> = with_flags(&flags, &more).into_iter().map(str::to_owned).collect();
+        let clock = Clock::adjustable("2026-11-21T12:00:00Z".parse().unwrap());
+        let server = Server::build(binary::config(&flags), clock.clone()).unwrap();
+        let (context, address): (_, SocketAddr) = (server.context().clone(), server.api_addr());
+        rt::spawn(server.run_until_stopped(pending()));
+        Self { clock, context, browser: Browser::new(binary::http(), address), _directory: directory }
+    }
+
+    /// Lets no table of the database grow, or lets them again.
+    async fn set_full(&self, full: bool) {
+        let execute = |statement: &'static str| {
+            self.context.pool.write(move |db: &mut Db| {
+                let Db::Sqlite(db) = db else { panic!("it is an SQLite file") };
+                Ok(db.batch_execute(statement)?)
+            })
+        };
+        if !full {
+            return execute("PRAGMA max_page_count = 1000000").await.unwrap();
+        }
+        execute("CREATE TABLE filler (bytes BLOB)").await.unwrap();
+        // It is never fewer than there are; what is free within them is used up first.
+        execute("PRAGMA max_page_count = 1").await.unwrap();
+        while execute("INSERT INTO filler VALUES (zeroblob(2000))").await.is_ok() {}
+    }
+}
+
+#[actix_web::test]
+async fn a_full_database_is_noticed_and_so_is_its_end() {
+    let mut opened = Opened::start();
+    for path in ["/ready", "/health/db"] {
+        opened.browser.get_until(path, |answer| *answer == json!({ "ok": true })).await;
+    }
+    opened.set_full(true).await;
+    assert_eq!(opened.browser.get("/ready").await.status, 200, "one look counts for a moment");
+    opened.clock.advance(TimeDelta::seconds(5));
+    let problem = opened.browser.get("/ready").await.expect_problem(503, "not_ready");
+    assert_eq!(problem["errors"], json!([{ "path": "database", "message": "takes nothing that is written" }]));
+    opened.browser.get("/health/db").await.expect_problem(503, "unavailable");
+    let status = opened.browser.get("/status").await.json();
+    assert_eq!((&status["state"], &status["database"]), (&json!("degraded"), &json!(false)));
+    let metrics = opened.browser.get("/metrics").await;
+    assert_eq!(metrics.status, 200, "also then");
+    assert_eq!(opened.browser.get("/health").await.status, 200);
+
+    opened.set_full(false).await;
+    opened.clock.advance(TimeDelta::seconds(5));
+    for path in ["/ready", "/health/db"] {
+        assert_eq!(opened.browser.get(path).await.status, 200, "{path}");
+    }
+    assert_eq!(opened.browser.get("/status").await.json()["state"], "ok");
+}
+
+#[actix_web::test]
+async fn the_status_is_a_page_for_browsers_and_json_for_programs() {
+    let app = TestApp::start().await;
+    let mut browser = app.browser();
+    let answer = browser.get("/status").await;
+    let status = answer.json();
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    assert_eq!((&status["state"], &status["sockets"]), (&json!("ok"), &json!(0)));
+    assert_eq!(
+        (&status["version"], &status["startedAt"]),
+        (&json!(env!("CARGO_PKG_VERSION")), &json!("2026-11-21T12:00:00.000Z"))
+    );
+    assert_eq!((&status["links"]["connected"], &status["push"]["connected"]), (&json!(0), &json!(0)));
+    assert_eq!(status["lastAlarmDeliveredAt"], json!(null));
+    let commit = status["commit"].as_str().unwrap();
+    assert!(commit == "unknown" || commit.bytes().all(|byte| byte.is_ascii_hexdigit()), "{commit}");
+
+    let request = browser.request(Method::GET, "/status").header(ACCEPT, "text/html,application/xhtml+xml,*/*;q=0.8");
+    let page = browser.send(request).await;
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'none'; style-src 'sha256-") && !policy.contains("unsafe"), "{policy}");
+    assert_eq!(page.header("refresh"), Some("15"));
+    assert!(page.header("vary").unwrap().starts_with("accept"), "{:?}", page.header("vary"));
+    let text = page.text();
+    assert!(text.contains("Everything works") && text.contains(commit) && !text.contains("<script"), "{text}");
+}
+
+#[actix_web::test]
+async fn with_a_token_metrics_are_for_whoever_brings_it() {
+    const TOKEN: &str = "0123456789abcdef0123";
+    let flag = format!("--metrics-token={TOKEN}");
+    let app = TestApp::start_with(&[&flag]).await;
+    let mut browser = app.browser();
+    for (value, forwarded, expected) in [
+        (format!("Bearer {TOKEN}"), false, 200),
+        (format!("Bearer {TOKEN}"), true, 200),
+        (format!("Bearer {TOKEN}0"), true, 401),
+        (TOKEN.to_owned(), true, 401),
+        (String::new(), false, 401),
+        (String::new(), true, 401),
+    ] {
+        let mut request = browser.request(Method::GET, "/metrics").header(AUTHORIZATION, &value);
+        if forwarded {
+            request = request.header("x-forwarded-for", "198.51.100.1");
+        }
+        let answer = browser.send(request).await;
+        assert_eq!(answer.status, expected, "{value:?}, forwarded: {forwarded}");
+        assert_eq!(answer.text().contains("companion_build_info"), expected == 200);
+    }
+}
