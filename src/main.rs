@@ -25,6 +25,7 @@ use companion::{
     },
     demo::{Demo, DemoOptions},
     domain::time,
+    logging::{self, LogFormat},
     rotation,
     server::{OpenDatabase, Server},
     simulator::{self, SimulateOptions},
@@ -36,6 +37,9 @@ use companion::{
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true)]
 struct Cli {
+    /// How the log is written: for people, or one JSON object for each line
+    #[arg(long, env, global = true, value_enum, default_value_t)]
+    log_format: LogFormat,
     #[command(subcommand)]
     command: Command,
 }
@@ -122,9 +126,7 @@ fn main() -> ExitCode {
     // A local file, for development; the environment has precedence.
     let dotenv = dotenvy::dotenv();
     let cli = Cli::parse();
-    // What actix-http calls an error is a client's malformed request.
-    let filter = "info,actix_server=warn,actix_http=off";
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(filter)).init();
+    logging::builder(cli.log_format).init();
     if let Err(error) = dotenv
         && !error.not_found()
     {

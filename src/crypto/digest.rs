@@ -1,10 +1,31 @@
 //! SHA-256, for secrets of which only a fingerprint is kept.
 
-use ring::digest::{SHA256, digest};
+use ring::digest::{Context, SHA256, digest};
 
 /// SHA-256 of `data`, 64 lower-case hex digits.
 pub fn sha256_hex(data: &[u8]) -> String {
     to_hex(digest(&SHA256, data).as_ref())
+}
+
+/// SHA-256 of what comes in parts.
+#[derive(Clone)]
+pub struct PartsDigest(Context);
+
+impl Default for PartsDigest {
+    fn default() -> Self {
+        Self(Context::new(&SHA256))
+    }
+}
+
+impl PartsDigest {
+    pub fn update(&mut self, part: &[u8]) {
+        self.0.update(part);
+    }
+
+    /// Of the parts so far, 64 lower-case hex digits.
+    pub fn hex(&self) -> String {
+        to_hex(self.0.clone().finish().as_ref())
+    }
 }
 
 /// Lower-case hex.
@@ -29,6 +50,10 @@ mod tests {
     #[test]
     fn sha256_of_abc() {
         assert_eq!(sha256_hex(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        let mut parts = PartsDigest::default();
+        parts.update(b"a");
+        parts.update(b"bc");
+        assert_eq!(parts.hex(), sha256_hex(b"abc"));
     }
 
     #[test]
