@@ -67,8 +67,8 @@ fn is_wire(record: &Record<'_>) -> bool {
 
 /// What a line says besides its message.
 fn fields(record: &Record<'_>) -> Vec<(String, Json)> {
-    struct Fields(Vec<(String, Json)>);
-    impl<'a> VisitSource<'a> for Fields {
+    struct LineFields(Vec<(String, Json)>);
+    impl<'a> VisitSource<'a> for LineFields {
         fn visit_pair(&mut self, key: Key<'a>, value: Value<'a>) -> Result<(), kv::Error> {
             let value = match (value.to_u64(), value.to_i64(), value.to_f64(), value.to_bool()) {
                 (Some(number), ..) => number.into(),
@@ -81,10 +81,10 @@ fn fields(record: &Record<'_>) -> Vec<(String, Json)> {
             Ok(())
         }
     }
-    let mut fields = Fields(Vec::new());
+    let mut fields = LineFields(Vec::new());
     // A visitor that takes everything.
     let _ = record.key_values().visit(&mut fields);
-    let Fields(mut fields) = fields;
+    let LineFields(mut fields) = fields;
     if let Some(trace) = trace::current() {
         for (key, value) in [("request_id", &trace.request_id), ("trace_id", &trace.trace_id)] {
             if fields.iter().all(|(known, _)| known != key) {

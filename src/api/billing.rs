@@ -13,7 +13,7 @@ use crate::{
         context::ApiContext,
         error::{ApiError, Problem},
         extract::{
-            idempotent::{Answer, Idempotent},
+            idempotent::{Idempotent, ReplayableAnswer},
             json::Json,
             session_user::SessionUser,
         },
@@ -101,7 +101,7 @@ pub async fn open_checkout(
     let call = move |key: String| async move {
         let url = checkout::open_checkout(&billing, &user, tier, &context.urls.frontend, &key).await?;
         log::info!(user:% = user.id, tier = tier.as_str(); "a checkout was opened");
-        Ok(Answer::new(StatusCode::OK, &PaymentPage { url }))
+        Ok(ReplayableAnswer::new(StatusCode::OK, &PaymentPage { url }))
     };
     once.effect(caller.as_str(), plan, call).await
 }

@@ -13,7 +13,7 @@ use crate::{
         done::Done,
         error::{ApiError, Problem},
         extract::{
-            idempotent::{Answer, Idempotent},
+            idempotent::{Idempotent, ReplayableAnswer},
             json::Json,
             paired_server::{OwnedServer, WatchedServer},
         },
@@ -390,7 +390,7 @@ pub async fn add(
         };
         let DeviceOutcome { device, is_new } = added.map_err(|refused| ApiError::LimitReached(refused.to_string()))?;
         let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-        Ok((Answer::new(status, &DeviceView::new(device, None, map_size(db, &server)?)), ()))
+        Ok((ReplayableAnswer::new(status, &DeviceView::new(device, None, map_size(db, &server)?)), ()))
     };
     let hub = context.hub.clone();
     once.write(caller.as_str(), add, move |()| hub.do_send(DevicesChanged { server: watched })).await

@@ -11,7 +11,7 @@ use crate::{
         done::Done,
         error::{ApiError, Problem},
         extract::{
-            idempotent::{Answer, Idempotent},
+            idempotent::{Idempotent, ReplayableAnswer},
             json::Json,
             paired_server::{OwnedServer, WatchedServer},
         },
@@ -204,7 +204,7 @@ pub async fn invite(
         })?;
         let is_guest = guest.accepted.is_some();
         let view = NewGuestView { guest: GuestView::new(guest, Role::Owner), token, url };
-        Ok((Answer::new(StatusCode::CREATED, &view), is_guest))
+        Ok((ReplayableAnswer::new(StatusCode::CREATED, &view), is_guest))
     };
     let tell = move |is_guest: &bool| {
         if *is_guest {

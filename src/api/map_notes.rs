@@ -12,7 +12,7 @@ use crate::{
         done::Done,
         error::{ApiError, Problem},
         extract::{
-            idempotent::{Answer, Idempotent},
+            idempotent::{Idempotent, ReplayableAnswer},
             json::Json,
             paired_server::WatchedServer,
         },
@@ -204,7 +204,7 @@ pub async fn add(
             return Err(ApiError::LimitReached(message));
         }
         map_notes::insert(db, &id, &note)?;
-        Ok((Answer::new(StatusCode::CREATED, &MapNoteView::new(note, size)), ()))
+        Ok((ReplayableAnswer::new(StatusCode::CREATED, &MapNoteView::new(note, size)), ()))
     };
     let hub = context.hub.clone();
     once.write(caller.as_str(), add, move |()| hub.do_send(NotesChanged { server, deleted: None })).await

@@ -12,7 +12,7 @@ use crate::{
         done::Done,
         error::{ApiError, Problem},
         extract::{
-            idempotent::{Answer, Idempotent},
+            idempotent::{Idempotent, ReplayableAnswer},
             json::Json,
             paired_server::{OwnedServer, WatchedServer},
             session_user::SessionUser,
@@ -225,7 +225,7 @@ pub async fn pair(
         let open = open_incidents(db, &server.id)?;
         let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
         let told = (server.id.clone(), changed);
-        Ok((Answer::new(status, &PairedServerView::new(server, Role::Owner, link, open)), told))
+        Ok((ReplayableAnswer::new(status, &PairedServerView::new(server, Role::Owner, link, open)), told))
     };
     let user = caller.clone();
     let tell = move |(server, changed): &(ServerId, bool)| {

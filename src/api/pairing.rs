@@ -12,7 +12,7 @@ use crate::{
         error::{ApiError, Problem},
         extract::{
             device_owner::TOKEN_BYTES,
-            idempotent::{Answer, Idempotent},
+            idempotent::{Idempotent, ReplayableAnswer},
             json::{Json, OptionalJson},
             session_user::SessionUser,
         },
@@ -167,7 +167,7 @@ pub async fn issue(
         }
         let code = pairing_codes::issue(db, &purpose, || PairingCode::new(&prefix, random.bytes()), now)?;
         let issued = IssuedCode { code: code.as_str().to_owned(), expires_at: now + LIFETIME };
-        Ok((Answer::new(StatusCode::OK, &issued), ()))
+        Ok((ReplayableAnswer::new(StatusCode::OK, &issued), ()))
     };
     once.write(caller.as_str(), issue, |()| ()).await
 }
@@ -214,7 +214,7 @@ pub async fn activate(
         }
         helper_devices::insert(db, &device, &purpose, &sha256_hex(token.as_bytes()), now)?;
         let activated = Activated { token, user_id: purpose.user.to_string(), device_id: device.to_string() };
-        Ok((Answer::new(StatusCode::OK, &activated), (purpose.user, device)))
+        Ok((ReplayableAnswer::new(StatusCode::OK, &activated), (purpose.user, device)))
     };
     let tell = |(user, device): &(UserId, HelperDeviceId)| log::info!(user:%, device:%; "a helper device was paired");
     match once.write(&caller, activate, tell).await {

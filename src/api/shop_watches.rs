@@ -15,7 +15,7 @@ use crate::{
         done::Done,
         error::{ApiError, FieldError, Problem},
         extract::{
-            idempotent::{Answer, Idempotent},
+            idempotent::{Idempotent, ReplayableAnswer},
             json::Json,
             paired_server::{OwnedServer, WatchedServer},
         },
@@ -323,7 +323,7 @@ pub async fn watch(
         }
         let watch = MarketRead::load(db, &live, &server, now)?.look(&watch);
         shop_watches::insert(db, &server, &watch)?;
-        Ok((Answer::new(StatusCode::CREATED, &WatchView::from(watch)), ()))
+        Ok((ReplayableAnswer::new(StatusCode::CREATED, &WatchView::from(watch)), ()))
     };
     let hub = context.hub.clone();
     once.write(caller.as_str(), add, move |()| hub.do_send(ShopWatchesChanged { server: changed })).await

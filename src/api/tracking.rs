@@ -12,7 +12,7 @@ use crate::{
         done::Done,
         error::{ApiError, Problem},
         extract::{
-            idempotent::{Answer, Idempotent},
+            idempotent::{Idempotent, ReplayableAnswer},
             json::Json,
             paired_server::{OwnedServer, WatchedServer},
             query::Query,
@@ -273,7 +273,7 @@ pub async fn add(
             return Err(ApiError::LimitReached(message));
         }
         let added = TrackedPlayerView::from(tracked_players::insert(db, &new, now)?);
-        Ok((Answer::new(StatusCode::CREATED, &added), ()))
+        Ok((ReplayableAnswer::new(StatusCode::CREATED, &added), ()))
     };
     let tracking = context.tracking.clone();
     let tell = move |_: &()| {

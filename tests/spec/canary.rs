@@ -14,7 +14,7 @@ use url::form_urlencoded;
 use crate::harness::canary;
 
 /// Parts of the names of tests.
-const JOURNEYS: [&str; 13] = [
+const JOURNEYS: [&str; 14] = [
     "sign_in::a_user_signs_in",
     "session::",
     "pairing::",

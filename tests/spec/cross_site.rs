@@ -128,9 +128,9 @@ async fn scripts_of_exactly_two_origins_may_read_with_cookies() {
         let simple = alice.request(Method::GET, "/me").header("origin", origin);
         let answer = alice.send(simple).await;
         assert_eq!(answer.header("access-control-allow-origin"), may.then_some(origin), "{origin}");
-        assert_eq!(answer.header("access-control-allow-credentials"), may.then_some("true"), "{origin}");
         assert!(answer.header("vary").is_some_and(|vary| vary.to_ascii_lowercase().contains("origin")));
         if may {
+            assert_eq!(answer.header("access-control-allow-credentials"), Some("true"));
             let exposed = answer.header("access-control-expose-headers").unwrap().to_ascii_lowercase();
             for field in
                 ["x-request-id", "ratelimit", "ratelimit-policy", "retry-after", "idempotency-replayed", "etag"]

@@ -295,7 +295,8 @@ async fn the_document_lists_the_routes_that_take_a_key() {
     let document = ada.get("/openapi.json").await.json();
     let mut taking = BTreeSet::new();
     for route in route_table() {
-        let Some(path) = route.strip_prefix("POST ") else { continue };
+        // Ada stays signed in.
+        let Some(path) = route.strip_prefix("POST ").filter(|path| *path != "/auth/signout") else { continue };
         let operation = &document["paths"][path]["post"];
         let parameters = operation["parameters"].as_array().map(Vec::as_slice).unwrap_or_default();
         let is_listed = parameters.iter().any(|parameter| parameter["name"] == "Idempotency-Key");

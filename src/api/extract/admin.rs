@@ -12,7 +12,7 @@ use crate::{
         context::ApiContext,
         error::ApiError,
         extract::{
-            idempotent::{Answer, Idempotent},
+            idempotent::{Idempotent, ReplayableAnswer},
             session_user::{SessionUser, signed_in},
         },
         transaction,
@@ -97,7 +97,7 @@ impl Admin {
         F: FnOnce(&mut Db, Timestamp) -> Result<Written<(StatusCode, V)>, ApiError> + Send + 'static,
     {
         let change = self.recorded(action, target, change);
-        let answered = move |db: &mut Db| change(db).map(|(status, view)| (Answer::new(status, &view), ()));
+        let answered = move |db: &mut Db| change(db).map(|(status, view)| (ReplayableAnswer::new(status, &view), ()));
         once.write(self.platform_id.as_str(), answered, |()| ()).await
     }
 

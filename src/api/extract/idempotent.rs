@@ -66,13 +66,13 @@ const CLAIM: TimeDelta = TimeDelta::seconds(60);
 
 /// An answer that can be kept.
 #[derive(Serialize, Deserialize)]
-pub struct Answer {
+pub struct ReplayableAnswer {
     status: u16,
     /// JSON.
     body: String,
 }
 
-impl Answer {
+impl ReplayableAnswer {
     pub fn new(status: StatusCode, body: &impl Serialize) -> Self {
         let body = serde_json::to_string(body).expect("answers hold only strings, numbers and lists");
         Self { status: status.as_u16(), body }
@@ -142,27 +142,27 @@ fn key_of(value: &str) -> Option<String> {
 
 /// A request with a key, when its body has been read.
 #[derive(Clone)]
-struct Keyed {
+struct KeyedCall {
     request: KeyedRequest,
     sealer: Arc<Sealer>,
 }
 
 /// What came of a transaction.
-enum Outcome<T> {
-    Done(Answer, T),
-    Replayed(Answer),
+enum WriteOutcome<T> {
+    Done(ReplayableAnswer, T),
+    Replayed(ReplayableAnswer),
 }
 
 impl Idempotent {
     /// Of this caller.
-    fn keyed(&self, caller: &str) -> Option<Keyed> {
+    fn keyed(&self, caller: &str) -> Option<KeyedCall> {
         let PresentedKey { key, request } = self.presented.as_ref()?;
         let request = KeyedRequest {
             id: sha256_hex(format!("{caller}\n{key}").as_bytes()),
             caller: caller.to_owned(),
             request: request.borrow().hex(),
         };
-        Some(Keyed { request, sealer: self.context.kept_answers.clone() })
+        Some(KeyedCall { request, sealer: self.context.kept_answers.clone() })
     }
 
     /// Changes the database in one transaction with the key and the answer, and tells others of it once it is committed,
@@ -175,27 +175,27 @@ impl Idempotent {
     ) -> Result<HttpResponse, ApiError>
     where
         T: Send + 'static,
-        F: FnOnce(&mut Db) -> Result<(Answer, T), ApiError> + Send + 'static,
+        F: FnOnce(&mut Db) -> Result<(ReplayableAnswer, T), ApiError> + Send + 'static,
     {
         let (keyed, now) = (self.keyed(caller), self.context.clock.now());
         let write = move |db: &mut Db| {
-            let Some(keyed) = keyed else { return change(db).map(|(answer, value)| Outcome::Done(answer, value)) };
+            let Some(keyed) = keyed else { return change(db).map(|(answer, value)| WriteOutcome::Done(answer, value)) };
             if !keyed.take(db, b"", None, now)? {
                 let known = idempotency_keys::find(db, &keyed.request)?.ok_or(ApiError::Conflict)?;
-                return keyed.kept(known).map(Outcome::Replayed);
+                return keyed.kept(known).map(WriteOutcome::Replayed);
             }
             let (answer, value) = change(db)?;
             idempotency_keys::answer(db, &keyed.request.id, &keyed.seal(&answer)?)?;
-            Ok(Outcome::Done(answer, value))
+            Ok(WriteOutcome::Done(answer, value))
         };
-        let tell = move |outcome: &Outcome<T>| {
-            if let Outcome::Done(_, value) = outcome {
+        let tell = move |outcome: &WriteOutcome<T>| {
+            if let WriteOutcome::Done(_, value) = outcome {
                 tell(value);
             }
         };
         Ok(match transaction::write_and_tell(&self.context.pool, write, tell).await? {
-            Outcome::Done(answer, _) => answer.respond(false),
-            Outcome::Replayed(answer) => answer.respond(true),
+            WriteOutcome::Done(answer, _) => answer.respond(false),
+            WriteOutcome::Replayed(answer) => answer.respond(true),
         })
     }
 
@@ -209,7 +209,7 @@ impl Idempotent {
     ) -> Result<HttpResponse, ApiError>
     where
         P: Serialize + DeserializeOwned + 'static,
-        C: Future<Output = Result<Answer, ApiError>> + 'static,
+        C: Future<Output = Result<ReplayableAnswer, ApiError>> + 'static,
     {
         let Some(keyed) = self.keyed(caller) else {
             let plan = plan(None).await?;
@@ -254,7 +254,7 @@ impl Idempotent {
     }
 }
 
-impl Keyed {
+impl KeyedCall {
     fn place(&self) -> Place<'_> {
         Place { table: "idempotency_keys", column: "sealed", owner: &self.request.id }
     }
@@ -292,7 +292,7 @@ impl Keyed {
     }
 
     /// The answer of a key that another request has taken.
-    fn kept(&self, known: KnownKey) -> Result<Answer, ApiError> {
+    fn kept(&self, known: KnownKey) -> Result<ReplayableAnswer, ApiError> {
         match known {
             KnownKey { is_same: false, .. } => Err(ApiError::IdempotencyKeyReused),
             KnownKey { claimed_until: Some(_), .. } => Err(ApiError::IdempotencyKeyInUse),
@@ -304,7 +304,7 @@ impl Keyed {
     async fn settle(
         &self,
         context: &ApiContext,
-        called: &Result<Answer, ApiError>,
+        called: &Result<ReplayableAnswer, ApiError>,
         until: Timestamp,
     ) -> Result<(), ApiError> {
         let (id, now) = (self.request.id.clone(), context.clock.now());
@@ -324,7 +324,7 @@ impl Keyed {
     }
 }
 
-async fn in_time(call: impl Future<Output = Result<Answer, ApiError>>) -> Result<Answer, ApiError> {
+async fn in_time(call: impl Future<Output = Result<ReplayableAnswer, ApiError>>) -> Result<ReplayableAnswer, ApiError> {
     timeout(EFFECT_DEADLINE, call).await.unwrap_or_else(|elapsed| Err(ApiError::Unavailable(elapsed.into())))
 }
 

@@ -90,7 +90,7 @@ impl TestApp {
         if !flags.contains(&LINKS) {
             all.push("--game-link-policy=subscribed".into());
         }
-        all.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        let all = with_flags(&all, flags).into_iter().map(str::to_owned).collect();
         let clock = Clock::adjustable("2026-11-21T12:00:00Z".parse().unwrap());
         Self::run(directory, all, clock, provider)
     }
