@@ -3,7 +3,7 @@
 //!
 //! # The path of a request
 //! A browser asks the API. [`net::http_service`] accepts its connection, if there is room, and bounds its time. [`api`]'s
-//! layers observe it, apply CORS, the limits of its address and the origin check; [`api::routes`] finds the
+//! layers observe it, apply CORS and the limits of its address; [`api::routes`] finds the
 //! handler, whose signature says who may call ([`api::extract`], by the table in [`domain::access`]). The handler turns
 //! the input into types of [`domain`], does its reads and writes in one trip to the database ([`db::pool::Pool`]), and
 //! answers. What goes wrong becomes a problem document in [`api::error`], and nowhere else. When the relay must know of
@@ -110,6 +110,7 @@
 //! 6  relay push tracking billing      listener > hub > client_socket > … > protocol; worker > supervisor > session; looks
 //! 5  pairings  vault  catalogue       pair a server or device; open and re-seal stored secrets; items as admins say
 //! 4  db  clients  game  uploads       rows; calls to others; how the game speaks; images that are kept
+//! 4  logging                          how a line of the log looks
 //! 3  config  clock  net  panics       the settings, read once; the time; streams and limits of clients; what panics is noticed
 //! 2  crypto                           seal, sign, mint; random values and ids
 //! 1  domain                           what is true without any of the above
@@ -133,6 +134,7 @@ pub mod demo;
 pub mod doctor;
 pub mod domain;
 pub mod game;
+pub mod logging;
 pub mod net;
 pub mod pairings;
 pub mod panics;

@@ -35,6 +35,7 @@ use companion::{
     demo::{Demo, DemoOptions},
     doctor::{self, Diagnosis},
     domain::time,
+    logging::{self, LogFormat},
     rotation,
     server::{OpenDatabase, Server},
     simulator::{self, SimulateOptions},
@@ -47,6 +48,9 @@ use companion::{
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true)]
 struct Cli {
+    /// How the log is written: for people, or one JSON object for each line
+    #[arg(long, env, global = true, value_enum, default_value_t)]
+    log_format: LogFormat,
     #[command(subcommand)]
     command: Command,
 }
@@ -152,9 +156,7 @@ fn main() -> ExitCode {
         None => dotenvy::dotenv(),
     };
     let cli = Cli::parse();
-    // What actix-http calls an error is a client's malformed request.
-    let filter = "info,actix_server=warn,actix_http=off";
-    let mut logger = env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(filter));
+    let mut logger = logging::builder(cli.log_format);
     if cli.command.shows_line() && terminal::is_shown() {
         logger.target(env_logger::Target::Pipe(Box::new(LogAboveLines)));
         if std::env::var_os("NO_COLOR").is_none() {

@@ -50,12 +50,13 @@ use crate::{
     },
     db::{
         PURGE_BATCH, alarms, alias_answers, chat_lines, chat_links, daily_counts, error::DbError, failed_pushes,
-        guests, incidents, map_notes, maps, openid_nonces, pairing_codes, payment_events, player_sessions,
-        player_stats_spending, pool::Db, push_seen, server_matches, sessions, shop_history, shops, timeline,
+        guests, idempotency_keys, incidents, map_notes, maps, openid_nonces, pairing_codes, payment_events,
+        player_sessions, player_stats_spending, pool::Db, push_seen, server_matches, sessions, shop_history, shops,
+        timeline,
     },
     domain::{
         fair_budget::FairBudget,
-        limits::{HISTORY_DAYS, PAYMENT_EVENT_DAYS, PROVIDER_CLOCK_SKEW},
+        limits::{HISTORY_DAYS, IDEMPOTENCY_HOURS, PAYMENT_EVENT_DAYS, PROVIDER_CLOCK_SKEW},
         raid,
         time::Timestamp,
     },
@@ -171,7 +172,7 @@ impl Server {
         let images = Images::new(ImageStore::open(&images, http.clone())?);
         let catalogue = Arc::new(CatalogueKeeper::open(pool.clone())?);
         let vault = Vault::new(pool.clone(), sealer);
-        let allow_private_servers = game.allow_private_servers;
+        let (allow_private_servers, link_policy) = (game.allow_private_servers, game.link_policy);
         let markets = Arc::<Markets>::default();
         let relay_context = Arc::new(RelayContext {
             markets: markets.clone(),
@@ -260,11 +261,13 @@ impl Server {
             admins,
             pairing_code_prefix,
             allow_private_servers,
+            link_policy,
             pool,
             vault,
             session_cookie: SealedCookie::new(SESSION_COOKIE, &keys.key(Purpose::SessionCookie), random.clone()),
             login_cookie: SealedCookie::new("rp_login", &keys.key(Purpose::SignInCookie), random.clone()),
             relay_tokens: RelayTokens::new(&keys.key(Purpose::RelayToken), random.clone()),
+            kept_answers: Arc::new(Sealer::new(&keys.key(Purpose::KeptAnswer), None, 1, random.clone())),
             relay: RelayHealthClient::new(http.clone(), relay_addr),
             identity: IdentityClient::new(http, identity),
             rate_limits: RateLimits::new(listen.trusted_proxies, &clock),
@@ -441,7 +444,7 @@ async fn sweep(context: web::Data<ApiContext>) {
 type Purge = fn(&mut Db, Timestamp) -> Result<usize, DbError>;
 
 /// One for each table whose rows expire.
-const PURGES: [Purge; 22] = [
+const PURGES: [Purge; 23] = [
     sessions::purge,
     pairing_codes::purge,
     chat_links::purge,
@@ -465,4 +468,5 @@ const PURGES: [Purge; 22] = [
     |db, now| payment_events::purge(db, now - TimeDelta::days(PAYMENT_EVENT_DAYS)),
     // A nonce may come back as long as its time passes the check: twice the skew, from one end to the other.
     |db, now| openid_nonces::purge(db, now - 3 * PROVIDER_CLOCK_SKEW),
+    |db, now| idempotency_keys::purge(db, now - TimeDelta::hours(IDEMPOTENCY_HOURS)),
 ];

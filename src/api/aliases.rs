@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use actix_web::{HttpResponse, web};
+use actix_web::{HttpRequest, HttpResponse, web};
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
@@ -103,11 +103,12 @@ impl AliasesView {
 pub async fn aliases(
     WatchedServer { id: server, user, .. }: WatchedServer,
     Query(AliasQuery { name }): Query<AliasQuery>,
+    req: HttpRequest,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let unavailable = |reason: &str| ApiError::PlayerStatsUnavailable(reason.to_owned());
     let Some(tracking) = &context.tracking else { return Err(unavailable("no service is configured")) };
-    context.rate_limits.take_aliases(&user.id)?;
+    context.rate_limits.take_aliases(&req, &user.id)?;
     let key = NameKey::of(&name).ok_or_else(|| ApiError::invalid("name", "must have visible characters"))?;
     let question = FindAliases { user: user.id, server, name: name.trim().to_owned(), key };
     let answer = timeout(DEADLINE, tracking.send(question)).await;

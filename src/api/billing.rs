@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web::{HttpRequest, HttpResponse, http::StatusCode, web};
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
@@ -12,7 +12,11 @@ use crate::{
     api::{
         context::ApiContext,
         error::{ApiError, Problem},
-        extract::{json::Json, session_user::SessionUser},
+        extract::{
+            idempotent::{Idempotent, ReplayableAnswer},
+            json::Json,
+            session_user::SessionUser,
+        },
         fields::is_tier,
     },
     billing::{
@@ -86,13 +90,20 @@ pub(super) fn billing(context: &ApiContext) -> Result<&Arc<BillingContext>, ApiE
 ))]
 pub async fn open_checkout(
     SessionUser { user, .. }: SessionUser,
+    once: Idempotent,
     Json(new): Json<NewCheckout>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let tier = Tier::parse(&new.tier).ok_or_else(|| ApiError::invalid("tier", "must be a tier"))?;
-    let url = checkout::open_checkout(billing(&context)?, &user, tier, &context.urls.frontend).await?;
-    log::info!(user:% = user.id, tier = tier.as_str(); "a checkout was opened");
-    Ok(HttpResponse::Ok().json(PaymentPage { url }))
+    let (billing, caller) = (billing(&context)?.clone(), user.id.clone());
+    let fresh = context.random.hex::<16>();
+    let plan = async |key: Option<&str>| Ok(key.map_or(fresh, str::to_owned));
+    let call = move |key: String| async move {
+        let url = checkout::open_checkout(&billing, &user, tier, &context.urls.frontend, &key).await?;
+        log::info!(user:% = user.id, tier = tier.as_str(); "a checkout was opened");
+        Ok(ReplayableAnswer::new(StatusCode::OK, &PaymentPage { url }))
+    };
+    once.effect(caller.as_str(), plan, call).await
 }
 
 /// Opens the payment provider's portal, in which the user changes or cancels the subscription and sees invoices. The

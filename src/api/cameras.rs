@@ -78,7 +78,7 @@ pub async fn frame(
     req: HttpRequest,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let limits = context.rate_limits.take_camera_frame(&user.id)?;
+    context.rate_limits.take_camera_frame(&req, &user.id)?;
     let (_, device) = path.into_inner();
     let pull = PullCameraFrame { server: id, user: user.id, device };
     let pulled = match timeout(RELAY_DEADLINE, context.hub.send(pull)).await {
@@ -89,11 +89,7 @@ pub async fn frame(
     let (at, format) = (time::to_wire(shot.at), wanted_format(&req));
     let with_entities = options.entities.as_deref() != Some("false");
     let file = context.drawing_turns.draw(shot, format, with_entities).await?;
-    let mut answer = HttpResponse::Ok();
-    for limit in limits {
-        answer.insert_header(limit);
-    }
-    Ok(answer
+    Ok(HttpResponse::Ok()
         .content_type(format.media_type())
         .insert_header((header::CACHE_CONTROL, "no-store"))
         .insert_header((header::VARY, "Accept"))

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use actix_web::{HttpResponse, web};
+use actix_web::{HttpRequest, HttpResponse, web};
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
@@ -122,9 +122,10 @@ pub async fn list(
 pub async fn say(
     OwnedServer { user, id: server }: OwnedServer,
     Json(NewChatLine { text }): Json<NewChatLine>,
+    req: HttpRequest,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    context.rate_limits.take_chat_line(&user.id)?;
+    context.rate_limits.take_chat_line(&req, &user.id)?;
     let said = timeout(RELAY_DEADLINE, context.hub.send(SendChat { server, user: user.id, text })).await;
     let said = said.map_err(|elapsed| ApiError::Unavailable(elapsed.into()))?;
     let line = said.map_err(|error| ApiError::Unavailable(error.into()))?.map_err(|error| match error {

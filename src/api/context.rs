@@ -31,9 +31,10 @@ use crate::{
     catalogue::CatalogueKeeper,
     clients::{chat::ChatClient, identity::IdentityClient, relay_health::RelayHealthClient},
     clock::Clock,
-    config::{Environment, PublicUrls},
+    config::{Environment, GameLinkPolicy, PublicUrls},
     crypto::{
-        interaction_signature::InteractionKey, random::Random, relay_token::RelayTokens, session_cookie::SealedCookie,
+        interaction_signature::InteractionKey, random::Random, relay_token::RelayTokens, sealer::Sealer,
+        session_cookie::SealedCookie,
     },
     db::{pool::Pool, usage::Usage},
     domain::{
@@ -61,6 +62,7 @@ pub struct ApiContext {
     pub admins: Vec<PlatformId>,
     pub pairing_code_prefix: String,
     pub allow_private_servers: bool,
+    pub link_policy: GameLinkPolicy,
     pub clock: Clock,
     pub random: Random,
     pub pool: Pool,
@@ -70,6 +72,8 @@ pub struct ApiContext {
     /// Holds the login state while the browser is at the identity provider.
     pub login_cookie: SealedCookie,
     pub relay_tokens: RelayTokens,
+    /// Seals the answers that are kept for an `Idempotency-Key`: some hold a token.
+    pub kept_answers: Arc<Sealer>,
     pub identity: IdentityClient,
     pub rate_limits: RateLimits,
     pub drawing_turns: DrawingTurns,

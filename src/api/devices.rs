@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use actix_web::{HttpResponse, http::StatusCode, web};
+use actix_web::{HttpRequest, HttpResponse, http::StatusCode, web};
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -13,6 +13,7 @@ use crate::{
         done::Done,
         error::{ApiError, Problem},
         extract::{
+            idempotent::{Idempotent, ReplayableAnswer},
             json::Json,
             paired_server::{OwnedServer, WatchedServer},
         },
@@ -332,9 +333,10 @@ pub async fn edit(
 pub async fn toggle(
     OwnedServer { user, id: server }: OwnedServer,
     path: web::Path<(String, String)>,
+    req: HttpRequest,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let limits = context.rate_limits.take_toggle(&user.id)?;
+    context.rate_limits.take_toggle(&req, &user.id)?;
     let (_, device_id) = path.into_inner();
     let stored = (server.clone(), device_id.clone());
     let stored = context.pool.read(move |db| smart_devices::get(db, &stored.0, &stored.1)).await?;
@@ -352,11 +354,7 @@ pub async fn toggle(
         CommandError::TimedOut => ApiError::GameServerTimeout,
         CommandError::Internal => ApiError::Unavailable("the command was not carried out".into()),
     })?;
-    let mut answer = HttpResponse::Ok();
-    for limit in limits {
-        answer.insert_header(limit);
-    }
-    Ok(answer.json(Toggled { device_id, value, as_of: context.clock.now() }))
+    Ok(HttpResponse::Ok().json(Toggled { device_id, value, as_of: context.clock.now() }))
 }
 
 /// Adds a device or a camera by hand, or replaces the given values of a known one.
@@ -372,12 +370,13 @@ pub async fn toggle(
 ))]
 pub async fn add(
     OwnedServer { user, id: server }: OwnedServer,
+    once: Idempotent,
     Json(new): Json<NewDevice>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let id = new.id()?;
     let NewDevice { kind, name, label, .. } = new;
-    let (watched, now) = (server.clone(), context.clock.now());
+    let (watched, caller, now) = (server.clone(), user.id.clone(), context.clock.now());
     let add = move |db: &mut Db| {
         access::required(db, &user.id, &server)?;
         let added = match id {
@@ -389,18 +388,12 @@ pub async fn add(
                 pairings::add_camera(db, &server, &camera, name.as_deref(), label.as_deref(), now)?
             }
         };
-        Ok((added, map_size(db, &server)?))
+        let DeviceOutcome { device, is_new } = added.map_err(|refused| ApiError::LimitReached(refused.to_string()))?;
+        let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+        Ok((ReplayableAnswer::new(status, &DeviceView::new(device, None, map_size(db, &server)?)), ()))
     };
     let hub = context.hub.clone();
-    let tell = move |(added, _): &(Result<_, _>, _)| {
-        if added.is_ok() {
-            hub.do_send(DevicesChanged { server: watched });
-        }
-    };
-    let (added, size) = context.pool.write_and_tell(add, tell).await?;
-    let DeviceOutcome { device, is_new } = added.map_err(|refused| ApiError::LimitReached(refused.to_string()))?;
-    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    Ok(HttpResponse::build(status).json(DeviceView::new(device, None, size)))
+    once.write(caller.as_str(), add, move |()| hub.do_send(DevicesChanged { server: watched })).await
 }
 
 /// Deletes a device.

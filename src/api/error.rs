@@ -7,10 +7,7 @@ use std::{error::Error as StdError, fmt, time::Duration};
 
 use actix_web::{
     HttpResponse, ResponseError,
-    http::{
-        StatusCode,
-        header::{self, HeaderName},
-    },
+    http::{StatusCode, header},
 };
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -55,7 +52,10 @@ pub struct LimitReport {
     /// Requests per `window`.
     pub quota: u32,
     pub window: Duration,
-    pub retry_after: Duration,
+    /// How many are left now.
+    pub remaining: u32,
+    /// Until the budget is full again; for a refusal, until there is one more.
+    pub reset: Duration,
 }
 
 /// Every way a request can fail, as its client sees it.
@@ -87,6 +87,10 @@ pub enum ApiError {
     InviteExpired,
     MethodNotAllowed,
     Conflict,
+    /// The key came with another request before.
+    IdempotencyKeyReused,
+    /// The request with this key is under way.
+    IdempotencyKeyInUse,
     /// It is not any more what the client takes it for.
     PreconditionFailed,
     /// The uploaded file is no image that is taken.
@@ -163,6 +167,15 @@ impl ApiError {
         Self::Invalid(vec![FieldError { path: path.to_owned(), message: message.into() }])
     }
 
+    /// Whether it is sure that nothing was done. A conflict of idempotency keys says nothing of what the other one did.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Conflict => false,
+            Self::PaymentsRefused(_) => true,
+            error => error.entry().0.is_client_error(),
+        }
+    }
+
     /// The table: status, code, title.
     fn entry(&self) -> (StatusCode, &'static str, &'static str) {
         use StatusCode as S;
@@ -191,6 +204,8 @@ impl ApiError {
             Self::UnknownCharge => (S::NOT_FOUND, "unknown_charge", "Unknown charge"),
             Self::AlreadyRefunded => (S::CONFLICT, "already_refunded", "Already refunded"),
             Self::InvalidSignature(_) => (S::BAD_REQUEST, "invalid_signature", "Invalid signature"),
+            Self::IdempotencyKeyReused => (S::UNPROCESSABLE_ENTITY, "idempotency_key_reused", "Idempotency key reused"),
+            Self::IdempotencyKeyInUse => (S::CONFLICT, "idempotency_key_in_use", "Idempotency key in use"),
             Self::NotASwitch => (S::CONFLICT, "not_a_switch", "Not a switch"),
             Self::DeviceRemoved => (S::CONFLICT, "device_removed", "Device removed"),
             Self::NotACamera => (S::CONFLICT, "not_a_camera", "Not a camera"),
@@ -256,6 +271,10 @@ impl ApiError {
             Self::InviteExpired => "This invitation has expired. Please ask for a new one.".into(),
             Self::MethodNotAllowed => "This path does not support this method; see `Allow`.".into(),
             Self::Conflict => "Something else changed this at the same time, or it exists already.".into(),
+            Self::IdempotencyKeyReused => {
+                "Another request came with this idempotency key. Please make a new one for each request.".into()
+            }
+            Self::IdempotencyKeyInUse => "The request with this idempotency key is still under way.".into(),
             Self::PreconditionFailed => "Somebody changed this since you read it. Please read it again.".into(),
             Self::InvalidImage(why) => format!("The image {why}."),
             Self::AlreadySubscribed => "There is a subscription already. Change or cancel it in the portal.".into(),
@@ -292,7 +311,7 @@ impl ApiError {
             }
             Self::TooManyConnections => "Too many requests of this address are under way. Please try again.".into(),
             Self::RateLimited(limit) => {
-                format!("Too many requests. Try again in {} s.", whole_seconds(limit.retry_after))
+                format!("Too many requests. Try again in {} s.", whole_seconds(limit.reset))
             }
             Self::Internal(_) => "Something failed on our side.".into(),
             Self::IdentityProviderUnavailable(_) => {
@@ -309,6 +328,11 @@ impl ApiError {
             Self::NotReady(_) => "Some parts of the service are not ready; see `errors`.".into(),
             Self::Framework(_) => "The request could not be read.".into(),
         }
+    }
+
+    /// The limit that it was refused by.
+    pub fn limit(&self) -> Option<&LimitReport> {
+        if let Self::RateLimited(limit) = self { Some(limit) } else { None }
     }
 
     /// Logs the cause, which no client may see. Called once, by the outermost middleware.
@@ -362,12 +386,13 @@ impl ResponseError for ApiError {
         let mut response = HttpResponse::build(self.status_code());
         match self {
             Self::RateLimited(limit) => {
-                for (name, value) in limit.headers(0) {
-                    response.insert_header((name, value));
-                }
-                response.insert_header((header::RETRY_AFTER, whole_seconds(limit.retry_after)));
+                response.insert_header((header::RETRY_AFTER, whole_seconds(limit.reset)));
             }
-            Self::Unavailable(_) | Self::NotReady(_) | Self::TooManyConnections | Self::GameServerUnavailable => {
+            Self::Unavailable(_)
+            | Self::NotReady(_)
+            | Self::TooManyConnections
+            | Self::GameServerUnavailable
+            | Self::IdempotencyKeyInUse => {
                 response.insert_header((header::RETRY_AFTER, 1));
             }
             Self::IdentityProviderUnavailable(_) | Self::PlayerStatsUnavailable(_) | Self::PaymentsUnavailable(_) => {
@@ -385,16 +410,16 @@ impl ResponseError for ApiError {
 }
 
 impl LimitReport {
-    /// The RateLimit fields of draft-ietf-httpapi-ratelimit-headers.
-    pub fn headers(&self, remaining: u32) -> [(HeaderName, String); 2] {
-        let Self { policy, quota, window, retry_after } = self;
-        [
-            (HeaderName::from_static("ratelimit-policy"), format!("\"{policy}\";q={quota};w={}", window.as_secs())),
-            (
-                HeaderName::from_static("ratelimit"),
-                format!("\"{policy}\";r={remaining};t={}", whole_seconds(*retry_after)),
-            ),
-        ]
+    /// An item of `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers).
+    pub fn policy_item(&self) -> String {
+        let Self { policy, quota, window, .. } = self;
+        format!("\"{policy}\";q={quota};w={}", window.as_secs())
+    }
+
+    /// An item of `RateLimit`.
+    pub fn item(&self) -> String {
+        let Self { policy, remaining, reset, .. } = self;
+        format!("\"{policy}\";r={remaining};t={}", whole_seconds(*reset))
     }
 }
 

@@ -11,11 +11,12 @@ use crate::{
         done::Done,
         error::{ApiError, Problem},
         extract::{
+            idempotent::{Idempotent, ReplayableAnswer},
             json::Json,
             paired_server::{OwnedServer, WatchedServer},
         },
         fields::{is_platform_id, one_line},
-        tier_limits::{self, TierLimit},
+        tier_limits,
     },
     crypto::digest::sha256_hex,
     db::{
@@ -170,6 +171,7 @@ pub async fn list(
 ))]
 pub async fn invite(
     OwnedServer { user, id: server }: OwnedServer,
+    once: Idempotent,
     Json(new): Json<NewGuest>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
@@ -184,31 +186,32 @@ pub async fn invite(
     };
     let (now, label) = (context.clock.now(), new.label);
     let id = context.random.id::<GuestId>(now);
+    let url = token.as_ref().map(|token| context.urls.frontend.at(&format!("/invite#token={token}")));
     let (hub, watched, enforced) = (context.hub.clone(), server.clone(), context.enforce_tiers);
+    let caller = user.id.clone();
     let invite = move |db: &mut Db| {
         access::required(db, &user.id, &server)?;
         if enforced && let Some(limit) = tier_limits::guests(db, &user.id, &server, now)? {
-            return Ok(Err(limit));
+            return Err(limit.into());
         }
-        guests::invite(db, &id, &server, &invitee, label.as_deref(), now).map(Ok)
+        let invited = guests::invite(db, &id, &server, &invitee, label.as_deref(), now)?;
+        let guest = invited.map_err(|refused| match refused {
+            InviteRefused::Owner => ApiError::invalid("platformId", "is your own account"),
+            InviteRefused::Known => ApiError::Conflict,
+            InviteRefused::Full => ApiError::LimitReached(format!(
+                "One server can have {GUESTS_PER_SERVER} guests and open invitations at most. Remove one first."
+            )),
+        })?;
+        let is_guest = guest.accepted.is_some();
+        let view = NewGuestView { guest: GuestView::new(guest, Role::Owner), token, url };
+        Ok((ReplayableAnswer::new(StatusCode::CREATED, &view), is_guest))
     };
-    let tell = move |invited: &Result<Result<Guest, InviteRefused>, TierLimit>| {
-        if let Ok(Ok(guest)) = invited
-            && guest.accepted.is_some()
-        {
+    let tell = move |is_guest: &bool| {
+        if *is_guest {
             hub.do_send(AccessChanged { server: watched });
         }
     };
-    let guest = context.pool.write_and_tell(invite, tell).await??.map_err(|refused| match refused {
-        InviteRefused::Owner => ApiError::invalid("platformId", "is your own account"),
-        InviteRefused::Known => ApiError::Conflict,
-        InviteRefused::Full => ApiError::LimitReached(format!(
-            "One server can have {GUESTS_PER_SERVER} guests and open invitations at most. Remove one first."
-        )),
-    })?;
-    let url = token.as_ref().map(|token| context.urls.frontend.at(&format!("/invite#token={token}")));
-    let view = NewGuestView { guest: GuestView::new(guest, Role::Owner), token, url };
-    Ok(HttpResponse::build(StatusCode::CREATED).json(view))
+    once.write(caller.as_str(), invite, tell).await
 }
 
 /// Removes a guest, whose watches end at once, or takes an open invitation back.

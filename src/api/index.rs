@@ -10,6 +10,9 @@ use actix_web::{
 pub async fn index() -> HttpResponse {
     HttpResponse::Ok()
         .content_type(ContentType::html())
-        .insert_header((header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'"))
+        .insert_header((
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        ))
         .body(include_str!("index.html"))
 }

@@ -1,6 +1,6 @@
 //! Notes on the map of a paired game server: `/intel/{serverId}/map-notes/*`.
 
-use actix_web::{HttpResponse, web};
+use actix_web::{HttpResponse, http::StatusCode, web};
 use chrono::TimeDelta;
 use garde::Validate;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,11 @@ use crate::{
         context::ApiContext,
         done::Done,
         error::{ApiError, Problem},
-        extract::{json::Json, paired_server::WatchedServer},
+        extract::{
+            idempotent::{Idempotent, ReplayableAnswer},
+            json::Json,
+            paired_server::WatchedServer,
+        },
         fields::{given, on_the_largest_map, one_line},
         map_places::{check_place, map_size},
     },
@@ -172,6 +176,7 @@ pub async fn list(
 ))]
 pub async fn add(
     server: WatchedServer,
+    once: Idempotent,
     Json(new): Json<NewMapNote>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
@@ -188,29 +193,21 @@ pub async fn add(
         created_at: now,
         expires_at: new.ttl_sec.map(|seconds| now + TimeDelta::seconds(seconds)),
     };
-    let id = server.clone();
+    let (id, caller) = (server.clone(), user.id.clone());
     let add = move |db: &mut Db| {
         paired_servers::lock(db, &id)?;
         access::required(db, &user.id, &id)?;
         let size = map_size(db, &id)?;
-        if let Err(refused) = check_place(size, Some(note.x), Some(note.y)) {
-            return Ok(Err(refused));
-        }
+        check_place(size, Some(note.x), Some(note.y))?;
         if map_notes::count(db, &id)? >= MAP_NOTES_PER_SERVER {
             let message = format!("a server has at most {MAP_NOTES_PER_SERVER} map notes");
-            return Ok(Err(ApiError::LimitReached(message)));
+            return Err(ApiError::LimitReached(message));
         }
         map_notes::insert(db, &id, &note)?;
-        Ok(Ok(MapNoteView::new(note, size)))
+        Ok((ReplayableAnswer::new(StatusCode::CREATED, &MapNoteView::new(note, size)), ()))
     };
     let hub = context.hub.clone();
-    let tell = move |written: &Result<_, ApiError>| {
-        if written.is_ok() {
-            hub.do_send(NotesChanged { server, deleted: None });
-        }
-    };
-    let added = context.pool.write_and_tell(add, tell).await??;
-    Ok(HttpResponse::Created().json(added))
+    once.write(caller.as_str(), add, move |()| hub.do_send(NotesChanged { server, deleted: None })).await
 }
 
 /// Changes a note: its author or the server's owner may.

@@ -17,7 +17,11 @@ use actix_web::{
 };
 use url::Url;
 
-use self::{context::ApiContext, error::ApiError};
+use self::{
+    context::ApiContext,
+    error::ApiError,
+    extract::idempotent::{IDEMPOTENCY_KEY, REPLAYED},
+};
 use crate::{
     domain::limits::JSON_BODY,
     net::{connections::Connections, http_service},
@@ -64,6 +68,7 @@ pub mod pairing;
 pub mod process_metrics;
 pub mod rate_limits;
 pub mod readiness;
+pub mod request_notes;
 pub mod routes;
 pub mod service_status;
 pub mod shop_watches;
@@ -77,6 +82,7 @@ pub mod stores;
 pub mod tier_limits;
 pub mod timeline;
 pub mod tracking;
+pub mod transaction;
 pub mod wiki;
 
 /// Binds the API to a listening socket.
@@ -94,7 +100,7 @@ pub fn bind(
     })
 }
 
-/// The application one worker runs. Layers from the outside in: observation, CORS, limits of the address, CSRF.
+/// The application one worker runs. Layers from the outside in: observation, CORS, limits of the address.
 fn app(
     context: web::Data<ApiContext>,
 ) -> App<
@@ -114,7 +120,6 @@ fn app(
         .app_data(web::PathConfig::default().error_handler(|_, _| ApiError::NotFound.into()))
         .app_data(web::QueryConfig::default().error_handler(|error, _| ApiError::invalid("", error.to_string()).into()))
         .configure(routes::routes)
-        .wrap(from_fn(middleware::csrf::check))
         .wrap(from_fn(middleware::rate_limit::address))
         .wrap(cors)
         .wrap(from_fn(middleware::observe::observe))
@@ -131,8 +136,18 @@ fn cors(origins: [&Url; 2]) -> Cors {
             header::IF_MATCH,
             header::IF_NONE_MATCH,
             header::HeaderName::from_static("x-request-id"),
+            header::HeaderName::from_static("traceparent"),
+            header::HeaderName::from_static(IDEMPOTENCY_KEY),
         ])
-        .expose_headers(["x-request-id", "retry-after", "ratelimit", "ratelimit-policy", "x-frame-at", "etag"])
+        .expose_headers([
+            REPLAYED,
+            "x-request-id",
+            "retry-after",
+            "ratelimit",
+            "ratelimit-policy",
+            "x-frame-at",
+            "etag",
+        ])
         .supports_credentials()
         .max_age(600);
     origins.into_iter().fold(cors, |cors, origin| cors.allowed_origin(&origin.origin().ascii_serialization()))

@@ -7,7 +7,8 @@ use actix_web::HttpResponse;
 use utoipa::{
     Modify, OpenApi,
     openapi::{
-        Content, Ref, ResponseBuilder,
+        Content, Object, Ref, RefOr, Required, Response, ResponseBuilder, Type,
+        path::{ParameterBuilder, ParameterIn},
         security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme},
     },
 };
@@ -17,6 +18,7 @@ use crate::{
         admin::AdminDoc,
         alarms, aliases, billing, cameras, chat, chat_links, credentials, devices,
         error::{self, PROBLEM_JSON},
+        extract::idempotent::IDEMPOTENT,
         guest_invites, guests, health, images, index, interactions, items, map_notes, maps, me, metrics,
         paired_servers, pairing, readiness, shop_watches, shops, sign_in, status, stores, timeline, tracking, wiki,
     },
@@ -128,10 +130,7 @@ struct Problems;
 
 impl Modify for Problems {
     fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
-        let problem = ResponseBuilder::new()
-            .description("A problem document (RFC 9457)")
-            .content(PROBLEM_JSON, Content::new(Some(Ref::from_schema_name("Problem"))))
-            .build();
+        let problem = problem("A problem document (RFC 9457)");
         for item in openapi.paths.paths.values_mut() {
             let operations = [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete];
             for operation in operations.into_iter().flatten() {
@@ -141,12 +140,57 @@ impl Modify for Problems {
     }
 }
 
+/// The operations that may be sent again with their key.
+struct IdempotencyKeys;
+
+impl Modify for IdempotencyKeys {
+    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
+        let key = ParameterBuilder::new()
+            .name("Idempotency-Key")
+            .parameter_in(ParameterIn::Header)
+            .required(Required::False)
+            .description(Some(
+                "Names this request, for example a UUID: 1 to 255 visible ASCII characters. The same request with the \
+                 same key, within 24 hours, has its effect once and gets the same answer, with \
+                 `Idempotency-Replayed: true`. A request that was refused (4xx) had no effect, and its key is free again.",
+            ))
+            .schema(Some(Object::with_type(Type::String)))
+            .build();
+        let answers = [
+            ("409", "also `idempotency_key_in_use`: the request with this key is still under way"),
+            ("422", "`idempotency_key_reused`: another request came with this key"),
+        ];
+        for path in IDEMPOTENT {
+            let Some(item) = openapi.paths.paths.get_mut(path) else { continue };
+            let Some(operation) = &mut item.post else { continue };
+            operation.parameters.get_or_insert_default().push(key.clone().into());
+            for (status, description) in answers {
+                let problem = problem(description);
+                let known = operation.responses.responses.entry(status.to_owned()).or_insert(problem.into());
+                if let RefOr::T(known) = known
+                    && !known.description.contains(description)
+                {
+                    known.description = format!("{}; {description}", known.description);
+                }
+            }
+        }
+    }
+}
+
+fn problem(description: &str) -> Response {
+    ResponseBuilder::new()
+        .description(description)
+        .content(PROBLEM_JSON, Content::new(Some(Ref::from_schema_name("Problem"))))
+        .build()
+}
+
 /// The document as JSON text, made once.
 pub fn json() -> &'static str {
     static JSON: LazyLock<String> = LazyLock::new(|| {
         let mut document = ApiDoc::openapi();
         document.merge(AdminDoc::openapi());
         Problems.modify(&mut document);
+        IdempotencyKeys.modify(&mut document);
         document.to_pretty_json().expect("the document holds only strings, numbers and lists")
     });
     &JSON

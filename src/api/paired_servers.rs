@@ -12,12 +12,14 @@ use crate::{
         done::Done,
         error::{ApiError, Problem},
         extract::{
+            idempotent::{Idempotent, ReplayableAnswer},
             json::Json,
             paired_server::{OwnedServer, WatchedServer},
             session_user::SessionUser,
         },
         fields::{IntegerOrText, is_platform_id, one_line},
     },
+    config::GameLinkPolicy,
     db::{
         access,
         error::DbError,
@@ -184,6 +186,7 @@ pub async fn list(user: SessionUser, context: web::Data<ApiContext>) -> Result<H
 ))]
 pub async fn pair(
     user: SessionUser,
+    once: Idempotent,
     Json(pairing): Json<NewPairedServer>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
@@ -198,26 +201,38 @@ pub async fn pair(
         player_id: pairing.player_id.into(),
         player_token: SecretBox::new(Box::new(pairing.player_token.0)),
     };
+    let owner = request.owner.clone();
+    let known = context.pool.read(move |db| paired_servers::list_for(db, &owner)).await?;
+    let mut links = context.connections(known.into_iter().map(|server| server.id).collect()).await?;
     let (vault, random, now) = (context.vault.clone(), context.random.clone(), context.clock.now());
-    let allow_private = context.allow_private_servers;
-    let (hub, push) = (context.hub.clone(), context.push.clone());
-    let pair = move |db: &mut Db| pairings::pair_server(db, &vault, &random, request, allow_private, now);
-    let tell = move |paired: &Result<PairingOutcome, PairingRefused>| {
-        if let Ok(PairingOutcome { server, changed, .. }) = paired {
-            hub.do_send(ServerPaired { server: server.id.clone(), changed: *changed });
-            push.do_send(ServersChanged { user: server.owner_id.clone() });
-        }
+    let (allow_private, policy) = (context.allow_private_servers, context.link_policy);
+    let (hub, push, caller) = (context.hub.clone(), context.push.clone(), request.owner.clone());
+    let pair = move |db: &mut Db| {
+        let paired = pairings::pair_server(db, &vault, &random, request, allow_private, now)?;
+        let PairingOutcome { server, is_new, changed, .. } = paired.map_err(|refused| match refused {
+            PairingRefused::PrivateAddress => ApiError::invalid("address", "must be a public address"),
+            refused => ApiError::LimitReached(refused.to_string()),
+        })?;
+        let link = links.remove(&server.id).filter(|_| !changed);
+        let link = link.or_else(|| {
+            (policy == GameLinkPolicy::Always).then_some(LinkStatus {
+                state: ConnectionState::Connecting,
+                since: now,
+                reason: None,
+                next_attempt_at: None,
+            })
+        });
+        let open = open_incidents(db, &server.id)?;
+        let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+        let told = (server.id.clone(), changed);
+        Ok((ReplayableAnswer::new(status, &PairedServerView::new(server, Role::Owner, link, open)), told))
     };
-    let paired = context.pool.write_and_tell(pair, tell).await?;
-    let PairingOutcome { server, is_new, .. } = paired.map_err(|refused| match refused {
-        PairingRefused::PrivateAddress => ApiError::invalid("address", "must be a public address"),
-        refused => ApiError::LimitReached(refused.to_string()),
-    })?;
-    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    let id = server.id.clone();
-    let open = context.pool.read(move |db| open_incidents(db, &id)).await?;
-    let link = context.connections(vec![server.id.clone()]).await?.remove(&server.id);
-    Ok(HttpResponse::build(status).json(PairedServerView::new(server, Role::Owner, link, open)))
+    let user = caller.clone();
+    let tell = move |(server, changed): &(ServerId, bool)| {
+        hub.do_send(ServerPaired { server: server.clone(), changed: *changed });
+        push.do_send(ServersChanged { user });
+    };
+    once.write(caller.as_str(), pair, tell).await
 }
 
 /// One server this user may watch.

@@ -1,6 +1,6 @@
 //! Pairing of helper devices: `/pairing/device`, `/pairing/device/code`, `/pairing/device/activate`.
 
-use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web::{HttpRequest, HttpResponse, http::StatusCode, web};
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -12,6 +12,7 @@ use crate::{
         error::{ApiError, Problem},
         extract::{
             device_owner::TOKEN_BYTES,
+            idempotent::{Idempotent, ReplayableAnswer},
             json::{Json, OptionalJson},
             session_user::SessionUser,
         },
@@ -28,7 +29,7 @@ use crate::{
     },
     domain::{
         access::Action,
-        ids::{HelperDeviceId, ServerId, SessionId},
+        ids::{HelperDeviceId, ServerId, SessionId, UserId},
         limits::HELPER_DEVICES_PER_USER,
         pairing::{LIFETIME, PairingCode, WRONG_PER_ADDRESS},
         time::{self, Timestamp},
@@ -148,29 +149,27 @@ impl From<HelperDevice> for HelperDeviceView {
 ))]
 pub async fn issue(
     SessionUser { user, .. }: SessionUser,
+    once: Idempotent,
     OptionalJson(issue): OptionalJson<Issue>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let purpose = CodePurpose { user: user.id, overlay: issue.overlay()?, label: issue.label };
     let (prefix, random, now) = (context.pairing_code_prefix.clone(), context.random.clone(), context.clock.now());
-    let issued = context
-        .pool
-        .write(move |db| {
-            if !still_allowed(db, &purpose)? {
-                return Err(DbError::NotFound);
-            }
-            if helper_devices::count(db, &purpose.user)? >= HELPER_DEVICES_PER_USER {
-                return Ok(None);
-            }
-            let draw = || PairingCode::new(&prefix, random.bytes());
-            pairing_codes::issue(db, &purpose, draw, now).map(Some)
-        })
-        .await?;
-    let Some(code) = issued else {
-        let detail = format!("One user can pair {HELPER_DEVICES_PER_USER} helper devices at most. Delete one first.");
-        return Err(ApiError::LimitReached(detail));
+    let caller = purpose.user.clone();
+    let issue = move |db: &mut Db| {
+        if !still_allowed(db, &purpose)? {
+            return Err(ApiError::NotFound);
+        }
+        if helper_devices::count(db, &purpose.user)? >= HELPER_DEVICES_PER_USER {
+            return Err(ApiError::LimitReached(format!(
+                "One user can pair {HELPER_DEVICES_PER_USER} helper devices at most. Delete one first."
+            )));
+        }
+        let code = pairing_codes::issue(db, &purpose, || PairingCode::new(&prefix, random.bytes()), now)?;
+        let issued = IssuedCode { code: code.as_str().to_owned(), expires_at: now + LIFETIME };
+        Ok((ReplayableAnswer::new(StatusCode::OK, &issued), ()))
     };
-    Ok(HttpResponse::Ok().json(IssuedCode { code: code.as_str().to_owned(), expires_at: now + LIFETIME }))
+    once.write(caller.as_str(), issue, |()| ()).await
 }
 
 /// Whether the user may watch the server of an overlay; a helper is always allowed.
@@ -189,6 +188,7 @@ fn still_allowed(db: &mut Db, purpose: &CodePurpose) -> Result<bool, DbError> {
 ))]
 pub async fn activate(
     req: HttpRequest,
+    once: Idempotent,
     Json(Activate { code }): Json<Activate>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
@@ -205,24 +205,25 @@ pub async fn activate(
     let code = PairingCode::parse(&context.pairing_code_prefix, &code).ok_or_else(wrong)?;
     let token = context.random.hex::<TOKEN_BYTES>();
     let device = context.random.id::<HelperDeviceId>(now);
-    let (id, hash) = (device.clone(), sha256_hex(token.as_bytes()));
-    let activated = context
-        .pool
-        .write(move |db| {
-            let Some(purpose) = pairing_codes::take(db, &code, now)? else { return Ok(None) };
-            if !still_allowed(db, &purpose)? {
-                return Ok(None);
-            }
-            helper_devices::insert(db, &id, &purpose, &hash, now)?;
-            Ok(Some(purpose.user))
-        })
-        .await;
-    if !matches!(activated, Ok(None)) {
-        context.rate_limits.pay_back_guess(Guessed::PairingCode, guess);
+    // Nobody is signed in: whoever has the code and the key is the same caller.
+    let caller = format!("code {}", sha256_hex(code.as_str().as_bytes()));
+    let activate = move |db: &mut Db| {
+        let purpose = pairing_codes::take(db, &code, now)?.ok_or(ApiError::InvalidPairingCode)?;
+        if !still_allowed(db, &purpose)? {
+            return Err(ApiError::InvalidPairingCode);
+        }
+        helper_devices::insert(db, &device, &purpose, &sha256_hex(token.as_bytes()), now)?;
+        let activated = Activated { token, user_id: purpose.user.to_string(), device_id: device.to_string() };
+        Ok((ReplayableAnswer::new(StatusCode::OK, &activated), (purpose.user, device)))
+    };
+    let tell = |(user, device): &(UserId, HelperDeviceId)| log::info!(user:%, device:%; "a helper device was paired");
+    match once.write(&caller, activate, tell).await {
+        Err(ApiError::InvalidPairingCode) => Err(wrong()),
+        answered => {
+            context.rate_limits.pay_back_guess(Guessed::PairingCode, guess);
+            answered
+        }
     }
-    let user = activated?.ok_or_else(wrong)?;
-    log::info!(user:% = user, device:% = device; "a helper device was paired");
-    Ok(HttpResponse::Ok().json(Activated { token, user_id: user.to_string(), device_id: device.to_string() }))
 }
 
 /// This user's helper devices, oldest first.

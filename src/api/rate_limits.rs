@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use actix_web::{HttpRequest, http::header::HeaderName};
+use actix_web::HttpRequest;
 use governor::{
     Quota, RateLimiter,
     clock::Clock as _,
@@ -20,7 +20,10 @@ use governor::{
 };
 
 use crate::{
-    api::error::{ApiError, LimitReport},
+    api::{
+        error::{ApiError, LimitReport},
+        request_notes::RequestNotes,
+    },
     clock::Clock,
     domain::{
         client_address::{TrustedProxies, household},
@@ -39,6 +42,51 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// After so many requests the keys with a full budget are removed: it bounds how many there are between two sweeps.
 const FORGET_AFTER: usize = 100_000;
 
+/// Whose requests are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitKey {
+    /// A client address; an IPv6 /64 is one.
+    Address,
+    User,
+}
+
+/// A class of requests with a budget of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitClass {
+    /// As `RateLimit-Policy` names it.
+    pub name: &'static str,
+    pub key: LimitKey,
+    /// At once.
+    pub burst: u32,
+    /// In which a spent budget is full again.
+    pub window: Duration,
+}
+
+const fn per_minute(name: &'static str, key: LimitKey, burst: u32) -> LimitClass {
+    LimitClass { name, key, burst, window: WINDOW }
+}
+
+const fn wrong_guesses(name: &'static str) -> LimitClass {
+    let seconds = WRONG_PER_ADDRESS.every.num_seconds() as u64 * WRONG_PER_ADDRESS.burst as u64;
+    LimitClass { name, key: LimitKey::Address, burst: WRONG_PER_ADDRESS.burst, window: Duration::from_secs(seconds) }
+}
+
+const ADDRESS: LimitClass = per_minute("address", LimitKey::Address, REQUESTS_PER_ADDRESS);
+const PROBE: LimitClass = per_minute("probe", LimitKey::Address, REQUESTS_PER_ADDRESS);
+const SIGN_IN: LimitClass = per_minute("sign-in", LimitKey::Address, SIGN_IN_PER_ADDRESS);
+const USER: LimitClass = per_minute("user", LimitKey::User, REQUESTS_PER_USER);
+const ALIASES: LimitClass = per_minute("aliases", LimitKey::User, ALIASES_PER_USER);
+const CAMERA_FRAME: LimitClass = per_minute("camera-frame", LimitKey::User, CAMERA_FRAMES_PER_USER);
+const CHAT_LINE: LimitClass = per_minute("chat-line", LimitKey::User, CHAT_LINES_PER_USER);
+const TOGGLE: LimitClass = per_minute("toggle", LimitKey::User, TOGGLES_PER_USER);
+const PAIRING: LimitClass = wrong_guesses("pairing");
+const INVITES: LimitClass = wrong_guesses("invites");
+const CHAT_CODES: LimitClass = wrong_guesses("chat-codes");
+
+/// Every class; the README has the same table.
+pub const CLASSES: [LimitClass; 11] =
+    [ADDRESS, PROBE, SIGN_IN, USER, ALIASES, CAMERA_FRAME, CHAT_LINE, TOGGLE, PAIRING, INVITES, CHAT_CODES];
+
 /// The steady clock of the service, as governor reads it: the time of day may be set back.
 #[derive(Clone)]
 struct LimitClock(Clock);
@@ -52,18 +100,18 @@ impl governor::clock::Clock for LimitClock {
     }
 }
 
-/// One policy: so many requests per key at once, and as many per minute in the long run.
+/// The budgets of one class.
 struct Policy<K: Clone + std::hash::Hash + Eq> {
-    name: &'static str,
-    quota: u32,
+    class: LimitClass,
     clock: LimitClock,
     limiter: RateLimiter<K, DashMapStateStore<K>, LimitClock, StateInformationMiddleware>,
     taken: AtomicUsize,
 }
 
 impl<K: Clone + std::hash::Hash + Eq> Policy<K> {
-    fn new(name: &'static str, quota: u32, clock: &Clock) -> Self {
-        let per_minute = NonZeroU32::new(quota).expect("a quota is not zero");
+    /// Of a class per minute.
+    fn new(class: LimitClass, clock: &Clock) -> Self {
+        let per_minute = NonZeroU32::new(class.burst).expect("a quota is not zero");
         let clock = LimitClock(clock.clone());
         let quota_per_minute = Quota::per_minute(per_minute);
         let limiter = RateLimiter::<_, _, _, NoOpMiddleware<Nanos>>::new(
@@ -72,18 +120,29 @@ impl<K: Clone + std::hash::Hash + Eq> Policy<K> {
             clock.clone(),
         )
         .with_middleware();
-        Self { name, quota, clock, limiter, taken: AtomicUsize::default() }
+        Self { class, clock, limiter, taken: AtomicUsize::default() }
     }
 
-    /// How many requests are left; an error when there was none.
-    fn take(&self, key: &K) -> Result<u32, LimitReport> {
+    /// What is left after this request; an error when there was nothing.
+    fn take(&self, key: &K) -> Result<LimitReport, LimitReport> {
         if self.taken.fetch_add(1, Ordering::Relaxed) % FORGET_AFTER == FORGET_AFTER - 1 {
             self.forget_idle();
         }
         match self.limiter.check_key(key) {
-            Ok(state) => Ok(state.remaining_burst_capacity()),
-            Err(not_until) => Err(self.report(not_until.wait_time_from(self.clock.now()))),
+            Ok(state) => {
+                let remaining = state.remaining_burst_capacity();
+                let spent = self.class.burst.saturating_sub(remaining);
+                Ok(self.class.report(remaining, self.class.window * spent / self.class.burst))
+            }
+            Err(not_until) => Err(self.class.report(0, not_until.wait_time_from(self.clock.now()))),
         }
+    }
+
+    /// The same, noted for the answer's header fields.
+    fn take_noted(&self, notes: &RequestNotes, key: &K) -> Result<(), ApiError> {
+        let left = self.take(key).map_err(ApiError::RateLimited)?;
+        notes.limits.borrow_mut().push(left);
+        Ok(())
     }
 
     /// Removes keys whose budget is full again; governor never does so by itself.
@@ -91,9 +150,11 @@ impl<K: Clone + std::hash::Hash + Eq> Policy<K> {
         self.limiter.retain_recent();
         self.limiter.shrink_to_fit();
     }
+}
 
-    fn report(&self, retry_after: Duration) -> LimitReport {
-        LimitReport { policy: self.name, quota: self.quota, window: WINDOW, retry_after }
+impl LimitClass {
+    fn report(&self, remaining: u32, reset: Duration) -> LimitReport {
+        LimitReport { policy: self.name, quota: self.burst, window: self.window, remaining, reset }
     }
 }
 
@@ -127,17 +188,17 @@ impl RateLimits {
     pub fn new(proxies: TrustedProxies, clock: &Clock) -> Self {
         Self {
             proxies,
-            address: Policy::new("address", REQUESTS_PER_ADDRESS, clock),
-            probe: Policy::new("probe", REQUESTS_PER_ADDRESS, clock),
-            sign_in: Policy::new("sign-in", SIGN_IN_PER_ADDRESS, clock),
-            user: Policy::new("user", REQUESTS_PER_USER, clock),
-            aliases: Policy::new("aliases", ALIASES_PER_USER, clock),
+            address: Policy::new(ADDRESS, clock),
+            probe: Policy::new(PROBE, clock),
+            sign_in: Policy::new(SIGN_IN, clock),
+            user: Policy::new(USER, clock),
+            aliases: Policy::new(ALIASES, clock),
             codes: Mutex::default(),
             invites: Mutex::default(),
             chat_codes: Mutex::default(),
-            camera_frame: Policy::new("camera-frame", CAMERA_FRAMES_PER_USER, clock),
-            chat_line: Policy::new("chat-line", CHAT_LINES_PER_USER, clock),
-            toggle: Policy::new("toggle", TOGGLES_PER_USER, clock),
+            camera_frame: Policy::new(CAMERA_FRAME, clock),
+            chat_line: Policy::new(CHAT_LINE, clock),
+            toggle: Policy::new(TOGGLE, clock),
         }
     }
 
@@ -148,23 +209,37 @@ impl RateLimits {
             "/health/db" | "/ready" | "/status" | "/metrics" => &self.probe,
             _ => &self.address,
         };
-        policy.take(&self.client_household(req)).map(|_| ()).map_err(ApiError::RateLimited)
+        policy.take_noted(&RequestNotes::of(req), &self.client_household(req))
     }
 
-    /// One request to a sign-in route; the header fields that say how many are left.
-    pub fn take_sign_in(&self, req: &HttpRequest) -> Result<[(HeaderName, String); 2], ApiError> {
-        let remaining = self.sign_in.take(&self.client_household(req)).map_err(ApiError::RateLimited)?;
-        Ok(self.sign_in.report(Duration::ZERO).headers(remaining))
+    /// One request to a sign-in route.
+    pub fn take_sign_in(&self, req: &HttpRequest) -> Result<(), ApiError> {
+        self.sign_in.take_noted(&RequestNotes::of(req), &self.client_household(req))
     }
 
     /// One request of this user.
-    pub fn take_user(&self, user: &UserId) -> Result<(), ApiError> {
-        self.user.take(user).map(|_| ()).map_err(ApiError::RateLimited)
+    pub fn take_user(&self, notes: &RequestNotes, user: &UserId) -> Result<(), ApiError> {
+        self.user.take_noted(notes, user)
     }
 
     /// One question of this user for the aliases of a player.
-    pub fn take_aliases(&self, user: &UserId) -> Result<(), ApiError> {
-        self.aliases.take(user).map(|_| ()).map_err(ApiError::RateLimited)
+    pub fn take_aliases(&self, req: &HttpRequest, user: &UserId) -> Result<(), ApiError> {
+        self.aliases.take_noted(&RequestNotes::of(req), user)
+    }
+
+    /// One camera frame of this user.
+    pub fn take_camera_frame(&self, req: &HttpRequest, user: &UserId) -> Result<(), ApiError> {
+        self.camera_frame.take_noted(&RequestNotes::of(req), user)
+    }
+
+    /// One toggle of a smart switch by this user.
+    pub fn take_toggle(&self, req: &HttpRequest, user: &UserId) -> Result<(), ApiError> {
+        self.toggle.take_noted(&RequestNotes::of(req), user)
+    }
+
+    /// One line of this user for a team's chat.
+    pub fn take_chat_line(&self, req: &HttpRequest, user: &UserId) -> Result<(), ApiError> {
+        self.chat_line.take_noted(&RequestNotes::of(req), user)
     }
 
     fn guesses(&self, what: Guessed) -> MutexGuard<'_, GuessLimits> {
@@ -174,23 +249,6 @@ impl RateLimits {
             Guessed::ChatCode => &self.chat_codes,
         };
         guesses.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// One camera frame of this user; the header fields that say how many are left.
-    pub fn take_camera_frame(&self, user: &UserId) -> Result<[(HeaderName, String); 2], ApiError> {
-        let remaining = self.camera_frame.take(user).map_err(ApiError::RateLimited)?;
-        Ok(self.camera_frame.report(Duration::ZERO).headers(remaining))
-    }
-
-    /// One toggle of a smart switch by this user; the header fields that say how many are left.
-    pub fn take_toggle(&self, user: &UserId) -> Result<[(HeaderName, String); 2], ApiError> {
-        let remaining = self.toggle.take(user).map_err(ApiError::RateLimited)?;
-        Ok(self.toggle.report(Duration::ZERO).headers(remaining))
-    }
-
-    /// One line of this user for a team's chat.
-    pub fn take_chat_line(&self, user: &UserId) -> Result<(), ApiError> {
-        self.chat_line.take(user).map(|_| ()).map_err(ApiError::RateLimited)
     }
 
     /// Pays for one guess, before it is looked up. An error: too many wrong ones from its address, or
@@ -224,14 +282,12 @@ impl RateLimits {
 
 /// The answer to a guess that is not looked up, or that was wrong while the global quota is spent.
 pub fn guess_refused(what: Guessed, retry_after: Duration) -> ApiError {
-    let policy = match what {
-        Guessed::PairingCode => "pairing",
-        Guessed::Invite => "invites",
-        Guessed::ChatCode => "chat-codes",
+    let class = match what {
+        Guessed::PairingCode => PAIRING,
+        Guessed::Invite => INVITES,
+        Guessed::ChatCode => CHAT_CODES,
     };
-    let (quota, window) = (WRONG_PER_ADDRESS.burst, WRONG_PER_ADDRESS.every * WRONG_PER_ADDRESS.burst as i32);
-    let window = window.to_std().unwrap_or_default();
-    ApiError::RateLimited(LimitReport { policy, quota, window, retry_after })
+    ApiError::RateLimited(class.report(0, retry_after))
 }
 
 #[cfg(test)]
@@ -241,27 +297,28 @@ mod tests {
     #[test]
     fn a_spent_budget_comes_back_with_time() {
         let clock = Clock::adjustable("2026-11-21T12:00:00Z".parse().unwrap());
-        let policy = Policy::new("test", 2, &clock);
-        assert_eq!(policy.take(&1), Ok(1));
-        assert_eq!(policy.take(&1), Ok(0));
+        let policy = Policy::new(per_minute("test", LimitKey::User, 2), &clock);
+        let left = |key| policy.take(&key).map(|left| (left.remaining, left.reset.as_secs()));
+        assert_eq!(left(1), Ok((1, 30)));
+        assert_eq!(left(1), Ok((0, 60)));
         let refusal = policy.take(&1).unwrap_err();
-        assert_eq!(refusal.retry_after, Duration::from_secs(30));
-        assert_eq!(policy.take(&2), Ok(1), "another key has its own budget");
+        assert_eq!(refusal.reset, Duration::from_secs(30));
+        assert_eq!(left(2), Ok((1, 30)), "another key has its own budget");
         clock.advance(chrono::Duration::seconds(30));
-        assert_eq!(policy.take(&1), Ok(0));
+        assert_eq!(left(1), Ok((0, 60)));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_clock_that_is_set_back_or_forth_changes_no_budget() {
         let clock = Clock::simulated("2026-11-21T12:00:00Z".parse().unwrap());
-        let policy = Policy::new("test", 2, &clock);
+        let policy = Policy::new(per_minute("test", LimitKey::User, 2), &clock);
         let mut guesses = GuessLimits::default();
         let address = IpAddr::V6(Ipv6Addr::LOCALHOST);
         assert!(policy.take(&1).is_ok() && policy.take(&1).is_ok());
         assert!((0..WRONG_PER_ADDRESS.burst).all(|_| guesses.begin(address, clock.moment()).is_ok()));
         for hours in [-1, 2, -24] {
             clock.advance(chrono::Duration::hours(hours));
-            assert_eq!(policy.take(&1).unwrap_err().retry_after, Duration::from_secs(30));
+            assert_eq!(policy.take(&1).unwrap_err().reset, Duration::from_secs(30));
             assert_eq!(guesses.begin(address, clock.moment()), Err(Duration::from_secs(120)));
         }
         tokio::time::sleep(Duration::from_secs(120)).await;
@@ -271,11 +328,28 @@ mod tests {
     #[test]
     fn keys_of_long_ago_are_forgotten_while_requests_keep_coming() {
         let clock = Clock::adjustable("2026-11-21T12:00:00Z".parse().unwrap());
-        let policy = Policy::new("test", 60, &clock);
+        let policy = Policy::new(per_minute("test", LimitKey::User, 60), &clock);
         for key in 0..FORGET_AFTER + 1 {
             policy.take(&key).unwrap();
             clock.advance(chrono::Duration::milliseconds(100));
         }
         assert!(policy.limiter.len() < 100, "{}", policy.limiter.len());
+    }
+
+    #[test]
+    fn the_readme_has_every_class() {
+        let mut listed: Vec<String> = include_str!("../../README.md")
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |"))
+            .filter(|line| line.contains("` | address | ") || line.contains("` | user | "))
+            .map(|line| line.split(" | ").take(4).collect::<Vec<_>>().join(" | "))
+            .collect();
+        let mut classes = CLASSES.map(|LimitClass { name, key, burst, window }| {
+            let key = if key == LimitKey::Address { "address" } else { "user" };
+            format!("{name}` | {key} | {burst} | {} s", window.as_secs())
+        });
+        listed.sort();
+        classes.sort();
+        assert_eq!(listed, classes);
     }
 }

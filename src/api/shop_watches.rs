@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use actix_web::{HttpResponse, web};
+use actix_web::{HttpResponse, http::StatusCode, web};
 use garde::Validate;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -15,13 +15,14 @@ use crate::{
         done::Done,
         error::{ApiError, FieldError, Problem},
         extract::{
+            idempotent::{Idempotent, ReplayableAnswer},
             json::Json,
             paired_server::{OwnedServer, WatchedServer},
         },
         shops::{Delivery, MarketRead, OfferItems, item_id},
         tier_limits,
     },
-    db::{access, error::DbError, pool::Db, shop_watches, users},
+    db::{access, pool::Db, shop_watches, users},
     domain::{
         items::ItemNames,
         limits::SHOP_WATCHES_PER_SERVER,
@@ -296,12 +297,13 @@ pub async fn watches(
 ))]
 pub async fn watch(
     OwnedServer { user, id: server }: OwnedServer,
+    once: Idempotent,
     Json(new): Json<NewWatch>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let (now, live) = (context.clock.now(), context.markets.clone());
     let watch = new.watch(context.random.id(now), now)?;
-    let (changed, enforced) = (server.clone(), context.enforce_tiers);
+    let (changed, caller, enforced) = (server.clone(), user.id.clone(), context.enforce_tiers);
     let add = move |db: &mut Db| {
         // The owner alone adds watches, and a tier counts those of all their servers.
         users::lock(db, &user.id)?;
@@ -309,24 +311,22 @@ pub async fn watch(
         let known = shop_watches::list(db, &server)?;
         let what = |watch: &ShopWatch| (watch.vendor.clone(), watch.item_id, watch.currency_id);
         if known.iter().any(|known| what(known) == what(&watch)) {
-            return Err(DbError::Conflict);
+            return Err(ApiError::Conflict);
         }
         if known.len() >= SHOP_WATCHES_PER_SERVER {
-            return Ok(Err(ApiError::LimitReached(format!(
+            return Err(ApiError::LimitReached(format!(
                 "A server has at most {SHOP_WATCHES_PER_SERVER} watched shops."
-            ))));
+            )));
         }
         if enforced && let Some(limit) = tier_limits::watched_shops(db, &user.id, now)? {
-            return Ok(Err(limit.into()));
+            return Err(limit.into());
         }
         let watch = MarketRead::load(db, &live, &server, now)?.look(&watch);
         shop_watches::insert(db, &server, &watch)?;
-        Ok(Ok(watch))
+        Ok((ReplayableAnswer::new(StatusCode::CREATED, &WatchView::from(watch)), ()))
     };
     let hub = context.hub.clone();
-    let tell = move |_: &_| hub.do_send(ShopWatchesChanged { server: changed });
-    let watch = context.pool.write_and_tell(add, tell).await??;
-    Ok(HttpResponse::Created().json(WatchView::from(watch)))
+    once.write(caller.as_str(), add, move |()| hub.do_send(ShopWatchesChanged { server: changed })).await
 }
 
 /// Changes what is expected of a watched offer.

@@ -13,7 +13,7 @@ use crate::{
     api::{
         context::ApiContext,
         error::{ApiError, Problem},
-        extract::{relay_caller::RelayCaller, session_user::SessionUser},
+        extract::{relay_caller::RelayCaller, session_user::LeavingUser},
     },
     clients::identity::VerifyError,
     config::Environment,
@@ -94,8 +94,9 @@ pub async fn start(req: HttpRequest, context: web::Data<ApiContext>) -> HttpResp
 
 /// Handles the provider's answer: signs the user in and sends the browser to its return target.
 #[utoipa::path(get, path = "/auth/platform/callback", tag = "sign-in", responses(
-    (status = 302, description = "To the return target; sets `rp_sess` unless the user declined"),
-    (status = 400, body = Problem, content_type = "application/problem+json", description = "`sign_in_rejected`"),
+    (status = 302, description = "To the return target; sets `rp_sess`, unless the user declined: then the target has `signIn=cancelled` in its query"),
+    (status = 400, body = Problem, content_type = "application/problem+json",
+        description = "`sign_in_rejected`; a browser gets a page that says so"),
     (status = 429, body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json",
         description = "`identity_provider_unavailable`"),
@@ -137,7 +138,7 @@ async fn complete_sign_in(
         Answer::Assertion(assertion) => assertion,
         Answer::Declined => {
             let target = attempt.map_or(context.urls.frontend.as_str(), |attempt| &attempt.target);
-            return Ok(SignedIn { session: None, target: target.to_owned() });
+            return Ok(SignedIn { session: None, target: return_target::cancelled(target) });
         }
     };
     // 4
@@ -201,7 +202,10 @@ fn rejected(reason: Rejected) -> ApiError {
     (status = 204),
     (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn sign_out(user: SessionUser, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+pub async fn sign_out(
+    LeavingUser(user): LeavingUser,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
     let (hub, session, ended) = (context.hub.clone(), user.session.clone(), user.session.clone());
     let tell = move |_: &_| hub.do_send(SessionEnded { session: ended });
     context.pool.write_and_tell(move |db| sessions::delete(db, &session), tell).await?;

@@ -1,6 +1,6 @@
 //! Tracked players of a paired server: `/intel/{serverId}/tracking/*`.
 
-use actix_web::{HttpResponse, web};
+use actix_web::{HttpResponse, http::StatusCode, web};
 use chrono::TimeDelta;
 use garde::Validate;
 use serde::{Deserialize, Serialize};
@@ -12,6 +12,7 @@ use crate::{
         done::Done,
         error::{ApiError, Problem},
         extract::{
+            idempotent::{Idempotent, ReplayableAnswer},
             json::Json,
             paired_server::{OwnedServer, WatchedServer},
             query::Query,
@@ -247,6 +248,7 @@ pub async fn list(server: WatchedServer, context: web::Data<ApiContext>) -> Resu
 ))]
 pub async fn add(
     OwnedServer { user, id: server }: OwnedServer,
+    once: Idempotent,
     Json(new): Json<NewTracking>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
@@ -262,25 +264,24 @@ pub async fn add(
         note: new.note,
         author: user.id.clone(),
     };
-    let watched = server.clone();
+    let (watched, caller) = (server.clone(), user.id.clone());
     let add = move |db: &mut Db| {
         paired_servers::lock(db, &server)?;
         access::required(db, &user.id, &server)?;
         if tracked_players::count(db, &server)? >= TRACKED_PLAYERS_PER_SERVER {
-            return Ok(None);
+            let message = format!("One server can have {TRACKED_PLAYERS_PER_SERVER} tracked players at most.");
+            return Err(ApiError::LimitReached(message));
         }
-        tracked_players::insert(db, &new, now).map(Some)
+        let added = TrackedPlayerView::from(tracked_players::insert(db, &new, now)?);
+        Ok((ReplayableAnswer::new(StatusCode::CREATED, &added), ()))
     };
     let tracking = context.tracking.clone();
-    let tell = move |added: &Option<_>| {
-        if let (Some(_), Some(tracking)) = (added, tracking) {
+    let tell = move |_: &()| {
+        if let Some(tracking) = tracking {
             tracking.do_send(TrackingChanged { server: watched });
         }
     };
-    let added = context.pool.write_and_tell(add, tell).await?.ok_or_else(|| {
-        ApiError::LimitReached(format!("One server can have {TRACKED_PLAYERS_PER_SERVER} tracked players at most."))
-    })?;
-    Ok(HttpResponse::Created().json(TrackedPlayerView::from(added)))
+    once.write(caller.as_str(), add, tell).await
 }
 
 /// Changes what the owner noted of a player.

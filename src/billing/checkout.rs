@@ -7,6 +7,7 @@ use crate::{
     },
     clients::payments::{CheckoutRequest, ClosedCheckout, OpenedCheckout, PaymentsError},
     config::BaseUrl,
+    crypto::digest::sha256_hex,
     db::{error::DbError, payment_customers, payment_events::EventState, pool::Db, subscriptions, users::User},
     domain::{ids::UserId, payment::ParkReason, tier::Tier},
 };
@@ -33,12 +34,14 @@ pub enum CheckoutError {
 /// waits for the tier to appear in `/me`: coming back proves nothing.
 ///
 /// Of a user's checkouts only the last can be paid: the one before is closed first. When the provider does not close it,
-/// no other is opened, because both could be paid; it would hardly open one then.
+/// no other is opened, because both could be paid; it would hardly open one then. `key` is the same for a repetition:
+/// what a process that died had opened, and not stored, is opened again by the provider's own means.
 pub async fn open_checkout(
     context: &BillingContext,
     user: &User,
     tier: Tier,
     frontend: &BaseUrl,
+    key: &str,
 ) -> Result<String, CheckoutError> {
     let id = user.id.clone();
     let read = move |db: &mut Db| {
@@ -55,7 +58,9 @@ pub async fn open_checkout(
         Some(customer) => customer,
         None => become_customer(context, user, None).await?,
     };
-    let opened = open(context, user, customer, tier, frontend).await?;
+    // Once it is stored, it is closed like any other, and the next one has another key.
+    let key = format!("{key}:{}", before.as_deref().unwrap_or_default());
+    let opened = open(context, user, customer, tier, frontend, &key).await?;
     for attempt in 1..=ATTEMPTS {
         let (id, from, to) = (user.id.clone(), before.clone(), opened.id.clone());
         let replace = move |db: &mut Db| {
@@ -105,6 +110,7 @@ async fn open(
     mut customer: String,
     tier: Tier,
     frontend: &BaseUrl,
+    key: &str,
 ) -> Result<OpenedCheckout, CheckoutError> {
     // The provider puts the session's id in place of the braces, which therefore must stay as they are.
     let success_url = frontend.at("/?billing=done&session={CHECKOUT_SESSION_ID}");
@@ -112,7 +118,9 @@ async fn open(
     let mut instead_of = None;
     loop {
         let (success_url, cancel_url) = (&success_url, &cancel_url);
-        let request = CheckoutRequest { user: &user.id, customer: &customer, tier, success_url, cancel_url };
+        let idempotency_key = &sha256_hex(format!("checkout:{key}:{customer}").as_bytes());
+        let request =
+            CheckoutRequest { user: &user.id, customer: &customer, tier, success_url, cancel_url, idempotency_key };
         match context.client.open_checkout(&request).await {
             // Deleted there, or of another account or mode of the provider.
             Err(PaymentsError::Unknown { param: Some(param) }) if param == "customer" && instead_of.is_none() => {

@@ -121,9 +121,7 @@ impl ChatClient {
         let mut authorization = HeaderValue::from_str(&format!("Bot {}", self.settings.token.expose_secret()))
             .map_err(|_| unavailable("the token is no text of a header"))?;
         authorization.set_sensitive(true);
-        let request = self
-            .http
-            .request(Method::PUT, self.settings.base_url.at(path))
+        let request = http::traced(self.http.request(Method::PUT, self.settings.base_url.at(path)))
             .header(AUTHORIZATION, authorization)
             .header(USER_AGENT, &self.user_agent)
             .header(CONTENT_TYPE, "application/json")

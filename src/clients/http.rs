@@ -8,7 +8,7 @@ use rustls::{
     pki_types::{CertificateDer, pem::PemObject},
 };
 
-use crate::net::Names;
+use crate::net::{Names, trace};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const TOTAL_TIMEOUT: Duration = Duration::from_secs(8);
@@ -56,6 +56,14 @@ impl reqwest::dns::Resolve for HttpNames {
             let addresses: reqwest::dns::Addrs = Box::new(names.look_up(name.as_str(), 0).await?.into_iter());
             Ok(addresses)
         })
+    }
+}
+
+/// The request, with its place in the trace of what it is made for.
+pub fn traced(request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
+    match trace::current() {
+        Some(trace) => request.header("traceparent", trace.traceparent()),
+        None => request,
     }
 }
 

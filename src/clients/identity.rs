@@ -59,9 +59,7 @@ impl IdentityClient {
     /// Checks 11 and 12: the provider itself says whether it made this assertion.
     pub async fn verify(&self, checked: &Checked) -> Result<(), VerifyError> {
         let unavailable = |reason: String| ClientError::Unavailable { neighbour: NEIGHBOUR, reason };
-        let response = self
-            .http
-            .post(&self.provider.endpoint)
+        let response = http::traced(self.http.post(&self.provider.endpoint))
             .form(&checked.verification())
             .send()
             .await
@@ -90,9 +88,7 @@ impl IdentityClient {
     }
 
     async fn fetch_profile(&self, api: &ProfileApi, id: &PlatformId) -> Result<Option<PlatformProfile>, String> {
-        let response = self
-            .http
-            .get(api.base_url.at("/ISteamUser/GetPlayerSummaries/v0002/"))
+        let response = http::traced(self.http.get(api.base_url.at("/ISteamUser/GetPlayerSummaries/v0002/")))
             .query(&[("key", api.key.expose_secret()), ("steamids", id.as_str())])
             .timeout(PROFILE_TIMEOUT)
             .send()

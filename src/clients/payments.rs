@@ -23,7 +23,7 @@ use crate::{
         ids::{PlatformId, UserId},
         payment::{ProviderSubscription, id_at},
         tier::Tier,
-        time::{self, Timestamp},
+        time::Timestamp,
     },
 };
 
@@ -60,6 +60,8 @@ pub struct CheckoutRequest<'a> {
     pub tier: Tier,
     pub success_url: &'a str,
     pub cancel_url: &'a str,
+    /// The same for a repetition, and for no other: one that lasts longer would bring an expired page back.
+    pub idempotency_key: &'a str,
 }
 
 /// A checkout that was opened.
@@ -87,8 +89,10 @@ pub struct RefundRequest<'a> {
     pub amount: Option<i64>,
     /// `duplicate`, `fraudulent` (which blocks the card) or `requested_by_customer`.
     pub reason: Option<&'a str>,
-    pub issued_by: &'a PlatformId,
-    pub issued_at: Timestamp,
+    /// Platform id of the admin.
+    pub issued_by: &'a str,
+    /// RFC 3339.
+    pub issued_at: &'a str,
     /// The same for a repetition of the same refund, and for no other.
     pub idempotency_key: &'a str,
 }
@@ -192,9 +196,7 @@ impl PaymentsClient {
             ("success_url", request.success_url),
             ("cancel_url", request.cancel_url),
         ];
-        // A key of this attempt: one that lasts would bring an expired page back.
-        let key = format!("checkout:{}", self.random.hex::<16>());
-        let session = self.post("/v1/checkout/sessions", &fields, &key).await?;
+        let session = self.post("/v1/checkout/sessions", &fields, request.idempotency_key).await?;
         let id = id_at(&session, "/id").ok_or_else(|| unreadable("a checkout"))?;
         Ok(OpenedCheckout { id, url: text(&session, "url")? })
     }
@@ -282,14 +284,14 @@ impl PaymentsClient {
 
     /// Pays back.
     pub async fn refund(&self, request: &RefundRequest<'_>) -> Result<ProviderRefund, PaymentsError> {
-        let (amount, issued_at) = (request.amount.map(|amount| amount.to_string()), time::to_wire(request.issued_at));
+        let amount = request.amount.map(|amount| amount.to_string());
         let mut fields = vec![match request.of {
             RefundOf::Charge(charge) => ("charge", charge),
             RefundOf::PaymentIntent(payment) => ("payment_intent", payment),
         }];
         fields.extend(amount.as_deref().map(|amount| ("amount", amount)));
         fields.extend(request.reason.map(|reason| ("reason", reason)));
-        fields.extend([("metadata[issuedBy]", request.issued_by.as_str()), ("metadata[issuedAt]", &issued_at)]);
+        fields.extend([("metadata[issuedBy]", request.issued_by), ("metadata[issuedAt]", request.issued_at)]);
         let answer = self.post("/v1/refunds", &fields, request.idempotency_key).await?;
         ProviderRefund::read(&answer).ok_or_else(|| unreadable("a refund"))
     }
@@ -315,8 +317,7 @@ impl PaymentsClient {
     }
 
     fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
-        self.http
-            .request(method, self.settings.base_url.at(path))
+        http::traced(self.http.request(method, self.settings.base_url.at(path)))
             .bearer_auth(self.settings.key.expose_secret())
             .header("Stripe-Version", &self.settings.api_version)
             .timeout(ATTEMPT_DEADLINE)

@@ -221,7 +221,8 @@ impl PlayerStatsClient {
         query: &[(&str, &str)],
     ) -> Result<T, PlayerStatsError> {
         self.pace().take(Instant::now()).map_err(PlayerStatsError::Busy)?;
-        let mut request = self.http.get(self.settings.base_url.at(path)).query(query).timeout(ATTEMPT_DEADLINE);
+        let request = self.http.get(self.settings.base_url.at(path)).query(query).timeout(ATTEMPT_DEADLINE);
+        let mut request = http::traced(request);
         if let Some(token) = &self.settings.token {
             request = request.bearer_auth(token.expose_secret());
         }

@@ -9,28 +9,49 @@ pub fn sha256_hex(data: &[u8]) -> String {
     to_hex(digest(&SHA256, data).as_ref())
 }
 
+/// SHA-256 of what comes in parts.
+#[derive(Clone)]
+pub struct PartsDigest(Context);
+
+impl Default for PartsDigest {
+    fn default() -> Self {
+        Self(Context::new(&SHA256))
+    }
+}
+
+impl PartsDigest {
+    pub fn update(&mut self, part: &[u8]) {
+        self.0.update(part);
+    }
+
+    /// Of the parts so far, 64 lower-case hex digits.
+    pub fn hex(&self) -> String {
+        to_hex(self.0.clone().finish().as_ref())
+    }
+}
+
 /// Passes on what it reads, and takes the digest of it.
 pub struct DigestingReader<R> {
     inner: R,
-    context: Context,
+    digest: PartsDigest,
     bytes: u64,
 }
 
 impl<R> DigestingReader<R> {
     pub fn new(inner: R) -> Self {
-        Self { inner, context: Context::new(&SHA256), bytes: 0 }
+        Self { inner, digest: PartsDigest::default(), bytes: 0 }
     }
 
     /// How many bytes were read, and their SHA-256 in lower-case hex.
     pub fn finish(self) -> (u64, String) {
-        (self.bytes, to_hex(self.context.finish().as_ref()))
+        (self.bytes, self.digest.hex())
     }
 }
 
 impl<R: Read> Read for DigestingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer)?;
-        self.context.update(&buffer[..read]);
+        self.digest.update(&buffer[..read]);
         self.bytes += read as u64;
         Ok(read)
     }
@@ -58,6 +79,10 @@ mod tests {
     #[test]
     fn sha256_of_abc() {
         assert_eq!(sha256_hex(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        let mut parts = PartsDigest::default();
+        parts.update(b"a");
+        parts.update(b"bc");
+        assert_eq!(parts.hex(), sha256_hex(b"abc"));
     }
 
     #[test]

@@ -86,6 +86,8 @@ pub enum Purpose {
     SignInCookie,
     /// Signs relay tokens.
     RelayToken,
+    /// Seals the answers that are kept for an `Idempotency-Key`.
+    KeptAnswer,
 }
 
 impl Purpose {
@@ -94,6 +96,7 @@ impl Purpose {
             Purpose::SessionCookie => "rp_sess/aes-256-gcm/v1",
             Purpose::SignInCookie => "sign-in/aes-256-gcm/v1",
             Purpose::RelayToken => "relay-token/hs256/v1",
+            Purpose::KeptAnswer => "kept-answer/aes-256-gcm/v1",
         }
     }
 }

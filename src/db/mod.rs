@@ -46,6 +46,7 @@ pub mod error;
 pub mod failed_pushes;
 pub mod guests;
 pub mod helper_devices;
+pub mod idempotency_keys;
 pub mod images;
 pub mod incidents;
 pub mod job_queue;

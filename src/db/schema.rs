@@ -600,6 +600,17 @@ diesel::table! {
     }
 }
 
+diesel::table! {
+    idempotency_keys (id) {
+        id -> Text,
+        caller -> Text,
+        request -> Text,
+        sealed -> Binary,
+        claimed_until -> Nullable<Timestamp>,
+        created_at -> Timestamp,
+    }
+}
+
 diesel::joinable!(incident_acks -> incidents (incident_id));
 diesel::joinable!(guests -> paired_servers (server_id));
 diesel::joinable!(sessions -> users (user_id));

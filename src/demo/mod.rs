@@ -433,7 +433,8 @@ async fn open_checkout(context: &ApiContext, user: &UserId) -> Result<Option<Str
     let Some(billing) = &context.billing else { return Ok(None) };
     let id = user.clone();
     let user = context.pool.read(move |db| users::find(db, &id)?.ok_or(DbError::NotFound)).await?;
-    match checkout::open_checkout(billing, &user, Tier::Operator, &context.urls.frontend).await {
+    let key = context.random.hex::<16>();
+    match checkout::open_checkout(billing, &user, Tier::Operator, &context.urls.frontend, &key).await {
         Err(CheckoutError::Subscribed) => Ok(None),
         opened => Ok(Some(opened?)),
     }

@@ -74,6 +74,14 @@ pub const WEBHOOK_BODY: usize = 1024 * 1024;
 /// For how many days a payment event is known to have been taken: the provider sends one again for 30.
 pub const PAYMENT_EVENT_DAYS: i64 = 90;
 
+/// For how many hours a request is known by its `Idempotency-Key`; how long a key is, in visible ASCII; and how many
+/// one caller has at once.
+pub const IDEMPOTENCY_HOURS: i64 = 24;
+pub const IDEMPOTENCY_KEY_LENGTH: usize = 255;
+pub const IDEMPOTENCY_KEYS_PER_CALLER: i64 = 2_000;
+/// Largest answer that is kept for a key, bytes.
+pub const IDEMPOTENT_ANSWER: usize = 64 * 1024;
+
 /// Requests to the sign-in routes per client address: burst, and how many come back per minute.
 pub const SIGN_IN_PER_ADDRESS: u32 = 30;
 

@@ -5,6 +5,9 @@ use url::Url;
 /// Longest `return` that is read, bytes: as it is given, and as it is written again.
 const MAX_LENGTH: usize = 2048;
 
+/// The parameter that tells the page of ours what became of a sign-in.
+const SIGN_IN: &str = "signIn";
+
 /// The target of the redirect: `requested` when its scheme, host and port are those of `frontend` or `admin`,
 /// `frontend` otherwise.
 pub fn choose(requested: Option<&str>, frontend: &Url, admin: &Url) -> String {
@@ -13,6 +16,18 @@ pub fn choose(requested: Option<&str>, frontend: &Url, admin: &Url) -> String {
         Some(url) => url.into(),
         None => frontend.as_str().to_owned(),
     }
+}
+
+/// The target, which learns that the user did not sign in.
+pub fn cancelled(target: &str) -> String {
+    let Ok(mut url) = Url::parse(target) else { return target.to_owned() };
+    let others: Vec<(String, String)> = url
+        .query_pairs()
+        .filter(|(name, _)| name != SIGN_IN)
+        .map(|(name, value)| (name.into(), value.into()))
+        .collect();
+    url.query_pairs_mut().clear().extend_pairs(others).append_pair(SIGN_IN, "cancelled");
+    url.into()
 }
 
 /// Reads an absolute http(s) URL on which all browsers agree with our parser: anything that a parser would repair
@@ -60,6 +75,17 @@ mod tests {
             ("https://admin.example:8443/users", "https://admin.example:8443/users"),
         ] {
             assert_eq!(target(requested), expected, "{requested}");
+        }
+    }
+
+    #[test]
+    fn a_page_learns_that_the_sign_in_was_cancelled() {
+        for (target, told) in [
+            ("https://app.example/", "https://app.example/?signIn=cancelled"),
+            ("https://app.example/map?server=1#team", "https://app.example/map?server=1&signIn=cancelled#team"),
+            ("https://app.example/?signIn=cancelled", "https://app.example/?signIn=cancelled"),
+        ] {
+            assert_eq!(cancelled(target), told);
         }
     }
 

@@ -1,5 +1,5 @@
 //! Byte streams to clients and neighbours: TCP, or pipes within this process for simulations and tests. And how many
-//! of them clients may have, and how long one may take for a request.
+//! of them clients may have, how long one may take for a request, and in which trace a request is.
 //!
 //! A [`Stream`] is a closed enum, not a trait: what the relay asks of it (`try_write` beside readiness) no trait offers,
 //! and the one predictable branch costs nothing beside a system call.
@@ -13,6 +13,7 @@ mod names;
 mod network;
 mod stream;
 mod timer;
+pub mod trace;
 
 pub use self::{
     http_stream::HttpStream,

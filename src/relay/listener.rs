@@ -23,6 +23,7 @@ use actix_web::{
     App, HttpRequest, HttpResponse,
     dev::{AppConfig, ServiceResponse},
     http::header::{self, HeaderMap},
+    middleware::DefaultHeaders,
     web,
 };
 use actix_web_actors::ws;
@@ -89,7 +90,13 @@ fn app(
         InitError = (),
     >,
 > {
+    let headers = DefaultHeaders::new()
+        .add((header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
+        .add((header::REFERRER_POLICY, "no-referrer"))
+        .add((header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"))
+        .add((header::CACHE_CONTROL, "no-store"));
     App::new()
+        .wrap(headers)
         .app_data(web::Data::from(context.clone()))
         .service(web::resource("/v1").route(web::get().to(open)))
         .service(web::resource("/health").route(web::get().to(health)))

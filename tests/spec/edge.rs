@@ -2,7 +2,7 @@
 
 use reqwest::{
     Method,
-    header::{CONTENT_TYPE, ORIGIN, REFERER},
+    header::{CONTENT_TYPE, ORIGIN},
 };
 use serde_json::json;
 use tokio::{
@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use crate::harness::{
-    app::{ADMIN, BASE, FRONTEND, TestApp},
+    app::{BASE, FRONTEND, TestApp},
     browser::Answer,
     relay_client::PATIENCE,
 };
@@ -93,78 +93,75 @@ async fn pipelined_requests_are_answered_in_their_order() {
 
 #[actix_web::test]
 async fn answers_carry_security_headers() {
-    let app = TestApp::start().await;
-    let answer = app.browser().get("/health").await;
-    assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
-    assert_eq!(answer.header("referrer-policy"), Some("no-referrer"));
-    assert_eq!(answer.header("x-frame-options"), Some("DENY"));
-    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    let strict = "default-src 'none'; frame-ancestors 'none'";
+    for base in [BASE, "https://api.companion.test"] {
+        let app = TestApp::start_with(&[&format!("--base-url={base}")]).await;
+        let mut alice = app.signed_in(ALICE).await;
+        // Status, and who may keep it and show it.
+        for (path, status, caching, shown) in [
+            ("/health", 200, "no-store", "same-site"),
+            ("/me", 200, "no-store", "same-site"),
+            ("/items", 200, "private, no-cache", "same-site"),
+            ("/wiki/tree", 200, "public, no-cache", "cross-origin"),
+            ("/no-such-path", 404, "no-store", "same-site"),
+            ("/admin/ping", 503, "no-store", "same-site"),
+            ("/auth/platform", 302, "no-store", "same-site"),
+        ] {
+            let answer = alice.get(path).await;
+            assert_eq!(answer.status, status, "{path}");
+            let transport = base.starts_with("https").then_some("max-age=31536000");
+            for (name, value) in [
+                ("x-content-type-options", Some("nosniff")),
+                ("referrer-policy", Some("no-referrer")),
+                ("x-frame-options", Some("DENY")),
+                ("content-security-policy", Some(strict)),
+                ("cross-origin-opener-policy", Some("same-origin")),
+                ("cache-control", Some(caching)),
+                ("cross-origin-resource-policy", Some(shown)),
+                ("strict-transport-security", transport),
+            ] {
+                assert_eq!(answer.header(name), value, "{path} {name}");
+            }
+        }
+        let page = alice.get("/").await;
+        let policy = page.header("content-security-policy").unwrap();
+        for part in ["default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'"] {
+            assert!(policy.contains(part), "{policy}");
+        }
+        let refused = app.relay_browser().get("/v1").await;
+        assert_eq!((refused.status, refused.header("content-security-policy")), (401, Some(strict)));
+    }
 }
 
 #[actix_web::test]
-async fn only_our_own_pages_may_change_something() {
-    let app = TestApp::start().await;
-    let mut alice = app.signed_in(ALICE).await;
-    let with = |name: &str, value: &str| alice.request(Method::POST, "/relay/token").header(name, value);
-    let own = format!("{FRONTEND}/map");
-    let allowed = [
-        with(ORIGIN.as_str(), FRONTEND),
-        with(ORIGIN.as_str(), ADMIN),
-        with(ORIGIN.as_str(), BASE),
-        with(REFERER.as_str(), &own),
-        alice.request(Method::POST, "/relay/token"),
-    ];
-    let refused = [
-        with(ORIGIN.as_str(), "https://evil.test"),
-        with(ORIGIN.as_str(), "null"),
-        with(REFERER.as_str(), "https://evil.test/"),
-        with("sec-fetch-site", "cross-site"),
-        with("sec-fetch-site", "same-origin"),
-    ];
-    for request in allowed {
-        assert_eq!(alice.send(request).await.status, 200);
-    }
-    for request in refused {
-        alice.send(request).await.expect_problem(403, "cross_site_request");
-    }
-    // Reading needs no such proof, and without a cookie there is nothing to abuse.
-    let request = alice.request(Method::GET, "/me").header(ORIGIN, "https://evil.test");
-    assert_eq!(alice.send(request).await.status, 200);
-    let mut nobody = app.browser();
-    let request = nobody.request(Method::POST, "/relay/token").header(ORIGIN, "https://evil.test");
-    nobody.send(request).await.expect_problem(401, "unauthenticated");
-}
-
-#[actix_web::test]
-async fn exactly_two_origins_may_read_with_cookies() {
+async fn a_failed_sign_in_is_a_page_for_a_browser() {
     let app = TestApp::start().await;
     let mut browser = app.browser();
-    for (origin, allowed) in [
-        (FRONTEND, true),
-        (ADMIN, true),
-        ("https://evil.test", false),
-        ("https://app.companion.test.evil.test", false),
-        ("http://app.companion.test", false),
-        ("null", false),
-    ] {
-        // An error must be readable too, or a page cannot show what went wrong.
-        let request = browser.request(Method::GET, "/me").header(ORIGIN, origin);
-        let answer = browser.send(request).await;
-        assert_eq!(answer.header("access-control-allow-origin"), allowed.then_some(origin), "{origin}");
-        assert!(answer.header("vary").is_some_and(|vary| vary.to_ascii_lowercase().contains("origin")));
-        assert_ne!(answer.header("access-control-allow-origin"), Some("*"));
+    let navigation = |accept: &str| browser.request(Method::GET, "/auth/platform/callback").header("accept", accept);
+    let requests = [navigation("text/html,application/xhtml+xml,*/*;q=0.8"), navigation("*/*")];
+    let [page, problem] = requests;
+    let page = browser.send(page).await;
+    assert_eq!((page.status, page.header("content-type")), (400, Some("text/html; charset=utf-8")));
+    assert!(page.text().contains("Sign in again") && page.text().contains(FRONTEND), "{}", page.text());
+    browser.send(problem).await.expect_problem(400, "sign_in_rejected");
+}
 
-        let preflight = browser
-            .request(Method::OPTIONS, "/paired-servers")
-            .header(ORIGIN, origin)
-            .header("access-control-request-method", "POST")
-            .header("access-control-request-headers", "content-type");
-        let answer = browser.send(preflight).await;
-        assert_eq!(answer.header("access-control-allow-origin"), allowed.then_some(origin), "{origin}");
-        if allowed {
-            assert_eq!(answer.status, 200);
-            assert_eq!(answer.header("access-control-allow-credentials"), Some("true"));
+#[actix_web::test]
+async fn the_trace_of_a_caller_goes_on_to_whom_the_request_calls() {
+    let app = TestApp::start().await;
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    for (sent, expected) in [(Some(format!("00-{trace}-00f067aa0ba902b7-01")), true), (None, false)] {
+        let mut browser = app.browser();
+        let login = browser.get("/auth/platform").await;
+        let assertion = app.provider.confirm(login.location(), ALICE, app.clock.now());
+        let mut request = browser.request(Method::GET, &assertion.path());
+        if let Some(sent) = &sent {
+            request = request.header("traceparent", sent);
         }
+        assert_eq!(browser.send(request).await.status, 302);
+        let passed_on = app.provider.traces().last().unwrap().clone();
+        assert_eq!(passed_on.starts_with(&format!("00-{trace}-")), expected, "{passed_on}");
+        assert!(passed_on.len() == 55 && Some(&passed_on) != sent.as_ref());
     }
 }
 
@@ -215,6 +212,23 @@ async fn a_user_is_limited_wherever_they_call_from() {
     let refused = alice.get("/me").await;
     refused.expect_problem(429, "rate_limited");
     assert!(refused.header("retry-after").is_some());
+    assert!(refused.header("ratelimit").unwrap().contains("\"user\";r=0;t="));
+    assert_eq!(alice.post("/auth/signout", None).await.status, 204, "nobody is held");
+}
+
+#[actix_web::test]
+async fn answers_say_what_is_left_of_each_budget() {
+    let app = TestApp::start().await;
+    let mut alice = app.signed_in(ALICE).await;
+    let answer = alice.get("/me").await;
+    let policies = "\"address\";q=6000;w=60, \"user\";q=300;w=60";
+    assert_eq!(answer.header("ratelimit-policy"), Some(policies));
+    assert_eq!(answer.header("ratelimit"), Some("\"address\";r=5997;t=1, \"user\";r=299;t=1"));
+    assert_eq!(alice.get("/me").await.header("ratelimit"), Some("\"address\";r=5996;t=1, \"user\";r=298;t=1"));
+    let toggle = "/paired-servers/none/devices/1/toggle";
+    let unknown = alice.post(toggle, None).await;
+    assert!(unknown.status == 404 && unknown.header("ratelimit").is_some(), "a refusal of another kind says it, too");
+    assert_eq!(alice.get("/health").await.header("ratelimit"), None, "it is free");
 }
 
 #[actix_web::test]

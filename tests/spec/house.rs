@@ -15,7 +15,7 @@ const FLOORS: [&[&str]; 9] = [
     &["domain"],
     &["crypto"],
     &["config", "clock", "net", "panics", "terminal"],
-    &["db", "clients", "game", "uploads"],
+    &["db", "clients", "game", "uploads", "logging"],
     &["vault", "catalogue"],
     &["pairings"],
     &["relay", "push", "tracking", "billing"],

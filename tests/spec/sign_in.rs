@@ -155,7 +155,7 @@ async fn a_user_who_declines_comes_back_without_a_session() {
         let mut browser = app.browser();
         let login = browser.get(&format!("/auth/platform?return={ADMIN}/")).await;
         let answer = browser.get(&app.provider.answer(login.location(), mode).path()).await;
-        assert_eq!((answer.status, answer.location()), (302, format!("{ADMIN}/").as_str()));
+        assert_eq!((answer.status, answer.location()), (302, format!("{ADMIN}/?signIn=cancelled").as_str()));
         assert_eq!(answer.set_cookie("rp_sess"), None);
         assert!(browser.cookies.is_empty());
     }

@@ -11,7 +11,7 @@ use crate::{
         context::ApiContext,
         done::Done,
         error::{ApiError, Problem},
-        extract::{admin::Admin, json::Json, query::Query},
+        extract::{admin::Admin, idempotent::Idempotent, json::Json, query::Query},
         fields::{is_platform_id, is_tier, lines},
     },
     db::beta_testers::{self, BetaTester},
@@ -124,7 +124,7 @@ pub async fn list(
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
 ))]
-pub async fn put(admin: Admin, Json(new): Json<NewBetaTester>) -> Result<HttpResponse, ApiError> {
+pub async fn put(admin: Admin, once: Idempotent, Json(new): Json<NewBetaTester>) -> Result<HttpResponse, ApiError> {
     let NewBetaTester { platform_id, tier, note, expires_at } = new;
     let account = PlatformId::from(platform_id);
     let Some(tier) = Tier::parse(&tier) else { return Err(ApiError::invalid("tier", "is not known")) };
@@ -143,8 +143,7 @@ pub async fn put(admin: Admin, Json(new): Json<NewBetaTester>) -> Result<HttpRes
         let view = BetaTesterView::new(after.clone(), now);
         Ok(Written::new((status, view), before, BetaTesterView::new(after, now)))
     };
-    let (status, view) = admin.write(AdminAction::PutBetaTester, &target, put).await?;
-    Ok(HttpResponse::build(status).json(view))
+    admin.write_once(once, AdminAction::PutBetaTester, &target, put).await
 }
 
 /// Takes the tier back.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use actix_web::{HttpResponse, web};
+use actix_web::{HttpResponse, http::StatusCode, web};
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -14,7 +14,7 @@ use crate::{
         context::ApiContext,
         done::Done,
         error::{ApiError, FieldError, Problem},
-        extract::{admin::Admin, json::Json},
+        extract::{admin::Admin, idempotent::Idempotent, json::Json},
         fields::IntegerOrText,
     },
     db::{
@@ -111,21 +111,23 @@ pub async fn list(context: web::Data<ApiContext>) -> Result<HttpResponse, ApiErr
 ))]
 pub async fn add(
     admin: Admin,
+    once: Idempotent,
     Json(NewConveyorRow { item_id }): Json<NewConveyorRow>,
 ) -> Result<HttpResponse, ApiError> {
     let item = item_id.into_text().parse().ok().and_then(items::item);
     let item = item.ok_or_else(|| ApiError::invalid("itemId", "is no item of the catalogue"))?;
     let target = item.shortname.clone();
-    let added = admin.write(AdminAction::AddConveyorRow, &target, move |db, now| {
+    let add = move |db: &mut _, now| {
         if conveyor_rows::count(db)? >= CONVEYOR_ROWS {
             return Err(ApiError::LimitReached(format!("the map has at most {CONVEYOR_ROWS} rows")));
         }
         let (shortname, category) = (item.shortname.to_string(), item.category.to_string());
         let row = ConveyorRow { shortname, item_id: item.id, category, updated_at: now };
         conveyor_rows::insert(db, &row)?;
-        Ok(Written::new(row.clone(), Value::Null, ConveyorRowView::from(row)))
-    });
-    Ok(HttpResponse::Created().json(ConveyorRowView::from(added.await?)))
+        let view = (StatusCode::CREATED, ConveyorRowView::from(row.clone()));
+        Ok(Written::new(view, Value::Null, ConveyorRowView::from(row)))
+    };
+    admin.write_once(once, AdminAction::AddConveyorRow, &target, add).await
 }
 
 /// Changes the category of a row.

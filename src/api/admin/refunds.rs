@@ -15,8 +15,14 @@ use crate::{
         billing::billing,
         context::ApiContext,
         error::{ApiError, Problem},
-        extract::{admin::Admin, json::Json, query::Query},
+        extract::{
+            admin::Admin,
+            idempotent::{Idempotent, ReplayableAnswer},
+            json::Json,
+            query::Query,
+        },
     },
+    billing::context::BillingContext,
     clients::payments::{PaymentsError, ProviderCharge, ProviderRefund, RefundOf, RefundRequest},
     crypto::digest::sha256_hex,
     db::{
@@ -228,6 +234,7 @@ fn refused(error: PaymentsError) -> ApiError {
 
 /// Pays a charge back, or a part of it. It does not change the tier; an event of the provider may. After
 /// `payment_provider_unavailable` nobody knows whether it was made; asked for again within 23 hours, it is made at most once.
+/// The same again after an answer pays back again, unless it comes with the same `Idempotency-Key`.
 #[utoipa::path(post, path = "/admin/refund", tag = "admin", security(("session" = [])), request_body = NewRefund,
     responses(
     (status = 201, body = RefundView),
@@ -243,10 +250,61 @@ fn refused(error: PaymentsError) -> ApiError {
 ))]
 pub async fn refund(
     admin: Admin,
+    once: Idempotent,
     Json(new): Json<NewRefund>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let billing = billing(&context)?.clone();
+    let caller = admin.platform_id.clone();
+    let plan = async |key: Option<&str>| plan(&context, &billing, &caller, new, key).await;
+    let (billing, by) = (billing.clone(), admin.clone());
+    let call = move |plan: RefundPlan| async move {
+        let (target, asked) = (plan.charge_id.clone(), json!(plan));
+        let call = async move {
+            let RefundPlan { charge_id, amount, reason, issued_by, issued_at, idempotency_key, .. } = &plan;
+            let request = RefundRequest {
+                of: RefundOf::Charge(charge_id),
+                amount: Some(*amount),
+                reason: reason.as_deref(),
+                issued_by,
+                issued_at,
+                idempotency_key,
+            };
+            let refund = billing.client.refund(&request).await.map_err(refused)?;
+            let told = serde_json::to_value(RefundView::from(refund.clone())).unwrap_or_default();
+            Ok(Written::new(RefundView::from(refund), (), told))
+        };
+        let refund = by.effect(AdminAction::Refund, &target, asked, call).await?;
+        Ok(ReplayableAnswer::new(StatusCode::CREATED, &refund))
+    };
+    once.effect(admin.platform_id.as_str(), plan, call).await
+}
+
+/// What the provider is asked for, all of which it compares with what came with the same key before. The audit log has it,
+/// too.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RefundPlan {
+    charge_id: String,
+    payment_intent_id: Option<String>,
+    amount: i64,
+    currency: String,
+    reason: Option<String>,
+    /// Platform id of the admin.
+    issued_by: String,
+    /// RFC 3339.
+    issued_at: String,
+    idempotency_key: String,
+}
+
+/// `key` is that of the request.
+async fn plan(
+    context: &ApiContext,
+    billing: &BillingContext,
+    admin: &PlatformId,
+    new: NewRefund,
+    key: Option<&str>,
+) -> Result<RefundPlan, ApiError> {
     let NewRefund { charge_id, payment_intent_id, amount, reason } = new;
     let of = match (&charge_id, &payment_intent_id) {
         (Some(charge), None) => RefundOf::Charge(charge),
@@ -263,43 +321,27 @@ pub async fn refund(
     }
     // What was asked for is the same for a repetition, and for nothing else.
     let amount = amount.unwrap_or(left);
-    let attempt = match open_attempt(&context, &charge.id, amount, reason.as_deref()).await? {
-        Some(attempt) => attempt,
-        // A second click at the same time finds the same state and makes the same key.
-        None => RefundAttempt {
-            key: sha256_hex(format!("{}:{}:{amount}:{reason:?}", charge.id, charge.amount_refunded).as_bytes()),
-            issued_by: admin.platform_id.clone(),
-            issued_at: context.clock.now(),
-        },
-    };
-    let asked = json!({
-        "chargeId": charge.id, "paymentIntentId": charge.payment_intent, "amount": amount,
-        "currency": charge.currency, "reason": reason, "issuedBy": attempt.issued_by,
-        "issuedAt": time::to_wire(attempt.issued_at), "idempotencyKey": attempt.key,
+    // An attempt of which nobody knows the end comes before the key of this request: the money goes back at most once.
+    let attempt = open_attempt(context, &charge.id, amount, reason.as_deref()).await?;
+    let attempt = attempt.unwrap_or_else(|| RefundAttempt {
+        // Without a key of its own, a second click at the same time finds the same state and makes the same key.
+        key: key.map_or_else(
+            || sha256_hex(format!("{}:{}:{amount}:{reason:?}", charge.id, charge.amount_refunded).as_bytes()),
+            |key| format!("refund:{key}"),
+        ),
+        issued_by: admin.to_string(),
+        issued_at: time::to_wire(context.clock.now()),
     });
-    let target = charge.id.clone();
-    let call = async move {
-        let request = RefundRequest {
-            of: RefundOf::Charge(&charge.id),
-            amount: Some(amount),
-            reason: reason.as_deref(),
-            issued_by: &attempt.issued_by,
-            issued_at: attempt.issued_at,
-            idempotency_key: &attempt.key,
-        };
-        let refund = billing.client.refund(&request).await.map_err(refused)?;
-        let told = serde_json::to_value(RefundView::from(refund.clone())).unwrap_or_default();
-        Ok(Written::new(RefundView::from(refund), (), told))
-    };
-    let refund = admin.effect(AdminAction::Refund, &target, asked, call).await?;
-    Ok(HttpResponse::build(StatusCode::CREATED).json(refund))
+    let RefundAttempt { key: idempotency_key, issued_by, issued_at } = attempt;
+    let ProviderCharge { id: charge_id, payment_intent: payment_intent_id, currency, .. } = charge;
+    Ok(RefundPlan { charge_id, payment_intent_id, amount, currency, reason, issued_by, issued_at, idempotency_key })
 }
 
-/// A refund that was asked for. The provider compares all of it with what came with the same key before.
+/// A refund that was asked for.
 struct RefundAttempt {
     key: String,
-    issued_by: PlatformId,
-    issued_at: Timestamp,
+    issued_by: String,
+    issued_at: String,
 }
 
 /// The last attempt at this refund, by whomever, if nobody knows what became of it: it goes on, or the provider did not
@@ -340,8 +382,8 @@ fn unanswered_attempt(entries: Vec<AuditEntry>, amount: i64, reason: Option<&str
                 settled_keys.insert(key);
             }
             _ if asked["amount"] == amount && asked["reason"].as_str() == reason => {
-                let issued_at = asked["issuedAt"].as_str().and_then(|at| at.parse().ok());
-                let issued_by = asked["issuedBy"].as_str().unwrap_or(&actor).into();
+                let issued_at = asked["issuedAt"].as_str().map(str::to_owned);
+                let issued_by = asked["issuedBy"].as_str().unwrap_or(&actor).to_owned();
                 unsettled.extend(issued_at.map(|issued_at| RefundAttempt { key, issued_by, issued_at }));
             }
             _ => {}
@@ -415,47 +457,4 @@ pub async fn events(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::db::testing::{later, now};
-
-    /// The newest last.
-    fn attempt(entries: &[Value]) -> Option<(String, String)> {
-        let entry = |(id, payload): (usize, &Value)| AuditEntry {
-            id: id as i64 + 1,
-            at: now(),
-            actor: "1".into(),
-            action: AdminAction::Refund.as_str().into(),
-            target: "ch_1".into(),
-            payload: payload.to_string(),
-            result: String::new(),
-            hash: String::new(),
-        };
-        let newest_first = entries.iter().enumerate().map(entry).rev().collect();
-        unanswered_attempt(newest_first, 100, None).map(|attempt| (attempt.key, time::to_wire(attempt.issued_at)))
-    }
-
-    #[test]
-    fn an_attempt_is_repeated_until_it_is_known_what_became_of_it() {
-        let at = |second| time::to_wire(later(second));
-        let asked =
-            |key: &str, second| json!({ "asked": { "idempotencyKey": key, "amount": 100, "issuedAt": at(second) } });
-        let over = |begun: &str, after: Value| json!({ "begun": begun, "after": after });
-        let lost = || json!({ "error": UNANSWERED });
-        let overtaken = || json!({ "error": OVERTAKEN });
-        let first = Some(("a".to_owned(), at(1)));
-        assert_eq!(attempt(&[]), None);
-        assert_eq!(attempt(&[asked("a", 1)]), first, "under way");
-        assert_eq!(attempt(&[asked("a", 1), over("1", lost())]), first);
-        assert_eq!(attempt(&[asked("a", 1), over("1", json!({ "id": "re_1" }))]), None, "made");
-        assert_eq!(attempt(&[asked("a", 1), over("1", json!({ "error": "unknown_charge" }))]), None);
-        // Two clicks at once have one key; one of them overtakes the other.
-        let clicks = [asked("a", 1), asked("a", 2)];
-        let ends = |one: Value, two: Value| attempt(&[&clicks[..], &[over("2", two), over("1", one)]].concat());
-        assert_eq!(ends(lost(), overtaken()), first);
-        assert_eq!(ends(overtaken(), lost()), Some(("a".to_owned(), at(2))));
-        assert_eq!(ends(json!({ "id": "re_1" }), overtaken()), None);
-        assert_eq!(ends(overtaken(), json!({ "id": "re_1" })), None);
-        assert_eq!(ends(lost(), json!({ "id": "re_1" })), None);
-    }
-}
+mod tests;

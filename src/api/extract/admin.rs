@@ -1,12 +1,9 @@
 //! The admin who calls, and the only doors through which an admin's request changes something: [`Admin::write`] for the
 //! database, [`Admin::effect`] for what others do for us. Both leave an entry in the audit log.
 
-use std::{
-    future::{Ready, ready},
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::future::{Ready, ready};
 
-use actix_web::{FromRequest, HttpMessage as _, HttpRequest, dev::Payload, rt, web};
+use actix_web::{FromRequest, HttpMessage as _, HttpRequest, HttpResponse, dev::Payload, http::StatusCode, rt, web};
 use serde::Serialize;
 use serde_json::json;
 
@@ -14,11 +11,14 @@ use crate::{
     api::{
         context::ApiContext,
         error::ApiError,
-        extract::session_user::{SessionUser, signed_in},
+        extract::{
+            idempotent::{Idempotent, ReplayableAnswer},
+            session_user::{SessionUser, signed_in},
+        },
+        transaction,
     },
     db::{
         audit::{self, AuditPayload, NewAuditEntry},
-        error::DbError,
         pool::Db,
     },
     domain::{
@@ -26,6 +26,7 @@ use crate::{
         ids::PlatformId,
         time::Timestamp,
     },
+    net::trace,
 };
 
 /// A signed-in user whose account is on the allowlist. Only `middleware::admin_only` makes one.
@@ -79,30 +80,47 @@ impl Admin {
         T: Send + 'static,
         F: FnOnce(&mut Db, Timestamp) -> Result<Written<T>, ApiError> + Send + 'static,
     {
+        let change = self.recorded(action, target, change);
+        transaction::write_and_tell(&self.context.pool, change, tell).await
+    }
+
+    /// [`write`](Self::write) of what may be sent again; the closure gives the answer.
+    pub async fn write_once<V, F>(
+        &self,
+        once: Idempotent,
+        action: AdminAction,
+        target: &str,
+        change: F,
+    ) -> Result<HttpResponse, ApiError>
+    where
+        V: Serialize + 'static,
+        F: FnOnce(&mut Db, Timestamp) -> Result<Written<(StatusCode, V)>, ApiError> + Send + 'static,
+    {
+        let change = self.recorded(action, target, change);
+        let answered = move |db: &mut Db| change(db).map(|(status, view)| (ReplayableAnswer::new(status, &view), ()));
+        once.write(self.platform_id.as_str(), answered, |()| ()).await
+    }
+
+    /// The change, with its entry in the audit log.
+    fn recorded<T, F>(
+        &self,
+        action: AdminAction,
+        target: &str,
+        change: F,
+    ) -> impl FnOnce(&mut Db) -> Result<T, ApiError> + Send + use<T, F>
+    where
+        F: FnOnce(&mut Db, Timestamp) -> Result<Written<T>, ApiError> + Send + 'static,
+    {
         let (actor, target, now) = (self.platform_id.clone(), target.to_owned(), self.context.clock.now());
-        // Past the pool, which knows only errors of the database.
-        let refusal = Arc::new(Mutex::new(None));
-        let refused = refusal.clone();
-        let transaction = move |db: &mut Db| {
+        move |db| {
             // One admin at a time: what a change finds is what it changes.
             audit::lock(db)?;
-            match change(db, now) {
-                Ok(Written { value, before, after }) => {
-                    let payload = AuditPayload::of_change(before, after);
-                    let (target, payload, result) = (target.as_str(), &payload, AuditResult::Done);
-                    audit::append(db, &NewAuditEntry { actor: &actor, action, target, payload, result }, now)?;
-                    Ok(value)
-                }
-                Err(error) => {
-                    *refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-                    Err(DbError::Conflict)
-                }
-            }
-        };
-        self.context.pool.write_and_tell(transaction, tell).await.map_err(|error| {
-            let refusal = refusal.lock().unwrap_or_else(PoisonError::into_inner).take();
-            refusal.unwrap_or_else(|| error.into())
-        })
+            let Written { value, before, after } = change(db, now)?;
+            let payload = AuditPayload::of_change(before, after);
+            let (target, payload, result) = (target.as_str(), &payload, AuditResult::Done);
+            audit::append(db, &NewAuditEntry { actor: &actor, action, target, payload, result }, now)?;
+            Ok(value)
+        }
     }
 
     /// Has others do something, after an entry that it is `asked`; a second entry says what came of it. Goes on when the
@@ -117,7 +135,7 @@ impl Admin {
         let asked = Written::new((), (), asked).after;
         let begun = self.record(action, target, AuditPayload::of_intent(asked), AuditResult::Begun).await?;
         let (admin, target) = (self.clone(), target.to_owned());
-        let done = rt::spawn(async move {
+        let done = rt::spawn(trace::carried(async move {
             let (answer, after, result) = match call.await {
                 Ok(Written { value, after, .. }) => (Ok(value), after, AuditResult::Done),
                 Err(error) => {
@@ -131,7 +149,7 @@ impl Admin {
                 log::error!("the audit log does not say what came of entry {begun}: {error}");
             }
             answer
-        });
+        }));
         done.await.map_err(|panicked| ApiError::Internal(panicked.into()))?
     }
 

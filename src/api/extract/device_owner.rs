@@ -8,7 +8,7 @@ use actix_web::{
 use futures_util::{FutureExt as _, future::LocalBoxFuture};
 
 use crate::{
-    api::{context::ApiContext, error::ApiError},
+    api::{context::ApiContext, error::ApiError, request_notes::RequestNotes},
     crypto::digest::sha256_hex,
     db::{access, helper_devices, users, users::User},
     domain::{
@@ -56,9 +56,9 @@ impl FromRequest for CallingDevice {
     type Future = LocalBoxFuture<'static, Result<Self, ApiError>>;
 
     fn from_request(req: &HttpRequest, _: &mut Payload) -> Self::Future {
-        let context = ApiContext::of(req).clone();
+        let (context, notes) = (ApiContext::of(req).clone(), RequestNotes::of(req));
         let hash = presented_token(req.headers()).map(|token| sha256_hex(token.as_bytes()));
-        async move { calling_device(&context, hash.ok_or(ApiError::Unauthenticated)?).await }.boxed_local()
+        async move { calling_device(&context, &notes, hash.ok_or(ApiError::Unauthenticated)?).await }.boxed_local()
     }
 }
 
@@ -79,7 +79,11 @@ fn presented_token(headers: &HeaderMap) -> Option<String> {
     hex.then(|| token.to_ascii_lowercase())
 }
 
-async fn calling_device(context: &ApiContext, token_hash: String) -> Result<CallingDevice, ApiError> {
+async fn calling_device(
+    context: &ApiContext,
+    notes: &RequestNotes,
+    token_hash: String,
+) -> Result<CallingDevice, ApiError> {
     let now = context.clock.now();
     let found = context
         .pool
@@ -96,7 +100,8 @@ async fn calling_device(context: &ApiContext, token_hash: String) -> Result<Call
         })
         .await?;
     let (device, user) = found.ok_or(ApiError::Unauthenticated)?;
-    context.rate_limits.take_user(&user.id)?;
+    notes.user.replace(Some(user.id.clone()));
+    context.rate_limits.take_user(notes, &user.id)?;
     if device.wants_touch(now) {
         let id = device.id.clone();
         // Not worth failing a request for: the next one tries again.

@@ -1,7 +1,9 @@
 //! The types in a handler's signature that say who may call and that the input is valid.
 
 pub mod admin;
+pub mod cross_site;
 pub mod device_owner;
+pub mod idempotent;
 pub mod json;
 pub mod paired_server;
 pub mod query;

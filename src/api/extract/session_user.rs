@@ -4,7 +4,7 @@ use actix_web::{FromRequest, HttpRequest, dev::Payload};
 use futures_util::{FutureExt as _, future::LocalBoxFuture};
 
 use crate::{
-    api::{context::ApiContext, error::ApiError},
+    api::{context::ApiContext, error::ApiError, extract::cross_site, request_notes::RequestNotes},
     crypto::session_cookie::SESSION_COOKIE,
     db::{
         error::DbError,
@@ -31,7 +31,20 @@ impl FromRequest for SessionUser {
     }
 }
 
-/// Who calls, and what `also` reads for them in the same trip to the database.
+/// The same for signing out, which is never refused because the user's budget is spent.
+pub struct LeavingUser(pub SessionUser);
+
+impl FromRequest for LeavingUser {
+    type Error = ApiError;
+    type Future = LocalBoxFuture<'static, Result<Self, ApiError>>;
+
+    fn from_request(req: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let caller = session_of(req, |_, _| Ok(()));
+        async move { caller.await.map(|(user, ())| Self(user)) }.boxed_local()
+    }
+}
+
+/// Who calls, within their budget, and what `also` reads for them in the same trip to the database.
 pub fn signed_in<T, F>(
     req: &HttpRequest,
     also: F,
@@ -40,10 +53,24 @@ where
     T: Send + 'static,
     F: FnOnce(&mut Db, &UserId) -> Result<T, DbError> + Send + 'static,
 {
-    let context = ApiContext::of(req).clone();
-    let presented = presented_session(req, &context);
+    let (context, notes) = (ApiContext::of(req).clone(), RequestNotes::of(req));
+    let caller = session_of(req, also);
     async move {
-        let id = presented.ok_or(ApiError::Unauthenticated)?;
+        let (caller, more) = caller.await?;
+        context.rate_limits.take_user(&notes, &caller.user.id)?;
+        Ok((caller, more))
+    }
+}
+
+fn session_of<T, F>(req: &HttpRequest, also: F) -> impl Future<Output = Result<(SessionUser, T), ApiError>> + use<T, F>
+where
+    T: Send + 'static,
+    F: FnOnce(&mut Db, &UserId) -> Result<T, DbError> + Send + 'static,
+{
+    let (context, notes) = (ApiContext::of(req).clone(), RequestNotes::of(req));
+    let presented = cross_site::check(req).map(|()| presented_session(req, &context));
+    async move {
+        let id = presented?.ok_or(ApiError::Unauthenticated)?;
         let now = context.clock.now();
         let found = context
             .pool
@@ -55,7 +82,7 @@ where
             })
             .await?;
         let (session, user, more) = found.ok_or(ApiError::Unauthenticated)?;
-        context.rate_limits.take_user(&user.id)?;
+        notes.user.replace(Some(user.id.clone()));
         if session.wants_touch(now) {
             let id = session.id.clone();
             // Not worth failing a request for: the next one tries again.

@@ -1,6 +1,5 @@
 //! Layers around every request, or around the requests of some routes.
 
 pub mod admin_only;
-pub mod csrf;
 pub mod observe;
 pub mod rate_limit;

@@ -1,27 +1,36 @@
-//! The outermost layer: the request id, the log line, security headers, and the problem document of every error.
+//! The outermost layer: the request id and its trace, the log line, security headers, and the problem document of every error.
+
+use std::sync::Arc;
 
 use actix_web::{
-    Error, HttpMessage, ResponseError as _,
-    body::{BoxBody, MessageBody},
+    Error, HttpMessage, HttpRequest, ResponseError as _,
+    body::{BodySize, BoxBody, MessageBody},
     dev::{ServiceRequest, ServiceResponse},
     error::PayloadError,
     http::{
         StatusCode,
-        header::{self, HeaderName, HeaderValue},
+        header::{self, HeaderMap, HeaderName, HeaderValue},
     },
     middleware::Next,
 };
 use tokio::time::Instant;
+use url::Url;
 
 use crate::{
     api::{
         context::ApiContext,
-        error::{ApiError, PROBLEM_JSON},
+        error::{ApiError, PROBLEM_JSON, Problem},
+        request_notes::RequestNotes,
     },
-    net::http_service::is_late,
+    domain::ids::UserId,
+    net::{
+        http_service::is_late,
+        trace::{self, Trace},
+    },
 };
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const MAX_REQUEST_ID: usize = 64;
 
 /// The client's id of this request, or else ours. In the request's extensions.
@@ -38,17 +47,22 @@ pub async fn observe(
     req: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
+    let header = |name| req.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let id = header(REQUEST_ID).filter(|text| is_request_id(text)).map_or_else(|| new_id(&req), str::to_owned);
+    let trace = Trace::new(id, header(TRACEPARENT), &ApiContext::of(req.request()).random);
+    let trace = Arc::new(trace);
+    trace::within(trace.clone(), observed(req, next, &trace.request_id)).await
+}
+
+async fn observed(
+    req: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+    id: &str,
+) -> Result<ServiceResponse<BoxBody>, Error> {
     let started = Instant::now();
-    let id = req
-        .headers()
-        .get(REQUEST_ID)
-        .and_then(|value| value.to_str().ok())
-        .filter(|text| is_request_id(text))
-        .map_or_else(|| new_id(&req), str::to_owned);
-    req.extensions_mut().insert(RequestId(id.clone()));
+    req.extensions_mut().insert(RequestId(id.to_owned()));
     // An error drops the request, so what the log line needs is copied before.
-    let method = req.method().clone();
-    let path = req.path().to_owned();
+    let (method, notes) = (req.method().clone(), RequestNotes::of(req.request()));
 
     let mut response = match next.call(req).await {
         Ok(response) => response.map_into_boxed_body(),
@@ -56,33 +70,54 @@ pub async fn observe(
         Err(error) => return Err(error),
     };
     if response.status().is_client_error() || response.status().is_server_error() {
-        response = with_problem(response, &id);
+        response = with_problem(response, id);
     }
     let status = response.status();
+    // Never the path: what is in it may be a secret.
+    let route = response.request().match_pattern();
     if (status.is_success() || status.is_redirection())
-        && let Some(route) = response.request().match_pattern()
+        && let Some(route) = &route
     {
-        ApiContext::of(response.request()).activity.count(&method, &route);
+        ApiContext::of(response.request()).activity.count(&method, route);
     }
+    let is_https = ApiContext::of(response.request()).urls.base.scheme() == "https";
     let headers = response.headers_mut();
-    headers.insert(REQUEST_ID, HeaderValue::from_str(&id).expect("a request id is visible ASCII"));
-    for (name, value) in [
+    headers.insert(REQUEST_ID, HeaderValue::from_str(id).expect("a request id is visible ASCII"));
+    add_security(headers, is_https);
+    let bytes = match response.response().body().size() {
+        BodySize::Sized(bytes) => Some(bytes),
+        BodySize::None => Some(0),
+        BodySize::Stream => None,
+    };
+    let user = notes.user.take();
+    log::info!(
+        method = method.as_str(), route = route.as_deref().unwrap_or("none"), status = status.as_u16(),
+        ms = started.elapsed().as_millis() as u64, bytes = bytes.unwrap_or_default(),
+        user = user.as_ref().map_or("none", UserId::as_str);
+        "request"
+    );
+    Ok(response)
+}
+
+/// What every answer has, unless its handler said otherwise.
+fn add_security(headers: &mut HeaderMap, is_https: bool) {
+    // A page of any site may show what everybody may read; what is a user's, only those of this one.
+    let is_public = headers.get(header::CACHE_CONTROL).is_some_and(|value| value.as_bytes().starts_with(b"public"));
+    let defaults = [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
         (header::CACHE_CONTROL, "no-store"),
-    ] {
+        (header::CROSS_ORIGIN_OPENER_POLICY, "same-origin"),
+        (header::CROSS_ORIGIN_RESOURCE_POLICY, if is_public { "cross-origin" } else { "same-site" }),
+    ];
+    let transport = is_https.then_some((header::STRICT_TRANSPORT_SECURITY, "max-age=31536000"));
+    for (name, value) in defaults.into_iter().chain(transport) {
         if !headers.contains_key(&name) {
             headers.insert(name, HeaderValue::from_static(value));
         }
     }
-    log::info!(
-        request_id = id.as_str(), method = method.as_str(), path = path.as_str(),
-        status = status.as_u16(), ms = started.elapsed().as_millis() as u64;
-        "request"
-    );
-    Ok(response)
 }
 
 fn is_request_id(text: &str) -> bool {
@@ -116,13 +151,36 @@ fn with_problem(mut response: ServiceResponse<BoxBody>, request_id: &str) -> Ser
         }
     };
     error.log(request_id);
-    let body = serde_json::to_vec(&error.problem(request_id)).expect("a problem holds only strings and numbers");
-    let status = error.status_code();
+    let (problem, status) = (error.problem(request_id), error.status_code());
+    let (media_type, body) = match is_sign_in_of_browser(response.request()) {
+        true => ("text/html; charset=utf-8", problem_page(&problem, &ApiContext::of(response.request()).urls.frontend)),
+        false => (PROBLEM_JSON, serde_json::to_string(&problem).expect("a problem holds only strings and numbers")),
+    };
     *response.response_mut().status_mut() = status;
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
     headers.remove(header::CONTENT_LENGTH);
     response.map_body(|_, _| BoxBody::new(body))
+}
+
+/// Whether a person looks at the answer: browsers come here by themselves, and not by a script of a page.
+fn is_sign_in_of_browser(req: &HttpRequest) -> bool {
+    let accept = req.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    req.path().starts_with("/auth/platform") && accept.is_some_and(|accept| accept.contains("text/html"))
+}
+
+/// The problem for a person, with the way back.
+fn problem_page(Problem { title, detail, request_id, .. }: &Problem, frontend: &Url) -> String {
+    let [title, detail, back] = [title, detail.as_str(), frontend.as_str()].map(escaped);
+    format!(
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title>\
+         <h1>{title}</h1><p>{detail}</p><p><a href=\"/auth/platform\">Sign in again</a> or \
+         <a href=\"{back}\">go back</a>.</p><p>Request {request_id}</p></html>"
+    )
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

@@ -4,13 +4,40 @@ use actix_web::{
     Error,
     body::{BoxBody, MessageBody},
     dev::{ServiceRequest, ServiceResponse},
+    http::header::HeaderName,
     middleware::Next,
 };
 
-use crate::api::{context::ApiContext, error::ApiError};
+use crate::api::{
+    context::ApiContext,
+    error::{ApiError, LimitReport},
+    request_notes::RequestNotes,
+};
 
-/// Around every route: how often, and how much at once behind a proxy. For `middleware::from_fn`.
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
+/// Around every route: how often, and how much at once behind a proxy. The answer says what is left of the budgets that it
+/// was paid from. For `middleware::from_fn`.
 pub async fn address(
+    req: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    let notes = RequestNotes::of(req.request());
+    let mut response = admitted(req, next).await?;
+    let refused = response.response().error().and_then(|error| error.as_error::<ApiError>()).and_then(ApiError::limit);
+    let limits: Vec<LimitReport> = notes.limits.take().into_iter().chain(refused.copied()).collect();
+    if !limits.is_empty() {
+        let list = |item: fn(&LimitReport) -> String| limits.iter().map(item).collect::<Vec<_>>().join(", ");
+        let fields = [(RATELIMIT, list(LimitReport::item)), (RATELIMIT_POLICY, list(LimitReport::policy_item))];
+        for (name, value) in fields {
+            response.headers_mut().insert(name, value.try_into().expect("digits and plain names"));
+        }
+    }
+    Ok(response)
+}
+
+async fn admitted(
     req: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
@@ -34,12 +61,6 @@ pub async fn sign_in(
     let context = ApiContext::of(req.request());
     match context.rate_limits.take_sign_in(req.request()) {
         Err(error) => Ok(req.error_response(error)),
-        Ok(fields) => {
-            let mut response = next.call(req).await?.map_into_boxed_body();
-            for (name, value) in fields {
-                response.headers_mut().insert(name, value.try_into().expect("digits and a plain name"));
-            }
-            Ok(response)
-        }
+        Ok(()) => next.call(req).await.map(ServiceResponse::map_into_boxed_body),
     }
 }

@@ -36,8 +36,8 @@ async fn a_refund_names_who_issued_it_and_is_made_once_for_a_key() {
         of: RefundOf::Charge(charge),
         amount: Some(200),
         reason: Some("requested_by_customer"),
-        issued_by: &"76561198000000009".into(),
-        issued_at: "2026-11-21T12:00:00Z".parse().unwrap(),
+        issued_by: "76561198000000009",
+        issued_at: "2026-11-21T12:00:00.000Z",
         idempotency_key: "refund-1",
     };
     let refund = client.refund(&request).await.unwrap();

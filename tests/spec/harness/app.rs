@@ -3,11 +3,12 @@
 use std::{net::SocketAddr, path::Path, sync::Arc};
 
 use actix_web::rt;
-use companion::{clock::Clock, server::Server};
+use companion::{clock::Clock, server::Server, simulator::game_server::DEMO_TOKEN};
+use secrecy::ExposeSecret as _;
 use tempfile::TempDir;
 use tokio::{sync::oneshot, task::JoinHandle};
 
-use super::{binary, browser::Browser, helper::HelperDevice, provider::Provider};
+use super::{binary, browser::Browser, canary, helper::HelperDevice, provider::Provider};
 
 /// The public URLs: as behind a reverse proxy, none is where the service listens.
 pub const BASE: &str = "http://api.companion.test";
@@ -90,13 +91,19 @@ impl TestApp {
         if !flags.contains(&LINKS) {
             all.push("--game-link-policy=subscribed".into());
         }
-        all.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        let all = with_flags(&all, flags).into_iter().map(str::to_owned).collect();
         let clock = Clock::adjustable("2026-11-21T12:00:00Z".parse().unwrap());
         Self::run(directory, all, clock, provider)
     }
 
     fn run(directory: Arc<TempDir>, flags: Vec<String>, clock: Clock, provider: Provider) -> Self {
-        let server = Server::build(binary::config(&flags), clock.clone()).unwrap();
+        canary::log();
+        canary::note_flags(&flags);
+        canary::note(&DEMO_TOKEN.to_string());
+        let config = binary::config(&flags);
+        canary::note(config.secrets.session_secret.expose_secret());
+        canary::note(&config.secrets.credentials_key.to_base64());
+        let server = Server::build(config, clock.clone()).unwrap();
         let (address, relay) = (server.api_addr(), server.relay_addr());
         let (stop, stopping) = oneshot::channel::<()>();
         let stopped = rt::spawn(server.run_until_stopped(async {

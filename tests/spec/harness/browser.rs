@@ -14,7 +14,7 @@ use reqwest::{
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::{app::FRONTEND, relay_client::PATIENCE};
+use super::{app::FRONTEND, canary, relay_client::PATIENCE};
 
 /// Pauses between questions: a user has 300 a minute, and the clock is stopped.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
@@ -58,10 +58,13 @@ impl Browser {
             if text.contains("Max-Age=0") {
                 self.cookies.remove(name);
             } else {
+                canary::note(value);
                 self.cookies.insert(name.to_owned(), value.to_owned());
             }
         }
-        Answer { status, headers, body: response.bytes().await.unwrap().to_vec() }
+        let body = response.bytes().await.unwrap().to_vec();
+        canary::note_answer(&body);
+        Answer { status, headers, body }
     }
 
     pub async fn get(&mut self, path: &str) -> Answer {

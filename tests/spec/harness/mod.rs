@@ -4,6 +4,7 @@
 pub mod app;
 pub mod binary;
 pub mod browser;
+pub mod canary;
 pub mod chat_platform;
 pub mod database;
 pub mod game;

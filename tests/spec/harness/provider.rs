@@ -6,9 +6,11 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use actix_web::{App, HttpResponse, HttpServer, dev::ServerHandle, http::StatusCode, rt, web};
+use actix_web::{App, HttpRequest, HttpResponse, HttpServer, dev::ServerHandle, http::StatusCode, rt, web};
 use companion::domain::time::Timestamp;
 use url::{Url, form_urlencoded};
+
+use super::canary;
 
 const NS: &str = "http://specs.openid.net/auth/2.0";
 
@@ -29,6 +31,7 @@ struct Shared {
     mood: Mood,
     signed: Vec<Vec<(String, String)>>,
     asked: Vec<Vec<(String, String)>>,
+    traces: Vec<String>,
     profile: Option<String>,
 }
 
@@ -70,8 +73,8 @@ impl Provider {
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let shared =
-            Arc::new(Mutex::new(Shared { mood: Mood::Honest, signed: Vec::new(), asked: Vec::new(), profile: None }));
+        let (signed, asked, traces) = (Vec::new(), Vec::new(), Vec::new());
+        let shared = Arc::new(Mutex::new(Shared { mood: Mood::Honest, signed, asked, traces, profile: None }));
         let data = web::Data::from(shared.clone());
         let server = HttpServer::new(move || {
             App::new()
@@ -119,6 +122,11 @@ impl Provider {
         self.shared.lock().unwrap().asked.clone()
     }
 
+    /// The `traceparent` of every `check_authentication` that had one.
+    pub fn traces(&self) -> Vec<String> {
+        self.shared.lock().unwrap().traces.clone()
+    }
+
     /// The user confirmed on the page at `login_url`.
     pub fn confirm(&self, login_url: &str, account: &str, now: Timestamp) -> Assertion {
         let claimed = format!("{}{account}", self.claimed_id_prefix());
@@ -135,6 +143,9 @@ impl Provider {
             ("signed", "signed,op_endpoint,claimed_id,identity,return_to,response_nonce,assoc_handle".into()),
             ("sig", uuid::Uuid::now_v7().simple().to_string()),
         ] {
+            if name == "sig" {
+                canary::note(&value);
+            }
             answer.parameters.push((format!("openid.{name}"), value));
         }
         self.shared.lock().unwrap().signed.push(openid(&answer.parameters));
@@ -159,12 +170,15 @@ fn openid(parameters: &[(String, String)]) -> Vec<(String, String)> {
 }
 
 async fn check_authentication(
+    req: HttpRequest,
     shared: web::Data<Mutex<Shared>>,
     web::Form(form): web::Form<Vec<(String, String)>>,
 ) -> HttpResponse {
     let (mood, genuine) = {
         let mut shared = shared.lock().unwrap();
         shared.asked.push(form.clone());
+        let trace = req.headers().get("traceparent").map(|trace| trace.to_str().unwrap().to_owned());
+        shared.traces.extend(trace);
         let as_signed: Vec<_> = form
             .into_iter()
             .map(|(name, value)| {

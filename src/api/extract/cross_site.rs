@@ -1,39 +1,32 @@
 //! Protection against cross-site request forgery. A browser adds our cookie also to requests that other sites make: an
-//! unsafe request with a cookie must therefore come from a page of ours. No browser adds a bearer token by itself: a
-//! page that sends one needs a CORS preflight, which is refused unless the page is ours.
+//! unsafe request that is authenticated by a cookie must therefore come from a page of ours, whatever else it carries. A
+//! device token is added by no browser, so a request that is authenticated by one may come from anywhere.
 
 use actix_web::{
-    Error,
-    body::{BoxBody, MessageBody},
-    dev::{ServiceRequest, ServiceResponse},
+    HttpRequest,
     http::{
         Method,
         header::{self, HeaderMap, HeaderName},
     },
-    middleware::Next,
 };
 use url::Url;
 
 use crate::{
-    api::{context::ApiContext, error::ApiError, extract::device_owner::bears_token},
+    api::{context::ApiContext, error::ApiError},
     config::PublicUrls,
     domain::return_target::same_origin,
 };
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// For `middleware::from_fn`.
-pub async fn check(
-    req: ServiceRequest,
-    next: Next<impl MessageBody + 'static>,
-) -> Result<ServiceResponse<BoxBody>, Error> {
-    let context = ApiContext::of(req.request());
+/// Refuses the cookies of a request that another site makes.
+pub fn check(req: &HttpRequest) -> Result<(), ApiError> {
     let safe = matches!(*req.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-    let by_cookie = req.headers().contains_key(header::COOKIE) && !bears_token(req.headers());
-    if !safe && by_cookie && !comes_from(req.headers(), &context.urls) {
-        return Ok(req.error_response(ApiError::CrossSite));
+    let has_cookies = req.headers().contains_key(header::COOKIE);
+    if !safe && has_cookies && !comes_from(req.headers(), &ApiContext::of(req).urls) {
+        return Err(ApiError::CrossSite);
     }
-    next.call(req).await.map(ServiceResponse::map_into_boxed_body)
+    Ok(())
 }
 
 /// Whether `Origin`, or `Referer` without it, is one of ours. Without both, only a browser sends `Sec-Fetch-Site`; any

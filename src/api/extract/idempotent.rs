@@ -1,0 +1,354 @@
+//! Requests that may be sent again: `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header).
+//!
+//! A handler that creates or charges takes an [`Idempotent`] before its body, and does what it does through it. With
+//! [`write`](Idempotent::write) the key and the answer are committed with the effect. With
+//! [`effect`](Idempotent::effect), for what others do for us, the key is claimed before, with a plan of what is asked;
+//! whoever comes with the key after the process died goes on with the same plan. What is refused leaves no trace, so that
+//! the key can be used again. Which routes take a key is in [`IDEMPOTENT`].
+
+use std::{
+    cell::RefCell,
+    future::{Ready, ready},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use actix_web::{FromRequest, HttpRequest, HttpResponse, dev::Payload, http::StatusCode, rt, web};
+use chrono::TimeDelta;
+use futures_util::StreamExt as _;
+use secrecy::ExposeSecret as _;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use tokio::time::timeout;
+
+use crate::{
+    api::{context::ApiContext, error::ApiError, transaction},
+    crypto::{
+        digest::{PartsDigest, sha256_hex},
+        sealer::{Place, Sealer},
+    },
+    db::{
+        idempotency_keys::{self, KeyTaken, KeyedRequest, KnownKey},
+        pool::Db,
+    },
+    domain::{
+        limits::{IDEMPOTENCY_KEY_LENGTH, IDEMPOTENCY_KEYS_PER_CALLER, IDEMPOTENT_ANSWER},
+        time::Timestamp,
+    },
+    net::trace,
+};
+
+/// The header field.
+pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// Whether the answer is a kept one.
+pub const REPLAYED: &str = "idempotency-replayed";
+
+/// The routes that take a key, all of them POST.
+pub const IDEMPOTENT: [&str; 12] = [
+    "/pairing/device/code",
+    "/pairing/device/activate",
+    "/billing/checkout",
+    "/paired-servers",
+    "/paired-servers/{id}/devices",
+    "/paired-servers/{id}/guests",
+    "/intel/{serverId}/tracking",
+    "/intel/{serverId}/shops",
+    "/intel/{serverId}/map-notes",
+    "/admin/refund",
+    "/admin/beta-testers",
+    "/admin/conveyor-map",
+];
+
+/// How long what others do for us may take.
+const EFFECT_DEADLINE: Duration = Duration::from_secs(45);
+/// How long a claim holds: the effect is over by then, or its process has died.
+const CLAIM: TimeDelta = TimeDelta::seconds(60);
+
+/// An answer that can be kept.
+#[derive(Serialize, Deserialize)]
+pub struct ReplayableAnswer {
+    status: u16,
+    /// JSON.
+    body: String,
+}
+
+impl ReplayableAnswer {
+    pub fn new(status: StatusCode, body: &impl Serialize) -> Self {
+        let body = serde_json::to_string(body).expect("answers hold only strings, numbers and lists");
+        Self { status: status.as_u16(), body }
+    }
+
+    fn respond(self, is_replayed: bool) -> HttpResponse {
+        let status = StatusCode::from_u16(self.status).expect("it was made from a status");
+        let mut response = HttpResponse::build(status);
+        if is_replayed {
+            response.insert_header((REPLAYED, "true"));
+        }
+        response.content_type("application/json").body(self.body)
+    }
+}
+
+/// The key of a request, if it has one. In a handler's signature it stands before the body, of which it takes the hash.
+pub struct Idempotent {
+    context: web::Data<ApiContext>,
+    presented: Option<PresentedKey>,
+}
+
+struct PresentedKey {
+    key: String,
+    /// Of the method, the path and what was read of the body so far.
+    request: Rc<RefCell<PartsDigest>>,
+}
+
+impl FromRequest for Idempotent {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(req: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        ready(presented(req, payload).map(|presented| Self { context: ApiContext::of(req).clone(), presented }))
+    }
+}
+
+fn presented(req: &HttpRequest, payload: &mut Payload) -> Result<Option<PresentedKey>, ApiError> {
+    let mut sent = req.headers().get_all(IDEMPOTENCY_KEY);
+    let Some(value) = sent.next() else { return Ok(None) };
+    let key = value.to_str().ok().and_then(key_of).filter(|_| sent.next().is_none()).ok_or_else(|| {
+        ApiError::invalid("Idempotency-Key", format!("must be 1 to {IDEMPOTENCY_KEY_LENGTH} visible ASCII characters"))
+    })?;
+    let mut digest = PartsDigest::default();
+    let path = req.uri().path_and_query().map(|path| path.as_str()).unwrap_or_default();
+    digest.update(format!("{} {path}\n", req.method()).as_bytes());
+    let request = Rc::new(RefCell::new(digest));
+    let body = payload.take();
+    if !matches!(body, Payload::None) {
+        let hashed = request.clone();
+        let read = body.inspect(move |part| {
+            if let Ok(bytes) = part {
+                hashed.borrow_mut().update(bytes);
+            }
+        });
+        *payload = Payload::Stream { payload: Box::pin(read) };
+    }
+    Ok(Some(PresentedKey { key, request }))
+}
+
+/// The key itself: the draft puts it between quotes, most clients do not.
+fn key_of(value: &str) -> Option<String> {
+    let value = value.trim();
+    let key = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(value);
+    let plain = (1..=IDEMPOTENCY_KEY_LENGTH).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic());
+    plain.then(|| key.to_owned())
+}
+
+/// A request with a key, when its body has been read.
+#[derive(Clone)]
+struct KeyedCall {
+    request: KeyedRequest,
+    sealer: Arc<Sealer>,
+}
+
+/// What came of a transaction.
+enum WriteOutcome<T> {
+    Done(ReplayableAnswer, T),
+    Replayed(ReplayableAnswer),
+}
+
+impl Idempotent {
+    /// Of this caller.
+    fn keyed(&self, caller: &str) -> Option<KeyedCall> {
+        let PresentedKey { key, request } = self.presented.as_ref()?;
+        let request = KeyedRequest {
+            id: sha256_hex(format!("{caller}\n{key}").as_bytes()),
+            caller: caller.to_owned(),
+            request: request.borrow().hex(),
+        };
+        Some(KeyedCall { request, sealer: self.context.kept_answers.clone() })
+    }
+
+    /// Changes the database in one transaction with the key and the answer, and tells others of it once it is committed,
+    /// on the thread that did. When the same request of this caller has been answered, gives that answer instead.
+    pub async fn write<T, F>(
+        self,
+        caller: &str,
+        change: F,
+        tell: impl FnOnce(&T) + Send + 'static,
+    ) -> Result<HttpResponse, ApiError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Db) -> Result<(ReplayableAnswer, T), ApiError> + Send + 'static,
+    {
+        let (keyed, now) = (self.keyed(caller), self.context.clock.now());
+        let write = move |db: &mut Db| {
+            let Some(keyed) = keyed else { return change(db).map(|(answer, value)| WriteOutcome::Done(answer, value)) };
+            if !keyed.take(db, b"", None, now)? {
+                let known = idempotency_keys::find(db, &keyed.request)?.ok_or(ApiError::Conflict)?;
+                return keyed.kept(known).map(WriteOutcome::Replayed);
+            }
+            let (answer, value) = change(db)?;
+            idempotency_keys::answer(db, &keyed.request.id, &keyed.seal(&answer)?)?;
+            Ok(WriteOutcome::Done(answer, value))
+        };
+        let tell = move |outcome: &WriteOutcome<T>| {
+            if let WriteOutcome::Done(_, value) = outcome {
+                tell(value);
+            }
+        };
+        Ok(match transaction::write_and_tell(&self.context.pool, write, tell).await? {
+            WriteOutcome::Done(answer, _) => answer.respond(false),
+            WriteOutcome::Replayed(answer) => answer.respond(true),
+        })
+    }
+
+    /// Has others do something, which goes on when the client leaves. `plan` looks at what is asked, and gets the key for
+    /// those others; `call` does it. With a key, a plan is made once, and stored before the call.
+    pub async fn effect<P, C>(
+        self,
+        caller: &str,
+        plan: impl AsyncFnOnce(Option<&str>) -> Result<P, ApiError>,
+        call: impl FnOnce(P) -> C + 'static,
+    ) -> Result<HttpResponse, ApiError>
+    where
+        P: Serialize + DeserializeOwned + 'static,
+        C: Future<Output = Result<ReplayableAnswer, ApiError>> + 'static,
+    {
+        let Some(keyed) = self.keyed(caller) else {
+            let plan = plan(None).await?;
+            return spawned(async move { in_time(call(plan)).await }).await.map(|answer| answer.respond(false));
+        };
+        let context = self.context;
+        let (request, until) = (keyed.request.clone(), context.clock.now() + CLAIM);
+        let known = context.pool.read(move |db| idempotency_keys::find(db, &request)).await?;
+        let plan = match known {
+            Some(KnownKey { is_same: true, sealed, claimed_until: Some(before) }) => {
+                if before > context.clock.now() {
+                    return Err(ApiError::IdempotencyKeyInUse);
+                }
+                // Its process died, or does not know what became of it.
+                let id = keyed.request.id.clone();
+                if !context.pool.write(move |db| idempotency_keys::reclaim(db, &id, before, until)).await? {
+                    return Err(ApiError::IdempotencyKeyInUse);
+                }
+                keyed.open(&sealed)?
+            }
+            Some(known) => return keyed.kept(known).map(|answer| answer.respond(true)),
+            None => {
+                let plan = plan(Some(&keyed.request.id)).await?;
+                let (claim, sealed, now) = (keyed.clone(), keyed.seal(&plan)?, context.clock.now());
+                let take = move |db: &mut Db| claim.take(db, &sealed, Some(until), now);
+                if !transaction::write_and_tell(&context.pool, take, |_| ()).await? {
+                    return Err(ApiError::IdempotencyKeyInUse);
+                }
+                plan
+            }
+        };
+        spawned(async move {
+            let called = in_time(call(plan)).await;
+            if let Err(error) = keyed.settle(&context, &called, until).await {
+                // Whoever comes with the key once the claim is over asks the others again, with their key.
+                log::error!("the answer to a request with an Idempotency-Key was not kept: {error}");
+            }
+            called
+        })
+        .await
+        .map(|answer| answer.respond(false))
+    }
+}
+
+impl KeyedCall {
+    fn place(&self) -> Place<'_> {
+        Place { table: "idempotency_keys", column: "sealed", owner: &self.request.id }
+    }
+
+    fn seal(&self, value: &impl Serialize) -> Result<Vec<u8>, ApiError> {
+        let text = serde_json::to_vec(value).map_err(|error| ApiError::Internal(error.into()))?;
+        if text.len() > IDEMPOTENT_ANSWER {
+            return Err(ApiError::Internal("an answer is too large to be kept".into()));
+        }
+        Ok(self.sealer.seal(&self.place(), &text))
+    }
+
+    fn open<T: DeserializeOwned>(&self, sealed: &[u8]) -> Result<T, ApiError> {
+        let opened = self.sealer.open(&self.place(), sealed);
+        let value = opened.ok().and_then(|opened| serde_json::from_slice(opened.plaintext.expose_secret()).ok());
+        // SESSION_SECRET has changed, or the service: it was done, and nobody can say how.
+        value.ok_or(ApiError::Conflict)
+    }
+
+    /// False: another request has the key.
+    fn take(
+        &self,
+        db: &mut Db,
+        sealed: &[u8],
+        claimed_until: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<bool, ApiError> {
+        match idempotency_keys::take(db, &self.request, sealed, claimed_until, now)? {
+            KeyTaken::First => Ok(true),
+            KeyTaken::Known => Ok(false),
+            KeyTaken::Full => Err(ApiError::LimitReached(format!(
+                "One caller can have {IDEMPOTENCY_KEYS_PER_CALLER} idempotency keys at most. Leave the key out, or wait."
+            ))),
+        }
+    }
+
+    /// The answer of a key that another request has taken.
+    fn kept(&self, known: KnownKey) -> Result<ReplayableAnswer, ApiError> {
+        match known {
+            KnownKey { is_same: false, .. } => Err(ApiError::IdempotencyKeyReused),
+            KnownKey { claimed_until: Some(_), .. } => Err(ApiError::IdempotencyKeyInUse),
+            KnownKey { sealed, .. } => self.open(&sealed),
+        }
+    }
+
+    /// Keeps what was answered, forgets what was refused, and lets the next one try what nobody knows.
+    async fn settle(
+        &self,
+        context: &ApiContext,
+        called: &Result<ReplayableAnswer, ApiError>,
+        until: Timestamp,
+    ) -> Result<(), ApiError> {
+        let (id, now) = (self.request.id.clone(), context.clock.now());
+        match called {
+            Ok(answer) => {
+                let sealed = self.seal(answer)?;
+                context.pool.write(move |db| idempotency_keys::answer(db, &id, &sealed)).await?;
+            }
+            Err(error) if error.is_refusal() => {
+                context.pool.write(move |db| idempotency_keys::forget(db, &id, until)).await?;
+            }
+            Err(_) => {
+                context.pool.write(move |db| idempotency_keys::reclaim(db, &id, until, now)).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn in_time(call: impl Future<Output = Result<ReplayableAnswer, ApiError>>) -> Result<ReplayableAnswer, ApiError> {
+    timeout(EFFECT_DEADLINE, call).await.unwrap_or_else(|elapsed| Err(ApiError::Unavailable(elapsed.into())))
+}
+
+async fn spawned<T: 'static>(task: impl Future<Output = Result<T, ApiError>> + 'static) -> Result<T, ApiError> {
+    rt::spawn(trace::carried(task)).await.map_err(|panicked| ApiError::Internal(panicked.into()))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_visible_ascii_with_or_without_quotes() {
+        let longest = "k".repeat(255);
+        for (value, key) in [
+            ("8e03978e-40d5", "8e03978e-40d5"),
+            ("\"8e03978e-40d5\"", "8e03978e-40d5"),
+            (" a ", "a"),
+            (&longest, &longest),
+        ] {
+            assert_eq!(key_of(value).as_deref(), Some(key), "{value}");
+        }
+        for bad in ["", "\"\"", "a b", "a\tb", "é", &"k".repeat(256)] {
+            assert_eq!(key_of(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! What layers and extractors note of a request, for its log line and its header fields.
+
+use std::{cell::RefCell, rc::Rc};
+
+use actix_web::{HttpMessage as _, HttpRequest};
+
+use crate::{api::error::LimitReport, domain::ids::UserId};
+
+/// The notes of one request.
+#[derive(Default)]
+pub struct RequestNotes {
+    /// The budgets that it was paid from.
+    pub limits: RefCell<Vec<LimitReport>>,
+    /// Who calls.
+    pub user: RefCell<Option<UserId>>,
+}
+
+impl RequestNotes {
+    pub fn of(req: &HttpRequest) -> Rc<Self> {
+        req.extensions_mut().get_or_insert_with(Rc::<Self>::default).clone()
+    }
+}

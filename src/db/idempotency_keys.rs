@@ -1,0 +1,187 @@
+//! Requests that came with an `Idempotency-Key`, and their sealed answers.
+
+use diesel::prelude::*;
+
+use crate::{
+    db::{error::DbError, pool::Db, schema::idempotency_keys, timestamp::StoredTimestamp},
+    domain::{limits::IDEMPOTENCY_KEYS_PER_CALLER, time::Timestamp},
+};
+
+/// A request with a key. All three are plain text of bounded length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyedRequest {
+    /// Names the caller and the key.
+    pub id: String,
+    pub caller: String,
+    /// Names the method, the path and the body.
+    pub request: String,
+}
+
+/// What is known of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownKey {
+    /// It came with the same request.
+    pub is_same: bool,
+    /// The answer, or what the request is about to do.
+    pub sealed: Vec<u8>,
+    /// `None`: it is answered.
+    pub claimed_until: Option<Timestamp>,
+}
+
+/// What became of a new key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyTaken {
+    First,
+    /// Another request has it.
+    Known,
+    /// The caller has too many.
+    Full,
+}
+
+/// Takes the key. Until the transaction ends, others who want it wait.
+pub fn take(
+    db: &mut Db,
+    keyed: &KeyedRequest,
+    sealed: &[u8],
+    claimed_until: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<KeyTaken, DbError> {
+    let KeyedRequest { id, caller, request } = keyed;
+    let row = (
+        idempotency_keys::id.eq(id),
+        idempotency_keys::caller.eq(caller),
+        idempotency_keys::request.eq(request),
+        idempotency_keys::sealed.eq(sealed),
+        idempotency_keys::claimed_until.eq(claimed_until.map(|until| until.naive_utc())),
+        idempotency_keys::created_at.eq(now.naive_utc()),
+    );
+    let insert = diesel::insert_into(idempotency_keys::table).values(row).on_conflict_do_nothing();
+    if on_backend!(db, |db| insert.execute(db))? == 0 {
+        return Ok(KeyTaken::Known);
+    }
+    let count: i64 = idempotency_keys::table.filter(idempotency_keys::caller.eq(caller)).count().get_result(db)?;
+    Ok(if count > IDEMPOTENCY_KEYS_PER_CALLER { KeyTaken::Full } else { KeyTaken::First })
+}
+
+/// What is known of the key.
+pub fn find(db: &mut Db, keyed: &KeyedRequest) -> Result<Option<KnownKey>, DbError> {
+    let row: Option<(String, Vec<u8>, Option<StoredTimestamp>)> = idempotency_keys::table
+        .find(&keyed.id)
+        .select((idempotency_keys::request, idempotency_keys::sealed, idempotency_keys::claimed_until))
+        .first(db)
+        .optional()?;
+    Ok(row.map(|(request, sealed, until)| KnownKey {
+        is_same: request == keyed.request,
+        sealed,
+        claimed_until: until.map(Timestamp::from),
+    }))
+}
+
+/// Keeps the answer.
+pub fn answer(db: &mut Db, id: &str, sealed: &[u8]) -> Result<(), DbError> {
+    let answered =
+        (idempotency_keys::sealed.eq(sealed), idempotency_keys::claimed_until.eq(None::<chrono::NaiveDateTime>));
+    diesel::update(idempotency_keys::table.find(id)).set(answered).execute(db)?;
+    Ok(())
+}
+
+/// Moves the end of a claim; false when somebody else has done so, or it is answered.
+pub fn reclaim(db: &mut Db, id: &str, before: Timestamp, until: Timestamp) -> Result<bool, DbError> {
+    let claim = idempotency_keys::table.find(id).filter(idempotency_keys::claimed_until.eq(before.naive_utc()));
+    let moved = diesel::update(claim).set(idempotency_keys::claimed_until.eq(until.naive_utc())).execute(db)?;
+    Ok(moved == 1)
+}
+
+/// Forgets a claim that came to nothing.
+pub fn forget(db: &mut Db, id: &str, claimed_until: Timestamp) -> Result<(), DbError> {
+    let claim = idempotency_keys::table.find(id).filter(idempotency_keys::claimed_until.eq(claimed_until.naive_utc()));
+    diesel::delete(claim).execute(db)?;
+    Ok(())
+}
+
+/// Deletes a batch of the keys that came until this time; returns how many.
+pub fn purge(db: &mut Db, until: Timestamp) -> Result<usize, DbError> {
+    Ok(purge_oldest!(db, idempotency_keys, created_at, until))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::testing::{self, later, now};
+
+    fn keyed(id: &str, request: &str) -> KeyedRequest {
+        KeyedRequest { id: id.into(), caller: "ann".into(), request: request.into() }
+    }
+
+    #[test]
+    fn of_two_at_once_one_has_the_key_and_the_other_finds_its_answer() {
+        testing::on_each_database(|pool| {
+            let once = || {
+                pool.write_blocking(|db| {
+                    let taken = take(db, &keyed("one", "post"), b"", None, now())?;
+                    if taken == KeyTaken::First {
+                        answer(db, "one", b"answer")?;
+                    }
+                    Ok((taken, find(db, &keyed("one", "post"))?.unwrap()))
+                })
+                .unwrap()
+            };
+            let taken = std::thread::scope(|scope| {
+                let tasks = [(); 4].map(|()| scope.spawn(once));
+                tasks.map(|task| task.join().unwrap())
+            });
+            assert_eq!(taken.iter().filter(|(taken, _)| *taken == KeyTaken::First).count(), 1);
+            let known = KnownKey { is_same: true, sealed: b"answer".into(), claimed_until: None };
+            assert!(taken.iter().all(|(_, found)| *found == known));
+            let other = pool.read_blocking(|db| find(db, &keyed("one", "another"))).unwrap().unwrap();
+            assert!(!other.is_same);
+        });
+    }
+
+    #[test]
+    fn a_change_that_is_undone_frees_its_key() {
+        testing::on_each_database(|pool| {
+            let undone = pool.write_blocking(|db| {
+                take(db, &keyed("one", "post"), b"", None, now())?;
+                Err::<(), _>(DbError::NotFound)
+            });
+            assert!(undone.is_err());
+            assert_eq!(pool.read_blocking(|db| find(db, &keyed("one", "post"))).unwrap(), None);
+        });
+    }
+
+    #[test]
+    fn a_claim_has_one_holder_until_it_is_answered() {
+        testing::on_each_database(|pool| {
+            let write =
+                |change: &dyn Fn(&mut Db) -> Result<bool, DbError>| pool.write_blocking(|db| change(db)).unwrap();
+            write(&|db| Ok(take(db, &keyed("one", "post"), b"plan", Some(later(1)), now())? == KeyTaken::First));
+            assert!(write(&|db| reclaim(db, "one", later(1), later(9))));
+            assert!(!write(&|db| reclaim(db, "one", later(1), later(9))), "somebody else has it");
+            write(&|db| forget(db, "one", later(1)).map(|()| true));
+            write(&|db| answer(db, "one", b"answer").map(|()| true));
+            assert!(!write(&|db| reclaim(db, "one", later(9), later(10))));
+            write(&|db| forget(db, "one", later(9)).map(|()| true));
+            let known = pool.read_blocking(|db| find(db, &keyed("one", "post"))).unwrap().unwrap();
+            assert_eq!((known.sealed, known.claimed_until), (b"answer".to_vec(), None));
+            assert_eq!(pool.write_blocking(|db| purge(db, later(-1))).unwrap(), 0);
+            assert_eq!(pool.write_blocking(|db| purge(db, now())).unwrap(), 1);
+        });
+    }
+
+    #[test]
+    fn a_caller_has_so_many_keys() {
+        testing::on_each_database(|pool| {
+            pool.write_blocking(|db| {
+                for number in 0..IDEMPOTENCY_KEYS_PER_CALLER {
+                    assert_eq!(take(db, &keyed(&number.to_string(), ""), b"", None, now())?, KeyTaken::First);
+                }
+                assert_eq!(take(db, &keyed("more", ""), b"", None, now())?, KeyTaken::Full);
+                let other = KeyedRequest { caller: "bob".into(), ..keyed("other", "") };
+                assert_eq!(take(db, &other, b"", None, now())?, KeyTaken::First);
+                Ok(())
+            })
+            .unwrap();
+        });
+    }
+}

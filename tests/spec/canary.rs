@@ -1,0 +1,134 @@
+//! No secret reaches the log, whatever its level: the journeys of these tests again, in a process that logs everything and
+//! notes the secrets that it meets.
+
+use std::{collections::BTreeSet, env, fs, process::Command};
+
+use aho_corasick::AhoCorasick;
+use base64::{
+    Engine as _,
+    engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD},
+};
+use companion::crypto::digest::{from_hex, to_hex};
+use url::form_urlencoded;
+
+use crate::harness::canary;
+
+/// Parts of the names of tests.
+const JOURNEYS: [&str; 14] = [
+    "sign_in::a_user_signs_in",
+    "session::",
+    "pairing::",
+    "credentials::",
+    "guests::",
+    "overlays::",
+    "paired_servers::",
+    "push::an_alarm",
+    "push::pairing",
+    "relay::tokens::",
+    "relay::link::",
+    "billing::checkout::",
+    "admin::refunds::",
+    "chat_bot::",
+];
+
+/// The forms in which a log could show it.
+fn encodings(secret: &str) -> BTreeSet<Vec<u8>> {
+    let mut bytes = vec![secret.as_bytes().to_vec()];
+    bytes.extend(from_hex(secret));
+    bytes.extend(STANDARD.decode(secret).ok().or_else(|| URL_SAFE_NO_PAD.decode(secret).ok()));
+    // An integer, in decimal.
+    if let Some(number) = secret.parse::<u64>().ok().or_else(|| secret.parse::<i64>().ok().map(|number| number as u64))
+    {
+        bytes.extend([number.to_be_bytes().to_vec(), number.to_le_bytes().to_vec(), varint(number)]);
+    }
+    // What is shorter is found by chance.
+    bytes.retain(|bytes| bytes.len() >= 5);
+    let mut found = BTreeSet::new();
+    for bytes in bytes {
+        let list = bytes.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
+        let hex = to_hex(&bytes);
+        let escaped: String = bytes.iter().flat_map(|byte| std::ascii::escape_default(*byte)).map(char::from).collect();
+        let percent: String = form_urlencoded::byte_serialize(&bytes).collect();
+        let spaced = bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
+        found.extend([hex.to_uppercase(), hex, list, percent, escaped, spaced].map(String::into_bytes));
+        // In base64 it depends on what comes before and after.
+        for before in 0..3 {
+            let shifted = [vec![0; before], bytes.clone()].concat();
+            let (from, whole) = ((before * 8).div_ceil(6), shifted.len() * 8 / 6);
+            for text in [STANDARD_NO_PAD.encode(&shifted), URL_SAFE_NO_PAD.encode(&shifted)] {
+                found.insert(text.as_bytes()[from..whole].to_vec());
+            }
+        }
+        found.insert(bytes);
+    }
+    found.retain(|pattern| pattern.len() >= 5);
+    found
+}
+
+fn varint(mut number: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+    bytes
+}
+
+#[test]
+fn no_secret_is_logged() {
+    let directory = tempfile::tempdir().unwrap();
+    let [log, secrets] = ["log", "secrets"].map(|name| directory.path().join(name));
+    let journeys = Command::new(env::current_exe().unwrap())
+        .args(JOURNEYS)
+        .args(["--test-threads", "4"])
+        .env_remove("TEST_POSTGRES_URL")
+        .env("RUST_LOG", "trace")
+        .env(canary::LOG, &log)
+        .env(canary::SECRETS, &secrets)
+        .output()
+        .unwrap();
+    assert!(journeys.status.success(), "{}", String::from_utf8_lossy(&journeys.stdout));
+
+    let (log, secrets) = (fs::read(log).unwrap(), fs::read_to_string(secrets).unwrap());
+    let secrets: BTreeSet<&str> = secrets.lines().collect();
+    let text = String::from_utf8_lossy(&log);
+    let traced =
+        text.lines().filter(|line| line.contains("\"level\":\"trace\"") || line.contains("\"level\":\"debug\""));
+    assert!(secrets.len() > 50 && traced.count() > 100, "{} secrets", secrets.len());
+    assert!(text.contains("signed in") && text.contains("a helper device was paired"), "what is looked for is logged");
+
+    let encoded: Vec<(&str, Vec<u8>)> =
+        secrets.iter().flat_map(|secret| encodings(secret).into_iter().map(move |text| (*secret, text))).collect();
+    let search = AhoCorasick::new(encoded.iter().map(|(_, text)| text)).unwrap();
+    let mut shown = BTreeSet::new();
+    for found in search.find_iter(&log) {
+        let from = log[..found.start()].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let line = log[from..].split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let line = String::from_utf8_lossy(line).chars().take(600).collect::<String>();
+        shown.insert(format!("{}: {line}", encoded[found.pattern()].0));
+    }
+    let shown: Vec<String> = shown.into_iter().take(20).collect();
+    assert!(shown.is_empty(), "secrets are logged:\n{}", shown.join("\n"));
+}
+
+#[test]
+fn a_secret_is_found_in_any_of_these_forms() {
+    let secret = "a-secret-1234567";
+    let search = AhoCorasick::new(encodings(secret)).unwrap();
+    let around = format!("xy{secret}z");
+    for form in [
+        format!("token={secret}"),
+        to_hex(around.as_bytes()),
+        to_hex(around.as_bytes()).to_uppercase(),
+        STANDARD.encode(format!("{secret}z")),
+        STANDARD.encode(format!("x{secret}")),
+        URL_SAFE_NO_PAD.encode(&around),
+        format!("{:?}", around.as_bytes()),
+        format!("{around:?}"),
+    ] {
+        assert!(search.is_match(&form), "{form}");
+    }
+    assert!(!search.is_match("a-secret-123456"));
+    assert!(AhoCorasick::new(encodings("6000000000000000001")).unwrap().is_match("tag: 53444835ec580001"));
+}
