@@ -25,6 +25,7 @@ use companion::{
     },
     demo::{Demo, DemoOptions},
     domain::time,
+    relay::schema,
     rotation,
     server::{OpenDatabase, Server},
     simulator::{self, SimulateOptions},
@@ -71,6 +72,8 @@ enum Command {
     CheckConfig(Options),
     /// Print the OpenAPI document of the HTTP API
     Openapi,
+    /// Print the JSON Schema of the relay's messages
+    RelaySchema,
 }
 
 #[derive(Subcommand)]
@@ -153,6 +156,7 @@ fn main() -> ExitCode {
         Command::GenSecrets => print(&fresh_secrets().map(|(name, value)| format!("{name}={value}")).join("\n")),
         Command::CheckConfig(options) => with_config(options, |_| print("The settings are valid.")),
         Command::Openapi => print(openapi::json()),
+        Command::RelaySchema => print(&schema::json()),
     }
 }
 

@@ -24,6 +24,7 @@ use crate::{
         self,
         activity::ActivityCounts,
         camera_drawing::DrawingTurns,
+        client_config::PRICES_KEPT,
         context::{ApiContext, ChatBot},
         image_uploads::Images,
         map_pictures::MapPictures,
@@ -158,7 +159,7 @@ impl Server {
         let handshakes = Connections::new(handshake_limits, listen.trusted_proxies.clone());
         let (listener, api_addr) = bind("API_LISTEN", listen.api)?;
         let (relay_listener, relay_addr) = bind("RELAY_LISTEN", listen.relay)?;
-        let urls = urls.listening_at(api_addr);
+        let urls = urls.listening_at(api_addr, relay_addr);
         let random = Random::system();
         let OpenDatabase { pool, journal, key_version, in_use } = opened;
         let tls = http::tls_config(extra_ca_file.as_deref()).map_err(StartError::Client)?;
@@ -246,6 +247,8 @@ impl Server {
             chat_bot,
             service_status: ShortCache::new(STATUS_KEPT),
             usage: ShortCache::new(USAGE_KEPT),
+            tier_prices: ShortCache::new(PRICES_KEPT),
+            relay_schema: relay::schema::json().into(),
             activity: ActivityCounts::default(),
             markets,
             environment,

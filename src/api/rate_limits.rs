@@ -26,8 +26,8 @@ use crate::{
         client_address::{TrustedProxies, household},
         ids::UserId,
         limits::{
-            ALIASES_PER_USER, CAMERA_FRAMES_PER_USER, CHAT_LINES_PER_USER, REQUESTS_PER_ADDRESS, REQUESTS_PER_USER,
-            SIGN_IN_PER_ADDRESS, TOGGLES_PER_USER,
+            ALIASES_PER_USER, CAMERA_FRAMES_PER_USER, CHAT_LINES_PER_USER, EXPORTS_PER_USER, REQUESTS_PER_ADDRESS,
+            REQUESTS_PER_USER, SIGN_IN_PER_ADDRESS, TOGGLES_PER_USER,
         },
         pairing::{Guess, GuessLimits, WRONG_PER_ADDRESS},
         time::Moment,
@@ -121,6 +121,7 @@ pub struct RateLimits {
     camera_frame: Policy<UserId>,
     chat_line: Policy<UserId>,
     toggle: Policy<UserId>,
+    export: Policy<UserId>,
 }
 
 impl RateLimits {
@@ -138,6 +139,7 @@ impl RateLimits {
             camera_frame: Policy::new("camera-frame", CAMERA_FRAMES_PER_USER, clock),
             chat_line: Policy::new("chat-line", CHAT_LINES_PER_USER, clock),
             toggle: Policy::new("toggle", TOGGLES_PER_USER, clock),
+            export: Policy::new("export", EXPORTS_PER_USER, clock),
         }
     }
 
@@ -160,6 +162,11 @@ impl RateLimits {
     /// One request of this user.
     pub fn take_user(&self, user: &UserId) -> Result<(), ApiError> {
         self.user.take(user).map(|_| ()).map_err(ApiError::RateLimited)
+    }
+
+    /// One export of what is stored about this user.
+    pub fn take_export(&self, user: &UserId) -> Result<(), ApiError> {
+        self.export.take(user).map(|_| ()).map_err(ApiError::RateLimited)
     }
 
     /// One question of this user for the aliases of a player.
@@ -210,7 +217,7 @@ impl RateLimits {
         let guessed = [Guessed::PairingCode, Guessed::Invite, Guessed::ChatCode];
         guessed.into_iter().for_each(|what| self.guesses(what).forget_idle(now));
         [&self.address, &self.probe, &self.sign_in].into_iter().for_each(Policy::forget_idle);
-        [&self.user, &self.camera_frame, &self.chat_line, &self.toggle, &self.aliases]
+        [&self.user, &self.camera_frame, &self.chat_line, &self.toggle, &self.aliases, &self.export]
             .into_iter()
             .for_each(Policy::forget_idle);
     }

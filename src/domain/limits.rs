@@ -90,6 +90,9 @@ pub const CAMERA_FRAMES_PER_USER: u32 = 120;
 /// Toggles of smart switches by one user: burst, and how many come back per minute.
 pub const TOGGLES_PER_USER: u32 = 60;
 
+/// Exports of all that is stored about one user: burst, and how many come back per minute.
+pub const EXPORTS_PER_USER: u32 = 3;
+
 /// Paired servers of one user.
 pub const PAIRED_SERVERS_PER_USER: usize = 50;
 

@@ -23,6 +23,7 @@
 //! feed                 patch_log       pure: the last steps, merged patches, when a snapshot is better
 //! publication          what a game connection publishes
 //! protocol  close      what is said on the wire          receipt      which sockets took a frame
+//! schema               the same as a JSON Schema
 //! ```
 
 pub mod admission;
@@ -55,6 +56,7 @@ pub mod receipt;
 pub mod recent_changes;
 pub mod recent_events;
 pub mod relay_worker;
+pub mod schema;
 pub mod send_queue;
 pub mod server_lookup;
 pub mod server_subscription;
