@@ -54,7 +54,7 @@ use crate::{
     },
     domain::{
         fair_budget::FairBudget,
-        limits::{HISTORY_DAYS, PAYMENT_EVENT_DAYS, PROVIDER_CLOCK_SKEW},
+        limits::{HISTORY_DAYS, PAYMENT_EVENT_DAYS, PROVIDER_CLOCK_SKEW, UNPAIRED_MAP_DAYS},
         raid,
         time::Timestamp,
     },
@@ -460,7 +460,7 @@ const PURGES: [Purge; 22] = [
     failed_pushes::purge,
     map_notes::purge,
     |db, now| chat_lines::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
-    |db, now| maps::purge(db, now - TimeDelta::days(1)),
+    |db, now| maps::purge(db, now - TimeDelta::days(UNPAIRED_MAP_DAYS)),
     |db, now| timeline::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
     |db, now| shops::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
     |db, now| shop_history::purge(db, now - TimeDelta::days(HISTORY_DAYS)),

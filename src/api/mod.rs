@@ -62,6 +62,7 @@ pub mod openapi;
 pub mod paired_servers;
 pub mod pairing;
 pub mod personal_data;
+pub mod push_bundle;
 pub mod rate_limits;
 pub mod readiness;
 pub mod routes;

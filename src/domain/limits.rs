@@ -142,6 +142,9 @@ pub const DEAD_LETTERS_PER_USER: usize = 100;
 /// For how many days the timeline, the ledger of alarms and dead letters can be looked up.
 pub const HISTORY_DAYS: i64 = 90;
 
+/// For how many days the map of a game server is kept that nobody has paired any more.
+pub const UNPAIRED_MAP_DAYS: i64 = 1;
+
 /// Tracked players of one paired server.
 pub const TRACKED_PLAYERS_PER_SERVER: usize = 100;
 

@@ -245,6 +245,12 @@ fn an_export_has_a_row_of_every_table_and_no_secret() {
                 }
             }
         }
+        let many: Vec<String> = (0..PAGE).map(|n| format!("('ann', 'push-{n}', '2026-11-21 12:00:00')")).collect();
+        run(pool, &format!("INSERT INTO push_seen (user_id, persistent_id, received_at) VALUES {}", many.join(", ")));
+        let page = |offset| pool.read_blocking(|db| PERSONAL_DATA[9].read(db, &ann, offset)).unwrap();
+        let all: BTreeSet<String> = page(0).into_iter().chain(page(PAGE)).collect();
+        assert_eq!((page(0).len(), all.len()), (500, 501), "pages have each row once");
+
         let sorted = pool.read_blocking(|db| PERSONAL_DATA[11].read(db, &ann, 0)).unwrap();
         assert_eq!(sorted.len(), 2, "on the own server, and on Bob's: {sorted:?}");
 
