@@ -91,7 +91,9 @@ fn value(table: &str, column: &str, data_type: &str, who: &str, number: i64, pos
         (_, "customer_id" | "chat_user_id") => text(format!("{who}-{column}")),
         ("timeline", "data") => format!("'{{\"by\":\"{who}\"}}'"),
         ("wiki_pages" | "wiki_versions", "slug") => text(format!("slug-{number}")),
-        _ if data_type == "text" && CONTENT.contains(&table) => text(format!("x-{number}-{column}")),
+        _ if data_type == "text" && (CONTENT.contains(&table) || NOBODYS.contains(&table)) => {
+            text(format!("x-{number}-{column}"))
+        }
         _ if data_type == "text" => text(format!("{who}-{column}")),
         _ if data_type.starts_with("timestamp") => text("2026-11-21 12:00:00.250000".to_owned()),
         _ if data_type == "boolean" => "TRUE".to_owned(),
