@@ -68,18 +68,18 @@ pub async fn export(
 
 /// Where an export has come to.
 #[derive(Clone, Copy)]
-struct Place {
+struct ExportPlace {
     list: usize,
     offset: i64,
 }
 
 /// The document in pieces: one page of a list each.
 fn chunks(context: web::Data<ApiContext>, user: User) -> impl Stream<Item = Result<Bytes, DbError>> {
-    let start = Some(Place { list: 0, offset: 0 });
+    let start = Some(ExportPlace { list: 0, offset: 0 });
     stream::try_unfold(start, move |place| {
         let (context, user) = (context.clone(), user.clone());
         async move {
-            let Some(Place { list, offset }) = place else { return Ok(None) };
+            let Some(ExportPlace { list, offset }) = place else { return Ok(None) };
             let Some(rows) = PERSONAL_DATA.get(list) else { return Ok(Some((Bytes::from_static(b"]}\n"), None))) };
             let page = context.pool.read(move |db| rows.read(db, &user, offset)).await?;
             let mut text = match (list, offset) {
@@ -89,8 +89,11 @@ fn chunks(context: web::Data<ApiContext>, user: User) -> impl Stream<Item = Resu
             };
             text += &page.join(",");
             let is_full = i64::try_from(page.len()) == Ok(PAGE);
-            let next =
-                if is_full { Place { list, offset: offset + PAGE } } else { Place { list: list + 1, offset: 0 } };
+            let next = if is_full {
+                ExportPlace { list, offset: offset + PAGE }
+            } else {
+                ExportPlace { list: list + 1, offset: 0 }
+            };
             Ok(Some((Bytes::from(text), Some(next))))
         }
     })

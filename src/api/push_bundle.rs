@@ -8,11 +8,11 @@ use utoipa::{
 };
 
 /// What a helper registered at the push service. The service keeps it as it comes.
-pub struct PushBundle;
+pub struct HelperBundle;
 
-impl ToSchema for PushBundle {}
+impl ToSchema for HelperBundle {}
 
-impl PartialSchema for PushBundle {
+impl PartialSchema for HelperBundle {
     fn schema() -> RefOr<Schema> {
         serde_json::from_value(schema()).expect("a schema")
     }
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!((read.expires_at - now).num_days(), 13);
         let login = GcmCredential::read(bundle.as_bytes(), &read.platform_id).unwrap();
         assert_eq!(login.android_id, 5_000_000_000_000_000_001);
-        let document = serde_json::to_value(PushBundle::schema()).unwrap();
+        let document = serde_json::to_value(HelperBundle::schema()).unwrap();
         assert_eq!(document["example"], example());
         assert!(jsonschema::draft202012::is_valid(&document, &example()), "{document}");
         for lacking in [json!({}), json!({ "gcm": { "androidId": "1", "securityToken": "2" } })] {

@@ -134,12 +134,12 @@ impl Refusal {
 }
 
 /// The fields of a message, unread.
-struct Fields<'a>(HashMap<String, &'a RawValue>);
+struct MessageFields<'a>(HashMap<String, &'a RawValue>);
 
 /// Longest id, in characters: those of devices and servers are shorter, and a request id is echoed.
 const ID_LIMIT: usize = 128;
 
-impl<'a> Fields<'a> {
+impl<'a> MessageFields<'a> {
     /// Of an object.
     fn read(text: &'a [u8]) -> Result<Self, Refusal> {
         serde_json::from_slice(text).map(Self).map_err(|error| {
@@ -178,7 +178,7 @@ impl<'a> Fields<'a> {
 impl ClientMessage {
     /// Reads one text message.
     pub fn parse(text: &[u8]) -> Result<Self, Refusal> {
-        let fields = Fields::read(text)?;
+        let fields = MessageFields::read(text)?;
         let known = Self::of(&fields).map_err(|message| fields.refusal(ErrorCode::Malformed, message))?;
         known.ok_or_else(|| {
             let message = "type is not one of subscribe, unsubscribe, deviceToggle, raidAck, ping";
@@ -187,7 +187,7 @@ impl ClientMessage {
     }
 
     /// The message, `None` if there is no such type; an error says what is wrong with it.
-    fn of(fields: &Fields<'_>) -> Result<Option<Self>, String> {
+    fn of(fields: &MessageFields<'_>) -> Result<Option<Self>, String> {
         let kind = fields.text("type")?.ok_or("type is missing")?;
         let server = || fields.required("serverId").map(ServerId::from);
         let request = || fields.id("requestId");
