@@ -20,7 +20,7 @@ use crate::{
         extract::{json::Json, session_user::SessionUser},
         sign_in::clear_session_cookie,
     },
-    billing::checkout::{self, CheckoutError},
+    billing::checkout,
     db::{
         error::DbError,
         personal_data::{self, Erased, PAGE, PERSONAL_DATA},
@@ -122,10 +122,7 @@ pub async fn erase(
         return Err(ApiError::invalid("confirm", "must be your platform id"));
     }
     if let Ok(billing) = billing::billing(&context) {
-        checkout::close_open(billing, &user.id).await.map_err(|error| match error {
-            CheckoutError::Subscribed => ApiError::SubscriptionRuns,
-            other => other.into(),
-        })?;
+        checkout::close_open(billing, &user.id).await?;
     }
     let (hub, push, id) = (context.hub.clone(), context.push.clone(), user.id.clone());
     let erase = move |db: &mut Db| {
