@@ -36,6 +36,7 @@ use companion::{
     doctor::{self, Diagnosis},
     domain::time,
     logging::{self, LogFormat},
+    relay::schema,
     rotation,
     server::{OpenDatabase, Server},
     simulator::{self, SimulateOptions},
@@ -94,6 +95,8 @@ enum Command {
     CheckConfig(Options),
     /// Print the OpenAPI document of the HTTP API
     Openapi,
+    /// Print the JSON Schema of the relay's messages
+    RelaySchema,
 }
 
 impl Command {
@@ -210,6 +213,7 @@ fn main() -> ExitCode {
             with_existing(options, &secrets, |_| print("The settings are valid."))
         }
         Command::Openapi => print(openapi::json()),
+        Command::RelaySchema => print(&schema::json()),
     }
 }
 

@@ -25,6 +25,7 @@ use crate::{
         self,
         activity::ActivityCounts,
         camera_drawing::DrawingTurns,
+        client_config::PRICES_KEPT,
         context::{ApiContext, ChatBot},
         image_uploads::Images,
         map_pictures::MapPictures,
@@ -56,7 +57,7 @@ use crate::{
     },
     domain::{
         fair_budget::FairBudget,
-        limits::{HISTORY_DAYS, IDEMPOTENCY_HOURS, PAYMENT_EVENT_DAYS, PROVIDER_CLOCK_SKEW},
+        limits::{HISTORY_DAYS, IDEMPOTENCY_HOURS, PAYMENT_EVENT_DAYS, PROVIDER_CLOCK_SKEW, UNPAIRED_MAP_DAYS},
         raid,
         time::Timestamp,
     },
@@ -161,7 +162,7 @@ impl Server {
         let handshakes = Connections::new(handshake_limits, listen.trusted_proxies.clone());
         let (listener, api_addr) = bind("API_LISTEN", listen.api)?;
         let (relay_listener, relay_addr) = bind("RELAY_LISTEN", listen.relay)?;
-        let urls = urls.listening_at(api_addr);
+        let urls = urls.listening_at(api_addr, relay_addr);
         let random = Random::system();
         let OpenDatabase { pool, journal, key_version, in_use } = opened;
         let tls = http::tls_config(extra_ca_file.as_deref()).map_err(StartError::Client)?;
@@ -254,6 +255,8 @@ impl Server {
             started_at: clock.now(),
             service_status: ShortCache::new(STATUS_KEPT),
             usage: ShortCache::new(USAGE_KEPT),
+            tier_prices: ShortCache::new(PRICES_KEPT),
+            relay_schema: relay::schema::json().into(),
             activity: ActivityCounts::default(),
             markets,
             environment,
@@ -453,7 +456,7 @@ const PURGES: [Purge; 23] = [
     failed_pushes::purge,
     map_notes::purge,
     |db, now| chat_lines::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
-    |db, now| maps::purge(db, now - TimeDelta::days(1)),
+    |db, now| maps::purge(db, now - TimeDelta::days(UNPAIRED_MAP_DAYS)),
     |db, now| timeline::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
     |db, now| shops::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
     |db, now| shop_history::purge(db, now - TimeDelta::days(HISTORY_DAYS)),

@@ -9,6 +9,7 @@ use std::{
 
 use actix::{Addr, MailboxError};
 use actix_web::{HttpRequest, web};
+use bytes::Bytes;
 use secrecy::SecretString;
 use tokio::time::{Instant, timeout};
 
@@ -29,7 +30,7 @@ use crate::{
     },
     billing::context::BillingContext,
     catalogue::CatalogueKeeper,
-    clients::{chat::ChatClient, identity::IdentityClient, relay_health::RelayHealthClient},
+    clients::{chat::ChatClient, identity::IdentityClient, payments::ProviderPrice, relay_health::RelayHealthClient},
     clock::Clock,
     config::{Environment, GameLinkPolicy, PublicUrls},
     crypto::{
@@ -97,6 +98,11 @@ pub struct ApiContext {
     /// What admins are shown of all members, and how the relay is.
     pub service_status: ShortCache<ServiceStatus>,
     pub usage: ShortCache<Usage>,
+    /// What the tiers cost at the payment provider.
+    /// In the order of their kinds; `None`: not known.
+    pub tier_prices: ShortCache<Vec<Option<ProviderPrice>>>,
+    /// The messages of the relay, as clients are told them.
+    pub relay_schema: Bytes,
     /// What users did since it was last stored.
     pub activity: ActivityCounts,
     /// Where the relay answers.

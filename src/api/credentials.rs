@@ -10,6 +10,7 @@ use crate::{
         done::Done,
         error::{ApiError, Problem},
         extract::{device_owner::DeviceOwner, json::is_json, session_user::SessionUser},
+        push_bundle::HelperBundle,
     },
     db::{
         pool::Db,
@@ -152,7 +153,7 @@ impl PushCredentialView {
 /// Stores the bundle with which the game's pushes are received: opaque JSON, at most 64 KiB, with the account as
 /// `platformId` at its top level. Sealed at rest, never shown again.
 #[utoipa::path(put, path = "/credentials/push", tag = "push credential", security(("device" = [])),
-    request_body(content = Object, content_type = "application/json"), responses(
+    request_body(content = HelperBundle, content_type = "application/json"), responses(
     (status = 200, body = Uploaded),
     (status = 400, body = Problem, content_type = "application/problem+json",
         description = "`mismatched_platform_id`: the bundle belongs to another account"),

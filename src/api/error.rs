@@ -97,6 +97,8 @@ pub enum ApiError {
     InvalidImage(String),
     /// There is a subscription already, which the portal changes.
     AlreadySubscribed,
+    /// A subscription goes on, which ends only at the payment provider.
+    SubscriptionRuns,
     /// The user was never at the checkout.
     NoCustomer,
     /// The payment provider knows no such charge.
@@ -200,6 +202,7 @@ impl ApiError {
             Self::PreconditionFailed => (S::PRECONDITION_FAILED, "conflict", "Precondition failed"),
             Self::InvalidImage(_) => (S::BAD_REQUEST, "invalid_image", "Invalid image"),
             Self::AlreadySubscribed => (S::CONFLICT, "already_subscribed", "Already subscribed"),
+            Self::SubscriptionRuns => (S::CONFLICT, "subscription_runs", "Subscription runs"),
             Self::NoCustomer => (S::CONFLICT, "no_customer", "No customer"),
             Self::UnknownCharge => (S::NOT_FOUND, "unknown_charge", "Unknown charge"),
             Self::AlreadyRefunded => (S::CONFLICT, "already_refunded", "Already refunded"),
@@ -278,6 +281,10 @@ impl ApiError {
             Self::PreconditionFailed => "Somebody changed this since you read it. Please read it again.".into(),
             Self::InvalidImage(why) => format!("The image {why}."),
             Self::AlreadySubscribed => "There is a subscription already. Change or cancel it in the portal.".into(),
+            Self::SubscriptionRuns => {
+                "A subscription runs. Cancel it first in the portal of the payment provider (`POST /billing/portal`)."
+                    .into()
+            }
             Self::NoCustomer => "There is nothing to manage yet. Please subscribe first.".into(),
             Self::UnknownCharge => "The payment provider knows no such charge.".into(),
             Self::AlreadyRefunded => "All of this charge was paid back before.".into(),

@@ -3,20 +3,30 @@
 use std::slice;
 
 use actix_web::{HttpRequest, HttpResponse, web};
-use serde::Serialize;
+use garde::Validate;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
     api::{
         context::ApiContext,
         error::{ApiError, Problem},
-        extract::session_user::{SessionUser, signed_in},
+        extract::{
+            json::Json,
+            session_user::{SessionUser, signed_in},
+        },
+        fields::given,
     },
     db::{
         chat_links,
+        error::DbError,
+        pool::Db,
         tiers::{self, TierUse},
+        users::{self, PreferenceChange, User},
     },
     domain::{
+        ids::UserId,
+        preference,
         tier::{EffectiveTier, Entitlements, SubscriptionStatus, Tier},
         time::{self, Timestamp},
     },
@@ -32,6 +42,10 @@ struct Me {
     display_name: String,
     /// https.
     avatar_url: Option<String>,
+    /// Name in the IANA database, such as `Europe/Berlin`; null while it is not set.
+    time_zone: Option<String>,
+    /// Language tag (BCP 47), such as `de-CH`; null while it is not set.
+    locale: Option<String>,
     /// An account of the chat platform is linked.
     chat_linked: bool,
     subscription: SubscriptionView,
@@ -96,6 +110,63 @@ impl SubscriptionView {
     }
 }
 
+/// What to change; null takes a value away, and what is absent stays.
+#[derive(Deserialize, ToSchema, Validate)]
+#[serde(rename_all = "camelCase")]
+pub struct PreferencePatch {
+    /// Name in the IANA database, such as `Europe/Berlin`.
+    #[garde(inner(inner(custom(is_time_zone))))]
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>, example = "Europe/Berlin")]
+    time_zone: Option<Option<String>>,
+    /// Language tag (BCP 47), such as `de-CH`.
+    #[garde(inner(inner(custom(is_locale))))]
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>, max_length = 35, example = "de-CH")]
+    locale: Option<Option<String>>,
+}
+
+fn is_time_zone(name: &str, _: &()) -> garde::Result {
+    preference::time_zone(name).map(drop).ok_or_else(|| garde::Error::new("must be a time zone of the IANA database"))
+}
+
+fn is_locale(tag: &str, _: &()) -> garde::Result {
+    preference::locale(tag).map(drop).ok_or_else(|| garde::Error::new("must be a language tag (BCP 47)"))
+}
+
+/// What `/me` shows beside the user.
+struct Standing {
+    effective: EffectiveTier,
+    used: TierUse,
+    chat_linked: bool,
+}
+
+impl Standing {
+    fn read(db: &mut Db, user: &UserId, now: Timestamp) -> Result<Self, DbError> {
+        Ok(Self {
+            effective: tiers::effective_of(db, user, now)?,
+            used: tiers::used(db, user, now)?,
+            chat_linked: !chat_links::linked(db, slice::from_ref(user))?.is_empty(),
+        })
+    }
+}
+
+impl Me {
+    fn new(user: User, Standing { effective, used, chat_linked }: Standing, context: &ApiContext) -> Self {
+        Self {
+            admin: context.admins.contains(&user.platform_id),
+            id: user.id.to_string(),
+            platform_id: user.platform_id.to_string(),
+            display_name: user.display_name,
+            avatar_url: user.avatar_url,
+            time_zone: user.time_zone,
+            locale: user.locale,
+            chat_linked,
+            subscription: SubscriptionView::new(effective, used, context.enforce_tiers),
+        }
+    }
+}
+
 /// Who is signed in, and what they have.
 #[utoipa::path(get, path = "/me", tag = "sign-in", security(("session" = [])), responses(
     (status = 200, body = Me),
@@ -103,19 +174,27 @@ impl SubscriptionView {
 ))]
 pub async fn me(req: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
     let now = context.clock.now();
-    let caller = signed_in(&req, move |db, user| {
-        let chat_linked = !chat_links::linked(db, slice::from_ref(user))?.is_empty();
-        Ok((tiers::effective_of(db, user, now)?, tiers::used(db, user, now)?, chat_linked))
-    });
-    let (SessionUser { user, .. }, (effective, used, chat_linked)) = caller.await?;
-    let admin = context.admins.contains(&user.platform_id);
-    Ok(HttpResponse::Ok().json(Me {
-        id: user.id.to_string(),
-        platform_id: user.platform_id.to_string(),
-        display_name: user.display_name,
-        avatar_url: user.avatar_url,
-        chat_linked,
-        subscription: SubscriptionView::new(effective, used, context.enforce_tiers),
-        admin,
-    }))
+    let (SessionUser { user, .. }, standing) = signed_in(&req, move |db, user| Standing::read(db, user, now)).await?;
+    Ok(HttpResponse::Ok().json(Me::new(user, standing, &context)))
+}
+
+/// Sets the user's time zone and language, for what the service writes and clients show. Answers like `GET /me`.
+#[utoipa::path(patch, path = "/me", tag = "sign-in", security(("session" = [])), request_body = PreferencePatch, responses(
+    (status = 200, body = Me),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn change(
+    SessionUser { user, .. }: SessionUser,
+    Json(PreferencePatch { time_zone, locale }): Json<PreferencePatch>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let now = context.clock.now();
+    let change = PreferenceChange {
+        time_zone: time_zone.map(|name| name.and_then(|name| preference::time_zone(&name)).map(str::to_owned)),
+        locale: locale.map(|tag| tag.and_then(|tag| preference::locale(&tag))),
+    };
+    let change = move |db: &mut Db| Ok((users::change(db, &user.id, &change)?, Standing::read(db, &user.id, now)?));
+    let (user, standing) = context.pool.write(change).await?;
+    Ok(HttpResponse::Ok().json(Me::new(user, standing, &context)))
 }

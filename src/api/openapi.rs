@@ -16,11 +16,12 @@ use utoipa::{
 use crate::{
     api::{
         admin::AdminDoc,
-        alarms, aliases, billing, cameras, chat, chat_links, credentials, devices,
+        alarms, aliases, billing, cameras, chat, chat_links, client_config, credentials, devices,
         error::{self, PROBLEM_JSON},
         extract::idempotent::IDEMPOTENT,
         guest_invites, guests, health, images, index, interactions, items, map_notes, maps, me, metrics,
-        paired_servers, pairing, readiness, shop_watches, shops, sign_in, status, stores, timeline, tracking, wiki,
+        paired_servers, pairing, personal_data, readiness, shop_watches, shops, sign_in, status, stores, timeline,
+        tracking, wiki,
     },
     crypto::session_cookie::SESSION_COOKIE,
 };
@@ -32,6 +33,9 @@ use crate::{
         sign_in::start,
         sign_in::callback,
         me::me,
+        me::change,
+        personal_data::export,
+        personal_data::erase,
         sign_in::sign_out,
         sign_in::relay_token,
         pairing::issue,
@@ -92,6 +96,8 @@ use crate::{
         interactions::receive,
         chat_links::link,
         chat_links::unlink,
+        client_config::get,
+        client_config::relay_schema,
         stores::get,
         items::list,
         items::get,

@@ -29,8 +29,8 @@ use crate::{
         client_address::{TrustedProxies, household},
         ids::UserId,
         limits::{
-            ALIASES_PER_USER, CAMERA_FRAMES_PER_USER, CHAT_LINES_PER_USER, REQUESTS_PER_ADDRESS, REQUESTS_PER_USER,
-            SIGN_IN_PER_ADDRESS, TOGGLES_PER_USER,
+            ALIASES_PER_USER, CAMERA_FRAMES_PER_USER, CHAT_LINES_PER_USER, EXPORTS_PER_USER, REQUESTS_PER_ADDRESS,
+            REQUESTS_PER_USER, SIGN_IN_PER_ADDRESS, TOGGLES_PER_USER,
         },
         pairing::{Guess, GuessLimits, WRONG_PER_ADDRESS},
         time::Moment,
@@ -79,13 +79,14 @@ const ALIASES: LimitClass = per_minute("aliases", LimitKey::User, ALIASES_PER_US
 const CAMERA_FRAME: LimitClass = per_minute("camera-frame", LimitKey::User, CAMERA_FRAMES_PER_USER);
 const CHAT_LINE: LimitClass = per_minute("chat-line", LimitKey::User, CHAT_LINES_PER_USER);
 const TOGGLE: LimitClass = per_minute("toggle", LimitKey::User, TOGGLES_PER_USER);
+const EXPORT: LimitClass = per_minute("export", LimitKey::User, EXPORTS_PER_USER);
 const PAIRING: LimitClass = wrong_guesses("pairing");
 const INVITES: LimitClass = wrong_guesses("invites");
 const CHAT_CODES: LimitClass = wrong_guesses("chat-codes");
 
 /// Every class; the README has the same table.
-pub const CLASSES: [LimitClass; 11] =
-    [ADDRESS, PROBE, SIGN_IN, USER, ALIASES, CAMERA_FRAME, CHAT_LINE, TOGGLE, PAIRING, INVITES, CHAT_CODES];
+pub const CLASSES: [LimitClass; 12] =
+    [ADDRESS, PROBE, SIGN_IN, USER, ALIASES, CAMERA_FRAME, CHAT_LINE, TOGGLE, EXPORT, PAIRING, INVITES, CHAT_CODES];
 
 /// The steady clock of the service, as governor reads it: the time of day may be set back.
 #[derive(Clone)]
@@ -182,6 +183,7 @@ pub struct RateLimits {
     camera_frame: Policy<UserId>,
     chat_line: Policy<UserId>,
     toggle: Policy<UserId>,
+    export: Policy<UserId>,
 }
 
 impl RateLimits {
@@ -199,6 +201,7 @@ impl RateLimits {
             camera_frame: Policy::new(CAMERA_FRAME, clock),
             chat_line: Policy::new(CHAT_LINE, clock),
             toggle: Policy::new(TOGGLE, clock),
+            export: Policy::new(EXPORT, clock),
         }
     }
 
@@ -220,6 +223,11 @@ impl RateLimits {
     /// One request of this user.
     pub fn take_user(&self, notes: &RequestNotes, user: &UserId) -> Result<(), ApiError> {
         self.user.take_noted(notes, user)
+    }
+
+    /// One export of what is stored about this user.
+    pub fn take_export(&self, req: &HttpRequest, user: &UserId) -> Result<(), ApiError> {
+        self.export.take_noted(&RequestNotes::of(req), user)
     }
 
     /// One question of this user for the aliases of a player.
@@ -268,7 +276,7 @@ impl RateLimits {
         let guessed = [Guessed::PairingCode, Guessed::Invite, Guessed::ChatCode];
         guessed.into_iter().for_each(|what| self.guesses(what).forget_idle(now));
         [&self.address, &self.probe, &self.sign_in].into_iter().for_each(Policy::forget_idle);
-        [&self.user, &self.camera_frame, &self.chat_line, &self.toggle, &self.aliases]
+        [&self.user, &self.camera_frame, &self.chat_line, &self.toggle, &self.aliases, &self.export]
             .into_iter()
             .for_each(Policy::forget_idle);
     }

@@ -7,9 +7,10 @@ use actix_web::{
 };
 
 use super::{
-    admin, alarms, aliases, billing, cameras, chat, chat_links, credentials, devices, error::ApiError, guest_invites,
-    guests, health, images, index, interactions, items, map_notes, maps, me, metrics, middleware::rate_limit, openapi,
-    paired_servers, pairing, readiness, shop_watches, shops, sign_in, status, stores, timeline, tracking, wiki,
+    admin, alarms, aliases, billing, cameras, chat, chat_links, client_config, credentials, devices, error::ApiError,
+    guest_invites, guests, health, images, index, interactions, items, map_notes, maps, me, metrics,
+    middleware::rate_limit, openapi, paired_servers, pairing, personal_data, readiness, shop_watches, shops, sign_in,
+    status, stores, timeline, tracking, wiki,
 };
 use crate::domain::limits::{JSON_BODY, WEBHOOK_BODY};
 
@@ -21,7 +22,8 @@ pub fn routes(config: &mut ServiceConfig) {
 
         .service(resource("/auth/platform").wrap(from_fn(rate_limit::sign_in)).route(get().to(sign_in::start)))
         .service(resource("/auth/platform/callback").wrap(from_fn(rate_limit::sign_in)).route(get().to(sign_in::callback)))
-        .service(resource("/me").route(get().to(me::me)))
+        .service(resource("/me").route(get().to(me::me)).route(patch().to(me::change)).route(delete().to(personal_data::erase)))
+        .service(resource("/me/export").route(get().to(personal_data::export)))
         .service(resource("/auth/signout").route(post().to(sign_in::sign_out)))
         .service(resource("/relay/token").route(post().to(sign_in::relay_token)))
 
@@ -78,6 +80,8 @@ pub fn routes(config: &mut ServiceConfig) {
         .service(resource("/chat/interactions").app_data(PayloadConfig::new(JSON_BODY)).route(post().to(interactions::receive)))
         .service(resource("/chat/link").route(post().to(chat_links::link)).route(delete().to(chat_links::unlink)))
 
+        .service(resource("/client-config").route(get().to(client_config::get)))
+        .service(resource("/relay.schema.json").route(get().to(client_config::relay_schema)))
         .service(resource("/store/{name}").route(get().to(stores::get)))
         .service(resource("/items").route(get().to(items::list)))
         .service(resource("/items/{id}").route(get().to(items::get)))

@@ -210,7 +210,7 @@ pub async fn sign_out(
     let tell = move |_: &_| hub.do_send(SessionEnded { session: ended });
     context.pool.write_and_tell(move |db| sessions::delete(db, &session), tell).await?;
     let mut response = HttpResponse::NoContent().finish();
-    set_cookie(&mut response, &cleared(session_cookie(&context, &user.session)));
+    clear_session_cookie(&mut response, &context, &user.session);
     Ok(response)
 }
 
@@ -268,6 +268,11 @@ fn login_cookie(context: &ApiContext, attempt: &LoginAttempt) -> Cookie<'static>
 fn session_cookie(context: &ApiContext, session: &SessionId) -> Cookie<'static> {
     let name = context.session_cookie.name().to_owned();
     cookie(context, name, context.session_cookie.seal(session.as_str()), "/".to_owned(), sessions::LIFETIME)
+}
+
+/// Takes the cookie of a session that has ended away from the browser.
+pub(super) fn clear_session_cookie(response: &mut HttpResponse, context: &ApiContext, session: &SessionId) {
+    set_cookie(response, &cleared(session_cookie(context, session)));
 }
 
 /// SameSite is Lax, because the provider sends the browser back with a cross-site top-level GET.

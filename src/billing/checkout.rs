@@ -133,6 +133,19 @@ async fn open(
     }
 }
 
+/// Closes the checkout that is open for this user, if one is: nobody can pay there any more. The subscription of one that
+/// was paid is stored then.
+pub async fn close_open(context: &BillingContext, user: &UserId) -> Result<(), CheckoutError> {
+    let id = user.clone();
+    match context.pool.read(move |db| payment_customers::open_checkout(db, &id)).await? {
+        Some(open) => match close(context, user, &open).await {
+            Err(CheckoutError::Subscribed) => Ok(()),
+            closed => closed,
+        },
+        None => Ok(()),
+    }
+}
+
 /// Opens the portal; the address of its page.
 pub async fn open_portal(context: &BillingContext, user: &User, frontend: &BaseUrl) -> Result<String, CheckoutError> {
     let id = user.id.clone();

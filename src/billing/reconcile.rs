@@ -8,7 +8,7 @@ use crate::{
         sync::{self, EventOutcome, described},
     },
     clients::payments::PaymentsError,
-    db::{error::DbError, payment_events::EventState, subscriptions},
+    db::{error::DbError, payment_events::EventState, personal_data, pool::Db, subscriptions},
     domain::{
         payment::ProviderSubscription,
         tier::{SubscriptionStatus, TierSubscription},
@@ -117,8 +117,12 @@ pub async fn reconcile(
 
 /// What differs, in words.
 async fn difference(context: &BillingContext, provided: &ProviderSubscription) -> Result<Option<String>, DbError> {
-    let id = provided.id.clone();
-    let stored = context.pool.read(move |db| subscriptions::get(db, &id)).await?;
+    let (id, customer) = (provided.id.clone(), provided.customer.clone());
+    let read = move |db: &mut Db| Ok((subscriptions::get(db, &id)?, personal_data::is_erased_customer(db, &customer)?));
+    let (stored, is_erased) = context.pool.read(read).await?;
+    if is_erased {
+        return Ok(None);
+    }
     let theirs = described(provided, &context.prices, context.clock.now());
     Ok(match stored.map(|stored| stored.owned.subscription) {
         None => Some(format!("missing here, {}", theirs.status.as_str())),

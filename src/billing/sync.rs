@@ -12,6 +12,7 @@ use crate::{
         error::DbError,
         payment_customers,
         payment_events::{self, EventState, ParkedEvent},
+        personal_data,
         pool::Db,
         subscriptions::{self, OwnedSubscription, SubscriptionPut},
         users,
@@ -192,6 +193,9 @@ async fn store(
         }
         let hint = about.as_ref().and_then(|about| about.user.clone());
         let state = match owner_of(db, &provided, hint)? {
+            Err(_) if personal_data::is_erased_customer(db, &provided.customer)? => {
+                EventState::Ignored("of a user who has erased themselves")
+            }
             Err(reason) => EventState::Parked(reason),
             Ok(user) => {
                 payment_customers::put_first(db, &user, &provided.customer)?;

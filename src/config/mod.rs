@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn a_production_that_names_its_secrets_and_urls_starts() {
         let config = Config::check(production(&[])).unwrap();
-        let urls = config.urls.listening_at(config.listen.api);
+        let urls = config.urls.listening_at(config.listen.api, config.listen.relay);
         assert_eq!(urls.base.to_string(), "https://api.example.org");
         assert_eq!(urls.admin.to_string(), "https://app.example.org");
         assert!(config.identity.profiles.is_none());

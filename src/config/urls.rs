@@ -6,7 +6,7 @@ use url::Url;
 
 use super::{
     base_url::BaseUrl,
-    check::{Check, HTTP, given},
+    check::{Check, HTTP, WEB_SOCKET, given},
 };
 
 /// The public URLs, as given.
@@ -21,6 +21,10 @@ pub struct UrlSettings {
     /// URL of the admin pages [default: FRONTEND_URL]
     #[arg(long, env)]
     pub admin_origin: Option<String>,
+    /// Public URL of the relay, without `/v1`, for clients that ask where it is [default: ws://RELAY_LISTEN while BASE_URL is
+    /// absent]
+    #[arg(long, env)]
+    pub relay_url: Option<String>,
 }
 
 /// The public URLs as given; those that are absent follow from the others.
@@ -29,6 +33,7 @@ pub struct Urls {
     base: Option<BaseUrl>,
     frontend: Option<BaseUrl>,
     admin: Option<BaseUrl>,
+    relay: Option<BaseUrl>,
 }
 
 /// How browsers reach the API and the front ends.
@@ -37,11 +42,14 @@ pub struct PublicUrls {
     pub base: BaseUrl,
     pub frontend: BaseUrl,
     pub admin: BaseUrl,
+    /// `None`: nobody said where it is behind the reverse proxy.
+    pub relay: Option<BaseUrl>,
 }
 
 impl UrlSettings {
     pub(super) fn check(self, check: &mut Check) -> Option<Urls> {
         let faults = check.faults.len();
+        let relay = given(self.relay_url).and_then(|text| check.url("RELAY_URL", &text, WEB_SOCKET));
         let mut url = |variable, text, required| match given(text) {
             Some(text) => check.url(variable, &text, HTTP),
             None => {
@@ -55,22 +63,26 @@ impl UrlSettings {
             base: url("BASE_URL", self.base_url, true),
             frontend: url("FRONTEND_URL", self.frontend_url, true),
             admin: url("ADMIN_ORIGIN", self.admin_origin, false),
+            relay,
         };
         (check.faults.len() == faults).then_some(urls)
     }
 }
 
 impl Urls {
-    /// All URLs, when the API listens at this address.
-    pub fn listening_at(self, mut api: SocketAddr) -> PublicUrls {
-        if api.ip().is_unspecified() {
-            api.set_ip(Ipv4Addr::LOCALHOST.into());
-        }
-        let own = || BaseUrl::from(Url::parse(&format!("http://{api}")).expect("an address and port make a URL"));
-        let base = self.base.unwrap_or_else(own);
+    /// All URLs, when the API and the relay listen at these addresses.
+    pub fn listening_at(self, api: SocketAddr, relay: SocketAddr) -> PublicUrls {
+        let own = |scheme: &str, mut address: SocketAddr| {
+            if address.ip().is_unspecified() {
+                address.set_ip(Ipv4Addr::LOCALHOST.into());
+            }
+            BaseUrl::from(Url::parse(&format!("{scheme}://{address}")).expect("an address and port make a URL"))
+        };
+        let relay = self.relay.or_else(|| self.base.is_none().then(|| own("ws", relay)));
+        let base = self.base.unwrap_or_else(|| own("http", api));
         let frontend = self.frontend.unwrap_or_else(|| base.clone());
         let admin = self.admin.unwrap_or_else(|| frontend.clone());
-        PublicUrls { base, frontend, admin }
+        PublicUrls { base, frontend, admin, relay }
     }
 }
 
@@ -81,8 +93,8 @@ mod tests {
     fn urls([base_url, frontend_url, admin_origin]: [Option<&str>; 3]) -> PublicUrls {
         let [base_url, frontend_url, admin_origin] =
             [base_url, frontend_url, admin_origin].map(|url| url.map(Into::into));
-        let urls = UrlSettings { base_url, frontend_url, admin_origin }.check(&mut Check::default());
-        urls.unwrap().listening_at("0.0.0.0:9090".parse().unwrap())
+        let urls = UrlSettings { base_url, frontend_url, admin_origin, relay_url: None }.check(&mut Check::default());
+        urls.unwrap().listening_at("0.0.0.0:9090".parse().unwrap(), "0.0.0.0:9091".parse().unwrap())
     }
 
     #[test]
@@ -93,6 +105,18 @@ mod tests {
         assert_eq!(all(urls([Some("https://api.test/v2/"), None, Some("")])), [base; 3]);
         assert_eq!(all(urls([Some(base), Some("https://app.test/"), None])), [base, app, app]);
         assert_eq!(all(urls([Some(base), Some(app), Some(admin)])), [base, app, admin]);
+    }
+
+    #[test]
+    fn the_relay_is_where_it_is_said_to_be_or_where_it_listens_if_the_api_is_there_too() {
+        let relay = |urls: PublicUrls| urls.relay.map(|url| url.to_string());
+        assert_eq!(relay(urls([None, None, None])).as_deref(), Some("ws://127.0.0.1:9091"));
+        assert_eq!(relay(urls([Some("https://api.test"), None, None])), None);
+        let relay_url = Some("wss://relay.test/".to_owned());
+        let given = UrlSettings { base_url: None, frontend_url: None, admin_origin: None, relay_url };
+        let given = given.check(&mut Check::default()).unwrap();
+        let address = "127.0.0.1:1".parse().unwrap();
+        assert_eq!(relay(given.listening_at(address, address)).as_deref(), Some("wss://relay.test"));
     }
 
     #[test]

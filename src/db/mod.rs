@@ -60,6 +60,7 @@ pub mod paired_servers;
 pub mod pairing_codes;
 pub mod payment_customers;
 pub mod payment_events;
+pub mod personal_data;
 pub mod player_sessions;
 pub mod player_stats_spending;
 pub mod pool;

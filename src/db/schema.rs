@@ -90,6 +90,8 @@ diesel::table! {
         avatar_url -> Nullable<Text>,
         created_at -> Timestamp,
         last_seen_at -> Timestamp,
+        time_zone -> Nullable<Text>,
+        locale -> Nullable<Text>,
     }
 }
 
@@ -391,6 +393,12 @@ diesel::table! {
         started_at -> Timestamp,
         fetched_at -> Timestamp,
         version -> BigInt,
+    }
+}
+
+diesel::table! {
+    erased_customers (customer_hash) {
+        customer_hash -> Text,
     }
 }
 

@@ -25,6 +25,18 @@ pub struct User {
     pub created_at: Timestamp,
     #[diesel(deserialize_as = StoredTimestamp)]
     pub last_seen_at: Timestamp,
+    /// Name in the IANA database.
+    pub time_zone: Option<String>,
+    /// Language tag (BCP 47).
+    pub locale: Option<String>,
+}
+
+/// What a user changes of themselves; the inner `None` takes a value away.
+#[derive(Clone, Debug, Default, PartialEq, Eq, AsChangeset)]
+#[diesel(table_name = users)]
+pub struct PreferenceChange {
+    pub time_zone: Option<Option<String>>,
+    pub locale: Option<Option<String>>,
 }
 
 /// Name and picture as the identity provider has them.
@@ -83,6 +95,14 @@ pub fn search(db: &mut Db, start: Option<&NameKey>, limit: i64, offset: i64) -> 
 /// The user, if there is one.
 pub fn find(db: &mut Db, id: &UserId) -> Result<Option<User>, DbError> {
     Ok(users::table.find(id.as_str()).select(User::as_select()).first(db).optional()?)
+}
+
+/// Changes the user's preferences; the user as it is then, or `NotFound`.
+pub fn change(db: &mut Db, id: &UserId, change: &PreferenceChange) -> Result<User, DbError> {
+    if *change != PreferenceChange::default() {
+        diesel::update(users::table.find(id.as_str())).set(change).execute(db)?;
+    }
+    find(db, id)?.ok_or(DbError::NotFound)
 }
 
 /// Locks the user's row until the transaction ends: whoever counts what a user has waits here for who adds to it. Lock

@@ -10,8 +10,9 @@ use std::{
     sync::Arc,
 };
 
-use serde::Serialize;
-use serde_json::value::RawValue;
+use serde::{Serialize, Serializer, ser::SerializeSeq as _};
+use serde_json::value::{RawValue, to_raw_value};
+use utoipa::ToSchema;
 
 /// Which object of the state a change is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,25 +50,25 @@ impl From<Arc<str>> for Key {
 /// A value of the state: an object whose fields are compared one by one, by their text.
 pub trait Node: fmt::Debug + Send + Sync {
     /// The value as JSON.
-    fn json(&self) -> String;
+    fn json(&self) -> Box<RawValue>;
 
     /// About how many bytes of memory it takes, rather too many: what it points to counts as long as its JSON.
     fn bytes(&self) -> usize;
 }
 
 impl<T: Serialize + fmt::Debug + Send + Sync> Node for T {
-    fn json(&self) -> String {
-        serde_json::to_string(self).expect("every node of the state is a struct with plain fields")
+    fn json(&self) -> Box<RawValue> {
+        to_raw_value(self).expect("every node of the state is a struct with plain fields")
     }
 
     fn bytes(&self) -> usize {
-        size_of_val(self) + Node::json(self).len()
+        size_of_val(self) + Node::json(self).get().len()
     }
 }
 
 /// The fields of a node's JSON, each as it is written.
-fn fields(json: &str) -> BTreeMap<&str, &RawValue> {
-    serde_json::from_str(json).expect("a node is an object, and names of fields have no escapes")
+fn fields(json: &RawValue) -> BTreeMap<&str, &RawValue> {
+    serde_json::from_str(json.get()).expect("a node is an object, and names of fields have no escapes")
 }
 
 /// One value before and after an edit; absent = not there.
@@ -102,48 +103,66 @@ pub fn merge<'a>(changes: impl IntoIterator<Item = &'a Change>) -> Vec<Change> {
     merged
 }
 
-/// Appends the changes as an RFC 6902 document: `add`, `remove` and `replace` operations.
-pub fn write_patch(changes: &[Change], out: &mut Vec<u8>) {
-    out.push(b'[');
-    for change in changes {
-        match (&change.old, &change.new) {
-            (None, None) => {}
-            (None, Some(new)) => write_operation(out, "add", &pointer(change, None), Some(&new.json())),
-            (Some(_), None) => write_operation(out, "remove", &pointer(change, None), None),
-            (Some(old), Some(new)) => {
-                let (old, new) = (old.json(), new.json());
-                let (mut old, new) = (fields(&old), fields(&new));
-                for (name, value) in new {
-                    let value = value.get();
-                    match old.remove(name) {
-                        Some(before) if before.get() == value => {}
-                        Some(_) => write_operation(out, "replace", &pointer(change, Some(name)), Some(value)),
-                        None => write_operation(out, "add", &pointer(change, Some(name)), Some(value)),
-                    }
+/// One operation of a JSON Patch (RFC 6902).
+#[derive(Serialize, ToSchema)]
+#[serde(tag = "op", rename_all = "lowercase")]
+pub enum PatchOperation<'a> {
+    Add {
+        /// JSON Pointer (RFC 6901) into the state.
+        path: &'a str,
+        #[schema(value_type = serde_json::Value)]
+        value: &'a RawValue,
+    },
+    Remove {
+        /// JSON Pointer (RFC 6901) into the state.
+        path: &'a str,
+    },
+    Replace {
+        /// JSON Pointer (RFC 6901) into the state.
+        path: &'a str,
+        #[schema(value_type = serde_json::Value)]
+        value: &'a RawValue,
+    },
+}
+
+/// Changes, in JSON as an RFC 6902 document.
+pub struct JsonPatch<'a>(pub &'a [Change]);
+
+impl Serialize for JsonPatch<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut patch = serializer.serialize_seq(None)?;
+        for change in self.0 {
+            match (&change.old, &change.new) {
+                (None, None) => {}
+                (None, Some(new)) => {
+                    patch
+                        .serialize_element(&PatchOperation::Add { path: &pointer(change, None), value: &new.json() })?;
                 }
-                for name in old.keys() {
-                    write_operation(out, "remove", &pointer(change, Some(name)), None);
+                (Some(_), None) => {
+                    patch.serialize_element(&PatchOperation::Remove { path: &pointer(change, None) })?;
+                }
+                (Some(old), Some(new)) => {
+                    let (old, new) = (old.json(), new.json());
+                    let (mut old, new) = (fields(&old), fields(&new));
+                    for (name, value) in new {
+                        let before = old.remove(name);
+                        if before.is_some_and(|before| before.get() == value.get()) {
+                            continue;
+                        }
+                        let path = &pointer(change, Some(name));
+                        patch.serialize_element(&match before {
+                            Some(_) => PatchOperation::Replace { path, value },
+                            None => PatchOperation::Add { path, value },
+                        })?;
+                    }
+                    for name in old.keys() {
+                        patch.serialize_element(&PatchOperation::Remove { path: &pointer(change, Some(name)) })?;
+                    }
                 }
             }
         }
+        patch.end()
     }
-    if out.last() == Some(&b',') {
-        out.pop();
-    }
-    out.push(b']');
-}
-
-/// Appends one operation and a comma; `value` is JSON.
-fn write_operation(out: &mut Vec<u8>, op: &str, path: &str, value: Option<&str>) {
-    out.extend_from_slice(br#"{"op":""#);
-    out.extend_from_slice(op.as_bytes());
-    out.extend_from_slice(br#"","path":"#);
-    serde_json::to_writer(&mut *out, path).expect("a string into a Vec");
-    if let Some(value) = value {
-        out.extend_from_slice(br#","value":"#);
-        out.extend_from_slice(value.as_bytes());
-    }
-    out.extend_from_slice(b"},");
 }
 
 /// The JSON Pointer (RFC 6901) of a change, or of one field of it.

@@ -1,6 +1,7 @@
 //! Lines of a team's chat.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::domain::{
     time::{self, Timestamp},
@@ -8,11 +9,12 @@ use crate::domain::{
 };
 
 /// A line of the team's chat.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ChatLine {
     pub author: String,
     pub text: String,
     #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
     pub ts: Timestamp,
 }
 

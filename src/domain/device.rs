@@ -1,6 +1,7 @@
 //! Smart devices, as clients see them.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::domain::{
     incident::DevicePlace,
@@ -9,7 +10,7 @@ use crate::domain::{
 };
 
 /// What a smart device is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum DeviceKind {
     Switch,
@@ -21,7 +22,7 @@ pub enum DeviceKind {
 }
 
 /// Whether a device answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reachable {
     Ok,
@@ -43,7 +44,7 @@ pub struct Item {
 }
 
 /// A stack as it is on the wire; names are `null` for an item that the catalogue does not know.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct NamedItem {
     item_id: i32,
@@ -60,28 +61,32 @@ impl From<Item> for NamedItem {
 }
 
 /// What a storage monitor is attached to.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Storage {
     /// Slots; 0 while unpowered or not attached.
     pub capacity: i32,
     /// Added up by item, in a stable order.
+    #[schema(value_type = Vec<NamedItem>)]
     pub items: Vec<Item>,
     /// True on a tool cupboard.
     pub has_protection: bool,
     /// When upkeep runs out; `null` on a tool cupboard means decaying.
     #[serde(serialize_with = "time::wire_option")]
+    #[schema(value_type = Option<String>, format = DateTime, required)]
     pub protection_expires_at: Option<Timestamp>,
 }
 
 /// A smart device.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Device {
     pub kind: DeviceKind,
     pub name: String,
+    #[schema(required)]
     pub label: Option<String>,
     /// On or off, powered or not; `null` while unknown.
+    #[schema(required)]
     pub value: Option<bool>,
     pub reachable: Reachable,
     /// `{ x, y, grid }`

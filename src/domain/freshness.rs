@@ -9,6 +9,7 @@ use std::{
 
 use chrono::TimeDelta;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::domain::time::{self, Moment, Timestamp};
 
@@ -25,11 +26,12 @@ pub const DEVICES_EVERY: Duration = Duration::from_secs(300);
 const STALE_AFTER: i32 = 3;
 
 /// A section that is shown as it was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StaleSection {
     /// When it was last heard of.
     #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
     pub as_of: Timestamp,
 }
 

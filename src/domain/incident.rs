@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize, Serializer};
+use utoipa::ToSchema;
 
 use crate::domain::{
     ids::UserId,
@@ -10,7 +11,7 @@ use crate::domain::{
 };
 
 /// How an alarm reached us.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AlarmPath {
     /// The live link to the game server.
@@ -33,16 +34,18 @@ impl AlarmPath {
 }
 
 /// Where a device stands.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DevicePlace {
     /// Metres from the south-west corner; `null` while nobody said.
+    #[schema(required)]
     pub x: Option<f64>,
+    #[schema(required)]
     pub y: Option<f64>,
     pub grid: String,
 }
 
 /// Alarms that belong together: an entry of `state.raids`, by the id of the incident.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Incident {
     /// The device id of the alarm, or `push` and `push:<title>` where only the push message knows of it.
@@ -52,12 +55,15 @@ pub struct Incident {
     pub place: DevicePlace,
     /// The first trigger.
     #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
     pub first_at: Timestamp,
     /// The latest trigger.
     #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
     pub last_at: Timestamp,
     /// When it had been quiet for so long that it was over.
     #[serde(serialize_with = "time::wire_option")]
+    #[schema(value_type = Option<String>, format = DateTime, required)]
     pub ended_at: Option<Timestamp>,
     /// Triggers.
     pub count: u32,
@@ -66,8 +72,9 @@ pub struct Incident {
     pub late: bool,
     /// Nothing happens in the game.
     pub drill: bool,
-    /// Who acknowledged it, and when.
+    /// Who acknowledged it, by user id, and when.
     #[serde(serialize_with = "acknowledgements")]
+    #[schema(value_type = HashMap<String, DateTime<Utc>>)]
     pub acks: BTreeMap<UserId, Timestamp>,
 }
 
@@ -76,7 +83,7 @@ fn acknowledgements<S: Serializer>(acks: &BTreeMap<UserId, Timestamp>, serialize
 }
 
 /// The message that wakes: about a new incident, or more of one.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Raid {
     /// Id of the incident; the same in all its updates.
@@ -87,14 +94,19 @@ pub struct Raid {
     pub place: DevicePlace,
     /// Of the first trigger.
     #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
     pub ts: Timestamp,
     /// Triggers so far.
     pub count: u32,
     /// False on the first message of the incident.
     pub update: bool,
+    /// The alarm reached us long after it was sent; absent when not.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
     pub late: bool,
+    /// Nothing happens in the game; absent when something does.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
     pub drill: bool,
 }
 

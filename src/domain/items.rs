@@ -10,6 +10,7 @@ use std::{
 };
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// Scrap, which most shops are paid in.
 pub const SCRAP: i32 = -932_201_673;
@@ -56,9 +57,11 @@ pub struct ItemEdit {
 }
 
 /// The item's names, as messages have them beside an item id; `null` for an id that is not in the catalogue.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ItemNames {
+    #[schema(value_type = Option<String>, required)]
     pub name: Option<Arc<str>>,
+    #[schema(value_type = Option<String>, required)]
     pub shortname: Option<Arc<str>>,
 }
 

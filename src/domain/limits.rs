@@ -98,6 +98,9 @@ pub const CAMERA_FRAMES_PER_USER: u32 = 120;
 /// Toggles of smart switches by one user: burst, and how many come back per minute.
 pub const TOGGLES_PER_USER: u32 = 60;
 
+/// Exports of all that is stored about one user: burst, and how many come back per minute.
+pub const EXPORTS_PER_USER: u32 = 3;
+
 /// Paired servers of one user.
 pub const PAIRED_SERVERS_PER_USER: usize = 50;
 
@@ -146,6 +149,9 @@ pub const DEAD_LETTERS_PER_USER: usize = 100;
 
 /// For how many days the timeline, the ledger of alarms and dead letters can be looked up.
 pub const HISTORY_DAYS: i64 = 90;
+
+/// For how many days the map of a game server is kept that nobody has paired any more.
+pub const UNPAIRED_MAP_DAYS: i64 = 1;
 
 /// Tracked players of one paired server.
 pub const TRACKED_PLAYERS_PER_SERVER: usize = 100;

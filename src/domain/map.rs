@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::domain::{
     items::ItemNames,
@@ -15,7 +16,7 @@ pub const LARGEST_MAP: f64 = 20_000.0;
 pub const BEYOND_THE_MAP: f64 = 500.0;
 
 /// What a marker on the map means (protocol §2.8).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum MarkerKind {
     Player,
@@ -49,7 +50,7 @@ pub struct SellOrder {
 }
 
 /// A sell order as it is on the wire; names are `null` for items that the catalogue does not know.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct NamedSellOrder {
     item_id: i32,
@@ -57,7 +58,9 @@ struct NamedSellOrder {
     item: ItemNames,
     quantity: i32,
     currency_id: i32,
+    #[schema(value_type = Option<String>, required)]
     currency_name: Option<Arc<str>>,
+    #[schema(value_type = Option<String>, required)]
     currency_shortname: Option<Arc<str>>,
     cost: i32,
     in_stock: i32,
@@ -87,7 +90,7 @@ impl From<SellOrder> for NamedSellOrder {
 }
 
 /// A marker on the map.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Marker {
     pub kind: MarkerKind,
@@ -111,24 +114,29 @@ pub struct Marker {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out_of_stock: Option<bool>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<NamedSellOrder>, required = false)]
     pub sell_orders: Vec<SellOrder>,
 }
 
 /// A note on the map.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MapNote {
     pub x: f64,
     pub y: f64,
     pub grid: String,
     pub category: String,
+    #[schema(required)]
     pub label: Option<String>,
     /// `game` (placed in the game), `detector` or `user`.
     pub source: &'static str,
     /// User id, `null` for all but `user` notes.
+    #[schema(required)]
     pub author: Option<String>,
     #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
     #[serde(serialize_with = "time::wire_option")]
+    #[schema(value_type = Option<String>, format = DateTime, required)]
     pub expires_at: Option<Timestamp>,
 }

@@ -5,12 +5,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use utoipa::ToSchema;
 
 use crate::domain::{
     change::{Change, Key, Node, Section},
     device::Device,
-    freshness::StaleSections,
+    freshness::{StaleSection, StaleSections},
     incident::Incident,
     link_reason::LinkReason,
     map::{MapNote, Marker},
@@ -18,31 +19,37 @@ use crate::domain::{
 };
 
 /// A member of the paired player's team.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Member {
     pub name: String,
     /// Metres from the south-west corner, to the east; `null` while the place is unknown (dead and offline).
+    #[schema(required)]
     pub x: Option<f64>,
+    #[schema(required)]
     pub y: Option<f64>,
     pub grid: String,
     pub online: bool,
     pub alive: bool,
     #[serde(serialize_with = "time::wire_option")]
+    #[schema(value_type = Option<String>, format = DateTime, required)]
     pub spawned_at: Option<Timestamp>,
     #[serde(serialize_with = "time::wire_option")]
+    #[schema(value_type = Option<String>, format = DateTime, required)]
     pub died_at: Option<Timestamp>,
 }
 
 /// What is known of the team as a whole.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TeamHead {
+    /// SteamID64.
+    #[schema(required)]
     pub leader_id: Option<String>,
 }
 
 /// The connection to the game server, as users see it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ConnectionState {
     Connecting,
@@ -67,29 +74,45 @@ impl ConnectionState {
 }
 
 /// What is known of the game server as a whole, and how fresh the state is.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerHead {
     pub connection: ConnectionState,
+    /// Since when the connection is in this state.
     #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
+    /// Why there is no connection, in words.
+    #[schema(value_type = Option<String>, required)]
     pub reason: Option<LinkReason>,
     #[serde(serialize_with = "time::wire_option")]
+    #[schema(value_type = Option<String>, format = DateTime, required)]
     pub next_attempt_at: Option<Timestamp>,
+    #[schema(required)]
     pub name: Option<String>,
     /// Edge length of the world, metres.
+    #[schema(required)]
     pub map_size: Option<u32>,
+    #[schema(required)]
     pub players: Option<u32>,
+    #[schema(required)]
     pub max_players: Option<u32>,
+    #[schema(required)]
     pub queued_players: Option<u32>,
     #[serde(serialize_with = "time::wire_option")]
+    #[schema(value_type = Option<String>, format = DateTime, required)]
     pub wiped_at: Option<Timestamp>,
     /// Hour of the day in the game, 0–24.
+    #[schema(required)]
     pub hour: Option<f64>,
+    #[schema(required)]
     pub sunrise: Option<f64>,
+    #[schema(required)]
     pub sunset: Option<f64>,
-    /// Empty, and then not sent, while all is fresh.
+    /// `server`, `team`, `mapMarkers` and `devices`, as far as they had no answer for three of their polls. Empty, and
+    /// then not sent, while all is fresh.
     #[serde(skip_serializing_if = "StaleSections::is_empty")]
+    #[schema(value_type = HashMap<String, StaleSection>, required = false)]
     pub stale: StaleSections,
 }
 
@@ -219,35 +242,49 @@ impl ServerState {
     pub fn edit_team(&mut self, changes: &mut Vec<Change>, edit: impl FnOnce(&mut TeamHead)) {
         edit_whole(Section::Team, &mut self.team, changes, edit);
     }
+}
 
-    /// Appends the state as JSON: `{ server, team: { leaderId, members }, mapMarkers, devices, mapNotes, raids }`.
-    pub fn write_json(&self, out: &mut Vec<u8>) {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct TeamObject<'a> {
-            #[serde(flatten)]
-            head: &'a TeamHead,
-            members: &'a BTreeMap<u64, Arc<Member>>,
-        }
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Whole<'a> {
-            server: &'a ServerHead,
-            team: TeamObject<'a>,
-            map_markers: &'a BTreeMap<u64, Arc<Marker>>,
-            devices: &'a BTreeMap<Arc<str>, Arc<Device>>,
-            map_notes: &'a BTreeMap<Arc<str>, Arc<MapNote>>,
-            raids: &'a BTreeMap<Arc<str>, Arc<Incident>>,
-        }
-        let whole = Whole {
+/// The live state of one paired server, in JSON.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StateDocument<'a> {
+    server: &'a ServerHead,
+    team: TeamDocument<'a>,
+    /// By the game's marker id.
+    #[schema(value_type = HashMap<String, Marker>)]
+    map_markers: &'a BTreeMap<u64, Arc<Marker>>,
+    /// By device id (the entity id in decimal).
+    #[schema(value_type = HashMap<String, Device>)]
+    devices: &'a BTreeMap<Arc<str>, Arc<Device>>,
+    /// By note id.
+    #[schema(value_type = HashMap<String, MapNote>)]
+    map_notes: &'a BTreeMap<Arc<str>, Arc<MapNote>>,
+    /// Of the last day, by incident id. A client raises the alarm on any that it has not shown yet.
+    #[schema(value_type = HashMap<String, Incident>)]
+    raids: &'a BTreeMap<Arc<str>, Arc<Incident>>,
+}
+
+/// The team of the paired player, in JSON.
+#[derive(Serialize, ToSchema)]
+struct TeamDocument<'a> {
+    #[serde(flatten)]
+    head: &'a TeamHead,
+    /// By SteamID64.
+    #[schema(value_type = HashMap<String, Member>)]
+    members: &'a BTreeMap<u64, Arc<Member>>,
+}
+
+impl Serialize for ServerState {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let document = StateDocument {
             server: &self.server,
-            team: TeamObject { head: &self.team, members: &self.members.0 },
+            team: TeamDocument { head: &self.team, members: &self.members.0 },
             map_markers: &self.map_markers.0,
             devices: &self.devices.0,
             map_notes: &self.map_notes.0,
             raids: &self.raids.0,
         };
-        serde_json::to_writer(out, &whole).expect("the state is plain data and a Vec takes every write");
+        document.serialize(serializer)
     }
 }
 

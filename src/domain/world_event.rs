@@ -1,12 +1,14 @@
 //! What happened in a game world, in the form of the relay message `event`.
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 use crate::domain::time::{self, Timestamp};
 
 /// The family of a world event, named as in the timeline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum EventKind {
     Cargo,
     Heli,
@@ -75,14 +77,8 @@ impl EventKind {
     }
 }
 
-impl Serialize for EventKind {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.word())
-    }
-}
-
 /// One world event: `{ kind, action, grid, x, y, ts, title, … }`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorldEvent {
     pub kind: EventKind,
@@ -91,15 +87,19 @@ pub struct WorldEvent {
     /// Grid label, outside of the map a compass direction (`NE`), `""` where there is no place.
     pub grid: String,
     /// Metres from the south-west corner, to the east; `null` where there is no place.
+    #[schema(required)]
     pub x: Option<f64>,
     /// Metres from the south-west corner, to the north.
+    #[schema(required)]
     pub y: Option<f64>,
     #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
     pub ts: Timestamp,
     /// One line of English.
     pub title: String,
     /// Further fields of this kind, beside the others in JSON.
     #[serde(flatten)]
+    #[schema(value_type = HashMap<String, Value>)]
     pub data: Map<String, Value>,
 }
 

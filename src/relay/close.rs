@@ -29,6 +29,19 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Every reason.
+    pub const ALL: [Self; 9] = [
+        Self::Goodbye,
+        Self::TooSlow,
+        Self::Restarting,
+        Self::Flooding,
+        Self::SignedOut,
+        Self::TooBig,
+        Self::Failed,
+        Self::Protocol,
+        Self::NotText,
+    ];
+
     /// The code on the wire.
     pub fn code(self) -> u16 {
         match self {
@@ -44,7 +57,8 @@ impl Reason {
         }
     }
 
-    fn text(self) -> &'static str {
+    /// The words on the wire.
+    pub fn text(self) -> &'static str {
         match self {
             Reason::Goodbye => "goodbye",
             Reason::TooSlow => "too slow",

@@ -40,7 +40,7 @@ use crate::{
         device_looks::DeviceLooks,
         link_supervisor::{self, LinkReport, Wake},
         live_state::{GameUpdate, LiveState, Outcome},
-        protocol::{ServerMessage, WithId},
+        protocol::{KnownEvent, ServerMessage},
         publication::{AllowedUsers, Lane, Publication},
         publisher::Publisher,
         shop_watcher::ShopWatcher,
@@ -288,7 +288,7 @@ impl GameConnection {
         publisher.advance(changes);
         for event in &events {
             let id = self.context.record(&self.server, self.game_server.as_ref(), event);
-            let event = WithId { id: id.as_deref(), content: event };
+            let event = KnownEvent { id: id.as_deref(), event };
             publisher.deliver(Lane::Event, &ServerMessage::Event { server_id: &self.server, event });
         }
         drop(publisher);

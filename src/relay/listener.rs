@@ -98,11 +98,17 @@ fn app(
     App::new()
         .wrap(headers)
         .app_data(web::Data::from(context.clone()))
-        .service(web::resource("/v1").route(web::get().to(open)))
-        .service(web::resource("/health").route(web::get().to(health)))
-        .default_service(web::to(
-            |context: web::Data<ListenerContext>| async move { problem(Refused::NotFound, &context) },
-        ))
+        .service(web::resource("/v1").route(web::get().to(open)).default_service(web::to(wrong_method)))
+        .service(web::resource("/health").route(web::get().to(health)).default_service(web::to(wrong_method)))
+        .default_service(web::to(not_found))
+}
+
+async fn not_found(context: web::Data<ListenerContext>) -> HttpResponse {
+    problem(Refused::NotFound, &context)
+}
+
+async fn wrong_method(context: web::Data<ListenerContext>) -> HttpResponse {
+    problem(Refused::WrongMethod, &context)
 }
 
 /// The service of one worker thread that takes requests which want another protocol.
@@ -234,6 +240,7 @@ fn bearer_protocol(headers: &HeaderMap) -> Option<String> {
 #[derive(Clone, Copy)]
 enum Refused {
     NotFound,
+    WrongMethod,
     BadToken,
     ForeignOrigin,
     NotAnUpgrade,
@@ -246,6 +253,7 @@ enum Refused {
 fn problem(refused: Refused, context: &ListenerContext) -> HttpResponse {
     let (status, code, title) = match refused {
         Refused::NotFound => (404, "not_found", "there is nothing at this path"),
+        Refused::WrongMethod => (405, "method_not_allowed", "this path takes GET"),
         Refused::BadToken => (401, "invalid_relay_token", "the relay token is missing, expired or not valid"),
         Refused::ForeignOrigin => (403, "foreign_origin", "pages of this origin may not open a socket"),
         Refused::NotAnUpgrade => (426, "upgrade_required", "this path speaks WebSocket"),
@@ -255,6 +263,9 @@ fn problem(refused: Refused, context: &ListenerContext) -> HttpResponse {
     };
     let status = actix_web::http::StatusCode::from_u16(status).expect("the table above holds valid statuses");
     let mut response = HttpResponse::build(status);
+    if matches!(refused, Refused::WrongMethod) {
+        response.insert_header((header::ALLOW, "GET"));
+    }
     if matches!(refused, Refused::NotAnUpgrade) {
         response.insert_header((header::UPGRADE, "websocket"));
     }

@@ -24,6 +24,7 @@
 //! publication          what a game connection publishes
 //! protocol  close      what is said on the wire          receipt      which sockets took a frame
 //! send_counts          what each thread sends, for operators
+//! schema               the same as a JSON Schema
 //! ```
 
 pub mod admission;
@@ -57,6 +58,7 @@ pub mod receipt;
 pub mod recent_changes;
 pub mod recent_events;
 pub mod relay_worker;
+pub mod schema;
 pub mod send_counts;
 pub mod send_queue;
 pub mod server_lookup;

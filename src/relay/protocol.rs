@@ -19,32 +19,74 @@
 //!
 //! Frames for many clients are encoded once, WebSocket header included, and shared.
 
+use std::collections::HashMap;
+
 use actix_http::ws::{OpCode, Parser};
 use bytes::{Bytes, BytesMut};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 use crate::domain::{
-    change::{self, Change},
+    change::{Change, JsonPatch, PatchOperation},
     chat::ChatLine,
     ids::ServerId,
     incident::Raid,
-    server_state::ServerState,
+    server_state::{ServerState, StateDocument},
     time::Timestamp,
     world_event::WorldEvent,
 };
 
-/// What a client may say.
-#[derive(Debug, PartialEq, Eq)]
+/// What a client may say: one object in one text frame. Other fields are ignored.
+#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(tag = "type", rename_all = "camelCase")]
 pub enum ClientMessage {
-    Subscribe { server: ServerId },
-    Unsubscribe { server: ServerId },
-    DeviceToggle { server: ServerId, device: String, request: Option<String> },
-    RaidAck { server: ServerId, incident: String, request: Option<String> },
+    /// Starts the stream of a paired server; a `snapshot` follows, at most one in 5 s for each server.
+    Subscribe {
+        /// Of `GET /paired-servers`.
+        #[serde(rename = "serverId")]
+        #[schema(value_type = String, max_length = 128, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+        server: ServerId,
+    },
+    /// Stops the stream.
+    Unsubscribe {
+        #[serde(rename = "serverId")]
+        #[schema(value_type = String, max_length = 128, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+        server: ServerId,
+    },
+    /// Toggles a smart switch. Success is an `ack` of the request id, and the new state comes as a `patch`; otherwise an
+    /// `error`. For the owner only.
+    DeviceToggle {
+        #[serde(rename = "serverId")]
+        #[schema(value_type = String, max_length = 128, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+        server: ServerId,
+        #[serde(rename = "deviceId")]
+        #[schema(max_length = 128, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+        device: String,
+        /// Comes back in the answer; without one, only errors are answered.
+        #[serde(rename = "requestId", skip_serializing_if = "Option::is_none")]
+        #[schema(max_length = 128, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+        request: Option<String>,
+    },
+    /// Takes note of a raid incident: it rings no more for this user.
+    RaidAck {
+        #[serde(rename = "serverId")]
+        #[schema(value_type = String, max_length = 128, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+        server: ServerId,
+        /// Id of the incident, from `raid` or `state.raids`.
+        #[schema(max_length = 128, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+        incident: String,
+        /// Comes back in the answer; without one, only errors are answered.
+        #[serde(rename = "requestId", skip_serializing_if = "Option::is_none")]
+        #[schema(max_length = 128, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+        request: Option<String>,
+    },
+    /// Answered by `pong`.
     Ping,
 }
 
 /// Why a message was refused; the code is on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
     Malformed,
@@ -65,12 +107,14 @@ pub enum ErrorCode {
 }
 
 /// A refused message, with what is known of it.
-#[derive(Debug, Serialize)]
-#[serde(tag = "type", rename = "error", rename_all = "camelCase")]
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Refusal {
     pub code: ErrorCode,
+    /// In words.
     pub message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub server_id: Option<ServerId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
@@ -89,100 +133,161 @@ impl Refusal {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Envelope {
-    r#type: String,
-    server_id: Option<ServerId>,
-    device_id: Option<String>,
-    incident: Option<String>,
-    request_id: Option<String>,
-}
+/// The fields of a message, unread.
+struct MessageFields<'a>(HashMap<String, &'a RawValue>);
 
-/// Longest request id that is echoed, in bytes; ids of devices and servers are shorter.
+/// Longest id, in characters: those of devices and servers are shorter, and a request id is echoed.
 const ID_LIMIT: usize = 128;
+
+impl<'a> MessageFields<'a> {
+    /// Of an object.
+    fn read(text: &'a [u8]) -> Result<Self, Refusal> {
+        serde_json::from_slice(text).map(Self).map_err(|error| {
+            let message = if error.is_data() { "a message is a JSON object" } else { "the message is not JSON" };
+            Refusal::new(ErrorCode::Malformed, message)
+        })
+    }
+
+    /// A text; none where it is absent or null.
+    fn text(&self, name: &str) -> Result<Option<String>, String> {
+        let Some(value) = self.0.get(name) else { return Ok(None) };
+        serde_json::from_str(value.get()).map_err(|_| format!("{name} must be a string"))
+    }
+
+    /// An id; none where it is absent or null.
+    fn id(&self, name: &str) -> Result<Option<String>, String> {
+        match self.text(name)? {
+            Some(id) if id.chars().count() > ID_LIMIT => Err(format!("{name} is longer than {ID_LIMIT} characters")),
+            // Nothing has such an id, and not every database can be asked for it.
+            Some(id) if id.contains(char::is_control) => Err(format!("{name} has a control character")),
+            id => Ok(id),
+        }
+    }
+
+    fn required(&self, name: &str) -> Result<String, String> {
+        self.id(name)?.ok_or_else(|| format!("{name} is missing"))
+    }
+
+    /// A refusal with the ids that can be read.
+    fn refusal(&self, code: ErrorCode, message: String) -> Refusal {
+        let id = |name| self.id(name).ok().flatten();
+        Refusal { code, message, server_id: id("serverId").map(ServerId::from), request_id: id("requestId") }
+    }
+}
 
 impl ClientMessage {
     /// Reads one text message.
     pub fn parse(text: &[u8]) -> Result<Self, Refusal> {
-        let envelope: Envelope = serde_json::from_slice(text)
-            .map_err(|error| Refusal::new(ErrorCode::Malformed, format!("not a message: {error}")))?;
-        let Envelope { r#type, server_id, device_id, incident, request_id } = envelope;
-        let ids = [server_id.as_ref().map(ServerId::as_str), device_id.as_deref(), incident.as_deref()];
-        for id in ids.into_iter().chain([request_id.as_deref()]).flatten() {
-            if id.len() > ID_LIMIT {
-                return Err(Refusal::new(ErrorCode::Malformed, format!("an id is longer than {ID_LIMIT} bytes")));
-            }
-            // Nothing has such an id, and not every database can be asked for it.
-            if id.contains(char::is_control) {
-                return Err(Refusal::new(ErrorCode::Malformed, "an id has a control character"));
-            }
-        }
-        let missing = |field: &str| Refusal {
-            code: ErrorCode::Malformed,
-            message: format!("{field} is missing"),
-            server_id: server_id.clone(),
-            request_id: request_id.clone(),
-        };
-        let server = || server_id.clone().ok_or_else(|| missing("serverId"));
-        match r#type.as_str() {
-            "subscribe" => Ok(ClientMessage::Subscribe { server: server()? }),
-            "unsubscribe" => Ok(ClientMessage::Unsubscribe { server: server()? }),
-            "deviceToggle" => Ok(ClientMessage::DeviceToggle {
+        let fields = MessageFields::read(text)?;
+        let known = Self::of(&fields).map_err(|message| fields.refusal(ErrorCode::Malformed, message))?;
+        known.ok_or_else(|| {
+            let message = "type is not one of subscribe, unsubscribe, deviceToggle, raidAck, ping";
+            fields.refusal(ErrorCode::UnknownType, message.to_owned())
+        })
+    }
+
+    /// The message, `None` if there is no such type; an error says what is wrong with it.
+    fn of(fields: &MessageFields<'_>) -> Result<Option<Self>, String> {
+        let kind = fields.text("type")?.ok_or("type is missing")?;
+        let server = || fields.required("serverId").map(ServerId::from);
+        let request = || fields.id("requestId");
+        Ok(Some(match kind.as_str() {
+            "subscribe" => ClientMessage::Subscribe { server: server()? },
+            "unsubscribe" => ClientMessage::Unsubscribe { server: server()? },
+            "deviceToggle" => ClientMessage::DeviceToggle {
                 server: server()?,
-                device: device_id.ok_or_else(|| missing("deviceId"))?,
-                request: request_id.clone(),
-            }),
-            "raidAck" => Ok(ClientMessage::RaidAck {
+                device: fields.required("deviceId")?,
+                request: request()?,
+            },
+            "raidAck" => ClientMessage::RaidAck {
                 server: server()?,
-                incident: incident.ok_or_else(|| missing("incident"))?,
-                request: request_id.clone(),
-            }),
-            "ping" => Ok(ClientMessage::Ping),
-            _ => Err(Refusal {
-                code: ErrorCode::UnknownType,
-                message: "type is not one of subscribe, unsubscribe, deviceToggle, raidAck, ping".to_owned(),
-                server_id,
-                request_id,
-            }),
-        }
+                incident: fields.required("incident")?,
+                request: request()?,
+            },
+            "ping" => ClientMessage::Ping,
+            _ => return Ok(None),
+        }))
     }
 }
 
-/// An event or a line of chat, with the id under which the timeline or the chat's history has it.
-#[derive(Serialize)]
-pub struct WithId<'a, T: Serialize> {
+/// An event, with the id under which the timeline has it.
+#[derive(Serialize, ToSchema)]
+pub struct KnownEvent<'a> {
+    /// Absent for an event that the timeline does not keep.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<&'a str>,
     #[serde(flatten)]
-    pub content: &'a T,
+    pub event: &'a WorldEvent,
 }
 
-/// What the service may say to a client; large messages have functions of their own.
-#[derive(Serialize)]
+/// A line of chat, with the id under which `GET /paired-servers/{id}/chat` has it.
+#[derive(Serialize, ToSchema)]
+pub struct KnownLine<'a> {
+    pub id: &'a str,
+    #[serde(flatten)]
+    pub line: &'a ChatLine,
+}
+
+/// What the service says to a client: one object in one text frame. Further types and fields may come with later
+/// versions: ignore those that you do not know.
+#[derive(Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum ServerMessage<'a> {
+    /// The whole state of a server, after `subscribe` and whenever that is shorter than patches.
+    #[serde(rename_all = "camelCase")]
+    Snapshot {
+        #[schema(value_type = String)]
+        server_id: &'a ServerId,
+        /// Another epoch is another run of the stream: its `seq` starts anew.
+        epoch: u64,
+        /// The version of the state.
+        seq: u64,
+        #[schema(value_type = StateDocument)]
+        state: &'a ServerState,
+    },
+    /// What changed in the state.
+    #[serde(rename_all = "camelCase")]
+    Patch {
+        #[schema(value_type = String)]
+        server_id: &'a ServerId,
+        epoch: u64,
+        /// The `seq` that it applies on: always the one that was sent last for this server.
+        base: u64,
+        /// The version of the state afterwards.
+        seq: u64,
+        #[schema(value_type = Vec<PatchOperation>)]
+        patch: JsonPatch<'a>,
+    },
+    /// Something happened in the world of the game.
     #[serde(rename_all = "camelCase")]
     Event {
+        #[schema(value_type = String)]
         server_id: &'a ServerId,
-        event: WithId<'a, WorldEvent>,
+        event: KnownEvent<'a>,
     },
+    /// The team said something in the game. At most 20 lines in 10 s reach one connection; an `event` of kind `chat` and
+    /// action `dropped` says in `lines` how many more there were.
     #[serde(rename_all = "camelCase")]
     Chat {
+        #[schema(value_type = String)]
         server_id: &'a ServerId,
-        chat: WithId<'a, ChatLine>,
+        chat: KnownLine<'a>,
     },
+    /// A raid alarm. It is never dropped; `state.raids` of the snapshot is the truth for whoever comes later.
     #[serde(rename_all = "camelCase")]
     Raid {
+        #[schema(value_type = String)]
         server_id: &'a ServerId,
         #[serde(flatten)]
         raid: &'a Raid,
     },
+    /// Answers `ping`.
     Pong,
+    /// A command with a request id was carried out.
     #[serde(rename_all = "camelCase")]
-    Ack {
-        request_id: &'a str,
-    },
+    Ack { request_id: &'a str },
+    /// A message was refused, or a subscription has ended (`unknown_server`). The socket stays open.
+    Error(&'a Refusal),
 }
 
 impl ServerMessage<'_> {
@@ -195,42 +300,24 @@ impl ServerMessage<'_> {
 impl Refusal {
     /// The refusal as a frame.
     pub fn frame(&self) -> Bytes {
-        frame(&serde_json::to_vec(self).expect("refusals are plain data"))
+        ServerMessage::Error(self).frame()
     }
 }
 
 /// The event that so many lines of this server's chat were dropped, as a frame.
 pub fn chat_dropped(server: &ServerId, lines: u32, now: Timestamp) -> Bytes {
-    let event = WithId { id: None, content: &WorldEvent::chat_dropped(lines, now) };
+    let event = KnownEvent { id: None, event: &WorldEvent::chat_dropped(lines, now) };
     ServerMessage::Event { server_id: server, event }.frame()
 }
 
 /// `snapshot { serverId, epoch, seq, state }` as a frame.
 pub fn snapshot(server: &ServerId, epoch: u64, seq: u64, state: &ServerState) -> Bytes {
-    let mut text = Vec::with_capacity(1024);
-    text.extend_from_slice(br#"{"type":"snapshot","#);
-    write_position(&mut text, server, epoch);
-    text.extend_from_slice(format!(r#""seq":{seq},"state":"#).as_bytes());
-    state.write_json(&mut text);
-    text.push(b'}');
-    frame(&text)
+    ServerMessage::Snapshot { server_id: server, epoch, seq, state }.frame()
 }
 
 /// `patch { serverId, epoch, base, seq, patch }` as a frame.
 pub fn patch(server: &ServerId, epoch: u64, base: u64, seq: u64, changes: &[Change]) -> Bytes {
-    let mut text = Vec::with_capacity(256);
-    text.extend_from_slice(br#"{"type":"patch","#);
-    write_position(&mut text, server, epoch);
-    text.extend_from_slice(format!(r#""base":{base},"seq":{seq},"patch":"#).as_bytes());
-    change::write_patch(changes, &mut text);
-    text.push(b'}');
-    frame(&text)
-}
-
-fn write_position(text: &mut Vec<u8>, server: &ServerId, epoch: u64) {
-    text.extend_from_slice(br#""serverId":"#);
-    serde_json::to_writer(&mut *text, server).expect("an id is a string");
-    text.extend_from_slice(format!(r#","epoch":{epoch},"#).as_bytes());
+    ServerMessage::Patch { server_id: server, epoch, base, seq, patch: JsonPatch(changes) }.frame()
 }
 
 fn frame(text: &[u8]) -> Bytes {
@@ -270,8 +357,23 @@ mod tests {
     #[test]
     fn a_refusal_names_what_is_wrong_and_its_ids() {
         let code = |text: &str| ClientMessage::parse(text.as_bytes()).unwrap_err().code;
-        for text in ["", "[]", "null", "{", r#"{"type":7}"#, r#"{"serverId":"x"}"#, r#"{"type":"subscribe"}"#] {
-            assert_eq!(code(text), ErrorCode::Malformed, "{text}");
+        for (text, words) in [
+            ("", "the message is not JSON"),
+            ("{", "the message is not JSON"),
+            (r#"{"type":"ping"} {}"#, "the message is not JSON"),
+            ("[]", "a message is a JSON object"),
+            ("null", "a message is a JSON object"),
+            (r#"["ping",null,null,null,null]"#, "a message is a JSON object"),
+            (r#"{"type":7}"#, "type must be a string"),
+            (r#"{"serverId":"x"}"#, "type is missing"),
+            (r#"{"type":"subscribe"}"#, "serverId is missing"),
+            (r#"{"type":"subscribe","serverId":null}"#, "serverId is missing"),
+            (r#"{"type":"subscribe","serverId":["s"]}"#, "serverId must be a string"),
+            (r#"{"type":"raidAck","serverId":"s","incident":"i","requestId":1}"#, "requestId must be a string"),
+            (r#"{"type":"subscribe","serverId":"\u0007"}"#, "serverId has a control character"),
+        ] {
+            let refusal = ClientMessage::parse(text.as_bytes()).unwrap_err();
+            assert_eq!((refusal.code, refusal.message.as_str()), (ErrorCode::Malformed, words), "{text}");
         }
         assert_eq!(code(&"[".repeat(100_000)), ErrorCode::Malformed);
         assert_eq!(code(&format!(r#"{{"type":"subscribe","serverId":"{}"}}"#, "x".repeat(200))), ErrorCode::Malformed);

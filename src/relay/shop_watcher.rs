@@ -24,7 +24,7 @@ use crate::{
         fact_sink::Fact,
         live_state::LiveState,
         markets::SharedMarket,
-        protocol::{ServerMessage, WithId},
+        protocol::{KnownEvent, ServerMessage},
         publication::Lane,
         publisher::Publisher,
     },
@@ -206,7 +206,7 @@ impl ShopWatcher {
         }
         told.record(millis);
         let id = self.context.record(&self.server, None, event);
-        let event = WithId { id: id.as_deref(), content: event };
+        let event = KnownEvent { id: id.as_deref(), event };
         let message = ServerMessage::Event { server_id: &self.server, event };
         self.publisher.borrow_mut().deliver(Lane::Event, &message);
     }

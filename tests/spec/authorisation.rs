@@ -113,11 +113,15 @@ fn verdict(rule: Rule, caller: Caller) -> Verdict {
     }
 }
 
-/// One row a route: who may, and the body that is sent, empty for none. `{token}` is an invitation's.
+/// One row a route: who may, and the body that is sent, empty for none. `{token}` is an invitation's, `{self}` the caller's
+/// account.
 const ROUTES: &[(&str, Rule, &str)] = &[
     ("GET /auth/platform", Anybody, ""),
     ("GET /auth/platform/callback", Anybody, ""),
     ("GET /me", SignedIn, ""),
+    ("PATCH /me", SignedIn, r#"{"locale":"de"}"#),
+    ("DELETE /me", SignedIn, r#"{"confirm":"{self}"}"#),
+    ("GET /me/export", SignedIn, ""),
     ("POST /auth/signout", SignedIn, ""),
     ("POST /relay/token", RelayToken, ""),
     ("POST /pairing/device/code", SignedIn, ""),
@@ -199,6 +203,8 @@ const ROUTES: &[(&str, Rule, &str)] = &[
     ("GET /admin/beta-testers", AdminOnly, ""),
     ("POST /admin/beta-testers", AdminOnly, r#"{"platformId":"76561198000000003","tier":"SCOUT"}"#),
     ("DELETE /admin/beta-testers/{platformId}", AdminOnly, ""),
+    ("GET /client-config", Anybody, ""),
+    ("GET /relay.schema.json", Anybody, ""),
     ("GET /store/{name}", Anybody, ""),
     ("GET /items", SignedIn, ""),
     ("GET /items/{id}", SignedIn, ""),
@@ -358,7 +364,13 @@ impl Scene {
             path += "?name=Vex";
         }
         assert!(!path.contains('{'), "{path}: say what stands there");
-        let body = body.replace("{token}", &self.token);
+        let account = match caller {
+            Guest => BOB,
+            Stranger => CAROL,
+            Administrator => ADA,
+            _ => ALICE,
+        };
+        let body = body.replace("{token}", &self.token).replace("{self}", account);
         let mut nobody = self.app.browser();
         let (browser, request) = match caller {
             Helper => (&mut nobody, self.helper.request(method, &path)),

@@ -47,7 +47,7 @@ struct MemberTierView {
 
 impl MemberView {
     pub fn new(user: User, tier: Option<EffectiveTier>) -> Self {
-        let User { id, platform_id, display_name, avatar_url, created_at, last_seen_at } = user;
+        let User { id, platform_id, display_name, avatar_url, created_at, last_seen_at, .. } = user;
         let (tier, subscription) = tier.map(|tier| (tier.tier, tier.subscription)).unwrap_or_default();
         let subscription = MemberTierView { tier, status: subscription.map(|subscription| subscription.status) };
         let (id, platform_id) = (id.to_string(), platform_id.to_string());

@@ -201,7 +201,7 @@ pub async fn get(path: web::Path<String>, context: web::Data<ApiContext>) -> Res
         let server_id = guest.server.to_string();
         SentInvite { server_id, guest: GuestView::new(guest, Role::Owner) }
     };
-    let User { id, platform_id, display_name, avatar_url, created_at, last_seen_at } = user;
+    let User { id, platform_id, display_name, avatar_url, created_at, last_seen_at, .. } = user;
     let user = MemberDetail {
         id: id.to_string(),
         platform_id: platform_id.to_string(),

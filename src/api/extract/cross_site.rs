@@ -31,7 +31,7 @@ pub fn check(req: &HttpRequest) -> Result<(), ApiError> {
 
 /// Whether `Origin`, or `Referer` without it, is one of ours. Without both, only a browser sends `Sec-Fetch-Site`; any
 /// other client sends only its own cookies.
-fn comes_from(headers: &HeaderMap, PublicUrls { base, frontend, admin }: &PublicUrls) -> bool {
+fn comes_from(headers: &HeaderMap, PublicUrls { base, frontend, admin, .. }: &PublicUrls) -> bool {
     let source = headers.get(header::ORIGIN).or_else(|| headers.get(header::REFERER));
     match source {
         Some(value) => value
@@ -56,6 +56,7 @@ mod tests {
             base: url("http://127.0.0.1:8080"),
             frontend: url("https://app.example"),
             admin: url("https://admin.example"),
+            relay: None,
         };
         let mut headers = HeaderMap::new();
         for (name, value) in sent {

@@ -180,9 +180,7 @@ impl Life {
 
     /// `state.raids`.
     fn raids(&self) -> Value {
-        let mut json = Vec::new();
-        self.live.borrow().state().write_json(&mut json);
-        serde_json::from_slice::<Value>(&json).unwrap()["raids"].take()
+        serde_json::to_value(self.live.borrow().state()).unwrap()["raids"].take()
     }
 }
 

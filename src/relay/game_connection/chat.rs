@@ -11,7 +11,7 @@ use crate::{
     relay::{
         commands::{self, AwaitedEcho, COMMAND_DEADLINE, ChatError, SayInTeam},
         fact_sink::Fact,
-        protocol::{ServerMessage, WithId},
+        protocol::{KnownLine, ServerMessage},
         publication::Lane,
         team_chat::{HeardLine, shown_text},
     },
@@ -25,7 +25,7 @@ impl GameConnection {
     pub(super) fn hear_chat(&mut self, lines: Vec<HeardLine>) {
         for HeardLine { kept, author, is_news } in lines {
             if is_news {
-                let chat = WithId { id: Some(&kept.id), content: &kept.line };
+                let chat = KnownLine { id: &kept.id, line: &kept.line };
                 let message = ServerMessage::Chat { server_id: &self.server, chat };
                 self.publisher.borrow_mut().deliver(Lane::Chat, &message);
             }

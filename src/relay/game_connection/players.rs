@@ -6,7 +6,7 @@ use super::GameConnection;
 use crate::{
     domain::{ids::ServerId, world_event::WorldEvent},
     relay::{
-        protocol::{ServerMessage, WithId},
+        protocol::{KnownEvent, ServerMessage},
         publication::Lane,
     },
 };
@@ -24,7 +24,7 @@ impl Handler<PlayerSeen> for GameConnection {
 
     fn handle(&mut self, PlayerSeen { event, .. }: PlayerSeen, _: &mut Self::Context) {
         let id = self.context.record(&self.server, self.game_server.as_ref(), &event);
-        let event = WithId { id: id.as_deref(), content: &event };
+        let event = KnownEvent { id: id.as_deref(), event: &event };
         let message = ServerMessage::Event { server_id: &self.server, event };
         self.publisher.borrow_mut().deliver(Lane::Event, &message);
     }

@@ -2,7 +2,7 @@ use serde_json::Value;
 
 use super::{notes::DEATH_NOTE_LIFE, *};
 use crate::{
-    domain::change::write_patch,
+    domain::change::JsonPatch,
     game::wire::{
         AppEntityChanged, AppEntityPayload, AppEntityType, AppMarker, AppMarkerType, AppTeamChanged, app_team_info,
     },
@@ -116,18 +116,15 @@ impl Watched {
     }
 
     fn apply(&mut self, outcome: &Outcome) {
-        let mut patch = Vec::new();
-        write_patch(&outcome.changes, &mut patch);
-        let patch: json_patch::Patch = serde_json::from_slice(&patch).expect("a patch");
+        let patch = serde_json::to_value(JsonPatch(&outcome.changes)).expect("JSON");
+        let patch: json_patch::Patch = serde_json::from_value(patch).expect("a patch");
         json_patch::patch(&mut self.client, &patch).expect("it applies");
         assert_eq!(self.client, document(&self.live), "one update is one step, and the client follows it");
     }
 }
 
 fn document(live: &LiveState) -> Value {
-    let mut json = Vec::new();
-    live.state().write_json(&mut json);
-    serde_json::from_slice(&json).expect("JSON")
+    serde_json::to_value(live.state()).expect("JSON")
 }
 
 #[test]

@@ -43,9 +43,7 @@ impl World {
     }
 
     fn remember(&mut self) {
-        let mut json = Vec::new();
-        self.state.write_json(&mut json);
-        self.history.insert(self.position.seq, serde_json::from_slice(&json).expect("JSON"));
+        self.history.insert(self.position.seq, serde_json::to_value(&self.state).expect("JSON"));
     }
 
     /// One step; a lost one never reaches the thread.

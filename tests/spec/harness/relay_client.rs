@@ -3,10 +3,13 @@
 use std::{
     collections::{HashMap, VecDeque},
     net::SocketAddr,
+    sync::LazyLock,
     time::{Duration, Instant},
 };
 
+use companion::relay::schema;
 use futures_util::{SinkExt as _, StreamExt as _};
+use jsonschema::Validator;
 use serde_json::{Value, json};
 use tokio::{
     net::TcpStream,
@@ -32,6 +35,13 @@ const READ_LATE: Duration = Duration::from_secs(2);
 const FRAMES: usize = 60;
 const FRAMES_SPAN: Duration = Duration::from_secs(10);
 const SNAPSHOT_SPAN: Duration = Duration::from_secs(5);
+
+/// What the service publishes of its messages.
+static SERVER_MESSAGES: LazyLock<Validator> = LazyLock::new(|| {
+    let mut schema = schema::document();
+    schema["oneOf"] = json!([{ "$ref": "#/$defs/ServerMessage" }]);
+    jsonschema::draft202012::new(&schema).unwrap()
+});
 
 /// A server's state as this client knows it.
 #[derive(Clone, Debug)]
@@ -172,6 +182,9 @@ impl RelayClient {
                 Some(Ok(Message::Text(text))) => {
                     let message: Value = serde_json::from_str(&text).expect("JSON");
                     self.count(Instant::now());
+                    if let Err(fault) = SERVER_MESSAGES.validate(&message) {
+                        panic!("not in the schema: {fault}: {message}");
+                    }
                     self.take(&message);
                     return Ok(message);
                 }

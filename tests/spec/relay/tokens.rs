@@ -41,6 +41,8 @@ async fn a_bad_token_opens_nothing() {
         expect_refused(open(app.relay, request(app.relay, Some(bad))).await, 401, "invalid_relay_token");
     }
     expect_refused(open(app.relay, request(app.relay, None)).await, 401, "invalid_relay_token");
+    let twice = format!("{token}&token={token}");
+    expect_refused(open(app.relay, request(app.relay, Some(&twice))).await, 401, "invalid_relay_token");
     assert!(open(app.relay, request(app.relay, Some(&token))).await.is_ok(), "the token itself is good");
     assert!(open(app.relay, request(app.relay, Some(&token))).await.is_ok(), "and may be used again");
 

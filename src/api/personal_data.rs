@@ -1,0 +1,161 @@
+//! What is stored about the signed-in user: `/me/export`, and its erasure, `DELETE /me`.
+
+use actix_web::{
+    HttpRequest, HttpResponse,
+    http::header::{self, ContentDisposition, DispositionParam, DispositionType},
+    web,
+};
+use bytes::Bytes;
+use futures_util::{Stream, stream};
+use garde::Validate;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::{
+    api::{
+        billing,
+        context::ApiContext,
+        done::Done,
+        error::{ApiError, Problem},
+        extract::{json::Json, session_user::SessionUser},
+        sign_in::clear_session_cookie,
+    },
+    billing::checkout,
+    db::{
+        error::DbError,
+        personal_data::{self, Erased, PAGE, PERSONAL_DATA},
+        pool::Db,
+        subscriptions,
+        users::User,
+    },
+    domain::{ids::SessionId, time},
+    push::worker::{CredentialChanged, ServersChanged},
+    relay::hub::{AccessChanged, NotesChanged, ServerRemoved, SessionEnded},
+};
+
+/// That the user means it.
+#[derive(Deserialize, ToSchema, Validate)]
+pub struct ErasureRequest {
+    /// The user's own platform id.
+    #[garde(skip)]
+    #[schema(example = "76561198000000001")]
+    confirm: String,
+}
+
+/// Everything that is stored about the user: an object of lists, one for each kind of row (`profile`, `sessions`,
+/// `pairedServers`, `smartDevices`, `helperDevices`, `mapNotes`, `trackedPlayers`, `shopWatches`, `guests`, `guestOf`, `alarms`,
+/// `incidents`, `acknowledgements`, `timeline`, `chatLines`, `subscriptions` and more), with the timeline and chat of the own
+/// servers. Of a push credential there is its state and never its content; other secrets are not in it either. It is sent
+/// while it is read: if something fails on the way, the body ends early and is no whole JSON.
+#[utoipa::path(get, path = "/me/export", tag = "privacy", security(("session" = [])), responses(
+    (status = 200, body = Object, headers(("Content-Disposition" = String))),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 429, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn export(
+    req: HttpRequest,
+    SessionUser { user, .. }: SessionUser,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    context.rate_limits.take_export(&req, &user.id)?;
+    let file = DispositionParam::Filename(format!("companion-{}.json", user.platform_id));
+    let disposition = ContentDisposition { disposition: DispositionType::Attachment, parameters: vec![file] };
+    Ok(HttpResponse::Ok()
+        .content_type("application/json")
+        .insert_header(disposition)
+        .insert_header((header::CACHE_CONTROL, "no-store"))
+        .streaming(chunks(context, user)))
+}
+
+/// Where an export has come to.
+#[derive(Clone, Copy)]
+struct ExportPlace {
+    list: usize,
+    offset: i64,
+}
+
+/// The document in pieces: one page of a list each.
+fn chunks(context: web::Data<ApiContext>, user: User) -> impl Stream<Item = Result<Bytes, DbError>> {
+    let start = Some(ExportPlace { list: 0, offset: 0 });
+    stream::try_unfold(start, move |place| {
+        let (context, user) = (context.clone(), user.clone());
+        async move {
+            let Some(ExportPlace { list, offset }) = place else { return Ok(None) };
+            let Some(rows) = PERSONAL_DATA.get(list) else { return Ok(Some((Bytes::from_static(b"]}\n"), None))) };
+            let page = context.pool.read(move |db| rows.read(db, &user, offset)).await?;
+            let mut text = match (list, offset) {
+                (0, 0) => format!("{{\"exportedAt\":\"{}\",\"{}\":[", time::to_wire(context.clock.now()), rows.name),
+                (_, 0) => format!("],\"{}\":[", rows.name),
+                _ => ",".to_owned(),
+            };
+            text += &page.join(",");
+            let is_full = i64::try_from(page.len()) == Ok(PAGE);
+            let next = if is_full {
+                ExportPlace { list, offset: offset + PAGE }
+            } else {
+                ExportPlace { list: list + 1, offset: 0 }
+            };
+            Ok(Some((Bytes::from(text), Some(next))))
+        }
+    })
+}
+
+/// Erases the user: everything that is stored about them, at once and for good, with their paired servers and what others
+/// had of these. Their sessions, sockets, game links and push session end. A subscription must have been cancelled before; what
+/// is left of its period is lost. What stays: the audit log of admins, which names accounts; and what game servers say of
+/// players. Who signs in again is a new user.
+#[utoipa::path(delete, path = "/me", tag = "privacy", security(("session" = [])), request_body = ErasureRequest, responses(
+    (status = 200, body = Done),
+    (status = 400, body = Problem, content_type = "application/problem+json",
+        description = "`invalid_request`: `confirm` is not the user's platform id"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 409, body = Problem, content_type = "application/problem+json",
+        description = "`subscription_runs`: cancel it in the portal first"),
+    (status = 503, body = Problem, content_type = "application/problem+json",
+        description = "`payment_provider_unavailable`: an open checkout could not be closed"),
+))]
+pub async fn erase(
+    SessionUser { user, session }: SessionUser,
+    Json(ErasureRequest { confirm }): Json<ErasureRequest>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    if confirm != user.platform_id.as_str() {
+        return Err(ApiError::invalid("confirm", "must be your platform id"));
+    }
+    if let Ok(billing) = billing::billing(&context) {
+        checkout::close_open(billing, &user.id).await?;
+    }
+    let (hub, push, id) = (context.hub.clone(), context.push.clone(), user.id.clone());
+    let erase = move |db: &mut Db| {
+        let known = subscriptions::list_for(db, &user.id)?;
+        // Nobody could cancel it any more.
+        if known.iter().any(|known| known.status.is_running() && !known.cancel_at_period_end) {
+            return Ok(None);
+        }
+        personal_data::erase(db, &user).map(Some)
+    };
+    let erased_id = id.clone();
+    let tell = move |erased: &Option<Erased>| {
+        let Some(Erased { sessions, helper_devices, servers, shared, notes }) = erased else { return };
+        let of_devices = helper_devices.iter().map(SessionId::of_device);
+        for session in sessions.iter().cloned().chain(of_devices) {
+            hub.do_send(SessionEnded { session });
+        }
+        for server in servers {
+            hub.do_send(ServerRemoved { server: server.clone() });
+        }
+        for (server, note) in notes {
+            hub.do_send(NotesChanged { server: server.clone(), deleted: Some(note.clone()) });
+        }
+        for server in shared {
+            hub.do_send(AccessChanged { server: server.clone() });
+        }
+        push.do_send(CredentialChanged { user: erased_id.clone() });
+        push.do_send(ServersChanged { user: erased_id });
+    };
+    context.pool.write_and_tell(erase, tell).await?.ok_or(ApiError::SubscriptionRuns)?;
+    log::info!(user:% = id; "a user has erased themselves");
+    let mut response = HttpResponse::Ok().json(Done::OK);
+    clear_session_cookie(&mut response, &context, &session);
+    Ok(response)
+}

@@ -1,0 +1,254 @@
+//! Everything that is stored about a user: as it is given to them, and how it is erased. What hangs on the user's row, or
+//! on one of their paired servers, goes with it; this names the rest.
+//!
+//! Kept on purpose: the audit log, which is a chain; and what belongs to a game server or to other users, in which the
+//! user occurs as a player of the game.
+
+use diesel::{
+    QueryableByName,
+    prelude::*,
+    sql_query,
+    sql_types::{BigInt, Text},
+};
+
+use crate::{
+    crypto::digest::sha256_hex,
+    db::{
+        error::DbError,
+        pool::Db,
+        schema::{
+            active_days, beta_testers, chat_link_codes, chat_links, erased_customers, guests, helper_devices,
+            map_notes, paired_servers, payment_customers, payment_events, sessions, store_versions, subscriptions,
+            users, wiki_versions,
+        },
+        users::{User, lock},
+    },
+    domain::ids::{HelperDeviceId, ServerId, SessionId},
+};
+
+/// Rows that are read at once.
+pub const PAGE: i64 = 500;
+
+/// Who wrote what an admin wrote who has erased themselves; the audit log knows more.
+const ERASED_WRITER: &str = "erased";
+
+/// One list of what is stored about a user.
+#[derive(Clone, Copy, Debug)]
+pub struct PersonalRows {
+    /// Its name in JSON.
+    pub name: &'static str,
+    pub table: &'static str,
+    /// Which rows are the user's, whose id is `{user}`.
+    whose: &'static str,
+    /// What orders them, the same each time.
+    order: &'static str,
+    /// Each with its form, where that is not the same in JSON: `:time`, `:flag` or `:json`.
+    columns: &'static [&'static str],
+}
+
+const OF_OWN_SERVER: &str = "server_id IN (SELECT id FROM paired_servers WHERE owner_id = {user})";
+const OF_USER: &str = "user_id = {user}";
+const OF_ACCOUNT: &str = "platform_id = (SELECT platform_id FROM users WHERE id = {user})";
+
+const fn rows(
+    name: &'static str,
+    table: &'static str,
+    whose: &'static str,
+    order: &'static str,
+    columns: &'static [&'static str],
+) -> PersonalRows {
+    PersonalRows { name, table, whose, order, columns }
+}
+
+/// All lists. Secrets, sealed or hashed, are in none.
+#[rustfmt::skip]
+pub const PERSONAL_DATA: [PersonalRows; 31] = [
+    rows("profile", "users", "id = {user}", "id", &["id", "platform_id", "display_name", "avatar_url", "time_zone", "locale", "created_at:time", "last_seen_at:time"]),
+    rows("sessions", "sessions", OF_USER, "id", &["created_at:time", "last_seen_at:time", "expires_at:time"]),
+    rows("activeDays", "active_days", OF_USER, "day", &["day:time"]),
+    rows("pairedServers", "paired_servers", "owner_id = {user}", "id", &["id", "game_server_id", "name", "address", "port", "player_id", "created_at:time", "updated_at:time", "link_alive_at:time", "wipe_time", "seed", "map_size", "level_name"]),
+    rows("smartDevices", "smart_devices", OF_OWN_SERVER, "server_id, device_id", &["server_id", "device_id", "kind", "name", "label", "custom_command", "on_message", "off_message", "created_at:time", "last_value:flag", "x", "y"]),
+    rows("pairingCodes", "pairing_codes", OF_USER, "code", &["label", "server_id", "created_at:time", "expires_at:time"]),
+    rows("helperDevices", "helper_devices", OF_USER, "id", &["id", "label", "server_id", "created_at:time", "last_used_at:time"]),
+    rows("pushCredentials", "push_credentials", OF_USER, "user_id", &["uploaded_at:time", "uploaded_by", "expires_at:time", "proven_at:time", "key_version", "staged_uploaded_at:time", "staged_uploaded_by", "staged_expires_at:time"]),
+    rows("pushRefusals", "push_refusals", OF_USER, "user_id", &["uploaded_at:time", "uploaded_by", "reason", "refused_at:time", "dismissed:flag"]),
+    rows("receivedPushes", "push_seen", OF_USER, "persistent_id", &["persistent_id", "received_at:time"]),
+    rows("failedPushes", "failed_pushes", OF_USER, "push_id", &["push_id", "attempts", "reason", "content", "failed_at:time", "dead:flag"]),
+    rows("mapNotes", "map_notes", "author_id = {user}", "server_id, id", &["server_id", "id", "source", "x", "y", "category", "label", "created_at:time", "expires_at:time"]),
+    rows("trackedPlayers", "tracked_players", OF_OWN_SERVER, "id", &["id", "server_id", "tracker_name", "tag", "note", "platform_id", "created_at:time", "online_since:time", "last_seen_at:time"]),
+    rows("trackedSessions", "player_sessions", "player_id IN (SELECT id FROM tracked_players WHERE server_id IN (SELECT id FROM paired_servers WHERE owner_id = {user}))", "player_id, began_at", &["player_id", "began_at:time", "ended_at:time"]),
+    rows("playerStatsRequests", "player_stats_spending", OF_USER, "user_id", &["day:time", "spent"]),
+    rows("shopWatches", "shop_watches", OF_OWN_SERVER, "id", &["id", "server_id", "vendor_id", "item_id", "expected_price", "currency_id", "created_at:time", "state", "cost", "quantity", "as_of:time"]),
+    rows("guests", "guests", OF_OWN_SERVER, "id", &["id", "server_id", "user_id", "platform_id", "label", "invited_at:time", "expires_at:time", "since:time"]),
+    rows("guestOf", "guests", "(user_id = {user} OR platform_id = (SELECT platform_id FROM users WHERE id = {user}))", "id", &["id", "server_id", "label", "invited_at:time", "since:time"]),
+    rows("alarms", "alarms", OF_USER, "id", &["id", "server_id", "path", "alarm_id", "title", "message", "received_at:time", "sent_at:time", "state", "incident", "finished_at:time"]),
+    rows("incidents", "incidents", OF_OWN_SERVER, "id", &["id", "server_id", "alarm_id", "alarm_name", "title", "x", "y", "grid", "first_at:time", "last_at:time", "ended_at:time", "count", "paths", "late:flag", "drill:flag", "state", "heard_at:time"]),
+    rows("acknowledgements", "incident_acks", OF_USER, "incident_id", &["incident_id", "at:time"]),
+    rows("timeline", "timeline", "(user_id = {user} OR server_id IN (SELECT id FROM paired_servers WHERE owner_id = {user}))", "id", &["id", "server_id", "kind", "action", "ts:time", "grid", "x", "y", "title", "data:json"]),
+    rows("chatLines", "chat_lines", OF_OWN_SERVER, "server_id, id", &["server_id", "id", "said_at:time", "author", "text"]),
+    rows("chatLink", "chat_links", OF_USER, "user_id", &["chat_user_id", "linked_at:time"]),
+    rows("paymentCustomer", "payment_customers", OF_USER, "user_id", &["customer_id", "open_checkout"]),
+    rows("subscriptions", "subscriptions", OF_USER, "id", &["id", "customer_id", "tier", "status", "price", "period_start:time", "period_end:time", "cancel_at_period_end:flag", "lapsed:flag", "started_at:time", "fetched_at:time"]),
+    rows("paymentEvents", "payment_events", "(user_hint = {user} OR customer_id IN (SELECT customer_id FROM payment_customers WHERE user_id = {user}))", "id", &["id", "kind", "subscription_id", "customer_id", "state", "reason", "received_at:time"]),
+    rows("betaTester", "beta_testers", OF_ACCOUNT, "platform_id", &["tier", "note", "expires_at:time", "created_at:time"]),
+    rows("searchedBy", "user_search", OF_USER, "key", &["key"]),
+    rows("adminActions", "audit", "actor = (SELECT platform_id FROM users WHERE id = {user})", "id", &["id", "at:time", "action", "target", "result"]),
+    rows("adminActionsAboutMe", "audit", "target IN (SELECT platform_id FROM users WHERE id = {user} UNION SELECT id FROM users WHERE id = {user})", "id", &["id", "at:time", "action", "result"]),
+];
+
+#[derive(QueryableByName)]
+struct JsonRow {
+    #[diesel(sql_type = Text)]
+    json: String,
+}
+
+/// How the engines write a query.
+#[derive(Clone, Copy)]
+enum Dialect {
+    Sqlite,
+    Postgres,
+}
+
+impl PersonalRows {
+    /// A page of it, each row as a JSON object.
+    pub fn read(&self, db: &mut Db, user: &User, offset: i64) -> Result<Vec<String>, DbError> {
+        let query = |dialect| {
+            sql_query(self.query(dialect))
+                .bind::<Text, _>(user.id.as_str().to_owned())
+                .bind::<BigInt, _>(PAGE)
+                .bind::<BigInt, _>(offset)
+        };
+        let rows: Vec<JsonRow> = match db {
+            Db::Pg(db) => query(Dialect::Postgres).load(db)?,
+            Db::Sqlite(db) => query(Dialect::Sqlite).load(db)?,
+        };
+        Ok(rows.into_iter().map(|row| row.json).collect())
+    }
+
+    /// The user's id, how many, and after how many, are its first, second and third value.
+    fn query(&self, dialect: Dialect) -> String {
+        let Self { table, whose, order, columns, .. } = self;
+        let fields: Vec<String> = columns
+            .iter()
+            .map(|column| {
+                let (column, form) = column.split_once(':').unwrap_or((column, ""));
+                let value = match (dialect, form) {
+                    (Dialect::Sqlite, "time") => format!("strftime('%Y-%m-%dT%H:%M:%fZ', {column})"),
+                    (Dialect::Postgres, "time") => format!("to_char({column}, 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')"),
+                    (Dialect::Sqlite, "flag") => {
+                        format!("json(CASE {column} WHEN 1 THEN 'true' WHEN 0 THEN 'false' ELSE 'null' END)")
+                    }
+                    (Dialect::Sqlite, "json") => format!("json({column})"),
+                    (Dialect::Postgres, "json") => format!("{column}::json"),
+                    _ => column.to_owned(),
+                };
+                format!("'{}', {value}", camel_case(column))
+            })
+            .collect();
+        let fields = fields.join(", ");
+        let (object, user, limit, offset) = match dialect {
+            Dialect::Sqlite => (format!("json_object({fields})"), "?1", "?2", "?3"),
+            Dialect::Postgres => (format!("json_build_object({fields})::text"), "$1", "$2", "$3"),
+        };
+        let whose = whose.replace("{user}", user);
+        format!("SELECT {object} AS json FROM {table} WHERE {whose} ORDER BY {order} LIMIT {limit} OFFSET {offset}")
+    }
+}
+
+fn camel_case(column: &str) -> String {
+    let mut parts = column.split('_');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |name, part| {
+        let (initial, rest) = part.split_at(part.len().min(1));
+        name + &initial.to_uppercase() + rest
+    })
+}
+
+/// What others must be told after an erasure.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Erased {
+    pub sessions: Vec<SessionId>,
+    pub helper_devices: Vec<HelperDeviceId>,
+    /// Own ones.
+    pub servers: Vec<ServerId>,
+    /// Of which the user was a guest.
+    pub shared: Vec<ServerId>,
+    /// Map notes on servers of others, by server.
+    pub notes: Vec<(ServerId, String)>,
+}
+
+/// Erases the user with all that is stored about them.
+///
+/// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
+pub fn erase(db: &mut Db, user: &User) -> Result<Erased, DbError> {
+    let (id, account) = (user.id.as_str(), user.platform_id.as_str());
+    lock(db, &user.id)?;
+    let of_sessions: Vec<String> = sessions::table.filter(sessions::user_id.eq(id)).select(sessions::id).load(db)?;
+    let devices: Vec<String> =
+        helper_devices::table.filter(helper_devices::user_id.eq(id)).select(helper_devices::id).load(db)?;
+    let servers: Vec<String> =
+        paired_servers::table.filter(paired_servers::owner_id.eq(id)).select(paired_servers::id).load(db)?;
+    let shared: Vec<String> = guests::table.filter(guests::user_id.eq(id)).select(guests::server_id).load(db)?;
+    let mut notes: Vec<(String, String)> = diesel::delete(map_notes::table.filter(map_notes::author_id.eq(id)))
+        .returning((map_notes::server_id, map_notes::id))
+        .get_results(db)?;
+    notes.retain(|(server, _)| !servers.contains(server));
+
+    diesel::delete(active_days::table.filter(active_days::user_id.eq(id))).execute(db)?;
+    diesel::delete(guests::table.filter(guests::platform_id.eq(account))).execute(db)?;
+    diesel::delete(beta_testers::table.find(account)).execute(db)?;
+    let accounts: Vec<String> =
+        chat_links::table.filter(chat_links::user_id.eq(id)).select(chat_links::chat_user_id).load(db)?;
+    diesel::delete(chat_link_codes::table.filter(chat_link_codes::chat_user_id.eq_any(accounts))).execute(db)?;
+    forget_payments(db, id)?;
+    diesel::update(store_versions::table.filter(store_versions::written_by.eq(account)))
+        .set(store_versions::written_by.eq(ERASED_WRITER))
+        .execute(db)?;
+    diesel::update(wiki_versions::table.filter(wiki_versions::written_by.eq(account)))
+        .set(wiki_versions::written_by.eq(ERASED_WRITER))
+        .execute(db)?;
+    diesel::delete(users::table.find(id)).execute(db)?;
+    Ok(Erased {
+        sessions: of_sessions.into_iter().map(SessionId::from).collect(),
+        helper_devices: devices.into_iter().map(HelperDeviceId::from).collect(),
+        servers: servers.into_iter().map(ServerId::from).collect(),
+        shared: shared.into_iter().map(ServerId::from).collect(),
+        notes: notes.into_iter().map(|(server, note)| (server.into(), note)).collect(),
+    })
+}
+
+/// Events stay known as taken, and no longer say whom they were about.
+fn forget_payments(db: &mut Db, user: &str) -> Result<(), DbError> {
+    let of_user = payment_customers::table.filter(payment_customers::user_id.eq(user));
+    let mut customers: Vec<String> = of_user.select(payment_customers::customer_id).load(db)?;
+    let of_user = subscriptions::table.filter(subscriptions::user_id.eq(user));
+    let known: Vec<(String, String)> = of_user.select((subscriptions::id, subscriptions::customer_id)).load(db)?;
+    let (ids, more): (Vec<String>, Vec<String>) = known.into_iter().unzip();
+    customers.extend(more);
+    for customer in &customers {
+        let row = erased_customers::customer_hash.eq(sha256_hex(customer.as_bytes()));
+        let put = diesel::insert_into(erased_customers::table).values(row).on_conflict_do_nothing();
+        on_backend!(db, |db| put.execute(db))?;
+    }
+    let about = payment_events::user_hint
+        .eq(user)
+        .or(payment_events::customer_id.eq_any(customers))
+        .or(payment_events::subscription_id.eq_any(ids));
+    diesel::update(payment_events::table.filter(about))
+        .set((
+            payment_events::customer_id.eq(None::<String>),
+            payment_events::user_hint.eq(None::<String>),
+            payment_events::subscription_id.eq(None::<String>),
+        ))
+        .execute(db)?;
+    Ok(())
+}
+
+/// Whether this customer of the payment provider was a user who has erased themselves.
+pub fn is_erased_customer(db: &mut Db, customer: &str) -> Result<bool, DbError> {
+    let row = erased_customers::table.find(sha256_hex(customer.as_bytes()));
+    Ok(row.select(erased_customers::customer_hash).first::<String>(db).optional()?.is_some())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,266 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use diesel::connection::SimpleConnection as _;
+use serde_json::Value;
+
+use super::*;
+use crate::db::{
+    pool::Pool,
+    testing,
+    users::{self, StoredProfile},
+};
+
+/// What belongs to nobody: to the service, to game servers, to the game. A table that is not here is filled for a user, and
+/// nothing of that may be left.
+const NOBODYS: [&str; 19] = [
+    "__diesel_schema_migrations",
+    "alias_answers",
+    "audit_head",
+    "conveyor_rows",
+    "daily_counts",
+    "edited_items",
+    "edited_items_version",
+    "encryption_keys",
+    "erased_customers",
+    "image_uses",
+    "images",
+    "map_pictures",
+    "maps",
+    "markets",
+    "openid_nonces",
+    "server_matches",
+    "shop_history",
+    "shops",
+    "wiki_pages",
+];
+
+/// What stays, but for who it was.
+const CONTENT: [&str; 5] = ["audit", "chat_link_codes", "payment_events", "store_versions", "wiki_versions"];
+
+/// What others need first.
+const FIRST: [&str; 6] = ["users", "paired_servers", "incidents", "tracked_players", "push_credentials", "wiki_pages"];
+
+#[derive(QueryableByName)]
+struct Column {
+    #[diesel(sql_type = Text)]
+    table_name: String,
+    #[diesel(sql_type = Text)]
+    column_name: String,
+    #[diesel(sql_type = Text)]
+    data_type: String,
+}
+
+#[derive(QueryableByName)]
+struct Count {
+    #[diesel(sql_type = BigInt)]
+    count: i64,
+}
+
+/// The columns of every table, with their types, as the database knows them.
+fn catalogue(pool: &Pool) -> BTreeMap<String, Vec<(String, String)>> {
+    let read = |db: &mut Db| {
+        Ok(match db {
+            Db::Pg(db) => sql_query(
+                "SELECT table_name::text, column_name::text, data_type::text FROM information_schema.columns
+                 WHERE table_schema = 'public' ORDER BY ordinal_position",
+            )
+            .load::<Column>(db)?,
+            Db::Sqlite(db) => sql_query(
+                "SELECT m.name AS table_name, c.name AS column_name, lower(c.type) AS data_type
+                 FROM sqlite_master m JOIN pragma_table_info(m.name) c WHERE m.type = 'table' ORDER BY c.cid",
+            )
+            .load::<Column>(db)?,
+        })
+    };
+    let mut tables: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
+    for Column { table_name, column_name, data_type } in pool.read_blocking(read).unwrap() {
+        tables.entry(table_name).or_default().push((column_name, data_type));
+    }
+    tables
+}
+
+/// A value of this user for a column: every text names them.
+fn value(table: &str, column: &str, data_type: &str, who: &str, number: i64, postgres: bool) -> String {
+    let text = |text: String| format!("'{text}'");
+    match (table, column) {
+        ("users", "id") | (_, "user_id" | "owner_id" | "author_id" | "user_hint") => text(who.to_owned()),
+        ("paired_servers", "id") | (_, "server_id") => text(format!("{who}-server")),
+        ("incidents", "id") | (_, "incident_id") => text(format!("{who}-incident")),
+        ("tracked_players", "id") | ("player_sessions", "player_id") => text(format!("{who}-player")),
+        (_, "platform_id" | "actor" | "target" | "written_by") => text(format!("{who}-account")),
+        (_, "customer_id" | "chat_user_id") => text(format!("{who}-{column}")),
+        ("timeline", "data") => format!("'{{\"by\":\"{who}\"}}'"),
+        ("wiki_pages" | "wiki_versions", "slug") => text(format!("slug-{number}")),
+        _ if data_type == "text" && (CONTENT.contains(&table) || NOBODYS.contains(&table)) => {
+            text(format!("x-{number}-{column}"))
+        }
+        _ if data_type == "text" => text(format!("{who}-{column}")),
+        _ if data_type.starts_with("timestamp") => text("2026-11-21 12:00:00.250000".to_owned()),
+        _ if data_type == "boolean" => "TRUE".to_owned(),
+        _ if data_type == "bytea" || data_type == "blob" => {
+            if postgres {
+                "'\\x00'::bytea".to_owned()
+            } else {
+                "X'00'".to_owned()
+            }
+        }
+        _ => number.to_string(),
+    }
+}
+
+fn run(pool: &Pool, sql: &str) {
+    let run = |db: &mut Db| match db {
+        Db::Pg(db) => Ok(db.batch_execute(sql)?),
+        Db::Sqlite(db) => Ok(db.batch_execute(sql)?),
+    };
+    pool.write_blocking(run).unwrap_or_else(|error| panic!("{error}: {sql}"));
+}
+
+fn is_postgres(pool: &Pool) -> bool {
+    pool.read_blocking(|db| Ok(matches!(db, Db::Pg(_)))).unwrap()
+}
+
+/// One row of this user in every table.
+fn fill(pool: &Pool, tables: &BTreeMap<String, Vec<(String, String)>>, who: &str, number: i64) {
+    let postgres = is_postgres(pool);
+    let others = tables.keys().map(String::as_str).filter(|table| !FIRST.contains(table) && !NOBODYS.contains(table));
+    for table in FIRST.into_iter().chain(others) {
+        let columns = &tables[table];
+        let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
+        let values = columns.iter().map(|(name, form)| value(table, name, form, who, number, postgres));
+        let values: Vec<String> = values.collect();
+        run(pool, &format!("INSERT INTO {table} ({}) VALUES ({})", names.join(", "), values.join(", ")));
+    }
+}
+
+/// In how many rows of each table a text names this user.
+fn named(pool: &Pool, tables: &BTreeMap<String, Vec<(String, String)>>, who: &str) -> BTreeMap<String, i64> {
+    let count = |table: &str, columns: &[(String, String)]| {
+        let texts = columns.iter().filter(|(_, form)| form == "text");
+        let any: Vec<String> = texts.map(|(name, _)| format!("{name} LIKE '%{who}%'")).collect();
+        if any.is_empty() {
+            return 0;
+        }
+        let sql = format!("SELECT count(*) AS count FROM {table} WHERE {}", any.join(" OR "));
+        let read = |db: &mut Db| {
+            Ok(match db {
+                Db::Pg(db) => sql_query(&sql).get_result::<Count>(db)?,
+                Db::Sqlite(db) => sql_query(&sql).get_result::<Count>(db)?,
+            })
+        };
+        pool.read_blocking(read).unwrap().count
+    };
+    tables
+        .iter()
+        .map(|(table, columns)| (table.clone(), count(table, columns)))
+        .filter(|(_, count)| *count > 0)
+        .collect()
+}
+
+fn user(pool: &Pool, id: &str) -> User {
+    pool.read_blocking(|db| users::find(db, &id.into())).unwrap().unwrap()
+}
+
+/// What Ann has with Bob.
+const SHARED: &str = "
+    INSERT INTO guests (id, server_id, user_id, invited_at) VALUES ('g1', 'bob-server', 'ann', '2026-11-21 12:00:00');
+    INSERT INTO guests (id, server_id, platform_id, invited_at)
+        VALUES ('g2', 'bob-server', 'ann-account', '2026-11-21 12:00:00');
+    INSERT INTO incident_acks (incident_id, user_id, at) VALUES ('bob-incident', 'ann', '2026-11-21 12:00:00');
+    INSERT INTO map_notes (server_id, id, author_id, source, x, y, category, created_at)
+        VALUES ('bob-server', 'n1', 'ann', 'user', 1, 1, 'raid', '2026-11-21 12:00:00');";
+
+#[test]
+fn nothing_of_an_erased_user_is_left_and_all_of_others_is() {
+    testing::on_each_database(|pool| {
+        let tables = catalogue(pool);
+        fill(pool, &tables, "ann", 1);
+        fill(pool, &tables, "bob", 2);
+        let bobs = named(pool, &tables, "bob");
+        run(pool, SHARED);
+        assert!(named(pool, &tables, "ann").len() > 30, "many tables name a user");
+
+        let ann = user(pool, "ann");
+        // As after a kill in the middle: all of it or nothing.
+        let whole = named(pool, &tables, "ann");
+        let failed: Result<(), DbError> = pool.write_blocking(|db| erase(db, &ann).and(Err(DbError::Conflict)));
+        assert!(failed.is_err());
+        assert_eq!(named(pool, &tables, "ann"), whole);
+
+        let erased = pool.write_blocking(|db| erase(db, &ann)).unwrap();
+        assert_eq!(erased.servers, ["ann-server".into()]);
+        assert_eq!(
+            (&erased.sessions[..], &erased.helper_devices[..]),
+            (&["ann-id".into()][..], &["ann-id".into()][..])
+        );
+        assert_eq!(erased.notes, [("bob-server".into(), "n1".to_owned())]);
+        assert!(erased.shared.contains(&"bob-server".into()));
+        let left = named(pool, &tables, "ann");
+        assert_eq!(left.keys().collect::<Vec<_>>(), ["audit"], "{left:?}");
+        assert_eq!(named(pool, &tables, "bob"), bobs);
+        let customer = |customer: &str| pool.read_blocking(|db| is_erased_customer(db, customer)).unwrap();
+        assert!(customer("ann-customer_id") && !customer("bob-customer_id"));
+
+        let profile = StoredProfile { display_name: "Ann".into(), avatar_url: None };
+        let account = ann.platform_id.clone();
+        let again =
+            pool.write_blocking(|db| users::sign_in(db, &"new".into(), &account, Some(&profile), testing::now()));
+        let again = again.unwrap();
+        assert_eq!((again.id.as_str(), again.time_zone, again.created_at), ("new", None, testing::now()));
+    });
+}
+
+#[test]
+fn an_export_has_a_row_of_every_table_and_no_secret() {
+    testing::on_each_database(|pool| {
+        let tables = catalogue(pool);
+        fill(pool, &tables, "ann", 1);
+        fill(pool, &tables, "bob", 2);
+        run(pool, "DELETE FROM guests WHERE user_id = 'bob'");
+        run(pool, SHARED);
+        let ann = user(pool, "ann");
+        for rows in PERSONAL_DATA {
+            let page = pool.read_blocking(|db| rows.read(db, &ann, 0)).unwrap();
+            assert!(!page.is_empty(), "{}", rows.name);
+            for row in &page {
+                let row: Value = serde_json::from_str(row).unwrap_or_else(|error| panic!("{error}: {row}"));
+                for column in rows.columns {
+                    let (name, form) = column.split_once(':').unwrap_or((column, ""));
+                    let value = &row[camel_case(name)];
+                    let is_right = match form {
+                        "time" => {
+                            value.is_null()
+                                || value == "2026-11-21T12:00:00.250Z"
+                                || value == "2026-11-21T12:00:00.000Z"
+                        }
+                        "flag" => value.is_null() || value == true,
+                        "json" => value.is_object(),
+                        _ => true,
+                    };
+                    assert!(is_right, "{} {column}: {value}", rows.name);
+                }
+            }
+            assert!(pool.read_blocking(|db| rows.read(db, &ann, PAGE)).unwrap().is_empty());
+            for column in rows.columns {
+                for secret in ["sealed", "hash", "token"] {
+                    assert!(!column.contains(secret), "{column}");
+                }
+            }
+        }
+        let many: Vec<String> = (0..PAGE).map(|n| format!("('ann', 'push-{n}', '2026-11-21 12:00:00')")).collect();
+        run(pool, &format!("INSERT INTO push_seen (user_id, persistent_id, received_at) VALUES {}", many.join(", ")));
+        let page = |offset| pool.read_blocking(|db| PERSONAL_DATA[9].read(db, &ann, offset)).unwrap();
+        let all: BTreeSet<String> = page(0).into_iter().chain(page(PAGE)).collect();
+        assert_eq!((page(0).len(), all.len()), (500, 501), "pages have each row once");
+
+        let sorted = pool.read_blocking(|db| PERSONAL_DATA[11].read(db, &ann, 0)).unwrap();
+        assert_eq!(sorted.len(), 2, "on the own server, and on Bob's: {sorted:?}");
+
+        // Codes cannot be told: only their hash is stored. Content has no user but its writer.
+        let told: BTreeSet<&str> = PERSONAL_DATA.iter().map(|rows| rows.table).collect();
+        let untold = ["chat_link_codes", "store_versions", "wiki_versions"];
+        for table in tables.keys().map(String::as_str).filter(|table| !NOBODYS.contains(table)) {
+            assert!(told.contains(table) != untold.contains(&table), "{table} is told of, or known not to be");
+        }
+    });
+}

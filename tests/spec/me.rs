@@ -1,0 +1,194 @@
+//! What users say of themselves, what they are given of all that is stored about them, and how they are erased.
+
+use companion::simulator::{payments::SubscriptionChange, world::GATE_SWITCH};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::harness::{
+    app::{ADA, ADMINS, BASE, FRONTEND, LINKS, TestApp},
+    browser::{Answer, Browser},
+    game::{self, ALICE, BOB, add_device, is_complete, pair},
+    on_each_database,
+    payments::PaymentTest,
+    relay_client::{self, RelayClient},
+};
+
+async fn erase(browser: &mut Browser, confirm: &str) -> Answer {
+    let body = json!({ "confirm": confirm });
+    let request = browser.request(Method::DELETE, "/me").json(&body);
+    browser.send(request).await
+}
+
+async fn id(browser: &mut Browser) -> String {
+    browser.get("/me").await.json()["id"].as_str().unwrap().to_owned()
+}
+
+on_each_database!(time_zone_and_locale_are_set_and_taken_away, |app| {
+    let mut alice = app.signed_in(ALICE).await;
+    let shown = |me: Value| json!([me["timeZone"], me["locale"]]);
+    assert_eq!(shown(alice.get("/me").await.json()), json!([null, null]));
+    let answer = alice.patch("/me", &json!({ "timeZone": "europe/berlin", "locale": "DE-ch" })).await;
+    assert_eq!((answer.status, shown(answer.json())), (200, json!(["Europe/Berlin", "de-CH"])));
+    let answer = alice.patch("/me", &json!({ "timeZone": null })).await;
+    assert_eq!(shown(answer.json()), json!([null, "de-CH"]), "what is absent stays");
+    assert_eq!(shown(alice.patch("/me", &json!({})).await.json()), json!([null, "de-CH"]));
+    for (body, path) in [
+        (json!({ "timeZone": "Mars/Olympus" }), "timeZone"),
+        (json!({ "timeZone": "" }), "timeZone"),
+        (json!({ "locale": "de_DE!" }), "locale"),
+    ] {
+        let refused = alice.patch("/me", &body).await.expect_problem(400, "invalid_request");
+        assert_eq!(refused["errors"][0]["path"], path, "{refused}");
+    }
+    let me = alice.get("/me").await.json();
+    assert_eq!((&me["locale"], &me["admin"], &me["chatLinked"]), (&json!("de-CH"), &json!(false), &json!(false)));
+});
+
+#[actix_web::test]
+async fn clients_are_told_what_there_is_without_a_session() {
+    let app = TestApp::start_with(&["--relay-url=wss://relay.companion.test", "--enforce-tiers=true"]).await;
+    let mut nobody = app.browser();
+    let answer = nobody.get("/client-config").await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let config = answer.json();
+    let urls = json!({ "api": BASE, "relay": "wss://relay.companion.test", "frontend": FRONTEND });
+    assert_eq!(config["urls"], urls);
+    let features = json!({ "payments": false, "chat": false, "playerStats": false, "tiersEnforced": true });
+    assert_eq!(config["features"], features);
+    assert_eq!(config["tiers"][2]["tier"], "OVERLORD");
+    assert_eq!(config["tiers"][0]["price"], Value::Null);
+    assert_eq!(config["limits"]["relay"]["messagesOut"], 60);
+    let tag = answer.header("etag").unwrap().to_owned();
+    let again = nobody.request(Method::GET, "/client-config").header("if-none-match", tag);
+    assert_eq!(nobody.send(again).await.status, 304);
+
+    let test = PaymentTest::start().await;
+    let config = test.app.browser().get("/client-config").await.json();
+    assert_eq!(config["features"]["payments"], true);
+    assert_eq!(config["urls"]["relay"], Value::Null, "nobody said where it is");
+    let prices: Vec<&Value> = config["tiers"].as_array().unwrap().iter().map(|tier| &tier["price"]["amount"]).collect();
+    assert_eq!(prices[1], 700, "{config}");
+    assert!(prices.iter().all(|price| price.is_i64()), "{config}");
+}
+
+on_each_database!(an_export_is_all_that_is_stored_and_no_secret, |app| {
+    let mut alice = app.signed_in(ALICE).await;
+    let helper = app.paired(&mut alice).await;
+    let pairing =
+        json!({ "address": "play.example.com", "port": 28083, "playerId": ALICE, "playerToken": 987_654_321 });
+    let server = alice.post("/paired-servers", Some(&pairing)).await.json()["id"].as_str().unwrap().to_owned();
+    for name in 0..9 {
+        let player = json!({ "trackerName": format!("Vex {name}") });
+        assert_eq!(alice.post(&format!("/intel/{server}/tracking"), Some(&player)).await.status, 201);
+    }
+    let mut note = json!({ "x": 1, "y": 1, "category": "stash", "label": "\"quoted\" \u{1F600}" });
+    assert_eq!(alice.post(&format!("/intel/{server}/map-notes"), Some(&note)).await.status, 201);
+    let mut bob = app.signed_in(BOB).await;
+    let other = json!({ "address": "other.example.com", "port": 28083, "playerId": BOB, "playerToken": 1 });
+    assert_eq!(bob.post("/paired-servers", Some(&other)).await.status, 201);
+
+    let answer = alice.get("/me/export").await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let disposition = answer.header("content-disposition").unwrap();
+    assert!(disposition.starts_with("attachment") && disposition.contains(ALICE), "{disposition}");
+    let text = answer.text();
+    for foreign in ["987654321", &alice.cookies["rp_sess"], "other.example.com", BOB] {
+        assert!(!text.contains(foreign), "{foreign}");
+    }
+    let export = answer.json();
+    assert_eq!(export["profile"][0]["platformId"], ALICE);
+    assert_eq!(export["profile"][0]["createdAt"], "2026-11-21T12:00:00.000Z");
+    assert_eq!(export["pairedServers"][0]["address"], "play.example.com");
+    assert_eq!(export["helperDevices"][0]["id"], helper.id.as_str());
+    assert_eq!(export["trackedPlayers"].as_array().unwrap().len(), 9);
+    assert_eq!(export["mapNotes"][0]["label"], note["label"].take());
+    assert_eq!(export["sessions"].as_array().unwrap().len(), 1);
+    for list in ["alarms", "timeline", "chatLines", "subscriptions", "guests", "shopWatches"] {
+        assert!(export[list].is_array(), "{list}");
+    }
+    alice.get("/me/export").await;
+    alice.get("/me/export").await;
+    alice.get("/me/export").await.expect_problem(429, "rate_limited");
+});
+
+on_each_database!(whoever_erases_themselves_is_gone_and_may_come_again, |app| {
+    let (mut alice, mut there) = (app.signed_in(ALICE).await, app.signed_in(ALICE).await);
+    let mut helper = app.paired(&mut alice).await;
+    let before = id(&mut alice).await;
+    for confirm in ["", "me", BOB] {
+        let refused = erase(&mut alice, confirm).await.expect_problem(400, "invalid_request");
+        assert_eq!(refused["errors"][0]["path"], "confirm");
+    }
+    assert_eq!(alice.delete("/me").await.status, 415, "a confirmation is needed");
+    let mut again = alice.clone();
+    let answer = erase(&mut alice, ALICE).await;
+    assert_eq!((answer.status, answer.json()), (200, json!({ "ok": true })));
+    assert!(answer.set_cookie("rp_sess").unwrap().contains("Max-Age=0"));
+    erase(&mut again, ALICE).await.expect_problem(401, "unauthenticated");
+    there.get("/me").await.expect_problem(401, "unauthenticated");
+    let minted = helper.send(helper.request(Method::POST, "/relay/token")).await;
+    minted.expect_problem(401, "unauthenticated");
+    let mut fresh = app.signed_in(ALICE).await;
+    assert_ne!(id(&mut fresh).await, before);
+    assert_eq!(fresh.get("/paired-servers").await.json(), json!({ "servers": [] }));
+});
+
+#[actix_web::test]
+async fn an_erasure_ends_sockets_links_and_what_guests_had() {
+    let app = TestApp::start_with(&["--allow-private-game-servers=true", LINKS, ADMINS]).await;
+    let game = game::still(&app).await;
+    let (mut alice, mut bob) = (app.signed_in(ALICE).await, app.signed_in(BOB).await);
+    let (server, theirs) = (pair(&mut alice, &game).await, pair(&mut bob, &game).await);
+    add_device(&mut alice, &server, GATE_SWITCH).await;
+    for (owner, server, guest) in [(&mut alice, &server, BOB), (&mut bob, &theirs, ALICE)] {
+        let guest = json!({ "platformId": guest });
+        assert_eq!(owner.post(&format!("/paired-servers/{server}/guests"), Some(&guest)).await.status, 201);
+    }
+    let note = json!({ "x": 1, "y": 1, "category": "raid", "label": "Alice was here" });
+    assert_eq!(alice.post(&format!("/intel/{theirs}/map-notes"), Some(&note)).await.status, 201);
+    let mut own = RelayClient::watching(&app, &mut alice, &server).await;
+    own.until(&server, |state| is_complete(state, 1)).await;
+    let mut guest = RelayClient::watching(&app, &mut bob, &server).await;
+    guest.subscribe(&theirs).await;
+    guest.until(&server, |state| is_complete(state, 1)).await;
+    let notes = |state: &Value| state["mapNotes"].as_object().unwrap().values().any(|n| n["label"] == "Alice was here");
+    guest.until(&theirs, notes).await;
+
+    let token = relay_client::token(&mut alice).await;
+    assert_eq!(erase(&mut alice, ALICE).await.status, 200);
+    assert_eq!(own.expect_close().await, 4501);
+    assert_eq!(guest.expect_error("unknown_server").await["serverId"], server);
+    guest.until(&theirs, |state| !notes(state)).await;
+    let refused = relay_client::open(app.relay, relay_client::request(app.relay, Some(&token))).await;
+    assert_eq!(refused.err().map(|refused| refused.status), Some(401));
+    let mut admin = app.signed_in(ADA).await;
+    let found = admin.get(&format!("/admin/users?q={ALICE}")).await.json();
+    assert_eq!(found["total"], 0);
+}
+
+#[actix_web::test]
+async fn a_subscription_must_be_cancelled_before_and_late_events_are_about_nobody() {
+    let mut test = PaymentTest::start().await;
+    let subscription = test.subscribe("SCOUT").await;
+    test.until(|subscription| subscription["status"] == "ACTIVE").await;
+    erase(&mut test.alice, ALICE).await.expect_problem(409, "subscription_runs");
+    assert_eq!(test.alice.get("/me").await.status, 200, "nothing happened");
+    test.provider.change(&subscription, &SubscriptionChange::Cancel);
+    test.until(|subscription| subscription["cancelAtPeriodEnd"] == true).await;
+    assert_eq!(erase(&mut test.alice, ALICE).await.status, 200);
+
+    test.hold_events();
+    test.provider.change(&subscription, &SubscriptionChange::End);
+    let event = test.provider.events().pop().unwrap();
+    assert_eq!(test.outcome(&event).await, "ignored");
+    let mut fresh = test.app.signed_in(ALICE).await;
+    assert_eq!(fresh.get("/me").await.json()["subscription"]["status"], Value::Null);
+}
+
+#[actix_web::test]
+async fn an_open_checkout_is_closed_with_the_account() {
+    let mut test = PaymentTest::start().await;
+    let session = test.checkout("SCOUT").await;
+    assert_eq!(erase(&mut test.alice, ALICE).await.status, 200);
+    assert!(test.provider.pay(&session).is_none(), "nobody can pay there any more");
+}
