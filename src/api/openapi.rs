@@ -4,21 +4,18 @@
 use std::sync::LazyLock;
 
 use actix_web::HttpResponse;
+use serde_json::Value;
 use utoipa::{
     Modify, OpenApi,
-    openapi::{
-        Content, Ref, ResponseBuilder,
-        security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme},
-    },
+    openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme},
 };
 
 use crate::{
     api::{
         admin::AdminDoc,
-        alarms, aliases, billing, cameras, chat, chat_links, credentials, devices,
-        error::{self, PROBLEM_JSON},
-        guest_invites, guests, health, images, index, interactions, items, map_notes, maps, me, metrics,
-        paired_servers, pairing, readiness, shop_watches, shops, sign_in, stores, timeline, tracking, wiki,
+        alarms, aliases, billing, cameras, chat, chat_links, credentials, devices, docs, error,
+        guest_invites, guests, health, images, index, interactions, items, map_notes, maps, me, metrics, operation_answers,
+        paired_servers, pairing, problem_pages, readiness, shop_watches, shops, sign_in, stores, timeline, tracking, wiki,
     },
     crypto::session_cookie::SESSION_COOKIE,
 };
@@ -102,6 +99,9 @@ use crate::{
         health::database,
         health::ready,
         document,
+        docs::docs,
+        problem_pages::list,
+        problem_pages::page,
     ),
     components(schemas(error::Problem, error::FieldError)),
     modifiers(&SecuritySchemes)
@@ -122,37 +122,28 @@ impl Modify for SecuritySchemes {
     }
 }
 
-/// Every operation can also fail for reasons that are not its own (rate limits, a database that is down).
-struct Problems;
-
-impl Modify for Problems {
-    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
-        let problem = ResponseBuilder::new()
-            .description("A problem document (RFC 9457)")
-            .content(PROBLEM_JSON, Content::new(Some(Ref::from_schema_name("Problem"))))
-            .build();
-        for item in openapi.paths.paths.values_mut() {
-            let operations = [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete];
-            for operation in operations.into_iter().flatten() {
-                operation.responses.responses.insert("default".to_owned(), problem.clone().into());
-            }
-        }
-    }
-}
-
-/// The document as JSON text, made once.
-pub fn json() -> &'static str {
-    static JSON: LazyLock<String> = LazyLock::new(|| {
+/// The document, made once.
+pub fn value() -> &'static Value {
+    static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
         let mut document = ApiDoc::openapi();
         document.merge(AdminDoc::openapi());
-        Problems.modify(&mut document);
-        document.to_pretty_json().expect("the document holds only strings, numbers and lists")
+        let mut document = serde_json::to_value(document).expect("the document holds only strings, numbers and lists");
+        operation_answers::complete(&mut document);
+        document
     });
+    &DOCUMENT
+}
+
+/// The document as JSON text.
+pub fn json() -> &'static str {
+    static JSON: LazyLock<String> = LazyLock::new(|| format!("{:#}", value()));
     &JSON
 }
 
 /// This document.
-#[utoipa::path(get, path = "/openapi.json", tag = "health", responses((status = 200, description = "OpenAPI 3.1")))]
+#[utoipa::path(get, path = "/openapi.json", tag = "documentation", responses(
+    (status = 200, description = "OpenAPI 3.1", body = Object, content_type = "application/json"),
+))]
 pub async fn document() -> HttpResponse {
     HttpResponse::Ok().content_type("application/json").body(json())
 }

@@ -7,9 +7,9 @@ use actix_web::{
 };
 
 use super::{
-    admin, alarms, aliases, billing, cameras, chat, chat_links, credentials, devices, error::ApiError, guest_invites,
+    admin, alarms, aliases, billing, cameras, chat, chat_links, credentials, devices, docs, error::ApiError, guest_invites,
     guests, health, images, index, interactions, items, map_notes, maps, me, metrics, middleware::rate_limit, openapi,
-    paired_servers, pairing, readiness, shop_watches, shops, sign_in, stores, timeline, tracking, wiki,
+    paired_servers, pairing, problem_pages, readiness, shop_watches, shops, sign_in, stores, timeline, tracking, wiki,
 };
 use crate::domain::limits::{JSON_BODY, WEBHOOK_BODY};
 
@@ -93,6 +93,9 @@ pub fn routes(config: &mut ServiceConfig) {
         .service(resource("/ready").route(get().to(health::ready)))
         .service(resource("/metrics").guard(fn_guard(metrics::is_local)).route(get().to(metrics::metrics)))
         .service(resource("/openapi.json").route(get().to(openapi::document)))
+        .service(resource("/docs").route(get().to(docs::docs)))
+        .service(resource("/problems").route(get().to(problem_pages::list)))
+        .service(resource("/problems/{code}").route(get().to(problem_pages::page)))
 
         .default_service(web::to(not_found));
 }

@@ -37,6 +37,7 @@ pub mod payment;
 pub mod plain_text;
 pub mod player_name;
 pub mod player_session;
+pub mod problem;
 pub mod raid;
 pub mod raid_cost;
 pub mod rate;

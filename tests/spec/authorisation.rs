@@ -234,6 +234,9 @@ const ROUTES: &[(&str, Rule, &str)] = &[
     ("GET /ready", Anybody, ""),
     ("GET /metrics", Anybody, ""),
     ("GET /openapi.json", Anybody, ""),
+    ("GET /docs", Anybody, ""),
+    ("GET /problems", Anybody, ""),
+    ("GET /problems/{code}", Anybody, ""),
 ];
 
 /// A server of Alice's with a device and an incident, and everybody else.

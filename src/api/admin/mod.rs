@@ -20,12 +20,12 @@
 
 use actix_web::{
     middleware::from_fn,
-    web::{JsonConfig, ServiceConfig, delete, get, post, put, resource, scope},
+    web::{PayloadConfig, ServiceConfig, delete, get, post, put, resource, scope},
 };
 use utoipa::OpenApi;
 
 use crate::{
-    api::{extract::json, middleware::admin_only},
+    api::middleware::admin_only,
     domain::limits::CONTENT_BODY,
 };
 
@@ -87,8 +87,8 @@ pub fn routes(config: &mut ServiceConfig) {
 }
 
 /// Stores and pages are larger than other bodies.
-fn content() -> JsonConfig {
-    JsonConfig::default().limit(CONTENT_BODY).error_handler(json::rejected)
+fn content() -> PayloadConfig {
+    PayloadConfig::new(CONTENT_BODY)
 }
 
 /// The part of the OpenAPI document.

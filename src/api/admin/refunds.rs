@@ -51,6 +51,7 @@ const OVERTAKEN: &str = "conflict";
 /// What is paid back.
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(example = json!({ "chargeId": "ch_1", "amount": 500, "reason": "requested_by_customer" }))]
 pub struct NewRefund {
     /// The provider's id of the charge. This or `paymentIntentId`.
     #[garde(inner(custom(is_provider_id)))]

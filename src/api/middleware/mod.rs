@@ -2,5 +2,6 @@
 
 pub mod admin_only;
 pub mod csrf;
+pub mod head;
 pub mod observe;
 pub mod rate_limit;

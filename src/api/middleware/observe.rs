@@ -1,13 +1,15 @@
 //! The outermost layer: the request id, the log line, security headers, and the problem document of every error.
 
+use std::fmt;
+
 use actix_web::{
-    Error, HttpMessage, ResponseError as _,
+    Error, HttpMessage, HttpResponse, ResponseError,
     body::{BoxBody, MessageBody},
     dev::{ServiceRequest, ServiceResponse},
     error::PayloadError,
     http::{
         StatusCode,
-        header::{self, HeaderName, HeaderValue},
+        header::{self, HeaderMap, HeaderName, HeaderValue},
     },
     middleware::Next,
 };
@@ -18,7 +20,9 @@ use crate::{
         context::ApiContext,
         error::{ApiError, PROBLEM_JSON},
     },
+    config::BaseUrl,
     net::http_service::is_late,
+    panics,
 };
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -50,13 +54,18 @@ pub async fn observe(
     let method = req.method().clone();
     let path = req.path().to_owned();
 
-    let mut response = match next.call(req).await {
-        Ok(response) => response.map_into_boxed_body(),
-        // Without a request there is no response to add to: actix builds one from the error.
-        Err(error) => return Err(error),
+    let base = ApiContext::of(req.request()).urls.base.clone();
+    let mut response = match panics::caught("request", &id, next.call(req)).await {
+        Some(Ok(response)) => response.map_into_boxed_body(),
+        // The request is gone, and with it all that an answer could be added to.
+        Some(Err(error)) => {
+            let status = error.as_response_error().status_code();
+            return Err(LostRequest::new(ApiError::Framework(status), id, &base).into());
+        }
+        None => return Err(LostRequest::new(ApiError::Internal("a handler panicked".into()), id, &base).into()),
     };
     if response.status().is_client_error() || response.status().is_server_error() {
-        response = with_problem(response, &id);
+        response = with_problem(response, &id, &base);
     }
     let status = response.status();
     if (status.is_success() || status.is_redirection())
@@ -64,8 +73,18 @@ pub async fn observe(
     {
         ApiContext::of(response.request()).activity.count(&method, &route);
     }
-    let headers = response.headers_mut();
-    headers.insert(REQUEST_ID, HeaderValue::from_str(&id).expect("a request id is visible ASCII"));
+    add_headers(response.headers_mut(), &id);
+    log::info!(
+        request_id = id.as_str(), method = method.as_str(), path = path.as_str(),
+        status = status.as_u16(), ms = started.elapsed().as_millis() as u64;
+        "request"
+    );
+    Ok(response)
+}
+
+/// What every answer carries.
+fn add_headers(headers: &mut HeaderMap, id: &str) {
+    headers.insert(REQUEST_ID, HeaderValue::from_str(id).expect("a request id is visible ASCII"));
     for (name, value) in [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
@@ -77,12 +96,6 @@ pub async fn observe(
             headers.insert(name, HeaderValue::from_static(value));
         }
     }
-    log::info!(
-        request_id = id.as_str(), method = method.as_str(), path = path.as_str(),
-        status = status.as_u16(), ms = started.elapsed().as_millis() as u64;
-        "request"
-    );
-    Ok(response)
 }
 
 fn is_request_id(text: &str) -> bool {
@@ -91,7 +104,7 @@ fn is_request_id(text: &str) -> bool {
 }
 
 /// Replaces the body of an error answer with its problem document and keeps the headers.
-fn with_problem(mut response: ServiceResponse<BoxBody>, request_id: &str) -> ServiceResponse<BoxBody> {
+fn with_problem(mut response: ServiceResponse<BoxBody>, request_id: &str, base: &BaseUrl) -> ServiceResponse<BoxBody> {
     let is_problem = response.headers().get(header::CONTENT_TYPE).is_some_and(|value| value == PROBLEM_JSON);
     if is_problem {
         return response;
@@ -116,7 +129,7 @@ fn with_problem(mut response: ServiceResponse<BoxBody>, request_id: &str) -> Ser
         }
     };
     error.log(request_id);
-    let body = serde_json::to_vec(&error.problem(request_id)).expect("a problem holds only strings and numbers");
+    let body = serde_json::to_vec(&error.problem(request_id, base)).expect("a problem holds only strings and numbers");
     let status = error.status_code();
     *response.response_mut().status_mut() = status;
     let headers = response.headers_mut();
@@ -125,9 +138,61 @@ fn with_problem(mut response: ServiceResponse<BoxBody>, request_id: &str) -> Ser
     response.map_body(|_, _| BoxBody::new(body))
 }
 
+/// The whole answer to a request that is gone: its handler panicked, or a layer gave it up.
+#[derive(Debug)]
+struct LostRequest {
+    error: ApiError,
+    id: String,
+    document: Vec<u8>,
+}
+
+impl LostRequest {
+    fn new(error: ApiError, id: String, base: &BaseUrl) -> Self {
+        error.log(&id);
+        let document = serde_json::to_vec(&error.problem(&id, base)).unwrap_or_default();
+        Self { error, id, document }
+    }
+}
+
+impl fmt::Display for LostRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl ResponseError for LostRequest {
+    fn status_code(&self) -> StatusCode {
+        self.error.status_code()
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        let mut response = self.error.error_response().set_body(BoxBody::new(self.document.clone()));
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        add_headers(response.headers_mut(), &self.id);
+        response
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use actix_web::{body, rt};
+    use serde_json::Value;
+    use url::Url;
+
     use super::*;
+
+    #[test]
+    fn a_request_that_is_lost_to_a_panic_is_answered_whole() {
+        let base = Url::parse("https://api.example").unwrap().into();
+        let lost = LostRequest::new(ApiError::Internal("secret".into()), "r-1".into(), &base);
+        let response = lost.error_response();
+        assert_eq!(response.status(), 500);
+        assert_eq!(response.headers().get(REQUEST_ID).unwrap(), "r-1");
+        assert_eq!(response.headers().get(header::CONTENT_TYPE).unwrap(), PROBLEM_JSON);
+        let body = rt::System::new().block_on(body::to_bytes(response.into_body())).unwrap();
+        let problem: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!((&problem["code"], &problem["requestId"]), (&"internal_error".into(), &"r-1".into()));
+    }
 
     #[test]
     fn a_request_id_from_outside_is_short_and_plain() {

@@ -6,6 +6,7 @@ pub mod binary;
 pub mod browser;
 pub mod chat_platform;
 pub mod database;
+pub mod documented;
 pub mod game;
 pub mod helper;
 pub mod payments;
