@@ -243,8 +243,12 @@ impl ApiError {
             Self::Invalid(_) => "Some values are missing or not allowed; see `errors`.".into(),
             Self::SignInRejected(_) => "The sign-in could not be verified. Please start it again.".into(),
             Self::Unauthenticated => "Please sign in.".into(),
-            Self::NoDeviceToken => "Send the device token of a paired helper device, as `Authorization: Bearer`.".into(),
-            Self::DeadDeviceToken => "This device token is not valid, or not any more. Please pair this device again.".into(),
+            Self::NoDeviceToken => {
+                "Send the device token of a paired helper device, as `Authorization: Bearer`.".into()
+            }
+            Self::DeadDeviceToken => {
+                "This device token is not valid, or not any more. Please pair this device again.".into()
+            }
             Self::InvalidPairingCode => "This pairing code is not valid. Please ask for a new one.".into(),
             Self::MismatchedPlatformId => "The bundle belongs to another account than this device.".into(),
             Self::CrossSite => "A request that changes something must come from this service's own pages.".into(),

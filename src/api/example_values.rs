@@ -57,7 +57,8 @@ fn value(name: &str, schema: &Value, schemas: &Value, depth: usize) -> Value {
     if depth > DEEPEST {
         return Value::Null;
     }
-    for given in [&schema["example"], &schema["const"], &schema["default"], &schema["examples"][0], &schema["enum"][0]] {
+    for given in [&schema["example"], &schema["const"], &schema["default"], &schema["examples"][0], &schema["enum"][0]]
+    {
         if !given.is_null() {
             return given.clone();
         }
@@ -78,12 +79,20 @@ fn value(name: &str, schema: &Value, schemas: &Value, depth: usize) -> Value {
         }
         return Value::Object(whole);
     }
-    for choice in [&schema["oneOf"], &schema["anyOf"]] {
+    let alternatives =
+        if schema["properties"].is_object() { [&Value::Null; 2] } else { [&schema["oneOf"], &schema["anyOf"]] };
+    for choice in alternatives {
         if let Some(choice) = choice.as_array().and_then(|list| list.iter().find(|choice| choice["type"] != "null")) {
             return value(name, choice, schemas, depth + 1);
         }
     }
-    let kind = schema["type"].as_str().or_else(|| schema["type"][0].as_str()).unwrap_or_default();
+    let kinds = schema["type"].as_array();
+    let is_text = kinds.is_some_and(|kinds| kinds.contains(&json!("string")));
+    let kind = if is_text {
+        "string"
+    } else {
+        schema["type"].as_str().or_else(|| schema["type"][0].as_str()).unwrap_or_default()
+    };
     match kind {
         "object" => object(schema, schemas, depth),
         "array" => {

@@ -12,10 +12,10 @@ use utoipa::{
 
 use crate::{
     api::{
-        admin::AdminDoc,
-        alarms, aliases, billing, cameras, chat, chat_links, credentials, devices, docs, error,
-        guest_invites, guests, health, images, index, interactions, items, map_notes, maps, me, metrics, operation_answers,
-        paired_servers, pairing, problem_pages, readiness, shop_watches, shops, sign_in, stores, timeline, tracking, wiki,
+        admin::AdminDoc, alarms, aliases, billing, cameras, chat, chat_links, credentials, devices, docs, error,
+        guest_invites, guests, health, images, index, interactions, items, map_notes, maps, me, metrics,
+        operation_answers, page, paired_servers, pairing, problem_pages, readiness, shop_watches, shops, sign_in,
+        stores, timeline, tracking, wiki,
     },
     crypto::session_cookie::SESSION_COOKIE,
 };
@@ -99,7 +99,7 @@ use crate::{
         health::database,
         health::ready,
         document,
-        docs::docs,
+        docs_page,
         problem_pages::list,
         problem_pages::page,
     ),
@@ -146,4 +146,13 @@ pub fn json() -> &'static str {
 ))]
 pub async fn document() -> HttpResponse {
     HttpResponse::Ok().content_type("application/json").body(json())
+}
+
+/// Every route, schema and error code of this API, as a page.
+#[utoipa::path(get, path = "/docs", operation_id = "docs", tag = "documentation", responses(
+    (status = 200, content_type = "text/html", body = String),
+))]
+pub async fn docs_page() -> HttpResponse {
+    static PAGE: LazyLock<String> = LazyLock::new(|| docs::page(value()));
+    page::answer(PAGE.as_str())
 }

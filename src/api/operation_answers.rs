@@ -22,9 +22,17 @@ type Remarks = BTreeMap<u16, String>;
 /// Routes without a login that take a body signed by somebody else, of any content type.
 const SIGNED: [&str; 2] = ["/billing/webhook", "/chat/interactions"];
 
+/// A list of entity tags, or `*` (RFC 9110 §13.1.1).
+const ENTITY_TAGS: &str = r#"^(\*|(W/)?"[\x21\x23-\x7E]*"(, *(W/)?"[\x21\x23-\x7E]*")*)$"#;
+
 /// Completes every operation of this document.
 pub fn complete(document: &mut Value) {
     write_patterns(&mut document["components"]["schemas"]);
+    for (name, fields) in ONE_OF_TWO {
+        let given =
+            |field: &str| json!({ "required": [field], "properties": { field: { "not": { "type": "null" } } } });
+        document["components"]["schemas"][name]["oneOf"] = fields.map(given).into_iter().collect();
+    }
     let schemas = document["components"]["schemas"].clone();
     let Some(paths) = document["paths"].as_object_mut() else { return };
     for (path, item) in paths {
@@ -42,7 +50,12 @@ pub fn complete(document: &mut Value) {
 }
 
 /// Formats of ours, as patterns that any validator reads.
-const FORMATS: [(&str, &str); 8] = [
+const FORMATS: [(&str, &str); 9] = [
+    // A time, or the cursor of a page.
+    (
+        "before",
+        r"^([0-9]{1,15}\.[0-9]{1,18}|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?Z)$",
+    ),
     // No control characters, and not blank.
     ("one-line", r"^[^\x00-\x1F\x7F-\x9F]*[^\s\x00-\x1F\x7F-\x9F][^\x00-\x1F\x7F-\x9F]*$"),
     (
@@ -50,24 +63,52 @@ const FORMATS: [(&str, &str); 8] = [
         r"^[^\x00-\x08\x0B\x0C\x0E-\x1F\x7F-\x9F]*[^\s\x00-\x1F\x7F-\x9F][^\x00-\x08\x0B\x0C\x0E-\x1F\x7F-\x9F]*$",
     ),
     // From 76561197960265728 to 76561202255233023.
-    ("steamid64", "^(7656119796026572[8-9]|765611979602657[3-9][0-9]|76561197960265[8-9][0-9]{2}|7656119796026[6-9][0-9]{3}|765611979602[7-9][0-9]{4}|76561197960[3-9][0-9]{5}|7656119796[1-9][0-9]{6}|765611979[7-9][0-9]{7}|7656119[8-9][0-9]{9}|7656120[0-1][0-9]{9}|76561202[0-1][0-9]{8}|765612022[0-4][0-9]{7}|7656120225[0-4][0-9]{6}|76561202255[0-1][0-9]{5}|765612022552[0-2][0-9]{4}|7656120225523[0-2][0-9]{3}|765612022552330[0-1][0-9]|7656120225523302[0-3])$"),
+    (
+        "steamid64",
+        "^(7656119796026572[8-9]|765611979602657[3-9][0-9]|76561197960265[8-9][0-9]{2}|7656119796026[6-9][0-9]{3}|765611979602[7-9][0-9]{4}|76561197960[3-9][0-9]{5}|7656119796[1-9][0-9]{6}|765611979[7-9][0-9]{7}|7656119[8-9][0-9]{9}|7656120[0-1][0-9]{9}|76561202[0-1][0-9]{8}|765612022[0-4][0-9]{7}|7656120225[0-4][0-9]{6}|76561202255[0-1][0-9]{5}|765612022552[0-2][0-9]{4}|7656120225523[0-2][0-9]{3}|765612022552330[0-1][0-9]|7656120225523302[0-3])$",
+    ),
     // From -2147483647 to 2147483647.
-    ("int32-digits", "^(0|-?([1-9][0-9]{0,8}|1[0-9]{9}|20[0-9]{8}|21[0-3][0-9]{7}|214[0-6][0-9]{6}|2147[0-3][0-9]{5}|21474[0-7][0-9]{4}|214748[0-2][0-9]{3}|2147483[0-5][0-9]{2}|21474836[0-3][0-9]|214748364[0-7]))$"),
+    (
+        "int32-digits",
+        "^(0|-?([1-9][0-9]{0,8}|1[0-9]{9}|20[0-9]{8}|21[0-3][0-9]{7}|214[0-6][0-9]{6}|2147[0-3][0-9]{5}|21474[0-7][0-9]{4}|214748[0-2][0-9]{3}|2147483[0-5][0-9]{2}|21474836[0-3][0-9]|214748364[0-7]))$",
+    ),
     // From 1 to 2^64 - 1.
-    ("entity-id", "^([1-9][0-9]{0,18}|1[0-7][0-9]{18}|18[0-3][0-9]{17}|184[0-3][0-9]{16}|1844[0-5][0-9]{15}|18446[0-6][0-9]{14}|184467[0-3][0-9]{13}|1844674[0-3][0-9]{12}|184467440[0-6][0-9]{10}|1844674407[0-2][0-9]{9}|18446744073[0-6][0-9]{8}|1844674407370[0-8][0-9]{6}|18446744073709[0-4][0-9]{5}|184467440737095[0-4][0-9]{4}|18446744073709550[0-9]{3}|18446744073709551[0-5][0-9]{2}|1844674407370955160[0-9]|1844674407370955161[0-5])$"),
+    (
+        "entity-id",
+        "^([1-9][0-9]{0,18}|1[0-7][0-9]{18}|18[0-3][0-9]{17}|184[0-3][0-9]{16}|1844[0-5][0-9]{15}|18446[0-6][0-9]{14}|184467[0-3][0-9]{13}|1844674[0-3][0-9]{12}|184467440[0-6][0-9]{10}|1844674407[0-2][0-9]{9}|18446744073[0-6][0-9]{8}|1844674407370[0-8][0-9]{6}|18446744073709[0-4][0-9]{5}|184467440737095[0-4][0-9]{4}|18446744073709550[0-9]{3}|18446744073709551[0-5][0-9]{2}|1844674407370955160[0-9]|1844674407370955161[0-5])$",
+    ),
     ("tier", "^(SCOUT|OPERATOR|OVERLORD)$"),
-    ("host", r"^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?(\.[A-Za-z_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?){0,3}|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]+)$"),
+    (
+        "host",
+        r"^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?(\.[A-Za-z_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?){0,3}|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]+)$",
+    ),
     ("slug", "^[a-z0-9]+(-[a-z0-9]+)*(/[a-z0-9]+(-[a-z0-9]+)*){0,3}$"),
 ];
+
+/// Those that may be JSON integers as well, and the range of these.
+const INTEGERS: [(&str, i64, u64); 2] = [("int32-digits", -2_147_483_648, 2_147_483_647), ("entity-id", 1, u64::MAX)];
+
+/// Bodies in which exactly one of two fields is given.
+const ONE_OF_TWO: [(&str, [&str; 2]); 2] =
+    [("NewRefund", ["chargeId", "paymentIntentId"]), ("NewDevice", ["entityId", "cameraId"])];
 
 /// Puts the pattern of a format of ours in its place, at any depth.
 fn write_patterns(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
-            let pattern = object.get("format").and_then(|format| {
-                FORMATS.iter().find(|(name, _)| format == name).map(|(_, pattern)| *pattern)
-            });
+            let pattern = object
+                .get("format")
+                .and_then(|format| FORMATS.iter().find(|(name, _)| format == name).map(|(_, pattern)| *pattern));
             if let Some(pattern) = pattern {
+                if let Some((_, least, most)) = INTEGERS.iter().find(|(name, ..)| object["format"] == *name) {
+                    let kinds = if object["type"].is_array() {
+                        json!(["integer", "string", "null"])
+                    } else {
+                        json!(["integer", "string"])
+                    };
+                    object.extend([("type".to_owned(), kinds)]);
+                    object.extend([("minimum".to_owned(), (*least).into()), ("maximum".to_owned(), (*most).into())]);
+                }
                 object.remove("format");
                 object.insert("pattern".to_owned(), pattern.into());
             }
@@ -90,6 +131,9 @@ fn write_parameters(operation: &mut Value) {
         }
         if parameter["in"] == "path" && parameter["schema"]["type"] == "string" {
             parameter["schema"]["minLength"] = 1.into();
+        }
+        if name == "if-match" {
+            parameter["schema"]["pattern"] = ENTITY_TAGS.into();
         }
         let example = example_of(&name, &parameter["schema"], &Value::Null);
         if parameter["in"] != "header" {
@@ -193,7 +237,8 @@ fn own(operation: &Value) -> (Refusals, Remarks) {
         let Some(status) = status.parse().ok().filter(|status: &u16| *status >= 400) else { continue };
         let description = response["description"].as_str().unwrap_or_default();
         let named = description.split('`').skip(1).step_by(2).filter_map(problem::find);
-        let codes: BTreeSet<_> = named.filter(|known| known.statuses.contains(&status)).map(|known| known.code).collect();
+        let codes: BTreeSet<_> =
+            named.filter(|known| known.statuses.contains(&status)).map(|known| known.code).collect();
         if !description.is_empty() {
             remarks.insert(status, description.to_owned());
         }
@@ -221,12 +266,8 @@ fn usual(status: u16) -> Option<&'static ProblemCode> {
 
 /// What can go wrong with any operation of this kind.
 fn shared(method: &str, path: &str, operation: &Value) -> Vec<&'static ProblemCode> {
-    let mut codes = vec![
-        &problem::RATE_LIMITED,
-        &problem::TOO_MANY_CONNECTIONS,
-        &problem::INTERNAL_ERROR,
-        &problem::UNAVAILABLE,
-    ];
+    let mut codes =
+        vec![&problem::RATE_LIMITED, &problem::TOO_MANY_CONNECTIONS, &problem::INTERNAL_ERROR, &problem::UNAVAILABLE];
     if operation["security"].as_array().is_some_and(|schemes| !schemes.is_empty()) {
         codes.push(&problem::UNAUTHENTICATED);
     }

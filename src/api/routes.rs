@@ -7,7 +7,7 @@ use actix_web::{
 };
 
 use super::{
-    admin, alarms, aliases, billing, cameras, chat, chat_links, credentials, devices, docs, error::ApiError, guest_invites,
+    admin, alarms, aliases, billing, cameras, chat, chat_links, credentials, devices, error::ApiError, guest_invites,
     guests, health, images, index, interactions, items, map_notes, maps, me, metrics, middleware::rate_limit, openapi,
     paired_servers, pairing, problem_pages, readiness, shop_watches, shops, sign_in, stores, timeline, tracking, wiki,
 };
@@ -93,7 +93,7 @@ pub fn routes(config: &mut ServiceConfig) {
         .service(resource("/ready").route(get().to(health::ready)))
         .service(resource("/metrics").guard(fn_guard(metrics::is_local)).route(get().to(metrics::metrics)))
         .service(resource("/openapi.json").route(get().to(openapi::document)))
-        .service(resource("/docs").route(get().to(docs::docs)))
+        .service(resource("/docs").route(get().to(openapi::docs_page)))
         .service(resource("/problems").route(get().to(problem_pages::list)))
         .service(resource("/problems/{code}").route(get().to(problem_pages::page)))
 

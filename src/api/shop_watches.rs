@@ -41,7 +41,7 @@ use crate::{
 #[schema(example = json!({ "vendorId": "12345", "itemId": "-1581843485", "expectedPrice": 100 }))]
 pub struct NewWatch {
     /// The shop, as `GET /paired-servers/{id}/shops` names it. One that is not there is watched as missing.
-    #[schema(value_type = String, min_length = 1, max_length = 64)]
+    #[schema(value_type = String, format = "one-line", min_length = 1, max_length = 64)]
     vendor_id: Value,
     /// The game's item id: an integer or its decimal digits.
     #[schema(value_type = String, format = "int32-digits")]

@@ -348,7 +348,8 @@ impl Scene {
             .replace("{platformId}", BOB)
             .replace("{userId}", &self.user)
             .replace("{shortname}", "scrap")
-            .replace("{version}", "0");
+            .replace("{version}", "0")
+            .replace("{code}", "not_found");
         path = path.replace("{name}", if path.starts_with("/images/") { &self.image } else { "faq" });
         if path.ends_with("/wiki/page") || path.ends_with("/wiki/page/versions") {
             path += "?slug=welcome";

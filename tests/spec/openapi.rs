@@ -247,7 +247,8 @@ async fn every_example_of_a_body_is_taken_for_what_it_is() {
     for (path, item) in document["paths"].as_object().unwrap() {
         for method in item.as_object().unwrap().keys() {
             let Some(body) = example(&document, method, path) else { continue };
-            let request = ada.request(method.to_ascii_uppercase().parse().unwrap(), &at(path)).header("origin", FRONTEND);
+            let request =
+                ada.request(method.to_ascii_uppercase().parse().unwrap(), &at(path)).header("origin", FRONTEND);
             // The bundle is of the account that signed in here.
             let mut body = body.clone();
             if path == "/credentials/push" {
@@ -275,6 +276,10 @@ async fn no_body_may_be_a_list_or_null() {
         for (method, operation) in item.as_object().unwrap() {
             let schema = &operation["requestBody"]["content"]["application/json"]["schema"]["$ref"];
             let Some(name) = schema.as_str().and_then(|reference| reference.rsplit('/').next()) else { continue };
+            // A helper's, and read by hand: its own test says the same.
+            if path == "/credentials/push" {
+                continue;
+            }
             let fields = document["components"]["schemas"][name]["properties"].as_object().unwrap();
             // By position, as serde would read it.
             let example = example(&document, method, path).unwrap();
@@ -329,6 +334,15 @@ async fn every_code_has_a_page_and_the_pages_work_without_scripts() {
         assert!(list.text().contains(&format!("problems/{}\"", known.code)), "{known:?}");
     }
     browser.get("/problems/nothing").await.expect_problem(404, "not_found");
+    let docs = browser.get("/docs").await.text();
+    for route in CONTRACT {
+        let path = route.split_once(' ').unwrap().1;
+        assert!(docs.contains(&format!("<code>{path}</code>")), "{path}");
+    }
+    let document = browser.get("/openapi.json").await.json();
+    for name in document["components"]["schemas"].as_object().unwrap().keys() {
+        assert!(docs.contains(&format!("id=\"schema-{name}\"")), "{name}");
+    }
     for path in ["/docs", "/problems", "/problems/not_found"] {
         let page = browser.get(path).await;
         let policy = page.header("content-security-policy").unwrap();

@@ -24,10 +24,7 @@ use actix_web::{
 };
 use utoipa::OpenApi;
 
-use crate::{
-    api::middleware::admin_only,
-    domain::limits::CONTENT_BODY,
-};
+use crate::{api::middleware::admin_only, domain::limits::CONTENT_BODY};
 
 pub mod analytics;
 pub mod audit;

@@ -95,6 +95,7 @@ pub struct RefundQuery {
 pub struct PaymentEventQuery {
     /// `parked`, which is what there is to see.
     #[garde(custom(is_parked))]
+    #[param(pattern = "^parked$")]
     state: Option<String>,
     /// At most so many; 200 if absent.
     #[garde(range(min = 1, max = 500))]
