@@ -38,7 +38,7 @@ pub async fn database(context: web::Data<ApiContext>) -> Result<HttpResponse, Ap
 /// are on their way. `not_ready` names in `errors` what is not: `database`, `gameLinks`, `pushSessions`.
 #[utoipa::path(get, path = "/ready", tag = "health", responses(
     (status = 200, body = Done),
-    (status = 503, body = Problem, content_type = "application/problem+json"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`not_ready`"),
 ))]
 pub async fn ready(context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
     match context.not_ready().await {

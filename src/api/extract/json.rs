@@ -104,7 +104,6 @@ mod tests {
     #[serde(rename_all = "camelCase")]
     struct Outer {
         inner_list: Option<Vec<Inner>>,
-        #[expect(dead_code, reason = "only its type is looked at")]
         choice: Option<Choice>,
         data: Option<Box<RawValue>>,
     }
