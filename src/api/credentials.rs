@@ -156,7 +156,7 @@ impl PushCredentialView {
     "fcm_credentials": { "gcm": { "androidId": "5017632489311047125", "securityToken": "6391402857712039184" } }
 }))]
 #[allow(dead_code, reason = "the shape of what `domain::credential` reads")]
-struct UploadedBundle {
+struct OpaqueBundle {
     /// The user's SteamID64.
     #[schema(format = "steamid64")]
     platform_id: String,
@@ -165,7 +165,7 @@ struct UploadedBundle {
 /// Stores the bundle with which the game's pushes are received: opaque JSON, at most 64 KiB, with the account as
 /// `platformId` at its top level. Sealed at rest, never shown again.
 #[utoipa::path(put, path = "/credentials/push", tag = "push credential", security(("device" = [])),
-    request_body = UploadedBundle, responses(
+    request_body = OpaqueBundle, responses(
     (status = 200, body = Uploaded),
     (status = 400, body = Problem, content_type = "application/problem+json",
         description = "`mismatched_platform_id`: the bundle belongs to another account"),

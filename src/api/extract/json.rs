@@ -156,8 +156,8 @@ mod tests {
         let taken = |body: &str| decode::<Outer>(body.as_bytes()).ok().unwrap();
         assert_eq!(taken(r#"{ "innerList": [{ "port": 7 }] }"#).inner_list.unwrap()[0].port, 7);
         assert_eq!(taken(r#"{ "data": [1, { "a": [] }], "more": [] }"#).data.unwrap().get(), r#"[1, { "a": [] }]"#);
-        assert!(taken(r#"{ "choice": { "boxed": { "port": 1 } } }"#).choice.is_some());
-        assert!(taken(r#"{ "choice": "plain" }"#).choice.is_some());
+        assert!(matches!(taken(r#"{ "choice": { "boxed": { "port": 1 } } }"#).choice, Some(Choice::Boxed { port: 1 })));
+        assert!(matches!(taken(r#"{ "choice": "plain" }"#).choice, Some(Choice::Plain)));
     }
 
     #[test]
