@@ -202,6 +202,7 @@ impl Server {
             origins: [&urls.base, &urls.frontend, &urls.admin]
                 .map(|origin| origin.origin().ascii_serialization())
                 .to_vec(),
+            base: urls.base.clone(),
             connections: connections.clone(),
             handshakes,
             hub: hub.clone(),

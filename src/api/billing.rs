@@ -38,9 +38,10 @@ const SIGNATURE: &str = "stripe-signature";
 
 /// What to subscribe to.
 #[derive(Deserialize, ToSchema, Validate)]
+#[schema(example = json!({ "tier": "OPERATOR" }))]
 pub struct NewCheckout {
     #[garde(custom(is_tier))]
-    #[schema(pattern = "^(SCOUT|OPERATOR|OVERLORD)$")]
+    #[schema(format = "tier")]
     tier: String,
 }
 
@@ -128,7 +129,8 @@ pub async fn open_portal(
 /// Takes an event of the payment provider, at most 1 MiB, signed in `Stripe-Signature`. Answered 200 when it is stored,
 /// with its effect or to be tried again; anything else makes the provider send it again.
 #[utoipa::path(post, path = "/billing/webhook", tag = "billing",
-    request_body(content = Object, content_type = "application/json"), responses(
+    request_body(content = Object, content_type = "application/json",
+        example = json!({ "id": "evt_1", "type": "customer.subscription.updated", "data": { "object": { "id": "sub_1" } } })), responses(
     (status = 200, body = EventReceipt),
     (status = 400, body = Problem, content_type = "application/problem+json",
         description = "`invalid_signature`; `malformed_json`; `invalid_request`"),

@@ -45,10 +45,11 @@ pub struct ChatQuery {
 
 /// What to say.
 #[derive(Deserialize, ToSchema, Validate)]
+#[schema(example = json!({ "text": "Raid at K12" }))]
 pub struct NewChatLine {
     /// One line of at most 128 UTF-16 units.
     #[garde(length(utf16, min = 1, max = LINE), custom(one_line))]
-    #[schema(min_length = 1, max_length = 128)]
+    #[schema(format = "one-line", min_length = 1, max_length = 128)]
     text: String,
 }
 

@@ -21,6 +21,7 @@ use crate::{
 
 /// The code that the bot gave.
 #[derive(Deserialize, ToSchema, Validate)]
+#[schema(example = json!({ "code": "ABCD-2345" }))]
 pub struct TypedChatCode {
     /// `XXXX-XXXX`; spaces around it, case and the hyphen do not matter.
     #[garde(skip)]

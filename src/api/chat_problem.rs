@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use actix_web::http::StatusCode;
-
 use crate::{
     clients::{chat::RefusedValue, error::ClientError},
     crypto::webhook_signature::SignatureFault,
+    domain::problem::{self, ProblemCode},
 };
 
 /// Every way in which it fails, as the client sees it.
@@ -30,19 +29,16 @@ pub enum ChatProblem {
 }
 
 impl ChatProblem {
-    /// Status, code, title.
-    pub fn entry(&self) -> (StatusCode, &'static str, &'static str) {
-        use StatusCode as S;
+    /// Its code.
+    pub fn code(&self) -> &'static ProblemCode {
         match self {
-            Self::Disabled => (S::SERVICE_UNAVAILABLE, "chat_disabled", "Support bot is off"),
-            Self::Busy(_) => (S::SERVICE_UNAVAILABLE, "chat_platform_busy", "Chat platform is busy"),
-            Self::Unavailable(_) => (S::SERVICE_UNAVAILABLE, "chat_platform_unavailable", "Chat platform unavailable"),
-            Self::TokenRefused | Self::Refused(..) => {
-                (S::BAD_GATEWAY, "chat_platform_refused", "Chat platform refused")
-            }
-            Self::Unsigned(_) => (S::UNAUTHORIZED, "invalid_interaction_signature", "Invalid signature"),
-            Self::UnknownCode => (S::NOT_FOUND, "unknown_chat_code", "Unknown code"),
-            Self::AccountTaken => (S::CONFLICT, "chat_account_taken", "Chat account taken"),
+            Self::Disabled => &problem::CHAT_DISABLED,
+            Self::Busy(_) => &problem::CHAT_PLATFORM_BUSY,
+            Self::Unavailable(_) => &problem::CHAT_PLATFORM_UNAVAILABLE,
+            Self::TokenRefused | Self::Refused(..) => &problem::CHAT_PLATFORM_REFUSED,
+            Self::Unsigned(_) => &problem::INVALID_INTERACTION_SIGNATURE,
+            Self::UnknownCode => &problem::UNKNOWN_CHAT_CODE,
+            Self::AccountTaken => &problem::CHAT_ACCOUNT_TAKEN,
         }
     }
 

@@ -150,6 +150,19 @@ impl PushCredentialView {
     }
 }
 
+/// What the game's companion login gave: only the account is read, everything else is kept as it is.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase", example = json!({
+    "platformId": "76561198000000001",
+    "fcm_credentials": { "gcm": { "androidId": "5017632489311047125", "securityToken": "6391402857712039184" } }
+}))]
+#[allow(dead_code, reason = "the shape of what `domain::credential` reads")]
+struct OpaqueBundle {
+    /// The user's SteamID64.
+    #[schema(format = "steamid64")]
+    platform_id: String,
+}
+
 /// Stores the bundle with which the game's pushes are received: opaque JSON, at most 64 KiB, with the account as
 /// `platformId` at its top level. Sealed at rest, never shown again.
 #[utoipa::path(put, path = "/credentials/push", tag = "push credential", security(("device" = [])),
@@ -158,6 +171,7 @@ impl PushCredentialView {
     (status = 400, body = Problem, content_type = "application/problem+json",
         description = "`mismatched_platform_id`: the bundle belongs to another account"),
     (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`insufficient_scope`"),
     (status = 413, body = Problem, content_type = "application/problem+json"),
     (status = 415, body = Problem, content_type = "application/problem+json"),
 ))]

@@ -58,23 +58,24 @@ impl From<NewKind> for DeviceKind {
 /// A device whose entity id the user knows, or a camera by its identifier.
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
+#[schema(example = json!({ "entityId": "1234567", "kind": "switch", "label": "Gate" }))]
 pub struct NewDevice {
     /// The game's entity id: decimal digits (a JSON integer is accepted too).
     #[garde(skip)]
-    #[schema(value_type = Option<String>, pattern = "^[0-9]{1,20}$")]
+    #[schema(value_type = Option<String>, format = "entity-id")]
     entity_id: Option<EntityId>,
     /// Instead of `entityId`: a camera, as a computer station in the game names it. Not all digits.
     #[garde(custom(identifier))]
-    #[schema(pattern = "^[A-Za-z0-9_]{1,32}$")]
+    #[schema(pattern = "^[A-Za-z0-9_]{0,31}[A-Za-z_][A-Za-z0-9_]{0,31}$", max_length = 32)]
     camera_id: Option<String>,
     /// Read from the game when absent; not with `cameraId`.
     #[garde(skip)]
     kind: Option<NewKind>,
     #[garde(length(chars, min = 1, max = 100), custom(one_line))]
-    #[schema(min_length = 1, max_length = 100)]
+    #[schema(format = "one-line", min_length = 1, max_length = 100)]
     name: Option<String>,
     #[garde(length(chars, min = 1, max = 100), custom(one_line))]
-    #[schema(min_length = 1, max_length = 100)]
+    #[schema(format = "one-line", min_length = 1, max_length = 100)]
     label: Option<String>,
 }
 
@@ -123,10 +124,11 @@ impl TryFrom<IntegerOrText> for EntityId {
 /// What the owner writes about a device; what is absent stays, `null` takes away.
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
+#[schema(example = json!({ "label": "Gate", "customCommand": "gate", "onMessage": "The gate opens" }))]
 pub struct DeviceEdit {
     #[garde(inner(length(chars, min = 1, max = 100), custom(one_line)))]
     #[serde(default, deserialize_with = "given")]
-    #[schema(value_type = Option<String>, min_length = 1, max_length = 100)]
+    #[schema(value_type = Option<String>, format = "one-line", min_length = 1, max_length = 100)]
     label: Option<Option<String>>,
     /// A word that a player types in the team's chat: letters, digits, `_` and `-`; no other device of the server has it.
     #[garde(inner(inner(length(chars, min = 1, max = 32), custom(command))))]
@@ -136,20 +138,20 @@ pub struct DeviceEdit {
     /// Said in the team's chat when it was switched on.
     #[garde(inner(length(chars, min = 1, max = 128), custom(one_line)))]
     #[serde(default, deserialize_with = "given")]
-    #[schema(value_type = Option<String>, min_length = 1, max_length = 128)]
+    #[schema(value_type = Option<String>, format = "one-line", min_length = 1, max_length = 128)]
     on_message: Option<Option<String>>,
     #[garde(inner(length(chars, min = 1, max = 128), custom(one_line)))]
     #[serde(default, deserialize_with = "given")]
-    #[schema(value_type = Option<String>, min_length = 1, max_length = 128)]
+    #[schema(value_type = Option<String>, format = "one-line", min_length = 1, max_length = 128)]
     off_message: Option<Option<String>>,
     /// Where it stands: metres from the south-west corner, at most 500 beyond the map. Together with `y`.
     #[garde(inner(inner(custom(on_the_largest_map))))]
     #[serde(default, deserialize_with = "given")]
-    #[schema(value_type = Option<f64>)]
+    #[schema(value_type = Option<f64>, minimum = -500, maximum = 20_500)]
     x: Option<Option<f64>>,
     #[garde(inner(inner(custom(on_the_largest_map))))]
     #[serde(default, deserialize_with = "given")]
-    #[schema(value_type = Option<f64>)]
+    #[schema(value_type = Option<f64>, minimum = -500, maximum = 20_500)]
     y: Option<Option<f64>>,
 }
 

@@ -1,4 +1,4 @@
-//! How an error becomes an answer: RFC 9457 problem documents from one table of codes.
+//! How an error becomes an answer: RFC 9457 problem documents, with the codes of [`domain::problem`](crate::domain::problem).
 //!
 //! A variant is what a *client* can distinguish. Causes of internal failures go to the log, once, and nowhere else; the
 //! request id joins the two.
@@ -12,7 +12,13 @@ use actix_web::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::{api::chat_problem::ChatProblem, clients::chat::RefusedValue, db::error::DbError};
+use crate::{
+    api::chat_problem::ChatProblem,
+    clients::chat::RefusedValue,
+    config::BaseUrl,
+    db::error::DbError,
+    domain::problem::{self, ProblemCode},
+};
 
 /// Media type of every error answer.
 pub const PROBLEM_JSON: &str = "application/problem+json";
@@ -21,8 +27,9 @@ pub const PROBLEM_JSON: &str = "application/problem+json";
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
-    /// `urn:companion:problem:` and the code.
+    /// The page of the code: BASE_URL, `/problems/` and the code.
     #[serde(rename = "type")]
+    #[schema(format = "uri")]
     pub kind: String,
     pub title: &'static str,
     #[schema(minimum = 400, maximum = 599)]
@@ -65,7 +72,12 @@ pub enum ApiError {
     Invalid(Vec<FieldError>),
     /// The identity provider's answer could not be verified; the reason is for the log.
     SignInRejected(String),
+    /// No valid session.
     Unauthenticated,
+    /// No bearer token where one is needed.
+    NoDeviceToken,
+    /// The bearer token is none of ours, or its device was removed.
+    DeadDeviceToken,
     /// The code is unknown, expired, used or invalidated; the client does not learn which.
     InvalidPairingCode,
     /// The bundle belongs to somebody else.
@@ -174,83 +186,71 @@ impl ApiError {
         match self {
             Self::Conflict => false,
             Self::PaymentsRefused(_) => true,
-            error => error.entry().0.is_client_error(),
+            error => error.status_code().is_client_error(),
         }
     }
 
-    /// The table: status, code, title.
-    fn entry(&self) -> (StatusCode, &'static str, &'static str) {
-        use StatusCode as S;
+    /// Its code: what there is to know of it beside `detail`.
+    fn code(&self) -> &'static ProblemCode {
         match self {
-            Self::MalformedJson => (S::BAD_REQUEST, "malformed_json", "Malformed JSON"),
-            Self::Invalid(_) => (S::BAD_REQUEST, "invalid_request", "Invalid request"),
-            Self::SignInRejected(_) => (S::BAD_REQUEST, "sign_in_rejected", "Sign-in rejected"),
-            Self::Unauthenticated => (S::UNAUTHORIZED, "unauthenticated", "Not signed in"),
-            Self::InvalidPairingCode => (S::UNAUTHORIZED, "invalid_pairing_code", "Invalid pairing code"),
-            Self::MismatchedPlatformId => (S::BAD_REQUEST, "mismatched_platform_id", "Mismatched platform id"),
-            Self::CrossSite => (S::FORBIDDEN, "cross_site_request", "Cross-site request"),
-            Self::AdminDisabled => (S::SERVICE_UNAVAILABLE, "admin_disabled", "Administration is off"),
-            Self::NotAdmin => (S::FORBIDDEN, "not_admin", "Not an admin"),
-            Self::OwnerOnly => (S::FORBIDDEN, "owner_only", "Owner only"),
-            Self::InsufficientScope => (S::FORBIDDEN, "insufficient_scope", "Insufficient scope"),
-            Self::NotFound => (S::NOT_FOUND, "not_found", "Not found"),
-            Self::UnknownInvite => (S::NOT_FOUND, "unknown_invite", "Unknown invitation"),
-            Self::InviteUsed => (S::GONE, "invite_used", "Invitation used"),
-            Self::InviteExpired => (S::GONE, "invite_expired", "Invitation expired"),
-            Self::MethodNotAllowed => (S::METHOD_NOT_ALLOWED, "method_not_allowed", "Method not allowed"),
-            Self::Conflict => (S::CONFLICT, "conflict", "Conflict"),
-            Self::PreconditionFailed => (S::PRECONDITION_FAILED, "conflict", "Precondition failed"),
-            Self::InvalidImage(_) => (S::BAD_REQUEST, "invalid_image", "Invalid image"),
-            Self::AlreadySubscribed => (S::CONFLICT, "already_subscribed", "Already subscribed"),
-            Self::SubscriptionRuns => (S::CONFLICT, "subscription_runs", "Subscription runs"),
-            Self::NoCustomer => (S::CONFLICT, "no_customer", "No customer"),
-            Self::UnknownCharge => (S::NOT_FOUND, "unknown_charge", "Unknown charge"),
-            Self::AlreadyRefunded => (S::CONFLICT, "already_refunded", "Already refunded"),
-            Self::InvalidSignature(_) => (S::BAD_REQUEST, "invalid_signature", "Invalid signature"),
-            Self::IdempotencyKeyReused => (S::UNPROCESSABLE_ENTITY, "idempotency_key_reused", "Idempotency key reused"),
-            Self::IdempotencyKeyInUse => (S::CONFLICT, "idempotency_key_in_use", "Idempotency key in use"),
-            Self::NotASwitch => (S::CONFLICT, "not_a_switch", "Not a switch"),
-            Self::DeviceRemoved => (S::CONFLICT, "device_removed", "Device removed"),
-            Self::NotACamera => (S::CONFLICT, "not_a_camera", "Not a camera"),
-            Self::PlayerOnline => (S::CONFLICT, "player_online", "Player is online"),
-            Self::NoPlayer => (S::CONFLICT, "no_player", "Player has no body"),
-            Self::CameraAccessDenied => (S::CONFLICT, "camera_access_denied", "Camera access denied"),
-            Self::CamerasDisabled => (S::CONFLICT, "cameras_disabled", "Cameras are disabled"),
-            Self::UnknownCamera => (S::NOT_FOUND, "unknown_camera", "Unknown camera"),
-            Self::CameraUnreadable => (S::BAD_GATEWAY, "camera_unreadable", "Camera frame unreadable"),
-            Self::NoTeam => (S::CONFLICT, "no_team", "No team"),
-            Self::MessageNotSent => (S::CONFLICT, "message_not_sent", "Message not sent"),
-            Self::MapUnknown => (S::NOT_FOUND, "map_unknown", "Map unknown"),
-            Self::MapUnreadable => (S::BAD_GATEWAY, "map_unreadable", "Map unreadable"),
-            Self::GameServerUnavailable => {
-                (S::SERVICE_UNAVAILABLE, "game_server_unavailable", "Game server unavailable")
-            }
-            Self::GameServerTimeout => (S::GATEWAY_TIMEOUT, "game_server_timeout", "Game server timeout"),
-            Self::LimitReached(_) => (S::CONFLICT, "limit_reached", "Limit reached"),
-            Self::BodyTooLarge => (S::PAYLOAD_TOO_LARGE, "body_too_large", "Body too large"),
-            Self::BodyTimeout => (S::REQUEST_TIMEOUT, "request_timeout", "Request timeout"),
-            Self::UnsupportedMediaType => {
-                (S::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "Unsupported media type")
-            }
-            Self::TooManyConnections => (S::TOO_MANY_REQUESTS, "too_many_connections", "Too many connections"),
-            Self::RateLimited(_) => (S::TOO_MANY_REQUESTS, "rate_limited", "Too many requests"),
-            Self::Internal(_) => (S::INTERNAL_SERVER_ERROR, "internal_error", "Internal error"),
-            Self::IdentityProviderUnavailable(_) => {
-                (S::SERVICE_UNAVAILABLE, "identity_provider_unavailable", "Identity provider unavailable")
-            }
-            Self::PlayerStatsUnavailable(_) => {
-                (S::SERVICE_UNAVAILABLE, "player_stats_unavailable", "Player statistics unavailable")
-            }
-            Self::PaymentsDisabled => (S::SERVICE_UNAVAILABLE, "payments_disabled", "Payments are off"),
-            Self::PaymentsUnavailable(_) => {
-                (S::SERVICE_UNAVAILABLE, "payment_provider_unavailable", "Payment provider unavailable")
-            }
-            Self::PaymentsRefused(_) => (S::BAD_GATEWAY, "payment_provider_refused", "Payment provider refused"),
-            Self::Chat(problem) => problem.entry(),
-            Self::Unavailable(_) => (S::SERVICE_UNAVAILABLE, "unavailable", "Service unavailable"),
-            Self::NotReady(_) => (S::SERVICE_UNAVAILABLE, "not_ready", "Not ready"),
-            Self::Framework(status) if status.is_server_error() => (*status, "internal_error", "Internal error"),
-            Self::Framework(status) => (*status, "bad_request", "Bad request"),
+            Self::MalformedJson => &problem::MALFORMED_JSON,
+            Self::Invalid(_) => &problem::INVALID_REQUEST,
+            Self::SignInRejected(_) => &problem::SIGN_IN_REJECTED,
+            Self::Unauthenticated | Self::NoDeviceToken | Self::DeadDeviceToken => &problem::UNAUTHENTICATED,
+            Self::InvalidPairingCode => &problem::INVALID_PAIRING_CODE,
+            Self::MismatchedPlatformId => &problem::MISMATCHED_PLATFORM_ID,
+            Self::CrossSite => &problem::CROSS_SITE_REQUEST,
+            Self::AdminDisabled => &problem::ADMIN_DISABLED,
+            Self::NotAdmin => &problem::NOT_ADMIN,
+            Self::OwnerOnly => &problem::OWNER_ONLY,
+            Self::InsufficientScope => &problem::INSUFFICIENT_SCOPE,
+            Self::NotFound => &problem::NOT_FOUND,
+            Self::UnknownInvite => &problem::UNKNOWN_INVITE,
+            Self::InviteUsed => &problem::INVITE_USED,
+            Self::InviteExpired => &problem::INVITE_EXPIRED,
+            Self::MethodNotAllowed => &problem::METHOD_NOT_ALLOWED,
+            Self::Conflict | Self::PreconditionFailed => &problem::CONFLICT,
+            Self::InvalidImage(_) => &problem::INVALID_IMAGE,
+            Self::SubscriptionRuns => &problem::SUBSCRIPTION_RUNS,
+            Self::IdempotencyKeyReused => &problem::IDEMPOTENCY_KEY_REUSED,
+            Self::IdempotencyKeyInUse => &problem::IDEMPOTENCY_KEY_IN_USE,
+            Self::AlreadySubscribed => &problem::ALREADY_SUBSCRIBED,
+            Self::NoCustomer => &problem::NO_CUSTOMER,
+            Self::UnknownCharge => &problem::UNKNOWN_CHARGE,
+            Self::AlreadyRefunded => &problem::ALREADY_REFUNDED,
+            Self::InvalidSignature(_) => &problem::INVALID_SIGNATURE,
+            Self::NotASwitch => &problem::NOT_A_SWITCH,
+            Self::DeviceRemoved => &problem::DEVICE_REMOVED,
+            Self::NotACamera => &problem::NOT_A_CAMERA,
+            Self::PlayerOnline => &problem::PLAYER_ONLINE,
+            Self::NoPlayer => &problem::NO_PLAYER,
+            Self::CameraAccessDenied => &problem::CAMERA_ACCESS_DENIED,
+            Self::CamerasDisabled => &problem::CAMERAS_DISABLED,
+            Self::UnknownCamera => &problem::UNKNOWN_CAMERA,
+            Self::CameraUnreadable => &problem::CAMERA_UNREADABLE,
+            Self::NoTeam => &problem::NO_TEAM,
+            Self::MessageNotSent => &problem::MESSAGE_NOT_SENT,
+            Self::MapUnknown => &problem::MAP_UNKNOWN,
+            Self::MapUnreadable => &problem::MAP_UNREADABLE,
+            Self::GameServerUnavailable => &problem::GAME_SERVER_UNAVAILABLE,
+            Self::GameServerTimeout => &problem::GAME_SERVER_TIMEOUT,
+            Self::LimitReached(_) => &problem::LIMIT_REACHED,
+            Self::BodyTooLarge => &problem::BODY_TOO_LARGE,
+            Self::BodyTimeout => &problem::REQUEST_TIMEOUT,
+            Self::UnsupportedMediaType => &problem::UNSUPPORTED_MEDIA_TYPE,
+            Self::TooManyConnections => &problem::TOO_MANY_CONNECTIONS,
+            Self::RateLimited(_) => &problem::RATE_LIMITED,
+            Self::Internal(_) => &problem::INTERNAL_ERROR,
+            Self::IdentityProviderUnavailable(_) => &problem::IDENTITY_PROVIDER_UNAVAILABLE,
+            Self::PlayerStatsUnavailable(_) => &problem::PLAYER_STATS_UNAVAILABLE,
+            Self::PaymentsDisabled => &problem::PAYMENTS_DISABLED,
+            Self::PaymentsUnavailable(_) => &problem::PAYMENT_PROVIDER_UNAVAILABLE,
+            Self::PaymentsRefused(_) => &problem::PAYMENT_PROVIDER_REFUSED,
+            Self::Unavailable(_) => &problem::UNAVAILABLE,
+            Self::NotReady(_) => &problem::NOT_READY,
+            Self::Chat(chat) => chat.code(),
+            Self::Framework(status) if status.is_server_error() => &problem::INTERNAL_ERROR,
+            Self::Framework(_) => &problem::BAD_REQUEST,
         }
     }
 
@@ -261,6 +261,12 @@ impl ApiError {
             Self::Invalid(_) => "Some values are missing or not allowed; see `errors`.".into(),
             Self::SignInRejected(_) => "The sign-in could not be verified. Please start it again.".into(),
             Self::Unauthenticated => "Please sign in.".into(),
+            Self::NoDeviceToken => {
+                "Send the device token of a paired helper device, as `Authorization: Bearer`.".into()
+            }
+            Self::DeadDeviceToken => {
+                "This device token is not valid, or not any more. Please pair this device again.".into()
+            }
             Self::InvalidPairingCode => "This pairing code is not valid. Please ask for a new one.".into(),
             Self::MismatchedPlatformId => "The bundle belongs to another account than this device.".into(),
             Self::CrossSite => "A request that changes something must come from this service's own pages.".into(),
@@ -358,15 +364,15 @@ impl ApiError {
         }
     }
 
-    /// The document.
-    pub fn problem(&self, request_id: &str) -> Problem {
-        let (status, code, title) = self.entry();
+    /// The document, whose `type` is a page below the public URL of the API.
+    pub fn problem(&self, request_id: &str, base: &BaseUrl) -> Problem {
+        let code = self.code();
         Problem {
-            kind: format!("urn:companion:problem:{code}"),
-            title,
-            status: status.as_u16(),
+            kind: base.at(&code.path()),
+            title: code.title,
+            status: self.status_code().as_u16(),
             detail: self.detail(),
-            code,
+            code: code.code,
             request_id: request_id.to_owned(),
             errors: match self {
                 Self::Invalid(errors) | Self::NotReady(errors) => errors.clone(),
@@ -375,22 +381,43 @@ impl ApiError {
             },
         }
     }
+
+    /// What the client should present instead (RFC 9110 §11.6.1). No scheme is registered for cookies; browsers pass
+    /// over those that they do not know.
+    fn challenge(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Unauthenticated => "Cookie realm=\"companion\", cookie-name=\"rp_sess\"",
+            Self::NoDeviceToken => "Bearer realm=\"companion\"",
+            Self::DeadDeviceToken => "Bearer realm=\"companion\", error=\"invalid_token\"",
+            Self::InsufficientScope => "Bearer realm=\"companion\", error=\"insufficient_scope\"",
+            Self::InvalidPairingCode => "PairingCode realm=\"companion\"",
+            Self::Chat(ChatProblem::Unsigned(_)) => "Signature realm=\"companion\"",
+            _ => return None,
+        })
+    }
 }
 
 impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.entry().1)
+        f.write_str(self.code().code)
     }
 }
 
 impl ResponseError for ApiError {
     fn status_code(&self) -> StatusCode {
-        self.entry().0
+        match self {
+            Self::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
+            Self::Framework(status) => *status,
+            _ => StatusCode::from_u16(self.code().status()).expect("the table holds valid statuses"),
+        }
     }
 
     /// Status and headers; the outermost middleware, which knows the request id, writes the document.
     fn error_response(&self) -> HttpResponse {
         let mut response = HttpResponse::build(self.status_code());
+        if let Some(challenge) = self.challenge() {
+            response.insert_header((header::WWW_AUTHENTICATE, challenge));
+        }
         match self {
             Self::RateLimited(limit) => {
                 response.insert_header((header::RETRY_AFTER, whole_seconds(limit.reset)));

@@ -31,6 +31,7 @@ use crate::{
 /// The token of an invitation link.
 #[derive(Deserialize, IntoParams, ToSchema, Validate)]
 #[into_params(parameter_in = Query)]
+#[schema(example = json!({ "token": "q0JH3mJrT1mYw5nqk2rXzA" }))]
 pub struct InviteToken {
     #[garde(length(min = 1, max = 128))]
     #[schema(min_length = 1, max_length = 128)]

@@ -37,10 +37,11 @@ use crate::{
 /// Whom to invite: an account, or whoever opens a link first. One of the two.
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
+#[schema(example = json!({ "platformId": "76561198000000003", "label": "Bob" }))]
 pub struct NewGuest {
     /// SteamID64. The account need not have signed in before.
     #[garde(inner(custom(is_platform_id)))]
-    #[schema(pattern = "^[0-9]{17}$")]
+    #[schema(format = "steamid64")]
     platform_id: Option<String>,
     /// Make a link, which one user can accept within seven days.
     #[garde(skip)]
@@ -48,7 +49,7 @@ pub struct NewGuest {
     link: bool,
     /// For the owner, to know who it was for.
     #[garde(length(chars, min = 1, max = 100), custom(one_line))]
-    #[schema(min_length = 1, max_length = 100)]
+    #[schema(format = "one-line", min_length = 1, max_length = 100)]
     label: Option<String>,
 }
 

@@ -39,7 +39,7 @@ pub async fn database(context: web::Data<ApiContext>) -> Result<HttpResponse, Ap
 /// `database`, `disk`, `gameLinks`, `pushSessions`, or `service` while it stops.
 #[utoipa::path(get, path = "/ready", tag = "health", responses(
     (status = 200, body = Done),
-    (status = 503, body = Problem, content_type = "application/problem+json"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`not_ready`"),
 ))]
 pub async fn ready(context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
     match context.not_ready().await {

@@ -41,7 +41,7 @@ const PRICED_SERVERS: usize = 20;
 /// Takes an interaction of the chat platform, at most 64 KiB, signed with Ed25519 in `X-Signature-Ed25519` over the text
 /// of `X-Signature-Timestamp` and the body. A ping is answered with a pong (type 1), a command with a message (type 4).
 #[utoipa::path(post, path = "/chat/interactions", tag = "chat platform",
-    request_body(content = Object, content_type = "application/json"), responses(
+    request_body(content = Object, content_type = "application/json", example = json!({ "type": 1 })), responses(
     (status = 200, body = Object, description = "`{ type: 1 }`, or `{ type: 4, data: { content, allowed_mentions, flags } }`"),
     (status = 400, body = Problem, content_type = "application/problem+json"),
     (status = 401, body = Problem, content_type = "application/problem+json",

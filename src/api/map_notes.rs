@@ -68,16 +68,19 @@ impl NoteCategory {
 /// A note to add.
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
+#[schema(example = json!({ "x": 1200.5, "y": 900, "category": "raid", "label": "Two boats", "ttlSec": 3600 }))]
 pub struct NewMapNote {
     /// Metres from the south-west corner, at most 500 beyond the map.
     #[garde(custom(on_the_largest_map))]
+    #[schema(minimum = -500, maximum = 20_500)]
     x: f64,
     #[garde(custom(on_the_largest_map))]
+    #[schema(minimum = -500, maximum = 20_500)]
     y: f64,
     #[garde(skip)]
     category: NoteCategory,
     #[garde(length(chars, min = 1, max = 100), custom(one_line))]
-    #[schema(min_length = 1, max_length = 100)]
+    #[schema(format = "one-line", min_length = 1, max_length = 100)]
     label: Option<String>,
     /// Seconds until it expires; absent: until the wipe.
     #[garde(range(min = 1, max = 2_592_000))]
@@ -88,17 +91,20 @@ pub struct NewMapNote {
 /// What to change; what is absent stays.
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
+#[schema(example = json!({ "label": "Three boats", "ttlSec": null }))]
 pub struct MapNoteChange {
     #[garde(inner(custom(on_the_largest_map)))]
+    #[schema(minimum = -500, maximum = 20_500)]
     x: Option<f64>,
     #[garde(inner(custom(on_the_largest_map)))]
+    #[schema(minimum = -500, maximum = 20_500)]
     y: Option<f64>,
     #[garde(skip)]
     category: Option<NoteCategory>,
     /// `null`: no label any more.
     #[garde(inner(length(chars, min = 1, max = 100), custom(one_line)))]
     #[serde(default, deserialize_with = "given")]
-    #[schema(value_type = Option<String>, min_length = 1, max_length = 100)]
+    #[schema(value_type = Option<String>, format = "one-line", min_length = 1, max_length = 100)]
     label: Option<Option<String>>,
     /// Seconds from now until it expires; `null`: until the wipe.
     #[garde(inner(inner(range(min = 1, max = 2_592_000))))]

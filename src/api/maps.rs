@@ -79,7 +79,7 @@ struct MapView {
 pub struct PictureOptions {
     /// Longest edge in pixels, at most: 512, 1024 or 2048; absent: as the game server sent it.
     #[garde(custom(offered_size))]
-    #[param(value_type = Option<u32>)]
+    #[param(value_type = Option<String>, pattern = "^(512|1024|2048)$")]
     size: Option<String>,
     /// The version, as in the `url` of the map; one that is out of date is answered with the picture of now.
     #[garde(length(max = 64))]

@@ -41,9 +41,11 @@ pub mod client_config;
 pub mod context;
 pub mod credentials;
 pub mod devices;
+pub mod docs;
 pub mod done;
 pub mod error;
 pub mod etags;
+pub mod example_values;
 pub mod extract;
 pub mod fields;
 pub mod guest_invites;
@@ -63,10 +65,13 @@ pub mod me;
 pub mod metrics;
 pub mod middleware;
 pub mod openapi;
+pub mod operation_answers;
 pub mod own_state;
+pub mod page;
 pub mod paired_servers;
 pub mod pairing;
 pub mod personal_data;
+pub mod problem_pages;
 pub mod process_metrics;
 pub mod push_bundle;
 pub mod rate_limits;
@@ -118,11 +123,11 @@ fn app(
     let cors = cors([&context.urls.frontend, &context.urls.admin]);
     App::new()
         .app_data(context)
-        .app_data(web::JsonConfig::default().limit(JSON_BODY).error_handler(extract::json::rejected))
         .app_data(web::PayloadConfig::new(JSON_BODY))
         .app_data(web::PathConfig::default().error_handler(|_, _| ApiError::NotFound.into()))
         .app_data(web::QueryConfig::default().error_handler(|error, _| ApiError::invalid("", error.to_string()).into()))
         .configure(routes::routes)
+        .wrap(from_fn(middleware::head::as_get))
         .wrap(from_fn(middleware::rate_limit::address))
         .wrap(cors)
         .wrap(from_fn(middleware::observe::observe))

@@ -4,10 +4,11 @@
 use std::sync::LazyLock;
 
 use actix_web::HttpResponse;
+use serde_json::Value;
 use utoipa::{
     Modify, OpenApi,
     openapi::{
-        Content, Object, Ref, RefOr, Required, Response, ResponseBuilder, Type,
+        Content, ObjectBuilder, Ref, RefOr, Required, Response, ResponseBuilder, Type,
         path::{ParameterBuilder, ParameterIn},
         security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme},
     },
@@ -16,12 +17,12 @@ use utoipa::{
 use crate::{
     api::{
         admin::AdminDoc,
-        alarms, aliases, billing, cameras, chat, chat_links, client_config, credentials, devices,
+        alarms, aliases, billing, cameras, chat, chat_links, client_config, credentials, devices, docs,
         error::{self, PROBLEM_JSON},
         extract::idempotent::IDEMPOTENT,
         guest_invites, guests, health, images, index, interactions, items, map_notes, maps, me, metrics,
-        paired_servers, pairing, personal_data, readiness, shop_watches, shops, sign_in, status, stores, timeline,
-        tracking, wiki,
+        operation_answers, page, paired_servers, pairing, personal_data, problem_pages, readiness, shop_watches, shops,
+        sign_in, status, stores, timeline, tracking, wiki,
     },
     crypto::session_cookie::SESSION_COOKIE,
 };
@@ -111,6 +112,9 @@ use crate::{
         health::database,
         health::ready,
         document,
+        docs_page,
+        problem_pages::list,
+        problem_pages::page,
     ),
     components(schemas(error::Problem, error::FieldError)),
     modifiers(&SecuritySchemes)
@@ -131,21 +135,6 @@ impl Modify for SecuritySchemes {
     }
 }
 
-/// Every operation can also fail for reasons that are not its own (rate limits, a database that is down).
-struct Problems;
-
-impl Modify for Problems {
-    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
-        let problem = problem("A problem document (RFC 9457)");
-        for item in openapi.paths.paths.values_mut() {
-            let operations = [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete];
-            for operation in operations.into_iter().flatten() {
-                operation.responses.responses.insert("default".to_owned(), problem.clone().into());
-            }
-        }
-    }
-}
-
 /// The operations that may be sent again with their key.
 struct IdempotencyKeys;
 
@@ -160,7 +149,7 @@ impl Modify for IdempotencyKeys {
                  same key, within 24 hours, has its effect once and gets the same answer, with \
                  `Idempotency-Replayed: true`. A request that was refused (4xx) had no effect, and its key is free again.",
             ))
-            .schema(Some(Object::with_type(Type::String)))
+            .schema(Some(ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[!-~]{1,255}$"))))
             .build();
         let answers = [
             ("409", "also `idempotency_key_in_use`: the request with this key is still under way"),
@@ -190,20 +179,38 @@ fn problem(description: &str) -> Response {
         .build()
 }
 
-/// The document as JSON text, made once.
-pub fn json() -> &'static str {
-    static JSON: LazyLock<String> = LazyLock::new(|| {
+/// The document, made once.
+pub fn value() -> &'static Value {
+    static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
         let mut document = ApiDoc::openapi();
         document.merge(AdminDoc::openapi());
-        Problems.modify(&mut document);
         IdempotencyKeys.modify(&mut document);
-        document.to_pretty_json().expect("the document holds only strings, numbers and lists")
+        let mut document = serde_json::to_value(document).expect("the document holds only strings, numbers and lists");
+        operation_answers::complete(&mut document);
+        document
     });
+    &DOCUMENT
+}
+
+/// The document as JSON text.
+pub fn json() -> &'static str {
+    static JSON: LazyLock<String> = LazyLock::new(|| format!("{:#}", value()));
     &JSON
 }
 
 /// This document.
-#[utoipa::path(get, path = "/openapi.json", tag = "health", responses((status = 200, description = "OpenAPI 3.1")))]
+#[utoipa::path(get, path = "/openapi.json", tag = "documentation", responses(
+    (status = 200, description = "OpenAPI 3.1", body = Object, content_type = "application/json"),
+))]
 pub async fn document() -> HttpResponse {
     HttpResponse::Ok().content_type("application/json").body(json())
+}
+
+/// Every route, schema and error code of this API, as a page.
+#[utoipa::path(get, path = "/docs", operation_id = "docs", tag = "documentation", responses(
+    (status = 200, content_type = "text/html", body = String),
+))]
+pub async fn docs_page() -> HttpResponse {
+    static PAGE: LazyLock<String> = LazyLock::new(|| docs::page(value()));
+    page::answer(PAGE.as_str())
 }

@@ -43,10 +43,13 @@ use crate::{
 /// What the game shows when a server is paired.
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
+#[schema(example = json!({
+    "address": "rust.example.com", "port": 28082, "playerId": "76561198000000001", "playerToken": "-1234567890", "name": "My server"
+}))]
 pub struct NewPairedServer {
     /// Host name or IP address of the game server.
     #[garde(skip)]
-    #[schema(max_length = 253)]
+    #[schema(format = "host")]
     address: String,
     /// The companion port of the game server.
     #[garde(range(min = 1))]
@@ -54,14 +57,14 @@ pub struct NewPairedServer {
     port: u16,
     /// SteamID64 of the player who paired.
     #[garde(custom(is_platform_id))]
-    #[schema(pattern = "^[0-9]{17}$")]
+    #[schema(format = "steamid64")]
     player_id: String,
     /// A signed 32-bit integer, or its decimal digits. Stored sealed, never shown again.
     #[garde(skip)]
-    #[schema(value_type = String, pattern = "^-?[0-9]{1,10}$")]
+    #[schema(value_type = String, format = "int32-digits")]
     player_token: PlayerToken,
     #[garde(length(chars, min = 1, max = 100), custom(one_line))]
-    #[schema(min_length = 1, max_length = 100)]
+    #[schema(format = "one-line", min_length = 1, max_length = 100)]
     name: Option<String>,
 }
 

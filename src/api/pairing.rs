@@ -40,10 +40,11 @@ use crate::{
 /// The device that the code is for.
 #[derive(Default, Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
+#[schema(example = json!({ "label": "PC at home" }))]
 pub struct Issue {
     /// The device's name in the list of devices.
     #[garde(length(chars, min = 1, max = 100), custom(one_line))]
-    #[schema(min_length = 1, max_length = 100)]
+    #[schema(format = "one-line", min_length = 1, max_length = 100)]
     label: Option<String>,
     /// `helper`, if absent: acts for the user; or `overlay`: mints relay tokens that watch one server, and nothing else.
     #[garde(custom(is_scope))]
@@ -51,7 +52,7 @@ pub struct Issue {
     scope: Option<String>,
     /// The server of an overlay, which the user may watch.
     #[garde(length(max = 128), custom(one_line))]
-    #[schema(max_length = 128)]
+    #[schema(format = "one-line", max_length = 128)]
     server_id: Option<String>,
 }
 
@@ -90,6 +91,7 @@ struct IssuedCode {
 
 /// A pairing code as it was typed.
 #[derive(Deserialize, ToSchema, Validate)]
+#[schema(example = json!({ "code": "LINK-7K3M" }))]
 pub struct Activate {
     /// Spaces around it and case do not matter.
     #[garde(skip)]

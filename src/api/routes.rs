@@ -9,8 +9,8 @@ use actix_web::{
 use super::{
     admin, alarms, aliases, billing, cameras, chat, chat_links, client_config, credentials, devices, error::ApiError,
     guest_invites, guests, health, images, index, interactions, items, map_notes, maps, me, metrics,
-    middleware::rate_limit, openapi, paired_servers, pairing, personal_data, readiness, shop_watches, shops, sign_in,
-    status, stores, timeline, tracking, wiki,
+    middleware::rate_limit, openapi, paired_servers, pairing, personal_data, problem_pages, readiness, shop_watches,
+    shops, sign_in, status, stores, timeline, tracking, wiki,
 };
 use crate::domain::limits::{JSON_BODY, WEBHOOK_BODY};
 
@@ -98,6 +98,9 @@ pub fn routes(config: &mut ServiceConfig) {
         .service(resource("/status").route(get().to(status::status)))
         .service(resource("/metrics").guard(fn_guard(metrics::is_offered)).route(get().to(metrics::metrics)))
         .service(resource("/openapi.json").route(get().to(openapi::document)))
+        .service(resource("/docs").route(get().to(openapi::docs_page)))
+        .service(resource("/problems").route(get().to(problem_pages::list)))
+        .service(resource("/problems/{code}").route(get().to(problem_pages::page)))
 
         .default_service(web::to(not_found));
 }

@@ -39,18 +39,19 @@ use crate::{
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
 #[garde(allow_unvalidated)]
+#[schema(example = json!({ "vendorId": "12345", "itemId": "-1581843485", "expectedPrice": 100 }))]
 pub struct NewWatch {
     /// The shop, as `GET /paired-servers/{id}/shops` names it. One that is not there is watched as missing.
-    #[schema(value_type = String, min_length = 1, max_length = 64)]
+    #[schema(value_type = String, format = "one-line", min_length = 1, max_length = 64)]
     vendor_id: Value,
     /// The game's item id: an integer or its decimal digits.
-    #[schema(value_type = String, pattern = "^-?[0-9]{1,10}$")]
+    #[schema(value_type = String, format = "int32-digits")]
     item_id: Value,
     /// What one purchase should cost; the first price seen if absent.
     #[schema(value_type = Option<i32>, minimum = 0)]
     expected_price: Option<Value>,
     /// The item it is paid with: as `itemId`. Absent: scrap before any other.
-    #[schema(value_type = Option<String>, pattern = "^-?[0-9]{1,10}$")]
+    #[schema(value_type = Option<String>, format = "int32-digits")]
     currency_id: Option<Value>,
 }
 
@@ -58,6 +59,7 @@ pub struct NewWatch {
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
 #[garde(allow_unvalidated)]
+#[schema(example = json!({ "expectedPrice": 120 }))]
 pub struct WatchEdit {
     /// What one purchase should cost.
     #[serde(default, deserialize_with = "given")]
@@ -65,7 +67,7 @@ pub struct WatchEdit {
     expected_price: Option<Option<Value>>,
     /// The item it is paid with.
     #[serde(default, deserialize_with = "given")]
-    #[schema(value_type = Option<String>, pattern = "^-?[0-9]{1,10}$")]
+    #[schema(value_type = Option<String>, format = "int32-digits")]
     currency_id: Option<Option<Value>>,
 }
 

@@ -45,35 +45,37 @@ const PLAY_TIME_SESSIONS: i64 = 5_000;
 /// A player to be tracked.
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
+#[schema(example = json!({ "trackerName": "Grim", "tag": "neighbour", "note": "Raids at night" }))]
 pub struct NewTracking {
     /// The player's name in the game, as others see it.
     #[garde(custom(visible_name))]
-    #[schema(min_length = 1, max_length = 64)]
+    #[schema(format = "one-line", min_length = 1, max_length = 64)]
     tracker_name: String,
     #[garde(length(chars, min = 1, max = 32), custom(one_line))]
-    #[schema(min_length = 1, max_length = 32)]
+    #[schema(format = "one-line", min_length = 1, max_length = 32)]
     tag: Option<String>,
     #[garde(length(chars, min = 1, max = 1000), custom(lines))]
-    #[schema(min_length = 1, max_length = 1000)]
+    #[schema(format = "lines", min_length = 1, max_length = 1000)]
     note: Option<String>,
 }
 
 /// What changes: what is absent stays, `null` removes.
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
+#[schema(example = json!({ "tag": null, "platformId": "76561198000000004" }))]
 pub struct TrackingPatch {
     #[serde(default, deserialize_with = "given")]
     #[garde(inner(length(chars, min = 1, max = 32), custom(one_line)))]
-    #[schema(value_type = Option<String>, min_length = 1, max_length = 32)]
+    #[schema(value_type = Option<String>, format = "one-line", min_length = 1, max_length = 32)]
     tag: Option<Option<String>>,
     #[serde(default, deserialize_with = "given")]
     #[garde(inner(length(chars, min = 1, max = 1000), custom(lines)))]
-    #[schema(value_type = Option<String>, min_length = 1, max_length = 1000)]
+    #[schema(value_type = Option<String>, format = "lines", min_length = 1, max_length = 1000)]
     note: Option<Option<String>>,
     /// SteamID64.
     #[serde(default, deserialize_with = "given")]
     #[garde(inner(inner(custom(is_platform_id))))]
-    #[schema(value_type = Option<String>, pattern = "^[0-9]{17}$")]
+    #[schema(value_type = Option<String>, format = "steamid64")]
     platform_id: Option<Option<String>>,
 }
 

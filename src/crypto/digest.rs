@@ -1,4 +1,4 @@
-//! SHA-256, for secrets of which only a fingerprint is kept.
+//! SHA-256, for secrets of which only a fingerprint is kept, and for names of content.
 
 use std::io::{self, Read};
 
@@ -6,7 +6,12 @@ use ring::digest::{Context, SHA256, digest};
 
 /// SHA-256 of `data`, 64 lower-case hex digits.
 pub fn sha256_hex(data: &[u8]) -> String {
-    to_hex(digest(&SHA256, data).as_ref())
+    to_hex(&sha256(data))
+}
+
+/// SHA-256 of `data`, 32 bytes.
+pub fn sha256(data: &[u8]) -> Vec<u8> {
+    digest(&SHA256, data).as_ref().to_vec()
 }
 
 /// SHA-256 of what comes in parts.

@@ -18,8 +18,8 @@ use crate::{
         pool::Db,
         schema::{
             active_days, beta_testers, chat_link_codes, chat_links, erased_customers, guests, helper_devices,
-            map_notes, paired_servers, payment_customers, payment_events, sessions, store_versions, subscriptions,
-            users, wiki_versions,
+            idempotency_keys, map_notes, paired_servers, payment_customers, payment_events, sessions, store_versions,
+            subscriptions, users, wiki_versions,
         },
         users::{User, lock},
     },
@@ -197,6 +197,8 @@ pub fn erase(db: &mut Db, user: &User) -> Result<Erased, DbError> {
     diesel::delete(active_days::table.filter(active_days::user_id.eq(id))).execute(db)?;
     diesel::delete(guests::table.filter(guests::platform_id.eq(account))).execute(db)?;
     diesel::delete(beta_testers::table.find(account)).execute(db)?;
+    let sent = idempotency_keys::table.filter(idempotency_keys::caller.eq_any([id, account]));
+    diesel::delete(sent).execute(db)?;
     let accounts: Vec<String> =
         chat_links::table.filter(chat_links::user_id.eq(id)).select(chat_links::chat_user_id).load(db)?;
     diesel::delete(chat_link_codes::table.filter(chat_link_codes::chat_user_id.eq_any(accounts))).execute(db)?;

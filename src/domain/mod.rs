@@ -38,6 +38,7 @@ pub mod plain_text;
 pub mod player_name;
 pub mod player_session;
 pub mod preference;
+pub mod problem;
 pub mod raid;
 pub mod raid_cost;
 pub mod rate;

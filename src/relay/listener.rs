@@ -20,7 +20,7 @@ use actix_http::{
 use actix_server::ServerBuilder;
 use actix_service::{IntoServiceFactory as _, Service, ServiceFactory, fn_factory, fn_service, map_config};
 use actix_web::{
-    App, HttpRequest, HttpResponse,
+    App, HttpRequest, HttpResponse, Route,
     dev::{AppConfig, ServiceResponse},
     http::header::{self, HeaderMap},
     middleware::DefaultHeaders,
@@ -34,10 +34,12 @@ use url::form_urlencoded;
 
 use crate::{
     clock::Clock,
+    config::BaseUrl,
     crypto::{
         random::Random,
         relay_token::{RelayClaims, RelayTokens},
     },
+    domain::problem,
     net::{HttpStream, Stream, connections::Connections, http_service},
     relay::{
         admission::{Admission, Admit, AdmitRefused},
@@ -57,6 +59,8 @@ pub struct ListenerContext {
     pub tokens: RelayTokens,
     /// Browser origins that may open a socket.
     pub origins: Vec<String>,
+    /// The public URL of the API, where the pages of problems are.
+    pub base: BaseUrl,
     pub connections: Arc<Connections>,
     /// Of those, the ones that are no sockets yet.
     pub handshakes: Arc<Connections>,
@@ -98,17 +102,21 @@ fn app(
     App::new()
         .wrap(headers)
         .app_data(web::Data::from(context.clone()))
-        .service(web::resource("/v1").route(web::get().to(open)).default_service(web::to(wrong_method)))
-        .service(web::resource("/health").route(web::get().to(health)).default_service(web::to(wrong_method)))
-        .default_service(web::to(not_found))
+        .service(web::resource("/v1").route(web::get().to(open)).default_service(wrong_method("GET")))
+        .service(
+            web::resource("/health")
+                .route(web::get().to(health))
+                .route(web::head().to(health))
+                .default_service(wrong_method("GET, HEAD")),
+        )
+        .default_service(web::to(
+            |context: web::Data<ListenerContext>| async move { refusal(Refused::NotFound, &context) },
+        ))
 }
 
-async fn not_found(context: web::Data<ListenerContext>) -> HttpResponse {
-    problem(Refused::NotFound, &context)
-}
-
-async fn wrong_method(context: web::Data<ListenerContext>) -> HttpResponse {
-    problem(Refused::WrongMethod, &context)
+/// Answers a method that is not one of these.
+fn wrong_method(allowed: &'static str) -> Route {
+    web::to(move |context: web::Data<ListenerContext>| async move { refusal(Refused::WrongMethod(allowed), &context) })
 }
 
 /// The service of one worker thread that takes requests which want another protocol.
@@ -189,7 +197,7 @@ async fn open(request: HttpRequest, context: web::Data<ListenerContext>) -> Http
             response.extensions_mut().insert(Opening(admission));
             response
         }
-        Err(refused) => problem(refused, &context),
+        Err(refused) => refusal(refused, &context),
     }
 }
 
@@ -240,7 +248,8 @@ fn bearer_protocol(headers: &HeaderMap) -> Option<String> {
 #[derive(Clone, Copy)]
 enum Refused {
     NotFound,
-    WrongMethod,
+    /// The methods that are right.
+    WrongMethod(&'static str),
     BadToken,
     ForeignOrigin,
     NotAnUpgrade,
@@ -250,21 +259,24 @@ enum Refused {
 }
 
 /// A problem document (RFC 9457), as the API answers too.
-fn problem(refused: Refused, context: &ListenerContext) -> HttpResponse {
-    let (status, code, title) = match refused {
-        Refused::NotFound => (404, "not_found", "there is nothing at this path"),
-        Refused::WrongMethod => (405, "method_not_allowed", "this path takes GET"),
-        Refused::BadToken => (401, "invalid_relay_token", "the relay token is missing, expired or not valid"),
-        Refused::ForeignOrigin => (403, "foreign_origin", "pages of this origin may not open a socket"),
-        Refused::NotAnUpgrade => (426, "upgrade_required", "this path speaks WebSocket"),
-        Refused::TooManyConnections => (429, "too_many_connections", "this user has too many open sockets"),
-        Refused::CrowdedAddress => (429, "too_many_connections", "this address has too many open sockets"),
-        Refused::Unavailable => (503, "unavailable", "the relay takes no sockets now, try again"),
+fn refusal(refused: Refused, context: &ListenerContext) -> HttpResponse {
+    let (code, detail) = match refused {
+        Refused::NotFound => (&problem::NOT_FOUND, "there is nothing at this path"),
+        Refused::WrongMethod(_) => (&problem::METHOD_NOT_ALLOWED, "this path does not support this method"),
+        Refused::BadToken => (&problem::INVALID_RELAY_TOKEN, "the relay token is missing, expired or not valid"),
+        Refused::ForeignOrigin => (&problem::FOREIGN_ORIGIN, "pages of this origin may not open a socket"),
+        Refused::NotAnUpgrade => (&problem::UPGRADE_REQUIRED, "this path speaks WebSocket"),
+        Refused::TooManyConnections => (&problem::TOO_MANY_CONNECTIONS, "this user has too many open sockets"),
+        Refused::CrowdedAddress => (&problem::TOO_MANY_CONNECTIONS, "this address has too many open sockets"),
+        Refused::Unavailable => (&problem::UNAVAILABLE, "the relay takes no sockets now, try again"),
     };
-    let status = actix_web::http::StatusCode::from_u16(status).expect("the table above holds valid statuses");
+    let status = actix_web::http::StatusCode::from_u16(code.status()).expect("the table holds valid statuses");
     let mut response = HttpResponse::build(status);
-    if matches!(refused, Refused::WrongMethod) {
-        response.insert_header((header::ALLOW, "GET"));
+    if let Refused::WrongMethod(allowed) = refused {
+        response.insert_header((header::ALLOW, allowed));
+    }
+    if matches!(refused, Refused::BadToken) {
+        response.insert_header((header::WWW_AUTHENTICATE, "Bearer realm=\"companion\", error=\"invalid_token\""));
     }
     if matches!(refused, Refused::NotAnUpgrade) {
         response.insert_header((header::UPGRADE, "websocket"));
@@ -273,11 +285,11 @@ fn problem(refused: Refused, context: &ListenerContext) -> HttpResponse {
         response.insert_header((header::RETRY_AFTER, "5"));
     }
     let body = serde_json::json!({
-        "type": format!("urn:companion:problem:{code}"),
-        "title": status.canonical_reason(),
+        "type": context.base.at(&code.path()),
+        "title": code.title,
         "status": status.as_u16(),
-        "detail": title,
-        "code": code,
+        "detail": detail,
+        "code": code.code,
         "requestId": context.random.id::<String>(context.clock.now()),
     });
     response.content_type("application/problem+json").body(body.to_string())

@@ -241,6 +241,9 @@ const ROUTES: &[(&str, Rule, &str)] = &[
     ("GET /metrics", Anybody, ""),
     ("GET /status", Anybody, ""),
     ("GET /openapi.json", Anybody, ""),
+    ("GET /docs", Anybody, ""),
+    ("GET /problems", Anybody, ""),
+    ("GET /problems/{code}", Anybody, ""),
 ];
 
 /// A server of Alice's with a device and an incident, and everybody else.
@@ -352,7 +355,8 @@ impl Scene {
             .replace("{platformId}", BOB)
             .replace("{userId}", &self.user)
             .replace("{shortname}", "scrap")
-            .replace("{version}", "0");
+            .replace("{version}", "0")
+            .replace("{code}", "not_found");
         path = path.replace("{name}", if path.starts_with("/images/") { &self.image } else { "faq" });
         if path.ends_with("/wiki/page") || path.ends_with("/wiki/page/versions") {
             path += "?slug=welcome";

@@ -28,7 +28,7 @@ async fn every_failure_is_a_problem_document() {
 
     let answer = alice.delete("/me").await;
     answer.expect_problem(405, "method_not_allowed");
-    assert_eq!(answer.header("allow"), Some("GET"));
+    assert_eq!(answer.header("allow"), Some("GET, HEAD"));
 
     let post = |body: String, content_type: &str| {
         let request = alice.request(Method::POST, "/paired-servers").header(ORIGIN, FRONTEND);

@@ -191,8 +191,8 @@ async fn what_is_wrong_is_named_and_nothing_is_stored() {
         (json!({ "link": true, "label": "a\nb" }), "label"),
         (json!({ "link": true, "label": "a\u{0}b" }), "label"),
         (json!({ "link": true, "label": "x".repeat(101) }), "label"),
-        (json!({ "link": "yes" }), ""),
-        (json!({ "platformId": 7 }), ""),
+        (json!({ "link": "yes" }), "link"),
+        (json!({ "platformId": 7 }), "platformId"),
         (json!([]), ""),
     ] {
         let problem = invite(&mut alice, &server, body.clone()).await.expect_problem(400, "invalid_request");

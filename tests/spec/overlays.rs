@@ -143,7 +143,7 @@ async fn the_scope_of_a_code_is_checked() {
     for (body, path) in [
         (json!({ "scope": "admin" }), "scope"),
         (json!({ "scope": "" }), "scope"),
-        (json!({ "scope": 7 }), ""),
+        (json!({ "scope": 7 }), "scope"),
         (json!({ "scope": "overlay" }), "serverId"),
         (json!({ "serverId": server }), "serverId"),
         (json!({ "scope": "helper", "serverId": server }), "serverId"),

@@ -48,7 +48,7 @@ pub struct AuditQuery {
     since: Option<String>,
     /// Only what was done before: a time in RFC 3339, or the `next` of the page before.
     #[garde(length(max = 64))]
-    #[param(max_length = 64)]
+    #[param(max_length = 64, format = "before")]
     before: Option<String>,
 }
 

@@ -42,17 +42,18 @@ pub struct BetaTesterQuery {
 /// A tier for nothing.
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
+#[schema(example = json!({ "platformId": "76561198000000002", "tier": "OPERATOR", "note": "Helps to test" }))]
 pub struct NewBetaTester {
     /// SteamID64; its user need not have signed in yet.
     #[garde(custom(is_platform_id))]
-    #[schema(pattern = "^[0-9]{17}$")]
+    #[schema(format = "steamid64")]
     platform_id: String,
     #[garde(custom(is_tier))]
-    #[schema(pattern = "^(SCOUT|OPERATOR|OVERLORD)$")]
+    #[schema(format = "tier")]
     tier: String,
     /// For admins only.
     #[garde(length(chars, min = 1, max = 500), custom(lines))]
-    #[schema(min_length = 1, max_length = 500)]
+    #[schema(format = "lines", min_length = 1, max_length = 500)]
     note: Option<String>,
     /// In the future; absent: it does not end.
     #[garde(skip)]

@@ -32,15 +32,17 @@ use crate::{
 /// A new row.
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
+#[schema(example = json!({ "itemId": "-1581843485" }))]
 pub struct NewConveyorRow {
     /// The game's item id.
     #[garde(skip)]
-    #[schema(value_type = String)]
+    #[schema(value_type = String, format = "int32-digits")]
     item_id: IntegerOrText,
 }
 
 /// The category of a row.
 #[derive(Deserialize, ToSchema, Validate)]
+#[schema(example = json!({ "category": "Resources" }))]
 pub struct ConveyorCategory {
     #[garde(length(chars, min = 1, max = 50), custom(is_plain))]
     #[schema(min_length = 1, max_length = 50)]
@@ -49,6 +51,7 @@ pub struct ConveyorCategory {
 
 /// The category of several rows.
 #[derive(Deserialize, ToSchema, Validate)]
+#[schema(example = json!({ "shortnames": ["sulfur"], "category": "Resources" }))]
 pub struct ConveyorCategories {
     /// 1 to 500 of the map.
     #[garde(length(min = 1, max = 500), inner(length(max = 100), custom(is_plain)))]

@@ -36,6 +36,7 @@ const RESULTS: usize = 20;
 /// What an admin says of an item.
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
+#[schema(example = json!({ "name": "Sulfur", "category": "Resources" }))]
 pub struct ItemBody {
     /// The game's own name. Of an item of the embedded catalogue it is known, and cannot be another.
     #[garde(inner(custom(is_shortname)))]

@@ -20,14 +20,11 @@
 
 use actix_web::{
     middleware::from_fn,
-    web::{JsonConfig, ServiceConfig, delete, get, post, put, resource, scope},
+    web::{PayloadConfig, ServiceConfig, delete, get, post, put, resource, scope},
 };
 use utoipa::OpenApi;
 
-use crate::{
-    api::{extract::json, middleware::admin_only},
-    domain::limits::CONTENT_BODY,
-};
+use crate::{api::middleware::admin_only, domain::limits::CONTENT_BODY};
 
 pub mod analytics;
 pub mod audit;
@@ -87,8 +84,8 @@ pub fn routes(config: &mut ServiceConfig) {
 }
 
 /// Stores and pages are larger than other bodies.
-fn content() -> JsonConfig {
-    JsonConfig::default().limit(CONTENT_BODY).error_handler(json::rejected)
+fn content() -> PayloadConfig {
+    PayloadConfig::new(CONTENT_BODY)
 }
 
 /// The part of the OpenAPI document.

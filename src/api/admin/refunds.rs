@@ -57,6 +57,7 @@ const OVERTAKEN: &str = "conflict";
 /// What is paid back.
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(example = json!({ "chargeId": "ch_1", "amount": 500, "reason": "requested_by_customer" }))]
 pub struct NewRefund {
     /// The provider's id of the charge. This or `paymentIntentId`.
     #[garde(inner(custom(is_provider_id)))]
@@ -100,6 +101,7 @@ pub struct RefundQuery {
 pub struct PaymentEventQuery {
     /// `parked`, which is what there is to see.
     #[garde(custom(is_parked))]
+    #[param(pattern = "^parked$")]
     state: Option<String>,
     /// At most so many; 200 if absent.
     #[garde(range(min = 1, max = 500))]

@@ -29,6 +29,7 @@ use crate::{
 
 /// The new content of a store.
 #[derive(Deserialize, ToSchema, Validate)]
+#[schema(example = json!({ "data": { "entries": [] } }))]
 pub struct StoreChange {
     /// Any JSON of at most 1 MiB.
     #[garde(custom(can_be_data))]
@@ -42,6 +43,7 @@ fn can_be_data(data: &RawValue, _: &()) -> garde::Result {
 
 /// Which version a store or page is to have again.
 #[derive(Deserialize, ToSchema, Validate)]
+#[schema(example = json!({ "version": 0 }))]
 pub struct StoreRestore {
     /// 0: what the service ships.
     #[garde(range(min = 0))]

@@ -31,10 +31,13 @@ use crate::{
 
 /// The new content of a page.
 #[derive(Deserialize, ToSchema, Validate)]
+#[schema(example = json!({
+    "slug": "start/first-night", "frontmatter": { "section": "Start", "order": 1, "title": "The first night" }, "body": "Build small."
+}))]
 pub struct WikiPageChange {
     /// Parts of `a-z`, `0-9` and single hyphens, joined by slashes; at most 120 characters and 4 parts.
     #[garde(custom(is_slug))]
-    #[schema(max_length = 120)]
+    #[schema(format = "slug", max_length = 120)]
     slug: String,
     /// `section`, `order` and `title` place it in the tree; at most 16 KiB.
     #[garde(skip)]
@@ -52,8 +55,10 @@ fn is_slug(slug: &str, _: &()) -> garde::Result {
 
 /// Which version a page is to have again.
 #[derive(Deserialize, ToSchema, Validate)]
+#[schema(example = json!({ "slug": "start/first-night", "version": 1 }))]
 pub struct WikiPageRestore {
     #[garde(custom(is_slug))]
+    #[schema(format = "slug", max_length = 120)]
     slug: String,
     /// 0: what the service ships.
     #[garde(range(min = 0))]

@@ -57,8 +57,9 @@ impl FromRequest for CallingDevice {
 
     fn from_request(req: &HttpRequest, _: &mut Payload) -> Self::Future {
         let (context, notes) = (ApiContext::of(req).clone(), RequestNotes::of(req));
+        let missing = if bears_token(req.headers()) { ApiError::DeadDeviceToken } else { ApiError::NoDeviceToken };
         let hash = presented_token(req.headers()).map(|token| sha256_hex(token.as_bytes()));
-        async move { calling_device(&context, &notes, hash.ok_or(ApiError::Unauthenticated)?).await }.boxed_local()
+        async move { calling_device(&context, &notes, hash.ok_or(missing)?).await }.boxed_local()
     }
 }
 
@@ -99,7 +100,7 @@ async fn calling_device(
             Ok(user.map(|user| (device, user)))
         })
         .await?;
-    let (device, user) = found.ok_or(ApiError::Unauthenticated)?;
+    let (device, user) = found.ok_or(ApiError::DeadDeviceToken)?;
     notes.user.replace(Some(user.id.clone()));
     context.rate_limits.take_user(notes, &user.id)?;
     if device.wants_touch(now) {

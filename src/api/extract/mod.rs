@@ -9,3 +9,4 @@ pub mod paired_server;
 pub mod query;
 pub mod relay_caller;
 pub mod session_user;
+pub mod strict_objects;

@@ -1,9 +1,9 @@
 //! The outermost layer: the request id and its trace, the log line, security headers, and the problem document of every error.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use actix_web::{
-    Error, HttpMessage, HttpRequest, ResponseError as _,
+    Error, HttpMessage, HttpRequest, HttpResponse, ResponseError,
     body::{BodySize, BoxBody, MessageBody},
     dev::{ServiceRequest, ServiceResponse},
     error::PayloadError,
@@ -13,6 +13,7 @@ use actix_web::{
     },
     middleware::Next,
 };
+use maud::html;
 use tokio::time::Instant;
 use url::Url;
 
@@ -20,13 +21,16 @@ use crate::{
     api::{
         context::ApiContext,
         error::{ApiError, PROBLEM_JSON, Problem},
+        page,
         request_notes::RequestNotes,
     },
+    config::BaseUrl,
     domain::ids::UserId,
     net::{
         http_service::is_late,
         trace::{self, Trace},
     },
+    panics,
 };
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -64,13 +68,18 @@ async fn observed(
     // An error drops the request, so what the log line needs is copied before.
     let (method, notes) = (req.method().clone(), RequestNotes::of(req.request()));
 
-    let mut response = match next.call(req).await {
-        Ok(response) => response.map_into_boxed_body(),
-        // Without a request there is no response to add to: actix builds one from the error.
-        Err(error) => return Err(error),
+    let base = ApiContext::of(req.request()).urls.base.clone();
+    let mut response = match panics::caught("request", id, next.call(req)).await {
+        Some(Ok(response)) => response.map_into_boxed_body(),
+        // The request is gone, and with it all that an answer could be added to.
+        Some(Err(error)) => {
+            let status = error.as_response_error().status_code();
+            return Err(LostRequest::new(ApiError::Framework(status), id, &base).into());
+        }
+        None => return Err(LostRequest::new(ApiError::Internal("a handler panicked".into()), id, &base).into()),
     };
     if response.status().is_client_error() || response.status().is_server_error() {
-        response = with_problem(response, id);
+        response = with_problem(response, id, &base);
     }
     let status = response.status();
     // Never the path: what is in it may be a secret.
@@ -80,10 +89,7 @@ async fn observed(
     {
         ApiContext::of(response.request()).activity.count(&method, route);
     }
-    let is_https = ApiContext::of(response.request()).urls.base.scheme() == "https";
-    let headers = response.headers_mut();
-    headers.insert(REQUEST_ID, HeaderValue::from_str(id).expect("a request id is visible ASCII"));
-    add_security(headers, is_https);
+    add_headers(response.headers_mut(), id, is_https(&base));
     let bytes = match response.response().body().size() {
         BodySize::Sized(bytes) => Some(bytes),
         BodySize::None => Some(0),
@@ -99,8 +105,13 @@ async fn observed(
     Ok(response)
 }
 
-/// What every answer has, unless its handler said otherwise.
-fn add_security(headers: &mut HeaderMap, is_https: bool) {
+fn is_https(base: &BaseUrl) -> bool {
+    base.scheme() == "https"
+}
+
+/// What every answer has: its request id, and, unless its handler said otherwise, what browsers are to know of it.
+fn add_headers(headers: &mut HeaderMap, id: &str, is_https: bool) {
+    headers.insert(REQUEST_ID, HeaderValue::from_str(id).expect("a request id is visible ASCII"));
     // A page of any site may show what everybody may read; what is a user's, only those of this one.
     let is_public = headers.get(header::CACHE_CONTROL).is_some_and(|value| value.as_bytes().starts_with(b"public"));
     let defaults = [
@@ -126,7 +137,7 @@ fn is_request_id(text: &str) -> bool {
 }
 
 /// Replaces the body of an error answer with its problem document and keeps the headers.
-fn with_problem(mut response: ServiceResponse<BoxBody>, request_id: &str) -> ServiceResponse<BoxBody> {
+fn with_problem(mut response: ServiceResponse<BoxBody>, request_id: &str, base: &BaseUrl) -> ServiceResponse<BoxBody> {
     let is_problem = response.headers().get(header::CONTENT_TYPE).is_some_and(|value| value == PROBLEM_JSON);
     if is_problem {
         return response;
@@ -151,14 +162,18 @@ fn with_problem(mut response: ServiceResponse<BoxBody>, request_id: &str) -> Ser
         }
     };
     error.log(request_id);
-    let (problem, status) = (error.problem(request_id), error.status_code());
-    let (media_type, body) = match is_sign_in_of_browser(response.request()) {
+    let (problem, status) = (error.problem(request_id, base), error.status_code());
+    let is_page = is_sign_in_of_browser(response.request());
+    let (media_type, body) = match is_page {
         true => ("text/html; charset=utf-8", problem_page(&problem, &ApiContext::of(response.request()).urls.frontend)),
         false => (PROBLEM_JSON, serde_json::to_string(&problem).expect("a problem holds only strings and numbers")),
     };
     *response.response_mut().status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    if is_page {
+        headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(page::policy()));
+    }
     headers.remove(header::CONTENT_LENGTH);
     response.map_body(|_, _| BoxBody::new(body))
 }
@@ -171,21 +186,72 @@ fn is_sign_in_of_browser(req: &HttpRequest) -> bool {
 
 /// The problem for a person, with the way back.
 fn problem_page(Problem { title, detail, request_id, .. }: &Problem, frontend: &Url) -> String {
-    let [title, detail, back] = [title, detail.as_str(), frontend.as_str()].map(escaped);
-    format!(
-        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title>\
-         <h1>{title}</h1><p>{detail}</p><p><a href=\"/auth/platform\">Sign in again</a> or \
-         <a href=\"{back}\">go back</a>.</p><p>Request {request_id}</p></html>"
-    )
+    let content = html! {
+        h1 { (title) }
+        p { (detail) }
+        p { a href="/auth/platform" { "Sign in again" } " or " a href=(frontend.as_str()) { "go back" } "." }
+        p { "Request " code { (request_id) } }
+    };
+    page::whole(title, &content)
 }
 
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+/// The whole answer to a request that is gone: its handler panicked, or a layer gave it up.
+#[derive(Debug)]
+struct LostRequest {
+    error: ApiError,
+    id: String,
+    document: Vec<u8>,
+    is_https: bool,
+}
+
+impl LostRequest {
+    fn new(error: ApiError, id: &str, base: &BaseUrl) -> Self {
+        error.log(id);
+        let document = serde_json::to_vec(&error.problem(id, base)).unwrap_or_default();
+        Self { error, id: id.to_owned(), document, is_https: is_https(base) }
+    }
+}
+
+impl fmt::Display for LostRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl ResponseError for LostRequest {
+    fn status_code(&self) -> StatusCode {
+        self.error.status_code()
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        let mut response = self.error.error_response().set_body(BoxBody::new(self.document.clone()));
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        add_headers(response.headers_mut(), &self.id, self.is_https);
+        response
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use actix_web::{body, rt};
+    use maud::html;
+    use serde_json::Value;
+    use url::Url;
+
     use super::*;
+
+    #[test]
+    fn a_request_that_is_lost_to_a_panic_is_answered_whole() {
+        let base = Url::parse("https://api.example").unwrap().into();
+        let lost = LostRequest::new(ApiError::Internal("secret".into()), "r-1".into(), &base);
+        let response = lost.error_response();
+        assert_eq!(response.status(), 500);
+        assert_eq!(response.headers().get(REQUEST_ID).unwrap(), "r-1");
+        assert_eq!(response.headers().get(header::CONTENT_TYPE).unwrap(), PROBLEM_JSON);
+        let body = rt::System::new().block_on(body::to_bytes(response.into_body())).unwrap();
+        let problem: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!((&problem["code"], &problem["requestId"]), (&"internal_error".into(), &"r-1".into()));
+    }
 
     #[test]
     fn a_request_id_from_outside_is_short_and_plain() {

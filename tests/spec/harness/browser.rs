@@ -14,7 +14,7 @@ use reqwest::{
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::{app::FRONTEND, canary, relay_client::PATIENCE};
+use super::{app::FRONTEND, canary, documented, relay_client::PATIENCE};
 
 /// Pauses between questions: a user has 300 a minute, and the clock is stopped.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
@@ -50,7 +50,9 @@ impl Browser {
 
     /// Sends it and keeps the cookies of the answer.
     pub async fn send(&mut self, request: RequestBuilder) -> Answer {
-        let response = request.send().await.unwrap();
+        let request = request.build().unwrap();
+        let (method, path) = (request.method().clone(), request.url().path().to_owned());
+        let response = self.http.execute(request).await.unwrap();
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         for cookie in headers.get_all(SET_COOKIE) {
             let text = cookie.to_str().unwrap();
@@ -64,6 +66,7 @@ impl Browser {
         }
         let body = response.bytes().await.unwrap().to_vec();
         canary::note_answer(&body);
+        documented::check(method.as_str(), &path, status, &headers, &body);
         Answer { status, headers, body }
     }
 
@@ -150,6 +153,7 @@ impl Answer {
         assert_eq!(problem["code"], code, "{problem}");
         assert_eq!(problem["status"], status);
         assert_eq!(problem["requestId"].as_str(), self.header("x-request-id"));
+        assert!(problem["type"].as_str().unwrap().ends_with(&format!("/problems/{code}")), "{problem}");
         for field in ["type", "title", "detail"] {
             assert!(problem[field].as_str().is_some_and(|text| !text.is_empty()), "{field}: {problem}");
         }

@@ -7,6 +7,7 @@ pub mod browser;
 pub mod canary;
 pub mod chat_platform;
 pub mod database;
+pub mod documented;
 pub mod game;
 pub mod helper;
 pub mod payments;
