@@ -240,7 +240,7 @@ fn a_device_to_toggle_that_does_not_exist_or_is_no_switch_is_told() {
     let mut demo = companion(directory.path());
     let _running = until_printed(demo.args(["demo", "--port=0", "--data-dir=it"]), "The demo is running");
     for (device, told) in [("999", "there is no device 999"), ("4244", "not_a_switch")] {
-        let watch = ["watch", "it/demo.json", "--toggle", device, "--seconds=60"];
+        let watch = ["watch", "it/demo.json", "--toggle", device];
         let output = companion(directory.path()).args(watch).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(1) && text.contains(told), "{text}");
