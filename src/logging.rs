@@ -137,13 +137,9 @@ mod tests {
 
     fn line(format: LogFormat, message: &str) -> String {
         let (mut out, pairs) = (Vec::new(), [("user", Value::from("a b")), ("ms", Value::from(7_u64))]);
-        let arguments = format_args!("{message}");
-        let record = Record::builder()
-            .level(Level::Info)
-            .target("companion::api")
-            .args(arguments)
-            .key_values(&pairs.as_slice())
-            .build();
+        let (arguments, pairs) = (format_args!("{message}"), pairs.as_slice());
+        let record =
+            Record::builder().level(Level::Info).target("companion::api").args(arguments).key_values(&pairs).build();
         match format {
             LogFormat::Text => write_text(&mut out, "now", "INFO", &record).unwrap(),
             LogFormat::Json => write_json(&mut out, "now", &record).unwrap(),
