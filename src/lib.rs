@@ -140,6 +140,7 @@ pub mod pairings;
 pub mod panics;
 pub mod push;
 pub mod relay;
+pub mod reports;
 pub mod rotation;
 pub mod server;
 pub mod simulator;

@@ -6,7 +6,6 @@ use std::{
     path::PathBuf,
     pin::pin,
     process::{self, ExitCode},
-    sync::Arc,
 };
 
 use clap::{ArgMatches, Args, CommandFactory as _, Parser, Subcommand};
@@ -20,28 +19,21 @@ use companion::{
     clients::http,
     clock::Clock,
     config::{Config, InvalidSettings, Settings, StoragePlaces, fresh_secrets},
-    crypto::{self, random::Random, sealer::Sealer},
+    crypto::{self, random::Random},
     db::{
-        alarms,
         audit::{self, AuditHead},
-        encryption_keys,
         error::DbError,
-        failed_pushes::{self, FailedPush},
-        incidents,
-        payment_events::{self, ParkedEvent},
-        pool::{Db, Pool},
+        pool::Pool,
         schema_steps::open_existing,
     },
     demo::{Demo, DemoOptions},
     doctor::{self, Diagnosis},
-    domain::time,
     logging::{self, LogFormat},
     relay::schema,
-    rotation,
+    reports::{self, KeysState},
     server::{OpenDatabase, Server},
     simulator::{self, SimulateOptions},
     terminal::{self, LiveLine, LogAboveLines},
-    vault::Vault,
     watch::{self, WatchOptions},
 };
 
@@ -143,11 +135,6 @@ struct Options {
     settings: Settings,
 }
 
-/// Dead letters that `alarms` prints, the newest.
-const DEAD_LETTERS_PRINTED: usize = 100;
-/// Parked payment events that `billing parked` prints, the oldest.
-const PARKED_PRINTED: usize = 1_000;
-
 /// Entries of the audit log after which `audit verify` says how far it is.
 const AUDIT_PROGRESS: i64 = 100_000;
 
@@ -200,9 +187,11 @@ fn main() -> ExitCode {
                 Err(reason) => fail("health", reason),
             })
         }
-        Command::Alarms(options) => with_database(options, alarms_status),
+        Command::Alarms(options) => with_database(options, |pool| show(reports::alarms(&pool))),
         Command::Keys(Keys::Status(options)) => with_existing(options, &["CREDS_ENCRYPTION_KEY"], keys_status),
-        Command::Billing(Billing::Parked(options)) => with_database(options, parked_events),
+        Command::Billing(Billing::Parked(options)) => {
+            with_database(options, |pool| show(reports::parked_events(&pool)))
+        }
         Command::Billing(Billing::Reconcile(ReconcileOptions { dry_run, options })) => {
             with_existing(options, &[], |config| reconcile_billing(config, dry_run))
         }
@@ -227,49 +216,22 @@ fn migrate(config: Config) -> ExitCode {
     }
 }
 
-fn alarms_status(pool: Pool) -> ExitCode {
-    let read = |db: &mut Db| {
-        let dead = failed_pushes::dead_letters(db, DEAD_LETTERS_PRINTED)?;
-        Ok((alarms::tally(db)?, incidents::tally(db)?, dead))
-    };
-    let (tally, states, (dead, newest)) = match pool.read_blocking(read) {
-        Ok(read) => read,
-        Err(error) => return fail("the database", error),
-    };
-    let alarms = tally.counts.iter().map(|(state, count)| format!("alarms {state}: {count}"));
-    let incidents = states.iter().map(|(state, count)| format!("incidents {state}: {count}"));
-    let mut lines: Vec<String> = alarms.chain(incidents).collect();
-    if let Some(since) = tally.oldest_unfinished {
-        lines.push(format!("oldest unfinished alarm: received at {}", time::to_wire(since)));
+fn show(report: Result<String, DbError>) -> ExitCode {
+    match report {
+        Ok(report) => print(&report),
+        Err(error) => fail("the database", error),
     }
-    lines.push(format!("dead letters: {dead}"));
-    lines.extend(newest.iter().map(|letter| {
-        let FailedPush { user_id, push_id, attempts, reason, content, failed_at } = letter;
-        let at = time::to_wire(*failed_at);
-        format!("dead letter: {at}, user {user_id}, push {push_id}, {reason} after {attempts} attempts: {content}")
-    }));
-    print(&lines.join("\n"))
 }
 
-fn parked_events(pool: Pool) -> ExitCode {
-    let read = |db: &mut Db| payment_events::parked(db, PARKED_PRINTED);
-    let (count, oldest) = match pool.read_blocking(read) {
-        Ok(read) => read,
-        Err(error) => return fail("the database", error),
-    };
-    let mut lines = vec![format!("parked: {count}")];
-    lines.extend(oldest.into_iter().map(|event| {
-        let ParkedEvent { id, kind, subscription_id, customer_id, user_hint, reason, received_at, attempts, .. } =
-            event;
-        let or_none = |text: Option<String>| text.unwrap_or_else(|| "none".to_owned());
-        let [subscription, customer, user, reason] = [subscription_id, customer_id, user_hint, reason].map(or_none);
-        let at = time::to_wire(received_at);
-        format!(
-            "{id}: {kind}, {reason}, subscription {subscription}, customer {customer}, user {user}, received at {at}, \
-             tried again {attempts} times"
-        )
-    }));
-    print(&lines.join("\n"))
+fn keys_status(config: Config) -> ExitCode {
+    match reports::keys(&config) {
+        Ok((report, KeysState::AllOpen)) => print(&report),
+        Ok((report, KeysState::SomeSealed)) => {
+            print(&report);
+            ExitCode::FAILURE
+        }
+        Err(error) => fail("the database", error),
+    }
 }
 
 fn reconcile_billing(config: Config, dry_run: bool) -> ExitCode {
@@ -402,37 +364,6 @@ fn serve(config: Config) -> ExitCode {
             Err(error) => fail("the service stopped", error),
         }
     })
-}
-
-fn keys_status(config: Config) -> ExitCode {
-    let secrets = &config.secrets;
-    let (current, previous) = (&secrets.credentials_key, secrets.credentials_key_previous.as_ref());
-    let read = || {
-        let pool = open_existing(&config.database)?;
-        let number = pool.read_blocking(|db| encryption_keys::number(db, &current.fingerprint()))?;
-        let sealer = Sealer::new(current, previous, number.unwrap_or_default(), Random::system());
-        let status = rotation::status(&Vault::new(pool, Arc::new(sealer)))?;
-        Ok::<_, DbError>((number, status))
-    };
-    let (number, status) = match read() {
-        Ok(read) => read,
-        Err(error) => return fail("the database", error),
-    };
-    let mut lines = vec![match number {
-        Some(number) => format!("current key: {number}"),
-        None => "current key: has no number yet, because the service has not run with it".to_owned(),
-    }];
-    for (&key, &count) in &status.by_key {
-        let note = if Some(key) == number { "up to date" } else { "waiting to be sealed again" };
-        lines.push(format!("key {key}: {count} stored credentials, {note}"));
-    }
-    lines.extend(status.unreadable.iter().map(|unreadable| format!("cannot be opened: {unreadable}")));
-    let uniform = status.by_key.keys().all(|&key| Some(key) == number);
-    if previous.is_some() && uniform && status.unreadable.is_empty() {
-        lines.push("CREDS_ENCRYPTION_KEY_PREV is not needed any more.".to_owned());
-    }
-    let printed = print(&lines.join("\n"));
-    if status.unreadable.is_empty() { printed } else { ExitCode::FAILURE }
 }
 
 fn demo(options: DemoOptions) -> ExitCode {

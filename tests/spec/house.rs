@@ -20,7 +20,7 @@ const FLOORS: [&[&str]; 9] = [
     &["pairings"],
     &["relay", "push", "tracking", "billing"],
     &["api", "rotation"],
-    &["server", "demo", "watch", "simulator", "backup", "doctor"],
+    &["server", "demo", "watch", "simulator", "backup", "doctor", "reports"],
 ];
 
 /// What may be imported from the same floor: the demo runs the server and its neighbours, and `watch` reads its file.

@@ -234,7 +234,6 @@ impl ResponseError for LostRequest {
 #[cfg(test)]
 mod tests {
     use actix_web::{body, rt};
-    use maud::html;
     use serde_json::Value;
     use url::Url;
 

@@ -1,0 +1,98 @@
+//! What commands that only look print: lines of text.
+
+use std::sync::Arc;
+
+use crate::{
+    config::Config,
+    crypto::{random::Random, sealer::Sealer},
+    db::{
+        alarms as db_alarms, encryption_keys,
+        error::DbError,
+        failed_pushes::{self, FailedPush},
+        incidents,
+        payment_events::{self, ParkedEvent},
+        pool::{Db, Pool},
+        schema_steps::open_existing,
+    },
+    domain::time,
+    rotation,
+    vault::Vault,
+};
+
+/// Dead letters that `alarms` prints, the newest.
+const DEAD_LETTERS_PRINTED: usize = 100;
+/// Parked payment events that `billing parked` prints, the oldest.
+const PARKED_PRINTED: usize = 1_000;
+
+/// Whether all that is stored can be opened with the keys that there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeysState {
+    AllOpen,
+    SomeSealed,
+}
+
+/// How many alarms and incidents are in each state, and the newest pushes that could not be handled.
+pub fn alarms(pool: &Pool) -> Result<String, DbError> {
+    let read = |db: &mut Db| {
+        let dead = failed_pushes::dead_letters(db, DEAD_LETTERS_PRINTED)?;
+        Ok((db_alarms::tally(db)?, incidents::tally(db)?, dead))
+    };
+    let (tally, states, (dead, newest)) = pool.read_blocking(read)?;
+    let alarms = tally.counts.iter().map(|(state, count)| format!("alarms {state}: {count}"));
+    let incidents = states.iter().map(|(state, count)| format!("incidents {state}: {count}"));
+    let mut lines: Vec<String> = alarms.chain(incidents).collect();
+    if let Some(since) = tally.oldest_unfinished {
+        lines.push(format!("oldest unfinished alarm: received at {}", time::to_wire(since)));
+    }
+    lines.push(format!("dead letters: {dead}"));
+    lines.extend(newest.iter().map(|letter| {
+        let FailedPush { user_id, push_id, attempts, reason, content, failed_at } = letter;
+        let at = time::to_wire(*failed_at);
+        format!("dead letter: {at}, user {user_id}, push {push_id}, {reason} after {attempts} attempts: {content}")
+    }));
+    Ok(lines.join("\n"))
+}
+
+/// The payment events that wait, the oldest.
+pub fn parked_events(pool: &Pool) -> Result<String, DbError> {
+    let read = |db: &mut Db| payment_events::parked(db, PARKED_PRINTED);
+    let (count, oldest) = pool.read_blocking(read)?;
+    let mut lines = vec![format!("parked: {count}")];
+    lines.extend(oldest.into_iter().map(|event| {
+        let ParkedEvent { id, kind, subscription_id, customer_id, user_hint, reason, received_at, attempts, .. } =
+            event;
+        let or_none = |text: Option<String>| text.unwrap_or_else(|| "none".to_owned());
+        let [subscription, customer, user, reason] = [subscription_id, customer_id, user_hint, reason].map(or_none);
+        let at = time::to_wire(received_at);
+        format!(
+            "{id}: {kind}, {reason}, subscription {subscription}, customer {customer}, user {user}, received at {at}, \
+             tried again {attempts} times"
+        )
+    }));
+    Ok(lines.join("\n"))
+}
+
+/// How many stored credentials each key seals.
+pub fn keys(config: &Config) -> Result<(String, KeysState), DbError> {
+    let secrets = &config.secrets;
+    let (current, previous) = (&secrets.credentials_key, secrets.credentials_key_previous.as_ref());
+    let pool = open_existing(&config.database)?;
+    let number = pool.read_blocking(|db| encryption_keys::number(db, &current.fingerprint()))?;
+    let sealer = Sealer::new(current, previous, number.unwrap_or_default(), Random::system());
+    let status = rotation::status(&Vault::new(pool, Arc::new(sealer)))?;
+    let mut lines = vec![match number {
+        Some(number) => format!("current key: {number}"),
+        None => "current key: has no number yet, because the service has not run with it".to_owned(),
+    }];
+    for (&key, &count) in &status.by_key {
+        let note = if Some(key) == number { "up to date" } else { "waiting to be sealed again" };
+        lines.push(format!("key {key}: {count} stored credentials, {note}"));
+    }
+    lines.extend(status.unreadable.iter().map(|unreadable| format!("cannot be opened: {unreadable}")));
+    let uniform = status.by_key.keys().all(|&key| Some(key) == number);
+    if previous.is_some() && uniform && status.unreadable.is_empty() {
+        lines.push("CREDS_ENCRYPTION_KEY_PREV is not needed any more.".to_owned());
+    }
+    let state = if status.unreadable.is_empty() { KeysState::AllOpen } else { KeysState::SomeSealed };
+    Ok((lines.join("\n"), state))
+}
