@@ -166,7 +166,7 @@ mod tests {
         let trace = Arc::new(Trace::new("r-1".into(), None, &Random::system()));
         let text = trace::within(trace.clone(), async { line(LogFormat::Text, "done") }).await;
         assert!(text.ends_with(&format!(" request_id=r-1 trace_id={}\n", trace.trace_id)), "{text}");
-        let carried = trace::within(trace, async { trace::carried(async { trace::current() }) }).await;
+        let (carried,) = trace::within(trace, async { (trace::carried(async { trace::current() }),) }).await;
         assert!(carried.await.is_some() && trace::current().is_none());
     }
 

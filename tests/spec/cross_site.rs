@@ -16,9 +16,11 @@ use crate::harness::{
     relay_client::PATIENCE,
 };
 
+type CallerHeaders = &'static [(&'static str, &'static str)];
+
 /// What else a request carries, as a browser of this kind or another client sends it; whether it may change something
 /// with a cookie.
-const CALLERS: [(&str, &[(&str, &str)], bool); 25] = [
+const CALLERS: [(&str, CallerHeaders, bool); 25] = [
     ("a page of the front end", &[("origin", FRONTEND), ("sec-fetch-site", "same-site")], true),
     ("a page of the admins", &[("origin", ADMIN), ("sec-fetch-site", "same-site")], true),
     ("a page of the service itself", &[("origin", BASE), ("sec-fetch-site", "same-origin")], true),

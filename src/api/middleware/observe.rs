@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn a_request_that_is_lost_to_a_panic_is_answered_whole() {
         let base = Url::parse("https://api.example").unwrap().into();
-        let lost = LostRequest::new(ApiError::Internal("secret".into()), "r-1".into(), &base);
+        let lost = LostRequest::new(ApiError::Internal("secret".into()), "r-1", &base);
         let response = lost.error_response();
         assert_eq!(response.status(), 500);
         assert_eq!(response.headers().get(REQUEST_ID).unwrap(), "r-1");
