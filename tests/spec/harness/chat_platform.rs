@@ -81,7 +81,7 @@ impl ChatTest {
     pub async fn ask_as(&self, account: &str, command: &str, options: Value) -> (String, bool) {
         let message = self.platform.give(&GivenCommand::new(account, command, options)).await.unwrap();
         assert_eq!(message["allowed_mentions"], json!({ "parse": [] }));
-        (message["content"].as_str().unwrap().to_owned(), message["flags"] == 64)
+        (message["content"].as_str().unwrap().to_owned(), message["flags"].as_u64().unwrap() & 64 != 0)
     }
 
     /// A code for this account.
