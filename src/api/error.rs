@@ -1,5 +1,7 @@
 //! How an error becomes an answer: RFC 9457 problem documents, with the codes of [`domain::problem`](crate::domain::problem).
 //!
+//! Above 500 lines: one enum, and for each of its many variants a line in every match.
+//!
 //! A variant is what a *client* can distinguish. Causes of internal failures go to the log, once, and nowhere else; the
 //! request id joins the two.
 

@@ -217,6 +217,10 @@ fn write_refusals(method: &str, path: &str, operation: &mut Value) {
             "examples": codes.iter().map(example).collect::<Map<_, _>>(),
         });
         let mut response = json!({ "description": description, "content": { PROBLEM_JSON: content } });
+        if path.starts_with("/auth/platform") {
+            // What a person is shown.
+            response["content"]["text/html"] = json!({ "schema": { "type": "string" } });
+        }
         let header = match status {
             401 => Some(("WWW-Authenticate", "What to present: a session cookie or a device token")),
             429 => Some(("Retry-After", "Seconds until another attempt may succeed")),

@@ -102,7 +102,7 @@ async fn a_frame_is_the_picture_that_the_game_server_draws() {
     assert_eq!(jpeg.header("content-type"), Some("image/jpeg"));
     assert_eq!(jpeg.header("cache-control"), Some("no-store"));
     assert_eq!(jpeg.header("x-frame-at"), Some("2026-11-21T12:00:00.000Z"));
-    assert!(jpeg.header("ratelimit").is_some_and(|text| text.starts_with("\"camera-frame\";r=119")));
+    assert!(jpeg.header("ratelimit").is_some_and(|text| text.contains("\"camera-frame\";r=119")));
     assert_eq!(image::guess_format(jpeg.bytes()).unwrap(), image::ImageFormat::Jpeg);
     assert_eq!(picture(&jpeg).dimensions(), (160, 90));
 
@@ -256,7 +256,7 @@ async fn frames_have_a_rate_limit_of_their_own() {
     }
     let refused = alice.get(&frame_path(&server, "CAM1")).await;
     refused.expect_problem(429, "rate_limited");
-    assert_eq!(refused.header("ratelimit-policy"), Some("\"camera-frame\";q=120;w=60"));
+    assert!(refused.header("ratelimit-policy").unwrap().ends_with("\"camera-frame\";q=120;w=60"));
     assert!(refused.header("retry-after").is_some());
     assert_eq!(alice.get(&format!("/paired-servers/{server}/cameras")).await.status, 200);
     app.clock.advance(chrono::Duration::seconds(1));

@@ -62,8 +62,8 @@ async fn toggles_of_one_user_are_limited() {
     let path = |id: u64| format!("/paired-servers/{server}/devices/{id}/toggle");
     let first = alice.post(&path(GATE_SWITCH), None).await;
     assert_eq!(first.status, 200, "{}", first.text());
-    assert_eq!(first.header("ratelimit"), Some(r#""toggle";r=59;t=0"#));
-    assert_eq!(first.header("ratelimit-policy"), Some(r#""toggle";q=60;w=60"#));
+    assert!(first.header("ratelimit").unwrap().contains(r#""toggle";r=59;"#));
+    assert!(first.header("ratelimit-policy").unwrap().ends_with(r#""toggle";q=60;w=60"#));
     // Also those that toggle nothing.
     for _ in 1..60 {
         alice.post(&path(4), None).await.expect_problem(404, "not_found");

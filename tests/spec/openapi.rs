@@ -253,6 +253,10 @@ async fn every_example_of_a_body_is_taken_for_what_it_is() {
     for (path, item) in document["paths"].as_object().unwrap() {
         for method in item.as_object().unwrap().keys() {
             let Some(body) = example(&document, method, path) else { continue };
+            // It would be the last.
+            if (method.as_str(), path.as_str()) == ("delete", "/me") {
+                continue;
+            }
             let request =
                 ada.request(method.to_ascii_uppercase().parse().unwrap(), &at(path)).header("origin", FRONTEND);
             // The bundle is of the account that signed in here.

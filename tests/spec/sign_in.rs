@@ -79,6 +79,7 @@ on_each_database!(a_user_signs_in, |app| {
         me.json(),
         json!({
             "id": id, "platformId": ALICE, "displayName": ALICE, "avatarUrl": null, "chatLinked": false, "admin": false,
+            "timeZone": null, "locale": null,
             "subscription": {
                 "tier": null, "status": null, "currentPeriodEnd": null, "cancelAtPeriodEnd": false,
                 "entitlements": { "guestsPerServer": 0, "watchedShops": 0, "enforced": false },

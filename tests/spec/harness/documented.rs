@@ -35,7 +35,7 @@ pub fn check(method: &str, path: &str, status: u16, headers: &HeaderMap, body: &
     let content_type = content_type.to_str().unwrap().split(';').next().unwrap();
     let content = &answer["content"][content_type];
     assert!(content.is_object(), "{method} {path}: {status} as {content_type} is not documented");
-    if status >= 400 {
+    if status >= 400 && content_type != "text/html" {
         let problem: Value = serde_json::from_slice(body).unwrap();
         let codes = content["schema"]["properties"]["code"]["enum"].as_array().unwrap();
         assert!(codes.contains(&problem["code"]), "{method} {path}: {problem} is not documented: {codes:?}");
