@@ -96,8 +96,8 @@ pub fn migrate(database: &Database) -> Result<(), DbError> {
                 .map_err(failed)?
         }
     };
-    for step in steps {
-        log::info!("migrated the database: {step}");
+    if let Some(last) = steps.last() {
+        log::info!(steps = steps.len(), last = last.as_str(); "migrated the database");
     }
     Ok(())
 }
