@@ -244,7 +244,7 @@ fn refused(error: PaymentsError) -> ApiError {
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_charge`"),
-    (status = 409, body = Problem, content_type = "application/problem+json", description = "`already_refunded`; `conflict`: the same was asked for at the same time; look at what became of it"),
+    (status = 409, body = Problem, content_type = "application/problem+json", description = "`already_refunded`; `conflict`: the same was asked for at the same time, or so long ago that the provider may have forgotten it; look at what became of it"),
     (status = 502, body = Problem, content_type = "application/problem+json",
         description = "`payment_provider_refused`"),
     (status = 503, body = Problem, content_type = "application/problem+json",
@@ -325,6 +325,9 @@ async fn plan(
     let amount = amount.unwrap_or(left);
     // An attempt of which nobody knows the end comes before the key of this request: the money goes back at most once.
     let attempt = open_attempt(context, &charge.id, amount, reason.as_deref()).await?;
+    if attempt.as_ref().is_some_and(|attempt| !attempt.is_known_to_provider(context.clock.now())) {
+        return Err(ApiError::Conflict);
+    }
     let attempt = attempt.unwrap_or_else(|| RefundAttempt {
         // Without a key of its own, a second click at the same time finds the same state and makes the same key.
         key: key.map_or_else(
@@ -344,6 +347,13 @@ struct RefundAttempt {
     key: String,
     issued_by: String,
     issued_at: String,
+}
+
+impl RefundAttempt {
+    /// Whether the provider still knows its key, however often it was sent since. When not, the key would pay once more.
+    fn is_known_to_provider(&self, now: Timestamp) -> bool {
+        self.issued_at.parse::<Timestamp>().is_ok_and(|first| now - first < KEY_KEPT)
+    }
 }
 
 /// The last attempt at this refund, by whomever, if nobody knows what became of it: it goes on, or the provider did not

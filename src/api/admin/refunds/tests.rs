@@ -40,3 +40,13 @@ fn an_attempt_is_repeated_until_it_is_known_what_became_of_it() {
     assert_eq!(ends(overtaken(), json!({ "id": "re_1" })), None);
     assert_eq!(ends(lost(), json!({ "id": "re_1" })), None);
 }
+
+#[test]
+fn a_key_that_the_provider_may_have_forgotten_is_sent_no_more() {
+    let attempt =
+        |issued_at: &str| RefundAttempt { key: "a".into(), issued_by: "1".into(), issued_at: issued_at.to_owned() };
+    let issued = attempt(&time::to_wire(now()));
+    assert!(issued.is_known_to_provider(now() + KEY_KEPT - TimeDelta::seconds(1)));
+    assert!(!issued.is_known_to_provider(now() + KEY_KEPT));
+    assert!(!attempt("no time").is_known_to_provider(now()));
+}
