@@ -151,6 +151,7 @@ fn fill(pool: &Pool, now: Timestamp) {
 fn measure(engine: &str, database: &Database) {
     let (pool, now, begun) = (Pool::open(database).expect("the database opens"), Utc::now(), Instant::now());
     fill(&pool, now);
+    databases::vacuum(database);
     println!("{engine}: {MEMBERS} members, {ENTRIES} audit entries, {EVENTS} events in {:.1?}", begun.elapsed());
     let random = Random::seeded(7);
     let any = |below: i64| (0..4).fold(0, |number, _| number << 8 | i64::from(random.byte())) % below;

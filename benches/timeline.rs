@@ -89,6 +89,7 @@ fn measure(engine: &str, database: &Database) {
     let pool = Pool::open(database).expect("the database opens");
     let begun = Instant::now();
     let server = fill(&pool);
+    databases::vacuum(database);
     println!("{engine}: {ENTRIES} entries in {:.1?}", begun.elapsed());
     let random = Random::seeded(7);
     let anywhere = || {

@@ -1,7 +1,10 @@
 //! Panics of actors and tasks. A panic ends only the task in which it happens and the thread goes on, so that nobody would
 //! notice: it is logged and counted here, and what ended is started anew by whoever started it.
 
-use std::{panic::AssertUnwindSafe, thread};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    thread,
+};
 
 use futures_util::FutureExt as _;
 
@@ -20,6 +23,11 @@ pub fn notice(part: &'static str, id: &str) -> bool {
 pub async fn caught<T>(part: &'static str, id: &str, future: impl Future<Output = T>) -> Option<T> {
     let ended = AssertUnwindSafe(future).catch_unwind().await;
     ended.inspect_err(|_| report(part, id)).ok()
+}
+
+/// The same for what is done at once.
+pub fn caught_at_once<T>(part: &'static str, id: &str, call: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(call)).inspect_err(|_| report(part, id)).ok()
 }
 
 /// What panicked and where is on stderr already.

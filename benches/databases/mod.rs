@@ -7,7 +7,7 @@ use std::{
 
 use companion::{config::Database, crypto::random::Random};
 use diesel::{Connection as _, PgConnection, connection::SimpleConnection as _};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 
 /// Measures on a new SQLite database and, with `TEST_POSTGRES_URL`, on a new one of PostgreSQL.
 pub fn on_each(measure: impl Fn(&str, &Database)) {
@@ -23,6 +23,14 @@ pub fn on_each(measure: impl Fn(&str, &Database)) {
     database.set_path(&name);
     measure("PostgreSQL", &Database::Postgres(SecretString::from(String::from(database))));
     connection.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)")).expect("it can go");
+}
+
+/// What PostgreSQL does by itself while a table grows: only then can an index alone answer.
+pub fn vacuum(database: &Database) {
+    if let Database::Postgres(url) = database {
+        let mut connection = PgConnection::establish(url.expose_secret()).expect("the database answers");
+        connection.batch_execute("VACUUM (ANALYZE)").expect("its owner may");
+    }
 }
 
 /// Asks so many times and prints how long that took.

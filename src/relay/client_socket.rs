@@ -71,7 +71,7 @@ struct Fragments {
 impl ClientSocket {
     /// Owns a stream from after its handshake; `early` is what the client has already sent behind it.
     pub fn start(worker: Rc<RelayWorker>, admission: Admission, stream: Stream, early: BytesMut) {
-        let socket = Socket::new(admission.user.clone(), stream, worker.counts.clone());
+        let socket = worker.sockets.open(admission.user.clone(), stream);
         Actor::start(Self {
             worker,
             socket,
@@ -307,6 +307,7 @@ impl Actor for ClientSocket {
         for subscription in self.subscriptions.drain(..) {
             subscription.watchers.remove(&self.socket);
         }
+        self.worker.sockets.remove(&self.socket);
     }
 }
 

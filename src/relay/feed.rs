@@ -27,6 +27,11 @@ pub struct Feed {
     snapshot_wanted: Cell<bool>,
     /// Of the newest snapshot.
     receipt: RefCell<Option<Rc<Receipt>>>,
+    /// Numbers of the sockets that are where the log is: the next step is for them. Those that are not, because they may
+    /// not send now, come back by themselves; so a step costs nothing for them.
+    up_to_date: RefCell<Vec<u32>>,
+    /// Of those that wait for a snapshot.
+    without: RefCell<Vec<u32>>,
     /// Set once the subscription has started.
     source: OnceCell<Recipient<SnapshotWanted>>,
 }
@@ -46,6 +51,8 @@ impl Feed {
             clock,
             snapshot_wanted: Cell::new(false),
             receipt: RefCell::new(None),
+            up_to_date: RefCell::default(),
+            without: RefCell::default(),
             source: OnceCell::new(),
         })
     }
@@ -73,6 +80,32 @@ impl Feed {
         {
             source.do_send(SnapshotWanted);
         }
+    }
+
+    /// This socket has nothing to do before the next step, or the next snapshot if it is `without` one.
+    pub fn list(&self, socket: u32, without: bool) {
+        let list = if without { &self.without } else { &self.up_to_date };
+        list.borrow_mut().push(socket);
+    }
+
+    /// Takes this socket off the list that it may be on.
+    pub fn unlist(&self, socket: u32) {
+        for list in [&self.up_to_date, &self.without] {
+            let mut list = list.borrow_mut();
+            if let Some(index) = list.iter().position(|listed| *listed == socket) {
+                list.swap_remove(index);
+            }
+        }
+    }
+
+    /// The sockets for which a step is news.
+    pub fn take_up_to_date(&self) -> Vec<u32> {
+        self.up_to_date.take()
+    }
+
+    /// The sockets that wait for a snapshot.
+    pub fn take_without(&self) -> Vec<u32> {
+        self.without.take()
     }
 
     /// Notes that a snapshot is needed; the subscription looks after it has handled its message.

@@ -46,6 +46,7 @@ use crate::{
         client_socket::ClientSocket,
         hub::{Hub, RelayHealth},
         relay_worker::RelayWorker,
+        sockets::Sockets,
     },
 };
 
@@ -125,9 +126,9 @@ async fn upgrade_service(
 ) -> Result<impl Service<(Request, Framed<HttpStream, h1::Codec>), Response = (), Error = actix_web::Error>, ()> {
     let hub = &context.hub;
     let servers = hub.clone().recipient();
-    let counts = context.health.sent.of_new_thread();
+    let sockets = Sockets::start(context.health.sent.of_new_thread());
     let (commands, acknowledgements) = (hub.clone().recipient(), hub.clone().recipient());
-    let worker = RelayWorker::new(context.clock.clone(), servers, commands, acknowledgements, counts);
+    let worker = RelayWorker::new(context.clock.clone(), servers, commands, acknowledgements, sockets);
     let service = map_config(app(context), |()| AppConfig::default()).into_factory().new_service(()).await?;
     let service = Rc::new(service);
     Ok(fn_service(move |(request, framed): (Request, Framed<HttpStream, h1::Codec>)| {

@@ -19,6 +19,7 @@
 //! shop_watcher         its link's answers into the market, watched offers out    markets  pure: one for each game server
 //! publisher            position, snapshot, subscribers: one encoding for all
 //! live_state           pure: update in, outcome out                                      team_chat  which lines are new
+//! sockets              those of one thread, by number                                    turns      pure: who is served when
 //! socket               the stream      send_queue   pure: priorities      frame_budget  pure: the rate limit
 //! feed                 patch_log       pure: the last steps, merged patches, when a snapshot is better
 //! publication          what a game connection publishes
@@ -65,8 +66,10 @@ pub mod server_lookup;
 pub mod server_subscription;
 pub mod shop_watcher;
 pub mod socket;
+pub mod sockets;
 mod stored_world;
 pub mod team_chat;
+pub mod turns;
 pub mod watchers;
 
 use std::sync::Arc;

@@ -114,9 +114,10 @@ impl PatchLog {
         self.merged_bytes = 0;
     }
 
-    /// Stores a snapshot: of now, or of a later position that the steps did not reach.
-    pub fn restart(&mut self, position: Position, snapshot: Bytes) {
-        if position != self.position {
+    /// Stores a snapshot: of now, or of a later position that the steps did not reach. Whether it is a later one.
+    pub fn restart(&mut self, position: Position, snapshot: Bytes) -> bool {
+        let is_later = position != self.position;
+        if is_later {
             self.position = position;
             self.steps.clear();
             self.bytes = 0;
@@ -124,6 +125,7 @@ impl PatchLog {
         }
         self.snapshot_size = snapshot.len();
         self.snapshot = Some(snapshot);
+        is_later
     }
 
     /// Forgets everything; only a snapshot gives it a position again.

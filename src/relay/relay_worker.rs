@@ -1,6 +1,6 @@
 //! What the sockets of one worker thread share: its subscriptions, found by paired server, and the way to the hub.
 
-use std::{cell::RefCell, collections::HashMap, rc::Rc, sync::Arc};
+use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 use actix::Recipient;
 
@@ -9,9 +9,9 @@ use crate::{
     domain::ids::{ServerId, UserId},
     relay::{
         commands::{AcknowledgeRaid, UserCommand},
-        send_counts::SendCounts,
         server_lookup::FindServer,
         server_subscription::{ServerSubscription, Subscription},
+        sockets::Sockets,
     },
 };
 
@@ -25,7 +25,7 @@ pub struct RelayWorker {
     servers: Recipient<FindServer>,
     pub commands: Recipient<UserCommand>,
     pub acknowledgements: Recipient<AcknowledgeRaid>,
-    pub counts: Arc<SendCounts>,
+    pub sockets: Rc<Sockets>,
     subscriptions: RefCell<HashMap<ServerId, Rc<Subscription>>>,
 }
 
@@ -36,9 +36,9 @@ impl RelayWorker {
         servers: Recipient<FindServer>,
         commands: Recipient<UserCommand>,
         acknowledgements: Recipient<AcknowledgeRaid>,
-        counts: Arc<SendCounts>,
+        sockets: Rc<Sockets>,
     ) -> Rc<Self> {
-        Rc::new(Self { clock, servers, commands, acknowledgements, counts, subscriptions: RefCell::default() })
+        Rc::new(Self { clock, servers, commands, acknowledgements, sockets, subscriptions: RefCell::default() })
     }
 
     /// The subscription of this server, started if need be; none if this user may not watch it. Asks the hub only
@@ -59,8 +59,8 @@ impl RelayWorker {
         if !found.allowed.users.contains(user) {
             return Ok(None);
         }
-        let clock = self.clock.clone();
-        let started = ServerSubscription::start(server.clone(), clock, found, self.servers.clone());
+        let (clock, servers, sockets) = (self.clock.clone(), self.servers.clone(), self.sockets.clone());
+        let started = ServerSubscription::start(server.clone(), clock, found, servers, sockets);
         let mut subscriptions = self.subscriptions.borrow_mut();
         subscriptions.retain(|_, subscription| subscription.is_live());
         subscriptions.insert(server.clone(), started.clone());

@@ -76,11 +76,30 @@ struct View {
     feed: Rc<Feed>,
     /// What the client has; none until its first snapshot.
     position: Option<Position>,
+    /// The feed lists this socket, until it is served for the feed's next step or snapshot.
+    listed: bool,
+}
+
+impl View {
+    /// Has its socket served when the feed has news.
+    fn list(&mut self, socket: u32, without: bool) {
+        if !std::mem::replace(&mut self.listed, true) {
+            self.feed.list(socket, without);
+        }
+    }
+
+    fn unlist(&self, socket: u32) {
+        if self.listed {
+            self.feed.unlist(socket);
+        }
+    }
 }
 
 /// See the module.
 #[derive(Default)]
 pub struct SendQueue {
+    /// Of its socket, on its thread.
+    number: u32,
     counts: Arc<SendCounts>,
     budget: FrameBudget,
     lanes: [VecDeque<QueuedFrame>; QUEUED.len()],
@@ -96,9 +115,10 @@ pub struct SendQueue {
 }
 
 impl SendQueue {
-    /// An empty queue that counts here.
-    pub fn new(counts: Arc<SendCounts>) -> Self {
+    /// An empty queue of the socket of this number, which counts here.
+    pub fn new(number: u32, counts: Arc<SendCounts>) -> Self {
         let mut queue = Self::default();
+        queue.number = number;
         queue.counts = counts;
         queue
     }
@@ -133,9 +153,12 @@ impl SendQueue {
     /// Starts watching, or asks for a fresh snapshot of what is watched already.
     pub fn watch(&mut self, feed: &Rc<Feed>) {
         match self.views.iter_mut().find(|view| view.feed.server == feed.server) {
-            Some(view) => *view = View { feed: feed.clone(), position: None },
+            Some(view) => {
+                view.unlist(self.number);
+                *view = View { feed: feed.clone(), position: None, listed: false };
+            }
             None => {
-                self.views.push(View { feed: feed.clone(), position: None });
+                self.views.push(View { feed: feed.clone(), position: None, listed: false });
                 self.counts.subscriptions.add(1);
             }
         }
@@ -144,7 +167,13 @@ impl SendQueue {
     /// Stops watching, and drops what still waits from that server.
     pub fn unwatch(&mut self, server: &ServerId) {
         let watched = self.views.len();
-        self.views.retain(|view| view.feed.server != *server);
+        self.views.retain(|view| {
+            let stays = view.feed.server != *server;
+            if !stays {
+                view.unlist(self.number);
+            }
+            stays
+        });
         self.counts.subscriptions.remove(watched - self.views.len());
         self.dropped.retain(|dropped| dropped.feed.server != *server);
         for (lane, waiting) in QUEUED.into_iter().zip(&mut self.lanes) {
@@ -162,7 +191,16 @@ impl SendQueue {
         }
         self.dropped.clear();
         self.counts.subscriptions.remove(self.views.len());
-        self.views.clear();
+        for view in self.views.drain(..) {
+            view.unlist(self.number);
+        }
+    }
+
+    /// The feed has taken this socket off its lists, to have it served.
+    pub fn unlisted(&mut self, feed: &Rc<Feed>) {
+        if let Some(view) = self.views.iter_mut().find(|view| Rc::ptr_eq(&view.feed, feed)) {
+            view.listed = false;
+        }
     }
 
     /// Whether this server is watched.
@@ -215,7 +253,7 @@ impl SendQueue {
     fn next_view(&mut self, now: Millis, mut wait: Option<Millis>) -> Next {
         for offset in 0..self.views.len() {
             let index = (self.turn + offset) % self.views.len();
-            let View { feed, position } = &self.views[index];
+            let View { feed, position, .. } = &self.views[index];
             let mut log = feed.log.borrow_mut();
             let catch_up = position.map_or(CatchUp::Snapshot, |from| log.since(from));
             let catch_up = match catch_up {
@@ -226,7 +264,11 @@ impl SendQueue {
                 other => other,
             };
             let (frame, is_snapshot) = match catch_up {
-                CatchUp::Nothing => continue,
+                CatchUp::Nothing => {
+                    drop(log);
+                    self.views[index].list(self.number, false);
+                    continue;
+                }
                 CatchUp::Patch { frame, .. } => {
                     if let Some(at) = patch_at(&mut self.budget, &mut self.paced, now) {
                         return Next::At(earlier(wait, at));
@@ -245,6 +287,8 @@ impl SendQueue {
                         Some(frame) => (frame.clone(), true),
                         None => {
                             feed.want_snapshot();
+                            drop(log);
+                            self.views[index].list(self.number, true);
                             continue;
                         }
                     }

@@ -5,6 +5,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    collections::VecDeque,
     rc::Rc,
     sync::Arc,
     time::Duration,
@@ -12,7 +13,10 @@ use std::{
 
 use actix::prelude::*;
 use bytes::Bytes;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::{
+    task::yield_now,
+    time::{Instant, sleep, timeout},
+};
 
 use crate::{
     clock::Clock,
@@ -31,6 +35,7 @@ use crate::{
         send_queue::QueuedFrame,
         server_lookup::{FindServer, FoundServer},
         socket::Socket,
+        sockets::{BATCH, Sockets},
         watchers::Watchers,
     },
 };
@@ -80,6 +85,9 @@ impl Subscription {
 pub struct ServerSubscription {
     subscription: Rc<Subscription>,
     servers: Recipient<FindServer>,
+    sockets: Rc<Sockets>,
+    /// Sockets that are still to be served for the last news.
+    pass: VecDeque<u32>,
     /// Nobody watched at the last check.
     idle: bool,
     /// Its game connection is gone, and another is being asked for.
@@ -96,6 +104,7 @@ impl ServerSubscription {
         clock: Clock,
         found: FoundServer,
         servers: Recipient<FindServer>,
+        sockets: Rc<Sockets>,
     ) -> Rc<Subscription> {
         let subscription = Rc::new(Subscription {
             feed: Feed::new(server, clock),
@@ -106,6 +115,8 @@ impl ServerSubscription {
         Actor::start(Self {
             subscription: subscription.clone(),
             servers,
+            sockets,
+            pass: VecDeque::new(),
             idle: false,
             searching: false,
             since: Instant::now(),
@@ -155,10 +166,26 @@ impl ServerSubscription {
         }));
     }
 
-    /// Writes what is new to everybody who watches, and asks for a snapshot if somebody needs one.
-    fn fan_out(&self, ctx: &Context<Self>) {
-        self.subscription.watchers.for_each(|socket| socket.pump());
+    /// Serves these sockets, in batches: an alarm that comes meanwhile waits for one batch, not for all sockets.
+    fn serve(&mut self, sockets: impl IntoIterator<Item = u32>, ctx: &mut Context<Self>) {
+        let idle = self.pass.is_empty();
+        self.pass.extend(sockets);
+        if idle {
+            self.serve_batch(ctx);
+        }
+    }
+
+    fn serve_batch(&mut self, ctx: &mut Context<Self>) {
+        let batch = self.pass.len().min(BATCH);
+        for number in self.pass.drain(..batch) {
+            if let Some(socket) = self.sockets.get(number) {
+                socket.serve(&self.subscription.feed);
+            }
+        }
         self.ask_if_wanted(ctx);
+        if !self.pass.is_empty() {
+            ctx.spawn(yield_now().into_actor(self).map(|(), actor, ctx| actor.serve_batch(ctx)));
+        }
     }
 
     fn ask_if_wanted(&self, ctx: &Context<Self>) {
@@ -167,9 +194,14 @@ impl ServerSubscription {
         }
     }
 
-    fn deliver(&self, lane: Lane, frame: Bytes) {
+    fn deliver(&mut self, lane: Lane, frame: Bytes, ctx: &mut Context<Self>) {
         let queued = QueuedFrame { frame, receipt: None, feed: Some(self.subscription.feed.clone()) };
-        self.subscription.watchers.for_each(|socket| socket.push(lane, queued.clone()));
+        let mut numbers = Vec::new();
+        self.subscription.watchers.for_each(|socket| {
+            socket.put(lane, queued.clone());
+            numbers.push(socket.number);
+        });
+        self.serve(numbers, ctx);
     }
 
     /// Delivers an alarm to all but these users; resolves to the number of sockets whose kernel buffer took it.
@@ -238,22 +270,29 @@ impl Handler<Publication> for ServerSubscription {
     type Result = Response<usize>;
 
     fn handle(&mut self, publication: Publication, ctx: &mut Self::Context) -> Response<usize> {
-        let feed = &self.subscription.feed;
+        let feed = self.subscription.feed.clone();
         match publication {
             Publication::Advance { epoch, step } => {
-                if !feed.log.borrow_mut().advance(epoch, step, feed.clock.moment()) {
+                let follows = feed.log.borrow_mut().advance(epoch, step, feed.clock.moment());
+                if follows {
+                    self.serve(feed.take_up_to_date(), ctx);
+                } else {
                     feed.mark_snapshot_wanted();
+                    self.ask_if_wanted(ctx);
                 }
-                self.fan_out(ctx);
             }
             Publication::Snapshot { position, frame } => {
-                feed.log.borrow_mut().restart(position, frame);
+                let is_news = feed.log.borrow_mut().restart(position, frame);
                 let (receipt, first) = Receipt::of_first();
                 feed.set_snapshot_receipt(Some(receipt));
-                self.fan_out(ctx);
+                let mut sockets = feed.take_without();
+                if is_news {
+                    sockets.extend(feed.take_up_to_date());
+                }
+                self.serve(sockets, ctx);
                 return Response::fut(async move { usize::from(first.await.is_ok()) });
             }
-            Publication::Deliver { lane, frame } => self.deliver(lane, frame),
+            Publication::Deliver { lane, frame } => self.deliver(lane, frame, ctx),
             Publication::DeliverAlarm { frame, acknowledged, taken } => {
                 return Response::fut(self.deliver_alarm(frame, &acknowledged, taken));
             }

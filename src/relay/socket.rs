@@ -10,42 +10,84 @@ use std::{
     pin::Pin,
     rc::Rc,
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll, Waker, ready},
     time::Duration,
 };
 
 use actix_codec::Decoder as _;
 use actix_http::ws::{Codec, Frame, ProtocolError};
 use bytes::{Bytes, BytesMut};
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     domain::{ids::UserId, limits},
-    net::{Stream, Timer},
+    net::Stream,
     relay::{
         close::Reason,
+        feed::Feed,
         frame_budget::Millis,
         protocol,
         publication::Lane,
         send_counts::SendCounts,
         send_queue::{Next, QueuedFrame, SendQueue},
+        turns::Turns,
     },
 };
 
 /// Bytes asked from the kernel at a time; the buffer is given back while nothing is half read.
 const READ_SIZE: usize = 4 * 1024;
 /// How long a closed socket waits for the peer to hang up too.
-const GOODBYE_DEADLINE: Millis = 2_000;
+pub const GOODBYE_DEADLINE: Millis = 2_000;
+/// No turn.
+const NEVER: Millis = Millis::MAX;
 /// Bytes of the largest frame that is accepted: its payload, and a header of at most fourteen.
 const LARGEST_FRAME: usize = limits::INBOUND_BYTES + 14;
+
+/// What the sockets of one thread share.
+pub struct SocketThread {
+    /// What their milliseconds count from.
+    origin: Instant,
+    counts: Arc<SendCounts>,
+    turns: RefCell<Turns>,
+    /// The first turn is earlier than it was.
+    earlier: Notify,
+}
+
+impl SocketThread {
+    /// Nobody waits for a turn yet; what goes out is counted here.
+    pub fn new(counts: Arc<SendCounts>) -> Rc<Self> {
+        let (origin, turns, earlier) = (Instant::now(), RefCell::default(), Notify::new());
+        Rc::new(Self { origin, counts, turns, earlier })
+    }
+
+    /// Now, for the limits of its sockets.
+    pub fn now(&self) -> Millis {
+        self.origin.elapsed().as_millis() as Millis
+    }
+
+    /// When the first turn comes.
+    pub fn first_turn(&self) -> Option<Instant> {
+        self.turns.borrow().first().map(|at| self.origin + Duration::from_millis(at))
+    }
+
+    /// Waits until there is an earlier one. For one who waits.
+    pub async fn earlier_turn(&self) {
+        self.earlier.notified().await;
+    }
+
+    /// Some sockets whose turn has come, if there are any.
+    pub fn take_due(&self) -> Option<Vec<u32>> {
+        self.turns.borrow_mut().take_due(self.now())
+    }
+}
 
 /// See the module.
 pub struct Socket {
     pub user: UserId,
+    /// Among those of its thread.
+    pub number: u32,
     stream: Stream,
-    counts: Arc<SendCounts>,
-    /// What the queue's milliseconds count from.
-    origin: Instant,
+    thread: Rc<SocketThread>,
     pub queue: RefCell<SendQueue>,
     /// A frame that the kernel took only in part, and when it last took some of it.
     half: RefCell<Option<Half>>,
@@ -58,8 +100,8 @@ pub struct Socket {
     said_goodbye: Cell<bool>,
     /// The peer is gone.
     done: Cell<bool>,
-    /// When something that waits for its turn may go.
-    due: Cell<Option<Millis>>,
+    /// The tick of its next turn; [`NEVER`] if it waits for none.
+    turn: Cell<Millis>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -69,38 +111,66 @@ struct Half {
 }
 
 impl Socket {
-    /// Owns the stream from after the handshake; counts what goes out here.
-    pub fn new(user: UserId, stream: Stream, counts: Arc<SendCounts>) -> Rc<Self> {
+    /// Owns the stream from after the handshake.
+    pub fn new(thread: Rc<SocketThread>, number: u32, user: UserId, stream: Stream) -> Rc<Self> {
         Rc::new(Self {
             user,
+            number,
             stream,
-            origin: Instant::now(),
-            queue: RefCell::new(SendQueue::new(counts.clone())),
-            counts,
+            queue: RefCell::new(SendQueue::new(number, thread.counts.clone())),
+            thread,
             half: RefCell::new(None),
             control: RefCell::new(None),
             closing: Cell::new(None),
             said_goodbye: Cell::new(false),
             done: Cell::new(false),
-            due: Cell::new(None),
+            turn: Cell::new(NEVER),
             waker: RefCell::new(None),
         })
     }
 
     /// Now, for this socket's limits.
     pub fn now(&self) -> Millis {
-        self.origin.elapsed().as_millis() as Millis
+        self.thread.now()
     }
 
     /// Puts a message into its lane and writes what may be written.
     pub fn push(&self, lane: Lane, queued: impl Into<QueuedFrame>) {
-        if self.closing.get().is_some() {
-            return;
+        self.put(lane, queued);
+        self.pump();
+    }
+
+    /// Puts a message into its lane, for when the socket is served next.
+    pub fn put(&self, lane: Lane, queued: impl Into<QueuedFrame>) {
+        if self.closing.get().is_none() && self.queue.borrow_mut().push(lane, queued.into(), self.now()).is_err() {
+            self.close(Reason::TooSlow);
         }
-        if self.queue.borrow_mut().push(lane, queued.into(), self.now()).is_err() {
-            return self.close(Reason::TooSlow);
+    }
+
+    /// Writes what may be written, now that this feed has news.
+    pub fn serve(&self, feed: &Rc<Feed>) {
+        self.queue.borrow_mut().unlisted(feed);
+        self.pump();
+    }
+
+    /// Writes what may be written, now that what waited may go.
+    pub fn take_turn(&self) {
+        if self.turn.get() <= self.now() {
+            self.turn.set(NEVER);
         }
         self.pump();
+    }
+
+    /// Waits for a turn at this time, unless one comes before. Turns that were asked for stay, so that one may come when
+    /// nothing is to be done.
+    fn wait_until(&self, at: Millis) {
+        let tick = Turns::tick(at);
+        if tick < self.turn.get() {
+            self.turn.set(tick);
+            if self.thread.turns.borrow_mut().add(tick, self.number) {
+                self.thread.earlier.notify_one();
+            }
+        }
     }
 
     /// Puts a ping or pong first. One that still waits is replaced: only the newest matters.
@@ -114,9 +184,11 @@ impl Socket {
     /// Sends the close frame: everything that waits is dropped but for a frame that is half written.
     pub fn close(&self, reason: Reason) {
         if self.closing.get().is_none() {
-            self.closing.set(Some((reason, self.now())));
+            let now = self.now();
+            self.closing.set(Some((reason, now)));
             self.queue.borrow_mut().clear();
             *self.control.borrow_mut() = Some(reason.frame());
+            self.wait_until(now + GOODBYE_DEADLINE);
             self.pump();
         }
     }
@@ -126,9 +198,9 @@ impl Socket {
         self.closing.get().map(|(reason, _)| reason)
     }
 
-    /// When a socket that is being closed is over, whatever its peer does.
-    fn over_at(&self) -> Option<Millis> {
-        self.closing.get().map(|(_, since)| since + GOODBYE_DEADLINE)
+    /// Whether a socket that is being closed is over, whatever its peer does.
+    fn is_over(&self, now: Millis) -> bool {
+        self.done.get() || self.closing.get().is_some_and(|(_, since)| since + GOODBYE_DEADLINE <= now)
     }
 
     /// For how long the kernel has not taken the rest of a frame.
@@ -139,10 +211,10 @@ impl Socket {
 
     /// Writes what the limits allow and the kernel takes.
     pub fn pump(&self) {
-        let due_before = self.due.get();
-        self.write(self.now());
-        // Whoever polls the reading half also waits for room and for the next turn.
-        if (self.half.borrow().is_some() || self.done.get() || self.due.get() != due_before)
+        let now = self.now();
+        self.write(now);
+        // Whoever polls the reading half also waits for room and for the end.
+        if (self.half.borrow().is_some() || self.is_over(now))
             && let Some(waker) = self.waker.borrow_mut().take()
         {
             waker.wake();
@@ -150,23 +222,19 @@ impl Socket {
     }
 
     fn write(&self, now: Millis) {
-        self.due.set(None);
         let mut half = self.half.borrow_mut();
         while !self.done.get() {
             if half.is_none() {
                 let control = self.control.borrow_mut().take();
                 let next = match (control, self.closing.get()) {
                     (Some(frame), _) => frame.into(),
-                    (None, Some((_, since))) => {
-                        self.due.set(Some(since + GOODBYE_DEADLINE));
-                        return self.say_goodbye();
-                    }
+                    (None, Some(_)) => return self.say_goodbye(),
                     (None, None) => match self.queue.borrow_mut().next(now) {
                         Next::Send(queued) => queued,
                         Next::ChatDropped { feed, lines } => {
                             protocol::chat_dropped(&feed.server, lines, feed.clock.now()).into()
                         }
-                        Next::At(at) => return self.due.set(Some(at)),
+                        Next::At(at) => return self.wait_until(at),
                         Next::Idle => return,
                     },
                 };
@@ -174,7 +242,7 @@ impl Socket {
             }
             let Some(Half { rest, since }) = half.as_mut() else { continue };
             let written = self.stream.try_write(&rest.frame);
-            self.counts.bytes.add(written.as_ref().copied().unwrap_or_default());
+            self.thread.counts.bytes.add(written.as_ref().copied().unwrap_or_default());
             match written {
                 Ok(taken) if taken == rest.frame.len() => {
                     if let Some(receipt) = &rest.receipt {
@@ -204,41 +272,29 @@ pub struct Inbound {
     socket: Rc<Socket>,
     codec: Codec,
     buffer: BytesMut,
-    turn: Timer,
 }
 
 impl Inbound {
     /// Reads this socket, beginning with what arrived behind the handshake.
     pub fn new(socket: Rc<Socket>, early: BytesMut) -> Self {
-        Self { socket, codec: Codec::new().max_size(limits::INBOUND_BYTES), buffer: early, turn: Timer::default() }
+        Self { socket, codec: Codec::new().max_size(limits::INBOUND_BYTES), buffer: early }
     }
 
-    /// Writes on, if there is room again or a turn has come. Ready when the connection is over.
+    /// Writes on, if there is room again. Ready when the connection is over.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let socket = &self.socket;
         loop {
-            self.socket.write(self.socket.now());
-            if self.socket.done.get() {
+            let now = socket.now();
+            socket.write(now);
+            if socket.is_over(now) {
                 return Poll::Ready(());
             }
-            let over_at = self.socket.over_at();
-            if over_at.is_some_and(|at| at <= self.socket.now()) {
-                return Poll::Ready(());
-            }
-            if self.socket.half.borrow().is_some() {
-                match self.socket.stream.poll_write_ready(cx) {
-                    Poll::Ready(Ok(())) => continue,
-                    Poll::Ready(Err(_)) => return Poll::Ready(()),
-                    Poll::Pending if over_at.is_none() => return Poll::Pending,
-                    Poll::Pending => {}
-                }
-            }
-            let Some(due) = over_at.or(self.socket.due.get()) else {
-                self.turn = Timer::default();
+            if socket.half.borrow().is_none() {
                 return Poll::Pending;
-            };
-            let at = self.socket.origin + Duration::from_millis(due);
-            if self.turn.poll(at, cx).is_pending() {
-                return Poll::Pending;
+            }
+            match ready!(socket.stream.poll_write_ready(cx)) {
+                Ok(()) => {}
+                Err(_) => return Poll::Ready(()),
             }
         }
     }
@@ -296,7 +352,7 @@ mod tests {
     /// A socket whose peer takes `room` bytes without reading.
     fn socket(room: usize) -> (Rc<Socket>, Memory) {
         let (ours, theirs) = Memory::pair(room);
-        (Socket::new("alice".into(), ours.into(), Arc::default()), theirs)
+        (Socket::new(SocketThread::new(Arc::default()), 0, "alice".into(), ours.into()), theirs)
     }
 
     fn read(peer: &Memory) -> BytesMut {
@@ -317,29 +373,6 @@ mod tests {
         socket.pump();
         assert_eq!((read(&peer), taken.get()), (BytesMut::from("ef"), 1));
         assert!(finished.try_recv().is_err_and(|error| error == tokio::sync::oneshot::error::TryRecvError::Closed));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_socket_that_overflows_is_over_after_the_goodbye_deadline_whatever_its_peer_does() {
-        use futures_util::StreamExt as _;
-        for room in [1, 1 << 20] {
-            let (socket, _peer) = socket(room);
-            let mut inbound = Inbound::new(socket.clone(), BytesMut::new());
-            let began = Instant::now();
-            let filling = async {
-                tokio::task::yield_now().await;
-                while socket.closing().is_none() {
-                    socket.push(Lane::Raid, Bytes::from_static(b"raid"));
-                }
-                std::future::pending::<()>().await;
-            };
-            tokio::select! {
-                frame = inbound.next() => assert!(frame.is_none(), "it ends"),
-                () = filling => {}
-            }
-            assert_eq!(socket.closing(), Some(Reason::TooSlow));
-            assert_eq!(began.elapsed().as_millis() as Millis, GOODBYE_DEADLINE, "room {room}");
-        }
     }
 
     #[tokio::test]

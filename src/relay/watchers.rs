@@ -77,14 +77,14 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::net::Memory;
+    use crate::{net::Memory, relay::socket::SocketThread};
 
     fn allowed(version: u64, users: &[&str]) -> AllowedUsers {
         AllowedUsers { version, users: Arc::new(users.iter().map(|user| UserId::from(*user)).collect()) }
     }
 
     fn socket(user: &str) -> Rc<Socket> {
-        Socket::new(user.into(), Memory::pair(64).0.into(), Default::default())
+        Socket::new(SocketThread::new(Default::default()), 0, user.into(), Memory::pair(64).0.into())
     }
 
     #[tokio::test]

@@ -43,6 +43,7 @@ use crate::{
         relay_worker::RelayWorker,
         server_subscription::Subscription,
         socket::Socket,
+        sockets::Sockets,
     },
     vault::Vault,
 };
@@ -186,7 +187,13 @@ impl Relay {
 
     fn worker(&self) -> Rc<RelayWorker> {
         let (clock, servers) = (self.context.clock.clone(), self.hub.clone().recipient());
-        RelayWorker::new(clock, servers, self.hub.clone().recipient(), self.hub.clone().recipient(), Arc::default())
+        RelayWorker::new(
+            clock,
+            servers,
+            self.hub.clone().recipient(),
+            self.hub.clone().recipient(),
+            Sockets::start(Arc::default()),
+        )
     }
 }
 
@@ -216,7 +223,7 @@ fn simulated(test: impl Future<Output = ()>) -> String {
 async fn watch(worker: &RelayWorker, server: &str) -> (Rc<Subscription>, Rc<Socket>, Memory) {
     let subscription = worker.subscription(&server.into(), &"alice".into()).await.unwrap().expect("a server");
     let (ours, client) = Memory::pair(1 << 20);
-    let socket = Socket::new("alice".into(), ours.into(), Arc::default());
+    let socket = worker.sockets.open("alice".into(), ours.into());
     socket.queue.borrow_mut().watch(&subscription.feed);
     subscription.watchers.add(&socket);
     socket.pump();
@@ -515,6 +522,7 @@ fn a_subscription_that_panics_lets_its_sockets_come_back_and_the_thread_goes_on(
         sleep(Duration::from_secs(10)).await;
         received(&client);
         let broken = bad.queue.borrow_mut();
+        failing.feed.list(bad.number, true);
         failing.feed.want_snapshot();
         sleep(Duration::from_secs(1)).await;
         drop(broken);

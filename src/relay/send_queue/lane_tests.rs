@@ -286,7 +286,7 @@ fn what_waits_and_what_was_sent_is_counted_however_it_ends() {
     for feed in [&one, &other] {
         feed.log.borrow_mut().restart(Position { epoch: 1, seq: 0 }, snapshot());
     }
-    let mut queue = SendQueue::new(counts.clone());
+    let mut queue = SendQueue::new(0, counts.clone());
     for feed in [&one, &other, &one] {
         queue.watch(feed);
     }
