@@ -324,7 +324,7 @@ fn every_query(db: &mut Db) {
     idempotency_keys::find(db, &keyed).unwrap();
     idempotency_keys::reclaim(db, key, now(), later(1)).unwrap();
     idempotency_keys::forget(db, key, now()).unwrap();
-    idempotency_keys::answer(db, key, b"").unwrap();
+    idempotency_keys::answer(db, key, b"", None).unwrap();
     idempotency_keys::purge(db, now()).unwrap();
     paired_servers::delete(db, &user, &server).unwrap();
 }
