@@ -1,5 +1,7 @@
 //! What users say of themselves, what they are given of all that is stored about them, and how they are erased.
 
+use std::{fs, path::Path};
+
 use companion::simulator::{payments::SubscriptionChange, world::GATE_SWITCH};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -132,6 +134,43 @@ on_each_database!(whoever_erases_themselves_is_gone_and_may_come_again, |app| {
     assert_ne!(id(&mut fresh).await, before);
     assert_eq!(fresh.get("/paired-servers").await.json(), json!({ "servers": [] }));
 });
+
+#[actix_web::test]
+async fn an_erased_text_is_in_no_file_of_the_database() {
+    let app = TestApp::start_with(&["--platform-api-key=0123456789ABCDEF"]).await;
+    let mut bob = app.signed_in(BOB).await;
+    app.provider.set_profile(&format!(r#"{{"steamid":"{ALICE}","personaname":"Windflower Alice"}}"#));
+    let mut alice = app.signed_in(ALICE).await;
+    app.paired(&mut alice).await;
+    let pairing = json!({ "address": "play.example.com", "port": 28083, "playerId": ALICE, "playerToken": 1 });
+    let server = alice.post("/paired-servers", Some(&pairing)).await.json()["id"].as_str().unwrap().to_owned();
+    // More than one page of the file has.
+    for number in 0..40 {
+        let label = format!("Snowdrop {number} {}", "x".repeat(60));
+        let note = json!({ "x": number, "y": 1, "category": "stash", "label": label });
+        assert_eq!(alice.post(&format!("/intel/{server}/map-notes"), Some(&note)).await.status, 201);
+    }
+    let player = json!({ "trackerName": "Cornflower", "note": "Foxglove" });
+    assert_eq!(alice.post(&format!("/intel/{server}/tracking"), Some(&player)).await.status, 201);
+    assert_eq!(bob.patch("/me", &json!({ "timeZone": "Pacific/Chatham" })).await.status, 200);
+    let erased = ["windflower", "snowdrop", "cornflower", "foxglove", "play.example.com"];
+    let kept = ["chatham"];
+    assert_eq!(found(app.directory(), &erased).len(), erased.len());
+
+    assert_eq!(erase(&mut alice, ALICE).await.status, 200);
+    assert_eq!(found(app.directory(), &erased), [""; 0]);
+    assert_eq!(found(app.directory(), &kept), kept);
+}
+
+/// Those of these lower-case words that are in a file of the database.
+fn found<'a>(directory: &Path, words: &[&'a str]) -> Vec<&'a str> {
+    let files = fs::read_dir(directory).unwrap().map(|file| file.unwrap().path());
+    let of_database = files.filter(|file| file.file_name().unwrap().to_str().unwrap().starts_with("test.db"));
+    let text: Vec<u8> = of_database.flat_map(|file| fs::read(file).unwrap()).collect();
+    let text = text.to_ascii_lowercase();
+    let is_in = |word: &&&str| text.windows(word.len()).any(|part| part == word.as_bytes());
+    words.iter().filter(is_in).copied().collect()
+}
 
 #[actix_web::test]
 async fn an_erasure_ends_sockets_links_and_what_guests_had() {
