@@ -269,7 +269,8 @@ fn every_query(db: &mut Db) {
     let payload = AuditPayload::of_change(Value::Null, Value::Null);
     let (action, result) = (AdminAction::Refund, AuditResult::Done);
     let entry = NewAuditEntry { actor: &key.into(), action, target: key, payload: &payload, result };
-    audit::append(db, &entry, now()).unwrap();
+    let head = audit::lock(db).unwrap();
+    audit::append(db, head, &entry, now()).unwrap();
     let text = || Some(key.to_owned());
     let all = AuditPage { since: Some(now()), before: Some((now(), 1)), limit: 9, ..Default::default() };
     for page in [
