@@ -189,7 +189,7 @@ impl ApiError {
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Conflict => false,
-            Self::PaymentsRefused(_) => true,
+            Self::PaymentsRefused(_) | Self::GameServerUnavailable => true,
             error => error.status_code().is_client_error(),
         }
     }

@@ -45,12 +45,13 @@ pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 pub const REPLAYED: &str = "idempotency-replayed";
 
 /// The routes that take a key, all of them POST.
-pub const IDEMPOTENT: [&str; 12] = [
+pub const IDEMPOTENT: [&str; 13] = [
     "/pairing/device/code",
     "/pairing/device/activate",
     "/billing/checkout",
     "/paired-servers",
     "/paired-servers/{id}/devices",
+    "/paired-servers/{id}/chat",
     "/paired-servers/{id}/guests",
     "/intel/{serverId}/tracking",
     "/intel/{serverId}/shops",
