@@ -143,7 +143,8 @@ fn fill(pool: &Pool, now: Timestamp) {
         let payload = AuditPayload::of_change(json!(null), json!({ "tier": "SCOUT", "note": number }));
         let (action, result) = (ACTIONS[(number % 4) as usize], AuditResult::Done);
         let entry = NewAuditEntry { actor: &actor, action, target: &target, payload: &payload, result };
-        audit::append(db, &entry, now - TimeDelta::seconds(ENTRIES - number)).expect("an entry");
+        let head = audit::lock(db).expect("the end of the chain");
+        audit::append(db, head, &entry, now - TimeDelta::seconds(ENTRIES - number)).expect("an entry");
     });
     while pool.write_blocking(|db| daily_counts::roll_up(db, now)).expect("the days are counted") == PURGE_BATCH {}
 }

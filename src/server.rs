@@ -441,6 +441,9 @@ async fn sweep(context: web::Data<ApiContext>) {
                 }
             }
         }
+        if let Err(error) = context.pool.empty_log().await {
+            log::warn!("the log of the database still has what was removed: {error}");
+        }
     }
 }
 

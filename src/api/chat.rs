@@ -1,8 +1,8 @@
 //! The team chat of a paired server: `/paired-servers/{id}/chat`.
 
-use std::time::Duration;
+use std::{cell::Cell, rc::Rc, time::Duration};
 
-use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web::{HttpRequest, HttpResponse, http::StatusCode, web};
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
@@ -13,6 +13,7 @@ use crate::{
         context::ApiContext,
         error::{ApiError, Problem},
         extract::{
+            idempotent::{Idempotent, ReplayableAnswer},
             json::Json,
             paired_server::{OwnedServer, WatchedServer},
             query::Query,
@@ -114,7 +115,7 @@ pub async fn list(
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
     (status = 409, body = Problem, content_type = "application/problem+json",
-        description = "`no_team`: the paired player is in none; `message_not_sent`: the game server refuses it"),
+        description = "`no_team`: the paired player is in none; `message_not_sent`: the game server refuses it; `conflict`: with this `Idempotency-Key` it was said or not, look at the chat"),
     (status = 429, body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json",
         description = "`game_server_unavailable`"),
@@ -122,21 +123,36 @@ pub async fn list(
 ))]
 pub async fn say(
     OwnedServer { user, id: server }: OwnedServer,
+    once: Idempotent,
     Json(NewChatLine { text }): Json<NewChatLine>,
     req: HttpRequest,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     context.rate_limits.take_chat_line(&req, &user.id)?;
-    let said = timeout(RELAY_DEADLINE, context.hub.send(SendChat { server, user: user.id, text })).await;
-    let said = said.map_err(|elapsed| ApiError::Unavailable(elapsed.into()))?;
-    let line = said.map_err(|error| ApiError::Unavailable(error.into()))?.map_err(|error| match error {
-        ChatError::UnknownServer => ApiError::NotFound,
-        ChatError::OwnerOnly => ApiError::OwnerOnly,
-        ChatError::NoTeam => ApiError::NoTeam,
-        ChatError::Refused => ApiError::MessageNotSent,
-        ChatError::Unavailable => ApiError::GameServerUnavailable,
-        ChatError::TimedOut => ApiError::GameServerTimeout,
-        ChatError::Internal => ApiError::Unavailable("the line was not said".into()),
-    })?;
-    Ok(HttpResponse::Created().json(line))
+    let (caller, hub) = (user.id.clone(), context.hub.clone());
+    let is_first = Rc::new(Cell::new(false));
+    let first = is_first.clone();
+    let plan = async move |_: Option<&str>| {
+        first.set(true);
+        Ok(text)
+    };
+    let say = move |text: String| async move {
+        // Nobody knows what became of the first attempt, and the game would say the line once more.
+        if !is_first.get() {
+            return Err(ApiError::Conflict);
+        }
+        let said = timeout(RELAY_DEADLINE, hub.send(SendChat { server, user: user.id, text })).await;
+        let said = said.map_err(|elapsed| ApiError::Unavailable(elapsed.into()))?;
+        let line = said.map_err(|error| ApiError::Unavailable(error.into()))?.map_err(|error| match error {
+            ChatError::UnknownServer => ApiError::NotFound,
+            ChatError::OwnerOnly => ApiError::OwnerOnly,
+            ChatError::NoTeam => ApiError::NoTeam,
+            ChatError::Refused => ApiError::MessageNotSent,
+            ChatError::Unavailable => ApiError::GameServerUnavailable,
+            ChatError::TimedOut => ApiError::GameServerTimeout,
+            ChatError::Internal => ApiError::Unavailable("the line was not said".into()),
+        })?;
+        Ok(ReplayableAnswer::new(StatusCode::CREATED, &line))
+    };
+    once.effect(caller.as_str(), plan, say).await
 }

@@ -166,6 +166,8 @@ pub enum ApiError {
     /// No payment provider is configured.
     PaymentsDisabled,
     PaymentsUnavailable(Box<dyn StdError + Send + Sync>),
+    /// The payment provider was asked for a refund and did not answer: it was made, or not.
+    RefundUnanswered(Box<dyn StdError + Send + Sync>),
     /// The payment provider does not do what it was asked: a fault of the settings, here or there.
     PaymentsRefused(Box<dyn StdError + Send + Sync>),
     Chat(ChatProblem),
@@ -187,7 +189,7 @@ impl ApiError {
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Conflict => false,
-            Self::PaymentsRefused(_) => true,
+            Self::PaymentsRefused(_) | Self::GameServerUnavailable => true,
             error => error.status_code().is_client_error(),
         }
     }
@@ -246,7 +248,7 @@ impl ApiError {
             Self::IdentityProviderUnavailable(_) => &problem::IDENTITY_PROVIDER_UNAVAILABLE,
             Self::PlayerStatsUnavailable(_) => &problem::PLAYER_STATS_UNAVAILABLE,
             Self::PaymentsDisabled => &problem::PAYMENTS_DISABLED,
-            Self::PaymentsUnavailable(_) => &problem::PAYMENT_PROVIDER_UNAVAILABLE,
+            Self::PaymentsUnavailable(_) | Self::RefundUnanswered(_) => &problem::PAYMENT_PROVIDER_UNAVAILABLE,
             Self::PaymentsRefused(_) => &problem::PAYMENT_PROVIDER_REFUSED,
             Self::Unavailable(_) => &problem::UNAVAILABLE,
             Self::NotReady(_) => &problem::NOT_READY,
@@ -337,7 +339,14 @@ impl ApiError {
             Self::PaymentsUnavailable(_) => {
                 "The payment provider does not answer. Nothing was charged. Please try again in a minute.".into()
             }
-            Self::PaymentsRefused(_) => "The payment provider refused. Nothing was charged; we look into it.".into(),
+            Self::RefundUnanswered(_) => {
+                "The payment provider did not answer: nobody knows whether the refund was made. Asking for the same again \
+                 within 23 hours is safe, as it is made at most once."
+                    .into()
+            }
+            Self::PaymentsRefused(_) => {
+                "The payment provider refused. Nothing was charged or paid back; we look into it.".into()
+            }
             Self::Chat(problem) => problem.detail().into(),
             Self::Unavailable(_) => "The service is not available. Please try again.".into(),
             Self::NotReady(_) => "Some parts of the service are not ready; see `errors`.".into(),
@@ -354,7 +363,10 @@ impl ApiError {
     pub fn log(&self, request_id: &str) {
         match self {
             Self::Internal(cause) => log::error!(request_id; "internal error: {}", Chain(cause.as_ref())),
-            Self::Unavailable(cause) | Self::IdentityProviderUnavailable(cause) | Self::PaymentsUnavailable(cause) => {
+            Self::Unavailable(cause)
+            | Self::IdentityProviderUnavailable(cause)
+            | Self::PaymentsUnavailable(cause)
+            | Self::RefundUnanswered(cause) => {
                 log::warn!(request_id; "unavailable: {}", Chain(cause.as_ref()));
             }
             Self::PlayerStatsUnavailable(reason) => log::info!(request_id; "player statistics unavailable: {reason}"),
@@ -431,7 +443,10 @@ impl ResponseError for ApiError {
             | Self::IdempotencyKeyInUse => {
                 response.insert_header((header::RETRY_AFTER, 1));
             }
-            Self::IdentityProviderUnavailable(_) | Self::PlayerStatsUnavailable(_) | Self::PaymentsUnavailable(_) => {
+            Self::IdentityProviderUnavailable(_)
+            | Self::PlayerStatsUnavailable(_)
+            | Self::PaymentsUnavailable(_)
+            | Self::RefundUnanswered(_) => {
                 response.insert_header((header::RETRY_AFTER, 60));
             }
             Self::Chat(problem) => {

@@ -156,8 +156,8 @@ struct StoredFigures {
     older_secrets: i64,
 }
 
-/// Metrics of the service. From this machine only; with `METRICS_TOKEN`, from everywhere with `Authorization: Bearer`.
-/// Otherwise there is no such route.
+/// Metrics of the service. From this machine only, otherwise there is no such route; with `METRICS_TOKEN` from everywhere, and
+/// then only with `Authorization: Bearer`.
 #[utoipa::path(get, path = "/metrics", tag = "health", responses(
     (status = 200, content_type = "text/plain"),
     (status = 401, body = crate::api::error::Problem, content_type = "application/problem+json"),

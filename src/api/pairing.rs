@@ -216,7 +216,7 @@ pub async fn activate(
         }
         helper_devices::insert(db, &device, &purpose, &sha256_hex(token.as_bytes()), now)?;
         let activated = Activated { token, user_id: purpose.user.to_string(), device_id: device.to_string() };
-        Ok((ReplayableAnswer::new(StatusCode::OK, &activated), (purpose.user, device)))
+        Ok((ReplayableAnswer::of_device(device.clone(), &activated), (purpose.user, device)))
     };
     let tell = |(user, device): &(UserId, HelperDeviceId)| log::info!(user:%, device:%; "a helper device was paired");
     match once.write(&caller, activate, tell).await {

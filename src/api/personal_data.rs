@@ -155,6 +155,10 @@ pub async fn erase(
     };
     context.pool.write_and_tell(erase, tell).await?.ok_or(ApiError::SubscriptionRuns)?;
     log::info!(user:% = id; "a user has erased themselves");
+    // Otherwise the next sweep does it.
+    if let Err(error) = context.pool.empty_log().await {
+        log::warn!("the log of the database still has what was erased: {error}");
+    }
     let mut response = HttpResponse::Ok().json(Done::OK);
     clear_session_cookie(&mut response, &context, &session);
     Ok(response)

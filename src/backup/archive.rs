@@ -27,8 +27,10 @@ const FORMAT: u32 = 1;
 const MANIFEST: &str = "manifest.json";
 /// As `sha256sum` writes and checks it.
 const MANIFEST_DIGEST: &str = "manifest.json.sha256";
-/// Bytes that a manifest may have: hundreds of thousands of images.
-const LARGEST_MANIFEST: u64 = 64 << 20;
+/// Bytes that a manifest may have.
+const LARGEST_MANIFEST: u64 = 32 << 20;
+/// Files that an archive may have; the manifest has room for them.
+const MOST_FILES: usize = 100_000;
 
 /// What a backup holds, and what else a service on it needs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -93,6 +95,11 @@ impl ArchiveWriter {
         let files = self.files.clone();
         let manifest = BackupManifest { format: FORMAT, files, ..manifest };
         let text = serde_json::to_vec_pretty(&manifest)?;
+        if manifest.files.len() > MOST_FILES || text.len() as u64 > LARGEST_MANIFEST {
+            return Err(io::Error::other(format!(
+                "it would have more than {MOST_FILES} files, and be restored by nobody"
+            )));
+        }
         let digest = digest_line(&text);
         self.add(MANIFEST, &text[..], text.len() as u64)?;
         self.add(MANIFEST_DIGEST, digest.as_bytes(), digest.len() as u64)?;
@@ -116,16 +123,24 @@ pub fn read(
     let mut archive = tar::Archive::new(BufReader::new(file));
     let broken = |error: io::Error| BackupError::Damaged(format!("it is cut off or no archive: {error}"));
     let (mut found, mut manifest, mut closed) = (BTreeMap::new(), None, false);
-    for entry in archive.entries().map_err(broken)? {
+    // Raw: what says something of the next entry, such as a long name of a gigabyte, is an entry itself, and refused.
+    for entry in archive.entries().map_err(broken)?.raw(true) {
         let mut entry = entry.map_err(broken)?;
         let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
-        if closed || !entry.header().entry_type().is_file() {
+        if !entry.header().entry_type().is_file() {
+            return Err(BackupError::Damaged(format!("{name} is an entry of a kind that no backup has")));
+        }
+        if closed || found.len() >= MOST_FILES {
             return Err(BackupError::Damaged(format!("{name} does not belong there")));
         }
         match name.as_str() {
             MANIFEST | MANIFEST_DIGEST => {
+                if entry.size() > LARGEST_MANIFEST {
+                    let bytes = entry.size();
+                    return Err(BackupError::Damaged(format!("{name} has {bytes} bytes, which no backup has there")));
+                }
                 let mut text = Vec::new();
-                entry.by_ref().take(LARGEST_MANIFEST).read_to_end(&mut text).map_err(broken)?;
+                entry.read_to_end(&mut text).map_err(broken)?;
                 if name == MANIFEST {
                     manifest = Some(text);
                 } else {

@@ -9,6 +9,7 @@ use crate::{
         error::DbError,
         journal::{JOURNAL, REFUSED},
     },
+    domain::plain_text::escaped,
 };
 
 /// Why there is no backup, or why it is not restored.
@@ -21,13 +22,14 @@ pub enum BackupError {
          {JOURNAL}, {REFUSED} and images/ of DATA_DIR ({}), and the secrets (docs/upgrading.md)", .0.display()
     )]
     Postgres(PathBuf),
-    #[error("the database: {0}")]
+    // What follows quotes the archive, which anybody may have written.
+    #[error("the database: {}", escaped(&.0.to_string()))]
     Database(#[from] DbError),
-    #[error("the backup is damaged: {0}")]
+    #[error("the backup is damaged: {}", escaped(.0))]
     Damaged(String),
-    #[error("{0}")]
+    #[error("{}", escaped(.0))]
     Refused(String),
-    #[error("{what}: {cause}")]
+    #[error("{}: {cause}", escaped(what))]
     Io { what: String, cause: io::Error },
 }
 

@@ -26,9 +26,11 @@ use crate::{
         pool::Db,
         schema_steps,
     },
-    domain::image_name::ImageName,
+    domain::{image_name::ImageName, plain_text::escaped},
     uploads,
 };
+
+const WERE_IN_S3: &str = "not in it: the images, which were in S3";
 
 /// What to restore.
 #[derive(clap::Args)]
@@ -49,12 +51,15 @@ pub struct Restored {
     data_dir: Option<PathBuf>,
     manifest: BackupManifest,
     audit: AuditHead,
+    /// Where the images are, if they are not where the service looks for them, or not in the backup.
+    images: Option<String>,
 }
 
 impl fmt::Display for Restored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { data_dir, manifest, audit } = self;
+        let Self { data_dir, manifest, audit, images } = self;
         let BackupManifest { version, schema, taken_at, files, secrets_left_out, .. } = manifest;
+        let (version, schema, taken_at) = (escaped(version), escaped(schema), escaped(taken_at));
         match data_dir {
             None => write!(f, "The backup is whole: ")?,
             Some(data_dir) => write!(f, "Restored into {}: ", data_dir.display())?,
@@ -65,13 +70,14 @@ impl fmt::Display for Restored {
             id => write!(f, "{id} audit entries, the last hash is {}", audit.hash)?,
         }
         for image in &manifest.missing_images {
-            write!(f, "\nmissing since before it was taken: the image {image}")?;
+            write!(f, "\nmissing since before it was taken: the image {}", escaped(image))?;
         }
-        if manifest.images_in_s3 {
-            write!(f, "\nnot in it: the images, which were in S3")?;
+        if let Some(images) = images {
+            write!(f, "\n{images}")?;
         }
         if !secrets_left_out.is_empty() {
-            write!(f, "\nnot in it: {}; the service needs the same as before", secrets_left_out.join(", "))?;
+            let secrets = escaped(&secrets_left_out.join(", "));
+            write!(f, "\nnot in it: {secrets}; the service needs the same as before")?;
         }
         Ok(())
     }
@@ -85,7 +91,8 @@ pub fn restore(options: RestoreOptions) -> Result<Restored, BackupError> {
         let database = stage.path().join(DATABASE);
         let manifest = archive::read(&file, |name| (name == DATABASE).then(|| create(&database)).transpose())?;
         let audit = check_database(&database, &manifest)?;
-        return Ok(Restored { data_dir: None, manifest, audit });
+        let images = manifest.images_in_s3.then(|| WERE_IN_S3.to_owned());
+        return Ok(Restored { data_dir: None, manifest, audit, images });
     }
     let StoragePlaces { data_dir, database, images } = settings.storage()?;
     let Database::Sqlite(database) = database else { return Err(BackupError::Postgres(data_dir)) };
@@ -114,10 +121,24 @@ pub fn restore(options: RestoreOptions) -> Result<Restored, BackupError> {
     let manifest = archive::read(&file, |name| create(&staged(name)).map(Some))?;
     let audit = check_database(&staged(DATABASE), &manifest)?;
 
-    let images = match images {
-        ImageStorage::Directory(directory) => directory,
-        // For a person to upload.
-        ImageStorage::S3(_) => data_dir.join("images"),
+    let has_images = manifest.files.iter().any(|file| file.name.starts_with(IMAGES));
+    let (images, told) = match images {
+        ImageStorage::Directory(directory) => {
+            let place = directory.display().to_string();
+            let told = format!("{WERE_IN_S3}: copy them into {place}, or set IMAGES_S3_BUCKET");
+            (directory, manifest.images_in_s3.then_some(told))
+        }
+        ImageStorage::S3(bucket) => {
+            let (directory, bucket) = (data_dir.join("images"), bucket.name);
+            let place = directory.display().to_string();
+            let told = match manifest.images_in_s3 {
+                true => Some(format!("{WERE_IN_S3}: the service looks for them in the bucket {bucket}")),
+                false => has_images.then(|| {
+                    format!("its images are in {place}: upload what is there into the bucket {bucket}, where the service looks for them")
+                }),
+            };
+            (directory, told)
+        }
     };
     let put = || -> io::Result<()> {
         for file in manifest.files.iter().filter(|file| file.name != DATABASE) {
@@ -132,7 +153,7 @@ pub fn restore(options: RestoreOptions) -> Result<Restored, BackupError> {
         File::open(directory_of(&database))?.sync_all()
     };
     put().map_err(BackupError::io(data_dir.display()))?;
-    Ok(Restored { data_dir: Some(data_dir), manifest, audit })
+    Ok(Restored { data_dir: Some(data_dir), manifest, audit, images: told })
 }
 
 fn create(path: &Path) -> io::Result<File> {

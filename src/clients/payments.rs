@@ -298,9 +298,19 @@ impl PaymentsClient {
 
     /// The latest refunds, 1 to 100.
     pub async fn refunds(&self, limit: u8) -> Result<Vec<ProviderRefund>, PaymentsError> {
-        let answer = self.get("/v1/refunds", &[("limit", &limit.to_string())]).await?;
+        self.list_refunds(&[("limit", &limit.to_string())]).await
+    }
+
+    async fn list_refunds(&self, query: &RequestFields<'_>) -> Result<Vec<ProviderRefund>, PaymentsError> {
+        let answer = self.get("/v1/refunds", query).await?;
         let data = answer["data"].as_array().ok_or_else(|| unreadable("a list"))?;
         Ok(data.iter().filter_map(ProviderRefund::read).collect())
+    }
+
+    /// How many refunds of a charge came to nothing: its bank did not take them, or they were cancelled.
+    pub async fn failed_refunds(&self, charge: &str) -> Result<usize, PaymentsError> {
+        let refunds = self.list_refunds(&[("charge", charge), ("limit", PAGE)]).await?;
+        Ok(refunds.iter().filter(|refund| matches!(refund.status.as_str(), "failed" | "canceled")).count())
     }
 
     async fn get(&self, path: &str, query: &RequestFields<'_>) -> Result<Value, PaymentsError> {

@@ -87,6 +87,10 @@ pub struct AuditHead {
     pub hash: String,
 }
 
+/// The last entry, which this transaction alone may follow.
+#[derive(Debug)]
+pub struct LockedHead(AuditHead);
+
 /// Where the chain breaks first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChainBreak {
@@ -142,15 +146,26 @@ impl AuditEntry {
     }
 }
 
-/// Lets no other writer follow before this transaction has ended: what it reads from here on stays true.
-pub fn lock(db: &mut Db) -> Result<(), DbError> {
-    locked_head(db).map(drop)
+/// Takes the end of the chain, which no other writer then does before this transaction has ended: what it reads from here
+/// on stays true.
+pub fn lock(db: &mut Db) -> Result<LockedHead, DbError> {
+    let head = audit_head::table.find(HEAD).select((audit_head::id, audit_head::hash));
+    let (id, hash) = match db {
+        Db::Pg(db) => head.for_update().first(db)?,
+        // There is one writer.
+        Db::Sqlite(db) => head.first(db)?,
+    };
+    Ok(LockedHead(AuditHead { id, hash }))
 }
 
-/// Appends an entry. Other writers wait from here until the transaction has ended. Gives its id.
-pub fn append(db: &mut Db, entry: &NewAuditEntry<'_>, now: Timestamp) -> Result<i64, DbError> {
+/// Appends an entry. Gives its id.
+pub fn append(
+    db: &mut Db,
+    LockedHead(head): LockedHead,
+    entry: &NewAuditEntry<'_>,
+    now: Timestamp,
+) -> Result<i64, DbError> {
     let NewAuditEntry { actor, action, target, payload, result } = entry;
-    let head = locked_head(db)?;
     let mut entry = AuditEntry {
         id: head.id + 1,
         at: now,
@@ -178,17 +193,6 @@ pub fn append(db: &mut Db, entry: &NewAuditEntry<'_>, now: Timestamp) -> Result<
         .set((audit_head::id.eq(entry.id), audit_head::hash.eq(&entry.hash)))
         .execute(db)?;
     Ok(entry.id)
-}
-
-/// The last entry, which no other writer then follows before this transaction has ended.
-fn locked_head(db: &mut Db) -> Result<AuditHead, DbError> {
-    let head = audit_head::table.find(HEAD).select((audit_head::id, audit_head::hash));
-    let (id, hash) = match db {
-        Db::Pg(db) => head.for_update().first(db)?,
-        // There is one writer.
-        Db::Sqlite(db) => head.first(db)?,
-    };
-    Ok(AuditHead { id, hash })
 }
 
 /// How many entries match, whatever the page, and those of the page, newest first.

@@ -3,8 +3,8 @@
 use std::{fs::OpenOptions, io, os::unix::fs::OpenOptionsExt as _, path::Path};
 
 use diesel::{
-    Connection as _, PgConnection, RunQueryDsl as _, SqliteConnection, connection::SimpleConnection as _,
-    migration::MigrationSource, sql_query, sqlite::Sqlite,
+    Connection as _, PgConnection, QueryableByName, RunQueryDsl as _, SqliteConnection,
+    connection::SimpleConnection as _, migration::MigrationSource, sql_query, sql_types::Integer, sqlite::Sqlite,
 };
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness as _, embed_migrations};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -18,6 +18,9 @@ const SQLITE_MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/sqli
 const POSTGRES_MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/postgres");
 /// The lock under which migrations run: any number, but the same in every version.
 const MIGRATION_LOCK: i64 = 0x636f_6d70_616e_696f;
+
+/// How long a connection to SQLite waits for another one, milliseconds.
+const PATIENT: &str = "PRAGMA busy_timeout = 5000";
 
 /// What a connection to SQLite may do.
 #[derive(Clone, Copy, Debug)]
@@ -42,14 +45,30 @@ pub fn open_sqlite(path: &Path, access: Access) -> Result<SqliteConnection, Engi
     let name = path.to_str().ok_or_else(|| EngineError(format!("{} is not UTF-8", path.display())))?;
     let mut connection =
         SqliteConnection::establish(name).map_err(|error| EngineError(format!("{}: {error}", path.display())))?;
-    // FULL: what was answered with success survives a power cut.
+    connection.batch_execute(PATIENT)?;
+    // FULL: what was answered with success survives a power cut. What is deleted is overwritten.
     connection.batch_execute(
-        "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON",
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA secure_delete = ON",
     )?;
     if let Access::Read = access {
         connection.batch_execute("PRAGMA query_only = ON")?;
     }
     Ok(connection)
+}
+
+/// Writes what the log of SQLite holds into its file and empties the log, which still had what is deleted. False when
+/// somebody reads from it.
+pub fn empty_log(connection: &mut SqliteConnection) -> Result<bool, EngineError> {
+    #[derive(QueryableByName)]
+    struct Checkpoint {
+        #[diesel(sql_type = Integer)]
+        busy: i32,
+    }
+    // Nobody can write meanwhile.
+    connection.batch_execute("PRAGMA busy_timeout = 50")?;
+    let done = sql_query("PRAGMA wal_checkpoint(TRUNCATE)").get_result::<Checkpoint>(connection);
+    connection.batch_execute(PATIENT)?;
+    Ok(done?.busy == 0)
 }
 
 /// Connects to PostgreSQL.
@@ -181,10 +200,7 @@ fn redacted(message: &str, url: &SecretString) -> String {
 mod tests {
     use std::{collections::BTreeSet, thread};
 
-    use diesel::{
-        QueryableByName,
-        sql_types::{Bool, Text},
-    };
+    use diesel::sql_types::{Bool, Text};
 
     use super::*;
     use crate::db::{pool::Pool, testing::Postgres};
@@ -306,9 +322,9 @@ mod tests {
         struct Pragmas {
             #[diesel(sql_type = Text)]
             journal_mode: String,
-            #[diesel(sql_type = diesel::sql_types::Integer)]
+            #[diesel(sql_type = Integer)]
             synchronous: i32,
-            #[diesel(sql_type = diesel::sql_types::Integer)]
+            #[diesel(sql_type = Integer)]
             foreign_keys: i32,
         }
         let query = sql_query(

@@ -4,7 +4,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{error::DbError, pool::Db, schema::idempotency_keys, timestamp::StoredTimestamp},
-    domain::{limits::IDEMPOTENCY_KEYS_PER_CALLER, time::Timestamp},
+    domain::{ids::HelperDeviceId, limits::IDEMPOTENCY_KEYS_PER_CALLER, time::Timestamp},
 };
 
 /// A request with a key. All three are plain text of bounded length.
@@ -77,10 +77,13 @@ pub fn find(db: &mut Db, keyed: &KeyedRequest) -> Result<Option<KnownKey>, DbErr
     }))
 }
 
-/// Keeps the answer.
-pub fn answer(db: &mut Db, id: &str, sealed: &[u8]) -> Result<(), DbError> {
-    let answered =
-        (idempotency_keys::sealed.eq(sealed), idempotency_keys::claimed_until.eq(None::<chrono::NaiveDateTime>));
+/// Keeps the answer; one that shows the token of a device, for as long as there is that device.
+pub fn answer(db: &mut Db, id: &str, sealed: &[u8], device: Option<&HelperDeviceId>) -> Result<(), DbError> {
+    let answered = (
+        idempotency_keys::sealed.eq(sealed),
+        idempotency_keys::claimed_until.eq(None::<chrono::NaiveDateTime>),
+        idempotency_keys::device_id.eq(device.map(HelperDeviceId::as_str)),
+    );
     diesel::update(idempotency_keys::table.find(id)).set(answered).execute(db)?;
     Ok(())
 }
@@ -120,7 +123,7 @@ mod tests {
                 pool.write_blocking(|db| {
                     let taken = take(db, &keyed("one", "post"), b"", None, now())?;
                     if taken == KeyTaken::First {
-                        answer(db, "one", b"answer")?;
+                        answer(db, "one", b"answer", None)?;
                     }
                     Ok((taken, find(db, &keyed("one", "post"))?.unwrap()))
                 })
@@ -159,7 +162,7 @@ mod tests {
             assert!(write(&|db| reclaim(db, "one", later(1), later(9))));
             assert!(!write(&|db| reclaim(db, "one", later(1), later(9))), "somebody else has it");
             write(&|db| forget(db, "one", later(1)).map(|()| true));
-            write(&|db| answer(db, "one", b"answer").map(|()| true));
+            write(&|db| answer(db, "one", b"answer", None).map(|()| true));
             assert!(!write(&|db| reclaim(db, "one", later(9), later(10))));
             write(&|db| forget(db, "one", later(9)).map(|()| true));
             let known = pool.read_blocking(|db| find(db, &keyed("one", "post"))).unwrap().unwrap();

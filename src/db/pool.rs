@@ -168,6 +168,18 @@ impl Pool {
         self.writers.run(JobUrgency::First, |db| transaction(db, change).inspect(tell)).await
     }
 
+    /// Takes what was deleted out of SQLite's log, too. False when it is still there, because somebody reads from the log;
+    /// none of the others waits for that. PostgreSQL has a log of its own.
+    pub async fn empty_log(&self) -> Result<bool, DbError> {
+        let empty = |db: &mut Db| match db {
+            Db::Pg(_) => Ok(true),
+            Db::Sqlite(connection) => {
+                engine::empty_log(connection).map_err(|error| DbError::Unavailable(error.to_string()))
+            }
+        };
+        self.writers.run(JobUrgency::Ordinary, empty).await
+    }
+
     /// How busy it is now.
     pub fn load(&self) -> PoolLoad {
         let lanes = [Some(&self.writers), (!Arc::ptr_eq(&self.readers, &self.writers)).then_some(&self.readers)];

@@ -269,7 +269,8 @@ fn every_query(db: &mut Db) {
     let payload = AuditPayload::of_change(Value::Null, Value::Null);
     let (action, result) = (AdminAction::Refund, AuditResult::Done);
     let entry = NewAuditEntry { actor: &key.into(), action, target: key, payload: &payload, result };
-    audit::append(db, &entry, now()).unwrap();
+    let head = audit::lock(db).unwrap();
+    audit::append(db, head, &entry, now()).unwrap();
     let text = || Some(key.to_owned());
     let all = AuditPage { since: Some(now()), before: Some((now(), 1)), limit: 9, ..Default::default() };
     for page in [
@@ -324,7 +325,7 @@ fn every_query(db: &mut Db) {
     idempotency_keys::find(db, &keyed).unwrap();
     idempotency_keys::reclaim(db, key, now(), later(1)).unwrap();
     idempotency_keys::forget(db, key, now()).unwrap();
-    idempotency_keys::answer(db, key, b"").unwrap();
+    idempotency_keys::answer(db, key, b"", None).unwrap();
     idempotency_keys::purge(db, now()).unwrap();
     paired_servers::delete(db, &user, &server).unwrap();
 }

@@ -616,6 +616,7 @@ diesel::table! {
         sealed -> Binary,
         claimed_until -> Nullable<Timestamp>,
         created_at -> Timestamp,
+        device_id -> Nullable<Text>,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Text of a game server as one clean line: names may have rich-text tags and anything else.
+//! Text of others as clean lines: names of a game server may have rich-text tags and anything else.
 
 /// Tags of the game's text renderer that occur in names.
 const TAGS: &[&str] = &["b", "i", "u", "s", "color", "size", "material", "quad", "sprite", "alpha", "mark", "font"];
@@ -32,6 +32,18 @@ pub fn plain_text(text: &str, limit: usize) -> String {
     plain.trim().to_owned()
 }
 
+/// The text with such characters as `\u{…}`: a terminal shows all of it, and obeys none of it.
+pub fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match is_invisible(character) {
+            true => escaped.extend(character.escape_unicode()),
+            false => escaped.push(character),
+        }
+    }
+    escaped
+}
+
 /// Control characters, and those that reorder or hide the text around them.
 fn is_invisible(character: char) -> bool {
     character.is_control()
@@ -54,7 +66,7 @@ fn tag_length(text: &str) -> Option<usize> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::plain_text;
+    use super::{escaped, plain_text};
 
     #[test]
     fn tags_are_removed_and_everything_else_is_kept() {
@@ -77,6 +89,11 @@ mod tests {
     #[test]
     fn the_limit_counts_characters_not_bytes() {
         assert_eq!(plain_text("ééééé", 3), "ééé");
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_shown() {
+        assert_eq!(escaped("é \u{1b}[2J\u{7}\u{9b}m\u{202e}\n"), "é \\u{1b}[2J\\u{7}\\u{9b}m\\u{202e}\\u{a}");
     }
 
     proptest! {

@@ -121,9 +121,9 @@ pub enum ChatError {
     NoTeam,
     /// The game server takes no such line of this player: muted, or filtered.
     Refused,
-    /// There is no link, or the game server refused for another reason.
+    /// There is no link, or the game server refused for another reason: it was not said.
     Unavailable,
-    /// The game server has not answered, or has not repeated the line.
+    /// The game server has not answered, or has not repeated the line, and may not be there any more.
     TimedOut,
     /// Our own fault; try again.
     Internal,
@@ -132,10 +132,10 @@ pub enum ChatError {
 impl From<AskError> for ChatError {
     fn from(error: AskError) -> Self {
         match error {
-            AskError::TimedOut => Self::TimedOut,
+            AskError::TimedOut | AskError::Closed => Self::TimedOut,
             AskError::Refused(word) if word == "no_team" => Self::NoTeam,
             AskError::Refused(word) if word == "message_not_sent" => Self::Refused,
-            AskError::Refused(_) | AskError::TooMany(_) | AskError::Closed => Self::Unavailable,
+            AskError::Refused(_) | AskError::TooMany(_) => Self::Unavailable,
         }
     }
 }

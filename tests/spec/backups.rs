@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::Read as _,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Output,
@@ -9,7 +10,8 @@ use std::{
 };
 
 use actix_web::web;
-use serde_json::json;
+use companion::crypto::digest::sha256_hex;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::harness::{
@@ -135,6 +137,131 @@ async fn a_backup_that_was_cut_off_or_changed_is_refused_and_leaves_nothing() {
     fs::write(&file, &whole).unwrap();
     let restored = run(restore(&file, &directory.path().join("restored"))).await;
     assert!(restored.status.success(), "{}", text(&restored));
+}
+
+/// An archive whose first entry says something of the next one, in so many bytes.
+fn with_extension(file: &Path, kind: tar::EntryType, bytes: u64) {
+    let mut header = tar::Header::new_gnu();
+    header.set_path("././@LongLink").unwrap();
+    header.set_entry_type(kind);
+    header.set_size(bytes);
+    header.set_cksum();
+    fs::write(file, header.as_bytes()).unwrap();
+    // A hole.
+    fs::OpenOptions::new().write(true).open(file).unwrap().set_len(bytes + 4_096).unwrap();
+}
+
+#[actix_web::test]
+async fn an_archive_is_not_read_into_memory_because_it_says_so() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("it.tar");
+    for kind in [tar::EntryType::GNULongName, tar::EntryType::GNULongLink, tar::EntryType::XHeader] {
+        with_extension(&file, kind, 1_500_000_000);
+        let told = text(&run(verify(&file)).await);
+        assert!(told.contains("an entry of a kind that no backup has"), "{kind:?}: {:.300}", told);
+    }
+    let mut header = tar::Header::new_gnu();
+    header.set_path("manifest.json").unwrap();
+    header.set_size(1_500_000_000);
+    header.set_cksum();
+    fs::write(&file, header.as_bytes()).unwrap();
+    let told = text(&run(verify(&file)).await);
+    assert!(told.contains("manifest.json has 1500000000 bytes"), "{told}");
+}
+
+/// The backup with another manifest.
+fn with_manifest(whole: &[u8], change: impl FnOnce(&mut Value)) -> Vec<u8> {
+    let mut changed = tar::Builder::new(Vec::new());
+    let mut change = Some(change);
+    for entry in tar::Archive::new(whole).entries().unwrap() {
+        let mut entry = entry.unwrap();
+        let name = entry.path().unwrap().display().to_string();
+        let mut content = Vec::new();
+        entry.read_to_end(&mut content).unwrap();
+        match name.as_str() {
+            "manifest.json" => {
+                let mut manifest: Value = serde_json::from_slice(&content).unwrap();
+                change.take().unwrap()(&mut manifest);
+                let content = manifest.to_string();
+                let digest = format!("{}  manifest.json\n", sha256_hex(content.as_bytes()));
+                for (name, content) in [("manifest.json", &content), ("manifest.json.sha256", &digest)] {
+                    append(&mut changed, name, content.as_bytes());
+                }
+            }
+            "manifest.json.sha256" => {}
+            _ => append(&mut changed, &name, &content),
+        }
+    }
+    changed.into_inner().unwrap()
+}
+
+fn append(archive: &mut tar::Builder<Vec<u8>>, name: &str, content: &[u8]) {
+    let mut header = tar::Header::new_gnu();
+    header.set_size(content.len() as u64);
+    archive.append_data(&mut header, name, content).unwrap();
+}
+
+#[actix_web::test]
+async fn a_manifest_tells_the_terminal_nothing_to_do() {
+    let app = TestApp::start().await;
+    let directory = TempDir::new().unwrap();
+    let (file, whole) = small(&app, directory.path()).await;
+    let clear = "\u{1b}[2J\u{9b}1m";
+    let marked = with_manifest(&whole, |manifest| {
+        manifest["version"] = json!(clear);
+        manifest["secretsLeftOut"] = json!([clear]);
+        manifest["takenAt"] = json!(clear);
+        manifest["missingImages"] = json!([clear]);
+    });
+    let newer = with_manifest(&whole, |manifest| {
+        manifest["version"] = json!(clear);
+        manifest["format"] = json!(99);
+    });
+    let other = with_manifest(&whole, |manifest| manifest["files"][0]["name"] = json!(clear));
+    for (archive, is_whole) in [(marked, true), (newer, false), (other, false)] {
+        fs::write(&file, archive).unwrap();
+        let verified = run(verify(&file)).await;
+        let told = text(&verified);
+        assert_eq!(verified.status.success(), is_whole, "{told:?}");
+        assert!(told.contains("\\u{1b}[2J\\u{9b}1m"), "{told:?}");
+        assert!(told.chars().all(|character| character == '\n' || !character.is_control()), "{told:?}");
+    }
+}
+
+#[actix_web::test]
+async fn a_restore_says_where_images_are_that_the_service_will_not_find() {
+    const BUCKET: [&str; 4] = [
+        "--images-s3-bucket=pictures",
+        "--images-s3-endpoint=http://127.0.0.1:9",
+        "--images-s3-access-key-id=key",
+        "--images-s3-secret-access-key=secret",
+    ];
+    let with_bucket = |arguments: Vec<String>| [arguments, BUCKET.map(str::to_owned).into()].concat();
+    let app = TestApp::start_with(&[ADMINS]).await;
+    app.signed_in(ADA).await.upload("/admin/items/upload-icon", &png(1)).await;
+    let directory = TempDir::new().unwrap();
+    let (file, _) = small(&app, directory.path()).await;
+    let in_bucket = directory.path().join("bucket.tar");
+    let taken = run(with_bucket(backup_of(&app, &in_bucket))).await;
+    assert!(taken.status.success(), "{}", text(&taken));
+
+    let place = |name: &str| directory.path().join(name);
+    let told = async |arguments: Vec<String>| {
+        let restored = run(arguments).await;
+        assert!(restored.status.success(), "{}", text(&restored));
+        text(&restored)
+    };
+    let said = told(restore(&file, &place("a"))).await;
+    assert!(!said.contains("images"), "they are where they were: {said}");
+    let said = told(with_bucket(restore(&file, &place("b")))).await;
+    let images = place("b").join("images").display().to_string();
+    assert!(said.contains(&images) && said.contains("into the bucket pictures"), "{said}");
+    assert_eq!(fs::read_dir(place("b").join("images/images")).unwrap().count(), 1);
+    let said = told(restore(&in_bucket, &place("c"))).await;
+    let images = place("c").join("images").display().to_string();
+    assert!(said.contains(&format!("were in S3: copy them into {images}")), "{said}");
+    let said = told(with_bucket(restore(&in_bucket, &place("d")))).await;
+    assert!(said.contains("looks for them in the bucket pictures"), "{said}");
 }
 
 #[actix_web::test]

@@ -123,6 +123,43 @@ async fn what_the_game_refuses_is_an_error_and_is_not_kept() {
 }
 
 #[actix_web::test]
+async fn a_line_with_a_key_is_said_once_whatever_becomes_of_its_answer() {
+    let (_app, mut alice, game, server, mut client) = watched(&[]).await;
+    let path = path(&server);
+    let said = || game.world(|world| world.team_chat(TEAM[0].0).unwrap().messages.len());
+    let mut say = async |key: &'static str, text: &str| {
+        let request = alice.request(Method::POST, &path).header(ORIGIN, FRONTEND).header("idempotency-key", key);
+        alice.send(request.json(&json!({ "text": text }))).await
+    };
+    let first = say("one", "go").await;
+    assert_eq!(first.status, 201, "{}", first.text());
+    let again = say("one", "go").await;
+    assert_eq!((again.text(), again.header("idempotency-replayed")), (first.text(), Some("true")));
+    say("one", "stop").await.expect_problem(422, "idempotency_key_reused");
+    assert_eq!(said(), 1);
+
+    // What the game refused was not said.
+    game.faults(|faults| faults.muted = true);
+    say("two", "go").await.expect_problem(409, "message_not_sent");
+    game.faults(|faults| faults.muted = false);
+    assert_eq!(say("two", "go").await.status, 201);
+    assert_eq!(said(), 2);
+
+    // Of what it does not answer nobody knows.
+    game.faults(|faults| faults.frozen = true);
+    say("three", "go").await.expect_problem(504, "game_server_timeout");
+    game.faults(|faults| faults.frozen = false);
+    for _ in 0..2 {
+        say("three", "go").await.expect_problem(409, "conflict");
+    }
+    game.stop().await;
+    client.until(&server, |state| !is_connected(state)).await;
+    for _ in 0..2 {
+        say("four", "go").await.expect_problem(503, "game_server_unavailable");
+    }
+}
+
+#[actix_web::test]
 async fn bad_lines_and_queries_are_refused_and_nothing_is_said() {
     let (app, mut alice, game, server, _client) = watched(&[]).await;
     let path = path(&server);

@@ -151,6 +151,32 @@ async fn what_is_shown_once_is_shown_again_to_whom_it_was_shown_and_kept_sealed(
     }
 }
 
+/// Activates a device of this user; the answer, and what asks again.
+async fn activated(app: &TestApp, user: &mut Browser) -> (Answer, Browser, Value) {
+    let code = user.post("/pairing/device/code", None).await.json()["code"].take();
+    let (mut helper, typed) = (app.browser(), json!({ "code": code }));
+    let answer = post(&mut helper, "/pairing/device/activate", "a", &typed).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    (answer, helper, typed)
+}
+
+on_each_database!(the_answer_to_an_activation_is_forgotten_with_its_device, |app| {
+    let mut alice = app.signed_in(ALICE).await;
+    let (removed, mut helper, typed) = activated(&app, &mut alice).await;
+    let (kept, mut other, other_typed) = activated(&app, &mut alice).await;
+    let device = format!("/pairing/device/{}", removed.json()["deviceId"].as_str().unwrap());
+    assert_eq!(alice.delete(&device).await.status, 200);
+    let again = post(&mut helper, "/pairing/device/activate", "a", &typed).await;
+    again.expect_problem(401, "invalid_pairing_code");
+    let again = post(&mut other, "/pairing/device/activate", "a", &other_typed).await;
+    assert!(is_replayed(&again) && again.text() == kept.text(), "{}", again.text());
+
+    let erasure = alice.request(Method::DELETE, "/me").json(&json!({ "confirm": ALICE }));
+    assert_eq!(alice.send(erasure).await.status, 200);
+    let again = post(&mut other, "/pairing/device/activate", "a", &other_typed).await;
+    again.expect_problem(401, "invalid_pairing_code");
+});
+
 #[actix_web::test]
 async fn a_server_is_paired_once() {
     let app = TestApp::start().await;

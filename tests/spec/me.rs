@@ -1,7 +1,19 @@
 //! What users say of themselves, what they are given of all that is stored about them, and how they are erased.
 
-use companion::simulator::{payments::SubscriptionChange, world::GATE_SWITCH};
-use reqwest::Method;
+use std::{fs, path::Path};
+
+use companion::{
+    db::{
+        error::DbError,
+        pool::{Db, Pool},
+    },
+    simulator::{
+        payments::SubscriptionChange,
+        world::{BASE_ALARM, GATE_SWITCH, TEAM},
+    },
+};
+use diesel::{QueryableByName, RunQueryDsl as _, sql_query, sql_types::Text};
+use reqwest::{Method, header::ORIGIN};
 use serde_json::{Value, json};
 
 use crate::harness::{
@@ -10,7 +22,8 @@ use crate::harness::{
     game::{self, ALICE, BOB, add_device, is_complete, pair},
     on_each_database,
     payments::PaymentTest,
-    relay_client::{self, RelayClient},
+    push::{self, PHONE, PushTest, alarm_pairing, only_server},
+    relay_client::{self, PATIENCE, RelayClient},
 };
 
 async fn erase(browser: &mut Browser, confirm: &str) -> Answer {
@@ -134,6 +147,43 @@ on_each_database!(whoever_erases_themselves_is_gone_and_may_come_again, |app| {
 });
 
 #[actix_web::test]
+async fn an_erased_text_is_in_no_file_of_the_database() {
+    let app = TestApp::start_with(&["--platform-api-key=0123456789ABCDEF"]).await;
+    let mut bob = app.signed_in(BOB).await;
+    app.provider.set_profile(&format!(r#"{{"steamid":"{ALICE}","personaname":"Windflower Alice"}}"#));
+    let mut alice = app.signed_in(ALICE).await;
+    app.paired(&mut alice).await;
+    let pairing = json!({ "address": "play.example.com", "port": 28083, "playerId": ALICE, "playerToken": 1 });
+    let server = alice.post("/paired-servers", Some(&pairing)).await.json()["id"].as_str().unwrap().to_owned();
+    // More than one page of the file has.
+    for number in 0..40 {
+        let label = format!("Snowdrop {number} {}", "x".repeat(60));
+        let note = json!({ "x": number, "y": 1, "category": "stash", "label": label });
+        assert_eq!(alice.post(&format!("/intel/{server}/map-notes"), Some(&note)).await.status, 201);
+    }
+    let player = json!({ "trackerName": "Cornflower", "note": "Foxglove" });
+    assert_eq!(alice.post(&format!("/intel/{server}/tracking"), Some(&player)).await.status, 201);
+    assert_eq!(bob.patch("/me", &json!({ "timeZone": "Pacific/Chatham" })).await.status, 200);
+    let erased = ["windflower", "snowdrop", "cornflower", "foxglove", "play.example.com"];
+    let kept = ["chatham"];
+    assert_eq!(found(app.directory(), &erased).len(), erased.len());
+
+    assert_eq!(erase(&mut alice, ALICE).await.status, 200);
+    assert_eq!(found(app.directory(), &erased), [""; 0]);
+    assert_eq!(found(app.directory(), &kept), kept);
+}
+
+/// Those of these lower-case words that are in a file of the database.
+fn found<'a>(directory: &Path, words: &[&'a str]) -> Vec<&'a str> {
+    let files = fs::read_dir(directory).unwrap().map(|file| file.unwrap().path());
+    let of_database = files.filter(|file| file.file_name().unwrap().to_str().unwrap().starts_with("test.db"));
+    let text: Vec<u8> = of_database.flat_map(|file| fs::read(file).unwrap()).collect();
+    let text = text.to_ascii_lowercase();
+    let is_in = |word: &&&str| text.windows(word.len()).any(|part| part == word.as_bytes());
+    words.iter().filter(is_in).copied().collect()
+}
+
+#[actix_web::test]
 async fn an_erasure_ends_sockets_links_and_what_guests_had() {
     let app = TestApp::start_with(&["--allow-private-game-servers=true", LINKS, ADMINS]).await;
     let game = game::still(&app).await;
@@ -164,6 +214,91 @@ async fn an_erasure_ends_sockets_links_and_what_guests_had() {
     let mut admin = app.signed_in(ADA).await;
     let found = admin.get(&format!("/admin/users?q={ALICE}")).await.json();
     assert_eq!(found["total"], 0);
+}
+
+#[actix_web::test]
+async fn what_comes_late_for_an_erased_user_is_kept_nowhere() {
+    let test = PushTest::start_beside_games().await;
+    let (mut alice, _) = test.alice_receiving().await;
+    let game = game::still(&test.app).await;
+    let named = push::named(&game);
+    test.deliver(alarm_pairing(&named, BASE_ALARM, "Base alarm")).await;
+    let server = only_server(&mut alice).await;
+    let mut client = RelayClient::watching(&test.app, &mut alice, &server).await;
+    client.until(&server, |state| is_complete(state, 1)).await;
+    let user = id(&mut alice).await;
+    let names = [user.as_str(), &server, ALICE];
+    assert!(rows_naming(&test.pool, &names).len() > 3 && game.connections() == 1);
+
+    // The game has taken a line and has not answered yet; a push is on its way.
+    game.faults(|faults| faults.delay = Some(std::time::Duration::from_secs(1)));
+    let line = alice.request(Method::POST, &format!("/paired-servers/{server}/chat")).header(ORIGIN, FRONTEND);
+    let line = line.header("idempotency-key", "late").json(&json!({ "text": "is anybody there" }));
+    let mut other = alice.clone();
+    let saying = actix_web::rt::spawn(async move { other.send(line).await });
+    let until = async |holds: &dyn Fn() -> bool| {
+        let held = async {
+            while !holds() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, held).await.expect("it holds");
+    };
+    until(&|| game.world(|world| world.team_chat(TEAM[0].0).is_ok_and(|chat| !chat.messages.is_empty()))).await;
+    test.push(named.alarm("Base alarm", "sent before"));
+    assert_eq!(erase(&mut alice, ALICE).await.status, 200);
+    assert_eq!(client.expect_close().await, 4501);
+    test.until(|push| !push.connected(PHONE.0)).await;
+    until(&|| game.connections() == 0).await;
+    game.world(|world| {
+        world.fire_alarm(BASE_ALARM);
+        world.say(TEAM[0].0, "late");
+    });
+    test.push(named.alarm("Base alarm", "sent after"));
+    assert_ne!(saying.await.unwrap().status, 401, "it was let in before");
+
+    // A stop ends all that is under way, and a start would begin it anew.
+    let data = test.app.directory().to_owned();
+    let mut kept = Vec::new();
+    let test = test
+        .restart_after(|pool| {
+            kept = rows_naming(pool, &names);
+            for file in ["alarms.journal", "alarms.refused"] {
+                let text = fs::read_to_string(data.join(file)).unwrap_or_default();
+                kept.extend(names.iter().filter(|name| text.contains(**name)).map(|_| file.to_owned()));
+            }
+        })
+        .await;
+    assert_eq!(kept, [""; 0]);
+    assert_eq!(test.app.browser().get("/ready").await.status, 200);
+    assert!(!test.push.connected(PHONE.0) && game.connections() == 0);
+}
+
+#[derive(QueryableByName)]
+struct Found {
+    #[diesel(sql_type = Text)]
+    found: String,
+}
+
+/// The columns in which a row has one of these words.
+fn rows_naming(pool: &Pool, words: &[&str]) -> Vec<String> {
+    let found = |db: &mut Db, query: &str| -> Result<Vec<String>, DbError> {
+        let rows: Vec<Found> = sql_query(query).load(db)?;
+        Ok(rows.into_iter().map(|row| row.found).collect())
+    };
+    let columns = "SELECT m.name || ' ' || c.name AS found FROM sqlite_master m, pragma_table_info(m.name) c
+        WHERE m.type = 'table' AND lower(c.type) = 'text'";
+    let read = |db: &mut Db| {
+        let mut naming = Vec::new();
+        for place in found(db, columns)? {
+            let (table, column) = place.split_once(' ').unwrap();
+            let has = words.iter().map(|word| format!("{column} LIKE '%{word}%'")).collect::<Vec<_>>().join(" OR ");
+            let rows = found(db, &format!("SELECT {column} AS found FROM {table} WHERE {has}"))?;
+            naming.extend(rows.into_iter().map(|row| format!("{place}: {row}")));
+        }
+        Ok(naming)
+    };
+    pool.read_blocking(read).unwrap()
 }
 
 #[actix_web::test]

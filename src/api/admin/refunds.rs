@@ -272,7 +272,10 @@ pub async fn refund(
                 issued_at,
                 idempotency_key,
             };
-            let refund = billing.client.refund(&request).await.map_err(refused)?;
+            let refund = billing.client.refund(&request).await.map_err(|error| match error {
+                PaymentsError::Client(_) => ApiError::RefundUnanswered(error.into()),
+                error => refused(error),
+            })?;
             let told = serde_json::to_value(RefundView::from(refund.clone())).unwrap_or_default();
             Ok(Written::new(RefundView::from(refund), (), told))
         };
@@ -328,15 +331,23 @@ async fn plan(
     if attempt.as_ref().is_some_and(|attempt| !attempt.is_known_to_provider(context.clock.now())) {
         return Err(ApiError::Conflict);
     }
-    let attempt = attempt.unwrap_or_else(|| RefundAttempt {
-        // Without a key of its own, a second click at the same time finds the same state and makes the same key.
-        key: key.map_or_else(
-            || sha256_hex(format!("{}:{}:{amount}:{reason:?}", charge.id, charge.amount_refunded).as_bytes()),
-            |key| format!("refund:{key}"),
-        ),
-        issued_by: admin.to_string(),
-        issued_at: time::to_wire(context.clock.now()),
-    });
+    let attempt = match attempt {
+        Some(attempt) => attempt,
+        None => RefundAttempt {
+            key: match key {
+                Some(key) => format!("refund:{key}"),
+                // A second click at the same time finds the same state and makes the same key. A refund that came to
+                // nothing leaves the charge as it was before, and is counted, so that it can be asked for again.
+                None => {
+                    let (id, refunded) = (&charge.id, charge.amount_refunded);
+                    let failed = billing.client.failed_refunds(id).await.map_err(refused)?;
+                    sha256_hex(format!("{id}:{refunded}:{failed}:{amount}:{reason:?}").as_bytes())
+                }
+            },
+            issued_by: admin.to_string(),
+            issued_at: time::to_wire(context.clock.now()),
+        },
+    };
     let RefundAttempt { key: idempotency_key, issued_by, issued_at } = attempt;
     let ProviderCharge { id: charge_id, payment_intent: payment_intent_id, currency, .. } = charge;
     Ok(RefundPlan { charge_id, payment_intent_id, amount, currency, reason, issued_by, issued_at, idempotency_key })
@@ -350,14 +361,16 @@ struct RefundAttempt {
 }
 
 impl RefundAttempt {
-    /// Whether the provider still knows its key, however often it was sent since. When not, the key would pay once more.
+    /// Whether the provider still knows its key, which it counts from the first time that it was sent: a repetition may be
+    /// younger than the key. One that it has forgotten would pay once more.
     fn is_known_to_provider(&self, now: Timestamp) -> bool {
         self.issued_at.parse::<Timestamp>().is_ok_and(|first| now - first < KEY_KEPT)
     }
 }
 
 /// The last attempt at this refund, by whomever, if nobody knows what became of it: it goes on, or the provider did not
-/// answer. Asking with its key makes the refund at most once.
+/// answer. Asking with its key, which may be too old for that, makes the refund at most once. One that nobody has repeated
+/// for as long as a key is known is over: the same again is another refund.
 async fn open_attempt(
     context: &ApiContext,
     charge: &str,

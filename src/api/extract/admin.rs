@@ -114,11 +114,11 @@ impl Admin {
         let (actor, target, now) = (self.platform_id.clone(), target.to_owned(), self.context.clock.now());
         move |db| {
             // One admin at a time: what a change finds is what it changes.
-            audit::lock(db)?;
+            let head = audit::lock(db)?;
             let Written { value, before, after } = change(db, now)?;
             let payload = AuditPayload::of_change(before, after);
             let (target, payload, result) = (target.as_str(), &payload, AuditResult::Done);
-            audit::append(db, &NewAuditEntry { actor: &actor, action, target, payload, result }, now)?;
+            audit::append(db, head, &NewAuditEntry { actor: &actor, action, target, payload, result }, now)?;
             Ok(value)
         }
     }
@@ -163,7 +163,8 @@ impl Admin {
         let (actor, target, now) = (self.platform_id.clone(), target.to_owned(), self.context.clock.now());
         let write = move |db: &mut Db| {
             let (target, payload) = (target.as_str(), &payload);
-            audit::append(db, &NewAuditEntry { actor: &actor, action, target, payload, result }, now)
+            let head = audit::lock(db)?;
+            audit::append(db, head, &NewAuditEntry { actor: &actor, action, target, payload, result }, now)
         };
         Ok(self.context.pool.write(write).await?)
     }

@@ -32,6 +32,7 @@ use crate::{
         pool::Db,
     },
     domain::{
+        ids::HelperDeviceId,
         limits::{IDEMPOTENCY_KEY_LENGTH, IDEMPOTENCY_KEYS_PER_CALLER, IDEMPOTENT_ANSWER},
         time::Timestamp,
     },
@@ -44,12 +45,13 @@ pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 pub const REPLAYED: &str = "idempotency-replayed";
 
 /// The routes that take a key, all of them POST.
-pub const IDEMPOTENT: [&str; 12] = [
+pub const IDEMPOTENT: [&str; 13] = [
     "/pairing/device/code",
     "/pairing/device/activate",
     "/billing/checkout",
     "/paired-servers",
     "/paired-servers/{id}/devices",
+    "/paired-servers/{id}/chat",
     "/paired-servers/{id}/guests",
     "/intel/{serverId}/tracking",
     "/intel/{serverId}/shops",
@@ -70,12 +72,20 @@ pub struct ReplayableAnswer {
     status: u16,
     /// JSON.
     body: String,
+    /// Whose token it shows.
+    #[serde(skip)]
+    device: Option<HelperDeviceId>,
 }
 
 impl ReplayableAnswer {
     pub fn new(status: StatusCode, body: &impl Serialize) -> Self {
         let body = serde_json::to_string(body).expect("answers hold only strings, numbers and lists");
-        Self { status: status.as_u16(), body }
+        Self { status: status.as_u16(), body, device: None }
+    }
+
+    /// One that shows the token of this device, and is forgotten with it.
+    pub fn of_device(device: HelperDeviceId, body: &impl Serialize) -> Self {
+        Self { device: Some(device), ..Self::new(StatusCode::OK, body) }
     }
 
     fn respond(self, is_replayed: bool) -> HttpResponse {
@@ -185,7 +195,7 @@ impl Idempotent {
                 return keyed.kept(known).map(WriteOutcome::Replayed);
             }
             let (answer, value) = change(db)?;
-            idempotency_keys::answer(db, &keyed.request.id, &keyed.seal(&answer)?)?;
+            idempotency_keys::answer(db, &keyed.request.id, &keyed.seal(&answer)?, answer.device.as_ref())?;
             Ok(WriteOutcome::Done(answer, value))
         };
         let tell = move |outcome: &WriteOutcome<T>| {
@@ -311,7 +321,7 @@ impl KeyedCall {
         match called {
             Ok(answer) => {
                 let sealed = self.seal(answer)?;
-                context.pool.write(move |db| idempotency_keys::answer(db, &id, &sealed)).await?;
+                context.pool.write(move |db| idempotency_keys::answer(db, &id, &sealed, None)).await?;
             }
             Err(error) if error.is_refusal() => {
                 context.pool.write(move |db| idempotency_keys::forget(db, &id, until)).await?;

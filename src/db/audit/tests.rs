@@ -12,7 +12,7 @@ fn write(pool: &Pool, actor: &str, action: AdminAction, target: &str, at: Timest
     let payload = AuditPayload::of_change(json!(null), json!({ "name": "ü\n\"" }));
     let actor = actor.into();
     let entry = NewAuditEntry { actor: &actor, action, target, payload: &payload, result: AuditResult::Done };
-    pool.write_blocking(|db| append(db, &entry, at)).unwrap()
+    pool.write_blocking(|db| lock(db).and_then(|head| append(db, head, &entry, at))).unwrap()
 }
 
 fn verified(pool: &Pool) -> Result<AuditHead, ChainBreak> {
@@ -72,7 +72,7 @@ fn an_entry_says_what_was_done_without_secrets_and_in_bounds() {
         let action = AdminAction::DeletePairedServer;
         let entry =
             NewAuditEntry { actor: &actor, action, target: "s", payload: &payload, result: AuditResult::Failed };
-        pool.write_blocking(|db| append(db, &entry, now())).unwrap();
+        pool.write_blocking(|db| lock(db).and_then(|head| append(db, head, &entry, now()))).unwrap();
         let (_, entries) = pool.read_blocking(|db| list(db, &AuditPage { limit: 9, ..Default::default() })).unwrap();
         let [entry] = &entries[..] else { panic!("{entries:?}") };
         let AuditEntry { id, at, actor, action, target, result, .. } = entry;
@@ -137,7 +137,7 @@ fn many_writers_make_one_chain_and_a_write_that_fails_leaves_no_gap() {
                             let (action, result) = (AdminAction::Refund, AuditResult::Done);
                             let entry =
                                 NewAuditEntry { actor: &"x".into(), action, target: "", payload: &payload, result };
-                            append(db, &entry, now())?;
+                            lock(db).and_then(|head| append(db, head, &entry, now()))?;
                             Err::<(), _>(DbError::Conflict)
                         });
                         assert!(matches!(undone, Err(DbError::Conflict)));

@@ -90,6 +90,7 @@ fn value(table: &str, column: &str, data_type: &str, who: &str, number: i64, pos
         ("tracked_players", "id") | ("player_sessions", "player_id") => text(format!("{who}-player")),
         (_, "platform_id" | "actor" | "target" | "written_by") => text(format!("{who}-account")),
         (_, "customer_id" | "chat_user_id") => text(format!("{who}-{column}")),
+        ("idempotency_keys", "device_id") => text(format!("{who}-id")),
         ("timeline", "data") => format!("'{{\"by\":\"{who}\"}}'"),
         ("wiki_pages" | "wiki_versions", "slug") => text(format!("slug-{number}")),
         _ if data_type == "text" && (CONTENT.contains(&table) || NOBODYS.contains(&table)) => {
@@ -162,14 +163,16 @@ fn user(pool: &Pool, id: &str) -> User {
     pool.read_blocking(|db| users::find(db, &id.into())).unwrap().unwrap()
 }
 
-/// What Ann has with Bob.
+/// What Ann has with Bob, and the answer to the activation of her device.
 const SHARED: &str = "
     INSERT INTO guests (id, server_id, user_id, invited_at) VALUES ('g1', 'bob-server', 'ann', '2026-11-21 12:00:00');
     INSERT INTO guests (id, server_id, platform_id, invited_at)
         VALUES ('g2', 'bob-server', 'ann-account', '2026-11-21 12:00:00');
     INSERT INTO incident_acks (incident_id, user_id, at) VALUES ('bob-incident', 'ann', '2026-11-21 12:00:00');
     INSERT INTO map_notes (server_id, id, author_id, source, x, y, category, created_at)
-        VALUES ('bob-server', 'n1', 'ann', 'user', 1, 1, 'raid', '2026-11-21 12:00:00');";
+        VALUES ('bob-server', 'n1', 'ann', 'user', 1, 1, 'raid', '2026-11-21 12:00:00');
+    INSERT INTO idempotency_keys (id, caller, request, sealed, created_at, device_id)
+        VALUES ('k1', 'code 1', 'activation', '', '2026-11-21 12:00:00', 'ann-id');";
 
 #[test]
 fn nothing_of_an_erased_user_is_left_and_all_of_others_is() {

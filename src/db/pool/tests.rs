@@ -93,6 +93,32 @@ fn sqlite() -> (tempfile::TempDir, Pool) {
     (directory, pool)
 }
 
+#[tokio::test]
+async fn what_was_deleted_is_in_no_file_once_nobody_reads_the_log() {
+    let (directory, pool) = sqlite();
+    let is_kept = |what: &str| {
+        let files = std::fs::read_dir(directory.path()).unwrap();
+        files
+            .map(|file| std::fs::read(file.unwrap().path()).unwrap())
+            .any(|bytes| bytes.windows(what.len()).any(|part| part == what.as_bytes()))
+    };
+    let name = "Ada whose name is long enough to be found";
+    let insert = move |db: &mut Db| {
+        let profile = users::StoredProfile { display_name: name.into(), avatar_url: None };
+        users::sign_in(db, &"user".into(), &"account".into(), Some(&profile), now())
+    };
+    pool.write(insert).await.unwrap();
+    let mut reader = engine::open_sqlite(&directory.path().join("test.db"), Access::Read).unwrap();
+    reader.batch_execute("BEGIN; SELECT * FROM users").unwrap();
+    pool.write(|db| Ok(diesel::sql_query("DELETE FROM users").execute(db)?)).await.unwrap();
+    assert!(!pool.empty_log().await.unwrap(), "a reader still needs the log");
+    assert!(is_kept(name));
+    pool.write(|db| users::sign_in(db, &"other".into(), &"other".into(), None, now())).await.unwrap();
+    reader.batch_execute("COMMIT").unwrap();
+    assert!(pool.empty_log().await.unwrap());
+    assert!(!is_kept(name) && is_kept("other"));
+}
+
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap()
 }

@@ -62,7 +62,7 @@ impl Handler<SayInTeam> for GameConnection {
         let said = async move {
             commands::say(&link, text).await?;
             // The game says no more than that it has taken it.
-            echo.await.map_err(|_| ChatError::Unavailable)
+            echo.await.map_err(|_| ChatError::TimedOut)
         };
         let facts = self.context.facts.clone();
         let said = async move {

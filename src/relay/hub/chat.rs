@@ -27,8 +27,7 @@ impl Handler<SendChat> for Hub {
             }
         });
         Box::pin(connection.then(|connection, hub, _| {
-            async move { connection?.send(SayInTeam { text }).await.map_err(|_| ChatError::Unavailable)? }
-                .into_actor(hub)
+            async move { connection?.send(SayInTeam { text }).await.map_err(|_| ChatError::TimedOut)? }.into_actor(hub)
         }))
     }
 }

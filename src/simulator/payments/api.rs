@@ -123,7 +123,7 @@ fn read(books: &Books, path: &str, parameters: &Parameters) -> ApiAnswer {
             list(books.subscriptions(customer, parameters.get("status").is_some_and(|status| status == "all")))
         }
         "/v1/charges" => list(books.charges(customer, parameters.get("payment_intent").map(String::as_str))),
-        "/v1/refunds" => list(books.refunds()),
+        "/v1/refunds" => list(books.refunds(parameters.get("charge").map(String::as_str))),
         _ => {
             let one = path.strip_prefix("/v1/").and_then(|path| path.split_once('/'));
             let found = one.and_then(|(kind, id)| match kind {

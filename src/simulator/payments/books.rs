@@ -343,8 +343,23 @@ impl Books {
         self.charges.iter().rev().filter(fits).collect()
     }
 
-    pub fn refunds(&self) -> Vec<&Value> {
-        self.refunds.iter().rev().collect()
+    /// Of this charge, newest first.
+    pub fn refunds(&self, charge: Option<&str>) -> Vec<&Value> {
+        let fits = |refund: &&Value| charge.is_none_or(|charge| refund["charge"] == charge);
+        self.refunds.iter().rev().filter(fits).collect()
+    }
+
+    /// The bank does not take the latest refund.
+    pub fn fail_refund(&mut self, now: i64) {
+        let Some(refund) = self.refunds.last_mut() else { return };
+        refund["status"] = json!("failed");
+        let refund = refund.clone();
+        if let Some(charge) = self.charges.iter_mut().find(|charge| charge["id"] == refund["charge"]) {
+            let left = charge["amount_refunded"].as_i64().unwrap_or(0) - refund["amount"].as_i64().unwrap_or(0);
+            charge["amount_refunded"] = json!(left);
+            charge["refunded"] = json!(false);
+        }
+        self.emit("refund.failed", refund, now);
     }
 
     pub fn open_portal(&mut self, parameters: &Parameters, base: &str, now: i64) -> Result<Value, ApiRefusal> {

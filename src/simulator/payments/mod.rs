@@ -20,7 +20,7 @@ use std::{
 use actix_web::web::{self, ServiceConfig};
 use serde_json::Value;
 
-use self::shared::SharedPayments;
+use self::{books::Books, shared::SharedPayments};
 pub use self::{
     change::SubscriptionChange,
     setup::{PAYMENT_KEY, PaymentFaults, WEBHOOK_SECRET},
@@ -113,6 +113,11 @@ impl PaymentService {
     /// Does this to a subscription, as the portal does.
     pub fn change(&self, subscription: &str, change: &SubscriptionChange) {
         self.shared.step(|books, now| books.change(subscription, change, now));
+    }
+
+    /// Gives the money of the latest refund back to its charge, as when the bank of the customer does not take it.
+    pub fn fail_refund(&self) {
+        self.shared.step(Books::fail_refund);
     }
 
     /// How many checkouts can be paid.

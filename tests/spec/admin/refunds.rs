@@ -83,7 +83,9 @@ async fn a_refund_whose_answer_was_lost_is_made_once_when_it_is_asked_for_again(
     let (test, mut ada, charges, charge) = paid().await;
     let part = json!({ "chargeId": charge["id"], "amount": 200 });
     test.provider.set_faults(PaymentFaults { lose_refunds: true, ..Default::default() });
-    ada.post("/admin/refund", Some(&part)).await.expect_problem(503, "payment_provider_unavailable");
+    let lost = ada.post("/admin/refund", Some(&part)).await.expect_problem(503, "payment_provider_unavailable");
+    let told = lost["detail"].as_str().unwrap();
+    assert!(told.contains("nobody knows whether the refund was made") && told.contains("is safe"), "{told}");
     assert_eq!(ada.get(&charges).await.json()["charges"][0]["amountRefunded"], 200, "it was made");
     let log = audited(&mut ada, 9).await;
     let failed = json!({ "begun": "1", "after": { "error": "payment_provider_unavailable" } });
@@ -102,6 +104,31 @@ async fn a_refund_whose_answer_was_lost_is_made_once_when_it_is_asked_for_again(
         "what was answered is done, and this another one"
     );
     assert_eq!(ada.get(&charges).await.json()["charges"][0]["amountRefunded"], 400);
+}
+
+#[actix_web::test]
+async fn a_refund_that_failed_at_the_bank_can_be_asked_for_again() {
+    let (test, mut ada, charges, charge) = paid().await;
+    let part = json!({ "chargeId": charge["id"], "amount": 200 });
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        let answer = ada.post("/admin/refund", Some(&part)).await;
+        assert_eq!(answer.status, 201, "{}", answer.text());
+        ids.push(answer.json()["id"].clone());
+        assert_eq!(ada.get(&charges).await.json()["charges"][0]["amountRefunded"], 200);
+        test.provider.fail_refund();
+        assert_eq!(ada.get(&charges).await.json()["charges"][0]["amountRefunded"], 0);
+        test.advance(chrono::Duration::minutes(1));
+    }
+    assert!(ids[0] != ids[1] && ids[1] != ids[2] && ids[2] != ids[0], "{ids:?}");
+
+    // After one that failed, too, a lost answer is asked for with the same key.
+    test.provider.set_faults(PaymentFaults { lose_refunds: true, ..Default::default() });
+    ada.post("/admin/refund", Some(&part)).await.expect_problem(503, "payment_provider_unavailable");
+    test.provider.set_faults(PaymentFaults::default());
+    test.advance(chrono::Duration::minutes(1));
+    assert_eq!(ada.post("/admin/refund", Some(&part)).await.status, 201);
+    assert_eq!(ada.get(&charges).await.json()["charges"][0]["amountRefunded"], 200);
 }
 
 #[actix_web::test]

@@ -1,0 +1,2 @@
+DROP INDEX idempotency_keys_device_id;
+ALTER TABLE idempotency_keys DROP COLUMN device_id;
