@@ -53,25 +53,34 @@ pub struct Freshness {
 impl Freshness {
     /// What is stale now.
     pub fn stale(&self, now: Moment) -> StaleSections {
-        let oldest_device = self.devices.values().min_by_key(|at| **at - now).copied();
-        [
+        let stale = self.heard().filter(|(_, at, fresh_for)| now - *at > *fresh_for);
+        // Of what the game server says of itself, the older part counts.
+        stale.fold(StaleSections::new(), |mut stale, (section, at, _)| {
+            let known = stale.entry(section).or_insert(StaleSection { as_of: at.stamp });
+            known.as_of = known.as_of.min(at.stamp);
+            stale
+        })
+    }
+
+    /// When more becomes stale, if nothing is heard until then.
+    pub fn next_due(&self, now: Moment) -> Option<Moment> {
+        let ends = self.heard().map(|(_, at, fresh_for)| at + fresh_for + TimeDelta::nanoseconds(1));
+        ends.filter(|end| *end > now).min()
+    }
+
+    /// Each part that was heard of: its section, when, and for how long it is fresh.
+    fn heard(&self) -> impl Iterator<Item = (&'static str, Moment, TimeDelta)> {
+        let oldest_device = self.devices.values().min().copied();
+        let parts = [
             ("server", self.info, INFO_EVERY),
             ("server", self.time, TIME_EVERY),
             ("team", self.team, TEAM_EVERY),
             ("mapMarkers", self.markers, MARKERS_EVERY),
             ("devices", oldest_device, DEVICES_EVERY),
-        ]
-        .into_iter()
-        .filter_map(|(section, at, every)| {
-            let at = at?;
+        ];
+        parts.into_iter().filter_map(|(section, at, every)| {
             let every = TimeDelta::from_std(every).unwrap_or(TimeDelta::MAX / STALE_AFTER);
-            (now - at > every * STALE_AFTER).then_some((section, StaleSection { as_of: at.stamp }))
-        })
-        // Of what the game server says of itself, the older part counts.
-        .fold(StaleSections::new(), |mut stale, (section, seen)| {
-            let known = stale.entry(section).or_insert(seen);
-            known.as_of = known.as_of.min(seen.as_of);
-            stale
+            Some((section, at?, every * STALE_AFTER))
         })
     }
 }
@@ -99,6 +108,14 @@ mod tests {
         assert_eq!(names(&freshness, 181), ["mapMarkers", "server", "team"]);
         assert_eq!(names(&freshness, 901), ["devices", "mapMarkers", "server", "team"]);
         assert_eq!(freshness.stale(at(2_000))["devices"].as_of, at(0).stamp, "the oldest counts");
+        let mut due = Vec::new();
+        let mut now = at(0);
+        while let Some(next) = freshness.next_due(now) {
+            assert_ne!(freshness.stale(next), freshness.stale(now), "not before and not after");
+            due.push((next - at(0)).num_seconds());
+            now = next;
+        }
+        assert_eq!(due, [9, 15, 180, 900]);
     }
 
     #[test]
