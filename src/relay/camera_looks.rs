@@ -293,7 +293,7 @@ async fn ask(link: &Asker, request: impl Fn() -> AppRequest) -> Result<AppRespon
     loop {
         match link.ask(request(), cost::REQUEST, Priority::Toggle, CAMERA_DEADLINE).await {
             Err(AskError::Refused(word)) if word == "rate_limit" => {}
-            answer => return answer.map(|answered| answered.content),
+            answer => return answer.map(|answered| *answered.content),
         }
     }
 }

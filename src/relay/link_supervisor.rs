@@ -242,7 +242,7 @@ impl Supervisor {
         loop {
             match broadcasts.next().await {
                 Ok((number, broadcast)) => {
-                    if self.update(GameUpdate::Broadcast(number, Box::new(broadcast))).await.is_err() {
+                    if self.update(GameUpdate::Broadcast(number, broadcast)).await.is_err() {
                         return LinkEnded::Unneeded;
                     }
                 }
@@ -350,7 +350,7 @@ impl Supervisor {
             Err(AskError::TimedOut) if self.silent.get() < SILENT_ANSWERS => return Ok(Ok(())),
             Err(error) => return Err(LinkEnd::by(error)),
         };
-        let update = match content {
+        let update = match *content {
             AppResponse { info: Some(info), .. } => GameUpdate::Info(info),
             AppResponse { time: Some(time), .. } => GameUpdate::Time(time),
             AppResponse { team_info: Some(content), .. } => GameUpdate::Team(Answered { asked_after, content }),
@@ -380,7 +380,8 @@ impl Supervisor {
             let request = AppRequest { get_map: EMPTY, ..Default::default() };
             let turn = self.context.decoder.turn_of_map().await;
             match asker.ask(request, cost::MAP, Priority::Map, MAP_DEADLINE).await {
-                Ok(Answered { content: AppResponse { map: Some(map), .. }, .. }) => {
+                Ok(Answered { content, .. }) => {
+                    let Some(map) = content.map else { continue };
                     let report = LinkReport::Map { map, address: route.host.clone(), port: route.port, turn };
                     if self.report(report).await.is_err() {
                         return Ok(Unneeded);
@@ -388,7 +389,7 @@ impl Supervisor {
                 }
                 Err(AskError::Closed) => return Err(LinkEnd::by(AskError::Closed)),
                 Err(error @ AskError::TooMany(_)) => self.warn_of_refusal(&error),
-                Ok(_) | Err(_) => {}
+                Err(_) => {}
             }
         }
     }
