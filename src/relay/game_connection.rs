@@ -218,7 +218,10 @@ impl GameConnection {
     /// Starts or stops the link's supervisor, as the link policy wants it.
     fn supervise_or_pause(&mut self, ctx: &mut Context<Self>) {
         let always = self.context.game.link_policy == GameLinkPolicy::Always;
-        let wanted = always || self.publisher.borrow().has_subscribers();
+        let is_watched = self.publisher.borrow().has_subscribers();
+        self.wake.watch(is_watched);
+        self.live.borrow_mut().watch(is_watched, self.context.clock.moment());
+        let wanted = always || is_watched;
         match (wanted, self.supervisor) {
             (true, None) => {
                 let (context, server, wake) = (self.context.clone(), self.server.clone(), self.wake.clone());
@@ -402,6 +405,7 @@ impl Handler<Subscribe> for GameConnection {
     fn handle(&mut self, Subscribe { subscriber }: Subscribe, ctx: &mut Self::Context) {
         self.publisher.borrow_mut().subscribe(subscriber);
         self.supervise_or_pause(ctx);
+        self.plan_tick(ctx);
     }
 }
 

@@ -273,6 +273,11 @@ impl LiveState {
         outcome
     }
 
+    /// Somebody begins to watch, or nobody does any more: what is asked for more often is stale sooner.
+    pub fn watch(&mut self, is_watched: bool, now: Moment) {
+        self.freshness.watched_since = is_watched.then(|| self.freshness.watched_since.unwrap_or(now));
+    }
+
     /// When something comes due, if no answer comes before.
     pub fn next_due(&self, now: Moment) -> Option<Moment> {
         let expiries = self.state.map_notes.iter().filter_map(|(_, note)| note.expires_at).map(|at| now.at(at));

@@ -94,7 +94,8 @@ struct Watched {
 
 impl Watched {
     fn new() -> Self {
-        let live = LiveState::new(at(0));
+        let mut live = LiveState::new(at(0));
+        live.watch(true, at(0).into());
         let client = document(&live);
         Self { live, client, now: 0, due: None }
     }
