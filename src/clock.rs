@@ -1,9 +1,15 @@
 //! The time of day, as an argument that tests can set.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use chrono::{Duration, SubsecRound, TimeDelta, Utc};
-use tokio::time::Instant;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep},
+};
 
 use crate::domain::time::{Moment, Timestamp};
 
@@ -17,9 +23,30 @@ pub struct Clock(ClockKind);
 enum ClockKind {
     /// Since when the steady clock runs.
     System(Instant),
-    Adjustable(Arc<Mutex<Timestamp>>),
+    Adjustable(Arc<Movable<Timestamp>>),
     /// The time at an instant.
-    Simulated(Arc<Mutex<(Timestamp, Instant)>>),
+    Simulated(Arc<Movable<(Timestamp, Instant)>>),
+}
+
+#[derive(Debug)]
+struct Movable<T> {
+    time: Mutex<T>,
+    moved: Notify,
+}
+
+impl<T> Movable<T> {
+    fn new(time: T) -> Arc<Self> {
+        Arc::new(Self { time: Mutex::new(time), moved: Notify::new() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, T> {
+        self.time.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut T)) {
+        change(&mut self.lock());
+        self.moved.notify_waiters();
+    }
 }
 
 impl Clock {
@@ -30,12 +57,12 @@ impl Clock {
 
     /// A clock at `start` that only moves when advanced: for tests and the demo.
     pub fn adjustable(start: Timestamp) -> Self {
-        Self(ClockKind::Adjustable(Arc::new(Mutex::new(start))))
+        Self(ClockKind::Adjustable(Movable::new(start)))
     }
 
     /// A clock that begins at `start` and follows tokio's time, which may be virtual; advancing it makes it jump.
     pub fn simulated(start: Timestamp) -> Self {
-        Self(ClockKind::Simulated(Arc::new(Mutex::new((start, Instant::now())))))
+        Self(ClockKind::Simulated(Movable::new((start, Instant::now()))))
     }
 
     /// Now, cut to microseconds: what is stored is then equal to what is read back.
@@ -43,9 +70,9 @@ impl Clock {
     pub fn now(&self) -> Timestamp {
         let now = match &self.0 {
             ClockKind::System(_) => Utc::now(),
-            ClockKind::Adjustable(adjusted) => *lock(adjusted),
+            ClockKind::Adjustable(adjusted) => *adjusted.lock(),
             ClockKind::Simulated(simulated) => {
-                let (start, origin) = *lock(simulated);
+                let (start, origin) = *simulated.lock();
                 start + origin.elapsed()
             }
         };
@@ -59,7 +86,7 @@ impl Clock {
         match &self.0 {
             ClockKind::System(start) => Moment::new(since(*start), now),
             ClockKind::Adjustable(_) => now.into(),
-            ClockKind::Simulated(simulated) => Moment::new(since(lock(simulated).1), now),
+            ClockKind::Simulated(simulated) => Moment::new(since(simulated.lock().1), now),
         }
     }
 
@@ -67,14 +94,28 @@ impl Clock {
     pub fn advance(&self, by: Duration) {
         match &self.0 {
             ClockKind::System(_) => {}
-            ClockKind::Adjustable(adjusted) => *lock(adjusted) += by,
-            ClockKind::Simulated(simulated) => lock(simulated).0 += by,
+            ClockKind::Adjustable(adjusted) => adjusted.change(|time| *time += by),
+            ClockKind::Simulated(simulated) => simulated.change(|(start, _)| *start += by),
         }
     }
-}
 
-fn lock<T>(time: &Mutex<T>) -> MutexGuard<'_, T> {
-    time.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Waits until this moment, or until the clock is advanced: whoever waits looks again what is due.
+    pub async fn reach(&self, at: Moment) {
+        let left = || (at - self.moment()).to_std().unwrap_or_default();
+        let (moved, follows) = match &self.0 {
+            ClockKind::System(_) => return sleep(left()).await,
+            ClockKind::Adjustable(adjusted) => (adjusted.moved.notified(), false),
+            ClockKind::Simulated(simulated) => (simulated.moved.notified(), true),
+        };
+        let mut moved = pin!(moved);
+        // Before the look at the time, so that no advance is missed.
+        moved.as_mut().enable();
+        let left = left();
+        tokio::select! {
+            () = moved => {}
+            () = sleep(left), if follows || left.is_zero() => {}
+        }
+    }
 }
 
 #[cfg(test)]
@@ -89,6 +130,24 @@ mod tests {
         assert_eq!(clock.now().timestamp_subsec_nanos(), 123_456_000);
         clock.advance(Duration::seconds(5));
         assert_eq!(clone.now().timestamp(), 1_800_000_005);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_moment_is_reached_in_time_and_an_advance_ends_the_wait() {
+        let start = chrono::DateTime::from_timestamp(1_800_000_000, 0).unwrap();
+        for clock in [Clock::system(), Clock::simulated(start)] {
+            let (due, began) = (clock.moment() + TimeDelta::seconds(90), Instant::now());
+            clock.reach(due).await;
+            assert_eq!(began.elapsed().as_secs(), 90);
+            clock.reach(due).await;
+            assert_eq!(began.elapsed().as_secs(), 90, "it is over");
+        }
+        for clock in [Clock::adjustable(start), Clock::simulated(start)] {
+            let (due, began) = (clock.moment() + TimeDelta::days(1), Instant::now());
+            let advance = async { clock.advance(Duration::seconds(5)) };
+            tokio::join!(clock.reach(due), advance);
+            assert_eq!(began.elapsed().as_secs(), 0);
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -191,8 +191,9 @@ impl Server {
             decoder: MessageDecoder::on_threads(),
         });
         let health = Arc::new(RelayHealth::default());
-        // Game links have threads of their own: a burst of clients does not hold up an alarm, nor the other way round.
-        let links = (0..workers.div_ceil(2)).map(|_| Arbiter::new().handle()).collect();
+        // Game links have threads of their own, on every core: a burst of clients does not hold up an alarm, nor the other
+        // way round.
+        let links = (0..workers).map(|_| Arbiter::new().handle()).collect();
         let hub = relay::start(relay_context.clone(), health.clone(), links);
         let started = Instant::now();
         let listener_context = ListenerContext {

@@ -14,13 +14,32 @@ use utoipa::ToSchema;
 use crate::domain::time::{self, Moment, Timestamp};
 
 /// Between two questions about the same thing.
-pub const MARKERS_EVERY: Duration = Duration::from_secs(3);
-pub const TEAM_EVERY: Duration = Duration::from_secs(5);
-pub const TIME_EVERY: Duration = Duration::from_secs(60);
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// While somebody watches.
+    pub watched: Duration,
+    /// While nobody does: events are noticed, and alarms are broadcast.
+    pub unwatched: Duration,
+}
+
+impl Pace {
+    const fn seconds(watched: u64, unwatched: u64) -> Self {
+        Self { watched: Duration::from_secs(watched), unwatched: Duration::from_secs(unwatched) }
+    }
+
+    /// The pause after a question.
+    pub fn of(self, is_watched: bool) -> Duration {
+        if is_watched { self.watched } else { self.unwatched }
+    }
+}
+
+pub const MARKERS_EVERY: Pace = Pace::seconds(3, 10);
+pub const TEAM_EVERY: Pace = Pace::seconds(5, 10);
+pub const TIME_EVERY: Pace = Pace::seconds(60, 60);
 /// Also the probe: a hung game thread still answers pings.
-pub const INFO_EVERY: Duration = Duration::from_secs(60);
+pub const INFO_EVERY: Pace = Pace::seconds(60, 60);
 /// Devices that are gone are asked again, those that are there too: a missed broadcast heals.
-pub const DEVICES_EVERY: Duration = Duration::from_secs(300);
+pub const DEVICES_EVERY: Pace = Pace::seconds(300, 300);
 
 /// Polls after which a section without an answer is stale.
 const STALE_AFTER: i32 = 3;
@@ -48,30 +67,44 @@ pub struct Freshness {
     pub markers: Option<Moment>,
     /// Those that ever answered, by device id.
     pub devices: HashMap<Arc<str>, Moment>,
+    /// Since when somebody watches. What was asked for seldom until then is fresh for as many polls from then on.
+    pub watched_since: Option<Moment>,
 }
 
 impl Freshness {
     /// What is stale now.
     pub fn stale(&self, now: Moment) -> StaleSections {
-        let oldest_device = self.devices.values().min_by_key(|at| **at - now).copied();
-        [
+        let stale = self.heard().filter(|(.., fresh_until)| now > *fresh_until);
+        // Of what the game server says of itself, the older part counts.
+        stale.fold(StaleSections::new(), |mut stale, (section, at, _)| {
+            let known = stale.entry(section).or_insert(StaleSection { as_of: at.stamp });
+            known.as_of = known.as_of.min(at.stamp);
+            stale
+        })
+    }
+
+    /// When more becomes stale, if nothing is heard until then.
+    pub fn next_due(&self, now: Moment) -> Option<Moment> {
+        let ends = self.heard().map(|(.., fresh_until)| fresh_until + TimeDelta::nanoseconds(1));
+        ends.filter(|end| *end > now).min()
+    }
+
+    /// Each part that was heard of: its section, when, and until when it is fresh.
+    fn heard(&self) -> impl Iterator<Item = (&'static str, Moment, Moment)> {
+        let oldest_device = self.devices.values().min().copied();
+        let parts = [
             ("server", self.info, INFO_EVERY),
             ("server", self.time, TIME_EVERY),
             ("team", self.team, TEAM_EVERY),
             ("mapMarkers", self.markers, MARKERS_EVERY),
             ("devices", oldest_device, DEVICES_EVERY),
-        ]
-        .into_iter()
-        .filter_map(|(section, at, every)| {
+        ];
+        parts.into_iter().filter_map(|(section, at, pace)| {
             let at = at?;
-            let every = TimeDelta::from_std(every).unwrap_or(TimeDelta::MAX / STALE_AFTER);
-            (now - at > every * STALE_AFTER).then_some((section, StaleSection { as_of: at.stamp }))
-        })
-        // Of what the game server says of itself, the older part counts.
-        .fold(StaleSections::new(), |mut stale, (section, seen)| {
-            let known = stale.entry(section).or_insert(seen);
-            known.as_of = known.as_of.min(seen.as_of);
-            stale
+            let span = |every| TimeDelta::from_std(every).unwrap_or(TimeDelta::MAX / STALE_AFTER) * STALE_AFTER;
+            let unwatched = at + span(pace.unwatched);
+            let watched = self.watched_since.map(|since| at.max(since) + span(pace.watched));
+            Some((section, at, watched.map_or(unwatched, |watched| watched.min(unwatched))))
         })
     }
 }
@@ -92,13 +125,34 @@ mod tests {
     fn a_section_is_stale_after_three_polls_without_an_answer() {
         let all = Some(at(0));
         let devices = HashMap::from([("1".into(), at(0)), ("2".into(), at(50))]);
-        let freshness = Freshness { info: all, time: all, team: all, markers: all, devices };
+        let freshness =
+            Freshness { info: all, time: all, team: all, markers: all, devices, watched_since: Some(at(-100)) };
         assert!(names(&freshness, 9).is_empty());
         assert_eq!(names(&freshness, 10), ["mapMarkers"]);
         assert_eq!(names(&freshness, 16), ["mapMarkers", "team"]);
         assert_eq!(names(&freshness, 181), ["mapMarkers", "server", "team"]);
         assert_eq!(names(&freshness, 901), ["devices", "mapMarkers", "server", "team"]);
         assert_eq!(freshness.stale(at(2_000))["devices"].as_of, at(0).stamp, "the oldest counts");
+        let mut due = Vec::new();
+        let mut now = at(0);
+        while let Some(next) = freshness.next_due(now) {
+            assert_ne!(freshness.stale(next), freshness.stale(now), "not before and not after");
+            due.push((next - at(0)).num_seconds());
+            now = next;
+        }
+        assert_eq!(due, [9, 15, 180, 900]);
+    }
+
+    #[test]
+    fn what_nobody_watched_is_asked_for_again_before_it_is_stale() {
+        let mut freshness = Freshness { markers: Some(at(0)), ..Freshness::default() };
+        assert_eq!((names(&freshness, 30).len(), names(&freshness, 31)), (0, vec!["mapMarkers"]));
+        freshness.watched_since = Some(at(9));
+        assert_eq!((names(&freshness, 18).len(), names(&freshness, 19)), (0, vec!["mapMarkers"]));
+        freshness.watched_since = Some(at(40));
+        assert_eq!(names(&freshness, 41), ["mapMarkers"], "it was stale before");
+        freshness.markers = Some(at(42));
+        assert_eq!((names(&freshness, 51).len(), names(&freshness, 52)), (0, vec!["mapMarkers"]));
     }
 
     #[test]
@@ -112,7 +166,11 @@ mod tests {
     fn a_wall_clock_that_is_set_makes_nothing_stale() {
         let (steady, hour) = (TimeDelta::seconds, TimeDelta::hours(1));
         let seen = Moment::new(steady(100), at(0).stamp);
-        let freshness = Freshness { markers: Some(seen), ..Freshness::default() };
+        let freshness = Freshness {
+            markers: Some(seen),
+            watched_since: Some(Moment::new(steady(0), at(0).stamp)),
+            ..Freshness::default()
+        };
         assert!(freshness.stale(Moment::new(steady(105), at(5).stamp + hour)).is_empty());
         assert_eq!(freshness.stale(Moment::new(steady(110), at(10).stamp - hour)).len(), 1);
     }

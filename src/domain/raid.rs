@@ -1,5 +1,7 @@
 //! Alarms to raid incidents: the first trigger is announced at once, repeats raise its count, and none is lost.
 
+mod due;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::TimeDelta;
@@ -217,37 +219,6 @@ impl Raids {
         let is_new = !acks.contains_key(user);
         acks.entry(user.clone()).or_insert(at);
         is_new.then(|| RaidChange { incident: incident.to_owned(), message: None })
-    }
-
-    /// Updates that have become due, ends, and incidents that are shown no longer; call it every second.
-    pub fn tick(&mut self, now: Moment) -> Vec<RaidChange> {
-        let mut changes: Vec<RaidChange> =
-            self.incidents.iter_mut().filter_map(|(id, tracked)| tracked.tick(id, now)).collect();
-        changes.extend(self.forget(now));
-        changes
-    }
-
-    /// Forgets what is shown no longer.
-    fn forget(&mut self, now: Moment) -> Vec<RaidChange> {
-        let mut shown = [SHOWN, DRILLS_SHOWN];
-        let stays = |tracked: &Tracked, shown: &mut [usize; 2]| {
-            let (lane, span) = if tracked.incident.drill { (1, DRILL_SHOWN_FOR) } else { (0, SHOWN_FOR) };
-            let stays = now - tracked.last_trigger < span && shown[lane] > 0;
-            shown[lane] -= usize::from(stays);
-            stays
-        };
-        // The newest first.
-        let gone: Vec<String> = self
-            .incidents
-            .iter()
-            .rev()
-            .filter(|(_, tracked)| !stays(tracked, &mut shown))
-            .map(|(id, _)| id.clone())
-            .collect();
-        for id in &gone {
-            self.incidents.remove(id);
-        }
-        gone.into_iter().map(|incident| RaidChange { incident, message: None }).collect()
     }
 
     fn open(&mut self, opened: NewIncident<'_>, now: Moment, new_id: impl FnOnce() -> String) -> RaidUpdate {
@@ -485,13 +456,6 @@ impl Tracked {
         self.incident.ended_at = Some(self.incident.last_at + QUIET);
         let message = self.changed.then(|| self.update(id, now));
         Some(RaidChange { incident: id.to_owned(), message })
-    }
-
-    fn tick(&mut self, id: &str, now: Moment) -> Option<RaidChange> {
-        self.end(id, now).or_else(|| {
-            let message = self.due(id, now)?;
-            Some(RaidChange { incident: id.to_owned(), message: Some(message) })
-        })
     }
 }
 

@@ -86,7 +86,7 @@ impl Asker {
         cost: u32,
         priority: Priority,
         deadline: Duration,
-    ) -> Result<Answered<AppResponse>, AskError> {
+    ) -> Result<Answered<Box<AppResponse>>, AskError> {
         while let Err(wait) = self.budget.with(|budget, now| budget.take(self.player, cost, priority, now)) {
             sleep(wait.max(Duration::from_millis(1))).await;
         }

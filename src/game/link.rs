@@ -48,6 +48,10 @@ const MAP_LIMIT: usize = 32 * 1024 * 1024;
 const MESSAGE_LIMIT: usize = 4 * 1024 * 1024;
 /// Heads of frames, control frames, and the beginning of the message after.
 const MESSAGE_SLACK: usize = 64 * 1024;
+/// Bytes that a link keeps for what it reads next; more while a larger message arrives.
+const READ_BUFFER: usize = 4 * 1024;
+/// A message that is larger leaves no buffer of its size behind.
+const LARGE: usize = 64 * 1024;
 /// Requests handed over and not yet written.
 const REQUESTS: usize = 64;
 /// Broadcasts read and not yet taken; when full, reading waits and the game server feels it.
@@ -134,13 +138,14 @@ pub struct Link {
     handled: watch::Receiver<u64>,
 }
 
+/// In boxes, as all messages here: a channel keeps room for dozens, of the largest there are.
 struct Outgoing {
-    request: AppRequest,
+    request: Box<AppRequest>,
     answer: oneshot::Sender<Result<OrderedAnswer, AskError>>,
 }
 
 struct OrderedAnswer {
-    answered: Answered<AppResponse>,
+    answered: Answered<Box<AppResponse>>,
     /// How many broadcasts came before it.
     after: u64,
 }
@@ -157,7 +162,7 @@ pub struct Broadcasts {
 }
 
 struct Heard {
-    broadcast: AppBroadcast,
+    broadcast: Box<AppBroadcast>,
     permit: Option<DecodingPermit>,
 }
 
@@ -190,8 +195,9 @@ impl Link {
     }
 
     /// Sends a request (number and player are filled in) and waits for its answer.
-    pub async fn ask(&self, request: AppRequest, deadline: Duration) -> Result<Answered<AppResponse>, AskError> {
+    pub async fn ask(&self, request: AppRequest, deadline: Duration) -> Result<Answered<Box<AppResponse>>, AskError> {
         let (answer, answered) = oneshot::channel();
+        let request = Box::new(request);
         let exchange = async {
             self.requests.send(Outgoing { request, answer }).await.map_err(|_| AskError::Closed)?;
             let OrderedAnswer { answered, after } = answered.await.map_err(|_| AskError::Closed)??;
@@ -199,7 +205,7 @@ impl Link {
             Ok(answered)
         };
         let answered = timeout(deadline, exchange).await.map_err(|_| AskError::TimedOut)??;
-        match answered.content.error {
+        match &answered.content.error {
             Some(error) => Err(AskError::Refused(error.error.chars().take(64).collect())),
             None => Ok(answered),
         }
@@ -209,7 +215,7 @@ impl Link {
 impl Broadcasts {
     /// The next one and its number, counted from 1, or why the link ended. To ask for it is to say that the one before
     /// is handled.
-    pub async fn next(&mut self) -> Result<(u64, AppBroadcast), LinkEnded> {
+    pub async fn next(&mut self) -> Result<(u64, Box<AppBroadcast>), LinkEnded> {
         self.permit = None;
         self.handled.send_replace(self.number);
         let Some(Heard { broadcast, permit }) = self.received.recv().await else {
@@ -242,7 +248,7 @@ async fn open(network: &Network, route: &Route, allowance: Allowance) -> Result<
     let stream = network.connect(&host, port, if allow_private { |_| true } else { is_public }).await?;
     let stream = Metered::new(stream, allowance);
     let config = WebSocketConfig::default()
-        .read_buffer_size(8 * 1024)
+        .read_buffer_size(READ_BUFFER)
         .write_buffer_size(0)
         .max_message_size(Some(MAP_LIMIT))
         .max_frame_size(Some(MAP_LIMIT));
@@ -297,7 +303,7 @@ impl Exchange {
         self.allowance.set(limit + MESSAGE_SLACK);
     }
 
-    fn answer(&mut self, seq: u32, response: Result<AppResponse, AskError>) {
+    fn answer(&mut self, seq: u32, response: Result<Box<AppResponse>, AskError>) {
         if let Some(Waiting { asked_after, answer }) = self.waiting.remove(&seq) {
             let after = self.heard;
             let answered = response.map(|content| OrderedAnswer { answered: Answered { asked_after, content }, after });
@@ -306,12 +312,12 @@ impl Exchange {
         }
     }
 
-    /// Hands over what a message of so many bytes says. An error ends the link.
-    async fn take(
+    /// Hands over what a message of so many bytes answers, and gives back what it broadcasts. An error ends the link.
+    fn take(
         &mut self,
         bytes: usize,
         decoded: Result<(AppMessage, Option<DecodingPermit>), DecodeError>,
-    ) -> Result<(), LinkEnded> {
+    ) -> Result<Option<Heard>, LinkEnded> {
         let seq = match &decoded {
             Ok((message, _)) => message.response.as_ref().map(|response| response.seq),
             Err(DecodeError::TooMany { seq, .. }) => *seq,
@@ -333,14 +339,35 @@ impl Exchange {
             Err(DecodeError::NoMessage) => (AppMessage::default(), None),
         };
         if let Some(response) = message.response {
-            self.answer(response.seq, Ok(response));
-        }
-        if let Some(broadcast) = message.broadcast {
-            self.heard += 1;
-            self.broadcasts.send(Heard { broadcast, permit }).await.map_err(|_| LinkEnded::Unneeded)?;
+            self.answer(response.seq, Ok(Box::new(response)));
         }
         self.allow_next();
-        Ok(())
+        Ok(message.broadcast.map(|broadcast| {
+            self.heard += 1;
+            Heard { broadcast: Box::new(broadcast), permit }
+        }))
+    }
+}
+
+/// Keeps the last large message until the WebSocket reads into another buffer. It reads on behind a message, and once that
+/// buffer is full it takes the whole of it again for the next ones, if nobody else holds a part: for ever as large as a
+/// map. What is held makes it take a new one.
+#[derive(Default)]
+struct LargeMessage {
+    payload: Bytes,
+    /// Bytes of messages since.
+    since: usize,
+}
+
+impl LargeMessage {
+    /// A message has come.
+    fn follow(&mut self, payload: &Bytes) {
+        self.since += payload.len();
+        if payload.len() > LARGE {
+            *self = Self { payload: payload.clone(), since: 0 };
+        } else if self.since > READ_BUFFER {
+            self.payload = Bytes::new();
+        }
     }
 }
 
@@ -358,23 +385,27 @@ async fn run(
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // Messages keep their order: while one is decoded, none is read. Requests go out all the same.
     let mut decoding: Option<Decoding> = None;
+    let mut large = LargeMessage::default();
     let ended = loop {
         let taken = tokio::select! {
             message = socket.next(), if decoding.is_none() => {
                 last_received = Instant::now();
+                if let Some(Ok(Message::Binary(payload))) = &message {
+                    large.follow(payload);
+                }
                 match message {
                     Some(Ok(Message::Binary(payload))) if payload.len() <= SMALL => {
-                        exchange.take(payload.len(), decode(payload).map(|message| (message, None))).await
+                        exchange.take(payload.len(), decode(payload).map(|message| (message, None)))
                     }
                     Some(Ok(Message::Binary(payload))) => {
                         let decoder = decoder.clone();
                         decoding = Some(Box::pin(async move {
                             (payload.len(), decoder.decode_large(payload).await)
                         }));
-                        Ok(())
+                        Ok(None)
                     }
                     Some(Ok(Message::Close(_))) | None => Err(LinkEnded::Closed),
-                    Some(Ok(_)) => Ok(()),
+                    Some(Ok(_)) => Ok(None),
                     Some(Err(tungstenite::Error::Capacity(_))) => Err(LinkEnded::TooLarge),
                     Some(Err(_)) if exchange.allowance.is_spent() => Err(LinkEnded::TooLarge),
                     Some(Err(error)) => Err(LinkEnded::Broken(error.to_string())),
@@ -383,23 +414,29 @@ async fn run(
             Some((bytes, decoded)) = OptionFuture::from(decoding.as_mut()) => {
                 decoding = None;
                 last_received = Instant::now();
-                exchange.take(bytes, decoded).await
+                exchange.take(bytes, decoded)
             }
             next = outgoing.recv() => match next {
-                Some(next) => write(&mut socket, Message::Binary(exchange.begin(next))).await,
+                Some(next) => write(&mut socket, Message::Binary(exchange.begin(next))).await.map(|()| None),
                 None => Err(LinkEnded::Unneeded),
             },
             _ = pings.tick() => {
                 if decoding.is_none() && last_received.elapsed() > 2 * PING_INTERVAL {
                     Err(LinkEnded::Silent)
                 } else {
-                    write(&mut socket, Message::Ping(Bytes::new())).await
+                    write(&mut socket, Message::Ping(Bytes::new())).await.map(|()| None)
                 }
             }
             () = exchange.broadcasts.closed() => Err(LinkEnded::Unneeded),
         };
-        if let Err(ended) = taken {
-            break ended;
+        match taken {
+            Ok(None) => {}
+            Ok(Some(heard)) => {
+                if exchange.broadcasts.send(heard).await.is_err() {
+                    break LinkEnded::Unneeded;
+                }
+            }
+            Err(ended) => break ended,
         }
     };
     drop(exchange);
@@ -413,5 +450,23 @@ async fn write(socket: &mut WebSocket, message: Message) -> Result<(), LinkEnded
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(LinkEnded::Broken(error.to_string())),
         Err(_) => Err(LinkEnded::Stuck),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_message_is_held_until_the_buffer_behind_it_is_full() {
+        let mut large = LargeMessage::default();
+        let small = Bytes::from(vec![1; READ_BUFFER / 2]);
+        let map = Bytes::from(vec![0; LARGE + 1]);
+        large.follow(&map);
+        assert!(!map.is_unique());
+        (0..2).for_each(|_| large.follow(&small));
+        assert!(!map.is_unique(), "so much may be read behind it");
+        large.follow(&small);
+        assert!(map.is_unique() && small.is_unique());
     }
 }

@@ -93,6 +93,8 @@ pub struct AlarmDelivery {
     /// The ledger has been read.
     known: Cell<bool>,
     is_known: Notify,
+    /// Something else may come due next.
+    changed: Notify,
 }
 
 /// A message on its way.
@@ -139,6 +141,7 @@ impl AlarmDelivery {
             values: RefCell::default(),
             known: Cell::new(false),
             is_known: Notify::new(),
+            changed: Notify::new(),
         })
     }
 
@@ -173,6 +176,7 @@ impl AlarmDelivery {
         }
         self.known.set(true);
         self.is_known.notify_waiters();
+        self.changed.notify_one();
         let pushes = stored.waiting.into_iter().map(|push| self.clone().pushed_alarm(push.into()));
         let pushes = join_all(pushes.collect::<Vec<_>>());
         let told = self.publish(&changes, None).into_iter().map(|sent| self.clone().hear(sent));
@@ -208,6 +212,7 @@ impl AlarmDelivery {
         known.news = Some(value);
         drop(values);
         self.store_values(now);
+        self.changed.notify_one();
     }
 
     /// An alarm that came by a push.
@@ -266,7 +271,28 @@ impl AlarmDelivery {
         (kept != Kept::Nowhere).then_some(DrillOutcome { incident, sockets })
     }
 
-    /// Updates of incidents that have become due, and their ends; call it every second.
+    /// Completes when something is due: call [`tick`](Self::tick) then, and this again.
+    pub async fn due(self: Rc<Self>) {
+        loop {
+            let now = self.context.clock.moment();
+            match self.next_due(now) {
+                Some(at) if at <= now => return,
+                Some(at) => select! {
+                    () = self.context.clock.reach(at) => {}
+                    () = self.changed.notified() => {}
+                },
+                None => self.changed.notified().await,
+            }
+        }
+    }
+
+    fn next_due(&self, now: Moment) -> Option<Moment> {
+        let values = self.values.borrow();
+        let stored = values.values().filter(|value| value.news.is_some()).map(|value| value.stored_at + VALUE_EVERY);
+        stored.chain(self.raids.borrow().next_due(now)).min()
+    }
+
+    /// Updates of incidents that have become due, and their ends.
     pub fn tick(self: &Rc<Self>) -> Option<impl Future<Output = ()> + use<>> {
         let now = self.context.clock.moment();
         self.store_values(now);
@@ -326,6 +352,7 @@ impl AlarmDelivery {
         held: Held,
         heard_at: Instant,
     ) -> (Kept, Sent) {
+        self.changed.notify_one();
         let RaidUpdate { incident, opened, changes, .. } = update;
         write.extend(self.facts(changes.iter().map(|change| &change.incident)));
         if !write.arrivals.is_empty() {

@@ -40,7 +40,7 @@ pub const CAMERA_DEADLINE: Duration = Duration::from_secs(5);
 /// A shot serves everybody for so long.
 const SHOT_LIFE: Duration = Duration::from_secs(2);
 /// A camera that nobody pulled for so long is unsubscribed from.
-const LINGER: Duration = Duration::from_secs(5);
+pub const LINGER: Duration = Duration::from_secs(5);
 /// The game drops a viewer that does not renew within 30 s.
 const RENEW_AFTER: Duration = Duration::from_secs(10);
 /// Frames come ten times a second; without any for so long, the game has ended the subscription.
@@ -267,9 +267,9 @@ impl CameraLooks {
         self.changed.notify_waiters();
     }
 
-    /// Unsubscribes, when nobody has wanted a camera for a while. Call it every second.
+    /// Unsubscribes, when nobody has wanted a camera for a while. Call it so long after each look.
     pub fn end_unused(self: &Rc<Self>, link: Option<&Asker>) -> Option<impl Future<Output = ()> + use<>> {
-        let is_unused = |looks: &Self| looks.wanted.get().is_some_and(|wanted| wanted.elapsed() > LINGER);
+        let is_unused = |looks: &Self| looks.wanted.get().is_some_and(|wanted| wanted.elapsed() >= LINGER);
         let link = link.filter(|_| is_unused(self))?.clone();
         let own = self.clone();
         Some(async move {
@@ -293,7 +293,7 @@ async fn ask(link: &Asker, request: impl Fn() -> AppRequest) -> Result<AppRespon
     loop {
         match link.ask(request(), cost::REQUEST, Priority::Toggle, CAMERA_DEADLINE).await {
             Err(AskError::Refused(word)) if word == "rate_limit" => {}
-            answer => return answer.map(|answered| answered.content),
+            answer => return answer.map(|answered| *answered.content),
         }
     }
 }

@@ -6,6 +6,7 @@ mod alive;
 mod cameras;
 mod chat;
 mod devices;
+mod due;
 mod last_heard;
 mod looks;
 mod maps;
@@ -14,7 +15,7 @@ mod places;
 pub mod players;
 mod shops;
 
-use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use actix::prelude::*;
 
@@ -50,7 +51,6 @@ use crate::{
 /// Everything that waits here is bounded by its sender: one supervisor that waits for each answer, one message per
 /// subscriber and snapshot, commands that wait for theirs.
 const MAILBOX: usize = 1_024;
-const TICK: Duration = Duration::from_secs(1);
 
 /// Publish to this subscriber. A snapshot comes when it is asked for.
 #[derive(Message)]
@@ -169,6 +169,10 @@ pub struct GameConnection {
     /// Of the latest question for the stored notes.
     notes_version: u64,
     cameras: Rc<CameraLooks>,
+    /// The look whether a camera is still wanted.
+    camera_end: Option<SpawnHandle>,
+    /// The next tick, and when it is planned for.
+    planned: Option<(SpawnHandle, Moment)>,
     supervisor: Option<SpawnHandle>,
     wake: Arc<Wake>,
 }
@@ -204,6 +208,8 @@ impl GameConnection {
             alive_kept: None,
             echoes: Vec::new(),
             notes_version: 0,
+            camera_end: None,
+            planned: None,
             supervisor: None,
             wake: Arc::default(),
         }
@@ -212,7 +218,10 @@ impl GameConnection {
     /// Starts or stops the link's supervisor, as the link policy wants it.
     fn supervise_or_pause(&mut self, ctx: &mut Context<Self>) {
         let always = self.context.game.link_policy == GameLinkPolicy::Always;
-        let wanted = always || self.publisher.borrow().has_subscribers();
+        let is_watched = self.publisher.borrow().has_subscribers();
+        self.wake.watch(is_watched);
+        self.live.borrow_mut().watch(is_watched, self.context.clock.moment());
+        let wanted = always || is_watched;
         match (wanted, self.supervisor) {
             (true, None) => {
                 let (context, server, wake) = (self.context.clone(), self.server.clone(), self.wake.clone());
@@ -245,6 +254,7 @@ impl GameConnection {
         self.echoes.clear();
         self.cameras.link_changed();
         self.update(GameUpdate::Disconnected { state, reason, next_attempt_at }, ctx);
+        self.keep_alive(true);
     }
 
     /// Applies an update and publishes what follows. True if the map must be asked for.
@@ -306,6 +316,7 @@ impl GameConnection {
         if let Some(device) = ask_again {
             self.want_look(device, ctx);
         }
+        self.plan_tick(ctx);
         map_wanted
     }
 
@@ -320,17 +331,6 @@ impl GameConnection {
             }
         }));
     }
-
-    fn tick(&mut self, ctx: &mut Context<Self>) {
-        if let Some(updates) = self.alarms.tick() {
-            ctx.spawn(updates.into_actor(self));
-        }
-        self.end_unused_camera(ctx);
-        self.place_devices(ctx);
-        self.keep_alive(false);
-        let outcome = self.live.borrow_mut().tick(self.context.clock.moment());
-        self.publish(outcome, ctx);
-    }
 }
 
 impl Actor for GameConnection {
@@ -338,8 +338,8 @@ impl Actor for GameConnection {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(MAILBOX);
-        ctx.run_interval(TICK, Self::tick);
         ctx.spawn(self.alarms.clone().load().into_actor(self));
+        self.await_alarms(ctx);
         self.load_notes(ctx);
         self.supervise_or_pause(ctx);
     }
@@ -380,7 +380,10 @@ impl Handler<LinkReport> for GameConnection {
             LinkReport::Update(mut update) => {
                 self.heard.note(self.context.clock.now());
                 self.take_camera_frame(&mut update);
-                self.update(update, ctx)
+                let wanted = self.update(update, ctx);
+                self.place_devices(ctx);
+                self.keep_alive(false);
+                wanted
             }
             LinkReport::Map { map, address, port, turn } => {
                 let drawing = map_picture::read(&map);
@@ -402,6 +405,7 @@ impl Handler<Subscribe> for GameConnection {
     fn handle(&mut self, Subscribe { subscriber }: Subscribe, ctx: &mut Self::Context) {
         self.publisher.borrow_mut().subscribe(subscriber);
         self.supervise_or_pause(ctx);
+        self.plan_tick(ctx);
     }
 }
 

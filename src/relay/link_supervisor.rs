@@ -4,21 +4,28 @@
 
 mod devices;
 
-use std::{cell::Cell, pin::pin, sync::Arc, time::Duration};
+use std::{
+    cell::Cell,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use actix::{Message, Recipient};
 use chrono::TimeDelta;
 use futures_util::FutureExt as _;
 use tokio::{
     sync::Notify,
-    time::{Instant, MissedTickBehavior, interval_at, timeout},
+    time::{Instant, sleep_until, timeout},
 };
 
 use crate::{
     db::error::DbError,
     domain::{
         backoff::Backoff,
-        freshness::{INFO_EVERY, MARKERS_EVERY, TEAM_EVERY, TIME_EVERY},
         ids::{GameServerId, ServerId},
         link_reason::LinkReason,
         server_state::ConnectionState,
@@ -37,6 +44,7 @@ use crate::{
         context::RelayContext,
         link_end::{LinkEnd, PAUSE_REJECTED, is_dead},
         live_state::GameUpdate,
+        poll_plan::{Poll, PollPlan},
         stored_world,
     },
     vault::VaultError,
@@ -82,9 +90,19 @@ pub struct Wake {
     pub replaced: Notify,
     /// The list of devices changed.
     pub devices: Notify,
+    is_watched: AtomicBool,
+    /// Somebody begins to watch.
+    watched: Notify,
 }
 
 impl Wake {
+    /// Whether somebody watches: then more is asked for, and at once.
+    pub fn watch(&self, is_watched: bool) {
+        if !self.is_watched.swap(is_watched, Ordering::Relaxed) && is_watched {
+            self.watched.notify_one();
+        }
+    }
+
     /// Completes when a link is asked for, once for all that asked until then.
     async fn asked_for(&self) {
         tokio::select! {
@@ -170,14 +188,16 @@ impl Supervisor {
         self.refused.set(false);
         self.map_wanted.notified().now_or_never();
         self.wake.answered();
-        let Some((route, player)) = self.read().await? else {
+        // What is done once a link, or now and then, is in a box, which is freed when it is done: the rest is what a link
+        // that waits for its next poll costs.
+        let Some((route, player)) = Box::pin(self.read()).await? else {
             let _ = self.report(LinkReport::ServerGone).await;
             return Ok(Unneeded);
         };
         let (id, budget) = (player.id, self.context.budgets.of(&route));
         let context = &self.context;
         let connecting = Link::connect(&context.network, &context.decoder, &route, player);
-        let (link, broadcasts) = turn.connect(connecting).await?;
+        let (link, broadcasts) = Box::pin(turn.connect(connecting)).await?;
         // Asked for while it was made: it is here.
         self.wake.retry.notified().now_or_never();
         let asker = Asker::new(link, budget, id);
@@ -242,7 +262,7 @@ impl Supervisor {
         loop {
             match broadcasts.next().await {
                 Ok((number, broadcast)) => {
-                    if self.update(GameUpdate::Broadcast(number, Box::new(broadcast))).await.is_err() {
+                    if self.update(GameUpdate::Broadcast(number, broadcast)).await.is_err() {
                         return LinkEnded::Unneeded;
                     }
                 }
@@ -299,25 +319,19 @@ impl Supervisor {
 
     async fn keep_polling(&self, asker: &Asker) -> Result<Unneeded, LinkEnd> {
         for poll in [Poll::Time, Poll::Chat, Poll::Clan, Poll::Markers, Poll::Team] {
-            if self.poll(asker, poll).await?.is_err() {
+            if Box::pin(self.poll(asker, poll)).await?.is_err() {
                 return Ok(Unneeded);
             }
         }
-        let every = |period| {
-            let mut every = interval_at(Instant::now() + period, period);
-            every.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            every
-        };
-        let (mut markers, mut team) = (every(MARKERS_EVERY), every(TEAM_EVERY));
-        let (mut time, mut info) = (every(TIME_EVERY), every(INFO_EVERY));
+        let mut plan = PollPlan::new(Instant::now(), self.context.random.byte());
         loop {
-            let poll = tokio::select! {
-                _ = markers.tick() => Poll::Markers,
-                _ = team.tick() => Poll::Team,
-                _ = time.tick() => Poll::Time,
-                _ = info.tick() => Poll::Info,
-            };
-            if self.poll(asker, poll).await?.is_err() {
+            let (poll, at) = plan.next(self.wake.is_watched.load(Ordering::Relaxed));
+            tokio::select! {
+                () = sleep_until(at) => {}
+                () = self.wake.watched.notified() => continue,
+            }
+            plan.asked(poll, Instant::now());
+            if Box::pin(self.poll(asker, poll)).await?.is_err() {
                 return Ok(Unneeded);
             }
         }
@@ -350,7 +364,7 @@ impl Supervisor {
             Err(AskError::TimedOut) if self.silent.get() < SILENT_ANSWERS => return Ok(Ok(())),
             Err(error) => return Err(LinkEnd::by(error)),
         };
-        let update = match content {
+        let update = match *content {
             AppResponse { info: Some(info), .. } => GameUpdate::Info(info),
             AppResponse { time: Some(time), .. } => GameUpdate::Time(time),
             AppResponse { team_info: Some(content), .. } => GameUpdate::Team(Answered { asked_after, content }),
@@ -377,32 +391,28 @@ impl Supervisor {
     async fn keep_map(&self, asker: &Asker, route: &Route) -> Result<Unneeded, LinkEnd> {
         loop {
             self.map_wanted.notified().await;
-            let request = AppRequest { get_map: EMPTY, ..Default::default() };
-            let turn = self.context.decoder.turn_of_map().await;
-            match asker.ask(request, cost::MAP, Priority::Map, MAP_DEADLINE).await {
-                Ok(Answered { content: AppResponse { map: Some(map), .. }, .. }) => {
-                    let report = LinkReport::Map { map, address: route.host.clone(), port: route.port, turn };
-                    if self.report(report).await.is_err() {
-                        return Ok(Unneeded);
-                    }
-                }
-                Err(AskError::Closed) => return Err(LinkEnd::by(AskError::Closed)),
-                Err(error @ AskError::TooMany(_)) => self.warn_of_refusal(&error),
-                Ok(_) | Err(_) => {}
+            if Box::pin(self.map(asker, route)).await?.is_err() {
+                return Ok(Unneeded);
             }
         }
+    }
+
+    /// Asks for the map and reports the answer.
+    async fn map(&self, asker: &Asker, route: &Route) -> Result<Result<(), Unneeded>, LinkEnd> {
+        let request = AppRequest { get_map: EMPTY, ..Default::default() };
+        let turn = self.context.decoder.turn_of_map().await;
+        match asker.ask(request, cost::MAP, Priority::Map, MAP_DEADLINE).await {
+            Ok(Answered { content, .. }) => {
+                let Some(map) = content.map else { return Ok(Ok(())) };
+                let report = LinkReport::Map { map, address: route.host.clone(), port: route.port, turn };
+                return Ok(self.report(report).await.map(|_| ()));
+            }
+            Err(AskError::Closed) => return Err(LinkEnd::by(AskError::Closed)),
+            Err(error @ AskError::TooMany(_)) => self.warn_of_refusal(&error),
+            Err(_) => {}
+        }
+        Ok(Ok(()))
     }
 }
 
 const EMPTY: Option<AppEmpty> = Some(AppEmpty {});
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Poll {
-    Info,
-    Time,
-    Team,
-    Chat,
-    /// Only to be sent clan changes; `no_clan` is a normal answer.
-    Clan,
-    Markers,
-}

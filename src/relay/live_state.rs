@@ -273,8 +273,20 @@ impl LiveState {
         outcome
     }
 
-    /// What comes due without an answer: timers of detectors, notes that expire, sections that
-    /// become stale. Call it every second.
+    /// Somebody begins to watch, or nobody does any more: what is asked for more often is stale sooner.
+    pub fn watch(&mut self, is_watched: bool, now: Moment) {
+        self.freshness.watched_since = is_watched.then(|| self.freshness.watched_since.unwrap_or(now));
+    }
+
+    /// When something comes due, if no answer comes before.
+    pub fn next_due(&self, now: Moment) -> Option<Moment> {
+        let expiries = self.state.map_notes.iter().filter_map(|(_, note)| note.expires_at).map(|at| now.at(at));
+        let timers = [self.detectors.next_due(), self.chat.next_due(), self.freshness.next_due(now)];
+        timers.into_iter().flatten().chain(expiries).min()
+    }
+
+    /// What comes due without an answer: timers of detectors, notes that expire, sections that become stale. Call it when
+    /// something does.
     pub fn tick(&mut self, now: Moment) -> Outcome {
         let mut outcome = Outcome { events: self.detectors.tick(now), ..Outcome::default() };
         outcome.events.extend(self.chat.take_dropped(now).map(|lines| WorldEvent::chat_dropped(lines, now.stamp)));

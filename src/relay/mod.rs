@@ -11,6 +11,7 @@
 //! server_subscription  one paired server on one thread     watchers   who may watch, and which sockets do
 //! game_connection      one paired server: mailbox, link, timers
 //! link_supervisor      connects, polls, connects again        connect_turns  not all at once   device_looks  one at a time
+//! poll_plan            pure: what is asked for, and when
 //! stored_world         what earlier links left
 //! alarm_delivery       alarms → incidents → ledger → sockets → outcome                   commands   toggle
 //! camera_looks         one look at a camera for all who pull it
@@ -51,6 +52,7 @@ pub mod live_state;
 pub mod markets;
 pub mod overlay;
 pub mod patch_log;
+pub mod poll_plan;
 pub mod presence;
 pub mod protocol;
 pub mod publication;

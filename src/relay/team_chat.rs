@@ -155,6 +155,11 @@ impl TeamChat {
         said + TimeDelta::microseconds(before.into())
     }
 
+    /// When there may be lines to take that were too many.
+    pub fn next_due(&self) -> Option<Moment> {
+        self.window_start.filter(|_| self.dropped > 0).map(|start| start + SPAN)
+    }
+
     /// How many lines were too many in the ten seconds that have passed, if any were; each is told once.
     pub fn take_dropped(&mut self, now: Moment) -> Option<u32> {
         let over = self.window_start.is_some_and(|start| now - start >= SPAN);
@@ -238,8 +243,9 @@ mod tests {
         assert_eq!(passed, LINES as usize);
         assert!(chat.seen.len() <= REMEMBERED);
         assert_eq!(chat.take_dropped(at(14)), None, "more may follow");
+        assert_eq!(chat.next_due(), Some(at(15)));
         assert_eq!(chat.take_dropped(at(15)), Some(400));
-        assert_eq!(chat.take_dropped(at(15)), None, "it is told once");
+        assert_eq!((chat.take_dropped(at(15)), chat.next_due()), (None, None), "it is told once");
         assert!(chat.line(said(1_000, "x"), at(15)).is_some());
     }
 

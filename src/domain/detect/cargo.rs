@@ -111,6 +111,11 @@ impl Cargo {
         });
     }
 
+    /// When a ship turns to leave.
+    pub(super) fn next_due(&self) -> Option<Moment> {
+        self.0.present().filter_map(|(_, ship)| ship.egress_at).min()
+    }
+
     pub(super) fn tick(&mut self, events: &mut Events) {
         for ship in self.0.present_mut() {
             if ship.egress_at.is_some_and(|at| at <= events.now) {

@@ -134,7 +134,13 @@ impl Detectors {
         events.finish()
     }
 
-    /// Timers that come due without an answer (oil rig crates, the cargo ship's turn); call it every few seconds.
+    /// When a timer comes due; none run without a link.
+    pub fn next_due(&self) -> Option<Moment> {
+        let due = self.oil_rigs.next_due().into_iter().chain(self.cargo.next_due()).min();
+        due.filter(|_| self.lost_at.is_none())
+    }
+
+    /// Timers that come due without an answer (oil rig crates, the cargo ship's turn); call it when one does.
     pub fn tick(&mut self, now: Moment) -> Vec<WorldEvent> {
         if self.lost_at.is_some() {
             return Vec::new();

@@ -53,6 +53,11 @@ impl OilRigs {
         self.0.insert(key, OilRig { monument: rig.clone(), unlocks_at, done: 0 });
     }
 
+    /// When the next stage of a rig comes due.
+    pub(super) fn next_due(&self) -> Option<Moment> {
+        self.0.values().filter_map(|rig| Some(rig.unlocks_at + TimeDelta::minutes(STAGES.get(rig.done)?.0))).min()
+    }
+
     /// Tells what has become due, of several stages of a rig the last.
     pub(super) fn tick(&mut self, events: &mut Events) {
         for rig in self.0.values_mut() {

@@ -51,7 +51,12 @@ impl Timeline {
     }
 
     fn tick(&mut self, milliseconds: i64) -> Vec<Raid> {
-        messages(self.raids.tick(at(milliseconds)))
+        let now = at(milliseconds);
+        let due = self.raids.next_due(now);
+        let changes = self.raids.tick(now);
+        assert!(changes.is_empty() || due.is_some_and(|due| due <= now), "it was due");
+        assert!(self.raids.next_due(now).is_none_or(|due| due > now), "nothing more is");
+        messages(changes)
     }
 }
 

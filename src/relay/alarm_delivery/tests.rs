@@ -264,15 +264,16 @@ async fn repeats_are_sent_and_stored_every_ten_seconds() {
         world.later(1);
     }
     assert!(life.alarms.tick().is_none());
+    assert!(life.alarms.clone().due().now_or_never().is_none(), "nothing is due");
     assert_eq!(world.ledger(&life).await, [row("delivered", 1, 1)], "repeats wait");
-    world.later(2);
+    tokio::join!(life.alarms.clone().due(), async { world.later(2) });
     life.alarms.tick().expect("an update is due").await;
     let incident = life.seen()[0].0.clone();
     assert_eq!(life.seen(), [(incident.clone(), 1, false), (incident.clone(), 8, true)]);
     assert_eq!(world.ledger(&life).await, [row("delivered", 8, 1)]);
     assert_eq!(world.alarms(), [("opened", 1)], "no row for a repeat");
     assert_eq!(life.raids()[&incident]["count"], 8);
-    world.later(100);
+    tokio::join!(life.alarms.clone().due(), async { world.later(100) });
     life.alarms.tick().expect("it has ended").await;
     assert!(life.raids()[&incident]["endedAt"].is_string());
 }

@@ -6,7 +6,7 @@ use super::GameConnection;
 use crate::{
     domain::device::Reachable,
     relay::{
-        camera_looks::{CameraError, CameraLook, LookThrough},
+        camera_looks::{CameraError, CameraLook, LINGER, LookThrough},
         live_state::GameUpdate,
     },
 };
@@ -21,9 +21,15 @@ impl GameConnection {
         }
     }
 
-    pub(super) fn end_unused_camera(&self, ctx: &mut Context<Self>) {
-        if let Some(end) = self.cameras.end_unused(self.link.as_ref()) {
-            ctx.spawn(end.into_actor(self));
+    /// Looks later whether anybody still wants the camera.
+    fn plan_camera_end(&mut self, ctx: &mut Context<Self>) {
+        let end = ctx.run_later(LINGER, |connection, ctx| {
+            if let Some(end) = connection.cameras.end_unused(connection.link.as_ref()) {
+                ctx.spawn(end.into_actor(connection));
+            }
+        });
+        if let Some(planned) = self.camera_end.replace(end) {
+            ctx.cancel_future(planned);
         }
     }
 }
@@ -34,6 +40,7 @@ impl Handler<LookThrough> for GameConnection {
     fn handle(&mut self, LookThrough { camera }: LookThrough, _: &mut Self::Context) -> Self::Result {
         let look = self.cameras.look(camera.clone(), self.link.clone());
         Box::pin(look.into_actor(self).map(move |looked, connection, ctx| {
+            connection.plan_camera_end(ctx);
             let reachable = match &looked {
                 Ok(_) => Some(Reachable::Ok),
                 Err(CameraError::UnknownCamera) => Some(Reachable::Removed),

@@ -18,6 +18,9 @@ const WAITING: usize = 32;
 impl GameConnection {
     /// Places the devices whose player's place is known by now.
     pub(super) fn place_devices(&mut self, ctx: &mut Context<Self>) {
+        if self.unplaced.is_empty() {
+            return;
+        }
         let now = self.context.clock.moment();
         self.unplaced.retain(|unplaced| now - unplaced.paired < AT_THAT_MOMENT);
         let live = self.live.borrow();

@@ -24,14 +24,14 @@ const RATE_REFUSALS: u32 = 3;
 
 impl Supervisor {
     pub(super) async fn keep_devices(&self, asker: &Asker, alarms_asked: &Notify) -> Result<Unneeded, LinkEnd> {
-        let mut every = interval(DEVICES_EVERY);
+        let mut every = interval(DEVICES_EVERY.unwatched);
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 _ = every.tick() => {}
                 () = self.wake.devices.notified() => {}
             }
-            if self.devices(asker, alarms_asked).await?.is_err() {
+            if Box::pin(self.devices(asker, alarms_asked)).await?.is_err() {
                 return Ok(Unneeded);
             }
             alarms_asked.notify_one();

@@ -88,13 +88,16 @@ struct Watched {
     live: LiveState,
     client: Value,
     now: i64,
+    /// What was to come due after the last step.
+    due: Option<Moment>,
 }
 
 impl Watched {
     fn new() -> Self {
-        let live = LiveState::new(at(0));
+        let mut live = LiveState::new(at(0));
+        live.watch(true, at(0).into());
         let client = document(&live);
-        Self { live, client, now: 0 }
+        Self { live, client, now: 0, due: None }
     }
 
     fn connected() -> Self {
@@ -110,12 +113,16 @@ impl Watched {
     }
 
     fn tick(&mut self) -> Outcome {
-        let outcome = self.live.tick(at(self.now).into());
+        let (due, now) = (self.due, at(self.now).into());
+        let outcome = self.live.tick(now);
+        assert!(outcome.changes.is_empty() || due.is_some_and(|due| due <= now), "it was due");
+        assert!(self.live.next_due(now).is_none_or(|due| due > now), "nothing more is");
         self.apply(&outcome);
         outcome
     }
 
     fn apply(&mut self, outcome: &Outcome) {
+        self.due = self.live.next_due(at(self.now).into());
         let patch = serde_json::to_value(JsonPatch(&outcome.changes)).expect("JSON");
         let patch: json_patch::Patch = serde_json::from_value(patch).expect("a patch");
         json_patch::patch(&mut self.client, &patch).expect("it applies");

@@ -1,0 +1,111 @@
+//! When a link asks its game server for what comes without being broadcast. Pure.
+
+use tokio::time::Instant;
+
+use crate::domain::freshness::{INFO_EVERY, MARKERS_EVERY, Pace, TEAM_EVERY, TIME_EVERY};
+
+/// What is asked for again and again, or once after a connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Poll {
+    Info,
+    Time,
+    Team,
+    Chat,
+    /// Only to be sent clan changes; `no_clan` is a normal answer.
+    Clan,
+    Markers,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct PollPlan {
+    /// When each was last asked for.
+    asked: [(Poll, Pace, Instant); 4],
+}
+
+impl PollPlan {
+    /// All were asked for just now. The random byte makes the first pauses up to a fifth shorter: links that came up
+    /// together do not ask together for ever.
+    pub fn new(now: Instant, random: u8) -> Self {
+        let paces = [
+            (Poll::Markers, MARKERS_EVERY),
+            (Poll::Team, TEAM_EVERY),
+            (Poll::Time, TIME_EVERY),
+            (Poll::Info, INFO_EVERY),
+        ];
+        let asked = paces.map(|(poll, pace)| {
+            let earlier = pace.watched.mul_f64(f64::from(random) / 255.0 / 5.0);
+            (poll, pace, now.checked_sub(earlier).unwrap_or(now))
+        });
+        Self { asked }
+    }
+
+    /// What is asked for next, and when.
+    pub fn next(&self, is_watched: bool) -> (Poll, Instant) {
+        let due = self.asked.map(|(poll, pace, asked)| (poll, asked + pace.of(is_watched)));
+        due.into_iter().fold(due[0], |first, other| if other.1 < first.1 { other } else { first })
+    }
+
+    /// This was asked for now.
+    pub fn asked(&mut self, poll: Poll, now: Instant) {
+        for (known, _, asked) in &mut self.asked {
+            if *known == poll {
+                *asked = now;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// What is asked for in this time, in seconds from the start, if answers take none.
+    fn polls(plan: &mut PollPlan, start: Instant, until: u64, is_watched: bool) -> Vec<(Poll, u64)> {
+        let mut polls = Vec::new();
+        loop {
+            let (poll, at) = plan.next(is_watched);
+            let second = at.saturating_duration_since(start).as_secs();
+            if second >= until {
+                return polls;
+            }
+            plan.asked(poll, at);
+            polls.push((poll, second));
+        }
+    }
+
+    #[test]
+    fn what_is_watched_is_asked_for_more_often_and_at_once_when_somebody_comes() {
+        let start = Instant::now();
+        let mut plan = PollPlan::new(start, 0);
+        let count = |polls: &[(Poll, u64)], poll| polls.iter().filter(|(asked, _)| *asked == poll).count();
+        let unwatched = polls(&mut plan, start, 121, false);
+        assert_eq!(
+            [Poll::Markers, Poll::Team, Poll::Time, Poll::Info].map(|poll| count(&unwatched, poll)),
+            [12, 12, 2, 2]
+        );
+        assert_eq!(polls(&mut plan, start, 124, true), [(Poll::Markers, 123)]);
+        let watched = polls(&mut plan, start, 244, true);
+        assert_eq!(
+            [Poll::Markers, Poll::Team, Poll::Time, Poll::Info].map(|poll| count(&watched, poll)),
+            [40, 24, 2, 2]
+        );
+        // Half a slow pause is more than a fast one.
+        polls(&mut plan, start, 300, false);
+        let late = start + Duration::from_secs(308);
+        assert!(plan.next(false).1 > late && plan.next(true).1 < late);
+    }
+
+    #[test]
+    fn links_that_came_up_together_ask_one_after_another() {
+        let start = Instant::now();
+        let first = |random| PollPlan::new(start, random).next(false).1 - start;
+        assert_eq!(first(0), MARKERS_EVERY.unwatched);
+        assert!(
+            (0..=255).map(first).is_sorted_by(|a, b| a > b)
+                && first(255) >= MARKERS_EVERY.unwatched - MARKERS_EVERY.watched
+        );
+    }
+}
