@@ -15,14 +15,14 @@ use crate::domain::time::{self, Moment, Timestamp};
 
 /// Between two questions about the same thing.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct PollPace {
     /// While somebody watches.
     pub watched: Duration,
     /// While nobody does: events are noticed, and alarms are broadcast.
     pub unwatched: Duration,
 }
 
-impl Pace {
+impl PollPace {
     const fn seconds(watched: u64, unwatched: u64) -> Self {
         Self { watched: Duration::from_secs(watched), unwatched: Duration::from_secs(unwatched) }
     }
@@ -33,13 +33,13 @@ impl Pace {
     }
 }
 
-pub const MARKERS_EVERY: Pace = Pace::seconds(3, 10);
-pub const TEAM_EVERY: Pace = Pace::seconds(5, 10);
-pub const TIME_EVERY: Pace = Pace::seconds(60, 60);
+pub const MARKERS_EVERY: PollPace = PollPace::seconds(3, 10);
+pub const TEAM_EVERY: PollPace = PollPace::seconds(5, 10);
+pub const TIME_EVERY: PollPace = PollPace::seconds(60, 60);
 /// Also the probe: a hung game thread still answers pings.
-pub const INFO_EVERY: Pace = Pace::seconds(60, 60);
+pub const INFO_EVERY: PollPace = PollPace::seconds(60, 60);
 /// Devices that are gone are asked again, those that are there too: a missed broadcast heals.
-pub const DEVICES_EVERY: Pace = Pace::seconds(300, 300);
+pub const DEVICES_EVERY: PollPace = PollPace::seconds(300, 300);
 
 /// Polls after which a section without an answer is stale.
 const STALE_AFTER: i32 = 3;

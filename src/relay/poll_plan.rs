@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use crate::domain::freshness::{INFO_EVERY, MARKERS_EVERY, Pace, TEAM_EVERY, TIME_EVERY};
+use crate::domain::freshness::{INFO_EVERY, MARKERS_EVERY, PollPace, TEAM_EVERY, TIME_EVERY};
 
 /// What is asked for again and again, or once after a connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum Poll {
 #[derive(Debug)]
 pub struct PollPlan {
     /// When each was last asked for.
-    asked: [(Poll, Pace, Instant); 4],
+    asked: [(Poll, PollPace, Instant); 4],
 }
 
 impl PollPlan {
@@ -92,9 +92,9 @@ mod tests {
             [Poll::Markers, Poll::Team, Poll::Time, Poll::Info].map(|poll| count(&watched, poll)),
             [40, 24, 2, 2]
         );
-        // Half a slow pause is more than a fast one.
+        // More than a fast pause has passed, and less than a slow one.
         polls(&mut plan, start, 300, false);
-        let late = start + Duration::from_secs(308);
+        let late = start + Duration::from_secs(300);
         assert!(plan.next(false).1 > late && plan.next(true).1 < late);
     }
 

@@ -35,6 +35,7 @@ use companion::{
         fact_sink::FactSink,
         hub::{DevicesChanged, Hub, ServerPaired, ServerRemoved, SessionEnded, StartDrill},
         relay_worker::RelayWorker,
+        sockets::Sockets,
     },
     simulator::{
         game_server::DEMO_TOKEN,
@@ -163,7 +164,7 @@ impl Service {
                 recipient(),
                 hub.clone().recipient(),
                 hub.clone().recipient(),
-                Arc::default(),
+                Sockets::start(Arc::default()),
             )
         };
         let workers = [(); 2].map(new_worker);
