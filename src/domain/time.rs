@@ -1,6 +1,9 @@
 //! Instants on the wire (RFC 3339, UTC, milliseconds, `Z`), and the two clocks that rules are given.
 
-use std::ops::{Add, Sub};
+use std::{
+    cmp::Ordering,
+    ops::{Add, Sub},
+};
 
 use chrono::{DateTime, Datelike as _, SecondsFormat, TimeDelta, Timelike as _, Utc};
 
@@ -38,7 +41,7 @@ pub fn wire_option<S: serde::Serializer>(at: &Option<Timestamp>, serializer: S) 
 
 /// Now, on two clocks: one that only goes forward decides windows, rates and hysteresis; the wall clock, which may be
 /// set, only labels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug)]
 pub struct Moment {
     /// Since some start; comparisons and differences are of this.
     steady: TimeDelta,
@@ -60,6 +63,26 @@ impl Moment {
     /// The moment that has this time of day, if the wall clock was not set since.
     pub fn at(self, stamp: Timestamp) -> Self {
         Self { steady: self.steady - (self.stamp - stamp), stamp }
+    }
+}
+
+impl PartialEq for Moment {
+    fn eq(&self, other: &Self) -> bool {
+        self.steady == other.steady
+    }
+}
+
+impl Eq for Moment {}
+
+impl PartialOrd for Moment {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Moment {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.steady.cmp(&other.steady)
     }
 }
 

@@ -594,6 +594,7 @@ async fn an_unreachable_push_service_is_tried_until_it_is_back() {
     let test = PushTest::start().await;
     let (mut alice, _) = test.alice_receiving().await;
     session_is(&mut alice, "connected").await;
+    alice.get_until("/credentials/push", |shown| shown["state"] == "proven").await;
     test.app.clock.advance(Duration::minutes(1));
     test.push.stop().await;
     let shown = session_is(&mut alice, "unreachable").await;

@@ -193,6 +193,8 @@ fn at_once_one_link_makes_one_guest_and_one_user_is_one_guest() {
             invite_in(pool, "server", token, link(token)).unwrap();
         }
         invite_in(pool, "server", "n", account("new")).unwrap();
+        // Two first sign-ins would not have the same new id.
+        testing::user(pool, "new");
         std::thread::scope(|scope| {
             for user in ["alice", "bob"] {
                 for token in ["a", "b", "c", "d"] {
