@@ -19,6 +19,37 @@ use crate::{
 #[rtype(result = "()")]
 pub struct SnapshotWanted;
 
+/// Numbers of sockets that have nothing to do before the list is taken, which begins its next round.
+#[derive(Default)]
+pub struct Listed {
+    sockets: RefCell<Vec<u32>>,
+    round: Cell<u64>,
+}
+
+impl Listed {
+    /// Adds a socket, once in a round: `listed` is the round in which it was added last.
+    pub fn add(&self, socket: u32, listed: &Cell<Option<u64>>) {
+        let round = Some(self.round.get());
+        if listed.replace(round) != round {
+            self.sockets.borrow_mut().push(socket);
+        }
+    }
+
+    /// Takes a socket off.
+    pub fn remove(&self, socket: u32) {
+        let mut sockets = self.sockets.borrow_mut();
+        if let Some(index) = sockets.iter().position(|listed| *listed == socket) {
+            sockets.swap_remove(index);
+        }
+    }
+
+    /// All of them. From here on whoever has nothing to do is listed again.
+    pub fn take(&self) -> Vec<u32> {
+        self.round.set(self.round.get() + 1);
+        self.sockets.take()
+    }
+}
+
 /// Shared on one thread by the subscription that fills it and the sockets that read it.
 pub struct Feed {
     pub server: ServerId,
@@ -27,11 +58,11 @@ pub struct Feed {
     snapshot_wanted: Cell<bool>,
     /// Of the newest snapshot.
     receipt: RefCell<Option<Rc<Receipt>>>,
-    /// Numbers of the sockets that are where the log is: the next step is for them. Those that are not, because they may
-    /// not send now, come back by themselves; so a step costs nothing for them.
-    up_to_date: RefCell<Vec<u32>>,
-    /// Of those that wait for a snapshot.
-    without: RefCell<Vec<u32>>,
+    /// The sockets that are where the log is: the next step is for them. Those that are not, because they may not send
+    /// now, come back by themselves; so a step costs nothing for them.
+    pub up_to_date: Listed,
+    /// Those that wait for a snapshot.
+    pub without: Listed,
     /// Set once the subscription has started.
     source: OnceCell<Recipient<SnapshotWanted>>,
 }
@@ -51,8 +82,8 @@ impl Feed {
             clock,
             snapshot_wanted: Cell::new(false),
             receipt: RefCell::new(None),
-            up_to_date: RefCell::default(),
-            without: RefCell::default(),
+            up_to_date: Listed::default(),
+            without: Listed::default(),
             source: OnceCell::new(),
         })
     }
@@ -80,32 +111,6 @@ impl Feed {
         {
             source.do_send(SnapshotWanted);
         }
-    }
-
-    /// This socket has nothing to do before the next step, or the next snapshot if it is `without` one.
-    pub fn list(&self, socket: u32, without: bool) {
-        let list = if without { &self.without } else { &self.up_to_date };
-        list.borrow_mut().push(socket);
-    }
-
-    /// Takes this socket off the list that it may be on.
-    pub fn unlist(&self, socket: u32) {
-        for list in [&self.up_to_date, &self.without] {
-            let mut list = list.borrow_mut();
-            if let Some(index) = list.iter().position(|listed| *listed == socket) {
-                list.swap_remove(index);
-            }
-        }
-    }
-
-    /// The sockets for which a step is news.
-    pub fn take_up_to_date(&self) -> Vec<u32> {
-        self.up_to_date.take()
-    }
-
-    /// The sockets that wait for a snapshot.
-    pub fn take_without(&self) -> Vec<u32> {
-        self.without.take()
     }
 
     /// Notes that a snapshot is needed; the subscription looks after it has handled its message.

@@ -4,7 +4,7 @@
 //! merged at the moment they are sent; a lane that must wait holds back none below it, as each has its floor. Over
 //! budget nothing is lost but chat: of its lines the oldest that wait are dropped, and how many is told.
 
-use std::{collections::VecDeque, rc::Rc, sync::Arc};
+use std::{cell::Cell, collections::VecDeque, rc::Rc, sync::Arc};
 
 use bytes::Bytes;
 
@@ -76,22 +76,19 @@ struct View {
     feed: Rc<Feed>,
     /// What the client has; none until its first snapshot.
     position: Option<Position>,
-    /// The feed lists this socket, until it is served for the feed's next step or snapshot.
-    listed: bool,
+    /// The rounds in which the feed last listed this socket as up to date, and as without a snapshot.
+    up_to_date: Cell<Option<u64>>,
+    without: Cell<Option<u64>>,
 }
 
 impl View {
-    /// Has its socket served when the feed has news.
-    fn list(&mut self, socket: u32, without: bool) {
-        if !std::mem::replace(&mut self.listed, true) {
-            self.feed.list(socket, without);
-        }
+    fn new(feed: &Rc<Feed>) -> Self {
+        Self { feed: feed.clone(), position: None, up_to_date: Cell::default(), without: Cell::default() }
     }
 
     fn unlist(&self, socket: u32) {
-        if self.listed {
-            self.feed.unlist(socket);
-        }
+        self.feed.up_to_date.remove(socket);
+        self.feed.without.remove(socket);
     }
 }
 
@@ -155,10 +152,10 @@ impl SendQueue {
         match self.views.iter_mut().find(|view| view.feed.server == feed.server) {
             Some(view) => {
                 view.unlist(self.number);
-                *view = View { feed: feed.clone(), position: None, listed: false };
+                *view = View::new(feed);
             }
             None => {
-                self.views.push(View { feed: feed.clone(), position: None, listed: false });
+                self.views.push(View::new(feed));
                 self.counts.subscriptions.add(1);
             }
         }
@@ -193,13 +190,6 @@ impl SendQueue {
         self.counts.subscriptions.remove(self.views.len());
         for view in self.views.drain(..) {
             view.unlist(self.number);
-        }
-    }
-
-    /// The feed has taken this socket off its lists, to have it served.
-    pub fn unlisted(&mut self, feed: &Rc<Feed>) {
-        if let Some(view) = self.views.iter_mut().find(|view| Rc::ptr_eq(&view.feed, feed)) {
-            view.listed = false;
         }
     }
 
@@ -253,7 +243,7 @@ impl SendQueue {
     fn next_view(&mut self, now: Millis, mut wait: Option<Millis>) -> Next {
         for offset in 0..self.views.len() {
             let index = (self.turn + offset) % self.views.len();
-            let View { feed, position, .. } = &self.views[index];
+            let View { feed, position, up_to_date, without } = &self.views[index];
             let mut log = feed.log.borrow_mut();
             let catch_up = position.map_or(CatchUp::Snapshot, |from| log.since(from));
             let catch_up = match catch_up {
@@ -265,8 +255,7 @@ impl SendQueue {
             };
             let (frame, is_snapshot) = match catch_up {
                 CatchUp::Nothing => {
-                    drop(log);
-                    self.views[index].list(self.number, false);
+                    feed.up_to_date.add(self.number, up_to_date);
                     continue;
                 }
                 CatchUp::Patch { frame, .. } => {
@@ -287,8 +276,7 @@ impl SendQueue {
                         Some(frame) => (frame.clone(), true),
                         None => {
                             feed.want_snapshot();
-                            drop(log);
-                            self.views[index].list(self.number, true);
+                            feed.without.add(self.number, without);
                             continue;
                         }
                     }

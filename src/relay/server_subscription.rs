@@ -179,7 +179,7 @@ impl ServerSubscription {
         let batch = self.pass.len().min(BATCH);
         for number in self.pass.drain(..batch) {
             if let Some(socket) = self.sockets.get(number) {
-                socket.serve(&self.subscription.feed);
+                socket.pump();
             }
         }
         self.ask_if_wanted(ctx);
@@ -275,7 +275,7 @@ impl Handler<Publication> for ServerSubscription {
             Publication::Advance { epoch, step } => {
                 let follows = feed.log.borrow_mut().advance(epoch, step, feed.clock.moment());
                 if follows {
-                    self.serve(feed.take_up_to_date(), ctx);
+                    self.serve(feed.up_to_date.take(), ctx);
                 } else {
                     feed.mark_snapshot_wanted();
                     self.ask_if_wanted(ctx);
@@ -285,9 +285,9 @@ impl Handler<Publication> for ServerSubscription {
                 let is_news = feed.log.borrow_mut().restart(position, frame);
                 let (receipt, first) = Receipt::of_first();
                 feed.set_snapshot_receipt(Some(receipt));
-                let mut sockets = feed.take_without();
+                let mut sockets = feed.without.take();
                 if is_news {
-                    sockets.extend(feed.take_up_to_date());
+                    sockets.extend(feed.up_to_date.take());
                 }
                 self.serve(sockets, ctx);
                 return Response::fut(async move { usize::from(first.await.is_ok()) });

@@ -24,7 +24,6 @@ use crate::{
     net::Stream,
     relay::{
         close::Reason,
-        feed::Feed,
         frame_budget::Millis,
         protocol,
         publication::Lane,
@@ -145,12 +144,6 @@ impl Socket {
         if self.closing.get().is_none() && self.queue.borrow_mut().push(lane, queued.into(), self.now()).is_err() {
             self.close(Reason::TooSlow);
         }
-    }
-
-    /// Writes what may be written, now that this feed has news.
-    pub fn serve(&self, feed: &Rc<Feed>) {
-        self.queue.borrow_mut().unlisted(feed);
-        self.pump();
     }
 
     /// Writes what may be written, now that what waited may go.

@@ -522,7 +522,7 @@ fn a_subscription_that_panics_lets_its_sockets_come_back_and_the_thread_goes_on(
         sleep(Duration::from_secs(10)).await;
         received(&client);
         let broken = bad.queue.borrow_mut();
-        failing.feed.list(bad.number, true);
+        failing.feed.without.add(bad.number, &Default::default());
         failing.feed.want_snapshot();
         sleep(Duration::from_secs(1)).await;
         drop(broken);

@@ -315,3 +315,20 @@ fn what_waits_and_what_was_sent_is_counted_however_it_ends() {
     drop(queue);
     assert_eq!((waiting(), all.totals().subscriptions), ([0; 4], 0));
 }
+
+#[test]
+fn a_feed_lists_a_socket_once_however_often_it_is_served_and_again_for_the_next_step() {
+    let (feed, mut queue) = (feed("one"), SendQueue::new(3, Arc::default()));
+    queue.watch(&feed);
+    (0..3).for_each(|now| drop(queue.next(now)));
+    assert_eq!(feed.without.take(), [3]);
+    assert!(matches!(queue.next(3), Next::Idle));
+    assert_eq!(feed.without.take(), [3], "it still waits");
+    feed.log.borrow_mut().restart(Position { epoch: 7, seq: 0 }, Bytes::from_static(b"snapshot"));
+    assert!(matches!(queue.next(4), Next::Send(_)));
+    (5..9).for_each(|now| drop(queue.next(now)));
+    assert_eq!((feed.up_to_date.take(), feed.without.take()), (vec![3], vec![]));
+    queue.next(9);
+    queue.unwatch(&feed.server);
+    assert!(feed.up_to_date.take().is_empty());
+}
