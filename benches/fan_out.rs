@@ -14,11 +14,10 @@
 use std::{
     cell::RefCell,
     collections::HashMap,
-    env, error, fs,
-    io::{self, BufRead as _, BufReader, Read as _, Write as _},
+    env, fs,
+    io::{self, Read as _, Write as _},
     net::{Ipv4Addr, SocketAddr},
     path::Path,
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     rc::Rc,
     sync::{Arc, mpsc},
     thread,
@@ -58,7 +57,9 @@ use tokio::{
     sync::Semaphore,
 };
 
-type Result<T> = std::result::Result<T, Box<dyn error::Error + Send + Sync>>;
+mod process;
+
+use process::{Beside, Processor, Result, resident};
 
 /// Within the permitted 4 patches a second.
 const PACE: Duration = Duration::from_millis(300);
@@ -100,9 +101,9 @@ fn fan_out(count: usize) -> Result<()> {
 
     let mut phase = |name: &str, every: Duration, raids: bool| -> Result<()> {
         clients.ask("report")?;
-        let (cpu, start) = (cpu_seconds()?, Instant::now());
+        let (before, start) = (Processor::so_far()?, Instant::now());
         relay.live(Duration::from_secs(20), every, raids);
-        let (cpu, elapsed) = (cpu_seconds()? - cpu, start.elapsed().as_secs_f64());
+        let (cpu, elapsed) = (Processor::since(before)?.total(), start.elapsed().as_secs_f64());
         let report = Report::read(&clients.ask("report")?)?;
         println!("  {name}, a change every {} ms", every.as_millis());
         println!("    deliveries               {:>9}", report.frames);
@@ -125,15 +126,15 @@ fn limit(count: usize) -> Result<f64> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
     let directory = TempDir::with_prefix("companion-bench-")?;
     let tokens = vec!["none"; count];
-    let mut clients = Clients::start(directory.path(), listener.local_addr()?, "none", &tokens, "bare")?;
-    writeln!(clients.input, "go")?;
+    let mut clients = clients_beside(directory.path(), listener.local_addr()?, "none", &tokens, "bare")?;
+    clients.say("go")?;
     let mut streams = Vec::with_capacity(count);
     while streams.len() < count {
         streams.push(listener.accept()?.0);
     }
     clients.line()?;
     clients.line()?;
-    let (cpu, start) = (cpu_seconds()?, Instant::now());
+    let (before, start) = (Processor::so_far()?, Instant::now());
     for update in 1..=20 {
         thread::sleep((PACE * update).saturating_sub(start.elapsed()));
         // As long as the relay's patch for one marker.
@@ -143,7 +144,7 @@ fn limit(count: usize) -> Result<f64> {
             stream.write_all(&frame)?;
         }
     }
-    let cpu = cpu_seconds()? - cpu;
+    let cpu = Processor::since(before)?.total();
     thread::sleep(PACE);
     let report = Report::read(&clients.ask("report")?)?;
     let each = cpu * 1e6 / report.frames as f64;
@@ -270,14 +271,14 @@ impl Relay {
     }
 
     /// A process with clients that use these of the users' tokens; the first one also opens the owner's socket.
-    fn clients(&self, which: std::ops::Range<usize>, kind: &str) -> Result<Clients> {
+    fn clients(&self, which: std::ops::Range<usize>, kind: &str) -> Result<Beside> {
         let owner = if which.start == 0 { &self.tokens[..1] } else { &[] };
         let tokens: Vec<&str> = owner.iter().chain(&self.tokens[1..][which]).map(String::as_str).collect();
-        Clients::start(self.directory.path(), self.address, self.server.as_str(), &tokens, kind)
+        clients_beside(self.directory.path(), self.address, self.server.as_str(), &tokens, kind)
     }
 
     /// Lets everybody watch what only its owner may, as soon as the owner's socket has made the subscription.
-    fn let_watch(&self, clients: &mut Clients) -> Result<()> {
+    fn let_watch(&self, clients: &mut Beside) -> Result<()> {
         clients.line()?;
         let users = Arc::new(self.users.iter().cloned().collect());
         self.connection.do_send(SetWatchers(AllowedUsers { version: u64::MAX, users }));
@@ -357,45 +358,12 @@ impl Relay {
     }
 }
 
-/// A process full of clients.
-struct Clients {
-    process: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-impl Clients {
-    /// One client for each token; `kind` is `reading`, `stuck` or `bare` (no WebSocket handshake).
-    fn start(directory: &Path, address: SocketAddr, server: &str, tokens: &[&str], kind: &str) -> Result<Self> {
-        let path = directory.join(kind);
-        fs::write(&path, tokens.join("\n"))?;
-        let mut command = Command::new(env::current_exe()?);
-        command.args(["clients", &address.to_string(), server]).arg(path).arg(kind);
-        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let (Some(input), Some(output)) = (process.stdin.take(), process.stdout.take()) else {
-            return Err("the clients have no pipes".into());
-        };
-        Ok(Self { process, input, output: BufReader::new(output) })
-    }
-
-    fn line(&mut self) -> Result<String> {
-        let mut line = String::new();
-        self.output.read_line(&mut line)?;
-        if line.is_empty() { Err("the clients have ended".into()) } else { Ok(line.trim().to_owned()) }
-    }
-
-    fn ask(&mut self, command: &str) -> Result<String> {
-        writeln!(self.input, "{command}")?;
-        self.line()
-    }
-}
-
-impl Drop for Clients {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+/// A process with one client for each token; `kind` is `reading`, `stuck` or `bare` (no WebSocket handshake).
+fn clients_beside(directory: &Path, address: SocketAddr, server: &str, tokens: &[&str], kind: &str) -> Result<Beside> {
+    let path = directory.join(kind);
+    fs::write(&path, tokens.join("\n"))?;
+    let path = path.to_str().ok_or("a path that is no text")?;
+    Beside::start(&["clients", &address.to_string(), server, path, kind])
 }
 
 /// What the clients saw since the last report: `frames` and two distributions, one line of text.
@@ -418,28 +386,12 @@ fn stamp() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 
-/// Resident memory of this process, KiB.
-fn resident() -> Result<f64> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
-    Ok(line.trim().trim_end_matches(" kB").parse()?)
-}
-
 /// What the kernel holds in TCP buffers, KiB.
 fn kernel_memory() -> Result<f64> {
     let statistics = fs::read_to_string("/proc/net/sockstat")?;
     let line = statistics.lines().find(|line| line.starts_with("TCP:")).ok_or("no TCP")?;
     let pages = line.rsplit(' ').next().ok_or("no pages")?;
     Ok(pages.parse::<f64>()? * 4.0)
-}
-
-/// Processor time of this process so far, user and system.
-fn cpu_seconds() -> Result<f64> {
-    let stat = fs::read_to_string("/proc/self/stat")?;
-    let (_, fields) = stat.rsplit_once(") ").ok_or("no fields")?;
-    let ticks = |field: usize| fields.split(' ').nth(field).and_then(|ticks| ticks.parse::<f64>().ok());
-    let (user, system) = ticks(11).zip(ticks(12)).ok_or("no ticks")?;
-    Ok((user + system) / 100.0)
 }
 
 /// The process full of clients, which connect at `go`; of reading ones the first goes ahead alone, as the owner's, and

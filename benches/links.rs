@@ -13,11 +13,9 @@
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
-    env, error, fs,
-    io::{BufRead as _, BufReader, Write as _},
+    env, fs,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::Path,
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     rc::Rc,
     sync::mpsc,
     thread,
@@ -63,7 +61,9 @@ use tokio_tungstenite::{
     tungstenite::{Message, protocol::WebSocketConfig},
 };
 
-type Result<T> = std::result::Result<T, Box<dyn error::Error + Send + Sync>>;
+mod process;
+
+use process::{Beside, Processor, Result, resident};
 
 /// Links with a client, and the alarms of each.
 const WATCHED: usize = 20;
@@ -98,8 +98,8 @@ fn server_id(n: usize) -> ServerId {
 
 fn links(count: usize, markers: usize) -> Result<()> {
     let directory = TempDir::with_prefix("companion-bench-")?;
-    let mut games = GameServers::start(markers)?;
-    let service = Service::start(directory.path(), count, games.port)?;
+    let mut games = Beside::start(&["game-servers", &markers.to_string()])?;
+    let service = Service::start(directory.path(), count, games.line()?.parse()?)?;
     println!("{count} links that nobody watches, {markers} markers each; {WATCHED} links with a client");
     let clients: Vec<String> =
         service.tokens.iter().enumerate().map(|(n, token)| format!("{token} {}", server_id(n).as_str())).collect();
@@ -111,7 +111,7 @@ fn links(count: usize, markers: usize) -> Result<()> {
     thread::sleep(Duration::from_secs(15));
     println!("  alarm to client, alone     {}", games.ask("alarms 50")?);
     games.ask("requests")?;
-    let alone = Usage::over(MINUTE / 3)?;
+    let alone = Processor::over(MINUTE / 3)?;
     let before = resident()?;
 
     let every = (count / 50).max(50);
@@ -124,12 +124,12 @@ fn links(count: usize, markers: usize) -> Result<()> {
     // The first questions are behind all of them.
     thread::sleep(Duration::from_secs(15));
     games.ask("requests")?;
-    let with = Usage::over(MINUTE)?;
+    let with = Processor::over(MINUTE)?;
     println!("  requests a link and minute {}", games.ask("requests")?);
     let each = |with: f64, alone: f64| (with - 3.0 * alone) * 1e3 / count as f64;
     println!(
         "  CPU per link and minute    {:>9.2} ms ({:.2} user, {:.2} system)",
-        each(with.user + with.system, alone.user + alone.system),
+        each(with.total(), alone.total()),
         each(with.user, alone.user),
         each(with.system, alone.system)
     );
@@ -232,81 +232,6 @@ impl Service {
             thread::sleep(Duration::from_millis(100));
         }
     }
-}
-
-/// The process with the game servers.
-struct GameServers {
-    process: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-    port: u16,
-}
-
-impl GameServers {
-    fn start(markers: usize) -> Result<Self> {
-        let mut command = Command::new(env::current_exe()?);
-        command.args(["game-servers", &markers.to_string()]);
-        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let (Some(input), Some(output)) = (process.stdin.take(), process.stdout.take()) else {
-            return Err("the game servers have no pipes".into());
-        };
-        let mut games = Self { process, input, output: BufReader::new(output), port: 0 };
-        games.port = games.line()?.parse()?;
-        Ok(games)
-    }
-
-    fn say(&mut self, command: &str) -> Result<()> {
-        Ok(writeln!(self.input, "{command}")?)
-    }
-
-    fn line(&mut self) -> Result<String> {
-        let mut line = String::new();
-        self.output.read_line(&mut line)?;
-        if line.is_empty() { Err("the game servers have ended".into()) } else { Ok(line.trim().to_owned()) }
-    }
-
-    fn ask(&mut self, command: &str) -> Result<String> {
-        self.say(command)?;
-        self.line()
-    }
-}
-
-impl Drop for GameServers {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// Processor time of this process, seconds.
-struct Usage {
-    user: f64,
-    system: f64,
-}
-
-impl Usage {
-    fn over(span: Duration) -> Result<Self> {
-        let before = Self::so_far()?;
-        thread::sleep(span);
-        let after = Self::so_far()?;
-        Ok(Self { user: after.user - before.user, system: after.system - before.system })
-    }
-
-    fn so_far() -> Result<Self> {
-        let stat = fs::read_to_string("/proc/self/stat")?;
-        let (_, fields) = stat.rsplit_once(") ").ok_or("no fields")?;
-        let ticks = |field: usize| fields.split(' ').nth(field).and_then(|ticks| ticks.parse::<f64>().ok());
-        let (user, system) = ticks(11).zip(ticks(12)).ok_or("no ticks")?;
-        Ok(Self { user: user / 100.0, system: system / 100.0 })
-    }
-}
-
-/// Resident memory of this process, KiB.
-fn resident() -> Result<f64> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
-    Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
 
 /// The process with the game servers: says its port, then answers each command with a line.

@@ -6,10 +6,9 @@
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 
 use std::{
-    env, fs, io,
-    io::{BufRead as _, BufReader, Write as _},
+    env, io,
+    io::Write as _,
     net::Ipv4Addr,
-    process::{Command, Stdio},
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -30,6 +29,10 @@ use futures_util::{StreamExt as _, stream};
 use secrecy::SecretBox;
 use tokio::{sync::mpsc, time::timeout};
 
+mod process;
+
+use process::{Beside, Result, resident};
+
 const SESSIONS: usize = 1_000;
 /// Logins under way at once.
 const AT_ONCE: usize = 64;
@@ -39,11 +42,11 @@ const TOKEN: u64 = 1_234_567_890_123_456_789;
 const CHILD: &str = "--push-service";
 const DEADLINE: Duration = Duration::from_secs(120);
 
-fn main() -> io::Result<()> {
+fn main() -> Result<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let sessions = arguments.iter().find_map(|argument| argument.parse().ok()).unwrap_or(SESSIONS);
     if arguments.iter().any(|argument| argument == CHILD) {
-        return actix::System::new().block_on(serve(sessions));
+        return actix::System::new().block_on(serve(sessions)).map_err(Into::into);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(measure(sessions))
@@ -59,7 +62,7 @@ async fn serve(sessions: usize) -> io::Result<()> {
     let service = PushService::start((Ipv4Addr::LOCALHOST, 0).into(), logins, Clock::system()).await?;
     println!("{}\n{}", service.addr(), service.ca_pem());
     let (read, mut lines) = mpsc::unbounded_channel();
-    thread::spawn(move || io::stdin().lines().map_while(Result::ok).try_for_each(|line| read.send(line)));
+    thread::spawn(move || io::stdin().lines().map_while(io::Result::ok).try_for_each(|line| read.send(line)));
     while lines.recv().await.is_some() {
         for account in accounts(sessions) {
             service.push(account, news("Update", "It is here"));
@@ -68,17 +71,12 @@ async fn serve(sessions: usize) -> io::Result<()> {
     Ok(())
 }
 
-async fn measure(sessions: usize) -> io::Result<()> {
-    let mut child = Command::new(env::current_exe()?)
-        .args([CHILD, &sessions.to_string()])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-    let address: PushAddress = lines.next().expect("a line")?.parse().map_err(io::Error::other)?;
+async fn measure(sessions: usize) -> Result<()> {
+    let mut service = Beside::start(&[CHILD, &sessions.to_string()])?;
+    let address: PushAddress = service.line()?.parse()?;
     let mut ca = tempfile::NamedTempFile::new()?;
-    for line in lines.by_ref() {
-        let line = line?;
+    loop {
+        let line = service.line()?;
         writeln!(ca, "{line}")?;
         if line.contains("END CERTIFICATE") {
             break;
@@ -98,22 +96,22 @@ async fn measure(sessions: usize) -> io::Result<()> {
     // The first one allocates what all of them share.
     let (received_one, mut messages) = mpsc::channel(sessions);
     idle(connect(FIRST_ACCOUNT).await?, received_one.clone());
-    let (before, began) = (resident_kib()?, Instant::now());
+    let (before, began) = (resident()?, Instant::now());
     let mut connecting = stream::iter(accounts(sessions).skip(1)).map(connect).buffer_unordered(AT_ONCE);
     while let Some(session) = connecting.next().await {
         idle(session?, received_one.clone());
     }
     drop(connecting);
     let up = began.elapsed();
-    let connected = resident_kib()?;
+    let connected = resident()?;
     let began = Instant::now();
-    writeln!(child.stdin.as_mut().expect("it is piped"), "push")?;
+    service.say("push")?;
     for _ in 0..sessions {
         timeout(DEADLINE, messages.recv()).await?.expect("a session holds the sender");
     }
     let pushed = began.elapsed();
-    let used = resident_kib()?;
-    let per_session = |after: u64| after.saturating_sub(before) as f64 / (sessions.max(2) - 1) as f64;
+    let used = resident()?;
+    let per_session = |after: f64| (after - before) / (sessions.max(2) - 1) as f64;
     println!(
         "{sessions} push sessions: up in {:.2} s ({:.0} per second)",
         up.as_secs_f64(),
@@ -125,8 +123,6 @@ async fn measure(sessions: usize) -> io::Result<()> {
         per_session(used)
     );
     println!("a push to each arrived within {:.0} ms", pushed.as_secs_f64() * 1e3);
-    drop(child.stdin.take());
-    child.wait()?;
     Ok(())
 }
 
@@ -139,12 +135,4 @@ fn idle(mut session: McsSession, received_one: mpsc::Sender<()>) {
             }
         }
     });
-}
-
-/// Memory of this process that is in RAM, KiB (proc(5), VmRSS).
-fn resident_kib() -> io::Result<u64> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
-    kib.ok_or_else(|| io::Error::other("no VmRSS in /proc/self/status"))
 }

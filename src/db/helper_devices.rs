@@ -79,13 +79,13 @@ pub fn find_by_token(db: &mut Db, token_hash: &str) -> Result<Option<HelperDevic
     Ok(device)
 }
 
-/// Whether the user has this device.
-pub fn belongs_to(db: &mut Db, user: &UserId, id: &HelperDeviceId) -> Result<bool, DbError> {
-    let device = helper_devices::table
-        .find(id.as_str())
-        .filter(helper_devices::user_id.eq(user.as_str()))
-        .select(helper_devices::id);
-    Ok(device.first::<String>(db).optional()?.is_some())
+/// Of these devices those that there are, with their users.
+pub fn owners(db: &mut Db, ids: &[HelperDeviceId]) -> Result<Vec<(HelperDeviceId, UserId)>, DbError> {
+    let owners: Vec<(String, String)> = helper_devices::table
+        .filter(helper_devices::id.eq_any(ids.iter().map(HelperDeviceId::as_str)))
+        .select((helper_devices::id, helper_devices::user_id))
+        .load(db)?;
+    Ok(owners.into_iter().map(|(id, user)| (id.into(), user.into())).collect())
 }
 
 /// The user's devices, oldest first.
@@ -166,14 +166,14 @@ mod tests {
             let list = pool.read_blocking(|db| list(db, &"user".into())).unwrap();
             assert_eq!(list.iter().map(|device| device.id.as_str()).collect::<Vec<_>>(), ["one", "two"]);
             assert_eq!(pool.read_blocking(|db| count(db, &"user".into())).unwrap(), 2);
-            let belongs = |user: &str| pool.read_blocking(|db| belongs_to(db, &user.into(), &"one".into())).unwrap();
-            assert!(belongs("user") && !belongs("other"));
+            let owners = || pool.read_blocking(|db| owners(db, &["none".into(), "one".into()])).unwrap();
+            assert_eq!(owners(), [("one".into(), "user".into())]);
 
             let delete = |user: &str| pool.write_blocking(|db| delete(db, &user.into(), &"one".into())).unwrap();
             assert!(!delete("other"));
             assert!(delete("user") && !delete("user"));
             assert_eq!(by_token(pool, "hash of one"), None);
-            assert!(!belongs("user"));
+            assert_eq!(owners(), []);
         });
     }
 

@@ -213,7 +213,8 @@ fn every_query(db: &mut Db) {
     write_check::write(db, now()).unwrap();
     encryption_keys::number(db, key).unwrap();
     helper_devices::find_by_token(db, key).unwrap();
-    helper_devices::belongs_to(db, &user, &key.into()).unwrap();
+    helper_devices::owners(db, &[key.into()]).unwrap();
+    sessions::owners(db, &[key.into()], now()).unwrap();
     helper_devices::list(db, &user).unwrap();
     helper_devices::count(db, &user).unwrap();
     helper_devices::touch(db, &key.into(), now()).unwrap();

@@ -73,6 +73,17 @@ pub fn find(db: &mut Db, id: &SessionId, now: Timestamp) -> Result<Option<Sessio
     Ok(session)
 }
 
+/// Of these sessions those that have not ended, with their users.
+pub fn owners(db: &mut Db, ids: &[SessionId], now: Timestamp) -> Result<Vec<(SessionId, UserId)>, DbError> {
+    let owners: Vec<(String, String)> = sessions::table
+        .filter(sessions::id.eq_any(ids.iter().map(SessionId::as_str)))
+        .filter(sessions::expires_at.gt(now.naive_utc()))
+        .filter(sessions::last_seen_at.gt((now - IDLE_LIFETIME).naive_utc()))
+        .select((sessions::id, sessions::user_id))
+        .load(db)?;
+    Ok(owners.into_iter().map(|(id, user)| (id.into(), user.into())).collect())
+}
+
 /// Stores that the session and its user were seen; writes at most once a minute.
 pub fn touch(db: &mut Db, id: &SessionId, now: Timestamp) -> Result<(), DbError> {
     let touched = diesel::update(
@@ -121,7 +132,11 @@ mod tests {
     };
 
     fn session_of(pool: &Pool, at: Timestamp) -> Option<Session> {
-        pool.read_blocking(|db| find(db, &"session".into(), at)).unwrap()
+        let session = pool.read_blocking(|db| find(db, &"session".into(), at)).unwrap();
+        let owners = pool.read_blocking(|db| owners(db, &["none".into(), "session".into()], at)).unwrap();
+        let owner = session.iter().map(|session| (session.id.clone(), session.user_id.clone()));
+        assert_eq!(owners, owner.collect::<Vec<_>>());
+        session
     }
 
     fn begin(pool: &Pool) {

@@ -72,6 +72,7 @@ impl Admission {
 
     /// Keeps this permit as long as the socket is open.
     pub fn hold(&mut self, permit: ConnectionPermit) {
+        self.permits.reserve_exact(1);
         self.permits.push(permit);
     }
 

@@ -5,7 +5,7 @@
 use std::{rc::Rc, time::Duration};
 
 use actix::prelude::*;
-use actix_http::ws::{Frame, Item, OpCode, ProtocolError};
+use actix_http::ws::{Frame, Item, ProtocolError};
 use bytes::{Bytes, BytesMut};
 use tokio::time::sleep;
 
@@ -31,9 +31,6 @@ use crate::{
     },
 };
 
-/// How often a ping goes out, and how long its pong may take.
-const HEARTBEAT: Duration = Duration::from_secs(25);
-const PONG_DEADLINE: Duration = Duration::from_secs(10);
 /// Longest pause between two look-ups of a server.
 const LOOKED_UP_WITHIN: Duration = Duration::from_secs(30);
 /// Messages to this actor from within the process: closing, nothing else.
@@ -49,8 +46,6 @@ pub struct ClientSocket {
     /// A message that comes in fragments.
     fragments: Option<Fragments>,
     received: Window,
-    /// Something arrived since the last ping.
-    alive: bool,
     /// What this socket watches.
     subscriptions: Vec<Rc<Subscription>>,
     /// Subscriptions being looked up.
@@ -79,7 +74,6 @@ impl ClientSocket {
             early,
             fragments: None,
             received: Window::new(limits::INBOUND_MESSAGES, limits::INBOUND_SPAN),
-            alive: true,
             subscriptions: Vec::new(),
             requested: Vec::new(),
         });
@@ -181,6 +175,7 @@ impl ClientSocket {
     fn watch(&mut self, server: ServerId, found: Option<Rc<Subscription>>) {
         let requested = self.requested.iter().position(|requested| requested.server == server);
         let requested = requested.map(|index| self.requested.swap_remove(index));
+        self.requested.shrink_to_fit();
         if requested.is_none_or(|requested| requested.cancelled) || self.socket.closing().is_some() {
             return;
         }
@@ -189,6 +184,7 @@ impl ClientSocket {
                 self.socket.queue.borrow_mut().watch(&subscription.feed);
                 subscription.watchers.add(&self.socket);
                 self.subscriptions.retain(|known| known.feed.server != server);
+                self.subscriptions.reserve_exact(1);
                 self.subscriptions.push(subscription);
                 self.socket.pump();
             }
@@ -287,19 +283,6 @@ impl Actor for ClientSocket {
         ctx.set_mailbox_capacity(MAILBOX);
         self.admission.opened(ctx.address().recipient());
         ctx.add_stream(Inbound::new(self.socket.clone(), std::mem::take(&mut self.early)));
-        ctx.run_interval(HEARTBEAT, |actor, ctx| {
-            actor.alive = false;
-            actor.socket.push_control(close::heartbeat(OpCode::Ping, b""));
-            ctx.run_later(PONG_DEADLINE, |actor, ctx| {
-                // One that talks and does not read is no better than a silent one.
-                let slow = actor.socket.blocked_for() >= PONG_DEADLINE;
-                if slow || !actor.alive {
-                    let reason = if slow { "does not read" } else { "is silent" };
-                    log::debug!(user = actor.user().as_str(); "relay socket is dropped: its client {reason}");
-                    ctx.stop();
-                }
-            });
-        });
     }
 
     fn stopped(&mut self, _: &mut Self::Context) {
@@ -313,7 +296,7 @@ impl Actor for ClientSocket {
 
 impl StreamHandler<Result<Frame, ProtocolError>> for ClientSocket {
     fn handle(&mut self, frame: Result<Frame, ProtocolError>, ctx: &mut Self::Context) {
-        self.alive = true;
+        self.socket.heard();
         let now = self.socket.now();
         if self.received.available_at(now, limits::INBOUND_MESSAGES).is_some() {
             return self.close(Reason::Flooding);
@@ -323,7 +306,7 @@ impl StreamHandler<Result<Frame, ProtocolError>> for ClientSocket {
             Ok(Frame::Text(text)) => self.text(&text, ctx),
             Ok(Frame::Binary(_)) => self.refuse_binary(),
             Ok(Frame::Continuation(item)) => self.fragment(item, ctx),
-            Ok(Frame::Ping(payload)) => self.socket.push_control(close::heartbeat(OpCode::Pong, &payload)),
+            Ok(Frame::Ping(payload)) => self.socket.push_control(close::pong(&payload)),
             Ok(Frame::Pong(_)) => {}
             Ok(Frame::Close(_)) => {
                 self.socket.close(Reason::Goodbye);

@@ -81,9 +81,12 @@ impl Reason {
     }
 }
 
-/// A ping or pong frame.
-pub fn heartbeat(code: OpCode, payload: &[u8]) -> Bytes {
+/// A ping without a payload.
+pub const PING: Bytes = Bytes::from_static(&[0x89, 0]);
+
+/// The answer to a ping.
+pub fn pong(payload: &[u8]) -> Bytes {
     let mut frame = BytesMut::new();
-    Parser::write_message(&mut frame, payload, code, true, false);
+    Parser::write_message(&mut frame, payload, OpCode::Pong, true, false);
     frame.freeze()
 }

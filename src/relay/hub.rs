@@ -39,6 +39,8 @@ use crate::{
     },
 };
 
+use self::admitting::AskedSession;
+
 pub use crate::relay::{
     alarm_delivery::{DrillOutcome, PushedAlarm},
     camera_looks::{CameraError, PullCameraFrame},
@@ -174,6 +176,9 @@ pub struct Hub {
     presence: Presence,
     /// Looks at who may watch that an access change began; true: it changed once more meanwhile.
     access_looks: HashMap<ServerId, bool>,
+    /// Sessions that are asked for as soon as the database has answered for others.
+    asked: Vec<AskedSession>,
+    asking: bool,
     /// Sessions whose sockets were admitted unchecked, because the database did not answer.
     unchecked: HashMap<SessionId, UserId>,
     /// Of the latest look at who may watch.
@@ -208,6 +213,8 @@ impl Hub {
             recent: RecentChanges::default(),
             presence: Presence::default(),
             access_looks: HashMap::new(),
+            asked: Vec::new(),
+            asking: false,
             unchecked: HashMap::new(),
             access_version: 0,
             epoch: 0,

@@ -1,6 +1,6 @@
 //! Who is present: the admitted sockets, by user and session, and whether one more may come. Pure bookkeeping.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use actix::Recipient;
 
@@ -75,9 +75,9 @@ impl Presence {
         self.end(|socket| socket.session == *session)
     }
 
-    /// Whether this session has a socket, open or about to be.
-    pub fn has_session(&self, session: &SessionId) -> bool {
-        self.sockets.values().any(|socket| socket.session == *session)
+    /// The sessions that have a socket, open or about to be.
+    pub fn sessions(&self) -> HashSet<&SessionId> {
+        self.sockets.values().map(|socket| &socket.session).collect()
     }
 
     /// Ends the overlays of this server, but for those of users who stay. Returns what closes their open sockets; those

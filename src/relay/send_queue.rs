@@ -155,6 +155,8 @@ impl SendQueue {
                 *view = View::new(feed);
             }
             None => {
+                // Most watch one server.
+                self.views.reserve_exact(1);
                 self.views.push(View::new(feed));
                 self.counts.subscriptions.add(1);
             }
@@ -288,6 +290,7 @@ impl SendQueue {
             if is_snapshot {
                 let server = feed.server.clone();
                 self.snapshots.retain(|(_, at)| at + limits::SNAPSHOT_SPAN_MS > now);
+                self.snapshots.reserve_exact(1);
                 self.snapshots.push((server, now));
                 self.counts.snapshots.add(1);
             } else {

@@ -23,7 +23,7 @@ use crate::{
     domain::{ids::UserId, limits},
     net::Stream,
     relay::{
-        close::Reason,
+        close::{PING, Reason},
         frame_budget::Millis,
         protocol,
         publication::Lane,
@@ -35,6 +35,8 @@ use crate::{
 
 /// Bytes asked from the kernel at a time; the buffer is given back while nothing is half read.
 const READ_SIZE: usize = 4 * 1024;
+/// How long the pong of a ping may take, or a frame may wait for room.
+pub const PONG_DEADLINE: Millis = 10_000;
 /// How long a closed socket waits for the peer to hang up too.
 pub const GOODBYE_DEADLINE: Millis = 2_000;
 /// No turn.
@@ -99,6 +101,8 @@ pub struct Socket {
     said_goodbye: Cell<bool>,
     /// The peer is gone.
     done: Cell<bool>,
+    /// Nothing came since the last ping.
+    silent: Cell<bool>,
     /// The tick of its next turn; [`NEVER`] if it waits for none.
     turn: Cell<Millis>,
     waker: RefCell<Option<Waker>>,
@@ -123,6 +127,7 @@ impl Socket {
             closing: Cell::new(None),
             said_goodbye: Cell::new(false),
             done: Cell::new(false),
+            silent: Cell::new(false),
             turn: Cell::new(NEVER),
             waker: RefCell::new(None),
         })
@@ -196,10 +201,32 @@ impl Socket {
         self.done.get() || self.closing.get().is_some_and(|(_, since)| since + GOODBYE_DEADLINE <= now)
     }
 
-    /// For how long the kernel has not taken the rest of a frame.
-    pub fn blocked_for(&self) -> Duration {
-        let since = self.half.borrow().as_ref().map(|half| half.since);
-        since.map_or(Duration::ZERO, |since| Duration::from_millis(self.now() - since))
+    /// Asks the client for a sign of life.
+    pub fn ping(&self) {
+        self.silent.set(true);
+        self.push_control(PING);
+    }
+
+    /// The client gave a sign of life.
+    pub fn heard(&self) {
+        self.silent.set(false);
+    }
+
+    /// Gives up a client that was silent since the last ping, or that does not read: one that talks and does not read is
+    /// no better than a silent one.
+    pub fn drop_if_dead(&self) {
+        let slow = self.half.borrow().as_ref().is_some_and(|half| half.since + PONG_DEADLINE <= self.now());
+        if slow || self.silent.get() {
+            let reason = if slow { "does not read" } else { "is silent" };
+            log::debug!(user = self.user.as_str(); "relay socket is dropped: its client {reason}");
+            self.give_up();
+        }
+    }
+
+    /// Ends the connection as it is.
+    pub fn give_up(&self) {
+        self.done.set(true);
+        self.wake();
     }
 
     /// Writes what the limits allow and the kernel takes.
@@ -207,9 +234,13 @@ impl Socket {
         let now = self.now();
         self.write(now);
         // Whoever polls the reading half also waits for room and for the end.
-        if (self.half.borrow().is_some() || self.is_over(now))
-            && let Some(waker) = self.waker.borrow_mut().take()
-        {
+        if self.half.borrow().is_some() || self.is_over(now) {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = self.waker.borrow_mut().take() {
             waker.wake();
         }
     }

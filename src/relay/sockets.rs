@@ -1,27 +1,35 @@
-//! The open sockets of one worker thread, by number. One task with one timer serves those whose turn has come.
+//! The open sockets of one worker thread, by number. One task with one timer serves those whose turn has come, and another
+//! one pings them all.
 
 use std::{
     cell::RefCell,
     rc::{Rc, Weak},
     sync::Arc,
+    time::Duration,
 };
 
 use slab::Slab;
-use tokio::{task::yield_now, time::sleep_until};
+use tokio::{
+    task::yield_now,
+    time::{MissedTickBehavior, interval, sleep_until},
+};
 
 use crate::{
     domain::ids::UserId,
     net::Stream,
     panics,
     relay::{
-        close::Reason,
         send_counts::SendCounts,
-        socket::{Socket, SocketThread},
+        socket::{PONG_DEADLINE, Socket, SocketThread},
     },
 };
 
 /// Sockets that are served before others on this thread get a turn: about two milliseconds of writing.
 pub const BATCH: usize = 256;
+
+/// Each socket is pinged once in so many seconds, those of the same remainder together. Its pong may take ten of them.
+const HEARTBEAT: usize = 25;
+const PONG_WITHIN: usize = PONG_DEADLINE as usize / 1_000;
 
 /// See the module.
 pub struct Sockets {
@@ -30,11 +38,12 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// None yet; starts the task on this thread. What goes out is counted here.
+    /// None yet; starts the tasks on this thread. What goes out is counted here.
     pub fn start(counts: Arc<SendCounts>) -> Rc<Self> {
         let thread = SocketThread::new(counts);
         let sockets = Rc::new(Self { thread: thread.clone(), open: RefCell::default() });
         actix::spawn(serve_turns(thread, Rc::downgrade(&sockets)));
+        actix::spawn(ping_in_turn(Rc::downgrade(&sockets)));
         sockets
     }
 
@@ -55,6 +64,27 @@ impl Sockets {
     pub fn get(&self, number: u32) -> Option<Rc<Socket>> {
         self.open.borrow().get(number as usize).cloned()
     }
+
+    /// Calls this for the sockets of these numbers, for some before others on this thread get a turn. One that fails is
+    /// given up, and takes no other with it.
+    async fn call_for(&self, numbers: impl Iterator<Item = u32>, call: impl Fn(&Socket)) {
+        for (called, number) in (1..).zip(numbers) {
+            if let Some(socket) = self.get(number)
+                && panics::caught_at_once("relay_socket", socket.user.as_str(), || call(&socket)).is_none()
+            {
+                socket.give_up();
+            }
+            if called % BATCH == 0 {
+                yield_now().await;
+            }
+        }
+    }
+
+    /// The numbers of all sockets that are pinged at this second.
+    fn of_second(&self, second: usize) -> impl Iterator<Item = u32> + use<> {
+        let numbers = second % HEARTBEAT..self.open.borrow().capacity();
+        numbers.step_by(HEARTBEAT).map(|number| number as u32)
+    }
 }
 
 async fn serve_turns(thread: Rc<SocketThread>, sockets: Weak<Sockets>) {
@@ -68,30 +98,34 @@ async fn serve_turns(thread: Rc<SocketThread>, sockets: Weak<Sockets>) {
         }
         let Some(sockets) = sockets.upgrade() else { return };
         while let Some(due) = thread.take_due() {
-            for batch in due.chunks(BATCH) {
-                for number in batch {
-                    let Some(socket) = sockets.get(*number) else { continue };
-                    // One that fails takes no other with it.
-                    if panics::caught_at_once("relay_socket", socket.user.as_str(), || socket.take_turn()).is_none() {
-                        socket.close(Reason::Failed);
-                    }
-                }
-                yield_now().await;
-            }
+            sockets.call_for(due.into_iter(), Socket::take_turn).await;
         }
+    }
+}
+
+async fn ping_in_turn(sockets: Weak<Sockets>) {
+    let mut seconds = interval(Duration::from_secs(1));
+    // None is shorter than a second, so that no pong has less time.
+    seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    for second in HEARTBEAT.. {
+        seconds.tick().await;
+        let Some(sockets) = sockets.upgrade() else { return };
+        sockets.call_for(sockets.of_second(second - PONG_WITHIN), Socket::drop_if_dead).await;
+        sockets.call_for(sockets.of_second(second), Socket::ping).await;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use bytes::{Bytes, BytesMut};
-    use futures_util::StreamExt as _;
-    use tokio::{runtime::Builder, task::LocalSet, time::Instant};
+    use futures_util::{StreamExt as _, future::join_all};
+    use tokio::{io::AsyncReadExt as _, runtime::Builder, task::LocalSet, time::Instant};
 
     use super::*;
     use crate::{
         net::Memory,
         relay::{
+            close::{PING, Reason},
             frame_budget::Millis,
             publication::Lane,
             socket::{GOODBYE_DEADLINE, Inbound},
@@ -122,6 +156,40 @@ mod tests {
                 assert_eq!(socket.closing(), Some(Reason::TooSlow));
                 assert_eq!(began.elapsed().as_millis() as Millis, GOODBYE_DEADLINE, "room {room}");
             }
+        });
+    }
+
+    #[test]
+    fn a_client_is_pinged_within_25_s_and_dropped_10_s_after_a_ping_that_it_does_not_answer() {
+        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
+        LocalSet::new().block_on(&runtime, async {
+            let sockets = Sockets::start(Arc::default());
+            // More than are called without a pause.
+            let connected: Vec<_> = (0..30 * BATCH)
+                .map(|_| {
+                    let (ours, theirs) = Memory::pair(1 << 10);
+                    let socket = sockets.open("alice".into(), ours.into());
+                    (Inbound::new(socket.clone(), BytesMut::new()), theirs, socket)
+                })
+                .collect();
+            let began = Instant::now();
+            let all = connected.into_iter().map(|(mut inbound, mut peer, socket)| async move {
+                let answering = async {
+                    let mut pings = [0; 8];
+                    for _ in 0..2 {
+                        peer.read_exact(&mut pings[..2]).await.expect("a ping");
+                        assert_eq!(pings[..2], PING[..]);
+                        socket.heard();
+                    }
+                    assert!((25..50).contains(&began.elapsed().as_secs()));
+                    peer.read_exact(&mut pings[..2]).await.expect("a ping that it does not answer");
+                    Instant::now()
+                };
+                let (ended, last_ping) = tokio::join!(inbound.next(), answering);
+                assert!(ended.is_none());
+                assert_eq!(last_ping.elapsed().as_millis() as Millis, PONG_DEADLINE);
+            });
+            join_all(all).await;
         });
     }
 }

@@ -1,6 +1,6 @@
 //! Who may watch one paired server, and which sockets of this thread do. The one owner of both.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 use crate::{
     domain::ids::UserId,
@@ -10,7 +10,8 @@ use crate::{
 /// See the module.
 pub struct Watchers {
     allowed: RefCell<AllowedUsers>,
-    sockets: RefCell<Vec<Rc<Socket>>>,
+    /// By their numbers.
+    sockets: RefCell<BTreeMap<u32, Rc<Socket>>>,
 }
 
 impl Watchers {
@@ -34,31 +35,26 @@ impl Watchers {
         if allowed.version < self.allowed.borrow().version {
             return Vec::new();
         }
-        let (stay, end) = self.sockets.take().into_iter().partition(|socket| allowed.users.contains(&socket.user));
-        *self.sockets.borrow_mut() = stay;
+        let mut sockets = self.sockets.borrow_mut();
+        let end = sockets.extract_if(.., |_, socket| !allowed.users.contains(&socket.user));
+        let end = end.map(|(_, socket)| socket).collect();
         *self.allowed.borrow_mut() = allowed;
         end
     }
 
-    /// Adds a socket, once.
+    /// Adds a socket.
     pub fn add(&self, socket: &Rc<Socket>) {
-        let mut sockets = self.sockets.borrow_mut();
-        if !sockets.iter().any(|known| Rc::ptr_eq(known, socket)) {
-            sockets.push(socket.clone());
-        }
+        self.sockets.borrow_mut().insert(socket.number, socket.clone());
     }
 
     /// Removes a socket.
-    pub fn remove(&self, socket: &Rc<Socket>) {
-        let mut sockets = self.sockets.borrow_mut();
-        if let Some(index) = sockets.iter().position(|known| Rc::ptr_eq(known, socket)) {
-            sockets.swap_remove(index);
-        }
+    pub fn remove(&self, socket: &Socket) {
+        self.sockets.borrow_mut().remove(&socket.number);
     }
 
     /// Removes all sockets and returns them.
     pub fn remove_all(&self) -> Vec<Rc<Socket>> {
-        self.sockets.take()
+        self.sockets.take().into_values().collect()
     }
 
     /// Whether no socket watches.
@@ -68,7 +64,7 @@ impl Watchers {
 
     /// Calls this for every socket, which must not change who watches.
     pub fn for_each(&self, call: impl FnMut(&Rc<Socket>)) {
-        self.sockets.borrow().iter().for_each(call);
+        self.sockets.borrow().values().for_each(call);
     }
 }
 
@@ -83,14 +79,14 @@ mod tests {
         AllowedUsers { version, users: Arc::new(users.iter().map(|user| UserId::from(*user)).collect()) }
     }
 
-    fn socket(user: &str) -> Rc<Socket> {
-        Socket::new(SocketThread::new(Default::default()), 0, user.into(), Memory::pair(64).0.into())
+    fn socket(number: u32, user: &str) -> Rc<Socket> {
+        Socket::new(SocketThread::new(Default::default()), number, user.into(), Memory::pair(64).0.into())
     }
 
     #[tokio::test]
     async fn who_may_no_longer_watch_is_returned() {
         let watchers = Watchers::new(allowed(1, &["alice", "bob"]));
-        let (alice, bob) = (socket("alice"), socket("bob"));
+        let (alice, bob) = (socket(0, "alice"), socket(1, "bob"));
         for socket in [&alice, &bob, &bob] {
             watchers.add(socket);
         }
@@ -107,7 +103,7 @@ mod tests {
     #[tokio::test]
     async fn an_older_answer_never_replaces_a_newer_one() {
         let watchers = Watchers::new(allowed(5, &["alice"]));
-        watchers.add(&socket("alice"));
+        watchers.add(&socket(0, "alice"));
         assert!(watchers.allow(allowed(4, &[])).is_empty());
         assert!(watchers.may_watch(&"alice".into()) && !watchers.is_empty());
         assert_eq!(watchers.allow(allowed(6, &[])).len(), 1);

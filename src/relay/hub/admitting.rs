@@ -1,10 +1,13 @@
 //! Who may open a socket. While the database does not answer, a token is enough: it is signed, and minutes old. Its
 //! session is checked as soon as the database answers, and the socket closed if it has ended.
 
-use std::{future::Future, time::Duration};
+use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
 
-use actix::prelude::*;
-use tokio::time::{sleep, timeout};
+use actix::{fut::ready, prelude::*};
+use tokio::{
+    sync::oneshot,
+    time::{sleep, timeout},
+};
 
 use super::{ANSWERED_WITHIN, Hub};
 use crate::{
@@ -17,7 +20,7 @@ use crate::{
     },
     domain::{
         backoff::Backoff,
-        ids::{SessionId, UserId},
+        ids::{HelperDeviceId, SessionId, UserId},
     },
     relay::{
         admission::{Admission, Admit, AdmitRefused, Close, SocketEvent},
@@ -25,62 +28,114 @@ use crate::{
     },
 };
 
+/// Sessions that one query asks for.
+const ASKED_AT_ONCE: usize = 500;
 /// Longest pause between two checks of sessions that nobody could check.
 const CHECKED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Whether this session of the user goes on.
-fn goes_on(
-    pool: &Pool,
-    clock: &Clock,
+/// A session that somebody asks for, and who wants to know whether it goes on.
+pub struct AskedSession {
     user: UserId,
     session: SessionId,
-) -> impl Future<Output = Result<bool, DbError>> + use<> {
+    answer: oneshot::Sender<Result<bool, Arc<DbError>>>,
+}
+
+/// The users of those of these sessions that go on.
+fn owners(
+    pool: &Pool,
+    clock: &Clock,
+    asked: Vec<SessionId>,
+) -> impl Future<Output = Result<HashMap<SessionId, UserId>, DbError>> + use<> {
     let (pool, now) = (pool.clone(), clock.now());
-    let holds = move |db: &mut Db| match session.device() {
-        Some(device) => helper_devices::belongs_to(db, &user, &device),
-        None => Ok(sessions::find(db, &session, now)?.is_some_and(|session| session.user_id == user)),
+    let look = move |db: &mut Db| {
+        let mut owners = HashMap::new();
+        for asked in asked.chunks(ASKED_AT_ONCE) {
+            let devices: Vec<HelperDeviceId> = asked.iter().filter_map(SessionId::device).collect();
+            if devices.len() < asked.len() {
+                owners.extend(sessions::owners(db, asked, now)?);
+            }
+            if !devices.is_empty() {
+                let devices = helper_devices::owners(db, &devices)?.into_iter();
+                owners.extend(devices.map(|(device, user)| (SessionId::of_device(&device), user)));
+            }
+        }
+        Ok(owners)
     };
-    async move { pool.read(holds).await }
+    async move { pool.read(look).await }
 }
 
 impl Hub {
-    /// Checks this session once the database answers; one at a time.
+    /// Asks the database for a session. While it answers, those who ask next wait, and are then asked for together.
+    fn ask(
+        &mut self,
+        user: UserId,
+        session: SessionId,
+        ctx: &mut Context<Self>,
+    ) -> oneshot::Receiver<Result<bool, Arc<DbError>>> {
+        let (answer, answered) = oneshot::channel();
+        self.asked.push(AskedSession { user, session, answer });
+        if !std::mem::replace(&mut self.asking, true) {
+            self.ask_for_all(ctx);
+        }
+        answered
+    }
+
+    fn ask_for_all(&mut self, ctx: &mut Context<Self>) {
+        let asked = std::mem::take(&mut self.asked);
+        self.asking = !asked.is_empty();
+        if !self.asking {
+            return;
+        }
+        let sessions = asked.iter().map(|asked| asked.session.clone()).collect();
+        let owners = owners(&self.context.pool, &self.context.clock, sessions);
+        ctx.spawn(owners.into_actor(self).map(move |owners, hub, ctx| {
+            let owners = owners.map_err(Arc::new);
+            for AskedSession { user, session, answer } in asked {
+                let goes_on = owners.as_ref().map(|owners| owners.get(&session) == Some(&user));
+                // Who asked may have given up.
+                let _ = answer.send(goes_on.map_err(Arc::clone));
+            }
+            hub.ask_for_all(ctx);
+        }));
+    }
+
+    /// Checks this session once the database answers, with all others that wait for it.
     fn check_later(&mut self, user: UserId, session: SessionId, ctx: &mut Context<Self>) {
         let idle = self.unchecked.is_empty();
         self.unchecked.insert(session, user);
         if idle {
-            self.check_next(Duration::ZERO, Backoff::between(Backoff::FIRST, CHECKED_WITHIN), ctx);
+            self.check_unchecked(Duration::ZERO, Backoff::between(Backoff::FIRST, CHECKED_WITHIN), ctx);
         }
     }
 
-    fn check_next(&mut self, pause: Duration, mut backoff: Backoff, ctx: &mut Context<Self>) {
-        let Some((session, user)) = self.unchecked.iter().next() else { return };
-        let (session, user) = (session.clone(), user.clone());
+    fn check_unchecked(&mut self, pause: Duration, mut backoff: Backoff, ctx: &mut Context<Self>) {
+        // Where the sockets are gone, nothing hangs on it any more.
+        let present = self.presence.sessions();
+        self.unchecked.retain(|session, _| present.contains(session));
+        let unchecked: Vec<SessionId> = self.unchecked.keys().cloned().collect();
+        if unchecked.is_empty() {
+            return;
+        }
         let context = self.context.clone();
-        let (asked, of) = (session.clone(), user.clone());
+        let asked = unchecked.clone();
         let checked = async move {
             sleep(pause).await;
-            goes_on(&context.pool, &context.clock, of, asked).await
+            owners(&context.pool, &context.clock, asked).await
         };
-        ctx.spawn(checked.into_actor(self).map(move |checked, hub, ctx| {
-            let pause = match checked {
-                Ok(goes_on) => {
-                    hub.unchecked.remove(&session);
-                    if !goes_on {
-                        for close in hub.presence.end_session(&session) {
-                            close.do_send(Close(Reason::SignedOut));
-                        }
-                    }
-                    Duration::ZERO
-                }
-                // Its sockets are gone: nothing hangs on it any more.
-                Err(_) if !hub.presence.has_session(&session) => {
-                    hub.unchecked.remove(&session);
-                    Duration::ZERO
-                }
-                Err(_) => backoff.after(Duration::ZERO, Duration::ZERO, hub.context.random.byte()),
+        ctx.spawn(checked.into_actor(self).map(move |owners, hub, ctx| {
+            let Ok(owners) = owners else {
+                let pause = backoff.after(Duration::ZERO, Duration::ZERO, hub.context.random.byte());
+                return hub.check_unchecked(pause, backoff, ctx);
             };
-            hub.check_next(pause, backoff, ctx);
+            for session in unchecked {
+                let user = hub.unchecked.remove(&session);
+                if user.as_ref() != owners.get(&session) {
+                    for close in hub.presence.end_session(&session) {
+                        close.do_send(Close(Reason::SignedOut));
+                    }
+                }
+            }
+            hub.check_unchecked(Duration::ZERO, Backoff::between(Backoff::FIRST, CHECKED_WITHIN), ctx);
         }));
     }
 }
@@ -95,30 +150,25 @@ impl Handler<Admit> for Hub {
             false => self.presence.admit(&user, &session, overlay.as_ref()).ok_or(AdmitRefused::TooManyConnections),
         };
         self.count_sockets();
-        let admission =
-            place.map(|number| Admission::new(user.clone(), number, ctx.address().recipient()).of_overlay(overlay));
-        let context = self.context.clone();
-        let (asked, of) = (session.clone(), user.clone());
-        let checked = async move {
-            let admission = admission?;
-            let answer = timeout(ANSWERED_WITHIN, goes_on(&context.pool, &context.clock, of, asked)).await;
-            Ok((admission, answer.unwrap_or_else(|_| Err(DbError::Unavailable("no answer in time".to_owned())))))
+        let admission = match place {
+            Ok(number) => Admission::new(user.clone(), number, ctx.address().recipient()).of_overlay(overlay),
+            Err(refused) => return Box::pin(ready(Err(refused))),
         };
-        Box::pin(checked.into_actor(self).map(move |checked, hub, ctx| {
-            let (admission, answer) = checked?;
-            match answer {
-                Ok(true) => Ok(admission),
-                Ok(false) => Err(AdmitRefused::SignedOut),
-                Err(DbError::Unavailable(reason)) => {
-                    log::warn!("a socket is admitted, its session is checked later: {reason}");
-                    hub.check_later(user, session, ctx);
-                    Ok(admission)
-                }
-                Err(error) => {
+        let answered = timeout(ANSWERED_WITHIN, self.ask(user.clone(), session.clone(), ctx));
+        Box::pin(answered.into_actor(self).map(move |answered, hub, ctx| {
+            let reason = match answered {
+                Ok(Ok(Ok(true))) => return Ok(admission),
+                Ok(Ok(Ok(false))) => return Err(AdmitRefused::SignedOut),
+                Ok(Ok(Err(error))) if !matches!(*error, DbError::Unavailable(_)) => {
                     log::error!("a session could not be checked: {error}");
-                    Err(AdmitRefused::Unavailable)
+                    return Err(AdmitRefused::Unavailable);
                 }
-            }
+                Ok(Ok(Err(error))) => error.to_string(),
+                Ok(Err(_)) | Err(_) => "no answer in time".to_owned(),
+            };
+            log::warn!("a socket is admitted, its session is checked later: {reason}");
+            hub.check_later(user, session, ctx);
+            Ok(admission)
         }))
     }
 }
