@@ -196,7 +196,7 @@ impl ClientSocket {
         if let Some(requested) = self.requested.iter_mut().find(|requested| requested.server == *server) {
             requested.cancelled = true;
         }
-        self.socket.queue.borrow_mut().unwatch(server);
+        self.socket.queue.borrow_mut().unwatch(server, self.socket.now());
         let subscription = self.subscriptions.iter().position(|known| known.feed.server == *server);
         if let Some(index) = subscription {
             self.subscriptions.swap_remove(index).watchers.remove(&self.socket);

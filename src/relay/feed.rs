@@ -19,17 +19,25 @@ use crate::{
 #[rtype(result = "()")]
 pub struct SnapshotWanted;
 
+/// A round of a [`Listed`]; that of a socket that was never listed is 0.
+pub type Round = u32;
+
 /// Numbers of sockets that have nothing to do before the list is taken, which begins its next round.
-#[derive(Default)]
 pub struct Listed {
     sockets: RefCell<Vec<u32>>,
-    round: Cell<u64>,
+    round: Cell<Round>,
+}
+
+impl Default for Listed {
+    fn default() -> Self {
+        Self { sockets: RefCell::default(), round: Cell::new(1) }
+    }
 }
 
 impl Listed {
     /// Adds a socket, once in a round: `listed` is the round in which it was added last.
-    pub fn add(&self, socket: u32, listed: &Cell<Option<u64>>) {
-        let round = Some(self.round.get());
+    pub fn add(&self, socket: u32, listed: &Cell<Round>) {
+        let round = self.round.get();
         if listed.replace(round) != round {
             self.sockets.borrow_mut().push(socket);
         }
@@ -45,7 +53,8 @@ impl Listed {
 
     /// All of them. From here on whoever has nothing to do is listed again.
     pub fn take(&self) -> Vec<u32> {
-        self.round.set(self.round.get() + 1);
+        // It may not be 0 again.
+        self.round.set(self.round.get().checked_add(1).unwrap_or(1));
         self.sockets.take()
     }
 }

@@ -7,11 +7,12 @@
 use std::{cell::Cell, collections::VecDeque, rc::Rc, sync::Arc};
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use crate::{
     domain::{ids::ServerId, limits},
     relay::{
-        feed::Feed,
+        feed::{Feed, Round},
         frame_budget::{FrameBudget, Millis, SPAN},
         patch_log::CatchUp,
         publication::{Lane, Position},
@@ -76,39 +77,112 @@ struct View {
     feed: Rc<Feed>,
     /// What the client has; none until its first snapshot.
     position: Option<Position>,
+    /// When its last snapshot was sent.
+    snapshot_sent: Option<Millis>,
     /// The rounds in which the feed last listed this socket as up to date, and as without a snapshot.
-    up_to_date: Cell<Option<u64>>,
-    without: Cell<Option<u64>>,
+    up_to_date: Cell<Round>,
+    without: Cell<Round>,
 }
 
 impl View {
-    fn new(feed: &Rc<Feed>) -> Self {
-        Self { feed: feed.clone(), position: None, up_to_date: Cell::default(), without: Cell::default() }
+    fn new(feed: &Rc<Feed>, snapshot_sent: Option<Millis>) -> Self {
+        let (up_to_date, without) = (Cell::default(), Cell::default());
+        Self { feed: feed.clone(), position: None, snapshot_sent, up_to_date, without }
     }
 
     fn unlist(&self, socket: u32) {
         self.feed.up_to_date.remove(socket);
         self.feed.without.remove(socket);
     }
+
+    /// When a snapshot may go out; none = now.
+    fn snapshot_at(&self, now: Millis) -> Option<Millis> {
+        self.snapshot_sent.map(|sent| sent + limits::SNAPSHOT_SPAN_MS).filter(|at| *at > now)
+    }
 }
 
-/// See the module.
+/// What waits.
+#[derive(Default)]
+struct Waiting {
+    lanes: [VecDeque<QueuedFrame>; QUEUED.len()],
+    /// One of each server whose chat is too much, the first that is due first.
+    dropped: Vec<DroppedChat>,
+}
+
+impl Waiting {
+    /// How many messages wait that may not be dropped.
+    fn undroppable(&self) -> usize {
+        QUEUED.into_iter().filter(|lane| *lane != Lane::Chat).map(|lane| self.lanes[lane as usize].len()).sum()
+    }
+
+    /// The next message; or when to ask again, if any waits.
+    fn next(&mut self, budget: &mut FrameBudget, counts: &SendCounts, now: Millis) -> Next {
+        let mut wait = None;
+        for lane in QUEUED {
+            // Before the lines that were said later.
+            if lane == Lane::Chat
+                && let Some(DroppedChat { due, .. }) = self.dropped.first()
+            {
+                let not_due = Some(*due).filter(|due| *due > now);
+                match budget.available_at(now, Lane::Event).max(not_due) {
+                    Some(at) => wait = Some(earlier(wait, at)),
+                    None => {
+                        let DroppedChat { feed, lines, .. } = self.dropped.remove(0);
+                        budget.record(now, Lane::Event);
+                        counts.frames(Lane::Event).add(1);
+                        return Next::ChatDropped { feed, lines };
+                    }
+                }
+            }
+            if self.lanes[lane as usize].is_empty() {
+                continue;
+            }
+            match budget.available_at(now, lane) {
+                Some(at) => wait = Some(earlier(wait, at)),
+                None => {
+                    let queued = self.lanes[lane as usize].pop_front().expect("it is not empty");
+                    budget.record(now, lane);
+                    counts.waiting(lane).remove(1);
+                    counts.frames(lane).add(1);
+                    return Next::Send(queued);
+                }
+            }
+        }
+        wait.map_or(Next::Idle, Next::At)
+    }
+
+    /// Drops what waits of this server, or all.
+    fn drop_of(&mut self, server: Option<&ServerId>, counts: &SendCounts) {
+        let is_dropped = |feed: &Feed| server.is_none_or(|server| feed.server == *server);
+        self.dropped.retain(|dropped| !is_dropped(&dropped.feed));
+        for (lane, waiting) in QUEUED.into_iter().zip(&mut self.lanes) {
+            let waited = waiting.len();
+            waiting.retain(|queued| match &queued.feed {
+                Some(feed) => !is_dropped(feed),
+                None => server.is_some(),
+            });
+            counts.waiting(lane).remove(waited - waiting.len());
+        }
+    }
+}
+
+/// See the module. Small, because there is one per connection.
 #[derive(Default)]
 pub struct SendQueue {
     /// Of its socket, on its thread.
     number: u32,
     counts: Arc<SendCounts>,
     budget: FrameBudget,
-    lanes: [VecDeque<QueuedFrame>; QUEUED.len()],
-    /// One of each server whose chat is too much, the first that is due first.
-    dropped: Vec<DroppedChat>,
-    views: Vec<View>,
+    /// Only while something does.
+    waiting: Option<Box<Waiting>>,
+    /// Most watch one server.
+    views: SmallVec<[View; 1]>,
     /// The view whose turn is next.
     turn: usize,
     /// When the last patch would have been due had all come evenly.
     paced: Millis,
-    /// When snapshots were sent; outlives unsubscribing. Only those of the last 5 s are kept.
-    snapshots: Vec<(ServerId, Millis)>,
+    /// When snapshots of servers were sent that are watched no longer. Only those of the last 5 s are kept.
+    left: Vec<(ServerId, Millis)>,
 }
 
 impl SendQueue {
@@ -123,10 +197,12 @@ impl SendQueue {
     /// Puts a message into the queue of its lane, which is not that of the state. Too many waiting end the connection;
     /// of chat the oldest line is dropped.
     pub fn push(&mut self, lane: Lane, queued: QueuedFrame, now: Millis) -> Result<(), Overflow> {
-        if lane != Lane::Chat && self.undroppable() >= limits::WAITING_MESSAGES {
+        let waiting = self.waiting.get_or_insert_default();
+        if lane != Lane::Chat && waiting.undroppable() >= limits::WAITING_MESSAGES {
             return Err(Overflow);
         }
-        let waiting = &mut self.lanes[lane as usize];
+        let Waiting { lanes, dropped } = &mut **waiting;
+        let waiting = &mut lanes[lane as usize];
         waiting.push_back(queued);
         self.counts.waiting(lane).add(1);
         if lane == Lane::Chat
@@ -134,17 +210,12 @@ impl SendQueue {
             && let Some(QueuedFrame { feed: Some(feed), .. }) = waiting.pop_front()
         {
             self.counts.waiting(lane).remove(1);
-            match self.dropped.iter_mut().find(|dropped| Rc::ptr_eq(&dropped.feed, &feed)) {
+            match dropped.iter_mut().find(|dropped| Rc::ptr_eq(&dropped.feed, &feed)) {
                 Some(dropped) => dropped.lines += 1,
-                None => self.dropped.push(DroppedChat { feed, lines: 1, due: now + SPAN }),
+                None => dropped.push(DroppedChat { feed, lines: 1, due: now + SPAN }),
             }
         }
         Ok(())
-    }
-
-    /// How many messages wait that may not be dropped.
-    fn undroppable(&self) -> usize {
-        QUEUED.into_iter().filter(|lane| *lane != Lane::Chat).map(|lane| self.lanes[lane as usize].len()).sum()
     }
 
     /// Starts watching, or asks for a fresh snapshot of what is watched already.
@@ -152,43 +223,36 @@ impl SendQueue {
         match self.views.iter_mut().find(|view| view.feed.server == feed.server) {
             Some(view) => {
                 view.unlist(self.number);
-                *view = View::new(feed);
+                *view = View::new(feed, view.snapshot_sent);
             }
             None => {
-                // Most watch one server.
-                self.views.reserve_exact(1);
-                self.views.push(View::new(feed));
+                let left = self.left.iter().position(|(server, _)| *server == feed.server);
+                let snapshot_sent = left.map(|index| self.left.swap_remove(index).1);
+                self.views.push(View::new(feed, snapshot_sent));
                 self.counts.subscriptions.add(1);
             }
         }
     }
 
     /// Stops watching, and drops what still waits from that server.
-    pub fn unwatch(&mut self, server: &ServerId) {
-        let watched = self.views.len();
-        self.views.retain(|view| {
-            let stays = view.feed.server != *server;
-            if !stays {
-                view.unlist(self.number);
-            }
-            stays
-        });
-        self.counts.subscriptions.remove(watched - self.views.len());
-        self.dropped.retain(|dropped| dropped.feed.server != *server);
-        for (lane, waiting) in QUEUED.into_iter().zip(&mut self.lanes) {
-            let waited = waiting.len();
-            waiting.retain(|queued| queued.feed.as_ref().is_none_or(|feed| feed.server != *server));
-            self.counts.waiting(lane).remove(waited - waiting.len());
+    pub fn unwatch(&mut self, server: &ServerId, now: Millis) {
+        self.left.retain(|(_, sent)| sent + limits::SNAPSHOT_SPAN_MS > now);
+        if let Some(index) = self.views.iter().position(|view| view.feed.server == *server) {
+            let view = self.views.remove(index);
+            view.unlist(self.number);
+            self.left.extend(view.snapshot_sent.map(|sent| (server.clone(), sent)));
+            self.counts.subscriptions.remove(1);
+        }
+        if let Some(waiting) = &mut self.waiting {
+            waiting.drop_of(Some(server), &self.counts);
         }
     }
 
     /// Drops everything that waits and stops watching: the connection is being closed.
     pub fn clear(&mut self) {
-        for (lane, waiting) in QUEUED.into_iter().zip(&mut self.lanes) {
-            self.counts.waiting(lane).remove(waiting.len());
-            *waiting = VecDeque::new();
+        if let Some(mut waiting) = self.waiting.take() {
+            waiting.drop_of(None, &self.counts);
         }
-        self.dropped.clear();
         self.counts.subscriptions.remove(self.views.len());
         for view in self.views.drain(..) {
             view.unlist(self.number);
@@ -208,34 +272,11 @@ impl SendQueue {
     /// The next message, which the caller then writes; or when to ask again.
     pub fn next(&mut self, now: Millis) -> Next {
         let mut wait = None;
-        for lane in QUEUED {
-            // Before the lines that were said later.
-            if lane == Lane::Chat
-                && let Some(DroppedChat { due, .. }) = self.dropped.first()
-            {
-                let not_due = Some(*due).filter(|due| *due > now);
-                match self.budget.available_at(now, Lane::Event).max(not_due) {
-                    Some(at) => wait = Some(earlier(wait, at)),
-                    None => {
-                        let DroppedChat { feed, lines, .. } = self.dropped.remove(0);
-                        self.budget.record(now, Lane::Event);
-                        self.counts.frames(Lane::Event).add(1);
-                        return Next::ChatDropped { feed, lines };
-                    }
-                }
-            }
-            if self.lanes[lane as usize].is_empty() {
-                continue;
-            }
-            match self.budget.available_at(now, lane) {
-                Some(at) => wait = Some(earlier(wait, at)),
-                None => {
-                    let queued = self.lanes[lane as usize].pop_front().expect("it is not empty");
-                    self.budget.record(now, lane);
-                    self.counts.waiting(lane).remove(1);
-                    self.counts.frames(lane).add(1);
-                    return Next::Send(queued);
-                }
+        if let Some(waiting) = &mut self.waiting {
+            match waiting.next(&mut self.budget, &self.counts, now) {
+                Next::At(at) => wait = Some(at),
+                Next::Idle => self.waiting = None,
+                next => return next,
             }
         }
         self.next_view(now, wait)
@@ -245,14 +286,13 @@ impl SendQueue {
     fn next_view(&mut self, now: Millis, mut wait: Option<Millis>) -> Next {
         for offset in 0..self.views.len() {
             let index = (self.turn + offset) % self.views.len();
-            let View { feed, position, up_to_date, without } = &self.views[index];
+            let view = &self.views[index];
+            let View { feed, position, up_to_date, without, .. } = view;
             let mut log = feed.log.borrow_mut();
             let catch_up = position.map_or(CatchUp::Snapshot, |from| log.since(from));
             let catch_up = match catch_up {
                 // If the smaller snapshot may not come yet: better a large patch than a map that does not move.
-                CatchUp::Patch { large: true, .. } if self.snapshot_at(&feed.server, now).is_none() => {
-                    CatchUp::Snapshot
-                }
+                CatchUp::Patch { large: true, .. } if view.snapshot_at(now).is_none() => CatchUp::Snapshot,
                 other => other,
             };
             let (frame, is_snapshot) = match catch_up {
@@ -267,7 +307,7 @@ impl SendQueue {
                     (frame, false)
                 }
                 CatchUp::Snapshot => {
-                    if let Some(at) = self.snapshot_at(&feed.server, now) {
+                    if let Some(at) = view.snapshot_at(now) {
                         wait = Some(earlier(wait, at));
                         continue;
                     }
@@ -288,10 +328,6 @@ impl SendQueue {
             drop(log);
             let receipt = is_snapshot.then(|| feed.snapshot_receipt()).flatten();
             if is_snapshot {
-                let server = feed.server.clone();
-                self.snapshots.retain(|(_, at)| at + limits::SNAPSHOT_SPAN_MS > now);
-                self.snapshots.reserve_exact(1);
-                self.snapshots.push((server, now));
                 self.counts.snapshots.add(1);
             } else {
                 self.counts.patches.add(1);
@@ -300,17 +336,15 @@ impl SendQueue {
                 self.paced = self.paced.max(now) + pace(&mut self.budget, now);
             }
             self.budget.record(now, Lane::State);
-            self.views[index].position = Some(reached);
+            let view = &mut self.views[index];
+            view.position = Some(reached);
+            if is_snapshot {
+                view.snapshot_sent = Some(now);
+            }
             self.turn = index + 1;
             return Next::Send(QueuedFrame { frame, receipt, feed: None });
         }
         wait.map_or(Next::Idle, Next::At)
-    }
-
-    /// When a snapshot of this server may go out; none = now.
-    fn snapshot_at(&self, server: &ServerId, now: Millis) -> Option<Millis> {
-        let last = self.snapshots.iter().rev().find(|(sent, _)| sent == server)?.1;
-        Some(last + limits::SNAPSHOT_SPAN_MS).filter(|at| *at > now)
     }
 }
 

@@ -76,7 +76,7 @@ impl Subscription {
     }
 
     fn end_watch(&self, socket: &Rc<Socket>) {
-        socket.queue.borrow_mut().unwatch(&self.feed.server);
+        socket.queue.borrow_mut().unwatch(&self.feed.server, socket.now());
         socket.push(Lane::Reply, Refusal::unknown_server(self.feed.server.clone()).frame());
     }
 }

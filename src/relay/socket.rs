@@ -16,7 +16,7 @@ use std::{
 
 use actix_codec::Decoder as _;
 use actix_http::ws::{Codec, Frame, ProtocolError};
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf as _, Bytes, BytesMut};
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{
@@ -90,10 +90,10 @@ pub struct Socket {
     stream: Stream,
     thread: Rc<SocketThread>,
     pub queue: RefCell<SendQueue>,
-    /// A frame that the kernel took only in part, and when it last took some of it.
-    half: RefCell<Option<Half>>,
+    /// A frame that the kernel took only in part, and when it last took some of it. Boxed, as it is rare.
+    half: Cell<Option<Box<Half>>>,
     /// Ping, pong or close: not data, so not counted, and sent before anything else. One at a time is enough.
-    control: RefCell<Option<Bytes>>,
+    control: Cell<Option<Box<Bytes>>>,
     /// Why this socket is being closed, and when that began.
     closing: Cell<Option<(Reason, Millis)>>,
     /// The close frame is written; what the peer still sends is thrown away until it hangs up too. Hanging up over
@@ -122,8 +122,8 @@ impl Socket {
             stream,
             queue: RefCell::new(SendQueue::new(number, thread.counts.clone())),
             thread,
-            half: RefCell::new(None),
-            control: RefCell::new(None),
+            half: Cell::new(None),
+            control: Cell::new(None),
             closing: Cell::new(None),
             said_goodbye: Cell::new(false),
             done: Cell::new(false),
@@ -174,7 +174,7 @@ impl Socket {
     /// Puts a ping or pong first. One that still waits is replaced: only the newest matters.
     pub fn push_control(&self, frame: Bytes) {
         if self.closing.get().is_none() {
-            *self.control.borrow_mut() = Some(frame);
+            self.control.set(Some(Box::new(frame)));
             self.pump();
         }
     }
@@ -185,7 +185,7 @@ impl Socket {
             let now = self.now();
             self.closing.set(Some((reason, now)));
             self.queue.borrow_mut().clear();
-            *self.control.borrow_mut() = Some(reason.frame());
+            self.control.set(Some(Box::new(reason.frame())));
             self.wait_until(now + GOODBYE_DEADLINE);
             self.pump();
         }
@@ -215,12 +215,20 @@ impl Socket {
     /// Gives up a client that was silent since the last ping, or that does not read: one that talks and does not read is
     /// no better than a silent one.
     pub fn drop_if_dead(&self) {
-        let slow = self.half.borrow().as_ref().is_some_and(|half| half.since + PONG_DEADLINE <= self.now());
+        let slow = self.blocked_since().is_some_and(|since| since + PONG_DEADLINE <= self.now());
         if slow || self.silent.get() {
             let reason = if slow { "does not read" } else { "is silent" };
             log::debug!(user = self.user.as_str(); "relay socket is dropped: its client {reason}");
             self.give_up();
         }
+    }
+
+    /// Since when the kernel takes no more of a frame.
+    fn blocked_since(&self) -> Option<Millis> {
+        let half = self.half.take();
+        let since = half.as_ref().map(|half| half.since);
+        self.half.set(half);
+        since
     }
 
     /// Ends the connection as it is.
@@ -234,7 +242,7 @@ impl Socket {
         let now = self.now();
         self.write(now);
         // Whoever polls the reading half also waits for room and for the end.
-        if self.half.borrow().is_some() || self.is_over(now) {
+        if self.blocked_since().is_some() || self.is_over(now) {
             self.wake();
         }
     }
@@ -246,25 +254,10 @@ impl Socket {
     }
 
     fn write(&self, now: Millis) {
-        let mut half = self.half.borrow_mut();
         while !self.done.get() {
-            if half.is_none() {
-                let control = self.control.borrow_mut().take();
-                let next = match (control, self.closing.get()) {
-                    (Some(frame), _) => frame.into(),
-                    (None, Some(_)) => return self.say_goodbye(),
-                    (None, None) => match self.queue.borrow_mut().next(now) {
-                        Next::Send(queued) => queued,
-                        Next::ChatDropped { feed, lines } => {
-                            protocol::chat_dropped(&feed.server, lines, feed.clock.now()).into()
-                        }
-                        Next::At(at) => return self.wait_until(at),
-                        Next::Idle => return,
-                    },
-                };
-                *half = Some(Half { rest: next, since: now });
-            }
-            let Some(Half { rest, since }) = half.as_mut() else { continue };
+            let half = self.half.take().map(|half| *half);
+            let next = || self.next(now).map(|rest| Half { rest, since: now });
+            let Some(Half { mut rest, since }) = half.or_else(next) else { return };
             let written = self.stream.try_write(&rest.frame);
             self.thread.counts.bytes.add(written.as_ref().copied().unwrap_or_default());
             match written {
@@ -272,15 +265,39 @@ impl Socket {
                     if let Some(receipt) = &rest.receipt {
                         receipt.confirm();
                     }
-                    *half = None;
                 }
                 Ok(taken) => {
-                    let _ = rest.frame.split_to(taken);
-                    *since = now;
+                    rest.frame.advance(taken);
+                    self.half.set(Some(Box::new(Half { rest, since: now })));
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return self.half.set(Some(Box::new(Half { rest, since })));
+                }
                 Err(_) => self.done.set(true),
             }
+        }
+    }
+
+    /// The frame that goes next, if one may go now.
+    fn next(&self, now: Millis) -> Option<QueuedFrame> {
+        if let Some(frame) = self.control.take() {
+            return Some((*frame).into());
+        }
+        if self.closing.get().is_some() {
+            self.say_goodbye();
+            return None;
+        }
+        let next = self.queue.borrow_mut().next(now);
+        match next {
+            Next::Send(queued) => Some(queued),
+            Next::ChatDropped { feed, lines } => {
+                Some(protocol::chat_dropped(&feed.server, lines, feed.clock.now()).into())
+            }
+            Next::At(at) => {
+                self.wait_until(at);
+                None
+            }
+            Next::Idle => None,
         }
     }
 
@@ -313,7 +330,7 @@ impl Inbound {
             if socket.is_over(now) {
                 return Poll::Ready(());
             }
-            if socket.half.borrow().is_none() {
+            if socket.blocked_since().is_none() {
                 return Poll::Pending;
             }
             match ready!(socket.stream.poll_write_ready(cx)) {

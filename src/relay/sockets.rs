@@ -2,7 +2,7 @@
 //! one pings them all.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     rc::{Rc, Weak},
     sync::Arc,
     time::Duration,
@@ -35,13 +35,15 @@ const PONG_WITHIN: usize = PONG_DEADLINE as usize / 1_000;
 pub struct Sockets {
     thread: Rc<SocketThread>,
     open: RefCell<Slab<Rc<Socket>>>,
+    /// Of sockets, by these tasks, so far.
+    calls: Cell<usize>,
 }
 
 impl Sockets {
     /// None yet; starts the tasks on this thread. What goes out is counted here.
     pub fn start(counts: Arc<SendCounts>) -> Rc<Self> {
         let thread = SocketThread::new(counts);
-        let sockets = Rc::new(Self { thread: thread.clone(), open: RefCell::default() });
+        let sockets = Rc::new(Self { thread: thread.clone(), open: RefCell::default(), calls: Cell::new(0) });
         actix::spawn(serve_turns(thread, Rc::downgrade(&sockets)));
         actix::spawn(ping_in_turn(Rc::downgrade(&sockets)));
         sockets
@@ -68,13 +70,14 @@ impl Sockets {
     /// Calls this for the sockets of these numbers, for some before others on this thread get a turn. One that fails is
     /// given up, and takes no other with it.
     async fn call_for(&self, numbers: impl Iterator<Item = u32>, call: impl Fn(&Socket)) {
-        for (called, number) in (1..).zip(numbers) {
+        for number in numbers {
             if let Some(socket) = self.get(number)
                 && panics::caught_at_once("relay_socket", socket.user.as_str(), || call(&socket)).is_none()
             {
                 socket.give_up();
             }
-            if called % BATCH == 0 {
+            self.calls.set(self.calls.get().wrapping_add(1));
+            if self.calls.get().is_multiple_of(BATCH) {
                 yield_now().await;
             }
         }

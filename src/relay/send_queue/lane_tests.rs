@@ -75,7 +75,7 @@ impl Traffic {
     }
 
     fn waiting(&self, lane: Lane) -> usize {
-        self.queue.lanes[lane as usize].len()
+        self.queue.waiting.as_ref().map_or(0, |waiting| waiting.lanes[lane as usize].len())
     }
 
     /// The watched server takes a step; and its snapshot comes if it was wanted.
@@ -150,7 +150,8 @@ proptest! {
         let mut socket = Traffic::new();
         for (pause, lane, many, reads) in traffic {
             socket.now += pause;
-            let room = limits::WAITING_MESSAGES - socket.queue.undroppable();
+            let room = limits::WAITING_MESSAGES
+                - socket.queue.waiting.as_ref().map_or(0, |waiting| waiting.undroppable());
             socket.push(lane, many.min(room));
             socket.step();
             if reads {
@@ -238,7 +239,8 @@ fn the_thousand_and_first_waiting_message_is_one_too_many_and_chat_does_not_coun
         queue.push(Lane::Chat, line(&one, "chat"), 0).expect("chat never closes a socket");
     }
     assert_eq!(queue.push(Lane::Reply, text("pong"), 0), Err(Overflow));
-    assert!(queue.lanes[Lane::Chat as usize].capacity() < 100, "what waits of chat is little");
+    let waiting = queue.waiting.as_ref().expect("some wait");
+    assert!(waiting.lanes[Lane::Chat as usize].capacity() < 100, "what waits of chat is little");
 }
 
 #[test]
@@ -271,7 +273,7 @@ fn what_waits_from_a_server_is_not_sent_after_its_watch_has_ended() {
         queue.push(Lane::Chat, line(&one, "one"), 0).expect("chat is never too much");
     }
     queue.push(Lane::Reply, text("pong"), 0).expect("there is room");
-    queue.unwatch(&one.server);
+    queue.unwatch(&one.server, 0);
     assert_eq!(drain(&mut queue, 0), ["other", "other", "pong"]);
     assert!(matches!(queue.next(SPAN), Next::Idle), "nor is told what was dropped");
 }
@@ -296,7 +298,7 @@ fn what_waits_and_what_was_sent_is_counted_however_it_ends() {
     queue.push(Lane::Raid, line(&other, "other"), 0).expect("there is room");
     queue.push(Lane::Reply, text("pong"), 0).expect("there is room");
     assert_eq!((waiting(), all.totals().subscriptions), ([1, 0, limits::CHAT_LINES as u64, 1], 2));
-    queue.unwatch(&one.server);
+    queue.unwatch(&one.server, 0);
     assert_eq!((waiting(), all.totals().subscriptions), ([1, 0, 0, 1], 1));
     drain(&mut queue, 0);
     let step = |base| {
@@ -329,6 +331,6 @@ fn a_feed_lists_a_socket_once_however_often_it_is_served_and_again_for_the_next_
     (5..9).for_each(|now| drop(queue.next(now)));
     assert_eq!((feed.up_to_date.take(), feed.without.take()), (vec![3], vec![]));
     queue.next(9);
-    queue.unwatch(&feed.server);
+    queue.unwatch(&feed.server, 9);
     assert!(feed.up_to_date.take().is_empty());
 }

@@ -277,7 +277,7 @@ proptest! {
                 }
                 Act::Watch(client, world) => clients[client].queue.watch(&worlds[world].feed),
                 Act::Unwatch(client, world) => {
-                    clients[client].queue.unwatch(&worlds[world].server);
+                    clients[client].queue.unwatch(&worlds[world].server, now);
                     clients[client].known.remove(worlds[world].server.as_str());
                 }
                 Act::Push(client, lane, many) => {
