@@ -7,6 +7,7 @@ mod authorisation;
 mod backups;
 mod billing;
 mod cameras;
+mod canary;
 mod chat;
 mod chat_bot;
 mod command_line;
