@@ -95,6 +95,14 @@ fn the_spec_logs_no_secret_but_the_one_on_purpose() {
 }
 
 #[test]
+fn a_line_that_a_thread_of_the_database_logs_names_its_request() {
+    let log = String::from_utf8(written("spec.log")).unwrap();
+    let mut paired = log.lines().filter(|line| line.contains("a helper device was paired")).peekable();
+    assert!(paired.peek().is_some(), "run all of `cargo test --test spec` first");
+    assert!(paired.all(|line| line.contains("\"request_id\"")));
+}
+
+#[test]
 fn a_secret_is_found_in_any_of_these_forms() {
     let secret = "a-secret-1234567";
     let search = AhoCorasick::new(encodings(secret)).unwrap();
