@@ -123,7 +123,10 @@ fn read(books: &Books, path: &str, parameters: &Parameters) -> ApiAnswer {
             list(books.subscriptions(customer, parameters.get("status").is_some_and(|status| status == "all")))
         }
         "/v1/charges" => list(books.charges(customer, parameters.get("payment_intent").map(String::as_str))),
-        "/v1/refunds" => list(books.refunds(parameters.get("charge").map(String::as_str))),
+        "/v1/refunds" => {
+            let [charge, payment] = ["charge", "payment_intent"].map(|of| parameters.get(of).map(String::as_str));
+            list(books.refunds(charge, payment))
+        }
         _ => {
             let one = path.strip_prefix("/v1/").and_then(|path| path.split_once('/'));
             let found = one.and_then(|(kind, id)| match kind {
