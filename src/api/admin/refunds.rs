@@ -17,7 +17,7 @@ use crate::{
         error::{ApiError, Problem},
         extract::{
             admin::Admin,
-            idempotent::{Idempotent, ReplayableAnswer},
+            idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
             json::Json,
             query::Query,
         },
@@ -282,7 +282,7 @@ pub async fn refund(
         let refund = by.effect(AdminAction::Refund, &target, asked, call).await?;
         Ok(ReplayableAnswer::new(StatusCode::CREATED, &refund))
     };
-    once.effect(admin.platform_id.as_str(), plan, call).await
+    once.effect(KeyCaller::Admin(admin.platform_id), plan, call).await
 }
 
 /// What the provider is asked for, all of which it compares with what came with the same key before. The audit log has it,

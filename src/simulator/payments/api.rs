@@ -8,7 +8,7 @@ use actix_web::{
     web::{self, ServiceConfig},
 };
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use url::form_urlencoded;
 
 use super::{
@@ -51,8 +51,11 @@ async fn set_faults(shared: web::Data<SharedPayments>, faults: web::Json<Payment
 
 async fn answer(shared: web::Data<SharedPayments>, request: HttpRequest, body: String) -> HttpResponse {
     shared.books().asked += 1;
+    let asked = Instant::now();
+    while asked.elapsed() < Duration::from_millis(shared.faults().answer_delay) {
+        sleep(Duration::from_millis(10)).await;
+    }
     let faults = shared.faults().clone();
-    sleep(Duration::from_millis(faults.answer_delay)).await;
     if let Some(status) = faults.status {
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         return HttpResponse::build(status).json(json!({ "error": { "type": "api_error", "message": "simulated" } }));
