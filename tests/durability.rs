@@ -9,20 +9,30 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use companion::{
     api::context::ApiContext,
     clock::Clock,
     crypto::random::Random,
-    db::{pool::Pool, subscriptions},
+    db::{
+        error::DbError,
+        pool::{Db, Pool},
+        subscriptions,
+    },
     demo,
     domain::{ids::UserId, tier::SubscriptionStatus},
     simulator::payments::{PaymentFaults, PaymentService},
 };
+use diesel::{
+    QueryableByName, RunQueryDsl as _, sql_query,
+    sql_types::{BigInt, Text},
+};
 use futures_util::future::join_all;
 use reqwest::{Client, Method, header::COOKIE};
 use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
 
 mod crash;
 
@@ -57,6 +67,10 @@ struct Writer {
 }
 
 impl Writer {
+    fn new(http: Client, cookie: String) -> Self {
+        Self { http, base: String::new(), cookie, known: Answered::new(), deleting: Vec::new(), port: 0 }
+    }
+
     async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> Option<(u16, Value)> {
         let request = self.http.request(method, format!("{}{path}", self.base)).header(COOKIE, &self.cookie);
         let request = if let Some(body) = body { request.json(&body) } else { request };
@@ -135,17 +149,7 @@ async fn nothing_that_was_answered_is_lost_when_the_process_is_killed() {
     });
     let cookies = installation.fill(sign_in);
     let http = binary::http();
-    let mut writers: Vec<Writer> = cookies
-        .into_iter()
-        .map(|cookie| Writer {
-            http: http.clone(),
-            base: String::new(),
-            cookie,
-            known: Answered::new(),
-            deleting: Vec::new(),
-            port: 0,
-        })
-        .collect();
+    let mut writers: Vec<Writer> = cookies.into_iter().map(|cookie| Writer::new(http.clone(), cookie)).collect();
     let mut random = Seeded(SEED);
     let mut acknowledged = 0;
     for round in 0..ROUNDS {
@@ -204,7 +208,7 @@ async fn a_payment_event_is_applied_once_whenever_the_process_is_killed() {
         };
         let mut service = installation.start();
         let sent = actix_web::rt::spawn(send(&service.addresses.api));
-        tokio::time::sleep(std::time::Duration::from_millis(random.below(40) as u64)).await;
+        sleep(Duration::from_millis(random.below(40) as u64)).await;
         service.kill();
         // It may have been answered, or not.
         let _ = sent.await.unwrap();
@@ -220,5 +224,98 @@ async fn a_payment_event_is_applied_once_whenever_the_process_is_killed() {
         let stored = pool.read_blocking(|db| subscriptions::get(db, &id)).unwrap().expect("it is stored");
         assert_eq!(stored.owned.subscription.status, SubscriptionStatus::Active);
         assert_eq!(stored.version, 1, "round {round}: its effect was applied once");
+    }
+}
+
+/// The account of the first user who is erased; the others follow.
+const LEAVER: u64 = 76_561_198_000_000_101;
+/// Entries of the timeline of each of them: enough that an erasure takes a while.
+const ENTRIES: usize = 10_000;
+
+#[derive(QueryableByName)]
+struct NamingRows {
+    #[diesel(sql_type = Text)]
+    place: String,
+    #[diesel(sql_type = BigInt)]
+    rows: i64,
+}
+
+/// The columns in which rows have one of these words, and how many.
+fn naming(db: &mut Db, words: &[String]) -> Result<BTreeMap<String, i64>, DbError> {
+    let columns = "SELECT m.name || '.' || c.name AS place, 0 AS rows FROM sqlite_master m, pragma_table_info(m.name) c
+        WHERE m.type = 'table' AND lower(c.type) = 'text'";
+    let mut found = BTreeMap::new();
+    for NamingRows { place, .. } in sql_query(columns).load(db)? {
+        let (table, column) = place.split_once('.').expect("a table and a column");
+        let has = words.iter().map(|word| format!("{column} LIKE '%{word}%'")).collect::<Vec<_>>().join(" OR ");
+        let query = format!("SELECT '{place}' AS place, count(*) AS rows FROM {table} WHERE {has}");
+        let NamingRows { place, rows } = sql_query(query).get_result(db)?;
+        if rows > 0 {
+            found.insert(place, rows);
+        }
+    }
+    Ok(found)
+}
+
+#[actix_web::test]
+async fn a_user_is_erased_whole_or_not_at_all_whenever_the_process_is_killed() {
+    let installation = Installation::new(|_| {
+        ["--push-address=127.0.0.1:9", "--game-link-policy=subscribed"].map(str::to_owned).into()
+    });
+    let users = installation.fill(async |context: &ApiContext| {
+        let mut users = Vec::new();
+        for account in LEAVER..LEAVER + ROUNDS as u64 {
+            users.push((demo::user::sign_in(context, account, "Leaver").await.unwrap(), account.to_string()));
+        }
+        users
+    });
+    let pool = Pool::open(&installation.database()).unwrap();
+    let (http, mut random) = (binary::http(), Seeded(SEED));
+    for (round, (user, account)) in users.into_iter().enumerate() {
+        let mut service = installation.start();
+        let mut leaver = Writer::new(http.clone(), user.cookie);
+        leaver.base.clone_from(&service.addresses.api);
+        for _ in 0..3 {
+            leaver.write(&|| ()).await.expect("it is up");
+        }
+        let (_, code) = leaver.ask(Method::POST, "/pairing/device/code", None).await.expect("it is up");
+        assert!(code["code"].is_string(), "{code}");
+        let entries = format!(
+            "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {ENTRIES})
+            INSERT INTO timeline (id, user_id, kind, action, ts, grid, title, data)
+            SELECT '{account}-' || n, '{}', 'news', 'seen', '2026-11-21 12:00:00', '', '', '{{}}' FROM numbers",
+            user.id
+        );
+        pool.write_blocking(|db| Ok(sql_query(entries).execute(db)?)).unwrap();
+        let words: Vec<String> = leaver.known.keys().cloned().chain([user.id.to_string(), account.clone()]).collect();
+        let left = || pool.read_blocking(|db| naming(db, &words)).unwrap();
+        let before = left();
+        assert!(before.len() > 5 && before["timeline.user_id"] == ENTRIES as i64, "{before:?}");
+
+        let confirm = json!({ "confirm": account });
+        let request = http.delete(format!("{}/me", leaver.base)).header(COOKIE, &leaver.cookie).json(&confirm);
+        let mut asked = actix_web::rt::spawn(request.send());
+        // The first is answered; then one is killed wherever it is.
+        let patience = if round == 0 { 60_000 } else { random.below(120) as u64 };
+        let answer = timeout(Duration::from_millis(patience), &mut asked).await;
+        service.kill();
+        let answer = match answer {
+            Ok(answered) => answered,
+            Err(_) => asked.await,
+        };
+        let is_answered = answer.unwrap().is_ok_and(|answer| answer.status() == 200);
+        assert!(is_answered || round > 0);
+
+        let again = installation.start();
+        leaver.base.clone_from(&again.addresses.api);
+        let (kept, (status, _)) = (left(), leaver.ask(Method::GET, "/me", None).await.expect("it is up again"));
+        println!("round {round}: answered {is_answered}, {} columns left", kept.len());
+        match status {
+            401 => assert_eq!(kept, BTreeMap::new(), "round {round}"),
+            _ => assert_eq!((status, is_answered, kept), (200, false, before), "round {round}"),
+        }
+        let second = leaver.ask(Method::DELETE, "/me", Some(confirm)).await.expect("it is up again");
+        assert_eq!(second.0, status, "round {round}: {}", second.1);
+        assert_eq!(left(), BTreeMap::new(), "round {round}");
     }
 }

@@ -13,7 +13,7 @@ use crate::{
         context::ApiContext,
         error::{ApiError, Problem},
         extract::{
-            idempotent::{Idempotent, ReplayableAnswer},
+            idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
             json::Json,
             session_user::SessionUser,
         },
@@ -104,7 +104,7 @@ pub async fn open_checkout(
         log::info!(user:% = user.id, tier = tier.as_str(); "a checkout was opened");
         Ok(ReplayableAnswer::new(StatusCode::OK, &PaymentPage { url }))
     };
-    once.effect(caller.as_str(), plan, call).await
+    once.effect(KeyCaller::User(caller), plan, call).await
 }
 
 /// Opens the payment provider's portal, in which the user changes or cancels the subscription and sees invoices. The

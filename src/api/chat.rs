@@ -13,7 +13,7 @@ use crate::{
         context::ApiContext,
         error::{ApiError, Problem},
         extract::{
-            idempotent::{Idempotent, ReplayableAnswer},
+            idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
             json::Json,
             paired_server::{OwnedServer, WatchedServer},
             query::Query,
@@ -154,5 +154,5 @@ pub async fn say(
         })?;
         Ok(ReplayableAnswer::new(StatusCode::CREATED, &line))
     };
-    once.effect(caller.as_str(), plan, say).await
+    once.effect(KeyCaller::User(caller), plan, say).await
 }

@@ -13,7 +13,7 @@ use crate::{
         done::Done,
         error::{ApiError, Problem},
         extract::{
-            idempotent::{Idempotent, ReplayableAnswer},
+            idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
             json::Json,
             paired_server::{OwnedServer, WatchedServer},
         },
@@ -395,7 +395,7 @@ pub async fn add(
         Ok((ReplayableAnswer::new(status, &DeviceView::new(device, None, map_size(db, &server)?)), ()))
     };
     let hub = context.hub.clone();
-    once.write(caller.as_str(), add, move |()| hub.do_send(DevicesChanged { server: watched })).await
+    once.write(KeyCaller::User(caller), add, move |()| hub.do_send(DevicesChanged { server: watched })).await
 }
 
 /// Deletes a device.

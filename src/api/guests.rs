@@ -11,7 +11,7 @@ use crate::{
         done::Done,
         error::{ApiError, Problem},
         extract::{
-            idempotent::{Idempotent, ReplayableAnswer},
+            idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
             json::Json,
             paired_server::{OwnedServer, WatchedServer},
         },
@@ -212,7 +212,7 @@ pub async fn invite(
             hub.do_send(AccessChanged { server: watched });
         }
     };
-    once.write(caller.as_str(), invite, tell).await
+    once.write(KeyCaller::User(caller), invite, tell).await
 }
 
 /// Removes a guest, whose watches end at once, or takes an open invitation back.

@@ -12,7 +12,7 @@ use crate::{
         done::Done,
         error::{ApiError, Problem},
         extract::{
-            idempotent::{Idempotent, ReplayableAnswer},
+            idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
             json::Json,
             paired_server::WatchedServer,
         },
@@ -213,7 +213,7 @@ pub async fn add(
         Ok((ReplayableAnswer::new(StatusCode::CREATED, &MapNoteView::new(note, size)), ()))
     };
     let hub = context.hub.clone();
-    once.write(caller.as_str(), add, move |()| hub.do_send(NotesChanged { server, deleted: None })).await
+    once.write(KeyCaller::User(caller), add, move |()| hub.do_send(NotesChanged { server, deleted: None })).await
 }
 
 /// Changes a note: its author or the server's owner may.

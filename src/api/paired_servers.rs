@@ -12,7 +12,7 @@ use crate::{
         done::Done,
         error::{ApiError, Problem},
         extract::{
-            idempotent::{Idempotent, ReplayableAnswer},
+            idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
             json::Json,
             paired_server::{OwnedServer, WatchedServer},
             session_user::SessionUser,
@@ -235,7 +235,7 @@ pub async fn pair(
         hub.do_send(ServerPaired { server: server.clone(), changed: *changed });
         push.do_send(ServersChanged { user });
     };
-    once.write(caller.as_str(), pair, tell).await
+    once.write(KeyCaller::User(caller), pair, tell).await
 }
 
 /// One server this user may watch.

@@ -12,7 +12,7 @@ use crate::{
         error::{ApiError, Problem},
         extract::{
             device_owner::TOKEN_BYTES,
-            idempotent::{Idempotent, ReplayableAnswer},
+            idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
             json::{Json, OptionalJson},
             session_user::SessionUser,
         },
@@ -171,7 +171,7 @@ pub async fn issue(
         let issued = IssuedCode { code: code.as_str().to_owned(), expires_at: now + LIFETIME };
         Ok((ReplayableAnswer::new(StatusCode::OK, &issued), ()))
     };
-    once.write(caller.as_str(), issue, |()| ()).await
+    once.write(KeyCaller::User(caller), issue, |()| ()).await
 }
 
 /// Whether the user may watch the server of an overlay; a helper is always allowed.
@@ -208,7 +208,7 @@ pub async fn activate(
     let token = context.random.hex::<TOKEN_BYTES>();
     let device = context.random.id::<HelperDeviceId>(now);
     // Nobody is signed in: whoever has the code and the key is the same caller.
-    let caller = format!("code {}", sha256_hex(code.as_str().as_bytes()));
+    let caller = KeyCaller::Knowing(format!("code {}", sha256_hex(code.as_str().as_bytes())));
     let activate = move |db: &mut Db| {
         let purpose = pairing_codes::take(db, &code, now)?.ok_or(ApiError::InvalidPairingCode)?;
         if !still_allowed(db, &purpose)? {
@@ -219,7 +219,7 @@ pub async fn activate(
         Ok((ReplayableAnswer::of_device(device.clone(), &activated), (purpose.user, device)))
     };
     let tell = |(user, device): &(UserId, HelperDeviceId)| log::info!(user:%, device:%; "a helper device was paired");
-    match once.write(&caller, activate, tell).await {
+    match once.write(caller, activate, tell).await {
         Err(ApiError::InvalidPairingCode) => Err(wrong()),
         answered => {
             context.rate_limits.pay_back_guess(Guessed::PairingCode, guess);

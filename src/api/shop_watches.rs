@@ -15,7 +15,7 @@ use crate::{
         done::Done,
         error::{ApiError, FieldError, Problem},
         extract::{
-            idempotent::{Idempotent, ReplayableAnswer},
+            idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
             json::Json,
             paired_server::{OwnedServer, WatchedServer},
         },
@@ -328,7 +328,7 @@ pub async fn watch(
         Ok((ReplayableAnswer::new(StatusCode::CREATED, &WatchView::from(watch)), ()))
     };
     let hub = context.hub.clone();
-    once.write(caller.as_str(), add, move |()| hub.do_send(ShopWatchesChanged { server: changed })).await
+    once.write(KeyCaller::User(caller), add, move |()| hub.do_send(ShopWatchesChanged { server: changed })).await
 }
 
 /// Changes what is expected of a watched offer.

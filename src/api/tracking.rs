@@ -12,7 +12,7 @@ use crate::{
         done::Done,
         error::{ApiError, Problem},
         extract::{
-            idempotent::{Idempotent, ReplayableAnswer},
+            idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
             json::Json,
             paired_server::{OwnedServer, WatchedServer},
             query::Query,
@@ -283,7 +283,7 @@ pub async fn add(
             tracking.do_send(TrackingChanged { server: watched });
         }
     };
-    once.write(caller.as_str(), add, tell).await
+    once.write(KeyCaller::User(caller), add, tell).await
 }
 
 /// Changes what the owner noted of a player.

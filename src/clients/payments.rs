@@ -104,6 +104,15 @@ pub enum RefundOf<'a> {
     PaymentIntent(&'a str),
 }
 
+impl<'a> RefundOf<'a> {
+    fn field(self) -> (&'static str, &'a str) {
+        match self {
+            Self::Charge(charge) => ("charge", charge),
+            Self::PaymentIntent(payment) => ("payment_intent", payment),
+        }
+    }
+}
+
 /// A refund as the provider has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderRefund {
@@ -285,10 +294,7 @@ impl PaymentsClient {
     /// Pays back.
     pub async fn refund(&self, request: &RefundRequest<'_>) -> Result<ProviderRefund, PaymentsError> {
         let amount = request.amount.map(|amount| amount.to_string());
-        let mut fields = vec![match request.of {
-            RefundOf::Charge(charge) => ("charge", charge),
-            RefundOf::PaymentIntent(payment) => ("payment_intent", payment),
-        }];
+        let mut fields = vec![request.of.field()];
         fields.extend(amount.as_deref().map(|amount| ("amount", amount)));
         fields.extend(request.reason.map(|reason| ("reason", reason)));
         fields.extend([("metadata[issuedBy]", request.issued_by), ("metadata[issuedAt]", request.issued_at)]);
@@ -307,10 +313,10 @@ impl PaymentsClient {
         Ok(data.iter().filter_map(ProviderRefund::read).collect())
     }
 
-    /// How many refunds of a charge came to nothing: its bank did not take them, or they were cancelled.
-    pub async fn failed_refunds(&self, charge: &str) -> Result<usize, PaymentsError> {
-        let refunds = self.list_refunds(&[("charge", charge), ("limit", PAGE)]).await?;
-        Ok(refunds.iter().filter(|refund| matches!(refund.status.as_str(), "failed" | "canceled")).count())
+    /// The id of the latest refund of it, whatever became of that one; `None`: there was none.
+    pub async fn latest_refund(&self, of: RefundOf<'_>) -> Result<Option<String>, PaymentsError> {
+        let refunds = self.list_refunds(&[of.field(), ("limit", "1")]).await?;
+        Ok(refunds.into_iter().next().map(|refund| refund.id))
     }
 
     async fn get(&self, path: &str, query: &RequestFields<'_>) -> Result<Value, PaymentsError> {

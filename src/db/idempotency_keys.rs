@@ -3,16 +3,48 @@
 use diesel::prelude::*;
 
 use crate::{
-    db::{error::DbError, pool::Db, schema::idempotency_keys, timestamp::StoredTimestamp},
-    domain::{ids::HelperDeviceId, limits::IDEMPOTENCY_KEYS_PER_CALLER, time::Timestamp},
+    db::{error::DbError, pool::Db, schema::idempotency_keys, timestamp::StoredTimestamp, users},
+    domain::{
+        ids::{HelperDeviceId, PlatformId, UserId},
+        limits::IDEMPOTENCY_KEYS_PER_CALLER,
+        time::Timestamp,
+    },
 };
+
+/// Who sends a request with a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyCaller {
+    User(UserId),
+    Admin(PlatformId),
+    /// Nobody who is signed in, but whoever knows something; named by its hash.
+    Knowing(String),
+}
+
+impl KeyCaller {
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::User(user) => user.as_str(),
+            Self::Admin(account) => account.as_str(),
+            Self::Knowing(what) => what,
+        }
+    }
+
+    /// Whether there is still such a user. Whoever erases the user waits until the transaction ends.
+    fn lock(&self, db: &mut Db) -> Result<bool, DbError> {
+        match self {
+            Self::User(user) => users::lock(db, user),
+            Self::Admin(account) => users::lock_account(db, account),
+            Self::Knowing(_) => Ok(true),
+        }
+    }
+}
 
 /// A request with a key. All three are plain text of bounded length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyedRequest {
     /// Names the caller and the key.
     pub id: String,
-    pub caller: String,
+    pub caller: KeyCaller,
     /// Names the method, the path and the body.
     pub request: String,
 }
@@ -36,6 +68,8 @@ pub enum KeyTaken {
     Known,
     /// The caller has too many.
     Full,
+    /// The caller is gone, and what names them stays gone.
+    Erased,
 }
 
 /// Takes the key. Until the transaction ends, others who want it wait.
@@ -47,6 +81,10 @@ pub fn take(
     now: Timestamp,
 ) -> Result<KeyTaken, DbError> {
     let KeyedRequest { id, caller, request } = keyed;
+    if !caller.lock(db)? {
+        return Ok(KeyTaken::Erased);
+    }
+    let caller = caller.as_str();
     let row = (
         idempotency_keys::id.eq(id),
         idempotency_keys::caller.eq(caller),
@@ -109,11 +147,49 @@ pub fn purge(db: &mut Db, until: Timestamp) -> Result<usize, DbError> {
 
 #[cfg(test)]
 mod tests {
+    use std::{sync::mpsc, thread};
+
     use super::*;
-    use crate::db::testing::{self, later, now};
+    use crate::db::{
+        personal_data,
+        testing::{self, later, now},
+    };
 
     fn keyed(id: &str, request: &str) -> KeyedRequest {
-        KeyedRequest { id: id.into(), caller: "ann".into(), request: request.into() }
+        KeyedRequest { id: id.into(), caller: KeyCaller::Knowing("ann".into()), request: request.into() }
+    }
+
+    #[test]
+    fn nobody_who_is_erased_has_a_key_whatever_comes_first() {
+        testing::on_each_database(|pool| {
+            for caller in [KeyCaller::User("ann".into()), KeyCaller::Admin("ann".into())] {
+                testing::user(pool, "ann");
+                let user = pool.read_blocking(|db| users::find(db, &"ann".into())).unwrap().unwrap();
+                let erase = || pool.write_blocking(|db| personal_data::erase(db, &user)).unwrap();
+                let taking = |id: &str, meanwhile: &dyn Fn()| {
+                    let keyed = KeyedRequest { caller: caller.clone(), ..keyed(id, "post") };
+                    pool.write_blocking(|db| {
+                        let taken = take(db, &keyed, b"", None, now())?;
+                        meanwhile();
+                        Ok(taken)
+                    })
+                    .unwrap()
+                };
+                let (begin, begun) = mpsc::channel();
+                thread::scope(|scope| {
+                    scope.spawn(move || {
+                        begun.recv().unwrap();
+                        erase();
+                    });
+                    // The erasure begins before this is committed.
+                    assert_eq!(taking("before", &|| begin.send(()).unwrap()), KeyTaken::First);
+                });
+                assert_eq!(taking("after", &|| ()), KeyTaken::Erased, "{caller:?}");
+                for id in ["before", "after"] {
+                    assert_eq!(pool.read_blocking(|db| find(db, &keyed(id, "post"))).unwrap(), None);
+                }
+            }
+        });
     }
 
     #[test]
@@ -129,7 +205,7 @@ mod tests {
                 })
                 .unwrap()
             };
-            let taken = std::thread::scope(|scope| {
+            let taken = thread::scope(|scope| {
                 let tasks = [(); 4].map(|()| scope.spawn(once));
                 tasks.map(|task| task.join().unwrap())
             });
@@ -180,7 +256,7 @@ mod tests {
                     assert_eq!(take(db, &keyed(&number.to_string(), ""), b"", None, now())?, KeyTaken::First);
                 }
                 assert_eq!(take(db, &keyed("more", ""), b"", None, now())?, KeyTaken::Full);
-                let other = KeyedRequest { caller: "bob".into(), ..keyed("other", "") };
+                let other = KeyedRequest { caller: KeyCaller::Knowing("bob".into()), ..keyed("other", "") };
                 assert_eq!(take(db, &other, b"", None, now())?, KeyTaken::First);
                 Ok(())
             })

@@ -29,6 +29,7 @@ use crate::{
         error::DbError,
         job_queue::{JobQueue, JobUrgency},
     },
+    net::trace,
 };
 
 /// How long a caller waits for its answer before it gets [`DbError::Unavailable`].
@@ -247,10 +248,10 @@ impl DbLane {
         F: FnOnce(&mut Db) -> Result<T, DbError> + Send + 'static,
     {
         let (reply, answered) = oneshot::channel();
-        let since = time::Instant::now();
+        let (since, trace) = (time::Instant::now(), trace::current());
         let job: Job = Box::new(move |db| {
             metrics::histogram!("companion_database_wait_seconds").record(since.elapsed());
-            let done = db.and_then(query);
+            let done = trace::resumed(trace, || db.and_then(query));
             Box::new(move |after| drop(reply.send(after.and(done))))
         });
         let Some(_ticket) = self.queue.push(urgency, job) else {

@@ -19,7 +19,7 @@ use crate::{
         daily_counts, edited_items, encryption_keys,
         guests::{self, Invitee},
         helper_devices,
-        idempotency_keys::{self, KeyedRequest},
+        idempotency_keys::{self, KeyCaller, KeyedRequest},
         images::{self, UploadedImage},
         incidents::{self, HeardBy, LedgerWrite},
         map_notes, maps, markets, members, openid_nonces, paired_servers, pairing_codes, payment_customers,
@@ -321,7 +321,8 @@ fn every_query(db: &mut Db) {
     payment_events::claim(db, later(60)).unwrap();
     payment_events::parked(db, 9).unwrap();
     payment_events::purge(db, now()).unwrap();
-    let keyed = KeyedRequest { id: key.into(), caller: key.into(), request: key.into() };
+    let caller = KeyCaller::Admin("user".into());
+    let keyed = KeyedRequest { id: key.into(), caller, request: key.into() };
     idempotency_keys::take(db, &keyed, b"", Some(now()), now()).unwrap();
     idempotency_keys::find(db, &keyed).unwrap();
     idempotency_keys::reclaim(db, key, now(), later(1)).unwrap();

@@ -106,10 +106,15 @@ pub fn change(db: &mut Db, id: &UserId, change: &PreferenceChange) -> Result<Use
 }
 
 /// Locks the user's row until the transaction ends: whoever counts what a user has waits here for who adds to it. Lock
-/// it before a server's.
-pub fn lock(db: &mut Db, id: &UserId) -> Result<(), DbError> {
-    diesel::update(users::table.find(id.as_str())).set(users::id.eq(users::id)).execute(db)?;
-    Ok(())
+/// it before a server's. False: there is no such user.
+pub fn lock(db: &mut Db, id: &UserId) -> Result<bool, DbError> {
+    Ok(diesel::update(users::table.find(id.as_str())).set(users::id.eq(users::id)).execute(db)? == 1)
+}
+
+/// The same of the user with this account.
+pub fn lock_account(db: &mut Db, account: &PlatformId) -> Result<bool, DbError> {
+    let user = users::table.filter(users::platform_id.eq(account.as_str()));
+    Ok(diesel::update(user).set(users::id.eq(users::id)).execute(db)? == 1)
 }
 
 /// How many users there are.

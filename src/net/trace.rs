@@ -1,5 +1,5 @@
 //! Which request something is done for: the request's id, and its place in a trace (W3C Trace Context). Known to all that
-//! runs in the request's task, so that each line of the log and each call to others can say it.
+//! runs in the request's task, and to its queries, so that each line of the log and each call to others can say it.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -80,6 +80,14 @@ pub fn carried<T>(task: impl Future<Output = T>) -> impl Future<Output = T> {
             Some(trace) => within(trace, task).await,
             None => task.await,
         }
+    }
+}
+
+/// Does this at once for the request of whoever handed it to this thread, if it was one's.
+pub fn resumed<T>(trace: Option<Arc<Trace>>, work: impl FnOnce() -> T) -> T {
+    match trace {
+        Some(trace) => CURRENT.sync_scope(trace, work),
+        None => work(),
     }
 }
 

@@ -233,8 +233,8 @@ async fn a_restore_says_where_images_are_that_the_service_will_not_find() {
     const BUCKET: [&str; 4] = [
         "--images-s3-bucket=pictures",
         "--images-s3-endpoint=http://127.0.0.1:9",
-        "--images-s3-access-key-id=key",
-        "--images-s3-secret-access-key=secret",
+        "--images-s3-access-key-id=key-of-pictures",
+        "--images-s3-secret-access-key=secret-of-pictures",
     ];
     let with_bucket = |arguments: Vec<String>| [arguments, BUCKET.map(str::to_owned).into()].concat();
     let app = TestApp::start_with(&[ADMINS]).await;

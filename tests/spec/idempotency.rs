@@ -190,7 +190,12 @@ async fn a_server_is_paired_once() {
 
 /// Alice has paid 700 cents; Ada is an admin.
 async fn paid() -> (PaymentTest, Browser, String, String) {
-    let mut test = PaymentTest::start_with(&[ADMINS]).await;
+    paid_on(None).await
+}
+
+/// The same on this database.
+async fn paid_on(database_url: Option<String>) -> (PaymentTest, Browser, String, String) {
+    let mut test = PaymentTest::start_on(database_url, &[ADMINS]).await;
     test.subscribe("OPERATOR").await;
     test.until(|subscription| subscription["tier"] == "OPERATOR").await;
     let mut ada = test.app.signed_in(ADA).await;
@@ -292,6 +297,38 @@ async fn a_refund_whose_process_ended_is_finished_by_the_next_one() {
     let answer = post(&mut ada, "/admin/refund", "one", &part).await;
     assert_eq!(answer.status, 201, "{}", answer.text());
     assert_eq!(refunded(&mut ada, &charges).await, 200, "the same refund");
+}
+
+/// Ada erases herself while her request is between its session and its key.
+async fn erased_meanwhile(database_url: Option<String>) {
+    let (test, mut ada, charges, charge) = paid_on(database_url).await;
+    let part = json!({ "chargeId": charge, "amount": 200 });
+    let asked = test.provider.asked();
+    test.provider.set_faults(PaymentFaults { answer_delay: 60_000, ..Default::default() });
+    let (mut asking, body) = (ada.clone(), part.clone());
+    let under_way = actix_web::rt::spawn(async move { post(&mut asking, "/admin/refund", "one", &body).await });
+    test.provider.asked_until(asked + 1).await;
+    let erasure = ada.request(Method::DELETE, "/me").json(&json!({ "confirm": ADA }));
+    assert_eq!(ada.send(erasure).await.status, 200);
+    test.provider.set_faults(PaymentFaults::default());
+    under_way.await.unwrap().expect_problem(401, "unauthenticated");
+
+    // Nothing was done, and nothing kept.
+    let mut ada = test.app.signed_in(ADA).await;
+    assert_eq!(refunded(&mut ada, &charges).await, 0);
+    let answer = post(&mut ada, "/admin/refund", "one", &part).await;
+    assert!(answer.status == 201 && !is_replayed(&answer), "{}", answer.text());
+}
+
+#[actix_web::test]
+async fn no_key_names_who_was_erased_on_sqlite() {
+    erased_meanwhile(None).await;
+}
+
+#[actix_web::test]
+async fn no_key_names_who_was_erased_on_postgres() {
+    let Some(database) = Postgres::create() else { return };
+    erased_meanwhile(Some(database.url())).await;
 }
 
 #[actix_web::test]

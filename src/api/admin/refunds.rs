@@ -17,7 +17,7 @@ use crate::{
         error::{ApiError, Problem},
         extract::{
             admin::Admin,
-            idempotent::{Idempotent, ReplayableAnswer},
+            idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
             json::Json,
             query::Query,
         },
@@ -282,7 +282,7 @@ pub async fn refund(
         let refund = by.effect(AdminAction::Refund, &target, asked, call).await?;
         Ok(ReplayableAnswer::new(StatusCode::CREATED, &refund))
     };
-    once.effect(admin.platform_id.as_str(), plan, call).await
+    once.effect(KeyCaller::Admin(admin.platform_id), plan, call).await
 }
 
 /// What the provider is asked for, all of which it compares with what came with the same key before. The audit log has it,
@@ -316,6 +316,11 @@ async fn plan(
         (None, Some(payment)) => RefundOf::PaymentIntent(payment),
         _ => return Err(ApiError::invalid("chargeId", "or `paymentIntentId` is required, one of the two")),
     };
+    // Read before the charge: a refund that a click at the same time makes in between gives this one no other key.
+    let latest = match key {
+        Some(_) => None,
+        None => billing.client.latest_refund(of).await.map_err(refused)?,
+    };
     let charge = billing.client.charge(of).await.map_err(refused)?;
     let left = charge.amount - charge.amount_refunded;
     if left <= 0 {
@@ -336,13 +341,9 @@ async fn plan(
         None => RefundAttempt {
             key: match key {
                 Some(key) => format!("refund:{key}"),
-                // A second click at the same time finds the same state and makes the same key. A refund that came to
-                // nothing leaves the charge as it was before, and is counted, so that it can be asked for again.
-                None => {
-                    let (id, refunded) = (&charge.id, charge.amount_refunded);
-                    let failed = billing.client.failed_refunds(id).await.map_err(refused)?;
-                    sha256_hex(format!("{id}:{refunded}:{failed}:{amount}:{reason:?}").as_bytes())
-                }
+                // A second click at the same time finds the same latest refund and makes the same key. After a refund
+                // there is another latest one, also when it came to nothing: the same can be asked for again.
+                None => sha256_hex(format!("{}:{latest:?}:{amount}:{reason:?}", charge.id).as_bytes()),
             },
             issued_by: admin.to_string(),
             issued_at: time::to_wire(context.clock.now()),

@@ -12,7 +12,7 @@ use crate::{
         context::ApiContext,
         error::ApiError,
         extract::{
-            idempotent::{Idempotent, ReplayableAnswer},
+            idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
             session_user::{SessionUser, signed_in},
         },
         transaction,
@@ -98,7 +98,7 @@ impl Admin {
     {
         let change = self.recorded(action, target, change);
         let answered = move |db: &mut Db| change(db).map(|(status, view)| (ReplayableAnswer::new(status, &view), ()));
-        once.write(self.platform_id.as_str(), answered, |()| ()).await
+        once.write(KeyCaller::Admin(self.platform_id.clone()), answered, |()| ()).await
     }
 
     /// The change, with its entry in the audit log.

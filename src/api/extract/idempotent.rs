@@ -39,6 +39,8 @@ use crate::{
     net::trace,
 };
 
+pub use crate::db::idempotency_keys::KeyCaller;
+
 /// The header field.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// Whether the answer is a kept one.
@@ -165,13 +167,10 @@ enum WriteOutcome<T> {
 
 impl Idempotent {
     /// Of this caller.
-    fn keyed(&self, caller: &str) -> Option<KeyedCall> {
+    fn keyed(&self, caller: KeyCaller) -> Option<KeyedCall> {
         let PresentedKey { key, request } = self.presented.as_ref()?;
-        let request = KeyedRequest {
-            id: sha256_hex(format!("{caller}\n{key}").as_bytes()),
-            caller: caller.to_owned(),
-            request: request.borrow().hex(),
-        };
+        let id = sha256_hex(format!("{}\n{key}", caller.as_str()).as_bytes());
+        let request = KeyedRequest { id, caller, request: request.borrow().hex() };
         Some(KeyedCall { request, sealer: self.context.kept_answers.clone() })
     }
 
@@ -179,7 +178,7 @@ impl Idempotent {
     /// on the thread that did. When the same request of this caller has been answered, gives that answer instead.
     pub async fn write<T, F>(
         self,
-        caller: &str,
+        caller: KeyCaller,
         change: F,
         tell: impl FnOnce(&T) + Send + 'static,
     ) -> Result<HttpResponse, ApiError>
@@ -213,7 +212,7 @@ impl Idempotent {
     /// those others; `call` does it. With a key, a plan is made once, and stored before the call.
     pub async fn effect<P, C>(
         self,
-        caller: &str,
+        caller: KeyCaller,
         plan: impl AsyncFnOnce(Option<&str>) -> Result<P, ApiError>,
         call: impl FnOnce(P) -> C + 'static,
     ) -> Result<HttpResponse, ApiError>
@@ -295,6 +294,8 @@ impl KeyedCall {
         match idempotency_keys::take(db, &self.request, sealed, claimed_until, now)? {
             KeyTaken::First => Ok(true),
             KeyTaken::Known => Ok(false),
+            // Since their session was found.
+            KeyTaken::Erased => Err(ApiError::Unauthenticated),
             KeyTaken::Full => Err(ApiError::LimitReached(format!(
                 "One caller can have {IDEMPOTENCY_KEYS_PER_CALLER} idempotency keys at most. Leave the key out, or wait."
             ))),

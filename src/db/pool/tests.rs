@@ -8,7 +8,10 @@ use crate::db::{
     testing::{self, now},
     users,
 };
-use crate::net::{Names, Network, NetworkError};
+use crate::{
+    crypto::random::Random,
+    net::{Names, Network, NetworkError, trace::Trace},
+};
 
 #[test]
 fn a_failed_write_leaves_nothing_and_frees_its_connection() {
@@ -85,6 +88,30 @@ async fn async_callers_read_and_write() {
     assert_eq!(pool.read(|db| users::find(db, &"user".into())).await.unwrap(), Some(user));
     let panicked: Result<(), _> = pool.write(|_| panic!("on purpose")).await;
     assert!(matches!(panicked, Err(DbError::Panicked)));
+}
+
+#[test]
+fn queries_know_the_request_that_they_are_for_and_no_later_one_does() {
+    testing::on_each_database(|pool| {
+        let request = |_: &mut Db| Ok(trace::current().map(|trace| trace.request_id.clone()));
+        let (told, mut heard) = oneshot::channel();
+        let tell = move |_: &Option<String>| told.send(trace::current().is_some()).unwrap();
+        runtime().block_on(async {
+            let asked = async {
+                let read = pool.read(request).await.unwrap();
+                let panicked = pool.write(|_| -> Result<(), DbError> { panic!("on purpose") }).await;
+                assert!(panicked.is_err());
+                (read, pool.write_and_tell(request, tell).await.unwrap())
+            };
+            let trace = Trace::new("r-1".into(), None, &Random::system());
+            let known = Some("r-1".to_owned());
+            assert_eq!(trace::within(trace.into(), asked).await, (known.clone(), known));
+            assert!(heard.try_recv().unwrap());
+            for _ in 0..POSTGRES_CONNECTIONS {
+                assert_eq!((pool.read(request).await.unwrap(), pool.write(request).await.unwrap()), (None, None));
+            }
+        });
+    });
 }
 
 fn sqlite() -> (tempfile::TempDir, Pool) {

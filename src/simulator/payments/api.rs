@@ -8,7 +8,7 @@ use actix_web::{
     web::{self, ServiceConfig},
 };
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use url::form_urlencoded;
 
 use super::{
@@ -51,8 +51,11 @@ async fn set_faults(shared: web::Data<SharedPayments>, faults: web::Json<Payment
 
 async fn answer(shared: web::Data<SharedPayments>, request: HttpRequest, body: String) -> HttpResponse {
     shared.books().asked += 1;
+    let asked = Instant::now();
+    while asked.elapsed() < Duration::from_millis(shared.faults().answer_delay) {
+        sleep(Duration::from_millis(10)).await;
+    }
     let faults = shared.faults().clone();
-    sleep(Duration::from_millis(faults.answer_delay)).await;
     if let Some(status) = faults.status {
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         return HttpResponse::build(status).json(json!({ "error": { "type": "api_error", "message": "simulated" } }));
@@ -123,7 +126,10 @@ fn read(books: &Books, path: &str, parameters: &Parameters) -> ApiAnswer {
             list(books.subscriptions(customer, parameters.get("status").is_some_and(|status| status == "all")))
         }
         "/v1/charges" => list(books.charges(customer, parameters.get("payment_intent").map(String::as_str))),
-        "/v1/refunds" => list(books.refunds(parameters.get("charge").map(String::as_str))),
+        "/v1/refunds" => {
+            let [charge, payment] = ["charge", "payment_intent"].map(|of| parameters.get(of).map(String::as_str));
+            list(books.refunds(charge, payment))
+        }
         _ => {
             let one = path.strip_prefix("/v1/").and_then(|path| path.split_once('/'));
             let found = one.and_then(|(kind, id)| match kind {

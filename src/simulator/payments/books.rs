@@ -343,9 +343,12 @@ impl Books {
         self.charges.iter().rev().filter(fits).collect()
     }
 
-    /// Of this charge, newest first.
-    pub fn refunds(&self, charge: Option<&str>) -> Vec<&Value> {
-        let fits = |refund: &&Value| charge.is_none_or(|charge| refund["charge"] == charge);
+    /// Of this charge and this payment, newest first.
+    pub fn refunds(&self, charge: Option<&str>, payment: Option<&str>) -> Vec<&Value> {
+        let fits = |refund: &&Value| {
+            charge.is_none_or(|charge| refund["charge"] == charge)
+                && payment.is_none_or(|payment| refund["payment_intent"] == payment)
+        };
         self.refunds.iter().rev().filter(fits).collect()
     }
 

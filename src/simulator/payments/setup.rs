@@ -12,7 +12,7 @@ pub const WEBHOOK_SECRET: &str = "whsec_simulated";
 pub struct PaymentFaults {
     /// Every request to the API is answered with this status.
     pub status: Option<u16>,
-    /// Answers of the API come so many milliseconds later.
+    /// Answers of the API come so many milliseconds later, or when this ends.
     pub answer_delay: u64,
     /// Refunds are made, and their answers lost.
     pub lose_refunds: bool,

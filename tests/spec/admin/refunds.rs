@@ -1,11 +1,13 @@
 //! Refunds, the charges to choose from, and payment events that wait.
 
-use companion::simulator::payments::PaymentFaults;
+use companion::simulator::payments::{PAYMENT_KEY, PaymentFaults};
 use serde_json::{Value, json};
+use url::form_urlencoded;
 
 use super::{audited, start};
 use crate::harness::{
     app::{ADA, ADMINS},
+    binary,
     browser::Browser,
     payments::PaymentTest,
 };
@@ -109,10 +111,23 @@ async fn a_refund_whose_answer_was_lost_is_made_once_when_it_is_asked_for_again(
 #[actix_web::test]
 async fn a_refund_that_failed_at_the_bank_can_be_asked_for_again() {
     let (test, mut ada, charges, charge) = paid().await;
+    // More than one page of the provider has.
+    test.hold_events();
+    let refund = form_urlencoded::Serializer::new(String::new())
+        .append_pair("charge", charge["id"].as_str().unwrap())
+        .append_pair("amount", "200")
+        .finish();
+    let (http, url) = (binary::http(), format!("{}/v1/refunds", test.provider.url()));
+    for _ in 0..101 {
+        let answer = http.post(&url).bearer_auth(PAYMENT_KEY).body(refund.clone()).send().await.unwrap();
+        assert_eq!(answer.status(), 200);
+        test.provider.fail_refund();
+    }
+    let of_payment = json!({ "paymentIntentId": charge["paymentIntentId"], "amount": 200 });
     let part = json!({ "chargeId": charge["id"], "amount": 200 });
     let mut ids = Vec::new();
-    for _ in 0..3 {
-        let answer = ada.post("/admin/refund", Some(&part)).await;
+    for part in [&part, &of_payment, &part] {
+        let answer = ada.post("/admin/refund", Some(part)).await;
         assert_eq!(answer.status, 201, "{}", answer.text());
         ids.push(answer.json()["id"].clone());
         assert_eq!(ada.get(&charges).await.json()["charges"][0]["amountRefunded"], 200);

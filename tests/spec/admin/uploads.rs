@@ -251,7 +251,13 @@ async fn images_can_be_kept_in_s3() {
     // One that is not there yet.
     let bucket = format!("pictures-{}", std::process::id());
     let (endpoint, name) = (format!("--images-s3-endpoint={s3}"), format!("--images-s3-bucket={bucket}"));
-    let flags = [ADMINS, &endpoint, &name, "--images-s3-access-key-id=key", "--images-s3-secret-access-key=secret"];
+    let flags = [
+        ADMINS,
+        &endpoint,
+        &name,
+        "--images-s3-access-key-id=key-of-pictures",
+        "--images-s3-secret-access-key=secret-of-pictures",
+    ];
     let app = TestApp::start_with(&flags).await;
     let mut ada = app.signed_in(ADA).await;
     ada.upload(ICON, &png(1)).await.expect_problem(503, "unavailable");

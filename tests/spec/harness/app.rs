@@ -4,7 +4,6 @@ use std::{net::SocketAddr, path::Path, sync::Arc};
 
 use actix_web::rt;
 use companion::{clock::Clock, server::Server, simulator::game_server::DEMO_TOKEN};
-use secrecy::ExposeSecret as _;
 use tempfile::TempDir;
 use tokio::{sync::oneshot, task::JoinHandle};
 
@@ -101,8 +100,7 @@ impl TestApp {
         canary::note_flags(&flags);
         canary::note(&DEMO_TOKEN.to_string());
         let config = binary::config(&flags);
-        canary::note(config.secrets.session_secret.expose_secret());
-        canary::note(&config.secrets.credentials_key.to_base64());
+        canary::note_secrets(&config.secrets);
         let server = Server::build(config, clock.clone()).unwrap();
         let (address, relay) = (server.api_addr(), server.relay_addr());
         let (stop, stopping) = oneshot::channel::<()>();

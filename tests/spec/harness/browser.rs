@@ -51,6 +51,7 @@ impl Browser {
     /// Sends it and keeps the cookies of the answer.
     pub async fn send(&mut self, request: RequestBuilder) -> Answer {
         let request = request.build().unwrap();
+        canary::note_request(&request);
         let (method, path) = (request.method().clone(), request.url().path().to_owned());
         let response = self.http.execute(request).await.unwrap();
         let (status, headers) = (response.status().as_u16(), response.headers().clone());

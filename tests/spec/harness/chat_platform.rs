@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::{
     app::{ADA, ADMINS, TestApp, with_flags},
     browser::{Answer, Browser},
+    canary,
 };
 
 /// An account of the platform.
@@ -88,7 +89,9 @@ impl ChatTest {
     pub async fn code(&self, account: &str) -> String {
         let (text, private) = self.ask_as(account, "link", json!({})).await;
         assert!(private && text.contains("https://app.companion.test"), "{text}");
-        text.split("**").nth(1).unwrap_or_else(|| panic!("{text}")).to_owned()
+        let code = text.split("**").nth(1).unwrap_or_else(|| panic!("{text}"));
+        canary::note(code);
+        code.to_owned()
     }
 
     /// Sends what the platform signed.

@@ -31,7 +31,6 @@ use super::{
     app::{LINKS, TestApp},
     binary::companion,
     browser::Browser,
-    canary,
     game::ALICE,
     helper::HelperDevice,
     relay_client::PATIENCE,
@@ -320,7 +319,6 @@ fn stored() -> SqlLiteral<BigInt> {
 
 /// A bundle of this account for this phone.
 pub fn bundle(account: &str, phone: (u64, u64)) -> Value {
-    canary::note(&phone.1.to_string());
     json!({
         "platformId": account,
         "fcm_credentials": { "gcm": { "androidId": phone.0.to_string(), "securityToken": phone.1.to_string() } },

@@ -26,7 +26,7 @@ use tokio_tungstenite::{
     },
 };
 
-use super::{app::TestApp, browser::Browser};
+use super::{app::TestApp, browser::Browser, canary};
 
 /// Longest wait for anything; only a test that fails waits this long.
 pub const PATIENCE: Duration = Duration::from_secs(45);
@@ -80,6 +80,7 @@ pub async fn token(browser: &mut Browser) -> String {
 
 /// The opening request with the token in the query; without one if there is none.
 pub fn request(relay: SocketAddr, token: Option<&str>) -> Request {
+    token.into_iter().for_each(canary::note);
     let query = token.map(|token| format!("?token={token}")).unwrap_or_default();
     format!("ws://{relay}/v1{query}").into_client_request().unwrap()
 }

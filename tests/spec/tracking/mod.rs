@@ -54,7 +54,7 @@ impl Tracked {
     async fn start_with(flags: &[&str]) -> Self {
         let service = service(&[&["Vex", "Vexatious"], &["Rook"]]).await;
         let url = format!("--player-stats-url={}", service.url());
-        let ours = ["--allow-private-game-servers=true", "--player-stats-token=secret", url.as_str()];
+        let ours = ["--allow-private-game-servers=true", "--player-stats-token=token-of-player-stats", url.as_str()];
         let app = TestApp::start_with(&[&ours[..], flags].concat()).await;
         let mut alice = app.signed_in(ALICE).await;
         let server = pair_port(&mut alice, PORT).await;
