@@ -12,7 +12,10 @@ use std::{
 };
 
 use actix::prelude::*;
-use tokio::time::{Instant, timeout};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout},
+};
 
 use crate::{
     config::GameLinkPolicy,
@@ -38,8 +41,6 @@ use crate::{
         server_lookup::{FindServer, FoundServer},
     },
 };
-
-use self::admitting::AskedSession;
 
 pub use crate::relay::{
     alarm_delivery::{DrillOutcome, PushedAlarm},
@@ -198,6 +199,13 @@ struct LiveConnection {
     heard: LastHeard,
     /// Who may watch, as the database last said.
     allowed: Option<AllowedUsers>,
+}
+
+/// A session that somebody asks for, and who wants to know whether it goes on.
+struct AskedSession {
+    user: UserId,
+    session: SessionId,
+    answer: oneshot::Sender<Result<bool, Arc<DbError>>>,
 }
 
 impl Hub {

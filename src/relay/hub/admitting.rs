@@ -9,7 +9,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{ANSWERED_WITHIN, Hub};
+use super::{ANSWERED_WITHIN, AskedSession, Hub};
 use crate::{
     clock::Clock,
     db::{
@@ -32,13 +32,6 @@ use crate::{
 const ASKED_AT_ONCE: usize = 500;
 /// Longest pause between two checks of sessions that nobody could check.
 const CHECKED_WITHIN: Duration = Duration::from_secs(5);
-
-/// A session that somebody asks for, and who wants to know whether it goes on.
-pub struct AskedSession {
-    user: UserId,
-    session: SessionId,
-    answer: oneshot::Sender<Result<bool, Arc<DbError>>>,
-}
 
 /// The users of those of these sessions that go on.
 fn owners(
