@@ -30,7 +30,7 @@ const DEADLINE: Duration = Duration::from_secs(15);
 pub struct AliasQuery {
     /// The player's name in the game, as others see it.
     #[garde(custom(visible_name))]
-    #[param(min_length = 1, max_length = 64)]
+    #[param(min_length = 1, max_length = 64, format = "one-line")]
     name: String,
 }
 

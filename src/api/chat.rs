@@ -40,7 +40,7 @@ pub struct ChatQuery {
     limit: Option<usize>,
     /// Only older ones: the `next` of the page before.
     #[garde(length(max = 128))]
-    #[param(max_length = 128)]
+    #[param(max_length = 128, format = "cursor")]
     before: Option<String>,
 }
 

@@ -117,12 +117,12 @@ pub struct PreferencePatch {
     /// Name in the IANA database, such as `Europe/Berlin`.
     #[garde(inner(inner(custom(is_time_zone))))]
     #[serde(default, deserialize_with = "given")]
-    #[schema(value_type = Option<String>, example = "Europe/Berlin")]
+    #[schema(value_type = Option<String>, format = "time-zone", example = "Europe/Berlin")]
     time_zone: Option<Option<String>>,
     /// Language tag (BCP 47), such as `de-CH`.
     #[garde(inner(inner(custom(is_locale))))]
     #[serde(default, deserialize_with = "given")]
-    #[schema(value_type = Option<String>, max_length = 35, example = "de-CH")]
+    #[schema(value_type = Option<String>, format = "language-tag", max_length = 35, example = "de-CH")]
     locale: Option<Option<String>>,
 }
 

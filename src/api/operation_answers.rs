@@ -22,8 +22,8 @@ type Remarks = BTreeMap<u16, String>;
 /// Routes without a login that take a body signed by somebody else, of any content type.
 const SIGNED: [&str; 2] = ["/billing/webhook", "/chat/interactions"];
 
-/// A list of entity tags, or `*` (RFC 9110 §13.1.1).
-const ENTITY_TAGS: &str = r#"^(\*|(W/)?"[\x21\x23-\x7E]*"(, *(W/)?"[\x21\x23-\x7E]*")*)$"#;
+/// A list of entity tags, or `*` (RFC 9110 §13.1.1); none of ours has a comma.
+const ENTITY_TAGS: &str = r#"^(\*|(W/)?"[\x21\x23-\x2B\x2D-\x7E]*"(, *(W/)?"[\x21\x23-\x2B\x2D-\x7E]*")*)$"#;
 
 /// Completes every operation of this document.
 pub fn complete(document: &mut Value) {
@@ -32,6 +32,13 @@ pub fn complete(document: &mut Value) {
         let given =
             |field: &str| json!({ "required": [field], "properties": { field: { "not": { "type": "null" } } } });
         document["components"]["schemas"][name]["oneOf"] = fields.map(given).into_iter().collect();
+    }
+    for (name, narrower) in relations() {
+        if let (Some(schema), Value::Object(narrower)) =
+            (document["components"]["schemas"][name].as_object_mut(), narrower)
+        {
+            schema.extend(narrower);
+        }
     }
     let schemas = document["components"]["schemas"].clone();
     let Some(paths) = document["paths"].as_object_mut() else { return };
@@ -50,7 +57,7 @@ pub fn complete(document: &mut Value) {
 }
 
 /// Formats of ours, as patterns that any validator reads.
-const FORMATS: [(&str, &str); 9] = [
+const FORMATS: [(&str, &str); 18] = [
     // A time, or the cursor of a page.
     (
         "before",
@@ -62,6 +69,20 @@ const FORMATS: [(&str, &str); 9] = [
         "lines",
         r"^[^\x00-\x08\x0B\x0C\x0E-\x1F\x7F-\x9F]*[^\s\x00-\x1F\x7F-\x9F][^\x00-\x08\x0B\x0C\x0E-\x1F\x7F-\x9F]*$",
     ),
+    // The `next` of a page.
+    ("cursor", r"^[0-9]{1,15}\.[^\x00-\x1F\x7F-\x9F]*$"),
+    (
+        "event-kinds",
+        "^((cargo|heli|chinook|crate|oilrig|vendor|explosion|death|raid|login|logout|team|wipe|shop|device|gap|chat)(,(cargo|heli|chinook|crate|oilrig|vendor|explosion|death|raid|login|logout|team|wipe|shop|device|gap|chat))*)?$",
+    ),
+    ("shortname", "^[a-z0-9._-]([a-z0-9._ -]*[a-z0-9._-])?$"),
+    // No control characters but line breaks and tabs.
+    ("text", r"^[^\x00-\x08\x0B\x0C\x0E-\x1F\x7F-\x9F]*$"),
+    ("no-control", r"^[^\x00-\x1F\x7F-\x9F]*$"),
+    ("int32-text", "^(0|-?[1-9][0-9]{0,8})$"),
+    ("shop-id", "^(0|-?[1-9][0-9]{0,8})_(0|-?[1-9][0-9]{0,8})$"),
+    ("language-tag", "^[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*$"),
+    ("time-zone", "^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$"),
     // From 76561197960265728 to 76561202255233023.
     (
         "steamid64",
@@ -80,7 +101,7 @@ const FORMATS: [(&str, &str); 9] = [
     ("tier", "^(SCOUT|OPERATOR|OVERLORD)$"),
     (
         "host",
-        r"^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?(\.[A-Za-z_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?){0,3}|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]+)$",
+        r"^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?(\.[A-Za-z_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?){0,3}|(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(\.(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])){3}|([0-9A-Fa-f]{1,4}:){7}[0-9A-Fa-f]{1,4}|([0-9A-Fa-f]{1,4}:){1,7}:|([0-9A-Fa-f]{1,4}:){1,6}:[0-9A-Fa-f]{1,4}|([0-9A-Fa-f]{1,4}:){1,5}(:[0-9A-Fa-f]{1,4}){1,2}|([0-9A-Fa-f]{1,4}:){1,4}(:[0-9A-Fa-f]{1,4}){1,3}|([0-9A-Fa-f]{1,4}:){1,3}(:[0-9A-Fa-f]{1,4}){1,4}|([0-9A-Fa-f]{1,4}:){1,2}(:[0-9A-Fa-f]{1,4}){1,5}|[0-9A-Fa-f]{1,4}:(:[0-9A-Fa-f]{1,4}){1,6}|:(:[0-9A-Fa-f]{1,4}){1,7}|::)$",
     ),
     ("slug", "^[a-z0-9]+(-[a-z0-9]+)*(/[a-z0-9]+(-[a-z0-9]+)*){0,3}$"),
 ];
@@ -91,6 +112,39 @@ const INTEGERS: [(&str, i64, u64); 2] = [("int32-digits", -2_147_483_648, 2_147_
 /// Bodies in which exactly one of two fields is given.
 const ONE_OF_TWO: [(&str, [&str; 2]); 2] =
     [("NewRefund", ["chargeId", "paymentIntentId"]), ("NewDevice", ["entityId", "cameraId"])];
+
+/// What fields of a body say of one another.
+fn relations() -> [(&'static str, Value); 4] {
+    let (nothing, string, number) =
+        (json!({ "type": "null" }), json!({ "type": "string" }), json!({ "type": "number" }));
+    [
+        (
+            "Issue",
+            json!({ "oneOf": [
+            { "properties": { "scope": { "enum": ["helper", null] }, "serverId": nothing } },
+            { "required": ["scope", "serverId"], "properties": { "scope": { "const": "overlay" }, "serverId": string } },
+        ] }),
+        ),
+        (
+            "NewGuest",
+            json!({ "oneOf": [
+            { "required": ["platformId"], "properties": { "platformId": string, "link": { "const": false } } },
+            { "required": ["link"], "properties": { "platformId": nothing, "link": { "const": true } } },
+        ] }),
+        ),
+        (
+            "DeviceEdit",
+            json!({
+                "dependentRequired": { "x": ["y"], "y": ["x"] },
+                "oneOf": [
+                    { "required": ["x"], "properties": { "x": number, "y": number } },
+                    { "properties": { "x": nothing, "y": nothing } },
+                ],
+            }),
+        ),
+        ("ImageForm", json!({ "additionalProperties": false })),
+    ]
+}
 
 /// Puts the pattern of a format of ours in its place, at any depth.
 fn write_patterns(schema: &mut Value) {
@@ -122,6 +176,7 @@ fn write_patterns(schema: &mut Value) {
 /// A parameter is there or not: there is no `null`. Each has an example.
 fn write_parameters(operation: &mut Value) {
     let Some(parameters) = operation.get_mut("parameters").and_then(Value::as_array_mut) else { return };
+    let changes = parameters.iter().any(|parameter| parameter["name"] == "if-match");
     for parameter in parameters {
         let name = parameter["name"].as_str().unwrap_or_default().to_owned();
         if let Some(kinds) = parameter["schema"]["type"].as_array()
@@ -132,7 +187,9 @@ fn write_parameters(operation: &mut Value) {
         if parameter["in"] == "path" && parameter["schema"]["type"] == "string" {
             parameter["schema"]["minLength"] = 1.into();
         }
-        if name == "if-match" {
+        // Who only reads is answered whatever it has.
+        if changes && matches!(name.as_str(), "if-match" | "if-none-match") {
+            parameter["schema"]["minLength"] = 1.into();
             parameter["schema"]["pattern"] = ENTITY_TAGS.into();
         }
         let example = example_of(&name, &parameter["schema"], &Value::Null);
@@ -315,4 +372,40 @@ fn problem_example(known: &ProblemCode) -> Value {
         value["errors"] = json!([{ "path": "port", "message": "must be between 1 and 65535" }]);
     }
     json!({ "summary": known.title, "value": value })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{game_address::GameAddress, preference, shop::VendorId, world_event::EventKind};
+
+    fn matches(format: &str, text: &str) -> bool {
+        let (_, pattern) = FORMATS.iter().find(|(name, _)| *name == format).unwrap();
+        jsonschema::draft202012::new(&json!({ "pattern": pattern })).unwrap().is_valid(&text.into())
+    }
+
+    #[test]
+    fn the_patterns_take_what_is_read_and_refuse_what_is_not() {
+        for host in ["play.example.com", "203.0.113.9", "::1", "2001:DB8::1", "1:2:3:4:5:6:7:8", "1::", "localhost"] {
+            assert!(GameAddress::parse(host).is_some() && matches("host", host), "{host}");
+        }
+        for host in ["", "a..b", "a b", "host:28083", "256.1.1.1", "eCbf4:20dDB:", "1::2::3", "1:2:3:4:5:6:7", ":"] {
+            assert!(GameAddress::parse(host).is_none() && !matches("host", host), "{host}");
+        }
+        let words = EventKind::ALL.map(EventKind::word);
+        assert!(words.iter().all(|word| matches("event-kinds", word)) && matches("event-kinds", &words.join(",")));
+        assert!(!matches("event-kinds", "cargo,ufo"));
+        for tag in ["de", "de-CH", "zh-Hant-TW"] {
+            assert!(preference::locale(tag).is_some() && matches("language-tag", tag), "{tag}");
+        }
+        for zone in ["Europe/Berlin", "UTC", "Etc/GMT+12", "America/Argentina/Buenos_Aires", "America/Port-au-Prince"] {
+            assert!(preference::time_zone(zone).is_some() && matches("time-zone", zone), "{zone}");
+        }
+        for shop in ["0_0", "-5_120000", "199999_7"] {
+            assert!(VendorId::parse(shop).is_some() && matches("shop-id", shop), "{shop}");
+        }
+        for shop in ["", "1", "01_2", "a_b", "-0_1"] {
+            assert!(VendorId::parse(shop).is_none() && !matches("shop-id", shop), "{shop}");
+        }
+    }
 }

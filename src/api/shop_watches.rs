@@ -48,7 +48,7 @@ pub struct NewWatch {
     #[schema(value_type = String, format = "int32-digits")]
     item_id: Value,
     /// What one purchase should cost; the first price seen if absent.
-    #[schema(value_type = Option<i32>, minimum = 0)]
+    #[schema(value_type = Option<i32>, minimum = 0, maximum = 2_147_483_647)]
     expected_price: Option<Value>,
     /// The item it is paid with: as `itemId`. Absent: scrap before any other.
     #[schema(value_type = Option<String>, format = "int32-digits")]
@@ -63,7 +63,7 @@ pub struct NewWatch {
 pub struct WatchEdit {
     /// What one purchase should cost.
     #[serde(default, deserialize_with = "given")]
-    #[schema(value_type = Option<i32>, minimum = 0)]
+    #[schema(value_type = Option<i32>, minimum = 0, maximum = 2_147_483_647)]
     expected_price: Option<Option<Value>>,
     /// The item it is paid with.
     #[serde(default, deserialize_with = "given")]

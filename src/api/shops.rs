@@ -176,11 +176,11 @@ pub struct OfferQuery {
 pub struct HistoryQuery {
     /// Only of this item.
     #[garde(length(max = 12))]
-    #[param(max_length = 12)]
+    #[param(max_length = 12, format = "int32-text")]
     item_id: Option<String>,
     /// Only of this shop.
     #[garde(length(max = 64))]
-    #[param(max_length = 64)]
+    #[param(max_length = 64, format = "shop-id")]
     vendor_id: Option<String>,
     /// At most so many; 200 if absent.
     #[garde(range(min = 1, max = 500))]

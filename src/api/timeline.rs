@@ -32,7 +32,7 @@ pub struct TimelineQuery {
     /// Only these kinds: a comma list of `cargo`, `heli`, `chinook`, `crate`, `oilrig`, `vendor`, `explosion`, `death`,
     /// `raid`, `login`, `logout`, `team`, `wipe`, `shop`, `device`, `gap`.
     #[garde(length(max = 200))]
-    #[param(max_length = 200)]
+    #[param(max_length = 200, format = "event-kinds")]
     types: Option<String>,
     /// At most so many; 200 if absent.
     #[garde(range(min = 1, max = 500))]
@@ -40,7 +40,7 @@ pub struct TimelineQuery {
     limit: Option<usize>,
     /// Only older ones: the `next` of the page before.
     #[garde(length(max = 128))]
-    #[param(max_length = 128)]
+    #[param(max_length = 128, format = "cursor")]
     before: Option<String>,
 }
 

@@ -15,6 +15,8 @@ pub const WAITING_MESSAGES: usize = 1_000;
 /// Messages from one client in any [`INBOUND_SPAN`].
 pub const INBOUND_MESSAGES: usize = 30;
 pub const INBOUND_SPAN: Duration = Duration::from_secs(10);
+/// Frames from one client that begin no message (pings, pongs, further fragments), between two pings of the relay.
+pub const INBOUND_PARTS: u16 = 2_000;
 /// Bytes of one message from a client.
 pub const INBOUND_BYTES: usize = 64 * 1024;
 /// Servers that one connection watches.

@@ -249,6 +249,20 @@ impl ClientSocket {
         }
     }
 
+    /// Counts a frame. A message counts once, in however many fragments it comes; the other frames have a limit of their
+    /// own, so that a client which sends all the messages it may can still answer a ping and say goodbye.
+    fn is_too_much(&mut self, frame: &Result<Frame, ProtocolError>) -> bool {
+        use Frame::{Binary, Continuation, Text};
+        use Item::{FirstBinary, FirstText};
+        if !matches!(frame, Ok(Text(_) | Binary(_) | Continuation(FirstText(_) | FirstBinary(_)))) {
+            return self.socket.heard_part() > limits::INBOUND_PARTS;
+        }
+        let now = self.socket.now();
+        let flood = self.received.available_at(now, limits::INBOUND_MESSAGES).is_some();
+        self.received.record(now);
+        flood
+    }
+
     fn refuse_binary(&self) {
         self.refuse(&Refusal::new(ErrorCode::Malformed, "messages are JSON text, not binary"));
     }
@@ -297,21 +311,16 @@ impl Actor for ClientSocket {
 impl StreamHandler<Result<Frame, ProtocolError>> for ClientSocket {
     fn handle(&mut self, frame: Result<Frame, ProtocolError>, ctx: &mut Self::Context) {
         self.socket.heard();
-        let now = self.socket.now();
-        if self.received.available_at(now, limits::INBOUND_MESSAGES).is_some() {
+        if self.is_too_much(&frame) {
             return self.close(Reason::Flooding);
         }
-        self.received.record(now);
         match frame {
             Ok(Frame::Text(text)) => self.text(&text, ctx),
             Ok(Frame::Binary(_)) => self.refuse_binary(),
             Ok(Frame::Continuation(item)) => self.fragment(item, ctx),
             Ok(Frame::Ping(payload)) => self.socket.push_control(close::pong(&payload)),
             Ok(Frame::Pong(_)) => {}
-            Ok(Frame::Close(_)) => {
-                self.socket.close(Reason::Goodbye);
-                ctx.stop();
-            }
+            Ok(Frame::Close(said)) => self.socket.answer_close(said),
             Err(ProtocolError::Overflow) => self.close(Reason::TooBig),
             Err(_) => self.close(Reason::Protocol),
         }

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 /// Why a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The peer said goodbye; it is answered in kind.
+    /// The peer said goodbye; see [`answer`].
     Goodbye,
     /// The client does not take what it is sent.
     TooSlow,
@@ -79,6 +79,14 @@ impl Reason {
         Parser::write_close(&mut frame, Some(reason), false);
         frame.freeze()
     }
+}
+
+/// The answer to the peer's close frame: its own code, and none where it gave none (RFC 6455, 5.5.1), so that a client
+/// is told the code with which it closed.
+pub fn answer(said: Option<CloseReason>) -> Bytes {
+    let mut frame = BytesMut::new();
+    Parser::write_close(&mut frame, said.map(|CloseReason { code, .. }| code.into()), false);
+    frame.freeze()
 }
 
 /// A ping without a payload.

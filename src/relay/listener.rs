@@ -281,6 +281,7 @@ fn refusal(refused: Refused, context: &ListenerContext) -> HttpResponse {
     }
     if matches!(refused, Refused::NotAnUpgrade) {
         response.insert_header((header::UPGRADE, "websocket"));
+        response.insert_header((header::SEC_WEBSOCKET_VERSION, "13"));
     }
     if matches!(refused, Refused::Unavailable | Refused::TooManyConnections | Refused::CrowdedAddress) {
         response.insert_header((header::RETRY_AFTER, "5"));

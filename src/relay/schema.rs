@@ -68,14 +68,17 @@ fn description() -> String {
     format!(
         "A WebSocket at `/v1` of the relay, with a token of `POST /relay/token` as `?token=` or as the sub-protocol \
          `bearer.<token>`. Each text frame is one JSON object with a `type`.\n\n\
-         Limits: a message to the relay has at most {} KiB, and no more than {} may come in {} s; a connection watches at \
-         most {} servers, and a user has at most {} connections. The relay sends at most {} messages in 10 s to a \
+         Limits: a message to the relay has at most {} KiB, and no more than {} may come in {} s, each in any number of \
+         fragments as long as those, pings and pongs are not more than {} in 25 s; a connection watches at most {} servers, \
+         and a user has at most {} connections. The relay sends at most {} messages in 10 s to a \
          connection, whatever happens: patches wait and are merged, nothing is lost. A snapshot of one server comes at \
          most every {} s. A WebSocket ping every 25 s must be answered within 10 s.\n\n\
-         Come back after 1 s, 2 s, 4 s … 30 s with a new token and subscribe again. Close codes:\n{}",
+         Come back after 1 s, 2 s, 4 s … 30 s with a new token and subscribe again. A close is answered by its own \
+         code; codes of the relay's own:\n{}",
         limits::INBOUND_BYTES / 1024,
         limits::INBOUND_MESSAGES,
         limits::INBOUND_SPAN.as_secs(),
+        limits::INBOUND_PARTS,
         limits::SUBSCRIPTIONS,
         limits::CONNECTIONS_PER_USER,
         limits::OUTBOUND_FRAMES,

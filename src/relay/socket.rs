@@ -15,7 +15,7 @@ use std::{
 };
 
 use actix_codec::Decoder as _;
-use actix_http::ws::{Codec, Frame, ProtocolError};
+use actix_http::ws::{CloseReason, Codec, Frame, ProtocolError};
 use bytes::{Buf as _, Bytes, BytesMut};
 use tokio::{sync::Notify, time::Instant};
 
@@ -23,7 +23,7 @@ use crate::{
     domain::{ids::UserId, limits},
     net::Stream,
     relay::{
-        close::{PING, Reason},
+        close::{self, PING, Reason},
         frame_budget::Millis,
         protocol,
         publication::Lane,
@@ -103,6 +103,8 @@ pub struct Socket {
     done: Cell<bool>,
     /// Nothing came since the last ping.
     silent: Cell<bool>,
+    /// Frames that begin no message, since the last ping.
+    parts: Cell<u16>,
     /// The tick of its next turn; [`NEVER`] if it waits for none.
     turn: Cell<Millis>,
     waker: RefCell<Option<Waker>>,
@@ -128,6 +130,7 @@ impl Socket {
             said_goodbye: Cell::new(false),
             done: Cell::new(false),
             silent: Cell::new(false),
+            parts: Cell::new(0),
             turn: Cell::new(NEVER),
             waker: RefCell::new(None),
         })
@@ -181,11 +184,20 @@ impl Socket {
 
     /// Sends the close frame: everything that waits is dropped but for a frame that is half written.
     pub fn close(&self, reason: Reason) {
+        self.end(reason, reason.frame());
+    }
+
+    /// Answers the peer's close frame, in the same way.
+    pub fn answer_close(&self, said: Option<CloseReason>) {
+        self.end(Reason::Goodbye, close::answer(said));
+    }
+
+    fn end(&self, reason: Reason, frame: Bytes) {
         if self.closing.get().is_none() {
             let now = self.now();
             self.closing.set(Some((reason, now)));
             self.queue.borrow_mut().clear();
-            self.control.set(Some(Box::new(reason.frame())));
+            self.control.set(Some(Box::new(frame)));
             self.wait_until(now + GOODBYE_DEADLINE);
             self.pump();
         }
@@ -204,12 +216,19 @@ impl Socket {
     /// Asks the client for a sign of life.
     pub fn ping(&self) {
         self.silent.set(true);
+        self.parts.set(0);
         self.push_control(PING);
     }
 
     /// The client gave a sign of life.
     pub fn heard(&self) {
         self.silent.set(false);
+    }
+
+    /// A frame came that begins no message; how many did since the last ping.
+    pub fn heard_part(&self) -> u16 {
+        self.parts.update(|parts| parts.saturating_add(1));
+        self.parts.get()
     }
 
     /// Gives up a client that was silent since the last ping, or that does not read: one that talks and does not read is

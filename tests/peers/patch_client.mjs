@@ -5,7 +5,8 @@
 //   SIMULATOR_JSON  the line that `companion simulate` prints: a second game server, paired through a proxy that fails
 //
 // Every patch must apply with validation and start where the client is; any two clients that reach the same
-// position of the same epoch, by patches or by a snapshot, must hold the same state.
+// position of the same epoch, by patches or by a snapshot, must hold the same state. Every message in both directions must
+// be as the schema says that the service serves.
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -15,6 +16,7 @@ import net from 'node:net';
 const require = createRequire(import.meta.url);
 const WebSocket = require('ws');
 const { applyPatch } = require('fast-json-patch');
+const Ajv = require('ajv/dist/2020');
 
 const [demoFile, simulatorJson, seconds, seed = String(Date.now() % 1e6)] = process.argv.slice(2);
 const demo = JSON.parse(readFileSync(demoFile, 'utf8'));
@@ -26,7 +28,7 @@ const JITTER_MS = 200;
 const ANSWER_MS = 8_000;
 
 let passed = 0, failed = 0;
-const count = { snapshots: 0, patches: 0, operations: 0, compared: 0, reconnects: 0, pauses: 0, toggles: 0, faults: 0 };
+const count = { validated: 0, snapshots: 0, patches: 0, operations: 0, compared: 0, reconnects: 0, pauses: 0, toggles: 0, faults: 0 };
 function check(condition, what) {
   if (condition) passed += 1;
   else if (++failed <= 20) console.error(`FAILED: ${what()}`);
@@ -67,6 +69,68 @@ async function api(method, path, body) {
   if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`);
   return answer.json();
 }
+
+/** The formats of the schema, which ajv leaves to others. */
+const whole = bits => ({ type: 'number', validate: value => Number.isInteger(value) && Math.abs(value) <= 2 ** (bits - 1) });
+const FORMATS = {
+  int32: whole(32),
+  int64: whole(64),
+  double: { type: 'number', validate: Number.isFinite },
+  'date-time': text => /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/.test(text) && !Number.isNaN(Date.parse(text)),
+};
+
+/** Every message that came, or went out, against the schema of the running service; compiled once. */
+class Schema {
+  /** The last message of each type. */
+  kinds = new Map();
+
+  async load() {
+    const answer = await fetch(`${demo.apiUrl}/relay.schema.json`);
+    const ajv = new Ajv({ formats: FORMATS });
+    ajv.addSchema(await answer.json(), 'relay');
+    for (const name of ['ClientMessage', 'ServerMessage']) this[name] = ajv.compile({ $ref: `relay#/$defs/${name}` });
+    this.refusesInventions();
+  }
+
+  /** A schema that takes everything would find nothing. */
+  refusesInventions() {
+    const serverId = 's', pong = { type: 'pong' };
+    const wrong = {
+      ClientMessage: [pong, {}, 'ping', { type: 'subscribe' }, { type: 'subscribe', serverId: 7 },
+        { type: 'subscribe', serverId: '\u0000' }, { type: 'deviceToggle', serverId, deviceId: 'x'.repeat(129) }],
+      ServerMessage: [{ type: 'ping' }, {}, null, { type: 'ack' }, { type: 'error', code: 'unheard_of', message: 'x' },
+        { type: 'patch', serverId, epoch: 1, base: 0, seq: 1, patch: [{ op: 'mend', path: '/server', value: 1 }] },
+        { type: 'patch', serverId, epoch: 1, base: '0', seq: 1, patch: [] },
+        { type: 'snapshot', serverId, epoch: 1, seq: 1, state: {} }, { type: 'raid', serverId }],
+    };
+    for (const [name, messages] of Object.entries(wrong)) {
+      for (const message of messages) check(!this[name](message), () => `${name} takes ${JSON.stringify(message)}`);
+    }
+    check(this.ServerMessage(pong) && this.ClientMessage({ type: 'ping' }), () => 'the schema takes no ping or pong');
+  }
+
+  validate(name, message) {
+    count.validated += 1;
+    this.kinds.set(message.type, { name, message });
+    const validate = this[name];
+    check(validate(message), () => `no ${name}: ${JSON.stringify(validate.errors)}: ${JSON.stringify(message).slice(0, 500)}`);
+  }
+
+  /** Nor does one that takes what came once it is spoiled. */
+  refusesSpoiled() {
+    for (const type of ['subscribe', 'unsubscribe', 'deviceToggle', 'snapshot', 'patch', 'ack', 'pong']) {
+      check(this.kinds.has(type), () => `no ${type} was seen`);
+    }
+    for (const { name, message } of this.kinds.values()) {
+      for (const field of Object.keys(message)) {
+        const spoiled = { ...message, [field]: [message[field]] };
+        check(!this[name](spoiled), () => `${name} takes a list as ${field}: ${JSON.stringify(spoiled).slice(0, 500)}`);
+      }
+    }
+    console.log(`schema: ${[...this.kinds.keys()].sort().join(', ')}`);
+  }
+}
+const schema = new Schema();
 
 class Client {
   constructor(name) {
@@ -109,6 +173,7 @@ class Client {
   }
 
   send(message) {
+    schema.validate('ClientMessage', message);
     if (this.socket.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify(message));
   }
 
@@ -144,6 +209,7 @@ class Client {
   }
 
   take(message) {
+    schema.validate('ServerMessage', message);
     const now = Date.now();
     if (now < (this.untimed ?? 0) || this.socket.isPaused) {
       this.arrivals = [];
@@ -191,8 +257,9 @@ class Client {
       case 'pong':
       case 'event':
       case 'chat':
-      case 'raid':
         return;
+      case 'raid':
+        return this.request({ type: 'raidAck', serverId: server, incident: message.incident });
       default:
         check(false, () => `${this.name}: an unknown message ${JSON.stringify(message)}`);
     }
@@ -306,6 +373,7 @@ async function settle(clients, servers) {
 }
 
 async function main() {
+  await schema.load();
   const proxy = new Proxy();
   const port = await proxy.listen();
   const second = await api('POST', '/paired-servers', {
@@ -343,6 +411,7 @@ async function main() {
   proxy.server.close();
   proxy.cut();
 
+  schema.refusesSpoiled();
   for (const [what, times] of Object.entries(count)) check(times > 0, () => `no ${what}: the test tests nothing`);
   console.log(Object.entries(count).map(([what, times]) => `${times} ${what}`).join(', '));
 }

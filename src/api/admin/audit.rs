@@ -32,15 +32,15 @@ pub struct AuditQuery {
     limit: Option<usize>,
     /// Only of this action, for example `beta_tester.put`.
     #[garde(length(max = 100), custom(plain))]
-    #[param(max_length = 100)]
+    #[param(max_length = 100, format = "no-control")]
     action: Option<String>,
     /// Only by this admin: a platform id.
     #[garde(length(max = 100), custom(plain))]
-    #[param(max_length = 100)]
+    #[param(max_length = 100, format = "no-control")]
     actor: Option<String>,
     /// Only what was done to this.
     #[garde(length(max = 500), custom(plain))]
-    #[param(max_length = 500)]
+    #[param(max_length = 500, format = "no-control")]
     target: Option<String>,
     /// Only what was done then or later: RFC 3339.
     #[garde(length(max = 64))]

@@ -45,7 +45,7 @@ pub struct NewConveyorRow {
 #[schema(example = json!({ "category": "Resources" }))]
 pub struct ConveyorCategory {
     #[garde(length(chars, min = 1, max = 50), custom(is_plain))]
-    #[schema(min_length = 1, max_length = 50)]
+    #[schema(format = "no-control", min_length = 1, max_length = 50)]
     category: String,
 }
 
@@ -58,7 +58,7 @@ pub struct ConveyorCategories {
     #[schema(min_items = 1, max_items = 500)]
     shortnames: Vec<String>,
     #[garde(length(chars, min = 1, max = 50), custom(is_plain))]
-    #[schema(min_length = 1, max_length = 50)]
+    #[schema(format = "no-control", min_length = 1, max_length = 50)]
     category: String,
 }
 

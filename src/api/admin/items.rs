@@ -40,13 +40,13 @@ const RESULTS: usize = 20;
 pub struct ItemBody {
     /// The game's own name. Of an item of the embedded catalogue it is known, and cannot be another.
     #[garde(inner(custom(is_shortname)))]
-    #[schema(min_length = 1, max_length = 100)]
+    #[schema(format = "shortname", min_length = 1, max_length = 100)]
     shortname: Option<String>,
     #[garde(length(chars, min = 1, max = 100), custom(is_one_line))]
-    #[schema(min_length = 1, max_length = 100)]
+    #[schema(format = "one-line", min_length = 1, max_length = 100)]
     name: String,
     #[garde(length(chars, max = 50), custom(is_plain))]
-    #[schema(max_length = 50)]
+    #[schema(format = "no-control", max_length = 50)]
     category: String,
     /// The `url` of an uploaded icon.
     #[garde(length(max = 500))]

@@ -45,6 +45,7 @@ pub struct WikiPageChange {
     frontmatter: Map<String, Value>,
     /// Markdown, at most 256 KiB.
     #[garde(skip)]
+    #[schema(format = "text")]
     body: String,
 }
 

@@ -133,6 +133,50 @@ async fn thirty_messages_are_no_flood() {
 }
 
 #[actix_web::test]
+async fn a_message_counts_once_and_control_frames_apart() {
+    let (app, _client, token) = connected().await;
+    let mut full = RawSocket::open(app.relay, &token, None).await;
+    for byte in 0..30 {
+        full.send(TEXT_BEGINS, br#"{"type":"ping"}"#).await;
+        full.send(CONTINUES, b" ").await;
+        full.send(0x8A, &[byte]).await;
+        full.send(ENDS, b"").await;
+    }
+    full.send(0x88, &4000_u16.to_be_bytes()).await;
+    let (close, texts) = full.until_close().await;
+    assert_eq!((close, texts.len()), (4000, 30));
+
+    let mut pings = RawSocket::open(app.relay, &token, None).await;
+    pings.write(&frame(0x89, b"").repeat(3_000)).await;
+    assert_eq!(pings.expect_close().await, 4429);
+    let mut parts = RawSocket::open(app.relay, &token, None).await;
+    parts.write(&[frame(TEXT_BEGINS, b""), frame(CONTINUES, b"").repeat(3_000)].concat()).await;
+    assert_eq!(parts.expect_close().await, 4429);
+}
+
+#[actix_web::test]
+async fn a_close_is_answered_by_its_own_code_and_nothing_behind_it() {
+    let (app, _client, token) = connected().await;
+    let close = |code: u16| code.to_be_bytes().to_vec();
+    for (said, answer) in [
+        (close(1000), 1000),
+        (close(1001), 1001),
+        ([close(4000), b"why".to_vec()].concat(), 4000),
+        (Vec::new(), 1005),
+        (close(1005), 1002),
+        (close(999), 1002),
+        (vec![3], 1002),
+        ([close(1000), vec![0xFF]].concat(), 1002),
+    ] {
+        let mut socket = RawSocket::open(app.relay, &token, None).await;
+        let behind = [frame(TEXT, br#"{"type":"ping"}"#), frame(0x89, b"x")].concat();
+        socket.write(&[frame(0x88, &said), behind].concat()).await;
+        assert_eq!(socket.until_close().await, (answer, Vec::new()), "{said:?}");
+        assert_eq!(socket.drain().await, 0, "and the stream ends");
+    }
+}
+
+#[actix_web::test]
 async fn one_byte_too_many_closes_the_socket() {
     let (app, mut client, token) = connected().await;
     client.send_raw(Message::text("x".repeat(LARGEST))).await;

@@ -74,6 +74,19 @@ async fn clients_that_never_read_are_dropped_and_cost_nobody_anything() {
     client.ping().await;
 }
 
+/// The frame that was on its way comes first, and its end may have to wait for room.
+#[actix_web::test]
+async fn a_close_by_a_client_that_has_not_read_is_answered() {
+    let (app, mut alice, _game, server, _client) = large().await;
+    let token = relay_client::token(&mut alice).await;
+    let mut stalled = stalled(&app, &token, &server).await;
+    stalled.stream.peek(&mut [0]).await.unwrap();
+    assert!(stalled.send(0x88, &4000_u16.to_be_bytes()).await);
+    let (code, texts) = stalled.until_close().await;
+    assert_eq!(code, 4000);
+    assert!(texts.last().unwrap().contains("snapshot"));
+}
+
 #[actix_web::test]
 async fn a_client_that_vanishes_gives_its_place_back() {
     let app = TestApp::start().await;

@@ -124,7 +124,7 @@ async fn without_an_upgrade_there_is_no_stream() {
     let mut plain = app.relay_browser();
     let answer = plain.get(&format!("/v1?token={token}")).await;
     assert_eq!((answer.status, answer.json()["code"].as_str()), (426, Some("upgrade_required")));
-    assert_eq!(answer.header("upgrade"), Some("websocket"));
+    assert_eq!((answer.header("upgrade"), answer.header("sec-websocket-version")), (Some("websocket"), Some("13")));
     assert!(!answer.text().contains(&token));
     assert_eq!(plain.get("/v1").await.status, 401);
     let twice = plain.get(&format!("/v1?token={token}&token={token}")).await;
