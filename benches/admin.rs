@@ -41,7 +41,8 @@ const MEMBERS: i64 = 100_000;
 const ENTRIES: i64 = 1_000_000;
 /// Events of the last week.
 const EVENTS: i64 = 200_000;
-const BATCH: i64 = 10_000;
+/// Rows in a transaction. PostgreSQL keeps each version of the log's head until its end, and passes all of them.
+const BATCH: i64 = 1_000;
 const QUERIES: usize = 300;
 const NAMES: [&str; 10] = ["Ada", "Vex", "Nox", "Marlow", "Juniper", "[Wolf] Eve", "Löwe", "Zed", "Kit", "Omar"];
 const ACTIONS: [AdminAction; 4] =

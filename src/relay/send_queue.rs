@@ -103,13 +103,13 @@ impl View {
 
 /// What waits.
 #[derive(Default)]
-struct Waiting {
+struct WaitingMessages {
     lanes: [VecDeque<QueuedFrame>; QUEUED.len()],
     /// One of each server whose chat is too much, the first that is due first.
     dropped: Vec<DroppedChat>,
 }
 
-impl Waiting {
+impl WaitingMessages {
     /// How many messages wait that may not be dropped.
     fn undroppable(&self) -> usize {
         QUEUED.into_iter().filter(|lane| *lane != Lane::Chat).map(|lane| self.lanes[lane as usize].len()).sum()
@@ -174,7 +174,7 @@ pub struct SendQueue {
     counts: Arc<SendCounts>,
     budget: FrameBudget,
     /// Only while something does.
-    waiting: Option<Box<Waiting>>,
+    waiting: Option<Box<WaitingMessages>>,
     /// Most watch one server.
     views: SmallVec<[View; 1]>,
     /// The view whose turn is next.
@@ -201,7 +201,7 @@ impl SendQueue {
         if lane != Lane::Chat && waiting.undroppable() >= limits::WAITING_MESSAGES {
             return Err(Overflow);
         }
-        let Waiting { lanes, dropped } = &mut **waiting;
+        let WaitingMessages { lanes, dropped } = &mut **waiting;
         let waiting = &mut lanes[lane as usize];
         waiting.push_back(queued);
         self.counts.waiting(lane).add(1);
