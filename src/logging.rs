@@ -12,13 +12,16 @@ use serde_json::{Map, Value as Json};
 
 use crate::net::trace;
 
-/// What is logged when `RUST_LOG` says nothing. What actix-http calls an error is a client's malformed request.
-const FILTER: &str = "info,actix_server=warn,actix_http=off";
+/// What is logged when `RUST_LOG` says nothing.
+const FILTER: &str = "info,actix_server=warn";
+
+/// What it calls an error is a client's malformed request or frame, with which any client could fill the log. Nothing of it
+/// is written, whatever `RUST_LOG` says.
+const OF_CLIENTS: &str = "actix_http";
 
 /// Libraries that log what goes over the wire, with the secrets in it. Whatever `RUST_LOG` says, nothing below `info` of
 /// them is written.
-const WIRES: [&str; 12] = [
-    "actix_http",
+const WIRES: [&str; 11] = [
     "actix_web",
     "h2",
     "hyper",
@@ -45,7 +48,7 @@ pub enum LogFormat {
 pub fn builder(format: LogFormat) -> Builder {
     let mut builder = Builder::from_env(Env::default().default_filter_or(FILTER));
     builder.format(move |out, record| {
-        if is_wire(record) {
+        if is_left_out(record) {
             return Ok(());
         }
         let at = out.timestamp_millis().to_string();
@@ -60,9 +63,9 @@ pub fn builder(format: LogFormat) -> Builder {
     builder
 }
 
-fn is_wire(record: &Record<'_>) -> bool {
+fn is_left_out(record: &Record<'_>) -> bool {
     let library = record.target().split("::").next().unwrap_or_default();
-    record.level() > Level::Info && WIRES.contains(&library)
+    library == OF_CLIENTS || record.level() > Level::Info && WIRES.contains(&library)
 }
 
 /// What a line says besides its message.
@@ -172,8 +175,9 @@ mod tests {
 
     #[test]
     fn what_libraries_say_of_the_wire_is_not_written() {
-        let record = |level, target| is_wire(&Record::builder().level(level).target(target).build());
+        let record = |level, target| is_left_out(&Record::builder().level(level).target(target).build());
         assert!(record(Level::Trace, "tungstenite::protocol") && record(Level::Debug, "hyper_util::client"));
+        assert!(record(Level::Error, "actix_http::ws::codec"), "any client could fill the log");
         assert!(!record(Level::Warn, "tungstenite::protocol") && !record(Level::Trace, "companion::api"));
     }
 }

@@ -23,6 +23,7 @@ use crate::{
     billing::checkout,
     db::{
         error::DbError,
+        payment_customers,
         personal_data::{self, Erased, PAGE, PERSONAL_DATA},
         pool::Db,
         subscriptions,
@@ -30,8 +31,11 @@ use crate::{
     },
     domain::{ids::SessionId, time},
     push::worker::{CredentialChanged, ServersChanged},
-    relay::hub::{AccessChanged, NotesChanged, ServerRemoved, SessionEnded},
+    relay::hub::{AccessChanged, AcknowledgementsErased, NotesChanged, ServerRemoved, SessionEnded},
 };
+
+/// How often an erasure begins again, because a checkout was opened meanwhile or another transaction had what it locks.
+const ATTEMPTS: usize = 10;
 
 /// That the user means it.
 #[derive(Deserialize, ToSchema, Validate)]
@@ -102,8 +106,8 @@ fn chunks(context: web::Data<ApiContext>, user: User) -> impl Stream<Item = Resu
 
 /// Erases the user: everything that is stored about them, at once and for good, with their paired servers and what others
 /// had of these. Their sessions, sockets, game links and push session end. A subscription must have been cancelled before; what
-/// is left of its period is lost. What stays: the audit log of admins, which names accounts; and what game servers say of
-/// players. Who signs in again is a new user.
+/// is left of its period is lost. What stays: the audit log of admins, which names accounts and what was changed of them;
+/// and what game servers say of players. Who signs in again is a new user.
 #[utoipa::path(delete, path = "/me", tag = "privacy", security(("session" = [])), request_body = ErasureRequest, responses(
     (status = 200, body = Done),
     (status = 400, body = Problem, content_type = "application/problem+json",
@@ -122,21 +126,63 @@ pub async fn erase(
     if confirm != user.platform_id.as_str() {
         return Err(ApiError::invalid("confirm", "must be your platform id"));
     }
-    if let Ok(billing) = billing::billing(&context) {
-        checkout::close_open(billing, &user.id).await?;
-    }
-    let (hub, push, id) = (context.hub.clone(), context.push.clone(), user.id.clone());
-    let erase = move |db: &mut Db| {
-        let known = subscriptions::list_for(db, &user.id)?;
-        // Nobody could cancel it any more.
-        if known.iter().any(|known| known.status.is_running() && !known.cancel_at_period_end) {
-            return Ok(None);
+    let mut closed = None;
+    let mut attempt = 1;
+    loop {
+        let id = user.id.clone();
+        let open = context.pool.read(move |db| payment_customers::open_checkout(db, &id)).await?;
+        if let (Ok(billing), Some(open)) = (billing::billing(&context), open.as_ref().filter(|_| open != closed)) {
+            checkout::close_for_good(billing, &user.id, open).await?;
         }
-        personal_data::erase(db, &user).map(Some)
+        closed = open;
+        match erase_once(&context, &user, closed.clone()).await {
+            Ok(ErasureAttempt::Erased(_)) => break,
+            Ok(ErasureAttempt::SubscriptionRuns) => return Err(ApiError::SubscriptionRuns),
+            Ok(ErasureAttempt::CheckoutOpened) if attempt < ATTEMPTS => {}
+            Ok(ErasureAttempt::CheckoutOpened) => {
+                return Err(DbError::Unavailable("checkouts of a user are opened all the time".to_owned()).into());
+            }
+            Err(error) if error.is_lost_lock() && attempt < ATTEMPTS => {}
+            Err(error) => return Err(error.into()),
+        }
+        attempt += 1;
+    }
+    log::info!(user:% = user.id; "a user has erased themselves");
+    // Otherwise the next sweep does it.
+    if let Err(error) = context.pool.empty_log().await {
+        log::warn!("the log of the database still has what was erased: {error}");
+    }
+    let mut response = HttpResponse::Ok().json(Done::OK);
+    clear_session_cookie(&mut response, &context, &session);
+    Ok(response)
+}
+
+/// How an attempt to erase a user ended.
+enum ErasureAttempt {
+    Erased(Erased),
+    /// Nobody could cancel it any more.
+    SubscriptionRuns,
+    /// Another than the one that is closed.
+    CheckoutOpened,
+}
+
+/// Erases the user, unless there is another checkout than `closed`, which could still be paid.
+async fn erase_once(context: &ApiContext, user: &User, closed: Option<String>) -> Result<ErasureAttempt, DbError> {
+    let (hub, push, id, user) = (context.hub.clone(), context.push.clone(), user.id.clone(), user.clone());
+    let erase = move |db: &mut Db| {
+        personal_data::begin_erasure(db, &user.id)?;
+        if payment_customers::lock_checkout(db, &user.id)? != closed {
+            return Ok(ErasureAttempt::CheckoutOpened);
+        }
+        let known = subscriptions::list_for(db, &user.id)?;
+        if known.iter().any(|known| known.status.is_running() && !known.cancel_at_period_end) {
+            return Ok(ErasureAttempt::SubscriptionRuns);
+        }
+        personal_data::erase(db, &user).map(ErasureAttempt::Erased)
     };
-    let erased_id = id.clone();
-    let tell = move |erased: &Option<Erased>| {
-        let Some(Erased { sessions, helper_devices, servers, shared, notes }) = erased else { return };
+    let tell = move |attempt: &ErasureAttempt| {
+        let ErasureAttempt::Erased(erased) = attempt else { return };
+        let Erased { sessions, helper_devices, servers, shared, acknowledged, notes } = erased;
         let of_devices = helper_devices.iter().map(SessionId::of_device);
         for session in sessions.iter().cloned().chain(of_devices) {
             hub.do_send(SessionEnded { session });
@@ -150,16 +196,11 @@ pub async fn erase(
         for server in shared {
             hub.do_send(AccessChanged { server: server.clone() });
         }
-        push.do_send(CredentialChanged { user: erased_id.clone() });
-        push.do_send(ServersChanged { user: erased_id });
+        for server in acknowledged {
+            hub.do_send(AcknowledgementsErased { server: server.clone(), user: id.clone() });
+        }
+        push.do_send(CredentialChanged { user: id.clone() });
+        push.do_send(ServersChanged { user: id });
     };
-    context.pool.write_and_tell(erase, tell).await?.ok_or(ApiError::SubscriptionRuns)?;
-    log::info!(user:% = id; "a user has erased themselves");
-    // Otherwise the next sweep does it.
-    if let Err(error) = context.pool.empty_log().await {
-        log::warn!("the log of the database still has what was erased: {error}");
-    }
-    let mut response = HttpResponse::Ok().json(Done::OK);
-    clear_session_cookie(&mut response, &context, &session);
-    Ok(response)
+    context.pool.write_and_tell(erase, tell).await
 }

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fs::File,
     io::{self, BufReader, BufWriter, Read, Write as _},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,8 @@ const MANIFEST: &str = "manifest.json";
 const MANIFEST_DIGEST: &str = "manifest.json.sha256";
 /// Bytes that a manifest may have.
 const LARGEST_MANIFEST: u64 = 32 << 20;
+/// Bytes of a file that are in memory at once.
+const PIECE: u64 = 1 << 20;
 /// Files that an archive may have; the manifest has room for them.
 const MOST_FILES: usize = 100_000;
 
@@ -114,10 +116,12 @@ fn digest_line(manifest: &[u8]) -> String {
     format!("{}  {MANIFEST}\n", sha256_hex(manifest))
 }
 
-/// Reads an archive to its end and compares every byte with its manifest. What `place` opens for a name gets the file.
+/// Reads an archive to its end and compares every byte with its manifest. The file of a name goes to the path that `place`
+/// gives, which `create` makes.
 pub fn read(
     path: &Path,
-    mut place: impl FnMut(&str) -> io::Result<Option<File>>,
+    place: impl Fn(&str) -> Option<PathBuf>,
+    create: impl Fn(&Path) -> io::Result<File>,
 ) -> Result<BackupManifest, BackupError> {
     let file = File::open(path).map_err(BackupError::io(path.display()))?;
     let mut archive = tar::Archive::new(BufReader::new(file));
@@ -149,15 +153,23 @@ pub fn read(
             }
             _ if !is_known(&name) => return Err(BackupError::Damaged(format!("{name} does not belong there"))),
             _ => {
-                let mut target = place(&name).map_err(BackupError::io(&name))?;
-                let mut content = DigestingReader::new(&mut entry);
-                match &mut target {
-                    Some(target) => io::copy(&mut content, target),
-                    None => io::copy(&mut content, &mut io::sink()),
+                let place = place(&name);
+                let unwritten = |error| BackupError::io(place.as_deref().unwrap_or(path).display())(error);
+                let mut target = place.as_deref().map(&create).transpose().map_err(unwritten)?;
+                let (mut content, mut piece) = (DigestingReader::new(&mut entry), Vec::new());
+                // Not `io::copy`, which does not say which of the two failed.
+                loop {
+                    piece.clear();
+                    let read = (&mut content).take(PIECE).read_to_end(&mut piece);
+                    if read.map_err(|error| BackupError::Damaged(format!("{name}: {error}")))? == 0 {
+                        break;
+                    }
+                    if let Some(target) = &mut target {
+                        target.write_all(&piece).map_err(unwritten)?;
+                    }
                 }
-                .map_err(|error| BackupError::Damaged(format!("{name}: {error}")))?;
                 if let Some(target) = target {
-                    target.sync_all().map_err(BackupError::io(&name))?;
+                    target.sync_all().map_err(unwritten)?;
                 }
                 let (bytes, sha256) = content.finish();
                 found.insert(name.clone(), ArchivedFile { name, bytes, sha256 });
@@ -189,4 +201,24 @@ pub fn read(
 fn is_known(name: &str) -> bool {
     [DATABASE, JOURNAL, REFUSED, SECRETS_FILE].contains(&name)
         || name.strip_prefix(IMAGES).and_then(ImageName::parse).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::OpenOptions;
+
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_not_the_fault_of_the_backup() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("it.tar");
+        let mut writer = ArchiveWriter::new(File::create(&path).unwrap(), 0);
+        writer.add(DATABASE, &b"rows"[..], 4).unwrap();
+        writer.finish(BackupManifest::default()).unwrap();
+        let open = |path: &Path| OpenOptions::new().write(true).open(path);
+        let full = read(&path, |_| Some("/dev/full".into()), open).unwrap_err().to_string();
+        assert!(full.starts_with("/dev/full: No space left"), "{full}");
+        assert_eq!(read(&path, |_| None, open).unwrap().files.len(), 1);
+    }
 }

@@ -89,17 +89,21 @@ pub fn restore(options: RestoreOptions) -> Result<Restored, BackupError> {
     if verify {
         let stage = private_stage(&std::env::temp_dir())?;
         let database = stage.path().join(DATABASE);
-        let manifest = archive::read(&file, |name| (name == DATABASE).then(|| create(&database)).transpose())?;
+        let manifest = archive::read(&file, |name| (name == DATABASE).then(|| database.clone()), create)?;
         let audit = check_database(&database, &manifest)?;
         let images = manifest.images_in_s3.then(|| WERE_IN_S3.to_owned());
         return Ok(Restored { data_dir: None, manifest, audit, images });
     }
     let StoragePlaces { data_dir, database, images } = settings.storage()?;
     let Database::Sqlite(database) = database else { return Err(BackupError::Postgres(data_dir)) };
+    let made = MadePaths::from_here_on(&data_dir, directory_of(&database));
     let in_use = take_data_dir(&data_dir).map_err(BackupError::io(data_dir.display()))?;
     let Some(_in_use) = in_use else {
+        made.keep();
         return Err(BackupError::Refused(format!("{}: a companion serves from it", data_dir.display())));
     };
+    // Removed while the directory is still ours.
+    let made = made;
     let is_empty = fs::read_dir(&data_dir).and_then(|entries| {
         let names: io::Result<Vec<_>> = entries.map(|entry| Ok(entry?.file_name())).collect();
         Ok(names?.iter().all(|name| name == LOCK_FILE))
@@ -118,7 +122,7 @@ pub fn restore(options: RestoreOptions) -> Result<Restored, BackupError> {
         DATABASE => database_stage.path().join(name),
         _ => stage.path().join(name),
     };
-    let manifest = archive::read(&file, |name| create(&staged(name)).map(Some))?;
+    let manifest = archive::read(&file, |name| Some(staged(name)), create)?;
     let audit = check_database(&staged(DATABASE), &manifest)?;
 
     let has_images = manifest.files.iter().any(|file| file.name.starts_with(IMAGES));
@@ -153,7 +157,35 @@ pub fn restore(options: RestoreOptions) -> Result<Restored, BackupError> {
         File::open(directory_of(&database))?.sync_all()
     };
     put().map_err(BackupError::io(data_dir.display()))?;
+    made.keep();
     Ok(Restored { data_dir: Some(data_dir), manifest, audit, images: told })
+}
+
+/// What a restore makes before it knows that it goes on: removed when dropped, unless something is in it.
+struct MadePaths(Vec<PathBuf>);
+
+impl MadePaths {
+    /// What is not there now of the directory with its lock, and of that of the database.
+    fn from_here_on(data_dir: &Path, of_database: &Path) -> Self {
+        let lock = data_dir.join(LOCK_FILE);
+        let all = lock.ancestors().chain(of_database.ancestors()).filter(|path| !path.as_os_str().is_empty());
+        let mut made: Vec<PathBuf> = all.filter(|path| !path.exists()).map(Path::to_owned).collect();
+        // The inner ones first.
+        made.sort_by_key(|path| std::cmp::Reverse(path.components().count()));
+        Self(made)
+    }
+
+    fn keep(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for MadePaths {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            let _ = fs::remove_file(path).or_else(|_| fs::remove_dir(path));
+        }
+    }
 }
 
 fn create(path: &Path) -> io::Result<File> {

@@ -133,16 +133,11 @@ async fn open(
     }
 }
 
-/// Closes the checkout that is open for this user, if one is: nobody can pay there any more. The subscription of one that
-/// was paid is stored then.
-pub async fn close_open(context: &BillingContext, user: &UserId) -> Result<(), CheckoutError> {
-    let id = user.clone();
-    match context.pool.read(move |db| payment_customers::open_checkout(db, &id)).await? {
-        Some(open) => match close(context, user, &open).await {
-            Err(CheckoutError::Subscribed) => Ok(()),
-            closed => closed,
-        },
-        None => Ok(()),
+/// Closes a checkout of this user: nobody can pay there any more. The subscription of one that was paid is stored then.
+pub async fn close_for_good(context: &BillingContext, user: &UserId, checkout: &str) -> Result<(), CheckoutError> {
+    match close(context, user, checkout).await {
+        Err(CheckoutError::Subscribed) => Ok(()),
+        closed => closed,
     }
 }
 

@@ -41,8 +41,14 @@ pub struct Listen {
 
 impl ListenSettings {
     pub(super) fn check(self, check: &mut Check) -> Option<Listen> {
-        let api = check.parse("API_LISTEN", &self.api_listen, "an address and port");
-        let relay = check.parse("RELAY_LISTEN", &self.relay_listen, "an address and port");
+        let api: Option<SocketAddr> = check.parse("API_LISTEN", &self.api_listen, "an address and port");
+        let relay: Option<SocketAddr> = check.parse("RELAY_LISTEN", &self.relay_listen, "an address and port");
+        if let (Some(api), Some(relay)) = (api, relay)
+            && api == relay
+            && api.port() != 0
+        {
+            check.fault("API_LISTEN and RELAY_LISTEN", format!("are both {api}: each needs a port of its own"));
+        }
         let workers = match given(self.workers) {
             Some(workers) => check.parse("WORKERS", &workers, "a number from 1"),
             None => Some(thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)),
@@ -80,5 +86,22 @@ mod tests {
         assert!(listen.trusted_proxies.contain([10, 0, 0, 1].into()));
         assert_eq!(listen.connections_per_address.get(), 9);
         assert_eq!((listen.workers.get(), listen.relay.port()), (3, 0));
+    }
+
+    #[test]
+    fn two_listeners_have_two_addresses_unless_the_system_chooses_the_ports() {
+        for (port, faults) in [("8080", 1), ("0", 0)] {
+            let settings = ListenSettings {
+                api_listen: format!("127.0.0.1:{port}"),
+                relay_listen: format!("127.0.0.1:{port}"),
+                workers: None,
+                trusted_proxies: None,
+                connections_per_address: None,
+            };
+            let mut check = Check::default();
+            settings.check(&mut check);
+            assert_eq!(check.faults.len(), faults, "{:?}", check.faults);
+            assert!(check.faults.iter().all(|fault| fault.contains("API_LISTEN and RELAY_LISTEN")));
+        }
     }
 }

@@ -20,6 +20,15 @@ pub enum DbError {
     Panicked,
 }
 
+impl DbError {
+    /// Whether another transaction had a lock that this one needed. It is undone, and may go through if it is run again.
+    pub fn is_lost_lock(&self) -> bool {
+        const LOST: [&str; 3] =
+            ["deadlock detected", "canceling statement due to lock timeout", "could not serialize access"];
+        matches!(self, Self::Unavailable(message) if LOST.iter().any(|lost| message.contains(lost)))
+    }
+}
+
 impl From<Error> for DbError {
     fn from(error: Error) -> Self {
         use DatabaseErrorKind as Kind;

@@ -46,6 +46,17 @@ pub fn open_checkout(db: &mut Db, user: &UserId) -> Result<Option<String>, DbErr
     Ok(row.first::<Option<String>>(db).optional()?.flatten())
 }
 
+/// The same, and no other becomes the last one until the transaction ends.
+pub fn lock_checkout(db: &mut Db, user: &UserId) -> Result<Option<String>, DbError> {
+    let row = payment_customers::table.find(user.as_str()).select(payment_customers::open_checkout);
+    let open: Option<Option<String>> = match db {
+        Db::Pg(db) => row.for_update().first(db).optional()?,
+        // There is one writer.
+        Db::Sqlite(db) => row.first(db).optional()?,
+    };
+    Ok(open.flatten())
+}
+
 /// Remembers the checkout that was opened after `before` was closed. False, and nothing changes, when another request
 /// has opened one since.
 pub fn replace_checkout(db: &mut Db, user: &UserId, before: Option<&str>, opened: &str) -> Result<bool, DbError> {

@@ -6,6 +6,7 @@
 
 use diesel::{
     QueryableByName,
+    connection::SimpleConnection as _,
     prelude::*,
     sql_query,
     sql_types::{BigInt, Text},
@@ -18,12 +19,12 @@ use crate::{
         pool::Db,
         schema::{
             active_days, beta_testers, chat_link_codes, chat_links, erased_customers, guests, helper_devices,
-            idempotency_keys, map_notes, paired_servers, payment_customers, payment_events, sessions, store_versions,
-            subscriptions, users, wiki_versions,
+            idempotency_keys, incident_acks, incidents, map_notes, paired_servers, payment_customers, payment_events,
+            sessions, store_versions, subscriptions, users, wiki_versions,
         },
-        users::{User, lock},
+        users::{self as accounts, User},
     },
-    domain::ids::{HelperDeviceId, ServerId, SessionId},
+    domain::ids::{HelperDeviceId, ServerId, SessionId, UserId},
 };
 
 /// Rows that are read at once.
@@ -92,8 +93,8 @@ pub const PERSONAL_DATA: [PersonalRows; 31] = [
     rows("paymentEvents", "payment_events", "(user_hint = {user} OR customer_id IN (SELECT customer_id FROM payment_customers WHERE user_id = {user}))", "id", &["id", "kind", "subscription_id", "customer_id", "state", "reason", "received_at:time"]),
     rows("betaTester", "beta_testers", OF_ACCOUNT, "platform_id", &["tier", "note", "expires_at:time", "created_at:time"]),
     rows("searchedBy", "user_search", OF_USER, "key", &["key"]),
-    rows("adminActions", "audit", "actor = (SELECT platform_id FROM users WHERE id = {user})", "id", &["id", "at:time", "action", "target", "result"]),
-    rows("adminActionsAboutMe", "audit", "target IN (SELECT platform_id FROM users WHERE id = {user} UNION SELECT id FROM users WHERE id = {user})", "id", &["id", "at:time", "action", "result"]),
+    rows("adminActions", "audit", "actor = (SELECT platform_id FROM users WHERE id = {user})", "id", &["id", "at:time", "action", "target", "payload:json", "result"]),
+    rows("adminActionsAboutMe", "audit", "target IN (SELECT platform_id FROM users WHERE id = {user} UNION SELECT id FROM users WHERE id = {user})", "id", &["id", "at:time", "action", "payload:json", "result"]),
 ];
 
 #[derive(QueryableByName)]
@@ -173,22 +174,43 @@ pub struct Erased {
     pub servers: Vec<ServerId>,
     /// Of which the user was a guest.
     pub shared: Vec<ServerId>,
+    /// Of others, whose alarms the user took note of.
+    pub acknowledged: Vec<ServerId>,
     /// Map notes on servers of others, by server.
     pub notes: Vec<(ServerId, String)>,
 }
 
-/// Erases the user with all that is stored about them.
+/// Begins an erasure: nothing of this user is added until the transaction ends. Others lock in another order (the server
+/// before its user), and nobody but an erasure is to fail for that: it waits for a shorter time than PostgreSQL does before
+/// it ends a deadlock, and than an alarm does for the ledger. Whoever gets [`DbError::is_lost_lock`] begins again.
 ///
 /// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
+pub fn begin_erasure(db: &mut Db, user: &UserId) -> Result<(), DbError> {
+    if let Db::Pg(db) = db {
+        db.batch_execute("SET LOCAL lock_timeout = '200ms'")?;
+    }
+    accounts::lock_out(db, user).map(drop)
+}
+
+/// Erases the user with all that is stored about them.
+///
+/// Call it in a transaction, and after [`begin_erasure`] where others write.
 pub fn erase(db: &mut Db, user: &User) -> Result<Erased, DbError> {
     let (id, account) = (user.id.as_str(), user.platform_id.as_str());
-    lock(db, &user.id)?;
+    accounts::lock_out(db, &user.id)?;
     let of_sessions: Vec<String> = sessions::table.filter(sessions::user_id.eq(id)).select(sessions::id).load(db)?;
     let devices: Vec<String> =
         helper_devices::table.filter(helper_devices::user_id.eq(id)).select(helper_devices::id).load(db)?;
     let servers: Vec<String> =
         paired_servers::table.filter(paired_servers::owner_id.eq(id)).select(paired_servers::id).load(db)?;
     let shared: Vec<String> = guests::table.filter(guests::user_id.eq(id)).select(guests::server_id).load(db)?;
+    let mut acknowledged: Vec<String> = incident_acks::table
+        .inner_join(incidents::table)
+        .filter(incident_acks::user_id.eq(id))
+        .select(incidents::server_id)
+        .distinct()
+        .load(db)?;
+    acknowledged.retain(|server| !servers.contains(server));
     let mut notes: Vec<(String, String)> = diesel::delete(map_notes::table.filter(map_notes::author_id.eq(id)))
         .returning((map_notes::server_id, map_notes::id))
         .get_results(db)?;
@@ -215,6 +237,7 @@ pub fn erase(db: &mut Db, user: &User) -> Result<Erased, DbError> {
         helper_devices: devices.into_iter().map(HelperDeviceId::from).collect(),
         servers: servers.into_iter().map(ServerId::from).collect(),
         shared: shared.into_iter().map(ServerId::from).collect(),
+        acknowledged: acknowledged.into_iter().map(ServerId::from).collect(),
         notes: notes.into_iter().map(|(server, note)| (server.into(), note)).collect(),
     })
 }

@@ -73,6 +73,17 @@ pub fn find(db: &mut Db, id: &SessionId, now: Timestamp) -> Result<Option<Sessio
     Ok(session)
 }
 
+/// Whether there is this session. It is not deleted before the transaction ends.
+pub fn lock(db: &mut Db, id: &SessionId) -> Result<bool, DbError> {
+    let row = sessions::table.find(id.as_str()).select(sessions::id);
+    let found: Option<String> = match db {
+        Db::Pg(db) => row.for_key_share().first(db).optional()?,
+        // There is one writer.
+        Db::Sqlite(db) => row.first(db).optional()?,
+    };
+    Ok(found.is_some())
+}
+
 /// Of these sessions those that have not ended, with their users.
 pub fn owners(db: &mut Db, ids: &[SessionId], now: Timestamp) -> Result<Vec<(SessionId, UserId)>, DbError> {
     let owners: Vec<(String, String)> = sessions::table

@@ -221,6 +221,15 @@ impl Raids {
         is_new.then(|| RaidChange { incident: incident.to_owned(), message: None })
     }
 
+    /// This user is gone, and with them whatever they had taken note of.
+    pub fn forget_user(&mut self, user: &UserId) -> Vec<RaidChange> {
+        let forgotten = self.incidents.iter_mut().filter_map(|(incident, tracked)| {
+            tracked.incident.acks.remove(user)?;
+            Some(RaidChange { incident: incident.clone(), message: None })
+        });
+        forgotten.collect()
+    }
+
     fn open(&mut self, opened: NewIncident<'_>, now: Moment, new_id: impl FnOnce() -> String) -> RaidUpdate {
         let NewIncident { path, alarm_id, name, place, at } = opened;
         let late = now.stamp - at.stamp > LATE;

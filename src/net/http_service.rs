@@ -11,7 +11,7 @@ use std::{
 };
 
 use actix_http::{
-    Extensions, HttpMessage as _, HttpServiceBuilder, Payload, Protocol, Request, Response,
+    ConnectionType, Extensions, HttpMessage as _, HttpServiceBuilder, Payload, Protocol, Request, Response, StatusCode,
     body::{BodySize, BoxBody, MessageBody},
     error::{DispatchError, PayloadError},
 };
@@ -113,7 +113,8 @@ fn refuse(stream: &TcpStream, crowded: Crowded) {
 }
 
 /// Serves with this application, and gives every body [`BODY_DEADLINE`], if its handler gives no more: after it the body
-/// ends with an error that [`is_late`] knows. A body that is not read to its end closes its connection.
+/// ends with an error that [`is_late`] knows. A body that is not read to its end closes its connection; so does a request for
+/// an upgrade that is answered without one.
 pub fn with_deadlines<S, B>(
     app: S,
 ) -> impl ServiceFactory<
@@ -144,9 +145,14 @@ where
             *request.payload() =
                 Payload::Stream { payload: Box::pin(TimedBody { body, exchanges, due, timer: Timer::default() }) };
         }
+        let wants_upgrade = request.upgrade();
         let answered = app.call(request);
         async move {
-            let response: Response<B> = answered.await?.into();
+            let mut response: Response<B> = answered.await?.into();
+            if wants_upgrade && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+                // The answer would repeat the `upgrade` of the request.
+                response.head_mut().set_connection_type(ConnectionType::Close);
+            }
             Ok(response.map_body(|_, answer| TimedAnswer {
                 answer: answer.boxed(),
                 rest: Bytes::new(),

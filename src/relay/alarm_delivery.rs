@@ -315,6 +315,12 @@ impl AlarmDelivery {
         }
     }
 
+    /// This user is gone.
+    pub fn user_erased(&self, user: &UserId) {
+        let changes = self.raids.borrow_mut().forget_user(user);
+        self.show(&changes);
+    }
+
     /// A socket took a snapshot of this position.
     pub fn snapshot_taken(&self, position: Position) {
         let held: Vec<String> = {

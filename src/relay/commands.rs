@@ -89,6 +89,14 @@ pub struct AcknowledgeRaid {
     pub incident: String,
 }
 
+/// A user who had taken note of incidents of this server is gone, and so is that.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct AcknowledgementsErased {
+    pub server: ServerId,
+    pub user: UserId,
+}
+
 /// Say a line in the team's chat; answers with the line as the game repeats it.
 #[derive(Message)]
 #[rtype(result = "Result<KeptLine, ChatError>")]

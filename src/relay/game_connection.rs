@@ -2,6 +2,7 @@
 //! [`link_supervisor`] learns, keeps the [`LiveState`], and publishes what follows. Stops when the paired server is
 //! deleted or the service drains.
 
+mod acknowledgements;
 mod alive;
 mod cameras;
 mod chat;
@@ -444,15 +445,6 @@ impl Handler<DeliverPushedAlarm> for GameConnection {
 
     fn handle(&mut self, DeliverPushedAlarm(alarm): DeliverPushedAlarm, ctx: &mut Self::Context) {
         ctx.spawn(self.alarms.clone().pushed_alarm(alarm).into_actor(self));
-    }
-}
-
-impl Handler<ShowAcknowledgement> for GameConnection {
-    type Result = ();
-
-    fn handle(&mut self, acknowledgement: ShowAcknowledgement, _: &mut Self::Context) {
-        let ShowAcknowledgement { incident, user, at } = acknowledgement;
-        self.alarms.acknowledged(&incident, &user, at);
     }
 }
 

@@ -46,8 +46,8 @@ pub use crate::relay::{
     alarm_delivery::{DrillOutcome, PushedAlarm},
     camera_looks::{CameraError, PullCameraFrame},
     commands::{
-        AcknowledgeRaid, ChatError, CommandError, DeviceToggle, NotesChanged, PlaceDevice, ReadDevices, SendChat,
-        UserCommand,
+        AcknowledgeRaid, AcknowledgementsErased, ChatError, CommandError, DeviceToggle, NotesChanged, PlaceDevice,
+        ReadDevices, SendChat, UserCommand,
     },
     game_connection::{LinkStatus, players::PlayerSeen},
     ledger::STORED_WITHIN,

@@ -129,11 +129,17 @@ async fn a_backup_that_was_cut_off_or_changed_is_refused_and_leaves_nothing() {
         let verified = run(verify(&file)).await;
         let told = text(&verified);
         assert!(verified.status.code() == Some(1) && told.contains("the backup is damaged"), "{number}: {told}");
-        let into = directory.path().join("restored");
+        let into = directory.path().join("restored/deep");
         assert_eq!(run(restore(&file, &into)).await.status.code(), Some(1), "{number}");
-        let left: Vec<_> = fs::read_dir(&into).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(left, ["companion.lock"], "{number}");
+        assert!(!directory.path().join("restored").exists(), "{number}");
     }
+    let own = directory.path().join("own");
+    fs::create_dir(&own).unwrap();
+    assert_eq!(run(restore(&file, &own)).await.status.code(), Some(1), "it is damaged");
+    assert_eq!(fs::read_dir(&own).unwrap().count(), 0);
+    fs::write(own.join("letter"), "mine").unwrap();
+    assert_eq!(run(restore(&file, &own)).await.status.code(), Some(1), "it is not empty");
+    assert_eq!(fs::read_dir(&own).unwrap().count(), 1);
     fs::write(&file, &whole).unwrap();
     let restored = run(restore(&file, &directory.path().join("restored"))).await;
     assert!(restored.status.success(), "{}", text(&restored));

@@ -241,3 +241,18 @@ async fn health_routes_report_their_state() {
     assert_eq!(browser.get("/health/db").await.json(), json!({ "ok": true }));
     assert_eq!(browser.get("/ready").await.json(), json!({ "ok": true }));
 }
+
+#[actix_web::test]
+async fn a_request_for_an_upgrade_that_there_is_not_is_answered_and_closed() {
+    let app = TestApp::start().await;
+    for address in [app.address, app.relay] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = "GET /health HTTP/1.1\r\nHost: companion\r\nConnection: Upgrade, HTTP2-Settings\r\n\
+                       Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n\r\n";
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        timeout(PATIENCE, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("connection: close\r\n"), "{answer}");
+        assert!(!answer.contains("connection: upgrade"), "{answer}");
+    }
+}

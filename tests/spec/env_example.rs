@@ -38,3 +38,11 @@ fn the_example_of_variables_is_up_to_date() {
         assert!(line.is_empty() || line.starts_with('#'), "line {number} sets something: {line}");
     }
 }
+
+#[test]
+fn clients_of_a_composed_service_learn_where_the_relay_is() {
+    let compose = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/compose.yml")).unwrap();
+    for url in ["      BASE_URL: https://${API_DOMAIN:?}\n", "      RELAY_URL: wss://${RELAY_DOMAIN:?}\n"] {
+        assert!(compose.contains(url), "{url}");
+    }
+}

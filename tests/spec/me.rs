@@ -8,17 +8,21 @@ use companion::{
         pool::{Db, Pool},
     },
     simulator::{
-        payments::SubscriptionChange,
+        payments::{PaymentFaults, SubscriptionChange},
         world::{BASE_ALARM, GATE_SWITCH, TEAM},
     },
 };
-use diesel::{QueryableByName, RunQueryDsl as _, sql_query, sql_types::Text};
+use diesel::{
+    Connection as _, PgConnection, QueryableByName, RunQueryDsl as _, connection::SimpleConnection as _, sql_query,
+    sql_types::Text,
+};
 use reqwest::{Method, header::ORIGIN};
 use serde_json::{Value, json};
 
 use crate::harness::{
     app::{ADA, ADMINS, BASE, FRONTEND, LINKS, TestApp},
     browser::{Answer, Browser},
+    database::Postgres,
     game::{self, ALICE, BOB, add_device, is_complete, pair},
     on_each_database,
     payments::PaymentTest,
@@ -326,4 +330,64 @@ async fn an_open_checkout_is_closed_with_the_account() {
     let session = test.checkout("SCOUT").await;
     assert_eq!(erase(&mut test.alice, ALICE).await.status, 200);
     assert!(test.provider.pay(&session).is_none(), "nobody can pay there any more");
+}
+
+async fn a_checkout_is_opened_while_another_is_closed_for_good(database_url: Option<String>) {
+    let mut test = PaymentTest::start_on(database_url, &[]).await;
+    let first = test.checkout("SCOUT").await;
+    let asked = test.provider.asked();
+    test.provider.set_faults(PaymentFaults { answer_delay: 4_000, ..Default::default() });
+    let mut there = test.alice.clone();
+    let erasing = actix_web::rt::spawn(async move { erase(&mut there, ALICE).await.status });
+    test.provider.asked_until(asked + 1).await;
+    // Both have asked for the first one to be closed, and either may go on before the other.
+    let body = json!({ "tier": "OPERATOR" });
+    let both_asked = async {
+        test.provider.asked_until(asked + 2).await;
+        test.provider.set_faults(PaymentFaults::default());
+    };
+    tokio::join!(test.alice.post("/billing/checkout", Some(&body)), both_asked);
+    assert_eq!(erasing.await.unwrap(), 200);
+    assert_eq!(test.provider.pay(&first), None);
+    assert_eq!(test.provider.open_checkouts(), 0);
+}
+
+#[actix_web::test]
+async fn no_checkout_outlives_the_account() {
+    a_checkout_is_opened_while_another_is_closed_for_good(None).await;
+}
+
+#[actix_web::test]
+async fn no_checkout_outlives_the_account_on_postgres() {
+    let Some(database) = Postgres::create() else { return };
+    a_checkout_is_opened_while_another_is_closed_for_good(Some(database.url())).await;
+}
+
+/// SQLite has one writer.
+#[actix_web::test]
+async fn an_erasure_that_another_write_is_in_the_way_of_begins_again() {
+    let Some(database) = Postgres::create() else { return };
+    let app = TestApp::start_on(database.url(), &[]).await;
+    let mut alice = app.signed_in(ALICE).await;
+    let user = id(&mut alice).await;
+    let pairing = json!({ "address": "play.example.com", "port": 28083, "playerId": ALICE, "playerToken": 1 });
+    assert_eq!(alice.post("/paired-servers", Some(&pairing)).await.status, 201);
+    let mut other = PgConnection::establish(&database.url()).unwrap();
+    other.batch_execute("BEGIN; SELECT id FROM paired_servers FOR UPDATE").unwrap();
+    let erasing = actix_web::rt::spawn(async move { erase(&mut alice, ALICE).await.status });
+    let waits = "SELECT 'waits' AS found FROM pg_stat_activity
+        WHERE wait_event_type = 'Lock' AND datname = current_database()";
+    let until_it_waits = async {
+        while sql_query(waits).load::<Found>(&mut other).unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, until_it_waits).await.expect("it waits for the server's row");
+    let session = format!(
+        "INSERT INTO sessions (id, user_id, created_at, last_seen_at, expires_at)
+         VALUES ('late', '{user}', '2026-11-21', '2026-11-21', '2026-11-22'); COMMIT"
+    );
+    other.batch_execute(&session).expect("it is no erasure");
+    assert_eq!(erasing.await.unwrap(), 200);
+    assert!(sql_query("SELECT id AS found FROM sessions").load::<Found>(&mut other).unwrap().is_empty());
 }

@@ -19,11 +19,13 @@ use crate::{
     },
     db::{
         audit::{self, AuditPayload, NewAuditEntry},
+        error::DbError,
         pool::Db,
+        sessions,
     },
     domain::{
         audit::{AdminAction, AuditResult, Written},
-        ids::PlatformId,
+        ids::{PlatformId, SessionId},
         time::Timestamp,
     },
     net::trace,
@@ -33,6 +35,7 @@ use crate::{
 #[derive(Clone)]
 pub struct Admin {
     pub platform_id: PlatformId,
+    session: SessionId,
     context: web::Data<ApiContext>,
 }
 
@@ -51,9 +54,9 @@ impl Admin {
         let context = ApiContext::of(req).clone();
         let caller = (!context.admins.is_empty()).then(|| signed_in(req, |_, _| Ok(())));
         async move {
-            let (SessionUser { user, .. }, ()) = caller.ok_or(ApiError::AdminDisabled)?.await?;
+            let (SessionUser { user, session }, ()) = caller.ok_or(ApiError::AdminDisabled)?.await?;
             match context.admins.contains(&user.platform_id) {
-                true => Ok(Self { platform_id: user.platform_id, context }),
+                true => Ok(Self { platform_id: user.platform_id, session, context }),
                 false => Err(ApiError::NotAdmin),
             }
         }
@@ -112,9 +115,11 @@ impl Admin {
         F: FnOnce(&mut Db, Timestamp) -> Result<Written<T>, ApiError> + Send + 'static,
     {
         let (actor, target, now) = (self.platform_id.clone(), target.to_owned(), self.context.clock.now());
+        let session = self.session.clone();
         move |db| {
             // One admin at a time: what a change finds is what it changes.
             let head = audit::lock(db)?;
+            still_signed_in(db, &session)?;
             let Written { value, before, after } = change(db, now)?;
             let payload = AuditPayload::of_change(before, after);
             let (target, payload, result) = (target.as_str(), &payload, AuditResult::Done);
@@ -133,7 +138,13 @@ impl Admin {
         call: impl Future<Output = Result<Written<T>, ApiError>> + 'static,
     ) -> Result<T, ApiError> {
         let asked = Written::new((), (), asked).after;
-        let begun = self.record(action, target, AuditPayload::of_intent(asked), AuditResult::Begun).await?;
+        let (begin, session) =
+            (self.entry(action, target, AuditPayload::of_intent(asked), AuditResult::Begun), self.session.clone());
+        let begin = move |db: &mut Db| {
+            let begun = begin(db)?;
+            still_signed_in(db, &session).map(|()| begun)
+        };
+        let begun = transaction::write_and_tell(&self.context.pool, begin, |_| ()).await?;
         let (admin, target) = (self.clone(), target.to_owned());
         let done = rt::spawn(trace::carried(async move {
             let (answer, after, result) = match call.await {
@@ -145,7 +156,7 @@ impl Admin {
             };
             // It is done, and the log says that it was begun.
             let payload = AuditPayload::of_outcome(begun, after);
-            if let Err(error) = admin.record(action, &target, payload, result).await {
+            if let Err(error) = admin.context.pool.write(admin.entry(action, &target, payload, result)).await {
                 log::error!("the audit log does not say what came of entry {begun}: {error}");
             }
             answer
@@ -153,19 +164,27 @@ impl Admin {
         done.await.map_err(|panicked| ApiError::Internal(panicked.into()))?
     }
 
-    async fn record(
+    /// Writes an entry of the audit log.
+    fn entry(
         &self,
         action: AdminAction,
         target: &str,
         payload: AuditPayload,
         result: AuditResult,
-    ) -> Result<i64, ApiError> {
+    ) -> impl FnOnce(&mut Db) -> Result<i64, DbError> + Send + use<> {
         let (actor, target, now) = (self.platform_id.clone(), target.to_owned(), self.context.clock.now());
-        let write = move |db: &mut Db| {
+        move |db| {
             let (target, payload) = (target.as_str(), &payload);
             let head = audit::lock(db)?;
             audit::append(db, head, &NewAuditEntry { actor: &actor, action, target, payload, result }, now)
-        };
-        Ok(self.context.pool.write(write).await?)
+        }
+    }
+}
+
+/// The request may have been under way for long: whoever has signed out or erased themselves meanwhile does nothing more.
+fn still_signed_in(db: &mut Db, session: &SessionId) -> Result<(), ApiError> {
+    match sessions::lock(db, session)? {
+        true => Ok(()),
+        false => Err(ApiError::Unauthenticated),
     }
 }

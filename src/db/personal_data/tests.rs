@@ -5,8 +5,9 @@ use serde_json::Value;
 
 use super::*;
 use crate::db::{
+    engine, paired_servers, payment_customers,
     pool::Pool,
-    testing,
+    sessions, testing,
     users::{self, StoredProfile},
 };
 
@@ -91,6 +92,7 @@ fn value(table: &str, column: &str, data_type: &str, who: &str, number: i64, pos
         (_, "platform_id" | "actor" | "target" | "written_by") => text(format!("{who}-account")),
         (_, "customer_id" | "chat_user_id") => text(format!("{who}-{column}")),
         ("idempotency_keys", "device_id") => text(format!("{who}-id")),
+        ("audit", "payload") => "'{\"before\":null}'".to_owned(),
         ("timeline", "data") => format!("'{{\"by\":\"{who}\"}}'"),
         ("wiki_pages" | "wiki_versions", "slug") => text(format!("slug-{number}")),
         _ if data_type == "text" && (CONTENT.contains(&table) || NOBODYS.contains(&table)) => {
@@ -199,6 +201,7 @@ fn nothing_of_an_erased_user_is_left_and_all_of_others_is() {
         );
         assert_eq!(erased.notes, [("bob-server".into(), "n1".to_owned())]);
         assert!(erased.shared.contains(&"bob-server".into()));
+        assert_eq!(erased.acknowledged, ["bob-server".into()]);
         let left = named(pool, &tables, "ann");
         assert_eq!(left.keys().collect::<Vec<_>>(), ["audit"], "{left:?}");
         assert_eq!(named(pool, &tables, "bob"), bobs);
@@ -226,6 +229,7 @@ fn an_export_has_a_row_of_every_table_and_no_secret() {
         for rows in PERSONAL_DATA {
             let page = pool.read_blocking(|db| rows.read(db, &ann, 0)).unwrap();
             assert!(!page.is_empty(), "{}", rows.name);
+            assert!(rows.table != "audit" || page.iter().all(|row| row.contains("payload")), "{page:?}");
             for row in &page {
                 let row: Value = serde_json::from_str(row).unwrap_or_else(|error| panic!("{error}: {row}"));
                 for column in rows.columns {
@@ -268,4 +272,94 @@ fn an_export_has_a_row_of_every_table_and_no_secret() {
             assert!(told.contains(table) != untold.contains(&table), "{table} is told of, or known not to be");
         }
     });
+}
+
+/// SQLite has one writer.
+#[test]
+fn nothing_is_added_for_a_user_while_they_are_erased() {
+    let Some(postgres) = testing::Postgres::create() else { return };
+    let pool = Pool::open(&postgres.database()).unwrap();
+    testing::user(&pool, "ann");
+    let add = |db: &mut Db| {
+        if let Db::Pg(db) = db {
+            db.batch_execute("SET LOCAL lock_timeout = '1ms'")?;
+        }
+        payment_customers::put_first(db, &"ann".into(), "cus_1")
+    };
+    let undone: Result<(), DbError> = pool.write_blocking(|db| {
+        begin_erasure(db, &"ann".into())?;
+        let added = pool.write_blocking(add);
+        assert!(added.as_ref().is_err_and(DbError::is_lost_lock), "{added:?}");
+        Err(DbError::Conflict)
+    });
+    assert!(matches!(undone, Err(DbError::Conflict)));
+    pool.write_blocking(add).unwrap();
+}
+
+#[test]
+fn of_an_erasure_and_another_that_lock_in_another_order_the_erasure_begins_again() {
+    let Some(postgres) = testing::Postgres::create() else { return };
+    let pool = Pool::open(&postgres.database()).unwrap();
+    testing::user(&pool, "ann");
+    let ann = user(&pool, "ann");
+    testing::server(&pool, "ann", "ann-server");
+    let (tell, told) = std::sync::mpsc::channel();
+    let waiting = "SELECT count(*) AS count FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+    let waits = || pool.read_blocking(|db| Ok(sql_query(waiting).get_result::<Count>(db)?.count)).unwrap() > 0;
+    let erased = std::thread::scope(|scope| {
+        let erasing = scope.spawn(|| {
+            pool.write_blocking(|db| {
+                begin_erasure(db, &ann.id)?;
+                tell.send(()).unwrap();
+                let waited = (0..2_000).any(|_| {
+                    std::thread::sleep(std::time::Duration::from_millis(2));
+                    waits()
+                });
+                assert!(waited, "the other waits for the user");
+                erase(db, &ann)
+            })
+        });
+        let other = pool.write_blocking(|db| {
+            paired_servers::lock(db, &"ann-server".into())?;
+            told.recv().unwrap();
+            sessions::insert(db, &"s".into(), &ann.id, testing::now())
+        });
+        other.expect("it is no erasure");
+        erasing.join().unwrap()
+    });
+    assert!(erased.as_ref().is_err_and(DbError::is_lost_lock), "{erased:?}");
+}
+
+#[test]
+fn rows_of_users_who_are_gone_go_with_the_upgrade() {
+    let Some(postgres) = testing::Postgres::create() else { return };
+    let pool = Pool::open(&postgres.database()).unwrap();
+    let tables = catalogue(&pool);
+    fill(&pool, &tables, "bob", 2);
+    let bobs = named(&pool, &tables, "bob");
+    let references = [("payment_customers", "user_id", "CASCADE"), ("map_notes", "author_id", "SET NULL")];
+    for (table, column, _) in references {
+        run(&pool, &format!("ALTER TABLE {table} DROP CONSTRAINT {table}_{column}_fkey"));
+    }
+    run(
+        &pool,
+        "INSERT INTO payment_customers (user_id, customer_id) VALUES ('ann', 'cus_1');
+         INSERT INTO map_notes (server_id, id, author_id, source, x, y, category, created_at)
+             VALUES ('bob-server', 'n1', 'ann', 'user', 1, 1, 'raid', '2026-11-21 12:00:00');
+         DELETE FROM __diesel_schema_migrations WHERE version = '00000000000040'",
+    );
+    for (table, column, then) in references {
+        let reference = format!("FOREIGN KEY ({column}) REFERENCES users (id) ON DELETE {then}");
+        run(&pool, &format!("ALTER TABLE {table} ADD CONSTRAINT {table}_{column}_fkey {reference} NOT VALID"));
+    }
+    engine::migrate(&postgres.database()).unwrap();
+    for (table, column, _) in references {
+        run(&pool, &format!("ALTER TABLE {table} VALIDATE CONSTRAINT {table}_{column}_fkey"));
+    }
+    assert!(named(&pool, &tables, "ann").is_empty());
+    let notes = "SELECT count(*) AS count FROM map_notes WHERE id = 'n1'";
+    assert_eq!(pool.read_blocking(|db| Ok(sql_query(notes).get_result::<Count>(db)?.count)).unwrap(), 1);
+    let left = named(&pool, &tables, "bob");
+    assert_eq!(left["users"], bobs["users"]);
+    assert_eq!(left.keys().collect::<Vec<_>>(), bobs.keys().collect::<Vec<_>>());
 }

@@ -303,6 +303,20 @@ fn an_acknowledgement_is_noted_once_for_each_user() {
 }
 
 #[test]
+fn what_a_user_who_is_gone_took_note_of_is_forgotten() {
+    let mut timeline = Timeline::new();
+    timeline.alarm("7", 0);
+    timeline.alarm("8", 1);
+    for user in ["alice", "bob"] {
+        timeline.raids.acknowledge("incident-001", &user.into(), at(5).stamp);
+    }
+    let changes = timeline.raids.forget_user(&"alice".into());
+    assert_eq!(changes, [RaidChange { incident: "incident-001".into(), message: None }]);
+    let acks = &timeline.raids.get("incident-001").unwrap().acks;
+    assert_eq!(acks.keys().collect::<Vec<_>>(), [&"bob".into()]);
+}
+
+#[test]
 fn a_path_or_name_that_is_new_is_shown_at_once_and_rings_nobody() {
     let mut timeline = Timeline::new();
     timeline.alarm("7", 0);

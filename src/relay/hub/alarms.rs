@@ -11,7 +11,7 @@ use crate::{
     },
     domain::{access::Action, ids::ServerId},
     relay::{
-        commands::{AcknowledgeRaid, CommandError},
+        commands::{AcknowledgeRaid, AcknowledgementsErased, CommandError},
         game_connection::{DeliverPushedAlarm, Drill, ShowAcknowledgement},
     },
 };
@@ -61,6 +61,16 @@ impl Handler<Acknowledged> for Hub {
     fn handle(&mut self, Acknowledged { server, show }: Acknowledged, _: &mut Self::Context) {
         if let Some(connection) = self.connections.get(&server) {
             connection.address.do_send(show);
+        }
+    }
+}
+
+impl Handler<AcknowledgementsErased> for Hub {
+    type Result = ();
+
+    fn handle(&mut self, erased: AcknowledgementsErased, _: &mut Self::Context) {
+        if let Some(connection) = self.connections.get(&erased.server) {
+            connection.address.do_send(erased);
         }
     }
 }

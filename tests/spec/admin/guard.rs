@@ -1,14 +1,21 @@
 //! The door: 503 without admins, 401 without a session, 403 for everybody else, on every admin route.
 
-use reqwest::header::ORIGIN;
-use serde_json::json;
+use reqwest::{Method, header::ORIGIN};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::timeout,
+};
 
 use super::start;
 use crate::{
     harness::{
         app::{ADA, ADMIN, FRONTEND, TestApp},
         browser::Browser,
+        database::Postgres,
         game::ALICE,
+        relay_client::PATIENCE,
     },
     openapi::route_table,
 };
@@ -59,4 +66,49 @@ async fn the_admin_pages_may_call_and_other_sites_may_not() {
     }
     let request = ada.request(reqwest::Method::GET, "/admin/ping").header(ORIGIN, ADMIN);
     assert_eq!(ada.send(request).await.header("access-control-allow-origin"), Some(ADMIN));
+}
+
+/// A write of an admin whose body ends after the admin has erased themselves.
+async fn a_write_that_was_let_in_before_the_erasure(database_url: Option<String>) {
+    const EVE: &str = "76561198000000008";
+    let admins = format!("--admin-platform-ids={ADA},{EVE}");
+    let app = match database_url {
+        Some(url) => TestApp::start_on(url, &[&admins]).await,
+        None => TestApp::start_with(&[&admins]).await,
+    };
+    let (ada, mut eve) = (app.signed_in(ADA).await, app.signed_in(EVE).await);
+    app.clock.advance(chrono::Duration::minutes(2));
+    let body = json!({ "platformId": ALICE, "tier": "SCOUT" }).to_string();
+    let (begin, end) = body.split_at(5);
+    let head = format!(
+        "POST /admin/beta-testers HTTP/1.1\r\nHost: companion\r\nOrigin: {ADMIN}\r\nCookie: rp_sess={}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{begin}",
+        ada.cookies["rp_sess"],
+        body.len()
+    );
+    let mut stream = TcpStream::connect(app.address).await.unwrap();
+    stream.write_all(head.as_bytes()).await.unwrap();
+    // Whoever is let in is seen.
+    let seen = |found: &Value| found["users"][0]["lastSeenAt"] == "2026-11-21T12:02:00.000Z";
+    eve.get_until(format!("/admin/users?q={ADA}"), seen).await;
+    let mut there = ada.clone();
+    let erase = there.request(Method::DELETE, "/me").header(ORIGIN, FRONTEND).json(&json!({ "confirm": ADA }));
+    assert_eq!(there.send(erase).await.status, 200);
+    stream.write_all(end.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    timeout(PATIENCE, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
+    assert!(answer.starts_with("HTTP/1.1 401 ") && answer.contains("unauthenticated"), "{answer}");
+    assert_eq!(eve.get("/admin/audit").await.json()["entries"], json!([]));
+    assert_eq!(eve.get("/admin/beta-testers").await.json()["betaTesters"], json!([]));
+}
+
+#[actix_web::test]
+async fn an_erased_admin_changes_nothing_more() {
+    a_write_that_was_let_in_before_the_erasure(None).await;
+}
+
+#[actix_web::test]
+async fn an_erased_admin_changes_nothing_more_on_postgres() {
+    let Some(database) = Postgres::create() else { return };
+    a_write_that_was_let_in_before_the_erasure(Some(database.url())).await;
 }

@@ -5,6 +5,7 @@ use companion::simulator::{
     world::{BASE_ALARM, WALL_ALARM},
 };
 use futures_util::FutureExt as _;
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::harness::{
@@ -138,6 +139,29 @@ async fn one_users_acknowledgement_is_seen_by_all_and_stored() {
     let path = format!("/paired-servers/{}/alarms/{incident}/ack", base.server);
     let answer = base.alice.post(&path, None).await;
     assert_eq!((answer.status, &answer.json()["acks"]), (200, &alarms[0]["acks"]));
+}
+
+#[actix_web::test]
+async fn nobody_sees_what_an_erased_guest_took_note_of() {
+    let mut base = Base::start(TestApp::start_beside_games().await).await;
+    let invited = json!({ "platformId": BOB });
+    let guests = format!("/paired-servers/{}/guests", base.server);
+    assert_eq!(base.alice.post(&guests, Some(&invited)).await.status, 201);
+    let mut bob = base.app.signed_in(BOB).await;
+    let user = bob.get("/me").await.json()["id"].as_str().unwrap().to_owned();
+    let mut client = base.watch().await;
+    base.game.world(|world| world.fire_alarm(BASE_ALARM));
+    let incident = client.expect("raid").await["incident"].as_str().unwrap().to_owned();
+    base.alarms_until(&["delivered"]).await;
+    let path = format!("/paired-servers/{}/alarms/{incident}/ack", base.server);
+    assert_eq!(bob.post(&path, None).await.status, 200);
+    client.until(&base.server, |state| state["raids"][&incident]["acks"][&user].is_string()).await;
+
+    let erase = bob.request(Method::DELETE, "/me").json(&json!({ "confirm": BOB }));
+    assert_eq!(bob.send(erase).await.status, 200);
+    client.until(&base.server, |state| state["raids"][&incident]["acks"] == json!({})).await;
+    let fresh = base.watch().await;
+    assert_eq!(fresh.state(&base.server)["raids"][&incident]["acks"], json!({}));
 }
 
 #[actix_web::test]

@@ -1,0 +1,2 @@
+-- SQLite has one writer: its foreign keys hold.
+SELECT 1;
