@@ -12,7 +12,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use yaml_rust2::{Yaml, YamlLoader};
 
-use super::{User, installation, still_game};
+use super::{User, installation, still_game, until};
 use crate::crash::{Service, binary};
 
 fn deployed(file: &str) -> PathBuf {
@@ -128,6 +128,9 @@ async fn dashboards_and_alerts_read_what_there_is_and_more_users_make_no_more_se
     let games = [still_game().await, still_game().await, still_game().await];
     let first = User::new(&service.addresses, &cookies[0]);
     let mut sockets = vec![journey(&first, games[0].addr()).await];
+    // That a socket took it is stored after it did.
+    let delivered = "companion_incidents{state=\"delivered\"}";
+    until("the outcome", || async { value(&scrape(&service).await, delivered) >= 1.0 }).await;
     let metrics = scrape(&service).await;
     let names: BTreeSet<&str> =
         metrics.lines().map(|line| line.split(['{', ' ']).next().unwrap()).filter(|name| *name != "#").collect();
@@ -152,7 +155,7 @@ async fn dashboards_and_alerts_read_what_there_is_and_more_users_make_no_more_se
         ("companion_relay_bytes_total", 1_000.0),
         ("companion_raid_latency_seconds_count", 1.0),
         ("companion_links{state=\"connected\"}", 1.0),
-        ("companion_incidents{state=\"delivered\"}", 1.0),
+        (delivered, 1.0),
         ("companion_disk_free_bytes", 1.0),
         ("process_resident_memory_bytes", 1e6),
         ("process_open_fds", 10.0),
