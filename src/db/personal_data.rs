@@ -189,7 +189,7 @@ pub fn begin_erasure(db: &mut Db, user: &UserId) -> Result<(), DbError> {
     if let Db::Pg(db) = db {
         db.batch_execute("SET LOCAL lock_timeout = '200ms'")?;
     }
-    accounts::lock_out(db, user).map(drop)
+    accounts::lock_out(db, user)
 }
 
 /// Erases the user with all that is stored about them.

@@ -1,6 +1,6 @@
 //! Browser sessions. The cookie holds the sealed id and the row everything else, so deleting the row ends every copy.
 
-use chrono::Duration;
+use chrono::{Duration, NaiveDateTime};
 use diesel::prelude::*;
 
 use crate::{
@@ -61,15 +61,17 @@ pub fn insert(db: &mut Db, id: &SessionId, user: &UserId, now: Timestamp) -> Res
     Ok(())
 }
 
+/// Of a session that has not ended.
+#[diesel::dsl::auto_type(no_type_alias)]
+fn goes_on(now: Timestamp) -> _ {
+    let (now, idle_since): (NaiveDateTime, NaiveDateTime) = (now.naive_utc(), (now - IDLE_LIFETIME).naive_utc());
+    sessions::expires_at.gt(now).and(sessions::last_seen_at.gt(idle_since))
+}
+
 /// The session, unless it has ended.
 pub fn find(db: &mut Db, id: &SessionId, now: Timestamp) -> Result<Option<Session>, DbError> {
-    let session = sessions::table
-        .find(id.as_str())
-        .filter(sessions::expires_at.gt(now.naive_utc()))
-        .filter(sessions::last_seen_at.gt((now - IDLE_LIFETIME).naive_utc()))
-        .select(Session::as_select())
-        .first(db)
-        .optional()?;
+    let session =
+        sessions::table.find(id.as_str()).filter(goes_on(now)).select(Session::as_select()).first(db).optional()?;
     Ok(session)
 }
 
@@ -88,8 +90,7 @@ pub fn lock(db: &mut Db, id: &SessionId) -> Result<bool, DbError> {
 pub fn owners(db: &mut Db, ids: &[SessionId], now: Timestamp) -> Result<Vec<(SessionId, UserId)>, DbError> {
     let owners: Vec<(String, String)> = sessions::table
         .filter(sessions::id.eq_any(ids.iter().map(SessionId::as_str)))
-        .filter(sessions::expires_at.gt(now.naive_utc()))
-        .filter(sessions::last_seen_at.gt((now - IDLE_LIFETIME).naive_utc()))
+        .filter(goes_on(now))
         .select((sessions::id, sessions::user_id))
         .load(db)?;
     Ok(owners.into_iter().map(|(id, user)| (id.into(), user.into())).collect())

@@ -117,17 +117,14 @@ pub fn lock_account(db: &mut Db, account: &PlatformId) -> Result<bool, DbError> 
     Ok(diesel::update(user).set(users::id.eq(users::id)).execute(db)? == 1)
 }
 
-/// Locks the user until the transaction ends: nothing that refers to them is added meanwhile. False if there is no such
-/// user. [`lock`] is not enough to delete a user: PostgreSQL lets foreign keys through it, and after a rollback of one
+/// Locks the user until the transaction ends: nothing that refers to them is added meanwhile. [`lock`] is not enough to delete a user: PostgreSQL lets foreign keys through it, and after a rollback of one
 /// erasure the next would not see them.
-pub fn lock_out(db: &mut Db, id: &UserId) -> Result<bool, DbError> {
-    let row = users::table.find(id.as_str()).select(users::id);
-    let found: Option<String> = match db {
-        Db::Pg(db) => row.for_update().first(db).optional()?,
-        // There is one writer.
-        Db::Sqlite(db) => row.first(db).optional()?,
-    };
-    Ok(found.is_some())
+pub fn lock_out(db: &mut Db, id: &UserId) -> Result<(), DbError> {
+    // SQLite has one writer.
+    if let Db::Pg(db) = db {
+        users::table.find(id.as_str()).select(users::id).for_update().execute(db)?;
+    }
+    Ok(())
 }
 
 /// How many users there are.

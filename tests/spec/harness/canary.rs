@@ -20,7 +20,7 @@ use secrecy::ExposeSecret as _;
 use serde_json::Value;
 
 /// What is logged, also of the crates that log less when nothing is asked for.
-const EVERYTHING: &str = "trace,actix_server=trace,actix_http=trace";
+const EVERYTHING: &str = "trace,actix_server=trace";
 
 /// One in a line.
 static SECRETS: LazyLock<Mutex<File>> = LazyLock::new(|| Mutex::new(file("spec.secrets")));
