@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_tungstenite::{connect_async, tungstenite::Message};
 
-use crate::{clients::http, demo::DemoFile};
+use crate::{clients::http, demo::DemoFile, relay::publication::Position};
 
 /// What to watch.
 #[derive(clap::Args)]
@@ -83,8 +83,8 @@ struct Watcher {
     file: DemoFile,
     http: reqwest::Client,
     toggle: Option<String>,
-    /// The last `seq` and the state, by server.
-    states: HashMap<String, (u64, Value)>,
+    /// The last position, and the state there, by server.
+    states: HashMap<String, (Position, Value)>,
 }
 
 impl Watcher {
@@ -106,7 +106,10 @@ impl Watcher {
         };
         let connected = Instant::now();
         for server in &self.file.servers {
-            let subscribe = json!({ "type": "subscribe", "serverId": server.id });
+            let mut subscribe = json!({ "type": "subscribe", "serverId": server.id });
+            if let Some((Position { epoch, seq }, _)) = self.states.get(server.id.as_str()) {
+                (subscribe["epoch"], subscribe["seq"]) = (json!(epoch), json!(seq));
+            }
             if let Err(error) = socket.send(Message::text(subscribe.to_string())).await {
                 return Ok(error.to_string());
             }
@@ -165,7 +168,8 @@ impl Watcher {
     /// Applies a message and prints it.
     fn take(&mut self, message: &Value) -> Result<(), WatchError> {
         let server = message["serverId"].as_str().unwrap_or_default();
-        let seq = message["seq"].as_u64().unwrap_or_default();
+        let number = |field: &str| message[field].as_u64().unwrap_or_default();
+        let (epoch, seq) = (number("epoch"), number("seq"));
         match message["type"].as_str().unwrap_or_default() {
             "snapshot" => {
                 let state = message["state"].clone();
@@ -178,23 +182,21 @@ impl Watcher {
                     count("mapNotes"),
                     state["server"]["connection"].as_str().unwrap_or("?")
                 );
-                self.states.insert(server.to_owned(), (seq, state));
+                self.states.insert(server.to_owned(), (Position { epoch, seq }, state));
             }
             "patch" => {
                 let (known, state) = self
                     .states
                     .get_mut(server)
                     .ok_or_else(|| WatchError::Diverged("a patch before the first snapshot".to_owned()))?;
-                if message["base"] != *known {
-                    return Err(WatchError::Diverged(format!(
-                        "the patch is for seq {}, the state is at {known}",
-                        message["base"]
-                    )));
+                let base = Position { epoch, seq: number("base") };
+                if base != *known {
+                    return Err(WatchError::Diverged(format!("the patch is for {base:?}, the state is at {known:?}")));
                 }
                 let patch: json_patch::Patch = serde_json::from_value(message["patch"].clone())
                     .map_err(|error| WatchError::Diverged(error.to_string()))?;
                 json_patch::patch(state, &patch).map_err(|error| WatchError::Diverged(error.to_string()))?;
-                *known = seq;
+                known.seq = seq;
                 let first = patch.0.first().map(|operation| format!("{} {}", name(operation), operation.path()));
                 let more = patch.0.len().saturating_sub(1);
                 let more = if more > 0 { format!(" and {more} more") } else { String::new() };

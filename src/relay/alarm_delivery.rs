@@ -2,7 +2,7 @@
 //! of it back into the ledger.
 //!
 //! An alarm is stored before it is delivered, so that no crash loses one; a database that does not answer holds it up
-//! for half a second. An incident stays unheard until a socket took its message or a snapshot that holds it.
+//! for half a second. An incident stays unheard until a socket took its message or a state that holds it.
 
 use std::{
     cell::{Cell, RefCell},
@@ -321,8 +321,8 @@ impl AlarmDelivery {
         self.show(&changes);
     }
 
-    /// A socket took a snapshot of this position.
-    pub fn snapshot_taken(&self, position: Position) {
+    /// A socket has the state of this position.
+    pub fn state_taken(&self, position: Position) {
         let held: Vec<String> = {
             let unheard = self.unheard.borrow();
             let is_held = |since: &Option<Position>| {
@@ -437,7 +437,7 @@ impl AlarmDelivery {
         for RaidChange { incident, .. } in changes {
             self.live.borrow_mut().show_raid(incident, raids.get(incident), &mut edits);
         }
-        publisher.advance(edits);
+        publisher.advance(edits, self.context.clock.moment());
         let mut unheard = self.unheard.borrow_mut();
         for RaidChange { incident, .. } in changes {
             if raids.get(incident).is_none() {

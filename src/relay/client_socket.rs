@@ -24,7 +24,7 @@ use crate::{
         commands::{AcknowledgeRaid, CommandError, DeviceToggle, UserCommand},
         overlay,
         protocol::{ClientMessage, ErrorCode, Refusal, ServerMessage},
-        publication::Lane,
+        publication::{Lane, Position},
         relay_worker::{FindFailed, RelayWorker},
         server_subscription::Subscription,
         socket::{Inbound, Socket},
@@ -54,6 +54,8 @@ pub struct ClientSocket {
 
 struct Requested {
     server: ServerId,
+    /// What the client says it has.
+    from: Option<Position>,
     /// Unsubscribed meanwhile.
     cancelled: bool,
 }
@@ -106,7 +108,10 @@ impl ClientSocket {
         }
         match message {
             ClientMessage::Ping => self.socket.push(Lane::Reply, ServerMessage::Pong.frame()),
-            ClientMessage::Subscribe { server } => self.subscribe(server, ctx),
+            ClientMessage::Subscribe { server, epoch, seq } => {
+                let from = epoch.zip(seq).map(|(epoch, seq)| Position { epoch, seq });
+                self.subscribe(server, from, ctx);
+            }
             ClientMessage::Unsubscribe { server } => self.unsubscribe(&server),
             ClientMessage::DeviceToggle { server, device, request } => {
                 let command =
@@ -122,9 +127,9 @@ impl ClientSocket {
         }
     }
 
-    fn subscribe(&mut self, server: ServerId, ctx: &mut Context<Self>) {
+    fn subscribe(&mut self, server: ServerId, from: Option<Position>, ctx: &mut Context<Self>) {
         if let Some(requested) = self.requested.iter_mut().find(|requested| requested.server == server) {
-            requested.cancelled = false;
+            (requested.from, requested.cancelled) = (from, false);
             return;
         }
         // Those whose access ended are watched no longer.
@@ -137,7 +142,7 @@ impl ClientSocket {
             let code = ErrorCode::TooManySubscriptions;
             return self.refuse(&Refusal { code, message, server_id: Some(server), request_id: None });
         }
-        self.requested.push(Requested { server: server.clone(), cancelled: false });
+        self.requested.push(Requested { server: server.clone(), from, cancelled: false });
         self.look_up(server, Duration::ZERO, Backoff::between(Backoff::FIRST, LOOKED_UP_WITHIN), ctx);
     }
 
@@ -176,12 +181,11 @@ impl ClientSocket {
         let requested = self.requested.iter().position(|requested| requested.server == server);
         let requested = requested.map(|index| self.requested.swap_remove(index));
         self.requested.shrink_to_fit();
-        if requested.is_none_or(|requested| requested.cancelled) || self.socket.closing().is_some() {
-            return;
-        }
+        let requested = requested.filter(|requested| !requested.cancelled && self.socket.closing().is_none());
+        let Some(Requested { from, .. }) = requested else { return };
         match found {
             Some(subscription) => {
-                self.socket.queue.borrow_mut().watch(&subscription.feed);
+                self.socket.queue.borrow_mut().watch(&subscription.feed, from);
                 subscription.watchers.add(&self.socket);
                 self.subscriptions.retain(|known| known.feed.server != server);
                 self.subscriptions.reserve_exact(1);

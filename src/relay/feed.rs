@@ -7,17 +7,23 @@ use std::{
 };
 
 use actix::{Message, Recipient};
+use tokio::sync::oneshot;
 
 use crate::{
     clock::Clock,
     domain::ids::ServerId,
-    relay::{patch_log::PatchLog, receipt::Receipt},
+    relay::{patch_log::PatchLog, publication::Position, receipt::Receipt},
 };
 
-/// A socket of this thread needs a snapshot that is not here yet.
+/// What the sockets of a thread ask of the subscription.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct SnapshotWanted;
+pub enum FeedRequest {
+    /// One needs a snapshot that is not here yet.
+    Snapshot,
+    /// Tell when the first of those that came back has this position.
+    Return { position: Position, taken: oneshot::Receiver<()> },
+}
 
 /// A round of a [`Listed`]; that of a socket that was never listed is 0.
 pub type Round = u32;
@@ -67,13 +73,15 @@ pub struct Feed {
     snapshot_wanted: Cell<bool>,
     /// Of the newest snapshot.
     receipt: RefCell<Option<Rc<Receipt>>>,
+    /// Of those that came back to this position.
+    returned: RefCell<Option<(Position, Rc<Receipt>)>>,
     /// The sockets that are where the log is: the next step is for them. Those that are not, because they may not send
     /// now, come back by themselves; so a step costs nothing for them.
     pub up_to_date: Listed,
     /// Those that wait for a snapshot.
     pub without: Listed,
     /// Set once the subscription has started.
-    source: OnceCell<Recipient<SnapshotWanted>>,
+    source: OnceCell<Recipient<FeedRequest>>,
 }
 
 impl fmt::Debug for Feed {
@@ -91,21 +99,28 @@ impl Feed {
             clock,
             snapshot_wanted: Cell::new(false),
             receipt: RefCell::new(None),
+            returned: RefCell::new(None),
             up_to_date: Listed::default(),
             without: Listed::default(),
             source: OnceCell::new(),
         })
     }
 
-    /// From now on this is asked for snapshots.
-    pub fn connect(&self, source: Recipient<SnapshotWanted>) {
+    /// From now on this is asked.
+    pub fn connect(&self, source: Recipient<FeedRequest>) {
         // A feed has one subscription, which starts once.
         let _ = self.source.set(source);
     }
 
-    /// The newest snapshot is confirmed on this; none: nobody wants to know any more.
-    pub fn set_snapshot_receipt(&self, receipt: Option<Rc<Receipt>>) {
-        *self.receipt.borrow_mut() = receipt;
+    /// The newest snapshot is confirmed on this.
+    pub fn set_snapshot_receipt(&self, receipt: Rc<Receipt>) {
+        *self.receipt.borrow_mut() = Some(receipt);
+    }
+
+    /// Nobody wants to know any more what is confirmed.
+    pub fn drop_receipts(&self) {
+        *self.receipt.borrow_mut() = None;
+        *self.returned.borrow_mut() = None;
     }
 
     /// Where the newest snapshot is confirmed.
@@ -113,12 +128,28 @@ impl Feed {
         self.receipt.borrow().clone()
     }
 
+    /// Where it is confirmed that a client which came back has the state of this position, the newest. One for all.
+    pub fn return_receipt(&self, position: Position) -> Rc<Receipt> {
+        let mut returned = self.returned.borrow_mut();
+        if let Some((at, receipt)) = &*returned
+            && *at == position
+        {
+            return receipt.clone();
+        }
+        let (receipt, taken) = Receipt::of_first();
+        if let Some(source) = self.source.get() {
+            source.do_send(FeedRequest::Return { position, taken });
+        }
+        *returned = Some((position, receipt.clone()));
+        receipt
+    }
+
     /// Asks for a snapshot of now. Asked again before the answer, it is one request.
     pub fn want_snapshot(&self) {
         if !self.snapshot_wanted.replace(true)
             && let Some(source) = self.source.get()
         {
-            source.do_send(SnapshotWanted);
+            source.do_send(FeedRequest::Snapshot);
         }
     }
 

@@ -43,7 +43,7 @@ use crate::{
         link_supervisor::{self, LinkReport, Wake},
         live_state::{GameUpdate, LiveState, Outcome},
         protocol::{KnownEvent, ServerMessage},
-        publication::{AllowedUsers, Lane, Publication},
+        publication::{AllowedUsers, Lane, Position, Publication},
         publisher::Publisher,
         shop_watcher::ShopWatcher,
     },
@@ -73,6 +73,11 @@ pub struct Unsubscribe {
 pub struct RequestSnapshot {
     pub subscriber: Recipient<Publication>,
 }
+
+/// A socket that came back has the state of this position.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct StateTaken(pub Position);
 
 /// From now on only these may watch.
 #[derive(Message)]
@@ -296,7 +301,7 @@ impl GameConnection {
             self.alarms.note_value(&device, value);
         }
         let mut publisher = self.publisher.borrow_mut();
-        publisher.advance(changes);
+        publisher.advance(changes, self.context.clock.moment());
         for event in &events {
             let id = self.context.record(&self.server, self.game_server.as_ref(), event);
             let event = KnownEvent { id: id.as_deref(), event };
@@ -426,9 +431,17 @@ impl Handler<RequestSnapshot> for GameConnection {
         let taken = self.publisher.borrow_mut().send_snapshot(&subscriber, self.live.borrow().state());
         ctx.spawn(taken.into_actor(self).map(|position, connection, _| {
             if let Some(position) = position {
-                connection.alarms.snapshot_taken(position);
+                connection.alarms.state_taken(position);
             }
         }));
+    }
+}
+
+impl Handler<StateTaken> for GameConnection {
+    type Result = ();
+
+    fn handle(&mut self, StateTaken(position): StateTaken, _: &mut Self::Context) {
+        self.alarms.state_taken(position);
     }
 }
 

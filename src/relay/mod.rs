@@ -69,6 +69,7 @@ pub mod server_subscription;
 pub mod shop_watcher;
 pub mod socket;
 pub mod sockets;
+pub mod steps;
 mod stored_world;
 pub mod team_chat;
 pub mod turns;

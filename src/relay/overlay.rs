@@ -12,7 +12,7 @@ use crate::{
 pub fn refusal(overlay: &ServerId, message: &ClientMessage) -> Option<Refusal> {
     let (server, action, request) = match message {
         ClientMessage::Ping | ClientMessage::Unsubscribe { .. } => return None,
-        ClientMessage::Subscribe { server } => (server, Action::Watch, &None),
+        ClientMessage::Subscribe { server, .. } => (server, Action::Watch, &None),
         ClientMessage::DeviceToggle { server, request, .. } => (server, Action::Command, request),
         ClientMessage::RaidAck { server, request, .. } => (server, Action::Acknowledge, request),
     };
@@ -40,7 +40,7 @@ mod tests {
             [
                 ClientMessage::Ping,
                 ClientMessage::Unsubscribe { server: server.clone() },
-                ClientMessage::Subscribe { server: server.clone() },
+                ClientMessage::Subscribe { server: server.clone(), epoch: None, seq: None },
                 ClientMessage::DeviceToggle { server: server.clone(), device: "7".into(), request: request() },
                 ClientMessage::RaidAck { server, incident: "i".into(), request: request() },
             ]

@@ -3,19 +3,18 @@
 //! A client at an earlier position gets **one** patch from there to now, shared by all clients at the same position, or
 //! a snapshot when that is smaller or the steps do not reach back. No client has a queue of patches.
 //!
-//! Steps are kept for a minute at the most, and no more of them than a snapshot is large: who fell behind further is
-//! better off with a snapshot.
+//! See [`Steps`] for how far back that is.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use chrono::TimeDelta;
 
 use crate::{
     domain::{change, ids::ServerId, time::Moment},
     relay::{
         protocol,
         publication::{Position, Step},
+        steps::Steps,
     },
 };
 
@@ -33,42 +32,25 @@ pub enum CatchUp {
     Snapshot,
 }
 
-/// For how long a step is kept.
-const AGE: TimeDelta = TimeDelta::seconds(60);
-/// Bytes of steps that are kept although the snapshot is smaller: a client that waits for the next snapshot, which is
-/// up to five seconds, has a map that does not move.
-const FEW_BYTES: usize = 32 * 1024;
+/// Before the first snapshot. A client may say that it is here, and needs one.
+const NOWHERE: Position = Position { epoch: 0, seq: 0 };
 
 /// See the module.
 pub struct PatchLog {
     server: ServerId,
     position: Position,
-    /// When each came, and it.
-    steps: VecDeque<(Moment, Arc<Step>)>,
-    /// Bytes of memory that the steps hold.
-    bytes: usize,
+    steps: Steps,
     /// Merged patches to the current position, by the `seq` they start from.
     merged: Vec<(u64, Bytes)>,
     merged_bytes: usize,
     /// The snapshot of the current position, once somebody needed it.
     snapshot: Option<Bytes>,
-    /// Bytes of the newest snapshot, to compare patches with.
-    snapshot_size: usize,
 }
 
 impl PatchLog {
     /// A log without a position; only a snapshot gives it one.
     pub fn new(server: ServerId) -> Self {
-        Self {
-            server,
-            position: Position { epoch: 0, seq: 0 },
-            steps: VecDeque::new(),
-            bytes: 0,
-            merged: Vec::new(),
-            merged_bytes: 0,
-            snapshot: None,
-            snapshot_size: 0,
-        }
+        Self { server, position: NOWHERE, steps: Steps::default(), merged: Vec::new(), merged_bytes: 0, snapshot: None }
     }
 
     /// Where the state is.
@@ -82,31 +64,20 @@ impl PatchLog {
     }
 
     /// Appends a step. False if it does not follow: a snapshot is needed.
-    pub fn advance(&mut self, epoch: u64, step: Arc<Step>, now: Moment) -> bool {
+    pub fn advance(&mut self, epoch: u64, step: Arc<Step>) -> bool {
         if self.position != (Position { epoch, seq: step.base }) {
             return false;
         }
         self.position.seq = step.seq;
-        self.bytes += step.bytes;
-        self.steps.push_back((now, step));
+        self.steps.push(step);
         self.forget_merged();
         self.snapshot = None;
-        self.forget_old(now);
         true
     }
 
-    /// Forgets the steps that are too old, or too many. The last one stays while it is young, however large it is.
+    /// Forgets the steps that are too old.
     pub fn forget_old(&mut self, now: Moment) {
-        while let Some((at, oldest)) = self.steps.front()
-            && (now - *at > AGE || (self.bytes > self.most_bytes() && self.steps.len() > 1))
-        {
-            self.bytes -= oldest.bytes;
-            self.steps.pop_front();
-        }
-    }
-
-    fn most_bytes(&self) -> usize {
-        self.snapshot_size.max(FEW_BYTES)
+        self.steps.forget_old(now);
     }
 
     fn forget_merged(&mut self) {
@@ -114,16 +85,16 @@ impl PatchLog {
         self.merged_bytes = 0;
     }
 
-    /// Stores a snapshot: of now, or of a later position that the steps did not reach. Whether it is a later one.
-    pub fn restart(&mut self, position: Position, snapshot: Bytes) -> bool {
+    /// Stores a snapshot: of now, or of a later position that the steps did not reach, with the steps to there. Whether it
+    /// is a later one.
+    pub fn restart(&mut self, position: Position, snapshot: Bytes, steps: Steps) -> bool {
         let is_later = position != self.position;
         if is_later {
             self.position = position;
-            self.steps.clear();
-            self.bytes = 0;
+            self.steps = steps;
             self.forget_merged();
         }
-        self.snapshot_size = snapshot.len();
+        self.steps.set_snapshot_size(snapshot.len());
         self.snapshot = Some(snapshot);
         is_later
     }
@@ -135,14 +106,13 @@ impl PatchLog {
 
     /// What brings a client from `from` to now.
     pub fn since(&mut self, from: Position) -> CatchUp {
-        if from == self.position {
+        if from == self.position && from != NOWHERE {
             return CatchUp::Nothing;
         }
-        let reaches = self.steps.front().is_some_and(|(_, oldest)| oldest.base <= from.seq);
-        if from.epoch != self.position.epoch || from.seq > self.position.seq || !reaches {
+        if from.epoch != self.position.epoch || from.seq > self.position.seq || !self.steps.reach(from.seq) {
             return CatchUp::Snapshot;
         }
-        if let Some((_, last)) = self.steps.back()
+        if let Some(last) = self.steps.last()
             && last.base == from.seq
         {
             return CatchUp::Patch { frame: last.frame.clone(), large: false };
@@ -150,10 +120,9 @@ impl PatchLog {
         if let Some((_, frame)) = self.merged.iter().find(|(base, _)| *base == from.seq) {
             return self.patch(frame.clone());
         }
-        let first = self.steps.partition_point(|(_, step)| step.base < from.seq);
-        let changes = change::merge(self.steps.range(first..).flat_map(|(_, step)| &step.changes));
+        let changes = change::merge(self.steps.changes_since(from.seq));
         let frame = protocol::patch(&self.server, from.epoch, from.seq, self.position.seq, &changes);
-        if self.merged_bytes + frame.len() > self.most_bytes() {
+        if self.merged_bytes + frame.len() > self.steps.most_bytes() {
             self.forget_merged();
         }
         self.merged_bytes += frame.len();
@@ -161,14 +130,21 @@ impl PatchLog {
         self.patch(frame)
     }
 
+    /// The patch for who came back and has the current position already.
+    pub fn unchanged(&self) -> Bytes {
+        let Position { epoch, seq } = self.position;
+        protocol::patch(&self.server, epoch, seq, seq, &[])
+    }
+
     fn patch(&self, frame: Bytes) -> CatchUp {
-        let large = frame.len() > self.snapshot_size;
+        let large = frame.len() > self.steps.snapshot_size();
         CatchUp::Patch { frame, large }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use chrono::TimeDelta;
     use proptest::prelude::*;
     use serde_json::Value;
 
@@ -191,13 +167,13 @@ mod tests {
     }
 
     fn step(base: u64) -> Arc<Step> {
-        Step::new(base, Vec::new(), Bytes::from(format!("{base}")))
+        Step::new(base, Vec::new(), Bytes::from(format!("{base}")), after(0))
     }
 
     fn log(steps: u64) -> PatchLog {
         let mut log = PatchLog::new("one".into());
-        log.restart(at(0), Bytes::from_static(b"a snapshot that is longer than the patches of these tests, which are of no change: {\"type\":\"patch\",\"serverId\":\"one\",\"epoch\":7,\"base\":0,\"seq\":0,\"patch\":[]}"));
-        (0..steps).for_each(|base| assert!(log.advance(EPOCH, step(base), after(0))));
+        log.restart(at(0), Bytes::from_static(b"a snapshot that is longer than the patches of these tests, which are of no change: {\"type\":\"patch\",\"serverId\":\"one\",\"epoch\":7,\"base\":0,\"seq\":0,\"patch\":[]}"), Steps::default());
+        (0..steps).for_each(|base| assert!(log.advance(EPOCH, step(base))));
         log
     }
 
@@ -214,7 +190,7 @@ mod tests {
         let CatchUp::Patch { frame, large: false } = log.since(at(0)) else { panic!("a patch was due") };
         let CatchUp::Patch { frame: again, .. } = log.since(at(0)) else { panic!("a patch was due") };
         assert_eq!(frame.as_ptr(), again.as_ptr());
-        assert!(log.advance(EPOCH, step(3), after(0)));
+        assert!(log.advance(EPOCH, step(3)));
         assert_ne!(log.since(at(0)), CatchUp::Patch { frame, large: false }, "a merged frame ends at its position");
     }
 
@@ -224,32 +200,26 @@ mod tests {
         assert!(matches!(log.since(at(0)), CatchUp::Patch { .. }));
         assert_eq!(log.since(Position { epoch: EPOCH + 1, seq: 10 }), CatchUp::Snapshot, "another epoch");
         assert_eq!(log.since(at(21)), CatchUp::Snapshot, "later than now");
-        assert!(!log.advance(EPOCH, step(5), after(0)), "a step that does not follow");
-        assert!(!log.advance(EPOCH + 1, step(20), after(0)), "a step of another epoch");
+        assert!(!log.advance(EPOCH, step(5)), "a step that does not follow");
+        assert!(!log.advance(EPOCH + 1, step(20)), "a step of another epoch");
     }
 
     #[test]
-    fn steps_are_forgotten_after_a_minute() {
-        let mut log = log(5);
-        assert!(log.advance(EPOCH, step(5), after(1)));
-        log.forget_old(after(60));
-        assert!(matches!(log.since(at(0)), CatchUp::Patch { .. }));
-        log.forget_old(after(61));
-        assert_eq!(log.since(at(4)), CatchUp::Snapshot, "forgotten");
-        assert!(matches!(log.since(at(5)), CatchUp::Patch { .. }));
-        log.forget_old(after(62));
-        assert_eq!((log.since(at(5)), log.bytes), (CatchUp::Snapshot, 0));
-        assert_eq!(log.since(at(6)), CatchUp::Nothing);
+    fn nobody_has_what_the_log_does_not() {
+        let mut log = PatchLog::new("one".into());
+        assert_eq!(log.since(NOWHERE), CatchUp::Snapshot);
+        log.restart(at(0), Bytes::from_static(b"now"), Steps::default());
+        assert_eq!((log.since(NOWHERE), log.since(at(0))), (CatchUp::Snapshot, CatchUp::Nothing));
     }
 
     #[test]
     fn a_snapshot_is_of_its_position_only() {
         let mut log = log(1);
         assert_eq!(log.snapshot(), None, "a step made it old");
-        log.restart(at(1), Bytes::from_static(b"now"));
+        log.restart(at(1), Bytes::from_static(b"now"), Steps::default());
         assert_eq!(log.snapshot(), Some(&Bytes::from_static(b"now")));
         assert!(matches!(log.since(at(0)), CatchUp::Patch { .. }), "the steps stay");
-        log.restart(at(9), Bytes::from_static(b"later"));
+        log.restart(at(9), Bytes::from_static(b"later"), Steps::default());
         assert_eq!(log.since(at(1)), CatchUp::Snapshot);
     }
 
@@ -294,7 +264,7 @@ mod tests {
                let all = (0..markers).map(|id| (u64::from(id), marker(0)));
                state.map_markers.replace(Section::MapMarkers, all, &mut Vec::new());
                let snapshot = protocol::snapshot(&server, EPOCH, 0, &state);
-               log.restart(at(0), snapshot.clone());
+               log.restart(at(0), snapshot.clone(), Steps::default());
                let mut states = vec![json(&snapshot)["state"].clone()];
                for (edits, pause) in steps {
                    now += pause;
@@ -305,11 +275,11 @@ mod tests {
                    }
                    let base = states.len() as u64 - 1;
                    let frame = protocol::patch(&server, EPOCH, base, base + 1, &changes);
-                   let step = Step::new(base, changes, frame);
+                   let step = Step::new(base, changes, frame, after(now));
                    let last = step.bytes;
-                   prop_assert!(log.advance(EPOCH, step, after(now)));
+                   prop_assert!(log.advance(EPOCH, step));
                    states.push(json(&protocol::snapshot(&server, EPOCH, base + 1, &state))["state"].clone());
-                   let most = snapshot.len().max(FEW_BYTES);
+                   let most = log.steps.most_bytes();
                    for (seq, before) in states.iter().enumerate() {
                        if let CatchUp::Patch { frame, .. } = log.since(at(seq as u64)) {
                            let patch: json_patch::Patch =
@@ -321,9 +291,6 @@ mod tests {
                            prop_assert!(log.merged_bytes <= most.max(large), "{} bytes merged", log.merged_bytes);
                        }
                    }
-                   prop_assert_eq!(log.bytes, log.steps.iter().map(|(_, step)| step.bytes).sum::<usize>());
-                   prop_assert!(log.bytes <= most.max(last), "{} bytes of {most}", log.bytes);
-                   prop_assert!(log.steps.iter().all(|(at, _)| after(now) - *at <= AGE));
                }
            }
        }

@@ -41,12 +41,20 @@ use crate::domain::{
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum ClientMessage {
-    /// Starts the stream of a paired server; a `snapshot` follows, at most one in 5 s for each server.
+    /// Starts the stream of a paired server; a `snapshot` follows, at most one in 5 s for each server. To a client that
+    /// was away shortly and says which state it has, a `patch` from there instead, if the relay still can. A position is
+    /// ignored while the server is watched already.
     Subscribe {
         /// Of `GET /paired-servers`.
         #[serde(rename = "serverId")]
         #[schema(value_type = String, max_length = 128, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
         server: ServerId,
+        /// Of the last `snapshot` or `patch` of this server. Without it, `seq` says nothing.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        epoch: Option<u64>,
+        /// The same.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        seq: Option<u64>,
     },
     /// Stops the stream.
     Unsubscribe {
@@ -164,6 +172,12 @@ impl<'a> MessageFields<'a> {
         }
     }
 
+    /// A number; none where it is absent or null.
+    fn number(&self, name: &str) -> Result<Option<u64>, String> {
+        let Some(value) = self.0.get(name) else { return Ok(None) };
+        serde_json::from_str(value.get()).map_err(|_| format!("{name} must be a whole number, not negative"))
+    }
+
     fn required(&self, name: &str) -> Result<String, String> {
         self.id(name)?.ok_or_else(|| format!("{name} is missing"))
     }
@@ -192,7 +206,10 @@ impl ClientMessage {
         let server = || fields.required("serverId").map(ServerId::from);
         let request = || fields.id("requestId");
         Ok(Some(match kind.as_str() {
-            "subscribe" => ClientMessage::Subscribe { server: server()? },
+            "subscribe" => {
+                let (epoch, seq) = (fields.number("epoch")?, fields.number("seq")?);
+                ClientMessage::Subscribe { server: server()?, epoch, seq }
+            }
             "unsubscribe" => ClientMessage::Unsubscribe { server: server()? },
             "deviceToggle" => ClientMessage::DeviceToggle {
                 server: server()?,
@@ -245,13 +262,13 @@ pub enum ServerMessage<'a> {
         #[schema(value_type = StateDocument)]
         state: &'a ServerState,
     },
-    /// What changed in the state.
+    /// What changed in the state; nothing, when a client came back to the state that it had.
     #[serde(rename_all = "camelCase")]
     Patch {
         #[schema(value_type = String)]
         server_id: &'a ServerId,
         epoch: u64,
-        /// The `seq` that it applies on: always the one that was sent last for this server.
+        /// The `seq` that it applies on: always the one that was sent last for this server, or that of `subscribe`.
         base: u64,
         /// The version of the state afterwards.
         seq: u64,
@@ -336,7 +353,11 @@ mod tests {
         let read = |text: &str| ClientMessage::parse(text.as_bytes());
         assert_eq!(
             read(r#"{"type":"subscribe","serverId":"s1","extra":1}"#).unwrap(),
-            ClientMessage::Subscribe { server: server.clone() }
+            ClientMessage::Subscribe { server: server.clone(), epoch: None, seq: None }
+        );
+        assert_eq!(
+            read(r#"{"type":"subscribe","serverId":"s1","epoch":7,"seq":0}"#).unwrap(),
+            ClientMessage::Subscribe { server: server.clone(), epoch: Some(7), seq: Some(0) }
         );
         assert_eq!(
             read(r#"{"type":"unsubscribe","serverId":"s1"}"#).unwrap(),
@@ -368,6 +389,7 @@ mod tests {
             (r#"{"serverId":"x"}"#, "type is missing"),
             (r#"{"type":"subscribe"}"#, "serverId is missing"),
             (r#"{"type":"subscribe","serverId":null}"#, "serverId is missing"),
+            (r#"{"type":"subscribe","serverId":"s","epoch":7,"seq":-1}"#, "seq must be a whole number, not negative"),
             (r#"{"type":"subscribe","serverId":["s"]}"#, "serverId must be a string"),
             (r#"{"type":"raidAck","serverId":"s","incident":"i","requestId":1}"#, "requestId must be a string"),
             (r#"{"type":"subscribe","serverId":"\u0007"}"#, "serverId has a control character"),

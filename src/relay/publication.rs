@@ -10,8 +10,9 @@ use crate::{
     domain::{
         change::{self, Change},
         ids::UserId,
+        time::Moment,
     },
-    relay::receipt::Taken,
+    relay::{receipt::Taken, steps::Steps},
 };
 
 /// Where a state or a client is: a `seq` within an epoch. An epoch begins with each start of a game connection.
@@ -28,15 +29,16 @@ pub struct Step {
     pub seq: u64,
     pub changes: Vec<Change>,
     pub frame: Bytes,
+    pub at: Moment,
     /// About how many bytes of memory it holds.
     pub bytes: usize,
 }
 
 impl Step {
     /// The step from `base` to the next `seq`.
-    pub fn new(base: u64, changes: Vec<Change>, frame: Bytes) -> Arc<Self> {
+    pub fn new(base: u64, changes: Vec<Change>, frame: Bytes, at: Moment) -> Arc<Self> {
         let bytes = size_of::<Self>() + frame.len() + change::held_bytes(&changes);
-        Arc::new(Self { base, seq: base + 1, changes, frame, bytes })
+        Arc::new(Self { base, seq: base + 1, changes, frame, at, bytes })
     }
 }
 
@@ -65,8 +67,9 @@ pub struct AllowedUsers {
 pub enum Publication {
     /// The state took a step.
     Advance { epoch: u64, step: Arc<Step> },
-    /// The snapshot that this subscriber asked for; answered when a first socket has it, or none will.
-    Snapshot { position: Position, frame: Bytes },
+    /// The snapshot that this subscriber asked for, and the last steps to it; answered when a first socket has it, or none
+    /// will.
+    Snapshot { position: Position, frame: Bytes, steps: Steps },
     /// An event or a line of chat, for every client.
     Deliver { lane: Lane, frame: Bytes },
     /// A raid alarm, for every client but those of users who have taken note; answered when the sockets have it or are

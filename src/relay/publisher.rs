@@ -14,11 +14,13 @@ use crate::{
         ids::{ServerId, UserId},
         incident::Raid,
         server_state::ServerState,
+        time::Moment,
     },
     relay::{
         protocol::{self, ServerMessage},
         publication::{AllowedUsers, Lane, Position, Publication, Step},
         receipt::Taken,
+        steps::Steps,
     },
 };
 
@@ -28,6 +30,8 @@ pub struct Publisher {
     position: Position,
     /// The snapshot of the current position, once somebody needed it.
     snapshot: Option<Bytes>,
+    /// The last steps while somebody subscribes, for a thread that has not got them.
+    steps: Steps,
     subscribers: Vec<Subscriber>,
     /// Who may watch, once it has changed since the start.
     allowed: Option<AllowedUsers>,
@@ -42,7 +46,8 @@ struct Subscriber {
 impl Publisher {
     /// Nobody subscribes yet. Positions of another start of the same server have another epoch.
     pub fn new(server: ServerId, epoch: u64) -> Self {
-        Self { server, position: Position { epoch, seq: 0 }, snapshot: None, subscribers: Vec::new(), allowed: None }
+        let (position, steps) = (Position { epoch, seq: 0 }, Steps::default());
+        Self { server, position, snapshot: None, steps, subscribers: Vec::new(), allowed: None }
     }
 
     /// Adds a subscriber. A snapshot comes when it is asked for.
@@ -78,7 +83,7 @@ impl Publisher {
     }
 
     /// Takes one step, encoded once. No change, no step.
-    pub fn advance(&mut self, changes: Vec<Change>) {
+    pub fn advance(&mut self, changes: Vec<Change>, now: Moment) {
         if changes.is_empty() {
             return;
         }
@@ -86,11 +91,12 @@ impl Publisher {
         self.position.seq += 1;
         self.snapshot = None;
         if self.subscribers.is_empty() {
-            return;
+            return self.steps.clear();
         }
         let Position { epoch, seq } = self.position;
         let frame = protocol::patch(&self.server, epoch, base, seq, &changes);
-        let step = Step::new(base, changes, frame);
+        let step = Step::new(base, changes, frame, now);
+        self.steps.push(step.clone());
         for subscriber in self.subscribers.iter_mut().filter(|subscriber| !subscriber.behind) {
             // One that is behind is not waited for: it gets one notice, and asks for a snapshot when it comes to it.
             if subscriber.recipient.try_send(Publication::Advance { epoch, step: step.clone() }).is_err() {
@@ -109,11 +115,13 @@ impl Publisher {
     ) -> impl Future<Output = Option<Position>> + use<> {
         let Position { epoch, seq } = self.position;
         let frame = self.snapshot.get_or_insert_with(|| protocol::snapshot(&self.server, epoch, seq, state)).clone();
+        self.steps.set_snapshot_size(frame.len());
         if let Some(known) = self.subscribers.iter_mut().find(|known| known.recipient == *subscriber) {
             known.behind = false;
         }
         let position = self.position;
-        let taken = subscriber.send(Publication::Snapshot { position, frame });
+        let steps = self.steps.clone();
+        let taken = subscriber.send(Publication::Snapshot { position, frame, steps });
         async move { taken.await.is_ok_and(|sockets| sockets > 0).then_some(position) }
     }
 
@@ -197,6 +205,10 @@ mod tests {
         (Publisher::new("one".into(), 7), ServerState::new(DateTime::UNIX_EPOCH))
     }
 
+    fn now() -> Moment {
+        DateTime::UNIX_EPOCH.into()
+    }
+
     fn leader(state: &mut ServerState, id: u64) -> Vec<Change> {
         let mut changes = Vec::new();
         state.edit_team(&mut changes, |team| team.leader_id = Some(id.to_string()));
@@ -217,8 +229,8 @@ mod tests {
         let (mut publisher, mut state) = publisher();
         let subscribers = [subscriber(16), subscriber(16)];
         subscribers.iter().for_each(|(recipient, _)| publisher.subscribe(recipient.clone()));
-        publisher.advance(Vec::new());
-        publisher.advance(leader(&mut state, 1));
+        publisher.advance(Vec::new(), now());
+        publisher.advance(leader(&mut state, 1), now());
         for (recipient, _) in &subscribers {
             let _ = publisher.send_snapshot(recipient, &state).await;
             settle(recipient).await;
@@ -226,7 +238,7 @@ mod tests {
         let mut frames = Vec::new();
         for (_, got) in &subscribers {
             let got = got.borrow();
-            let [Publication::Advance { epoch: 7, step }, Publication::Snapshot { position, frame }, _] = &got[..]
+            let [Publication::Advance { epoch: 7, step }, Publication::Snapshot { position, frame, .. }, _] = &got[..]
             else {
                 panic!("not a step and a snapshot: {got:?}")
             };
@@ -243,7 +255,7 @@ mod tests {
         settle(&recipient).await; // its capacity is set
         got.borrow_mut().clear();
         publisher.subscribe(recipient.clone());
-        (1..20).for_each(|id| publisher.advance(leader(&mut state, id)));
+        (1..20).for_each(|id| publisher.advance(leader(&mut state, id), now()));
         settle(&recipient).await;
         let steps = got.borrow().iter().filter(|got| matches!(got, Publication::Advance { .. })).count();
         let notices = got.borrow().iter().filter(|got| matches!(got, Publication::Skipped)).count();
@@ -251,7 +263,7 @@ mod tests {
         assert_eq!(notices, 1 + 1, "one notice, and this test's own");
         let _ = publisher.send_snapshot(&recipient, &state).await;
         settle(&recipient).await;
-        publisher.advance(leader(&mut state, 99));
+        publisher.advance(leader(&mut state, 99), now());
         settle(&recipient).await;
         assert!(matches!(&got.borrow()[..], [.., Publication::Advance { .. }, Publication::Skipped]));
     }

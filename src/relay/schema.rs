@@ -120,7 +120,8 @@ mod tests {
         let validator = validator("ClientMessage");
         let request = Some("r".to_owned());
         for message in [
-            ClientMessage::Subscribe { server: "s".into() },
+            ClientMessage::Subscribe { server: "s".into(), epoch: None, seq: None },
+            ClientMessage::Subscribe { server: "s".into(), epoch: Some(7), seq: Some(0) },
             ClientMessage::Unsubscribe { server: "s".into() },
             ClientMessage::DeviceToggle { server: "s".into(), device: "7".into(), request: request.clone() },
             ClientMessage::DeviceToggle { server: "s".into(), device: "7".into(), request: None },
@@ -137,6 +138,8 @@ mod tests {
         prop_oneof![
             Just(Value::Null),
             Just(json!(7)),
+            Just(json!(-7)),
+            Just(json!(0.5)),
             Just(json!(["s"])),
             Just(json!({})),
             Just(json!("x\u{0}")),
@@ -155,9 +158,9 @@ mod tests {
                 1 => field(),
             ],
             fields in prop::collection::hash_map(
-                prop::sample::select(vec!["serverId", "deviceId", "incident", "requestId", "other"]),
+                prop::sample::select(vec!["serverId", "deviceId", "incident", "requestId", "epoch", "seq", "other"]),
                 field(),
-                0..5,
+                0..6,
             ),
         ) {
             let mut message = json!(fields);

@@ -77,6 +77,8 @@ struct View {
     feed: Rc<Feed>,
     /// What the client has; none until its first snapshot.
     position: Option<Position>,
+    /// The position is what the client said when it came back; nothing was sent since.
+    came_back: bool,
     /// When its last snapshot was sent.
     snapshot_sent: Option<Millis>,
     /// The rounds in which the feed last listed this socket as up to date, and as without a snapshot.
@@ -85,9 +87,9 @@ struct View {
 }
 
 impl View {
-    fn new(feed: &Rc<Feed>, snapshot_sent: Option<Millis>) -> Self {
+    fn new(feed: &Rc<Feed>, position: Option<Position>, snapshot_sent: Option<Millis>) -> Self {
         let (up_to_date, without) = (Cell::default(), Cell::default());
-        Self { feed: feed.clone(), position: None, snapshot_sent, up_to_date, without }
+        Self { feed: feed.clone(), position, came_back: position.is_some(), snapshot_sent, up_to_date, without }
     }
 
     fn unlist(&self, socket: u32) {
@@ -151,16 +153,12 @@ impl WaitingMessages {
         wait.map_or(Next::Idle, Next::At)
     }
 
-    /// Drops what waits of this server, or all.
-    fn drop_of(&mut self, server: Option<&ServerId>, counts: &SendCounts) {
-        let is_dropped = |feed: &Feed| server.is_none_or(|server| feed.server == *server);
-        self.dropped.retain(|dropped| !is_dropped(&dropped.feed));
+    /// Drops what waits of this server.
+    fn drop_of(&mut self, server: &ServerId, counts: &SendCounts) {
+        self.dropped.retain(|dropped| dropped.feed.server != *server);
         for (lane, waiting) in QUEUED.into_iter().zip(&mut self.lanes) {
             let waited = waiting.len();
-            waiting.retain(|queued| match &queued.feed {
-                Some(feed) => !is_dropped(feed),
-                None => server.is_some(),
-            });
+            waiting.retain(|queued| queued.feed.as_ref().is_none_or(|feed| feed.server != *server));
             counts.waiting(lane).remove(waited - waiting.len());
         }
     }
@@ -218,17 +216,18 @@ impl SendQueue {
         Ok(())
     }
 
-    /// Starts watching, or asks for a fresh snapshot of what is watched already.
-    pub fn watch(&mut self, feed: &Rc<Feed>) {
+    /// Starts watching, from the position that the client says it has, if it does; or asks for a fresh snapshot of what is
+    /// watched already, as what is on its way to the client makes what it says old.
+    pub fn watch(&mut self, feed: &Rc<Feed>, from: Option<Position>) {
         match self.views.iter_mut().find(|view| view.feed.server == feed.server) {
             Some(view) => {
                 view.unlist(self.number);
-                *view = View::new(feed, view.snapshot_sent);
+                *view = View::new(feed, None, view.snapshot_sent);
             }
             None => {
                 let left = self.left.iter().position(|(server, _)| *server == feed.server);
                 let snapshot_sent = left.map(|index| self.left.swap_remove(index).1);
-                self.views.push(View::new(feed, snapshot_sent));
+                self.views.push(View::new(feed, from, snapshot_sent));
                 self.counts.subscriptions.add(1);
             }
         }
@@ -244,14 +243,16 @@ impl SendQueue {
             self.counts.subscriptions.remove(1);
         }
         if let Some(waiting) = &mut self.waiting {
-            waiting.drop_of(Some(server), &self.counts);
+            waiting.drop_of(server, &self.counts);
         }
     }
 
     /// Drops everything that waits and stops watching: the connection is being closed.
     pub fn clear(&mut self) {
-        if let Some(mut waiting) = self.waiting.take() {
-            waiting.drop_of(None, &self.counts);
+        if let Some(waiting) = self.waiting.take() {
+            for (lane, waiting) in QUEUED.into_iter().zip(&waiting.lanes) {
+                self.counts.waiting(lane).remove(waiting.len());
+            }
         }
         self.counts.subscriptions.remove(self.views.len());
         for view in self.views.drain(..) {
@@ -287,12 +288,14 @@ impl SendQueue {
         for offset in 0..self.views.len() {
             let index = (self.turn + offset) % self.views.len();
             let view = &self.views[index];
-            let View { feed, position, up_to_date, without, .. } = view;
+            let View { feed, position, came_back, up_to_date, without, .. } = view;
+            let came_back = *came_back;
             let mut log = feed.log.borrow_mut();
             let catch_up = position.map_or(CatchUp::Snapshot, |from| log.since(from));
             let catch_up = match catch_up {
                 // If the smaller snapshot may not come yet: better a large patch than a map that does not move.
                 CatchUp::Patch { large: true, .. } if view.snapshot_at(now).is_none() => CatchUp::Snapshot,
+                CatchUp::Nothing if came_back => CatchUp::Patch { frame: log.unchanged(), large: false },
                 other => other,
             };
             let (frame, is_snapshot) = match catch_up {
@@ -326,7 +329,10 @@ impl SendQueue {
             };
             let reached = log.position();
             drop(log);
-            let receipt = is_snapshot.then(|| feed.snapshot_receipt()).flatten();
+            let receipt = match is_snapshot {
+                true => feed.snapshot_receipt(),
+                false => came_back.then(|| feed.return_receipt(reached)),
+            };
             if is_snapshot {
                 self.counts.snapshots.add(1);
             } else {
@@ -338,6 +344,7 @@ impl SendQueue {
             self.budget.record(now, Lane::State);
             let view = &mut self.views[index];
             view.position = Some(reached);
+            view.came_back = false;
             if is_snapshot {
                 view.snapshot_sent = Some(now);
             }

@@ -27,8 +27,8 @@ use crate::{
     panics,
     relay::{
         close::Reason,
-        feed::{Feed, SnapshotWanted},
-        game_connection::{GameConnection, RequestSnapshot, Subscribe, Unsubscribe},
+        feed::{Feed, FeedRequest},
+        game_connection::{GameConnection, RequestSnapshot, StateTaken, Subscribe, Unsubscribe},
         protocol::Refusal,
         publication::{AllowedUsers, Lane, Publication},
         receipt::{Receipt, Taken},
@@ -261,7 +261,7 @@ impl Actor for ServerSubscription {
             }
         }
         self.subscription.feed.log.borrow_mut().clear();
-        self.subscription.feed.set_snapshot_receipt(None);
+        self.subscription.feed.drop_receipts();
         Running::Stop
     }
 }
@@ -273,7 +273,7 @@ impl Handler<Publication> for ServerSubscription {
         let feed = self.subscription.feed.clone();
         match publication {
             Publication::Advance { epoch, step } => {
-                let follows = feed.log.borrow_mut().advance(epoch, step, feed.clock.moment());
+                let follows = feed.log.borrow_mut().advance(epoch, step);
                 if follows {
                     self.serve(feed.up_to_date.take(), ctx);
                 } else {
@@ -281,10 +281,10 @@ impl Handler<Publication> for ServerSubscription {
                     self.ask_if_wanted(ctx);
                 }
             }
-            Publication::Snapshot { position, frame } => {
-                let is_news = feed.log.borrow_mut().restart(position, frame);
+            Publication::Snapshot { position, frame, steps } => {
+                let is_news = feed.log.borrow_mut().restart(position, frame, steps);
                 let (receipt, first) = Receipt::of_first();
-                feed.set_snapshot_receipt(Some(receipt));
+                feed.set_snapshot_receipt(receipt);
                 let mut sockets = feed.without.take();
                 if is_news {
                     sockets.extend(feed.up_to_date.take());
@@ -312,10 +312,20 @@ impl Handler<Publication> for ServerSubscription {
     }
 }
 
-impl Handler<SnapshotWanted> for ServerSubscription {
+impl Handler<FeedRequest> for ServerSubscription {
     type Result = ();
 
-    fn handle(&mut self, _: SnapshotWanted, ctx: &mut Self::Context) {
-        self.ask_if_wanted(ctx);
+    fn handle(&mut self, request: FeedRequest, ctx: &mut Self::Context) {
+        match request {
+            FeedRequest::Snapshot => self.ask_if_wanted(ctx),
+            FeedRequest::Return { position, taken } => {
+                let connection = self.subscription.connection();
+                ctx.spawn(taken.into_actor(self).map(move |taken, _, _| {
+                    if taken.is_ok() {
+                        connection.do_send(StateTaken(position));
+                    }
+                }));
+            }
+        }
     }
 }

@@ -210,9 +210,9 @@ async fn an_alarm_that_nobody_takes_is_unheard_until_a_snapshot_with_it_is_taken
     life.link_alarm().await;
     assert_eq!(world.ledger(&life).await, [row("unheard", 1, 0)]);
     assert_eq!(life.raids().as_object().unwrap().len(), 1, "whoever comes is shown it");
-    life.alarms.snapshot_taken(before);
+    life.alarms.state_taken(before);
     assert_eq!(world.ledger(&life).await, [row("unheard", 1, 0)], "it was not in that snapshot");
-    life.alarms.snapshot_taken(life.publisher.borrow().position());
+    life.alarms.state_taken(life.publisher.borrow().position());
     assert_eq!(world.ledger(&life).await, [row("delivered_later", 1, 0)]);
 }
 

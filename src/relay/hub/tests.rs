@@ -224,7 +224,7 @@ async fn watch(worker: &RelayWorker, server: &str) -> (Rc<Subscription>, Rc<Sock
     let subscription = worker.subscription(&server.into(), &"alice".into()).await.unwrap().expect("a server");
     let (ours, client) = Memory::pair(1 << 20);
     let socket = worker.sockets.open("alice".into(), ours.into());
-    socket.queue.borrow_mut().watch(&subscription.feed);
+    socket.queue.borrow_mut().watch(&subscription.feed, None);
     subscription.watchers.add(&socket);
     socket.pump();
     (subscription, socket, client)

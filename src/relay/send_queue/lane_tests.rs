@@ -12,7 +12,7 @@ use crate::{
         change::{Change, Key, Section},
         time::Timestamp,
     },
-    relay::{protocol, publication::Step},
+    relay::{protocol, publication::Step, steps::Steps},
 };
 
 fn feed(name: &str) -> Rc<Feed> {
@@ -59,8 +59,8 @@ impl Traffic {
     /// Watches one server that takes steps, and hears the chat of two.
     fn new() -> Self {
         let mut traffic = Self { feeds: vec![feed("one"), feed("two")], ..Self::default() };
-        traffic.feeds[0].log.borrow_mut().restart(Position { epoch: 7, seq: 0 }, snapshot());
-        traffic.queue.watch(&traffic.feeds[0]);
+        traffic.feeds[0].log.borrow_mut().restart(Position { epoch: 7, seq: 0 }, snapshot(), Steps::default());
+        traffic.queue.watch(&traffic.feeds[0], None);
         traffic.run();
         traffic
     }
@@ -84,11 +84,11 @@ impl Traffic {
         let Position { epoch, seq } = log.position();
         let change = Change { section: Section::Team, key: Key::Whole, old: None, new: None };
         let frame = protocol::patch(&self.feeds[0].server, epoch, seq, seq + 1, std::slice::from_ref(&change));
-        let step = Step::new(seq, vec![change], frame);
         let now = Timestamp::UNIX_EPOCH + TimeDelta::milliseconds(self.now as i64);
-        assert!(log.advance(epoch, step, now.into()), "it follows");
+        let step = Step::new(seq, vec![change], frame, now.into());
+        assert!(log.advance(epoch, step), "it follows");
         if self.feeds[0].take_snapshot_wanted() {
-            log.restart(Position { epoch, seq: seq + 1 }, snapshot());
+            log.restart(Position { epoch, seq: seq + 1 }, snapshot(), Steps::default());
         }
     }
 
@@ -286,11 +286,11 @@ fn what_waits_and_what_was_sent_is_counted_however_it_ends() {
     let waiting = || all.totals().waiting.map(|(_, count)| count);
     let (one, other) = (feed("one"), feed("other"));
     for feed in [&one, &other] {
-        feed.log.borrow_mut().restart(Position { epoch: 1, seq: 0 }, snapshot());
+        feed.log.borrow_mut().restart(Position { epoch: 1, seq: 0 }, snapshot(), Steps::default());
     }
     let mut queue = SendQueue::new(0, counts.clone());
     for feed in [&one, &other, &one] {
-        queue.watch(feed);
+        queue.watch(feed, None);
     }
     for _ in 0..limits::CHAT_LINES + 5 {
         queue.push(Lane::Chat, line(&one, "one"), 0).expect("chat is never too much");
@@ -303,7 +303,7 @@ fn what_waits_and_what_was_sent_is_counted_however_it_ends() {
     drain(&mut queue, 0);
     let step = |base| {
         let frame = Bytes::from_static(b"step");
-        assert!(other.log.borrow_mut().advance(1, Step::new(base, Vec::new(), frame), Timestamp::UNIX_EPOCH.into()));
+        assert!(other.log.borrow_mut().advance(1, Step::new(base, Vec::new(), frame, Timestamp::UNIX_EPOCH.into())));
     };
     step(0);
     drain(&mut queue, 0);
@@ -321,12 +321,12 @@ fn what_waits_and_what_was_sent_is_counted_however_it_ends() {
 #[test]
 fn a_feed_lists_a_socket_once_however_often_it_is_served_and_again_for_the_next_step() {
     let (feed, mut queue) = (feed("one"), SendQueue::new(3, Arc::default()));
-    queue.watch(&feed);
+    queue.watch(&feed, None);
     (0..3).for_each(|now| drop(queue.next(now)));
     assert_eq!(feed.without.take(), [3]);
     assert!(matches!(queue.next(3), Next::Idle));
     assert_eq!(feed.without.take(), [3], "it still waits");
-    feed.log.borrow_mut().restart(Position { epoch: 7, seq: 0 }, Bytes::from_static(b"snapshot"));
+    feed.log.borrow_mut().restart(Position { epoch: 7, seq: 0 }, Bytes::from_static(b"snapshot"), Steps::default());
     assert!(matches!(queue.next(4), Next::Send(_)));
     (5..9).for_each(|now| drop(queue.next(now)));
     assert_eq!((feed.up_to_date.take(), feed.without.take()), (vec![3], vec![]));

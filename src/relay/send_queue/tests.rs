@@ -17,6 +17,7 @@ use crate::{
     relay::{
         protocol,
         publication::{Position, Step},
+        steps::Steps,
     },
 };
 
@@ -26,6 +27,8 @@ struct World {
     state: ServerState,
     position: Position,
     feed: Rc<Feed>,
+    /// Those of the publisher.
+    steps: Steps,
     history: HashMap<u64, Value>,
     now: Moment,
 }
@@ -37,7 +40,7 @@ impl World {
         let state = ServerState::new(Timestamp::UNIX_EPOCH);
         let feed = feed(name);
         let now = Timestamp::UNIX_EPOCH.into();
-        let mut world = Self { server, state, position, feed, history: HashMap::new(), now };
+        let mut world = Self { server, state, position, feed, steps: Steps::default(), history: HashMap::new(), now };
         world.remember();
         world
     }
@@ -55,8 +58,9 @@ impl World {
         self.position.seq += 1;
         self.remember();
         let frame = protocol::patch(&self.server, self.position.epoch, base, self.position.seq, &changes);
-        let step = Step::new(base, changes, frame);
-        if !lost && !self.feed.log.borrow_mut().advance(self.position.epoch, step, self.now) {
+        let step = Step::new(base, changes, frame, self.now);
+        self.steps.push(step.clone());
+        if !lost && !self.feed.log.borrow_mut().advance(self.position.epoch, step) {
             self.feed.mark_snapshot_wanted();
         }
     }
@@ -100,7 +104,7 @@ impl World {
         if self.feed.take_snapshot_wanted() {
             let Position { epoch, seq } = self.position;
             let frame = protocol::snapshot(&self.server, epoch, seq, &self.state);
-            self.feed.log.borrow_mut().restart(self.position, frame);
+            self.feed.log.borrow_mut().restart(self.position, frame, self.steps.clone());
         }
     }
 }
@@ -227,6 +231,7 @@ enum Act {
     /// A client reads so many frames, as its socket has room.
     Take(usize, usize),
     Supply,
+    /// With what it knew, and asks to go on from there.
     Reconnect(usize),
 }
 
@@ -266,7 +271,7 @@ proptest! {
         let mut pushed = [0_u32; 2];
         let talkative = feed("talkative");
         for client in &mut clients {
-            client.queue.watch(&worlds[0].feed);
+            client.queue.watch(&worlds[0].feed, None);
         }
         for act in acts {
             match act {
@@ -275,7 +280,7 @@ proptest! {
                     now += pause;
                     worlds.iter_mut().for_each(|world| world.now = world.now + TimeDelta::milliseconds(pause as i64));
                 }
-                Act::Watch(client, world) => clients[client].queue.watch(&worlds[world].feed),
+                Act::Watch(client, world) => clients[client].queue.watch(&worlds[world].feed, None),
                 Act::Unwatch(client, world) => {
                     clients[client].queue.unwatch(&worlds[world].server, now);
                     clients[client].known.remove(worlds[world].server.as_str());
@@ -291,9 +296,12 @@ proptest! {
                 Act::Take(client, most) => { clients[client].take(&worlds, most, now); }
                 Act::Supply => worlds.iter().for_each(World::supply),
                 Act::Reconnect(client) => {
-                    clients[client] = Client::default();
+                    let mut known = std::mem::take(&mut clients[client]).known;
+                    known.retain(|server, _| server == worlds[0].server.as_str());
+                    let from = known.values().next().map(|(seq, _)| Position { epoch: 7, seq: *seq });
+                    clients[client].known = known;
                     pushed[client] = 0;
-                    clients[client].queue.watch(&worlds[0].feed);
+                    clients[client].queue.watch(&worlds[0].feed, from);
                 }
             }
         }
@@ -324,7 +332,7 @@ fn many_steps_between_two_turns_become_one_patch_that_all_share() {
     let mut world = World::new("one");
     let mut clients = [Client::default(), Client::default()];
     for client in &mut clients {
-        client.queue.watch(&world.feed);
+        client.queue.watch(&world.feed, None);
         client.take(std::slice::from_ref(&world), 1, 0);
     }
     world.supply();

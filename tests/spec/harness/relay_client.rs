@@ -51,7 +51,8 @@ pub struct Known {
     pub state: Value,
     /// Patches applied, also before its latest snapshot.
     pub patches: usize,
-    snapshot_at: Instant,
+    /// On this connection.
+    snapshot_at: Option<Instant>,
 }
 
 pub struct RelayClient {
@@ -157,6 +158,13 @@ impl RelayClient {
         self.send(json!({ "type": "subscribe", "serverId": server })).await;
     }
 
+    /// Subscribes, going on from what was known on another connection.
+    pub async fn resume(&mut self, server: &str, known: Known) {
+        let Known { epoch, seq, .. } = known;
+        self.known.insert(server.to_owned(), Known { snapshot_at: None, ..known });
+        self.send(json!({ "type": "subscribe", "serverId": server, "epoch": epoch, "seq": seq })).await;
+    }
+
     pub async fn unsubscribe(&mut self, server: &str) {
         self.send(json!({ "type": "unsubscribe", "serverId": server })).await;
     }
@@ -222,9 +230,10 @@ impl RelayClient {
                 assert!(message["state"]["team"]["members"].is_object(), "members are keyed by id");
                 let (epoch, seq, state) = (number("epoch"), number("seq"), message["state"].clone());
                 let patches = self.known.get(&server).map_or(0, |before| before.patches);
-                let known = Known { epoch, seq, state, patches, snapshot_at: now };
-                if let Some(before) = self.known.insert(server, known) {
-                    let apart = now - before.snapshot_at;
+                let known = Known { epoch, seq, state, patches, snapshot_at: Some(now) };
+                let before = self.known.insert(server, known);
+                if let Some(before) = before.and_then(|before| before.snapshot_at) {
+                    let apart = now - before;
                     assert!(apart >= SNAPSHOT_SPAN - READ_LATE, "two snapshots within {apart:?}");
                 }
             }
@@ -235,8 +244,9 @@ impl RelayClient {
                     (number("epoch"), number("base")),
                     "it follows what was last sent"
                 );
-                assert!(number("seq") > known.seq, "it leads on");
                 let patch: json_patch::Patch = serde_json::from_value(message["patch"].clone()).expect("RFC 6902");
+                // Who came back to the state that they had is told so.
+                assert!(number("seq") > known.seq || patch.0.is_empty(), "it leads on");
                 json_patch::patch(&mut known.state, &patch).expect("the patch fits");
                 known.seq = number("seq");
                 known.patches += 1;

@@ -5,6 +5,7 @@ mod alarms;
 mod game_faults;
 mod limits;
 mod link;
+mod resume;
 mod schema;
 mod slow;
 mod stream;
