@@ -27,7 +27,21 @@ pub fn proportional(process: u32) -> Result<f64> {
     Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
 
-/// Processor time of a process, seconds.
+/// How long the threads of a process ran, seconds. More exact than its [`Processor`] time, where the kernel says it.
+pub fn ran(process: u32) -> Result<f64> {
+    let mut ran = 0.0;
+    for thread in fs::read_dir(format!("/proc/{process}/task"))? {
+        let figures = fs::read_to_string(thread?.path().join("sched")).unwrap_or_default();
+        let figure = figures.lines().find(|line| line.starts_with("se.sum_exec_runtime"));
+        match figure.and_then(|line| line.split_once(':')) {
+            Some((_, milliseconds)) => ran += milliseconds.trim().parse::<f64>()? / 1e3,
+            None => return Ok(Processor::of(process)?.total()),
+        }
+    }
+    Ok(ran)
+}
+
+/// Processor time of a process, seconds; the kernel counts in hundredths.
 #[derive(Clone, Copy)]
 pub struct Processor {
     pub user: f64,
@@ -45,19 +59,9 @@ impl Processor {
         Ok(Self::so_far()?.minus(before))
     }
 
-    /// Of another process, since its start. The kernel rounds to hundredths of a second; where it also says how long each
-    /// thread ran, that is taken, and the parts of user and system are as it rounds them.
+    /// Of another process, since its start.
     pub fn of(process: u32) -> Result<Self> {
-        let rounded = Self::in_stat(&format!("/proc/{process}/stat"))?;
-        let mut ran = 0.0;
-        for thread in fs::read_dir(format!("/proc/{process}/task"))? {
-            let Ok(figures) = fs::read_to_string(thread?.path().join("sched")) else { return Ok(rounded) };
-            let figure = figures.lines().find(|line| line.starts_with("se.sum_exec_runtime"));
-            let Some((_, milliseconds)) = figure.and_then(|line| line.split_once(':')) else { return Ok(rounded) };
-            ran += milliseconds.trim().parse::<f64>()? / 1e3;
-        }
-        let scale = if rounded.total() > 0.0 { ran / rounded.total() } else { 1.0 };
-        Ok(Self { user: rounded.user * scale, system: rounded.system * scale })
+        Self::in_stat(&format!("/proc/{process}/stat"))
     }
 
     fn in_stat(path: &str) -> Result<Self> {

@@ -103,9 +103,9 @@ impl World {
     async fn serve(&self, listener: &TcpListener, mut waiting: Waiting) -> Result<()> {
         loop {
             let (stream, _) = listener.accept().await?;
-            match self.talk(stream, &mut waiting).await {
-                Ok(()) => return Ok(()),
-                Err(error) => eprintln!("the link to the game server has ended: {error}"),
+            // The service may be gone, or connect again.
+            if self.talk(stream, &mut waiting).await.is_ok() {
+                return Ok(());
             }
         }
     }

@@ -13,7 +13,7 @@ use tempfile::NamedTempFile;
 use crate::{
     clients::{Clients, NEWS, stamp},
     peers::Peer,
-    process::{Beside, Processor, Result, proportional},
+    process::{Beside, Processor, Result, proportional, ran},
     service::{ALARMS, SERVER, Service},
     table::{Better, Figures, Metric},
 };
@@ -52,14 +52,14 @@ const PACE: Duration = Duration::from_millis(300);
 /// Far beyond it; and what a client gets of it.
 const SATURATION: Duration = Duration::from_millis(50);
 const SATURATED: Duration = Duration::from_millis(250);
-/// Changes at once.
-const MANY: u64 = 200;
+/// Changes at once: of many more only a snapshot tells.
+const MANY: u64 = 50;
 const MANY_EVERY: Duration = Duration::from_secs(2);
 /// Handshakes under way at once: a service that runs, and one that all come back to.
 const AT_ONCE: usize = 64;
 const STORM: usize = 2_000;
 /// Bytes of the relay's patch of a name, and of its message of a raid.
-const PATCH: usize = 170;
+const PATCH: usize = 210;
 const RAID: usize = 245;
 /// Clients that read beside those that do not.
 const READERS: usize = 100;
@@ -76,7 +76,7 @@ pub enum Phase {
     Paced,
     /// 20 changes a second, of which a client gets what it may, merged
     Saturated,
-    /// 200 changes at once
+    /// 50 changes at once
     Burst,
     /// All clients at once, in a world of 1 000 markers
     Storm,
@@ -208,21 +208,25 @@ impl Target {
 struct Usage {
     process: u32,
     before: Processor,
+    ran: f64,
     start: Instant,
 }
 
 impl Usage {
     fn of(target: &Target) -> Result<Self> {
-        Ok(Self { process: target.id(), before: Processor::of(target.id())?, start: Instant::now() })
+        let process = target.id();
+        Ok(Self { process, before: Processor::of(process)?, ran: ran(process)?, start: Instant::now() })
     }
 
     /// Figures of so many deliveries until now.
     fn per_delivery(&self, deliveries: f64) -> Result<Figures> {
-        let (used, elapsed) = (Processor::of(self.process)?.minus(self.before), self.start.elapsed().as_secs_f64());
+        let (ran, elapsed) = (ran(self.process)? - self.ran, self.start.elapsed().as_secs_f64());
+        let used = Processor::of(self.process)?.minus(self.before);
+        let each = ran * 1e6 / deliveries;
         Ok(vec![
-            (CPU, used.total() * 1e6 / deliveries),
-            (USER, used.user * 1e6 / deliveries),
-            (BUSY, used.total() / elapsed),
+            (CPU, each),
+            (USER, each * used.user / used.total().max(0.01)),
+            (BUSY, ran / elapsed),
             (DELIVERIES, deliveries / elapsed),
         ])
     }
@@ -259,9 +263,9 @@ fn idle(target: &Target, count: usize) -> Result<Figures> {
 
 fn connect(target: &Target, count: usize, at_once: usize) -> Result<Figures> {
     let mut clients = target.clients(0..count, true)?;
-    let before = Processor::of(target.id())?;
+    let before = ran(target.id())?;
     let taken = clients.connect(at_once)?;
-    let cpu = Processor::of(target.id())?.minus(before).total();
+    let cpu = ran(target.id())? - before;
     let mut figures = vec![(CONNECTIONS, count as f64 / taken), (CPU_PER_CONNECTION, cpu * 1e6 / count as f64)];
     if at_once == STORM {
         figures.push((LAST_SNAPSHOT, taken * 1e3));

@@ -67,12 +67,12 @@ fn summary(mut values: Vec<f64>, digits: usize) -> String {
 
 impl fmt::Display for Block {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:34}", "")?;
+        write!(f, "{:36}", "")?;
         for (name, _) in &self.0 {
             write!(f, "{name:36}")?;
         }
         for metric in self.metrics() {
-            write!(f, "\n  {:32}", metric.name)?;
+            write!(f, "\n  {:34}", metric.name)?;
             let mut limit = Vec::new();
             for (index, (_, rounds)) in self.0.iter().enumerate() {
                 let values = values(rounds, metric);
