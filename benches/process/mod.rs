@@ -1,4 +1,4 @@
-//! This process, measured, and the one beside it that a bench speaks with: the clients or neighbours whose costs are not
+//! Processes, measured, and those beside this one that a bench speaks with: the clients or neighbours whose costs are not
 //! the service's.
 
 #![allow(dead_code, reason = "not every bench uses all of it")]
@@ -20,7 +20,28 @@ pub fn resident() -> Result<f64> {
     Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
 
-/// Processor time of this process, seconds.
+/// Resident memory of a process, KiB; what it shares with others is divided between them.
+pub fn proportional(process: u32) -> Result<f64> {
+    let rollup = fs::read_to_string(format!("/proc/{process}/smaps_rollup"))?;
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:")).ok_or("no Pss")?;
+    Ok(line.trim().trim_end_matches(" kB").parse()?)
+}
+
+/// How long the threads of a process ran, seconds. More exact than its [`Processor`] time, where the kernel says it.
+pub fn ran(process: u32) -> Result<f64> {
+    let mut ran = 0.0;
+    for thread in fs::read_dir(format!("/proc/{process}/task"))? {
+        let figures = fs::read_to_string(thread?.path().join("sched")).unwrap_or_default();
+        let figure = figures.lines().find(|line| line.starts_with("se.sum_exec_runtime"));
+        match figure.and_then(|line| line.split_once(':')) {
+            Some((_, milliseconds)) => ran += milliseconds.trim().parse::<f64>()? / 1e3,
+            None => return Ok(Processor::of(process)?.total()),
+        }
+    }
+    Ok(ran)
+}
+
+/// Processor time of a process, seconds; the kernel counts in hundredths.
 #[derive(Clone, Copy)]
 pub struct Processor {
     pub user: f64,
@@ -28,19 +49,31 @@ pub struct Processor {
 }
 
 impl Processor {
-    /// Since its start.
+    /// Of this process, since its start.
     pub fn so_far() -> Result<Self> {
-        let stat = fs::read_to_string("/proc/self/stat")?;
+        Self::in_stat("/proc/self/stat")
+    }
+
+    /// Of this process, since then.
+    pub fn since(before: Self) -> Result<Self> {
+        Ok(Self::so_far()?.minus(before))
+    }
+
+    /// Of another process, since its start.
+    pub fn of(process: u32) -> Result<Self> {
+        Self::in_stat(&format!("/proc/{process}/stat"))
+    }
+
+    fn in_stat(path: &str) -> Result<Self> {
+        let stat = fs::read_to_string(path)?;
         let (_, fields) = stat.rsplit_once(") ").ok_or("no fields")?;
         let ticks = |field: usize| fields.split(' ').nth(field).and_then(|ticks| ticks.parse::<f64>().ok());
         let (user, system) = ticks(11).zip(ticks(12)).ok_or("no ticks")?;
         Ok(Self { user: user / 100.0, system: system / 100.0 })
     }
 
-    /// Since then.
-    pub fn since(before: Self) -> Result<Self> {
-        let now = Self::so_far()?;
-        Ok(Self { user: now.user - before.user, system: now.system - before.system })
+    pub fn minus(self, before: Self) -> Self {
+        Self { user: self.user - before.user, system: self.system - before.system }
     }
 
     /// In so much time from now.
@@ -55,7 +88,7 @@ impl Processor {
     }
 }
 
-/// The same program with other arguments, which takes commands and answers them, each in a line. It ends with this.
+/// A program that takes commands and answers them, each in a line. It ends with this.
 pub struct Beside {
     process: Child,
     input: ChildStdin,
@@ -63,13 +96,21 @@ pub struct Beside {
 }
 
 impl Beside {
+    /// This very program, with other arguments.
     pub fn start(arguments: &[&str]) -> Result<Self> {
-        let mut command = Command::new(env::current_exe()?);
-        let mut process = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        Self::run(Command::new(env::current_exe()?).args(arguments))
+    }
+
+    pub fn run(command: &mut Command) -> Result<Self> {
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (Some(input), Some(output)) = (process.stdin.take(), process.stdout.take()) else {
             return Err("the process beside has no pipes".into());
         };
         Ok(Self { process, input, output: BufReader::new(output) })
+    }
+
+    pub fn id(&self) -> u32 {
+        self.process.id()
     }
 
     pub fn say(&mut self, command: &str) -> Result<()> {
