@@ -10,7 +10,7 @@ use std::{
 use bytes::BytesMut;
 use socket2::SockRef;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
     net::TcpStream,
 };
 
@@ -41,6 +41,14 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.try_write(bytes),
             Self::Memory(stream) => stream.try_write(bytes),
+        }
+    }
+
+    /// Reads what writing will read, so that it is in the processor's cache by then.
+    pub fn read_ahead(&self) {
+        if let Self::Tcp(stream) = self {
+            // Whether it may be written to is in memory of its own.
+            let _ = stream.try_io(Interest::WRITABLE, || Ok(()));
         }
     }
 

@@ -45,6 +45,11 @@ impl FrameBudget {
         free
     }
 
+    /// Reads some of what the others will read.
+    pub fn read_ahead(&self) -> impl Sized {
+        (self.newest, self.sent.front().copied(), self.sent.back().copied())
+    }
+
     /// Counts a frame that goes out.
     pub fn record(&mut self, now: Millis, lane: Lane) {
         let now = now.max(self.newest);

@@ -270,6 +270,12 @@ impl SendQueue {
         self.views.len()
     }
 
+    /// Reads some of what [`SendQueue::next`] will read.
+    pub fn read_ahead(&self) -> impl Sized {
+        let view = self.views.first();
+        (view.and_then(|view| view.position), view.map(|view| view.without.get()), self.paced, self.budget.read_ahead())
+    }
+
     /// The next message, which the caller then writes; or when to ask again.
     pub fn next(&mut self, now: Millis) -> Next {
         let mut wait = None;

@@ -34,7 +34,7 @@ use crate::{
         receipt::{Receipt, Taken},
         send_queue::QueuedFrame,
         server_lookup::{FindServer, FoundServer},
-        socket::Socket,
+        socket::{Socket, with_read_ahead},
         sockets::{BATCH, Sockets},
         watchers::Watchers,
     },
@@ -176,11 +176,9 @@ impl ServerSubscription {
     }
 
     fn serve_batch(&mut self, ctx: &mut Context<Self>) {
-        let batch = self.pass.len().min(BATCH);
-        for number in self.pass.drain(..batch) {
-            if let Some(socket) = self.sockets.get(number) {
-                socket.pump();
-            }
+        let batch: Vec<u32> = self.pass.drain(..self.pass.len().min(BATCH)).collect();
+        for socket in with_read_ahead(&self.sockets.of(&batch)) {
+            socket.pump();
         }
         self.ask_if_wanted(ctx);
         if !self.pass.is_empty() {
@@ -197,10 +195,10 @@ impl ServerSubscription {
     fn deliver(&mut self, lane: Lane, frame: Bytes, ctx: &mut Context<Self>) {
         let queued = QueuedFrame { frame, receipt: None, feed: Some(self.subscription.feed.clone()) };
         let mut numbers = Vec::new();
-        self.subscription.watchers.for_each(|socket| {
+        for socket in with_read_ahead(&self.subscription.watchers.all()) {
             socket.put(lane, queued.clone());
             numbers.push(socket.number);
-        });
+        }
         self.serve(numbers, ctx);
     }
 
@@ -213,11 +211,11 @@ impl ServerSubscription {
     ) -> impl Future<Output = usize> + use<> {
         let (receipt, taken, finished) = Receipt::of_alarm(on_all_threads);
         let queued = QueuedFrame { frame, receipt: Some(receipt), feed: Some(self.subscription.feed.clone()) };
-        self.subscription.watchers.for_each(|socket| {
+        for socket in with_read_ahead(&self.subscription.watchers.all()) {
             if !acknowledged.contains(&socket.user) {
                 socket.push(Lane::Raid, queued.clone());
             }
-        });
+        }
         drop(queued);
         async move {
             // It never sends, it only ends. A socket that takes longer does not read.

@@ -2,7 +2,7 @@
 //! one pings them all.
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::RefCell,
     rc::{Rc, Weak},
     sync::Arc,
     time::Duration,
@@ -20,7 +20,7 @@ use crate::{
     panics,
     relay::{
         send_counts::SendCounts,
-        socket::{PONG_DEADLINE, Socket, SocketThread},
+        socket::{PONG_DEADLINE, Socket, SocketThread, with_read_ahead},
     },
 };
 
@@ -35,15 +35,13 @@ const PONG_WITHIN: usize = PONG_DEADLINE as usize / 1_000;
 pub struct Sockets {
     thread: Rc<SocketThread>,
     open: RefCell<Slab<Rc<Socket>>>,
-    /// Of sockets, by these tasks, so far.
-    calls: Cell<usize>,
 }
 
 impl Sockets {
     /// None yet; starts the tasks on this thread. What goes out is counted here.
     pub fn start(counts: Arc<SendCounts>) -> Rc<Self> {
         let thread = SocketThread::new(counts);
-        let sockets = Rc::new(Self { thread: thread.clone(), open: RefCell::default(), calls: Cell::new(0) });
+        let sockets = Rc::new(Self { thread: thread.clone(), open: RefCell::default() });
         actix::spawn(serve_turns(thread, Rc::downgrade(&sockets)));
         actix::spawn(ping_in_turn(Rc::downgrade(&sockets)));
         sockets
@@ -62,31 +60,29 @@ impl Sockets {
         self.open.borrow_mut().try_remove(socket.number as usize);
     }
 
-    /// The socket of this number.
-    pub fn get(&self, number: u32) -> Option<Rc<Socket>> {
-        self.open.borrow().get(number as usize).cloned()
+    /// The sockets of these numbers that are there, in order.
+    pub fn of(&self, numbers: &[u32]) -> Vec<Rc<Socket>> {
+        let open = self.open.borrow();
+        numbers.iter().filter_map(|number| open.get(*number as usize).cloned()).collect()
     }
 
     /// Calls this for the sockets of these numbers, for some before others on this thread get a turn. One that fails is
     /// given up, and takes no other with it.
-    async fn call_for(&self, numbers: impl Iterator<Item = u32>, call: impl Fn(&Socket)) {
-        for number in numbers {
-            if let Some(socket) = self.get(number)
-                && panics::caught_at_once("relay_socket", socket.user.as_str(), || call(&socket)).is_none()
-            {
-                socket.give_up();
+    async fn call_for(&self, numbers: &[u32], call: impl Fn(&Socket)) {
+        for numbers in numbers.chunks(BATCH) {
+            for socket in with_read_ahead(&self.of(numbers)) {
+                if panics::caught_at_once("relay_socket", socket.user.as_str(), || call(socket)).is_none() {
+                    socket.give_up();
+                }
             }
-            self.calls.set(self.calls.get().wrapping_add(1));
-            if self.calls.get().is_multiple_of(BATCH) {
-                yield_now().await;
-            }
+            yield_now().await;
         }
     }
 
     /// The numbers of all sockets that are pinged at this second.
-    fn of_second(&self, second: usize) -> impl Iterator<Item = u32> + use<> {
+    fn of_second(&self, second: usize) -> Vec<u32> {
         let numbers = second % HEARTBEAT..self.open.borrow().capacity();
-        numbers.step_by(HEARTBEAT).map(|number| number as u32)
+        numbers.step_by(HEARTBEAT).map(|number| number as u32).collect()
     }
 }
 
@@ -101,7 +97,7 @@ async fn serve_turns(thread: Rc<SocketThread>, sockets: Weak<Sockets>) {
         }
         let Some(sockets) = sockets.upgrade() else { return };
         while let Some(due) = thread.take_due() {
-            sockets.call_for(due.into_iter(), Socket::take_turn).await;
+            sockets.call_for(&due, Socket::take_turn).await;
         }
     }
 }
@@ -113,8 +109,8 @@ async fn ping_in_turn(sockets: Weak<Sockets>) {
     for second in HEARTBEAT.. {
         seconds.tick().await;
         let Some(sockets) = sockets.upgrade() else { return };
-        sockets.call_for(sockets.of_second(second - PONG_WITHIN), Socket::drop_if_dead).await;
-        sockets.call_for(sockets.of_second(second), Socket::ping).await;
+        sockets.call_for(&sockets.of_second(second - PONG_WITHIN), Socket::drop_if_dead).await;
+        sockets.call_for(&sockets.of_second(second), Socket::ping).await;
     }
 }
 

@@ -427,7 +427,7 @@ fn while_the_database_is_silent_a_token_and_what_is_known_are_enough() {
             let admission = relay.hub.send(admit).await.unwrap().unwrap_or_else(|refused| panic!("{refused:?}"));
             let closed = Rc::default();
             let door = Door(Rc::clone(&closed)).start();
-            admission.opened(door.clone().recipient());
+            admission.opened(door.downgrade().recipient());
             doors.push((admission, door, closed));
         }
         let found = relay.find("one").await.expect("it was known before");
@@ -549,7 +549,7 @@ fn a_client_socket_that_panics_is_gone_and_the_thread_goes_on() {
         let worker = relay.worker();
         let (subscription, healthy, client) = watch(&worker, "one").await;
         let (ours, theirs) = Memory::pair(1 << 20);
-        let admission = Admission::new("alice".into(), 1, relay.hub.clone().recipient());
+        let admission = Admission::new("alice".into(), 1, relay.hub.downgrade().recipient());
         ClientSocket::start(worker.clone(), admission, ours.into(), BytesMut::new());
         let send = |message: &str| {
             let mut frame = BytesMut::new();
@@ -560,11 +560,7 @@ fn a_client_socket_that_panics_is_gone_and_the_thread_goes_on() {
         // Before a ping is due.
         sleep(Duration::from_millis(10)).await;
         assert!(received(&theirs).contains("snapshot"));
-        let watching = || {
-            let mut sockets = Vec::new();
-            subscription.watchers.for_each(|socket| sockets.push(socket.clone()));
-            sockets
-        };
+        let watching = || subscription.watchers.all();
         let socket = watching().pop().expect("it watches");
         assert!(!Rc::ptr_eq(&socket, &healthy));
         let broken = socket.queue.borrow_mut();
