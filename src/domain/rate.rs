@@ -1,18 +1,16 @@
 //! How often something may happen. Times are milliseconds of any clock that only goes forward.
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 /// At most `limit` in any interval of a span: an exact sliding window over the last sends.
 ///
-/// Small, because there is one per connection: the ring is allocated on first use and keeps only the lower half of
-/// each time. That is unambiguous, because the times in the ring are never further apart than the span.
+/// Small, because there is one per connection: it holds four bytes for every send of the window, the lower half of its
+/// time. That is unambiguous, because these times are never further apart than the span.
 #[derive(Clone, Debug)]
 pub struct Window {
-    /// Times of the last sends; `len` of them, the oldest at `head`.
-    ring: Box<[u32]>,
+    /// Times of the last sends, oldest first.
+    sent: VecDeque<u32>,
     limit: u16,
-    head: u16,
-    len: u16,
     span: u32,
     /// Time of the newest send.
     newest: u64,
@@ -23,20 +21,20 @@ impl Window {
     pub fn new(limit: usize, span: Duration) -> Self {
         let limit = u16::try_from(limit.max(1)).unwrap_or(u16::MAX);
         let span = u32::try_from(span.as_millis()).unwrap_or(u32::MAX).min(i32::MAX as u32);
-        Self { ring: Box::default(), limit, head: 0, len: 0, span, newest: 0 }
+        Self { sent: VecDeque::new(), limit, span, newest: 0 }
     }
 
     /// How many sends the window holds at `now`.
     pub fn used(&self, now: u64) -> usize {
-        usize::from(self.len - self.expired(now.max(self.newest)))
+        self.sent.len() - self.expired(now.max(self.newest))
     }
 
     /// When the window will hold fewer than `below` (1 to the limit); `None` = it does at `now`.
     pub fn available_at(&self, now: u64, below: usize) -> Option<u64> {
         let below = below.clamp(1, usize::from(self.limit));
         // The send with `below - 1` newer ones is the last that has to expire.
-        let place = usize::from(self.len).checked_sub(below)?;
-        let free = self.time(place as u16) + u64::from(self.span) + 1;
+        let place = self.sent.len().checked_sub(below)?;
+        let free = self.time(self.sent[place]) + u64::from(self.span) + 1;
         (free > now.max(self.newest)).then_some(free)
     }
 
@@ -44,39 +42,26 @@ impl Window {
     pub fn record(&mut self, now: u64) {
         let now = now.max(self.newest);
         let expired = self.expired(now);
-        self.head = (self.head + expired) % self.limit;
-        self.len -= expired;
-        if self.ring.is_empty() {
-            self.ring = vec![0; usize::from(self.limit)].into();
+        self.sent.drain(..expired);
+        if self.sent.len() == usize::from(self.limit) {
+            self.sent.pop_front();
         }
-        if self.len == self.limit {
-            self.head = (self.head + 1) % self.limit;
-            self.len -= 1;
-        }
-        let next = self.slot(self.len);
-        self.ring[next] = now as u32;
-        self.len += 1;
+        self.sent.push_back(now as u32);
         self.newest = now;
     }
 
     /// How many of the oldest have expired. A send expires when **more** than the span has passed: times are
     /// whole milliseconds, and two that differ by the span may be just short of it.
-    fn expired(&self, now: u64) -> u16 {
+    fn expired(&self, now: u64) -> usize {
         let span = u64::from(self.span);
         if now - self.newest > span {
-            return self.len;
+            return self.sent.len();
         }
-        (0..self.len).take_while(|&place| now - self.time(place) > span).count() as u16
+        self.sent.iter().take_while(|sent| now - self.time(**sent) > span).count()
     }
 
-    /// Time of the send at this place, counted from the oldest.
-    fn time(&self, place: u16) -> u64 {
-        let behind_newest = (self.newest as u32).wrapping_sub(self.ring[self.slot(place)]);
-        self.newest - u64::from(behind_newest)
-    }
-
-    fn slot(&self, place: u16) -> usize {
-        (usize::from(self.head) + usize::from(place)) % usize::from(self.limit)
+    fn time(&self, sent: u32) -> u64 {
+        self.newest - u64::from((self.newest as u32).wrapping_sub(sent))
     }
 }
 
@@ -171,9 +156,9 @@ mod tests {
     #[test]
     fn an_unused_window_allocates_nothing() {
         let window = Window::new(60, Duration::from_secs(10));
-        assert!(window.ring.is_empty());
+        assert_eq!(window.sent.capacity(), 0);
         assert_eq!((window.used(5), window.available_at(5, 60)), (0, None));
-        assert!(size_of::<Window>() <= 40);
+        assert!(size_of::<Window>() <= 48);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The right to one open socket, and what a socket and whoever admitted it say to each other.
 
-use actix::{Message, Recipient};
+use actix::{Message, WeakRecipient};
 
 use crate::{
     domain::ids::{ServerId, SessionId, UserId},
@@ -40,7 +40,7 @@ pub enum SocketEvent {
     /// It is open, and this closes it.
     Opened {
         connection: u64,
-        close: Recipient<Close>,
+        close: WeakRecipient<Close>,
     },
     Closed {
         connection: u64,
@@ -53,14 +53,14 @@ pub struct Admission {
     /// The one server that this socket may watch, if it is an overlay's.
     pub overlay: Option<ServerId>,
     connection: u64,
-    events: Recipient<SocketEvent>,
+    events: WeakRecipient<SocketEvent>,
     /// Of its connection, and of its client behind a proxy.
     permits: Vec<ConnectionPermit>,
 }
 
 impl Admission {
     /// For the connection of this number; `events` gets what becomes of it.
-    pub fn new(user: UserId, connection: u64, events: Recipient<SocketEvent>) -> Self {
+    pub fn new(user: UserId, connection: u64, events: WeakRecipient<SocketEvent>) -> Self {
         Self { user, overlay: None, connection, events, permits: Vec::new() }
     }
 
@@ -82,13 +82,20 @@ impl Admission {
     }
 
     /// The socket is open.
-    pub fn opened(&self, close: Recipient<Close>) {
-        self.events.do_send(SocketEvent::Opened { connection: self.connection, close });
+    pub fn opened(&self, close: WeakRecipient<Close>) {
+        self.tell(SocketEvent::Opened { connection: self.connection, close });
+    }
+
+    fn tell(&self, event: SocketEvent) {
+        // Without whoever admitted it there is nobody to tell.
+        if let Some(events) = self.events.upgrade() {
+            events.do_send(event);
+        }
     }
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        self.events.do_send(SocketEvent::Closed { connection: self.connection });
+        self.tell(SocketEvent::Closed { connection: self.connection });
     }
 }

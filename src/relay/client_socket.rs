@@ -41,10 +41,8 @@ pub struct ClientSocket {
     worker: Rc<RelayWorker>,
     socket: Rc<Socket>,
     admission: Admission,
-    /// Bytes behind the handshake, until reading starts.
-    early: BytesMut,
-    /// A message that comes in fragments.
-    fragments: Option<Fragments>,
+    /// A message that comes in fragments. Boxed, as it is rare.
+    fragments: Option<Box<Fragments>>,
     received: Window,
     /// What this socket watches.
     subscriptions: Vec<Rc<Subscription>>,
@@ -69,15 +67,17 @@ impl ClientSocket {
     /// Owns a stream from after its handshake; `early` is what the client has already sent behind it.
     pub fn start(worker: Rc<RelayWorker>, admission: Admission, stream: Stream, early: BytesMut) {
         let socket = worker.sockets.open(admission.user.clone(), stream);
-        Actor::start(Self {
-            worker,
-            socket,
-            admission,
-            early,
-            fragments: None,
-            received: Window::new(limits::INBOUND_MESSAGES, limits::INBOUND_SPAN),
-            subscriptions: Vec::new(),
-            requested: Vec::new(),
+        Self::create(|ctx| {
+            ctx.add_stream(Inbound::new(socket.clone(), early));
+            Self {
+                worker,
+                socket,
+                admission,
+                fragments: None,
+                received: Window::new(limits::INBOUND_MESSAGES, limits::INBOUND_SPAN),
+                subscriptions: Vec::new(),
+                requested: Vec::new(),
+            }
         });
     }
 
@@ -240,15 +240,17 @@ impl ClientSocket {
             Item::Last(part) => (part, None, true),
         };
         if let Some(is_text) = begins {
-            self.fragments = Some(Fragments { is_text, bytes: BytesMut::new() });
+            self.fragments = Some(Box::new(Fragments { is_text, bytes: BytesMut::new() }));
         }
-        let Some(Fragments { bytes, .. }) = &mut self.fragments else { return self.close(Reason::Protocol) };
+        let Some(fragments) = &mut self.fragments else { return self.close(Reason::Protocol) };
+        let bytes = &mut fragments.bytes;
         if bytes.len() + part.len() > limits::INBOUND_BYTES {
             self.fragments = None;
             return self.close(Reason::TooBig);
         }
         bytes.extend_from_slice(&part);
-        if ends && let Some(Fragments { is_text, bytes }) = self.fragments.take() {
+        if ends && let Some(fragments) = self.fragments.take() {
+            let Fragments { is_text, bytes } = *fragments;
             if is_text { self.text(&bytes, ctx) } else { self.refuse_binary() }
         }
     }
@@ -299,8 +301,7 @@ impl Actor for ClientSocket {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(MAILBOX);
-        self.admission.opened(ctx.address().recipient());
-        ctx.add_stream(Inbound::new(self.socket.clone(), std::mem::take(&mut self.early)));
+        self.admission.opened(ctx.address().downgrade().recipient());
     }
 
     fn stopped(&mut self, _: &mut Self::Context) {

@@ -2,7 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use actix::Recipient;
+use actix::{Recipient, WeakRecipient};
+use slab::Slab;
 
 use crate::{
     domain::{
@@ -15,19 +16,22 @@ use crate::{
 /// See the module.
 #[derive(Default)]
 pub struct Presence {
-    /// By connection number.
-    sockets: HashMap<u64, PresentSocket>,
+    /// By the lower half of the connection number.
+    sockets: Slab<PresentSocket>,
     per_user: HashMap<UserId, usize>,
-    last_connection: u64,
+    /// How many were admitted, which is the upper half of the last number: none is used twice.
+    admitted: u32,
 }
 
 struct PresentSocket {
+    /// See [`Presence::admitted`].
+    admitted: u32,
     user: UserId,
     session: SessionId,
     /// The server of an overlay.
     overlay: Option<ServerId>,
     /// Present once the socket is open.
-    close: Option<Recipient<Close>>,
+    close: Option<WeakRecipient<Close>>,
     /// The session ended before the socket was open.
     session_ended: bool,
 }
@@ -40,28 +44,36 @@ impl Presence {
             return None;
         }
         *count += 1;
-        self.last_connection += 1;
-        let socket = PresentSocket {
+        self.admitted = self.admitted.wrapping_add(1);
+        let key = self.sockets.insert(PresentSocket {
+            admitted: self.admitted,
             user: user.clone(),
             session: session.clone(),
             overlay: overlay.cloned(),
             close: None,
             session_ended: false,
-        };
-        self.sockets.insert(self.last_connection, socket);
-        Some(self.last_connection)
+        });
+        Some(u64::from(self.admitted) << 32 | key as u64)
+    }
+
+    /// The place of this connection, while it is there.
+    fn key(&self, connection: u64) -> Option<usize> {
+        let (key, admitted) = (connection as u32 as usize, (connection >> 32) as u32);
+        self.sockets.get(key).is_some_and(|socket| socket.admitted == admitted).then_some(key)
     }
 
     /// A socket is open. Returns why it must be closed at once, if it must.
-    pub fn open(&mut self, connection: u64, close: Recipient<Close>) -> Option<Reason> {
-        let socket = self.sockets.get_mut(&connection)?;
+    pub fn open(&mut self, connection: u64, close: WeakRecipient<Close>) -> Option<Reason> {
+        let key = self.key(connection)?;
+        let socket = &mut self.sockets[key];
         socket.close = Some(close);
         socket.session_ended.then_some(Reason::SignedOut)
     }
 
     /// A socket is gone, or never came.
     pub fn leave(&mut self, connection: u64) {
-        let Some(socket) = self.sockets.remove(&connection) else { return };
+        let Some(key) = self.key(connection) else { return };
+        let socket = self.sockets.remove(key);
         if let Some(count) = self.per_user.get_mut(&socket.user) {
             *count -= 1;
             if *count == 0 {
@@ -77,7 +89,7 @@ impl Presence {
 
     /// The sessions that have a socket, open or about to be.
     pub fn sessions(&self) -> HashSet<&SessionId> {
-        self.sockets.values().map(|socket| &socket.session).collect()
+        self.sockets.iter().map(|(_, socket)| &socket.session).collect()
     }
 
     /// Ends the overlays of this server, but for those of users who stay. Returns what closes their open sockets; those
@@ -87,23 +99,23 @@ impl Presence {
     }
 
     fn end(&mut self, ends: impl Fn(&PresentSocket) -> bool) -> Vec<Recipient<Close>> {
-        let ended = self.sockets.values_mut().filter(|socket| ends(socket));
+        let ended = self.sockets.iter_mut().map(|(_, socket)| socket).filter(|socket| ends(socket));
         ended
             .filter_map(|socket| {
                 socket.session_ended = true;
-                socket.close.clone()
+                socket.close.as_ref()?.upgrade()
             })
             .collect()
     }
 
     /// What closes every open socket.
-    pub fn open_sockets(&self) -> impl Iterator<Item = &Recipient<Close>> {
-        self.sockets.values().filter_map(|socket| socket.close.as_ref())
+    pub fn open_sockets(&self) -> impl Iterator<Item = &WeakRecipient<Close>> {
+        self.sockets.iter().filter_map(|(_, socket)| socket.close.as_ref())
     }
 
     /// The users with an open socket, once for each.
     pub fn online(&self) -> impl Iterator<Item = &UserId> {
-        self.sockets.values().filter(|socket| socket.close.is_some()).map(|socket| &socket.user)
+        self.sockets.iter().filter(|(_, socket)| socket.close.is_some()).map(|(_, socket)| &socket.user)
     }
 
     /// How many sockets are admitted.
@@ -151,7 +163,8 @@ mod tests {
     #[actix::test]
     async fn an_ended_session_closes_its_sockets_also_those_that_open_later() {
         let mut presence = Presence::default();
-        let close = Socket.start().recipient();
+        let socket = Socket.start();
+        let close = socket.downgrade().recipient();
         let mut admit = |session: &str| presence.admit(&"alice".into(), &session.into(), None).expect("a place");
         let (open, coming, other) = (admit("s"), admit("s"), admit("t"));
         assert_eq!(presence.online().count(), 0, "nobody before the socket is open");
@@ -169,7 +182,8 @@ mod tests {
     #[actix::test]
     async fn the_overlays_of_a_server_end_for_those_who_may_no_longer_watch() {
         let mut presence = Presence::default();
-        let close = Socket.start().recipient();
+        let socket = Socket.start();
+        let close = socket.downgrade().recipient();
         let mut open = |user: &str, overlay: Option<&str>| {
             let overlay = overlay.map(ServerId::from);
             let connection = presence.admit(&user.into(), &"s".into(), overlay.as_ref()).expect("a place");

@@ -144,7 +144,10 @@ impl Handler<Admit> for Hub {
         };
         self.count_sockets();
         let admission = match place {
-            Ok(number) => Admission::new(user.clone(), number, ctx.address().recipient()).of_overlay(overlay),
+            Ok(number) => {
+                let events = ctx.address().downgrade().recipient();
+                Admission::new(user.clone(), number, events).of_overlay(overlay)
+            }
             Err(refused) => return Box::pin(ready(Err(refused))),
         };
         let answered = timeout(ANSWERED_WITHIN, self.ask(user.clone(), session.clone(), ctx));
@@ -173,7 +176,8 @@ impl Handler<SocketEvent> for Hub {
         match event {
             SocketEvent::Opened { connection, close } => {
                 let reason = self.presence.open(connection, close.clone());
-                if let Some(reason) = reason.or(self.draining.then_some(Reason::Restarting)) {
+                let reason = reason.or(self.draining.then_some(Reason::Restarting));
+                if let (Some(reason), Some(close)) = (reason, close.upgrade()) {
                     close.do_send(Close(reason));
                 }
             }

@@ -30,7 +30,9 @@ impl Handler<Drain> for Hub {
                 if Instant::now() < began + after {
                     sleep_until(began + after).await;
                 }
-                close.do_send(Close(Reason::Restarting));
+                if let Some(close) = close.upgrade() {
+                    close.do_send(Close(Reason::Restarting));
+                }
             }
         })
     }
