@@ -52,7 +52,7 @@ use crate::{
 };
 
 /// Alarms of the server, numbered from 1, each for one raid.
-pub const ALARMS: u64 = 20;
+pub const ALARMS: u64 = 10;
 pub const SERVER: &str = "01929f3a-7b1c-7def-8123-456789abcdef";
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
 
