@@ -5,7 +5,9 @@ use std::{cell::RefCell, error::Error, rc::Rc};
 
 use fastwebsockets::{Frame, Payload, WebSocket, WebSocketError, upgrade};
 use http_body_util::Empty;
-use hyper::{Request, Response, body::Bytes, body::Incoming, server::conn::http1, service::service_fn, upgrade::Upgraded};
+use hyper::{
+    Request, Response, body::Bytes, body::Incoming, server::conn::http1, service::service_fn, upgrade::Upgraded,
+};
 use hyper_util::rt::TokioIo;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
