@@ -219,15 +219,14 @@ impl All {
     }
 
     async fn wait_for(&self, news: u64, clients: usize) -> Result<String> {
-        loop {
+        let have = || {
             let seen = self.seen.borrow();
-            let have = seen.news.iter().rev().take_while(|(known, _)| *known >= news).map(|(_, count)| count);
-            if have.sum::<usize>() >= clients {
-                return Ok(seen.last.to_string());
-            }
-            drop(seen);
+            seen.news.iter().rev().take_while(|(known, _)| *known >= news).map(|(_, count)| count).sum::<usize>()
+        };
+        while have() < clients {
             self.more.notified().await;
         }
+        Ok(self.seen.borrow().last.to_string())
     }
 
     fn report(&self, fired: &str) -> Result<String> {

@@ -6,7 +6,7 @@ use std::{
     ops::RangeInclusive,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
 };
@@ -33,6 +33,7 @@ pub struct Game {
     pub address: SocketAddr,
     broadcasts: mpsc::UnboundedSender<Vec<AppBroadcast>>,
     is_known: Arc<AtomicBool>,
+    asked: Arc<AtomicUsize>,
 }
 
 impl Game {
@@ -41,8 +42,9 @@ impl Game {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let (broadcasts, waiting) = mpsc::unbounded_channel();
-        let is_known = Arc::new(AtomicBool::new(false));
-        let world = World { markers, name: RefCell::new("Nobody".to_owned()), is_known: is_known.clone() };
+        let (is_known, asked) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+        let name = RefCell::new("Nobody".to_owned());
+        let world = World { markers, name, is_known: is_known.clone(), asked: asked.clone() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         thread::spawn(move || {
             let run = async {
@@ -53,12 +55,17 @@ impl Game {
                 eprintln!("the game server has ended: {error}");
             }
         });
-        Ok(Self { address, broadcasts, is_known })
+        Ok(Self { address, broadcasts, is_known, asked })
     }
 
     /// Whether the service has asked for all that there is.
     pub fn is_known(&self) -> bool {
         self.is_known.load(Ordering::Relaxed)
+    }
+
+    /// How often it was asked.
+    pub fn asked(&self) -> usize {
+        self.asked.load(Ordering::Relaxed)
     }
 
     /// The player's name changes to each of these numbers, one broadcast for each, all at once.
@@ -96,6 +103,7 @@ struct World {
     /// The player's.
     name: RefCell<String>,
     is_known: Arc<AtomicBool>,
+    asked: Arc<AtomicUsize>,
 }
 
 impl World {
@@ -136,6 +144,7 @@ impl World {
     }
 
     fn answer(&self, request: &AppRequest) -> AppResponse {
+        self.asked.fetch_add(1, Ordering::Relaxed);
         let answer = AppResponse { seq: request.seq, ..Default::default() };
         if request.get_map_markers.is_some() {
             let markers = (0..self.markers).map(shop).collect();

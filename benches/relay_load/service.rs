@@ -7,10 +7,7 @@ use std::{
     net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{
-        Arc, Once,
-        atomic::{AtomicI32, Ordering},
-    },
+    sync::{Arc, Mutex, Once},
     thread,
     time::{Duration, Instant},
 };
@@ -52,7 +49,7 @@ use crate::{
 };
 
 /// Alarms of the server, numbered from 1, each for one raid.
-pub const ALARMS: u64 = 20;
+pub const ALARMS: u64 = 10;
 pub const SERVER: &str = "01929f3a-7b1c-7def-8123-456789abcdef";
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
 
@@ -87,7 +84,7 @@ impl Service {
             .stdout(Stdio::null())
             .stderr(File::create(&log)?)
             .spawn()?;
-        end_with(process.id());
+        end_with(process.id(), directory.path());
         let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
         let mut service = Self { process, game, relay: nowhere, tokens, _directory: directory };
         service.wait_until_up(&log).map_err(|error| {
@@ -107,7 +104,7 @@ impl Service {
             if let Some(status) = self.process.try_wait()? {
                 return Err(status.to_string().into());
             } else if start.elapsed() > STARTS_WITHIN {
-                return Err("it takes too long".into());
+                return Err(format!("its game server was asked {} times, not for all", self.game.asked()).into());
             }
             thread::sleep(Duration::from_millis(20));
             // The last thing that it says before it serves.
@@ -140,12 +137,13 @@ impl Drop for Service {
     }
 }
 
-/// Ends this process of the service with us when we are told to end, which drops nothing. The others end by themselves,
-/// when nobody speaks with them any more.
-fn end_with(service: u32) {
-    static SERVICE: AtomicI32 = AtomicI32::new(0);
+/// Ends this process of the service, and its directory, when we are told to end, which drops nothing. The others end by
+/// themselves when nobody speaks with them any more.
+fn end_with(service: u32, directory: &Path) {
+    static SERVICE: Mutex<Option<(Pid, PathBuf)>> = Mutex::new(None);
     static LISTENING: Once = Once::new();
-    SERVICE.store(service as i32, Ordering::Relaxed);
+    let service = Pid::from_raw(service as i32).map(|service| (service, directory.to_owned()));
+    *SERVICE.lock().expect("nobody panics with it") = service;
     LISTENING.call_once(|| {
         let wait = || -> Result<()> {
             tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -154,8 +152,10 @@ fn end_with(service: u32) {
                     _ = terminate.recv() => {}
                     _ = tokio::signal::ctrl_c() => {}
                 }
-                if let Some(service) = Pid::from_raw(SERVICE.load(Ordering::Relaxed)) {
-                    let _ = kill_process(service, Signal::KILL);
+                if let Some((service, directory)) = &*SERVICE.lock().expect("nobody panics with it") {
+                    // Both may be gone.
+                    let _ = kill_process(*service, Signal::KILL);
+                    let _ = fs::remove_dir_all(directory);
                 }
                 std::process::exit(130)
             })
