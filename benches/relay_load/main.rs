@@ -24,7 +24,7 @@ mod table;
 
 use std::env;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum as _};
 use companion::net::descriptors;
 
 use self::{
@@ -78,7 +78,7 @@ fn measure(options: &Options) -> Result<()> {
     if options.peers {
         contenders.extend(peers::install().into_iter().map(Contender::Peer));
     }
-    let phases = if options.phases.is_empty() { &Phase::ALL[..] } else { &options.phases };
+    let phases = if options.phases.is_empty() { Phase::value_variants() } else { &options.phases };
     println!(
         "{} worker thread(s), {} round(s) of {} s each; ratios to the limit, of 1.00, higher is better",
         options.workers, options.repetitions, options.seconds

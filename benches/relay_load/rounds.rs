@@ -60,7 +60,7 @@ const AT_ONCE: usize = 64;
 const STORM: usize = 2_000;
 /// Bytes of the relay's patch of a name, and of its message of a raid.
 const PATCH: usize = 210;
-const RAID: usize = 245;
+const RAID: usize = 234;
 /// Clients that read beside those that do not.
 const READERS: usize = 100;
 
@@ -87,18 +87,6 @@ pub enum Phase {
 }
 
 impl Phase {
-    pub const ALL: [Phase; 9] = [
-        Self::Idle,
-        Self::Connect,
-        Self::Strict,
-        Self::Paced,
-        Self::Saturated,
-        Self::Burst,
-        Self::Storm,
-        Self::Raid,
-        Self::Stuck,
-    ];
-
     /// Whether this server can do it.
     pub fn concerns(self, contender: &Contender) -> bool {
         match contender {
