@@ -161,9 +161,9 @@ impl All {
                     all.open(number, &token).await
                 };
                 match connected.await {
-                    Ok(stream) if all.reading => all.read(stream).await,
-                    Ok(stream) => {
-                        let _open = stream;
+                    Ok((stream, early)) if all.reading => all.read(stream, &early).await,
+                    Ok(open) => {
+                        let _open = open;
                         std::future::pending().await
                     }
                     Err(error) => {
@@ -184,7 +184,8 @@ impl All {
         Ok(taken.to_string())
     }
 
-    async fn open(&self, number: usize, token: &str) -> Result<TcpStream> {
+    /// An open socket, and what has come behind the handshake.
+    async fn open(&self, number: usize, token: &str) -> Result<(TcpStream, Vec<u8>)> {
         let socket = TcpSocket::new_v4()?;
         socket.bind((Ipv4Addr::new(127, 0, 1, 1 + (number / PER_ADDRESS) as u8), 0).into())?;
         let mut stream = socket.connect(self.address).await?;
@@ -194,12 +195,14 @@ impl All {
         );
         stream.write_all(request.as_bytes()).await?;
         let mut head = Vec::with_capacity(512);
-        // Nothing follows the head until we subscribe.
-        while !head.ends_with(b"\r\n\r\n") {
-            if stream.read_buf(&mut head).await? == 0 {
-                break;
+        let end = loop {
+            if let Some(end) = head.windows(4).position(|four| four == b"\r\n\r\n") {
+                break end + 4;
+            } else if stream.read_buf(&mut head).await? == 0 {
+                break head.len();
             }
-        }
+        };
+        let early = head.split_off(end);
         if !head.starts_with(b"HTTP/1.1 101") {
             return Err(format!("no WebSocket: {}", String::from_utf8_lossy(&head)).into());
         }
@@ -210,7 +213,7 @@ impl All {
         if self.server.is_empty() || !self.reading {
             self.is_ready();
         }
-        Ok(stream)
+        Ok((stream, early))
     }
 
     fn is_ready(&self) {
@@ -261,9 +264,14 @@ impl All {
     }
 
     /// Reads one client's frames until its connection ends.
-    async fn read(&self, mut stream: TcpStream) {
+    async fn read(&self, mut stream: TcpStream, early: &[u8]) {
         thread_local!(static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; 256 * 1_024]));
         let mut frame = Frame::default();
+        // A ping may have come at once.
+        if frame.feed(early, |text| self.take(text, stamp())) > 0 && stream.write_all(&masked(0xa, b"")).await.is_err()
+        {
+            return;
+        }
         while stream.readable().await.is_ok() {
             let now = stamp();
             let pings = BUFFER.with_borrow_mut(|buffer| match stream.try_read(buffer) {
