@@ -19,8 +19,9 @@ use companion::{
         frame_budget::Millis,
         patch_log::{CatchUp, PatchLog},
         protocol,
-        publication::{Position, Step},
+        publication::Position,
         send_queue::{Next, SendQueue},
+        steps::{Step, Steps},
     },
 };
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
@@ -78,7 +79,7 @@ impl Relay {
         let position = Position { epoch: EPOCH, seq: 0 };
         let feed = Feed::new(server(), Clock::system());
         let relay = Self { server: server(), state, position, feed, moved: 0 };
-        relay.feed.log.borrow_mut().restart(position, relay.snapshot());
+        relay.feed.log.borrow_mut().restart(position, relay.snapshot(), Steps::default());
         relay
     }
 
@@ -90,7 +91,7 @@ impl Relay {
     fn watchers(&self, count: usize) -> Vec<SendQueue> {
         let watcher = |_| {
             let mut queue = SendQueue::default();
-            queue.watch(&self.feed);
+            queue.watch(&self.feed, None);
             assert!(matches!(queue.next(0), Next::Send(_)), "the snapshot comes first");
             queue
         };
@@ -111,13 +112,13 @@ impl Relay {
         let base = self.position.seq;
         self.position.seq += 1;
         let frame = protocol::patch(&self.server, EPOCH, base, self.position.seq, &changes);
-        Step::new(base, changes, frame)
+        Step::new(base, changes, frame, Timestamp::UNIX_EPOCH.into())
     }
 
     fn update(&mut self) {
         let changes = self.edit();
         let step = self.step(changes);
-        assert!(self.feed.log.borrow_mut().advance(EPOCH, step, Timestamp::UNIX_EPOCH.into()), "it follows");
+        assert!(self.feed.log.borrow_mut().advance(EPOCH, step), "it follows");
     }
 }
 
@@ -186,11 +187,8 @@ fn merge(criterion: &mut Criterion) {
         bencher.iter_batched_ref(
             || {
                 let mut log = PatchLog::new(server());
-                log.restart(start, Bytes::from(vec![0; 1 << 20]));
-                assert!(
-                    steps.iter().all(|step| log.advance(EPOCH, step.clone(), Timestamp::UNIX_EPOCH.into())),
-                    "they follow"
-                );
+                log.restart(start, Bytes::from(vec![0; 1 << 20]), Steps::default());
+                assert!(steps.iter().all(|step| log.advance(EPOCH, step.clone())), "they follow");
                 log
             },
             |log| assert!(matches!(log.since(start), CatchUp::Patch { .. }), "smaller than a snapshot"),

@@ -22,7 +22,7 @@
 //! live_state           pure: update in, outcome out                                      team_chat  which lines are new
 //! sockets              those of one thread, by number                                    turns      pure: who is served when
 //! socket               the stream      send_queue   pure: priorities      frame_budget  pure: the rate limit
-//! feed                 patch_log       pure: the last steps, merged patches, when a snapshot is better
+//! feed                 patch_log       pure: merged patches, when a snapshot is better   steps  pure: those of a minute
 //! publication          what a game connection publishes
 //! protocol  close      what is said on the wire          receipt      which sockets took a frame
 //! send_counts          what each thread sends, for operators

@@ -13,8 +13,8 @@ use crate::{
     domain::{change, ids::ServerId, time::Moment},
     relay::{
         protocol,
-        publication::{Position, Step},
-        steps::Steps,
+        publication::Position,
+        steps::{Step, Steps},
     },
 };
 

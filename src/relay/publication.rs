@@ -7,12 +7,11 @@ use actix::Message;
 use bytes::Bytes;
 
 use crate::{
-    domain::{
-        change::{self, Change},
-        ids::UserId,
-        time::Moment,
+    domain::ids::UserId,
+    relay::{
+        receipt::Taken,
+        steps::{Step, Steps},
     },
-    relay::{receipt::Taken, steps::Steps},
 };
 
 /// Where a state or a client is: a `seq` within an epoch. An epoch begins with each start of a game connection.
@@ -20,26 +19,6 @@ use crate::{
 pub struct Position {
     pub epoch: u64,
     pub seq: u64,
-}
-
-/// One edit of the live state, with the frame for every client at `base`.
-#[derive(Debug)]
-pub struct Step {
-    pub base: u64,
-    pub seq: u64,
-    pub changes: Vec<Change>,
-    pub frame: Bytes,
-    pub at: Moment,
-    /// About how many bytes of memory it holds.
-    pub bytes: usize,
-}
-
-impl Step {
-    /// The step from `base` to the next `seq`.
-    pub fn new(base: u64, changes: Vec<Change>, frame: Bytes, at: Moment) -> Arc<Self> {
-        let bytes = size_of::<Self>() + frame.len() + change::held_bytes(&changes);
-        Arc::new(Self { base, seq: base + 1, changes, frame, at, bytes })
-    }
 }
 
 /// What a data frame is, by priority.

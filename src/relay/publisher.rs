@@ -18,9 +18,9 @@ use crate::{
     },
     relay::{
         protocol::{self, ServerMessage},
-        publication::{AllowedUsers, Lane, Position, Publication, Step},
+        publication::{AllowedUsers, Lane, Position, Publication},
         receipt::Taken,
-        steps::Steps,
+        steps::{Step, Steps},
     },
 };
 

@@ -5,11 +5,12 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
+use bytes::Bytes;
 use chrono::TimeDelta;
 
-use crate::{
-    domain::{change::Change, time::Moment},
-    relay::publication::Step,
+use crate::domain::{
+    change::{self, Change},
+    time::Moment,
 };
 
 /// For how long a step is kept.
@@ -17,6 +18,26 @@ const AGE: TimeDelta = TimeDelta::seconds(60);
 /// Bytes of steps that are kept although the snapshot is smaller: a client that waits for the next snapshot, which is
 /// up to five seconds, has a map that does not move.
 const FEW_BYTES: usize = 32 * 1024;
+
+/// One edit of the live state, with the frame for every client at `base`.
+#[derive(Debug)]
+pub struct Step {
+    pub base: u64,
+    pub seq: u64,
+    pub changes: Vec<Change>,
+    pub frame: Bytes,
+    pub at: Moment,
+    /// About how many bytes of memory it holds.
+    pub bytes: usize,
+}
+
+impl Step {
+    /// The step from `base` to the next `seq`.
+    pub fn new(base: u64, changes: Vec<Change>, frame: Bytes, at: Moment) -> Arc<Self> {
+        let bytes = size_of::<Self>() + frame.len() + change::held_bytes(&changes);
+        Arc::new(Self { base, seq: base + 1, changes, frame, at, bytes })
+    }
+}
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
@@ -87,7 +108,6 @@ impl Steps {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use proptest::prelude::*;
 
     use super::*;

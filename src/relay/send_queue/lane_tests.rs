@@ -12,7 +12,10 @@ use crate::{
         change::{Change, Key, Section},
         time::Timestamp,
     },
-    relay::{protocol, publication::Step, steps::Steps},
+    relay::{
+        protocol,
+        steps::{Step, Steps},
+    },
 };
 
 fn feed(name: &str) -> Rc<Feed> {

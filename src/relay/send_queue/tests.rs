@@ -16,8 +16,8 @@ use crate::{
     },
     relay::{
         protocol,
-        publication::{Position, Step},
-        steps::Steps,
+        publication::Position,
+        steps::{Step, Steps},
     },
 };
 
