@@ -6,10 +6,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    mem::take,
     sync::Arc,
 };
 
 use chrono::TimeDelta;
+use smallvec::SmallVec;
 
 use super::{MarketGround, Offer, OfferKey, OfferNews, OfferRecord, Price, Shop, VendorId, is_machine, key_of};
 use crate::domain::{
@@ -64,20 +66,50 @@ pub struct MarketWrite {
     pub availability: Option<Availability>,
 }
 
-/// A shop with what is needed to follow it.
+/// A shop with what is needed to follow it. Every link has dozens that seldom change, so what the machines say is kept
+/// only with them, which the state has too.
 #[derive(Debug)]
 struct Followed {
-    shop: Shop,
-    /// Its machines in the last answer it was in, to see at a glance that nothing changed.
-    machines: Vec<Arc<Marker>>,
-    misses: u32,
-    missing_since: Option<Moment>,
+    goods: Goods,
+    npc: Option<bool>,
+    first_seen_at: Timestamp,
+    changed_at: Timestamp,
+    returns: u32,
+    moved_from: Option<VendorId>,
+    missing: Option<Box<Missing>>,
+}
+
+/// What a shop is called and sells.
+#[derive(Debug)]
+enum Goods {
+    /// As its machines said in the last answer that it was in.
+    Seen {
+        machines: SmallVec<[Arc<Marker>; 1]>,
+        /// When each offer was first seen and last changed, in the order of their keys.
+        dates: Box<[(Timestamp, Timestamp)]>,
+    },
+    /// As it was before, or was stored.
+    Kept(Box<KeptGoods>),
+}
+
+#[derive(Debug)]
+struct KeptGoods {
+    name: String,
+    grid: String,
+    offers: Vec<Offer>,
+    gone_at: Option<Timestamp>,
+}
+
+#[derive(Debug)]
+struct Missing {
+    answers: u32,
+    since: Moment,
 }
 
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Market {
-    shops: BTreeMap<VendorId, Followed>,
+    shops: BTreeMap<VendorId, Box<Followed>>,
     ground: MarketGround,
     /// Counts the answers that changed something.
     version: u64,
@@ -93,7 +125,7 @@ pub struct Market {
 impl Market {
     /// The market as it was stored: its shops, the gone ones of the last [`REMEMBERED`] among them.
     pub fn restore(shops: Vec<Shop>, availability: Option<Availability>) -> Self {
-        let follow = |shop: Shop| (shop.id, Followed { shop, machines: Vec::new(), misses: 0, missing_since: None });
+        let follow = |shop: Shop| (shop.id, Box::new(Followed::kept(shop)));
         Self { shops: shops.into_iter().map(follow).collect(), availability, ..Self::default() }
     }
 
@@ -122,22 +154,22 @@ impl Market {
         if std::mem::replace(&mut self.ground, ground) != self.ground {
             self.tell_npcs();
         }
-        let there = self.shops().filter(|shop| shop.is_there()).count();
+        let there = self.shops.values().filter(|followed| followed.gone_at().is_none()).count();
         let mut room = MAX_SHOPS.saturating_sub(there);
         let mut vanished = None;
         for group in groups() {
             let id = group[0].0;
             if let Some(followed) = self.shops.get_mut(&id) {
-                if let Some(news) = followed.see(group, now.stamp) {
+                if let Some(news) = followed.see(id, group, now.stamp) {
                     self.change(id, news);
                 }
             } else if room > 0 {
                 room -= 1;
                 let vanished = vanished.get_or_insert_with(|| self.vanished(now.stamp));
-                let fresh = Followed::new(group, &self.ground, vanished, now.stamp);
-                let news = fresh.shop.offers.iter().map(|offer| record(id, OfferNews::Listed, offer, now.stamp));
+                let fresh = first_seen(group, &self.ground, vanished, now.stamp);
+                let news = fresh.offers.iter().map(|offer| record(id, OfferNews::Listed, offer, now.stamp));
                 let news = news.collect();
-                self.shops.insert(id, fresh);
+                self.shops.insert(id, Box::new(Followed::seen(fresh, group)));
                 self.change(id, news);
             }
         }
@@ -160,13 +192,13 @@ impl Market {
     }
 
     /// A shop, also one that is gone.
-    pub fn shop(&self, id: VendorId) -> Option<&Shop> {
-        self.shops.get(&id).map(|followed| &followed.shop)
+    pub fn shop(&self, id: VendorId) -> Option<Shop> {
+        self.shops.get(&id).map(|followed| followed.shop(id))
     }
 
     /// All shops, also those that are gone.
-    pub fn shops(&self) -> impl Iterator<Item = &Shop> + Clone {
-        self.shops.values().map(|followed| &followed.shop)
+    pub fn shops(&self) -> impl Iterator<Item = Shop> {
+        self.shops.iter().map(|(id, followed)| followed.shop(*id))
     }
 
     /// What has to be stored since the last call; `None` if nothing.
@@ -174,11 +206,11 @@ impl Market {
         if self.unwritten.is_empty() && self.records.is_empty() && !self.availability_unwritten {
             return None;
         }
-        let ids = std::mem::take(&mut self.unwritten);
-        let availability = std::mem::take(&mut self.availability_unwritten).then(|| self.availability.clone());
+        let ids = take(&mut self.unwritten);
+        let availability = take(&mut self.availability_unwritten).then(|| self.availability.clone());
         Some(MarketWrite {
-            shops: ids.iter().filter_map(|id| self.shop(*id).cloned()).collect(),
-            records: std::mem::take(&mut self.records).into(),
+            shops: ids.iter().filter_map(|id| self.shop(*id)).collect(),
+            records: take(&mut self.records).into(),
             availability: availability.flatten(),
         })
     }
@@ -205,17 +237,16 @@ impl Market {
     fn miss(&mut self, seen: &[VendorId], now: Moment) {
         let mut gone = Vec::new();
         for (id, followed) in &mut self.shops {
-            if !followed.shop.is_there() || seen.binary_search(id).is_ok() {
+            if followed.gone_at().is_some() || seen.binary_search(id).is_ok() {
                 continue;
             }
-            followed.misses += 1;
-            let since = *followed.missing_since.get_or_insert(now);
-            if followed.misses >= MISSES && now - since >= MISSING_FOR {
-                followed.shop.gone_at = Some(now.stamp);
-                followed.shop.changed_at = now.stamp;
-                followed.machines.clear();
+            let missing = followed.missing.get_or_insert_with(|| Box::new(Missing { answers: 0, since: now }));
+            missing.answers += 1;
+            if missing.answers >= MISSES && now - missing.since >= MISSING_FOR {
+                let shop = Shop { gone_at: Some(now.stamp), changed_at: now.stamp, ..followed.shop(*id) };
                 let delisted = |offer| record(*id, OfferNews::Delisted, offer, now.stamp);
-                gone.push((*id, followed.shop.offers.iter().map(delisted).collect()));
+                gone.push((*id, shop.offers.iter().map(delisted).collect()));
+                **followed = Followed::kept(shop);
             }
         }
         for (id, news) in gone {
@@ -225,11 +256,12 @@ impl Market {
 
     /// The shops that are missing or went a short while ago, by name and prices.
     fn vanished(&self, now: Timestamp) -> BTreeMap<Likeness, VendorId> {
-        let is_absent = |followed: &&Followed| match followed.shop.gone_at {
-            None => followed.misses > 0,
+        let is_absent = |followed: &Followed| match followed.gone_at() {
+            None => followed.missing.is_some(),
             Some(at) => now - at < MOVE_SPAN,
         };
-        self.shops.values().filter(is_absent).map(|followed| (likeness(&followed.shop), followed.shop.id)).collect()
+        let absent = self.shops.iter().filter(|(_, followed)| is_absent(followed));
+        absent.map(|(id, followed)| (likeness(&followed.shop(*id)), *id)).collect()
     }
 
     /// Decides again which shops are the map's own.
@@ -238,8 +270,8 @@ impl Market {
         for (id, followed) in &mut self.shops {
             let npc = self.ground.is_npc(*id);
             // What was known is not forgotten while the map is not known.
-            if npc.is_some() && npc != followed.shop.npc {
-                followed.shop.npc = npc;
+            if npc.is_some() && npc != followed.npc {
+                followed.npc = npc;
                 changed.push(*id);
             }
         }
@@ -251,7 +283,7 @@ impl Market {
     /// Forgets those that are gone for long, or too many.
     fn forget(&mut self, now: Timestamp) {
         let mut gone: Vec<(Timestamp, VendorId)> =
-            self.shops().filter_map(|shop| Some((shop.gone_at?, shop.id))).collect();
+            self.shops.iter().filter_map(|(id, followed)| Some((followed.gone_at()?, *id))).collect();
         gone.sort_unstable();
         let too_many = gone.len().saturating_sub(MAX_GONE);
         for (index, (at, id)) in gone.into_iter().enumerate() {
@@ -297,50 +329,93 @@ impl Market {
     }
 }
 
+/// The machines of one place.
+type Group<'a> = [(VendorId, &'a Arc<Marker>)];
+
+/// A shop that was not known.
+fn first_seen(group: &Group, ground: &MarketGround, vanished: &BTreeMap<Likeness, VendorId>, now: Timestamp) -> Shop {
+    let (id, first) = group[0];
+    let mut shop = Shop {
+        id,
+        name: name_of(machines(group)),
+        grid: first.grid.to_string(),
+        npc: ground.is_npc(id),
+        offers: offers_of(machines(group), now),
+        first_seen_at: now,
+        changed_at: now,
+        gone_at: None,
+        returns: 0,
+        moved_from: None,
+    };
+    shop.moved_from = vanished.get(&likeness(&shop)).copied();
+    shop
+}
+
 impl Followed {
-    fn new(
-        group: &[(VendorId, &Arc<Marker>)],
-        ground: &MarketGround,
-        vanished: &BTreeMap<Likeness, VendorId>,
-        now: Timestamp,
-    ) -> Self {
-        let (id, first) = group[0];
-        let mut shop = Shop {
-            id,
-            name: name_of(group),
-            grid: first.grid.clone(),
-            npc: ground.is_npc(id),
-            offers: offers_of(group, now),
-            first_seen_at: now,
-            changed_at: now,
-            gone_at: None,
-            returns: 0,
-            moved_from: None,
-        };
-        shop.moved_from = vanished.get(&likeness(&shop)).copied();
-        let machines = group.iter().map(|(_, machine)| (*machine).clone()).collect();
-        Self { shop, machines, misses: 0, missing_since: None }
+    fn of(shop: &Shop, goods: Goods) -> Self {
+        let Shop { npc, first_seen_at, changed_at, returns, moved_from, .. } = *shop;
+        Self { goods, npc, first_seen_at, changed_at, returns, moved_from, missing: None }
     }
 
-    /// The shop is in an answer. What became different about its offers; `None` if nothing about it did.
-    fn see(&mut self, group: &[(VendorId, &Arc<Marker>)], now: Timestamp) -> Option<Vec<OfferRecord>> {
-        (self.misses, self.missing_since) = (0, None);
-        let is_same = |(known, (_, seen)): (&Arc<Marker>, &(VendorId, &Arc<Marker>))| Arc::ptr_eq(known, seen);
-        if self.machines.len() == group.len() && self.machines.iter().zip(group).all(is_same) {
+    /// A shop as these machines show it.
+    fn seen(shop: Shop, group: &Group) -> Self {
+        let dates = shop.offers.iter().map(|offer| (offer.first_seen_at, offer.changed_at)).collect();
+        Self::of(&shop, Goods::Seen { machines: machines(group).cloned().collect(), dates })
+    }
+
+    /// A shop as it was.
+    fn kept(mut shop: Shop) -> Self {
+        let (name, grid, offers) = (take(&mut shop.name), take(&mut shop.grid), take(&mut shop.offers));
+        let goods = KeptGoods { name, grid, offers, gone_at: shop.gone_at };
+        Self::of(&shop, Goods::Kept(Box::new(goods)))
+    }
+
+    fn gone_at(&self) -> Option<Timestamp> {
+        match &self.goods {
+            Goods::Seen { .. } => None,
+            Goods::Kept(kept) => kept.gone_at,
+        }
+    }
+
+    /// The shop, which has this id.
+    fn shop(&self, id: VendorId) -> Shop {
+        let (name, grid, offers) = match &self.goods {
+            Goods::Kept(kept) => (kept.name.clone(), kept.grid.clone(), kept.offers.clone()),
+            Goods::Seen { machines, dates } => {
+                let mut offers = offers_of(machines.iter(), self.first_seen_at);
+                for (offer, (first_seen_at, changed_at)) in offers.iter_mut().zip(dates) {
+                    (offer.first_seen_at, offer.changed_at) = (*first_seen_at, *changed_at);
+                }
+                let grid = machines.first().map(|machine| machine.grid.to_string()).unwrap_or_default();
+                (name_of(machines.iter()), grid, offers)
+            }
+        };
+        let Self { npc, first_seen_at, changed_at, returns, moved_from, .. } = *self;
+        let gone_at = self.gone_at();
+        Shop { id, name, grid, npc, offers, first_seen_at, changed_at, gone_at, returns, moved_from }
+    }
+
+    /// The shop, which has this id, is in an answer. What became different about its offers; `None` if nothing about it
+    /// did.
+    fn see(&mut self, id: VendorId, group: &Group, now: Timestamp) -> Option<Vec<OfferRecord>> {
+        self.missing = None;
+        if let Goods::Seen { machines: known, .. } = &self.goods
+            && known.len() == group.len()
+            && known.iter().zip(machines(group)).all(|(known, seen)| Arc::ptr_eq(known, seen))
+        {
             return None;
         }
-        self.machines = group.iter().map(|(_, machine)| (*machine).clone()).collect();
-        let shop = &mut self.shop;
+        let mut shop = self.shop(id);
         let is_back = shop.gone_at.take().is_some();
-        let (name, grid) = (name_of(group), &group[0].1.grid);
-        let mut changed = is_back || name != shop.name || *grid != shop.grid;
+        let (name, grid) = (name_of(machines(group)), &*group[0].1.grid);
+        let mut changed = is_back || name != shop.name || *grid != *shop.grid;
         if changed {
             shop.returns += u32::from(is_back);
             shop.name = name;
-            shop.grid.clone_from(grid);
+            shop.grid = grid.to_owned();
         }
         let mut news = Vec::new();
-        let mut offers = offers_of(group, now);
+        let mut offers = offers_of(machines(group), now);
         for offer in &mut offers {
             let Some(old) = shop.offer(&offer.key) else {
                 news.push(record(shop.id, OfferNews::Listed, offer, now));
@@ -374,6 +449,7 @@ impl Followed {
         if changed {
             shop.changed_at = now;
         }
+        *self = Self::seen(shop, group);
         changed.then_some(news)
     }
 }
@@ -389,16 +465,20 @@ fn record(vendor: VendorId, news: OfferNews, offer: &Offer, at: Timestamp) -> Of
     OfferRecord { at, vendor, news, key: offer.key, price: offer.price, in_stock: offer.in_stock }
 }
 
+fn machines<'a>(group: &'a Group) -> impl Iterator<Item = &'a Arc<Marker>> {
+    group.iter().map(|(_, machine)| *machine)
+}
+
 /// The first of the names in the order of the alphabet, as the order of machines means nothing.
-fn name_of(group: &[(VendorId, &Arc<Marker>)]) -> String {
-    let names = group.iter().map(|(_, machine)| plain_text(machine.name.as_deref().unwrap_or_default(), LONGEST_NAME));
+fn name_of<'a>(machines: impl Iterator<Item = &'a Arc<Marker>>) -> String {
+    let names = machines.map(|machine| plain_text(machine.name.as_deref().unwrap_or_default(), LONGEST_NAME));
     names.min().unwrap_or_default()
 }
 
 /// One offer per key, in the order of the keys: the lowest price, with the stock of all.
-fn offers_of(group: &[(VendorId, &Arc<Marker>)], now: Timestamp) -> Vec<Offer> {
+fn offers_of<'a>(machines: impl Iterator<Item = &'a Arc<Marker>>, now: Timestamp) -> Vec<Offer> {
     let mut offers: Vec<Offer> = Vec::new();
-    for (_, machine) in group {
+    for machine in machines {
         let is_empty = machine.out_of_stock == Some(true);
         offers.extend(machine.sell_orders.iter().map(|order| Offer {
             key: key_of(order),
