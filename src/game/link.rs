@@ -30,7 +30,7 @@ use crate::{
         address::is_public,
         counting::Repeated,
         decoding::{DecodeError, DecodingPermit, MessageDecoder, SMALL, decode},
-        web_socket::{ReceiveError, Received, Transport, WebSocket},
+        web_socket::{Incoming, ReceiveError, Transport, WebSocket},
         wire::{AppBroadcast, AppMessage, AppRequest, AppResponse},
     },
     net::{Network, NetworkError},
@@ -358,19 +358,19 @@ async fn run(
             received = socket.next(limit), if decoding.is_none() => {
                 (last_received, pinged) = (Instant::now(), false);
                 match received {
-                    Ok(Received::Binary(payload)) if payload.len() <= SMALL => {
+                    Ok(Incoming::Binary(payload)) if payload.len() <= SMALL => {
                         exchange.take(payload.len(), decode(payload).map(|message| (message, None)))
                     }
-                    Ok(Received::Binary(payload)) => {
+                    Ok(Incoming::Binary(payload)) => {
                         let decoder = decoder.clone();
                         decoding = Some(Box::pin(async move {
                             (payload.len(), decoder.decode_large(payload).await)
                         }));
                         Ok(None)
                     }
-                    Ok(Received::Ping(payload)) => in_time(socket.pong(&payload)).await.map(|()| None),
-                    Ok(Received::Other) => Ok(None),
-                    Ok(Received::Close) => Err(LinkEnded::Closed),
+                    Ok(Incoming::Ping(payload)) => in_time(socket.pong(&payload)).await.map(|()| None),
+                    Ok(Incoming::Other) => Ok(None),
+                    Ok(Incoming::Close) => Err(LinkEnded::Closed),
                     Err(ReceiveError::TooLarge) => Err(LinkEnded::TooLarge),
                     Err(error) => Err(LinkEnded::Broken(error.to_string())),
                 }
@@ -381,7 +381,12 @@ async fn run(
                 exchange.take(bytes, decoded)
             }
             next = outgoing.recv() => match next {
-                Some(next) => in_time(socket.send(&exchange.begin(next))).await.map(|()| None),
+                Some(next) => {
+                    // What is asked together goes together.
+                    let more = std::iter::from_fn(|| outgoing.try_recv().ok());
+                    let requests: Vec<_> = std::iter::once(next).chain(more).map(|next| exchange.begin(next)).collect();
+                    in_time(socket.send(requests)).await.map(|()| None)
+                }
                 None => Err(LinkEnded::Unneeded),
             },
             // It is not put off with every message, but looks again when it comes.

@@ -63,7 +63,7 @@ pub struct WebSocket {
 
 /// What the peer has sent.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Received {
+pub enum Incoming {
     Binary(Bytes),
     /// To be answered with a pong of the same bytes.
     Ping(Bytes),
@@ -118,7 +118,7 @@ impl WebSocket {
     }
 
     /// What comes next; a message may have so many bytes. No byte is lost when this is dropped before it is ready.
-    pub async fn next(&mut self, limit: usize) -> Result<Received, ReceiveError> {
+    pub async fn next(&mut self, limit: usize) -> Result<Incoming, ReceiveError> {
         loop {
             if let Some(received) = self.take(limit)? {
                 return Ok(received);
@@ -143,13 +143,13 @@ impl WebSocket {
     }
 
     /// Takes the next frame out of what is read; `None` if more must be read for it, or for the message it is a part of.
-    fn take(&mut self, limit: usize) -> Result<Option<Received>, ReceiveError> {
+    fn take(&mut self, limit: usize) -> Result<Option<Incoming>, ReceiveError> {
         loop {
             let Some((head, frame)) = self.take_frame(limit)? else { return Ok(None) };
             return Ok(Some(match head.opcode {
-                Kind::Control(Control::Ping) => Received::Ping(frame.freeze()),
-                Kind::Control(Control::Close) => Received::Close,
-                Kind::Control(_) => Received::Other,
+                Kind::Control(Control::Ping) => Incoming::Ping(frame.freeze()),
+                Kind::Control(Control::Close) => Incoming::Close,
+                Kind::Control(_) => Incoming::Other,
                 Kind::Data(kind) => {
                     let (is_binary, message) = match (self.begun.take(), kind) {
                         (None, Data::Continue) => return Err(ReceiveError::Malformed("a part of no message")),
@@ -165,7 +165,7 @@ impl WebSocket {
                         continue;
                     }
                     self.beside = 0;
-                    if is_binary { Received::Binary(message.freeze()) } else { Received::Other }
+                    if is_binary { Incoming::Binary(message.freeze()) } else { Incoming::Other }
                 }
             }));
         }
@@ -212,32 +212,43 @@ impl WebSocket {
         Ok(Some((head, frame)))
     }
 
-    /// Sends a binary message.
-    pub async fn send(&mut self, message: &[u8]) -> io::Result<()> {
-        self.write(OpCode::Binary, message).await
+    /// Sends binary messages, in one go.
+    pub async fn send(&mut self, messages: impl IntoIterator<Item = Vec<u8>>) -> io::Result<()> {
+        let mut frames = BytesMut::new();
+        messages.into_iter().for_each(|message| write_frame(&mut frames, OpCode::Binary, &message));
+        self.write(&frames).await
     }
 
     /// Asks for a sign of life.
     pub async fn ping(&mut self) -> io::Result<()> {
-        self.write(OpCode::Ping, &[]).await
+        self.write_control(OpCode::Ping, &[]).await
     }
 
     /// Answers a ping.
     pub async fn pong(&mut self, payload: &[u8]) -> io::Result<()> {
-        self.write(OpCode::Pong, payload).await
+        self.write_control(OpCode::Pong, payload).await
     }
 
     /// Says that nothing more follows.
     pub async fn close(&mut self) -> io::Result<()> {
-        self.write(OpCode::Close, &[]).await
+        self.write_control(OpCode::Close, &[]).await
     }
 
-    async fn write(&mut self, kind: OpCode, payload: &[u8]) -> io::Result<()> {
+    async fn write_control(&mut self, kind: OpCode, payload: &[u8]) -> io::Result<()> {
         let mut frame = BytesMut::new();
-        Parser::write_message(&mut frame, payload, kind, true, true);
-        self.stream.write_all(&frame).await?;
+        write_frame(&mut frame, kind, payload);
+        self.write(&frame).await
+    }
+
+    async fn write(&mut self, frames: &[u8]) -> io::Result<()> {
+        self.stream.write_all(frames).await?;
         self.stream.flush().await
     }
+}
+
+/// As a client writes it: masked.
+fn write_frame(frames: &mut BytesMut, kind: OpCode, payload: &[u8]) {
+    Parser::write_message(frames, payload, kind, true, true);
 }
 
 /// Whether the answer to the handshake agrees (RFC 6455 §4.1).
@@ -312,7 +323,7 @@ mod tests {
     }
 
     /// What is received of these bytes, however they are cut, until they end.
-    async fn receive(bytes: &[u8], limit: usize) -> (Vec<Received>, ReceiveError) {
+    async fn receive(bytes: &[u8], limit: usize) -> (Vec<Incoming>, ReceiveError) {
         let mut outcomes = Vec::new();
         for piece in [1, 3, bytes.len().max(1)] {
             let (mut socket, peer) = socket();
@@ -354,12 +365,12 @@ mod tests {
         ]
         .concat();
         let (received, error) = receive(&bytes, 3).await;
-        let binary = |text: &'static [u8]| Received::Binary(text.into());
+        let binary = |text: &'static [u8]| Incoming::Binary(text.into());
         assert!(matches!(error, ReceiveError::TooLarge), "the text");
-        assert_eq!(received, [binary(b"one"), Received::Ping(b"?"[..].into()), binary(b"two")]);
+        assert_eq!(received, [binary(b"one"), Incoming::Ping(b"?"[..].into()), binary(b"two")]);
         let (received, error) = receive(&bytes, 4).await;
         assert!(matches!(error, ReceiveError::Io(_)));
-        assert_eq!(received[3..], [Received::Other, Received::Close]);
+        assert_eq!(received[3..], [Incoming::Other, Incoming::Close]);
     }
 
     #[tokio::test]
@@ -401,11 +412,11 @@ mod tests {
         peer.try_write(&large).unwrap();
         peer.try_write(&[0x82]).unwrap();
         let message = socket.next(1 << 20).await.unwrap();
-        assert!(matches!(message, Received::Binary(message) if message.len() == 500_000));
+        assert!(matches!(message, Incoming::Binary(message) if message.len() == 500_000));
         assert!(tokio::time::timeout(std::time::Duration::ZERO, socket.next(9)).await.is_err());
         assert!(socket.unread.capacity() < 2 * READ_SIZE, "the next head has begun");
         peer.try_write(&[1, 7]).unwrap();
-        assert_eq!(socket.next(9).await.unwrap(), Received::Binary([7][..].into()));
+        assert_eq!(socket.next(9).await.unwrap(), Incoming::Binary([7][..].into()));
         assert_eq!(socket.unread.capacity(), 0);
     }
 }

@@ -4,6 +4,8 @@
 //! because its machine is there and says so. What changed is kept until somebody takes it to the database; an answer in
 //! which nothing changed leaves nothing to take.
 
+mod followed;
+
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     mem::take,
@@ -11,12 +13,11 @@ use std::{
 };
 
 use chrono::TimeDelta;
-use smallvec::SmallVec;
 
+use self::followed::{Absence, Followed, Group, machines, name_of, offers_of, record};
 use super::{MarketGround, Offer, OfferKey, OfferNews, OfferRecord, Price, Shop, VendorId, is_machine, key_of};
 use crate::domain::{
     map::Marker,
-    plain_text::plain_text,
     time::{self, Moment, Timestamp},
 };
 
@@ -27,7 +28,7 @@ pub const MAX_OFFERS: usize = 64;
 /// Characters of a shop's name.
 const LONGEST_NAME: usize = 80;
 
-/// Missing in so many complete answers, over at least this long, makes a shop gone.
+/// Absence in so many complete answers, over at least this long, makes a shop gone.
 const MISSES: u32 = 3;
 const MISSING_FOR: TimeDelta = TimeDelta::seconds(6);
 /// How long, and how many of, the gone are remembered here; the database has them longer.
@@ -64,46 +65,6 @@ pub struct MarketWrite {
     pub records: Vec<OfferRecord>,
     /// When it is no longer what it was.
     pub availability: Option<Availability>,
-}
-
-/// A shop with what is needed to follow it. Every link has dozens that seldom change, so what the machines say is kept
-/// only with them, which the state has too.
-#[derive(Debug)]
-struct Followed {
-    goods: Goods,
-    npc: Option<bool>,
-    first_seen_at: Timestamp,
-    changed_at: Timestamp,
-    returns: u32,
-    moved_from: Option<VendorId>,
-    missing: Option<Box<Missing>>,
-}
-
-/// What a shop is called and sells.
-#[derive(Debug)]
-enum Goods {
-    /// As its machines said in the last answer that it was in.
-    Seen {
-        machines: SmallVec<[Arc<Marker>; 1]>,
-        /// When each offer was first seen and last changed, in the order of their keys.
-        dates: Box<[(Timestamp, Timestamp)]>,
-    },
-    /// As it was before, or was stored.
-    Kept(Box<KeptGoods>),
-}
-
-#[derive(Debug)]
-struct KeptGoods {
-    name: String,
-    grid: String,
-    offers: Vec<Offer>,
-    gone_at: Option<Timestamp>,
-}
-
-#[derive(Debug)]
-struct Missing {
-    answers: u32,
-    since: Moment,
 }
 
 /// See the module.
@@ -240,7 +201,7 @@ impl Market {
             if followed.gone_at().is_some() || seen.binary_search(id).is_ok() {
                 continue;
             }
-            let missing = followed.missing.get_or_insert_with(|| Box::new(Missing { answers: 0, since: now }));
+            let missing = followed.missing.get_or_insert_with(|| Box::new(Absence { answers: 0, since: now }));
             missing.answers += 1;
             if missing.answers >= MISSES && now - missing.since >= MISSING_FOR {
                 let shop = Shop { gone_at: Some(now.stamp), changed_at: now.stamp, ..followed.shop(*id) };
@@ -329,9 +290,6 @@ impl Market {
     }
 }
 
-/// The machines of one place.
-type Group<'a> = [(VendorId, &'a Arc<Marker>)];
-
 /// A shop that was not known.
 fn first_seen(group: &Group, ground: &MarketGround, vanished: &BTreeMap<Likeness, VendorId>, now: Timestamp) -> Shop {
     let (id, first) = group[0];
@@ -351,160 +309,11 @@ fn first_seen(group: &Group, ground: &MarketGround, vanished: &BTreeMap<Likeness
     shop
 }
 
-impl Followed {
-    fn of(shop: &Shop, goods: Goods) -> Self {
-        let Shop { npc, first_seen_at, changed_at, returns, moved_from, .. } = *shop;
-        Self { goods, npc, first_seen_at, changed_at, returns, moved_from, missing: None }
-    }
-
-    /// A shop as these machines show it.
-    fn seen(shop: Shop, group: &Group) -> Self {
-        let dates = shop.offers.iter().map(|offer| (offer.first_seen_at, offer.changed_at)).collect();
-        Self::of(&shop, Goods::Seen { machines: machines(group).cloned().collect(), dates })
-    }
-
-    /// A shop as it was.
-    fn kept(mut shop: Shop) -> Self {
-        let (name, grid, offers) = (take(&mut shop.name), take(&mut shop.grid), take(&mut shop.offers));
-        let goods = KeptGoods { name, grid, offers, gone_at: shop.gone_at };
-        Self::of(&shop, Goods::Kept(Box::new(goods)))
-    }
-
-    fn gone_at(&self) -> Option<Timestamp> {
-        match &self.goods {
-            Goods::Seen { .. } => None,
-            Goods::Kept(kept) => kept.gone_at,
-        }
-    }
-
-    /// The shop, which has this id.
-    fn shop(&self, id: VendorId) -> Shop {
-        let (name, grid, offers) = match &self.goods {
-            Goods::Kept(kept) => (kept.name.clone(), kept.grid.clone(), kept.offers.clone()),
-            Goods::Seen { machines, dates } => {
-                let mut offers = offers_of(machines.iter(), self.first_seen_at);
-                for (offer, (first_seen_at, changed_at)) in offers.iter_mut().zip(dates) {
-                    (offer.first_seen_at, offer.changed_at) = (*first_seen_at, *changed_at);
-                }
-                let grid = machines.first().map(|machine| machine.grid.to_string()).unwrap_or_default();
-                (name_of(machines.iter()), grid, offers)
-            }
-        };
-        let Self { npc, first_seen_at, changed_at, returns, moved_from, .. } = *self;
-        let gone_at = self.gone_at();
-        Shop { id, name, grid, npc, offers, first_seen_at, changed_at, gone_at, returns, moved_from }
-    }
-
-    /// The shop, which has this id, is in an answer. What became different about its offers; `None` if nothing about it
-    /// did.
-    fn see(&mut self, id: VendorId, group: &Group, now: Timestamp) -> Option<Vec<OfferRecord>> {
-        self.missing = None;
-        if let Goods::Seen { machines: known, .. } = &self.goods
-            && known.len() == group.len()
-            && known.iter().zip(machines(group)).all(|(known, seen)| Arc::ptr_eq(known, seen))
-        {
-            return None;
-        }
-        let mut shop = self.shop(id);
-        let is_back = shop.gone_at.take().is_some();
-        let (name, grid) = (name_of(machines(group)), &*group[0].1.grid);
-        let mut changed = is_back || name != shop.name || *grid != *shop.grid;
-        if changed {
-            shop.returns += u32::from(is_back);
-            shop.name = name;
-            shop.grid = grid.to_owned();
-        }
-        let mut news = Vec::new();
-        let mut offers = offers_of(machines(group), now);
-        for offer in &mut offers {
-            let Some(old) = shop.offer(&offer.key) else {
-                news.push(record(shop.id, OfferNews::Listed, offer, now));
-                continue;
-            };
-            offer.first_seen_at = old.first_seen_at;
-            let is_same = (offer.price, offer.in_stock, offer.condition) == (old.price, old.in_stock, old.condition);
-            if is_same {
-                offer.changed_at = old.changed_at;
-            }
-            changed |= !is_same;
-            if is_back {
-                news.push(record(shop.id, OfferNews::Listed, offer, now));
-                continue;
-            }
-            if offer.price != old.price {
-                news.push(record(shop.id, OfferNews::PriceChanged, offer, now));
-            }
-            match (old.in_stock > 0, offer.in_stock > 0) {
-                (true, false) => news.push(record(shop.id, OfferNews::SoldOut, offer, now)),
-                (false, true) => news.push(record(shop.id, OfferNews::Restocked, offer, now)),
-                _ => {}
-            }
-        }
-        let is_left = |old: &&Offer| offers.binary_search_by_key(&old.key, |offer| offer.key).is_err();
-        if !is_back {
-            news.extend(shop.offers.iter().filter(is_left).map(|old| record(shop.id, OfferNews::Delisted, old, now)));
-        }
-        changed |= offers.len() != shop.offers.len() || !news.is_empty();
-        shop.offers = offers;
-        if changed {
-            shop.changed_at = now;
-        }
-        *self = Self::seen(shop, group);
-        changed.then_some(news)
-    }
-}
-
 /// What a shop that moves takes along: its name and its prices.
 type Likeness = (String, Vec<(OfferKey, Price)>);
 
 fn likeness(shop: &Shop) -> Likeness {
     (shop.name.clone(), shop.offers.iter().map(|offer| (offer.key, offer.price)).collect())
-}
-
-fn record(vendor: VendorId, news: OfferNews, offer: &Offer, at: Timestamp) -> OfferRecord {
-    OfferRecord { at, vendor, news, key: offer.key, price: offer.price, in_stock: offer.in_stock }
-}
-
-fn machines<'a>(group: &'a Group) -> impl Iterator<Item = &'a Arc<Marker>> {
-    group.iter().map(|(_, machine)| *machine)
-}
-
-/// The first of the names in the order of the alphabet, as the order of machines means nothing.
-fn name_of<'a>(machines: impl Iterator<Item = &'a Arc<Marker>>) -> String {
-    let names = machines.map(|machine| plain_text(machine.name.as_deref().unwrap_or_default(), LONGEST_NAME));
-    names.min().unwrap_or_default()
-}
-
-/// One offer per key, in the order of the keys: the lowest price, with the stock of all.
-fn offers_of<'a>(machines: impl Iterator<Item = &'a Arc<Marker>>, now: Timestamp) -> Vec<Offer> {
-    let mut offers: Vec<Offer> = Vec::new();
-    for machine in machines {
-        let is_empty = machine.out_of_stock == Some(true);
-        offers.extend(machine.sell_orders.iter().map(|order| Offer {
-            key: key_of(order),
-            price: Price { cost: order.cost, quantity: order.quantity },
-            in_stock: if is_empty { 0 } else { i64::from(order.in_stock.max(0)) },
-            condition: order.condition,
-            first_seen_at: now,
-            changed_at: now,
-        }));
-    }
-    offers.sort_by(|a, b| {
-        let condition = |offer: &Offer| offer.condition.unwrap_or(1.0);
-        (a.key.cmp(&b.key))
-            .then_with(|| a.price.by_piece(b.price))
-            .then_with(|| a.price.cmp(&b.price))
-            .then_with(|| condition(b).total_cmp(&condition(a)))
-    });
-    offers.dedup_by(|later, first| {
-        let is_same = later.key == first.key;
-        if is_same {
-            first.in_stock += later.in_stock;
-        }
-        is_same
-    });
-    offers.truncate(MAX_OFFERS);
-    offers
 }
 
 #[cfg(test)]
