@@ -354,6 +354,7 @@ async fn run(
     let mut decoding: Option<Decoding> = None;
     let ended = loop {
         let limit = exchange.limit();
+        // What is seldom written is in a box: a link that waits has no room for it.
         let taken = tokio::select! {
             received = socket.next(limit), if decoding.is_none() => {
                 (last_received, pinged) = (Instant::now(), false);
@@ -368,7 +369,7 @@ async fn run(
                         }));
                         Ok(None)
                     }
-                    Ok(Incoming::Ping(payload)) => in_time(socket.pong(&payload)).await.map(|()| None),
+                    Ok(Incoming::Ping(payload)) => Box::pin(in_time(socket.pong(&payload))).await.map(|()| None),
                     Ok(Incoming::Other) => Ok(None),
                     Ok(Incoming::Close) => Err(LinkEnded::Closed),
                     Err(ReceiveError::TooLarge) => Err(LinkEnded::TooLarge),
@@ -402,7 +403,7 @@ async fn run(
                 } else {
                     pinged = true;
                     silent.as_mut().reset(now + PING_INTERVAL);
-                    in_time(socket.ping()).await.map(|()| None)
+                    Box::pin(in_time(socket.ping())).await.map(|()| None)
                 }
             }
             () = exchange.broadcasts.closed() => Err(LinkEnded::Unneeded),
@@ -419,7 +420,7 @@ async fn run(
     };
     drop(exchange);
     // A courtesy: the peer may be gone.
-    let _ = timeout(Duration::from_secs(1), socket.close()).await;
+    let _ = Box::pin(timeout(Duration::from_secs(1), socket.close())).await;
     ended
 }
 

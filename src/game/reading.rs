@@ -175,11 +175,7 @@ fn marker(marker: AppMarker, map_size: u32) -> Option<Marker> {
         steam_id: marker.steam_id.filter(|id| *id != 0).map(|id| id.to_string().into()),
         radius: marker.radius.and_then(metres),
         color,
-        name: marker
-            .name
-            .as_deref()
-            .map(|text| plain_text(text, TEXT).into())
-            .filter(|name: &Box<str>| !name.is_empty()),
+        name: marker.name.map(|text| plain_text(&text, TEXT)).filter(|name| !name.is_empty()).map(Box::from),
         out_of_stock: marker.out_of_stock,
         sell_orders: orders.collect(),
     })

@@ -154,7 +154,7 @@ pub async fn supervise(reports: Recipient<LinkReport>, context: Arc<RelayContext
         let LinkEnd { state, reason, detail, .. } = end;
         log::info!(server = supervisor.server.as_str(), state:? = state; "no link to the game server: {reason} ({detail})");
         let down = LinkReport::Down { state, reason, next_attempt_at };
-        if supervisor.report(down).await.is_err() {
+        if Box::pin(supervisor.report(down)).await.is_err() {
             return;
         }
         asked_for = timeout(pause, supervisor.wake.asked_for()).await.is_ok();
@@ -270,7 +270,8 @@ impl Supervisor {
         loop {
             match broadcasts.next().await {
                 Ok((number, broadcast)) => {
-                    if self.update(GameUpdate::Broadcast(number, broadcast)).await.is_err() {
+                    // In a box, as they are seldom.
+                    if Box::pin(self.update(GameUpdate::Broadcast(number, broadcast))).await.is_err() {
                         return LinkEnded::Unneeded;
                     }
                 }
@@ -295,13 +296,13 @@ impl Supervisor {
     /// nothing else.
     async fn talk(&self, asker: &Asker, route: &Route) -> Result<Unneeded, LinkEnd> {
         let info = AppRequest { get_info: EMPTY, ..Default::default() };
-        let answered =
-            asker.ask(info, cost::REQUEST, Priority::EntitySync, ANSWER_DEADLINE).await.map_err(LinkEnd::by)?;
+        let asked = Box::pin(asker.ask(info, cost::REQUEST, Priority::EntitySync, ANSWER_DEADLINE));
+        let answered = asked.await.map_err(LinkEnd::by)?;
         let Some(info) = answered.content.info else {
             return Err(LinkEnd::unreachable(LinkReason::NoCompanion, "it does not say what it is"));
         };
         let at = GameServerId::at(&route.host, route.port);
-        match self.report(LinkReport::Up(asker.clone(), at, info)).await {
+        match Box::pin(self.report(LinkReport::Up(asker.clone(), at, info))).await {
             Ok(true) => self.map_wanted.notify_one(),
             Ok(false) => {}
             Err(Unneeded) => return Ok(Unneeded),

@@ -15,7 +15,7 @@ use std::{
 use chrono::TimeDelta;
 
 use self::followed::{Absence, Followed, Group, machines, name_of, offers_of, record};
-use super::{MarketGround, Offer, OfferKey, OfferNews, OfferRecord, Price, Shop, VendorId, is_machine, key_of};
+use super::{MarketGround, OfferKey, OfferNews, OfferRecord, Price, Shop, VendorId, is_machine};
 use crate::domain::{
     map::Marker,
     time::{self, Moment, Timestamp},
@@ -23,12 +23,8 @@ use crate::domain::{
 
 /// Shops that are followed.
 pub const MAX_SHOPS: usize = 5_000;
-/// Offers of a shop that are followed; a machine of the game has seven.
-pub const MAX_OFFERS: usize = 64;
-/// Characters of a shop's name.
-const LONGEST_NAME: usize = 80;
 
-/// Absence in so many complete answers, over at least this long, makes a shop gone.
+/// Missing in so many complete answers, over at least this long, makes a shop gone.
 const MISSES: u32 = 3;
 const MISSING_FOR: TimeDelta = TimeDelta::seconds(6);
 /// How long, and how many of, the gone are remembered here; the database has them longer.

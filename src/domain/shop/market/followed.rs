@@ -4,12 +4,17 @@ use std::{mem::take, sync::Arc};
 
 use smallvec::SmallVec;
 
-use super::{LONGEST_NAME, MAX_OFFERS, Offer, OfferNews, OfferRecord, Price, Shop, VendorId, key_of};
 use crate::domain::{
     map::Marker,
     plain_text::plain_text,
+    shop::{Offer, OfferNews, OfferRecord, Price, Shop, VendorId, key_of},
     time::{Moment, Timestamp},
 };
+
+/// Offers of a shop that are followed; a machine of the game has seven.
+const MAX_OFFERS: usize = 64;
+/// Characters of a shop's name.
+const LONGEST_NAME: usize = 80;
 
 /// The machines of one place.
 pub(super) type Group<'a> = [(VendorId, &'a Arc<Marker>)];
