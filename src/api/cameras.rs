@@ -173,7 +173,7 @@ pub async fn list(
     let added: HashSet<&str> = devices.iter().map(|device| device.device_id.as_str()).collect();
     let view = |MonumentCamera { id, name, monument }| MonumentCameraView {
         camera_id: id,
-        monument: monument.name.clone(),
+        monument: monument.name().to_owned(),
         name,
         x: monument.x,
         y: monument.y,

@@ -137,7 +137,10 @@ pub async fn get(
         let url = context.urls.base.at(&format!("/paired-servers/{id}/map/image?v={version}"));
         PictureView { url, width, height }
     });
-    let monument = |Monument { token: kind, name, x, y, .. }| MonumentView { name, kind, x, y };
+    let monument = |monument: Monument| {
+        let (name, kind) = (monument.name().to_owned(), monument.token().to_owned());
+        MonumentView { name, kind, x: monument.x, y: monument.y }
+    };
     let monuments = monuments.into_iter().map(monument).collect();
     let (size, wiped_at) = (world.map_size, world.wiped_at);
     Ok(HttpResponse::Ok().json(MapView { size, margin, background, monuments, image, wiped_at }))

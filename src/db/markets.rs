@@ -174,7 +174,7 @@ mod tests {
                 wipe: 0,
                 world: first.world.clone(),
                 availability: market.availability().cloned(),
-                shops: market.shops().cloned().collect(),
+                shops: market.shops().collect(),
             };
             assert_eq!(load(), known);
 

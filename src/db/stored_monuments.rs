@@ -6,7 +6,7 @@ use crate::domain::monument::Monument;
 
 /// The text of the column.
 pub fn write(monuments: &[Monument]) -> String {
-    monuments.iter().map(|Monument { token, x, y, .. }| json!([token, x, y])).collect::<Value>().to_string()
+    monuments.iter().map(|monument| json!([monument.token(), monument.x, monument.y])).collect::<Value>().to_string()
 }
 
 /// Reads what [`write()`] wrote; `None` for what cannot be read, which is asked for again.

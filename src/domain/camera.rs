@@ -52,8 +52,8 @@ pub struct MonumentCamera<'a> {
 pub fn of_monuments(monuments: &[Monument]) -> Vec<MonumentCamera<'_>> {
     let mut found: Vec<MonumentCamera<'_>> = Vec::new();
     for monument in monuments {
-        let cameras = of_token(&monument.token);
-        if found.iter().all(|known| known.monument.token != monument.token) {
+        let cameras = of_token(monument.token());
+        if found.iter().all(|known| known.monument.token() != monument.token()) {
             found.extend(cameras.iter().map(|&(id, name)| MonumentCamera { id, name, monument }));
         }
     }
@@ -160,6 +160,6 @@ mod tests {
         let cameras = of_monuments(&monuments);
         let found: Vec<_> = cameras.iter().map(|camera| (camera.id, camera.monument.x)).collect();
         assert_eq!(found, [("CASINO", 2.0), ("TOWNWEAPONS", 2.0)]);
-        assert_eq!(cameras[0].monument.name, "Bandit Camp");
+        assert_eq!(cameras[0].monument.name(), "Bandit Camp");
     }
 }

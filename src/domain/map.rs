@@ -6,6 +6,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::domain::{
+    grid::GridLabel,
     items::ItemNames,
     time::{self, Timestamp},
 };
@@ -89,7 +90,7 @@ impl From<SellOrder> for NamedSellOrder {
     }
 }
 
-/// A marker on the map.
+/// A marker on the map. Every link has as many as its game server shows, so it is kept small.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Marker {
@@ -97,25 +98,29 @@ pub struct Marker {
     /// Metres from the south-west corner; may lie outside the world.
     pub x: f64,
     pub y: f64,
-    pub grid: String,
+    #[schema(value_type = String)]
+    pub grid: GridLabel,
     /// Degrees; movers only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rotation: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub steam_id: Option<String>,
+    #[schema(value_type = Option<String>, required = false)]
+    pub steam_id: Option<Box<str>>,
     /// Map scale value of a circle, not metres.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub radius: Option<f64>,
     /// Colour of a circle, `#rrggbbaa`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub color: Option<String>,
+    #[schema(value_type = Option<String>, required = false)]
+    pub color: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
+    #[schema(value_type = Option<String>, required = false)]
+    pub name: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out_of_stock: Option<bool>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
     #[schema(value_type = Vec<NamedSellOrder>, required = false)]
-    pub sell_orders: Vec<SellOrder>,
+    pub sell_orders: Box<[SellOrder]>,
 }
 
 /// A note on the map.

@@ -257,11 +257,11 @@ pub struct MarketGround {
 impl MarketGround {
     /// As far as the map is known.
     pub fn of(around: &Surroundings) -> Self {
-        let safe = around.monuments.iter().filter(|monument| SAFE_ZONES.contains(&monument.token.as_str()));
+        let safe = around.monuments.iter().filter(|monument| SAFE_ZONES.contains(&monument.token()));
         Self {
             map_size: around.map_size,
             knows_monuments: !around.monuments.is_empty(),
-            safe_zones: safe.map(|monument| (monument.x, monument.y, monument.radius)).collect(),
+            safe_zones: safe.map(|monument| (monument.x, monument.y, monument.radius())).collect(),
         }
     }
 

@@ -6,52 +6,46 @@
 //! Broadcasts and answers keep their order: an answer is handed over when the broadcasts that came before it are handled,
 //! and says which ones came before it was asked for.
 
-use std::{collections::HashMap, fmt, time::Duration};
-
-use bytes::Bytes;
-use futures_util::{
-    SinkExt as _, StreamExt as _,
-    future::{LocalBoxFuture, OptionFuture},
+use std::{
+    collections::HashMap,
+    fmt, io,
+    pin::pin,
+    sync::{Arc, LazyLock},
+    time::Duration,
 };
+
+use futures_util::future::{LocalBoxFuture, OptionFuture};
 use prost::Message as _;
+use rustls::{ClientConfig, RootCertStore};
 use secrecy::{ExposeSecret as _, SecretBox};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::JoinHandle,
-    time::{Instant, MissedTickBehavior, interval, timeout},
+    time::{Instant, sleep_until, timeout},
 };
-use tokio_tungstenite::{
-    MaybeTlsStream, WebSocketStream, client_async_tls_with_config,
-    tungstenite::{self, Message, error::ProtocolError, protocol::WebSocketConfig},
-};
+use tokio_tungstenite::tungstenite::{self, error::ProtocolError};
 
 use crate::{
     game::{
         address::is_public,
         counting::Repeated,
         decoding::{DecodeError, DecodingPermit, MessageDecoder, SMALL, decode},
-        meter::{Allowance, Metered},
+        web_socket::{Incoming, ReceiveError, Transport, WebSocket},
         wire::{AppBroadcast, AppMessage, AppRequest, AppResponse},
     },
-    net::{Network, NetworkError, Stream},
+    net::{Network, NetworkError},
 };
 
 /// Resolving, connecting and the handshake, together.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(15);
 /// A write that the peer does not take ends the link.
 const WRITE_DEADLINE: Duration = Duration::from_secs(10);
-/// Between two pings; two without any sign of life end the link.
+/// Without any sign of life for so long, the peer is asked for one; for as long once more, the link has ended.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 /// Bytes of a message while a map is awaited: its picture is megabytes.
 const MAP_LIMIT: usize = 32 * 1024 * 1024;
 /// Bytes of every other message; nothing real comes near.
 const MESSAGE_LIMIT: usize = 4 * 1024 * 1024;
-/// Heads of frames, control frames, and the beginning of the message after.
-const MESSAGE_SLACK: usize = 64 * 1024;
-/// Bytes that a link keeps for what it reads next; more while a larger message arrives.
-const READ_BUFFER: usize = 4 * 1024;
-/// A message that is larger leaves no buffer of its size behind.
-const LARGE: usize = 64 * 1024;
 /// Requests handed over and not yet written.
 const REQUESTS: usize = 64;
 /// Broadcasts read and not yet taken; when full, reading waits and the game server feels it.
@@ -180,16 +174,13 @@ impl Link {
         route: &Route,
         player: Player,
     ) -> Result<(Link, Broadcasts), ConnectError> {
-        let allowance = Allowance::default();
-        allowance.set(MESSAGE_LIMIT + MESSAGE_SLACK);
-        let open = open(network, route, allowance.clone());
-        let stream = timeout(CONNECT_DEADLINE, open).await.map_err(|_| ConnectError::TimedOut)??;
+        let open = open(network, route);
+        let socket = timeout(CONNECT_DEADLINE, open).await.map_err(|_| ConnectError::TimedOut)??;
         let (requests, outgoing) = mpsc::channel(REQUESTS);
         let (broadcasts, received) = mpsc::channel(BROADCASTS);
         let (handled, is_handled) = watch::channel(0);
-        let exchange =
-            Exchange { player, waiting: HashMap::new(), seq: 0, map_request: None, allowance, broadcasts, heard: 0 };
-        let link = actix::spawn(run(stream, decoder.clone(), exchange, outgoing));
+        let exchange = Exchange { player, waiting: HashMap::new(), seq: 0, map_request: None, broadcasts, heard: 0 };
+        let link = actix::spawn(run(socket, decoder.clone(), exchange, outgoing));
         let broadcasts = Broadcasts { received, number: 0, handled, permit: None, link };
         Ok((Link { requests, handled: is_handled }, broadcasts))
     }
@@ -227,33 +218,35 @@ impl Broadcasts {
     }
 }
 
-type WebSocket = WebSocketStream<MaybeTlsStream<Metered<Stream>>>;
+/// Whom a proxy has to prove to be.
+static PROXY_TLS: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| {
+    let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    Arc::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
+});
 
-async fn open(network: &Network, route: &Route, allowance: Allowance) -> Result<WebSocket, ConnectError> {
-    let (url, host, port) = match &route.proxy {
+async fn open(network: &Network, route: &Route) -> Result<WebSocket, ConnectError> {
+    let (url, stream) = match &route.proxy {
         Some(proxy) => {
             let url = format!("{proxy}/{}/{}", route.host, route.port);
             let parsed = url::Url::parse(&url).map_err(|error| ConnectError::Handshake(error.to_string()))?;
-            let host = parsed.host_str().unwrap_or_default().to_owned();
+            let host = parsed.host_str().unwrap_or_default();
             let port = parsed.port_or_known_default().unwrap_or(443);
-            (url, host, port)
+            // The proxy is configured by the operator; a game server's address comes from outside.
+            let stream = match parsed.scheme() {
+                "wss" => Transport::Secure(network.connect_secure(host, port, PROXY_TLS.clone()).await?),
+                _ => Transport::Plain(network.connect(host, port, |_| true).await?),
+            };
+            (url, stream)
         }
         None => {
             let host = if route.host.contains(':') { format!("[{}]", route.host) } else { route.host.clone() };
-            (format!("ws://{host}:{}/", route.port), route.host.clone(), route.port)
+            let allowed = if route.allow_private { |_| true } else { is_public };
+            let stream = network.connect(&route.host, route.port, allowed).await?;
+            (format!("ws://{host}:{}/", route.port), Transport::Plain(stream))
         }
     };
-    // The proxy is configured by the operator; a game server's address comes from outside.
-    let allow_private = route.allow_private || route.proxy.is_some();
-    let stream = network.connect(&host, port, if allow_private { |_| true } else { is_public }).await?;
-    let stream = Metered::new(stream, allowance);
-    let config = WebSocketConfig::default()
-        .read_buffer_size(READ_BUFFER)
-        .write_buffer_size(0)
-        .max_message_size(Some(MAP_LIMIT))
-        .max_frame_size(Some(MAP_LIMIT));
-    match client_async_tls_with_config(url, stream, Some(config), None).await {
-        Ok((socket, _)) => Ok(socket),
+    match WebSocket::open(stream, &url).await {
+        Ok(socket) => Ok(socket),
         Err(tungstenite::Error::Protocol(ProtocolError::HttparseError(_))) => Err(ConnectError::Refused),
         Err(tungstenite::Error::Protocol(ProtocolError::HandshakeIncomplete)) => Err(ConnectError::Refused),
         Err(error) => Err(ConnectError::Handshake(error.to_string())),
@@ -268,7 +261,6 @@ struct Exchange {
     seq: u32,
     /// The last request for the map.
     map_request: Option<u32>,
-    allowance: Allowance,
     broadcasts: mpsc::Sender<Heard>,
     /// Broadcasts so far.
     heard: u64,
@@ -281,7 +273,7 @@ struct Waiting {
 
 impl Exchange {
     /// The bytes of a request that is about to be written.
-    fn begin(&mut self, Outgoing { mut request, answer }: Outgoing) -> Bytes {
+    fn begin(&mut self, Outgoing { mut request, answer }: Outgoing) -> Vec<u8> {
         self.seq = self.seq.checked_add(1).unwrap_or(1);
         request.seq = self.seq;
         request.player_id = self.player.id;
@@ -290,17 +282,15 @@ impl Exchange {
         self.waiting.insert(self.seq, Waiting { asked_after: self.heard, answer });
         if request.get_map.is_some() {
             self.map_request = Some(self.seq);
-            self.allow_next();
         }
-        request.encode_to_vec().into()
+        request.encode_to_vec()
     }
 
-    /// The next message may be as large as what is awaited.
-    fn allow_next(&self) {
+    /// Bytes of the next message: it may be as large as what is awaited.
+    fn limit(&self) -> usize {
         let map = self.map_request.and_then(|seq| self.waiting.get(&seq));
         let is_map_awaited = map.is_some_and(|waiting| !waiting.answer.is_closed());
-        let limit = if is_map_awaited { MAP_LIMIT } else { MESSAGE_LIMIT };
-        self.allowance.set(limit + MESSAGE_SLACK);
+        if is_map_awaited { MAP_LIMIT } else { MESSAGE_LIMIT }
     }
 
     fn answer(&mut self, seq: u32, response: Result<Box<AppResponse>, AskError>) {
@@ -341,33 +331,10 @@ impl Exchange {
         if let Some(response) = message.response {
             self.answer(response.seq, Ok(Box::new(response)));
         }
-        self.allow_next();
         Ok(message.broadcast.map(|broadcast| {
             self.heard += 1;
             Heard { broadcast: Box::new(broadcast), permit }
         }))
-    }
-}
-
-/// Keeps the last large message until the WebSocket reads into another buffer. It reads on behind a message, and once that
-/// buffer is full it takes the whole of it again for the next ones, if nobody else holds a part: for ever as large as a
-/// map. What is held makes it take a new one.
-#[derive(Default)]
-struct LargeMessage {
-    payload: Bytes,
-    /// Bytes of messages since.
-    since: usize,
-}
-
-impl LargeMessage {
-    /// A message has come.
-    fn follow(&mut self, payload: &Bytes) {
-        self.since += payload.len();
-        if payload.len() > LARGE {
-            *self = Self { payload: payload.clone(), since: 0 };
-        } else if self.since > READ_BUFFER {
-            self.payload = Bytes::new();
-        }
     }
 }
 
@@ -381,50 +348,62 @@ async fn run(
     mut outgoing: mpsc::Receiver<Outgoing>,
 ) -> LinkEnded {
     let mut last_received = Instant::now();
-    let mut pings = interval(PING_INTERVAL);
-    pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut pinged = false;
+    let mut silent = pin!(sleep_until(last_received + PING_INTERVAL));
     // Messages keep their order: while one is decoded, none is read. Requests go out all the same.
     let mut decoding: Option<Decoding> = None;
-    let mut large = LargeMessage::default();
     let ended = loop {
+        let limit = exchange.limit();
+        // What is seldom written is in a box: a link that waits has no room for it.
         let taken = tokio::select! {
-            message = socket.next(), if decoding.is_none() => {
-                last_received = Instant::now();
-                if let Some(Ok(Message::Binary(payload))) = &message {
-                    large.follow(payload);
-                }
-                match message {
-                    Some(Ok(Message::Binary(payload))) if payload.len() <= SMALL => {
+            received = socket.next(limit), if decoding.is_none() => {
+                (last_received, pinged) = (Instant::now(), false);
+                match received {
+                    Ok(Incoming::Binary(payload)) if payload.len() <= SMALL => {
                         exchange.take(payload.len(), decode(payload).map(|message| (message, None)))
                     }
-                    Some(Ok(Message::Binary(payload))) => {
+                    Ok(Incoming::Binary(payload)) => {
                         let decoder = decoder.clone();
                         decoding = Some(Box::pin(async move {
                             (payload.len(), decoder.decode_large(payload).await)
                         }));
                         Ok(None)
                     }
-                    Some(Ok(Message::Close(_))) | None => Err(LinkEnded::Closed),
-                    Some(Ok(_)) => Ok(None),
-                    Some(Err(tungstenite::Error::Capacity(_))) => Err(LinkEnded::TooLarge),
-                    Some(Err(_)) if exchange.allowance.is_spent() => Err(LinkEnded::TooLarge),
-                    Some(Err(error)) => Err(LinkEnded::Broken(error.to_string())),
+                    Ok(Incoming::Ping(payload)) => Box::pin(in_time(socket.pong(&payload))).await.map(|()| None),
+                    Ok(Incoming::Other) => Ok(None),
+                    Ok(Incoming::Close) => Err(LinkEnded::Closed),
+                    Err(ReceiveError::TooLarge) => Err(LinkEnded::TooLarge),
+                    Err(error) => Err(LinkEnded::Broken(error.to_string())),
                 }
             }
             Some((bytes, decoded)) = OptionFuture::from(decoding.as_mut()) => {
                 decoding = None;
-                last_received = Instant::now();
+                (last_received, pinged) = (Instant::now(), false);
                 exchange.take(bytes, decoded)
             }
             next = outgoing.recv() => match next {
-                Some(next) => write(&mut socket, Message::Binary(exchange.begin(next))).await.map(|()| None),
+                Some(next) => {
+                    // What is asked together goes together.
+                    let more = std::iter::from_fn(|| outgoing.try_recv().ok());
+                    let requests: Vec<_> = std::iter::once(next).chain(more).map(|next| exchange.begin(next)).collect();
+                    in_time(socket.send(requests)).await.map(|()| None)
+                }
                 None => Err(LinkEnded::Unneeded),
             },
-            _ = pings.tick() => {
-                if decoding.is_none() && last_received.elapsed() > 2 * PING_INTERVAL {
+            // It is not put off with every message, but looks again when it comes.
+            () = silent.as_mut() => {
+                let now = Instant::now();
+                // While a message is decoded, none is read.
+                let heard = if decoding.is_some() { now } else { last_received };
+                if now < heard + PING_INTERVAL {
+                    silent.as_mut().reset(heard + PING_INTERVAL);
+                    Ok(None)
+                } else if pinged {
                     Err(LinkEnded::Silent)
                 } else {
-                    write(&mut socket, Message::Ping(Bytes::new())).await.map(|()| None)
+                    pinged = true;
+                    silent.as_mut().reset(now + PING_INTERVAL);
+                    Box::pin(in_time(socket.ping())).await.map(|()| None)
                 }
             }
             () = exchange.broadcasts.closed() => Err(LinkEnded::Unneeded),
@@ -441,32 +420,14 @@ async fn run(
     };
     drop(exchange);
     // A courtesy: the peer may be gone.
-    let _ = timeout(Duration::from_secs(1), socket.close(None)).await;
+    let _ = Box::pin(timeout(Duration::from_secs(1), socket.close())).await;
     ended
 }
 
-async fn write(socket: &mut WebSocket, message: Message) -> Result<(), LinkEnded> {
-    match timeout(WRITE_DEADLINE, socket.send(message)).await {
+async fn in_time(write: impl Future<Output = io::Result<()>>) -> Result<(), LinkEnded> {
+    match timeout(WRITE_DEADLINE, write).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(LinkEnded::Broken(error.to_string())),
         Err(_) => Err(LinkEnded::Stuck),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_large_message_is_held_until_the_buffer_behind_it_is_full() {
-        let mut large = LargeMessage::default();
-        let small = Bytes::from(vec![1; READ_BUFFER / 2]);
-        let map = Bytes::from(vec![0; LARGE + 1]);
-        large.follow(&map);
-        assert!(!map.is_unique());
-        (0..2).for_each(|_| large.follow(&small));
-        assert!(!map.is_unique(), "so much may be read behind it");
-        large.follow(&small);
-        assert!(map.is_unique() && small.is_unique());
     }
 }

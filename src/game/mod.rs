@@ -11,6 +11,6 @@ pub mod counting;
 pub mod decoding;
 pub mod link;
 pub mod map_picture;
-mod meter;
 pub mod reading;
+mod web_socket;
 pub mod wire;

@@ -154,6 +154,7 @@ fn marker(marker: AppMarker, map_size: u32) -> Option<Marker> {
     let channel = |value: Option<f32>| (value.unwrap_or_default().clamp(0.0, 1.0) * 255.0) as u8;
     let color = marker.color1.map(|c| {
         format!("#{:02x}{:02x}{:02x}{:02x}", channel(c.x), channel(c.y), channel(c.z), channel(c.w.or(Some(1.0))))
+            .into()
     });
     let orders = marker.sell_orders.into_iter().take(SELL_ORDERS).map(|order| SellOrder {
         item_id: order.item_id,
@@ -169,12 +170,12 @@ fn marker(marker: AppMarker, map_size: u32) -> Option<Marker> {
         kind,
         x,
         y,
-        grid: grid::label(GridStyle::InGame, map_size, x, y),
+        grid: grid::label(GridStyle::InGame, map_size, x, y).as_str().into(),
         rotation: marker.rotation.and_then(metres),
-        steam_id: marker.steam_id.filter(|id| *id != 0).map(|id| id.to_string()),
+        steam_id: marker.steam_id.filter(|id| *id != 0).map(|id| id.to_string().into()),
         radius: marker.radius.and_then(metres),
         color,
-        name: marker.name.as_deref().map(|text| plain_text(text, TEXT)).filter(|name| !name.is_empty()),
+        name: marker.name.map(|text| plain_text(&text, TEXT)).filter(|name| !name.is_empty()).map(Box::from),
         out_of_stock: marker.out_of_stock,
         sell_orders: orders.collect(),
     })
@@ -189,7 +190,10 @@ fn condition(now: f32, full: f32) -> Option<f64> {
 /// The monuments of a map.
 pub fn monuments(map: &AppMap) -> Vec<Monument> {
     let known = map.monuments.iter().take(MONUMENTS);
-    known.filter_map(|monument| Monument::new(&monument.token, metres(monument.x)?, metres(monument.y)?)).collect()
+    let mut monuments: Vec<Monument> =
+        known.filter_map(|monument| Monument::new(&monument.token, metres(monument.x)?, metres(monument.y)?)).collect();
+    monuments.shrink_to_fit();
+    monuments
 }
 
 /// What differs from world to world.

@@ -16,7 +16,7 @@ use std::{
 
 use actix::{Message, Recipient};
 use chrono::TimeDelta;
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, future::try_join_all};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep_until, timeout},
@@ -154,7 +154,7 @@ pub async fn supervise(reports: Recipient<LinkReport>, context: Arc<RelayContext
         let LinkEnd { state, reason, detail, .. } = end;
         log::info!(server = supervisor.server.as_str(), state:? = state; "no link to the game server: {reason} ({detail})");
         let down = LinkReport::Down { state, reason, next_attempt_at };
-        if supervisor.report(down).await.is_err() {
+        if Box::pin(supervisor.report(down)).await.is_err() {
             return;
         }
         asked_for = timeout(pause, supervisor.wake.asked_for()).await.is_ok();
@@ -180,6 +180,14 @@ struct Supervisor {
 
 /// The game connection is gone, so is the need for a link.
 struct Unneeded;
+
+/// What became of a poll that the link survives.
+enum Polled {
+    /// Perhaps with a refusal.
+    Answered,
+    Silent,
+    Unneeded,
+}
 
 impl Supervisor {
     /// One link from beginning to end. Ok when nobody needs it any more.
@@ -262,7 +270,8 @@ impl Supervisor {
         loop {
             match broadcasts.next().await {
                 Ok((number, broadcast)) => {
-                    if self.update(GameUpdate::Broadcast(number, broadcast)).await.is_err() {
+                    // In a box, as they are seldom.
+                    if Box::pin(self.update(GameUpdate::Broadcast(number, broadcast))).await.is_err() {
                         return LinkEnded::Unneeded;
                     }
                 }
@@ -271,8 +280,7 @@ impl Supervisor {
         }
     }
 
-    fn count_silence<T>(&self, answer: &Result<T, AskError>) {
-        let silent = matches!(answer, Err(AskError::TimedOut));
+    fn count_silence(&self, silent: bool) {
         self.silent.set(if silent { self.silent.get() + 1 } else { 0 });
     }
 
@@ -288,13 +296,13 @@ impl Supervisor {
     /// nothing else.
     async fn talk(&self, asker: &Asker, route: &Route) -> Result<Unneeded, LinkEnd> {
         let info = AppRequest { get_info: EMPTY, ..Default::default() };
-        let answered =
-            asker.ask(info, cost::REQUEST, Priority::EntitySync, ANSWER_DEADLINE).await.map_err(LinkEnd::by)?;
+        let asked = Box::pin(asker.ask(info, cost::REQUEST, Priority::EntitySync, ANSWER_DEADLINE));
+        let answered = asked.await.map_err(LinkEnd::by)?;
         let Some(info) = answered.content.info else {
             return Err(LinkEnd::unreachable(LinkReason::NoCompanion, "it does not say what it is"));
         };
         let at = GameServerId::at(&route.host, route.port);
-        match self.report(LinkReport::Up(asker.clone(), at, info)).await {
+        match Box::pin(self.report(LinkReport::Up(asker.clone(), at, info))).await {
             Ok(true) => self.map_wanted.notify_one(),
             Ok(false) => {}
             Err(Unneeded) => return Ok(Unneeded),
@@ -319,26 +327,52 @@ impl Supervisor {
 
     async fn keep_polling(&self, asker: &Asker) -> Result<Unneeded, LinkEnd> {
         for poll in [Poll::Time, Poll::Chat, Poll::Clan, Poll::Markers, Poll::Team] {
-            if Box::pin(self.poll(asker, poll)).await?.is_err() {
+            if self.poll_all(asker, &[poll]).await?.is_err() {
                 return Ok(Unneeded);
             }
         }
         let mut plan = PollPlan::new(Instant::now(), self.context.random.byte());
         loop {
-            let (poll, at) = plan.next(self.wake.is_watched.load(Ordering::Relaxed));
+            let is_watched = self.wake.is_watched.load(Ordering::Relaxed);
+            let (first, at) = plan.next(is_watched);
             tokio::select! {
                 () = sleep_until(at) => {}
                 () = self.wake.watched.notified() => continue,
             }
-            plan.asked(poll, Instant::now());
-            if Box::pin(self.poll(asker, poll)).await?.is_err() {
+            let now = Instant::now();
+            let mut polls = plan.due(now, is_watched);
+            if polls.is_empty() {
+                polls.push(first);
+            }
+            polls.iter().for_each(|poll| plan.asked(*poll, now));
+            if self.poll_all(asker, &polls).await?.is_err() {
                 return Ok(Unneeded);
             }
         }
     }
 
+    /// Asks these things together and reports the answers. That none comes counts once, however many were asked: a game
+    /// server that stands still for a moment is not dead.
+    async fn poll_all(&self, asker: &Asker, polls: &[Poll]) -> Result<Result<(), Unneeded>, LinkEnd> {
+        let polls = try_join_all(polls.iter().map(|poll| self.poll(asker, *poll)));
+        let mut silent = true;
+        // In a box, which is freed when they are answered: what waits for the next poll is small.
+        for polled in Box::pin(polls).await? {
+            match polled {
+                Polled::Answered => silent = false,
+                Polled::Silent => {}
+                Polled::Unneeded => return Ok(Err(Unneeded)),
+            }
+        }
+        self.count_silence(silent);
+        match self.silent.get() {
+            0..SILENT_ANSWERS => Ok(Ok(())),
+            _ => Err(LinkEnd::by(AskError::TimedOut)),
+        }
+    }
+
     /// Asks one thing and reports the answer.
-    async fn poll(&self, asker: &Asker, poll: Poll) -> Result<Result<(), Unneeded>, LinkEnd> {
+    async fn poll(&self, asker: &Asker, poll: Poll) -> Result<Polled, LinkEnd> {
         let mut request = AppRequest::default();
         match poll {
             Poll::Info => request.get_info = EMPTY,
@@ -349,19 +383,18 @@ impl Supervisor {
             Poll::Markers => request.get_map_markers = EMPTY,
         }
         let answer = asker.ask(request, cost::REQUEST, Priority::Polling, ANSWER_DEADLINE).await;
-        self.count_silence(&answer);
         let Answered { asked_after, content } = match answer {
             Ok(answered) => answered,
             Err(AskError::Refused(word)) if poll != Poll::Info || !is_dead(&word) => {
                 log::debug!(server = self.server.as_str(), poll:? = poll; "the game server refuses: {word}");
-                return Ok(Ok(()));
+                return Ok(Polled::Answered);
             }
             // The section becomes stale, which the state says; the rest goes on.
             Err(error @ AskError::TooMany(_)) => {
                 self.warn_of_refusal(&error);
-                return Ok(Ok(()));
+                return Ok(Polled::Answered);
             }
-            Err(AskError::TimedOut) if self.silent.get() < SILENT_ANSWERS => return Ok(Ok(())),
+            Err(AskError::TimedOut) => return Ok(Polled::Silent),
             Err(error) => return Err(LinkEnd::by(error)),
         };
         let update = match *content {
@@ -371,13 +404,13 @@ impl Supervisor {
             AppResponse { team_chat: Some(chat), .. } => GameUpdate::Chat(chat),
             AppResponse { map_markers: Some(markers), .. } => GameUpdate::Markers(markers),
             // An answer without content, or the clan's, asked for only to be sent clan changes: nothing to report.
-            _ => return Ok(Ok(())),
+            _ => return Ok(Polled::Answered),
         };
-        Ok(self.update(update).await.map(|map_wanted| {
-            if map_wanted {
-                self.map_wanted.notify_one();
-            }
-        }))
+        let Ok(map_wanted) = self.update(update).await else { return Ok(Polled::Unneeded) };
+        if map_wanted {
+            self.map_wanted.notify_one();
+        }
+        Ok(Polled::Answered)
     }
 
     /// Says it once a link, as a game server that sends too much does so at every poll.

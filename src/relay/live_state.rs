@@ -445,7 +445,7 @@ impl LiveState {
         outcome.shops_seen = true;
         self.state.map_markers.replace(Section::MapMarkers, markers, &mut outcome.changes);
         let around = Surroundings { map_size, monuments: &self.monuments };
-        let markers = self.state.map_markers.iter().map(|(id, marker)| (*id, &**marker));
+        let markers = self.state.map_markers.iter().map(|(id, marker)| (*id, marker));
         outcome.events.extend(self.detectors.markers(&around, markers, now));
     }
 

@@ -16,7 +16,7 @@ use crate::{
         detect::wipe::World,
         ids::{GameServerId, ServerId},
         map::Marker,
-        shop::{MarketGround, market::Market},
+        shop::{MarketGround, Shop, market::Market},
         time::{Moment, Timestamp},
     },
 };
@@ -68,7 +68,7 @@ impl Markets {
             wipe: state.wipe,
             world: None,
             availability: state.market.availability().cloned(),
-            shops: state.market.shops().filter(|shop| shop.is_there()).cloned().collect(),
+            shops: state.market.shops().filter(Shop::is_there).collect(),
         })
     }
 

@@ -228,14 +228,14 @@ mod tests {
             kind: MarkerKind::VendingMachine,
             x: f64::from(x),
             y: 0.0,
-            grid: "K14".to_owned(),
+            grid: "K14".into(),
             rotation: None,
             steam_id: None,
             radius: None,
             color: None,
-            name: Some("A shop".to_owned()),
+            name: Some("A shop".into()),
             out_of_stock: None,
-            sell_orders: Vec::new(),
+            sell_orders: [].into(),
         }
     }
 

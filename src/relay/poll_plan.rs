@@ -46,6 +46,13 @@ impl PollPlan {
         due.into_iter().fold(due[0], |first, other| if other.1 < first.1 { other } else { first })
     }
 
+    /// What is asked for together at this time: all that is due, or would be in a tenth of its pause. One waking and one
+    /// way to the game server serve all of it.
+    pub fn due(&self, now: Instant, is_watched: bool) -> Vec<Poll> {
+        let is_due = |pace: &PollPace, asked: &Instant| now >= *asked + pace.of(is_watched).mul_f64(0.9);
+        self.asked.iter().filter(|(_, pace, asked)| is_due(pace, asked)).map(|(poll, ..)| *poll).collect()
+    }
+
     /// This was asked for now.
     pub fn asked(&mut self, poll: Poll, now: Instant) {
         for (known, _, asked) in &mut self.asked {
@@ -96,6 +103,24 @@ mod tests {
         polls(&mut plan, start, 300, false);
         let late = start + Duration::from_secs(299);
         assert!(plan.next(false).1 > late && plan.next(true).1 < late);
+    }
+
+    #[test]
+    fn what_is_due_at_about_the_same_time_is_asked_for_together() {
+        let start = Instant::now();
+        for random in [0, 100, 255] {
+            let mut plan = PollPlan::new(start, random);
+            let mut together = Vec::new();
+            for _ in 0..12 {
+                let (first, at) = plan.next(false);
+                let polls = plan.due(at, false);
+                assert!(polls.contains(&first));
+                polls.iter().for_each(|poll| plan.asked(*poll, at));
+                together.push(polls.len());
+            }
+            let rare = together.iter().filter(|polls| **polls == 4).count();
+            assert!(rare == 2 && together.iter().filter(|polls| **polls == 2).count() == 10, "{random}: {together:?}");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::{
     domain::{
         ids::{GameServerId, ServerId},
         rate::Window,
-        shop::{market::REMEMBERED, watch::ShopWatch},
+        shop::{Shop, market::REMEMBERED, watch::ShopWatch},
         time::Moment,
         world_event::WorldEvent,
     },
@@ -175,9 +175,14 @@ impl ShopWatcher {
             if market.answered_at().is_none() || self.judged.replace(Some(market.version())) == Some(market.version()) {
                 return;
             }
-            for watch in self.watches.borrow_mut().iter_mut().flatten() {
-                let shop = watch.vendor_id().and_then(|id| market.shop(id));
-                let (finding, baseline) = watch.look(shop, market.shops());
+            let mut watches = self.watches.borrow_mut();
+            let mut watches = watches.iter_mut().flatten().peekable();
+            // Most watch nothing.
+            let shops: Vec<Shop> = if watches.peek().is_some() { market.shops().collect() } else { Vec::new() };
+            for watch in watches {
+                let id = watch.vendor_id();
+                let shop = shops.iter().find(|shop| Some(shop.id) == id);
+                let (finding, baseline) = watch.look(shop, shops.iter());
                 if (finding, baseline) == (watch.finding, watch.baseline) {
                     continue;
                 }

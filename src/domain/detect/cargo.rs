@@ -79,9 +79,9 @@ impl Cargo {
                 if let Some(harbor) = harbor {
                     // A ship that never moved before our eyes has been there for an unknown time: no events.
                     let since = (turn == Some(Turn::Halted)).then_some(now);
-                    ship.dock = Some(Dock { harbor: harbor.name.clone(), x: marker.x, y: marker.y, since });
+                    ship.dock = Some(Dock { harbor: harbor.name().to_owned(), x: marker.x, y: marker.y, since });
                     if since.is_some() {
-                        let data = json!({ "markerId": id.to_string(), "harbor": harbor.name });
+                        let data = json!({ "markerId": id.to_string(), "harbor": harbor.name() });
                         events
                             .report(EventKind::Cargo, "docked", at, data, |place| format!("Cargo ship docked {place}"));
                     }

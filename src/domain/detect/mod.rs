@@ -20,6 +20,8 @@ mod track;
 mod vendor;
 pub mod wipe;
 
+use std::sync::Arc;
+
 use chrono::TimeDelta;
 
 pub use self::events::Surroundings;
@@ -87,7 +89,7 @@ impl Detectors {
     pub fn markers<'a>(
         &mut self,
         around: &Surroundings,
-        markers: impl Iterator<Item = (u64, &'a Marker)> + Clone,
+        markers: impl Iterator<Item = (u64, &'a Arc<Marker>)> + Clone,
         now: Moment,
     ) -> Vec<WorldEvent> {
         self.map_size = around.map_size;
@@ -176,6 +178,8 @@ impl Detectors {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use proptest::prelude::*;
 
     use super::{
@@ -273,6 +277,7 @@ mod tests {
             let (mut detectors, mut now) = (Detectors::new(), 0);
             for (advance, answer) in answers {
                 now += advance;
+                let answer: Vec<_> = answer.into_iter().map(|(id, marker)| (id, Arc::new(marker))).collect();
                 let markers = answer.iter().map(|(id, marker)| (*id, marker));
                 for event in detectors.markers(&around, markers, at(now)).into_iter().chain(detectors.tick(at(now))) {
                     prop_assert!(!event.title.is_empty() && event.x.is_some_and(f64::is_finite));

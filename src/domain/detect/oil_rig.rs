@@ -48,7 +48,7 @@ impl OilRigs {
         }
         let unlocks_at = events.now + UNLOCK_AFTER;
         let data = json!({ "rig": rig.oil_rig(), "unlocksAt": time::to_wire(unlocks_at.stamp) });
-        let title = |_: &str| format!("Heavy scientists were called to the {}", rig.name);
+        let title = |_: &str| format!("Heavy scientists were called to the {}", rig.name());
         events.report(EventKind::Oilrig, "called", Some((rig.x, rig.y)), data, title);
         self.0.insert(key, OilRig { monument: rig.clone(), unlocks_at, done: 0 });
     }
@@ -85,12 +85,12 @@ impl OilRig {
     }
 
     fn report(&self, (minutes, action): (i64, &'static str), events: &mut Events) {
-        let Monument { name, x, y, .. } = &self.monument;
+        let (name, x, y) = (self.monument.name(), self.monument.x, self.monument.y);
         let mut data = json!({ "rig": self.monument.oil_rig(), "unlocksAt": time::to_wire(self.unlocks_at.stamp) });
         if minutes < 0 {
             data["minutes"] = json!(-minutes);
         }
-        events.report(EventKind::Oilrig, action, Some((*x, *y)), data, |_| match action {
+        events.report(EventKind::Oilrig, action, Some((x, y)), data, |_| match action {
             "crate_unlocked" => format!("The crate of the {name} is unlocked"),
             "ready" => format!("The {name} can be called again"),
             _ => format!("The crate of the {name} unlocks in {} minutes", -minutes),

@@ -19,10 +19,13 @@ const REMEMBER: TimeDelta = TimeDelta::minutes(10);
 const MAX_GONE: usize = 256;
 
 /// Things of one kind by key, over successive answers. Each answer: [`Sightings::see`] for all in it, then
-/// [`Sightings::sweep`].
+/// [`Sightings::sweep`]. Most kinds have one thing or none, so they are in vectors, which are small.
 #[derive(Debug)]
 pub(super) struct Sightings<K, T> {
-    present: BTreeMap<K, Entry<T>>,
+    /// In the order of their keys.
+    present: Vec<Entry<K, T>>,
+    /// New in the current answer, in the order of their keys.
+    fresh: Vec<Entry<K, T>>,
     gone: BTreeMap<K, (T, Moment)>,
     /// Number of the current answer.
     round: u64,
@@ -30,11 +33,19 @@ pub(super) struct Sightings<K, T> {
 }
 
 #[derive(Debug)]
-struct Entry<T> {
+struct Entry<K, T> {
+    key: K,
     value: T,
+    /// When it was last seen.
     round: u64,
-    misses: u32,
-    missing_since: Option<Moment>,
+    /// Rare, so that it is elsewhere.
+    missing: Option<Box<Missing>>,
+}
+
+#[derive(Debug)]
+struct Missing {
+    answers: u32,
+    since: Moment,
 }
 
 /// How something in an answer was known before.
@@ -46,34 +57,33 @@ pub(super) enum Sighting {
     Back,
 }
 
-impl<K: Ord + Clone, T> Sightings<K, T> {
+impl<K: Ord, T> Sightings<K, T> {
     /// Nothing there; at most `limit` things are followed, so that no answer can grow it without bound.
     pub(super) fn new(limit: usize) -> Self {
-        Self { present: BTreeMap::new(), gone: BTreeMap::new(), round: 0, limit }
+        Self { present: Vec::new(), fresh: Vec::new(), gone: BTreeMap::new(), round: 0, limit }
     }
 
-    /// Something is in the answer. `None` when too many are followed already.
+    /// Something is in the answer; many come quickest in the order of their keys. `None` when too many are followed
+    /// already.
     pub(super) fn see(&mut self, key: K, fresh: impl FnOnce() -> T) -> Option<(Sighting, &mut T)> {
-        let mut sighting = Sighting::Known;
-        if !self.present.contains_key(&key) {
-            if self.present.len() >= self.limit {
-                return None;
-            }
-            let value = match self.gone.remove(&key) {
-                Some((value, _)) => {
-                    sighting = Sighting::Back;
-                    value
-                }
-                None => {
-                    sighting = Sighting::New;
-                    fresh()
-                }
-            };
-            self.present.insert(key.clone(), Entry { value, round: 0, misses: 0, missing_since: None });
+        if let Some(index) = find(&self.present, &key) {
+            let entry = &mut self.present[index];
+            (entry.round, entry.missing) = (self.round, None);
+            return Some((Sighting::Known, &mut entry.value));
         }
-        let entry = self.present.get_mut(&key)?;
-        (entry.round, entry.misses, entry.missing_since) = (self.round, 0, None);
-        Some((sighting, &mut entry.value))
+        let index = match self.fresh.binary_search_by(|entry| entry.key.cmp(&key)) {
+            Ok(index) => return Some((Sighting::Known, &mut self.fresh[index].value)),
+            Err(index) => index,
+        };
+        if self.present.len() + self.fresh.len() >= self.limit {
+            return None;
+        }
+        let (sighting, value) = match self.gone.remove(&key) {
+            Some((value, _)) => (Sighting::Back, value),
+            None => (Sighting::New, fresh()),
+        };
+        self.fresh.insert(index, Entry { key, value, round: self.round, missing: None });
+        Some((sighting, &mut self.fresh[index].value))
     }
 
     /// Ends an answer: calls `gone` for what has been missing long enough. While priming, what is not in the answer is
@@ -81,19 +91,24 @@ impl<K: Ord + Clone, T> Sightings<K, T> {
     pub(super) fn sweep(&mut self, now: Moment, priming: bool, mut gone: impl FnMut(&K, &mut T)) {
         let round = self.round;
         self.round += 1;
-        let missing = self.present.extract_if(.., |_, entry| {
+        if !self.fresh.is_empty() {
+            self.present.reserve_exact(self.fresh.len());
+            self.present.extend(std::mem::take(&mut self.fresh));
+            self.present.sort_by(|a, b| a.key.cmp(&b.key));
+        }
+        let missing = self.present.extract_if(.., |entry| {
             if entry.round == round {
                 return false;
             }
-            entry.misses += 1;
-            let since = *entry.missing_since.get_or_insert(now);
-            priming || (entry.misses >= MISSES && now - since >= MISSING_FOR)
+            let missing = entry.missing.get_or_insert_with(|| Box::new(Missing { answers: 0, since: now }));
+            missing.answers += 1;
+            priming || (missing.answers >= MISSES && now - missing.since >= MISSING_FOR)
         });
-        for (key, mut entry) in missing {
+        for mut entry in missing {
             if !priming {
-                gone(&key, &mut entry.value);
+                gone(&entry.key, &mut entry.value);
                 if self.gone.len() < MAX_GONE {
-                    self.gone.insert(key, (entry.value, now));
+                    self.gone.insert(entry.key, (entry.value, now));
                 }
             }
         }
@@ -102,26 +117,35 @@ impl<K: Ord + Clone, T> Sightings<K, T> {
 
     /// What is there, the missing that are not yet gone included.
     pub(super) fn present(&self) -> impl Iterator<Item = (&K, &T)> {
-        self.present.iter().map(|(key, entry)| (key, &entry.value))
+        self.entries().map(|entry| (&entry.key, &entry.value))
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &Entry<K, T>> {
+        self.present.iter().chain(&self.fresh)
     }
 
     pub(super) fn contains(&self, key: &K) -> bool {
-        self.present.contains_key(key)
+        self.get(key).is_some()
     }
 
     pub(super) fn get(&self, key: &K) -> Option<&T> {
-        self.present.get(key).map(|entry| &entry.value)
+        let entry = find(&self.present, key).map(|index| &self.present[index]);
+        entry.or_else(|| find(&self.fresh, key).map(|index| &self.fresh[index])).map(|entry| &entry.value)
     }
 
     pub(super) fn present_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.present.values_mut().map(|entry| &mut entry.value)
+        self.present.iter_mut().chain(&mut self.fresh).map(|entry| &mut entry.value)
     }
 
     /// What is missing or went in the last minutes.
     pub(super) fn absent(&self) -> impl Iterator<Item = &T> {
-        let missing = self.present.values().filter(|entry| entry.misses > 0).map(|entry| &entry.value);
+        let missing = self.entries().filter(|entry| entry.missing.is_some()).map(|entry| &entry.value);
         missing.chain(self.gone.values().map(|(value, _)| value))
     }
+}
+
+fn find<K: Ord, T>(entries: &[Entry<K, T>], key: &K) -> Option<usize> {
+    entries.binary_search_by(|entry| entry.key.cmp(key)).ok()
 }
 
 #[cfg(test)]

@@ -1,9 +1,12 @@
 //! Scripted timelines for the tests of the detectors.
 
+use std::sync::Arc;
+
 use chrono::TimeDelta;
 
 use super::{Detectors, Surroundings};
 use crate::domain::{
+    grid::GridLabel,
     map::{Marker, MarkerKind, SellOrder},
     monument::Monument,
     server_state::Member,
@@ -21,14 +24,14 @@ pub(super) fn marker(kind: MarkerKind, x: f64, y: f64) -> Marker {
         kind,
         x,
         y,
-        grid: String::new(),
+        grid: GridLabel::default(),
         rotation: None,
         steam_id: None,
         radius: None,
         color: None,
         name: None,
         out_of_stock: None,
-        sell_orders: Vec::new(),
+        sell_orders: [].into(),
     }
 }
 
@@ -44,11 +47,7 @@ pub(super) fn shop(x: f64, y: f64, name: &str, orders: &[(i32, i32, i32, i32)]) 
         currency_is_blueprint: false,
         condition: None,
     });
-    Marker {
-        name: Some(name.to_owned()),
-        sell_orders: sell_orders.collect(),
-        ..marker(MarkerKind::VendingMachine, x, y)
-    }
+    Marker { name: Some(name.into()), sell_orders: sell_orders.collect(), ..marker(MarkerKind::VendingMachine, x, y) }
 }
 
 pub(super) fn monument(token: &str, x: f64, y: f64) -> Monument {
@@ -81,6 +80,7 @@ impl Timeline {
     /// An answer of markers; returns the actions of its events.
     pub(super) fn actions(&mut self, seconds: i64, markers: &[(u64, Marker)]) -> Vec<&'static str> {
         let around = Surroundings { map_size: self.map_size, monuments: &self.monuments };
+        let markers: Vec<_> = markers.iter().map(|(id, marker)| (*id, Arc::new(marker.clone()))).collect();
         let markers = markers.iter().map(|(id, marker)| (*id, marker));
         let events = self.detectors.markers(&around, markers, at(seconds));
         self.actions_of(events)

@@ -4,26 +4,25 @@
 //! because its machine is there and says so. What changed is kept until somebody takes it to the database; an answer in
 //! which nothing changed leaves nothing to take.
 
+mod followed;
+
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    mem::take,
     sync::Arc,
 };
 
 use chrono::TimeDelta;
 
-use super::{MarketGround, Offer, OfferKey, OfferNews, OfferRecord, Price, Shop, VendorId, is_machine, key_of};
+use self::followed::{Absence, Followed, Group, machines, name_of, offers_of, record};
+use super::{MarketGround, OfferKey, OfferNews, OfferRecord, Price, Shop, VendorId, is_machine};
 use crate::domain::{
     map::Marker,
-    plain_text::plain_text,
     time::{self, Moment, Timestamp},
 };
 
 /// Shops that are followed.
 pub const MAX_SHOPS: usize = 5_000;
-/// Offers of a shop that are followed; a machine of the game has seven.
-pub const MAX_OFFERS: usize = 64;
-/// Characters of a shop's name.
-const LONGEST_NAME: usize = 80;
 
 /// Missing in so many complete answers, over at least this long, makes a shop gone.
 const MISSES: u32 = 3;
@@ -64,20 +63,10 @@ pub struct MarketWrite {
     pub availability: Option<Availability>,
 }
 
-/// A shop with what is needed to follow it.
-#[derive(Debug)]
-struct Followed {
-    shop: Shop,
-    /// Its machines in the last answer it was in, to see at a glance that nothing changed.
-    machines: Vec<Arc<Marker>>,
-    misses: u32,
-    missing_since: Option<Moment>,
-}
-
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Market {
-    shops: BTreeMap<VendorId, Followed>,
+    shops: BTreeMap<VendorId, Box<Followed>>,
     ground: MarketGround,
     /// Counts the answers that changed something.
     version: u64,
@@ -93,7 +82,7 @@ pub struct Market {
 impl Market {
     /// The market as it was stored: its shops, the gone ones of the last [`REMEMBERED`] among them.
     pub fn restore(shops: Vec<Shop>, availability: Option<Availability>) -> Self {
-        let follow = |shop: Shop| (shop.id, Followed { shop, machines: Vec::new(), misses: 0, missing_since: None });
+        let follow = |shop: Shop| (shop.id, Box::new(Followed::kept(shop)));
         Self { shops: shops.into_iter().map(follow).collect(), availability, ..Self::default() }
     }
 
@@ -122,22 +111,22 @@ impl Market {
         if std::mem::replace(&mut self.ground, ground) != self.ground {
             self.tell_npcs();
         }
-        let there = self.shops().filter(|shop| shop.is_there()).count();
+        let there = self.shops.values().filter(|followed| followed.gone_at().is_none()).count();
         let mut room = MAX_SHOPS.saturating_sub(there);
         let mut vanished = None;
         for group in groups() {
             let id = group[0].0;
             if let Some(followed) = self.shops.get_mut(&id) {
-                if let Some(news) = followed.see(group, now.stamp) {
+                if let Some(news) = followed.see(id, group, now.stamp) {
                     self.change(id, news);
                 }
             } else if room > 0 {
                 room -= 1;
                 let vanished = vanished.get_or_insert_with(|| self.vanished(now.stamp));
-                let fresh = Followed::new(group, &self.ground, vanished, now.stamp);
-                let news = fresh.shop.offers.iter().map(|offer| record(id, OfferNews::Listed, offer, now.stamp));
+                let fresh = first_seen(group, &self.ground, vanished, now.stamp);
+                let news = fresh.offers.iter().map(|offer| record(id, OfferNews::Listed, offer, now.stamp));
                 let news = news.collect();
-                self.shops.insert(id, fresh);
+                self.shops.insert(id, Box::new(Followed::seen(fresh, group)));
                 self.change(id, news);
             }
         }
@@ -160,13 +149,13 @@ impl Market {
     }
 
     /// A shop, also one that is gone.
-    pub fn shop(&self, id: VendorId) -> Option<&Shop> {
-        self.shops.get(&id).map(|followed| &followed.shop)
+    pub fn shop(&self, id: VendorId) -> Option<Shop> {
+        self.shops.get(&id).map(|followed| followed.shop(id))
     }
 
     /// All shops, also those that are gone.
-    pub fn shops(&self) -> impl Iterator<Item = &Shop> + Clone {
-        self.shops.values().map(|followed| &followed.shop)
+    pub fn shops(&self) -> impl Iterator<Item = Shop> {
+        self.shops.iter().map(|(id, followed)| followed.shop(*id))
     }
 
     /// What has to be stored since the last call; `None` if nothing.
@@ -174,11 +163,11 @@ impl Market {
         if self.unwritten.is_empty() && self.records.is_empty() && !self.availability_unwritten {
             return None;
         }
-        let ids = std::mem::take(&mut self.unwritten);
-        let availability = std::mem::take(&mut self.availability_unwritten).then(|| self.availability.clone());
+        let ids = take(&mut self.unwritten);
+        let availability = take(&mut self.availability_unwritten).then(|| self.availability.clone());
         Some(MarketWrite {
-            shops: ids.iter().filter_map(|id| self.shop(*id).cloned()).collect(),
-            records: std::mem::take(&mut self.records).into(),
+            shops: ids.iter().filter_map(|id| self.shop(*id)).collect(),
+            records: take(&mut self.records).into(),
             availability: availability.flatten(),
         })
     }
@@ -205,17 +194,16 @@ impl Market {
     fn miss(&mut self, seen: &[VendorId], now: Moment) {
         let mut gone = Vec::new();
         for (id, followed) in &mut self.shops {
-            if !followed.shop.is_there() || seen.binary_search(id).is_ok() {
+            if followed.gone_at().is_some() || seen.binary_search(id).is_ok() {
                 continue;
             }
-            followed.misses += 1;
-            let since = *followed.missing_since.get_or_insert(now);
-            if followed.misses >= MISSES && now - since >= MISSING_FOR {
-                followed.shop.gone_at = Some(now.stamp);
-                followed.shop.changed_at = now.stamp;
-                followed.machines.clear();
+            let missing = followed.missing.get_or_insert_with(|| Box::new(Absence { answers: 0, since: now }));
+            missing.answers += 1;
+            if missing.answers >= MISSES && now - missing.since >= MISSING_FOR {
+                let shop = Shop { gone_at: Some(now.stamp), changed_at: now.stamp, ..followed.shop(*id) };
                 let delisted = |offer| record(*id, OfferNews::Delisted, offer, now.stamp);
-                gone.push((*id, followed.shop.offers.iter().map(delisted).collect()));
+                gone.push((*id, shop.offers.iter().map(delisted).collect()));
+                **followed = Followed::kept(shop);
             }
         }
         for (id, news) in gone {
@@ -225,11 +213,12 @@ impl Market {
 
     /// The shops that are missing or went a short while ago, by name and prices.
     fn vanished(&self, now: Timestamp) -> BTreeMap<Likeness, VendorId> {
-        let is_absent = |followed: &&Followed| match followed.shop.gone_at {
-            None => followed.misses > 0,
+        let is_absent = |followed: &Followed| match followed.gone_at() {
+            None => followed.missing.is_some(),
             Some(at) => now - at < MOVE_SPAN,
         };
-        self.shops.values().filter(is_absent).map(|followed| (likeness(&followed.shop), followed.shop.id)).collect()
+        let absent = self.shops.iter().filter(|(_, followed)| is_absent(followed));
+        absent.map(|(id, followed)| (likeness(&followed.shop(*id)), *id)).collect()
     }
 
     /// Decides again which shops are the map's own.
@@ -238,8 +227,8 @@ impl Market {
         for (id, followed) in &mut self.shops {
             let npc = self.ground.is_npc(*id);
             // What was known is not forgotten while the map is not known.
-            if npc.is_some() && npc != followed.shop.npc {
-                followed.shop.npc = npc;
+            if npc.is_some() && npc != followed.npc {
+                followed.npc = npc;
                 changed.push(*id);
             }
         }
@@ -251,7 +240,7 @@ impl Market {
     /// Forgets those that are gone for long, or too many.
     fn forget(&mut self, now: Timestamp) {
         let mut gone: Vec<(Timestamp, VendorId)> =
-            self.shops().filter_map(|shop| Some((shop.gone_at?, shop.id))).collect();
+            self.shops.iter().filter_map(|(id, followed)| Some((followed.gone_at()?, *id))).collect();
         gone.sort_unstable();
         let too_many = gone.len().saturating_sub(MAX_GONE);
         for (index, (at, id)) in gone.into_iter().enumerate() {
@@ -297,85 +286,23 @@ impl Market {
     }
 }
 
-impl Followed {
-    fn new(
-        group: &[(VendorId, &Arc<Marker>)],
-        ground: &MarketGround,
-        vanished: &BTreeMap<Likeness, VendorId>,
-        now: Timestamp,
-    ) -> Self {
-        let (id, first) = group[0];
-        let mut shop = Shop {
-            id,
-            name: name_of(group),
-            grid: first.grid.clone(),
-            npc: ground.is_npc(id),
-            offers: offers_of(group, now),
-            first_seen_at: now,
-            changed_at: now,
-            gone_at: None,
-            returns: 0,
-            moved_from: None,
-        };
-        shop.moved_from = vanished.get(&likeness(&shop)).copied();
-        let machines = group.iter().map(|(_, machine)| (*machine).clone()).collect();
-        Self { shop, machines, misses: 0, missing_since: None }
-    }
-
-    /// The shop is in an answer. What became different about its offers; `None` if nothing about it did.
-    fn see(&mut self, group: &[(VendorId, &Arc<Marker>)], now: Timestamp) -> Option<Vec<OfferRecord>> {
-        (self.misses, self.missing_since) = (0, None);
-        let is_same = |(known, (_, seen)): (&Arc<Marker>, &(VendorId, &Arc<Marker>))| Arc::ptr_eq(known, seen);
-        if self.machines.len() == group.len() && self.machines.iter().zip(group).all(is_same) {
-            return None;
-        }
-        self.machines = group.iter().map(|(_, machine)| (*machine).clone()).collect();
-        let shop = &mut self.shop;
-        let is_back = shop.gone_at.take().is_some();
-        let (name, grid) = (name_of(group), &group[0].1.grid);
-        let mut changed = is_back || name != shop.name || *grid != shop.grid;
-        if changed {
-            shop.returns += u32::from(is_back);
-            shop.name = name;
-            shop.grid.clone_from(grid);
-        }
-        let mut news = Vec::new();
-        let mut offers = offers_of(group, now);
-        for offer in &mut offers {
-            let Some(old) = shop.offer(&offer.key) else {
-                news.push(record(shop.id, OfferNews::Listed, offer, now));
-                continue;
-            };
-            offer.first_seen_at = old.first_seen_at;
-            let is_same = (offer.price, offer.in_stock, offer.condition) == (old.price, old.in_stock, old.condition);
-            if is_same {
-                offer.changed_at = old.changed_at;
-            }
-            changed |= !is_same;
-            if is_back {
-                news.push(record(shop.id, OfferNews::Listed, offer, now));
-                continue;
-            }
-            if offer.price != old.price {
-                news.push(record(shop.id, OfferNews::PriceChanged, offer, now));
-            }
-            match (old.in_stock > 0, offer.in_stock > 0) {
-                (true, false) => news.push(record(shop.id, OfferNews::SoldOut, offer, now)),
-                (false, true) => news.push(record(shop.id, OfferNews::Restocked, offer, now)),
-                _ => {}
-            }
-        }
-        let is_left = |old: &&Offer| offers.binary_search_by_key(&old.key, |offer| offer.key).is_err();
-        if !is_back {
-            news.extend(shop.offers.iter().filter(is_left).map(|old| record(shop.id, OfferNews::Delisted, old, now)));
-        }
-        changed |= offers.len() != shop.offers.len() || !news.is_empty();
-        shop.offers = offers;
-        if changed {
-            shop.changed_at = now;
-        }
-        changed.then_some(news)
-    }
+/// A shop that was not known.
+fn first_seen(group: &Group, ground: &MarketGround, vanished: &BTreeMap<Likeness, VendorId>, now: Timestamp) -> Shop {
+    let (id, first) = group[0];
+    let mut shop = Shop {
+        id,
+        name: name_of(machines(group)),
+        grid: first.grid.to_string(),
+        npc: ground.is_npc(id),
+        offers: offers_of(machines(group), now),
+        first_seen_at: now,
+        changed_at: now,
+        gone_at: None,
+        returns: 0,
+        moved_from: None,
+    };
+    shop.moved_from = vanished.get(&likeness(&shop)).copied();
+    shop
 }
 
 /// What a shop that moves takes along: its name and its prices.
@@ -383,48 +310,6 @@ type Likeness = (String, Vec<(OfferKey, Price)>);
 
 fn likeness(shop: &Shop) -> Likeness {
     (shop.name.clone(), shop.offers.iter().map(|offer| (offer.key, offer.price)).collect())
-}
-
-fn record(vendor: VendorId, news: OfferNews, offer: &Offer, at: Timestamp) -> OfferRecord {
-    OfferRecord { at, vendor, news, key: offer.key, price: offer.price, in_stock: offer.in_stock }
-}
-
-/// The first of the names in the order of the alphabet, as the order of machines means nothing.
-fn name_of(group: &[(VendorId, &Arc<Marker>)]) -> String {
-    let names = group.iter().map(|(_, machine)| plain_text(machine.name.as_deref().unwrap_or_default(), LONGEST_NAME));
-    names.min().unwrap_or_default()
-}
-
-/// One offer per key, in the order of the keys: the lowest price, with the stock of all.
-fn offers_of(group: &[(VendorId, &Arc<Marker>)], now: Timestamp) -> Vec<Offer> {
-    let mut offers: Vec<Offer> = Vec::new();
-    for (_, machine) in group {
-        let is_empty = machine.out_of_stock == Some(true);
-        offers.extend(machine.sell_orders.iter().map(|order| Offer {
-            key: key_of(order),
-            price: Price { cost: order.cost, quantity: order.quantity },
-            in_stock: if is_empty { 0 } else { i64::from(order.in_stock.max(0)) },
-            condition: order.condition,
-            first_seen_at: now,
-            changed_at: now,
-        }));
-    }
-    offers.sort_by(|a, b| {
-        let condition = |offer: &Offer| offer.condition.unwrap_or(1.0);
-        (a.key.cmp(&b.key))
-            .then_with(|| a.price.by_piece(b.price))
-            .then_with(|| a.price.cmp(&b.price))
-            .then_with(|| condition(b).total_cmp(&condition(a)))
-    });
-    offers.dedup_by(|later, first| {
-        let is_same = later.key == first.key;
-        if is_same {
-            first.in_stock += later.in_stock;
-        }
-        is_same
-    });
-    offers.truncate(MAX_OFFERS);
-    offers
 }
 
 #[cfg(test)]

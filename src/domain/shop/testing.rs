@@ -43,14 +43,14 @@ pub(crate) fn machine(x: f64, y: f64, name: &str, orders: &[SellOrder]) -> Marke
         kind: MarkerKind::VendingMachine,
         x,
         y,
-        grid: "K14".to_owned(),
+        grid: "K14".into(),
         rotation: None,
         steam_id: None,
         radius: None,
         color: None,
-        name: Some(name.to_owned()),
+        name: Some(name.into()),
         out_of_stock: None,
-        sell_orders: orders.to_vec(),
+        sell_orders: orders.into(),
     }
 }
 
@@ -70,5 +70,5 @@ pub(crate) fn answer(market: &mut Market, seconds: i64, machines: &[Marker]) -> 
 pub(crate) fn shops(machines: &[Marker]) -> Vec<Shop> {
     let mut market = Market::default();
     answer(&mut market, 0, machines);
-    market.shops().cloned().collect()
+    market.shops().collect()
 }

@@ -92,7 +92,7 @@ impl Supervisor {
                 }
                 answer = asker.entity(entity, Priority::EntitySync, ANSWER_DEADLINE).await;
             }
-            self.count_silence(&answer);
+            self.count_silence(matches!(answer, Err(AskError::TimedOut)));
             match &answer {
                 Err(AskError::Closed) => return Err(LinkEnd::by(AskError::Closed)),
                 Err(error @ AskError::TooMany(_)) => self.warn_of_refusal(error),

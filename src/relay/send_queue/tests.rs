@@ -119,9 +119,9 @@ fn marker(x: f64, named: bool) -> Marker {
         steam_id: None,
         radius: None,
         color: None,
-        name: named.then(|| "named".to_owned()),
+        name: named.then(|| "named".into()),
         out_of_stock: None,
-        sell_orders: Vec::new(),
+        sell_orders: [].into(),
     }
 }
 

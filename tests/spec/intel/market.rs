@@ -124,7 +124,8 @@ fn what_a_watch_finds_is_what_the_market_shows() {
                     true => WatchState::Undercut,
                     false => WatchState::Ok,
                 };
-                let (finding, pinned) = watch.look(trial.known.shop(id), trial.known.shops());
+                let shops: Vec<Shop> = trial.known.shops().collect();
+                let (finding, pinned) = watch.look(trial.known.shop(id).as_ref(), shops.iter());
                 (watch.finding, watch.baseline) = (finding, pinned);
                 let found = Expected { state: finding.state, sold_out: finding.sold_out };
                 assert_eq!(found, Expected { state, sold_out: stock <= 0 }, "seed {seed}, {id}");
@@ -160,7 +161,7 @@ fn the_scan_finds_the_fakes_and_little_else() {
         let markers = trial.world.map_markers(TEAM[0].0).markers;
         let bait = markers.iter().find(|marker| marker.name.as_deref() == Some("Closing down!!!")).unwrap();
         truth.insert(place(bait.x, bait.y), None);
-        let shops: Vec<Shop> = trial.known.shops().cloned().collect();
+        let shops: Vec<Shop> = trial.known.shops().collect();
         truth.retain(|id, _| shops.iter().any(|shop| shop.id == *id && shop.is_there() && shop.npc == Some(false)));
         let suspects = scan(&shops);
         found += suspects.len();

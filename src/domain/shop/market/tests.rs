@@ -17,7 +17,7 @@ fn bobs(orders: &[SellOrder]) -> Marker {
 
 /// Bob's shop as it is known.
 fn bob(market: &Market) -> Shop {
-    market.shop(VendorId::at(100.0, 100.0)).expect("it is known").clone()
+    market.shop(VendorId::at(100.0, 100.0)).expect("it is known")
 }
 
 /// What would be stored of the answer's changes to offers.
@@ -192,7 +192,7 @@ fn a_server_that_shows_other_shops_each_time_costs_bounded_memory() {
         answer(&mut market, i64::from(round) * 10, &machines);
         market.take_unwritten();
         assert!(market.shops().count() <= 2 * MAX_SHOPS + MAX_GONE, "{}", market.shops().count());
-        assert!(market.shops().filter(|shop| shop.is_there()).count() <= MAX_SHOPS);
+        assert!(market.shops().filter(Shop::is_there).count() <= MAX_SHOPS);
     }
 }
 
@@ -226,7 +226,7 @@ proptest! {
             }
             let seconds = poll as i64 * 10;
             prop_assert_eq!(answer(&mut market, seconds, &machines), answer(&mut turned, seconds, &other));
-            let known = |market: &Market| market.shops().cloned().collect::<Vec<_>>();
+            let known = |market: &Market| market.shops().collect::<Vec<_>>();
             prop_assert_eq!(known(&market), known(&turned));
         }
     }
@@ -259,9 +259,9 @@ proptest! {
                 }
             }
         }
-        prop_assert!(market.shops().eq(stored.values()));
-        let there = market.shops().filter(|shop| shop.is_there());
-        let offers = there.flat_map(|shop| shop.offers.iter().map(|offer| ((shop.id, offer.key), offer.price)));
+        prop_assert!(market.shops().eq(stored.values().cloned()));
+        let there = market.shops().filter(Shop::is_there);
+        let offers = there.flat_map(|shop| shop.offers.into_iter().map(move |offer| ((shop.id, offer.key), offer.price)));
         prop_assert!(offers.eq(listed), "the history ends with what is offered");
     }
 }

@@ -81,7 +81,7 @@ fn more_in_stock_than_a_machine_holds_is_unless_all_have_it() {
     assert_eq!(reasons(&[], fake(&[SellOrder { item_id: 7, ..order("wood", 1000, 20, i32::MAX) }])), [""; 0]);
     let large: Vec<_> = honest(&[1, 1], "wood")
         .into_iter()
-        .map(|shop| Marker { sell_orders: vec![order("wood", 1000, 20, 90)], ..shop })
+        .map(|shop| Marker { sell_orders: [order("wood", 1000, 20, 90)].into(), ..shop })
         .collect();
     assert_eq!(reasons(&large, fake(&[order("wood", 1000, 20, 61)])), [""; 0], "the server has larger stacks");
     assert_eq!(reasons(&[], fake(&[order("wood", 1000, 0, 3)])), ["impossible_price"]);

@@ -115,7 +115,7 @@ fn what_goes_missing_returns_until_there_is_something_else_to_say() {
 #[test]
 fn a_shop_that_misses_one_answer_is_not_missing() {
     let (mut market, mut watch) = (Market::default(), watch(None));
-    let known = |market: &Market| market.shops().cloned().collect::<Vec<_>>();
+    let known = |market: &Market| market.shops().collect::<Vec<_>>();
     let machines = [bobs(&[order("wood", 1000, 10, 5)])];
     let mut states = Vec::new();
     for (seconds, machines) in [(0, &machines[..]), (10, &[]), (20, &[]), (30, &[]), (40, &machines)] {

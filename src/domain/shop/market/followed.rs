@@ -1,0 +1,209 @@
+//! A shop as the market follows it.
+
+use std::{mem::take, sync::Arc};
+
+use smallvec::SmallVec;
+
+use crate::domain::{
+    map::Marker,
+    plain_text::plain_text,
+    shop::{Offer, OfferNews, OfferRecord, Price, Shop, VendorId, key_of},
+    time::{Moment, Timestamp},
+};
+
+/// Offers of a shop that are followed; a machine of the game has seven.
+const MAX_OFFERS: usize = 64;
+/// Characters of a shop's name.
+const LONGEST_NAME: usize = 80;
+
+/// The machines of one place.
+pub(super) type Group<'a> = [(VendorId, &'a Arc<Marker>)];
+
+/// A shop with what is needed to follow it. Every link has dozens that seldom change, so what the machines say is kept
+/// only with them, which the state has too.
+#[derive(Debug)]
+pub(super) struct Followed {
+    goods: Goods,
+    pub(super) npc: Option<bool>,
+    first_seen_at: Timestamp,
+    changed_at: Timestamp,
+    returns: u32,
+    moved_from: Option<VendorId>,
+    pub(super) missing: Option<Box<Absence>>,
+}
+
+/// What a shop is called and sells.
+#[derive(Debug)]
+enum Goods {
+    /// As its machines said in the last answer that it was in.
+    Seen {
+        machines: SmallVec<[Arc<Marker>; 1]>,
+        /// When each offer was first seen and last changed, in the order of their keys.
+        dates: Box<[(Timestamp, Timestamp)]>,
+    },
+    /// As it was before, or was stored.
+    Kept(Box<KeptGoods>),
+}
+
+#[derive(Debug)]
+struct KeptGoods {
+    name: String,
+    grid: String,
+    offers: Vec<Offer>,
+    gone_at: Option<Timestamp>,
+}
+
+#[derive(Debug)]
+pub(super) struct Absence {
+    pub(super) answers: u32,
+    pub(super) since: Moment,
+}
+
+impl Followed {
+    fn of(shop: &Shop, goods: Goods) -> Self {
+        let Shop { npc, first_seen_at, changed_at, returns, moved_from, .. } = *shop;
+        Self { goods, npc, first_seen_at, changed_at, returns, moved_from, missing: None }
+    }
+
+    /// A shop as these machines show it.
+    pub(super) fn seen(shop: Shop, group: &Group) -> Self {
+        let dates = shop.offers.iter().map(|offer| (offer.first_seen_at, offer.changed_at)).collect();
+        Self::of(&shop, Goods::Seen { machines: machines(group).cloned().collect(), dates })
+    }
+
+    /// A shop as it was.
+    pub(super) fn kept(mut shop: Shop) -> Self {
+        let (name, grid, offers) = (take(&mut shop.name), take(&mut shop.grid), take(&mut shop.offers));
+        let goods = KeptGoods { name, grid, offers, gone_at: shop.gone_at };
+        Self::of(&shop, Goods::Kept(Box::new(goods)))
+    }
+
+    pub(super) fn gone_at(&self) -> Option<Timestamp> {
+        match &self.goods {
+            Goods::Seen { .. } => None,
+            Goods::Kept(kept) => kept.gone_at,
+        }
+    }
+
+    /// The shop, which has this id.
+    pub(super) fn shop(&self, id: VendorId) -> Shop {
+        let (name, grid, offers) = match &self.goods {
+            Goods::Kept(kept) => (kept.name.clone(), kept.grid.clone(), kept.offers.clone()),
+            Goods::Seen { machines, dates } => {
+                let mut offers = offers_of(machines.iter(), self.first_seen_at);
+                for (offer, (first_seen_at, changed_at)) in offers.iter_mut().zip(dates) {
+                    (offer.first_seen_at, offer.changed_at) = (*first_seen_at, *changed_at);
+                }
+                let grid = machines.first().map(|machine| machine.grid.to_string()).unwrap_or_default();
+                (name_of(machines.iter()), grid, offers)
+            }
+        };
+        let Self { npc, first_seen_at, changed_at, returns, moved_from, .. } = *self;
+        let gone_at = self.gone_at();
+        Shop { id, name, grid, npc, offers, first_seen_at, changed_at, gone_at, returns, moved_from }
+    }
+
+    /// The shop, which has this id, is in an answer. What became different about its offers; `None` if nothing about it
+    /// did.
+    pub(super) fn see(&mut self, id: VendorId, group: &Group, now: Timestamp) -> Option<Vec<OfferRecord>> {
+        self.missing = None;
+        if let Goods::Seen { machines: known, .. } = &self.goods
+            && known.len() == group.len()
+            && known.iter().zip(machines(group)).all(|(known, seen)| Arc::ptr_eq(known, seen))
+        {
+            return None;
+        }
+        let mut shop = self.shop(id);
+        let is_back = shop.gone_at.take().is_some();
+        let (name, grid) = (name_of(machines(group)), &*group[0].1.grid);
+        let mut changed = is_back || name != shop.name || *grid != *shop.grid;
+        if changed {
+            shop.returns += u32::from(is_back);
+            shop.name = name;
+            shop.grid = grid.to_owned();
+        }
+        let mut news = Vec::new();
+        let mut offers = offers_of(machines(group), now);
+        for offer in &mut offers {
+            let Some(old) = shop.offer(&offer.key) else {
+                news.push(record(shop.id, OfferNews::Listed, offer, now));
+                continue;
+            };
+            offer.first_seen_at = old.first_seen_at;
+            let is_same = (offer.price, offer.in_stock, offer.condition) == (old.price, old.in_stock, old.condition);
+            if is_same {
+                offer.changed_at = old.changed_at;
+            }
+            changed |= !is_same;
+            if is_back {
+                news.push(record(shop.id, OfferNews::Listed, offer, now));
+                continue;
+            }
+            if offer.price != old.price {
+                news.push(record(shop.id, OfferNews::PriceChanged, offer, now));
+            }
+            match (old.in_stock > 0, offer.in_stock > 0) {
+                (true, false) => news.push(record(shop.id, OfferNews::SoldOut, offer, now)),
+                (false, true) => news.push(record(shop.id, OfferNews::Restocked, offer, now)),
+                _ => {}
+            }
+        }
+        let is_left = |old: &&Offer| offers.binary_search_by_key(&old.key, |offer| offer.key).is_err();
+        if !is_back {
+            news.extend(shop.offers.iter().filter(is_left).map(|old| record(shop.id, OfferNews::Delisted, old, now)));
+        }
+        changed |= offers.len() != shop.offers.len() || !news.is_empty();
+        shop.offers = offers;
+        if changed {
+            shop.changed_at = now;
+        }
+        *self = Self::seen(shop, group);
+        changed.then_some(news)
+    }
+}
+
+pub(super) fn record(vendor: VendorId, news: OfferNews, offer: &Offer, at: Timestamp) -> OfferRecord {
+    OfferRecord { at, vendor, news, key: offer.key, price: offer.price, in_stock: offer.in_stock }
+}
+
+pub(super) fn machines<'a>(group: &'a Group) -> impl Iterator<Item = &'a Arc<Marker>> {
+    group.iter().map(|(_, machine)| *machine)
+}
+
+/// The first of the names in the order of the alphabet, as the order of machines means nothing.
+pub(super) fn name_of<'a>(machines: impl Iterator<Item = &'a Arc<Marker>>) -> String {
+    let names = machines.map(|machine| plain_text(machine.name.as_deref().unwrap_or_default(), LONGEST_NAME));
+    names.min().unwrap_or_default()
+}
+
+/// One offer per key, in the order of the keys: the lowest price, with the stock of all.
+pub(super) fn offers_of<'a>(machines: impl Iterator<Item = &'a Arc<Marker>>, now: Timestamp) -> Vec<Offer> {
+    let mut offers: Vec<Offer> = Vec::new();
+    for machine in machines {
+        let is_empty = machine.out_of_stock == Some(true);
+        offers.extend(machine.sell_orders.iter().map(|order| Offer {
+            key: key_of(order),
+            price: Price { cost: order.cost, quantity: order.quantity },
+            in_stock: if is_empty { 0 } else { i64::from(order.in_stock.max(0)) },
+            condition: order.condition,
+            first_seen_at: now,
+            changed_at: now,
+        }));
+    }
+    offers.sort_by(|a, b| {
+        let condition = |offer: &Offer| offer.condition.unwrap_or(1.0);
+        (a.key.cmp(&b.key))
+            .then_with(|| a.price.by_piece(b.price))
+            .then_with(|| a.price.cmp(&b.price))
+            .then_with(|| condition(b).total_cmp(&condition(a)))
+    });
+    offers.dedup_by(|later, first| {
+        let is_same = later.key == first.key;
+        if is_same {
+            first.in_stock += later.in_stock;
+        }
+        is_same
+    });
+    offers.truncate(MAX_OFFERS);
+    offers
+}
