@@ -198,13 +198,18 @@ impl WebSocket {
             return Ok(None);
         }
         self.beside = beside;
-        let mut frame = match self.unread.len() == end {
-            true => take(&mut self.unread),
-            false => {
-                // What follows does not hold the memory of a frame before it.
+        // Neither does what follows hold the memory of a large frame, nor is it copied for each of many small ones.
+        let mut frame = match self.unread.len() - end {
+            0 => take(&mut self.unread),
+            rest if rest < end => {
                 let rest = BytesMut::from(&self.unread[end..]);
                 let mut frame = std::mem::replace(&mut self.unread, rest);
                 frame.truncate(end);
+                frame
+            }
+            _ => {
+                let frame = BytesMut::from(&self.unread[..end]);
+                self.unread.advance(end);
                 frame
             }
         };
