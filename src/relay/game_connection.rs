@@ -428,7 +428,8 @@ impl Handler<RequestSnapshot> for GameConnection {
     type Result = ();
 
     fn handle(&mut self, RequestSnapshot { subscriber }: RequestSnapshot, ctx: &mut Self::Context) {
-        let taken = self.publisher.borrow_mut().send_snapshot(&subscriber, self.live.borrow().state());
+        let now = self.context.clock.moment();
+        let taken = self.publisher.borrow_mut().send_snapshot(&subscriber, self.live.borrow().state(), now);
         ctx.spawn(taken.into_actor(self).map(|position, connection, _| {
             if let Some(position) = position {
                 connection.alarms.state_taken(position);

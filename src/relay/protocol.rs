@@ -43,7 +43,7 @@ use crate::domain::{
 pub enum ClientMessage {
     /// Starts the stream of a paired server; a `snapshot` follows, at most one in 5 s for each server. To a client that
     /// was away shortly and says which state it has, a `patch` from there instead, if the relay still can. A position is
-    /// ignored while the server is watched already.
+    /// for a new connection: it is ignored where the server is watched already, and after an `unsubscribe`.
     Subscribe {
         /// Of `GET /paired-servers`.
         #[serde(rename = "serverId")]
@@ -175,7 +175,7 @@ impl<'a> MessageFields<'a> {
     /// A number; none where it is absent or null.
     fn number(&self, name: &str) -> Result<Option<u64>, String> {
         let Some(value) = self.0.get(name) else { return Ok(None) };
-        serde_json::from_str(value.get()).map_err(|_| format!("{name} must be a whole number, not negative"))
+        serde_json::from_str(value.get()).map_err(|_| format!("{name} must be an integer of 64 bits, not negative"))
     }
 
     fn required(&self, name: &str) -> Result<String, String> {
@@ -389,7 +389,10 @@ mod tests {
             (r#"{"serverId":"x"}"#, "type is missing"),
             (r#"{"type":"subscribe"}"#, "serverId is missing"),
             (r#"{"type":"subscribe","serverId":null}"#, "serverId is missing"),
-            (r#"{"type":"subscribe","serverId":"s","epoch":7,"seq":-1}"#, "seq must be a whole number, not negative"),
+            (
+                r#"{"type":"subscribe","serverId":"s","epoch":7,"seq":-1}"#,
+                "seq must be an integer of 64 bits, not negative",
+            ),
             (r#"{"type":"subscribe","serverId":["s"]}"#, "serverId must be a string"),
             (r#"{"type":"raidAck","serverId":"s","incident":"i","requestId":1}"#, "requestId must be a string"),
             (r#"{"type":"subscribe","serverId":"\u0007"}"#, "serverId has a control character"),

@@ -61,6 +61,9 @@ impl Publisher {
     /// Removes a subscriber.
     pub fn unsubscribe(&mut self, subscriber: &Recipient<Publication>) {
         self.subscribers.retain(|known| known.recipient != *subscriber);
+        if self.subscribers.is_empty() {
+            self.steps.clear();
+        }
     }
 
     /// Where the state is.
@@ -112,6 +115,7 @@ impl Publisher {
         &mut self,
         subscriber: &Recipient<Publication>,
         state: &ServerState,
+        now: Moment,
     ) -> impl Future<Output = Option<Position>> + use<> {
         let Position { epoch, seq } = self.position;
         let frame = self.snapshot.get_or_insert_with(|| protocol::snapshot(&self.server, epoch, seq, state)).clone();
@@ -120,6 +124,7 @@ impl Publisher {
             known.behind = false;
         }
         let position = self.position;
+        self.steps.forget_old(now);
         let steps = self.steps.clone();
         let taken = subscriber.send(Publication::Snapshot { position, frame, steps });
         async move { taken.await.is_ok_and(|sockets| sockets > 0).then_some(position) }
@@ -232,7 +237,7 @@ mod tests {
         publisher.advance(Vec::new(), now());
         publisher.advance(leader(&mut state, 1), now());
         for (recipient, _) in &subscribers {
-            let _ = publisher.send_snapshot(recipient, &state).await;
+            let _ = publisher.send_snapshot(recipient, &state, now()).await;
             settle(recipient).await;
         }
         let mut frames = Vec::new();
@@ -261,7 +266,7 @@ mod tests {
         let notices = got.borrow().iter().filter(|got| matches!(got, Publication::Skipped)).count();
         assert!(steps < 19, "{steps} steps");
         assert_eq!(notices, 1 + 1, "one notice, and this test's own");
-        let _ = publisher.send_snapshot(&recipient, &state).await;
+        let _ = publisher.send_snapshot(&recipient, &state, now()).await;
         settle(&recipient).await;
         publisher.advance(leader(&mut state, 99), now());
         settle(&recipient).await;

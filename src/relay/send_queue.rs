@@ -179,6 +179,8 @@ pub struct SendQueue {
     turn: usize,
     /// When the last patch would have been due had all come evenly.
     paced: Millis,
+    /// Something was watched that is no longer.
+    has_left: bool,
     /// When snapshots of servers were sent that are watched no longer. Only those of the last 5 s are kept.
     left: Vec<(ServerId, Millis)>,
 }
@@ -217,8 +219,9 @@ impl SendQueue {
     }
 
     /// Starts watching, from the position that the client says it has, if it does; or asks for a fresh snapshot of what is
-    /// watched already, as what is on its way to the client makes what it says old.
+    /// watched already. Once something was unwatched, what the client says is not relied on: more may be on its way to it.
     pub fn watch(&mut self, feed: &Rc<Feed>, from: Option<Position>) {
+        let from = from.filter(|_| !self.has_left);
         match self.views.iter_mut().find(|view| view.feed.server == feed.server) {
             Some(view) => {
                 view.unlist(self.number);
@@ -238,6 +241,7 @@ impl SendQueue {
         self.left.retain(|(_, sent)| sent + limits::SNAPSHOT_SPAN_MS > now);
         if let Some(index) = self.views.iter().position(|view| view.feed.server == *server) {
             let view = self.views.remove(index);
+            self.has_left = true;
             view.unlist(self.number);
             self.left.extend(view.snapshot_sent.map(|sent| (server.clone(), sent)));
             self.counts.subscriptions.remove(1);
