@@ -405,8 +405,12 @@ async function main() {
   }
   const steady = clients.pop(); // only reads
   const start = Date.now();
-  while (!servers.every(server => Object.values(steady.views.get(server)?.state.devices ?? {}).some(device => device.kind === 'switch'))) {
-    if (Date.now() - start > 20_000) throw new Error('no switch was seen within 20 s');
+  const devicesOf = server => steady.views.get(server)?.state.devices ?? {};
+  // All of them: what is added shows one after the other.
+  const isComplete = () => simulator.devices.every(({ entityId }) => devicesOf(second.id)[entityId])
+    && servers.every(server => Object.values(devicesOf(server)).some(device => device.kind === 'switch'));
+  while (!isComplete()) {
+    if (Date.now() - start > 20_000) throw new Error('the devices were not seen within 20 s');
     await sleep(50);
   }
   const devices = Object.entries(steady.views.get(servers[0]).state.devices);
