@@ -15,10 +15,9 @@ use std::{
 };
 
 use companion::{
-    clients::http::tls_config,
     clock::Clock,
     config::PushAddress,
-    net::Network,
+    net::{Network, tls_config},
     push::{
         login::{self, PushLogin},
         session::{McsSession, Received},

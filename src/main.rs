@@ -29,6 +29,7 @@ use companion::{
     demo::{Demo, DemoOptions},
     doctor::{self, Diagnosis},
     logging::{self, LogFormat},
+    net::tls_config,
     relay::schema,
     reports::{self, KeysState},
     server::{OpenDatabase, Server},
@@ -236,7 +237,7 @@ fn keys_status(config: Config) -> ExitCode {
 
 fn reconcile_billing(config: Config, dry_run: bool) -> ExitCode {
     let Some(settings) = config.payments else { return fail("billing", "PAYMENT_SECRET_KEY is not set") };
-    let client = http::tls_config(config.extra_ca_file.as_deref()).and_then(http::client);
+    let client = tls_config(config.extra_ca_file.as_deref()).and_then(http::client);
     let client = match client {
         Ok(client) => client,
         Err(error) => return fail("outgoing connections", error),

@@ -65,7 +65,7 @@ use crate::{
     net::{
         Names, Network,
         connections::{ConnectionLimits, Connections},
-        descriptors,
+        descriptors, tls_config,
     },
     push::{
         context::PushContext,
@@ -165,7 +165,7 @@ impl Server {
         let urls = urls.listening_at(api_addr, relay_addr);
         let random = Random::system();
         let OpenDatabase { pool, journal, key_version, in_use } = opened;
-        let tls = http::tls_config(extra_ca_file.as_deref()).map_err(StartError::Client)?;
+        let tls = tls_config(extra_ca_file.as_deref()).map_err(StartError::Client)?;
         let http = http::client(tls.clone()).map_err(StartError::Client)?;
         let keys = KeyDerivation::new(secrets.session_secret.expose_secret(), secrets.session_salt.expose_secret());
         let previous = secrets.credentials_key_previous.as_ref();

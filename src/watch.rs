@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_tungstenite::{connect_async, tungstenite::Message};
 
-use crate::{clients::http, demo::DemoFile, relay::publication::Position};
+use crate::{clients::http, demo::DemoFile, net::tls_config, relay::publication::Position};
 
 /// What to watch.
 #[derive(clap::Args)]
@@ -55,7 +55,7 @@ pub async fn watch(options: WatchOptions) -> Result<(), WatchError> {
     let text = fs::read_to_string(&options.demo);
     let file = text.and_then(|text| serde_json::from_str::<DemoFile>(&text).map_err(io::Error::from));
     let file = file.map_err(|cause| WatchError::Demo { path: options.demo.clone(), cause })?;
-    let http = http::client(http::tls_config(None).map_err(WatchError::Client)?).map_err(WatchError::Client)?;
+    let http = http::client(tls_config(None).map_err(WatchError::Client)?).map_err(WatchError::Client)?;
     let mut watcher = Watcher { file, http, toggle: options.toggle, states: HashMap::new() };
     let forever = async {
         let mut backoff = BACKOFF_FIRST;

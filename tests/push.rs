@@ -15,11 +15,10 @@ use std::{
 use bytes::BytesMut;
 use chrono::TimeDelta;
 use companion::{
-    clients::http::tls_config,
     clock::Clock,
     config::PushAddress,
     domain::time::Timestamp,
-    net::{Memory, Network},
+    net::{Memory, Network, tls_config},
     push::{
         login::{self, LoginError, PushLogin},
         mcs::{Decoder, Frame, FrameError, VERSION},

@@ -13,7 +13,6 @@ use std::{
 
 use actix::{Addr, Arbiter, System};
 use companion::{
-    clients::http::tls_config,
     clock::Clock,
     config::{Database, Game, GameLinkPolicy, PushAddress},
     crypto::{self, keys::Key32, random::Random, sealer::Sealer},
@@ -26,7 +25,7 @@ use companion::{
     },
     domain::ids::UserId,
     game::decoding::MessageDecoder,
-    net::Network,
+    net::{Network, tls_config},
     push::{
         context::PushContext,
         session_status::{PushSession, PushState, SessionFault},

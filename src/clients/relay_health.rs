@@ -53,7 +53,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::clients::http::{client, tls_config};
+    use crate::{clients::http::client, net::tls_config};
 
     #[test]
     fn a_relay_that_listens_everywhere_is_asked_here() {

@@ -14,7 +14,7 @@ use super::observation::Observation;
 use crate::{
     clients::{http, relay_health::RelayHealthClient},
     config::{Config, LOCK_FILE},
-    net::descriptors,
+    net::{descriptors, tls_config},
 };
 
 /// Room on the disk of the data directory, bytes: with less, alarms will soon not be kept; with less, look now.
@@ -98,7 +98,7 @@ fn open_files(config: &Config) -> Observation {
 /// Each is free, or a companion answers on it.
 pub(super) async fn ports(config: &Config) -> Vec<Observation> {
     const SUBJECT: &str = "port";
-    let client = http::tls_config(None).and_then(http::client);
+    let client = tls_config(None).and_then(http::client);
     let mut findings = Vec::new();
     for (variable, address) in [("API_LISTEN", config.listen.api), ("RELAY_LISTEN", config.listen.relay)] {
         let bound = TcpListener::bind(address).map(drop);

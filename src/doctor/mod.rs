@@ -11,6 +11,7 @@ use crate::{
     clients::{http, relay_health::RelayHealthClient},
     clock::Clock,
     config::{Config, Settings},
+    net::tls_config,
 };
 
 /// Looks at everything, and tells of each finding as it is made. How the worst of them is.
@@ -43,7 +44,7 @@ pub async fn examine(settings: Settings, clock: &Clock, mut tell: impl FnMut(&Ob
 
 /// Whether both listeners of a service with these settings answer, or why not.
 pub async fn answers(config: &Config) -> Result<(), String> {
-    let client = http::tls_config(None).and_then(http::client).map_err(|error| error.to_string())?;
+    let client = tls_config(None).and_then(http::client).map_err(|error| error.to_string())?;
     for (variable, address) in [("API_LISTEN", config.listen.api), ("RELAY_LISTEN", config.listen.relay)] {
         let answered = RelayHealthClient::new(client.clone(), address).check().await;
         answered.map_err(|reason| format!("{variable} {address}: {reason}"))?;

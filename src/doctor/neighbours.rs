@@ -14,7 +14,7 @@ use crate::{
     clock::Clock,
     config::{Config, ImageStorage},
     domain::limits::PROVIDER_CLOCK_SKEW,
-    net::{Names, Network},
+    net::{Names, Network, tls_config},
 };
 
 /// How long one may take, with the look-up of its name.
@@ -46,7 +46,7 @@ fn neighbours(config: &Config) -> Vec<Neighbour> {
 
 /// Asks all of them at once, without a secret. The clock is compared with theirs, or with the database's.
 pub(super) async fn examine(config: &Config, clock: &Clock, database_clock: Option<TimeDelta>) -> Vec<Observation> {
-    let tls = http::tls_config(config.extra_ca_file.as_deref());
+    let tls = tls_config(config.extra_ca_file.as_deref());
     let (tls, client) = match tls.and_then(|tls| Ok((tls.clone(), http::client(tls)?))) {
         Ok(made) => made,
         Err(error) => return vec![Observation::broken("trust", format!("{error}; correct EXTRA_CA_FILE"))],

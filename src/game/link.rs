@@ -16,7 +16,7 @@ use std::{
 
 use futures_util::future::{LocalBoxFuture, OptionFuture};
 use prost::Message as _;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
 use secrecy::{ExposeSecret as _, SecretBox};
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -24,16 +24,17 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 use tokio_tungstenite::tungstenite::{self, error::ProtocolError};
+use tokio_util::either::Either;
 
 use crate::{
     game::{
         address::is_public,
         counting::Repeated,
         decoding::{DecodeError, DecodingPermit, MessageDecoder, SMALL, decode},
-        web_socket::{Incoming, ReceiveError, Transport, WebSocket},
+        web_socket::{Incoming, ReceiveError, WebSocket},
         wire::{AppBroadcast, AppMessage, AppRequest, AppResponse},
     },
-    net::{Network, NetworkError},
+    net::{Network, NetworkError, tls_config},
 };
 
 /// Resolving, connecting and the handshake, together.
@@ -219,10 +220,8 @@ impl Broadcasts {
 }
 
 /// Whom a proxy has to prove to be.
-static PROXY_TLS: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| {
-    let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-    Arc::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
-});
+static PROXY_TLS: LazyLock<Arc<ClientConfig>> =
+    LazyLock::new(|| Arc::new(tls_config(None).expect("only a file of certificates can be wrong")));
 
 async fn open(network: &Network, route: &Route) -> Result<WebSocket, ConnectError> {
     let (url, stream) = match &route.proxy {
@@ -233,8 +232,8 @@ async fn open(network: &Network, route: &Route) -> Result<WebSocket, ConnectErro
             let port = parsed.port_or_known_default().unwrap_or(443);
             // The proxy is configured by the operator; a game server's address comes from outside.
             let stream = match parsed.scheme() {
-                "wss" => Transport::Secure(network.connect_secure(host, port, PROXY_TLS.clone()).await?),
-                _ => Transport::Plain(network.connect(host, port, |_| true).await?),
+                "wss" => Either::Right(network.connect_secure(host, port, PROXY_TLS.clone()).await?),
+                _ => Either::Left(network.connect(host, port, |_| true).await?),
             };
             (url, stream)
         }
@@ -242,7 +241,7 @@ async fn open(network: &Network, route: &Route) -> Result<WebSocket, ConnectErro
             let host = if route.host.contains(':') { format!("[{}]", route.host) } else { route.host.clone() };
             let allowed = if route.allow_private { |_| true } else { is_public };
             let stream = network.connect(&route.host, route.port, allowed).await?;
-            (format!("ws://{host}:{}/", route.port), Transport::Plain(stream))
+            (format!("ws://{host}:{}/", route.port), Either::Left(stream))
         }
     };
     match WebSocket::open(stream, &url).await {

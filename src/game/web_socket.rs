@@ -15,7 +15,7 @@ use std::{
 
 use actix_http::ws::{OpCode, Parser};
 use bytes::{Buf as _, Bytes, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
 use tokio_tungstenite::tungstenite::{
     client::IntoClientRequest,
     error::{Error, ProtocolError},
@@ -30,6 +30,7 @@ use tokio_tungstenite::tungstenite::{
         coding::{Control, Data, OpCode as Kind},
     },
 };
+use tokio_util::either::Either;
 
 use crate::net::{SecureStream, Stream};
 
@@ -43,11 +44,7 @@ const CONTROL_LIMIT: usize = 125;
 const SLACK: usize = 64 * 1024;
 
 /// The stream below: to a game server in the clear, to a proxy within TLS.
-#[derive(Debug)]
-pub enum Transport {
-    Plain(Stream),
-    Secure(SecureStream),
-}
+pub type Transport = Either<Stream, SecureStream>;
 
 /// See the module.
 #[derive(Debug)]
@@ -277,38 +274,6 @@ fn check(response: &Response, key: &str) -> Result<(), Error> {
     Ok(())
 }
 
-impl AsyncRead for Transport {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
-            Self::Secure(stream) => Pin::new(stream).poll_read(cx, buffer),
-        }
-    }
-}
-
-impl AsyncWrite for Transport {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Self::Secure(stream) => Pin::new(stream).poll_write(cx, bytes),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Secure(stream) => Pin::new(stream).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Secure(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -317,7 +282,7 @@ mod tests {
     /// A socket after its handshake, and its peer's end.
     fn socket() -> (WebSocket, Memory) {
         let (ours, theirs) = Memory::pair(1 << 20);
-        let stream = Transport::Plain(ours.into());
+        let stream = Either::Left(ours.into());
         (WebSocket { stream, unread: BytesMut::new(), begun: None, beside: 0 }, theirs)
     }
 

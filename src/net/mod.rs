@@ -13,6 +13,7 @@ mod names;
 mod network;
 mod stream;
 mod timer;
+mod tls;
 pub mod trace;
 
 pub use self::{
@@ -22,4 +23,5 @@ pub use self::{
     network::{Dial, Network, NetworkError, SecureStream},
     stream::Stream,
     timer::Timer,
+    tls::tls_config,
 };

@@ -6,7 +6,6 @@ use std::{rc::Rc, sync::Arc};
 use actix::{Addr, Arbiter};
 use bytes::BytesMut;
 use companion::{
-    clients::http::tls_config,
     config::{Game, GameLinkPolicy, PushAddress},
     crypto::{keys::Key32, random::Random, sealer::Sealer},
     db::{
@@ -19,7 +18,7 @@ use companion::{
     },
     domain::{game_address::GameAddress, ids::UserId},
     game::{asker::Budgets, decoding::MessageDecoder},
-    net::Network,
+    net::{Network, tls_config},
     pairings::{self, DeviceRequest, PairingRequest, PairingSource},
     push::{
         context::PushContext,

@@ -3,8 +3,9 @@
 use std::net::Ipv4Addr;
 
 use companion::{
-    clients::http::{client, tls_config},
+    clients::http::client,
     clock::Clock,
+    net::tls_config,
     simulator::player_stats::{Habit, KnownPlayer, ListedGame, PlayerStatsService, regulars},
 };
 use serde_json::Value;

@@ -2,11 +2,12 @@
 
 use companion::{
     clients::{
-        http::{self, tls_config},
+        http,
         payments::{PaymentsClient, PaymentsError, RefundOf, RefundRequest},
     },
     crypto::random::Random,
     domain::tier::Tier,
+    net::tls_config,
 };
 use serde_json::Value;
 

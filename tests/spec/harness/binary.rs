@@ -4,8 +4,8 @@ use std::{path::Path, process::Command};
 
 use clap::Parser as _;
 use companion::{
-    clients::http::tls_config,
     config::{Config, Settings},
+    net::tls_config,
 };
 
 #[derive(clap::Parser)]

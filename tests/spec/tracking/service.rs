@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use companion::{
     clients::{
-        http::{self, tls_config},
+        http,
         player_stats::{CALL_DEADLINE, PlayerStatsClient, PlayerStatsError},
     },
     crypto::random::Random,
+    net::tls_config,
     simulator::player_stats::{Habit, PlayerStatsFaults, PlayerStatsService},
 };
 
