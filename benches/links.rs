@@ -52,10 +52,7 @@ use companion::{
 use futures_util::{SinkExt as _, StreamExt as _, stream};
 use prost::Message as _;
 use tempfile::TempDir;
-use tokio::{
-    io::AsyncBufReadExt as _,
-    net::{TcpListener, TcpStream},
-};
+use tokio::{io::AsyncBufReadExt as _, net::TcpStream};
 use tokio_tungstenite::{
     accept_async_with_config, client_async,
     tungstenite::{Message, protocol::WebSocketConfig},
@@ -239,11 +236,7 @@ fn game_servers(markers: usize) -> Result<()> {
     descriptors::raise_limit();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     tokio::task::LocalSet::new().block_on(&runtime, async {
-        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
-        socket.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)).into())?;
-        socket.listen(4_096)?;
-        socket.set_nonblocking(true)?;
-        let listener = TcpListener::from_std(socket.into())?;
+        let listener = process::listener(Ipv4Addr::UNSPECIFIED)?;
         println!("{}", listener.local_addr()?.port());
         let games = Rc::new(Games { answers: Answers::new(markers), ..Games::default() });
         let accepting = games.clone();

@@ -6,25 +6,30 @@
 use std::{
     env, error, fs,
     io::{BufRead as _, BufReader, Write as _},
+    net::Ipv4Addr,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     thread,
     time::Duration,
 };
 
+use tokio::net::{TcpListener, TcpSocket};
+
 pub type Result<T> = std::result::Result<T, Box<dyn error::Error + Send + Sync>>;
 
 /// Resident memory of this process, KiB.
 pub fn resident() -> Result<f64> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
-    Ok(line.trim().trim_end_matches(" kB").parse()?)
+    kilobytes("/proc/self/status", "VmRSS:")
 }
 
 /// Resident memory of a process, KiB; what it shares with others is divided between them.
 pub fn proportional(process: u32) -> Result<f64> {
-    let rollup = fs::read_to_string(format!("/proc/{process}/smaps_rollup"))?;
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:")).ok_or("no Pss")?;
-    Ok(line.trim().trim_end_matches(" kB").parse()?)
+    kilobytes(&format!("/proc/{process}/smaps_rollup"), "Pss:")
+}
+
+fn kilobytes(path: &str, name: &str) -> Result<f64> {
+    let figures = fs::read_to_string(path)?;
+    let figure = figures.lines().find_map(|line| line.strip_prefix(name)).ok_or_else(|| format!("no {name}"))?;
+    Ok(figure.trim().trim_end_matches(" kB").parse()?)
 }
 
 /// How long the threads of a process ran, seconds. More exact than its [`Processor`] time, where the kernel says it.
@@ -86,6 +91,13 @@ impl Processor {
     pub fn total(self) -> f64 {
         self.user + self.system
     }
+}
+
+/// Listens at a port of this address that is free, for many who come at once. Within a runtime.
+pub fn listener(address: Ipv4Addr) -> Result<TcpListener> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind((address, 0).into())?;
+    Ok(socket.listen(4_096)?)
 }
 
 /// A program that takes commands and answers them, each in a line. It ends with this.

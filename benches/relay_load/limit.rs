@@ -1,22 +1,16 @@
 //! What no server can be below that writes once to each socket: a process with one thread that answers handshakes with a
 //! constant, and writes each line that it reads to all sockets, as one text frame. It says its address first.
 
-use std::{
-    cell::RefCell,
-    io,
-    net::{Ipv4Addr, SocketAddr},
-    rc::Rc,
-    thread,
-};
+use std::{cell::RefCell, io, net::Ipv4Addr, rc::Rc, thread};
 
 use companion::net::descriptors;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     sync::mpsc,
 };
 
-use crate::process::Result;
+use crate::process::{self, Result};
 
 /// The answer to the one key that the clients send (RFC 6455 §1.3).
 const SWITCHING: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -26,11 +20,7 @@ pub fn serve() -> Result<()> {
     descriptors::raise_limit();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     tokio::task::LocalSet::new().block_on(&runtime, async {
-        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
-        socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
-        socket.listen(4_096)?;
-        socket.set_nonblocking(true)?;
-        let listener = TcpListener::from_std(socket.into())?;
+        let listener = process::listener(Ipv4Addr::LOCALHOST)?;
         println!("{}", listener.local_addr()?);
         let streams = Rc::new(RefCell::new(Vec::new()));
         let accepted = streams.clone();
