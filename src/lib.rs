@@ -29,7 +29,7 @@
 //! is written into the ledger ([`db::alarms`], [`db::incidents`]), sent to every socket that watches, and shown in
 //! `state.raids` for a day, so that whoever comes later is told, too. [`relay::ledger`] waits for the database half a
 //! second; then [`db::journal`] keeps the alarm until the database takes it. An incident is unheard until a socket took its
-//! message, or a snapshot that holds it. After a restart the incidents of the last day are shown again, and pushes that
+//! message, or a state that holds it. After a restart the incidents of the last day are shown again, and pushes that
 //! were in none yet are delivered.
 //!
 //! # The path of a tracked player

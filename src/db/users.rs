@@ -117,8 +117,9 @@ pub fn lock_account(db: &mut Db, account: &PlatformId) -> Result<bool, DbError> 
     Ok(diesel::update(user).set(users::id.eq(users::id)).execute(db)? == 1)
 }
 
-/// Locks the user until the transaction ends: nothing that refers to them is added meanwhile. [`lock`] is not enough to delete a user: PostgreSQL lets foreign keys through it, and after a rollback of one
-/// erasure the next would not see them.
+/// Locks the user until the transaction ends: nothing that refers to them is added meanwhile. [`lock`] is not enough to
+/// delete a user: PostgreSQL lets foreign keys through it, and after a rollback of one erasure the next would not see
+/// them.
 pub fn lock_out(db: &mut Db, id: &UserId) -> Result<(), DbError> {
     // SQLite has one writer.
     if let Db::Pg(db) = db {

@@ -334,16 +334,13 @@ impl Supervisor {
         let mut plan = PollPlan::new(Instant::now(), self.context.random.byte());
         loop {
             let is_watched = self.wake.is_watched.load(Ordering::Relaxed);
-            let (first, at) = plan.next(is_watched);
+            let (_, at) = plan.next(is_watched);
             tokio::select! {
                 () = sleep_until(at) => {}
                 () = self.wake.watched.notified() => continue,
             }
             let now = Instant::now();
-            let mut polls = plan.due(now, is_watched);
-            if polls.is_empty() {
-                polls.push(first);
-            }
+            let polls = plan.due(now, is_watched);
             polls.iter().for_each(|poll| plan.asked(*poll, now));
             if self.poll_all(asker, &polls).await?.is_err() {
                 return Ok(Unneeded);

@@ -149,11 +149,14 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::domain::{
-        change::Section,
-        map::{Marker, MarkerKind},
-        server_state::ServerState,
-        time::Timestamp,
+    use crate::{
+        domain::{
+            change::Section,
+            map::{Marker, MarkerKind},
+            server_state::ServerState,
+            time::Timestamp,
+        },
+        relay::steps::FEW_BYTES,
     };
 
     const EPOCH: u64 = 7;
@@ -210,6 +213,19 @@ mod tests {
         assert_eq!(log.since(NOWHERE), CatchUp::Snapshot);
         log.restart(at(0), Bytes::from_static(b"now"), Steps::default());
         assert_eq!((log.since(NOWHERE), log.since(at(0))), (CatchUp::Snapshot, CatchUp::Nothing));
+    }
+
+    #[test]
+    fn who_is_at_a_step_that_is_forgotten_needs_a_snapshot() {
+        let mut log = log(5);
+        assert!(log.advance(EPOCH, Step::new(5, Vec::new(), Bytes::from_static(b"5"), after(1))));
+        log.forget_old(after(60));
+        assert!(matches!(log.since(at(0)), CatchUp::Patch { .. }));
+        log.forget_old(after(61));
+        assert_eq!(log.since(at(4)), CatchUp::Snapshot, "forgotten");
+        assert!(matches!(log.since(at(5)), CatchUp::Patch { .. }));
+        log.forget_old(after(62));
+        assert_eq!((log.since(at(5)), log.since(at(6))), (CatchUp::Snapshot, CatchUp::Nothing));
     }
 
     #[test]
@@ -279,7 +295,7 @@ mod tests {
                    let last = step.bytes;
                    prop_assert!(log.advance(EPOCH, step));
                    states.push(json(&protocol::snapshot(&server, EPOCH, base + 1, &state))["state"].clone());
-                   let most = log.steps.most_bytes();
+                   let most = snapshot.len().max(FEW_BYTES);
                    for (seq, before) in states.iter().enumerate() {
                        if let CatchUp::Patch { frame, .. } = log.since(at(seq as u64)) {
                            let patch: json_patch::Patch =

@@ -17,7 +17,7 @@ use crate::domain::{
 const AGE: TimeDelta = TimeDelta::seconds(60);
 /// Bytes of steps that are kept although the snapshot is smaller: a client that waits for the next snapshot, which is
 /// up to five seconds, has a map that does not move.
-const FEW_BYTES: usize = 32 * 1024;
+pub const FEW_BYTES: usize = 32 * 1024;
 
 /// One edit of the live state, with the frame for every client at `base`.
 #[derive(Debug)]
