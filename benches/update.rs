@@ -15,7 +15,9 @@ use companion::{
         time::Timestamp,
     },
     relay::{
+        deflate::Deflate,
         feed::Feed,
+        frame::SharedFrame,
         frame_budget::Millis,
         patch_log::{CatchUp, PatchLog},
         protocol,
@@ -83,7 +85,7 @@ impl Relay {
         relay
     }
 
-    fn snapshot(&self) -> Bytes {
+    fn snapshot(&self) -> SharedFrame {
         protocol::snapshot(&self.server, EPOCH, self.position.seq, &self.state)
     }
 
@@ -187,7 +189,7 @@ fn merge(criterion: &mut Criterion) {
         bencher.iter_batched_ref(
             || {
                 let mut log = PatchLog::new(server());
-                log.restart(start, Bytes::from(vec![0; 1 << 20]), Steps::default());
+                log.restart(start, Bytes::from(vec![0; 1 << 20]).into(), Steps::default());
                 assert!(steps.iter().all(|step| log.advance(EPOCH, step.clone())), "they follow");
                 log
             },
@@ -210,5 +212,25 @@ fn snapshot(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, update, poll, merge, snapshot);
+/// Compressing what is sent, once for all clients that want it so; and how much smaller it gets.
+fn deflate(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("deflate");
+    let deflate = Deflate::default();
+    let snapshots = SIZES.map(|markers| (format!("snapshot of {markers}"), Relay::new(markers).snapshot()));
+    let patches = [1, 10].map(|changed| {
+        let mut relay = Relay::new(1_000);
+        let changes = (0..changed).flat_map(|_| relay.edit()).collect();
+        (format!("patch of {changed}"), relay.step(changes).frame.clone())
+    });
+    for (name, frame) in snapshots.into_iter().chain(patches) {
+        println!("{name}: {} bytes, {} compressed", frame.plain().len(), frame.deflated(&deflate).len());
+        group.bench_function(name, |bencher| {
+            let another = || SharedFrame::from(frame.plain().clone());
+            bencher.iter_batched(another, |frame| frame.deflated(&deflate).clone(), BatchSize::SmallInput);
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, update, poll, merge, snapshot, deflate);
 criterion_main!(benches);

@@ -203,6 +203,7 @@ impl Server {
             origins: [&urls.base, &urls.frontend, &urls.admin]
                 .map(|origin| origin.origin().ascii_serialization())
                 .to_vec(),
+            deflate: listen.relay_deflate,
             base: urls.base.clone(),
             connections: connections.clone(),
             handshakes,

@@ -16,6 +16,9 @@ pub struct ListenSettings {
     /// Address and port of the WebSocket relay
     #[arg(long, env, default_value = "127.0.0.1:8081")]
     pub relay_listen: String,
+    /// `true`: compress messages for WebSocket clients that offer it (permessage-deflate): less traffic, more CPU
+    #[arg(long, env, default_value = "false")]
+    pub relay_deflate: String,
     /// Worker threads of each listener [default: one per core]
     #[arg(long, env)]
     pub workers: Option<String>,
@@ -32,6 +35,8 @@ pub struct ListenSettings {
 pub struct Listen {
     pub api: SocketAddr,
     pub relay: SocketAddr,
+    /// permessage-deflate is agreed with WebSocket clients that offer it.
+    pub relay_deflate: bool,
     /// Threads of each listener.
     pub workers: NonZeroUsize,
     pub trusted_proxies: TrustedProxies,
@@ -49,6 +54,7 @@ impl ListenSettings {
         {
             check.fault("API_LISTEN and RELAY_LISTEN", format!("are both {api}: each needs a port of its own"));
         }
+        let relay_deflate = check.flag("RELAY_DEFLATE", &self.relay_deflate);
         let workers = match given(self.workers) {
             Some(workers) => check.parse("WORKERS", &workers, "a number from 1"),
             None => Some(thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)),
@@ -62,6 +68,7 @@ impl ListenSettings {
         Some(Listen {
             api: api?,
             relay: relay?,
+            relay_deflate: relay_deflate?,
             workers: workers?,
             trusted_proxies: trusted_proxies?,
             connections_per_address: connections_per_address?,
@@ -78,6 +85,7 @@ mod tests {
         let settings = ListenSettings {
             api_listen: " 127.0.0.1:0".into(),
             relay_listen: "[::1]:0".into(),
+            relay_deflate: "true".into(),
             workers: Some(" 3 ".into()),
             trusted_proxies: Some("10.0.0.1, ::1,".into()),
             connections_per_address: Some(" 9 ".into()),
@@ -85,7 +93,7 @@ mod tests {
         let listen = settings.check(&mut Check::default()).unwrap();
         assert!(listen.trusted_proxies.contain([10, 0, 0, 1].into()));
         assert_eq!(listen.connections_per_address.get(), 9);
-        assert_eq!((listen.workers.get(), listen.relay.port()), (3, 0));
+        assert_eq!((listen.workers.get(), listen.relay.port(), listen.relay_deflate), (3, 0, true));
     }
 
     #[test]
@@ -94,6 +102,7 @@ mod tests {
             let settings = ListenSettings {
                 api_listen: format!("127.0.0.1:{port}"),
                 relay_listen: format!("127.0.0.1:{port}"),
+                relay_deflate: "false".into(),
                 workers: None,
                 trusted_proxies: None,
                 connections_per_address: None,

@@ -406,7 +406,7 @@ mod tests {
             .filter_map(|argument| argument.get_env())
             .map(|variable| variable.to_str().unwrap().to_owned())
             .collect();
-        assert_eq!(variables.len(), 51);
+        assert_eq!(variables.len(), 52);
         let hidden = command.get_arguments().filter(|argument| argument.is_hide_env_values_set()).count();
         assert_eq!(hidden, 12);
         let help = command.render_long_help().to_string();

@@ -184,6 +184,7 @@ impl Demo {
         settings.database.data_dir = data_dir.clone();
         settings.listen.api_listen = listen(0).to_string();
         settings.listen.relay_listen = listen(1).to_string();
+        settings.listen.relay_deflate = "true".to_owned();
         settings.identity.identity_login_url = identity.login_url();
         settings.identity.identity_claimed_id_prefix = identity.claimed_id_prefix();
         settings.identity.platform_api_url = identity.platform_api_url();

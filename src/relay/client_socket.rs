@@ -5,8 +5,8 @@
 use std::{rc::Rc, time::Duration};
 
 use actix::prelude::*;
-use actix_http::ws::{Frame, Item, ProtocolError};
-use bytes::{Bytes, BytesMut};
+use actix_http::ws::{self, Item, ProtocolError};
+use bytes::BytesMut;
 use tokio::time::sleep;
 
 use crate::{
@@ -22,12 +22,14 @@ use crate::{
         admission::{Admission, Close},
         close::{self, Reason},
         commands::{AcknowledgeRaid, CommandError, DeviceToggle, UserCommand},
+        deflate::InflateError,
+        frame::SharedFrame,
         overlay,
         protocol::{ClientMessage, ErrorCode, Refusal, ServerMessage},
         publication::{Lane, Position},
         relay_worker::{FindFailed, RelayWorker},
         server_subscription::Subscription,
-        socket::{Inbound, Socket},
+        socket::{Inbound, ReceivedFrame, Socket},
     },
 };
 
@@ -60,13 +62,15 @@ struct Requested {
 
 struct Fragments {
     is_text: bool,
+    is_deflated: bool,
     bytes: BytesMut,
 }
 
 impl ClientSocket {
-    /// Owns a stream from after its handshake; `early` is what the client has already sent behind it.
-    pub fn start(worker: Rc<RelayWorker>, admission: Admission, stream: Stream, early: BytesMut) {
-        let socket = worker.sockets.open(admission.user.clone(), stream);
+    /// Owns a stream from after its handshake, in which permessage-deflate was agreed or was not; `early` is what the client
+    /// has already sent behind it.
+    pub fn start(worker: Rc<RelayWorker>, admission: Admission, stream: Stream, early: BytesMut, deflates: bool) {
+        let socket = worker.sockets.open(admission.user.clone(), stream, deflates);
         Self::create(|ctx| {
             ctx.add_stream(Inbound::new(socket.clone(), early));
             Self {
@@ -225,14 +229,14 @@ impl ClientSocket {
                 }
             }
         };
-        ctx.spawn(done.into_actor(self).map(|reply: Option<Bytes>, actor, _| {
+        ctx.spawn(done.into_actor(self).map(|reply: Option<SharedFrame>, actor, _| {
             if let Some(reply) = reply {
                 actor.socket.push(Lane::Reply, reply);
             }
         }));
     }
 
-    fn fragment(&mut self, item: Item, ctx: &mut Context<Self>) {
+    fn fragment(&mut self, item: Item, is_deflated: bool, ctx: &mut Context<Self>) {
         let (part, begins, ends) = match item {
             Item::FirstText(part) => (part, Some(true), false),
             Item::FirstBinary(part) => (part, Some(false), false),
@@ -240,7 +244,7 @@ impl ClientSocket {
             Item::Last(part) => (part, None, true),
         };
         if let Some(is_text) = begins {
-            self.fragments = Some(Box::new(Fragments { is_text, bytes: BytesMut::new() }));
+            self.fragments = Some(Box::new(Fragments { is_text, is_deflated, bytes: BytesMut::new() }));
         }
         let Some(fragments) = &mut self.fragments else { return self.close(Reason::Protocol) };
         let bytes = &mut fragments.bytes;
@@ -250,16 +254,16 @@ impl ClientSocket {
         }
         bytes.extend_from_slice(&part);
         if ends && let Some(fragments) = self.fragments.take() {
-            let Fragments { is_text, bytes } = *fragments;
-            if is_text { self.text(&bytes, ctx) } else { self.refuse_binary() }
+            let Fragments { is_text, is_deflated, bytes } = *fragments;
+            if is_text { self.text(&bytes, is_deflated, ctx) } else { self.refuse_binary() }
         }
     }
 
     /// Counts a frame. A message counts once, in however many fragments it comes; the other frames have a limit of their
     /// own, so that a client which sends all the messages it may can still answer a ping and say goodbye.
-    fn is_too_much(&mut self, frame: &Result<Frame, ProtocolError>) -> bool {
-        use Frame::{Binary, Continuation, Text};
+    fn is_too_much(&mut self, frame: &Result<ws::Frame, ProtocolError>) -> bool {
         use Item::{FirstBinary, FirstText};
+        use ws::Frame::{Binary, Continuation, Text};
         if !matches!(frame, Ok(Text(_) | Binary(_) | Continuation(FirstText(_) | FirstBinary(_)))) {
             return self.socket.heard_part() > limits::INBOUND_PARTS;
         }
@@ -273,7 +277,13 @@ impl ClientSocket {
         self.refuse(&Refusal::new(ErrorCode::Malformed, "messages are JSON text, not binary"));
     }
 
-    fn text(&mut self, text: &[u8], ctx: &mut Context<Self>) {
+    fn text(&mut self, payload: &[u8], is_deflated: bool, ctx: &mut Context<Self>) {
+        let text = match is_deflated.then(|| self.socket.decompress(payload)).transpose() {
+            Ok(text) => text,
+            Err(InflateError::TooBig) => return self.close(Reason::TooBig),
+            Err(InflateError::Corrupt) => return self.close(Reason::NotText),
+        };
+        let text = text.as_deref().unwrap_or(payload);
         if std::str::from_utf8(text).is_err() {
             return self.close(Reason::NotText);
         }
@@ -313,19 +323,21 @@ impl Actor for ClientSocket {
     }
 }
 
-impl StreamHandler<Result<Frame, ProtocolError>> for ClientSocket {
-    fn handle(&mut self, frame: Result<Frame, ProtocolError>, ctx: &mut Self::Context) {
+impl StreamHandler<Result<ReceivedFrame, ProtocolError>> for ClientSocket {
+    fn handle(&mut self, received: Result<ReceivedFrame, ProtocolError>, ctx: &mut Self::Context) {
         self.socket.heard();
+        let is_deflated = received.as_ref().is_ok_and(|received| received.is_deflated);
+        let frame = received.map(|received| received.frame);
         if self.is_too_much(&frame) {
             return self.close(Reason::Flooding);
         }
         match frame {
-            Ok(Frame::Text(text)) => self.text(&text, ctx),
-            Ok(Frame::Binary(_)) => self.refuse_binary(),
-            Ok(Frame::Continuation(item)) => self.fragment(item, ctx),
-            Ok(Frame::Ping(payload)) => self.socket.push_control(close::pong(&payload)),
-            Ok(Frame::Pong(_)) => {}
-            Ok(Frame::Close(said)) => self.socket.answer_close(said),
+            Ok(ws::Frame::Text(payload)) => self.text(&payload, is_deflated, ctx),
+            Ok(ws::Frame::Binary(_)) => self.refuse_binary(),
+            Ok(ws::Frame::Continuation(item)) => self.fragment(item, is_deflated, ctx),
+            Ok(ws::Frame::Ping(payload)) => self.socket.push_control(close::pong(&payload)),
+            Ok(ws::Frame::Pong(_)) => {}
+            Ok(ws::Frame::Close(said)) => self.socket.answer_close(said),
             Err(ProtocolError::Overflow) => self.close(Reason::TooBig),
             Err(_) => self.close(Reason::Protocol),
         }

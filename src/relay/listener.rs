@@ -22,7 +22,7 @@ use actix_service::{IntoServiceFactory as _, Service, ServiceFactory, fn_factory
 use actix_web::{
     App, HttpRequest, HttpResponse, Route,
     dev::{AppConfig, ServiceResponse},
-    http::header::{self, HeaderMap},
+    http::header::{self, HeaderMap, HeaderValue},
     middleware::DefaultHeaders,
     web,
 };
@@ -44,6 +44,7 @@ use crate::{
     relay::{
         admission::{Admission, Admit, AdmitRefused},
         client_socket::ClientSocket,
+        deflate,
         hub::{Hub, RelayHealth},
         relay_worker::RelayWorker,
         sockets::Sockets,
@@ -60,6 +61,8 @@ pub struct ListenerContext {
     pub tokens: RelayTokens,
     /// Browser origins that may open a socket.
     pub origins: Vec<String>,
+    /// permessage-deflate is agreed with clients that offer it.
+    pub deflate: bool,
     /// The public URL of the API, where the pages of problems are.
     pub base: BaseUrl,
     pub connections: Arc<Connections>,
@@ -148,17 +151,17 @@ async fn hand_over(
 ) -> io::Result<()> {
     let (_, response) = response.into_parts();
     let (mut response, body) = response.into_parts();
-    let admission = response.extensions_mut().remove::<Opening>();
+    let opening = response.extensions_mut().remove::<Opening>();
     let mut head = actix_http::Response::from(response.set_body(()).map_into_boxed_body()).drop_body();
-    match admission {
-        Some(Opening(mut admission)) => {
+    match opening {
+        Some(Opening { mut admission, deflates }) => {
             framed.send(h1::Message::Item((head, BodySize::None))).await?;
             let parts = framed.into_parts();
             // Frames are small, and an alarm waits for no other; without it they are only slower.
             let (stream, permit) = parts.io.into_parts();
             let _ = stream.set_nodelay(true);
             admission.hold(permit);
-            ClientSocket::start(worker, admission, Stream::from(stream), parts.read_buf);
+            ClientSocket::start(worker, admission, Stream::from(stream), parts.read_buf, deflates);
         }
         None => {
             head.head_mut().set_connection_type(ConnectionType::Close);
@@ -172,7 +175,11 @@ async fn hand_over(
 }
 
 /// Rides on the 101 from the route to the upgrade.
-struct Opening(Admission);
+struct Opening {
+    admission: Admission,
+    /// permessage-deflate is agreed.
+    deflates: bool,
+}
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -195,7 +202,12 @@ async fn health(context: web::Data<ListenerContext>) -> HttpResponse {
 async fn open(request: HttpRequest, context: web::Data<ListenerContext>) -> HttpResponse {
     match admit(&request, &context).await {
         Ok((mut response, admission)) => {
-            response.extensions_mut().insert(Opening(admission));
+            let deflates = context.deflate && deflate::is_offered(request.headers());
+            if deflates {
+                let agreed = HeaderValue::from_static(deflate::ACCEPTED);
+                response.headers_mut().insert(header::SEC_WEBSOCKET_EXTENSIONS, agreed);
+            }
+            response.extensions_mut().insert(Opening { admission, deflates });
             response
         }
         Err(refused) => refusal(refused, &context),

@@ -25,6 +25,7 @@
 //! feed                 patch_log       pure: merged patches, when a snapshot is better   steps  pure: those of a minute
 //! publication          what a game connection publishes
 //! protocol  close      what is said on the wire          receipt      which sockets took a frame
+//! frame                one encoding for all               deflate      and one compressed
 //! send_counts          what each thread sends, for operators
 //! schema               the same as a JSON Schema
 //! ```
@@ -37,9 +38,11 @@ pub mod close;
 pub mod commands;
 pub mod connect_turns;
 pub mod context;
+pub mod deflate;
 pub mod device_looks;
 pub mod fact_sink;
 pub mod feed;
+pub mod frame;
 pub mod frame_budget;
 pub mod game_connection;
 pub mod hub;

@@ -7,11 +7,10 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use crate::{
     domain::{change, ids::ServerId, time::Moment},
     relay::{
+        frame::SharedFrame,
         protocol,
         publication::Position,
         steps::{Step, Steps},
@@ -24,7 +23,7 @@ pub enum CatchUp {
     /// It is there.
     Nothing,
     Patch {
-        frame: Bytes,
+        frame: SharedFrame,
         /// The last snapshot was smaller.
         large: bool,
     },
@@ -41,10 +40,10 @@ pub struct PatchLog {
     position: Position,
     steps: Steps,
     /// Merged patches to the current position, by the `seq` they start from.
-    merged: Vec<(u64, Bytes)>,
+    merged: Vec<(u64, SharedFrame)>,
     merged_bytes: usize,
     /// The snapshot of the current position, once somebody needed it.
-    snapshot: Option<Bytes>,
+    snapshot: Option<SharedFrame>,
 }
 
 impl PatchLog {
@@ -59,7 +58,7 @@ impl PatchLog {
     }
 
     /// The snapshot of this very position, if it is here.
-    pub fn snapshot(&self) -> Option<&Bytes> {
+    pub fn snapshot(&self) -> Option<&SharedFrame> {
         self.snapshot.as_ref()
     }
 
@@ -87,14 +86,14 @@ impl PatchLog {
 
     /// Stores a snapshot: of now, or of a later position that the steps did not reach, with the steps to there. Whether it
     /// is a later one.
-    pub fn restart(&mut self, position: Position, snapshot: Bytes, steps: Steps) -> bool {
+    pub fn restart(&mut self, position: Position, snapshot: SharedFrame, steps: Steps) -> bool {
         let is_later = position != self.position;
         if is_later {
             self.position = position;
             self.steps = steps;
             self.forget_merged();
         }
-        self.steps.set_snapshot_size(snapshot.len());
+        self.steps.set_snapshot_size(snapshot.plain().len());
         self.snapshot = Some(snapshot);
         is_later
     }
@@ -122,28 +121,29 @@ impl PatchLog {
         }
         let changes = change::merge(self.steps.changes_since(from.seq));
         let frame = protocol::patch(&self.server, from.epoch, from.seq, self.position.seq, &changes);
-        if self.merged_bytes + frame.len() > self.steps.most_bytes() {
+        if self.merged_bytes + frame.plain().len() > self.steps.most_bytes() {
             self.forget_merged();
         }
-        self.merged_bytes += frame.len();
+        self.merged_bytes += frame.plain().len();
         self.merged.push((from.seq, frame.clone()));
         self.patch(frame)
     }
 
     /// The patch for who came back and has the current position already.
-    pub fn unchanged(&self) -> Bytes {
+    pub fn unchanged(&self) -> SharedFrame {
         let Position { epoch, seq } = self.position;
         protocol::patch(&self.server, epoch, seq, seq, &[])
     }
 
-    fn patch(&self, frame: Bytes) -> CatchUp {
-        let large = frame.len() > self.steps.snapshot_size();
+    fn patch(&self, frame: SharedFrame) -> CatchUp {
+        let large = frame.plain().len() > self.steps.snapshot_size();
         CatchUp::Patch { frame, large }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use chrono::TimeDelta;
     use proptest::prelude::*;
     use serde_json::Value;
@@ -159,6 +159,10 @@ mod tests {
         relay::steps::FEW_BYTES,
     };
 
+    fn frame(bytes: &'static [u8]) -> SharedFrame {
+        Bytes::from_static(bytes).into()
+    }
+
     const EPOCH: u64 = 7;
 
     fn at(seq: u64) -> Position {
@@ -170,12 +174,12 @@ mod tests {
     }
 
     fn step(base: u64) -> Arc<Step> {
-        Step::new(base, Vec::new(), Bytes::from(format!("{base}")), after(0))
+        Step::new(base, Vec::new(), Bytes::from(format!("{base}")).into(), after(0))
     }
 
     fn log(steps: u64) -> PatchLog {
         let mut log = PatchLog::new("one".into());
-        log.restart(at(0), Bytes::from_static(b"a snapshot that is longer than the patches of these tests, which are of no change: {\"type\":\"patch\",\"serverId\":\"one\",\"epoch\":7,\"base\":0,\"seq\":0,\"patch\":[]}"), Steps::default());
+        log.restart(at(0), frame(b"a snapshot that is longer than the patches of these tests, which are of no change: {\"type\":\"patch\",\"serverId\":\"one\",\"epoch\":7,\"base\":0,\"seq\":0,\"patch\":[]}"), Steps::default());
         (0..steps).for_each(|base| assert!(log.advance(EPOCH, step(base))));
         log
     }
@@ -184,7 +188,7 @@ mod tests {
     fn a_client_at_the_last_position_gets_that_steps_own_frame() {
         let mut log = log(3);
         assert_eq!(log.since(at(3)), CatchUp::Nothing);
-        assert_eq!(log.since(at(2)), CatchUp::Patch { frame: Bytes::from_static(b"2"), large: false });
+        assert_eq!(log.since(at(2)), CatchUp::Patch { frame: frame(b"2"), large: false });
     }
 
     #[test]
@@ -192,7 +196,7 @@ mod tests {
         let mut log = log(3);
         let CatchUp::Patch { frame, large: false } = log.since(at(0)) else { panic!("a patch was due") };
         let CatchUp::Patch { frame: again, .. } = log.since(at(0)) else { panic!("a patch was due") };
-        assert_eq!(frame.as_ptr(), again.as_ptr());
+        assert_eq!(frame.plain().as_ptr(), again.plain().as_ptr());
         assert!(log.advance(EPOCH, step(3)));
         assert_ne!(log.since(at(0)), CatchUp::Patch { frame, large: false }, "a merged frame ends at its position");
     }
@@ -211,14 +215,14 @@ mod tests {
     fn nobody_has_what_the_log_does_not() {
         let mut log = PatchLog::new("one".into());
         assert_eq!(log.since(NOWHERE), CatchUp::Snapshot);
-        log.restart(at(0), Bytes::from_static(b"now"), Steps::default());
+        log.restart(at(0), frame(b"now"), Steps::default());
         assert_eq!((log.since(NOWHERE), log.since(at(0))), (CatchUp::Snapshot, CatchUp::Nothing));
     }
 
     #[test]
     fn who_is_at_a_step_that_is_forgotten_needs_a_snapshot() {
         let mut log = log(5);
-        assert!(log.advance(EPOCH, Step::new(5, Vec::new(), Bytes::from_static(b"5"), after(1))));
+        assert!(log.advance(EPOCH, Step::new(5, Vec::new(), frame(b"5"), after(1))));
         log.forget_old(after(60));
         assert!(matches!(log.since(at(0)), CatchUp::Patch { .. }));
         log.forget_old(after(61));
@@ -232,10 +236,10 @@ mod tests {
     fn a_snapshot_is_of_its_position_only() {
         let mut log = log(1);
         assert_eq!(log.snapshot(), None, "a step made it old");
-        log.restart(at(1), Bytes::from_static(b"now"), Steps::default());
-        assert_eq!(log.snapshot(), Some(&Bytes::from_static(b"now")));
+        log.restart(at(1), frame(b"now"), Steps::default());
+        assert_eq!(log.snapshot(), Some(&frame(b"now")));
         assert!(matches!(log.since(at(0)), CatchUp::Patch { .. }), "the steps stay");
-        log.restart(at(9), Bytes::from_static(b"later"), Steps::default());
+        log.restart(at(9), frame(b"later"), Steps::default());
         assert_eq!(log.since(at(1)), CatchUp::Snapshot);
     }
 
@@ -256,7 +260,8 @@ mod tests {
     }
 
     /// The text of an unmasked frame.
-    fn json(frame: &[u8]) -> Value {
+    fn json(frame: &SharedFrame) -> Value {
+        let frame = frame.plain();
         let head = if frame[1] == 127 {
             10
         } else if frame[1] == 126 {
@@ -295,7 +300,7 @@ mod tests {
                    let last = step.bytes;
                    prop_assert!(log.advance(EPOCH, step));
                    states.push(json(&protocol::snapshot(&server, EPOCH, base + 1, &state))["state"].clone());
-                   let most = snapshot.len().max(FEW_BYTES);
+                   let most = snapshot.plain().len().max(FEW_BYTES);
                    for (seq, before) in states.iter().enumerate() {
                        if let CatchUp::Patch { frame, .. } = log.since(at(seq as u64)) {
                            let patch: json_patch::Patch =
@@ -303,7 +308,7 @@ mod tests {
                            let mut reached = before.clone();
                            json_patch::patch(&mut reached, &patch).expect("it applies");
                            prop_assert_eq!(Some(&reached), states.last());
-                           let large = last.max(frame.len());
+                           let large = last.max(frame.plain().len());
                            prop_assert!(log.merged_bytes <= most.max(large), "{} bytes merged", log.merged_bytes);
                        }
                    }

@@ -17,24 +17,26 @@
 //! In the state, `server.stale` is `{ <section>: { asOf } }` with the sections `server`, `team`, `mapMarkers` and
 //! `devices` that had no answer for three of their polls; it is absent while all is fresh.
 //!
-//! Frames for many clients are encoded once, WebSocket header included, and shared.
+//! Frames for many clients are encoded once, WebSocket header included, and shared. Where `RELAY_DEFLATE` is set and the
+//! client offers it, messages are compressed ([`crate::relay::deflate`]), once for all such clients.
 
 use std::collections::HashMap;
 
-use actix_http::ws::{OpCode, Parser};
-use bytes::{Bytes, BytesMut};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::domain::{
-    change::{Change, JsonPatch, PatchOperation},
-    chat::ChatLine,
-    ids::ServerId,
-    incident::Raid,
-    server_state::{ServerState, StateDocument},
-    time::Timestamp,
-    world_event::WorldEvent,
+use crate::{
+    domain::{
+        change::{Change, JsonPatch, PatchOperation},
+        chat::ChatLine,
+        ids::ServerId,
+        incident::Raid,
+        server_state::{ServerState, StateDocument},
+        time::Timestamp,
+        world_event::WorldEvent,
+    },
+    relay::frame::SharedFrame,
 };
 
 /// What a client may say: one object in one text frame. Other fields are ignored.
@@ -309,38 +311,32 @@ pub enum ServerMessage<'a> {
 
 impl ServerMessage<'_> {
     /// The message as a frame.
-    pub fn frame(&self) -> Bytes {
-        frame(&serde_json::to_vec(self).expect("messages are plain data"))
+    pub fn frame(&self) -> SharedFrame {
+        SharedFrame::text(&serde_json::to_vec(self).expect("messages are plain data"))
     }
 }
 
 impl Refusal {
     /// The refusal as a frame.
-    pub fn frame(&self) -> Bytes {
+    pub fn frame(&self) -> SharedFrame {
         ServerMessage::Error(self).frame()
     }
 }
 
 /// The event that so many lines of this server's chat were dropped, as a frame.
-pub fn chat_dropped(server: &ServerId, lines: u32, now: Timestamp) -> Bytes {
+pub fn chat_dropped(server: &ServerId, lines: u32, now: Timestamp) -> SharedFrame {
     let event = KnownEvent { id: None, event: &WorldEvent::chat_dropped(lines, now) };
     ServerMessage::Event { server_id: server, event }.frame()
 }
 
 /// `snapshot { serverId, epoch, seq, state }` as a frame.
-pub fn snapshot(server: &ServerId, epoch: u64, seq: u64, state: &ServerState) -> Bytes {
+pub fn snapshot(server: &ServerId, epoch: u64, seq: u64, state: &ServerState) -> SharedFrame {
     ServerMessage::Snapshot { server_id: server, epoch, seq, state }.frame()
 }
 
 /// `patch { serverId, epoch, base, seq, patch }` as a frame.
-pub fn patch(server: &ServerId, epoch: u64, base: u64, seq: u64, changes: &[Change]) -> Bytes {
+pub fn patch(server: &ServerId, epoch: u64, base: u64, seq: u64, changes: &[Change]) -> SharedFrame {
     ServerMessage::Patch { server_id: server, epoch, base, seq, patch: JsonPatch(changes) }.frame()
-}
-
-fn frame(text: &[u8]) -> Bytes {
-    let mut frame = BytesMut::with_capacity(text.len() + 10);
-    Parser::write_message(&mut frame, text, OpCode::Text, true, false);
-    frame.freeze()
 }
 
 #[cfg(test)]

@@ -4,11 +4,11 @@
 use std::{collections::HashSet, sync::Arc};
 
 use actix::Message;
-use bytes::Bytes;
 
 use crate::{
     domain::ids::UserId,
     relay::{
+        frame::SharedFrame,
         receipt::Taken,
         steps::{Step, Steps},
     },
@@ -48,12 +48,12 @@ pub enum Publication {
     Advance { epoch: u64, step: Arc<Step> },
     /// The snapshot that this subscriber asked for, and the last steps to it; answered when a first socket has it, or none
     /// will.
-    Snapshot { position: Position, frame: Bytes, steps: Steps },
+    Snapshot { position: Position, frame: SharedFrame, steps: Steps },
     /// An event or a line of chat, for every client.
-    Deliver { lane: Lane, frame: Bytes },
+    Deliver { lane: Lane, frame: SharedFrame },
     /// A raid alarm, for every client but those of users who have taken note; answered when the sockets have it or are
     /// gone. Each socket that has it is counted in `taken` at once.
-    DeliverAlarm { frame: Bytes, acknowledged: Arc<[UserId]>, taken: Arc<Taken> },
+    DeliverAlarm { frame: SharedFrame, acknowledged: Arc<[UserId]>, taken: Arc<Taken> },
     /// Steps were left out because the subscriber was too busy; a snapshot makes up for them.
     Skipped,
     /// The game connection has failed, and another takes its place: find the server again.

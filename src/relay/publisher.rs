@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use actix::Recipient;
-use bytes::Bytes;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
@@ -17,6 +16,7 @@ use crate::{
         time::Moment,
     },
     relay::{
+        frame::SharedFrame,
         protocol::{self, ServerMessage},
         publication::{AllowedUsers, Lane, Position, Publication},
         receipt::Taken,
@@ -29,7 +29,7 @@ pub struct Publisher {
     server: ServerId,
     position: Position,
     /// The snapshot of the current position, once somebody needed it.
-    snapshot: Option<Bytes>,
+    snapshot: Option<SharedFrame>,
     /// The last steps while somebody subscribes, for a thread that has not got them.
     steps: Steps,
     subscribers: Vec<Subscriber>,
@@ -119,7 +119,7 @@ impl Publisher {
     ) -> impl Future<Output = Option<Position>> + use<> {
         let Position { epoch, seq } = self.position;
         let frame = self.snapshot.get_or_insert_with(|| protocol::snapshot(&self.server, epoch, seq, state)).clone();
-        self.steps.set_snapshot_size(frame.len());
+        self.steps.set_snapshot_size(frame.plain().len());
         if let Some(known) = self.subscribers.iter_mut().find(|known| known.recipient == *subscriber) {
             known.behind = false;
         }
@@ -248,7 +248,7 @@ mod tests {
                 panic!("not a step and a snapshot: {got:?}")
             };
             assert_eq!((step.base, step.seq, *position), (0, 1, Position { epoch: 7, seq: 1 }));
-            frames.push((step.frame.as_ptr(), frame.as_ptr()));
+            frames.push((step.frame.plain().as_ptr(), frame.plain().as_ptr()));
         }
         assert_eq!(frames[0], frames[1], "the very same bytes");
     }

@@ -6,13 +6,13 @@
 
 use std::{cell::Cell, collections::VecDeque, rc::Rc, sync::Arc};
 
-use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::{
     domain::{ids::ServerId, limits},
     relay::{
         feed::{Feed, Round},
+        frame::SharedFrame,
         frame_budget::{FrameBudget, Millis, SPAN},
         patch_log::CatchUp,
         publication::{Lane, Position},
@@ -32,15 +32,15 @@ const PATCH_BURST: Millis = 4;
 /// A frame on its way to one socket.
 #[derive(Clone, Debug)]
 pub struct QueuedFrame {
-    pub frame: Bytes,
+    pub frame: SharedFrame,
     /// Present where it is counted which sockets took the frame.
     pub receipt: Option<Rc<Receipt>>,
     /// The server that it is about, if it is about one: it is not sent after the watch of that server has ended.
     pub feed: Option<Rc<Feed>>,
 }
 
-impl From<Bytes> for QueuedFrame {
-    fn from(frame: Bytes) -> Self {
+impl From<SharedFrame> for QueuedFrame {
+    fn from(frame: SharedFrame) -> Self {
         Self { frame, receipt: None, feed: None }
     }
 }

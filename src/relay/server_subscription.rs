@@ -12,7 +12,6 @@ use std::{
 };
 
 use actix::prelude::*;
-use bytes::Bytes;
 use tokio::{
     task::yield_now,
     time::{Instant, sleep, timeout},
@@ -28,6 +27,7 @@ use crate::{
     relay::{
         close::Reason,
         feed::{Feed, FeedRequest},
+        frame::SharedFrame,
         game_connection::{GameConnection, RequestSnapshot, StateTaken, Subscribe, Unsubscribe},
         protocol::Refusal,
         publication::{AllowedUsers, Lane, Publication},
@@ -192,7 +192,7 @@ impl ServerSubscription {
         }
     }
 
-    fn deliver(&mut self, lane: Lane, frame: Bytes, ctx: &mut Context<Self>) {
+    fn deliver(&mut self, lane: Lane, frame: SharedFrame, ctx: &mut Context<Self>) {
         let queued = QueuedFrame { frame, receipt: None, feed: Some(self.subscription.feed.clone()) };
         let mut numbers = Vec::new();
         for socket in with_read_ahead(&self.subscription.watchers.all()) {
@@ -205,7 +205,7 @@ impl ServerSubscription {
     /// Delivers an alarm to all but these users; resolves to the number of sockets whose kernel buffer took it.
     fn deliver_alarm(
         &self,
-        frame: Bytes,
+        frame: SharedFrame,
         acknowledged: &[UserId],
         on_all_threads: Arc<Taken>,
     ) -> impl Future<Output = usize> + use<> {

@@ -16,7 +16,7 @@ use std::{
 };
 
 use actix_codec::Decoder as _;
-use actix_http::ws::{CloseReason, Codec, Frame, ProtocolError};
+use actix_http::ws::{self, CloseReason, Codec, ProtocolError};
 use bytes::{Buf as _, Bytes, BytesMut};
 use tokio::{sync::Notify, time::Instant};
 
@@ -25,9 +25,12 @@ use crate::{
     net::Stream,
     relay::{
         close::{self, PING, Reason},
+        deflate::{Deflate, InflateError},
+        frame::RSV1,
         frame_budget::Millis,
         protocol,
         publication::Lane,
+        receipt::Receipt,
         send_counts::SendCounts,
         send_queue::{Next, QueuedFrame, SendQueue},
         turns::Turns,
@@ -44,6 +47,9 @@ pub const PONG_DEADLINE: Millis = 10_000;
 pub const GOODBYE_DEADLINE: Millis = 2_000;
 /// No turn.
 const NEVER: Millis = Millis::MAX;
+/// How the frames begin that begin a compressed message, besides the bit for the last frame of a message.
+const DEFLATED_TEXT: u8 = RSV1 | 0x1;
+const DEFLATED_BINARY: u8 = RSV1 | 0x2;
 /// Bytes of the largest frame that is accepted: its payload, and a header of at most fourteen.
 const LARGEST_FRAME: usize = limits::INBOUND_BYTES + 14;
 
@@ -53,6 +59,7 @@ pub struct SocketThread {
     origin: Instant,
     counts: Arc<SendCounts>,
     turns: RefCell<Turns>,
+    deflate: Deflate,
     /// The first turn is earlier than it was.
     earlier: Notify,
 }
@@ -60,8 +67,8 @@ pub struct SocketThread {
 impl SocketThread {
     /// Nobody waits for a turn yet; what goes out is counted here.
     pub fn new(counts: Arc<SendCounts>) -> Rc<Self> {
-        let (origin, turns, earlier) = (Instant::now(), RefCell::default(), Notify::new());
-        Rc::new(Self { origin, counts, turns, earlier })
+        let (turns, deflate, earlier) = (RefCell::default(), Deflate::default(), Notify::new());
+        Rc::new(Self { origin: Instant::now(), counts, turns, deflate, earlier })
     }
 
     /// Now, for the limits of its sockets.
@@ -90,6 +97,8 @@ pub struct Socket {
     pub user: UserId,
     /// Among those of its thread.
     pub number: u32,
+    /// permessage-deflate is agreed with the client.
+    deflates: bool,
     stream: Stream,
     thread: Rc<SocketThread>,
     pub queue: RefCell<SendQueue>,
@@ -114,16 +123,18 @@ pub struct Socket {
 }
 
 struct Half {
-    rest: QueuedFrame,
+    rest: Bytes,
+    receipt: Option<Rc<Receipt>>,
     since: Millis,
 }
 
 impl Socket {
-    /// Owns the stream from after the handshake.
-    pub fn new(thread: Rc<SocketThread>, number: u32, user: UserId, stream: Stream) -> Rc<Self> {
+    /// Owns the stream from after the handshake, in which permessage-deflate was agreed or was not.
+    pub fn new(thread: Rc<SocketThread>, number: u32, user: UserId, stream: Stream, deflates: bool) -> Rc<Self> {
         Rc::new(Self {
             user,
             number,
+            deflates,
             stream,
             queue: RefCell::new(SendQueue::new(number, thread.counts.clone())),
             thread,
@@ -284,49 +295,54 @@ impl Socket {
     fn write(&self, now: Millis) {
         while !self.done.get() {
             let half = self.half.take().map(|half| *half);
-            let next = || self.next(now).map(|rest| Half { rest, since: now });
-            let Some(Half { mut rest, since }) = half.or_else(next) else { return };
-            let written = self.stream.try_write(&rest.frame);
+            let next = || self.next(now).map(|(rest, receipt)| Half { rest, receipt, since: now });
+            let Some(Half { mut rest, receipt, since }) = half.or_else(next) else { return };
+            let written = self.stream.try_write(&rest);
             self.thread.counts.bytes.add(written.as_ref().copied().unwrap_or_default());
             match written {
-                Ok(taken) if taken == rest.frame.len() => {
-                    if let Some(receipt) = &rest.receipt {
+                Ok(taken) if taken == rest.len() => {
+                    if let Some(receipt) = receipt {
                         receipt.confirm();
                     }
                 }
                 Ok(taken) => {
-                    rest.frame.advance(taken);
-                    self.half.set(Some(Box::new(Half { rest, since: now })));
+                    rest.advance(taken);
+                    self.half.set(Some(Box::new(Half { rest, receipt, since: now })));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return self.half.set(Some(Box::new(Half { rest, since })));
+                    return self.half.set(Some(Box::new(Half { rest, receipt, since })));
                 }
                 Err(_) => self.done.set(true),
             }
         }
     }
 
-    /// The frame that goes next, if one may go now.
-    fn next(&self, now: Millis) -> Option<QueuedFrame> {
+    /// The bytes that go next, if any may go now, and on what it is confirmed that they went.
+    fn next(&self, now: Millis) -> Option<(Bytes, Option<Rc<Receipt>>)> {
         if let Some(frame) = self.control.take() {
-            return Some((*frame).into());
+            return Some((*frame, None));
         }
         if self.closing.get().is_some() {
             self.say_goodbye();
             return None;
         }
         let next = self.queue.borrow_mut().next(now);
-        match next {
-            Next::Send(queued) => Some(queued),
-            Next::ChatDropped { feed, lines } => {
-                Some(protocol::chat_dropped(&feed.server, lines, feed.clock.now()).into())
-            }
+        let QueuedFrame { frame, receipt, .. } = match next {
+            Next::Send(queued) => queued,
+            Next::ChatDropped { feed, lines } => protocol::chat_dropped(&feed.server, lines, feed.clock.now()).into(),
             Next::At(at) => {
                 self.wait_until(at);
-                None
+                return None;
             }
-            Next::Idle => None,
-        }
+            Next::Idle => return None,
+        };
+        let bytes = if self.deflates { frame.deflated(&self.thread.deflate) } else { frame.plain() };
+        Some((bytes.clone(), receipt))
+    }
+
+    /// A compressed message that the client sent.
+    pub fn decompress(&self, payload: &[u8]) -> Result<Vec<u8>, InflateError> {
+        self.thread.deflate.decompress(payload, limits::INBOUND_BYTES)
     }
 
     fn say_goodbye(&self) {
@@ -344,6 +360,13 @@ pub fn with_read_ahead(sockets: &[Rc<Socket>]) -> impl Iterator<Item = &Rc<Socke
         some.iter().for_each(|socket| socket.read_ahead());
         some
     })
+}
+
+/// A frame that a client sent.
+pub struct ReceivedFrame {
+    pub frame: ws::Frame,
+    /// It begins a compressed message.
+    pub is_deflated: bool,
 }
 
 /// What a client sent, frame by frame; ends when the connection does. Holds no buffer while idle.
@@ -380,7 +403,7 @@ impl Inbound {
 }
 
 impl futures_util::Stream for Inbound {
-    type Item = Result<Frame, ProtocolError>;
+    type Item = Result<ReceivedFrame, ProtocolError>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
@@ -393,13 +416,20 @@ impl futures_util::Stream for Inbound {
                 this.buffer.clear();
             }
             if !this.buffer.is_empty() {
+                // The codec knows of no compressed messages.
+                let first = this.buffer[0];
+                let is_deflated = this.socket.deflates && matches!(first & 0x7F, DEFLATED_TEXT | DEFLATED_BINARY);
+                if is_deflated {
+                    this.buffer[0] &= !RSV1;
+                }
                 match this.codec.decode(&mut this.buffer).transpose() {
-                    Some(frame) => return Poll::Ready(Some(frame)),
+                    Some(frame) => return Poll::Ready(Some(frame.map(|frame| ReceivedFrame { frame, is_deflated }))),
                     // The codec waits for the whole of a frame, however large it claims to be.
                     None if this.buffer.len() > LARGEST_FRAME => {
                         return Poll::Ready(Some(Err(ProtocolError::Overflow)));
                     }
-                    None => {}
+                    // It looks again when there is more.
+                    None => this.buffer[0] = first,
                 }
             }
             match this.socket.stream.poll_read_ready(cx) {
@@ -424,55 +454,4 @@ impl futures_util::Stream for Inbound {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{net::Memory, relay::receipt::Receipt};
-
-    /// A socket whose peer takes `room` bytes without reading.
-    fn socket(room: usize) -> (Rc<Socket>, Memory) {
-        let (ours, theirs) = Memory::pair(room);
-        (Socket::new(SocketThread::new(Arc::default()), 0, "alice".into(), ours.into()), theirs)
-    }
-
-    fn read(peer: &Memory) -> BytesMut {
-        let mut buffer = BytesMut::new();
-        while peer.try_read_buf(&mut buffer).is_ok_and(|count| count > 0) {}
-        buffer
-    }
-
-    #[tokio::test]
-    async fn a_frame_is_confirmed_when_the_kernel_has_all_of_it() {
-        let (socket, peer) = socket(4);
-        let (receipt, taken, mut finished) = Receipt::of_alarm(Default::default());
-        socket
-            .push(Lane::Raid, QueuedFrame { frame: Bytes::from_static(b"abcdef"), receipt: Some(receipt), feed: None });
-        assert_eq!(taken.get(), 0, "two bytes wait");
-        assert!(finished.try_recv().is_err_and(|error| error == tokio::sync::oneshot::error::TryRecvError::Empty));
-        assert_eq!(read(&peer), "abcd");
-        socket.pump();
-        assert_eq!((read(&peer), taken.get()), (BytesMut::from("ef"), 1));
-        assert!(finished.try_recv().is_err_and(|error| error == tokio::sync::oneshot::error::TryRecvError::Closed));
-    }
-
-    #[tokio::test]
-    async fn a_socket_that_closes_confirms_nothing_that_still_waits() {
-        let (socket, peer) = socket(4);
-        socket.push(Lane::Raid, Bytes::from_static(b"abcdef"));
-        let (receipt, taken, mut finished) = Receipt::of_alarm(Default::default());
-        socket.push(
-            Lane::Raid,
-            QueuedFrame { frame: Bytes::from_static(b"second"), receipt: Some(receipt.clone()), feed: None },
-        );
-        socket.close(Reason::Restarting);
-        socket
-            .push(Lane::Raid, QueuedFrame { frame: Bytes::from_static(b"third"), receipt: Some(receipt), feed: None });
-        assert!(finished.try_recv().is_err_and(|error| error == tokio::sync::oneshot::error::TryRecvError::Closed));
-        assert_eq!(taken.get(), 0);
-        let mut all = read(&peer);
-        for _ in 0..100 {
-            socket.pump();
-            all.extend_from_slice(&read(&peer));
-        }
-        assert_eq!(all, [b"abcdef", &Reason::Restarting.frame()[..]].concat(), "the half frame, then the close frame");
-    }
-}
+mod tests;

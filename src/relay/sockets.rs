@@ -47,12 +47,12 @@ impl Sockets {
         sockets
     }
 
-    /// A socket that owns this stream from after the handshake.
-    pub fn open(&self, user: UserId, stream: Stream) -> Rc<Socket> {
+    /// A socket that owns this stream from after the handshake, in which permessage-deflate was agreed or was not.
+    pub fn open(&self, user: UserId, stream: Stream, deflates: bool) -> Rc<Socket> {
         let mut open = self.open.borrow_mut();
         let entry = open.vacant_entry();
         let number = u32::try_from(entry.key()).expect("a process has fewer sockets");
-        entry.insert(Socket::new(self.thread.clone(), number, user, stream)).clone()
+        entry.insert(Socket::new(self.thread.clone(), number, user, stream, deflates)).clone()
     }
 
     /// Forgets a socket, whose number may then be another's.
@@ -125,6 +125,7 @@ mod tests {
         net::Memory,
         relay::{
             close::{PING, Reason},
+            frame::SharedFrame,
             frame_budget::Millis,
             publication::Lane,
             socket::{GOODBYE_DEADLINE, Inbound},
@@ -138,13 +139,13 @@ mod tests {
             for room in [1, 1 << 20] {
                 let sockets = Sockets::start(Arc::default());
                 let (ours, _peer) = Memory::pair(room);
-                let socket = sockets.open("alice".into(), ours.into());
+                let socket = sockets.open("alice".into(), ours.into(), false);
                 let mut inbound = Inbound::new(socket.clone(), BytesMut::new());
                 let began = Instant::now();
                 let filling = async {
                     tokio::task::yield_now().await;
                     while socket.closing().is_none() {
-                        socket.push(Lane::Raid, Bytes::from_static(b"raid"));
+                        socket.push(Lane::Raid, SharedFrame::from(Bytes::from_static(b"raid")));
                     }
                     std::future::pending::<()>().await;
                 };
@@ -167,7 +168,7 @@ mod tests {
             let connected: Vec<_> = (0..30 * BATCH)
                 .map(|_| {
                     let (ours, theirs) = Memory::pair(1 << 10);
-                    let socket = sockets.open("alice".into(), ours.into());
+                    let socket = sockets.open("alice".into(), ours.into(), false);
                     (Inbound::new(socket.clone(), BytesMut::new()), theirs, socket)
                 })
                 .collect();

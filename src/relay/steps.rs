@@ -5,12 +5,14 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use bytes::Bytes;
 use chrono::TimeDelta;
 
-use crate::domain::{
-    change::{self, Change},
-    time::Moment,
+use crate::{
+    domain::{
+        change::{self, Change},
+        time::Moment,
+    },
+    relay::frame::SharedFrame,
 };
 
 /// For how long a step is kept.
@@ -25,7 +27,7 @@ pub struct Step {
     pub base: u64,
     pub seq: u64,
     pub changes: Vec<Change>,
-    pub frame: Bytes,
+    pub frame: SharedFrame,
     pub at: Moment,
     /// About how many bytes of memory it holds.
     pub bytes: usize,
@@ -33,8 +35,8 @@ pub struct Step {
 
 impl Step {
     /// The step from `base` to the next `seq`.
-    pub fn new(base: u64, changes: Vec<Change>, frame: Bytes, at: Moment) -> Arc<Self> {
-        let bytes = size_of::<Self>() + frame.len() + change::held_bytes(&changes);
+    pub fn new(base: u64, changes: Vec<Change>, frame: SharedFrame, at: Moment) -> Arc<Self> {
+        let bytes = size_of::<Self>() + frame.plain().len() + change::held_bytes(&changes);
         Arc::new(Self { base, seq: base + 1, changes, frame, at, bytes })
     }
 }
@@ -108,6 +110,7 @@ impl Steps {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use proptest::prelude::*;
 
     use super::*;
@@ -118,7 +121,7 @@ mod tests {
     }
 
     fn step(base: u64, seconds: i64, bytes: usize) -> Arc<Step> {
-        Step::new(base, Vec::new(), Bytes::from(vec![0; bytes]), after(seconds))
+        Step::new(base, Vec::new(), Bytes::from(vec![0; bytes]).into(), after(seconds))
     }
 
     #[test]

@@ -80,7 +80,7 @@ mod tests {
     }
 
     fn socket(number: u32, user: &str) -> Rc<Socket> {
-        Socket::new(SocketThread::new(Default::default()), number, user.into(), Memory::pair(64).0.into())
+        Socket::new(SocketThread::new(Default::default()), number, user.into(), Memory::pair(64).0.into(), false)
     }
 
     #[tokio::test]

@@ -153,7 +153,7 @@ class Client {
     const { token } = await api('POST', '/relay/token');
     const before = new Map(this.views);
     this.reset();
-    const socket = new WebSocket(`${demo.relayUrl}/v1?token=${token}`, { origin: demo.apiUrl, perMessageDeflate: false });
+    const socket = new WebSocket(`${demo.relayUrl}/v1?token=${token}`, { origin: demo.apiUrl, perMessageDeflate: true });
     this.socket = socket;
     await new Promise((resolve, reject) => { socket.once('open', resolve); socket.once('error', reject); });
     socket.on('error', error => check(this.leaving, () => `${this.name}: ${error.message}`));

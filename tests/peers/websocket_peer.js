@@ -51,7 +51,7 @@ class Connection {
   wake = () => {};
 
   constructor(options = {}) {
-    this.socket = new WebSocket(`${demo.relayUrl}/v1?token=${token}`, options);
+    this.socket = new WebSocket(`${demo.relayUrl}/v1?token=${token}`, { perMessageDeflate: false, ...options });
     const take = what => { this.arrived.push(what); this.wake(); };
     this.socket.on('message', (data, binary) => take(binary ? { binary: data } : JSON.parse(data)));
     this.socket.on('pong', payload => take({ pong: payload.toString() }));
@@ -331,11 +331,54 @@ const checks = {
     await connection.leave();
   },
 
-  async 'no extension is agreed on, and another version is answered by 426 and the right one'() {
-    const connection = await Connection.open({ perMessageDeflate: true });
-    assert.equal(connection.socket.extensions, '');
-    await connection.isAlive();
-    await connection.leave();
+  async 'compressed messages are understood both ways, whole and in fragments'() {
+    const connection = await Connection.open({ perMessageDeflate: { threshold: 0 } });
+    assert.equal(connection.socket.extensions,
+      'permessage-deflate; server_no_context_takeover; client_no_context_takeover');
+    connection.socket.send(asked(LETTERS));
+    await connection.echoes(LETTERS);
+    const long = 'y'.repeat(128);
+    const message = Buffer.from(asked(long));
+    connection.socket.send(message.subarray(0, 9), { binary: false, fin: false });
+    connection.socket.ping('between');
+    connection.socket.send(message.subarray(9), { binary: false, fin: true });
+    assert.deepEqual(await connection.next(), { pong: 'between' });
+    await connection.echoes(long);
+    connection.socket.send(PING_MESSAGE, { compress: false });
+    assert.deepEqual(await connection.next(), { type: 'pong' });
+
+    const before = connection.socket._socket.bytesRead;
+    connection.socket.send(json({ type: 'subscribe', serverId: demo.servers[0].id }));
+    const snapshot = await connection.next();
+    assert.equal(snapshot.type, 'snapshot');
+    const [bytes, whole] = [connection.socket._socket.bytesRead - before, json(snapshot).length];
+    assert.ok(bytes < whole / 2, `${bytes} of ${whole} bytes`);
+    connection.socket.terminate();
+
+    const largest = await Connection.open({ perMessageDeflate: { threshold: 0 } });
+    largest.socket.send(PING_MESSAGE.padEnd(LIMIT));
+    assert.deepEqual(await largest.next(), { type: 'pong' });
+    largest.socket.send(PING_MESSAGE.padEnd(LIMIT + 1));
+    await largest.isClosed(1009);
+    for (const [what, frames, code] of [
+      ['no deflate', [frame(TEXT, PING_MESSAGE, { first: 0x40 })], 1007],
+      ['a compressed ping', [frame(PING, '', { first: 0x40 })], 1002],
+      ['a compressed continuation', [frame(TEXT, '{', { fin: false }), frame(CONTINUE, '}', { first: 0x40 })], 1002],
+    ]) {
+      const wrong = await Connection.open({ perMessageDeflate: true });
+      wrong.write(...frames);
+      await wrong.isClosed(code).catch(error => { throw new Error(`${what}: ${error.message}`); });
+    }
+    return `a snapshot of ${whole} characters in at most ${bytes} bytes`;
+  },
+
+  async 'what is not offered is not agreed on, and another version is answered by 426 and the right one'() {
+    for (const perMessageDeflate of [false, { serverMaxWindowBits: 10 }]) {
+      const connection = await Connection.open({ perMessageDeflate });
+      assert.equal(connection.socket.extensions, '');
+      await connection.isAlive();
+      await connection.leave();
+    }
     const headers = { connection: 'Upgrade', upgrade: 'websocket', 'sec-websocket-version': '14',
       'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ==' };
     const answer = await within(new Promise((resolve, reject) =>

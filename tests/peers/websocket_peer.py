@@ -12,6 +12,7 @@ import urllib.request
 from urllib.parse import urlsplit
 
 from websockets.client import ClientProtocol
+from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFactory
 from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 from websockets.uri import parse_uri
@@ -61,8 +62,9 @@ class Connection:
 
     token = None
 
-    def __init__(self, behind=b"", pieces=None, **headers):
-        self.protocol = ClientProtocol(parse_uri(f"{DEMO['relayUrl']}/v1?token={self.token}"), max_size=None)
+    def __init__(self, behind=b"", pieces=None, extensions=None, **headers):
+        uri = parse_uri(f"{DEMO['relayUrl']}/v1?token={self.token}")
+        self.protocol = ClientProtocol(uri, max_size=None, extensions=extensions)
         self.events = []
         self.tcp = socket.create_connection((RELAY.hostname, RELAY.port), timeout=20)
         self.tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -337,12 +339,42 @@ def segments():
     connection.leave()
 
 
+def compressed():
+    connection = Connection(extensions=[ClientPerMessageDeflateFactory()])
+    agreed = "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
+    assert connection.response.headers["Sec-WebSocket-Extensions"] == agreed, connection.response.headers
+    protocol = connection.protocol
+    message = asked("y" * 128)
+    protocol.send_text(message)
+    protocol.send_text(message[:9], fin=False)
+    protocol.send_ping(b"between")
+    protocol.send_continuation(message[9:], fin=True)
+    connection.send()
+    connection.expect_echo("y" * 128)
+    events = [connection.event(), connection.event()]
+    assert {event.opcode for event in events} == {TEXT, PONG}, events
+    protocol.send_text(json.dumps({"type": "subscribe", "serverId": DEMO["servers"][0]["id"]}).encode())
+    connection.send()
+    assert connection.message()["type"] == "snapshot"
+    connection.tcp.close()
+    connection = Connection(extensions=[ClientPerMessageDeflateFactory()])
+    connection.protocol.send_text(PING_MESSAGE.ljust(LIMIT))
+    connection.protocol.send_text(PING_MESSAGE.ljust(LIMIT + 1))
+    connection.send()
+    assert connection.message() == PONG_MESSAGE
+    connection.expect_close(1009)
+    # A window that the relay does not agree to.
+    connection = Connection(extensions=[ClientPerMessageDeflateFactory(server_max_window_bits=12)])
+    assert "Sec-WebSocket-Extensions" not in connection.response.headers
+    connection.leave()
+
+
 def handshake():
     connection = Connection(Sec_WebSocket_Version="14")
     assert connection.response.status_code == 426, connection.response
     assert connection.response.headers["Sec-WebSocket-Version"] == "13"
     connection.tcp.close()
-    offer = "permessage-deflate; client_max_window_bits, unheard-of"
+    offer = "permessage-bzip2, unheard-of; client_max_window_bits"
     connection = Connection(Sec_WebSocket_Extensions=offer)
     assert connection.response.status_code == 101 and "Sec-WebSocket-Extensions" not in connection.response.headers
     connection.leave()
@@ -360,7 +392,8 @@ CHECKS = {
     "a close by the relay carries its code and reason": closed_by_the_relay,
     "what comes after a close is ignored": after_a_close,
     "frames behind the handshake in one segment, and each byte in its own": segments,
-    "no extension is agreed on, and another version is answered by 426 and the right one": handshake,
+    "compressed messages are understood both ways, whole and in fragments": compressed,
+    "what is not known is not agreed on, and another version is answered by 426 and the right one": handshake,
 }
 
 Connection.token = api("POST", "/relay/token")["token"]

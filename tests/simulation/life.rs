@@ -177,7 +177,7 @@ impl Service {
                     actix::spawn(async move {
                         let Ok(Ok(admission)) = admitted.await else { return drop(reply.send(None)) };
                         let (service, dashboard, wire) = crate::world::world().make_socket();
-                        ClientSocket::start(worker, admission, service.into(), BytesMut::new());
+                        ClientSocket::start(worker, admission, service.into(), BytesMut::new(), false);
                         let _ = reply.send(Some((dashboard, wire)));
                     });
                 }

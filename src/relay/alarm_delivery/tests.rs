@@ -38,8 +38,8 @@ impl Handler<Publication> for Client {
             return 0;
         }
         // A server's frame is not masked: JSON begins at its first brace.
-        let json = frame.iter().position(|byte| *byte == b'{').expect("JSON");
-        self.got.borrow_mut().push(serde_json::from_slice(&frame[json..]).expect("JSON"));
+        let json = frame.plain().iter().position(|byte| *byte == b'{').expect("JSON");
+        self.got.borrow_mut().push(serde_json::from_slice(&frame.plain()[json..]).expect("JSON"));
         self.sockets
     }
 }

@@ -40,6 +40,8 @@ use crate::{
         client_socket::ClientSocket,
         connect_turns::ConnectTurns,
         fact_sink::FactSink,
+        frame::SharedFrame,
+        publication::Lane,
         relay_worker::RelayWorker,
         server_subscription::Subscription,
         socket::Socket,
@@ -223,7 +225,7 @@ fn simulated(test: impl Future<Output = ()>) -> String {
 async fn watch(worker: &RelayWorker, server: &str) -> (Rc<Subscription>, Rc<Socket>, Memory) {
     let subscription = worker.subscription(&server.into(), &"alice".into()).await.unwrap().expect("a server");
     let (ours, client) = Memory::pair(1 << 20);
-    let socket = worker.sockets.open("alice".into(), ours.into());
+    let socket = worker.sockets.open("alice".into(), ours.into(), false);
     socket.queue.borrow_mut().watch(&subscription.feed, None);
     subscription.watchers.add(&socket);
     socket.pump();
@@ -550,7 +552,7 @@ fn a_client_socket_that_panics_is_gone_and_the_thread_goes_on() {
         let (subscription, healthy, client) = watch(&worker, "one").await;
         let (ours, theirs) = Memory::pair(1 << 20);
         let admission = Admission::new("alice".into(), 1, relay.hub.downgrade().recipient());
-        ClientSocket::start(worker.clone(), admission, ours.into(), BytesMut::new());
+        ClientSocket::start(worker.clone(), admission, ours.into(), BytesMut::new(), false);
         let send = |message: &str| {
             let mut frame = BytesMut::new();
             Parser::write_message(&mut frame, message, OpCode::Text, true, true);
@@ -571,7 +573,7 @@ fn a_client_socket_that_panics_is_gone_and_the_thread_goes_on() {
         assert!(matches!(&watching()[..], [socket] if Rc::ptr_eq(socket, &healthy)));
         assert!(send("").is_err(), "the connection is over");
         received(&client);
-        healthy.push(crate::relay::publication::Lane::Reply, bytes::Bytes::from_static(b"still here"));
+        healthy.push(Lane::Reply, SharedFrame::text(b"still here"));
         assert!(received(&client).contains("still here"));
     });
     assert!(metrics.contains("companion_panics_total{part=\"client_socket\"} 1"), "{metrics}");

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use bytes::Bytes;
 use chrono::TimeDelta;
 use proptest::prelude::*;
 
@@ -23,7 +24,7 @@ fn feed(name: &str) -> Rc<Feed> {
 }
 
 fn text(frame: &str) -> QueuedFrame {
-    Bytes::copy_from_slice(frame.as_bytes()).into()
+    SharedFrame::from(Bytes::copy_from_slice(frame.as_bytes())).into()
 }
 
 fn line(feed: &Rc<Feed>, frame: &str) -> QueuedFrame {
@@ -31,14 +32,14 @@ fn line(feed: &Rc<Feed>, frame: &str) -> QueuedFrame {
 }
 
 /// Larger than any patch of these tests.
-fn snapshot() -> Bytes {
-    Bytes::from_static(&[b'-'; 1 << 14])
+fn snapshot() -> SharedFrame {
+    Bytes::from_static(&[b'-'; 1 << 14]).into()
 }
 
 /// What goes out now.
 fn drain(queue: &mut SendQueue, now: Millis) -> Vec<String> {
     let next = || match queue.next(now) {
-        Next::Send(QueuedFrame { frame, .. }) => Some(String::from_utf8_lossy(&frame).into_owned()),
+        Next::Send(QueuedFrame { frame, .. }) => Some(String::from_utf8_lossy(frame.plain()).into_owned()),
         Next::ChatDropped { feed, lines } => Some(format!("{lines} of {:?}", feed.server.as_str())),
         Next::At(_) | Next::Idle => None,
     };
@@ -101,7 +102,7 @@ impl Traffic {
             let next = self.queue.next(self.now);
             let (lane, number) = match &next {
                 Next::Send(QueuedFrame { frame, .. }) => {
-                    let words = std::str::from_utf8(frame).ok().and_then(|text| text.split_once(' '));
+                    let words = std::str::from_utf8(frame.plain()).ok().and_then(|text| text.split_once(' '));
                     let numbers = words.and_then(|(lane, number)| Some((lane.parse().ok()?, number.parse().ok()?)));
                     numbers.unwrap_or((Lane::State as usize, 0))
                 }
@@ -305,7 +306,7 @@ fn what_waits_and_what_was_sent_is_counted_however_it_ends() {
     assert_eq!((waiting(), all.totals().subscriptions), ([1, 0, 0, 1], 1));
     drain(&mut queue, 0);
     let step = |base| {
-        let frame = Bytes::from_static(b"step");
+        let frame = SharedFrame::from(Bytes::from_static(b"step"));
         assert!(other.log.borrow_mut().advance(1, Step::new(base, Vec::new(), frame, Timestamp::UNIX_EPOCH.into())));
     };
     step(0);
@@ -329,7 +330,11 @@ fn a_feed_lists_a_socket_once_however_often_it_is_served_and_again_for_the_next_
     assert_eq!(feed.without.take(), [3]);
     assert!(matches!(queue.next(3), Next::Idle));
     assert_eq!(feed.without.take(), [3], "it still waits");
-    feed.log.borrow_mut().restart(Position { epoch: 7, seq: 0 }, Bytes::from_static(b"snapshot"), Steps::default());
+    feed.log.borrow_mut().restart(
+        Position { epoch: 7, seq: 0 },
+        Bytes::from_static(b"snapshot").into(),
+        Steps::default(),
+    );
     assert!(matches!(queue.next(4), Next::Send(_)));
     (5..9).for_each(|now| drop(queue.next(now)));
     assert_eq!((feed.up_to_date.take(), feed.without.take()), (vec![3], vec![]));

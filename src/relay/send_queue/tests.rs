@@ -149,7 +149,7 @@ impl Client {
     fn take(&mut self, worlds: &[World], most: usize, now: Millis) -> Next {
         for _ in 0..most {
             match self.queue.next(now) {
-                Next::Send(QueuedFrame { frame, .. }) => self.apply(worlds, &frame, now),
+                Next::Send(QueuedFrame { frame, .. }) => self.apply(worlds, frame.plain(), now),
                 Next::ChatDropped { lines, .. } => {
                     self.dropped += lines;
                     self.count(now);
@@ -287,7 +287,7 @@ proptest! {
                 }
                 Act::Push(client, lane, many) => {
                     let text: &[u8] = if lane == Lane::Chat { br#"{"type":"chat"}"# } else { br#"{"type":"other"}"# };
-                    let frame = Bytes::from([&[0x81, text.len() as u8], text].concat());
+                    let frame = SharedFrame::text(text);
                     for _ in 0..many {
                         let queued = QueuedFrame { feed: Some(talkative.clone()), ..frame.clone().into() };
                         pushed[client] += u32::from(clients[client].queue.push(lane, queued, now).is_ok());
@@ -339,12 +339,12 @@ fn many_steps_between_two_turns_become_one_patch_that_all_share() {
     let mut take = |world: &World, now| {
         let frames = clients.each_mut().map(|client| match client.queue.next(now) {
             Next::Send(QueuedFrame { frame, .. }) => {
-                client.apply(std::slice::from_ref(world), &frame, now);
+                client.apply(std::slice::from_ref(world), frame.plain(), now);
                 frame
             }
             next => panic!("a frame was due, not {next:?}"),
         });
-        assert_eq!(frames[0].as_ptr(), frames[1].as_ptr(), "the very same bytes");
+        assert_eq!(frames[0].plain().as_ptr(), frames[1].plain().as_ptr(), "the very same bytes");
     };
     take(&world, 0);
     for x in 0..50 {

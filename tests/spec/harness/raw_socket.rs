@@ -19,6 +19,8 @@ pub const BINARY_BEGINS: u8 = 0x02;
 
 pub struct RawSocket {
     pub stream: TcpStream,
+    /// The head of the handshake's answer.
+    pub answer: String,
     /// Read beyond the handshake's answer.
     buffer: Vec<u8>,
 }
@@ -26,6 +28,15 @@ pub struct RawSocket {
 impl RawSocket {
     /// A socket after its handshake, with a kernel buffer of so many bytes for what it receives, if given.
     pub async fn open(relay: SocketAddr, token: &str, receive_buffer: Option<u32>) -> Self {
+        Self::open_with(relay, token, receive_buffer, "").await
+    }
+
+    /// A socket that offers these extensions in its handshake.
+    pub async fn offering(relay: SocketAddr, token: &str, extensions: &str) -> Self {
+        Self::open_with(relay, token, None, &format!("Sec-WebSocket-Extensions: {extensions}\r\n")).await
+    }
+
+    async fn open_with(relay: SocketAddr, token: &str, receive_buffer: Option<u32>, header: &str) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         if let Some(bytes) = receive_buffer {
             socket.set_recv_buffer_size(bytes).unwrap();
@@ -33,15 +44,16 @@ impl RawSocket {
         let mut stream = socket.connect(relay).await.unwrap();
         let head = format!(
             "GET /v1?token={token} HTTP/1.1\r\nHost: {relay}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{header}\r\n"
         );
         stream.write_all(head.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
         while !answer.ends_with(b"\r\n\r\n") {
             answer.push(timeout(PATIENCE, stream.read_u8()).await.unwrap().unwrap());
         }
-        assert!(answer.starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&answer));
-        Self { stream, buffer: Vec::new() }
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
+        Self { stream, answer, buffer: Vec::new() }
     }
 
     /// Sends one frame, masked with zeros; false if the relay has closed the socket.
@@ -52,6 +64,17 @@ impl RawSocket {
     /// Sends bytes as they are; false if the relay has closed the socket.
     pub async fn write(&mut self, bytes: &[u8]) -> bool {
         timeout(PATIENCE, self.stream.write_all(bytes)).await.expect("the relay reads").is_ok()
+    }
+
+    /// First byte and payload of the next frame that is no ping.
+    pub async fn expect_frame(&mut self) -> (u8, Vec<u8>) {
+        loop {
+            match self.next_frame() {
+                Some((0x89, _)) => {}
+                Some(frame) => return frame,
+                None => assert!(self.fill().await, "the connection is over"),
+            }
+        }
     }
 
     /// The code of the close frame; 1006 if the stream ends without one.

@@ -2,6 +2,7 @@
 
 mod access;
 mod alarms;
+mod deflate;
 mod game_faults;
 mod limits;
 mod link;
