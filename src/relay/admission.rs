@@ -1,6 +1,9 @@
 //! The right to one open socket, and what a socket and whoever admitted it say to each other.
 
+use std::sync::Arc;
+
 use actix::{Message, WeakRecipient};
+use smallvec::SmallVec;
 
 use crate::{
     domain::ids::{ServerId, SessionId, UserId},
@@ -47,21 +50,21 @@ pub enum SocketEvent {
     },
 }
 
-/// The right to one open socket; given back when dropped.
+/// The right to one open socket; given back when dropped. Small, because there is one per connection.
 pub struct Admission {
     pub user: UserId,
     /// The one server that this socket may watch, if it is an overlay's.
     pub overlay: Option<ServerId>,
     connection: u64,
-    events: WeakRecipient<SocketEvent>,
+    events: Arc<WeakRecipient<SocketEvent>>,
     /// Of its connection, and of its client behind a proxy.
-    permits: Vec<ConnectionPermit>,
+    permits: SmallVec<[ConnectionPermit; 1]>,
 }
 
 impl Admission {
     /// For the connection of this number; `events` gets what becomes of it.
-    pub fn new(user: UserId, connection: u64, events: WeakRecipient<SocketEvent>) -> Self {
-        Self { user, overlay: None, connection, events, permits: Vec::new() }
+    pub fn new(user: UserId, connection: u64, events: Arc<WeakRecipient<SocketEvent>>) -> Self {
+        Self { user, overlay: None, connection, events, permits: SmallVec::new() }
     }
 
     /// The same for an overlay of this server, if there is one.
@@ -72,7 +75,6 @@ impl Admission {
 
     /// Keeps this permit as long as the socket is open.
     pub fn hold(&mut self, permit: ConnectionPermit) {
-        self.permits.reserve_exact(1);
         self.permits.push(permit);
     }
 

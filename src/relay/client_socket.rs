@@ -7,6 +7,7 @@ use std::{rc::Rc, time::Duration};
 use actix::prelude::*;
 use actix_http::ws::{self, Item, ProtocolError};
 use bytes::BytesMut;
+use smallvec::SmallVec;
 use tokio::time::sleep;
 
 use crate::{
@@ -47,7 +48,7 @@ pub struct ClientSocket {
     fragments: Option<Box<Fragments>>,
     received: Window,
     /// What this socket watches.
-    subscriptions: Vec<Rc<Subscription>>,
+    subscriptions: SmallVec<[Rc<Subscription>; 1]>,
     /// Subscriptions being looked up.
     requested: Vec<Requested>,
 }
@@ -79,7 +80,7 @@ impl ClientSocket {
                 admission,
                 fragments: None,
                 received: Window::new(limits::INBOUND_MESSAGES, limits::INBOUND_SPAN),
-                subscriptions: Vec::new(),
+                subscriptions: SmallVec::new(),
                 requested: Vec::new(),
             }
         });
@@ -192,7 +193,6 @@ impl ClientSocket {
                 self.socket.queue.borrow_mut().watch(&subscription.feed, from);
                 subscription.watchers.add(&self.socket);
                 self.subscriptions.retain(|known| known.feed.server != server);
-                self.subscriptions.reserve_exact(1);
                 self.subscriptions.push(subscription);
                 self.socket.pump();
             }

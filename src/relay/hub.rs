@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use actix::prelude::*;
+use actix::{WeakRecipient, prelude::*};
 use tokio::{
     sync::oneshot,
     time::{Instant, timeout},
@@ -27,7 +27,7 @@ use crate::{
         server_state::ConnectionState,
     },
     relay::{
-        admission::Close,
+        admission::{Close, SocketEvent},
         close::Reason,
         context::RelayContext,
         game_connection::{
@@ -182,6 +182,8 @@ pub struct Hub {
     asking: bool,
     /// Sessions whose sockets were admitted unchecked, because the database did not answer.
     unchecked: HashMap<SessionId, UserId>,
+    /// Where all sockets say that they are open or gone; known once the hub runs.
+    socket_events: Option<Arc<WeakRecipient<SocketEvent>>>,
     /// Of the latest look at who may watch.
     access_version: u64,
     /// Of the latest game connection.
@@ -224,6 +226,7 @@ impl Hub {
             asked: Vec::new(),
             asking: false,
             unchecked: HashMap::new(),
+            socket_events: None,
             access_version: 0,
             epoch: 0,
             links_loaded: false,

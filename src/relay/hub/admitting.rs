@@ -145,8 +145,8 @@ impl Handler<Admit> for Hub {
         self.count_sockets();
         let admission = match place {
             Ok(number) => {
-                let events = ctx.address().downgrade().recipient();
-                Admission::new(user.clone(), number, events).of_overlay(overlay)
+                let events = self.socket_events.get_or_insert_with(|| Arc::new(ctx.address().downgrade().recipient()));
+                Admission::new(user.clone(), number, events.clone()).of_overlay(overlay)
             }
             Err(refused) => return Box::pin(ready(Err(refused))),
         };
