@@ -1,7 +1,7 @@
 //! permessage-deflate (RFC 7692), each message by itself: without context from one to the next there is nothing to keep
 //! for a connection, and what is compressed for one client is right for all.
 
-use std::{cell::RefCell, fmt};
+use std::cell::RefCell;
 
 use actix_web::http::header::{HeaderMap, SEC_WEBSOCKET_EXTENSIONS};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
@@ -57,12 +57,6 @@ pub enum InflateError {
 pub struct Deflate {
     compress: RefCell<Option<Compress>>,
     decompress: RefCell<Option<Decompress>>,
-}
-
-impl fmt::Debug for Deflate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Deflate")
-    }
 }
 
 impl Deflate {
