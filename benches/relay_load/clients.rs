@@ -13,6 +13,7 @@ use std::{
 };
 
 use companion::net::descriptors;
+use flate2::{Decompress, FlushDecompress};
 use tempfile::TempPath;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _},
@@ -191,7 +192,8 @@ impl All {
         let mut stream = socket.connect(self.address).await?;
         let request = format!(
             "GET /v1?token={token} HTTP/1.1\r\nHost: relay\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+             Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
         );
         stream.write_all(request.as_bytes()).await?;
         let mut head = Vec::with_capacity(512);
@@ -242,14 +244,14 @@ impl All {
         Ok(format!("{frames} {} {p50} {p99} {raid_p50} {raid_p99}", bytes as f64 / frames as f64))
     }
 
-    /// One data frame; `text` is its beginning.
-    fn take(&self, text: &[u8], now: u64) {
+    /// One data frame of so many bytes; `text` is its beginning.
+    fn take(&self, text: &[u8], bytes: usize, now: u64) {
         if text.starts_with(br#"{"type":"snapshot""#) {
             return self.is_ready();
         }
         let seen = &mut *self.seen.borrow_mut();
         seen.frames += 1;
-        seen.bytes += text.len();
+        seen.bytes += bytes;
         if text.starts_with(br#"{"type":"raid""#) {
             seen.raids.extend(number_after(text, br#""alarmId":""#).map(|alarm| (alarm, now)));
         } else if let Some(news) = number_after(text, NEWS.as_bytes()) {
@@ -268,7 +270,8 @@ impl All {
         thread_local!(static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; 256 * 1_024]));
         let mut frame = Frame::default();
         // A ping may have come at once.
-        if frame.feed(early, |text| self.take(text, stamp())) > 0 && stream.write_all(&masked(0xa, b"")).await.is_err()
+        if frame.feed(early, |text, bytes| self.take(text, bytes, stamp())) > 0
+            && stream.write_all(&masked(0xa, b"")).await.is_err()
         {
             return;
         }
@@ -276,7 +279,7 @@ impl All {
             let now = stamp();
             let pings = BUFFER.with_borrow_mut(|buffer| match stream.try_read(buffer) {
                 Ok(0) => None,
-                Ok(count) => Some(frame.feed(&buffer[..count], |text| self.take(text, now))),
+                Ok(count) => Some(frame.feed(&buffer[..count], |text, bytes| self.take(text, bytes, now))),
                 Err(error) => (error.kind() == io::ErrorKind::WouldBlock).then_some(0),
             });
             match pings {
@@ -294,17 +297,19 @@ impl All {
 struct Frame {
     /// Its head, and the beginning of its payload.
     begun: Vec<u8>,
-    /// Of the payload, still to come, once the head is whole.
+    /// Bytes of the payload, and those still to come, once the head is whole.
+    length: usize,
     missing: Option<usize>,
 }
 
 impl Frame {
     /// Takes what was read; returns how many pings were in it.
-    fn feed(&mut self, mut bytes: &[u8], mut text: impl FnMut(&[u8])) -> usize {
+    fn feed(&mut self, mut bytes: &[u8], mut text: impl FnMut(&[u8], usize)) -> usize {
         let mut pings = 0;
-        let mut end = |opcode: u8, payload: &[u8]| match opcode & 0xf {
-            0x1 => text(payload),
-            0x9 => pings += 1,
+        let mut end = |first: u8, payload: &[u8], bytes: usize| match first {
+            0x81 => text(payload, bytes),
+            0xc1 => text(&inflated(payload), bytes),
+            0x89 => pings += 1,
             _ => {}
         };
         while !bytes.is_empty() {
@@ -315,7 +320,7 @@ impl Frame {
                 && bytes.len() >= head + length
             {
                 let (frame, later) = bytes.split_at(head + length);
-                end(frame[0], &frame[head..]);
+                end(frame[0], &frame[head..], length);
                 bytes = later;
                 continue;
             }
@@ -327,14 +332,27 @@ impl Frame {
                 self.begun.push(bytes[0]);
                 bytes = &bytes[1..];
                 self.missing = payload_length(&self.begun);
+                self.length = self.missing.unwrap_or_default();
             }
             if self.missing == Some(0) {
-                end(self.begun[0], &self.begun[head_length(self.begun[1])..]);
+                end(self.begun[0], &self.begun[head_length(self.begun[1])..], self.length);
                 *self = Self::default();
             }
         }
         pings
     }
+}
+
+/// The beginning of a compressed message (RFC 7692), of which this is the beginning.
+fn inflated(payload: &[u8]) -> Vec<u8> {
+    thread_local!(static INFLATE: RefCell<Decompress> = RefCell::new(Decompress::new(false)));
+    let mut text = Vec::with_capacity(KEPT);
+    INFLATE.with_borrow_mut(|inflate| {
+        inflate.reset(false);
+        // What it cannot read is no text that anybody waits for.
+        let _ = inflate.decompress_vec(payload, &mut text, FlushDecompress::Sync);
+    });
+    text
 }
 
 /// A client's frame with a short payload; a mask of zeros is a mask.

@@ -2,7 +2,7 @@
 //! in another, so that only what the service itself costs is counted.
 //!
 //! ```text
-//! cargo bench --bench relay_load -- [PHASE…] [--clients 1000,10000] [--repetitions 1] [--seconds 10] [--workers 1] [--peers]
+//! cargo bench --bench relay_load -- [PHASE…] [--clients 1000,10000] [--repetitions 1] [--seconds 10] [--workers 1] [--deflate] [--peers]
 //! ```
 //!
 //! Each round starts a new server and new clients. Rounds alternate with those of the limit: a process that writes one
@@ -48,6 +48,9 @@ struct Options {
     /// Worker threads of the service
     #[arg(long, default_value_t = 1)]
     workers: usize,
+    /// The service compresses what it sends
+    #[arg(long)]
+    deflate: bool,
     /// Other servers take part too: from npm and crates.io
     #[arg(long)]
     peers: bool,
@@ -74,7 +77,8 @@ fn measure(options: &Options) -> Result<()> {
     if open_files < needed {
         return Err(format!("{most} clients need {needed} open files, the limit is {open_files}: ulimit -n").into());
     }
-    let mut contenders = vec![Contender::Limit, Contender::Service { workers: options.workers }];
+    let mut contenders =
+        vec![Contender::Limit, Contender::Service { workers: options.workers, deflate: options.deflate }];
     if options.peers {
         contenders.extend(peers::install().into_iter().map(Contender::Peer));
     }

@@ -111,6 +111,7 @@ pub enum Contender {
     Limit,
     Service {
         workers: usize,
+        deflate: bool,
     },
     Peer(Peer),
 }
@@ -138,8 +139,8 @@ enum Target {
 impl Target {
     fn start(contender: &Contender, sockets: usize, markers: u64) -> Result<Self> {
         let mut process = match contender {
-            Contender::Service { workers } => {
-                return Ok(Self::Service(Box::new(Service::start(sockets, markers, *workers)?)));
+            Contender::Service { workers, deflate } => {
+                return Ok(Self::Service(Box::new(Service::start(sockets, markers, *workers, *deflate)?)));
             }
             Contender::Limit => Beside::start(&["limit"])?,
             Contender::Peer(peer) => peer.start()?,

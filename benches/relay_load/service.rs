@@ -64,7 +64,7 @@ pub struct Service {
 
 impl Service {
     /// For so many sockets. Its world is up when this returns.
-    pub fn start(sockets: usize, markers: u64, workers: usize) -> Result<Self> {
+    pub fn start(sockets: usize, markers: u64, workers: usize, deflate: bool) -> Result<Self> {
         let directory = TempDir::with_prefix("companion-bench-")?;
         let data = directory.path().join("data");
         let tokens = directory.path().join("tokens");
@@ -78,6 +78,7 @@ impl Service {
             .env("API_LISTEN", "127.0.0.1:0")
             .env("RELAY_LISTEN", "127.0.0.1:0")
             .env("WORKERS", workers.to_string())
+            .env("RELAY_DEFLATE", deflate.to_string())
             .env("ALLOW_PRIVATE_GAME_SERVERS", "true")
             .current_dir(directory.path())
             .stdin(Stdio::null())

@@ -19,6 +19,8 @@ pub const INBOUND_SPAN: Duration = Duration::from_secs(10);
 pub const INBOUND_PARTS: u16 = 2_000;
 /// Bytes of one message from a client.
 pub const INBOUND_BYTES: usize = 64 * 1024;
+/// Bytes of one message from a client as it is compressed: much input that says nothing would cost much to read.
+pub const INBOUND_DEFLATED_BYTES: usize = 4 * 1024;
 /// Servers that one connection watches.
 pub const SUBSCRIPTIONS: usize = 100;
 /// Connections from one client address (an IPv6 /64 is one), as far as the limit of open files allows.

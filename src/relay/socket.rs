@@ -342,6 +342,9 @@ impl Socket {
 
     /// A compressed message that the client sent.
     pub fn decompress(&self, payload: &[u8]) -> Result<Vec<u8>, InflateError> {
+        if payload.len() > limits::INBOUND_DEFLATED_BYTES {
+            return Err(InflateError::TooBig);
+        }
         self.thread.deflate.decompress(payload, limits::INBOUND_BYTES)
     }
 

@@ -133,6 +133,7 @@ async fn what_is_not_compressed_right_closes_the_socket() {
         ("one byte too many", vec![(TEXT | RSV1, deflated(&[b' '; 64 * 1024 + 1]))], 1009),
         ("a bomb", vec![(TEXT | RSV1, bomb.clone())], 1009),
         ("a bomb in fragments", vec![(TEXT_BEGINS | RSV1, bomb[..9].to_vec()), (ENDS, bomb[9..].to_vec())], 1009),
+        ("much that says nothing", vec![(TEXT | RSV1, [3, 0].repeat(2_049))], 1009),
         ("not compressed", vec![(TEXT | RSV1, PING.into())], 1007),
         ("not UTF-8", vec![(TEXT | RSV1, deflated(b"{\"type\":\"\xFF\"}"))], 1007),
         ("compressed continuation", vec![(TEXT_BEGINS | RSV1, ping.clone()), (ENDS | RSV1, Vec::new())], 1002),
