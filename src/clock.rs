@@ -107,14 +107,18 @@ impl Clock {
             ClockKind::Adjustable(adjusted) => (adjusted.moved.notified(), false),
             ClockKind::Simulated(simulated) => (simulated.moved.notified(), true),
         };
-        let mut moved = pin!(moved);
-        // Before the look at the time, so that no advance is missed.
-        moved.as_mut().enable();
-        let left = left();
-        tokio::select! {
-            () = moved => {}
-            () = sleep(left), if follows || left.is_zero() => {}
-        }
+        // In a box: links wait on the system's clock, and have no room for this.
+        let reached = async move {
+            let mut moved = pin!(moved);
+            // Before the look at the time, so that no advance is missed.
+            moved.as_mut().enable();
+            let left = left();
+            tokio::select! {
+                () = moved => {}
+                () = sleep(left), if follows || left.is_zero() => {}
+            }
+        };
+        Box::pin(reached).await;
     }
 }
 

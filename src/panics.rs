@@ -19,10 +19,10 @@ pub fn notice(part: &'static str, id: &str) -> bool {
     panicking
 }
 
-/// Runs a future to its end, or to its panic, which is reported; `None` then.
-pub async fn caught<T>(part: &'static str, id: &str, future: impl Future<Output = T>) -> Option<T> {
-    let ended = AssertUnwindSafe(future).catch_unwind().await;
-    ended.inspect_err(|_| report(part, id)).ok()
+/// Runs a future to its end, or to its panic, which is reported; `None` then. As large as that future: an async function
+/// would have room for it twice.
+pub fn caught<T>(part: &'static str, id: &str, future: impl Future<Output = T>) -> impl Future<Output = Option<T>> {
+    AssertUnwindSafe(future).catch_unwind().map(move |ended| ended.inspect_err(|_| report(part, id)).ok())
 }
 
 /// The same for what is done at once.

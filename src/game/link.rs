@@ -14,12 +14,16 @@ use std::{
     time::Duration,
 };
 
-use futures_util::future::{LocalBoxFuture, OptionFuture};
+use futures_channel::mpsc;
+use futures_util::{
+    SinkExt as _, StreamExt as _,
+    future::{LocalBoxFuture, OptionFuture},
+};
 use prost::Message as _;
 use rustls::ClientConfig;
 use secrecy::{ExposeSecret as _, SecretBox};
 use tokio::{
-    sync::{mpsc, oneshot, watch},
+    sync::{oneshot, watch},
     task::JoinHandle,
     time::{Instant, sleep_until, timeout},
 };
@@ -133,7 +137,6 @@ pub struct Link {
     handled: watch::Receiver<u64>,
 }
 
-/// In boxes, as all messages here: a channel keeps room for dozens, of the largest there are.
 struct Outgoing {
     request: Box<AppRequest>,
     answer: oneshot::Sender<Result<OrderedAnswer, AskError>>,
@@ -191,7 +194,7 @@ impl Link {
         let (answer, answered) = oneshot::channel();
         let request = Box::new(request);
         let exchange = async {
-            self.requests.send(Outgoing { request, answer }).await.map_err(|_| AskError::Closed)?;
+            self.requests.clone().send(Outgoing { request, answer }).await.map_err(|_| AskError::Closed)?;
             let OrderedAnswer { answered, after } = answered.await.map_err(|_| AskError::Closed)??;
             self.handled.clone().wait_for(|handled| *handled >= after).await.map_err(|_| AskError::Closed)?;
             Ok(answered)
@@ -210,7 +213,7 @@ impl Broadcasts {
     pub async fn next(&mut self) -> Result<(u64, Box<AppBroadcast>), LinkEnded> {
         self.permit = None;
         self.handled.send_replace(self.number);
-        let Some(Heard { broadcast, permit }) = self.received.recv().await else {
+        let Some(Heard { broadcast, permit }) = self.received.next().await else {
             return Err((&mut self.link).await.unwrap_or(LinkEnded::Closed));
         };
         self.permit = permit;
@@ -338,89 +341,92 @@ impl Exchange {
 }
 
 /// A large message that is decoded elsewhere: its size, and what it says.
-type Decoding = LocalBoxFuture<'static, (usize, Result<(AppMessage, Option<DecodingPermit>), DecodeError>)>;
+type Decoding = LocalBoxFuture<'static, Box<(usize, Result<(AppMessage, Option<DecodingPermit>), DecodeError>)>>;
 
-async fn run(
+#[allow(clippy::manual_async_fn, reason = "an async function has room for its arguments twice")]
+fn run(
     mut socket: WebSocket,
     decoder: MessageDecoder,
     mut exchange: Exchange,
     mut outgoing: mpsc::Receiver<Outgoing>,
-) -> LinkEnded {
-    let mut last_received = Instant::now();
-    let mut pinged = false;
-    let mut silent = pin!(sleep_until(last_received + PING_INTERVAL));
-    // Messages keep their order: while one is decoded, none is read. Requests go out all the same.
-    let mut decoding: Option<Decoding> = None;
-    let ended = loop {
-        let limit = exchange.limit();
-        // What is seldom written is in a box: a link that waits has no room for it.
-        let taken = tokio::select! {
-            received = socket.next(limit), if decoding.is_none() => {
-                (last_received, pinged) = (Instant::now(), false);
-                match received {
-                    Ok(Incoming::Binary(payload)) if payload.len() <= SMALL => {
-                        exchange.take(payload.len(), decode(payload).map(|message| (message, None)))
+) -> impl Future<Output = LinkEnded> {
+    async move {
+        let mut last_received = Instant::now();
+        let mut pinged = false;
+        let mut silent = pin!(sleep_until(last_received + PING_INTERVAL));
+        // Messages keep their order: while one is decoded, none is read. Requests go out all the same.
+        let mut decoding: Option<Decoding> = None;
+        let ended = loop {
+            let limit = exchange.limit();
+            // What is written is in a box: a link that waits has no room for it.
+            let taken = tokio::select! {
+                received = socket.next(limit), if decoding.is_none() => {
+                    (last_received, pinged) = (Instant::now(), false);
+                    match received {
+                        Ok(Incoming::Binary(payload)) if payload.len() <= SMALL => {
+                            exchange.take(payload.len(), decode(payload).map(|message| (message, None)))
+                        }
+                        Ok(Incoming::Binary(payload)) => {
+                            let decoder = decoder.clone();
+                            decoding = Some(Box::pin(async move {
+                                Box::new((payload.len(), decoder.decode_large(payload).await))
+                            }));
+                            Ok(None)
+                        }
+                        Ok(Incoming::Ping(payload)) => Box::pin(in_time(socket.pong(&payload))).await.map(|()| None),
+                        Ok(Incoming::Other) => Ok(None),
+                        Ok(Incoming::Close) => Err(LinkEnded::Closed),
+                        Err(ReceiveError::TooLarge) => Err(LinkEnded::TooLarge),
+                        Err(error) => Err(LinkEnded::Broken(error.to_string())),
                     }
-                    Ok(Incoming::Binary(payload)) => {
-                        let decoder = decoder.clone();
-                        decoding = Some(Box::pin(async move {
-                            (payload.len(), decoder.decode_large(payload).await)
-                        }));
+                }
+                Some(decoded) = OptionFuture::from(decoding.as_mut()) => {
+                    let (bytes, decoded) = *decoded;
+                    decoding = None;
+                    (last_received, pinged) = (Instant::now(), false);
+                    exchange.take(bytes, decoded)
+                }
+                next = outgoing.next() => match next {
+                    Some(next) => {
+                        // What is asked together goes together.
+                        let more = std::iter::from_fn(|| outgoing.try_recv().ok());
+                        let requests: Vec<_> = std::iter::once(next).chain(more).map(|next| exchange.begin(next)).collect();
+                        Box::pin(in_time(socket.send(requests))).await.map(|()| None)
+                    }
+                    None => Err(LinkEnded::Unneeded),
+                },
+                // It is not put off with every message, but looks again when it comes.
+                () = silent.as_mut() => {
+                    let now = Instant::now();
+                    // While a message is decoded, none is read.
+                    let heard = if decoding.is_some() { now } else { last_received };
+                    if now < heard + PING_INTERVAL {
+                        silent.as_mut().reset(heard + PING_INTERVAL);
                         Ok(None)
+                    } else if pinged {
+                        Err(LinkEnded::Silent)
+                    } else {
+                        pinged = true;
+                        silent.as_mut().reset(now + PING_INTERVAL);
+                        Box::pin(in_time(socket.ping())).await.map(|()| None)
                     }
-                    Ok(Incoming::Ping(payload)) => Box::pin(in_time(socket.pong(&payload))).await.map(|()| None),
-                    Ok(Incoming::Other) => Ok(None),
-                    Ok(Incoming::Close) => Err(LinkEnded::Closed),
-                    Err(ReceiveError::TooLarge) => Err(LinkEnded::TooLarge),
-                    Err(error) => Err(LinkEnded::Broken(error.to_string())),
                 }
-            }
-            Some((bytes, decoded)) = OptionFuture::from(decoding.as_mut()) => {
-                decoding = None;
-                (last_received, pinged) = (Instant::now(), false);
-                exchange.take(bytes, decoded)
-            }
-            next = outgoing.recv() => match next {
-                Some(next) => {
-                    // What is asked together goes together.
-                    let more = std::iter::from_fn(|| outgoing.try_recv().ok());
-                    let requests: Vec<_> = std::iter::once(next).chain(more).map(|next| exchange.begin(next)).collect();
-                    in_time(socket.send(requests)).await.map(|()| None)
+            };
+            match taken {
+                Ok(None) => {}
+                Ok(Some(heard)) => {
+                    if exchange.broadcasts.send(heard).await.is_err() {
+                        break LinkEnded::Unneeded;
+                    }
                 }
-                None => Err(LinkEnded::Unneeded),
-            },
-            // It is not put off with every message, but looks again when it comes.
-            () = silent.as_mut() => {
-                let now = Instant::now();
-                // While a message is decoded, none is read.
-                let heard = if decoding.is_some() { now } else { last_received };
-                if now < heard + PING_INTERVAL {
-                    silent.as_mut().reset(heard + PING_INTERVAL);
-                    Ok(None)
-                } else if pinged {
-                    Err(LinkEnded::Silent)
-                } else {
-                    pinged = true;
-                    silent.as_mut().reset(now + PING_INTERVAL);
-                    Box::pin(in_time(socket.ping())).await.map(|()| None)
-                }
+                Err(ended) => break ended,
             }
-            () = exchange.broadcasts.closed() => Err(LinkEnded::Unneeded),
         };
-        match taken {
-            Ok(None) => {}
-            Ok(Some(heard)) => {
-                if exchange.broadcasts.send(heard).await.is_err() {
-                    break LinkEnded::Unneeded;
-                }
-            }
-            Err(ended) => break ended,
-        }
-    };
-    drop(exchange);
-    // A courtesy: the peer may be gone.
-    let _ = Box::pin(timeout(Duration::from_secs(1), socket.close())).await;
-    ended
+        drop(exchange);
+        // A courtesy: the peer may be gone.
+        let _ = Box::pin(timeout(Duration::from_secs(1), socket.close())).await;
+        ended
+    }
 }
 
 async fn in_time(write: impl Future<Output = io::Result<()>>) -> Result<(), LinkEnded> {

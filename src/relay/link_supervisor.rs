@@ -297,8 +297,8 @@ impl Supervisor {
     async fn talk(&self, asker: &Asker, route: &Route) -> Result<Unneeded, LinkEnd> {
         let info = AppRequest { get_info: EMPTY, ..Default::default() };
         let asked = Box::pin(asker.ask(info, cost::REQUEST, Priority::EntitySync, ANSWER_DEADLINE));
-        let answered = asked.await.map_err(LinkEnd::by)?;
-        let Some(info) = answered.content.info else {
+        // No name for the answer, which would be held as long as the link.
+        let Some(info) = asked.await.map_err(LinkEnd::by)?.content.info else {
             return Err(LinkEnd::unreachable(LinkReason::NoCompanion, "it does not say what it is"));
         };
         let at = GameServerId::at(&route.host, route.port);

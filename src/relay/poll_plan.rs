@@ -16,50 +16,52 @@ pub enum Poll {
     Markers,
 }
 
+/// What is asked for again and again.
+const POLLS: [(Poll, PollPace); 4] =
+    [(Poll::Markers, MARKERS_EVERY), (Poll::Team, TEAM_EVERY), (Poll::Time, TIME_EVERY), (Poll::Info, INFO_EVERY)];
+
 /// See the module.
 #[derive(Debug)]
 pub struct PollPlan {
-    /// When each was last asked for.
-    asked: [(Poll, PollPace, Instant); 4],
+    /// When each of [`POLLS`] was last asked for.
+    asked: [Instant; POLLS.len()],
 }
 
 impl PollPlan {
     /// All were asked for just now. The random byte makes the first pauses up to a fifth shorter: links that came up
     /// together do not ask together for ever.
     pub fn new(now: Instant, random: u8) -> Self {
-        let paces = [
-            (Poll::Markers, MARKERS_EVERY),
-            (Poll::Team, TEAM_EVERY),
-            (Poll::Time, TIME_EVERY),
-            (Poll::Info, INFO_EVERY),
-        ];
-        let asked = paces.map(|(poll, pace)| {
+        let asked = POLLS.map(|(_, pace)| {
             let earlier = pace.watched.mul_f64(f64::from(random) / 255.0 / 5.0);
-            (poll, pace, now.checked_sub(earlier).unwrap_or(now))
+            now.checked_sub(earlier).unwrap_or(now)
         });
         Self { asked }
     }
 
     /// What is asked for next, and when.
     pub fn next(&self, is_watched: bool) -> (Poll, Instant) {
-        let due = self.asked.map(|(poll, pace, asked)| (poll, asked + pace.of(is_watched)));
-        due.into_iter().fold(due[0], |first, other| if other.1 < first.1 { other } else { first })
+        let due = self.all().map(|(poll, pace, asked)| (poll, asked + pace.of(is_watched)));
+        due.min_by_key(|(_, at)| *at).expect("there are polls")
     }
 
     /// What is asked for together at this time: all that is due, or would be in a tenth of its pause. One waking and one
     /// way to the game server serve all of it.
     pub fn due(&self, now: Instant, is_watched: bool) -> Vec<Poll> {
-        let is_due = |pace: &PollPace, asked: &Instant| now >= *asked + pace.of(is_watched).mul_f64(0.9);
-        self.asked.iter().filter(|(_, pace, asked)| is_due(pace, asked)).map(|(poll, ..)| *poll).collect()
+        let is_due = |pace: PollPace, asked| now >= asked + pace.of(is_watched).mul_f64(0.9);
+        self.all().filter(|(_, pace, asked)| is_due(*pace, *asked)).map(|(poll, ..)| poll).collect()
     }
 
     /// This was asked for now.
     pub fn asked(&mut self, poll: Poll, now: Instant) {
-        for (known, _, asked) in &mut self.asked {
+        for ((known, _), asked) in POLLS.iter().zip(&mut self.asked) {
             if *known == poll {
                 *asked = now;
             }
         }
+    }
+
+    fn all(&self) -> impl Iterator<Item = (Poll, PollPace, Instant)> {
+        POLLS.into_iter().zip(self.asked).map(|((poll, pace), asked)| (poll, pace, asked))
     }
 }
 
