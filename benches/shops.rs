@@ -118,7 +118,9 @@ fn main() {
                 let markers = server.live.state().map_markers.iter().map(|(_, marker)| marker);
                 let (link, ground) = (server.id.as_str().into(), server.live.ground());
                 let new_id = || random.id(now.stamp);
-                batch.extend(server.market.answer(&link, server.live.world(), ground, markers, now, new_id));
+                if server.market.answer(&link, server.live.world(), ground, markers, now) {
+                    batch.extend(server.market.take_unwritten(now.stamp, new_id));
+                }
                 market += begun.elapsed();
             }
             steps += batch.len();

@@ -12,6 +12,7 @@ use std::{
 
 use tokio::{
     sync::{
+        OwnedSemaphorePermit, Semaphore,
         mpsc::{self, error::TrySendError},
         oneshot,
     },
@@ -44,6 +45,8 @@ use crate::{
 
 /// Facts that wait. At a few hundred bytes each, some megabytes.
 const WAITING: usize = 20_000;
+/// Markets that wait: what is new of one is dozens of kilobytes. Others keep theirs, which is less, until their next answer.
+const MARKETS_WAITING: usize = 64;
 /// Rows of one transaction, and how long the first of them waits for others. Everybody waits for a transaction, alarms
 /// too: a large market is stored in several.
 const BATCH: usize = 250;
@@ -101,14 +104,19 @@ impl Fact {
 
 enum Message {
     Fact(Box<Fact>),
+    Market(Box<MarketStep>, MarketTurn),
     /// Answer when everything before is stored.
     Flush(oneshot::Sender<()>),
 }
+
+/// The right of a market to wait in the queue.
+pub type MarketTurn = OwnedSemaphorePermit;
 
 /// Takes facts; clones share the queue.
 #[derive(Clone)]
 pub struct FactSink {
     queue: mpsc::Sender<Message>,
+    markets: Arc<Semaphore>,
     dropped: Arc<AtomicU64>,
 }
 
@@ -129,7 +137,8 @@ impl FactSink {
     fn new() -> (Self, FactWriter) {
         let (sender, queue) = mpsc::channel(WAITING);
         let dropped = Arc::<AtomicU64>::default();
-        (Self { queue: sender, dropped: dropped.clone() }, FactWriter { queue, dropped })
+        let markets = Arc::new(Semaphore::new(MARKETS_WAITING));
+        (Self { queue: sender, markets, dropped: dropped.clone() }, FactWriter { queue, dropped })
     }
 
     /// Keeps a fact, if there is room.
@@ -139,10 +148,15 @@ impl FactSink {
         }
     }
 
-    /// Keeps a fact, or gives it back if there is no room: for what can be kept later.
-    pub fn try_store(&self, fact: Fact) -> Result<(), Box<Fact>> {
-        match self.queue.try_send(Message::Fact(Box::new(fact))).map_err(TrySendError::into_inner) {
-            Err(Message::Fact(fact)) => Err(fact),
+    /// A turn to store what is new of a market, unless many wait.
+    pub fn turn_of_market(&self) -> Option<MarketTurn> {
+        self.markets.clone().try_acquire_owned().ok()
+    }
+
+    /// Keeps what is new of a market, or gives it back if there is no room.
+    pub fn store_market(&self, step: MarketStep, turn: MarketTurn) -> Result<(), Box<MarketStep>> {
+        match self.queue.try_send(Message::Market(Box::new(step), turn)).map_err(TrySendError::into_inner) {
+            Err(Message::Market(step, _)) => Err(step),
             _ => Ok(()),
         }
     }
@@ -182,18 +196,21 @@ impl FactWriter {
             }
             let (mut facts, mut rows, mut waiting) = (Vec::new(), 0, Vec::new());
             for message in batch.drain(..) {
-                match message {
-                    Message::Fact(fact) => {
-                        for part in fact.parts() {
-                            if rows + part.rows() > BATCH && !facts.is_empty() {
-                                store(&pool, &random, std::mem::take(&mut facts).into()).await;
-                                rows = 0;
-                            }
-                            rows += part.rows();
-                            facts.push(part);
-                        }
+                let (fact, _turn) = match message {
+                    Message::Fact(fact) => (*fact, None),
+                    Message::Market(step, turn) => (Fact::Market(*step), Some(turn)),
+                    Message::Flush(done) => {
+                        waiting.push(done);
+                        continue;
                     }
-                    Message::Flush(done) => waiting.push(done),
+                };
+                for part in fact.parts() {
+                    if rows + part.rows() > BATCH && !facts.is_empty() {
+                        store(&pool, &random, std::mem::take(&mut facts).into()).await;
+                        rows = 0;
+                    }
+                    rows += part.rows();
+                    facts.push(part);
                 }
             }
             if !facts.is_empty() {

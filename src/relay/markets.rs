@@ -104,7 +104,7 @@ impl SharedMarket {
         }
     }
 
-    /// A complete answer, of the link of this paired server. What has to be stored.
+    /// A complete answer, of the link of this paired server. Whether it feeds the market.
     pub fn answer<'a>(
         &self,
         feeder: &ServerId,
@@ -112,13 +112,18 @@ impl SharedMarket {
         ground: MarketGround,
         markers: impl Iterator<Item = &'a Arc<Marker>>,
         now: Moment,
-        new_id: impl FnMut() -> String,
-    ) -> Option<MarketStep> {
+    ) -> bool {
         let mut state = self.lock();
-        if !state.is_loaded || !state.is_fed_by(feeder, now) || !state.see(world) {
-            return None;
+        let is_fed = state.is_loaded && state.is_fed_by(feeder, now) && state.see(world);
+        if is_fed {
+            state.market.answer(ground, markers, now);
         }
-        state.market.answer(ground, markers, now);
+        is_fed
+    }
+
+    /// What has to be stored since the last call; `None` if nothing.
+    pub fn take_unwritten(&self, now: Timestamp, new_id: impl FnMut() -> String) -> Option<MarketStep> {
+        let mut state = self.lock();
         let write = state.market.take_unwritten();
         if write.is_none() && !std::mem::take(&mut state.wipe_unwritten) {
             return None;
@@ -127,7 +132,7 @@ impl SharedMarket {
         let write = write.unwrap_or_default();
         let record_ids = std::iter::repeat_with(new_id).take(write.records.len()).collect();
         let (wipe, world) = (state.wipe, state.world.clone());
-        Some(MarketStep { game_server: self.game_server.clone(), wipe, world, write, record_ids, at: now.stamp })
+        Some(MarketStep { game_server: self.game_server.clone(), wipe, world, write, record_ids, at: now })
     }
 
     /// It could not be stored: it comes again with the next answer.
@@ -191,10 +196,13 @@ mod tests {
         let shop = |n| Arc::new(machine(f64::from(n), 1.0, "Shop", &[order("wood", 1, 1, 1)]));
         let markers: Vec<_> = (0..shops).map(shop).collect();
         let mut number = 0;
-        market.answer(&link.into(), Some(world), ground(), markers.iter(), at(seconds), || {
+        let new_id = || {
             number += 1;
             number.to_string()
-        })
+        };
+        let now = at(seconds);
+        let is_fed = market.answer(&link.into(), Some(world), ground(), markers.iter(), now);
+        is_fed.then(|| market.take_unwritten(now.stamp, new_id)).flatten()
     }
 
     #[test]

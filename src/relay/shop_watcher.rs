@@ -15,7 +15,11 @@ use crate::{
     domain::{
         ids::{GameServerId, ServerId},
         rate::Window,
-        shop::{Shop, market::REMEMBERED, watch::ShopWatch},
+        shop::{
+            Shop,
+            market::{Market, REMEMBERED},
+            watch::ShopWatch,
+        },
         time::Moment,
         world_event::WorldEvent,
     },
@@ -99,17 +103,23 @@ impl ShopWatcher {
         if !self.is_loaded(&market) {
             return to_load;
         }
-        let step = {
+        // What is new of a market that is compared for the first time is large: while many wait, it waits, too.
+        let turn = self.context.facts.turn_of_market();
+        if turn.is_none() && market.read(Market::answered_at).is_none() {
+            return None;
+        }
+        let is_fed = {
             let live = self.live.borrow();
             let markers = live.state().map_markers.iter().map(|(_, marker)| marker);
-            let new_id = || self.context.random.id(now.stamp);
-            market.answer(&self.server, live.world(), live.ground(), markers, now, new_id)
+            market.answer(&self.server, live.world(), live.ground(), markers, now)
         };
-        if let Some(step) = step
-            && let Err(fact) = self.context.facts.try_store(Fact::Market(step))
-            && let Fact::Market(step) = *fact
+        let new_id = || self.context.random.id(now.stamp);
+        if is_fed
+            && let Some(turn) = turn
+            && let Some(step) = market.take_unwritten(now.stamp, new_id)
+            && let Err(step) = self.context.facts.store_market(step, turn)
         {
-            market.put_back(step);
+            market.put_back(*step);
         }
         self.judge(&market, now);
         None
