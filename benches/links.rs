@@ -298,7 +298,8 @@ impl Answers {
         };
         let time = AppTime { day_length_minutes: 60.0, sunrise: 6.0, sunset: 18.0, time: 12.0, ..Default::default() };
         let monument = |n: usize| app_map::Monument {
-            token: ["lighthouse", "oil_rig_small", "harbor_display_name", "train_tunnel_display_name"][n % 4]
+            token: ["lighthouse_display_name", "oil_rig_small", "harbor_display_name", "train_tunnel_display_name"]
+                [n % 4]
                 .to_owned(),
             x: n as f32 * 90.0,
             y: n as f32 * 70.0,

@@ -429,8 +429,8 @@ mod tests {
         assert_eq!(
             told.text.lines().collect::<Vec<_>>(),
             [
-                r"Assault Rifle on Island: 2 for 600 Scrap at \[Cheap\](http\://evil), K14.",
-                r"Assault Rifle on Island: 1 for 1000 Wood at \[Cheap\](http\://evil), K14.",
+                r"Assault Rifle on Island: 2 for 600 Scrap at \[Cheap\](http\://evil), A27.",
+                r"Assault Rifle on Island: 1 for 1000 Wood at \[Cheap\](http\://evil), A27.",
                 "Nobody sells Assault Rifle on Desert now.",
             ]
         );

@@ -3,10 +3,6 @@
 //! Map coordinates: metres, origin in the south-west corner, x to the east, y to the north. Column letters count like a
 //! spreadsheet from the west, row numbers start at 0 in the north.
 
-use std::{fmt, ops::Deref};
-
-use serde::{Serialize, Serializer};
-
 use crate::domain::monument::Monument;
 
 /// Edge of a cell as the game intends it, metres.
@@ -20,48 +16,6 @@ pub enum GridStyle {
     InGame,
     /// As the companion app draws it: cells of 146.25 m, rows begin 100 m south of the northern border.
     CompanionApp,
-}
-
-/// A grid label without memory of its own, for what there are many of.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub struct GridLabel {
-    length: u8,
-    text: [u8; Self::LONGEST],
-}
-
-impl GridLabel {
-    /// Bytes: six letters and eight digits on the largest map that can be said.
-    const LONGEST: usize = 15;
-}
-
-impl From<&str> for GridLabel {
-    /// No label is longer than what fits; of another text, what does.
-    fn from(label: &str) -> Self {
-        let label = &label[..label.floor_char_boundary(Self::LONGEST)];
-        let mut text = [0; Self::LONGEST];
-        text[..label.len()].copy_from_slice(label.as_bytes());
-        Self { length: label.len() as u8, text }
-    }
-}
-
-impl Deref for GridLabel {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        std::str::from_utf8(&self.text[..usize::from(self.length)]).unwrap_or_default()
-    }
-}
-
-impl fmt::Debug for GridLabel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-impl Serialize for GridLabel {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self)
-    }
 }
 
 /// The grid label (`D7`); outside of the map the compass direction from its centre (`NE`); `""` where the position is

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use crate::domain::{
-    grid::GridLabel,
+    grid::{self, GridStyle},
     items::ItemNames,
     time::{self, Timestamp},
 };
@@ -46,8 +46,15 @@ pub struct SellOrder {
     pub in_stock: i32,
     pub item_is_blueprint: bool,
     pub currency_is_blueprint: bool,
+    /// Of damaged goods: hundredths of the full condition.
+    pub condition: Option<u8>,
+}
+
+impl SellOrder {
     /// Of damaged goods: part of the full condition, 0..1.
-    pub condition: Option<f64>,
+    pub fn condition(&self) -> Option<f64> {
+        self.condition.map(|hundredths| f64::from(hundredths) / 100.0)
+    }
 }
 
 /// A sell order as it is on the wire; names are `null` for items that the catalogue does not know.
@@ -85,42 +92,101 @@ impl From<SellOrder> for NamedSellOrder {
             in_stock: order.in_stock,
             item_is_blueprint: order.item_is_blueprint,
             currency_is_blueprint: order.currency_is_blueprint,
-            condition: order.condition,
+            condition: order.condition(),
         }
     }
 }
 
-/// A marker on the map. Every link has as many as its game server shows, so it is kept small.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
+/// A marker on the map. Every link has as many as its game server shows, so it is kept small: what few have is in a box,
+/// and what follows from the rest is made when it is written.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Marker {
     pub kind: MarkerKind,
     /// Metres from the south-west corner; may lie outside the world.
     pub x: f64,
     pub y: f64,
-    #[schema(value_type = String)]
-    pub grid: GridLabel,
+    /// Edge length of the world, metres, from which its grid follows.
+    pub map_size: u32,
+    pub mover: Option<Box<Mover>>,
+    /// Map scale value of a circle, not metres.
+    pub radius: Option<f64>,
+    /// Colour of a circle: red, green, blue, alpha.
+    pub color: Option<[u8; 4]>,
+    pub name: Option<Box<str>>,
+    pub out_of_stock: Option<bool>,
+    pub sell_orders: Box<[SellOrder]>,
+}
+
+/// What a marker has that moves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mover {
+    /// Degrees.
+    pub rotation: Option<f64>,
+    /// SteamID64.
+    pub steam_id: Option<u64>,
+}
+
+impl Marker {
+    /// The label of its grid cell.
+    pub fn grid(&self) -> String {
+        grid::label(GridStyle::InGame, self.map_size, self.x, self.y)
+    }
+}
+
+/// A marker as it is on the wire.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Marker)]
+#[serde(rename_all = "camelCase")]
+pub struct ShownMarker<'a> {
+    kind: MarkerKind,
+    /// Metres from the south-west corner; may lie outside the world.
+    x: f64,
+    y: f64,
+    grid: String,
     /// Degrees; movers only.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rotation: Option<f64>,
+    #[schema(required = false)]
+    rotation: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, required = false)]
-    pub steam_id: Option<Box<str>>,
+    #[schema(required = false)]
+    steam_id: Option<String>,
     /// Map scale value of a circle, not metres.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub radius: Option<f64>,
+    #[schema(required = false)]
+    radius: Option<f64>,
     /// Colour of a circle, `#rrggbbaa`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, required = false)]
-    pub color: Option<Box<str>>,
+    #[schema(required = false)]
+    color: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, required = false)]
-    pub name: Option<Box<str>>,
+    #[schema(required = false)]
+    name: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub out_of_stock: Option<bool>,
+    #[schema(required = false)]
+    out_of_stock: Option<bool>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     #[schema(value_type = Vec<NamedSellOrder>, required = false)]
-    pub sell_orders: Box<[SellOrder]>,
+    sell_orders: &'a [SellOrder],
+}
+
+impl Serialize for Marker {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mover = self.mover.as_deref();
+        let shown = ShownMarker {
+            kind: self.kind,
+            x: self.x,
+            y: self.y,
+            grid: self.grid(),
+            rotation: mover.and_then(|mover| mover.rotation),
+            steam_id: mover.and_then(|mover| mover.steam_id).map(|id| id.to_string()),
+            radius: self.radius,
+            color: self.color.map(|[red, green, blue, alpha]| format!("#{red:02x}{green:02x}{blue:02x}{alpha:02x}")),
+            name: self.name.as_deref(),
+            out_of_stock: self.out_of_stock,
+            sell_orders: &self.sell_orders,
+        };
+        shown.serialize(serializer)
+    }
 }
 
 /// A note on the map.

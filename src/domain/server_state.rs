@@ -3,7 +3,10 @@
 //! Everything with an id is in an object keyed by that id, so that one change is one JSON Patch operation. An edit
 //! returns what it changed as [`Change`]s.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    mem::{replace, swap, take},
+    sync::Arc,
+};
 
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
@@ -14,7 +17,7 @@ use crate::domain::{
     freshness::{StaleSection, StaleSections},
     incident::Incident,
     link_reason::LinkReason,
-    map::{MapNote, Marker},
+    map::{MapNote, Marker, ShownMarker},
     time::{self, Timestamp},
 };
 
@@ -116,9 +119,10 @@ pub struct ServerHead {
     pub stale: StaleSections,
 }
 
-/// Values by id, with edits that say what they changed.
+/// Values by id, with edits that say what they changed. In a vector of just their number: every link has dozens, and the
+/// ids seldom change.
 #[derive(Clone, Debug, Default)]
-pub struct Keyed<K, T>(BTreeMap<K, Arc<T>>);
+pub struct Keyed<K, T>(Vec<(K, Arc<T>)>);
 
 impl<K, T> Keyed<K, T>
 where
@@ -127,17 +131,17 @@ where
 {
     /// No values.
     pub fn new() -> Self {
-        Self(BTreeMap::new())
+        Self(Vec::new())
     }
 
     /// The value of this id.
     pub fn get(&self, id: &K) -> Option<&Arc<T>> {
-        self.0.get(id)
+        self.find(id).ok().map(|index| &self.0[index].1)
     }
 
     /// All, by id.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &Arc<T>)> + Clone {
-        self.0.iter()
+        self.0.iter().map(|(id, value)| (id, value))
     }
 
     /// How many there are.
@@ -152,39 +156,71 @@ where
 
     /// Sets one value, or takes it away.
     pub fn put(&mut self, section: Section, id: K, value: Option<T>, changes: &mut Vec<Change>) {
-        let old = self.0.get(&id);
+        let found = self.find(&id);
+        let old = found.ok().map(|index| &self.0[index].1);
         if old.map(|old| &**old) == value.as_ref() {
             return;
         }
         let new = value.map(Arc::new);
-        let old = match &new {
-            Some(new) => self.0.insert(id.clone(), new.clone()),
-            None => self.0.remove(&id),
+        let old = match (found, &new) {
+            (Ok(index), Some(new)) => Some(replace(&mut self.0[index].1, new.clone())),
+            (Ok(index), None) => Some(self.0.remove(index).1),
+            (Err(index), Some(new)) => {
+                self.0.reserve_exact(1);
+                self.0.insert(index, (id.clone(), new.clone()));
+                None
+            }
+            (Err(_), None) => None,
         };
-        changes.push(Change { section, key: id.into(), old: old.map(|v| v as _), new: new.map(|v| v as _) });
+        changes.push(change(section, id, old, new));
     }
 
     /// Makes these the only values: what is missing goes, what is equal costs a comparison.
     pub fn replace(&mut self, section: Section, values: impl IntoIterator<Item = (K, T)>, changes: &mut Vec<Change>) {
-        let mut named = Vec::with_capacity(self.0.len());
-        for (id, value) in values {
-            // An id that comes twice in one answer: the last one counts.
-            self.put(section, id.clone(), Some(value), changes);
-            named.push(id);
-        }
-        named.sort_unstable();
-        named.dedup();
-        if named.len() == self.0.len() {
-            return;
-        }
-        self.0.retain(|id, old| {
-            let stays = named.binary_search(id).is_ok();
-            if !stays {
-                changes.push(Change { section, key: id.clone().into(), old: Some(old.clone()), new: None });
+        let mut values: Vec<(K, T)> = values.into_iter().collect();
+        values.sort_by(|a, b| a.0.cmp(&b.0));
+        // An id that comes twice in one answer: the last one counts.
+        values.dedup_by(|later, kept| {
+            let is_same = later.0 == kept.0;
+            if is_same {
+                swap(later, kept);
             }
-            stays
+            is_same
         });
+        let mut all = Vec::with_capacity(values.len());
+        let mut known = take(&mut self.0).into_iter().peekable();
+        for (id, value) in values {
+            while let Some((gone, old)) = known.next_if(|(known, _)| *known < id) {
+                changes.push(change(section, gone, Some(old), None));
+            }
+            let old = known.next_if(|(known, _)| *known == id).map(|(_, old)| old);
+            let value = match old {
+                Some(old) if *old == value => old,
+                old => {
+                    let new = Arc::new(value);
+                    changes.push(change(section, id.clone(), old, Some(new.clone())));
+                    new
+                }
+            };
+            all.push((id, value));
+        }
+        changes.extend(known.map(|(gone, old)| change(section, gone, Some(old), None)));
+        self.0 = all;
     }
+
+    fn find(&self, id: &K) -> Result<usize, usize> {
+        self.0.binary_search_by(|(known, _)| known.cmp(id))
+    }
+}
+
+impl<K: Serialize, T: Serialize> Serialize for Keyed<K, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(id, value)| (id, value)))
+    }
+}
+
+fn change<T: Node + 'static>(section: Section, id: impl Into<Key>, old: Option<Arc<T>>, new: Option<Arc<T>>) -> Change {
+    Change { section, key: id.into(), old: old.map(|value| value as _), new: new.map(|value| value as _) }
 }
 
 /// The live state of one game server.
@@ -251,17 +287,17 @@ pub struct StateDocument<'a> {
     server: &'a ServerHead,
     team: TeamDocument<'a>,
     /// By the game's marker id.
-    #[schema(value_type = HashMap<String, Marker>)]
-    map_markers: &'a BTreeMap<u64, Arc<Marker>>,
+    #[schema(value_type = HashMap<String, ShownMarker>)]
+    map_markers: &'a Keyed<u64, Marker>,
     /// By device id (the entity id in decimal).
     #[schema(value_type = HashMap<String, Device>)]
-    devices: &'a BTreeMap<Arc<str>, Arc<Device>>,
+    devices: &'a Keyed<Arc<str>, Device>,
     /// By note id.
     #[schema(value_type = HashMap<String, MapNote>)]
-    map_notes: &'a BTreeMap<Arc<str>, Arc<MapNote>>,
+    map_notes: &'a Keyed<Arc<str>, MapNote>,
     /// Of the last day, by incident id. A client raises the alarm on any that it has not shown yet.
     #[schema(value_type = HashMap<String, Incident>)]
-    raids: &'a BTreeMap<Arc<str>, Arc<Incident>>,
+    raids: &'a Keyed<Arc<str>, Incident>,
 }
 
 /// The team of the paired player, in JSON.
@@ -271,18 +307,18 @@ struct TeamDocument<'a> {
     head: &'a TeamHead,
     /// By SteamID64.
     #[schema(value_type = HashMap<String, Member>)]
-    members: &'a BTreeMap<u64, Arc<Member>>,
+    members: &'a Keyed<u64, Member>,
 }
 
 impl Serialize for ServerState {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let document = StateDocument {
             server: &self.server,
-            team: TeamDocument { head: &self.team, members: &self.members.0 },
-            map_markers: &self.map_markers.0,
-            devices: &self.devices.0,
-            map_notes: &self.map_notes.0,
-            raids: &self.raids.0,
+            team: TeamDocument { head: &self.team, members: &self.members },
+            map_markers: &self.map_markers,
+            devices: &self.devices,
+            map_notes: &self.map_notes,
+            raids: &self.raids,
         };
         document.serialize(serializer)
     }
@@ -295,7 +331,7 @@ where
     let mut new = T::clone(whole);
     edit(&mut new);
     if new != **whole {
-        let old = std::mem::replace(whole, Arc::new(new));
-        changes.push(Change { section, key: Key::Whole, old: Some(old), new: Some(whole.clone()) });
+        let old = replace(whole, Arc::new(new));
+        changes.push(change(section, Key::Whole, Some(old), Some(whole.clone())));
     }
 }

@@ -287,7 +287,7 @@ fn key_of(order: &SellOrder) -> OfferKey {
     OfferKey {
         item_id: order.item_id,
         item_is_blueprint: order.item_is_blueprint,
-        worn: order.condition.is_some_and(|condition| condition < 1.0),
+        worn: order.condition.is_some_and(|hundredths| hundredths < 100),
         currency_id: order.currency_id,
         currency_is_blueprint: order.currency_is_blueprint,
     }

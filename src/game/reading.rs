@@ -7,7 +7,7 @@ use crate::{
         detect::wipe::World,
         device::{Device, DeviceKind, Item, Reachable, Storage},
         grid::{self, GridStyle},
-        map::{MapNote, Marker, MarkerKind, SellOrder},
+        map::{MapNote, Marker, MarkerKind, Mover, SellOrder},
         monument::Monument,
         plain_text::plain_text,
         server_state::Member,
@@ -152,10 +152,7 @@ fn marker(marker: AppMarker, map_size: u32) -> Option<Marker> {
         Ok(AppMarkerType::UndefinedMarker) | Err(_) => MarkerKind::Other,
     };
     let channel = |value: Option<f32>| (value.unwrap_or_default().clamp(0.0, 1.0) * 255.0) as u8;
-    let color = marker.color1.map(|c| {
-        format!("#{:02x}{:02x}{:02x}{:02x}", channel(c.x), channel(c.y), channel(c.z), channel(c.w.or(Some(1.0))))
-            .into()
-    });
+    let color = marker.color1.map(|c| [channel(c.x), channel(c.y), channel(c.z), channel(c.w.or(Some(1.0)))]);
     let orders = marker.sell_orders.into_iter().take(SELL_ORDERS).map(|order| SellOrder {
         item_id: order.item_id,
         quantity: order.quantity,
@@ -166,13 +163,13 @@ fn marker(marker: AppMarker, map_size: u32) -> Option<Marker> {
         currency_is_blueprint: order.currency_is_blueprint,
         condition: order.item_condition.zip(order.item_condition_max).and_then(|(now, full)| condition(now, full)),
     });
+    let mover = Mover { rotation: marker.rotation.and_then(metres), steam_id: marker.steam_id.filter(|id| *id != 0) };
     Some(Marker {
         kind,
         x,
         y,
-        grid: grid::label(GridStyle::InGame, map_size, x, y).as_str().into(),
-        rotation: marker.rotation.and_then(metres),
-        steam_id: marker.steam_id.filter(|id| *id != 0).map(|id| id.to_string().into()),
+        map_size,
+        mover: (mover.rotation.is_some() || mover.steam_id.is_some()).then(|| mover.into()),
         radius: marker.radius.and_then(metres),
         color,
         name: marker.name.map(|text| plain_text(&text, TEXT)).filter(|name| !name.is_empty()).map(Box::from),
@@ -181,10 +178,10 @@ fn marker(marker: AppMarker, map_size: u32) -> Option<Marker> {
     })
 }
 
-/// Part of the full condition, in hundredths; `None` for what makes no sense.
-fn condition(now: f32, full: f32) -> Option<f64> {
+/// Hundredths of the full condition; `None` for what makes no sense.
+fn condition(now: f32, full: f32) -> Option<u8> {
     let part = f64::from(now) / f64::from(full);
-    (full > 0.0 && part.is_finite()).then(|| (part.clamp(0.0, 1.0) * 100.0).round() / 100.0)
+    (full > 0.0 && part.is_finite()).then(|| (part.clamp(0.0, 1.0) * 100.0).round() as u8)
 }
 
 /// The monuments of a map.

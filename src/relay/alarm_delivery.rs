@@ -6,7 +6,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     rc::Rc,
     sync::Arc,
 };
@@ -89,7 +89,7 @@ pub struct AlarmDelivery {
     unheard: RefCell<BTreeMap<String, Option<Position>>>,
     taken_up: RefCell<VecDeque<String>>,
     /// By device id.
-    values: RefCell<BTreeMap<String, LastValue>>,
+    values: RefCell<HashMap<String, LastValue>>,
     /// The ledger has been read.
     known: Cell<bool>,
     is_known: Notify,

@@ -174,7 +174,8 @@ pub struct GameConnection {
     echoes: Vec<AwaitedEcho>,
     /// Of the latest question for the stored notes.
     notes_version: u64,
-    cameras: Rc<CameraLooks>,
+    /// Once somebody has looked through one.
+    cameras: std::cell::OnceCell<Rc<CameraLooks>>,
     /// The look whether a camera is still wanted.
     camera_end: Option<SpawnHandle>,
     /// The next tick, and when it is planned for.
@@ -197,7 +198,7 @@ impl GameConnection {
         let shops = ShopWatcher::new(server.clone(), context.clone(), live.clone(), publisher.clone());
         Self {
             live,
-            cameras: CameraLooks::new(context.clock.clone()),
+            cameras: Default::default(),
             asked_for: start.asked_for,
             heard: start.heard,
             server,
@@ -258,7 +259,7 @@ impl GameConnection {
     ) {
         self.link = None;
         self.echoes.clear();
-        self.cameras.link_changed();
+        self.cameras_link_changed();
         self.update(GameUpdate::Disconnected { state, reason, next_attempt_at }, ctx);
         self.keep_alive(true);
     }
@@ -373,7 +374,7 @@ impl Handler<LinkReport> for GameConnection {
                 self.link = Some(link);
                 self.join_market(&game_server, ctx);
                 self.game_server = Some(game_server);
-                self.cameras.link_changed();
+                self.cameras_link_changed();
                 log::info!(server = self.server.as_str(); "connected to the game server");
                 let wanted = self.update(GameUpdate::Connected(info), ctx);
                 self.keep_alive(false);

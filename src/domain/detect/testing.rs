@@ -6,7 +6,6 @@ use chrono::TimeDelta;
 
 use super::{Detectors, Surroundings};
 use crate::domain::{
-    grid::GridLabel,
     map::{Marker, MarkerKind, SellOrder},
     monument::Monument,
     server_state::Member,
@@ -24,9 +23,8 @@ pub(super) fn marker(kind: MarkerKind, x: f64, y: f64) -> Marker {
         kind,
         x,
         y,
-        grid: GridLabel::default(),
-        rotation: None,
-        steam_id: None,
+        map_size: 4_000,
+        mover: None,
         radius: None,
         color: None,
         name: None,

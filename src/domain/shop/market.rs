@@ -292,7 +292,7 @@ fn first_seen(group: &Group, ground: &MarketGround, vanished: &BTreeMap<Likeness
     let mut shop = Shop {
         id,
         name: name_of(machines(group)),
-        grid: first.grid.to_string(),
+        grid: first.grid(),
         npc: ground.is_npc(id),
         offers: offers_of(machines(group), now),
         first_seen_at: now,

@@ -6,7 +6,7 @@ use super::GameConnection;
 use crate::{
     domain::device::Reachable,
     relay::{
-        camera_looks::{CameraError, CameraLook, LINGER, LookThrough},
+        camera_looks::{CameraError, CameraLook, CameraLooks, LINGER, LookThrough},
         live_state::GameUpdate,
     },
 };
@@ -16,15 +16,24 @@ impl GameConnection {
     pub(super) fn take_camera_frame(&self, update: &mut GameUpdate) {
         if let GameUpdate::Broadcast(_, broadcast) = update
             && let Some(rays) = broadcast.camera_rays.take()
+            && let Some(cameras) = self.cameras.get()
         {
-            self.cameras.hear(&rays);
+            cameras.hear(&rays);
+        }
+    }
+
+    /// There is another link, or none.
+    pub(super) fn cameras_link_changed(&self) {
+        if let Some(cameras) = self.cameras.get() {
+            cameras.link_changed();
         }
     }
 
     /// Looks later whether anybody still wants the camera.
     fn plan_camera_end(&mut self, ctx: &mut Context<Self>) {
         let end = ctx.run_later(LINGER, |connection, ctx| {
-            if let Some(end) = connection.cameras.end_unused(connection.link.as_ref()) {
+            let end = connection.cameras.get().and_then(|cameras| cameras.end_unused(connection.link.as_ref()));
+            if let Some(end) = end {
                 ctx.spawn(end.into_actor(connection));
             }
         });
@@ -38,7 +47,8 @@ impl Handler<LookThrough> for GameConnection {
     type Result = ResponseActFuture<Self, CameraLook>;
 
     fn handle(&mut self, LookThrough { camera }: LookThrough, _: &mut Self::Context) -> Self::Result {
-        let look = self.cameras.look(camera.clone(), self.link.clone());
+        let cameras = self.cameras.get_or_init(|| CameraLooks::new(self.context.clock.clone()));
+        let look = cameras.look(camera.clone(), self.link.clone());
         Box::pin(look.into_actor(self).map(move |looked, connection, ctx| {
             connection.plan_camera_end(ctx);
             let reachable = match &looked {

@@ -27,9 +27,16 @@ pub(super) struct Followed {
     pub(super) npc: Option<bool>,
     first_seen_at: Timestamp,
     changed_at: Timestamp,
+    /// Few have any.
+    past: Option<Box<Past>>,
+    pub(super) missing: Option<Box<Absence>>,
+}
+
+/// Where a shop was before.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Past {
     returns: u32,
     moved_from: Option<VendorId>,
-    pub(super) missing: Option<Box<Absence>>,
 }
 
 /// What a shop is called and sells.
@@ -38,7 +45,8 @@ enum Goods {
     /// As its machines said in the last answer that it was in.
     Seen {
         machines: SmallVec<[Arc<Marker>; 1]>,
-        /// When each offer was first seen and last changed, in the order of their keys.
+        /// When each offer was first seen and last changed, in the order of their keys; none if for all that was when
+        /// the shop was first seen.
         dates: Box<[(Timestamp, Timestamp)]>,
     },
     /// As it was before, or was stored.
@@ -62,12 +70,16 @@ pub(super) struct Absence {
 impl Followed {
     fn of(shop: &Shop, goods: Goods) -> Self {
         let Shop { npc, first_seen_at, changed_at, returns, moved_from, .. } = *shop;
-        Self { goods, npc, first_seen_at, changed_at, returns, moved_from, missing: None }
+        let past = Past { returns, moved_from };
+        let past = (past != Past::default()).then(|| Box::new(past));
+        Self { goods, npc, first_seen_at, changed_at, past, missing: None }
     }
 
     /// A shop as these machines show it.
     pub(super) fn seen(shop: Shop, group: &Group) -> Self {
-        let dates = shop.offers.iter().map(|offer| (offer.first_seen_at, offer.changed_at)).collect();
+        let dates = shop.offers.iter().map(|offer| (offer.first_seen_at, offer.changed_at));
+        let is_first = |dates| dates == (shop.first_seen_at, shop.first_seen_at);
+        let dates = if dates.clone().all(is_first) { [].into() } else { dates.collect() };
         Self::of(&shop, Goods::Seen { machines: machines(group).cloned().collect(), dates })
     }
 
@@ -94,11 +106,12 @@ impl Followed {
                 for (offer, (first_seen_at, changed_at)) in offers.iter_mut().zip(dates) {
                     (offer.first_seen_at, offer.changed_at) = (*first_seen_at, *changed_at);
                 }
-                let grid = machines.first().map(|machine| machine.grid.to_string()).unwrap_or_default();
+                let grid = machines.first().map(|machine| machine.grid()).unwrap_or_default();
                 (name_of(machines.iter()), grid, offers)
             }
         };
-        let Self { npc, first_seen_at, changed_at, returns, moved_from, .. } = *self;
+        let Self { npc, first_seen_at, changed_at, .. } = *self;
+        let Past { returns, moved_from } = self.past.as_deref().copied().unwrap_or_default();
         let gone_at = self.gone_at();
         Shop { id, name, grid, npc, offers, first_seen_at, changed_at, gone_at, returns, moved_from }
     }
@@ -115,12 +128,12 @@ impl Followed {
         }
         let mut shop = self.shop(id);
         let is_back = shop.gone_at.take().is_some();
-        let (name, grid) = (name_of(machines(group)), &*group[0].1.grid);
-        let mut changed = is_back || name != shop.name || *grid != *shop.grid;
+        let (name, grid) = (name_of(machines(group)), group[0].1.grid());
+        let mut changed = is_back || name != shop.name || grid != shop.grid;
         if changed {
             shop.returns += u32::from(is_back);
             shop.name = name;
-            shop.grid = grid.to_owned();
+            shop.grid = grid;
         }
         let mut news = Vec::new();
         let mut offers = offers_of(machines(group), now);
@@ -185,7 +198,7 @@ pub(super) fn offers_of<'a>(machines: impl Iterator<Item = &'a Arc<Marker>>, now
             key: key_of(order),
             price: Price { cost: order.cost, quantity: order.quantity },
             in_stock: if is_empty { 0 } else { i64::from(order.in_stock.max(0)) },
-            condition: order.condition,
+            condition: order.condition(),
             first_seen_at: now,
             changed_at: now,
         }));

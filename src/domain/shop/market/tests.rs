@@ -72,9 +72,9 @@ fn blueprints_conditions_and_currencies_are_apart() {
         SellOrder { item_is_blueprint: true, ..wood },
         SellOrder { currency_id: 1, ..wood },
         SellOrder { currency_is_blueprint: true, ..wood },
-        SellOrder { condition: Some(0.4), cost: 2, ..wood },
-        SellOrder { condition: Some(0.5), cost: 3, ..wood },
-        SellOrder { condition: Some(1.0), cost: 11, ..wood },
+        SellOrder { condition: Some(40), cost: 2, ..wood },
+        SellOrder { condition: Some(50), cost: 3, ..wood },
+        SellOrder { condition: Some(100), cost: 11, ..wood },
     ];
     let shop = &shops(&[bobs(&offers)])[0];
     assert_eq!(shop.offers.len(), 5, "two are worn, and two are as new");
@@ -198,7 +198,7 @@ fn a_server_that_shows_other_shops_each_time_costs_bounded_memory() {
 
 fn any_orders() -> impl Strategy<Value = Vec<SellOrder>> {
     let item = prop::sample::select(vec!["wood", "stones", "rocket.launcher", "scrap"]);
-    let one = (item, 0_i32..3, any::<i32>(), -1_i32..5, any::<bool>(), prop::option::of(0.0..1.0_f64));
+    let one = (item, 0_i32..3, any::<i32>(), -1_i32..5, any::<bool>(), prop::option::of(0_u8..100));
     let order = one.prop_map(|(item, quantity, cost, stock, item_is_blueprint, condition)| SellOrder {
         item_is_blueprint,
         condition,

@@ -46,7 +46,7 @@ fn a_price_far_from_the_median_of_the_others_is() {
     assert_eq!(reasons(&market, fake(&[order("cloth", 10, 25, 1)])), [""; 0], "half the median alone is a bargain");
     assert_eq!(reasons(&market, fake(&[order("cloth", 10, 2_000, 1)])), [""; 0], "a dear shop alone is no trap");
     assert_eq!(reasons(&market[..2], fake(&[order("cloth", 10, 1, 1)])), [""; 0], "two others are no market");
-    let worn = SellOrder { condition: Some(0.1), ..order("cloth", 10, 1, 1) };
+    let worn = SellOrder { condition: Some(10), ..order("cloth", 10, 1, 1) };
     assert_eq!(reasons(&market, fake(&[worn])), [""; 0], "worn goods are compared with worn goods");
 }
 

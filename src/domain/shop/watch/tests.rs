@@ -81,7 +81,7 @@ fn it_is_undercut_by_a_player_who_sells_the_same_for_less() {
     for no_rival in [
         eves(&[SellOrder { in_stock: 0, ..cheaper }]),
         eves(&[SellOrder { item_is_blueprint: true, ..cheaper }]),
-        eves(&[SellOrder { condition: Some(0.5), ..cheaper }]),
+        eves(&[SellOrder { condition: Some(50), ..cheaper }]),
         eves(&[SellOrder { currency_id: 7, ..cheaper }]),
         machine(2000.0, 2000.0, "Outpost", &[cheaper]),
     ] {
@@ -140,7 +140,7 @@ fn of_several_offers_the_plain_one_for_scrap_is_watched_and_its_currency_stays()
     let mut watch = watch(None);
     let wood = order("wood", 1000, 10, 5);
     let sulfur = SellOrder { currency_id: id("sulfur"), cost: 1, ..wood };
-    let worn = SellOrder { condition: Some(0.1), cost: 2, ..wood };
+    let worn = SellOrder { condition: Some(10), cost: 2, ..wood };
     let blueprint = SellOrder { item_is_blueprint: true, cost: 3, ..wood };
     look(&mut watch, &[bobs(&[sulfur, worn, blueprint, wood])]);
     assert_eq!(watch.baseline.map(|baseline| (baseline.currency_id, baseline.price.cost)), Some((SCRAP, 10)));
