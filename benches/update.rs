@@ -10,7 +10,7 @@ use companion::{
     domain::{
         change::{self, Change, Section},
         ids::ServerId,
-        map::{Marker, MarkerKind, SellOrder},
+        map::{MapPlace, Marker, MarkerKind, SellOrder},
         server_state::ServerState,
         time::Timestamp,
     },
@@ -49,17 +49,12 @@ fn marker(id: u64, moved: u64) -> Marker {
         currency_is_blueprint: false,
         condition: None,
     };
+    let place = MapPlace::at((id % 4_000) as f64 + moved as f64 / 100.0, (id * 7 % 4_000) as f64);
     Marker {
-        kind: MarkerKind::VendingMachine,
-        x: (id % 4_000) as f64 + moved as f64 / 100.0,
-        y: (id * 7 % 4_000) as f64,
-        map_size: 4_000,
-        mover: None,
-        radius: None,
-        color: None,
         name: Some(format!("Shop {id}").into()),
         out_of_stock: Some(false),
         sell_orders: (0..3).map(order).collect(),
+        ..Marker::new(MarkerKind::VendingMachine, place, 4_000)
     }
 }
 

@@ -102,34 +102,61 @@ impl From<SellOrder> for NamedSellOrder {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Marker {
     pub kind: MarkerKind,
-    /// Metres from the south-west corner; may lie outside the world.
-    pub x: f64,
-    pub y: f64,
+    /// May lie outside the world.
+    pub place: MapPlace,
     /// Edge length of the world, metres, from which its grid follows.
     pub map_size: u32,
-    pub mover: Option<Box<Mover>>,
-    /// Map scale value of a circle, not metres.
-    pub radius: Option<f64>,
-    /// Colour of a circle: red, green, blue, alpha.
-    pub color: Option<[u8; 4]>,
+    pub details: Option<Box<MarkerDetails>>,
     pub name: Option<Box<str>>,
     pub out_of_stock: Option<bool>,
     pub sell_orders: Box<[SellOrder]>,
 }
 
-/// What a marker has that moves.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Mover {
-    /// Degrees.
+/// What few markers have.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MarkerDetails {
+    /// Degrees; movers only.
     pub rotation: Option<f64>,
     /// SteamID64.
     pub steam_id: Option<u64>,
+    /// Map scale value of a circle, not metres.
+    pub radius: Option<f64>,
+    /// Colour of a circle: red, green, blue, alpha.
+    pub color: Option<[u8; 4]>,
+}
+
+/// A place on the map, to the centimetre.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MapPlace {
+    /// Centimetres from the south-west corner, to the east and to the north.
+    pub east: i32,
+    pub north: i32,
+}
+
+impl MapPlace {
+    /// The place that is so many metres from the south-west corner.
+    pub fn at(x: f64, y: f64) -> Self {
+        let centimetres = |metres: f64| (metres * 100.0).round() as i32;
+        Self { east: centimetres(x), north: centimetres(y) }
+    }
+
+    /// Metres to the east and to the north.
+    pub fn metres(self) -> (f64, f64) {
+        (f64::from(self.east) / 100.0, f64::from(self.north) / 100.0)
+    }
 }
 
 impl Marker {
+    /// One with no more than a place.
+    pub fn new(kind: MarkerKind, place: MapPlace, map_size: u32) -> Self {
+        let (details, name, out_of_stock, sell_orders) = Default::default();
+        Self { kind, place, map_size, details, name, out_of_stock, sell_orders }
+    }
+
     /// The label of its grid cell.
     pub fn grid(&self) -> String {
-        grid::label(GridStyle::InGame, self.map_size, self.x, self.y)
+        let (x, y) = self.place.metres();
+        grid::label(GridStyle::InGame, self.map_size, x, y)
     }
 }
 
@@ -171,16 +198,18 @@ pub struct ShownMarker<'a> {
 
 impl Serialize for Marker {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mover = self.mover.as_deref();
+        let (x, y) = self.place.metres();
+        let details = self.details.as_deref();
+        let color = details.and_then(|details| details.color);
         let shown = ShownMarker {
             kind: self.kind,
-            x: self.x,
-            y: self.y,
+            x,
+            y,
             grid: self.grid(),
-            rotation: mover.and_then(|mover| mover.rotation),
-            steam_id: mover.and_then(|mover| mover.steam_id).map(|id| id.to_string()),
-            radius: self.radius,
-            color: self.color.map(|[red, green, blue, alpha]| format!("#{red:02x}{green:02x}{blue:02x}{alpha:02x}")),
+            rotation: details.and_then(|details| details.rotation),
+            steam_id: details.and_then(|details| details.steam_id).map(|id| id.to_string()),
+            radius: details.and_then(|details| details.radius),
+            color: color.map(|[red, green, blue, alpha]| format!("#{red:02x}{green:02x}{blue:02x}{alpha:02x}")),
             name: self.name.as_deref(),
             out_of_stock: self.out_of_stock,
             sell_orders: &self.sell_orders,

@@ -20,34 +20,35 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::domain::{
     detect::Surroundings,
     items,
-    map::{Marker, MarkerKind, SellOrder},
+    map::{MapPlace, Marker, MarkerKind, SellOrder},
     time::Timestamp,
 };
 
 /// The stable id of a shop: its place in centimetres, as `<x>_<y>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct VendorId {
-    x: i32,
-    y: i32,
-}
+pub struct VendorId(MapPlace);
 
 impl VendorId {
     /// The shop at this place, in metres.
     pub fn at(x: f64, y: f64) -> Self {
-        let centimetres = |metres: f64| (metres * 100.0).round() as i32;
-        Self { x: centimetres(x), y: centimetres(y) }
+        Self(MapPlace::at(x, y))
+    }
+
+    /// The shop of this machine.
+    pub fn of(machine: &Marker) -> Self {
+        Self(machine.place)
     }
 
     /// Reads an id as it is written; other spellings of the same numbers are none.
     pub fn parse(text: &str) -> Option<Self> {
         let (x, y) = text.split_once('_')?;
-        let id = Self { x: x.parse().ok()?, y: y.parse().ok()? };
+        let id = Self(MapPlace { east: x.parse().ok()?, north: y.parse().ok()? });
         (id.to_string() == text).then_some(id)
     }
 
     /// Metres from the south-west corner.
     pub fn place(self) -> (f64, f64) {
-        (f64::from(self.x) / 100.0, f64::from(self.y) / 100.0)
+        self.0.metres()
     }
 
     /// Metres between two shops.
@@ -59,7 +60,7 @@ impl VendorId {
 
 impl fmt::Display for VendorId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}_{}", self.x, self.y)
+        write!(f, "{}_{}", self.0.east, self.0.north)
     }
 }
 

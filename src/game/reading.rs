@@ -7,7 +7,7 @@ use crate::{
         detect::wipe::World,
         device::{Device, DeviceKind, Item, Reachable, Storage},
         grid::{self, GridStyle},
-        map::{MapNote, Marker, MarkerKind, Mover, SellOrder},
+        map::{MapNote, MapPlace, Marker, MarkerDetails, MarkerKind, SellOrder},
         monument::Monument,
         plain_text::plain_text,
         server_state::Member,
@@ -163,15 +163,17 @@ fn marker(marker: AppMarker, map_size: u32) -> Option<Marker> {
         currency_is_blueprint: order.currency_is_blueprint,
         condition: order.item_condition.zip(order.item_condition_max).and_then(|(now, full)| condition(now, full)),
     });
-    let mover = Mover { rotation: marker.rotation.and_then(metres), steam_id: marker.steam_id.filter(|id| *id != 0) };
-    Some(Marker {
-        kind,
-        x,
-        y,
-        map_size,
-        mover: (mover.rotation.is_some() || mover.steam_id.is_some()).then(|| mover.into()),
+    let details = MarkerDetails {
+        rotation: marker.rotation.and_then(metres),
+        steam_id: marker.steam_id.filter(|id| *id != 0),
         radius: marker.radius.and_then(metres),
         color,
+    };
+    Some(Marker {
+        kind,
+        place: MapPlace::at(x, y),
+        map_size,
+        details: (details != MarkerDetails::default()).then(|| details.into()),
         name: marker.name.map(|text| plain_text(&text, TEXT)).filter(|name| !name.is_empty()).map(Box::from),
         out_of_stock: marker.out_of_stock,
         sell_orders: orders.collect(),

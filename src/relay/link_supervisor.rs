@@ -120,7 +120,13 @@ impl Wake {
 }
 
 /// Runs until the game connection is gone.
-pub async fn supervise(reports: Recipient<LinkReport>, context: Arc<RelayContext>, server: ServerId, wake: Arc<Wake>) {
+#[allow(clippy::manual_async_fn, reason = "an async function has room for its arguments twice")]
+pub fn supervise(
+    reports: Recipient<LinkReport>,
+    context: Arc<RelayContext>,
+    server: ServerId,
+    wake: Arc<Wake>,
+) -> impl Future<Output = ()> {
     let supervisor = Supervisor {
         reports,
         context,
@@ -131,37 +137,7 @@ pub async fn supervise(reports: Recipient<LinkReport>, context: Arc<RelayContext
         refused: Cell::new(false),
         map_wanted: Notify::new(),
     };
-    let context = &supervisor.context;
-    let mut backoff = Backoff::new();
-    let mut asked_for = false;
-    loop {
-        // Many that start, or lose the network, together do not all connect in the same instant.
-        let turn = match asked_for {
-            true => ConnectTurn::at_once(),
-            false => tokio::select! {
-                biased;
-                () = supervisor.wake.asked_for() => ConnectTurn::at_once(),
-                turn = context.connect_turns.next(&context.random) => turn,
-            },
-        };
-        let started = Instant::now();
-        let held = panics::caught("game_link", supervisor.server.as_str(), supervisor.hold(turn)).await;
-        let Err(end) = held.unwrap_or_else(|| Err(LinkEnd::unreachable(LinkReason::OurFault, "it panicked"))) else {
-            return;
-        };
-        let pause = backoff.after(started.elapsed(), end.pause, context.random.byte());
-        let next_attempt_at = context.clock.now() + TimeDelta::from_std(pause).unwrap_or_default();
-        let LinkEnd { state, reason, detail, .. } = end;
-        log::info!(server = supervisor.server.as_str(), state:? = state; "no link to the game server: {reason} ({detail})");
-        let down = LinkReport::Down { state, reason, next_attempt_at };
-        if Box::pin(supervisor.report(down)).await.is_err() {
-            return;
-        }
-        asked_for = timeout(pause, supervisor.wake.asked_for()).await.is_ok();
-        if asked_for {
-            backoff = Backoff::new();
-        }
-    }
+    async move { supervisor.run().await }
 }
 
 struct Supervisor {
@@ -190,6 +166,43 @@ enum Polled {
 }
 
 impl Supervisor {
+    /// One link after the other, until nobody needs any more.
+    async fn run(&self) {
+        let context = &self.context;
+        let mut backoff = Backoff::new();
+        let mut asked_for = false;
+        loop {
+            let turn = if asked_for { ConnectTurn::at_once() } else { Box::pin(self.turn()).await };
+            let started = Instant::now();
+            let held = panics::caught("game_link", self.server.as_str(), self.hold(turn)).await;
+            let Err(end) = held.unwrap_or_else(|| Err(LinkEnd::unreachable(LinkReason::OurFault, "it panicked")))
+            else {
+                return;
+            };
+            let pause = backoff.after(started.elapsed(), end.pause, context.random.byte());
+            let next_attempt_at = context.clock.now() + TimeDelta::from_std(pause).unwrap_or_default();
+            let LinkEnd { state, reason, detail, .. } = end;
+            log::info!(server = self.server.as_str(), state:? = state; "no link to the game server: {reason} ({detail})");
+            let down = LinkReport::Down { state, reason, next_attempt_at };
+            if Box::pin(self.report(down)).await.is_err() {
+                return;
+            }
+            asked_for = Box::pin(timeout(pause, self.wake.asked_for())).await.is_ok();
+            if asked_for {
+                backoff = Backoff::new();
+            }
+        }
+    }
+
+    /// Many that start, or lose the network, together do not all connect in the same instant.
+    async fn turn(&self) -> ConnectTurn {
+        tokio::select! {
+            biased;
+            () = self.wake.asked_for() => ConnectTurn::at_once(),
+            turn = self.context.connect_turns.next(&self.context.random) => turn,
+        }
+    }
+
     /// One link from beginning to end. Ok when nobody needs it any more.
     async fn hold(&self, turn: ConnectTurn) -> Result<Unneeded, LinkEnd> {
         self.silent.set(0);

@@ -152,7 +152,7 @@ mod tests {
     use crate::{
         domain::{
             change::Section,
-            map::{Marker, MarkerKind},
+            map::{MapPlace, Marker, MarkerKind},
             server_state::ServerState,
             time::Timestamp,
         },
@@ -244,18 +244,8 @@ mod tests {
     }
 
     fn marker(x: u16) -> Marker {
-        Marker {
-            kind: MarkerKind::VendingMachine,
-            x: f64::from(x),
-            y: 0.0,
-            map_size: 4_000,
-            mover: None,
-            radius: None,
-            color: None,
-            name: Some("A shop".into()),
-            out_of_stock: None,
-            sell_orders: [].into(),
-        }
+        let shop = Marker::new(MarkerKind::VendingMachine, MapPlace::at(f64::from(x), 0.0), 4_000);
+        Marker { name: Some("A shop".into()), ..shop }
     }
 
     /// The text of an unmasked frame.

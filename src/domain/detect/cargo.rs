@@ -53,12 +53,13 @@ impl Cargo {
     }
 
     pub(super) fn see(&mut self, id: u64, marker: &Marker, events: &mut Events) {
-        let (at, now) = (Some((marker.x, marker.y)), events.now);
+        let (x, y) = marker.place.metres();
+        let (at, now) = (Some((x, y)), events.now);
         let fresh = || Ship { track: Track::new(marker, now), egress_at: None, dock: None };
         let Some((sighting, ship)) = self.0.see(id, fresh) else { return };
         let data = json!({ "markerId": id.to_string() });
         match sighting {
-            Sighting::New if !events.priming && events.around.is_beyond(ARRIVES_BEYOND, marker.x, marker.y) => {
+            Sighting::New if !events.priming && events.around.is_beyond(ARRIVES_BEYOND, x, y) => {
                 ship.egress_at = Some(now + EGRESS_AFTER);
                 let data = json!({ "markerId": id.to_string(), "egressAt": time::to_wire((now + EGRESS_AFTER).stamp) });
                 events
@@ -75,11 +76,11 @@ impl Cargo {
         let turn = ship.track.follow(marker, now);
         match &ship.dock {
             None if ship.track.moving == Some(false) => {
-                let harbor = events.around.nearest(DOCK_REACH, marker.x, marker.y, |monument| monument.is_harbor());
+                let harbor = events.around.nearest(DOCK_REACH, x, y, |monument| monument.is_harbor());
                 if let Some(harbor) = harbor {
                     // A ship that never moved before our eyes has been there for an unknown time: no events.
                     let since = (turn == Some(Turn::Halted)).then_some(now);
-                    ship.dock = Some(Dock { harbor: harbor.name().to_owned(), x: marker.x, y: marker.y, since });
+                    ship.dock = Some(Dock { harbor: harbor.name().to_owned(), x, y, since });
                     if since.is_some() {
                         let data = json!({ "markerId": id.to_string(), "harbor": harbor.name() });
                         events
@@ -87,7 +88,7 @@ impl Cargo {
                     }
                 }
             }
-            Some(dock) if (marker.x - dock.x).hypot(marker.y - dock.y) > CASTS_OFF => {
+            Some(dock) if (x - dock.x).hypot(y - dock.y) > CASTS_OFF => {
                 let data = json!({
                     "markerId": id.to_string(),
                     "harbor": dock.harbor,

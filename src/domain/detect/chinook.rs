@@ -36,7 +36,7 @@ impl Chinooks {
     }
 
     pub(super) fn see(&mut self, id: u64, marker: &Marker, rigs: &mut OilRigs, events: &mut Events) {
-        let at @ (x, y) = (marker.x, marker.y);
+        let at @ (x, y) = marker.place.metres();
         let Some((sighting, chinook)) = self.0.see(id, || Chinook { x, y, was_called: false }) else { return };
         (chinook.x, chinook.y) = at;
         if !chinook.was_called {

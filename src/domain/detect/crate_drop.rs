@@ -18,7 +18,7 @@ impl Crates {
     }
 
     pub(super) fn see(&mut self, id: u64, marker: &Marker, events: &mut Events) {
-        let at = (marker.x, marker.y);
+        let at = marker.place.metres();
         let Some((sighting, last)) = self.0.see(id, || at) else { return };
         *last = at;
         let (action, text) = match sighting {

@@ -19,12 +19,11 @@ impl Explosions {
 
     pub(super) fn see(&mut self, id: u64, marker: &Marker, heli: &Heli, events: &mut Events) {
         let Some((Sighting::New, ())) = self.0.see(id, || ()) else { return };
-        let helicopter = heli.was_lost_near(marker.x, marker.y);
+        let (x, y) = marker.place.metres();
+        let helicopter = heli.was_lost_near(x, y);
         let data = json!({ "markerId": id.to_string(), "patrolHelicopter": helicopter });
         let text = if helicopter { "Patrol helicopter crashed" } else { "Explosion" };
-        events.report(EventKind::Explosion, "exploded", Some((marker.x, marker.y)), data, |place| {
-            format!("{text} {place}")
-        });
+        events.report(EventKind::Explosion, "exploded", Some((x, y)), data, |place| format!("{text} {place}"));
     }
 
     pub(super) fn sweep(&mut self, events: &mut Events) {

@@ -32,7 +32,7 @@ impl Heli {
     }
 
     pub(super) fn see(&mut self, id: u64, marker: &Marker, events: &mut Events) {
-        let at @ (x, y) = (marker.x, marker.y);
+        let at @ (x, y) = marker.place.metres();
         let Some((sighting, helicopter)) = self.0.see(id, || Helicopter { x, y }) else { return };
         *helicopter = Helicopter { x, y };
         let (action, verb) = match sighting {

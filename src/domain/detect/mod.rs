@@ -95,7 +95,6 @@ impl Detectors {
         self.map_size = around.map_size;
         let mut events = Events::new(around, now, !self.markers_primed);
         self.markers_primed = true;
-        let markers = markers.filter(|(_, marker)| marker.x.is_finite() && marker.y.is_finite());
         for (id, marker) in markers.clone() {
             match marker.kind {
                 MarkerKind::CargoShip => self.cargo.see(id, marker, &mut events),

@@ -22,14 +22,14 @@ const MAX_GONE: usize = 256;
 /// [`Sightings::sweep`]. Most kinds have one thing or none, so they are in vectors, which are small.
 #[derive(Debug)]
 pub(super) struct Sightings<K, T> {
-    /// In the order of their keys.
+    /// First those that were known before the current answer, in the order of their keys; then those that are new in it,
+    /// in the order of theirs.
     present: Vec<Entry<K, T>>,
-    /// New in the current answer, in the order of their keys.
-    fresh: Vec<Entry<K, T>>,
-    gone: BTreeMap<K, (T, Moment)>,
+    known: u32,
+    limit: u32,
     /// Number of the current answer.
-    round: u64,
-    limit: usize,
+    round: u32,
+    gone: BTreeMap<K, (T, Moment)>,
 }
 
 #[derive(Debug)]
@@ -37,7 +37,7 @@ struct Entry<K, T> {
     key: K,
     value: T,
     /// When it was last seen.
-    round: u64,
+    round: u32,
     /// Rare, so that it is elsewhere.
     missing: Option<Box<Missing>>,
 }
@@ -59,42 +59,48 @@ pub(super) enum Sighting {
 
 impl<K: Ord, T> Sightings<K, T> {
     /// Nothing there; at most `limit` things are followed, so that no answer can grow it without bound.
-    pub(super) fn new(limit: usize) -> Self {
-        Self { present: Vec::new(), fresh: Vec::new(), gone: BTreeMap::new(), round: 0, limit }
+    pub(super) fn new(limit: u32) -> Self {
+        Self { present: Vec::new(), known: 0, limit, round: 0, gone: BTreeMap::new() }
     }
 
     /// Something is in the answer; many come quickest in the order of their keys. `None` when too many are followed
     /// already.
     pub(super) fn see(&mut self, key: K, fresh: impl FnOnce() -> T) -> Option<(Sighting, &mut T)> {
-        if let Some(index) = find(&self.present, &key) {
-            let entry = &mut self.present[index];
-            (entry.round, entry.missing) = (self.round, None);
-            return Some((Sighting::Known, &mut entry.value));
-        }
-        let index = match self.fresh.binary_search_by(|entry| entry.key.cmp(&key)) {
-            Ok(index) => return Some((Sighting::Known, &mut self.fresh[index].value)),
+        let index = match self.find(&key) {
+            Ok(index) => {
+                let entry = &mut self.present[index];
+                (entry.round, entry.missing) = (self.round, None);
+                return Some((Sighting::Known, &mut entry.value));
+            }
             Err(index) => index,
         };
-        if self.present.len() + self.fresh.len() >= self.limit {
+        if self.present.len() >= self.limit as usize {
             return None;
         }
         let (sighting, value) = match self.gone.remove(&key) {
             Some((value, _)) => (Sighting::Back, value),
             None => (Sighting::New, fresh()),
         };
-        self.fresh.insert(index, Entry { key, value, round: self.round, missing: None });
-        Some((sighting, &mut self.fresh[index].value))
+        self.present.insert(index, Entry { key, value, round: self.round, missing: None });
+        Some((sighting, &mut self.present[index].value))
+    }
+
+    /// Where it is, or where it belongs among those that are new.
+    fn find(&self, key: &K) -> Result<usize, usize> {
+        let (known, fresh) = self.present.split_at(self.known as usize);
+        let search = |entries: &[Entry<K, T>]| entries.binary_search_by(|entry| entry.key.cmp(key));
+        let behind_known = |index| known.len() + index;
+        search(known).or_else(|_| search(fresh).map(behind_known).map_err(behind_known))
     }
 
     /// Ends an answer: calls `gone` for what has been missing long enough. While priming, what is not in the answer is
     /// forgotten without a word.
     pub(super) fn sweep(&mut self, now: Moment, priming: bool, mut gone: impl FnMut(&K, &mut T)) {
         let round = self.round;
-        self.round += 1;
-        if !self.fresh.is_empty() {
-            self.present.reserve_exact(self.fresh.len());
-            self.present.extend(std::mem::take(&mut self.fresh));
+        self.round = self.round.wrapping_add(1);
+        if self.present.len() > self.known as usize {
             self.present.sort_by(|a, b| a.key.cmp(&b.key));
+            self.present.shrink_to_fit();
         }
         let missing = self.present.extract_if(.., |entry| {
             if entry.round == round {
@@ -112,16 +118,13 @@ impl<K: Ord, T> Sightings<K, T> {
                 }
             }
         }
+        self.known = self.present.len() as u32;
         self.gone.retain(|_, (_, since)| now - *since < REMEMBER);
     }
 
     /// What is there, the missing that are not yet gone included.
     pub(super) fn present(&self) -> impl Iterator<Item = (&K, &T)> {
-        self.entries().map(|entry| (&entry.key, &entry.value))
-    }
-
-    fn entries(&self) -> impl Iterator<Item = &Entry<K, T>> {
-        self.present.iter().chain(&self.fresh)
+        self.present.iter().map(|entry| (&entry.key, &entry.value))
     }
 
     pub(super) fn contains(&self, key: &K) -> bool {
@@ -129,23 +132,18 @@ impl<K: Ord, T> Sightings<K, T> {
     }
 
     pub(super) fn get(&self, key: &K) -> Option<&T> {
-        let entry = find(&self.present, key).map(|index| &self.present[index]);
-        entry.or_else(|| find(&self.fresh, key).map(|index| &self.fresh[index])).map(|entry| &entry.value)
+        self.find(key).ok().map(|index| &self.present[index].value)
     }
 
     pub(super) fn present_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.present.iter_mut().chain(&mut self.fresh).map(|entry| &mut entry.value)
+        self.present.iter_mut().map(|entry| &mut entry.value)
     }
 
     /// What is missing or went in the last minutes.
     pub(super) fn absent(&self) -> impl Iterator<Item = &T> {
-        let missing = self.entries().filter(|entry| entry.missing.is_some()).map(|entry| &entry.value);
+        let missing = self.present.iter().filter(|entry| entry.missing.is_some()).map(|entry| &entry.value);
         missing.chain(self.gone.values().map(|(value, _)| value))
     }
-}
-
-fn find<K: Ord, T>(entries: &[Entry<K, T>], key: &K) -> Option<usize> {
-    entries.binary_search_by(|entry| entry.key.cmp(key)).ok()
 }
 
 #[cfg(test)]

@@ -11,10 +11,14 @@ use super::{
     events::Events,
     presence::{Sighting, Sightings},
 };
-use crate::domain::{map::Marker, plain_text::plain_text, world_event::EventKind};
+use crate::domain::{
+    map::{MapPlace, Marker},
+    plain_text::plain_text,
+    world_event::EventKind,
+};
 
 /// Shops that are followed.
-const MAX_SHOPS: usize = 5_000;
+const MAX_SHOPS: u32 = 5_000;
 
 /// Items of a shop that an event names; a machine of the game has seven.
 const MAX_ITEMS: usize = 64;
@@ -28,19 +32,10 @@ const REALLY_EMPTY: u32 = 5;
 /// Characters of a shop's name in a title.
 const LONGEST_NAME: usize = 80;
 
-/// A place, as the bits of its coordinates.
-type ShopPlace = (u64, u64);
-
-#[derive(Debug)]
-struct KnownShop {
-    /// The first of its machines, which the state has too.
-    machine: Arc<Marker>,
-    sells: bool,
-}
-
 #[derive(Debug)]
 pub(super) struct Shops {
-    known: Sightings<ShopPlace, KnownShop>,
+    /// The machine that stands for a shop, which the state has too.
+    known: Sightings<MapPlace, Arc<Marker>>,
     empty_answers: u32,
 }
 
@@ -51,10 +46,11 @@ impl Shops {
 
     /// All vending machines of a complete answer.
     pub(super) fn answer<'a>(&mut self, machines: impl Iterator<Item = (u64, &'a Arc<Marker>)>, events: &mut Events) {
-        let mut seen: Vec<(ShopPlace, u64, &Arc<Marker>)> = machines
-            .filter(|(_, marker)| !events.around.is_beyond(0.0, marker.x, marker.y))
-            .map(|(id, marker)| ((marker.x.to_bits(), marker.y.to_bits()), id, marker))
-            .collect();
+        let is_within = |marker: &Marker| {
+            let (x, y) = marker.place.metres();
+            !events.around.is_beyond(0.0, x, y)
+        };
+        let mut seen: Vec<(u64, &Arc<Marker>)> = machines.filter(|(_, marker)| is_within(marker)).collect();
         if seen.is_empty() && self.known.present().nth(MANY).is_some() {
             self.empty_answers += 1;
             if self.empty_answers < REALLY_EMPTY {
@@ -63,14 +59,14 @@ impl Shops {
         } else {
             self.empty_answers = 0;
         }
-        seen.sort_by_key(|(place, ..)| *place);
-        for shop in seen.chunk_by(|a, b| a.0 == b.0) {
+        seen.sort_by_key(|(_, marker)| marker.place);
+        for shop in seen.chunk_by(|a, b| a.1.place == b.1.place) {
             self.see(shop, events);
         }
         self.known.sweep(events.now, events.priming, |_, shop| {
             // One that never sold anything is a label of a modded server.
-            if shop.sells {
-                let (name, at) = (shop_name(&shop.machine), Some((shop.machine.x, shop.machine.y)));
+            if sells(shop) {
+                let (name, at) = (shop_name(shop), Some(shop.place.metres()));
                 let data = json!({ "name": name });
                 events.report(EventKind::Shop, "removed", at, data, |place| format!("{name} was removed {place}"));
             }
@@ -78,35 +74,37 @@ impl Shops {
     }
 
     /// The machines of one place.
-    fn see(&mut self, shop: &[(ShopPlace, u64, &Arc<Marker>)], events: &mut Events) {
-        let (place, id, machine) = shop[0];
-        let sells = shop.iter().any(|(.., machine)| !machine.sell_orders.is_empty());
-        let fresh = || KnownShop { machine: machine.clone(), sells };
-        let Some((sighting, known)) = self.known.see(place, fresh) else { return };
-        if !Arc::ptr_eq(&known.machine, machine) {
-            known.machine = machine.clone();
+    fn see(&mut self, shop: &[(u64, &Arc<Marker>)], events: &mut Events) {
+        // One that sells stands for all.
+        let (id, machine) = *shop.iter().find(|(_, machine)| sells(machine)).unwrap_or(&shop[0]);
+        let Some((sighting, known)) = self.known.see(machine.place, || machine.clone()) else { return };
+        if !Arc::ptr_eq(known, machine) {
+            *known = machine.clone();
         }
-        known.sells = sells;
         let (action, verb) = match sighting {
             Sighting::Known => return,
             Sighting::New => ("opened", "opened"),
             Sighting::Back => ("returned", "is still"),
         };
-        if sells && !events.priming {
+        if sells(machine) && !events.priming {
             let name = shop_name(machine);
             let mut orders: Vec<_> = shop
                 .iter()
-                .flat_map(|(.., machine)| &machine.sell_orders[..])
+                .flat_map(|(_, machine)| &machine.sell_orders[..])
                 .map(|order| (order.item_id, order.item_is_blueprint, order.currency_id, order.currency_is_blueprint))
                 .collect();
             orders.sort_unstable();
             orders.dedup();
             let items: Vec<i32> = orders.iter().take(MAX_ITEMS).map(|(item, ..)| *item).collect();
             let data = json!({ "name": name, "markerId": id.to_string(), "itemIds": items });
-            let at = Some((machine.x, machine.y));
+            let at = Some(machine.place.metres());
             events.report(EventKind::Shop, action, at, data, |place| format!("{name} {verb} {place}"));
         }
     }
+}
+
+fn sells(machine: &Marker) -> bool {
+    !machine.sell_orders.is_empty()
 }
 
 fn shop_name(marker: &Marker) -> String {

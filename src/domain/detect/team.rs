@@ -14,7 +14,7 @@ use crate::domain::{
 };
 
 /// Members that are followed; the game's default team has eight.
-const MAX_MEMBERS: usize = 256;
+const MAX_MEMBERS: u32 = 256;
 
 /// Characters of a name in a title.
 const LONGEST_NAME: usize = 64;

@@ -6,7 +6,7 @@ use chrono::TimeDelta;
 
 use super::{Detectors, Surroundings};
 use crate::domain::{
-    map::{Marker, MarkerKind, SellOrder},
+    map::{MapPlace, Marker, MarkerKind, SellOrder},
     monument::Monument,
     server_state::Member,
     time::{Moment, Timestamp},
@@ -19,18 +19,7 @@ pub(super) fn at(seconds: i64) -> Moment {
 }
 
 pub(super) fn marker(kind: MarkerKind, x: f64, y: f64) -> Marker {
-    Marker {
-        kind,
-        x,
-        y,
-        map_size: 4_000,
-        mover: None,
-        radius: None,
-        color: None,
-        name: None,
-        out_of_stock: None,
-        sell_orders: [].into(),
-    }
+    Marker::new(kind, MapPlace::at(x, y), 4_000)
 }
 
 /// A vending machine with orders (item, quantity, cost, in stock), paid in scrap.

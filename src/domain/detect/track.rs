@@ -29,14 +29,16 @@ pub(super) enum Turn {
 
 impl Track {
     pub(super) fn new(marker: &Marker, now: Moment) -> Self {
-        Self { x: marker.x, y: marker.y, moving: None, since: now }
+        let (x, y) = marker.place.metres();
+        Self { x, y, moving: None, since: now }
     }
 
     /// Looks again.
     pub(super) fn follow(&mut self, marker: &Marker, now: Moment) -> Option<Turn> {
         let before = self.moving;
-        if self.distance(marker.x, marker.y) >= STILL {
-            (self.x, self.y, self.since) = (marker.x, marker.y, now);
+        let (x, y) = marker.place.metres();
+        if self.distance(x, y) >= STILL {
+            (self.x, self.y, self.since) = (x, y, now);
             self.moving = Some(true);
         } else if now - self.since >= BETWEEN_LOOKS {
             self.moving = Some(false);

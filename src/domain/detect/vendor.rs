@@ -28,7 +28,7 @@ impl Vendor {
             (Sighting::Known, Some(Turn::Resumed)) => ("resumed", "drives on"),
             (Sighting::Known, None) => return,
         };
-        let (at, data) = ((marker.x, marker.y), json!({ "markerId": id.to_string() }));
+        let (at, data) = (marker.place.metres(), json!({ "markerId": id.to_string() }));
         events.report(EventKind::Vendor, action, Some(at), data, |place| format!("Travelling vendor {text} {place}"));
     }
 

@@ -66,7 +66,8 @@ pub struct MarketWrite {
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Market {
-    shops: BTreeMap<VendorId, Box<Followed>>,
+    /// In the order of their ids. Every link has dozens, so they take no more room than they need.
+    shops: Vec<(VendorId, Followed)>,
     ground: MarketGround,
     /// Counts the answers that changed something.
     version: u64,
@@ -82,8 +83,9 @@ pub struct Market {
 impl Market {
     /// The market as it was stored: its shops, the gone ones of the last [`REMEMBERED`] among them.
     pub fn restore(shops: Vec<Shop>, availability: Option<Availability>) -> Self {
-        let follow = |shop: Shop| (shop.id, Box::new(Followed::kept(shop)));
-        Self { shops: shops.into_iter().map(follow).collect(), availability, ..Self::default() }
+        let mut shops: Vec<_> = shops.into_iter().map(|shop| (shop.id, Followed::kept(shop))).collect();
+        shops.sort_by_key(|(id, _)| *id);
+        Self { shops, availability, ..Self::default() }
     }
 
     /// All vending machines of a complete answer, in any order. True if anything changed.
@@ -97,13 +99,11 @@ impl Market {
         self.answered_at = Some(now.stamp);
         // Before others go: what goes in this answer is still to be stored.
         self.forget(now.stamp);
-        let mut machines: Vec<(VendorId, &Arc<Marker>)> = markers
-            .filter(|marker| is_machine(marker) && marker.x.is_finite() && marker.y.is_finite())
-            .map(|marker| (VendorId::at(marker.x, marker.y), marker))
-            .collect();
+        let mut machines: Vec<(VendorId, &Arc<Marker>)> =
+            markers.filter(|marker| is_machine(marker)).map(|marker| (VendorId::of(marker), marker)).collect();
         machines.sort_by_key(|(id, _)| *id);
         // One that never sold anything is a label of a modded server.
-        machines.retain(|(id, marker)| !marker.sell_orders.is_empty() || self.shops.contains_key(id));
+        machines.retain(|(id, marker)| !marker.sell_orders.is_empty() || self.find(*id).is_ok());
         self.judge(machines.len(), now);
         let groups = || machines.chunk_by(|a, b| a.0 == b.0);
         let seen: Vec<VendorId> = groups().map(|group| group[0].0).collect();
@@ -111,13 +111,13 @@ impl Market {
         if std::mem::replace(&mut self.ground, ground) != self.ground {
             self.tell_npcs();
         }
-        let there = self.shops.values().filter(|followed| followed.gone_at().is_none()).count();
+        let there = self.shops.iter().filter(|(_, followed)| followed.gone_at().is_none()).count();
         let mut room = MAX_SHOPS.saturating_sub(there);
-        let mut vanished = None;
+        let (mut vanished, mut new) = (None, Vec::new());
         for group in groups() {
             let id = group[0].0;
-            if let Some(followed) = self.shops.get_mut(&id) {
-                if let Some(news) = followed.see(id, group, now.stamp) {
+            if let Ok(index) = self.find(id) {
+                if let Some(news) = self.shops[index].1.see(id, group, now.stamp) {
                     self.change(id, news);
                 }
             } else if room > 0 {
@@ -126,9 +126,14 @@ impl Market {
                 let fresh = first_seen(group, &self.ground, vanished, now.stamp);
                 let news = fresh.offers.iter().map(|offer| record(id, OfferNews::Listed, offer, now.stamp));
                 let news = news.collect();
-                self.shops.insert(id, Box::new(Followed::seen(fresh, group)));
+                new.push((id, Followed::seen(fresh, group)));
                 self.change(id, news);
             }
+        }
+        if !new.is_empty() {
+            self.shops.reserve_exact(new.len());
+            self.shops.extend(new);
+            self.shops.sort_by_key(|(id, _)| *id);
         }
         self.version != version
     }
@@ -150,7 +155,11 @@ impl Market {
 
     /// A shop, also one that is gone.
     pub fn shop(&self, id: VendorId) -> Option<Shop> {
-        self.shops.get(&id).map(|followed| followed.shop(id))
+        self.find(id).ok().map(|index| self.shops[index].1.shop(id))
+    }
+
+    fn find(&self, id: VendorId) -> Result<usize, usize> {
+        self.shops.binary_search_by_key(&id, |(id, _)| *id)
     }
 
     /// All shops, also those that are gone.
@@ -203,7 +212,7 @@ impl Market {
                 let shop = Shop { gone_at: Some(now.stamp), changed_at: now.stamp, ..followed.shop(*id) };
                 let delisted = |offer| record(*id, OfferNews::Delisted, offer, now.stamp);
                 gone.push((*id, shop.offers.iter().map(delisted).collect()));
-                **followed = Followed::kept(shop);
+                *followed = Followed::kept(shop);
             }
         }
         for (id, news) in gone {
@@ -243,10 +252,12 @@ impl Market {
             self.shops.iter().filter_map(|(id, followed)| Some((followed.gone_at()?, *id))).collect();
         gone.sort_unstable();
         let too_many = gone.len().saturating_sub(MAX_GONE);
-        for (index, (at, id)) in gone.into_iter().enumerate() {
-            if index < too_many || now - at >= REMEMBERED {
-                self.shops.remove(&id);
-            }
+        let old = gone.iter().take_while(|(at, _)| now - *at >= REMEMBERED).count();
+        gone.truncate(too_many.max(old));
+        if !gone.is_empty() {
+            let forgotten: BTreeSet<VendorId> = gone.into_iter().map(|(_, id)| id).collect();
+            self.shops.retain(|(id, _)| !forgotten.contains(id));
+            self.shops.shrink_to_fit();
         }
     }
 

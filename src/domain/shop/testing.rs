@@ -8,7 +8,7 @@ use super::{MarketGround, Shop, market::Market};
 use crate::domain::{
     detect::Surroundings,
     items::{self, SCRAP},
-    map::{Marker, MarkerKind, SellOrder},
+    map::{MapPlace, Marker, MarkerKind, SellOrder},
     monument::Monument,
     time::{Moment, Timestamp},
 };
@@ -39,18 +39,8 @@ pub(crate) fn order(shortname: &str, quantity: i32, cost: i32, in_stock: i32) ->
 
 /// A vending machine.
 pub(crate) fn machine(x: f64, y: f64, name: &str, orders: &[SellOrder]) -> Marker {
-    Marker {
-        kind: MarkerKind::VendingMachine,
-        x,
-        y,
-        map_size: 4_000,
-        mover: None,
-        radius: None,
-        color: None,
-        name: Some(name.into()),
-        out_of_stock: None,
-        sell_orders: orders.into(),
-    }
+    let machine = Marker::new(MarkerKind::VendingMachine, MapPlace::at(x, y), 4_000);
+    Marker { name: Some(name.into()), sell_orders: orders.into(), ..machine }
 }
 
 /// A map of 4 km with an outpost at (2000, 2000).

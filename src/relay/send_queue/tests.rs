@@ -10,7 +10,7 @@ use crate::{
     domain::{
         change::{Change, Section},
         device::{Device, DeviceKind, Reachable},
-        map::{Marker, MarkerKind},
+        map::{MapPlace, Marker, MarkerKind},
         server_state::ServerState,
         time::{Moment, Timestamp},
     },
@@ -110,18 +110,8 @@ impl World {
 }
 
 fn marker(x: f64, named: bool) -> Marker {
-    Marker {
-        kind: MarkerKind::CargoShip,
-        x,
-        y: 0.0,
-        map_size: 4_000,
-        mover: None,
-        radius: None,
-        color: None,
-        name: named.then(|| "named".into()),
-        out_of_stock: None,
-        sell_orders: [].into(),
-    }
+    let ship = Marker::new(MarkerKind::CargoShip, MapPlace::at(x, 0.0), 4_000);
+    Marker { name: named.then(|| "named".into()), ..ship }
 }
 
 /// Nobody fills it.

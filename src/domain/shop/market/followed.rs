@@ -1,8 +1,6 @@
 //! A shop as the market follows it.
 
-use std::{mem::take, sync::Arc};
-
-use smallvec::SmallVec;
+use std::{mem::take, slice, sync::Arc};
 
 use crate::domain::{
     map::Marker,
@@ -27,30 +25,27 @@ pub(super) struct Followed {
     pub(super) npc: Option<bool>,
     first_seen_at: Timestamp,
     changed_at: Timestamp,
-    /// Few have any.
-    past: Option<Box<Past>>,
     pub(super) missing: Option<Box<Absence>>,
-}
-
-/// Where a shop was before.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Past {
-    returns: u32,
-    moved_from: Option<VendorId>,
 }
 
 /// What a shop is called and sells.
 #[derive(Debug)]
 enum Goods {
+    /// As its one machine said in the last answer that it was in. No offer has changed since the shop was first seen, here.
+    Plain(Arc<Marker>),
     /// As its machines said in the last answer that it was in.
-    Seen {
-        machines: SmallVec<[Arc<Marker>; 1]>,
-        /// When each offer was first seen and last changed, in the order of their keys; none if for all that was when
-        /// the shop was first seen.
-        dates: Box<[(Timestamp, Timestamp)]>,
-    },
+    Seen(Box<SeenGoods>),
     /// As it was before, or was stored.
     Kept(Box<KeptGoods>),
+}
+
+#[derive(Debug)]
+struct SeenGoods {
+    machines: Box<[Arc<Marker>]>,
+    /// When each offer was first seen and last changed, in the order of their keys.
+    dates: Box<[(Timestamp, Timestamp)]>,
+    returns: u32,
+    moved_from: Option<VendorId>,
 }
 
 #[derive(Debug)]
@@ -59,6 +54,8 @@ struct KeptGoods {
     grid: String,
     offers: Vec<Offer>,
     gone_at: Option<Timestamp>,
+    returns: u32,
+    moved_from: Option<VendorId>,
 }
 
 #[derive(Debug)]
@@ -69,60 +66,91 @@ pub(super) struct Absence {
 
 impl Followed {
     fn of(shop: &Shop, goods: Goods) -> Self {
-        let Shop { npc, first_seen_at, changed_at, returns, moved_from, .. } = *shop;
-        let past = Past { returns, moved_from };
-        let past = (past != Past::default()).then(|| Box::new(past));
-        Self { goods, npc, first_seen_at, changed_at, past, missing: None }
+        let Shop { npc, first_seen_at, changed_at, .. } = *shop;
+        Self { goods, npc, first_seen_at, changed_at, missing: None }
     }
 
     /// A shop as these machines show it.
     pub(super) fn seen(shop: Shop, group: &Group) -> Self {
+        let Shop { first_seen_at: first, returns, moved_from, .. } = shop;
         let dates = shop.offers.iter().map(|offer| (offer.first_seen_at, offer.changed_at));
-        let is_first = |dates| dates == (shop.first_seen_at, shop.first_seen_at);
-        let dates = if dates.clone().all(is_first) { [].into() } else { dates.collect() };
-        Self::of(&shop, Goods::Seen { machines: machines(group).cloned().collect(), dates })
+        let goods = match group {
+            [(_, machine)]
+                if dates.clone().all(|dates| dates == (first, first)) && (returns, moved_from) == (0, None) =>
+            {
+                Goods::Plain(Arc::clone(machine))
+            }
+            _ => {
+                let machines = machines(group).cloned().collect();
+                Goods::Seen(Box::new(SeenGoods { machines, dates: dates.collect(), returns, moved_from }))
+            }
+        };
+        Self::of(&shop, goods)
     }
 
     /// A shop as it was.
     pub(super) fn kept(mut shop: Shop) -> Self {
         let (name, grid, offers) = (take(&mut shop.name), take(&mut shop.grid), take(&mut shop.offers));
-        let goods = KeptGoods { name, grid, offers, gone_at: shop.gone_at };
+        let Shop { gone_at, returns, moved_from, .. } = shop;
+        let goods = KeptGoods { name, grid, offers, gone_at, returns, moved_from };
         Self::of(&shop, Goods::Kept(Box::new(goods)))
     }
 
     pub(super) fn gone_at(&self) -> Option<Timestamp> {
         match &self.goods {
-            Goods::Seen { .. } => None,
+            Goods::Plain(_) | Goods::Seen(_) => None,
             Goods::Kept(kept) => kept.gone_at,
+        }
+    }
+
+    /// Its machines in the last answer that it was in; none if it is as it was before.
+    fn machines(&self) -> &[Arc<Marker>] {
+        match &self.goods {
+            Goods::Plain(machine) => slice::from_ref(machine),
+            Goods::Seen(seen) => &seen.machines,
+            Goods::Kept(_) => &[],
         }
     }
 
     /// The shop, which has this id.
     pub(super) fn shop(&self, id: VendorId) -> Shop {
-        let (name, grid, offers) = match &self.goods {
-            Goods::Kept(kept) => (kept.name.clone(), kept.grid.clone(), kept.offers.clone()),
-            Goods::Seen { machines, dates } => {
-                let mut offers = offers_of(machines.iter(), self.first_seen_at);
-                for (offer, (first_seen_at, changed_at)) in offers.iter_mut().zip(dates) {
+        let Self { npc, first_seen_at, changed_at, .. } = *self;
+        let machines = self.machines();
+        let mut shop = Shop {
+            id,
+            name: name_of(machines.iter()),
+            grid: machines.first().map(|machine| machine.grid()).unwrap_or_default(),
+            npc,
+            offers: offers_of(machines.iter(), first_seen_at),
+            first_seen_at,
+            changed_at,
+            gone_at: None,
+            returns: 0,
+            moved_from: None,
+        };
+        match &self.goods {
+            Goods::Plain(_) => {}
+            Goods::Seen(seen) => {
+                (shop.returns, shop.moved_from) = (seen.returns, seen.moved_from);
+                for (offer, (first_seen_at, changed_at)) in shop.offers.iter_mut().zip(&seen.dates) {
                     (offer.first_seen_at, offer.changed_at) = (*first_seen_at, *changed_at);
                 }
-                let grid = machines.first().map(|machine| machine.grid()).unwrap_or_default();
-                (name_of(machines.iter()), grid, offers)
             }
-        };
-        let Self { npc, first_seen_at, changed_at, .. } = *self;
-        let Past { returns, moved_from } = self.past.as_deref().copied().unwrap_or_default();
-        let gone_at = self.gone_at();
-        Shop { id, name, grid, npc, offers, first_seen_at, changed_at, gone_at, returns, moved_from }
+            Goods::Kept(kept) => {
+                let KeptGoods { gone_at, returns, moved_from, .. } = **kept;
+                (shop.name, shop.grid, shop.offers) = (kept.name.clone(), kept.grid.clone(), kept.offers.clone());
+                (shop.gone_at, shop.returns, shop.moved_from) = (gone_at, returns, moved_from);
+            }
+        }
+        shop
     }
 
     /// The shop, which has this id, is in an answer. What became different about its offers; `None` if nothing about it
     /// did.
     pub(super) fn see(&mut self, id: VendorId, group: &Group, now: Timestamp) -> Option<Vec<OfferRecord>> {
         self.missing = None;
-        if let Goods::Seen { machines: known, .. } = &self.goods
-            && known.len() == group.len()
-            && known.iter().zip(machines(group)).all(|(known, seen)| Arc::ptr_eq(known, seen))
+        let known = self.machines();
+        if known.len() == group.len() && known.iter().zip(machines(group)).all(|(known, seen)| Arc::ptr_eq(known, seen))
         {
             return None;
         }

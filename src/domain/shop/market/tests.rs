@@ -186,8 +186,8 @@ fn a_server_that_shows_other_shops_each_time_costs_bounded_memory() {
     let mut market = Market::default();
     for round in 0..12 {
         let machines: Vec<_> = (0..MAX_SHOPS + 10)
-            .map(|n| machine(f64::from(n as u32 % 4000), f64::from(round), "Shop", &[order("wood", 1, 1, 1)]))
-            .map(|machine| Marker { y: machine.y + machine.x / 7_000.0, ..machine })
+            .map(|n| f64::from(n as u32 % 4000))
+            .map(|x| machine(x, f64::from(round) + x / 7_000.0, "Shop", &[order("wood", 1, 1, 1)]))
             .collect();
         answer(&mut market, i64::from(round) * 10, &machines);
         market.take_unwritten();

@@ -2,7 +2,7 @@ use chrono::TimeDelta;
 
 use super::{Suspect, THRESHOLD, look_of, scan};
 use crate::domain::{
-    map::{Marker, SellOrder},
+    map::{MapPlace, Marker, SellOrder},
     shop::{
         Shop, VendorId,
         testing::{at, id, machine, order, shops},
@@ -19,7 +19,7 @@ fn honest(costs: &[i32], item: &str) -> Vec<Marker> {
 
 /// The reasons why this machine is suspicious among the others.
 fn reasons(market: &[Marker], machine: Marker) -> Vec<&'static str> {
-    let vendor = VendorId::at(machine.x, machine.y);
+    let vendor = VendorId::of(&machine);
     let all: Vec<_> = market.iter().cloned().chain([machine]).collect();
     of(&scan(&shops(&all)), vendor)
 }
@@ -55,12 +55,12 @@ fn a_price_below_what_the_ingredients_cost_is() {
     // Low grade fuel of 3 animal fat (here 20 each) and 1 cloth (10), four at once: 17.5 each.
     let mut market = honest(&[200, 200, 200], "fat.animal");
     let cloth = honest(&[100, 100, 100], "cloth").into_iter();
-    market.extend(cloth.map(|shop| Marker { y: 700.0, ..shop }));
+    market.extend(cloth.map(|shop| Marker { place: MapPlace { north: 70_000, ..shop.place }, ..shop }));
     assert_eq!(reasons(&market, fake(&[order("lowgradefuel", 10, 87, 1)])), ["below_crafting_cost"]);
     assert_eq!(reasons(&market, fake(&[order("lowgradefuel", 10, 88, 1)])), [""; 0]);
     // Where everybody sells so, it is the price.
     let fuel = honest(&[50, 50, 50], "lowgradefuel").into_iter();
-    market.extend(fuel.map(|shop| Marker { y: 900.0, ..shop }));
+    market.extend(fuel.map(|shop| Marker { place: MapPlace { north: 90_000, ..shop.place }, ..shop }));
     assert_eq!(reasons(&market, fake(&[order("lowgradefuel", 10, 50, 1)])), [""; 0]);
 }
 
