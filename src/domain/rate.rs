@@ -1,15 +1,17 @@
 //! How often something may happen. Times are milliseconds of any clock that only goes forward.
 
-use std::{collections::VecDeque, time::Duration};
+use std::time::Duration;
+
+use smallvec::SmallVec;
 
 /// At most `limit` in any interval of a span: an exact sliding window over the last sends.
 ///
 /// Small, because there is one per connection: it holds four bytes for every send of the window, the lower half of its
-/// time. That is unambiguous, because these times are never further apart than the span.
+/// time, and the first few in itself. That is unambiguous, because these times are never further apart than the span.
 #[derive(Clone, Debug)]
 pub struct Window {
     /// Times of the last sends, oldest first.
-    sent: VecDeque<u32>,
+    sent: SmallVec<[u32; 4]>,
     limit: u16,
     span: u32,
     /// Time of the newest send.
@@ -21,7 +23,7 @@ impl Window {
     pub fn new(limit: usize, span: Duration) -> Self {
         let limit = u16::try_from(limit.max(1)).unwrap_or(u16::MAX);
         let span = u32::try_from(span.as_millis()).unwrap_or(u32::MAX).min(i32::MAX as u32);
-        Self { sent: VecDeque::new(), limit, span, newest: 0 }
+        Self { sent: SmallVec::new(), limit, span, newest: 0 }
     }
 
     /// How many sends the window holds at `now`.
@@ -44,9 +46,9 @@ impl Window {
         let expired = self.expired(now);
         self.sent.drain(..expired);
         if self.sent.len() == usize::from(self.limit) {
-            self.sent.pop_front();
+            self.sent.remove(0);
         }
-        self.sent.push_back(now as u32);
+        self.sent.push(now as u32);
         self.newest = now;
     }
 
@@ -156,9 +158,9 @@ mod tests {
     #[test]
     fn an_unused_window_allocates_nothing() {
         let window = Window::new(60, Duration::from_secs(10));
-        assert_eq!(window.sent.capacity(), 0);
+        assert!(!window.sent.spilled());
         assert_eq!((window.used(5), window.available_at(5, 60)), (0, None));
-        assert!(size_of::<Window>() <= 48);
+        assert!(size_of::<Window>() <= 40);
     }
 
     #[test]

@@ -52,7 +52,6 @@ pub enum SocketEvent {
 
 /// The right to one open socket; given back when dropped. Small, because there is one per connection.
 pub struct Admission {
-    pub user: UserId,
     /// The one server that this socket may watch, if it is an overlay's.
     pub overlay: Option<ServerId>,
     connection: u64,
@@ -63,8 +62,8 @@ pub struct Admission {
 
 impl Admission {
     /// For the connection of this number; `events` gets what becomes of it.
-    pub fn new(user: UserId, connection: u64, events: Arc<WeakRecipient<SocketEvent>>) -> Self {
-        Self { user, overlay: None, connection, events, permits: SmallVec::new() }
+    pub fn new(connection: u64, events: Arc<WeakRecipient<SocketEvent>>) -> Self {
+        Self { overlay: None, connection, events, permits: SmallVec::new() }
     }
 
     /// The same for an overlay of this server, if there is one.

@@ -43,12 +43,18 @@ const MAILBOX: usize = 16;
 pub struct ClientSocket {
     worker: Rc<RelayWorker>,
     socket: Rc<Socket>,
-    admission: Admission,
+    /// Boxed, because of 128 bytes at a time in which the task of an actor grows.
+    rest: Box<Rest>,
     /// A message that comes in fragments. Boxed, as it is rare.
     fragments: Option<Box<Fragments>>,
     received: Window,
     /// What this socket watches.
     subscriptions: SmallVec<[Rc<Subscription>; 1]>,
+}
+
+/// What is seldom needed.
+struct Rest {
+    admission: Admission,
     /// Subscriptions being looked up.
     requested: Vec<Requested>,
 }
@@ -70,18 +76,24 @@ struct Fragments {
 impl ClientSocket {
     /// Owns a stream from after its handshake, in which permessage-deflate was agreed or was not; `early` is what the client
     /// has already sent behind it.
-    pub fn start(worker: Rc<RelayWorker>, admission: Admission, stream: Stream, early: BytesMut, deflates: bool) {
-        let socket = worker.sockets.open(admission.user.clone(), stream, deflates);
+    pub fn start(
+        worker: Rc<RelayWorker>,
+        user: UserId,
+        admission: Admission,
+        stream: Stream,
+        early: BytesMut,
+        deflates: bool,
+    ) {
+        let socket = worker.sockets.open(user, stream, deflates);
         Self::create(|ctx| {
             ctx.add_stream(Inbound::new(socket.clone(), early));
             Self {
                 worker,
                 socket,
-                admission,
+                rest: Box::new(Rest { admission, requested: Vec::new() }),
                 fragments: None,
                 received: Window::new(limits::INBOUND_MESSAGES, limits::INBOUND_SPAN),
                 subscriptions: SmallVec::new(),
-                requested: Vec::new(),
             }
         });
     }
@@ -107,7 +119,7 @@ impl ClientSocket {
             Ok(message) => message,
             Err(refusal) => return self.refuse(&refusal),
         };
-        let refusal = self.admission.overlay.as_ref().and_then(|server| overlay::refusal(server, &message));
+        let refusal = self.rest.admission.overlay.as_ref().and_then(|server| overlay::refusal(server, &message));
         if let Some(refusal) = refusal {
             return self.refuse(&refusal);
         }
@@ -133,7 +145,7 @@ impl ClientSocket {
     }
 
     fn subscribe(&mut self, server: ServerId, from: Option<Position>, ctx: &mut Context<Self>) {
-        if let Some(requested) = self.requested.iter_mut().find(|requested| requested.server == server) {
+        if let Some(requested) = self.rest.requested.iter_mut().find(|requested| requested.server == server) {
             (requested.from, requested.cancelled) = (from, false);
             return;
         }
@@ -142,12 +154,12 @@ impl ClientSocket {
         self.subscriptions.retain(|subscription| queue.watches(&subscription.feed.server));
         let known = queue.watches(&server);
         drop(queue);
-        if self.subscriptions.len() + self.requested.len() >= limits::SUBSCRIPTIONS && !known {
+        if self.subscriptions.len() + self.rest.requested.len() >= limits::SUBSCRIPTIONS && !known {
             let message = format!("at most {} subscriptions on a connection", limits::SUBSCRIPTIONS);
             let code = ErrorCode::TooManySubscriptions;
             return self.refuse(&Refusal { code, message, server_id: Some(server), request_id: None });
         }
-        self.requested.push(Requested { server: server.clone(), from, cancelled: false });
+        self.rest.requested.push(Requested { server: server.clone(), from, cancelled: false });
         self.look_up(server, Duration::ZERO, Backoff::between(Backoff::FIRST, LOOKED_UP_WITHIN), ctx);
     }
 
@@ -170,22 +182,22 @@ impl ClientSocket {
     /// The subscription stays wanted until the database answers; its client is told once that it takes longer.
     fn look_up_again(&mut self, server: ServerId, paused: Duration, mut backoff: Backoff, ctx: &mut Context<Self>) {
         let cancelled = |requested: &Requested| requested.server == server && requested.cancelled;
-        if self.socket.closing().is_some() || self.requested.iter().any(cancelled) {
-            return self.requested.retain(|requested| requested.server != server);
+        if self.socket.closing().is_some() || self.rest.requested.iter().any(cancelled) {
+            return self.rest.requested.retain(|requested| requested.server != server);
         }
         if paused.is_zero() {
             let message = "the server could not be looked up; it is tried again until it can".to_owned();
             let code = ErrorCode::Internal;
             self.refuse(&Refusal { code, message, server_id: Some(server.clone()), request_id: None });
         }
-        let pause = backoff.after(Duration::ZERO, Duration::ZERO, self.admission.jitter());
+        let pause = backoff.after(Duration::ZERO, Duration::ZERO, self.rest.admission.jitter());
         self.look_up(server, pause, backoff, ctx);
     }
 
     fn watch(&mut self, server: ServerId, found: Option<Rc<Subscription>>) {
-        let requested = self.requested.iter().position(|requested| requested.server == server);
-        let requested = requested.map(|index| self.requested.swap_remove(index));
-        self.requested.shrink_to_fit();
+        let requested = self.rest.requested.iter().position(|requested| requested.server == server);
+        let requested = requested.map(|index| self.rest.requested.swap_remove(index));
+        self.rest.requested.shrink_to_fit();
         let requested = requested.filter(|requested| !requested.cancelled && self.socket.closing().is_none());
         let Some(Requested { from, .. }) = requested else { return };
         match found {
@@ -201,7 +213,7 @@ impl ClientSocket {
     }
 
     fn unsubscribe(&mut self, server: &ServerId) {
-        if let Some(requested) = self.requested.iter_mut().find(|requested| requested.server == *server) {
+        if let Some(requested) = self.rest.requested.iter_mut().find(|requested| requested.server == *server) {
             requested.cancelled = true;
         }
         self.socket.queue.borrow_mut().unwatch(server, self.socket.now());
@@ -311,7 +323,7 @@ impl Actor for ClientSocket {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(MAILBOX);
-        self.admission.opened(ctx.address().downgrade().recipient());
+        self.rest.admission.opened(ctx.address().downgrade().recipient());
     }
 
     fn stopped(&mut self, _: &mut Self::Context) {

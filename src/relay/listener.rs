@@ -39,7 +39,7 @@ use crate::{
         random::Random,
         relay_token::{RelayClaims, RelayTokens},
     },
-    domain::problem,
+    domain::{ids::UserId, problem},
     net::{HttpStream, Stream, connections::Connections, http_service},
     relay::{
         admission::{Admission, Admit, AdmitRefused},
@@ -154,14 +154,14 @@ async fn hand_over(
     let opening = response.extensions_mut().remove::<Opening>();
     let mut head = actix_http::Response::from(response.set_body(()).map_into_boxed_body()).drop_body();
     match opening {
-        Some(Opening { mut admission, deflates }) => {
+        Some(Opening { user, mut admission, deflates }) => {
             framed.send(h1::Message::Item((head, BodySize::None))).await?;
             let parts = framed.into_parts();
             // Frames are small, and an alarm waits for no other; without it they are only slower.
             let (stream, permit) = parts.io.into_parts();
             let _ = stream.set_nodelay(true);
             admission.hold(permit);
-            ClientSocket::start(worker, admission, Stream::from(stream), parts.read_buf, deflates);
+            ClientSocket::start(worker, user, admission, Stream::from(stream), parts.read_buf, deflates);
         }
         None => {
             head.head_mut().set_connection_type(ConnectionType::Close);
@@ -176,6 +176,7 @@ async fn hand_over(
 
 /// Rides on the 101 from the route to the upgrade.
 struct Opening {
+    user: UserId,
     admission: Admission,
     /// permessage-deflate is agreed.
     deflates: bool,
@@ -201,20 +202,20 @@ async fn health(context: web::Data<ListenerContext>) -> HttpResponse {
 /// `GET /v1?token=<JWT>`. The query is never logged.
 async fn open(request: HttpRequest, context: web::Data<ListenerContext>) -> HttpResponse {
     match admit(&request, &context).await {
-        Ok((mut response, admission)) => {
+        Ok((mut response, user, admission)) => {
             let deflates = context.deflate && deflate::is_offered(request.headers());
             if deflates {
                 let agreed = HeaderValue::from_static(deflate::ACCEPTED);
                 response.headers_mut().insert(header::SEC_WEBSOCKET_EXTENSIONS, agreed);
             }
-            response.extensions_mut().insert(Opening { admission, deflates });
+            response.extensions_mut().insert(Opening { user, admission, deflates });
             response
         }
         Err(refused) => refusal(refused, &context),
     }
 }
 
-async fn admit(request: &HttpRequest, context: &ListenerContext) -> Result<(HttpResponse, Admission), Refused> {
+async fn admit(request: &HttpRequest, context: &ListenerContext) -> Result<(HttpResponse, UserId, Admission), Refused> {
     check_origin(request.headers(), &context.origins)?;
     let protocol = bearer_protocol(request.headers());
     let mut tokens = form_urlencoded::parse(request.query_string().as_bytes()).filter(|(name, _)| name == "token");
@@ -234,14 +235,15 @@ async fn admit(request: &HttpRequest, context: &ListenerContext) -> Result<(Http
         None => Ok(None),
     };
     let permit = behind_proxy.map_err(|_| Refused::CrowdedAddress)?;
-    let admission = context.hub.send(Admit { user, session, overlay }).await.map_err(|_| Refused::Unavailable)?;
+    let admission =
+        context.hub.send(Admit { user: user.clone(), session, overlay }).await.map_err(|_| Refused::Unavailable)?;
     let mut admission = admission.map_err(|refused| match refused {
         AdmitRefused::SignedOut => Refused::BadToken,
         AdmitRefused::TooManyConnections => Refused::TooManyConnections,
         AdmitRefused::Unavailable => Refused::Unavailable,
     })?;
     permit.into_iter().for_each(|permit| admission.hold(permit));
-    Ok((response, admission))
+    Ok((response, user, admission))
 }
 
 /// Browsers say where a page comes from; overlays say nothing.

@@ -173,11 +173,11 @@ impl Service {
                 Request::Connect { user, session, reply } => {
                     turn += 1;
                     let worker = workers[turn % workers.len()].clone();
-                    let admitted = hub.send(Admit { user, session, overlay: None });
+                    let admitted = hub.send(Admit { user: user.clone(), session, overlay: None });
                     actix::spawn(async move {
                         let Ok(Ok(admission)) = admitted.await else { return drop(reply.send(None)) };
                         let (service, dashboard, wire) = crate::world::world().make_socket();
-                        ClientSocket::start(worker, admission, service.into(), BytesMut::new(), false);
+                        ClientSocket::start(worker, user, admission, service.into(), BytesMut::new(), false);
                         let _ = reply.send(Some((dashboard, wire)));
                     });
                 }

@@ -146,7 +146,7 @@ impl Handler<Admit> for Hub {
         let admission = match place {
             Ok(number) => {
                 let events = self.socket_events.get_or_insert_with(|| Arc::new(ctx.address().downgrade().recipient()));
-                Admission::new(user.clone(), number, events.clone()).of_overlay(overlay)
+                Admission::new(number, events.clone()).of_overlay(overlay)
             }
             Err(refused) => return Box::pin(ready(Err(refused))),
         };

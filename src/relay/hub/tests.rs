@@ -551,8 +551,8 @@ fn a_client_socket_that_panics_is_gone_and_the_thread_goes_on() {
         let worker = relay.worker();
         let (subscription, healthy, client) = watch(&worker, "one").await;
         let (ours, theirs) = Memory::pair(1 << 20);
-        let admission = Admission::new("alice".into(), 1, Arc::new(relay.hub.downgrade().recipient()));
-        ClientSocket::start(worker.clone(), admission, ours.into(), BytesMut::new(), false);
+        let admission = Admission::new(1, Arc::new(relay.hub.downgrade().recipient()));
+        ClientSocket::start(worker.clone(), "alice".into(), admission, ours.into(), BytesMut::new(), false);
         let send = |message: &str| {
             let mut frame = BytesMut::new();
             Parser::write_message(&mut frame, message, OpCode::Text, true, true);
