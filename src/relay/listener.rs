@@ -21,7 +21,7 @@ use actix_server::ServerBuilder;
 use actix_service::{IntoServiceFactory as _, Service, ServiceFactory, fn_factory, fn_service, map_config};
 use actix_web::{
     App, HttpRequest, HttpResponse, Route,
-    dev::{AppConfig, ServiceResponse},
+    dev::{AppConfig, Payload, ServiceRequest, ServiceResponse},
     http::header::{self, HeaderMap, HeaderValue},
     middleware::DefaultHeaders,
     web,
@@ -91,7 +91,7 @@ fn app(
     context: Arc<ListenerContext>,
 ) -> App<
     impl ServiceFactory<
-        actix_web::dev::ServiceRequest,
+        ServiceRequest,
         Config = (),
         Response = ServiceResponse<actix_web::body::BoxBody>,
         Error = actix_web::Error,
@@ -149,7 +149,9 @@ async fn hand_over(
     mut framed: Framed<HttpStream, h1::Codec>,
     worker: Rc<RelayWorker>,
 ) -> io::Result<()> {
-    let (_, response) = response.into_parts();
+    let (request, response) = response.into_parts();
+    // actix keeps some requests to use them again: with the headers, each would keep the buffer that they were read into.
+    *ServiceRequest::from_parts(request, Payload::None).headers_mut() = HeaderMap::new();
     let (mut response, body) = response.into_parts();
     let opening = response.extensions_mut().remove::<Opening>();
     let mut head = actix_http::Response::from(response.set_body(()).map_into_boxed_body()).drop_body();
