@@ -75,10 +75,7 @@ pub struct Overflow;
 /// One watched server.
 struct View {
     feed: Rc<Feed>,
-    /// What the client has; none until its first snapshot.
-    position: Option<Position>,
-    /// The position is what the client said when it came back; nothing was sent since.
-    came_back: bool,
+    has: Has,
     /// When its last snapshot was sent.
     snapshot_sent: Option<Millis>,
     /// The rounds in which the feed last listed this socket as up to date, and as without a snapshot.
@@ -86,10 +83,29 @@ struct View {
     without: Cell<Round>,
 }
 
+/// What the client has of a server.
+#[derive(Clone, Copy)]
+enum Has {
+    /// Nothing before its first snapshot.
+    Nothing,
+    /// What it said when it came back; nothing was sent since.
+    Said(Position),
+    Sent(Position),
+}
+
+impl Has {
+    fn position(self) -> Option<Position> {
+        match self {
+            Self::Nothing => None,
+            Self::Said(position) | Self::Sent(position) => Some(position),
+        }
+    }
+}
+
 impl View {
     fn new(feed: &Rc<Feed>, position: Option<Position>, snapshot_sent: Option<Millis>) -> Self {
         let (up_to_date, without) = (Cell::default(), Cell::default());
-        Self { feed: feed.clone(), position, came_back: position.is_some(), snapshot_sent, up_to_date, without }
+        Self { feed: feed.clone(), has: position.map_or(Has::Nothing, Has::Said), snapshot_sent, up_to_date, without }
     }
 
     fn unlist(&self, socket: u32) {
@@ -175,8 +191,8 @@ pub struct SendQueue {
     waiting: Option<Box<WaitingMessages>>,
     /// Most watch one server.
     views: SmallVec<[View; 1]>,
-    /// The view whose turn is next.
-    turn: usize,
+    /// The view whose turn is next. Of views there are at most [`limits::SUBSCRIPTIONS`].
+    turn: u16,
     /// When the last patch would have been due had all come evenly.
     paced: Millis,
     /// Something was watched that is no longer.
@@ -277,7 +293,12 @@ impl SendQueue {
     /// Reads some of what [`SendQueue::next`] will read.
     pub fn read_ahead(&self) -> impl Sized {
         let view = self.views.first();
-        (view.and_then(|view| view.position), view.map(|view| view.without.get()), self.paced, self.budget.read_ahead())
+        (
+            view.and_then(|view| view.has.position()),
+            view.map(|view| view.without.get()),
+            self.paced,
+            self.budget.read_ahead(),
+        )
     }
 
     /// The next message, which the caller then writes; or when to ask again.
@@ -296,10 +317,10 @@ impl SendQueue {
     /// The next snapshot or patch, the views taking turns; or when to ask again, if nothing else wants to earlier.
     fn next_view(&mut self, now: Millis, mut wait: Option<Millis>) -> Next {
         for offset in 0..self.views.len() {
-            let index = (self.turn + offset) % self.views.len();
+            let index = (usize::from(self.turn) + offset) % self.views.len();
             let view = &self.views[index];
-            let View { feed, position, came_back, up_to_date, without, .. } = view;
-            let came_back = *came_back;
+            let View { feed, has, up_to_date, without, .. } = view;
+            let (position, came_back) = (has.position(), matches!(has, Has::Said(_)));
             let mut log = feed.log.borrow_mut();
             let catch_up = position.map_or(CatchUp::Snapshot, |from| log.since(from));
             let catch_up = match catch_up {
@@ -353,12 +374,11 @@ impl SendQueue {
             }
             self.budget.record(now, Lane::State);
             let view = &mut self.views[index];
-            view.position = Some(reached);
-            view.came_back = false;
+            view.has = Has::Sent(reached);
             if is_snapshot {
                 view.snapshot_sent = Some(now);
             }
-            self.turn = index + 1;
+            self.turn = (index + 1) as u16;
             return Next::Send(QueuedFrame { frame, receipt, feed: None });
         }
         wait.map_or(Next::Idle, Next::At)

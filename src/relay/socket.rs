@@ -119,7 +119,7 @@ pub struct Socket {
     parts: Cell<u16>,
     /// The tick of its next turn; [`NEVER`] if it waits for none.
     turn: Cell<Millis>,
-    waker: RefCell<Option<Waker>>,
+    waker: Cell<Option<Waker>>,
 }
 
 struct Half {
@@ -146,7 +146,7 @@ impl Socket {
             silent: Cell::new(false),
             parts: Cell::new(0),
             turn: Cell::new(NEVER),
-            waker: RefCell::new(None),
+            waker: Cell::new(None),
         })
     }
 
@@ -273,7 +273,7 @@ impl Socket {
     /// Reads what writing will read.
     fn read_ahead(&self) {
         self.stream.read_ahead();
-        black_box((self.turn.get(), self.done.get(), self.waker.borrow().is_some(), self.queue.borrow().read_ahead()));
+        black_box((self.turn.get(), self.done.get(), self.queue.borrow().read_ahead()));
     }
 
     /// Writes what the limits allow and the kernel takes.
@@ -287,7 +287,7 @@ impl Socket {
     }
 
     fn wake(&self) {
-        if let Some(waker) = self.waker.borrow_mut().take() {
+        if let Some(waker) = self.waker.take() {
             waker.wake();
         }
     }
@@ -410,7 +410,7 @@ impl futures_util::Stream for Inbound {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
-        *this.socket.waker.borrow_mut() = Some(cx.waker().clone());
+        this.socket.waker.set(Some(cx.waker().clone()));
         if this.poll_write(cx).is_ready() {
             return Poll::Ready(None);
         }
