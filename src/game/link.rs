@@ -23,7 +23,7 @@ use prost::Message as _;
 use rustls::ClientConfig;
 use secrecy::{ExposeSecret as _, SecretBox};
 use tokio::{
-    sync::{oneshot, watch},
+    sync::{Mutex, oneshot, watch},
     task::JoinHandle,
     time::{Instant, sleep_until, timeout},
 };
@@ -132,7 +132,8 @@ pub struct Answered<T> {
 /// A live link; clones share it.
 #[derive(Clone)]
 pub struct Link {
-    requests: mpsc::Sender<Outgoing>,
+    /// One for all: each sender may leave a message behind, however many wait, also when whoever asked has given up.
+    requests: Arc<Mutex<mpsc::Sender<Outgoing>>>,
     /// How many broadcasts are handled.
     handled: watch::Receiver<u64>,
 }
@@ -181,6 +182,7 @@ impl Link {
         let open = open(network, route);
         let socket = timeout(CONNECT_DEADLINE, open).await.map_err(|_| ConnectError::TimedOut)??;
         let (requests, outgoing) = mpsc::channel(REQUESTS);
+        let requests = Arc::new(Mutex::new(requests));
         let (broadcasts, received) = mpsc::channel(BROADCASTS);
         let (handled, is_handled) = watch::channel(0);
         let exchange = Exchange { player, waiting: HashMap::new(), seq: 0, map_request: None, broadcasts, heard: 0 };
@@ -194,7 +196,8 @@ impl Link {
         let (answer, answered) = oneshot::channel();
         let request = Box::new(request);
         let exchange = async {
-            self.requests.clone().send(Outgoing { request, answer }).await.map_err(|_| AskError::Closed)?;
+            let outgoing = Outgoing { request, answer };
+            self.requests.lock().await.feed(outgoing).await.map_err(|_| AskError::Closed)?;
             let OrderedAnswer { answered, after } = answered.await.map_err(|_| AskError::Closed)??;
             self.handled.clone().wait_for(|handled| *handled >= after).await.map_err(|_| AskError::Closed)?;
             Ok(answered)

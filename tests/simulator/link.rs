@@ -11,7 +11,7 @@ use companion::{
     },
     net::Network,
     simulator::{
-        game_server::{DEMO_TOKEN, GameServer, GameServerOptions},
+        game_server::{DEMO_TOKEN, GameServer, GameServerOptions, Limits},
         world::GATE_SWITCH,
     },
 };
@@ -128,4 +128,22 @@ async fn an_answer_waits_for_the_broadcasts_before_it_and_counts_those_before_it
         _ = broadcasts.next() => panic!("there is no third"),
     };
     assert_eq!(answered.asked_after, 1, "it is older than the second");
+}
+
+#[actix_web::test]
+async fn of_what_is_given_up_while_a_link_stands_still_little_is_kept() {
+    let limits = Limits { queue: 1_000, player_tokens: (1e6, 1.0), address_tokens: (1e6, 1.0), ..Limits::default() };
+    let server = GameServer::start(GameServerOptions { limits, ..options() }).await.expect("a free port");
+    let (link, broadcasts) = connect(&server).await;
+    link.ask(get_entity(GATE_SWITCH), DEADLINE).await.expect("an answer");
+    // Nobody takes these.
+    for _ in 0..20 {
+        (0..20).for_each(|_| server.world(|world| world.flip_device(GATE_SWITCH)));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let give_up = || link.ask(get_map(), Duration::from_millis(20));
+    futures_util::future::join_all((0..300).map(|_| give_up())).await;
+    take(broadcasts);
+    link.ask(get_info(), DEADLINE).await.expect("it goes on");
+    assert!((1..100).contains(&server.maps()), "{}", server.maps());
 }
