@@ -1,13 +1,15 @@
 //! One client connection to one game server: requests matched with answers, deadlines, liveness (protocol §1).
 //!
 //! No actor and no policy: the caller says when to connect, what to ask and how often. A task owns the
-//! WebSocket; it ends when the peer does, when the link is silent for too long, or when the last [`Link`] is dropped.
+//! WebSocket; it ends when the peer does, when the link is silent for too long, or when the last [`Link`] or the
+//! [`Broadcasts`] are dropped.
 //!
 //! Broadcasts and answers keep their order: an answer is handed over when the broadcasts that came before it are handled,
 //! and says which ones came before it was asked for.
 
 use std::{
     collections::HashMap,
+    convert::Infallible,
     fmt, io,
     pin::pin,
     sync::{Arc, LazyLock},
@@ -158,6 +160,8 @@ pub struct Broadcasts {
     /// Of the one that is handled now.
     permit: Option<DecodingPermit>,
     link: JoinHandle<LinkEnded>,
+    /// Its end is the link's.
+    _taken: oneshot::Sender<Infallible>,
 }
 
 struct Heard {
@@ -186,8 +190,9 @@ impl Link {
         let (broadcasts, received) = mpsc::channel(BROADCASTS);
         let (handled, is_handled) = watch::channel(0);
         let exchange = Exchange { player, waiting: HashMap::new(), seq: 0, map_request: None, broadcasts, heard: 0 };
-        let link = actix::spawn(run(socket, decoder.clone(), exchange, outgoing));
-        let broadcasts = Broadcasts { received, number: 0, handled, permit: None, link };
+        let (taken, untaken) = oneshot::channel();
+        let link = actix::spawn(run(socket, decoder.clone(), exchange, outgoing, untaken));
+        let broadcasts = Broadcasts { received, number: 0, handled, permit: None, link, _taken: taken };
         Ok((Link { requests, handled: is_handled }, broadcasts))
     }
 
@@ -352,6 +357,7 @@ fn run(
     decoder: MessageDecoder,
     mut exchange: Exchange,
     mut outgoing: mpsc::Receiver<Outgoing>,
+    mut untaken: oneshot::Receiver<Infallible>,
 ) -> impl Future<Output = LinkEnded> {
     async move {
         let mut last_received = Instant::now();
@@ -398,6 +404,7 @@ fn run(
                     }
                     None => Err(LinkEnded::Unneeded),
                 },
+                Err(_) = &mut untaken => Err(LinkEnded::Unneeded),
                 // It is not put off with every message, but looks again when it comes.
                 () = silent.as_mut() => {
                     let now = Instant::now();

@@ -131,6 +131,15 @@ async fn an_answer_waits_for_the_broadcasts_before_it_and_counts_those_before_it
 }
 
 #[actix_web::test]
+async fn without_its_broadcasts_a_link_ends_and_what_is_asked_with_it() {
+    let server = server().await;
+    let (link, broadcasts) = connect(&server).await;
+    server.faults(|faults| faults.delay = Some(DEADLINE));
+    let (asked, ()) = tokio::join!(link.ask(get_info(), DEADLINE), async { drop(broadcasts) });
+    assert_eq!(asked, Err(AskError::Closed));
+}
+
+#[actix_web::test]
 async fn of_what_is_given_up_while_a_link_stands_still_little_is_kept() {
     let limits = Limits { queue: 1_000, player_tokens: (1e6, 1.0), address_tokens: (1e6, 1.0), ..Limits::default() };
     let server = GameServer::start(GameServerOptions { limits, ..options() }).await.expect("a free port");
