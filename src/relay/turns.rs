@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::relay::frame_budget::Millis;
 
 /// How far turns are moved at the most. Small beside the pace of patches.
-const TICK: Millis = 8;
+const TICK: Millis = 16;
 
 /// See the module.
 #[derive(Debug, Default)]
