@@ -53,7 +53,7 @@ const PING_INTERVAL: Duration = Duration::from_secs(20);
 const MAP_LIMIT: usize = 32 * 1024 * 1024;
 /// Bytes of every other message; nothing real comes near.
 const MESSAGE_LIMIT: usize = 4 * 1024 * 1024;
-/// Requests handed over and not yet written.
+/// Requests handed over and not yet taken to be written.
 const REQUESTS: usize = 64;
 /// Broadcasts read and not yet taken; when full, reading waits and the game server feels it.
 const BROADCASTS: usize = 256;
@@ -397,9 +397,10 @@ fn run(
                 }
                 next = outgoing.next() => match next {
                     Some(next) => {
-                        // What is asked together goes together.
+                        // What is asked together goes together; what was given up meanwhile does not go.
                         let more = std::iter::from_fn(|| outgoing.try_recv().ok());
-                        let requests: Vec<_> = std::iter::once(next).chain(more).map(|next| exchange.begin(next)).collect();
+                        let wanted = std::iter::once(next).chain(more).filter(|next| !next.answer.is_closed());
+                        let requests: Vec<_> = wanted.map(|next| exchange.begin(next)).collect();
                         Box::pin(in_time(socket.send(requests))).await.map(|()| None)
                     }
                     None => Err(LinkEnded::Unneeded),
@@ -432,7 +433,8 @@ fn run(
                 Err(ended) => break ended,
             }
         };
-        drop(exchange);
+        // Whoever asked hears of it now.
+        drop((exchange, outgoing));
         // A courtesy: the peer may be gone.
         let _ = Box::pin(timeout(Duration::from_secs(1), socket.close())).await;
         ended

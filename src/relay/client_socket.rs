@@ -52,7 +52,7 @@ pub struct ClientSocket {
     subscriptions: SmallVec<[Rc<Subscription>; 1]>,
 }
 
-// The task of its actor is then 512 bytes; one byte more would make it 640, with what alignment takes 768.
+// Up to this the task of its actor is 512 bytes; beyond it 640, which alignment makes 768.
 const _: () = assert!(size_of::<ClientSocket>() <= 112);
 
 /// What is seldom needed.

@@ -151,6 +151,7 @@ async fn hand_over(
 ) -> io::Result<()> {
     let (request, response) = response.into_parts();
     // actix keeps some requests to use them again: with the headers, each would keep the buffer that they were read into.
+    // Nobody else holds this one any more.
     *ServiceRequest::from_parts(request, Payload::None).headers_mut() = HeaderMap::new();
     let (mut response, body) = response.into_parts();
     let opening = response.extensions_mut().remove::<Opening>();

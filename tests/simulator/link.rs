@@ -154,5 +154,5 @@ async fn of_what_is_given_up_while_a_link_stands_still_little_is_kept() {
     futures_util::future::join_all((0..300).map(|_| give_up())).await;
     take(broadcasts);
     link.ask(get_info(), DEADLINE).await.expect("it goes on");
-    assert!((1..100).contains(&server.maps()), "{}", server.maps());
+    assert!(server.maps() < 100, "{}", server.maps());
 }
