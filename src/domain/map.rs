@@ -113,7 +113,7 @@ pub struct Marker {
 }
 
 /// What few markers have.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MarkerDetails {
     /// Degrees; movers only.
     pub rotation: Option<f64>,
@@ -199,16 +199,15 @@ pub struct ShownMarker<'a> {
 impl Serialize for Marker {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (x, y) = self.place.metres();
-        let details = self.details.as_deref();
-        let color = details.and_then(|details| details.color);
+        let MarkerDetails { rotation, steam_id, radius, color } = self.details.as_deref().copied().unwrap_or_default();
         let shown = ShownMarker {
             kind: self.kind,
             x,
             y,
             grid: self.grid(),
-            rotation: details.and_then(|details| details.rotation),
-            steam_id: details.and_then(|details| details.steam_id).map(|id| id.to_string()),
-            radius: details.and_then(|details| details.radius),
+            rotation,
+            steam_id: steam_id.map(|id| id.to_string()),
+            radius,
             color: color.map(|[red, green, blue, alpha]| format!("#{red:02x}{green:02x}{blue:02x}{alpha:02x}")),
             name: self.name.as_deref(),
             out_of_stock: self.out_of_stock,

@@ -119,8 +119,7 @@ impl Wake {
     }
 }
 
-/// Runs until the game connection is gone.
-#[allow(clippy::manual_async_fn, reason = "an async function has room for its arguments twice")]
+/// Runs until the game connection is gone. No async function, which would have room for its arguments twice.
 pub fn supervise(
     reports: Recipient<LinkReport>,
     context: Arc<RelayContext>,

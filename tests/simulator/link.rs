@@ -144,11 +144,14 @@ async fn of_what_is_given_up_while_a_link_stands_still_little_is_kept() {
     let limits = Limits { queue: 1_000, player_tokens: (1e6, 1.0), address_tokens: (1e6, 1.0), ..Limits::default() };
     let server = GameServer::start(GameServerOptions { limits, ..options() }).await.expect("a free port");
     let (link, broadcasts) = connect(&server).await;
-    link.ask(get_entity(GATE_SWITCH), DEADLINE).await.expect("an answer");
-    // Nobody takes these.
-    for _ in 0..20 {
-        (0..20).for_each(|_| server.world(|world| world.flip_device(GATE_SWITCH)));
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    let (other, mut others) = connect(&server).await;
+    for link in [&link, &other] {
+        link.ask(get_entity(GATE_SWITCH), DEADLINE).await.expect("an answer");
+    }
+    // Nobody takes those of the one link; those of the other say that they were sent.
+    for _ in 0..400 {
+        server.world(|world| world.flip_device(GATE_SWITCH));
+        others.next().await.expect("a broadcast");
     }
     let give_up = || link.ask(get_map(), Duration::from_millis(20));
     futures_util::future::join_all((0..300).map(|_| give_up())).await;
