@@ -23,7 +23,7 @@ use self::{
     extract::idempotent::{IDEMPOTENCY_KEY, REPLAYED},
 };
 use crate::{
-    domain::limits::JSON_BODY,
+    domain::limits::{IDLE_CONNECTION, JSON_BODY},
     net::{connections::Connections, http_service},
 };
 
@@ -103,7 +103,9 @@ pub fn bind(
     let shutdown = builder.graceful_shutdown_signal();
     builder.listen("api", socket, move || {
         let app = map_config(app(context.clone()), |()| AppConfig::default());
-        let http = http_service::builder(shutdown.clone()).finish(http_service::with_deadlines(app));
+        let http = http_service::builder(shutdown.clone())
+            .keep_alive(IDLE_CONNECTION)
+            .finish(http_service::with_deadlines(app));
         http_service::accepting(connections.clone(), None, http)
     })
 }

@@ -91,6 +91,29 @@ async fn pipelined_requests_are_answered_in_their_order() {
     }
 }
 
+/// The head of the answer to a request with this head and no body.
+async fn ask(stream: &mut TcpStream, head: &str) -> String {
+    stream.write_all(format!("{head}\r\nHost: companion\r\n\r\n").as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        answer.push(timeout(PATIENCE, stream.read_u8()).await.expect("an answer").unwrap());
+    }
+    String::from_utf8(answer).unwrap()
+}
+
+/// A proxy that keeps connections sends a request on one of them at any time.
+#[actix_web::test]
+async fn an_idle_connection_is_kept() {
+    let app = TestApp::start().await;
+    let mut kept = TcpStream::connect(app.address).await.unwrap();
+    assert!(ask(&mut kept, "HEAD /health HTTP/1.1").await.starts_with("HTTP/1.1 200 "));
+    // The service itself says that ten seconds are over.
+    let mut late = TcpStream::connect(app.address).await.unwrap();
+    let unfinished = "POST /pairing/device/activate HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 9";
+    assert!(ask(&mut late, unfinished).await.starts_with("HTTP/1.1 408 "));
+    assert!(ask(&mut kept, "HEAD /health HTTP/1.1").await.starts_with("HTTP/1.1 200 "));
+}
+
 #[actix_web::test]
 async fn answers_carry_security_headers() {
     let strict = "default-src 'none'; frame-ancestors 'none'";
