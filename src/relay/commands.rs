@@ -159,8 +159,9 @@ pub enum CommandError {
     NotASwitch,
     /// The game server knows no such device any more, or the paired player has lost the tool cupboard.
     DeviceRemoved,
-    /// There is no link, or the game server refused.
+    /// There is no link, or the game server refused: it did not happen.
     Unavailable,
+    /// The game server has not answered, or the link ended before it did: it may have happened.
     TimedOut,
     /// Our own fault; try again.
     Internal,
@@ -199,8 +200,10 @@ pub async fn toggle(link: &Asker, entity: u64, value: Option<bool>) -> Result<An
         set_entity_value: Some(AppSetEntityValue { value: !value }),
         ..Default::default()
     };
-    patiently(|| link.ask(request.clone(), cost::REQUEST, Priority::Toggle, COMMAND_DEADLINE)).await?;
-    ask().await
+    let set = patiently(|| link.ask(request.clone(), cost::REQUEST, Priority::Toggle, COMMAND_DEADLINE)).await;
+    // From here on, a link that ends does not say that nothing happened.
+    set.map_err(|error| if error == AskError::Closed { CommandError::TimedOut } else { error.into() })?;
+    ask().await.map_err(|error| if error == CommandError::Unavailable { CommandError::TimedOut } else { error })
 }
 
 /// Says a line in the team's chat.

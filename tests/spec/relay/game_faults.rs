@@ -174,6 +174,22 @@ async fn every_fault_is_visible_and_healed_and_the_healthy_server_does_not_notic
 }
 
 #[actix_web::test]
+async fn a_toggle_whose_link_ends_may_have_happened() {
+    let app = TestApp::start_beside_games().await;
+    let mut alice = app.signed_in(ALICE).await;
+    let game = game::still(&app).await;
+    let (server, mut client) = watched(&app, &mut alice, &game).await;
+    client.until(&server, |state| gate(state) == false).await;
+    // What the switch does is seen; the answer does not come.
+    game.faults(|faults| faults.delay = Some(Duration::from_secs(60)));
+    let device = GATE_SWITCH.to_string();
+    client.send(json!({ "type": "deviceToggle", "serverId": server, "deviceId": device, "requestId": "r" })).await;
+    client.until(&server, |state| gate(state) == true).await;
+    game.drop_connections();
+    assert_eq!(client.expect_error("game_server_timeout").await["requestId"], "r");
+}
+
+#[actix_web::test]
 async fn after_a_gap_everything_is_as_the_game_has_it() {
     let app = TestApp::start_beside_games().await;
     let mut alice = app.signed_in(ALICE).await;
