@@ -109,7 +109,9 @@ impl Raids {
         now: Moment,
         new_id: impl FnOnce() -> String,
     ) -> RaidUpdate {
-        if let Some((incident, tracked)) = self.find(|tracked| tracked.incident.alarm_id == id && tracked.covers(now)) {
+        if let Some((incident, tracked)) =
+            self.find(|tracked| tracked.incident.alarm_id == id && tracked.takes(AlarmPath::Link, now, now))
+        {
             tracked.seen_on_link(now);
             let first = tracked.incident.paths.insert(AlarmPath::Link);
             let renamed = tracked.name(name, place);
@@ -150,7 +152,7 @@ impl Raids {
         // One that took its time counts where it was sent.
         let delayed = now.stamp - sent > SAME_TRIGGER;
         let at = if delayed { now.at(sent) } else { now };
-        if let Some((id, certainty)) = self.known_by_title(&title, named, at)
+        if let Some((id, certainty)) = self.known_by_title(&title, named, at, now)
             && let Some(tracked) = self.incidents.get_mut(&id)
         {
             let is_same = !tracked.is_pushed() && tracked.is_unmatched(AlarmPath::Link, at);
@@ -171,11 +173,10 @@ impl Raids {
             return RaidUpdate::merged(id, first, titled, message);
         }
         let mut alarm_id = format!("push:{title}");
-        if self.incidents.values().filter(|tracked| tracked.is_pushed() && tracked.covers(at)).count() >= MAX_PUSHED {
+        let takes = |tracked: &Tracked| tracked.takes(AlarmPath::Push, at, now);
+        if self.incidents.values().filter(|tracked| tracked.is_pushed() && takes(tracked)).count() >= MAX_PUSHED {
             OVERFLOW.clone_into(&mut alarm_id);
-            if let Some((id, tracked)) =
-                self.find(|tracked| tracked.incident.alarm_id == alarm_id && tracked.covers(at))
-            {
+            if let Some((id, tracked)) = self.find(|tracked| tracked.incident.alarm_id == alarm_id && takes(tracked)) {
                 tracked.incident.alarm_name = title;
                 tracked.repeat(AlarmPath::Push, at);
                 let message = tracked.due(&id, now);
@@ -279,7 +280,8 @@ impl Raids {
     /// The incident that only pushes have reported and that is this alarm's.
     fn known_by_push(&self, device: &str, name: &str, now: Moment) -> Option<(String, Certainty)> {
         let pushed = self.incidents.iter().filter(|(_, tracked)| tracked.is_pushed());
-        let exact = pushed.clone().filter(|(_, tracked)| !tracked.is_overflow() && tracked.covers(now));
+        let takes = |tracked: &Tracked| !tracked.is_overflow() && tracked.takes(AlarmPath::Link, now, now);
+        let exact = pushed.clone().filter(|(_, tracked)| takes(tracked));
         let exact = exact.filter_map(|(id, tracked)| {
             let is_named = tracked.is_named(name);
             let is_exact = is_named || self.owner(&tracked.incident.alarm_name) == Some(device);
@@ -298,15 +300,22 @@ impl Raids {
     }
 
     /// The incident that is this push message's.
-    fn known_by_title(&self, title: &str, named: &BTreeSet<String>, at: Moment) -> Option<(String, Certainty)> {
+    fn known_by_title(
+        &self,
+        title: &str,
+        named: &BTreeSet<String>,
+        at: Moment,
+        now: Moment,
+    ) -> Option<(String, Certainty)> {
         let owner = self.owner(title);
         let raids = self.incidents.iter().filter(|(_, tracked)| !tracked.incident.drill);
-        let exact = raids.clone().filter(|(_, tracked)| tracked.covers(at)).filter_map(|(id, tracked)| {
-            let is_named = tracked.incident.alarm_name == title;
-            let is_exact = is_named || tracked.is_named(title) || owner == Some(tracked.incident.alarm_id.as_str());
-            let is_unmatched = !tracked.is_pushed() && tracked.is_unmatched(AlarmPath::Link, at);
-            is_exact.then_some(((is_named, is_unmatched, tracked.last_trigger), id))
-        });
+        let exact =
+            raids.clone().filter(|(_, tracked)| tracked.takes(AlarmPath::Push, at, now)).filter_map(|(id, tracked)| {
+                let is_named = tracked.incident.alarm_name == title;
+                let is_exact = is_named || tracked.is_named(title) || owner == Some(tracked.incident.alarm_id.as_str());
+                let is_unmatched = !tracked.is_pushed() && tracked.is_unmatched(AlarmPath::Link, at);
+                is_exact.then_some(((is_named, is_unmatched, tracked.last_trigger), id))
+            });
         if let Some((_, id)) = exact.max() {
             return Some((id.clone(), Certainty::Exact));
         }
@@ -376,9 +385,15 @@ impl RaidUpdate {
 }
 
 impl Tracked {
-    /// Whether a trigger at this moment belongs to it; one of before comes by a push that took its time.
-    fn covers(&self, at: Moment) -> bool {
-        at - self.last_trigger <= QUIET && self.first_trigger - at <= QUIET
+    /// Whether a trigger that this path reports `now` and that was `at` belongs to it; one of before comes by a push that
+    /// took its time. One of now opens an incident rather than to go on with one that is over, or that was late: nobody
+    /// would hear of it.
+    fn takes(&self, path: AlarmPath, at: Moment, now: Moment) -> bool {
+        let is_near = at - self.last_trigger <= QUIET && self.first_trigger - at <= QUIET;
+        let is_over = self.incident.ended_at.is_some() && now - at <= QUIET;
+        let is_late = self.incident.late && now - at <= LATE;
+        let other = if path == AlarmPath::Link { AlarmPath::Push } else { AlarmPath::Link };
+        is_near && (!is_over && !is_late || self.is_unmatched(other, at))
     }
 
     fn is_unmatched(&self, path: AlarmPath, at: Moment) -> bool {
@@ -441,6 +456,7 @@ impl Tracked {
             self.last_trigger = at;
             // A clock that was set back does not let it end before it began.
             self.incident.last_at = self.incident.last_at.max(at.stamp);
+            self.incident.ended_at = self.incident.ended_at.map(|_| self.incident.last_at + QUIET);
             self.unmatched = Some((path, at));
         }
         self.changed = true;

@@ -252,6 +252,32 @@ fn a_late_push_is_shown_with_the_time_it_was_sent_and_has_ended() {
 }
 
 #[test]
+fn a_raid_that_goes_on_rings_however_much_of_it_came_late() {
+    let mut timeline = Timeline::new();
+    let (minute, now) = (60_000, 25 * 60_000 + 5_000);
+    let opened: Vec<_> = (0..=25)
+        .filter(|sent| timeline.pushed_late("Gate", sent * minute, now).opened)
+        .map(|sent| sent * minute)
+        .collect();
+    assert_eq!(opened, [0, 6 * minute, 24 * minute], "what is late, what is over, and what goes on");
+    let ends = |timeline: &Timeline| {
+        let incidents = timeline.raids.incidents.values().map(|tracked| &tracked.incident);
+        incidents.map(|incident| (incident.late, incident.count, incident.ended_at)).collect::<Vec<_>>()
+    };
+    let over = |last: i64| Some(at(last * minute + 90_000).stamp);
+    assert_eq!(ends(&timeline), [(true, 6, over(5)), (false, 18, over(23)), (false, 2, None)]);
+    timeline.named_alarm("7", "Gate", now + 1_000);
+    timeline.named_alarm("7", "Gate", now + 60_000);
+    assert_eq!(ends(&timeline)[2], (false, 3, None));
+    // The same trigger by the other path belongs to what is over.
+    let mut timeline = Timeline::new();
+    timeline.alarm("7", 0);
+    timeline.tick(90_001);
+    assert!(!timeline.pushed_late("Front door", 5_000, 94_000).opened);
+    assert!(timeline.pushed_late("Front door", 15_000, 94_000).opened);
+}
+
+#[test]
 fn the_link_takes_over_an_incident_of_that_name_as_long_as_it_is_open() {
     let mut timeline = Timeline::new();
     timeline.pushed("Front door", 0);
