@@ -1,19 +1,22 @@
 //! The start of the service: what it does while its database fails, and what it does not ask its neighbours for again.
 
-use companion::db::{paired_servers, pool::Pool};
+use companion::{
+    db::{paired_servers, pool::Pool},
+    simulator::world::BASE_ALARM,
+};
 use diesel::connection::SimpleConnection as _;
 use serde_json::json;
 use tokio::time::timeout;
 
 use crate::harness::{
-    game::{self, is_complete, pair},
+    game::{self, add_device, is_complete, is_connected, pair},
     push::{PHONE, PushTest},
     relay_client::{PATIENCE, RelayClient},
 };
 
-/// Reads of these two tables fail while they have other names.
-fn rename(pool: &Pool, from: &str, to: &str) {
-    for table in ["paired_servers", "push_credentials"] {
+/// Reads of these tables fail while they have other names.
+fn rename(pool: &Pool, tables: &[&str], from: &str, to: &str) {
+    for table in tables {
         let rename = format!("ALTER TABLE {table}{from} RENAME TO {table}{to}");
         pool.write_blocking(|db| Ok(db.batch_execute(&rename)?)).unwrap();
     }
@@ -27,7 +30,8 @@ async fn a_database_that_fails_at_first_is_reported_and_delays_links_and_session
     pair(&mut alice, &game).await;
     assert_eq!(alice.get("/ready").await.json(), json!({ "ok": true }));
 
-    let test = test.restart_after(|pool| rename(pool, "", "_gone")).await;
+    let tables = ["paired_servers", "push_credentials"];
+    let test = test.restart_after(move |pool| rename(pool, &tables, "", "_gone")).await;
     let mut browser = test.app.browser();
     let problem = browser.get("/ready").await.expect_problem(503, "not_ready");
     let missing = ["gameLinks", "pushSessions"].map(|part| json!({ "path": part, "message": "not loaded yet" }));
@@ -36,7 +40,7 @@ async fn a_database_that_fails_at_first_is_reported_and_delays_links_and_session
         assert_eq!(browser.get(path).await.status, 200, "{path}");
     }
 
-    rename(&test.pool, "_gone", "");
+    rename(&test.pool, &tables, "_gone", "");
     test.until(|push| push.connected(PHONE.0)).await;
     let opened = async {
         while game.connections() == 0 || browser.get("/ready").await.status != 200 {
@@ -44,6 +48,26 @@ async fn a_database_that_fails_at_first_is_reported_and_delays_links_and_session
         }
     };
     timeout(PATIENCE, opened).await.expect("everything is loaded");
+}
+
+#[actix_web::test]
+async fn a_link_hears_its_alarms_though_the_database_failed_when_it_came_about() {
+    let test = PushTest::start_beside_games().await;
+    let (mut alice, _) = test.alice().await;
+    let game = game::still(&test.app).await;
+    let server = pair(&mut alice, &game).await;
+    add_device(&mut alice, &server, BASE_ALARM).await;
+    let mut client = RelayClient::watching(&test.app, &mut alice, &server).await;
+    client.until(&server, |state| is_complete(state, 1)).await;
+
+    rename(&test.pool, &["smart_devices"], "", "_gone");
+    game.drop_connections();
+    // The new link asks for markers after the devices, unless these take long.
+    let marker = game.world(|world| world.add_marker(Default::default())).to_string();
+    client.until(&server, |state| is_connected(state) && !state["mapMarkers"][&marker].is_null()).await;
+    rename(&test.pool, &["smart_devices"], "_gone", "");
+    game.world(|world| world.fire_alarm(BASE_ALARM));
+    assert_eq!(client.expect("raid").await["alarmId"], BASE_ALARM.to_string());
 }
 
 #[actix_web::test]

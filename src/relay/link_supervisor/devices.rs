@@ -1,16 +1,20 @@
 //! The link's devices: which are paired, as soon as that changes, and how each answers.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
 use tokio::{
     sync::Notify,
-    time::{MissedTickBehavior, interval},
+    time::{MissedTickBehavior, interval, timeout},
 };
 
 use super::{ANSWER_DEADLINE, SILENT_ANSWERS, Supervisor, Unneeded};
 use crate::{
-    db::smart_devices::{self, SmartDevice},
+    db::{
+        pool::Db,
+        smart_devices::{self, SmartDevice},
+        start::read_until_answered,
+    },
     domain::{device::DeviceKind, freshness::DEVICES_EVERY},
     game::{asker::Asker, budget::Priority, link::AskError},
     relay::{
@@ -21,6 +25,8 @@ use crate::{
 
 /// How often a device is asked again that was refused for the rate.
 const RATE_REFUSALS: u32 = 3;
+/// How long the devices that are still to be asked wait for the database, if their owner has changed some.
+const SHOWN_WITHIN: Duration = Duration::from_secs(1);
 
 impl Supervisor {
     pub(super) async fn keep_devices(&self, asker: &Asker, alarms_asked: &Notify) -> Result<Unneeded, LinkEnd> {
@@ -38,16 +44,12 @@ impl Supervisor {
         }
     }
 
-    /// Shows the paired devices as they are stored; none if they cannot be read now.
+    /// Shows the paired devices as they are stored. None is taken for unpaired because the database does not answer: an
+    /// alarm that is not asked is not heard.
     async fn show_devices(&self) -> Result<Vec<SmartDevice>, Unneeded> {
         let server = self.server.clone();
-        let rows = match self.context.pool.read(move |db| smart_devices::list(db, &server)).await {
-            Ok(rows) => rows,
-            Err(error) => {
-                log::warn!(server = self.server.as_str(); "the devices could not be read: {error}");
-                return Ok(Vec::new());
-            }
-        };
+        let read = move |db: &mut Db| smart_devices::list(db, &server);
+        let rows = read_until_answered(&self.context.pool, &self.context.random, "devices", read).await;
         let known: HashMap<_, _> = rows
             .iter()
             .map(|row| {
@@ -76,7 +78,7 @@ impl Supervisor {
             // What its owner changed is shown now, and asked about when all have been.
             if self.wake.devices.notified().now_or_never().is_some() {
                 changed = true;
-                if self.show_devices().await.is_err() {
+                if let Ok(Err(Unneeded)) = timeout(SHOWN_WITHIN, self.show_devices()).await {
                     return Ok(Err(Unneeded));
                 }
             }
