@@ -4,14 +4,15 @@
 //! An alarm is stored before it is delivered, so that no crash loses one; a database that does not answer holds it up
 //! for half a second. An incident stays unheard until a socket took its message or a state that holds it.
 
+mod alarm_values;
+
 use std::{
     cell::{Cell, RefCell},
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, VecDeque},
     rc::Rc,
     sync::Arc,
 };
 
-use chrono::TimeDelta;
 use futures_util::future::{FutureExt as _, LocalBoxFuture, join_all};
 use tokio::{
     select,
@@ -19,6 +20,7 @@ use tokio::{
     time::{Duration, Instant, timeout, timeout_at},
 };
 
+use self::alarm_values::AlarmValues;
 use crate::{
     db::{
         alarms::{self, AlarmState, Arrival},
@@ -43,8 +45,6 @@ use crate::{
     },
 };
 
-/// A value of an alarm that is no trigger is stored at most once in this time.
-const VALUE_EVERY: TimeDelta = TimeDelta::seconds(10);
 /// Pushes that are remembered as taken up, of before the start and since: a push comes again until it is stored, and a
 /// session has up to 1 000 that are not.
 const TAKEN_UP_BEFORE: usize = 200;
@@ -88,8 +88,7 @@ pub struct AlarmDelivery {
     /// Incidents that nobody heard of, with the position from which on the state holds them.
     unheard: RefCell<BTreeMap<String, Option<Position>>>,
     taken_up: RefCell<VecDeque<String>>,
-    /// By device id.
-    values: RefCell<HashMap<String, LastValue>>,
+    values: RefCell<AlarmValues>,
     /// The ledger has been read.
     known: Cell<bool>,
     is_known: Notify,
@@ -104,13 +103,6 @@ struct Sent {
     taken: Arc<Taken>,
     /// The number of sockets that took it, once all have or are gone.
     all: LocalBoxFuture<'static, usize>,
-}
-
-/// What is stored of an alarm's value.
-struct LastValue {
-    stored_at: Moment,
-    /// Not stored yet.
-    news: Option<bool>,
 }
 
 /// What the ledger has of a server at the start.
@@ -196,22 +188,19 @@ impl AlarmDelivery {
             let arrival = self.arrival(AlarmPath::Link, &device, &name, &update, now.stamp);
             write.arrivals.insert(arrival.id.clone(), arrival);
             // With the alarm, so that it neither rings again after a crash nor is missed.
-            write.values.insert(device.to_string(), true);
-            self.values.borrow_mut().insert(device.to_string(), LastValue { stored_at: now, news: None });
+            if self.values.borrow_mut().store_on(&device) {
+                write.values.insert(device.to_string(), true);
+            }
         }
         self.deliver(update, write, held, heard_at).await.1.all.await;
     }
 
-    /// An alarm has this value now.
-    pub fn note_value(&self, device: &str, value: bool) {
-        let now = self.context.clock.moment();
-        let mut values = self.values.borrow_mut();
-        let known = values
-            .entry(device.to_owned())
-            .or_insert_with(|| LastValue { stored_at: now.at(now.stamp - VALUE_EVERY), news: None });
-        known.news = Some(value);
-        drop(values);
-        self.store_values(now);
+    /// An alarm has this value now; `None`: it is not paired any more.
+    pub fn note_value(&self, device: &str, value: Option<bool>) {
+        if self.values.borrow_mut().note(device, value, self.context.clock.moment()) {
+            let values = [(device.to_owned(), false)].into();
+            self.ledger.write_later(LedgerWrite { values, ..Default::default() });
+        }
         self.changed.notify_one();
     }
 
@@ -287,15 +276,14 @@ impl AlarmDelivery {
     }
 
     fn next_due(&self, now: Moment) -> Option<Moment> {
-        let values = self.values.borrow();
-        let stored = values.values().filter(|value| value.news.is_some()).map(|value| value.stored_at + VALUE_EVERY);
-        stored.chain(self.raids.borrow().next_due(now)).min()
+        self.values.borrow().next_due().into_iter().chain(self.raids.borrow().next_due(now)).min()
     }
 
     /// Updates of incidents that have become due, and their ends.
     pub fn tick(self: &Rc<Self>) -> Option<impl Future<Output = ()> + use<>> {
         let now = self.context.clock.moment();
-        self.store_values(now);
+        let values = self.values.borrow_mut().take_due(now).into_iter().map(|device| (device, true)).collect();
+        self.ledger.write_later(LedgerWrite { values, ..Default::default() });
         let changes = self.raids.borrow_mut().tick(now);
         (!changes.is_empty()).then(|| {
             let this = self.clone();
@@ -456,20 +444,6 @@ impl AlarmDelivery {
             let heard = [(incident.to_owned(), heard)].into();
             self.ledger.write_later(LedgerWrite { heard, ..Default::default() });
         }
-    }
-
-    /// Stores values whose time has come.
-    fn store_values(&self, now: Moment) {
-        let mut write = LedgerWrite::default();
-        for (device, known) in self.values.borrow_mut().iter_mut() {
-            if now - known.stored_at >= VALUE_EVERY
-                && let Some(value) = known.news.take()
-            {
-                known.stored_at = now;
-                write.values.insert(device.clone(), value);
-            }
-        }
-        self.ledger.write_later(write);
     }
 
     fn arrival(&self, path: AlarmPath, alarm_id: &str, title: &str, update: &RaidUpdate, now: Timestamp) -> Arrival {

@@ -113,7 +113,7 @@ pub struct Outcome {
     pub chat: Vec<HeardLine>,
     pub alarms: Vec<AlarmTrigger>,
     /// Alarms whose value is not what it was.
-    pub alarm_values: Vec<(Arc<str>, bool)>,
+    pub alarm_values: Vec<(Arc<str>, Option<bool>)>,
     /// A complete answer of the map is in the state.
     pub shops_seen: bool,
     /// What the detector noted on the map, by note id.

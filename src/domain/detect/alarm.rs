@@ -75,9 +75,9 @@ impl Alarms {
         self.0.values_mut().for_each(|alarm| alarm.off_with = 0);
     }
 
-    /// The device is gone.
-    pub fn forget(&mut self, device_id: &str) {
-        self.0.remove(device_id);
+    /// Forgets devices that are not paired any more; their ids.
+    pub fn retain(&mut self, is_paired: impl Fn(&str) -> bool) -> Vec<String> {
+        self.0.extract_if(|device_id, _| !is_paired(device_id)).map(|(device_id, _)| device_id).collect()
     }
 
     fn observe(&mut self, device_id: &str, value: bool, if_unknown: bool, is_change: bool, now: Moment) -> bool {
@@ -186,7 +186,7 @@ mod tests {
     fn the_first_word_of_an_alarm_may_be_a_broadcast() {
         let mut alarms = Alarms::new();
         assert!(alarms.changed("7", true, 1, at(0)));
-        alarms.forget("7");
+        assert_eq!(alarms.retain(|device_id| device_id != "7"), ["7"]);
         assert!(alarms.changed("7", true, 1, at(1)), "forgotten with its debounce");
     }
 

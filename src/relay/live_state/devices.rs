@@ -36,6 +36,9 @@ impl LiveState {
     pub(super) fn update_devices(&mut self, known: HashMap<Arc<str>, PairedDevice>, outcome: &mut Outcome) {
         self.freshness.devices.retain(|id, _| known.contains_key(id));
         self.device_broadcasts.retain(|id, _| known.contains_key(id));
+        // One that is paired again is a new one.
+        let unpaired = self.alarms.retain(|id| known.contains_key(id));
+        outcome.alarm_values.extend(unpaired.into_iter().map(|id| (id.into(), None)));
         let map_size = self.map_size();
         let device = |(id, known): (Arc<str>, PairedDevice)| {
             let PairedDevice { kind, name, label, last_value, place } = known;
@@ -174,7 +177,7 @@ impl LiveState {
         let before = self.alarms.value(id);
         let triggers = observe(&mut self.alarms);
         if let Some(value) = self.alarms.value(id).filter(|value| before != Some(*value)) {
-            outcome.alarm_values.push((id.into(), value));
+            outcome.alarm_values.push((id.into(), Some(value)));
         }
         triggers
     }

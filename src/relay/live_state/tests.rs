@@ -262,6 +262,20 @@ fn an_alarm_that_goes_off_triggers_once_with_its_label() {
 }
 
 #[test]
+fn an_alarm_that_is_paired_again_is_a_new_one() {
+    let mut watched = Watched::connected();
+    watched.update(paired(DeviceKind::Alarm));
+    watched.update(answer(AppEntityType::Alarm, value(false)));
+    let gone = watched.update(GameUpdate::Devices(HashMap::new()));
+    assert_eq!(gone.alarm_values, [("42".into(), None)]);
+    watched.update(paired(DeviceKind::Alarm));
+    assert!(
+        watched.update(answer(AppEntityType::Alarm, value(true))).alarms.is_empty(),
+        "it was on when it was paired"
+    );
+}
+
+#[test]
 fn a_tool_cupboard_is_asked_again_after_a_broadcast() {
     let mut watched = Watched::connected();
     watched.update(paired(DeviceKind::StorageMonitor));
