@@ -37,7 +37,7 @@ pub fn required(db: &mut Db, user: &UserId, server: &ServerId) -> Result<Role, D
     role(db, user, server)?.ok_or(DbError::NotFound)
 }
 
-/// Everybody who may watch the server: its owner and its guests. Empty if there is no such server.
+/// Everybody who may watch the server: its owner, who comes first, and its guests. Empty if there is no such server.
 pub fn watchers(db: &mut Db, server: &ServerId) -> Result<Vec<UserId>, DbError> {
     let Some(owner) = owner(db, server)? else { return Ok(Vec::new()) };
     let users: Vec<Option<String>> = guests::table

@@ -266,7 +266,7 @@ impl Hub {
         self.access_version += 1;
         self.link_statuses.remove(&server);
         self.failed.remove(&server);
-        let nobody = AllowedUsers { version: self.access_version, users: Arc::default() };
+        let nobody = AllowedUsers { version: self.access_version, ..AllowedUsers::default() };
         self.close_overlays(&server, &nobody);
         if let Some(connection) = self.connections.remove(&server) {
             connection.address.do_send(SetWatchers(nobody.clone()));
@@ -296,7 +296,8 @@ impl Hub {
         let (version, pool) = (self.access_version, self.context.pool.clone());
         async move {
             let users = pool.read(move |db| access::watchers(db, &server)).await?;
-            Ok(AllowedUsers { version, users: Arc::new(users.into_iter().collect()) })
+            let owner = users.first().cloned();
+            Ok(AllowedUsers { version, users: Arc::new(users.into_iter().collect()), owner })
         }
     }
 

@@ -38,6 +38,8 @@ pub enum Lane {
 pub struct AllowedUsers {
     pub version: u64,
     pub users: Arc<HashSet<UserId>>,
+    /// The one of them who paired it.
+    pub owner: Option<UserId>,
 }
 
 /// To each subscriber. Answered with the number of sockets that took the bytes; 0 where that is not counted.

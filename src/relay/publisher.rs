@@ -168,7 +168,7 @@ impl Publisher {
 
 #[cfg(test)]
 mod tests {
-    use std::{cell::RefCell, collections::HashSet, rc::Rc, sync::Arc};
+    use std::{cell::RefCell, rc::Rc};
 
     use actix::prelude::*;
     use chrono::DateTime;
@@ -221,7 +221,7 @@ mod tests {
     }
 
     fn allowed(version: u64) -> AllowedUsers {
-        AllowedUsers { version, users: Arc::new(HashSet::new()) }
+        AllowedUsers { version, ..AllowedUsers::default() }
     }
 
     /// Everything sent before is handled once this one is.

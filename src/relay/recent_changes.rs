@@ -28,7 +28,7 @@ impl RecentChanges {
     pub fn remove(&mut self, server: ServerId, version: u64, now: Moment) {
         self.put(
             server,
-            RecentChange { at: now, allowed: AllowedUsers { version, users: Default::default() }, removed: true },
+            RecentChange { at: now, allowed: AllowedUsers { version, ..AllowedUsers::default() }, removed: true },
         );
     }
 
@@ -80,7 +80,8 @@ mod tests {
     }
 
     fn allowed(version: u64, users: &[&str]) -> AllowedUsers {
-        AllowedUsers { version, users: Arc::new(users.iter().map(|user| (*user).into()).collect()) }
+        let users = Arc::new(users.iter().map(|user| (*user).into()).collect());
+        AllowedUsers { version, users, owner: None }
     }
 
     #[test]

@@ -76,7 +76,8 @@ mod tests {
     use crate::{net::Memory, relay::socket::SocketThread};
 
     fn allowed(version: u64, users: &[&str]) -> AllowedUsers {
-        AllowedUsers { version, users: Arc::new(users.iter().map(|user| UserId::from(*user)).collect()) }
+        let users = Arc::new(users.iter().map(|user| UserId::from(*user)).collect());
+        AllowedUsers { version, users, owner: None }
     }
 
     fn socket(number: u32, user: &str) -> Rc<Socket> {

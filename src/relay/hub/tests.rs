@@ -383,6 +383,24 @@ fn a_thousand_changes_of_access_are_two_looks_and_the_last_one_counts() {
 }
 
 #[test]
+fn a_look_at_access_that_fails_ends_no_watch_of_the_owner_and_is_repeated() {
+    simulated(async {
+        let relay = Relay::start(GameLinkPolicy::Subscribed, &["one"]);
+        let bob = crate::db::guests::Invitee::Account("bob".into());
+        relay.write(|db| crate::db::guests::invite(db, &"guest".into(), &"one".into(), &bob, None, now())).unwrap();
+        let (subscription, _socket, _client) = watch(&relay.worker(), "one").await;
+        let may_watch = || ["alice", "bob"].map(|user| subscription.watchers.may_watch(&user.into()));
+        assert_eq!(may_watch(), [true, true]);
+        relay.outside.failing_reads.store(1, Ordering::Relaxed);
+        relay.hub.send(AccessChanged { server: "one".into() }).await.unwrap();
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(may_watch(), [true, false], "what a guest had may have been taken away");
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(may_watch(), [true, true]);
+    });
+}
+
+#[test]
 fn an_acknowledgement_that_is_stored_after_its_user_gave_up_is_shown() {
     simulated(async {
         let relay = Relay::start(GameLinkPolicy::Subscribed, &["one"]);
@@ -470,7 +488,7 @@ fn a_game_connection_that_panics_is_started_anew_and_its_watchers_go_on() {
 
         // What it says from now on arrives.
         let again = relay.find("one").await.unwrap().connection;
-        again.do_send(SetWatchers(AllowedUsers { version: u64::MAX, users: Arc::default() }));
+        again.do_send(SetWatchers(AllowedUsers { version: u64::MAX, ..AllowedUsers::default() }));
         sleep(Duration::from_secs(1)).await;
         assert!(received(&client).contains("unknown_server"));
     });

@@ -1,5 +1,7 @@
 //! Who may watch, when that changes: one look at the database at a time for each server, however many changes come.
 
+use std::{sync::Arc, time::Duration};
+
 use actix::prelude::*;
 
 use super::{AccessChanged, Hub};
@@ -8,21 +10,27 @@ use crate::{
     relay::{admission::Close, close::Reason, game_connection::SetWatchers, publication::AllowedUsers},
 };
 
+/// When a look that the database did not answer is repeated.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
 impl Hub {
     /// Looks who may watch, and tells whoever must know.
     fn look_at_access(&mut self, server: ServerId, ctx: &mut Context<Self>) {
         let allowed = self.allowed_users(server.clone());
-        // If the database does not answer, nobody keeps what may have been taken away, until a later question is answered.
-        let nobody = AllowedUsers { version: self.access_version, users: Default::default() };
+        let version = self.access_version;
         ctx.spawn(allowed.into_actor(self).map(move |allowed, hub, ctx| {
             let allowed = match allowed {
                 Ok(allowed) => {
                     hub.close_overlays(&server, &allowed);
                     allowed
                 }
+                // No guest keeps what may have been taken away. The owner has nothing that could be.
                 Err(error) => {
-                    log::error!("access could not be read, all watches of the server end: {error}");
-                    nobody
+                    log::error!("access could not be read, the watches of all guests of the server end: {error}");
+                    ctx.notify_later(AccessChanged { server: server.clone() }, LOOK_AGAIN);
+                    let known = hub.connections.get(&server).and_then(|known| known.allowed.as_ref());
+                    let owner = known.and_then(|known| known.owner.clone());
+                    AllowedUsers { version, users: Arc::new(owner.iter().cloned().collect()), owner }
                 }
             };
             // Without a connection too: whoever asks for the server may have an older answer already.
