@@ -26,8 +26,16 @@ use chrono::TimeDelta;
 
 pub use self::events::Surroundings;
 use self::{
-    cargo::Cargo, chinook::Chinooks, crate_drop::Crates, events::Events, explosion::Explosions, heli::Heli,
-    oil_rig::OilRigs, shops::Shops, team::Team, vendor::Vendor,
+    cargo::Cargo,
+    chinook::Chinooks,
+    crate_drop::Crates,
+    events::{EventMinute, Events},
+    explosion::Explosions,
+    heli::Heli,
+    oil_rig::OilRigs,
+    shops::Shops,
+    team::Team,
+    vendor::Vendor,
 };
 use crate::domain::{
     map::{Marker, MarkerKind},
@@ -39,8 +47,8 @@ use crate::domain::{
 /// After a longer gap the world may be another one: the next answers only show how things are.
 const SHORT_GAP: TimeDelta = TimeDelta::seconds(60);
 
-/// The detectors of one game server. A call returns at most 100 events; the last then says in `suppressed` how many
-/// more there were.
+/// The detectors of one game server. A call returns at most 100 events, and those of a minute at most 300; the last
+/// of a call then says in `suppressed` how many more there were.
 #[derive(Debug)]
 pub struct Detectors {
     cargo: Cargo,
@@ -52,6 +60,7 @@ pub struct Detectors {
     explosions: Explosions,
     shops: Shops,
     team: Team,
+    minute: EventMinute,
     /// Of the latest answer, for events that come without one.
     map_size: u32,
     markers_primed: bool,
@@ -78,6 +87,7 @@ impl Detectors {
             explosions: Explosions::new(),
             shops: Shops::new(),
             team: Team::new(),
+            minute: EventMinute::default(),
             map_size: 0,
             markers_primed: false,
             team_primed: false,
@@ -93,7 +103,7 @@ impl Detectors {
         now: Moment,
     ) -> Vec<WorldEvent> {
         self.map_size = around.map_size;
-        let mut events = Events::new(around, now, !self.markers_primed);
+        let mut events = Events::new(around, now, !self.markers_primed, &mut self.minute);
         self.markers_primed = true;
         for (id, marker) in markers.clone() {
             match marker.kind {
@@ -129,7 +139,7 @@ impl Detectors {
         now: Moment,
     ) -> Vec<WorldEvent> {
         let priming = !self.team_primed || self.team.is_another(members.clone());
-        let mut events = Events::new(around, now, priming);
+        let mut events = Events::new(around, now, priming, &mut self.minute);
         self.team_primed = true;
         self.team.answer(leader, members, &mut events);
         events.finish()
@@ -147,7 +157,7 @@ impl Detectors {
             return Vec::new();
         }
         let around = Surroundings { map_size: self.map_size, monuments: &[] };
-        let mut events = Events::new(&around, now, false);
+        let mut events = Events::new(&around, now, false, &mut self.minute);
         self.oil_rigs.tick(&mut events);
         self.cargo.tick(&mut events);
         events.finish()

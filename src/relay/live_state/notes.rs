@@ -17,8 +17,11 @@ use crate::{
 };
 
 pub(super) const DEATH_NOTE_LIFE: TimeDelta = TimeDelta::minutes(30);
+/// Notes of deaths on the map, the newest.
+pub(super) const DEATH_NOTES: usize = 100;
 const USER: &str = "user";
 const GAME: &str = "game";
+const DETECTOR: &str = "detector";
 
 impl LiveState {
     /// The stored notes: all of users, and those of deaths that may not be known since a restart.
@@ -80,13 +83,22 @@ impl LiveState {
                 grid: event.grid.clone(),
                 category: "death".to_owned(),
                 label: Some(event.title.clone()),
-                source: "detector",
+                source: DETECTOR,
                 author: None,
                 created_at: now.stamp,
                 expires_at: Some((now + DEATH_NOTE_LIFE).stamp),
             };
             outcome.death_notes.push((id.clone(), note.clone()));
             self.state.map_notes.put(Section::MapNotes, id, Some(note), &mut outcome.changes);
+        }
+        if outcome.death_notes.is_empty() {
+            return;
+        }
+        let of_deaths = self.state.map_notes.iter().filter(|(_, note)| note.source == DETECTOR);
+        let mut of_deaths: Vec<_> = of_deaths.map(|(id, note)| (note.created_at, id.clone())).collect();
+        of_deaths.sort_unstable();
+        for (_, id) in &of_deaths[..of_deaths.len().saturating_sub(DEATH_NOTES)] {
+            self.state.map_notes.put(Section::MapNotes, id.clone(), None, &mut outcome.changes);
         }
     }
 }

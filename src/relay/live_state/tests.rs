@@ -1,6 +1,9 @@
 use serde_json::Value;
 
-use super::{notes::DEATH_NOTE_LIFE, *};
+use super::{
+    notes::{DEATH_NOTE_LIFE, DEATH_NOTES},
+    *,
+};
 use crate::{
     domain::change::JsonPatch,
     game::wire::{
@@ -304,6 +307,12 @@ fn a_death_is_an_event_and_a_note_that_expires() {
     watched.now += DEATH_NOTE_LIFE.num_seconds();
     watched.tick();
     assert_eq!(notes(&watched), 0);
+    for _ in 0..2 * DEATH_NOTES {
+        watched.now += 5;
+        watched.update(team_after(0, member(true)));
+        watched.update(team_after(0, member(false)));
+    }
+    assert_eq!(notes(&watched), DEATH_NOTES, "the newest");
 }
 
 #[test]
