@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use actix::Addr;
+use tokio::time::Instant;
 
 use crate::{
     db::{error::DbError, paired_servers::PairedServer, pool::Db},
@@ -25,6 +26,7 @@ pub struct ArrivedPush {
     pub message: PushMessage,
     alarm_id: String,
     arrived_at: Timestamp,
+    heard_at: Instant,
     /// The server for which the hub was told of its alarm.
     told: Mutex<Option<ServerId>>,
 }
@@ -34,7 +36,7 @@ impl ArrivedPush {
     pub fn new(message: PushMessage, user: &UserId, context: &PushContext) -> Self {
         let now = context.clock.now();
         let alarm_id = inbox::alarm_id(user, &message, || context.random.id(now));
-        Self { message, alarm_id, arrived_at: now, told: Mutex::new(None) }
+        Self { message, alarm_id, arrived_at: now, heard_at: Instant::now(), told: Mutex::new(None) }
     }
 
     /// Bytes that it holds, roughly.
@@ -52,7 +54,7 @@ impl ArrivedPush {
             let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
             if told.is_none() {
                 *told = Some(server.clone());
-                hub.do_send(AlarmPushed { server, alarm });
+                hub.do_send(AlarmPushed { server, alarm, heard_at: self.heard_at });
             }
         }
     }
@@ -100,7 +102,7 @@ impl ArrivedPush {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.as_ref() != Some(server) {
             *told = Some(server.clone());
-            hub.do_send(AlarmPushed { server: server.clone(), alarm: alarm.clone() });
+            hub.do_send(AlarmPushed { server: server.clone(), alarm: alarm.clone(), heard_at: self.heard_at });
         }
     }
 }

@@ -335,7 +335,7 @@ impl SessionSupervisor {
         for (server, pushes) in waiting.await? {
             for push in pushes {
                 let alarm = PushedAlarm::from(push);
-                self.context.hub.do_send(AlarmPushed { server: server.clone(), alarm });
+                self.context.hub.do_send(AlarmPushed { server: server.clone(), alarm, heard_at: Instant::now() });
             }
         }
         Ok(())

@@ -17,7 +17,7 @@ use futures_util::future::{FutureExt as _, LocalBoxFuture, join_all};
 use tokio::{
     select,
     sync::Notify,
-    time::{Duration, Instant, timeout, timeout_at},
+    time::{Duration, Instant, timeout_at},
 };
 
 use self::alarm_values::AlarmValues;
@@ -169,7 +169,8 @@ impl AlarmDelivery {
         self.known.set(true);
         self.is_known.notify_waiters();
         self.changed.notify_one();
-        let pushes = stored.waiting.into_iter().map(|push| self.clone().pushed_alarm(push.into()));
+        let heard_at = Instant::now();
+        let pushes = stored.waiting.into_iter().map(|push| self.clone().pushed_alarm(push.into(), heard_at));
         let pushes = join_all(pushes.collect::<Vec<_>>());
         let told = self.publish(&changes, None).into_iter().map(|sent| self.clone().hear(sent));
         tokio::join!(join_all(told.collect::<Vec<_>>()), pushes);
@@ -179,7 +180,7 @@ impl AlarmDelivery {
     pub async fn link_alarm(self: Rc<Self>, alarm: AlarmTrigger) {
         let heard_at = Instant::now();
         let held = self.context.journal.unkept.hold();
-        self.wait_until_known().await;
+        self.wait_until_known(heard_at).await;
         let now = self.context.clock.moment();
         let AlarmTrigger { device, name, place } = alarm;
         let update = self.raids.borrow_mut().alarm(&device, &name, &place, now, || self.new_id(now.stamp));
@@ -204,11 +205,10 @@ impl AlarmDelivery {
         self.changed.notify_one();
     }
 
-    /// An alarm that came by a push.
-    pub async fn pushed_alarm(self: Rc<Self>, alarm: PushedAlarm) {
-        let heard_at = Instant::now();
+    /// An alarm that came by a push, which arrived at `heard_at`.
+    pub async fn pushed_alarm(self: Rc<Self>, alarm: PushedAlarm, heard_at: Instant) {
         let held = self.context.journal.unkept.hold();
-        self.wait_until_known().await;
+        self.wait_until_known(heard_at).await;
         {
             let mut taken_up = self.taken_up.borrow_mut();
             // The ledger and the push session may both report it.
@@ -242,7 +242,7 @@ impl AlarmDelivery {
         let heard_at = Instant::now();
         let answered_by = heard_at + DRILL_ANSWERED_WITHIN;
         let held = self.context.journal.unkept.hold();
-        self.wait_until_known().await;
+        self.wait_until_known(heard_at).await;
         let now = self.context.clock.moment();
         let update = self.raids.borrow_mut().drill(now, || self.new_id(now.stamp));
         let arrival = self.arrival(AlarmPath::Drill, "drill", "Drill", &update, now.stamp);
@@ -328,11 +328,11 @@ impl AlarmDelivery {
     }
 
     /// Waits until the ledger has been read, but not for long: then an incident may come to be told twice.
-    async fn wait_until_known(&self) {
+    async fn wait_until_known(&self, heard_at: Instant) {
         if !self.known.get() {
             // It ends either way.
             select! {
-                _ = timeout(STORED_WITHIN, self.is_known.notified()) => {}
+                _ = timeout_at(heard_at + STORED_WITHIN, self.is_known.notified()) => {}
                 () = self.context.journal.unkept.ending() => {}
             }
         }
@@ -356,7 +356,7 @@ impl AlarmDelivery {
         if opened {
             self.unheard.borrow_mut().insert(incident.clone(), None);
         }
-        let kept = self.ledger.write(write).await;
+        let kept = self.ledger.write_alarm(write, heard_at).await;
         drop(held);
         let mut taken = Arc::default();
         let mut hearing = Vec::new();

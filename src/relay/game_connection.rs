@@ -87,7 +87,7 @@ pub struct SetWatchers(pub AllowedUsers);
 /// A push reports an alarm of this server.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct DeliverPushedAlarm(pub PushedAlarm);
+pub struct DeliverPushedAlarm(pub PushedAlarm, pub tokio::time::Instant);
 
 /// A user has taken note of an incident, and the ledger has it.
 #[derive(Message)]
@@ -458,8 +458,8 @@ impl Handler<SetWatchers> for GameConnection {
 impl Handler<DeliverPushedAlarm> for GameConnection {
     type Result = ();
 
-    fn handle(&mut self, DeliverPushedAlarm(alarm): DeliverPushedAlarm, ctx: &mut Self::Context) {
-        ctx.spawn(self.alarms.clone().pushed_alarm(alarm).into_actor(self));
+    fn handle(&mut self, DeliverPushedAlarm(alarm, heard_at): DeliverPushedAlarm, ctx: &mut Self::Context) {
+        ctx.spawn(self.alarms.clone().pushed_alarm(alarm, heard_at).into_actor(self));
     }
 }
 

@@ -116,6 +116,8 @@ pub struct OnlineUsers;
 pub struct AlarmPushed {
     pub server: ServerId,
     pub alarm: PushedAlarm,
+    /// When its push arrived.
+    pub heard_at: Instant,
 }
 
 /// Send a test alarm the whole way to this server's watchers.

@@ -94,6 +94,11 @@ impl Ledger {
 
     /// Submits a write, and waits until it is kept, but not for long.
     pub async fn write(&self, write: LedgerWrite) -> Kept {
+        self.write_alarm(write, Instant::now()).await
+    }
+
+    /// The same for an alarm that was heard then and may have waited already.
+    pub async fn write_alarm(&self, write: LedgerWrite, heard_at: Instant) -> Kept {
         if write.is_empty() {
             return Kept::Database;
         }
@@ -101,7 +106,7 @@ impl Ledger {
         let busy_since = shared.queue.borrow().busy_since;
         let number = self.submit(write.clone());
         // One that others have waited for in vain is not waited for again.
-        let until = busy_since.unwrap_or_else(Instant::now) + STORED_WITHIN;
+        let until = busy_since.map_or(heard_at, |since| since.min(heard_at)) + STORED_WITHIN;
         if let Ok(Some(kept)) = timeout_at(until, shared.attempted(number)).await {
             return kept;
         }

@@ -3,6 +3,7 @@ use chrono::{DateTime, TimeDelta};
 use futures_util::FutureExt as _;
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::time::Instant;
 
 use super::*;
 use crate::{
@@ -191,7 +192,7 @@ async fn both_paths_of_one_alarm_are_one_incident() {
     let world = World::new();
     let life = world.start(3).await;
     let push = world.receive("push", "Front door");
-    tokio::join!(life.link_alarm(), life.alarms.clone().pushed_alarm(push));
+    tokio::join!(life.link_alarm(), life.alarms.clone().pushed_alarm(push, Instant::now()));
     assert!(matches!(&life.seen()[..], [(_, 1, false)]), "announced once: {:?}", life.seen());
     assert_eq!(world.ledger(&life).await, [row("delivered", 1, 3)]);
     assert_eq!(world.alarms(), [("opened", 1), ("merged", 1)]);
@@ -282,7 +283,7 @@ async fn a_repeat_that_was_pushed_is_counted_at_once() {
     let life = world.start(1).await;
     for id in ["1", "2", "3"] {
         let alarm = world.receive(id, "Front door");
-        life.alarms.clone().pushed_alarm(alarm).await;
+        life.alarms.clone().pushed_alarm(alarm, Instant::now()).await;
         world.later(1);
     }
     assert_eq!(world.ledger(&life).await, [row("delivered", 3, 1)]);
@@ -347,8 +348,8 @@ async fn a_push_that_a_crash_left_behind_is_delivered_once() {
     let world = World::new();
     let push = world.receive("push", "Front door");
     let life = world.start_unread(1);
-    tokio::join!(life.alarms.clone().pushed_alarm(push.clone()), life.alarms.clone().load());
-    life.alarms.clone().pushed_alarm(push).await;
+    tokio::join!(life.alarms.clone().pushed_alarm(push.clone(), Instant::now()), life.alarms.clone().load());
+    life.alarms.clone().pushed_alarm(push, Instant::now()).await;
     assert_eq!(life.seen().len(), 1, "announced once: {:?}", life.seen());
     assert_eq!(world.ledger(&life).await, [row("delivered", 1, 1)]);
     assert_eq!(world.alarms(), [("opened", 1)]);

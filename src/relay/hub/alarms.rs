@@ -78,10 +78,10 @@ impl Handler<AcknowledgementsErased> for Hub {
 impl Handler<AlarmPushed> for Hub {
     type Result = ();
 
-    fn handle(&mut self, AlarmPushed { server, alarm }: AlarmPushed, ctx: &mut Self::Context) {
+    fn handle(&mut self, AlarmPushed { server, alarm, heard_at }: AlarmPushed, ctx: &mut Self::Context) {
         // If the service stops, it waits in the ledger for the next start.
         if let Some(connection) = self.connection(&server, false, ctx) {
-            connection.do_send(DeliverPushedAlarm(alarm));
+            connection.do_send(DeliverPushedAlarm(alarm, heard_at));
         }
     }
 }

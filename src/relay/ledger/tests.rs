@@ -105,6 +105,18 @@ async fn what_is_written_is_in_the_database() {
 }
 
 #[actix::test]
+async fn an_alarm_that_has_waited_already_is_not_held_up_again() {
+    let world = World::new();
+    DISK.set(Disk::Frozen);
+    tokio::time::pause();
+    let began = Instant::now();
+    assert_eq!(world.ledger.write_alarm(opened("a", 1), began - STORED_WITHIN).await, Kept::Journal);
+    assert!(began.elapsed() < STORED_WITHIN);
+    DISK.set(Disk::Works);
+    world.ledger.idle().await;
+}
+
+#[actix::test]
 async fn a_frozen_database_is_waited_for_half_a_second_once_and_the_journal_keeps_what_it_misses() {
     let world = World::new();
     DISK.set(Disk::Frozen);
