@@ -20,6 +20,7 @@ use crate::{
         pool::Db,
     },
     domain::{
+        access::Role,
         ids::ServerId,
         limits::SHARED_SERVERS_PER_USER,
         pairing::WRONG_PER_ADDRESS,
@@ -77,7 +78,7 @@ impl From<SharedServer> for SharedServerView {
         Self {
             id: guest.to_string(),
             server_id: server.id.to_string(),
-            server_name: server.name,
+            server_name: server.name_for(Role::Guest).to_owned(),
             owner: owner.into(),
             since,
         }
@@ -116,7 +117,8 @@ pub async fn preview(
     let (hash, now, pool) = (sha256_hex(token.as_bytes()), context.clock.now(), context.pool.clone());
     let found = async move { Ok(pool.read(move |db| guests::preview(db, &hash, now)).await?) };
     let OpenLink { expires_at, server, owner } = guessing(&context, &req, found).await?;
-    let preview = InvitePreview { server_name: server.name, owner: owner.into(), expires_at };
+    let server_name = server.name_for(Role::Guest).to_owned();
+    let preview = InvitePreview { server_name, owner: owner.into(), expires_at };
     Ok(HttpResponse::Ok().json(preview))
 }
 

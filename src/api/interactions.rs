@@ -19,6 +19,7 @@ use crate::{
     crypto::{digest::sha256_hex, interaction_signature, webhook_signature::SignatureFault},
     db::{access, chat_links, error::DbError, paired_servers::PairedServer, pool::Db, stores},
     domain::{
+        access::Role,
         chat_answers::{self, BotMessages, BotReply},
         chat_commands::BotCommand,
         chat_interaction::{self, Interaction},
@@ -139,11 +140,11 @@ impl AskedCommand {
         let mut seen = BTreeSet::new();
         let mut servers = access::servers_of(db, user)?;
         servers.retain(|(server, _)| seen.insert(GameServerId::at(&server.address, server.port)));
-        let market = |server: PairedServer| {
+        let market = |(server, role): (PairedServer, Role)| {
             let read = MarketRead::load(db, &self.live, &server.id, self.now)?;
-            Ok((server.name, read.stored.shops))
+            Ok((server.name_for(role).to_owned(), read.stored.shops))
         };
-        servers.into_iter().take(PRICED_SERVERS).map(|(server, _)| server).map(market).collect()
+        servers.into_iter().take(PRICED_SERVERS).map(market).collect()
     }
 }
 

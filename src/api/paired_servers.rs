@@ -87,6 +87,7 @@ impl TryFrom<IntegerOrText> for PlayerToken {
 #[serde(rename_all = "camelCase")]
 pub(super) struct PairedServerView {
     id: String,
+    /// Its address while it has no other, which only the owner is told; for guests it is then `Game server`.
     name: String,
     /// For the owner only, as the port.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -146,7 +147,7 @@ impl PairedServerView {
         let is_owner = role == Role::Owner;
         Self {
             id: server.id.to_string(),
-            name: server.name,
+            name: server.name_for(role).to_owned(),
             address: is_owner.then_some(server.address),
             port: is_owner.then_some(server.port),
             player_id: server.player_id,

@@ -11,12 +11,16 @@ use crate::{
         timestamp::{StoredTimestamp, StoredTimestampOption},
     },
     domain::{
+        access::Role,
         detect::wipe::World,
-        ids::{ServerId, UserId},
+        ids::{GameServerId, ServerId, UserId},
         monument::Monument,
         time::{self, Timestamp},
     },
 };
+
+/// What others than the owner call a server that nobody named.
+const UNNAMED: &str = "Game server";
 
 /// A paired game server.
 #[derive(Clone, Debug, PartialEq, Eq, Queryable, Selectable)]
@@ -48,6 +52,19 @@ pub struct PairedServer {
     pub link_alive_at: Option<Timestamp>,
     #[diesel(embed)]
     pub baseline: Baseline,
+}
+
+impl PairedServer {
+    /// Nobody named it: its name is its address.
+    pub fn is_unnamed(&self) -> bool {
+        let with_port = GameServerId::at(&self.address, self.port);
+        [self.address.as_str(), with_port.as_str()].iter().any(|address| self.name.eq_ignore_ascii_case(address))
+    }
+
+    /// What it is called for this role: the address is for the owner alone.
+    pub fn name_for(&self, role: Role) -> &str {
+        if role == Role::Owner || !self.is_unnamed() { &self.name } else { UNNAMED }
+    }
 }
 
 /// The world as it was last seen; a different one means a wipe.

@@ -24,7 +24,12 @@ const NOW: &str = "2026-11-21T12:00:00.000Z";
 
 /// Pairs a server that nobody connects to.
 async fn server(owner: &mut Browser) -> String {
-    let body = json!({ "address": "play.example.com", "port": 28083, "playerId": ALICE, "playerToken": "1" });
+    pair_as(owner, None).await
+}
+
+async fn pair_as(owner: &mut Browser, name: Option<&str>) -> String {
+    let body =
+        json!({ "address": "play.example.com", "port": 28083, "playerId": ALICE, "playerToken": "1", "name": name });
     let answer = owner.post("/paired-servers", Some(&body)).await;
     assert!(matches!(answer.status, 200 | 201), "{}", answer.text());
     text(&answer.json()["id"])
@@ -96,8 +101,7 @@ on_each_database!(an_account_is_invited_before_its_first_sign_in, |app| {
 
     // What the guest sees.
     let owner = json!({ "id": user_id(&mut alice).await, "displayName": ALICE, "avatarUrl": null });
-    let shared =
-        json!({ "id": id, "serverId": server, "serverName": "play.example.com", "owner": owner, "since": later });
+    let shared = json!({ "id": id, "serverId": server, "serverName": "Game server", "owner": owner, "since": later });
     assert_eq!(bob.get("/guest-invites").await.json(), json!({ "servers": [shared] }));
     let listed = bob.get("/paired-servers").await.json();
     let seen = &listed["servers"][0];
@@ -106,7 +110,9 @@ on_each_database!(an_account_is_invited_before_its_first_sign_in, |app| {
     for hidden in ["address", "port"] {
         assert!(seen.get(hidden).is_none(), "{hidden}: {seen}");
     }
-    assert_eq!(alice.get("/paired-servers").await.json()["servers"][0]["port"], 28083);
+    assert_eq!(seen["name"], "Game server", "its name is its address");
+    let own = &alice.get("/paired-servers").await.json()["servers"][0];
+    assert_eq!((&own["port"], &own["name"]), (&json!(28083), &json!("play.example.com")));
     let about_himself = json!({
         "id": id, "state": "guest", "user": me, "platformId": null, "label": null, "invitedAt": null,
         "expiresAt": null, "since": later,
@@ -147,7 +153,7 @@ on_each_database!(a_link_is_for_one_guest_and_for_seven_days, |app| {
 
     let preview = app.browser().get(&format!("/guest-invites/preview?token={token}")).await;
     let owner = json!({ "id": user_id(&mut alice).await, "displayName": ALICE, "avatarUrl": null });
-    let expected = json!({ "serverName": "play.example.com", "owner": owner, "expiresAt": "2026-11-28T12:00:00.000Z" });
+    let expected = json!({ "serverName": "Game server", "owner": owner, "expiresAt": "2026-11-28T12:00:00.000Z" });
     assert_eq!(preview.json(), expected);
 
     accept(&mut alice, &token).await.expect_problem(409, "conflict");
@@ -159,6 +165,10 @@ on_each_database!(a_link_is_for_one_guest_and_for_seven_days, |app| {
     let used = app.browser().get(&format!("/guest-invites/preview?token={token}")).await;
     used.expect_problem(410, "invite_used");
     carol.get(&format!("/paired-servers/{server}")).await.expect_problem(404, "not_found");
+
+    pair_as(&mut alice, Some("Home")).await;
+    let shared = bob.get("/guest-invites").await.json();
+    assert_eq!(shared["servers"][0]["serverName"], "Home", "a name that somebody gave is for everybody");
 
     let (taken_back, unwanted) = link(&mut alice, &server).await;
     assert_eq!(revoke(&mut alice, &server, &taken_back).await.status, 200);
