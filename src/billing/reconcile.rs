@@ -174,6 +174,7 @@ mod tests {
             cancel_at_period_end: false,
             lapsed: false,
             started_at: time::Timestamp::UNIX_EPOCH,
+            past_due_since: None,
         };
         let theirs =
             TierSubscription { status: SubscriptionStatus::PastDue, cancel_at_period_end: true, ..ours.clone() };

@@ -255,5 +255,6 @@ pub fn described(provided: &ProviderSubscription, prices: &TierPrices, now: Time
         cancel_at_period_end: provided.cancel_at_period_end,
         lapsed: provided.lapsed,
         started_at: provided.created.unwrap_or(now),
+        past_due_since: None,
     }
 }

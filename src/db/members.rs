@@ -194,6 +194,7 @@ mod tests {
             cancel_at_period_end: false,
             lapsed: false,
             started_at: now(),
+            past_due_since: None,
         };
         let owned = OwnedSubscription { user: user.into(), customer: user.into(), subscription };
         pool.write_blocking(|db| put(db, &owned, None, now())).unwrap();

@@ -89,12 +89,12 @@ pub const PERSONAL_DATA: [PersonalRows; 31] = [
     rows("chatLines", "chat_lines", OF_OWN_SERVER, "server_id, id", &["server_id", "id", "said_at:time", "author", "text"]),
     rows("chatLink", "chat_links", OF_USER, "user_id", &["chat_user_id", "linked_at:time"]),
     rows("paymentCustomer", "payment_customers", OF_USER, "user_id", &["customer_id", "open_checkout"]),
-    rows("subscriptions", "subscriptions", OF_USER, "id", &["id", "customer_id", "tier", "status", "price", "period_start:time", "period_end:time", "cancel_at_period_end:flag", "lapsed:flag", "started_at:time", "fetched_at:time"]),
+    rows("subscriptions", "subscriptions", OF_USER, "id", &["id", "customer_id", "tier", "status", "price", "period_start:time", "period_end:time", "cancel_at_period_end:flag", "lapsed:flag", "started_at:time", "fetched_at:time", "past_due_since:time"]),
     rows("paymentEvents", "payment_events", "(user_hint = {user} OR customer_id IN (SELECT customer_id FROM payment_customers WHERE user_id = {user}))", "id", &["id", "kind", "subscription_id", "customer_id", "state", "reason", "received_at:time"]),
     rows("betaTester", "beta_testers", OF_ACCOUNT, "platform_id", &["tier", "note", "expires_at:time", "created_at:time"]),
     rows("searchedBy", "user_search", OF_USER, "key", &["key"]),
     rows("adminActions", "audit", "actor = (SELECT platform_id FROM users WHERE id = {user})", "id", &["id", "at:time", "action", "target", "payload:json", "result"]),
-    rows("adminActionsAboutMe", "audit", "target IN (SELECT platform_id FROM users WHERE id = {user} UNION SELECT id FROM users WHERE id = {user})", "id", &["id", "at:time", "action", "payload:json", "result"]),
+    rows("adminActionsAboutMe", "audit", "target IN (SELECT platform_id FROM users WHERE id = {user} UNION SELECT id FROM users WHERE id = {user}) OR payload LIKE '%\"ownerId\":\"' || {user} || '\"%'", "id", &["id", "at:time", "action", "payload:json", "result"]),
 ];
 
 #[derive(QueryableByName)]

@@ -307,6 +307,7 @@ fn every_query(db: &mut Db) {
         cancel_at_period_end: false,
         lapsed: false,
         started_at: now(),
+        past_due_since: None,
     };
     let owned = OwnedSubscription { user: user.clone(), customer: key.into(), subscription };
     for known in [None, Some(1)] {

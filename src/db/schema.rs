@@ -393,6 +393,7 @@ diesel::table! {
         started_at -> Timestamp,
         fetched_at -> Timestamp,
         version -> BigInt,
+        past_due_since -> Nullable<Timestamp>,
     }
 }
 

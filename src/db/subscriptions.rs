@@ -39,6 +39,8 @@ struct SubscriptionRow {
     #[diesel(deserialize_as = StoredTimestamp)]
     started_at: Timestamp,
     version: i64,
+    #[diesel(deserialize_as = StoredTimestampOption)]
+    past_due_since: Option<Timestamp>,
 }
 
 /// A subscription, and whose it is.
@@ -82,6 +84,7 @@ struct SubscriptionColumns<'a> {
     started_at: chrono::NaiveDateTime,
     fetched_at: chrono::NaiveDateTime,
     version: i64,
+    past_due_since: Option<chrono::NaiveDateTime>,
 }
 
 impl From<SubscriptionRow> for StoredSubscription {
@@ -96,6 +99,7 @@ impl From<SubscriptionRow> for StoredSubscription {
             cancel_at_period_end: row.cancel_at_period_end,
             lapsed: row.lapsed,
             started_at: row.started_at,
+            past_due_since: row.past_due_since,
         };
         let owned = OwnedSubscription { user: row.user_id.into(), customer: row.customer_id, subscription };
         Self { owned, version: row.version }
@@ -163,7 +167,7 @@ pub fn page(db: &mut Db, after: &str, limit: i64) -> Result<Vec<StoredSubscripti
 }
 
 /// Stores one as it was fetched when `known` was its version (`None`: it was not stored). One that has ended is the last
-/// word, whatever was known.
+/// word, whatever was known. Since when a payment is due is kept here, for as long as it is.
 ///
 /// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
 pub fn put(
@@ -185,6 +189,13 @@ pub fn put(
     if before != known && !ends {
         return Ok(SubscriptionPut::Outdated);
     }
+    let known_past_due =
+        stored.map(|stored| stored.owned.subscription).filter(|stored| stored.status == SubscriptionStatus::PastDue);
+    let past_due_since = match (subscription.status, known_past_due) {
+        (SubscriptionStatus::PastDue, Some(stored)) => stored.past_due_since,
+        (SubscriptionStatus::PastDue, None) => Some(now),
+        _ => None,
+    };
     let columns = SubscriptionColumns {
         user_id: user.as_str(),
         customer_id: customer,
@@ -198,6 +209,7 @@ pub fn put(
         started_at: subscription.started_at.naive_utc(),
         fetched_at: now.naive_utc(),
         version: before.unwrap_or(0) + 1,
+        past_due_since: past_due_since.map(|at| at.naive_utc()),
     };
     let stored = match before {
         None => {
@@ -229,6 +241,7 @@ mod tests {
             cancel_at_period_end: true,
             lapsed: false,
             started_at: now(),
+            past_due_since: None,
         };
         OwnedSubscription { user: "ann".into(), customer: "cus_1".into(), subscription }
     }
@@ -253,6 +266,28 @@ mod tests {
             assert_eq!(list, [owned(SubscriptionStatus::Canceled).subscription]);
             let page = |after: &str| pool.read_blocking(|db| page(db, after, 9)).unwrap().len();
             assert_eq!((page(""), page("sub_1")), (1, 0));
+        });
+    }
+
+    #[test]
+    fn a_payment_is_due_since_the_first_time_that_it_was_stored_as_due() {
+        testing::on_each_database(|pool| {
+            use SubscriptionStatus::*;
+            testing::user(pool, "ann");
+            let mut version = None;
+            for (status, hour, since) in [
+                (PastDue, 1, Some(1)),
+                (PastDue, 2, Some(1)),
+                (Active, 3, None),
+                (PastDue, 4, Some(4)),
+                (Unpaid, 5, None),
+            ] {
+                let stored = pool.write_blocking(|db| put(db, &owned(status), version, later(hour))).unwrap();
+                assert_eq!(stored, SubscriptionPut::Stored);
+                let stored = pool.read_blocking(|db| get(db, "sub_1")).unwrap().unwrap();
+                version = Some(stored.version);
+                assert_eq!(stored.owned.subscription.past_due_since, since.map(later), "{status:?} at {hour}");
+            }
         });
     }
 }

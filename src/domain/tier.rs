@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::domain::time::{self, Timestamp};
 
-/// How long a tier stays after a renewal could not be charged.
+/// How long a tier stays after a payment could not be charged.
 pub const GRACE: TimeDelta = TimeDelta::days(7);
 
 /// What can be subscribed to, the smallest first.
@@ -40,7 +40,7 @@ impl Tier {
 pub enum SubscriptionStatus {
     Active,
     Trialing,
-    /// The renewal could not be charged and is tried again.
+    /// A payment could not be charged and is tried again.
     PastDue,
     /// It has ended, for good.
     Canceled,
@@ -170,6 +170,8 @@ pub struct TierSubscription {
     /// The provider ended it because it was not paid: what is left of its period counts for nothing.
     pub lapsed: bool,
     pub started_at: Timestamp,
+    /// Since when it is stored as [`SubscriptionStatus::PastDue`]. The provider does not say; storing it does.
+    pub past_due_since: Option<Timestamp>,
 }
 
 impl TierSubscription {
@@ -183,9 +185,9 @@ impl TierSubscription {
         }
     }
 
-    /// The period that could not be charged began when the payment was due.
+    /// A renewal was due when its period began; what is charged within a period, such as an upgrade, when it failed.
     fn grace_ends(&self) -> Option<Timestamp> {
-        Some(self.period_start? + GRACE)
+        Some(self.period_start.max(self.past_due_since)? + GRACE)
     }
 
     /// How it stands, in words.
@@ -290,6 +292,7 @@ mod tests {
             cancel_at_period_end: false,
             lapsed: false,
             started_at: at(0),
+            past_due_since: None,
         }
     }
 
@@ -303,6 +306,9 @@ mod tests {
         assert_eq!([Incomplete, Unpaid, Paused].map(of).map(days), [0; 3]);
         assert_eq!(days(TierSubscription { lapsed: true, ..of(Canceled) }), 0);
         assert_eq!(days(TierSubscription { period_start: None, ..of(PastDue) }), 0);
+        let since = |day| TierSubscription { past_due_since: Some(at(day)), ..of(PastDue) };
+        assert_eq!((days(since(20)), days(since(-3))), (27, 7), "the later of the failure and the period's begin");
+        assert_eq!(days(TierSubscription { period_start: None, ..since(20) }), 27);
         assert_eq!(days(TierSubscription { period_end: None, ..of(Canceled) }), 0);
     }
 
@@ -343,6 +349,12 @@ mod tests {
                 "The subscription to OPERATOR could not be charged; its tier stays until 2027-01-22T08:00:00.000Z.",
                 "A beta tester has OVERLORD, but a paid subscription goes before.",
             ]
+        );
+        paid.past_due_since = Some(at(20));
+        let why = effective(std::slice::from_ref(&paid), None, at(21)).why;
+        assert_eq!(
+            why,
+            ["The subscription to OPERATOR could not be charged; its tier stays until 2027-02-11T08:00:00.000Z."]
         );
         paid.status = SubscriptionStatus::Active;
         paid.cancel_at_period_end = true;

@@ -8,7 +8,7 @@ use companion::{
     db::{pool::Pool, subscriptions},
     domain::{
         payment::ProviderSubscription,
-        tier::{PriceList, TierPrices},
+        tier::{PriceList, SubscriptionStatus, TierPrices, TierSubscription},
     },
     simulator::payments::SubscriptionChange::{self, *},
 };
@@ -68,7 +68,12 @@ impl Orders {
         let prices = TierPrices(["price_scout", "price_operator", "price_overlord"].map(PriceList::of));
         let expected = described(&truth, &prices, self.test.app.clock.now());
         let stored = self.pool.read_blocking(|db| subscriptions::get(db, id)).unwrap();
-        assert_eq!(stored.map(|stored| stored.owned.subscription), Some(expected), "after {story:?}");
+        let stored = stored.map(|stored| stored.owned.subscription);
+        let expected = TierSubscription {
+            past_due_since: (expected.status == SubscriptionStatus::PastDue).then(|| self.test.app.clock.now()),
+            ..expected
+        };
+        assert_eq!(stored, Some(expected), "after {story:?}");
     }
 
     /// Five events in all their orders, each order for a subscription of its own, eight orders at once. Some come twice.
