@@ -91,7 +91,7 @@ impl Cursor {
     /// Reads what [`to_wire`](Self::to_wire) wrote.
     pub fn parse(text: &str) -> Option<Self> {
         let (micros, id) = text.split_once('.').filter(|(_, id)| !id.chars().any(char::is_control))?;
-        let ts = DateTime::from_timestamp_micros(micros.parse().ok()?)?;
+        let ts = DateTime::from_timestamp_micros(micros.parse().ok()?).filter(|ts| time::is_storable(*ts))?;
         Some(Self { ts, id: id.to_owned() })
     }
 }
@@ -112,7 +112,7 @@ mod tests {
     fn a_cursor_is_read_as_it_was_written_and_nothing_else_is() {
         let cursor = Cursor { ts: DateTime::from_timestamp_micros(1_800_000_000_123_456).unwrap(), id: "a.b".into() };
         assert_eq!(Cursor::parse(&cursor.to_wire()), Some(cursor));
-        for bad in ["", ".", "x.y", "12", "99999999999999999999.a", "1.\0", "1.a\n"] {
+        for bad in ["", ".", "x.y", "12", "99999999999999999999.a", "-300000000000000000.x", "1.\0", "1.a\n"] {
             assert_eq!(Cursor::parse(bad), None, "{bad}");
         }
     }
