@@ -113,7 +113,7 @@ pub async fn open_checkout(
     (status = 200, body = PaymentPage),
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 409, body = Problem, content_type = "application/problem+json",
-        description = "`no_customer`: this user was never at the checkout"),
+        description = "`no_customer`: this user was never at the checkout, or the provider has forgotten it"),
     (status = 502, body = Problem, content_type = "application/problem+json", description = "`payment_provider_refused`"),
     (status = 503, body = Problem, content_type = "application/problem+json",
         description = "`payments_disabled`; `payment_provider_unavailable`"),

@@ -146,7 +146,11 @@ pub async fn open_portal(context: &BillingContext, user: &User, frontend: &BaseU
     let id = user.id.clone();
     let customer = context.pool.read(move |db| payment_customers::of_user(db, &id)).await?;
     let customer = customer.ok_or(CheckoutError::NoCustomer)?;
-    Ok(context.client.open_portal(&customer, &frontend.at("/?billing=portal")).await?)
+    match context.client.open_portal(&customer, &frontend.at("/?billing=portal")).await {
+        // Deleted there: the checkout makes another one.
+        Err(PaymentsError::Unknown { param: Some(param) }) if param == "customer" => Err(CheckoutError::NoCustomer),
+        answer => Ok(answer?),
+    }
 }
 
 /// Makes the user a customer, in place of one that the provider does not know any more. The customer.

@@ -206,6 +206,7 @@ async fn a_customer_whom_the_provider_forgot_becomes_another_one() {
     test.until(|subscription| subscription["status"] == "CANCELED").await;
     let customer = test.provider.subscription(&id).unwrap()["customer"].as_str().unwrap().to_owned();
     test.provider.forget_customer(&customer);
+    test.alice.post("/billing/portal", None).await.expect_problem(409, "no_customer");
     let other = test.subscribe("OPERATOR").await;
     assert_ne!(test.provider.subscription(&other).unwrap()["customer"], customer.as_str());
     test.until(|subscription| subscription["tier"] == "OPERATOR").await;
