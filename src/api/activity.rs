@@ -20,7 +20,6 @@ pub struct ActivityCounts(Mutex<BTreeMap<&'static str, i64>>);
 /// What a successful request to this route means, if it is something that a user did.
 fn kind(method: &Method, route: &str) -> Option<&'static str> {
     Some(match (method.as_str(), route) {
-        ("GET", "/auth/platform/callback") => "sign_in",
         ("POST", "/relay/token") => "dashboard",
         ("POST", "/pairing/device/activate") => "helper_paired",
         ("PUT", "/credentials/push") => "credential_upload",
@@ -44,8 +43,17 @@ impl ActivityCounts {
     /// A request to this route has succeeded.
     pub fn count(&self, method: &Method, route: &str) {
         if let Some(kind) = kind(method, route) {
-            *self.lock().entry(kind).or_default() += 1;
+            self.add(kind);
         }
+    }
+
+    /// A user has signed in; who declines is answered alike.
+    pub fn count_sign_in(&self) {
+        self.add("sign_in");
+    }
+
+    fn add(&self, kind: &'static str) {
+        *self.lock().entry(kind).or_default() += 1;
     }
 
     /// Adds what was done to the counts of the day; once more later what could not be stored.

@@ -21,6 +21,7 @@ use crate::{
     api::{
         context::ApiContext,
         error::{ApiError, PROBLEM_JSON, Problem},
+        extract::idempotent::REPLAYED,
         page,
         request_notes::RequestNotes,
     },
@@ -84,7 +85,9 @@ async fn observed(
     let status = response.status();
     // Never the path: what is in it may be a secret.
     let route = response.request().match_pattern();
-    if (status.is_success() || status.is_redirection())
+    let is_done = status.is_success() || status.is_redirection();
+    if is_done
+        && !response.headers().contains_key(REPLAYED)
         && let Some(route) = &route
     {
         ApiContext::of(response.request()).activity.count(&method, route);

@@ -26,6 +26,8 @@ async fn members_pairings_and_what_users_did_are_counted_by_day() {
         assert_eq!(alice.post(&format!("/intel/{server}/map-notes"), Some(&note)).await.status, 201);
     }
     alice.post(&format!("/intel/{server}/map-notes"), Some(&json!({}))).await.expect_problem(400, "invalid_request");
+    let declined = "/auth/platform/callback?openid.ns=http://specs.openid.net/auth/2.0&openid.mode=cancel";
+    assert_eq!(app.browser().get(declined).await.status, 302);
 
     let analytics = ada.get("/admin/analytics").await.json();
     assert_eq!(analytics["generatedAt"], "2026-11-21T12:00:00.000Z");
