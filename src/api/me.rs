@@ -195,6 +195,10 @@ pub async fn change(
         locale: locale.map(|tag| tag.and_then(|tag| preference::locale(&tag))),
     };
     let change = move |db: &mut Db| Ok((users::change(db, &user.id, &change)?, Standing::read(db, &user.id, now)?));
-    let (user, standing) = context.pool.write(change).await?;
+    let changed = context.pool.write(change).await;
+    // Erased since the session was read.
+    let changed = changed
+        .map_err(|error| if matches!(error, DbError::NotFound) { ApiError::Unauthenticated } else { error.into() });
+    let (user, standing) = changed?;
     Ok(HttpResponse::Ok().json(Me::new(user, standing, &context)))
 }
