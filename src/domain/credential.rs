@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Duration};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::domain::{ids::PlatformId, limits::BUNDLE_BYTES, time::Timestamp};
@@ -76,6 +77,12 @@ impl RefusalReason {
 /// How helper tools spell the expiry.
 const EXPIRY: [&str; 6] = ["expiresAt", "expires_at", "ExpiresAt", "expireDate", "expire_date", "ExpireDate"];
 
+#[derive(Deserialize)]
+struct Owner<'a> {
+    #[serde(borrow, rename = "platformId")]
+    _platform_id: Option<&'a RawValue>,
+}
+
 /// Reads the owner and the expiry of a bundle uploaded at `now`.
 pub fn read(bundle: &[u8], now: Timestamp) -> Result<UploadedBundle, InvalidBundle> {
     if bundle.len() > BUNDLE_BYTES {
@@ -83,6 +90,8 @@ pub fn read(bundle: &[u8], now: Timestamp) -> Result<UploadedBundle, InvalidBund
     }
     let top: HashMap<String, &RawValue> = serde_json::from_slice(bundle)
         .map_err(|error| if error.is_data() { InvalidBundle::NotAnObject } else { InvalidBundle::Malformed })?;
+    // A map keeps the last of a name; a struct takes each once.
+    let _: Owner = serde_json::from_slice(bundle).map_err(|_| InvalidBundle::NoPlatformId)?;
     let value = |key: &str| text_or_number(top.get(key)?);
     let platform_id = value("platformId").and_then(|id| PlatformId::parse(&id)).ok_or(InvalidBundle::NoPlatformId)?;
     let stated = EXPIRY.into_iter().find_map(|key| instant(&value(key)?)).filter(|&at| at <= now + LONGEST_LIFE);
@@ -151,6 +160,7 @@ mod tests {
         }
         for (text, error) in [
             ("{}", InvalidBundle::NoPlatformId),
+            (r#"{"platformId":"1","platformId":"76561198000000001"}"#, InvalidBundle::NoPlatformId),
             (r#"{"platformId":null}"#, InvalidBundle::NoPlatformId),
             (r#"{"platformId":7.5e16}"#, InvalidBundle::NoPlatformId),
             (r#"{"platformId":{"platformId":"76561198000000001"}}"#, InvalidBundle::NoPlatformId),
