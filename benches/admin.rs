@@ -83,8 +83,8 @@ fn member(db: &mut Db, number: i64, now: Timestamp) {
             period_end: Some(now + TimeDelta::days(30)),
             cancel_at_period_end: false,
             lapsed: false,
-            past_due_since: None,
             started_at: now,
+            past_due_since: None,
         };
         let owned = OwnedSubscription { user: user.clone(), customer: format!("cus_{number}"), subscription };
         subscriptions::put(db, &owned, None, now).expect("a subscription");

@@ -47,7 +47,7 @@ impl ActivityCounts {
         }
     }
 
-    /// A user has signed in; who declines is answered alike.
+    /// A session has begun; a callback that begins none is answered alike.
     pub fn count_sign_in(&self) {
         self.add("sign_in");
     }

@@ -66,6 +66,7 @@ impl From<CheckoutError> for ApiError {
             CheckoutError::NoCustomer => Self::NoCustomer,
             CheckoutError::Provider(error @ PaymentsError::Client(_)) => Self::PaymentsUnavailable(error.into()),
             CheckoutError::Provider(error) => Self::PaymentsRefused(error.into()),
+            CheckoutError::Gone => Self::Unauthenticated,
             CheckoutError::Database(error) => error.into(),
         }
     }
@@ -113,7 +114,7 @@ pub async fn open_checkout(
     (status = 200, body = PaymentPage),
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 409, body = Problem, content_type = "application/problem+json",
-        description = "`no_customer`: this user was never at the checkout, or the provider has forgotten it"),
+        description = "`no_customer`: this user was never at the checkout, or the payment provider does not know them any more"),
     (status = 502, body = Problem, content_type = "application/problem+json", description = "`payment_provider_refused`"),
     (status = 503, body = Problem, content_type = "application/problem+json",
         description = "`payments_disabled`; `payment_provider_unavailable`"),

@@ -196,9 +196,10 @@ pub async fn change(
     };
     let change = move |db: &mut Db| Ok((users::change(db, &user.id, &change)?, Standing::read(db, &user.id, now)?));
     let changed = context.pool.write(change).await;
-    // Erased since the session was read.
-    let changed = changed
-        .map_err(|error| if matches!(error, DbError::NotFound) { ApiError::Unauthenticated } else { error.into() });
-    let (user, standing) = changed?;
+    let (user, standing) = changed.map_err(|error| match error {
+        // Erased since the request was let in.
+        DbError::NotFound => ApiError::Unauthenticated,
+        error => error.into(),
+    })?;
     Ok(HttpResponse::Ok().json(Me::new(user, standing, &context)))
 }

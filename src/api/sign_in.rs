@@ -189,8 +189,8 @@ async fn sign_in(context: &ApiContext, platform_id: PlatformId) -> Result<Sessio
         }
     };
     let (user, _) = context.pool.write_and_tell(write, tell).await?;
-    log::info!(user:% = user.id; "signed in");
     context.activity.count_sign_in();
+    log::info!(user:% = user.id; "signed in");
     Ok(session)
 }
 

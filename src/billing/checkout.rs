@@ -8,7 +8,14 @@ use crate::{
     clients::payments::{CheckoutRequest, ClosedCheckout, OpenedCheckout, PaymentsError},
     config::BaseUrl,
     crypto::digest::sha256_hex,
-    db::{error::DbError, payment_customers, payment_events::EventState, pool::Db, subscriptions, users::User},
+    db::{
+        error::DbError,
+        payment_customers,
+        payment_events::EventState,
+        pool::Db,
+        subscriptions,
+        users::{self, User},
+    },
     domain::{ids::UserId, payment::ParkReason, tier::Tier},
 };
 
@@ -21,9 +28,12 @@ pub enum CheckoutError {
     /// There is a subscription, which the portal changes.
     #[error("the user has a subscription")]
     Subscribed,
-    /// The user was never at the checkout: there is nothing to manage.
+    /// The user was never at the checkout, or the provider has forgotten them: there is nothing to manage.
     #[error("the user is no customer")]
     NoCustomer,
+    /// The user was erased meanwhile.
+    #[error("the user is gone")]
+    Gone,
     #[error(transparent)]
     Provider(#[from] PaymentsError),
     #[error(transparent)]
@@ -65,12 +75,17 @@ pub async fn open_checkout(
         let (id, from, to) = (user.id.clone(), before.clone(), opened.id.clone());
         let replace = move |db: &mut Db| {
             let is_last = payment_customers::replace_checkout(db, &id, from.as_deref(), &to)?;
-            Ok(if is_last { Ok(()) } else { Err(payment_customers::open_checkout(db, &id)?) })
+            let is_gone = !is_last && users::find(db, &id)?.is_none();
+            Ok((is_last, is_gone, payment_customers::open_checkout(db, &id)?))
         };
         match context.pool.write(replace).await? {
-            Ok(()) => return Ok(opened.url),
+            (true, ..) => return Ok(opened.url),
+            (_, true, _) => {
+                context.client.close_checkout(&opened.id).await?;
+                return Err(CheckoutError::Gone);
+            }
             // Another request of the user has opened one meanwhile, in whatever process.
-            Err(other) => before = other,
+            (.., other) => before = other,
         }
         // The last one closes only its own: the other's page is open then.
         if attempt < ATTEMPTS
@@ -147,8 +162,11 @@ pub async fn open_portal(context: &BillingContext, user: &User, frontend: &BaseU
     let customer = context.pool.read(move |db| payment_customers::of_user(db, &id)).await?;
     let customer = customer.ok_or(CheckoutError::NoCustomer)?;
     match context.client.open_portal(&customer, &frontend.at("/?billing=portal")).await {
-        // Deleted there: the checkout makes another one.
-        Err(PaymentsError::Unknown { param: Some(param) }) if param == "customer" => Err(CheckoutError::NoCustomer),
+        // The next checkout makes another one.
+        Err(PaymentsError::Unknown { param: Some(param) }) if param == "customer" => {
+            log::warn!(user:% = user.id; "the payment provider has forgotten a customer");
+            Err(CheckoutError::NoCustomer)
+        }
         answer => Ok(answer?),
     }
 }

@@ -49,6 +49,8 @@ pub struct PersonalRows {
 
 const OF_OWN_SERVER: &str = "server_id IN (SELECT id FROM paired_servers WHERE owner_id = {user})";
 const OF_USER: &str = "user_id = {user}";
+/// By account or id; and a deleted server, which the log names by its own id, by its owner.
+const ABOUT_USER: &str = "(target IN (SELECT platform_id FROM users WHERE id = {user} UNION SELECT id FROM users WHERE id = {user}) OR (action = 'paired_server.delete' AND payload LIKE '%\"ownerId\":\"' || {user} || '\"%'))";
 const OF_ACCOUNT: &str = "platform_id = (SELECT platform_id FROM users WHERE id = {user})";
 
 const fn rows(
@@ -94,7 +96,7 @@ pub const PERSONAL_DATA: [PersonalRows; 31] = [
     rows("betaTester", "beta_testers", OF_ACCOUNT, "platform_id", &["tier", "note", "expires_at:time", "created_at:time"]),
     rows("searchedBy", "user_search", OF_USER, "key", &["key"]),
     rows("adminActions", "audit", "actor = (SELECT platform_id FROM users WHERE id = {user})", "id", &["id", "at:time", "action", "target", "payload:json", "result"]),
-    rows("adminActionsAboutMe", "audit", "target IN (SELECT platform_id FROM users WHERE id = {user} UNION SELECT id FROM users WHERE id = {user}) OR payload LIKE '%\"ownerId\":\"' || {user} || '\"%'", "id", &["id", "at:time", "action", "payload:json", "result"]),
+    rows("adminActionsAboutMe", "audit", ABOUT_USER, "id", &["id", "at:time", "action", "payload:json", "result"]),
 ];
 
 #[derive(QueryableByName)]

@@ -33,7 +33,7 @@ pub enum InvalidBundle {
     Malformed,
     #[error("the bundle is not a JSON object")]
     NotAnObject,
-    #[error("`platformId` is missing, or is not an account id")]
+    #[error("`platformId` is missing, there twice, or is not an account id")]
     NoPlatformId,
 }
 
@@ -77,10 +77,12 @@ impl RefusalReason {
 /// How helper tools spell the expiry.
 const EXPIRY: [&str; 6] = ["expiresAt", "expires_at", "ExpiresAt", "expireDate", "expire_date", "ExpireDate"];
 
+/// The one field that must be there once: of two, readers differ in which they take.
 #[derive(Deserialize)]
-struct Owner<'a> {
-    #[serde(borrow, rename = "platformId")]
-    _platform_id: Option<&'a RawValue>,
+#[serde(rename_all = "camelCase")]
+struct BundleOwner<'a> {
+    #[serde(borrow)]
+    platform_id: &'a RawValue,
 }
 
 /// Reads the owner and the expiry of a bundle uploaded at `now`.
@@ -90,10 +92,10 @@ pub fn read(bundle: &[u8], now: Timestamp) -> Result<UploadedBundle, InvalidBund
     }
     let top: HashMap<String, &RawValue> = serde_json::from_slice(bundle)
         .map_err(|error| if error.is_data() { InvalidBundle::NotAnObject } else { InvalidBundle::Malformed })?;
-    // A map keeps the last of a name; a struct takes each once.
-    let _: Owner = serde_json::from_slice(bundle).map_err(|_| InvalidBundle::NoPlatformId)?;
     let value = |key: &str| text_or_number(top.get(key)?);
-    let platform_id = value("platformId").and_then(|id| PlatformId::parse(&id)).ok_or(InvalidBundle::NoPlatformId)?;
+    let owner: BundleOwner<'_> = serde_json::from_slice(bundle).map_err(|_| InvalidBundle::NoPlatformId)?;
+    let platform_id = text_or_number(owner.platform_id).and_then(|id| PlatformId::parse(&id));
+    let platform_id = platform_id.ok_or(InvalidBundle::NoPlatformId)?;
     let stated = EXPIRY.into_iter().find_map(|key| instant(&value(key)?)).filter(|&at| at <= now + LONGEST_LIFE);
     Ok(UploadedBundle { platform_id, expires_at: stated.unwrap_or(now + LIFETIME) })
 }
@@ -160,8 +162,11 @@ mod tests {
         }
         for (text, error) in [
             ("{}", InvalidBundle::NoPlatformId),
-            (r#"{"platformId":"1","platformId":"76561198000000001"}"#, InvalidBundle::NoPlatformId),
             (r#"{"platformId":null}"#, InvalidBundle::NoPlatformId),
+            (
+                r#"{"platformId":"76561198000000001","platform\u0049d":"76561198000000001"}"#,
+                InvalidBundle::NoPlatformId,
+            ),
             (r#"{"platformId":7.5e16}"#, InvalidBundle::NoPlatformId),
             (r#"{"platformId":{"platformId":"76561198000000001"}}"#, InvalidBundle::NoPlatformId),
             (r#"{"gcm":{"platformId":"76561198000000001"}}"#, InvalidBundle::NoPlatformId),

@@ -128,6 +128,35 @@ on_each_database!(an_export_is_all_that_is_stored_and_no_secret, |app| {
     alice.get("/me/export").await.expect_problem(429, "rate_limited");
 });
 
+async fn an_export_has_what_admins_did_to_the_user_and_their_servers(app: TestApp) {
+    let (mut ada, mut alice, mut bob) =
+        (app.signed_in(ADA).await, app.signed_in(ALICE).await, app.signed_in(BOB).await);
+    for (owner, account) in [(&mut alice, ALICE), (&mut bob, BOB)] {
+        let pairing = json!({ "address": "play.example.com", "port": 28083, "playerId": account, "playerToken": 1 });
+        let server = owner.post("/paired-servers", Some(&pairing)).await.json()["id"].as_str().unwrap().to_owned();
+        assert_eq!(ada.delete(&format!("/admin/paired-servers/{server}")).await.status, 200);
+    }
+    let tester = json!({ "platformId": ALICE, "tier": "SCOUT" });
+    assert_eq!(ada.post("/admin/beta-testers", Some(&tester)).await.status, 201);
+    let export = alice.get("/me/export").await.json();
+    let entries = export["adminActionsAboutMe"].as_array().unwrap();
+    let actions: Vec<&Value> = entries.iter().map(|entry| &entry["action"]).collect();
+    assert_eq!(actions, ["paired_server.delete", "beta_tester.put"]);
+    assert_eq!(entries[0]["payload"]["before"]["playerId"], ALICE, "not Bob's");
+}
+
+#[actix_web::test]
+async fn an_export_has_what_admins_did() {
+    an_export_has_what_admins_did_to_the_user_and_their_servers(TestApp::start_with(&[ADMINS]).await).await;
+}
+
+#[actix_web::test]
+async fn an_export_has_what_admins_did_on_postgres() {
+    let Some(database) = Postgres::create() else { return };
+    let app = TestApp::start_on(database.url(), &[ADMINS]).await;
+    an_export_has_what_admins_did_to_the_user_and_their_servers(app).await;
+}
+
 on_each_database!(whoever_erases_themselves_is_gone_and_may_come_again, |app| {
     let (mut alice, mut there) = (app.signed_in(ALICE).await, app.signed_in(ALICE).await);
     let mut helper = app.paired(&mut alice).await;
@@ -346,7 +375,8 @@ async fn a_checkout_is_opened_while_another_is_closed_for_good(database_url: Opt
         test.provider.asked_until(asked + 2).await;
         test.provider.set_faults(PaymentFaults::default());
     };
-    tokio::join!(test.alice.post("/billing/checkout", Some(&body)), both_asked);
+    let (answer, ()) = tokio::join!(test.alice.post("/billing/checkout", Some(&body)), both_asked);
+    assert!(matches!(answer.status, 200 | 401), "{}", answer.text());
     assert_eq!(erasing.await.unwrap(), 200);
     assert_eq!(test.provider.pay(&first), None);
     assert_eq!(test.provider.open_checkouts(), 0);
@@ -363,6 +393,32 @@ async fn no_checkout_outlives_the_account_on_postgres() {
     a_checkout_is_opened_while_another_is_closed_for_good(Some(database.url())).await;
 }
 
+/// Until another connection waits for a lock of this one.
+async fn until_somebody_waits(db: &mut PgConnection) {
+    let waits = "SELECT 'waits' AS found FROM pg_stat_activity
+        WHERE wait_event_type = 'Lock' AND datname = current_database()";
+    let until_it_waits = async {
+        while sql_query(waits).load::<Found>(db).unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, until_it_waits).await.expect("it waits for a lock");
+}
+
+/// SQLite has one writer.
+#[actix_web::test]
+async fn a_change_that_meets_an_erasure_is_nobodys() {
+    let Some(database) = Postgres::create() else { return };
+    let app = TestApp::start_on(database.url(), &[]).await;
+    let mut alice = app.signed_in(ALICE).await;
+    let mut other = PgConnection::establish(&database.url()).unwrap();
+    other.batch_execute("BEGIN; DELETE FROM users").unwrap();
+    let changing = actix_web::rt::spawn(async move { alice.patch("/me", &json!({ "locale": "en" })).await });
+    until_somebody_waits(&mut other).await;
+    other.batch_execute("COMMIT").unwrap();
+    changing.await.unwrap().expect_problem(401, "unauthenticated");
+}
+
 /// SQLite has one writer.
 #[actix_web::test]
 async fn an_erasure_that_another_write_is_in_the_way_of_begins_again() {
@@ -375,14 +431,7 @@ async fn an_erasure_that_another_write_is_in_the_way_of_begins_again() {
     let mut other = PgConnection::establish(&database.url()).unwrap();
     other.batch_execute("BEGIN; SELECT id FROM paired_servers FOR UPDATE").unwrap();
     let erasing = actix_web::rt::spawn(async move { erase(&mut alice, ALICE).await.status });
-    let waits = "SELECT 'waits' AS found FROM pg_stat_activity
-        WHERE wait_event_type = 'Lock' AND datname = current_database()";
-    let until_it_waits = async {
-        while sql_query(waits).load::<Found>(&mut other).unwrap().is_empty() {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, until_it_waits).await.expect("it waits for the server's row");
+    until_somebody_waits(&mut other).await;
     let session = format!(
         "INSERT INTO sessions (id, user_id, created_at, last_seen_at, expires_at)
          VALUES ('late', '{user}', '2026-11-21', '2026-11-21', '2026-11-22'); COMMIT"

@@ -85,8 +85,8 @@ async fn observed(
     let status = response.status();
     // Never the path: what is in it may be a secret.
     let route = response.request().match_pattern();
-    let is_done = status.is_success() || status.is_redirection();
-    if is_done
+    // What is answered again was done and counted before.
+    if (status.is_success() || status.is_redirection())
         && !response.headers().contains_key(REPLAYED)
         && let Some(route) = &route
     {

@@ -1,11 +1,12 @@
 //! How the service is used.
 
 use chrono::Duration;
+use reqwest::{Method, header::ORIGIN};
 use serde_json::{Value, json};
 
 use super::start;
 use crate::harness::{
-    app::{ADA, ADMINS},
+    app::{ADA, ADMINS, FRONTEND},
     game::{ALICE, BOB},
     payments::PaymentTest,
 };
@@ -22,20 +23,25 @@ async fn members_pairings_and_what_users_did_are_counted_by_day() {
     let pairing = json!({ "address": "play.example.com", "port": 28083, "playerId": ALICE, "playerToken": 1 });
     let server = alice.post("/paired-servers", Some(&pairing)).await.json()["id"].as_str().unwrap().to_owned();
     let note = json!({ "x": 1, "y": 1, "category": "stash" });
-    for _ in 0..3 {
-        assert_eq!(alice.post(&format!("/intel/{server}/map-notes"), Some(&note)).await.status, 201);
+    for key in ["one", "two", "three", "three"] {
+        let request = alice.request(Method::POST, &format!("/intel/{server}/map-notes")).header(ORIGIN, FRONTEND);
+        let answer = alice.send(request.header("idempotency-key", key).json(&note)).await;
+        assert_eq!(answer.status, 201, "{}", answer.text());
     }
     alice.post(&format!("/intel/{server}/map-notes"), Some(&json!({}))).await.expect_problem(400, "invalid_request");
-    let declined = "/auth/platform/callback?openid.ns=http://specs.openid.net/auth/2.0&openid.mode=cancel";
-    assert_eq!(app.browser().get(declined).await.status, 302);
+
+    let mut declining = app.browser();
+    let login = declining.get("/auth/platform").await;
+    assert_eq!(declining.get(&app.provider.answer(login.location(), "cancel").path()).await.status, 302);
 
     let analytics = ada.get("/admin/analytics").await.json();
     assert_eq!(analytics["generatedAt"], "2026-11-21T12:00:00.000Z");
     assert_eq!(analytics["members"], json!({ "total": 2, "dau": 2, "wau": 2, "mau": 2 }));
     assert_eq!(analytics["pairings7d"], 1);
     let activity = &analytics["activityByType7d"];
-    assert_eq!(activity[0], json!({ "type": "map_note", "count": 3 }), "most first, and none that was refused");
-    assert_eq!((count(activity, "sign_in"), count(activity, "server_paired")), (&json!(2), &json!(1)));
+    assert_eq!(activity[0], json!({ "type": "map_note", "count": 3 }), "most first, and none refused or sent again");
+    let counts = ["sign_in", "server_paired"].map(|kind| count(activity, kind));
+    assert_eq!(counts, [&json!(2), &json!(1)], "who declines has not signed in");
     let days = analytics["days"].as_array().unwrap();
     assert_eq!(days.len(), 30);
     assert_eq!(days[29], json!({ "date": "2026-11-21", "dau": 2, "newMembers": 2, "raids": 0 }));
