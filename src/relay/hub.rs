@@ -299,7 +299,7 @@ impl Hub {
         async move {
             let users = pool.read(move |db| access::watchers(db, &server)).await?;
             let owner = users.first().cloned();
-            Ok(AllowedUsers { version, users: Arc::new(users.into_iter().collect()), owner })
+            Ok(AllowedUsers { version, users: Arc::new(users.into_iter().collect()), owner, is_partial: false })
         }
     }
 
@@ -318,7 +318,7 @@ impl Hub {
                 let known = hub.connections.get(&server).and_then(|known| known.allowed.clone());
                 // Whose access may have ended is not known: they wait for the answer.
                 let known = known.map(|known| hub.recent.newest(&server, known));
-                known.filter(|known| !known.users.is_empty() || hub.recent.is_removed(&server)).ok_or(error)
+                known.filter(|known| !known.is_partial || hub.recent.is_removed(&server)).ok_or(error)
             });
             let allowed = hub.recent.newest(&server, allowed?);
             // Without an owner there is no such paired server.

@@ -40,6 +40,8 @@ pub struct AllowedUsers {
     pub users: Arc<HashSet<UserId>>,
     /// The one of them who paired it.
     pub owner: Option<UserId>,
+    /// Its guests are not known.
+    pub is_partial: bool,
 }
 
 /// To each subscriber. Answered with the number of sockets that took the bytes; 0 where that is not counted.

@@ -81,7 +81,7 @@ mod tests {
 
     fn allowed(version: u64, users: &[&str]) -> AllowedUsers {
         let users = Arc::new(users.iter().map(|user| (*user).into()).collect());
-        AllowedUsers { version, users, owner: None }
+        AllowedUsers { version, users, ..AllowedUsers::default() }
     }
 
     #[test]

@@ -77,7 +77,7 @@ mod tests {
 
     fn allowed(version: u64, users: &[&str]) -> AllowedUsers {
         let users = Arc::new(users.iter().map(|user| UserId::from(*user)).collect());
-        AllowedUsers { version, users, owner: None }
+        AllowedUsers { version, users, ..AllowedUsers::default() }
     }
 
     fn socket(number: u32, user: &str) -> Rc<Socket> {

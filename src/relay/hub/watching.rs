@@ -27,18 +27,23 @@ impl Hub {
                 // No guest keeps what may have been taken away. The owner has nothing that could be.
                 Err(error) => {
                     log::error!("access could not be read, the watches of all guests of the server end: {error}");
-                    ctx.notify_later(AccessChanged { server: server.clone() }, LOOK_AGAIN);
                     let known = hub.connections.get(&server).and_then(|known| known.allowed.as_ref());
                     let owner = known.and_then(|known| known.owner.clone());
-                    AllowedUsers { version, users: Arc::new(owner.iter().cloned().collect()), owner }
+                    AllowedUsers { version, users: Arc::new(owner.iter().cloned().collect()), owner, is_partial: true }
                 }
             };
+            let is_partial = allowed.is_partial;
             // Without a connection too: whoever asks for the server may have an older answer already.
             if let Some(connection) = hub.connections.get_mut(&server) {
                 connection.allowed = Some(allowed.clone());
                 connection.address.do_send(SetWatchers(allowed.clone()));
             }
             hub.recent.set_watchers(server.clone(), allowed, hub.context.clock.moment());
+            if is_partial {
+                // What changes until then is in that look.
+                ctx.run_later(LOOK_AGAIN, |hub, ctx| hub.look_at_access(server, ctx));
+                return;
+            }
             // What changed since the look began is in none yet.
             if hub.access_looks.remove(&server) == Some(true) {
                 hub.access_looks.insert(server.clone(), false);
