@@ -68,6 +68,8 @@ struct Tracked {
     incident: Incident,
     first_trigger: Moment,
     last_trigger: Moment,
+    /// When it was last heard of: a push that took a moment keeps it as a fresh one does.
+    last_heard: Moment,
     last_sent: Moment,
     /// Something changed since it was sent.
     changed: bool,
@@ -161,7 +163,7 @@ impl Raids {
             if is_same {
                 tracked.unmatched = None;
             } else if !delayed || is_before || !tracked.incident.paths.contains(&AlarmPath::Link) {
-                tracked.repeat(AlarmPath::Push, at);
+                tracked.repeat(AlarmPath::Push, at, now);
             }
             let titled = tracked.take_title(title);
             let first = tracked.incident.paths.insert(AlarmPath::Push);
@@ -178,7 +180,7 @@ impl Raids {
             OVERFLOW.clone_into(&mut alarm_id);
             if let Some((id, tracked)) = self.find(|tracked| tracked.incident.alarm_id == alarm_id && takes(tracked)) {
                 tracked.incident.alarm_name = title;
-                tracked.repeat(AlarmPath::Push, at);
+                tracked.repeat(AlarmPath::Push, at, now);
                 let message = tracked.due(&id, now);
                 return RaidUpdate::merged(id, false, false, message);
             }
@@ -207,8 +209,16 @@ impl Raids {
         }
         // A clock that was set back since would put it into the future.
         let [first_trigger, last_trigger] = [incident.first_at, incident.last_at].map(|at| now.at(at.min(now.stamp)));
-        let tracked =
-            Tracked { incident, first_trigger, last_trigger, last_sent: now, changed: false, unmatched: None, title };
+        let tracked = Tracked {
+            incident,
+            first_trigger,
+            last_trigger,
+            last_heard: last_trigger,
+            last_sent: now,
+            changed: false,
+            unmatched: None,
+            title,
+        };
         self.incidents.insert(id, tracked);
         true
     }
@@ -260,6 +270,7 @@ impl Raids {
             incident,
             first_trigger: at,
             last_trigger: at,
+            last_heard: heard(at, now),
             last_sent: now,
             changed: false,
             unmatched: Some((path, at)),
@@ -347,6 +358,11 @@ impl Raids {
     fn has_title(&self, device: &str) -> bool {
         self.incidents.values().any(|tracked| tracked.incident.alarm_id == device && tracked.title.is_some())
     }
+}
+
+/// When a trigger was heard of, for the end of its incident.
+fn heard(at: Moment, now: Moment) -> Moment {
+    if now - at <= QUIET { now } else { at }
 }
 
 /// How sure it is that two reports are of one alarm.
@@ -445,12 +461,13 @@ impl Tracked {
         if self.is_unmatched(AlarmPath::Push, now) {
             self.unmatched = None;
         } else {
-            self.repeat(AlarmPath::Link, now);
+            self.repeat(AlarmPath::Link, now, now);
         }
     }
 
     /// One more trigger at `at`.
-    fn repeat(&mut self, path: AlarmPath, at: Moment) {
+    fn repeat(&mut self, path: AlarmPath, at: Moment, now: Moment) {
+        self.last_heard = self.last_heard.max(heard(at, now));
         self.incident.count = self.incident.count.saturating_add(1);
         if at - self.last_trigger >= TimeDelta::zero() {
             self.last_trigger = at;
@@ -471,16 +488,6 @@ impl Tracked {
     fn update(&mut self, id: &str, now: Moment) -> Raid {
         (self.last_sent, self.changed) = (now, false);
         Raid::new(id, &self.incident, true)
-    }
-
-    /// Ends it if it has been quiet for long; with the last word, if something is still to be said.
-    fn end(&mut self, id: &str, now: Moment) -> Option<RaidChange> {
-        if self.incident.ended_at.is_some() || now - self.last_trigger <= QUIET {
-            return None;
-        }
-        self.incident.ended_at = Some(self.incident.last_at + QUIET);
-        let message = self.changed.then(|| self.update(id, now));
-        Some(RaidChange { incident: id.to_owned(), message })
     }
 }
 

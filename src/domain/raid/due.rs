@@ -58,7 +58,7 @@ impl Tracked {
     /// When there is something to say of it, or nothing any more.
     fn next_due(&self) -> Moment {
         let update = self.changed.then(|| self.last_sent + UPDATE_EVERY);
-        let end = self.incident.ended_at.is_none().then(|| self.last_trigger + QUIET + TimeDelta::nanoseconds(1));
+        let end = self.incident.ended_at.is_none().then(|| self.last_heard + QUIET + TimeDelta::nanoseconds(1));
         let gone = self.last_trigger + self.shown_for();
         update.into_iter().chain(end).fold(gone, Moment::min)
     }
@@ -68,5 +68,15 @@ impl Tracked {
             let message = self.due(id, now)?;
             Some(RaidChange { incident: id.to_owned(), message: Some(message) })
         })
+    }
+
+    /// Ends it if it has been quiet for long; with the last word, if something is still to be said.
+    pub(super) fn end(&mut self, id: &str, now: Moment) -> Option<RaidChange> {
+        if self.incident.ended_at.is_some() || now - self.last_heard <= QUIET {
+            return None;
+        }
+        self.incident.ended_at = Some(self.incident.last_at + QUIET);
+        let message = self.changed.then(|| self.update(id, now));
+        Some(RaidChange { incident: id.to_owned(), message })
     }
 }

@@ -269,6 +269,13 @@ fn a_raid_that_goes_on_rings_however_much_of_it_came_late() {
     timeline.named_alarm("7", "Gate", now + 1_000);
     timeline.named_alarm("7", "Gate", now + 60_000);
     assert_eq!(ends(&timeline)[2], (false, 3, None));
+    // Pushes that are always late by a minute, or a clock that is: one raid all the same.
+    let mut timeline = Timeline::new();
+    let opened = (0..20).filter(|n| {
+        timeline.tick(n * 20_000 + minute);
+        timeline.pushed_late("Gate", n * 20_000, n * 20_000 + minute).opened
+    });
+    assert_eq!(opened.count(), 1);
     // The same trigger by the other path belongs to what is over.
     let mut timeline = Timeline::new();
     timeline.alarm("7", 0);
