@@ -61,9 +61,12 @@ pub fn get(db: &mut Db, server: &ServerId, id: &str, now: Timestamp) -> Result<S
     if note.expires_at.is_some_and(|at| at <= now) { Err(DbError::NotFound) } else { Ok(note) }
 }
 
-/// How many notes the server has.
+/// How many notes users have made on the server.
 pub fn count(db: &mut Db, server: &ServerId) -> Result<usize, DbError> {
-    let notes: i64 = map_notes::table.filter(map_notes::server_id.eq(server.as_str())).count().get_result(db)?;
+    let notes: i64 = map_notes::table
+        .filter(map_notes::server_id.eq(server.as_str()).and(map_notes::source.eq("user")))
+        .count()
+        .get_result(db)?;
     Ok(notes as usize)
 }
 

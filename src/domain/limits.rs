@@ -30,8 +30,8 @@ pub const CONNECTIONS_PER_ADDRESS: usize = 1_024;
 pub const HEAD_DEADLINE: Duration = Duration::from_secs(5);
 /// How long the body of a request may take, from the end of its head.
 pub const BODY_DEADLINE: Duration = Duration::from_secs(10);
-/// How long a connection to the API stays open without a request. Longer than proxies keep theirs (60 s in nginx and the
-/// load balancers of the clouds), or now and then a request would meet a connection that is just being closed.
+/// How long a connection to the API stays open without a request. Longer than proxies keep theirs (60 s in nginx and at
+/// AWS), or now and then a request would meet a connection that is just being closed.
 pub const IDLE_CONNECTION: Duration = Duration::from_secs(75);
 /// How long an answer waits for a client that takes nothing of it.
 pub const ANSWER_STALL: Duration = Duration::from_secs(10);

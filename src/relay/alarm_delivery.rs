@@ -17,7 +17,7 @@ use futures_util::future::{FutureExt as _, LocalBoxFuture, join_all};
 use tokio::{
     select,
     sync::Notify,
-    time::{Duration, Instant, timeout_at},
+    time::{Duration, Instant, timeout, timeout_at},
 };
 
 use self::alarm_values::AlarmValues;
@@ -180,7 +180,7 @@ impl AlarmDelivery {
     pub async fn link_alarm(self: Rc<Self>, alarm: AlarmTrigger) {
         let heard_at = Instant::now();
         let held = self.context.journal.unkept.hold();
-        self.wait_until_known(heard_at).await;
+        self.wait_until_known().await;
         let now = self.context.clock.moment();
         let AlarmTrigger { device, name, place } = alarm;
         let update = self.raids.borrow_mut().alarm(&device, &name, &place, now, || self.new_id(now.stamp));
@@ -208,7 +208,7 @@ impl AlarmDelivery {
     /// An alarm that came by a push, which arrived at `heard_at`.
     pub async fn pushed_alarm(self: Rc<Self>, alarm: PushedAlarm, heard_at: Instant) {
         let held = self.context.journal.unkept.hold();
-        self.wait_until_known(heard_at).await;
+        self.wait_until_known().await;
         {
             let mut taken_up = self.taken_up.borrow_mut();
             // The ledger and the push session may both report it.
@@ -242,7 +242,7 @@ impl AlarmDelivery {
         let heard_at = Instant::now();
         let answered_by = heard_at + DRILL_ANSWERED_WITHIN;
         let held = self.context.journal.unkept.hold();
-        self.wait_until_known(heard_at).await;
+        self.wait_until_known().await;
         let now = self.context.clock.moment();
         let update = self.raids.borrow_mut().drill(now, || self.new_id(now.stamp));
         let arrival = self.arrival(AlarmPath::Drill, "drill", "Drill", &update, now.stamp);
@@ -328,11 +328,11 @@ impl AlarmDelivery {
     }
 
     /// Waits until the ledger has been read, but not for long: then an incident may come to be told twice.
-    async fn wait_until_known(&self, heard_at: Instant) {
+    async fn wait_until_known(&self) {
         if !self.known.get() {
             // It ends either way.
             select! {
-                _ = timeout_at(heard_at + STORED_WITHIN, self.is_known.notified()) => {}
+                _ = timeout(STORED_WITHIN, self.is_known.notified()) => {}
                 () = self.context.journal.unkept.ending() => {}
             }
         }

@@ -159,7 +159,7 @@ pub enum CommandError {
     NotASwitch,
     /// The game server knows no such device any more, or the paired player has lost the tool cupboard.
     DeviceRemoved,
-    /// There is no link, or the game server refused: it did not happen.
+    /// There is no link, or the game server refused.
     Unavailable,
     /// The game server has not answered, or the link ended before it did: it may have happened.
     TimedOut,

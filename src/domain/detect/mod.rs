@@ -48,7 +48,7 @@ use crate::domain::{
 const SHORT_GAP: TimeDelta = TimeDelta::seconds(60);
 
 /// The detectors of one game server. A call returns at most 100 events, and those of a minute at most 300; the last
-/// of a call then says in `suppressed` how many more there were.
+/// of a call, if it has any, then says in `suppressed` how many more there were.
 #[derive(Debug)]
 pub struct Detectors {
     cargo: Cargo,

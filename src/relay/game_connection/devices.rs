@@ -64,7 +64,7 @@ impl Handler<DeviceToggle> for GameConnection {
                 // A broadcast may have said something newer.
                 let live = connection.live.borrow();
                 let known = live.state().devices.get(&device).and_then(|device| device.value);
-                known.or(seen).ok_or(CommandError::Unavailable)
+                known.or(seen).ok_or(CommandError::TimedOut)
             });
             for waiting in connection.toggles.remove(&device).into_iter().flatten() {
                 let _ = waiting.send(toggled);

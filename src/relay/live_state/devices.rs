@@ -166,6 +166,10 @@ impl LiveState {
             }
             DeviceKind::Alarm => {
                 let triggers = answered.is_some_and(|value| self.alarms.answered_late(id, value, asked_after, now));
+                if triggers {
+                    // It is what the broadcast said by now.
+                    outcome.alarm_values.extend(device.value.map(|value| (id.clone(), Some(value))));
+                }
                 trigger_if(triggers, id, device, outcome);
             }
             _ => {}

@@ -37,6 +37,7 @@ impl LiveState {
             let grid = grid::label(GridStyle::InGame, map_size, note.x, note.y);
             self.state.map_notes.put(Section::MapNotes, id, Some(MapNote { grid, ..note }), changes);
         }
+        self.prune_deaths(changes);
     }
 
     pub(super) fn delete_note(&mut self, id: String, changes: &mut Vec<Change>) {
@@ -91,14 +92,18 @@ impl LiveState {
             outcome.death_notes.push((id.clone(), note.clone()));
             self.state.map_notes.put(Section::MapNotes, id, Some(note), &mut outcome.changes);
         }
-        if outcome.death_notes.is_empty() {
-            return;
+        if !outcome.death_notes.is_empty() {
+            self.prune_deaths(&mut outcome.changes);
         }
+    }
+
+    /// Keeps the newest.
+    fn prune_deaths(&mut self, changes: &mut Vec<Change>) {
         let of_deaths = self.state.map_notes.iter().filter(|(_, note)| note.source == DETECTOR);
         let mut of_deaths: Vec<_> = of_deaths.map(|(id, note)| (note.created_at, id.clone())).collect();
         of_deaths.sort_unstable();
         for (_, id) in &of_deaths[..of_deaths.len().saturating_sub(DEATH_NOTES)] {
-            self.state.map_notes.put(Section::MapNotes, id.clone(), None, &mut outcome.changes);
+            self.state.map_notes.put(Section::MapNotes, id.clone(), None, changes);
         }
     }
 }
