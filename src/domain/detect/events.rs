@@ -1,19 +1,22 @@
 //! Collects the events of one call, and holds what all families need to write one.
 
-use chrono::TimeDelta;
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::domain::{
     grid,
     monument::Monument,
+    rate::Window,
     time::Moment,
     world_event::{EventKind, WorldEvent},
 };
 
 /// Events of one call; a hostile server may change everything at once.
 const MAX_EVENTS: usize = 100;
-/// Events of a minute; it may do so all the time.
+/// Events of any minute; it may do so all the time.
 const EVENTS_A_MINUTE: usize = 300;
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// What does not move around the events.
 #[derive(Clone, Copy, Debug)]
@@ -43,11 +46,9 @@ impl Surroundings<'_> {
     }
 }
 
-/// The events of the minute that began with the first of them.
-#[derive(Debug, Default)]
-pub(super) struct EventMinute {
-    began: Option<Moment>,
-    count: usize,
+/// A window of [`EVENTS_A_MINUTE`] without an event.
+pub(super) fn event_window() -> Window {
+    Window::new(EVENTS_A_MINUTE, MINUTE)
 }
 
 /// The events of one call.
@@ -56,17 +57,14 @@ pub(super) struct Events<'a> {
     pub(super) now: Moment,
     /// The answer only shows how things stand: nothing in it is events.
     pub(super) priming: bool,
-    minute: &'a mut EventMinute,
+    reported: &'a mut Window,
     events: Vec<WorldEvent>,
     suppressed: u64,
 }
 
 impl<'a> Events<'a> {
-    pub(super) fn new(around: &'a Surroundings<'a>, now: Moment, priming: bool, minute: &'a mut EventMinute) -> Self {
-        if minute.began.is_none_or(|began| now - began >= TimeDelta::minutes(1)) {
-            *minute = EventMinute { began: Some(now), count: 0 };
-        }
-        Self { around, now, priming, minute, events: Vec::new(), suppressed: 0 }
+    pub(super) fn new(around: &'a Surroundings<'a>, now: Moment, priming: bool, reported: &'a mut Window) -> Self {
+        Self { around, now, priming, reported, events: Vec::new(), suppressed: 0 }
     }
 
     /// Reports an event. `title` gets the place in words (`in D7`, or nothing); `data` is an object with further fields.
@@ -81,11 +79,12 @@ impl<'a> Events<'a> {
         if self.priming {
             return;
         }
-        if self.events.len() >= MAX_EVENTS || self.minute.count >= EVENTS_A_MINUTE {
+        let millis = u64::try_from(self.now.steady().num_milliseconds()).unwrap_or_default();
+        if self.events.len() >= MAX_EVENTS || self.reported.available_at(millis, EVENTS_A_MINUTE).is_some() {
             self.suppressed += 1;
             return;
         }
-        self.minute.count += 1;
+        self.reported.record(millis);
         let Surroundings { map_size, monuments } = *self.around;
         let place = at.map(|(x, y)| grid::place(map_size, monuments, x, y)).unwrap_or_default();
         let Value::Object(data) = data else { unreachable!("the data of an event is an object") };
@@ -120,12 +119,12 @@ mod tests {
     #[test]
     fn a_game_server_on_which_something_happens_all_the_time_has_so_many_events_a_minute() {
         let around = Surroundings { map_size: 0, monuments: &[] };
-        let mut minute = EventMinute::default();
-        let mut told = |seconds| {
-            let mut events = Events::new(&around, at(seconds), false, &mut minute);
+        let mut window = event_window();
+        let mut reported = |seconds| {
+            let mut events = Events::new(&around, at(seconds), false, &mut window);
             (0..90).for_each(|_| events.report(EventKind::Death, "died", None, json!({}), |_| String::new()));
             events.finish().len()
         };
-        assert_eq!([0, 1, 2, 3, 4, 59, 60].map(&mut told), [90, 90, 90, 30, 0, 0, 90]);
+        assert_eq!([0, 1, 2, 3, 4, 60, 61].map(&mut reported), [90, 90, 90, 30, 0, 0, 90]);
     }
 }

@@ -29,7 +29,7 @@ use self::{
     cargo::Cargo,
     chinook::Chinooks,
     crate_drop::Crates,
-    events::{EventMinute, Events},
+    events::{Events, event_window},
     explosion::Explosions,
     heli::Heli,
     oil_rig::OilRigs,
@@ -39,6 +39,7 @@ use self::{
 };
 use crate::domain::{
     map::{Marker, MarkerKind},
+    rate::Window,
     server_state::Member,
     time::Moment,
     world_event::WorldEvent,
@@ -47,7 +48,7 @@ use crate::domain::{
 /// After a longer gap the world may be another one: the next answers only show how things are.
 const SHORT_GAP: TimeDelta = TimeDelta::seconds(60);
 
-/// The detectors of one game server. A call returns at most 100 events, and those of a minute at most 300; the last
+/// The detectors of one game server. A call returns at most 100 events, and those of any minute at most 300; the last
 /// of a call, if it has any, then says in `suppressed` how many more there were.
 #[derive(Debug)]
 pub struct Detectors {
@@ -60,7 +61,8 @@ pub struct Detectors {
     explosions: Explosions,
     shops: Shops,
     team: Team,
-    minute: EventMinute,
+    /// Events of the last minute.
+    reported: Window,
     /// Of the latest answer, for events that come without one.
     map_size: u32,
     markers_primed: bool,
@@ -87,7 +89,7 @@ impl Detectors {
             explosions: Explosions::new(),
             shops: Shops::new(),
             team: Team::new(),
-            minute: EventMinute::default(),
+            reported: event_window(),
             map_size: 0,
             markers_primed: false,
             team_primed: false,
@@ -103,7 +105,7 @@ impl Detectors {
         now: Moment,
     ) -> Vec<WorldEvent> {
         self.map_size = around.map_size;
-        let mut events = Events::new(around, now, !self.markers_primed, &mut self.minute);
+        let mut events = Events::new(around, now, !self.markers_primed, &mut self.reported);
         self.markers_primed = true;
         for (id, marker) in markers.clone() {
             match marker.kind {
@@ -139,7 +141,7 @@ impl Detectors {
         now: Moment,
     ) -> Vec<WorldEvent> {
         let priming = !self.team_primed || self.team.is_another(members.clone());
-        let mut events = Events::new(around, now, priming, &mut self.minute);
+        let mut events = Events::new(around, now, priming, &mut self.reported);
         self.team_primed = true;
         self.team.answer(leader, members, &mut events);
         events.finish()
@@ -157,7 +159,7 @@ impl Detectors {
             return Vec::new();
         }
         let around = Surroundings { map_size: self.map_size, monuments: &[] };
-        let mut events = Events::new(&around, now, false, &mut self.minute);
+        let mut events = Events::new(&around, now, false, &mut self.reported);
         self.oil_rigs.tick(&mut events);
         self.cargo.tick(&mut events);
         events.finish()
