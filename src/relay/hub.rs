@@ -318,7 +318,8 @@ impl Hub {
                 let known = hub.connections.get(&server).and_then(|known| known.allowed.clone());
                 // Whose access may have ended is not known: they wait for the answer.
                 let known = known.map(|known| hub.recent.newest(&server, known));
-                known.filter(|known| !known.is_partial || hub.recent.is_removed(&server)).ok_or(error)
+                let is_whole = |known: &AllowedUsers| !known.users.is_empty() && !known.is_partial;
+                known.filter(|known| is_whole(known) || hub.recent.is_removed(&server)).ok_or(error)
             });
             let allowed = hub.recent.newest(&server, allowed?);
             // Without an owner there is no such paired server.
