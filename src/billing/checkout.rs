@@ -74,18 +74,20 @@ pub async fn open_checkout(
     for attempt in 1..=ATTEMPTS {
         let (id, from, to) = (user.id.clone(), before.clone(), opened.id.clone());
         let replace = move |db: &mut Db| {
-            let is_last = payment_customers::replace_checkout(db, &id, from.as_deref(), &to)?;
-            let is_gone = !is_last && users::find(db, &id)?.is_none();
-            Ok((is_last, is_gone, payment_customers::open_checkout(db, &id)?))
+            if payment_customers::replace_checkout(db, &id, from.as_deref(), &to)? {
+                return Ok(Ok(()));
+            }
+            let is_gone = users::find(db, &id)?.is_none();
+            Ok(Err((is_gone, payment_customers::open_checkout(db, &id)?)))
         };
         match context.pool.write(replace).await? {
-            (true, ..) => return Ok(opened.url),
-            (_, true, _) => {
+            Ok(()) => return Ok(opened.url),
+            // Another request of the user has opened one meanwhile, in whatever process.
+            Err((false, other)) => before = other,
+            Err((true, _)) => {
                 context.client.close_checkout(&opened.id).await?;
                 return Err(CheckoutError::Gone);
             }
-            // Another request of the user has opened one meanwhile, in whatever process.
-            (.., other) => before = other,
         }
         // The last one closes only its own: the other's page is open then.
         if attempt < ATTEMPTS

@@ -56,7 +56,7 @@ pub struct PairedServer {
 
 impl PairedServer {
     /// Nobody named it: its name is its address.
-    pub fn is_unnamed(&self) -> bool {
+    fn is_unnamed(&self) -> bool {
         let with_port = GameServerId::at(&self.address, self.port);
         [self.address.as_str(), with_port.as_str()].iter().any(|address| self.name.eq_ignore_ascii_case(address))
     }

@@ -112,7 +112,7 @@ pub struct Outcome {
     pub events: Vec<WorldEvent>,
     pub chat: Vec<HeardLine>,
     pub alarms: Vec<AlarmTrigger>,
-    /// Alarms whose value is not what it was.
+    /// Alarms whose value is not what it was; `None`: it is not paired any more.
     pub alarm_values: Vec<(Arc<str>, Option<bool>)>,
     /// A complete answer of the map is in the state.
     pub shops_seen: bool,
