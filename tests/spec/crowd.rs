@@ -154,13 +154,15 @@ async fn a_request_that_trickles_ends() {
         stream.write_all(b"GET /health HTTP/1.1\r\nHos").await.unwrap();
         until_closed(&mut stream).await
     };
-    let (json, bytes, unread, at_relay, head, second_head) = tokio::join!(
+    let (json, bytes, unread, at_relay, head, second_head, pipelined_head) = tokio::join!(
         exchange(app.address, with_body("POST /pairing/device/activate", "")),
         exchange(app.address, with_body("PUT /credentials/push", &bearer)),
         exchange(app.address, chunked("GET /health")),
         exchange(app.relay, chunked("GET /health")),
         exchange(app.address, "GET /health HTTP/1.1\r\nHos".to_owned()),
         second_head,
+        // Nothing more is read there: it is idle, which the relay bears for five seconds.
+        exchange(app.relay, "GET /health HTTP/1.1\r\nHost: a\r\n\r\nGET /health HTTP/1.1\r\nHos".to_owned()),
     );
     for late in [json, bytes] {
         assert!(late.starts_with("HTTP/1.1 408 ") && late.contains("connection: close"), "{late}");
@@ -168,7 +170,7 @@ async fn a_request_that_trickles_ends() {
     }
     assert!(head.starts_with("HTTP/1.1 408 "), "{head}");
     // The answer does not need the rest, and it is not waited for.
-    for answered in [unread, at_relay, second_head] {
+    for answered in [unread, at_relay, second_head, pipelined_head] {
         assert!(answered.starts_with("HTTP/1.1 200 "), "{answered}");
         assert_eq!(answered.matches("HTTP/1.1").count(), 1, "{answered}");
     }

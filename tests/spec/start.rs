@@ -2,13 +2,14 @@
 
 use companion::{
     db::{paired_servers, pool::Pool},
-    simulator::world::BASE_ALARM,
+    simulator::{game_server::GameServer, world::BASE_ALARM},
 };
 use diesel::connection::SimpleConnection as _;
 use serde_json::json;
 use tokio::time::timeout;
 
 use crate::harness::{
+    browser::Browser,
     game::{self, add_device, is_complete, is_connected, pair},
     push::{PHONE, PushTest},
     relay_client::{PATIENCE, RelayClient},
@@ -20,6 +21,15 @@ fn rename(pool: &Pool, tables: &[&str], from: &str, to: &str) {
         let rename = format!("ALTER TABLE {table}{from} RENAME TO {table}{to}");
         pool.write_blocking(|db| Ok(db.batch_execute(&rename)?)).unwrap();
     }
+}
+
+/// Alice, a game server whose world does not move, and its id as she has paired it.
+async fn paired() -> (PushTest, Browser, GameServer, String) {
+    let test = PushTest::start_beside_games().await;
+    let (mut alice, _) = test.alice().await;
+    let game = game::still(&test.app).await;
+    let server = pair(&mut alice, &game).await;
+    (test, alice, game, server)
 }
 
 #[actix_web::test]
@@ -52,10 +62,7 @@ async fn a_database_that_fails_at_first_is_reported_and_delays_links_and_session
 
 #[actix_web::test]
 async fn a_link_hears_its_alarms_though_the_database_failed_when_it_came_about() {
-    let test = PushTest::start_beside_games().await;
-    let (mut alice, _) = test.alice().await;
-    let game = game::still(&test.app).await;
-    let server = pair(&mut alice, &game).await;
+    let (test, mut alice, game, server) = paired().await;
     add_device(&mut alice, &server, BASE_ALARM).await;
     let mut client = RelayClient::watching(&test.app, &mut alice, &server).await;
     client.until(&server, |state| is_complete(state, 1)).await;
@@ -72,10 +79,7 @@ async fn a_link_hears_its_alarms_though_the_database_failed_when_it_came_about()
 
 #[actix_web::test]
 async fn a_restart_within_a_wipe_does_not_ask_for_the_map_again() {
-    let test = PushTest::start_beside_games().await;
-    let (mut alice, _) = test.alice().await;
-    let game = game::still(&test.app).await;
-    let server = pair(&mut alice, &game).await;
+    let (test, mut alice, game, server) = paired().await;
     let mut client = RelayClient::watching(&test.app, &mut alice, &server).await;
     client.until(&server, |state| is_complete(state, 0)).await;
     let stored = async {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use companion::{
     game::wire::{AppMessage, AppRequest, AppResponse},
     simulator::{
-        game_server::{DEMO_TOKEN, GameServer},
+        game_server::DEMO_TOKEN,
         point::Point,
         world::{BASE_ALARM, GATE_SWITCH, LIGHTS_SWITCH, SimulatedWorld, TEAM},
     },
@@ -18,8 +18,7 @@ use tokio_tungstenite::{accept_async, tungstenite::Message};
 
 use crate::harness::{
     app::TestApp,
-    browser::Browser,
-    game::{self, ALICE, add_device, is_complete, is_connected, pair, pair_port},
+    game::{self, ALICE, add_device, is_complete, is_connected, pair, pair_port, watched},
     relay_client::RelayClient,
 };
 
@@ -33,15 +32,6 @@ fn is_down(state: &Value, how: &str) -> bool {
     head["connection"] == how
         && head["reason"].as_str().is_some_and(|reason| !reason.is_empty())
         && head["nextAttemptAt"].is_string()
-}
-
-/// A game server with one switch, and a client that knows it.
-async fn watched(app: &TestApp, alice: &mut Browser, game: &GameServer) -> (String, RelayClient) {
-    let server = pair(alice, game).await;
-    add_device(alice, &server, GATE_SWITCH).await;
-    let mut client = RelayClient::watching(app, alice, &server).await;
-    client.until(&server, |state| is_complete(state, 1)).await;
-    (server, client)
 }
 
 /// A game server that takes connections and never says a word.
@@ -175,10 +165,7 @@ async fn every_fault_is_visible_and_healed_and_the_healthy_server_does_not_notic
 
 #[actix_web::test]
 async fn a_toggle_whose_link_ends_may_have_happened() {
-    let app = TestApp::start_beside_games().await;
-    let mut alice = app.signed_in(ALICE).await;
-    let game = game::still(&app).await;
-    let (server, mut client) = watched(&app, &mut alice, &game).await;
+    let (_app, _alice, game, server, mut client) = watched(&[GATE_SWITCH]).await;
     client.until(&server, |state| gate(state) == false).await;
     // What the switch does is seen; the answer does not come.
     game.faults(|faults| faults.delay = Some(Duration::from_secs(60)));
@@ -191,12 +178,7 @@ async fn a_toggle_whose_link_ends_may_have_happened() {
 
 #[actix_web::test]
 async fn after_a_gap_everything_is_as_the_game_has_it() {
-    let app = TestApp::start_beside_games().await;
-    let mut alice = app.signed_in(ALICE).await;
-    let game = game::still(&app).await;
-    let (server, mut client) = watched(&app, &mut alice, &game).await;
-    add_device(&mut alice, &server, BASE_ALARM).await;
-    client.until(&server, |state| is_complete(state, 2)).await;
+    let (_app, _alice, game, server, mut client) = watched(&[GATE_SWITCH, BASE_ALARM]).await;
     for round in 0..2 {
         game.stop().await;
         client.until(&server, |state| is_down(state, "unreachable")).await;
@@ -232,10 +214,7 @@ async fn after_a_gap_everything_is_as_the_game_has_it() {
 
 #[actix_web::test]
 async fn a_wipe_is_an_event_and_leaves_nothing_of_the_old_world() {
-    let app = TestApp::start_beside_games().await;
-    let mut alice = app.signed_in(ALICE).await;
-    let game = game::still(&app).await;
-    let (server, mut client) = watched(&app, &mut alice, &game).await;
+    let (_app, _alice, game, server, mut client) = watched(&[GATE_SWITCH]).await;
     let old = game.world(|world| world.add_marker(Default::default()));
     client.until(&server, |state| !state["mapMarkers"][old.to_string()].is_null()).await;
     game.wipe();
@@ -263,7 +242,10 @@ async fn ten_thousand_markers_slow_answers_and_fields_of_the_future_are_no_fault
         faults.unknown_fields = true;
         faults.delay = Some(Duration::from_millis(50));
     });
-    let (server, mut client) = watched(&app, &mut alice, &game).await;
+    let server = pair(&mut alice, &game).await;
+    add_device(&mut alice, &server, GATE_SWITCH).await;
+    let mut client = RelayClient::watching(&app, &mut alice, &server).await;
+    client.until(&server, |state| is_complete(state, 1)).await;
     let real = game.world(|world| world.map_markers(TEAM[0].0).markers.len());
     assert_eq!(client.state(&server)["mapMarkers"].as_object().unwrap().len(), real);
     add_device(&mut alice, &server, LIGHTS_SWITCH).await;
@@ -272,10 +254,7 @@ async fn ten_thousand_markers_slow_answers_and_fields_of_the_future_are_no_fault
 
 #[actix_web::test]
 async fn an_alarm_that_was_refused_for_the_rate_is_asked_again() {
-    let app = TestApp::start_beside_games().await;
-    let mut alice = app.signed_in(ALICE).await;
-    let game = game::still(&app).await;
-    let (server, mut client) = watched(&app, &mut alice, &game).await;
+    let (_app, mut alice, game, server, mut client) = watched(&[GATE_SWITCH]).await;
     game.faults(|faults| faults.rate_limit = true);
     add_device(&mut alice, &server, BASE_ALARM).await;
     let alarm = |state: &Value| state["devices"][BASE_ALARM.to_string()]["reachable"].clone();
