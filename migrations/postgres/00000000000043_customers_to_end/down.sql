@@ -1,0 +1,1 @@
+DROP TABLE customers_to_end;

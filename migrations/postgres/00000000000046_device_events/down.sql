@@ -1,0 +1,1 @@
+ALTER TABLE smart_devices DROP COLUMN reported;

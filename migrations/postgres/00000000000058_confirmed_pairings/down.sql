@@ -1,0 +1,2 @@
+DROP TABLE pairing_requests;
+ALTER TABLE pairing_codes DROP COLUMN issued_from;

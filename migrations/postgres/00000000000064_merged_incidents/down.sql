@@ -1,0 +1,1 @@
+DROP TABLE merged_incidents;

@@ -1,0 +1,2 @@
+DROP TABLE blocked_inviters;
+DROP TABLE refused_invites;

@@ -1,0 +1,1 @@
+ALTER TABLE refund_attempts DROP COLUMN named_at;
