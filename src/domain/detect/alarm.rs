@@ -13,7 +13,7 @@ const DEBOUNCE: TimeDelta = TimeDelta::seconds(1);
 #[derive(Debug, Default)]
 pub struct Alarms(HashMap<String, Alarm>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Alarm {
     value: bool,
     /// From before the start: what has happened since is not known.
@@ -21,6 +21,8 @@ struct Alarm {
     triggered_at: Option<Moment>,
     /// The broadcast of this link that said it went off; 0 = none did.
     off_with: u64,
+    /// This link has said how it is.
+    seen_on_link: bool,
 }
 
 impl Alarms {
@@ -32,13 +34,18 @@ impl Alarms {
     /// The value as it was last stored, unless more is known.
     pub fn remember(&mut self, device_id: &str, value: bool) {
         if !self.0.contains_key(device_id) {
-            self.0.insert(device_id.to_owned(), Alarm { value, remembered: true, triggered_at: None, off_with: 0 });
+            self.0.insert(device_id.to_owned(), Alarm { value, remembered: true, ..Alarm::default() });
         }
     }
 
     /// The value as it was last seen or stored.
     pub fn value(&self, device_id: &str) -> Option<bool> {
         self.0.get(device_id).map(|alarm| alarm.value)
+    }
+
+    /// Whether this link has said how the alarm is; a rise that the first answer shows may have been at any time before.
+    pub fn seen_on_link(&self, device_id: &str) -> bool {
+        self.0.get(device_id).is_some_and(|alarm| alarm.seen_on_link)
     }
 
     /// The value in an answer about the device; true = it triggers. The very first one only shows how it is; later, an
@@ -72,7 +79,9 @@ impl Alarms {
 
     /// There is a new link, which counts its broadcasts anew.
     pub fn link_up(&mut self) {
-        self.0.values_mut().for_each(|alarm| alarm.off_with = 0);
+        for alarm in self.0.values_mut() {
+            (alarm.off_with, alarm.seen_on_link) = (0, false);
+        }
     }
 
     /// Forgets devices that are not paired any more; their ids.
@@ -82,13 +91,13 @@ impl Alarms {
 
     fn observe(&mut self, device_id: &str, value: bool, if_unknown: bool, is_change: bool, now: Moment) -> bool {
         if !self.0.contains_key(device_id) {
-            let alarm = Alarm { value: if_unknown, remembered: false, triggered_at: None, off_with: 0 };
+            let alarm = Alarm { value: if_unknown, ..Alarm::default() };
             self.0.insert(device_id.to_owned(), alarm);
         }
         let Some(alarm) = self.0.get_mut(device_id) else { return false };
         // It went off again while nobody looked: a change to on is an edge, whatever was stored.
         let before = std::mem::replace(&mut alarm.value, value) && !(alarm.remembered && is_change);
-        alarm.remembered = false;
+        (alarm.remembered, alarm.seen_on_link) = (false, true);
         let triggers = value && !before && !alarm.bounces(now);
         if triggers {
             alarm.triggered_at = Some(now);
@@ -156,6 +165,9 @@ mod tests {
         alarms.remember("7", false);
         assert!(!alarms.answered("7", true, at(5_000)), "what was seen is newer than what was stored");
         assert_eq!((alarms.value("7"), alarms.value("1")), (Some(true), None));
+        assert!(alarms.seen_on_link("7") && !alarms.seen_on_link("1"));
+        alarms.link_up();
+        assert!(!alarms.seen_on_link("7"), "this link has not said so");
     }
 
     #[test]

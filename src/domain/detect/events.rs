@@ -67,6 +67,12 @@ impl<'a> Events<'a> {
         Self { around, now, priming, reported, events: Vec::new(), suppressed: 0 }
     }
 
+    /// Whether an event would not be suppressed.
+    pub(super) fn has_room(&self) -> bool {
+        let millis = u64::try_from(self.now.steady().num_milliseconds()).unwrap_or_default();
+        self.events.len() < MAX_EVENTS && self.reported.available_at(millis, EVENTS_A_MINUTE).is_none()
+    }
+
     /// Reports an event. `title` gets the place in words (`in D7`, or nothing); `data` is an object with further fields.
     pub(super) fn report(
         &mut self,
@@ -79,12 +85,11 @@ impl<'a> Events<'a> {
         if self.priming {
             return;
         }
-        let millis = u64::try_from(self.now.steady().num_milliseconds()).unwrap_or_default();
-        if self.events.len() >= MAX_EVENTS || self.reported.available_at(millis, EVENTS_A_MINUTE).is_some() {
+        if !self.has_room() {
             self.suppressed += 1;
             return;
         }
-        self.reported.record(millis);
+        self.reported.record(u64::try_from(self.now.steady().num_milliseconds()).unwrap_or_default());
         let Surroundings { map_size, monuments } = *self.around;
         let place = at.map(|(x, y)| grid::place(map_size, monuments, x, y)).unwrap_or_default();
         let Value::Object(data) = data else { unreachable!("the data of an event is an object") };

@@ -2,11 +2,14 @@
 //!
 //! The first answer after a connect only shows how things are. Only complete answers come here: a failed poll is no
 //! answer. Nothing is gone because one answer missed it, and "gone" is taken back (`returned`) when it is there again.
+//! Nothing is gone by silence either: a game server that showed shops and then shows neither shops nor events may have
+//! stopped to report them ([`reporting`](crate::domain::reporting)).
 
 pub mod alarm;
 mod cargo;
 mod chinook;
 mod crate_drop;
+pub mod device;
 mod events;
 mod explosion;
 mod heli;
@@ -29,6 +32,7 @@ use self::{
     cargo::Cargo,
     chinook::Chinooks,
     crate_drop::Crates,
+    device::Devices,
     events::{Events, event_window},
     explosion::Explosions,
     heli::Heli,
@@ -38,8 +42,10 @@ use self::{
     vendor::Vendor,
 };
 use crate::domain::{
+    device::Device,
     map::{Marker, MarkerKind},
     rate::Window,
+    reporting::{Reported, Reports},
     server_state::Member,
     time::Moment,
     world_event::WorldEvent,
@@ -61,6 +67,7 @@ pub struct Detectors {
     explosions: Explosions,
     shops: Shops,
     team: Team,
+    pub devices: Devices,
     /// Events of the last minute.
     reported: Window,
     /// Of the latest answer, for events that come without one.
@@ -68,6 +75,9 @@ pub struct Detectors {
     markers_primed: bool,
     team_primed: bool,
     lost_at: Option<Moment>,
+    reports: Reports,
+    /// Since when answers show neither shops, which they did before, nor events.
+    silent_since: Option<Moment>,
 }
 
 impl Default for Detectors {
@@ -89,11 +99,14 @@ impl Detectors {
             explosions: Explosions::new(),
             shops: Shops::new(),
             team: Team::new(),
+            devices: Devices::default(),
             reported: event_window(),
             map_size: 0,
             markers_primed: false,
             team_primed: false,
             lost_at: None,
+            reports: Reports::default(),
+            silent_since: None,
         }
     }
 
@@ -105,7 +118,16 @@ impl Detectors {
         now: Moment,
     ) -> Vec<WorldEvent> {
         self.map_size = around.map_size;
-        let mut events = Events::new(around, now, !self.markers_primed, &mut self.reported);
+        let is_shown = |kind: MarkerKind| kind == MarkerKind::VendingMachine || kind.is_event();
+        if self.shops.is_any_known() && !markers.clone().any(|(_, marker)| is_shown(marker.kind)) {
+            self.silent_since.get_or_insert(now);
+            return Vec::new();
+        }
+        if self.silent_since.take().is_some_and(|since| now - since > SHORT_GAP) {
+            self.markers_primed = false;
+        }
+        let priming = !self.markers_primed;
+        let mut events = Events::new(around, now, priming, &mut self.reported);
         self.markers_primed = true;
         for (id, marker) in markers.clone() {
             match marker.kind {
@@ -127,6 +149,8 @@ impl Detectors {
             self.explosions.see(id, marker, &self.heli, &mut events);
         }
         self.explosions.sweep(&mut events);
+        // The first that are shown again have been there all the while.
+        events.priming = priming || self.reports.shops == Reported::No;
         // The many come last, so that they crowd out nothing when the events of a call run out.
         self.shops.answer(markers.filter(|(_, marker)| marker.kind == MarkerKind::VendingMachine), &mut events);
         events.finish()
@@ -147,10 +171,30 @@ impl Detectors {
         events.finish()
     }
 
+    /// A device has answered, or something was broadcast about it.
+    pub fn device(&mut self, around: &Surroundings, id: &Arc<str>, device: &Device, now: Moment) -> Vec<WorldEvent> {
+        let mut events = Events::new(around, now, false, &mut self.reported);
+        self.devices.see(id, device, &mut events);
+        events.finish()
+    }
+
+    /// What is due about a device without an answer.
+    pub fn device_due(
+        &mut self,
+        around: &Surroundings,
+        id: &Arc<str>,
+        device: &Device,
+        now: Moment,
+    ) -> Vec<WorldEvent> {
+        let mut events = Events::new(around, now, false, &mut self.reported);
+        self.devices.tick(id, device, &mut events);
+        events.finish()
+    }
+
     /// When a timer comes due; none run without a link.
-    pub fn next_due(&self) -> Option<Moment> {
-        let due = self.oil_rigs.next_due().into_iter().chain(self.cargo.next_due()).min();
-        due.filter(|_| self.lost_at.is_none())
+    pub fn next_due(&self, now: Moment) -> Option<Moment> {
+        let timers = [self.oil_rigs.next_due(), self.cargo.next_due(), self.devices.next_due(now)];
+        timers.into_iter().flatten().min().filter(|_| self.lost_at.is_none())
     }
 
     /// Timers that come due without an answer (oil rig crates, the cargo ship's turn); call it when one does.
@@ -165,9 +209,23 @@ impl Detectors {
         events.finish()
     }
 
+    /// What the game server reports. When it no longer does, what was there is forgotten without a word, and no timer of it
+    /// comes due.
+    pub fn set_reports(&mut self, reports: Reports) {
+        let stops = |before, after| before != Reported::No && after == Reported::No;
+        if stops(self.reports.events, reports.events) || stops(self.reports.shops, reports.shops) {
+            let Self { cargo, heli, chinooks, oil_rigs, crates, vendor, explosions, shops, .. } = Self::new();
+            (self.cargo, self.heli, self.chinooks, self.oil_rigs) = (cargo, heli, chinooks, oil_rigs);
+            (self.crates, self.vendor, self.explosions, self.shops) = (crates, vendor, explosions, shops);
+            (self.markers_primed, self.silent_since) = (false, None);
+        }
+        self.reports = reports;
+    }
+
     /// The link was lost: timers pause.
     pub fn link_lost(&mut self, now: Moment) {
         self.lost_at.get_or_insert(now);
+        self.devices.unheard();
     }
 
     /// The link is back. After a short gap the next answers are compared with what was known, else they prime, and what
@@ -183,7 +241,9 @@ impl Detectors {
 
     /// A wipe: everything known is of another world.
     pub fn wiped(&mut self) {
-        *self = Self::new();
+        let mut devices = std::mem::take(&mut self.devices);
+        devices.wiped();
+        *self = Self { devices, reports: self.reports, ..Self::new() };
     }
 }
 
@@ -293,7 +353,8 @@ mod tests {
                 for event in detectors.markers(&around, markers, at(now)).into_iter().chain(detectors.tick(at(now))) {
                     prop_assert!(!event.title.is_empty() && event.x.is_some_and(f64::is_finite));
                     let json = serde_json::to_value(&event).expect("an event is plain data");
-                    prop_assert_eq!(json.as_object().map(|fields| fields.len()), Some(7 + event.data.len()));
+                    prop_assert_eq!(json.as_object().map(|fields| fields.len()), Some(8));
+                    prop_assert_eq!(json["data"].as_object().map(|facts| facts.len()), Some(event.data.len()));
                 }
             }
         }

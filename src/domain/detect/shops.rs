@@ -23,12 +23,6 @@ const MAX_SHOPS: u32 = 5_000;
 /// Items of a shop that an event names; a machine of the game has seven.
 const MAX_ITEMS: usize = 64;
 
-/// No shop at all after more than this many were known is a truncated answer…
-const MANY: usize = 5;
-
-/// …unless it is repeated this often.
-const REALLY_EMPTY: u32 = 5;
-
 /// Characters of a shop's name in a title.
 const LONGEST_NAME: usize = 80;
 
@@ -36,12 +30,16 @@ const LONGEST_NAME: usize = 80;
 pub(super) struct Shops {
     /// The machine that stands for a shop, which the state has too.
     known: Sightings<MapPlace, Arc<Marker>>,
-    empty_answers: u32,
 }
 
 impl Shops {
     pub(super) fn new() -> Self {
-        Self { known: Sightings::new(MAX_SHOPS), empty_answers: 0 }
+        Self { known: Sightings::new(MAX_SHOPS) }
+    }
+
+    /// Whether there are shops on the map.
+    pub(super) fn is_any_known(&self) -> bool {
+        self.known.present().next().is_some()
     }
 
     /// All vending machines of a complete answer.
@@ -51,13 +49,9 @@ impl Shops {
             !events.around.is_beyond(0.0, x, y)
         };
         let mut seen: Vec<(u64, &Arc<Marker>)> = machines.filter(|(_, marker)| is_within(marker)).collect();
-        if seen.is_empty() && self.known.present().nth(MANY).is_some() {
-            self.empty_answers += 1;
-            if self.empty_answers < REALLY_EMPTY {
-                return;
-            }
-        } else {
-            self.empty_answers = 0;
+        // No shop at all says nothing about those that were there.
+        if seen.is_empty() {
+            return;
         }
         seen.sort_by_key(|(_, marker)| marker.place);
         for shop in seen.chunk_by(|a, b| a.1.place == b.1.place) {
@@ -67,7 +61,7 @@ impl Shops {
             // One that never sold anything is a label of a modded server.
             if sells(shop) {
                 let (name, at) = (shop_name(shop), Some(shop.place.metres()));
-                let data = json!({ "name": name });
+                let data = json!({ "name": name, "vendorId": shop.place.to_string() });
                 events.report(EventKind::Shop, "removed", at, data, |place| format!("{name} was removed {place}"));
             }
         });
@@ -95,8 +89,9 @@ impl Shops {
                 .collect();
             orders.sort_unstable();
             orders.dedup();
-            let items: Vec<i32> = orders.iter().take(MAX_ITEMS).map(|(item, ..)| *item).collect();
-            let data = json!({ "name": name, "markerId": id.to_string(), "itemIds": items });
+            let items: Vec<String> = orders.iter().take(MAX_ITEMS).map(|(item, ..)| item.to_string()).collect();
+            let vendor = machine.place.to_string();
+            let data = json!({ "name": name, "vendorId": vendor, "markerId": id.to_string(), "itemIds": items });
             let at = Some(machine.place.metres());
             events.report(EventKind::Shop, action, at, data, |place| format!("{name} {verb} {place}"));
         }
@@ -114,7 +109,10 @@ fn shop_name(marker: &Marker) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::domain::detect::testing::{Timeline, shop};
+    use crate::domain::{
+        detect::testing::{Timeline, marker, shop},
+        map::MarkerKind,
+    };
 
     const WOOD: i32 = -151838493;
     const STONES: i32 = -2099697608;
@@ -143,7 +141,7 @@ mod tests {
         timeline.primed();
         let orders = [(WOOD, 1000, 10, 5), (STONES, 1, 1, 1), (WOOD, 100, 2, 1)];
         assert_eq!(timeline.actions(5, &[(7, shop(100.0, 100.0, "A", &orders))]), ["opened"]);
-        assert_eq!(timeline.last().data["itemIds"], serde_json::json!([STONES, WOOD]));
+        assert_eq!(timeline.last().data["itemIds"], serde_json::json!([STONES.to_string(), WOOD.to_string()]));
     }
 
     #[test]
@@ -160,14 +158,19 @@ mod tests {
 
     #[test]
     fn a_removed_shop_is_reported_after_several_answers_and_taken_back() {
-        let mut timeline = knowing(&[(WOOD, 1000, 10, 5)]);
-        let reported: Vec<_> = [5, 10, 15].into_iter().flat_map(|seconds| timeline.actions(seconds, &[])).collect();
+        let (bobs, eves) = [(1, 100.0, "Bob's"), (2, 900.0, "Eve's")]
+            .map(|(id, x, name)| (id, shop(x, 100.0, name, &[(WOOD, 1000, 10, 5)])))
+            .into();
+        let mut timeline = Timeline::new(3000);
+        timeline.actions(0, &[bobs.clone(), eves.clone()]);
+        let without = std::slice::from_ref(&eves);
+        let reported: Vec<_> = [5, 10, 15].into_iter().flat_map(|seconds| timeline.actions(seconds, without)).collect();
         assert_eq!(reported, ["removed"]);
-        assert_eq!(timeline.actions(20, &[(1, shop(100.0, 100.0, "Bob's", &[(WOOD, 1000, 10, 5)]))]), ["returned"]);
+        assert_eq!(timeline.actions(20, &[bobs, eves]), ["returned"]);
     }
 
     #[test]
-    fn an_answer_without_any_shop_after_many_were_known_is_truncated() {
+    fn answers_without_any_shop_take_none_away() {
         let mut timeline = Timeline::new(3000);
         let shops: Vec<_> = (0..6).map(|n| (n, shop(n as f64, 0.0, "Shop", &[(WOOD, 1, 1, 1)]))).collect();
         timeline.actions(0, &shops);
@@ -175,8 +178,10 @@ mod tests {
             assert_eq!(timeline.actions(seconds, &[]), [""; 0]);
         }
         assert_eq!(timeline.actions(50, &shops), [""; 0]);
-        let reported: usize = (6..15).map(|answer| timeline.actions(answer * 10, &[]).len()).sum();
-        assert_eq!(reported, 6, "repeated long enough it is believed");
+        let ship = [(9, marker(MarkerKind::CargoShip, 10.0, 10.0))];
+        let reported: usize = (6..15).map(|answer| timeline.actions(answer * 10, &ship).len()).sum();
+        assert_eq!(reported, 1, "the ship");
+        assert_eq!((0..50).map(|answer| timeline.actions(200 + answer * 10, &[]).len()).sum::<usize>(), 0);
     }
 
     #[test]

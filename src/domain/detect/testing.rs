@@ -82,10 +82,10 @@ impl Timeline {
     }
 
     pub(super) fn tick(&mut self, seconds: i64) -> Vec<&'static str> {
-        let due = self.detectors.next_due();
+        let due = self.detectors.next_due(at(seconds));
         let events = self.detectors.tick(at(seconds));
         assert!(events.is_empty() || due.is_some_and(|due| due <= at(seconds)), "it was due");
-        assert!(self.detectors.next_due().is_none_or(|due| due > at(seconds)), "nothing more is due");
+        assert!(self.detectors.next_due(at(seconds)).is_none_or(|due| due > at(seconds)), "nothing more is due");
         self.actions_of(events)
     }
 

@@ -51,6 +51,17 @@ impl World {
         (!reasons.is_empty()).then_some(Wipe { wiped_at: seen.wiped_at, reasons })
     }
 
+    /// True if nothing sets the two apart.
+    pub fn is_same(&self, other: &World) -> bool {
+        self.compare(other).is_none() && other.compare(self).is_none()
+    }
+
+    /// True if a link that saw this world was up since the world `other` began: it is the same, or a later one.
+    pub fn is_since(&self, other: &World) -> bool {
+        let is_later = other.wiped_at.zip(self.wiped_at).is_some_and(|(other, own)| own - other > SAME_WIPE);
+        is_later || self.is_same(other)
+    }
+
     /// What to remember after an answer: its fields, and of the same world those it did not say.
     pub fn updated(self, seen: World) -> World {
         if self.compare(&seen).is_some() {
@@ -129,6 +140,26 @@ mod tests {
     }
 
     #[test]
+    fn a_link_was_up_since_its_own_world_began_and_since_earlier_ones() {
+        let hours_later = |hours: i64, seed| World {
+            wiped_at: Some(at(1_000_000 + hours * 3_600).stamp),
+            seed: Some(seed),
+            ..World::default()
+        };
+        let own = hours_later(1, 1);
+        for (other, is_same, is_since) in [
+            (hours_later(1, 1), true, true),
+            (World::default(), true, true),
+            (hours_later(2, 1), false, false),
+            (hours_later(1, 2), false, false),
+            (hours_later(0, 2), false, true),
+            (hours_later(0, 1), false, true),
+        ] {
+            assert_eq!((own.is_same(&other), own.is_since(&other)), (is_same, is_since), "{other:?}");
+        }
+    }
+
+    #[test]
     fn what_an_answer_did_not_say_stays_known_unless_the_world_is_new() {
         assert_eq!(world().updated(World { seed: Some(1), ..World::default() }), world());
         let new = World { seed: Some(9), ..World::default() };
@@ -140,7 +171,7 @@ mod tests {
         let wipe = world().compare(&World { seed: Some(9), ..world() }).expect("a wipe");
         let json = serde_json::to_value(wipe.event(at(5).stamp)).expect("plain data");
         assert_eq!(
-            (&json["kind"], &json["action"], &json["reasons"][0]),
+            (&json["kind"], &json["action"], &json["data"]["reasons"][0]),
             (&"wipe".into(), &"wiped".into(), &"seed".into())
         );
         assert_eq!(json["grid"], "");

@@ -1,7 +1,8 @@
 //! All shops of one game server, over successive complete answers.
 //!
-//! A shop is gone when it is missing in several answers, as everywhere in the detectors; an offer is delisted at once,
-//! because its machine is there and says so. What changed is kept until somebody takes it to the database; an answer in
+//! A shop is gone when it is missing in several answers that have others, as everywhere in the detectors; an answer
+//! without any shop says nothing, because the game server may not report them ([`reporting`](crate::domain::reporting)).
+//! An offer is delisted at once, because its machine is there and says so. What changed is kept until somebody takes it to the database; an answer in
 //! which nothing changed leaves nothing to take.
 
 mod followed;
@@ -18,7 +19,8 @@ use self::followed::{Absence, Followed, Group, machines, name_of, offers_of, rec
 use super::{MarketGround, OfferKey, OfferNews, OfferRecord, Price, Shop, VendorId, is_machine};
 use crate::domain::{
     map::Marker,
-    time::{self, Moment, Timestamp},
+    reporting::{KnownReports, Reporting},
+    time::{Moment, Timestamp},
 };
 
 /// Shops that are followed.
@@ -33,24 +35,8 @@ pub const MAX_GONE: usize = 1_000;
 /// A shop that appears where none was is the same that vanished elsewhere no longer ago than this.
 const MOVE_SPAN: TimeDelta = TimeDelta::hours(1);
 
-/// Without any shop in so many answers, over at least this long, a game server is taken to deliver none: even an empty
-/// map has the shops of its safe zones.
-const EMPTY_ANSWERS: u32 = 30;
-const EMPTY_FOR: TimeDelta = TimeDelta::minutes(10);
-
 /// Lines of history that wait for the database; of more, the oldest are dropped.
 const WAITING_RECORDS: usize = 10_000;
-
-/// Whether a game server delivers its shops.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Availability {
-    /// `None`: not known yet.
-    pub available: Option<bool>,
-    /// Why, in words.
-    pub evidence: String,
-    /// Since when that is known.
-    pub as_of: Timestamp,
-}
 
 /// What has to be stored.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -59,8 +45,8 @@ pub struct MarketWrite {
     pub shops: Vec<Shop>,
     /// What happened, oldest first.
     pub records: Vec<OfferRecord>,
-    /// When it is no longer what it was.
-    pub availability: Option<Availability>,
+    /// What the game server reports, when it is no longer what it was.
+    pub reports: Option<KnownReports>,
 }
 
 /// See the module.
@@ -72,20 +58,22 @@ pub struct Market {
     /// Counts the answers that changed something.
     version: u64,
     answered_at: Option<Timestamp>,
-    availability: Option<Availability>,
-    empty_answers: u32,
-    empty_since: Option<Moment>,
+    reporting: Reporting,
     unwritten: BTreeSet<VendorId>,
     records: VecDeque<OfferRecord>,
-    availability_unwritten: bool,
 }
 
 impl Market {
     /// The market as it was stored: its shops, the gone ones of the last [`REMEMBERED`] among them.
-    pub fn restore(shops: Vec<Shop>, availability: Option<Availability>) -> Self {
+    pub fn restore(shops: Vec<Shop>, reports: KnownReports) -> Self {
         let mut shops: Vec<_> = shops.into_iter().map(|shop| (shop.id, Followed::kept(shop))).collect();
         shops.sort_by_key(|(id, _)| *id);
-        Self { shops, availability, ..Self::default() }
+        Self { shops, reporting: Reporting::restore(reports), ..Self::default() }
+    }
+
+    /// The market of the next world of the same game server.
+    pub fn wiped(&self) -> Self {
+        Self::restore(Vec::new(), self.reporting.known().clone())
     }
 
     /// All vending machines of a complete answer, in any order. True if anything changed.
@@ -96,7 +84,6 @@ impl Market {
         now: Moment,
     ) -> bool {
         let version = self.version;
-        self.answered_at = Some(now.stamp);
         // Before others go: what goes in this answer is still to be stored.
         self.forget(now.stamp);
         let mut machines: Vec<(VendorId, &Arc<Marker>)> =
@@ -104,7 +91,11 @@ impl Market {
         machines.sort_by_key(|(id, _)| *id);
         // One that never sold anything is a label of a modded server.
         machines.retain(|(id, marker)| !marker.sell_orders.is_empty() || self.find(*id).is_ok());
-        self.judge(machines.len(), now);
+        self.version += u64::from(self.reporting.see_shops(machines.len(), now));
+        if machines.is_empty() {
+            return self.version != version;
+        }
+        self.answered_at = Some(now.stamp);
         let groups = || machines.chunk_by(|a, b| a.0 == b.0);
         let seen: Vec<VendorId> = groups().map(|group| group[0].0).collect();
         self.miss(&seen, now);
@@ -138,9 +129,14 @@ impl Market {
         self.version != version
     }
 
-    /// Whether the game server delivers its shops.
-    pub fn availability(&self) -> Option<&Availability> {
-        self.availability.as_ref()
+    /// A complete answer has so many markers of events; `is_populated`: players are on.
+    pub fn see_events(&mut self, markers: usize, is_populated: bool, now: Moment) {
+        self.reporting.see_events(markers, is_populated, now);
+    }
+
+    /// What the game server reports, as far as it is known.
+    pub fn reports(&self) -> &KnownReports {
+        self.reporting.known()
     }
 
     /// Another number: something changed.
@@ -148,7 +144,7 @@ impl Market {
         self.version
     }
 
-    /// When the last complete answer came.
+    /// When the last complete answer that had shops came.
     pub fn answered_at(&self) -> Option<Timestamp> {
         self.answered_at
     }
@@ -169,15 +165,15 @@ impl Market {
 
     /// What has to be stored since the last call; `None` if nothing.
     pub fn take_unwritten(&mut self) -> Option<MarketWrite> {
-        if self.unwritten.is_empty() && self.records.is_empty() && !self.availability_unwritten {
+        let reports = self.reporting.take_unwritten();
+        if self.unwritten.is_empty() && self.records.is_empty() && reports.is_none() {
             return None;
         }
         let ids = take(&mut self.unwritten);
-        let availability = take(&mut self.availability_unwritten).then(|| self.availability.clone());
         Some(MarketWrite {
             shops: ids.iter().filter_map(|id| self.shop(*id)).collect(),
             records: take(&mut self.records).into(),
-            availability: availability.flatten(),
+            reports,
         })
     }
 
@@ -188,7 +184,9 @@ impl Market {
             self.records.push_front(record);
         }
         self.bound_records();
-        self.availability_unwritten |= write.availability.is_some();
+        if write.reports.is_some() {
+            self.reporting.put_back();
+        }
     }
 
     /// A shop is different now.
@@ -259,36 +257,6 @@ impl Market {
             self.shops.retain(|(id, _)| !forgotten.contains(id));
             self.shops.shrink_to_fit();
         }
-    }
-
-    /// Whether the game server delivers shops, after an answer with so many machines.
-    fn judge(&mut self, machines: usize, now: Moment) {
-        let is_known = |available| self.availability.as_ref().is_some_and(|known| known.available == Some(available));
-        if machines > 0 {
-            (self.empty_answers, self.empty_since) = (0, None);
-            if !is_known(true) {
-                self.know(Some(true), format!("the map showed vending machines ({machines})"), now.stamp);
-            }
-            return;
-        }
-        let since = *self.empty_since.get_or_insert(now);
-        self.empty_answers = self.empty_answers.saturating_add(1);
-        let long_enough = self.empty_answers >= EMPTY_ANSWERS && now - since >= EMPTY_FOR;
-        // What was delivered once is.
-        if long_enough && self.availability.is_none() {
-            let evidence = format!(
-                "no vending machine in {} answers of the map since {}",
-                self.empty_answers,
-                time::to_wire(since.stamp)
-            );
-            self.know(Some(false), evidence, now.stamp);
-        }
-    }
-
-    fn know(&mut self, available: Option<bool>, evidence: String, as_of: Timestamp) {
-        self.availability = Some(Availability { available, evidence, as_of });
-        self.availability_unwritten = true;
-        self.version += 1;
     }
 
     fn bound_records(&mut self) {

@@ -34,6 +34,8 @@ use crate::domain::items;
 
 /// From this score on a shop is reported.
 pub const THRESHOLD: u32 = 30;
+/// No shop has a higher one.
+pub const HIGHEST_SCORE: u32 = 100;
 /// Other shops with the same offer that make a median.
 pub const ENOUGH: usize = 3;
 /// Machines as near as this to each other, in metres, are taken for one owner's.
@@ -92,7 +94,7 @@ pub fn scan(shops: &[Shop]) -> Vec<Suspect<'_>> {
             reasons.extend(moved(shop));
             reasons.extend(names.imitation(shop));
             reasons.sort_by(|a, b| b.weight.cmp(&a.weight).then_with(|| a.reason.cmp(b.reason)));
-            let score = reasons.iter().map(|reason| reason.weight).sum::<u32>().min(100);
+            let score = reasons.iter().map(|reason| reason.weight).sum::<u32>().min(HIGHEST_SCORE);
             (score >= THRESHOLD).then_some(Suspect { shop, score, reasons })
         })
         .collect();

@@ -1,21 +1,27 @@
-//! What a watcher of an offer is told.
+//! A watched offer, and the news of it.
 //!
-//! A watch names a shop and an item, and may name a currency and the price of one purchase that is expected. Without an
-//! expected price, the first one seen is. Of several offers of the item the first is watched: not a blueprint, not worn,
-//! paid in scrap, then by key; from then on its currency is pinned. The findings, the most urgent first:
+//! A watch names an item, and may name a shop, a currency, and the price of one purchase that is expected. Without an
+//! expected price, the first one seen is. It is of shops that sell the item, or of shops that buy it: then the price is
+//! what such a shop pays. Of several offers of the item the first is watched: not a blueprint, not worn, for scrap, then
+//! by currency; from then on its currency is pinned. A watch of any shop follows the best offer that is in stock: the
+//! cheapest of those that sell, the best paid of those that buy. The findings, the most urgent first:
 //!
 //! | State | The offer |
 //! |---|---|
 //! | `missing` | is not there, or its shop is not |
-//! | `changed` | costs by the piece something else than expected |
-//! | `undercut` | is sold cheaper by the piece, and in stock, by another player's shop |
+//! | `changed` | costs by the piece something else than expected: more than `atMost`, less than `atLeast` |
+//! | `undercut` | is beaten by the piece, and in stock, by another player's shop |
 //! | `returned` | was missing and is back; stays until there is something else to say |
 //! | `ok` | is as expected |
 //!
-//! Besides, it may be sold out.
+//! Besides, it may be sold out. One move of a price is one piece of news at most. With `atMost` and `atLeast`, moves of a
+//! price that is not as expected are none.
 
-use serde::Serialize;
+use std::cmp::Ordering;
+
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
 
 use super::{Offer, OfferKey, Price, Shop, VendorId};
 use crate::domain::{
@@ -29,9 +35,11 @@ use crate::domain::{
 pub struct ShopWatch {
     /// Our own id.
     pub id: String,
-    /// As the owner wrote it; one that is no shop's is missing.
-    pub vendor: String,
+    /// One that is no shop's, of an older version, is missing. `None`: any shop.
+    pub vendor: Option<String>,
     pub item_id: i32,
+    pub side: WatchSide,
+    pub direction: PriceDirection,
     /// Of one purchase.
     pub expected_price: Option<i32>,
     pub currency_id: Option<i32>,
@@ -45,6 +53,92 @@ pub struct ShopWatch {
     pub version: i32,
 }
 
+/// What is expected of the price, by the piece.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum PriceDirection {
+    AtMost,
+    AtLeast,
+    /// That it stays as it is: each change is news.
+    #[default]
+    Changes,
+}
+
+impl PriceDirection {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::AtMost => "atMost",
+            Self::AtLeast => "atLeast",
+            Self::Changes => "changes",
+        }
+    }
+
+    /// Reads a direction as it is written.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::AtMost, Self::AtLeast, Self::Changes].into_iter().find(|direction| direction.as_str() == text)
+    }
+
+    fn is_met(self, price: Price, expected: Price) -> bool {
+        let order = price.by_piece(expected);
+        match self {
+            Self::AtMost => order.is_le(),
+            Self::AtLeast => order.is_ge(),
+            Self::Changes => order.is_eq(),
+        }
+    }
+}
+
+/// What shops do with the item.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum WatchSide {
+    #[default]
+    Sells,
+    /// They are paid with it: the price is what they give.
+    Buys,
+}
+
+impl WatchSide {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Sells => "sells",
+            Self::Buys => "buys",
+        }
+    }
+
+    /// Reads a side as it is written.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Sells, Self::Buys].into_iter().find(|side| side.as_str() == text)
+    }
+
+    /// The item that is watched and the one it is traded for; each with whether it is a blueprint.
+    fn goods(self, key: &OfferKey) -> ((i32, bool), (i32, bool)) {
+        let (sold, paid) = ((key.item_id, key.item_is_blueprint), (key.currency_id, key.currency_is_blueprint));
+        match self {
+            Self::Sells => (sold, paid),
+            Self::Buys => (paid, sold),
+        }
+    }
+
+    /// What the watched item costs or brings, in this offer.
+    fn price(self, offer: &Offer) -> Price {
+        match self {
+            Self::Sells => offer.price,
+            Self::Buys => Price { cost: offer.price.quantity, quantity: offer.price.cost },
+        }
+    }
+
+    /// The better price for the watcher comes first.
+    fn better(self, one: Price, other: Price) -> Ordering {
+        match self {
+            Self::Sells => one.by_piece(other),
+            Self::Buys => other.by_piece(one),
+        }
+    }
+}
+
 /// The price that is expected, and in what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchedPrice {
@@ -52,8 +146,11 @@ pub struct WatchedPrice {
     pub price: Price,
 }
 
-/// See the module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// The state of a watched offer. `missing`: it is not there, or its shop is not. `changed`: by the piece it costs something
+/// else than expected, more than `atMost` or less than `atLeast`. `undercut`: another player's shop that has it in stock
+/// beats it by the piece. `returned`: it was missing and is back, until there is something else to say. `ok`: it is as
+/// expected. Of several that hold, the first of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WatchState {
     Ok,
@@ -87,120 +184,195 @@ impl WatchState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub state: WatchState,
+    /// The shop that has it; `None` while it is missing.
+    pub vendor: Option<VendorId>,
     /// The price now; `None` while it is missing.
     pub price: Option<Price>,
     pub sold_out: bool,
-    /// The cheapest shop that undercuts it, and its price.
+    /// The best shop that beats it, and its price.
     pub undercut_by: Option<(VendorId, Price)>,
 }
 
 impl Finding {
     /// Nothing was seen yet.
-    pub const NOTHING: Self = Self { state: WatchState::Missing, price: None, sold_out: false, undercut_by: None };
+    pub const NOTHING: Self =
+        Self { state: WatchState::Missing, vendor: None, price: None, sold_out: false, undercut_by: None };
+}
+
+/// An offer of a shop, as a watch sees it.
+struct Seen<'a> {
+    shop: &'a Shop,
+    offer: &'a Offer,
+    price: Price,
 }
 
 impl ShopWatch {
-    /// Looks at the market. What is found now, and what the price is compared with from now on.
-    pub fn look<'a>(
-        &self,
-        own: Option<&Shop>,
-        others: impl Iterator<Item = &'a Shop>,
-    ) -> (Finding, Option<WatchedPrice>) {
-        let own = own.filter(|shop| shop.is_there());
-        let Some((shop, offer)) = own.and_then(|shop| Some((shop, self.offer(shop)?))) else {
-            return (Finding::NOTHING, self.baseline);
-        };
+    /// Looks at all shops. What is found now, and what the price is compared with from now on.
+    pub fn look(&self, shops: &[Shop]) -> (Finding, Option<WatchedPrice>) {
+        let Some(Seen { shop, offer, price }) = self.find(shops) else { return (Finding::NOTHING, self.baseline) };
+        let (_, (currency_id, _)) = self.side.goods(&offer.key);
         let baseline = self.baseline.unwrap_or(WatchedPrice {
-            currency_id: offer.key.currency_id,
-            price: Price { cost: self.expected_price.unwrap_or(offer.price.cost), quantity: offer.price.quantity },
+            currency_id,
+            price: Price { cost: self.expected_price.unwrap_or(price.cost), quantity: price.quantity },
         });
-        let undercut_by = undercut(shop, offer, others);
-        let state = if offer.price.by_piece(baseline.price).is_ne() {
+        let undercut_by = self.vendor.as_ref().and_then(|_| self.undercut(shop, offer, price, shops));
+        let is_back = match self.finding.state {
+            WatchState::Missing => self.baseline.is_some(),
+            WatchState::Returned => !has_moved(self.finding.price, Some(price)),
+            _ => false,
+        };
+        let state = if !self.direction.is_met(price, baseline.price) {
             WatchState::Changed
         } else if undercut_by.is_some() {
             WatchState::Undercut
-        } else if self.baseline.is_some() && matches!(self.finding.state, WatchState::Missing | WatchState::Returned) {
+        } else if is_back {
             WatchState::Returned
         } else {
             WatchState::Ok
         };
-        let finding = Finding { state, price: Some(offer.price), sold_out: offer.in_stock <= 0, undercut_by };
-        (finding, Some(baseline))
+        let sold_out = offer.in_stock <= 0;
+        (Finding { state, vendor: Some(shop.id), price: Some(price), sold_out, undercut_by }, Some(baseline))
+    }
+
+    /// The currency that is watched; `None` until the offer was seen, if its owner gave none.
+    pub fn currency(&self) -> Option<i32> {
+        self.baseline.map(|baseline| baseline.currency_id).or(self.currency_id)
+    }
+
+    /// True if both are of the same offer and the same news: one of them is enough.
+    pub fn is_same_offer(&self, other: &Self) -> bool {
+        let what = |watch: &Self| (watch.item_id, watch.currency(), watch.side, watch.direction);
+        what(self) == what(other) && self.vendor == other.vendor
     }
 
     /// The shop, if its id is that of one.
     pub fn vendor_id(&self) -> Option<VendorId> {
-        VendorId::parse(&self.vendor)
+        VendorId::parse(self.vendor.as_deref()?)
     }
 
-    /// Of the shop's offers the one that is watched.
-    fn offer<'a>(&self, shop: &'a Shop) -> Option<&'a Offer> {
-        let currency = self.baseline.map(|baseline| baseline.currency_id).or(self.currency_id);
+    /// Of the offers the one that is watched.
+    fn find<'a>(&self, shops: &'a [Shop]) -> Option<Seen<'a>> {
+        let own = self.vendor_id();
+        let is_any = self.vendor.is_none();
+        let currency = self.currency();
         let rank = |key: &OfferKey| {
-            (key.item_is_blueprint, key.worn, key.currency_is_blueprint, key.currency_id != SCRAP, key.currency_id)
+            let ((_, is_blueprint), (id, is_other_blueprint)) = self.side.goods(key);
+            (is_blueprint, key.worn, is_other_blueprint, id != SCRAP, id)
         };
-        shop.offers
+        let is_watched = |offer: &&Offer| {
+            let ((item, _), (paid, _)) = self.side.goods(&offer.key);
+            item == self.item_id && currency.is_none_or(|currency| currency == paid) && (!is_any || offer.in_stock > 0)
+        };
+        shops
             .iter()
-            .filter(|offer| offer.key.item_id == self.item_id)
-            .filter(|offer| currency.is_none_or(|currency| offer.key.currency_id == currency))
-            .min_by_key(|offer| rank(&offer.key))
+            .filter(|shop| shop.is_there() && (is_any || own == Some(shop.id)))
+            .flat_map(|shop| shop.offers.iter().filter(is_watched).map(move |offer| (shop, offer)))
+            .map(|(shop, offer)| Seen { shop, offer, price: self.side.price(offer) })
+            .min_by(|a, b| {
+                (rank(&a.offer.key).cmp(&rank(&b.offer.key)))
+                    .then_with(|| self.side.better(a.price, b.price))
+                    .then_with(|| a.shop.id.cmp(&b.shop.id))
+            })
+    }
+
+    /// The best of the other players' shops that offer the same for a better price, by the piece; among equals the first
+    /// by id.
+    fn undercut(&self, own: &Shop, offer: &Offer, price: Price, shops: &[Shop]) -> Option<(VendorId, Price)> {
+        shops
+            .iter()
+            .filter(|shop| shop.id != own.id && shop.is_there() && shop.npc != Some(true))
+            .filter_map(|shop| Some((shop.id, shop.offer(&offer.key).filter(|other| other.in_stock > 0)?)))
+            .map(|(id, other)| (id, self.side.price(other)))
+            .filter(|(_, other)| self.side.better(*other, price).is_lt())
+            .min_by(|(a_id, a), (b_id, b)| self.side.better(*a, *b).then_with(|| a_id.cmp(b_id)))
     }
 
     /// What is news when this is found: the action of the event, or `None`. Stock alone is news only when it is gone or
     /// back.
     pub fn news(&self, found: &Finding) -> Option<&'static str> {
         let known = &self.finding;
-        if (found.state, found.price, found.undercut_by) != (known.state, known.price, known.undercut_by) {
-            return Some(found.state.as_str());
-        }
+        let has_bound = self.direction != PriceDirection::Changes;
+        let has_moved_price = || has_moved(known.price, found.price);
+        let is_news = if found.state != known.state {
+            // Where no shop offers it as expected, it does not matter whether any offers it at all.
+            let is_unmet = |state| matches!(state, WatchState::Missing | WatchState::Changed);
+            !(has_bound && self.vendor.is_none() && is_unmet(known.state) && is_unmet(found.state))
+        } else {
+            match found.state {
+                WatchState::Missing => false,
+                WatchState::Changed => !has_bound && has_moved_price(),
+                WatchState::Undercut => {
+                    let rival = |finding: &Finding| finding.undercut_by.map(|(_, price)| price);
+                    has_moved_price() || has_moved(rival(known), rival(found))
+                }
+                WatchState::Returned | WatchState::Ok => has_moved_price(),
+            }
+        };
         match (known.sold_out, found.sold_out) {
+            _ if is_news => Some(found.state.as_str()),
             (false, true) => Some("sold_out"),
-            (true, false) => Some("restocked"),
+            (true, false) if found.price.is_some() => Some("restocked"),
             _ => None,
         }
     }
 
-    /// The event that says so, of this watch as it is now.
+    /// The event that says so, of this watch as it is now. `shop` is the one that has the offer, or had it.
     pub fn event(&self, action: &'static str, shop: Option<&Shop>, now: Timestamp) -> WorldEvent {
-        let item = items::in_words(self.item_id, false);
-        let name = shop.map_or("The shop", Shop::shown_name);
-        let currency_id = self.baseline.map(|baseline| baseline.currency_id).or(self.currency_id);
-        let currency = currency_id.map(|id| items::in_words(id, false)).unwrap_or_default();
-        let said = |price: Price| format!("{} for {} {currency}", price.quantity, price.cost);
-        let price = self.finding.price.map(said).unwrap_or_default();
-        let title = match (action, self.finding.undercut_by) {
-            ("missing", _) => format!("{name}: {item} is not there any more"),
-            ("returned", _) => format!("{name}: {item} is back, {price}"),
-            ("changed", _) => format!("{name}: {item} is now {price}"),
-            ("undercut", Some((_, cheaper))) => {
-                format!("{name}: {item} is {price}, and elsewhere {}", said(cheaper))
-            }
-            ("sold_out", _) => format!("{name}: {item} is sold out"),
-            ("restocked", _) => format!("{name}: {item} is in stock again, {price}"),
-            _ => format!("{name}: {item} is as expected, {price}"),
-        };
+        let currency_id = self.currency();
         let cost = |price: Option<Price>| price.map(|price| price.cost);
+        let expected = self.baseline.map(|baseline| baseline.price);
+        let vendor = self.finding.vendor.or(self.vendor_id());
         let data = json!({
             "watchId": self.id,
-            "vendorId": self.vendor,
+            "vendorId": vendor,
             "name": shop.map(Shop::shown_name),
-            "itemId": self.item_id,
+            "itemId": self.item_id.to_string(),
             "itemName": ItemNames::of(self.item_id).name,
+            "side": self.side,
+            "direction": self.direction,
             "price": cost(self.finding.price),
             "quantity": self.finding.price.map(|price| price.quantity),
-            "currencyId": currency_id,
+            "currencyId": currency_id.map(|id| id.to_string()),
             "currencyName": currency_id.and_then(|id| ItemNames::of(id).name),
-            "expectedPrice": self.baseline.map(|baseline| baseline.price.cost).or(self.expected_price),
+            "expectedPrice": cost(expected).or(self.expected_price),
+            "expectedQuantity": expected.map(|price| price.quantity),
             "state": self.finding.state,
             "soldOut": self.finding.sold_out,
             "undercutBy": self.finding.undercut_by.map(|(vendor, price)| {
                 json!({ "vendorId": vendor, "price": price.cost, "quantity": price.quantity })
             }),
         });
+        let title = self.title(action, shop, currency_id);
         let Value::Object(data) = data else { return event(action, String::new(), None, title, Map::new(), now) };
-        let place = self.vendor_id().filter(|_| shop.is_some()).map(VendorId::place);
+        let place = vendor.filter(|_| shop.is_some()).map(VendorId::place);
         event(action, shop.map(|shop| shop.grid.clone()).unwrap_or_default(), place, title, data, now)
     }
+
+    fn title(&self, action: &str, shop: Option<&Shop>, currency_id: Option<i32>) -> String {
+        let item = items::in_words(self.item_id, false);
+        let name = shop.map_or(if self.vendor.is_some() { "The shop" } else { "Any shop" }, Shop::shown_name);
+        let offer = match self.side {
+            WatchSide::Sells => format!("{name}: {item}"),
+            WatchSide::Buys => format!("{name}: purchase of {item}"),
+        };
+        let currency = currency_id.map(|id| items::in_words(id, false)).unwrap_or_default();
+        let said = |price: Price| format!("{} for {} {currency}", price.quantity, price.cost);
+        let price = self.finding.price.map(said).unwrap_or_default();
+        match (action, self.finding.undercut_by) {
+            ("missing", _) => format!("{offer} is not there any more"),
+            ("returned", _) => format!("{offer} is back, {price}"),
+            ("changed", _) => format!("{offer} is now {price}"),
+            ("undercut", Some((_, better))) => format!("{offer} is {price}, and elsewhere {}", said(better)),
+            ("sold_out", _) => format!("{offer} is sold out"),
+            ("restocked", _) => format!("{offer} is in stock again, {price}"),
+            _ => format!("{offer} is as expected, {price}"),
+        }
+    }
+}
+
+/// Whether it is another price by the piece.
+fn has_moved(known: Option<Price>, found: Option<Price>) -> bool {
+    known.zip(found).is_some_and(|(known, found)| known.by_piece(found).is_ne())
 }
 
 fn event(
@@ -213,16 +385,6 @@ fn event(
 ) -> WorldEvent {
     let (x, y) = place.unzip();
     WorldEvent { kind: EventKind::Shop, action, grid, x, y, ts, title, data }
-}
-
-/// The cheapest of the other players' shops that sell the same for less, by the piece; among equals the first by id.
-fn undercut<'a>(own: &Shop, offer: &Offer, others: impl Iterator<Item = &'a Shop>) -> Option<(VendorId, Price)> {
-    others
-        .filter(|shop| shop.id != own.id && shop.is_there() && shop.npc != Some(true))
-        .filter_map(|shop| Some((shop.id, shop.offer(&offer.key)?)))
-        .filter(|(_, other)| other.in_stock > 0 && other.price.by_piece(offer.price).is_lt())
-        .min_by(|(a_id, a), (b_id, b)| a.price.by_piece(b.price).then_with(|| a_id.cmp(b_id)))
-        .map(|(id, other)| (id, other.price))
 }
 
 #[cfg(test)]

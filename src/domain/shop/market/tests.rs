@@ -2,9 +2,10 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{Availability, MAX_GONE, MAX_SHOPS, Market};
+use super::{MAX_GONE, MAX_SHOPS, Market};
 use crate::domain::{
     map::{Marker, SellOrder},
+    reporting::Reported,
     shop::{
         OfferNews, Price, Shop, VendorId,
         testing::{answer, at, ground, machine, order, shops},
@@ -85,17 +86,20 @@ fn blueprints_conditions_and_currencies_are_apart() {
 #[test]
 fn a_shop_is_gone_after_several_answers_and_comes_back() {
     let mut market = Market::default();
-    answer(&mut market, 0, &[bobs(&[order("wood", 1000, 10, 5)])]);
+    let other = machine(50.0, 50.0, "Other", &[order("stones", 1, 1, 1)]);
+    answer(&mut market, 0, &[bobs(&[order("wood", 1000, 10, 5)]), other.clone()]);
+    let other = [other];
     news(&mut market);
     for seconds in [10, 20] {
-        assert!(!answer(&mut market, seconds, &[]));
+        assert!(!answer(&mut market, seconds, &other));
         assert!(bob(&market).is_there());
     }
-    assert!(answer(&mut market, 30, &[]));
+    assert!(answer(&mut market, 30, &other));
     assert_eq!(news(&mut market), [OfferNews::Delisted]);
     assert_eq!((bob(&market).gone_at, bob(&market).offers.len()), (Some(at(30).stamp), 1));
-    assert!(!answer(&mut market, 40, &[]));
-    assert!(answer(&mut market, 50, &[bobs(&[order("wood", 1000, 12, 5)])]));
+    assert!(!answer(&mut market, 40, &other));
+    let [other] = other;
+    assert!(answer(&mut market, 50, &[bobs(&[order("wood", 1000, 12, 5)]), other]));
     assert_eq!(news(&mut market), [OfferNews::Listed]);
     assert_eq!((bob(&market).returns, bob(&market).first_seen_at, bob(&market).gone_at), (1, at(0).stamp, None));
 }
@@ -130,7 +134,7 @@ fn whose_a_shop_is_is_told_once_the_map_is_known() {
 fn labels_of_modded_servers_are_no_shops() {
     let mut market = Market::default();
     assert!(!answer(&mut market, 0, &[machine(1.0, 1.0, "RAIDABLE BASE", &[])]));
-    assert_eq!((market.shops().count(), market.availability()), (0, None));
+    assert_eq!((market.shops().count(), market.reports().reports().shops), (0, Reported::Unknown));
 }
 
 #[test]
@@ -139,18 +143,24 @@ fn a_server_without_shops_is_known_after_a_while_and_believed_when_it_has_one() 
     for poll in 0..60 {
         answer(&mut market, poll * 10, &[]);
     }
-    assert!(market.take_unwritten().is_none() && market.availability().is_none(), "not even ten minutes");
+    assert!(market.take_unwritten().is_none(), "not even ten minutes");
     assert!(answer(&mut market, 600, &[]));
-    let known = market.take_unwritten().unwrap().availability.unwrap();
-    assert_eq!((known.available, known.as_of), (Some(false), at(600).stamp));
-    assert!(known.evidence.contains("61 answers of the map since 2026-11-21T12:00:00.000Z"), "{}", known.evidence);
+    let known = market.take_unwritten().unwrap().reports.unwrap().shops.unwrap();
+    assert_eq!((known.reported, known.as_of), (false, at(600).stamp));
+    assert!(known.words.contains("61 answers of the map since 2026-11-21T12:00:00.000Z"), "{}", known.words);
     assert!(!answer(&mut market, 610, &[]));
+    assert_eq!(market.answered_at(), None, "nothing was seen of its shops");
     answer(&mut market, 620, &[bobs(&[order("wood", 1, 1, 1)])]);
-    assert_eq!(market.availability().unwrap().available, Some(true));
+    assert_eq!(market.reports().reports().shops, Reported::Yes);
+    market.take_unwritten();
     for poll in 0..200 {
         answer(&mut market, 700 + poll * 10, &[]);
     }
-    assert_eq!(market.availability().unwrap().available, Some(true), "what was delivered once is");
+    assert_eq!(market.reports().reports().shops, Reported::No);
+    assert!(bob(&market).is_there(), "silence takes no shop away");
+    assert_eq!((market.answered_at(), news(&mut market).len()), (Some(at(620).stamp), 0));
+    let next = market.wiped();
+    assert_eq!((next.shops().count(), next.reports()), (0, market.reports()), "that outlives the world");
 }
 
 #[test]
@@ -159,7 +169,7 @@ fn a_restored_market_goes_on_where_it_was() {
     let all = [bobs(&[order("wood", 1000, 10, 5)]), machine(5.0, 5.0, "A", &[order("stones", 1, 1, 1)])];
     answer(&mut market, 0, &all);
     let write = market.take_unwritten().unwrap();
-    let mut restored = Market::restore(write.shops, write.availability);
+    let mut restored = Market::restore(write.shops, write.reports.unwrap());
     assert!(!answer(&mut restored, 100, &all));
     assert_eq!(restored.take_unwritten(), None);
     for seconds in [110, 120, 130] {
@@ -178,7 +188,7 @@ fn what_could_not_be_stored_is_taken_again() {
     let write = market.take_unwritten().unwrap();
     assert_eq!(write.shops, [bob(&market)]);
     assert_eq!(write.records.iter().map(|record| record.price.cost).collect::<Vec<_>>(), [10, 9]);
-    assert!(matches!(write.availability, Some(Availability { available: Some(true), .. })));
+    assert_eq!(write.reports.unwrap().reports().shops, Reported::Yes);
 }
 
 #[test]

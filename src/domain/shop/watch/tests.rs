@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::{Finding, ShopWatch, WatchState};
+use super::{Finding, PriceDirection, ShopWatch, WatchSide, WatchState};
 use crate::domain::{
     items::SCRAP,
     map::{Marker, SellOrder},
@@ -9,13 +9,16 @@ use crate::domain::{
         market::Market,
         testing::{answer, at, id, machine, order, shops},
     },
+    time::Timestamp,
 };
 
 fn watch(expected_price: Option<i32>) -> ShopWatch {
     ShopWatch {
         id: "w".to_owned(),
-        vendor: VendorId::at(100.0, 100.0).to_string(),
+        vendor: Some(VendorId::at(100.0, 100.0).to_string()),
         item_id: id("wood"),
+        side: WatchSide::Sells,
+        direction: PriceDirection::Changes,
         expected_price,
         currency_id: None,
         baseline: None,
@@ -32,11 +35,14 @@ fn look(watch: &mut ShopWatch, machines: &[Marker]) -> (Option<&'static str>, Wa
 }
 
 fn look_at(watch: &mut ShopWatch, shops: &[Shop]) -> (Option<&'static str>, WatchState) {
-    let own = shops.iter().find(|shop| Some(shop.id) == watch.vendor_id());
-    let (finding, baseline) = watch.look(own, shops.iter());
+    let (finding, baseline) = watch.look(shops);
     let news = watch.news(&finding);
     (watch.finding, watch.baseline) = (finding, baseline);
     (news, finding.state)
+}
+
+fn at_second(second: i64) -> Timestamp {
+    at(second).stamp
 }
 
 fn bobs(orders: &[SellOrder]) -> Marker {
@@ -116,9 +122,10 @@ fn what_goes_missing_returns_until_there_is_something_else_to_say() {
 fn a_shop_that_misses_one_answer_is_not_missing() {
     let (mut market, mut watch) = (Market::default(), watch(None));
     let known = |market: &Market| market.shops().collect::<Vec<_>>();
-    let machines = [bobs(&[order("wood", 1000, 10, 5)])];
+    let machines = [bobs(&[order("wood", 1000, 10, 5)]), eves(&[order("stones", 1, 1, 1)])];
+    let others = &machines[1..];
     let mut states = Vec::new();
-    for (seconds, machines) in [(0, &machines[..]), (10, &[]), (20, &[]), (30, &[]), (40, &machines)] {
+    for (seconds, machines) in [(0, &machines[..]), (10, others), (20, others), (30, others), (40, &machines)] {
         answer(&mut market, seconds, machines);
         states.push(look_at(&mut watch, &known(&market)).1);
     }
@@ -170,6 +177,88 @@ proptest! {
 }
 
 #[test]
+fn a_move_of_a_price_is_one_piece_of_news_and_one_of_another_shop_is_none() {
+    let mut watch = watch(None);
+    let wood = order("wood", 1000, 20, 5);
+    let at = |cost| SellOrder { cost, ..wood };
+    look(&mut watch, &[bobs(&[wood])]);
+    assert_eq!(look(&mut watch, &[bobs(&[at(25)]), eves(&[at(24)])]).0, Some("changed"));
+    assert_eq!(look(&mut watch, &[bobs(&[at(25)]), eves(&[at(23)])]).0, None, "hers moved");
+    assert_eq!(look(&mut watch, &[bobs(&[SellOrder { quantity: 2000, ..at(50) }])]).0, None, "the same by the piece");
+    assert_eq!(look(&mut watch, &[bobs(&[SellOrder { in_stock: 0, ..at(30) }])]).0, Some("changed"), "and sold out");
+    assert_eq!(look(&mut watch, &[bobs(&[wood]), eves(&[at(19)])]).0, Some("undercut"));
+    assert_eq!(look(&mut watch, &[bobs(&[wood]), eves(&[at(18)])]).0, Some("undercut"));
+    let third = machine(50.0, 50.0, "Third", &[at(18)]);
+    assert_eq!(look(&mut watch, &[bobs(&[wood]), eves(&[at(18)]), third]).0, None, "another at the same price");
+}
+
+#[test]
+fn a_bound_is_news_when_it_is_reached_moved_at_or_left() {
+    let mut watch = ShopWatch { direction: PriceDirection::AtMost, ..watch(Some(20)) };
+    let at = |cost| bobs(&[order("wood", 1000, cost, 5)]);
+    let seen = [30, 25, 20, 20, 15, 18, 21, 40].map(|cost| look(&mut watch, &[at(cost)]).0);
+    // The first look finds it too dear, which it was not known to be.
+    assert_eq!(seen, [Some("changed"), None, Some("ok"), None, Some("ok"), Some("ok"), Some("changed"), None]);
+    let mut watch = ShopWatch { direction: PriceDirection::AtLeast, ..super::tests::watch(Some(20)) };
+    assert_eq!(
+        [19, 20, 21, 19].map(|cost| look(&mut watch, &[at(cost)]).0),
+        [Some("changed"), Some("ok"), Some("ok"), Some("changed")]
+    );
+}
+
+#[test]
+fn of_any_shop_the_best_offer_in_stock_is_followed() {
+    let mut watch = ShopWatch { vendor: None, direction: PriceDirection::AtMost, ..watch(Some(20)) };
+    let wood = order("wood", 1000, 30, 5);
+    let at = |cost| SellOrder { cost, ..wood };
+    assert_eq!(look(&mut watch, &[bobs(&[wood])]), (None, WatchState::Changed), "there, and too dear");
+    assert_eq!(look(&mut watch, &[]), (None, WatchState::Missing));
+    assert_eq!(look(&mut watch, &[bobs(&[wood]), eves(&[at(25)])]).0, None);
+    assert_eq!(watch.finding.vendor, Some(VendorId::at(900.0, 100.0)));
+    let both = [bobs(&[at(18)]), eves(&[at(19)])];
+    assert_eq!(look(&mut watch, &both), (Some("ok"), WatchState::Ok), "one piece of news of two shops");
+    assert_eq!((watch.finding.vendor, watch.finding.undercut_by), (Some(VendorId::at(100.0, 100.0)), None));
+    let event = watch.event("ok", shops(&both).first(), at_second(9));
+    assert_eq!(
+        (event.title.as_str(), event.data["vendorId"].as_str()),
+        ("Bob's: Wood is as expected, 1000 for 18 Scrap", Some("10000_10000"))
+    );
+    let sold_out = bobs(&[SellOrder { in_stock: 0, ..at(18) }]);
+    assert_eq!(look(&mut watch, &[sold_out.clone(), eves(&[at(19)])]).0, Some("ok"), "hers is the best now");
+    assert_eq!(look(&mut watch, &[sold_out]), (Some("missing"), WatchState::Missing));
+    assert_eq!(look(&mut watch, &[machine(2000.0, 2000.0, "Outpost", &[at(20)])]).1, WatchState::Returned);
+}
+
+#[test]
+fn what_shops_pay_for_an_item_is_watched_from_the_other_side() {
+    let buys = |cost, pieces| SellOrder {
+        currency_id: id("wood"),
+        item_id: SCRAP,
+        cost: pieces,
+        quantity: cost,
+        ..order("wood", 1, 1, 5)
+    };
+    let buyer =
+        |side_price| ShopWatch { side: WatchSide::Buys, direction: PriceDirection::AtLeast, ..watch(side_price) };
+    let mut own = buyer(Some(20));
+    assert_eq!(look(&mut own, &[bobs(&[order("wood", 1000, 20, 5)])]), (None, WatchState::Missing), "it sells wood");
+    assert_eq!(look(&mut own, &[bobs(&[buys(20, 1000)])]), (Some("ok"), WatchState::Ok));
+    let (found, baseline) = (own.finding.price.unwrap(), own.baseline.unwrap());
+    assert_eq!((found.cost, found.quantity, baseline.currency_id), (20, 1000, SCRAP));
+    let event = own.event("ok", shops(&[bobs(&[buys(20, 1000)])]).first(), at_second(9));
+    assert_eq!(event.title, "Bob's: purchase of Wood is as expected, 1000 for 20 Scrap");
+    assert_eq!(look(&mut own, &[bobs(&[buys(15, 1000)])]), (Some("changed"), WatchState::Changed), "it pays less");
+    assert_eq!(
+        look(&mut own, &[bobs(&[buys(20, 1000)]), eves(&[buys(21, 1000)])]),
+        (Some("undercut"), WatchState::Undercut),
+        "she pays more"
+    );
+    let mut any = ShopWatch { vendor: None, ..buyer(None) };
+    look(&mut any, &[bobs(&[buys(20, 1000)]), eves(&[buys(21, 1000)])]);
+    assert_eq!(any.finding.vendor, Some(VendorId::at(900.0, 100.0)), "the best paid");
+}
+
+#[test]
 fn states_are_read_as_they_are_written() {
     use WatchState::*;
     for state in [Ok, Changed, Undercut, Missing, Returned] {
@@ -177,4 +266,12 @@ fn states_are_read_as_they_are_written() {
         assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
     }
     assert_eq!(WatchState::parse("sold_out"), None);
+    for direction in [PriceDirection::AtMost, PriceDirection::AtLeast, PriceDirection::Changes] {
+        assert_eq!(PriceDirection::parse(direction.as_str()), Some(direction));
+        assert_eq!(serde_json::to_value(direction).unwrap(), direction.as_str());
+    }
+    for side in [WatchSide::Sells, WatchSide::Buys] {
+        assert_eq!(WatchSide::parse(side.as_str()), Some(side));
+        assert_eq!(serde_json::to_value(side).unwrap(), side.as_str());
+    }
 }
