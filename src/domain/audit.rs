@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 /// What an admin did. The names are stored, and never change their meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +14,9 @@ pub enum AdminAction {
     PutBetaTester,
     DeleteBetaTester,
     Refund,
+    /// All of one user, from the payment provider.
+    FetchSubscriptions,
+    EndSubscription,
     RegisterChatCommands,
     PutStore,
     RestoreStore,
@@ -27,9 +31,41 @@ pub enum AdminAction {
     PutWikiPage,
     RestoreWikiPage,
     DeleteWikiPage,
+    /// One that this version does not know.
+    Other,
 }
 
 impl AdminAction {
+    pub const ALL: [Self; 22] = [
+        Self::SignUserOut,
+        Self::DeletePairedServer,
+        Self::DeletePairedServers,
+        Self::PutBetaTester,
+        Self::DeleteBetaTester,
+        Self::Refund,
+        Self::FetchSubscriptions,
+        Self::EndSubscription,
+        Self::RegisterChatCommands,
+        Self::PutStore,
+        Self::RestoreStore,
+        Self::PutItem,
+        Self::DeleteItem,
+        Self::AddConveyorRow,
+        Self::PutConveyorRow,
+        Self::PutConveyorRows,
+        Self::DeleteConveyorRow,
+        Self::UploadImage,
+        Self::PutWikiPage,
+        Self::RestoreWikiPage,
+        Self::DeleteWikiPage,
+        Self::Other,
+    ];
+
+    /// The action that is stored so.
+    pub fn parse(text: &str) -> Self {
+        Self::ALL.into_iter().find(|action| action.as_str() == text).unwrap_or(Self::Other)
+    }
+
     /// As it is stored and sent.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -39,6 +75,8 @@ impl AdminAction {
             Self::PutBetaTester => "beta_tester.put",
             Self::DeleteBetaTester => "beta_tester.delete",
             Self::Refund => "refund",
+            Self::FetchSubscriptions => "user.subscriptions.fetch",
+            Self::EndSubscription => "subscription.end",
             Self::RegisterChatCommands => "chat.register_commands",
             Self::PutStore => "store.put",
             Self::RestoreStore => "store.restore",
@@ -52,28 +90,40 @@ impl AdminAction {
             Self::PutWikiPage => "wiki_page.put",
             Self::RestoreWikiPage => "wiki_page.restore",
             Self::DeleteWikiPage => "wiki_page.delete",
+            Self::Other => "other",
         }
     }
 }
 
 /// What became of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum AuditResult {
     /// It was done in the same transaction, or outside after an entry that it had begun.
     Done,
     /// Something outside of the database is about to be asked; another entry says what came of it.
     Begun,
-    /// It was refused outside, or nobody knows what became of it.
+    /// It was refused outside, and not done.
     Failed,
+    /// Others did not say what became of it. Of a refund a further entry does, once that is known.
+    Unknown,
 }
 
 impl AuditResult {
+    const ALL: [Self; 4] = [Self::Done, Self::Begun, Self::Failed, Self::Unknown];
+
+    /// The result that is stored so; of any other text nothing is known.
+    pub fn parse(text: &str) -> Self {
+        Self::ALL.into_iter().find(|result| result.as_str() == text).unwrap_or(Self::Unknown)
+    }
+
     /// As it is stored and sent.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",
             Self::Begun => "begun",
             Self::Failed => "failed",
+            Self::Unknown => "unknown",
         }
     }
 }
@@ -130,6 +180,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn words_are_read_as_they_are_written() {
+        for action in AdminAction::ALL {
+            assert_eq!(AdminAction::parse(action.as_str()), action);
+        }
+        for result in AuditResult::ALL {
+            assert_eq!(AuditResult::parse(result.as_str()), result);
+            assert_eq!(json!(result), result.as_str());
+        }
+        let later = (AdminAction::parse("user.promote"), AuditResult::parse("half"));
+        assert_eq!(later, (AdminAction::Other, AuditResult::Unknown), "of a later version");
+    }
 
     #[test]
     fn a_secret_is_blacked_out_wherever_it_is_and_whatever_its_form() {

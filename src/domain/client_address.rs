@@ -1,7 +1,7 @@
 //! Whose a request is: its peer's, or that of whoever stands behind a reverse proxy that is trusted.
 
 use std::{
-    net::{IpAddr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
 };
 
@@ -20,13 +20,16 @@ pub enum InvalidProxies {
     BitsBeyondPrefix(String, IpNet),
     #[error("has {0}, which is every address; name the proxies alone")]
     Everybody(String),
+    #[error("has networks that together are more than half of all addresses; name the proxies alone")]
+    Most,
 }
 
 impl TrustedProxies {
     /// Reads addresses and networks, IPv4 and IPv6, separated by commas.
     pub fn parse(text: &str) -> Result<Self, InvalidProxies> {
         let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
-        entries.map(parse_network).collect::<Result<_, _>>().map(Self)
+        let networks = entries.map(parse_network).collect::<Result<Arc<[IpNet]>, _>>()?;
+        if are_most(&networks) { Err(InvalidProxies::Most) } else { Ok(Self(networks)) }
     }
 
     /// Whether this is the address of one of them.
@@ -52,6 +55,22 @@ impl TrustedProxies {
         }
         client
     }
+}
+
+/// True if these are more than half of the addresses of IPv4, or of those of IPv6 that are given out, which is 2000::/3.
+fn are_most(networks: &[IpNet]) -> bool {
+    let bits = |network: IpNet| u128::from(network.max_prefix_len() - network.prefix_len());
+    let is_given_out = |network: &IpNet| match network {
+        IpNet::V4(_) => true,
+        IpNet::V6(v6) => v6.prefix_len() < 3 || v6.addr().segments()[0] >> 13 == 1,
+    };
+    let sum = |is_v4: bool| -> u128 {
+        let of_kind = |network: &IpNet| matches!(network, IpNet::V4(_)) == is_v4 && is_given_out(network);
+        let kind = networks.iter().filter(|network| of_kind(network)).copied().collect();
+        // Networks within others are counted once.
+        IpNet::aggregate(&kind).into_iter().map(|network| 1_u128 << bits(network)).sum()
+    };
+    sum(true) > 1 << 31 || sum(false) > 1 << 124
 }
 
 fn parse_network(text: &str) -> Result<IpNet, InvalidProxies> {
@@ -88,6 +107,14 @@ pub fn household(address: IpAddr) -> IpAddr {
     }
 }
 
+/// The network of an address, as a log names it: no household, and enough to know where many requests come from.
+pub fn network(address: IpAddr) -> String {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => format!("{}/24", Ipv4Addr::from_bits(v4.to_bits() & !0xff)),
+        IpAddr::V6(v6) => format!("{}/48", Ipv6Addr::from_bits(v6.to_bits() & !(u128::MAX >> 48))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,6 +122,34 @@ mod tests {
     fn client(peer: &str, forwarded: &[&str], trusted: &str) -> String {
         let trusted = TrustedProxies::parse(trusted).unwrap();
         trusted.client(peer.parse().unwrap(), forwarded.iter().copied()).to_string()
+    }
+
+    #[test]
+    fn networks_that_are_most_of_all_addresses_are_no_proxies() {
+        for most in [
+            "0.0.0.0/1, 128.0.0.0/1",
+            "0.0.0.0/1, 128.0.0.0/2",
+            "::ffff:0.0.0.0/97, 128.0.0.0/8",
+            "2000::/3",
+            "2000::/4, 3000::/8",
+            "::/1",
+        ] {
+            assert_eq!(TrustedProxies::parse(most), Err(InvalidProxies::Most), "{most}");
+        }
+        for some in ["0.0.0.0/1", "10.0.0.0/8, 10.1.0.0/16, 128.0.0.0/2, 128.0.0.0/3", "2000::/4", "fc00::/7", ""] {
+            assert!(TrustedProxies::parse(some).is_ok(), "{some}");
+        }
+    }
+
+    #[test]
+    fn a_network_is_larger_than_a_household() {
+        for (address, expected) in [
+            ("192.0.2.77", "192.0.2.0/24"),
+            ("::ffff:192.0.2.77", "192.0.2.0/24"),
+            ("2001:db8:1:2:3::4", "2001:db8:1::/48"),
+        ] {
+            assert_eq!(network(address.parse().unwrap()), expected);
+        }
     }
 
     #[test]

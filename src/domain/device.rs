@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use crate::domain::{
     incident::DevicePlace,
-    items::ItemNames,
+    items::{self, ItemNames},
     time::{self, Timestamp},
 };
 
@@ -26,11 +26,14 @@ pub enum DeviceKind {
 #[serde(rename_all = "snake_case")]
 pub enum Reachable {
     Ok,
+    /// Not asked yet: there was no link since it was added, or since the start. A camera is asked when it is looked through.
+    Pending,
     /// Destroyed, picked up, or the paired player lost the tool cupboard.
     Removed,
     /// The game does not show it to the paired player. Said of cameras alone: of every other device that the player has
     /// no tool cupboard for, the game says the same as of one that is gone.
     NoPrivilege,
+    /// It was asked, and no answer came.
     NoResponse,
 }
 
@@ -47,6 +50,8 @@ pub struct Item {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct NamedItem {
+    #[serde(serialize_with = "items::id_text")]
+    #[schema(value_type = String, pattern = "^(0|-?[1-9][0-9]{0,9})$")]
     item_id: i32,
     #[serde(flatten)]
     names: ItemNames,
@@ -66,6 +71,8 @@ impl From<Item> for NamedItem {
 pub struct Storage {
     /// Slots; 0 while unpowered or not attached.
     pub capacity: i32,
+    /// Slots in use.
+    pub used: i32,
     /// Added up by item, in a stable order.
     #[schema(value_type = Vec<NamedItem>)]
     pub items: Vec<Item>,

@@ -1,9 +1,10 @@
 //! How far a member has come on the way to a watched base, and what is missing.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// Where a member stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FunnelStage {
     NoSubscription,

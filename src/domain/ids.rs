@@ -63,6 +63,11 @@ id!(
     HelperDeviceId
 );
 
+id!(
+    /// An API token of a user (our own, UUIDv7).
+    ApiTokenId
+);
+
 impl GameServerId {
     /// The game server at this address.
     pub fn at(address: &str, port: u16) -> Self {
@@ -84,10 +89,21 @@ impl SessionId {
     pub fn device(&self) -> Option<HelperDeviceId> {
         self.0.strip_prefix(DEVICE).map(HelperDeviceId::from)
     }
+
+    /// The session of an API token's relay tokens, in place of a browser's.
+    pub fn of_token(token: &ApiTokenId) -> Self {
+        Self::from(format!("{TOKEN}{token}"))
+    }
+
+    /// The API token, if it is the session of one.
+    pub fn token(&self) -> Option<ApiTokenId> {
+        self.0.strip_prefix(TOKEN).map(ApiTokenId::from)
+    }
 }
 
-/// No UUID starts with it.
+/// No UUID starts with either.
 const DEVICE: &str = "device:";
+const TOKEN: &str = "token:";
 
 impl PlatformId {
     /// Reads the SteamID64 of an individual account in the public universe: 17 digits, in range.

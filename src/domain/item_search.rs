@@ -19,16 +19,19 @@ enum Match {
 /// The first `limit` of these items that match: all words must be there, in a name or in the short name. The best match
 /// first; among equals the shorter short name, then by name.
 pub fn search(items: &[Arc<CatalogueItem>], query: &str, limit: usize) -> Vec<Arc<CatalogueItem>> {
+    let mut found = ranked(items, query);
+    found.sort_by(|(a_rank, a), (b_rank, b)| (a_rank, &a.name, a.id).cmp(&(b_rank, &b.name, b.id)));
+    found.into_iter().take(limit).map(|(_, item)| item).collect()
+}
+
+/// All that match, in no order, each with its rank: the best has the lowest.
+pub fn ranked(items: &[Arc<CatalogueItem>], query: &str) -> Vec<(u64, Arc<CatalogueItem>)> {
     let query = query.trim().to_lowercase();
     if query.is_empty() {
         return Vec::new();
     }
-    let mut found: Vec<_> =
-        items.iter().filter_map(|item| match_of(item, &query).map(|matched| (matched, item))).collect();
-    found.sort_by(|(a_match, a), (b_match, b)| {
-        (a_match, a.shortname.len(), &a.name, a.id).cmp(&(b_match, b.shortname.len(), &b.name, b.id))
-    });
-    found.into_iter().take(limit).map(|(_, item)| item.clone()).collect()
+    let rank = |item: &CatalogueItem| Some(match_of(item, &query)? as u64 * 1_000 + item.shortname.len() as u64);
+    items.iter().filter_map(|item| Some((rank(item)?, item.clone()))).collect()
 }
 
 fn match_of(item: &CatalogueItem, query: &str) -> Option<Match> {

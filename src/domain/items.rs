@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, LazyLock, PoisonError, RwLock},
 };
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 /// Scrap, which most shops are paid in.
@@ -36,7 +36,7 @@ pub struct CatalogueItem {
 }
 
 /// Who says what an item is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemSource {
     /// The embedded catalogue.
@@ -63,6 +63,11 @@ pub struct ItemNames {
     pub name: Option<Arc<str>>,
     #[schema(value_type = Option<String>, required)]
     pub shortname: Option<Arc<str>>,
+}
+
+/// The game's item id on the wire: text, as every id. For `serialize_with`.
+pub fn id_text<S: Serializer>(id: &i32, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(id)
 }
 
 /// Pieces that one crafting makes, where it is known: the data does not say.

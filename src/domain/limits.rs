@@ -12,6 +12,8 @@ pub const CHAT_LINES: usize = 20;
 pub const SNAPSHOT_SPAN_MS: u64 = 5_000;
 /// Messages that may not be dropped and wait for one connection.
 pub const WAITING_MESSAGES: usize = 1_000;
+/// As many raids go before anything else: of ten seconds, and of those that wait.
+pub const HANDFUL_OF_RAIDS: usize = 8;
 /// Messages from one client in any [`INBOUND_SPAN`].
 pub const INBOUND_MESSAGES: usize = 30;
 pub const INBOUND_SPAN: Duration = Duration::from_secs(10);
@@ -42,6 +44,8 @@ pub const CONNECTIONS_PER_USER: usize = 20;
 /// How far the clock of the identity provider may be from ours.
 pub const PROVIDER_CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
 
+/// Largest number of a version, of rows to leave out or of an amount that can be asked for: any client's integers hold it.
+pub const LARGEST_NUMBER: i64 = 2_147_483_647;
 /// Largest JSON body, bytes.
 pub const JSON_BODY: usize = 64 * 1024;
 
@@ -86,6 +90,10 @@ pub const PAYMENT_EVENT_DAYS: i64 = 90;
 pub const IDEMPOTENCY_HOURS: i64 = 24;
 pub const IDEMPOTENCY_KEY_LENGTH: usize = 255;
 pub const IDEMPOTENCY_KEYS_PER_CALLER: i64 = 2_000;
+/// Least characters of a key under which the answer to an activation is given again, and for how many minutes it is: with the
+/// code, which may be seen on a stream, the key is all that protects the token.
+pub const ACTIVATION_KEY_LENGTH: usize = 16;
+pub const ACTIVATION_REPLAY_MINUTES: i64 = 10;
 /// Largest answer that is kept for a key, bytes.
 pub const IDEMPOTENT_ANSWER: usize = 64 * 1024;
 
@@ -99,6 +107,9 @@ pub const REQUESTS_PER_ADDRESS: u32 = 6_000;
 /// Requests of one signed-in user: burst, and how many come back per minute.
 pub const REQUESTS_PER_USER: u32 = 300;
 
+/// Requests with one API token: burst, and how many come back per minute.
+pub const REQUESTS_PER_TOKEN: u32 = 120;
+
 /// Camera frames of one user: burst, and how many come back per minute. Four cameras every two seconds.
 pub const CAMERA_FRAMES_PER_USER: u32 = 120;
 
@@ -107,6 +118,20 @@ pub const TOGGLES_PER_USER: u32 = 60;
 
 /// Exports of all that is stored about one user: burst, and how many come back per minute.
 pub const EXPORTS_PER_USER: u32 = 3;
+
+/// Addresses of game servers that one user pairs and had not paired, in any minute: each makes the service connect there.
+pub const NEW_GAME_SERVERS_PER_USER: u32 = 10;
+
+/// Attempts to reach a game server that did not answer, in any minute, because its user asks for them.
+pub const ASKED_ATTEMPTS: usize = 5;
+
+/// Questions to the identity provider whether it signed somebody in, of all users together: at once, and how many come back
+/// per second.
+pub const CONFIRMATIONS: u32 = 300;
+pub const CONFIRMATIONS_PER_SECOND: u32 = 10;
+
+/// For how many minutes a sign-in that has begun may last.
+pub const LOGIN_MINUTES: i64 = 10;
 
 /// Paired servers of one user.
 pub const PAIRED_SERVERS_PER_USER: usize = 50;
@@ -117,14 +142,20 @@ pub const GUESTS_PER_SERVER: usize = 20;
 /// For how many days an invitation by link can be accepted.
 pub const INVITE_DAYS: i64 = 7;
 
+/// Open invitations by account that one user is shown, the newest.
+pub const INVITES_SHOWN: i64 = 200;
+
+/// Users whose invitations one user blocks.
+pub const BLOCKED_INVITERS_PER_USER: usize = 500;
+
 /// Servers of which one user can be a guest.
 pub const SHARED_SERVERS_PER_USER: usize = 50;
 
 /// Smart devices of one paired server.
 pub const DEVICES_PER_SERVER: usize = 200;
 
-/// Watched shops of one paired server.
-pub const SHOP_WATCHES_PER_SERVER: usize = 50;
+/// Watched shops of one paired server; the highest tier has as many for all servers together.
+pub const SHOP_WATCHES_PER_SERVER: usize = 200;
 
 /// Lines of team chat of one paired server that are kept, the newest.
 pub const CHAT_LINES_PER_SERVER: usize = 1_000;
@@ -140,6 +171,9 @@ pub const ACTIVE_PAIRING_CODES: usize = 3;
 
 /// Helper devices of one user.
 pub const HELPER_DEVICES_PER_USER: usize = 50;
+
+/// API tokens of one user.
+pub const API_TOKENS_PER_USER: usize = 50;
 
 /// Largest push credential bundle, bytes.
 pub const BUNDLE_BYTES: usize = 64 * 1024;

@@ -24,12 +24,32 @@ pub enum LinkReason {
     UnknownToken,
     Banned,
     UnreadableToken,
+    /// The key that sealed the player token is not configured.
+    MissingKey,
+    /// No game server has answered at this address so far. Which of the reasons it is would say what is in networks that the
+    /// user cannot reach.
+    NoGameServer,
     OtherCredentials,
     OurDatabase,
     OurFault,
 }
 
 impl LinkReason {
+    /// The reason that users are shown while no game server has answered at the address.
+    pub fn before_any_answer(self) -> Self {
+        match self {
+            Self::NotFound
+            | Self::NotPublic
+            | Self::NoConnection
+            | Self::NoCompanion
+            | Self::Refused
+            | Self::Silent
+            | Self::Closed
+            | Self::TooMuch => Self::NoGameServer,
+            other => other,
+        }
+    }
+
     /// The words that users are shown.
     pub fn text(self) -> &'static str {
         match self {
@@ -46,6 +66,12 @@ impl LinkReason {
             Self::UnknownToken => "the game server no longer knows this pairing: pair again",
             Self::Banned => "the paired player is banned on this game server",
             Self::UnreadableToken => "the stored pairing cannot be read: pair again",
+            Self::MissingKey => {
+                "the stored pairing cannot be read: the operator is repairing this, there is nothing for you to do"
+            }
+            Self::NoGameServer => {
+                "no game server has answered at this address yet: it may be down, or its address or companion port is another one"
+            }
             Self::OtherCredentials => "paired again, connecting",
             Self::OurFault => "an internal error, we try again",
             Self::OurDatabase => "our database does not answer, we try again",

@@ -1,13 +1,13 @@
 //! What is on the map: markers and notes, as clients see them.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use crate::domain::{
     grid::{self, GridStyle},
-    items::ItemNames,
+    items::{self, ItemNames},
     time::{self, Timestamp},
 };
 
@@ -31,6 +31,21 @@ pub enum MarkerKind {
     TravellingVendor,
     /// A number this version does not know.
     Other,
+}
+
+impl MarkerKind {
+    /// Whether it is of an event: something that comes and goes.
+    pub fn is_event(self) -> bool {
+        matches!(
+            self,
+            Self::Explosion
+                | Self::Chinook
+                | Self::CargoShip
+                | Self::Crate
+                | Self::PatrolHelicopter
+                | Self::TravellingVendor
+        )
+    }
 }
 
 /// One line of a vending machine. In JSON with the names of its items, which cost nothing until they are written.
@@ -61,10 +76,14 @@ impl SellOrder {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct NamedSellOrder {
+    #[serde(serialize_with = "items::id_text")]
+    #[schema(value_type = String, pattern = "^(0|-?[1-9][0-9]{0,9})$")]
     item_id: i32,
     #[serde(flatten)]
     item: ItemNames,
     quantity: i32,
+    #[serde(serialize_with = "items::id_text")]
+    #[schema(value_type = String, pattern = "^(0|-?[1-9][0-9]{0,9})$")]
     currency_id: i32,
     #[schema(value_type = Option<String>, required)]
     currency_name: Option<Arc<str>>,
@@ -146,6 +165,13 @@ impl MapPlace {
     }
 }
 
+/// As the ids of shops are written: `<east>_<north>`.
+impl fmt::Display for MapPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}_{}", self.east, self.north)
+    }
+}
+
 impl Marker {
     /// One with no more than a place.
     pub fn new(kind: MarkerKind, place: MapPlace, map_size: u32) -> Self {
@@ -166,6 +192,11 @@ impl Marker {
 #[serde(rename_all = "camelCase")]
 pub struct ShownMarker<'a> {
     kind: MarkerKind,
+    /// Of a vending machine: the id of its shop, as `GET /paired-servers/{id}/shops` names it and
+    /// `POST /intel/{serverId}/shops` takes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    vendor_id: Option<String>,
     /// Metres from the south-west corner; may lie outside the world.
     x: f64,
     y: f64,
@@ -202,6 +233,7 @@ impl Serialize for Marker {
         let MarkerDetails { rotation, steam_id, radius, color } = self.details.as_deref().copied().unwrap_or_default();
         let shown = ShownMarker {
             kind: self.kind,
+            vendor_id: (self.kind == MarkerKind::VendingMachine).then(|| self.place.to_string()),
             x,
             y,
             grid: self.grid(),
@@ -224,10 +256,12 @@ pub struct MapNote {
     pub x: f64,
     pub y: f64,
     pub grid: String,
+    #[schema(format = "note-category")]
     pub category: String,
     #[schema(required)]
     pub label: Option<String>,
     /// `game` (placed in the game), `detector` or `user`.
+    #[schema(format = "note-source")]
     pub source: &'static str,
     /// User id, `null` for all but `user` notes.
     #[schema(required)]
