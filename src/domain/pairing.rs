@@ -1,15 +1,17 @@
-//! Pairing codes: what they look like, how long they live, and how often a wrong one may be tried.
+//! Pairing codes: what they look like, how long they live, and when one needs its user's confirmation.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    net::{IpAddr, Ipv4Addr},
-    time,
-};
+use std::fmt;
 
 use chrono::Duration;
+use serde::Serialize;
+use utoipa::ToSchema;
 
-use crate::domain::{limits::ACTIVE_PAIRING_CODES, time::Moment};
+use crate::domain::{
+    guessing::Ceiling,
+    ids::{HelperDeviceId, ServerId},
+    limits::ACTIVE_PAIRING_CODES,
+    time::{self, Timestamp},
+};
 
 /// How long a code is valid.
 pub const LIFETIME: Duration = Duration::minutes(10);
@@ -51,128 +53,68 @@ pub fn pushed_out<T>(active: &[T]) -> &[T] {
     &active[..(active.len() + 1).saturating_sub(ACTIVE_PAIRING_CODES)]
 }
 
-/// `burst` at once, and one more after each `every`.
-#[derive(Clone, Copy, Debug)]
-pub struct Quota {
-    pub burst: u32,
-    pub every: Duration,
-}
+/// Confirmations that wait for one code; one more takes the place of the oldest.
+pub const REQUESTS_PER_CODE: usize = 5;
 
-/// Wrong codes from one address.
-pub const WRONG_PER_ADDRESS: Quota = Quota { burst: 5, every: Duration::minutes(2) };
-/// Wrong codes from all addresses together; more of them are an attack.
-pub const WRONG_GLOBALLY: Quota = Quota { burst: 200, every: Duration::seconds(3) };
-/// Addresses whose wrong codes are counted separately; all others share one more quota.
-const ADDRESSES: usize = 100_000;
-
-/// How often a wrong code may be tried.
-///
-/// A guess is charged before it is looked up, to the quota of its address and to the global one, and paid back if it
-/// was right. An address that has spent its own quota is refused without a look-up. While the global quota is spent,
-/// only guesses of addresses that owe nothing are looked up: a guesser has one guess per address and
-/// [`WRONG_PER_ADDRESS`]`.every`, and a user with a valid code pairs as always. [`lookups`] is the bound.
-#[derive(Debug, Default)]
-pub struct GuessLimits {
-    addresses: HashMap<IpAddr, Debt>,
-    global: Debt,
-}
-
-/// A guess that may be looked up.
+/// The answer to a live code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Guess {
-    key: IpAddr,
-    /// Whether the global quota paid for it; otherwise a wrong guess is answered like a refused one.
-    pub within_global: bool,
+pub enum CodeAdmission {
+    Paired,
+    /// Its user has to confirm first: codes are being tried out, and this one may have been found rather than read.
+    Confirmation,
+    /// Answered as a wrong code: its network may only pair what was issued or confirmed there.
+    Refused,
 }
 
-/// When everything will be paid back: the whole state of a quota (GCRA).
-#[derive(Clone, Copy, Debug, Default)]
-struct Debt {
-    paid_at: Option<Moment>,
-}
-
-impl Debt {
-    fn is_paid(self, now: Moment) -> bool {
-        self.paid_at.is_none_or(|at| at <= now)
-    }
-
-    /// Spends one, or returns how long until that is possible.
-    fn spend(&mut self, quota: Quota, now: Moment) -> Result<(), Duration> {
-        let after = self.paid_at.map_or(now, |at| at.max(now)) + quota.every;
-        let over = after - now - quota.every * quota.burst as i32;
-        if over > Duration::zero() {
-            return Err(over);
-        }
-        self.paid_at = Some(after);
-        Ok(())
-    }
-
-    fn pay_back(&mut self, quota: Quota) {
-        self.paid_at = self.paid_at.map(|at| at + -quota.every);
+/// The answer to a live code from a network. `at_home`: it was issued there; `confirmed`: its user has confirmed that
+/// network; `home_only`: the network has spent its wrong guesses.
+pub fn admission(at_home: bool, confirmed: bool, home_only: bool, ceiling: Ceiling) -> CodeAdmission {
+    match ceiling {
+        _ if at_home || confirmed => CodeAdmission::Paired,
+        _ if home_only => CodeAdmission::Refused,
+        Ceiling::Far => CodeAdmission::Paired,
+        Ceiling::Near | Ceiling::Passed => CodeAdmission::Confirmation,
     }
 }
 
-impl GuessLimits {
-    /// Charges one guess to this address, or returns how long it has to wait.
-    pub fn begin(&mut self, address: IpAddr, now: Moment) -> Result<Guess, time::Duration> {
-        let full = self.addresses.len() >= ADDRESSES && !self.addresses.contains_key(&address);
-        let key = if full { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { address };
-        let mut debt = self.addresses.get(&key).copied().unwrap_or_default();
-        let owed_nothing = debt.is_paid(now);
-        let wait = |duration: Duration| duration.to_std().unwrap_or_default();
-        debt.spend(WRONG_PER_ADDRESS, now).map_err(wait)?;
-        let within_global = match self.global.spend(WRONG_GLOBALLY, now) {
-            Ok(()) => true,
-            Err(_) if owed_nothing => false,
-            Err(over) => return Err(wait(over)),
-        };
-        self.addresses.insert(key, debt);
-        Ok(Guess { key, within_global })
-    }
-
-    /// The guess was right, or was not looked up.
-    pub fn pay_back(&mut self, guess: Guess) {
-        if let Some(debt) = self.addresses.get_mut(&guess.key) {
-            debt.pay_back(WRONG_PER_ADDRESS);
-        }
-        if guess.within_global {
-            self.global.pay_back(WRONG_GLOBALLY);
-        }
-    }
-
-    /// Forgets the addresses that owe nothing.
-    pub fn forget_idle(&mut self, now: Moment) {
-        self.addresses.retain(|_, debt| !debt.is_paid(now));
-        self.addresses.shrink_to_fit();
-    }
+/// A device that waits for its user's confirmation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfirmationRequest {
+    pub id: String,
+    /// The label of its code.
+    pub label: Option<String>,
+    /// The network that it is in: an IPv4 address, or the first of an IPv6 /64.
+    pub network: String,
+    #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
+    pub requested_at: Timestamp,
+    /// When its code expires.
+    #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
+    pub expires_at: Timestamp,
+    pub confirmed: bool,
 }
 
-/// The most wrong codes that are looked up for this many addresses in this time. Each hits one live code with a chance
-/// of one in [`CODES`].
-pub fn lookups(addresses: u64, time: Duration) -> u64 {
-    let spent = |quota: Quota| (time.num_seconds() / quota.every.num_seconds()) as u64;
-    let global = u64::from(WRONG_GLOBALLY.burst) + spent(WRONG_GLOBALLY);
-    let unpaid = addresses * (1 + spent(WRONG_PER_ADDRESS));
-    let each = addresses * (u64::from(WRONG_PER_ADDRESS.burst) + spent(WRONG_PER_ADDRESS));
-    each.min(global + unpaid)
+/// A device that was paired.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ActivatedDevice {
+    #[schema(value_type = String)]
+    pub id: HelperDeviceId,
+    pub label: Option<String>,
+    /// The server of an overlay; null: a helper.
+    #[schema(value_type = Option<String>)]
+    pub server_id: Option<ServerId>,
+    /// The network that it was paired in: an IPv4 address, or the first of an IPv6 /64.
+    pub network: String,
 }
-
-/// How many different codes there are under one prefix.
-pub const CODES: u64 = (ALPHABET.len() as u64).pow(4);
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    fn at(seconds: i64) -> Moment {
-        chrono::DateTime::from_timestamp(1_800_000_000 + seconds, 0).unwrap().into()
-    }
-
-    fn address(number: u32) -> IpAddr {
-        IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + number))
-    }
 
     #[test]
     fn a_code_reads_back_however_it_is_typed() {
@@ -197,62 +139,21 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_refused_after_five_wrong_codes_and_right_ones_cost_nothing() {
-        let mut limits = GuessLimits::default();
-        for _ in 0..20 {
-            let right = limits.begin(address(1), at(0)).unwrap();
-            limits.pay_back(right);
+    fn a_code_needs_a_click_only_near_the_ceiling_and_only_from_elsewhere() {
+        use CodeAdmission::*;
+        for ceiling in [Ceiling::Far, Ceiling::Near, Ceiling::Passed] {
+            for home_only in [false, true] {
+                assert_eq!(admission(true, false, home_only, ceiling), Paired);
+                assert_eq!(admission(false, true, home_only, ceiling), Paired);
+            }
+            assert_eq!(admission(false, false, true, ceiling), Refused);
         }
-        for _ in 0..5 {
-            assert!(limits.begin(address(1), at(0)).unwrap().within_global);
-        }
-        assert_eq!(limits.begin(address(1), at(0)), Err(time::Duration::from_secs(120)));
-        assert!(limits.begin(address(2), at(0)).is_ok());
-        assert_eq!(limits.begin(address(1), at(119)), Err(time::Duration::from_secs(1)));
-        assert!(limits.begin(address(1), at(120)).is_ok());
-        limits.forget_idle(at(120));
-        assert_eq!(limits.addresses.len(), 1, "one owes nothing any more");
-    }
-
-    #[test]
-    fn under_attack_an_address_that_owes_nothing_may_still_guess() {
-        let mut limits = GuessLimits::default();
-        for guess in 0..WRONG_GLOBALLY.burst {
-            assert!(limits.begin(address(guess), at(0)).unwrap().within_global);
-        }
-        assert!(limits.begin(address(0), at(0)).is_err(), "it guessed wrong before");
-        let fresh = limits.begin(address(1_000_000), at(0)).unwrap();
-        assert!(!fresh.within_global);
-        assert!(limits.begin(address(1_000_000), at(0)).is_err());
-        limits.pay_back(fresh);
-        assert!(limits.begin(address(1_000_000), at(0)).is_ok());
-        assert!(limits.begin(address(0), at(120)).is_ok(), "two minutes later it owes nothing");
-    }
-
-    #[test]
-    fn however_many_addresses_guess_the_memory_is_bounded() {
-        let mut limits = GuessLimits::default();
-        for number in 0..2 * ADDRESSES as u32 {
-            let _ = limits.begin(address(number), at(0));
-        }
-        assert_eq!(limits.addresses.len(), ADDRESSES + 1);
-        limits.forget_idle(at(600));
-        assert_eq!(limits.addresses.len(), 0);
+        assert_eq!(admission(false, false, false, Ceiling::Far), Paired);
+        assert_eq!(admission(false, false, false, Ceiling::Near), Confirmation);
+        assert_eq!(admission(false, false, false, Ceiling::Passed), Confirmation);
     }
 
     proptest! {
-        #[test]
-        fn guessers_never_get_more_lookups_than_the_bound(
-            addresses in 1_u32..400, steps in prop::collection::vec((any::<u32>(), 0_i64..4), 1..3_000),
-        ) {
-            let (mut limits, mut now, mut looked_up) = (GuessLimits::default(), 0, 0);
-            for (from, pause) in steps {
-                now += pause;
-                looked_up += u64::from(limits.begin(address(from % addresses), at(now)).is_ok());
-                prop_assert!(looked_up <= lookups(u64::from(addresses), Duration::seconds(now)));
-            }
-        }
-
         #[test]
         fn what_is_typed_never_panics(text in any::<String>()) {
             PairingCode::parse("LINK", &text);

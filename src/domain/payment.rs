@@ -2,9 +2,13 @@
 //! is needed, wherever a version has it, and unknown words are not an error.
 
 use chrono::TimeDelta;
+use serde::Serialize;
 use serde_json::Value;
+use utoipa::ToSchema;
 
-use crate::domain::time::Timestamp;
+use crate::domain::{
+    payment_event_kind::PaymentEventKind, plan::TierPrices, tier::SubscriptionStatus, time::Timestamp,
+};
 
 /// Longest id of the provider, characters.
 const MAX_ID: usize = 255;
@@ -30,8 +34,44 @@ pub enum EventEffect {
     Fetch(SubscriptionRef),
     /// The subscription has ended: the last word about it.
     Ended(Box<ProviderSubscription>),
+    /// An admin has to look at a charge.
+    Report(ChargeReport),
     /// Nothing; why.
     Nothing(&'static str),
+}
+
+/// A charge at which an admin has to look, at the provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChargeReport {
+    pub kind: ReportKind,
+    pub charge: Option<String>,
+}
+
+/// Why an admin has to look at a charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReportKind {
+    /// The payer wants the money back from their bank; it is to be answered in time.
+    DisputeOpened,
+    /// The bank gave the money back.
+    DisputeLost,
+    /// Won, or withdrawn.
+    DisputeClosed,
+    /// The bank did not take the money back.
+    RefundFailed,
+}
+
+impl ReportKind {
+    pub const ALL: [Self; 4] = [Self::DisputeOpened, Self::DisputeLost, Self::DisputeClosed, Self::RefundFailed];
+
+    /// As it is stored, shown and counted.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::DisputeOpened => "dispute_opened",
+            Self::DisputeLost => "dispute_lost",
+            Self::DisputeClosed => "dispute_closed",
+            Self::RefundFailed => "refund_failed",
+        }
+    }
 }
 
 /// Which subscription, and whose it may be.
@@ -55,6 +95,7 @@ pub struct ProviderSubscription {
     pub prices: Vec<String>,
     /// Of the item whose period ends first.
     pub period_start: Option<Timestamp>,
+    /// When it ended, if that was at once and not with its period.
     pub period_end: Option<Timestamp>,
     /// It is to end, now or at the end of the period.
     pub cancel_at_period_end: bool,
@@ -122,10 +163,11 @@ impl PaymentEvent {
 }
 
 fn effect(kind: &str, object: &Value) -> Result<EventEffect, UnreadableEvent> {
+    use PaymentEventKind::*;
     const NO_SUBSCRIPTION: EventEffect = EventEffect::Nothing("about no subscription");
     let missing = UnreadableEvent::Field("data.object");
-    Ok(match kind {
-        "checkout.session.completed" => match id_at(object, "/subscription") {
+    Ok(match PaymentEventKind::of_provider(kind) {
+        CheckoutCompleted => match id_at(object, "/subscription") {
             Some(id) if object["mode"] == "subscription" => EventEffect::Fetch(SubscriptionRef {
                 id,
                 customer: id_at(object, "/customer"),
@@ -133,15 +175,18 @@ fn effect(kind: &str, object: &Value) -> Result<EventEffect, UnreadableEvent> {
             }),
             _ => NO_SUBSCRIPTION,
         },
-        "customer.subscription.updated" => {
+        SubscriptionUpdated => {
             let ProviderSubscription { id, customer, user, .. } = ProviderSubscription::read(object).ok_or(missing)?;
             EventEffect::Fetch(SubscriptionRef { id, customer: Some(customer), user })
         }
-        "customer.subscription.deleted" => {
-            let ended = ProviderSubscription::read(object).ok_or(missing)?;
-            EventEffect::Ended(ProviderSubscription { status: "canceled".to_owned(), ..ended }.into())
+        SubscriptionDeleted => {
+            let mut ended = object.clone();
+            if let Some(status) = ended.get_mut("status") {
+                *status = "canceled".into();
+            }
+            EventEffect::Ended(ProviderSubscription::read(&ended).ok_or(missing)?.into())
         }
-        "invoice.payment_failed" => {
+        PaymentFailed => {
             let details = "/parent/subscription_details";
             let id = id_at(object, &format!("{details}/subscription")).or_else(|| id_at(object, "/subscription"));
             let user = text_at(object, &format!("{details}/metadata/userId"));
@@ -150,12 +195,42 @@ fn effect(kind: &str, object: &Value) -> Result<EventEffect, UnreadableEvent> {
                 None => NO_SUBSCRIPTION,
             }
         }
-        "customer.subscription.trial_will_end" => EventEffect::Nothing("logged only"),
-        _ => EventEffect::Nothing("of an unknown type"),
+        DisputeCreated => reported(ReportKind::DisputeOpened, object),
+        DisputeClosed if object["status"] == "lost" => reported(ReportKind::DisputeLost, object),
+        DisputeClosed => reported(ReportKind::DisputeClosed, object),
+        RefundFailed => reported(ReportKind::RefundFailed, object),
+        TrialWillEnd => EventEffect::Nothing("logged only"),
+        Other => EventEffect::Nothing("of an unknown type"),
     })
 }
 
+/// The outcome of ending a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SubscriptionEnding {
+    /// At the provider and here.
+    Ended,
+    /// Nothing was left to do, or only to store.
+    AlreadyEnded,
+    /// The provider does not know it, and it was ended here.
+    Unknown,
+}
+
+fn reported(kind: ReportKind, object: &Value) -> EventEffect {
+    EventEffect::Report(ChargeReport { kind, charge: id_at(object, "/charge") })
+}
+
 impl ProviderSubscription {
+    /// Whether it goes on at the provider.
+    pub fn is_running(&self) -> bool {
+        SubscriptionStatus::of_provider(&self.status).is_running()
+    }
+
+    /// Whether it was sold here: by what checkout noted on it, or by its price. The account may sell other things.
+    pub fn is_ours(&self, prices: &TierPrices) -> bool {
+        self.user.is_some() || prices.plan_of(&self.prices).is_some()
+    }
+
     /// `None` without an id, a customer or a status.
     pub fn read(object: &Value) -> Option<Self> {
         let items: &[Value] = object["items"]["data"].as_array().map_or(&[], Vec::as_slice);
@@ -168,6 +243,12 @@ impl ProviderSubscription {
         // On the items since 2025-03-31, on the subscription before.
         let period = |of: &Value| Some((time_at(of, "/current_period_end")?, time_at(of, "/current_period_start")));
         let period = items.iter().filter_map(period).min().or_else(|| period(object));
+        let (start, end) = (period.and_then(|(_, start)| start), period.map(|(end, _)| end));
+        let has_ended = matches!(status.as_str(), "canceled" | "incomplete_expired");
+        // Of one that has ended, the flag says that it ended with its period.
+        let ended_at_once = has_ended && object["cancel_at_period_end"] != true;
+        let ended_at = || time_at(object, "/ended_at").or_else(|| time_at(object, "/canceled_at")).or(start);
+        let paid_until = |end: Timestamp| if ended_at_once { end.min(ended_at().unwrap_or_default()) } else { end };
         // The portal sets a time where the API sets the flag; undoing it resets both.
         let is_to_end = object["cancel_at_period_end"] == true || !object["cancel_at"].is_null();
         let reason = object["cancellation_details"]["reason"].as_str();
@@ -176,10 +257,11 @@ impl ProviderSubscription {
             customer: id_at(object, "/customer")?,
             user: text_at(object, "/metadata/userId"),
             prices,
-            period_start: period.and_then(|(_, start)| start),
-            period_end: period.map(|(end, _)| end),
-            cancel_at_period_end: is_to_end && status != "canceled",
-            lapsed: status == "canceled" && matches!(reason, Some("payment_failed" | "payment_disputed")),
+            period_start: start,
+            period_end: end.map(paid_until),
+            cancel_at_period_end: is_to_end && !has_ended,
+            lapsed: status == "incomplete_expired"
+                || status == "canceled" && matches!(reason, Some("payment_failed" | "payment_disputed")),
             created: time_at(object, "/created"),
             status,
         })
@@ -210,6 +292,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::domain::plan::PriceList;
 
     fn at(seconds: i64) -> Option<Timestamp> {
         Timestamp::from_timestamp_secs(seconds)
@@ -263,6 +346,23 @@ mod tests {
     }
 
     #[test]
+    fn what_was_sold_here_carries_our_user_or_price() {
+        let prices = TierPrices { monthly: ["a", "b", "c"].map(PriceList::of), yearly: [const { None }; 3] };
+        let read = |status: &str, price: &str, user: Value| {
+            let subscription = json!({
+                "id": "sub_1", "customer": "cus_1", "status": status, "metadata": { "userId": user },
+                "items": { "data": [{ "price": { "id": price } }] },
+            });
+            ProviderSubscription::read(&subscription).unwrap()
+        };
+        let is_ours = |price: &str, user: Value| read("active", price, user).is_ours(&prices);
+        assert!(is_ours("b", json!(null)) && is_ours("x", json!("u")) && !is_ours("x", json!(null)));
+        let running = ["active", "past_due", "incomplete", "canceled", "incomplete_expired"]
+            .map(|status| read(status, "a", json!(null)).is_running());
+        assert_eq!(running, [true, true, true, false, false]);
+    }
+
+    #[test]
     fn a_cancelled_subscription_is_not_about_to_end_and_may_have_lapsed() {
         let ended = |reason: &str| {
             ProviderSubscription::read(&json!({
@@ -273,6 +373,22 @@ mod tests {
         };
         assert_eq!(ended("cancellation_requested"), Some((false, false)));
         assert_eq!([ended("payment_failed"), ended("payment_disputed")], [Some((false, true)); 2]);
+    }
+
+    #[test]
+    fn the_period_of_what_ended_at_once_ends_with_it() {
+        let end = |status: &str, flag: bool, ended_at: Value| {
+            let ended = json!({
+                "id": "sub_1", "customer": "cus_1", "status": status, "cancel_at_period_end": flag, "ended_at": ended_at,
+                "cancel_at": 30, "current_period_start": 10, "current_period_end": 30,
+            });
+            ProviderSubscription::read(&ended).unwrap().period_end
+        };
+        assert_eq!(end("canceled", false, json!(20)), at(20));
+        assert_eq!(end("canceled", false, json!(31)), at(30));
+        assert_eq!(end("canceled", false, json!(null)), at(10), "nothing is left of it, whenever that was");
+        assert_eq!(end("canceled", true, json!(20)), at(30));
+        assert_eq!(end("active", false, json!(null)), at(30));
     }
 
     #[test]
@@ -298,6 +414,15 @@ mod tests {
         assert_eq!(effect("invoice.payment_failed", current), fetches("sub_1", Some("cus_1"), Some("u")));
         let older = json!({ "customer": "cus_1", "subscription": "sub_1" });
         assert_eq!(effect("invoice.payment_failed", older), fetches("sub_1", Some("cus_1"), None));
+        for (event, status, kind) in [
+            ("charge.dispute.created", "needs_response", ReportKind::DisputeOpened),
+            ("charge.dispute.closed", "lost", ReportKind::DisputeLost),
+            ("charge.dispute.closed", "won", ReportKind::DisputeClosed),
+            ("refund.failed", "failed", ReportKind::RefundFailed),
+        ] {
+            let report = EventEffect::Report(ChargeReport { kind, charge: Some("ch_1".into()) });
+            assert_eq!(effect(event, json!({ "status": status, "charge": "ch_1" })), report, "{event} {status}");
+        }
         for (kind, object) in [
             ("invoice.payment_failed", json!({ "customer": "cus_1" })),
             ("customer.subscription.trial_will_end", json!({})),

@@ -1,11 +1,15 @@
 //! Alarms to raid incidents: the first trigger is announced at once, repeats raise its count, and none is lost.
 
 mod due;
+mod merging;
+mod tracked;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::TimeDelta;
 
+pub use self::tracked::LATE;
+use self::tracked::{OVERFLOW, QUIET, SAME_TRIGGER, Tracked, heard};
 use crate::domain::{
     ids::UserId,
     incident::{AlarmPath, DevicePlace, Incident, Raid},
@@ -13,19 +17,7 @@ use crate::domain::{
     time::{Moment, Timestamp},
 };
 
-/// After this long without a trigger the incident has ended, and the next one is a new incident.
-const QUIET: TimeDelta = TimeDelta::seconds(90);
-
-/// Least time between two messages about one incident.
-const UPDATE_EVERY: TimeDelta = TimeDelta::seconds(10);
-
-/// A trigger seen on the live link and a push message this close are the same one.
-const SAME_TRIGGER: TimeDelta = TimeDelta::seconds(10);
-
-/// An alarm that was sent longer ago is late: it is shown with the time it was sent, never as fresh.
-pub const LATE: TimeDelta = TimeDelta::minutes(20);
-
-/// For how long an incident is part of the state, and how many are, the newest.
+/// For how long an incident that has ended is part of the state, and how many of those are, the newest. Open ones all are.
 pub const SHOWN_FOR: TimeDelta = TimeDelta::hours(24);
 pub const SHOWN: usize = 50;
 /// The same for drills.
@@ -34,9 +26,6 @@ pub const DRILLS_SHOWN: usize = 10;
 
 /// Incidents known only from pushes, by title; titles are free text, so further ones share an incident.
 const MAX_PUSHED: usize = 30;
-
-/// `alarmId` of the incident that they share.
-const OVERFLOW: &str = "push";
 
 /// Characters of a push message's title.
 const LONGEST_TITLE: usize = 128;
@@ -62,21 +51,13 @@ pub struct RaidChange {
     pub message: Option<Raid>,
 }
 
-/// An incident, and what decides its next message.
-#[derive(Debug)]
-struct Tracked {
-    incident: Incident,
-    first_trigger: Moment,
-    last_trigger: Moment,
-    /// When it was last heard of: a push that took a moment keeps it as a fresh one does.
-    last_heard: Moment,
-    last_sent: Moment,
-    /// Something changed since it was sent.
-    changed: bool,
-    /// The latest trigger, while only this path has reported it.
-    unmatched: Option<(AlarmPath, Moment)>,
-    /// Title of the push messages that are this alarm's.
-    title: Option<String>,
+/// An incident that turned out to be a part of another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MergedIncident {
+    /// The incident has become a part of another one.
+    pub id: String,
+    /// The older one, which has its triggers and acknowledgements.
+    pub into: String,
 }
 
 /// The raid incidents of one game server, of the last day.
@@ -102,29 +83,34 @@ impl Raids {
         self.incidents.get(incident)?.title.as_deref()
     }
 
-    /// An alarm seen on the live link.
+    /// An alarm seen on the live link. One that rose unseen, at any time since the link was lost, is the trigger that a
+    /// push has reported since, if one has.
     pub fn alarm(
         &mut self,
         id: &str,
         name: &str,
         place: &DevicePlace,
+        unseen_since: Option<Moment>,
         now: Moment,
         new_id: impl FnOnce() -> String,
     ) -> RaidUpdate {
-        if let Some((incident, tracked)) =
-            self.find(|tracked| tracked.incident.alarm_id == id && tracked.takes(AlarmPath::Link, now, now))
-        {
-            tracked.seen_on_link(now);
+        let takes = |tracked: &Tracked| tracked.takes_on_link(unseen_since, now);
+        if let Some((incident, tracked)) = self.find(|tracked| tracked.incident.alarm_id == id && takes(tracked)) {
+            if !unseen_since.is_some_and(|since| tracked.is_pushed_since(since)) {
+                tracked.seen_on_link(now);
+            }
             let first = tracked.incident.paths.insert(AlarmPath::Link);
             let renamed = tracked.name(name, place);
             let message = tracked.due(&incident, now);
             return RaidUpdate::merged(incident, first, renamed, message);
         }
-        if let Some((pushed, certainty)) = self.known_by_push(id, name, now)
+        if let Some((pushed, certainty)) = self.known_by_push(id, name, unseen_since, now)
             && let Some(tracked) = self.incidents.get_mut(&pushed)
         {
             // The push came first: its incident is this alarm's.
-            tracked.seen_on_link(now);
+            if unseen_since.is_none() {
+                tracked.seen_on_link(now);
+            }
             tracked.title.get_or_insert_with(|| tracked.incident.alarm_name.clone());
             tracked.incident.alarm_id = id.to_owned();
             let first = tracked.incident.paths.insert(AlarmPath::Link);
@@ -289,9 +275,15 @@ impl Raids {
     }
 
     /// The incident that only pushes have reported and that is this alarm's.
-    fn known_by_push(&self, device: &str, name: &str, now: Moment) -> Option<(String, Certainty)> {
+    fn known_by_push(
+        &self,
+        device: &str,
+        name: &str,
+        unseen_since: Option<Moment>,
+        now: Moment,
+    ) -> Option<(String, Certainty)> {
         let pushed = self.incidents.iter().filter(|(_, tracked)| tracked.is_pushed());
-        let takes = |tracked: &Tracked| !tracked.is_overflow() && tracked.takes(AlarmPath::Link, now, now);
+        let takes = |tracked: &Tracked| !tracked.is_overflow() && tracked.takes_on_link(unseen_since, now);
         let exact = pushed.clone().filter(|(_, tracked)| takes(tracked));
         let exact = exact.filter_map(|(id, tracked)| {
             let is_named = tracked.is_named(name);
@@ -305,7 +297,10 @@ impl Raids {
             return None;
         }
         let likely = pushed.filter(|(_, tracked)| {
-            tracked.is_unmatched(AlarmPath::Push, now) && self.owner(&tracked.incident.alarm_name).is_none()
+            let is_of_now = tracked.is_unmatched(AlarmPath::Push, now)
+                || tracked.incident.ended_at.is_none()
+                    && unseen_since.is_some_and(|since| tracked.is_pushed_since(since));
+            is_of_now && self.owner(&tracked.incident.alarm_name).is_none()
         });
         only_unanswered(likely)
     }
@@ -360,9 +355,10 @@ impl Raids {
     }
 }
 
-/// When a trigger was heard of, for the end of its incident.
-fn heard(at: Moment, now: Moment) -> Moment {
-    if now - at <= QUIET { now } else { at }
+/// An open incident that is too old to be shown, as it ended while the service was away.
+pub fn ended_meanwhile(incident: &Incident, now: Timestamp) -> Option<Incident> {
+    let is_left_open = incident.ended_at.is_none() && now - incident.last_at >= SHOWN_FOR;
+    is_left_open.then(|| Incident { ended_at: Some(incident.last_at + QUIET), ..incident.clone() })
 }
 
 /// How sure it is that two reports are of one alarm.
@@ -397,97 +393,6 @@ impl RaidUpdate {
         let changed = first_by_path || renamed || message.is_some();
         let changes = changed.then(|| RaidChange { incident: incident.clone(), message }).into_iter().collect();
         Self { incident, opened: false, first_by_path, changes }
-    }
-}
-
-impl Tracked {
-    /// Whether a trigger that this path reports `now` and that was `at` belongs to it; one of before comes by a push that
-    /// took its time. One of now opens an incident rather than to go on with one that is over, or that was late: nobody
-    /// would hear of it.
-    fn takes(&self, path: AlarmPath, at: Moment, now: Moment) -> bool {
-        let is_near = at - self.last_trigger <= QUIET && self.first_trigger - at <= QUIET;
-        let is_over = self.incident.ended_at.is_some() && now - at <= QUIET;
-        let is_late = self.incident.late && now - at <= LATE;
-        let other = if path == AlarmPath::Link { AlarmPath::Push } else { AlarmPath::Link };
-        is_near && (!is_over && !is_late || self.is_unmatched(other, at))
-    }
-
-    fn is_unmatched(&self, path: AlarmPath, at: Moment) -> bool {
-        self.unmatched.is_some_and(|(by, then)| by == path && (at - then).abs() <= SAME_TRIGGER)
-    }
-
-    fn is_named(&self, name: &str) -> bool {
-        self.incident.alarm_name == name || self.title.as_deref() == Some(name)
-    }
-
-    /// Only pushes know of it.
-    fn is_pushed(&self) -> bool {
-        self.incident.alarm_id.starts_with("push")
-    }
-
-    /// Many titles share it.
-    fn is_overflow(&self) -> bool {
-        self.incident.alarm_id == OVERFLOW
-    }
-
-    /// The link knows of it.
-    fn is_devices(&self) -> bool {
-        !self.incident.drill && !self.is_pushed()
-    }
-
-    /// Notes the title of a device's push message; true if it is new. The device's own name is a better one than what
-    /// only came at the same time.
-    fn take_title(&mut self, title: String) -> bool {
-        let is_better =
-            self.title.is_none() || (self.title.as_ref() != Some(&title) && self.incident.alarm_name == title);
-        let is_new = self.is_devices() && is_better;
-        if is_new {
-            self.title = Some(title);
-        }
-        is_new
-    }
-
-    /// Name and place as the link knows them; true if they are new.
-    fn name(&mut self, name: &str, place: &DevicePlace) -> bool {
-        let renamed = self.incident.alarm_name != name || self.incident.place != *place;
-        if renamed {
-            (self.incident.alarm_name, self.incident.place) = (name.to_owned(), place.clone());
-        }
-        renamed
-    }
-
-    /// A trigger on the link: one that a push has just reported, or one more.
-    fn seen_on_link(&mut self, now: Moment) {
-        if self.is_unmatched(AlarmPath::Push, now) {
-            self.unmatched = None;
-        } else {
-            self.repeat(AlarmPath::Link, now, now);
-        }
-    }
-
-    /// One more trigger at `at`.
-    fn repeat(&mut self, path: AlarmPath, at: Moment, now: Moment) {
-        self.last_heard = self.last_heard.max(heard(at, now));
-        self.incident.count = self.incident.count.saturating_add(1);
-        if at - self.last_trigger >= TimeDelta::zero() {
-            self.last_trigger = at;
-            // A clock that was set back does not let it end before it began.
-            self.incident.last_at = self.incident.last_at.max(at.stamp);
-            self.incident.ended_at = self.incident.ended_at.map(|_| self.incident.last_at + QUIET);
-            self.unmatched = Some((path, at));
-        }
-        self.changed = true;
-    }
-
-    /// The update, if there is something to say and it is time.
-    fn due(&mut self, id: &str, now: Moment) -> Option<Raid> {
-        let is_due = self.changed && now - self.last_sent >= UPDATE_EVERY;
-        is_due.then(|| self.update(id, now))
-    }
-
-    fn update(&mut self, id: &str, now: Moment) -> Raid {
-        (self.last_sent, self.changed) = (now, false);
-        Raid::new(id, &self.incident, true)
     }
 }
 

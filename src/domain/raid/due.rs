@@ -2,47 +2,42 @@
 
 use chrono::TimeDelta;
 
-use super::{DRILL_SHOWN_FOR, DRILLS_SHOWN, QUIET, RaidChange, Raids, SHOWN, SHOWN_FOR, Tracked, UPDATE_EVERY};
+use super::{
+    DRILL_SHOWN_FOR, DRILLS_SHOWN, RaidChange, Raids, SHOWN, SHOWN_FOR,
+    tracked::{QUIET, Tracked, UPDATE_EVERY},
+};
 use crate::domain::time::Moment;
 
 impl Raids {
     /// When an update, an end or the oblivion of an incident comes due.
     pub fn next_due(&self, now: Moment) -> Option<Moment> {
-        let mut shown = [0; 2];
-        let due = self.incidents.values().map(|tracked| {
-            let lane = usize::from(tracked.incident.drill);
-            shown[lane] += 1;
-            let is_one_too_many = shown[lane] > [SHOWN, DRILLS_SHOWN][lane];
-            if is_one_too_many { now } else { tracked.next_due() }
+        let mut room = Room::default();
+        // The newest first, as they are kept.
+        let due = self.incidents.values().rev().map(|tracked| match room.take(tracked) {
+            true => tracked.next_due(),
+            false => now,
         });
         due.min()
     }
 
     /// Updates that have become due, ends, and incidents that are shown no longer; call it when something comes due.
     pub fn tick(&mut self, now: Moment) -> Vec<RaidChange> {
-        let mut changes: Vec<RaidChange> =
-            self.incidents.iter_mut().filter_map(|(id, tracked)| tracked.tick(id, now)).collect();
-        changes.extend(self.forget(now));
+        // An incident that ends now is forgotten at the next call: its end has to be stored first.
+        let mut changes = self.forget(now);
+        changes.extend(self.incidents.iter_mut().filter_map(|(id, tracked)| tracked.tick(id, now)));
         changes
     }
 
     /// Forgets what is shown no longer.
     fn forget(&mut self, now: Moment) -> Vec<RaidChange> {
-        let mut shown = [SHOWN, DRILLS_SHOWN];
-        let stays = |tracked: &Tracked, shown: &mut [usize; 2]| {
-            let lane = usize::from(tracked.incident.drill);
-            let stays = now - tracked.last_trigger < tracked.shown_for() && shown[lane] > 0;
-            shown[lane] -= usize::from(stays);
-            stays
+        let mut room = Room::default();
+        let mut stays = |tracked: &Tracked| {
+            let is_recent = now - tracked.last_trigger < tracked.shown_for();
+            (tracked.is_open() || is_recent) && room.take(tracked)
         };
         // The newest first.
-        let gone: Vec<String> = self
-            .incidents
-            .iter()
-            .rev()
-            .filter(|(_, tracked)| !stays(tracked, &mut shown))
-            .map(|(id, _)| id.clone())
-            .collect();
+        let gone: Vec<String> =
+            self.incidents.iter().rev().filter(|(_, tracked)| !stays(tracked)).map(|(id, _)| id.clone()).collect();
         for id in &gone {
             self.incidents.remove(id);
         }
@@ -50,7 +45,38 @@ impl Raids {
     }
 }
 
+/// Room for incidents in the state. An open raid takes none of it: alarms and titles of pushes bound those.
+struct Room {
+    ended: usize,
+    drills: usize,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { ended: SHOWN, drills: DRILLS_SHOWN }
+    }
+}
+
+impl Room {
+    /// Takes the place of this incident; false if none is left.
+    fn take(&mut self, tracked: &Tracked) -> bool {
+        let places = match tracked.incident.drill {
+            true => &mut self.drills,
+            false if tracked.is_open() => return true,
+            false => &mut self.ended,
+        };
+        let left = places.checked_sub(1);
+        *places = left.unwrap_or(0);
+        left.is_some()
+    }
+}
+
 impl Tracked {
+    /// A raid that has not ended.
+    fn is_open(&self) -> bool {
+        !self.incident.drill && self.incident.ended_at.is_none()
+    }
+
     fn shown_for(&self) -> TimeDelta {
         if self.incident.drill { DRILL_SHOWN_FOR } else { SHOWN_FOR }
     }
@@ -60,7 +86,8 @@ impl Tracked {
         let update = self.changed.then(|| self.last_sent + UPDATE_EVERY);
         let end = self.incident.ended_at.is_none().then(|| self.last_heard + QUIET + TimeDelta::nanoseconds(1));
         let gone = self.last_trigger + self.shown_for();
-        update.into_iter().chain(end).fold(gone, Moment::min)
+        let last = end.map_or(gone, |end| if self.is_open() { end } else { end.min(gone) });
+        update.map_or(last, |update| update.min(last))
     }
 
     fn tick(&mut self, id: &str, now: Moment) -> Option<RaidChange> {

@@ -1,0 +1,82 @@
+//! Alarms that rang before the ledger was known, and the ledger then.
+
+use super::*;
+use crate::domain::{incident::Incident, raid::MergedIncident};
+
+/// The ledger has an incident of this alarm, opened at 0, which Ann has acknowledged.
+fn known(alarm_id: &str, name: &str) -> Incident {
+    Incident {
+        alarm_id: alarm_id.into(),
+        alarm_name: name.into(),
+        place: DevicePlace::default(),
+        first_at: at(0).stamp,
+        last_at: at(0).stamp,
+        ended_at: None,
+        count: 3,
+        paths: [AlarmPath::Link].into(),
+        late: false,
+        drill: false,
+        acks: [("ann".into(), at(0).stamp)].into(),
+    }
+}
+
+/// Restores it and merges.
+fn merge(raids: &mut Raids, known: Incident, milliseconds: i64) -> Vec<MergedIncident> {
+    assert!(raids.restore("0".into(), known, None, at(milliseconds)));
+    raids.merge()
+}
+
+fn into_known(id: &str) -> Vec<MergedIncident> {
+    vec![MergedIncident { id: id.into(), into: "0".into() }]
+}
+
+#[test]
+fn what_rang_before_the_ledger_was_known_belongs_to_the_known_incident() {
+    let mut raids = Raids::new();
+    alarm(&mut raids, "7", "Gate", at(30_000), "1");
+    alarm(&mut raids, "7", "Gate", at(50_000), "2");
+    raids.acknowledge("1", &"bob".into(), at(51_000).stamp);
+    assert_eq!(merge(&mut raids, known("7", "Front door"), 60_000), into_known("1"));
+    assert!(raids.get("1").is_none());
+    let incident = raids.get("0").unwrap().clone();
+    assert_eq!((incident.count, incident.alarm_name.as_str()), (5, "Gate"));
+    assert_eq!((incident.first_at, incident.last_at), (at(0).stamp, at(50_000).stamp));
+    assert_eq!(incident.acks.keys().map(|user| user.as_str()).collect::<Vec<_>>(), ["ann", "bob"]);
+    // The incident goes on as one: the next trigger is a repeat, and it ends once.
+    assert!(!alarm(&mut raids, "7", "Gate", at(100_000), "3").opened);
+    assert_eq!(raids.tick(at(200_000)).len(), 1);
+    assert_eq!(raids.get("0").unwrap().ended_at, Some(at(190_000).stamp));
+    assert_eq!(raids.merge(), [], "that was all");
+}
+
+#[test]
+fn a_push_and_a_device_of_one_name_are_one_alarm_and_two_devices_are_not() {
+    let (mut linked, mut pushed, mut other) = (Raids::new(), Raids::new(), Raids::new());
+    alarm(&mut linked, "7", "Gate", at(1_000), "1");
+    assert_eq!(merge(&mut linked, known("push:Gate", "Gate"), 2_000), into_known("1"));
+    assert_eq!((linked.get("0").unwrap().alarm_id.as_str(), linked.title("0")), ("7", Some("Gate")));
+
+    pushed.pushed("Gate", &BTreeSet::new(), at(1_000).stamp, at(1_000), || "1".into());
+    assert_eq!(merge(&mut pushed, known("7", "Gate"), 2_000), into_known("1"));
+    let incident = pushed.get("0").unwrap();
+    assert_eq!((incident.alarm_id.as_str(), incident.paths.len()), ("7", 2));
+
+    alarm(&mut other, "8", "Gate", at(1_000), "1");
+    assert_eq!(merge(&mut other, known("7", "Gate"), 2_000), []);
+}
+
+#[test]
+fn what_is_over_late_or_a_drill_takes_nothing() {
+    let takes = |change: fn(&mut Incident), milliseconds| {
+        let mut raids = Raids::new();
+        alarm(&mut raids, "7", "Gate", at(milliseconds), "1");
+        let mut known = known("7", "Gate");
+        change(&mut known);
+        !merge(&mut raids, known, milliseconds).is_empty()
+    };
+    assert!(takes(|_| {}, 90_000));
+    assert!(!takes(|_| {}, 90_001), "it had been quiet");
+    assert!(!takes(|known| known.ended_at = Some(known.last_at), 1_000));
+    assert!(!takes(|known| known.late = true, 1_000));
+    assert!(!takes(|known| known.drill = true, 1_000));
+}

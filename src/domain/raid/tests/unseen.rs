@@ -1,0 +1,48 @@
+//! A rise that the link missed, and the pushes of that time.
+
+use super::*;
+
+#[test]
+fn a_rise_that_the_link_missed_is_the_trigger_that_a_push_reported() {
+    let (lost, back) = (100_000, 900_000);
+    // By name, and by a title that is known from before.
+    for (title, known) in [("Front door", false), ("You're getting raided!", true)] {
+        let mut timeline = Timeline::new();
+        if known {
+            timeline.alarm("7", 0);
+            timeline.pushed(title, 1_000);
+        }
+        let opened = timeline.pushed(title, lost + 60_000)[0].incident.clone();
+        timeline.tick(lost + 200_000);
+        assert!(timeline.raids.get(&opened).unwrap().ended_at.is_some(), "it is over by now");
+        let update = timeline.unseen("7", "Front door", lost, back);
+        assert_eq!((update.incident.as_str(), update.opened, update.first_by_path), (opened.as_str(), false, true));
+        assert!(update.changes.iter().all(|change| change.message.as_ref().is_none_or(|raid| raid.update)));
+        let incident = timeline.raids.get(&opened).unwrap();
+        assert_eq!((incident.alarm_id.as_str(), incident.count, incident.paths.len()), ("7", 1, 2));
+        assert!(timeline.named_alarm("7", "Front door", back + 60_000)[0].incident != opened, "a new one rings");
+    }
+}
+
+#[test]
+fn a_rise_that_the_link_missed_is_the_only_push_that_is_open() {
+    let mut timeline = Timeline::new();
+    let opened = timeline.pushed("You're getting raided!", 110_000)[0].incident.clone();
+    let update = timeline.unseen("7", "Smart alarm", 100_000, 170_000);
+    assert_eq!((update.incident.as_str(), update.opened), (opened.as_str(), false));
+    assert_eq!(seen(&messages(update.changes)), [(opened.as_str(), 1, true)], "said at once: they may be two");
+    assert!(timeline.unseen("8", "Smart alarm", 100_000, 170_001).opened, "a second alarm rings");
+}
+
+#[test]
+fn a_rise_that_neither_the_link_nor_a_push_reported_rings() {
+    let mut timeline = Timeline::new();
+    timeline.pushed("Front door", 50_000);
+    assert!(timeline.unseen("7", "Front door", 100_000, 900_000).opened, "the push was before the link was lost");
+    timeline.pushed("Gate", 950_000);
+    timeline.tick(1_100_000);
+    assert!(timeline.unseen("8", "Roof", 940_000, 1_900_000).opened, "the push may be of another, and is over");
+    // The link saw the last trigger itself; the alarm was off since.
+    timeline.alarm("9", 2_000_000);
+    assert!(timeline.unseen("9", "Front door", 2_001_000, 2_300_000).opened);
+}

@@ -1,0 +1,148 @@
+//! One incident, and what decides to which triggers it belongs and what is said of it next.
+
+use chrono::TimeDelta;
+
+use crate::domain::{
+    incident::{AlarmPath, DevicePlace, Incident, Raid},
+    time::Moment,
+};
+
+/// After this long without a trigger the incident has ended, and the next one is a new incident.
+pub(super) const QUIET: TimeDelta = TimeDelta::seconds(90);
+
+/// Least time between two messages about one incident.
+pub(super) const UPDATE_EVERY: TimeDelta = TimeDelta::seconds(10);
+
+/// A trigger seen on the live link and a push message this close are the same one.
+pub(super) const SAME_TRIGGER: TimeDelta = TimeDelta::seconds(10);
+
+/// An alarm that was sent longer ago is late: it is shown with the time it was sent, never as fresh.
+pub const LATE: TimeDelta = TimeDelta::minutes(20);
+
+/// `alarmId` of the incident that they share.
+pub(super) const OVERFLOW: &str = "push";
+
+/// An incident, and what decides its next message.
+#[derive(Debug)]
+pub(super) struct Tracked {
+    pub(super) incident: Incident,
+    pub(super) first_trigger: Moment,
+    pub(super) last_trigger: Moment,
+    /// When it was last heard of: a push that took a moment keeps it as a fresh one does.
+    pub(super) last_heard: Moment,
+    pub(super) last_sent: Moment,
+    /// Something changed since it was sent.
+    pub(super) changed: bool,
+    /// The latest trigger, while only this path has reported it.
+    pub(super) unmatched: Option<(AlarmPath, Moment)>,
+    /// Title of the push messages that are this alarm's.
+    pub(super) title: Option<String>,
+}
+
+/// When a trigger was heard of, for the end of its incident.
+pub(super) fn heard(at: Moment, now: Moment) -> Moment {
+    if now - at <= QUIET { now } else { at }
+}
+
+impl Tracked {
+    /// Whether a trigger that this path reports `now` and that was `at` belongs to it; one of before comes by a push that
+    /// took its time. One of now opens an incident rather than to go on with one that is over, or that was late: nobody
+    /// would hear of it.
+    pub(super) fn takes(&self, path: AlarmPath, at: Moment, now: Moment) -> bool {
+        let is_near = at - self.last_trigger <= QUIET && self.first_trigger - at <= QUIET;
+        let is_over = self.incident.ended_at.is_some() && now - at <= QUIET;
+        let is_late = self.incident.late && now - at <= LATE;
+        let other = if path == AlarmPath::Link { AlarmPath::Push } else { AlarmPath::Link };
+        is_near && (!is_over && !is_late || self.is_unmatched(other, at))
+    }
+
+    /// The same for a trigger on the link; of one that rose unseen, a push may have said so at any time since then, and
+    /// its incident may be over.
+    pub(super) fn takes_on_link(&self, unseen_since: Option<Moment>, now: Moment) -> bool {
+        unseen_since.is_some_and(|since| self.is_pushed_since(since)) || self.takes(AlarmPath::Link, now, now)
+    }
+
+    /// A push is, or may be, its latest trigger, and that was after this time.
+    pub(super) fn is_pushed_since(&self, since: Moment) -> bool {
+        let is_after = self.last_trigger - since >= TimeDelta::zero();
+        is_after && self.incident.paths.contains(&AlarmPath::Push) && !self.is_overflow()
+    }
+
+    pub(super) fn is_unmatched(&self, path: AlarmPath, at: Moment) -> bool {
+        self.unmatched.is_some_and(|(by, then)| by == path && (at - then).abs() <= SAME_TRIGGER)
+    }
+
+    pub(super) fn is_named(&self, name: &str) -> bool {
+        self.incident.alarm_name == name || self.title.as_deref() == Some(name)
+    }
+
+    /// Only pushes know of it.
+    pub(super) fn is_pushed(&self) -> bool {
+        self.incident.alarm_id.starts_with("push")
+    }
+
+    /// Many titles share it.
+    pub(super) fn is_overflow(&self) -> bool {
+        self.incident.alarm_id == OVERFLOW
+    }
+
+    /// The link knows of it.
+    pub(super) fn is_devices(&self) -> bool {
+        !self.incident.drill && !self.is_pushed()
+    }
+
+    /// Notes the title of a device's push message; true if it is new. The device's own name is a better one than what
+    /// only came at the same time.
+    pub(super) fn take_title(&mut self, title: String) -> bool {
+        let is_better =
+            self.title.is_none() || (self.title.as_ref() != Some(&title) && self.incident.alarm_name == title);
+        let is_new = self.is_devices() && is_better;
+        if is_new {
+            self.title = Some(title);
+        }
+        is_new
+    }
+
+    /// Name and place as the link knows them; true if they are new.
+    pub(super) fn name(&mut self, name: &str, place: &DevicePlace) -> bool {
+        let renamed = self.incident.alarm_name != name || self.incident.place != *place;
+        if renamed {
+            (self.incident.alarm_name, self.incident.place) = (name.to_owned(), place.clone());
+        }
+        renamed
+    }
+
+    /// A trigger on the link: one that a push has just reported, or one more.
+    pub(super) fn seen_on_link(&mut self, now: Moment) {
+        if self.is_unmatched(AlarmPath::Push, now) {
+            self.unmatched = None;
+        } else {
+            self.repeat(AlarmPath::Link, now, now);
+        }
+    }
+
+    /// One more trigger at `at`.
+    pub(super) fn repeat(&mut self, path: AlarmPath, at: Moment, now: Moment) {
+        self.last_heard = self.last_heard.max(heard(at, now));
+        self.incident.count = self.incident.count.saturating_add(1);
+        if at - self.last_trigger >= TimeDelta::zero() {
+            self.last_trigger = at;
+            // A clock that was set back does not let it end before it began.
+            self.incident.last_at = self.incident.last_at.max(at.stamp);
+            self.incident.ended_at = self.incident.ended_at.map(|_| self.incident.last_at + QUIET);
+            self.unmatched = Some((path, at));
+        }
+        self.changed = true;
+    }
+
+    /// The update, if there is something to say and it is time.
+    pub(super) fn due(&mut self, id: &str, now: Moment) -> Option<Raid> {
+        let is_due = self.changed && now - self.last_sent >= UPDATE_EVERY;
+        is_due.then(|| self.update(id, now))
+    }
+
+    pub(super) fn update(&mut self, id: &str, now: Moment) -> Raid {
+        (self.last_sent, self.changed) = (now, false);
+        Raid::new(id, &self.incident, true)
+    }
+}
