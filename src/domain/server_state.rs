@@ -18,6 +18,7 @@ use crate::domain::{
     incident::Incident,
     link_reason::LinkReason,
     map::{MapNote, Marker, ShownMarker},
+    reporting::Reports,
     time::{self, Timestamp},
 };
 
@@ -112,6 +113,8 @@ pub struct ServerHead {
     pub sunrise: Option<f64>,
     #[schema(required)]
     pub sunset: Option<f64>,
+    /// Remembered of the game server, also across wipes and restarts.
+    pub reports: Reports,
     /// `server`, `team`, `mapMarkers` and `devices`, as far as they had no answer for three of their polls. Empty, and
     /// then not sent, while all is fresh.
     #[serde(skip_serializing_if = "StaleSections::is_empty")]
@@ -258,6 +261,7 @@ impl ServerState {
                 hour: None,
                 sunrise: None,
                 sunset: None,
+                reports: Reports::default(),
                 stale: StaleSections::new(),
             }),
             team: Arc::new(TeamHead::default()),
@@ -280,23 +284,25 @@ impl ServerState {
     }
 }
 
-/// The live state of one paired server, in JSON.
+/// The live state of one paired server, in JSON: all of it, or the sections that a client subscribed to.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StateDocument<'a> {
+    #[schema(required = false)]
     server: &'a ServerHead,
+    #[schema(required = false)]
     team: TeamDocument<'a>,
     /// By the game's marker id.
-    #[schema(value_type = HashMap<String, ShownMarker>)]
+    #[schema(value_type = HashMap<String, ShownMarker>, required = false)]
     map_markers: &'a Keyed<u64, Marker>,
     /// By device id (the entity id in decimal).
-    #[schema(value_type = HashMap<String, Device>)]
+    #[schema(value_type = HashMap<String, Device>, required = false)]
     devices: &'a Keyed<Arc<str>, Device>,
     /// By note id.
-    #[schema(value_type = HashMap<String, MapNote>)]
+    #[schema(value_type = HashMap<String, MapNote>, required = false)]
     map_notes: &'a Keyed<Arc<str>, MapNote>,
     /// Of the last day, by incident id. A client raises the alarm on any that it has not shown yet.
-    #[schema(value_type = HashMap<String, Incident>)]
+    #[schema(value_type = HashMap<String, Incident>, required = false)]
     raids: &'a Keyed<Arc<str>, Incident>,
 }
 

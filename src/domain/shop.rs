@@ -60,7 +60,7 @@ impl VendorId {
 
 impl fmt::Display for VendorId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}_{}", self.0.east, self.0.north)
+        self.0.fmt(f)
     }
 }
 

@@ -5,11 +5,12 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 use crate::domain::{items, raid_cost};
 
 /// Which store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum StoreName {
     /// What the dashboard and the bot say, with places in braces.

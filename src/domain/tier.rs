@@ -2,14 +2,21 @@
 
 use chrono::TimeDelta;
 use serde::Serialize;
+use utoipa::ToSchema;
 
-use crate::domain::time::{self, Timestamp};
+use crate::domain::{
+    billing_interval::BillingInterval,
+    limits::SHOP_WATCHES_PER_SERVER,
+    time::{self, Timestamp},
+};
 
 /// How long a tier stays after a payment could not be charged.
 pub const GRACE: TimeDelta = TimeDelta::days(7);
+/// How long a tier stays after its subscription should have been renewed, when nothing was heard of that.
+pub const RENEWAL_LEEWAY: TimeDelta = TimeDelta::days(3);
 
 /// What can be subscribed to, the smallest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Tier {
     Scout,
@@ -35,7 +42,7 @@ impl Tier {
 }
 
 /// How a subscription stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum SubscriptionStatus {
     Active,
@@ -78,8 +85,8 @@ impl SubscriptionStatus {
             "active" => Self::Active,
             "trialing" => Self::Trialing,
             "past_due" => Self::PastDue,
-            "canceled" => Self::Canceled,
-            "incomplete" | "incomplete_expired" => Self::Incomplete,
+            "canceled" | "incomplete_expired" => Self::Canceled,
+            "incomplete" => Self::Incomplete,
             "paused" => Self::Paused,
             _ => Self::Unpaid,
         }
@@ -87,46 +94,7 @@ impl SubscriptionStatus {
 
     /// Whether it goes on at the provider, so that a second subscription would be charged beside it.
     pub fn is_running(self) -> bool {
-        !matches!(self, Self::Canceled | Self::Incomplete)
-    }
-}
-
-/// The provider's prices of one tier.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PriceList {
-    /// The one of a new checkout.
-    pub sold: String,
-    /// Those of checkouts before, which subscriptions may still have.
-    pub former: Vec<String>,
-}
-
-/// The provider's prices of the tiers, in the order of [`Tier::ALL`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TierPrices(pub [PriceList; 3]);
-
-impl PriceList {
-    /// One price.
-    pub fn of(sold: impl Into<String>) -> Self {
-        Self { sold: sold.into(), former: Vec::new() }
-    }
-
-    /// All of them.
-    pub fn all(&self) -> impl Iterator<Item = &String> {
-        [&self.sold].into_iter().chain(&self.former)
-    }
-}
-
-impl TierPrices {
-    /// The price of a new checkout.
-    pub fn price_of(&self, tier: Tier) -> &str {
-        &self.0[tier as usize].sold
-    }
-
-    /// The tier of the first of these prices that has one, and that price.
-    pub fn tier_of<'a>(&self, prices: impl IntoIterator<Item = &'a String>) -> Option<(Tier, &'a String)> {
-        let tier_of =
-            |price| Tier::ALL.into_iter().find(|tier| self.0[*tier as usize].all().any(|known| known == price));
-        prices.into_iter().find_map(|price| Some((tier_of(price)?, price)))
+        self != Self::Canceled
     }
 }
 
@@ -135,18 +103,19 @@ impl TierPrices {
 pub struct Entitlements {
     /// Guests and open invitations of one paired server.
     pub guests_per_server: u32,
-    /// Watched shops of all servers of a user; `None`: any number.
-    pub watched_shops: Option<u32>,
+    /// Watched shops of all servers of a user.
+    pub watched_shops: u32,
 }
 
 impl Entitlements {
     /// The table.
     pub fn of(tier: Option<Tier>) -> Self {
         let (guests_per_server, watched_shops) = match tier {
-            None => (0, Some(0)),
-            Some(Tier::Scout) => (1, Some(10)),
-            Some(Tier::Operator) => (3, Some(50)),
-            Some(Tier::Overlord) => (8, None),
+            None => (0, 0),
+            Some(Tier::Scout) => (1, 10),
+            Some(Tier::Operator) => (3, 50),
+            // As many as a single server may have, so that no other limit stands in the way.
+            Some(Tier::Overlord) => (8, SHOP_WATCHES_PER_SERVER as u32),
         };
         Self { guests_per_server, watched_shops }
     }
@@ -159,10 +128,14 @@ pub struct TierSubscription {
     pub id: String,
     /// `None`: of a price that is not configured.
     pub tier: Option<Tier>,
+    /// The interval at which it is charged; `None` as for the tier.
+    pub interval: Option<BillingInterval>,
     pub status: SubscriptionStatus,
     /// The provider's price.
     pub price: Option<String>,
-    /// The period that is paid or to be paid.
+    /// The tier of the last price that was paid, as far as it was seen here. The provider does not say; storing it does.
+    pub paid_tier: Option<Tier>,
+    /// The period that is paid or to be paid. It ends with a subscription that ended at once.
     pub period_start: Option<Timestamp>,
     pub period_end: Option<Timestamp>,
     /// It ends with the period.
@@ -175,19 +148,42 @@ pub struct TierSubscription {
 }
 
 impl TierSubscription {
-    /// Whether it entitles to its tier now.
-    pub fn entitles(&self, now: Timestamp) -> bool {
+    /// The tier to which it entitles now. What is not paid, such as an upgrade, gives none: then the last one that was.
+    pub fn tier_at(&self, now: Timestamp) -> Option<Tier> {
+        let tier = match self.status {
+            SubscriptionStatus::PastDue | SubscriptionStatus::Canceled => self.paid_tier,
+            _ => self.tier,
+        };
+        tier.filter(|_| self.entitles(now))
+    }
+
+    /// Whether another payment comes unless the user ends it.
+    pub fn is_to_renew(&self) -> bool {
+        self.status.is_running() && self.status != SubscriptionStatus::Incomplete && !self.cancel_at_period_end
+    }
+
+    /// Whether nothing is left of what it gave.
+    pub fn is_over(&self, now: Timestamp) -> bool {
+        !self.entitles(now)
+    }
+
+    fn entitles(&self, now: Timestamp) -> bool {
         match self.status {
-            SubscriptionStatus::Active | SubscriptionStatus::Trialing => true,
+            SubscriptionStatus::Active | SubscriptionStatus::Trialing => !self.is_overdue(now),
             SubscriptionStatus::PastDue => self.grace_ends().is_some_and(|end| now < end),
             SubscriptionStatus::Canceled => !self.lapsed && self.period_end.is_some_and(|end| now < end),
             SubscriptionStatus::Incomplete | SubscriptionStatus::Unpaid | SubscriptionStatus::Paused => false,
         }
     }
 
-    /// A renewal was due when its period began; what is charged within a period, such as an upgrade, when it failed.
+    /// Whether its period is over, and nothing was heard of the next one.
+    pub fn is_overdue(&self, now: Timestamp) -> bool {
+        self.period_end.is_some_and(|end| now >= end + RENEWAL_LEEWAY)
+    }
+
+    /// Another failure before a payment does not begin the days anew.
     fn grace_ends(&self) -> Option<Timestamp> {
-        Some(self.period_start.max(self.past_due_since)? + GRACE)
+        Some(self.past_due_since.or(self.period_start)? + GRACE)
     }
 
     /// How it stands, in words.
@@ -196,21 +192,31 @@ impl TierSubscription {
         let until = |end: Option<Timestamp>| end.map_or_else(|| "an unknown time".to_owned(), time::to_wire);
         let end = until(self.period_end);
         let stands = match self.status {
+            SubscriptionStatus::Active | SubscriptionStatus::Trialing if self.is_overdue(now) => {
+                format!("ended or was renewed at {end}; the payment provider has not said so")
+            }
             SubscriptionStatus::Active if self.cancel_at_period_end => format!("is active and ends at {end}"),
             SubscriptionStatus::Active => format!("is active and renews at {end}"),
             SubscriptionStatus::Trialing => format!("is on trial until {end}"),
-            SubscriptionStatus::PastDue if self.entitles(now) => {
-                format!("could not be charged; its tier stays until {}", until(self.grace_ends()))
+            SubscriptionStatus::PastDue if self.tier_at(now).is_some() => {
+                let paid = self.paid_tier.filter(|paid| Some(*paid) != self.tier);
+                let stays =
+                    paid.map_or("its tier".to_owned(), |paid| format!("the tier {}, which was paid,", paid.as_str()));
+                format!("could not be charged; {stays} stays until {}", until(self.grace_ends()))
             }
+            SubscriptionStatus::PastDue if self.paid_tier.is_none() => "could not be charged".to_owned(),
             SubscriptionStatus::PastDue => "could not be charged, and the days of grace are over".to_owned(),
             SubscriptionStatus::Canceled if self.lapsed => "ended because it was not paid".to_owned(),
-            SubscriptionStatus::Canceled if self.entitles(now) => format!("was cancelled; its tier stays until {end}"),
+            SubscriptionStatus::Canceled if self.tier_at(now).is_some() => {
+                format!("was cancelled; its tier stays until {end}")
+            }
             SubscriptionStatus::Canceled => "has ended".to_owned(),
             SubscriptionStatus::Incomplete => "waits for its first payment".to_owned(),
             SubscriptionStatus::Unpaid => "is unpaid".to_owned(),
             SubscriptionStatus::Paused => "is paused".to_owned(),
         };
-        format!("The subscription to {tier} {stands}.")
+        let yearly = if self.interval == Some(BillingInterval::Year) { "yearly " } else { "" };
+        format!("The {yearly}subscription to {tier} {stands}.")
     }
 }
 
@@ -225,38 +231,51 @@ pub struct BetaEntry {
 impl EffectiveTier {
     /// Of a user who has nothing.
     pub fn none() -> Self {
-        Self { tier: None, subscription: None, why: Vec::new() }
+        Self { tier: None, source: None, subscription: None, why: Vec::new() }
     }
+}
+
+/// By what a user has a tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum TierSource {
+    /// By a subscription.
+    Paid,
+    /// As a beta tester.
+    Beta,
 }
 
 /// The tier of a user now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EffectiveTier {
     pub tier: Option<Tier>,
-    /// The subscription that decides, or else the latest one.
+    /// `None` without a tier.
+    pub source: Option<TierSource>,
+    /// The one that runs, or else the one that decides, or else the latest one.
     pub subscription: Option<TierSubscription>,
     /// The facts that make it so, in words.
     pub why: Vec<String>,
 }
 
-/// Paid beats beta beats none. Of several subscriptions the one with the highest tier that entitles counts, and then the
-/// latest.
+/// Paid beats beta beats none. Of several subscriptions the highest tier to which one entitles counts.
 pub fn effective(subscriptions: &[TierSubscription], beta: Option<&BetaEntry>, now: Timestamp) -> EffectiveTier {
-    let paid_tier = |subscription: &TierSubscription| subscription.tier.filter(|_| subscription.entitles(now));
-    let rank = |one: &&TierSubscription| (paid_tier(one), one.status.is_running(), one.started_at);
+    let begun = |status: SubscriptionStatus| status.is_running() && status != SubscriptionStatus::Incomplete;
+    let rank = |one: &&TierSubscription| (begun(one.status), one.status.is_running(), one.tier_at(now), one.started_at);
     let subscription = subscriptions.iter().max_by_key(rank);
-    let paid = subscription.and_then(paid_tier);
+    let paid = subscriptions.iter().filter_map(|one| one.tier_at(now)).max();
     let active_beta = beta.filter(|beta| beta.expires_at.is_none_or(|end| now < end));
     let mut why = vec![match subscription {
         Some(subscription) => subscription.fact(now),
         None => "There is no subscription.".to_owned(),
     }];
-    let besides = subscriptions
-        .iter()
-        .filter(|other| other.status.is_running() && subscription.is_some_and(|decides| decides.id != other.id));
-    why.extend(besides.map(|other| {
-        let name = other.tier.map_or("another price", Tier::as_str);
-        format!("A subscription to {name} runs besides and is charged, too: the portal cancels it.")
+    let others = subscriptions.iter().filter(|other| subscription.is_some_and(|shown| shown.id != other.id));
+    why.extend(others.filter_map(|other| match other.status {
+        SubscriptionStatus::Incomplete => Some(other.fact(now)),
+        SubscriptionStatus::Canceled => other.tier_at(now).map(|_| other.fact(now)),
+        _ => {
+            let name = other.tier.map_or("another price", Tier::as_str);
+            Some(format!("A subscription to {name} runs besides and is charged, too: the portal cancels it."))
+        }
     }));
     if let Some(BetaEntry { tier, expires_at }) = beta {
         let until = expires_at.map_or_else(String::new, |end| format!(" until {}", time::to_wire(end)));
@@ -269,7 +288,8 @@ pub fn effective(subscriptions: &[TierSubscription], beta: Option<&BetaEntry>, n
         });
     }
     let tier = paid.or(active_beta.map(|beta| beta.tier));
-    EffectiveTier { tier, subscription: subscription.cloned(), why }
+    let source = paid.map(|_| TierSource::Paid).or(tier.map(|_| TierSource::Beta));
+    EffectiveTier { tier, source, subscription: subscription.cloned(), why }
 }
 
 #[cfg(test)]
@@ -285,8 +305,10 @@ mod tests {
         TierSubscription {
             id: "sub_1".into(),
             tier: Some(tier),
+            interval: Some(BillingInterval::Month),
             status,
             price: Some("price_1".into()),
+            paid_tier: Some(tier),
             period_start: Some(at(0)),
             period_end: Some(at(30)),
             cancel_at_period_end: false,
@@ -299,15 +321,16 @@ mod tests {
     #[test]
     fn a_status_entitles_as_long_as_it_should() {
         use SubscriptionStatus::*;
-        let days = |subscription: TierSubscription| (0..60).filter(|day| subscription.entitles(at(*day))).count();
+        let days = |one: TierSubscription| (0..60).filter(|day| one.tier_at(at(*day)).is_some()).count();
         let of = |status| subscription(Tier::Scout, status);
-        assert_eq!([Active, Trialing].map(of).map(days), [60; 2]);
+        assert_eq!([Active, Trialing].map(of).map(days), [33; 2], "and three days, in which a renewal may be late");
+        assert_eq!(days(TierSubscription { period_end: None, ..of(Active) }), 60);
         assert_eq!((days(of(PastDue)), days(of(Canceled))), (7, 30));
         assert_eq!([Incomplete, Unpaid, Paused].map(of).map(days), [0; 3]);
         assert_eq!(days(TierSubscription { lapsed: true, ..of(Canceled) }), 0);
         assert_eq!(days(TierSubscription { period_start: None, ..of(PastDue) }), 0);
         let since = |day| TierSubscription { past_due_since: Some(at(day)), ..of(PastDue) };
-        assert_eq!((days(since(20)), days(since(-3))), (27, 7), "the later of the failure and the period's begin");
+        assert_eq!((days(since(20)), days(since(-3))), (27, 4), "from the first failure");
         assert_eq!(days(TierSubscription { period_start: None, ..since(20) }), 27);
         assert_eq!(days(TierSubscription { period_end: None, ..of(Canceled) }), 0);
     }
@@ -333,9 +356,51 @@ mod tests {
         let new = TierSubscription { started_at: at(5), ..subscription(Tier::Scout, SubscriptionStatus::Active) };
         let best = TierSubscription { started_at: at(1), ..subscription(Tier::Operator, SubscriptionStatus::Trialing) };
         let all = [old.clone(), new, best.clone()];
-        assert_eq!(effective(&all, None, at(6)).subscription, Some(best));
+        assert_eq!(effective(&all, None, at(6)).subscription, Some(best.clone()));
         let ended = TierSubscription { started_at: at(9), ..subscription(Tier::Scout, SubscriptionStatus::Incomplete) };
         assert_eq!(effective(&[old.clone(), ended], None, at(40)).subscription, Some(old), "it is still running");
+    }
+
+    #[test]
+    fn what_runs_is_shown_before_what_has_ended_and_the_highest_tier_counts() {
+        let ended = subscription(Tier::Overlord, SubscriptionStatus::Canceled);
+        let runs = TierSubscription { id: "sub_2".into(), ..subscription(Tier::Scout, SubscriptionStatus::Active) };
+        let both = effective(&[ended.clone(), runs.clone()], None, at(1));
+        assert_eq!((both.tier, both.subscription), (Some(Tier::Overlord), Some(runs.clone())));
+        let why = "The subscription to OVERLORD was cancelled; its tier stays until 2027-02-14T08:00:00.000Z.";
+        assert_eq!(both.why[1], why);
+        let later = effective(&[ended, runs], None, at(31));
+        assert_eq!((later.tier, later.why.len()), (Some(Tier::Scout), 1));
+    }
+
+    #[test]
+    fn what_is_not_paid_gives_the_tier_that_was() {
+        let upgraded = TierSubscription {
+            paid_tier: Some(Tier::Scout),
+            past_due_since: Some(at(3)),
+            ..subscription(Tier::Overlord, SubscriptionStatus::PastDue)
+        };
+        let effect = effective(std::slice::from_ref(&upgraded), None, at(4));
+        assert_eq!(effect.tier, Some(Tier::Scout));
+        let why = "The subscription to OVERLORD could not be charged; the tier SCOUT, which was paid, stays until 2027-01-25T08:00:00.000Z.";
+        assert_eq!(effect.why, [why]);
+        let never_paid = TierSubscription { paid_tier: None, ..upgraded };
+        assert_eq!(never_paid.tier_at(at(4)), None);
+        assert_eq!(never_paid.fact(at(4)), "The subscription to OVERLORD could not be charged.");
+    }
+
+    #[test]
+    fn what_is_about_to_be_charged_again_is_known() {
+        use SubscriptionStatus::*;
+        for (status, renews) in
+            [(Active, true), (PastDue, true), (Paused, true), (Incomplete, false), (Canceled, false)]
+        {
+            let one = subscription(Tier::Scout, status);
+            assert_eq!(one.is_to_renew(), renews, "{status:?}");
+            assert!(!TierSubscription { cancel_at_period_end: true, ..one }.is_to_renew());
+        }
+        assert_eq!(SubscriptionStatus::of_provider("incomplete_expired"), Canceled);
+        assert!(Incomplete.is_running() && !Canceled.is_running());
     }
 
     #[test]
@@ -376,18 +441,5 @@ mod tests {
             assert_eq!(serde_json::to_value(tier).unwrap(), tier.as_str());
         }
         assert_eq!(SubscriptionStatus::of_provider("frozen"), SubscriptionStatus::Unpaid);
-    }
-
-    #[test]
-    fn a_price_names_its_tier() {
-        let mut prices = TierPrices(["a", "b", "c"].map(PriceList::of));
-        prices.0[1].former = vec!["old".into(), "older".into()];
-        let tier = |known: &[&str]| {
-            let known: Vec<String> = known.iter().map(|price| (*price).to_owned()).collect();
-            prices.tier_of(&known).map(|(tier, _)| tier)
-        };
-        assert_eq!((tier(&["b"]), tier(&["x", "c"]), tier(&["x"])), (Some(Tier::Operator), Some(Tier::Overlord), None));
-        assert_eq!((tier(&["old"]), tier(&["older"])), (Some(Tier::Operator), Some(Tier::Operator)));
-        assert_eq!((prices.price_of(Tier::Operator), prices.price_of(Tier::Overlord)), ("b", "c"));
     }
 }

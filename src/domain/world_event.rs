@@ -4,7 +4,10 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::domain::time::{self, Timestamp};
+use crate::domain::{
+    sections::{Sections, StateKey},
+    time::{self, Timestamp},
+};
 
 /// The family of a world event, named as in the timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, ToSchema)]
@@ -75,10 +78,31 @@ impl EventKind {
             Self::Chat => "chat",
         }
     }
+
+    /// The keys of the state that its receiver must see: the one that it is about; all for chat, which is under none.
+    pub fn sections(self) -> Sections {
+        let about = match self {
+            Self::Cargo
+            | Self::Heli
+            | Self::Chinook
+            | Self::Crate
+            | Self::Oilrig
+            | Self::Vendor
+            | Self::Explosion
+            | Self::Shop => StateKey::MapMarkers,
+            Self::Death | Self::Login | Self::Logout | Self::Team => StateKey::Team,
+            Self::Raid => StateKey::Raids,
+            Self::Wipe | Self::Gap => StateKey::Server,
+            Self::Device => StateKey::Devices,
+            Self::Chat => return Sections::ALL,
+        };
+        Sections::from_iter([about])
+    }
 }
 
-/// One world event: `{ kind, action, grid, x, y, ts, title, … }`.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+/// One world event: `{ kind, action, grid, x, y, ts, title, data }`, as an entry of the timeline has it. Which actions and
+/// fields there are is in [`event_shapes`](crate::domain::event_shapes).
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorldEvent {
     pub kind: EventKind,
@@ -87,24 +111,19 @@ pub struct WorldEvent {
     /// Grid label, outside of the map a compass direction (`NE`), `""` where there is no place.
     pub grid: String,
     /// Metres from the south-west corner, to the east; `null` where there is no place.
-    #[schema(required)]
     pub x: Option<f64>,
     /// Metres from the south-west corner, to the north.
-    #[schema(required)]
     pub y: Option<f64>,
     #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     pub ts: Timestamp,
     /// One line of English.
     pub title: String,
-    /// Further fields of this kind, beside the others in JSON.
-    #[serde(flatten)]
-    #[schema(value_type = HashMap<String, Value>)]
+    /// Further facts, by kind and action.
     pub data: Map<String, Value>,
 }
 
 impl WorldEvent {
-    /// So many lines of chat were dropped: `{ kind: "chat", action: "dropped", lines, … }`.
+    /// So many lines of chat were dropped: `{ kind: "chat", action: "dropped", data: { lines }, … }`.
     pub fn chat_dropped(lines: u32, ts: Timestamp) -> Self {
         Self {
             kind: EventKind::Chat,

@@ -1,0 +1,105 @@
+//! What a user's API token may do: less than its user, never more.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::domain::access::Action;
+
+/// One thing that a token may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TokenScope {
+    /// Read what its user may watch, and watch it at the relay.
+    Read,
+    /// List smart devices, toggle switches, and acknowledge alarms.
+    Devices,
+    /// Read the team's chat, and say lines in it.
+    Chat,
+}
+
+impl TokenScope {
+    /// All, in the order in which they are shown.
+    pub const ALL: [Self; 3] = [Self::Read, Self::Devices, Self::Chat];
+
+    /// As in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Devices => "devices",
+            Self::Chat => "chat",
+        }
+    }
+}
+
+/// A set of scopes. As text: their words, with spaces between.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TokenScopes(u8);
+
+impl FromIterator<TokenScope> for TokenScopes {
+    fn from_iter<I: IntoIterator<Item = TokenScope>>(scopes: I) -> Self {
+        Self(scopes.into_iter().fold(0, |all, scope| all | 1 << scope as u8))
+    }
+}
+
+impl From<String> for TokenScopes {
+    /// Words that are no scope permit nothing.
+    fn from(text: String) -> Self {
+        TokenScope::ALL.into_iter().filter(|scope| text.split(' ').any(|word| word == scope.word())).collect()
+    }
+}
+
+impl TokenScopes {
+    /// The same as text.
+    pub fn text(self) -> String {
+        self.iter().map(TokenScope::word).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Each of them, once.
+    pub fn iter(self) -> impl Iterator<Item = TokenScope> {
+        TokenScope::ALL.into_iter().filter(move |scope| self.contains(*scope))
+    }
+
+    /// Whether this one is among them.
+    pub fn contains(self, scope: TokenScope) -> bool {
+        self.0 & 1 << scope as u8 != 0
+    }
+
+    /// Whether they permit this at the relay.
+    pub fn permit(self, action: Action) -> bool {
+        match action {
+            Action::Watch => self.contains(TokenScope::Read),
+            Action::Command | Action::Acknowledge => self.contains(TokenScope::Devices),
+            Action::AddNote | Action::Edit | Action::Drill => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_is_read_from_the_text_that_it_is_written_as() {
+        for bits in 0..1 << TokenScope::ALL.len() {
+            let scopes = TokenScopes(bits);
+            assert_eq!(TokenScopes::from(scopes.text()), scopes);
+            assert_eq!(scopes.iter().collect::<TokenScopes>(), scopes);
+        }
+        assert_eq!(TokenScopes::from("chat admin read".to_owned()).text(), "read chat");
+        for scope in TokenScope::ALL {
+            assert_eq!(serde_json::to_value(scope).unwrap(), scope.word());
+        }
+    }
+
+    #[test]
+    fn each_action_needs_its_scope_and_most_need_a_session() {
+        use Action::*;
+        let permits = |scope| {
+            let scopes: TokenScopes = [scope].into_iter().collect();
+            [Watch, Acknowledge, Command, AddNote, Edit, Drill].map(|action| scopes.permit(action))
+        };
+        assert_eq!(permits(TokenScope::Read), [true, false, false, false, false, false]);
+        assert_eq!(permits(TokenScope::Devices), [false, true, true, false, false, false]);
+        assert_eq!(permits(TokenScope::Chat), [false; 6]);
+    }
+}

@@ -1,0 +1,164 @@
+//! Texts that are one of a few words, by the `format` under which schemas name them: in the document of the API and in that
+//! of the relay each becomes a schema of its own.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+/// A format, the name of the schema, and the words.
+type WordList = (&'static str, &'static str, &'static [&'static str]);
+
+const WORD_LISTS: &[WordList] = &[
+    ("tier", "Tier", &["SCOUT", "OPERATOR", "OVERLORD"]),
+    ("role", "Role", &["owner", "guest"]),
+    ("incident-state", "IncidentState", &["unheard", "delivered", "delivered_later", "acknowledged", "expired"]),
+    (
+        "note-category",
+        "MapNoteCategory",
+        &["raid", "friendly", "enemy", "farm", "stash", "sulfur", "warning", "sam", "death"],
+    ),
+    ("note-source", "NoteSource", &["game", "user", "detector"]),
+    ("device-scope", "DeviceScope", &["helper", "overlay"]),
+    ("credential-state", "CredentialState", &["missing", "unproven", "proven"]),
+    ("credential-refusal", "CredentialRefusal", &["login_refused", "unusable_bundle"]),
+    ("alarm-way", "AlarmWay", &["link", "push"]),
+    ("event-outcome", "EventOutcome", &["applied", "ignored", "duplicate", "parked"]),
+    ("command-scope", "CommandScope", &["global", "guild"]),
+    ("offer-action", "OfferAction", &["listed", "price_changed", "sold_out", "restocked", "delisted"]),
+    (
+        "scan-reason",
+        "ScanReason",
+        &[
+            "far_below_median",
+            "below_median",
+            "far_above_median",
+            "below_crafting_cost",
+            "impossible_stock",
+            "impossible_price",
+            "appears_and_vanishes",
+            "moved",
+            "imitates_name",
+        ],
+    ),
+    (
+        "admin-action",
+        "AdminAction",
+        &[
+            "user.sign_out",
+            "paired_server.delete",
+            "user.paired_servers.delete",
+            "beta_tester.put",
+            "beta_tester.delete",
+            "refund",
+            "user.subscriptions.fetch",
+            "subscription.end",
+            "chat.register_commands",
+            "store.put",
+            "store.restore",
+            "item.put",
+            "item.delete",
+            "conveyor_row.add",
+            "conveyor_row.put",
+            "conveyor_rows.put",
+            "conveyor_row.delete",
+            "image.upload",
+            "wiki_page.put",
+            "wiki_page.restore",
+            "wiki_page.delete",
+            "other",
+        ],
+    ),
+    (
+        "payment-event-kind",
+        "PaymentEventKind",
+        &[
+            "checkout.session.completed",
+            "customer.subscription.updated",
+            "customer.subscription.deleted",
+            "customer.subscription.trial_will_end",
+            "invoice.payment_failed",
+            "charge.dispute.created",
+            "charge.dispute.closed",
+            "refund.failed",
+            "other",
+        ],
+    ),
+    ("refund-reason", "RefundReason", &["duplicate", "fraudulent", "requested_by_customer"]),
+];
+
+/// The words of this format.
+pub fn words(format: &str) -> Option<&'static [&'static str]> {
+    WORD_LISTS.iter().find(|(known, ..)| *known == format).map(|(_, _, words)| *words)
+}
+
+/// Lets every text of such a format, at any depth, refer to the schema of its words, below `base`; adds those schemas.
+pub fn refer(document: &mut Value, base: &str) -> Map<String, Value> {
+    let mut used = BTreeSet::new();
+    refer_within(document, base, &mut used);
+    let schema = |words: &[&str]| json!({ "type": "string", "enum": words });
+    WORD_LISTS
+        .iter()
+        .filter(|(_, name, _)| used.contains(name))
+        .map(|(_, name, words)| ((*name).to_owned(), schema(words)))
+        .collect()
+}
+
+fn refer_within(schema: &mut Value, base: &str, used: &mut BTreeSet<&'static str>) {
+    match schema {
+        Value::Object(fields) => {
+            let format = fields.get("format").and_then(Value::as_str);
+            let Some((_, name, _)) = WORD_LISTS.iter().find(|(known, ..)| format == Some(known)) else {
+                return fields.values_mut().for_each(|field| refer_within(field, base, used));
+            };
+            used.insert(name);
+            let reference = json!({ "$ref": format!("{base}{name}") });
+            let is_nullable = fields.get("type").is_some_and(Value::is_array);
+            let description = fields.remove("description");
+            *schema = if is_nullable { json!({ "oneOf": [{ "type": "null" }, reference] }) } else { reference };
+            if let Some(description) = description {
+                schema["description"] = description;
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(|item| refer_within(item, base, used)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{
+        audit::AdminAction, incident::AlarmPath, payment_event_kind::PaymentEventKind, shop::OfferNews, tier::Tier,
+    };
+
+    #[test]
+    fn the_words_are_those_that_are_sent() {
+        assert_eq!(words("tier"), Some(&Tier::ALL.map(Tier::as_str)[..]));
+        for path in [AlarmPath::Link, AlarmPath::Push] {
+            assert!(words("alarm-way").unwrap().contains(&path.word()));
+        }
+        let news =
+            [OfferNews::Listed, OfferNews::PriceChanged, OfferNews::SoldOut, OfferNews::Restocked, OfferNews::Delisted];
+        assert_eq!(words("offer-action"), Some(&news.map(OfferNews::as_str)[..]));
+        assert_eq!(words("admin-action"), Some(&AdminAction::ALL.map(AdminAction::as_str)[..]));
+        assert_eq!(words("payment-event-kind"), Some(&PaymentEventKind::ALL.map(PaymentEventKind::as_str)[..]));
+        assert_eq!(words("date-time"), None);
+    }
+
+    #[test]
+    fn a_text_of_a_few_words_refers_to_them() {
+        let mut schema = json!({ "properties": {
+            "tier": { "type": ["string", "null"], "format": "tier", "description": "Which." },
+            "role": { "type": "string", "format": "role" },
+            "at": { "type": "string", "format": "date-time" },
+        } });
+        let added = refer(&mut schema, "#/");
+        assert_eq!(added["Role"], json!({ "type": "string", "enum": ["owner", "guest"] }));
+        assert_eq!(
+            schema["properties"]["tier"],
+            json!({ "oneOf": [{ "type": "null" }, { "$ref": "#/Tier" }], "description": "Which." })
+        );
+        assert_eq!(schema["properties"]["role"], json!({ "$ref": "#/Role" }));
+        assert_eq!((schema["properties"]["at"]["format"].as_str(), added.len()), (Some("date-time"), 2));
+    }
+}
