@@ -2,6 +2,8 @@
 //!
 //! Call these functions in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
 
+use std::time::Duration;
+
 use secrecy::{ExposeSecret as _, SecretBox};
 
 use crate::{
@@ -21,7 +23,7 @@ use crate::{
         limits::{DEVICES_PER_SERVER, PAIRED_SERVERS_PER_USER},
         time::Timestamp,
     },
-    game::address::is_public,
+    game::outbound::Outbound,
     vault::Vault,
 };
 
@@ -83,23 +85,26 @@ pub struct DeviceOutcome {
 pub enum PairingRefused {
     #[error("The address is not a public one.")]
     PrivateAddress,
+    #[error("The user has paired many new addresses in the last minute.")]
+    TooManyNewAddresses(Duration),
+    #[error("The key of the pairing that is stored is missing.")]
+    AwaitsKey,
     #[error("One user can pair {PAIRED_SERVERS_PER_USER} game servers at most.")]
     TooManyServers,
     #[error("One server can have {DEVICES_PER_SERVER} devices at most.")]
     TooManyDevices,
 }
 
-/// Pairs a game server, or brings the pairing up to date. Private and loopback addresses are refused unless
-/// `allow_private`; names are checked again where they are resolved, at connect.
+/// Pairs a game server, or brings the pairing up to date, at an address that `outbound` allows.
 pub fn pair_server(
     db: &mut Db,
     vault: &Vault,
     random: &Random,
     request: PairingRequest,
-    allow_private: bool,
+    outbound: &Outbound,
     now: Timestamp,
 ) -> Result<Result<PairingOutcome, PairingRefused>, DbError> {
-    if is_private(&request.address) && !allow_private {
+    if !outbound.allows_pairing(&request.address) {
         return Ok(Err(PairingRefused::PrivateAddress));
     }
     let PairingRequest { owner, source, name, address, port, player_id, player_token } = request;
@@ -119,6 +124,14 @@ pub fn pair_server(
         return Ok(Err(PairingRefused::TooManyServers));
     }
     let id = known.map_or_else(|| random.id(now), |known| known.id.clone());
+    if [known, of_player].into_iter().flatten().any(|row| vault.token_awaits_key(row)) {
+        return Ok(Err(PairingRefused::AwaitsKey));
+    }
+    if !servers.iter().any(|server| at_address(&server))
+        && let Err(wait) = outbound.take_new_address(&owner)
+    {
+        return Ok(Err(PairingRefused::TooManyNewAddresses(wait)));
+    }
     let displaced = of_player.filter(|server| server.id != id).map(|server| server.id.clone());
     if let Some(displaced) = &displaced {
         paired_servers::delete(db, &owner, displaced)?;
@@ -136,6 +149,9 @@ pub fn pair_server(
         key_version: vault.key_version(),
     };
     let is_new = known.is_none();
+    if !is_new && !same {
+        paired_servers::change_credentials(db, &id)?;
+    }
     let server = paired_servers::put(db, &id, &pairing, now)?;
     Ok(Ok(PairingOutcome { server, is_new, changed: !same, displaced }))
 }
@@ -188,24 +204,19 @@ fn put_device(
     Ok(Ok(DeviceOutcome { device: smart_devices::get(db, server, device_id)?, is_new }))
 }
 
-fn is_private(address: &GameAddress) -> bool {
-    match address {
-        GameAddress::Ip(ip) => !is_public(*ip),
-        GameAddress::Name(_) => address.is_localhost_name(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use super::*;
     use crate::{
+        clock::Clock,
         crypto::{keys::Key32, sealer::Sealer},
         db::{
             pool::Pool,
             testing::{self, later, now},
         },
+        domain::limits::NEW_GAME_SERVERS_PER_USER,
     };
 
     const ALICE: &str = "76561198000000001";
@@ -235,9 +246,13 @@ mod tests {
         request(PairingSource::Push { game_server_id: Some(game_server_id.into()) }, address)
     }
 
+    fn outbound(allows_private: bool) -> Outbound {
+        Outbound::new(Clock::system(), allows_private)
+    }
+
     fn tried(pool: &Pool, request: PairingRequest, at: Timestamp) -> Result<PairingOutcome, PairingRefused> {
-        let vault = vault(pool);
-        pool.write_blocking(|db| pair_server(db, &vault, &Random::system(), request, false, at)).unwrap()
+        let (vault, outbound) = (vault(pool), outbound(false));
+        pool.write_blocking(|db| pair_server(db, &vault, &Random::system(), request, &outbound, at)).unwrap()
     }
 
     #[track_caller]
@@ -279,6 +294,33 @@ mod tests {
             let moved = paired(pool, pushed("game", "two.example.com"));
             assert_eq!((moved.is_new, moved.changed, &moved.server.id), (false, true, &id));
             assert_eq!((servers(pool).len(), moved.displaced), (1, None));
+        });
+    }
+
+    #[test]
+    fn other_credentials_are_not_accepted_because_those_before_were() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "owner");
+            let first = paired(pool, by_hand("one.example.com")).server;
+            assert!(!first.is_accepted());
+            let accept = |server: &PairedServer| {
+                pool.write_blocking(|db| paired_servers::set_accepted(db, &server.id, server.credentials_version))
+            };
+            accept(&first).unwrap();
+            let token =
+                |token| PairingRequest { player_token: SecretBox::new(Box::new(token)), ..by_hand("one.example.com") };
+            assert!(paired(pool, token(1)).server.is_accepted(), "the same ones");
+            let other = paired(pool, token(2)).server;
+            assert!(!other.is_accepted());
+            accept(&first).unwrap();
+            assert!(!servers(pool)[0].is_accepted(), "what a link with the former ones reports late");
+            accept(&other).unwrap();
+            assert!(servers(pool)[0].is_accepted());
+            let pushed_to = |address| {
+                paired(pool, PairingRequest { player_token: SecretBox::new(Box::new(2)), ..pushed("game", address) })
+            };
+            assert!(pushed_to("one.example.com").server.is_accepted());
+            assert!(!pushed_to("two.example.com").server.is_accepted());
         });
     }
 
@@ -341,30 +383,31 @@ mod tests {
     }
 
     #[test]
-    fn private_addresses_are_refused_unless_allowed() {
-        for text in [
-            "127.0.0.1",
-            "127.1",
-            "10.0.0.1",
-            "192.168.1.1",
-            "169.254.169.254",
-            "::1",
-            "[fd00::1]",
-            "localhost",
-            "::ffff:127.0.0.1",
-            "0.0.0.0",
-            "224.0.0.1",
-        ] {
-            assert!(is_private(&GameAddress::parse(text).unwrap()), "{text}");
-        }
-        assert!(!is_private(&GameAddress::parse("Play.Example.com").unwrap()));
+    fn an_address_that_is_not_allowed_is_not_paired() {
         testing::on_each_database(|pool| {
             testing::user(pool, "owner");
             assert_eq!(tried(pool, by_hand("10.0.0.1"), now()), Err(PairingRefused::PrivateAddress));
-            let (vault, random) = (vault(pool), Random::system());
-            let allowed =
-                pool.write_blocking(|db| pair_server(db, &vault, &random, by_hand("10.0.0.1"), true, now())).unwrap();
-            assert_eq!(allowed.unwrap().server.address, "10.0.0.1");
+            let (vault, random, outbound) = (vault(pool), Random::system(), outbound(true));
+            let pair = |db: &mut Db| pair_server(db, &vault, &random, by_hand("10.0.0.1"), &outbound, now());
+            assert_eq!(pool.write_blocking(pair).unwrap().unwrap().server.address, "10.0.0.1");
+        });
+    }
+
+    #[test]
+    fn a_user_pairs_few_new_addresses_at_once_and_known_ones_as_often_as_they_like() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "owner");
+            let (vault, random, outbound) = (vault(pool), Random::system(), outbound(false));
+            let pair = |port| {
+                let request = PairingRequest { port, ..by_hand("one.example.com") };
+                pool.write_blocking(|db| pair_server(db, &vault, &random, request, &outbound, now())).unwrap()
+            };
+            for port in 1..=NEW_GAME_SERVERS_PER_USER as u16 {
+                assert!(pair(port).is_ok(), "{port}");
+            }
+            assert!(matches!(pair(100), Err(PairingRefused::TooManyNewAddresses(_))));
+            assert_eq!(servers(pool).len(), NEW_GAME_SERVERS_PER_USER as usize);
+            assert!(pair(1).is_ok());
         });
     }
 

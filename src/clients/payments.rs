@@ -4,32 +4,37 @@
 //! Everything that changes something carries an idempotency key, so that it may be sent a second time when the provider
 //! fails; nothing is sent more often within a request. No text of the provider is passed on: it may quote what we sent.
 
+mod attempt;
+mod of_customer;
+mod provider_error;
+
 use std::time::Duration;
 
-use reqwest::{Method, StatusCode};
+use reqwest::Method;
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
+use url::Url;
 
-use super::{
-    error::ClientError,
-    http::{self, read_capped},
+pub use self::provider_error::PaymentsError;
+use self::{
+    attempt::attempt,
+    provider_error::{unavailable, unreadable},
 };
+use super::http;
 use crate::{
     config::Payments,
-    crypto::random::Random,
+    crypto::{digest::sha256_hex, random::Random},
     domain::{
         backoff::jittered,
+        billing_interval::BillingInterval,
         ids::{PlatformId, UserId},
         payment::{ProviderSubscription, id_at},
-        tier::Tier,
+        plan::SoldPlan,
         time::Timestamp,
     },
 };
 
-const NEIGHBOUR: &str = "the payment provider";
-/// Largest answer that is read, bytes: a hundred subscriptions have half of it.
-const MAX_ANSWER: usize = 2 * 1024 * 1024;
 /// A whole call, with the second attempt.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(8);
 /// One attempt.
@@ -38,30 +43,21 @@ const ATTEMPT_DEADLINE: Duration = Duration::from_secs(5);
 const RETRY_PAUSE: Duration = Duration::from_millis(400);
 /// Subscriptions of one page.
 const PAGE: &str = "100";
-
-/// Why there is no answer.
-#[derive(Debug, thiserror::Error)]
-pub enum PaymentsError {
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// There is no such thing. The parameter that named it, if one did.
-    #[error("the payment provider does not know it")]
-    Unknown { param: Option<String> },
-    /// It could be done, and the provider will not.
-    #[error("the payment provider refused: status {status}, {code}")]
-    Refused { status: u16, code: String },
-}
+/// Pages of the refunds of one charge.
+const REFUND_PAGES: usize = 10;
 
 /// What a checkout is for.
 #[derive(Clone, Debug)]
 pub struct CheckoutRequest<'a> {
     pub user: &'a UserId,
     pub customer: &'a str,
-    pub tier: Tier,
+    pub wanted: &'a SoldPlan,
     pub success_url: &'a str,
     pub cancel_url: &'a str,
     /// The same for a repetition, and for no other: one that lasts longer would bring an expired page back.
     pub idempotency_key: &'a str,
+    /// The user never had a subscription, and may have a trial.
+    pub is_first: bool,
 }
 
 /// A checkout that was opened.
@@ -79,6 +75,17 @@ pub enum ClosedCheckout {
     Unpaid,
     /// It was paid before; the subscription.
     Paid(String),
+}
+
+/// How a checkout stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CheckoutState {
+    /// It can be paid.
+    Open,
+    /// It was paid; the subscription.
+    Paid(String),
+    /// Nobody can pay there, or the provider does not know it.
+    Closed,
 }
 
 /// What is paid back, of a charge or of a payment.
@@ -126,6 +133,10 @@ pub struct ProviderRefund {
     pub payment_intent: Option<String>,
     pub issued_by: Option<String>,
     pub issued_at: Option<String>,
+    /// The idempotency key of ours with which it was made.
+    pub attempt: Option<String>,
+    /// Who paid, where the provider says so.
+    pub customer: Option<String>,
     pub created: Option<Timestamp>,
 }
 
@@ -141,6 +152,7 @@ pub struct ProviderCharge {
     /// The provider's word.
     pub status: String,
     pub payment_intent: Option<String>,
+    pub customer: Option<String>,
     pub created: Option<Timestamp>,
 }
 
@@ -149,6 +161,8 @@ pub struct ProviderCharge {
 pub struct ProviderPrice {
     pub is_active: bool,
     pub is_recurring: bool,
+    /// `None`: none of those in which tiers are sold.
+    pub interval: Option<BillingInterval>,
     /// Smallest unit of its currency.
     pub amount: Option<i64>,
     pub currency: String,
@@ -183,58 +197,67 @@ impl PaymentsClient {
         &self,
         user: &UserId,
         account: &PlatformId,
+        name: &str,
         instead_of: Option<&str>,
     ) -> Result<String, PaymentsError> {
-        let key = format!("customer:{user}:{}", instead_of.unwrap_or_default());
-        let fields = [("metadata[userId]", user.as_str()), ("metadata[platformId]", account.as_str())];
+        // A user may be called otherwise the next time, and the provider compares all that comes with a key.
+        let named = sha256_hex(name.as_bytes());
+        let key = format!("customer:{user}:{}:{named}", instead_of.unwrap_or_default());
+        let fields = [("name", name), ("metadata[userId]", user.as_str()), ("metadata[platformId]", account.as_str())];
         text(&self.post("/v1/customers", &fields, &key).await?, "id")
     }
 
     /// Opens a checkout.
     pub async fn open_checkout(&self, request: &CheckoutRequest<'_>) -> Result<OpenedCheckout, PaymentsError> {
         let user = request.user.as_str();
-        let fields = [
+        let settings = &self.settings;
+        let trial_days = settings.trial_days.to_string();
+        let mut fields = vec![
             ("mode", "subscription"),
-            ("line_items[0][price]", self.settings.prices.price_of(request.tier)),
+            ("line_items[0][price]", &request.wanted.price),
             ("line_items[0][quantity]", "1"),
             ("customer", request.customer),
             ("client_reference_id", user),
             ("metadata[userId]", user),
-            ("metadata[tier]", request.tier.as_str()),
+            ("metadata[tier]", request.wanted.plan.tier.as_str()),
+            ("metadata[interval]", request.wanted.plan.interval.as_str()),
             ("subscription_data[metadata][userId]", user),
             ("success_url", request.success_url),
             ("cancel_url", request.cancel_url),
         ];
+        if settings.automatic_tax {
+            // A customer that is there is changed only where that is allowed.
+            fields.extend([
+                ("automatic_tax[enabled]", "true"),
+                ("billing_address_collection", "required"),
+                ("tax_id_collection[enabled]", "true"),
+                ("customer_update[address]", "auto"),
+                ("customer_update[name]", "auto"),
+            ]);
+        }
+        fields.extend(settings.promotion_codes.then_some(("allow_promotion_codes", "true")));
+        if settings.trial_days > 0 && request.is_first {
+            fields.push(("subscription_data[trial_period_days]", trial_days.as_str()));
+        }
         let session = self.post("/v1/checkout/sessions", &fields, request.idempotency_key).await?;
         let id = id_at(&session, "/id").ok_or_else(|| unreadable("a checkout"))?;
-        Ok(OpenedCheckout { id, url: text(&session, "url")? })
+        Ok(OpenedCheckout { id, url: page_address(&session)? })
     }
 
     /// Closes a checkout, unless it was paid.
     pub async fn close_checkout(&self, id: &str) -> Result<ClosedCheckout, PaymentsError> {
-        let (path, key) = (format!("/v1/checkout/sessions/{id}"), format!("close:{}", self.random.hex::<16>()));
-        let refused = match self.post(&format!("{path}/expire"), &[], &key).await {
+        let (path, key) = (format!("/v1/checkout/sessions/{id}/expire"), format!("close:{}", self.random.hex::<16>()));
+        let refused = match self.post(&path, &[], &key).await {
             Ok(_) | Err(PaymentsError::Unknown { .. }) => return Ok(ClosedCheckout::Unpaid),
             Err(refused @ PaymentsError::Refused { .. }) => refused,
             Err(error) => return Err(error),
         };
         // Only an open one can be closed.
-        let session = self.get(&path, &[]).await?;
-        match session["status"].as_str() {
-            Some("expired") => Ok(ClosedCheckout::Unpaid),
-            Some("complete") => {
-                let subscription = id_at(&session, "/subscription").ok_or_else(|| unreadable("a paid checkout"))?;
-                Ok(ClosedCheckout::Paid(subscription))
-            }
-            _ => Err(refused),
+        match self.checkout(id).await? {
+            CheckoutState::Closed => Ok(ClosedCheckout::Unpaid),
+            CheckoutState::Paid(subscription) => Ok(ClosedCheckout::Paid(subscription)),
+            CheckoutState::Open => Err(refused),
         }
-    }
-
-    /// Opens the portal of a customer; the address of its page, which lets whoever has it in.
-    pub async fn open_portal(&self, customer: &str, return_url: &str) -> Result<String, PaymentsError> {
-        let key = format!("portal:{}", self.random.hex::<16>());
-        let fields = [("customer", customer), ("return_url", return_url)];
-        text(&self.post("/v1/billing_portal/sessions", &fields, &key).await?, "url")
     }
 
     /// How a subscription stands now.
@@ -251,15 +274,21 @@ impl PaymentsClient {
         let data = answer["data"].as_array().ok_or_else(|| unreadable("a list"))?;
         let last = data.last().and_then(|last| last["id"].as_str()).map(str::to_owned);
         let next = last.filter(|_| answer["has_more"] == true);
+        if next.is_some() && next.as_deref() == after {
+            return Err(unreadable("a page that follows another"));
+        }
         Ok(SubscriptionPage { subscriptions: data.iter().filter_map(ProviderSubscription::read).collect(), next })
     }
 
-    /// The configured price of a tier.
-    pub async fn price(&self, tier: Tier) -> Result<ProviderPrice, PaymentsError> {
-        let price = self.get(&format!("/v1/prices/{}", self.settings.prices.price_of(tier)), &[]).await?;
+    /// The price of this id.
+    pub async fn price(&self, id: &str) -> Result<ProviderPrice, PaymentsError> {
+        let price = self.get(&format!("/v1/prices/{id}"), &[]).await?;
+        let recurring = &price["recurring"];
+        let interval = recurring["interval"].as_str().and_then(BillingInterval::parse);
         Ok(ProviderPrice {
             is_active: price["active"] == true,
-            is_recurring: price["type"] == "recurring" || price["recurring"].is_object(),
+            is_recurring: price["type"] == "recurring" || recurring.is_object(),
+            interval: interval.filter(|_| recurring["interval_count"].as_i64().unwrap_or(1) == 1),
             amount: price["unit_amount"].as_i64(),
             currency: text(&price, "currency")?,
         })
@@ -273,22 +302,30 @@ impl PaymentsClient {
                 ProviderCharge::read(&charge).filter(|read| read.id == id).ok_or_else(|| unreadable("a charge"))
             }
             RefundOf::PaymentIntent(payment) => {
-                let charges = self.list_charges(&[("payment_intent", payment), ("limit", PAGE)]).await?;
+                let (charges, _) = self.list_charges(&[("payment_intent", payment), ("limit", PAGE)]).await?;
                 let succeeded = charges.into_iter().find(|charge| charge.status == "succeeded");
                 succeeded.ok_or_else(|| PaymentsError::Unknown { param: Some("payment_intent".to_owned()) })
             }
         }
     }
 
-    /// The latest charges of a customer, 1 to 100.
-    pub async fn charges(&self, customer: &str, limit: u8) -> Result<Vec<ProviderCharge>, PaymentsError> {
-        self.list_charges(&[("customer", customer), ("limit", &limit.to_string())]).await
+    /// Charges of a customer, the newest first, 1 to 100 from this place on, and whether there are more.
+    pub async fn charges(
+        &self,
+        customer: &str,
+        after: Option<&str>,
+        limit: u8,
+    ) -> Result<(Vec<ProviderCharge>, bool), PaymentsError> {
+        let limit = limit.to_string();
+        let mut query = vec![("customer", customer), ("limit", &limit)];
+        query.extend(after.map(|after| ("starting_after", after)));
+        self.list_charges(&query).await
     }
 
-    async fn list_charges(&self, query: &RequestFields<'_>) -> Result<Vec<ProviderCharge>, PaymentsError> {
+    async fn list_charges(&self, query: &RequestFields<'_>) -> Result<(Vec<ProviderCharge>, bool), PaymentsError> {
         let answer = self.get("/v1/charges", query).await?;
         let data = answer["data"].as_array().ok_or_else(|| unreadable("a list"))?;
-        Ok(data.iter().filter_map(ProviderCharge::read).collect())
+        Ok((data.iter().filter_map(ProviderCharge::read).collect(), answer["has_more"] == true))
     }
 
     /// Pays back.
@@ -298,25 +335,46 @@ impl PaymentsClient {
         fields.extend(amount.as_deref().map(|amount| ("amount", amount)));
         fields.extend(request.reason.map(|reason| ("reason", reason)));
         fields.extend([("metadata[issuedBy]", request.issued_by), ("metadata[issuedAt]", request.issued_at)]);
+        fields.push(("metadata[attempt]", request.idempotency_key));
         let answer = self.post("/v1/refunds", &fields, request.idempotency_key).await?;
         ProviderRefund::read(&answer).ok_or_else(|| unreadable("a refund"))
     }
 
-    /// The latest refunds, 1 to 100.
-    pub async fn refunds(&self, limit: u8) -> Result<Vec<ProviderRefund>, PaymentsError> {
-        self.list_refunds(&[("limit", &limit.to_string())]).await
+    /// Refunds, the newest first, 1 to 100 from this place on, and whether there are more.
+    pub async fn refunds(&self, after: Option<&str>, limit: u8) -> Result<(Vec<ProviderRefund>, bool), PaymentsError> {
+        let limit = limit.to_string();
+        let mut query = vec![("limit", limit.as_str()), ("expand[0]", "data.charge")];
+        query.extend(after.map(|after| ("starting_after", after)));
+        self.list_refunds(&query).await
     }
 
-    async fn list_refunds(&self, query: &RequestFields<'_>) -> Result<Vec<ProviderRefund>, PaymentsError> {
+    async fn list_refunds(&self, query: &RequestFields<'_>) -> Result<(Vec<ProviderRefund>, bool), PaymentsError> {
         let answer = self.get("/v1/refunds", query).await?;
         let data = answer["data"].as_array().ok_or_else(|| unreadable("a list"))?;
-        Ok(data.iter().filter_map(ProviderRefund::read).collect())
+        Ok((data.iter().filter_map(ProviderRefund::read).collect(), answer["has_more"] == true))
     }
 
-    /// The id of the latest refund of it, whatever became of that one; `None`: there was none.
-    pub async fn latest_refund(&self, of: RefundOf<'_>) -> Result<Option<String>, PaymentsError> {
-        let refunds = self.list_refunds(&[of.field(), ("limit", "1")]).await?;
-        Ok(refunds.into_iter().next().map(|refund| refund.id))
+    /// The refund of a charge for which this holds, if the provider has one.
+    pub async fn find_refund(
+        &self,
+        charge: &str,
+        is_it: impl Fn(&ProviderRefund) -> bool,
+    ) -> Result<Option<ProviderRefund>, PaymentsError> {
+        let mut after: Option<String> = None;
+        for _ in 0..REFUND_PAGES {
+            let mut query = vec![("charge", charge), ("limit", PAGE)];
+            query.extend(after.as_deref().map(|after| ("starting_after", after)));
+            let (refunds, has_more) = self.list_refunds(&query).await?;
+            if let Some(found) = refunds.iter().find(|refund| is_it(refund)) {
+                return Ok(Some(found.clone()));
+            }
+            match refunds.last().filter(|_| has_more) {
+                Some(last) if after.as_ref() != Some(&last.id) => after = Some(last.id.clone()),
+                Some(_) => return Err(unreadable("a page that follows another")),
+                None => return Ok(None),
+            }
+        }
+        Err(unreadable("a list of this length"))
     }
 
     async fn get(&self, path: &str, query: &RequestFields<'_>) -> Result<Value, PaymentsError> {
@@ -355,32 +413,6 @@ impl PaymentsClient {
     }
 }
 
-/// One attempt; an error with whether another one may help.
-async fn attempt(request: reqwest::RequestBuilder) -> Result<Value, (PaymentsError, bool)> {
-    let response = request.send().await.map_err(|error| (unavailable(http::reason(&error)), true))?;
-    let status = response.status();
-    let advice = response.headers().get("stripe-should-retry").map(|advice| advice == "true");
-    let body = read_capped(response, MAX_ANSWER).await.map_err(|error| (unavailable(error.to_string()), true))?;
-    let answer: Option<Value> = serde_json::from_slice(&body).ok();
-    if status == StatusCode::OK {
-        return answer.filter(Value::is_object).ok_or_else(|| (unreadable("JSON"), false));
-    }
-    let error = answer.map(|mut answer| answer["error"].take()).unwrap_or_default();
-    let code = plain(&error["code"]).or_else(|| plain(&error["type"])).unwrap_or_default();
-    let passes = status.is_server_error() || matches!(status.as_u16(), 409 | 424 | 429);
-    let may_help = advice.unwrap_or(passes && status != StatusCode::TOO_MANY_REQUESTS);
-    Err((
-        match status {
-            _ if passes => unavailable(format!("status {} {code}", status.as_u16())),
-            _ if status == StatusCode::NOT_FOUND || code == "resource_missing" => {
-                PaymentsError::Unknown { param: plain(&error["param"]) }
-            }
-            status => PaymentsError::Refused { status: status.as_u16(), code },
-        },
-        may_help,
-    ))
-}
-
 impl ProviderCharge {
     fn read(charge: &Value) -> Option<Self> {
         let optional = |field: &str| charge[field].as_str().or_else(|| charge[field]["id"].as_str()).map(str::to_owned);
@@ -391,6 +423,7 @@ impl ProviderCharge {
             currency: optional("currency")?,
             status: optional("status")?,
             payment_intent: optional("payment_intent"),
+            customer: optional("customer"),
             created: charge["created"].as_i64().and_then(Timestamp::from_timestamp_secs),
         })
     }
@@ -409,27 +442,20 @@ impl ProviderRefund {
             payment_intent: optional("payment_intent"),
             issued_by: metadata("issuedBy"),
             issued_at: metadata("issuedAt"),
+            attempt: metadata("attempt"),
+            customer: optional("customer").or_else(|| refund["charge"]["customer"].as_str().map(str::to_owned)),
             created: refund["created"].as_i64().and_then(Timestamp::from_timestamp_secs),
         })
     }
-}
-
-/// A word of an error that may be logged: a code or the name of a parameter.
-fn plain(value: &Value) -> Option<String> {
-    let word = value.as_str()?;
-    let is_word =
-        word.len() <= 60 && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'[' | b']'));
-    is_word.then(|| word.to_owned())
 }
 
 fn text(answer: &Value, field: &str) -> Result<String, PaymentsError> {
     answer[field].as_str().map(str::to_owned).ok_or_else(|| unreadable(field))
 }
 
-fn unreadable(what: &str) -> PaymentsError {
-    unavailable(format!("its answer is no {what}"))
-}
-
-fn unavailable(reason: impl Into<String>) -> PaymentsError {
-    ClientError::Unavailable { neighbour: NEIGHBOUR, reason: reason.into() }.into()
+/// The address of a page to which browsers are sent.
+fn page_address(answer: &Value) -> Result<String, PaymentsError> {
+    let is_page = |address: &Url| matches!(address.scheme(), "http" | "https");
+    let address = Url::parse(&text(answer, "url")?).ok().filter(is_page);
+    address.map(String::from).ok_or_else(|| unreadable("the address of a page"))
 }

@@ -17,11 +17,15 @@ mod payments;
 mod player_stats;
 mod private_dir;
 mod push;
+mod secret_files;
 mod secrets;
 mod trust;
 mod urls;
 
-use std::{error, fmt, path::PathBuf};
+use std::{error, ffi::OsString, fmt, path::PathBuf};
+
+use chrono::TimeDelta;
+use clap::Command;
 
 use self::check::Check;
 pub use self::{
@@ -86,6 +90,15 @@ pub struct Settings {
     pub images: ImageSettings,
 }
 
+/// The command line with the secrets that are in files, named by variables `…_FILE` or passed as credentials of systemd, in
+/// place of those in variables. `variable` gives the variables of the process.
+pub fn with_secret_files(
+    command: Command,
+    variable: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<Command, InvalidSettings> {
+    secret_files::fill(command, variable).map_err(InvalidSettings)
+}
+
 impl Settings {
     /// The variables of the secrets that the first start in development would make, and the file where it puts them.
     pub fn unmade_secrets(&self) -> (Vec<&'static str>, PathBuf) {
@@ -131,6 +144,8 @@ pub struct Config {
     pub urls: Urls,
     /// Who may use the admin routes; nobody: they are off.
     pub admins: Vec<PlatformId>,
+    /// Longest age of the sign-in with which an admin pays back or deletes; `None`: any age.
+    pub fresh_sign_in: Option<TimeDelta>,
     pub secrets: Secrets,
     pub identity: Identity,
     pub push: PushAddress,
@@ -187,7 +202,7 @@ impl Config {
         let listen = settings.listen.check(&mut check);
         let operation = settings.operation.check(&mut check);
         let urls = settings.urls.check(&mut check);
-        let admins = settings.admin.check(&mut check);
+        let (admins, fresh_sign_in) = settings.admin.check(&mut check);
         let secrets = settings.secrets.check(&data_dir, &mut check);
         let identity = settings.identity.check(&mut check);
         let push = settings.push.check(&mut check);
@@ -208,6 +223,7 @@ impl Config {
                 operation: operation?,
                 urls: urls?,
                 admins,
+                fresh_sign_in,
                 secrets: secrets?,
                 identity: identity?,
                 push: push?,
@@ -318,6 +334,7 @@ mod tests {
             "--base-url=ftp://example.org",
             "--admin-origin=https://user@example.org",
             "--admin-platform-ids=me",
+            "--fresh-sign-in-minutes=0",
             "--database-url=postgress://user:hunter2@db/companion",
             "--session-secret=a",
             "--session-salt=b",
@@ -351,6 +368,7 @@ mod tests {
             "BASE_URL",
             "ADMIN_ORIGIN",
             "ADMIN_PLATFORM_IDS",
+            "FRESH_SIGN_IN_MINUTES",
             "CREDS_ENCRYPTION_KEY",
             "PLATFORM_API_URL",
             "PUSH_ADDRESS",
@@ -406,7 +424,7 @@ mod tests {
             .filter_map(|argument| argument.get_env())
             .map(|variable| variable.to_str().unwrap().to_owned())
             .collect();
-        assert_eq!(variables.len(), 52);
+        assert_eq!(variables.len(), 60);
         let hidden = command.get_arguments().filter(|argument| argument.is_hide_env_values_set()).count();
         assert_eq!(hidden, 12);
         let help = command.render_long_help().to_string();

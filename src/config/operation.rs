@@ -14,7 +14,7 @@ const LONGEST_DRAIN: u64 = 600;
 /// What operators set, as given.
 #[derive(Clone, Debug, clap::Args)]
 pub struct OperationSettings {
-    /// Token with which /metrics may be read from anywhere (Authorization: Bearer); without one it may be read from this machine only
+    /// Token with which /metrics may be read from anywhere (Authorization: Bearer); without one it may be read from this machine only, and in production not at all
     #[arg(long, env, hide_env_values = true)]
     pub metrics_token: Option<SecretString>,
     /// Seconds over which the open sockets are closed when the service stops; fewer if they are few

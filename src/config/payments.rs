@@ -9,8 +9,14 @@ use crate::{
         base_url::BaseUrl,
         check::{Check, HTTP, given, given_secret},
     },
-    domain::tier::{PriceList, TierPrices},
+    domain::{
+        billing_interval::BillingInterval,
+        plan::{Plan, PriceList, TierPrices},
+    },
 };
+
+/// Days; the provider takes no more.
+const LONGEST_TRIAL: u16 = 730;
 
 /// The payment provider, as given.
 #[derive(Clone, Debug, clap::Args)]
@@ -30,12 +36,30 @@ pub struct PaymentSettings {
     /// The same of the tier OVERLORD
     #[arg(long, env)]
     pub payment_price_overlord: Option<String>,
+    /// The provider's yearly price of the tier SCOUT, with former ones likewise; without one it is not sold by the year
+    #[arg(long, env)]
+    pub payment_price_scout_yearly: Option<String>,
+    /// The same of the tier OPERATOR
+    #[arg(long, env)]
+    pub payment_price_operator_yearly: Option<String>,
+    /// The same of the tier OVERLORD
+    #[arg(long, env)]
+    pub payment_price_overlord_yearly: Option<String>,
     /// Base URL of the payment provider's API
     #[arg(long, env, default_value = "https://api.stripe.com")]
     pub payment_api_url: String,
     /// Version of the payment provider's API that is asked for
     #[arg(long, env, default_value = "2026-10-28.endive")]
     pub payment_api_version: String,
+    /// `true` has the checkout compute taxes: it asks for the billing address and takes tax ids
+    #[arg(long, env, default_value = "false")]
+    pub payment_automatic_tax: String,
+    /// `true` has the checkout take promotion codes
+    #[arg(long, env, default_value = "false")]
+    pub payment_promotion_codes: String,
+    /// Days of a user's first subscription that cost nothing, at most 730; 0: none
+    #[arg(long, env, default_value = "0")]
+    pub payment_trial_days: u16,
     /// `true` holds users to the guests and watched shops of their tier
     #[arg(long, env, default_value = "false")]
     pub enforce_tiers: String,
@@ -50,6 +74,12 @@ pub struct Payments {
     /// At least one; any of them may have signed a webhook.
     pub webhook_secrets: Vec<SecretString>,
     pub prices: TierPrices,
+    /// Whether the checkout computes taxes.
+    pub automatic_tax: bool,
+    /// Whether the checkout takes promotion codes.
+    pub promotion_codes: bool,
+    /// Days of a user's first subscription that cost nothing.
+    pub trial_days: u16,
 }
 
 impl Payments {
@@ -64,6 +94,12 @@ impl PaymentSettings {
     /// `Some((None, _))`: payments are off.
     pub(super) fn check(self, check: &mut Check) -> Option<(Option<Payments>, bool)> {
         let enforce_tiers = check.flag("ENFORCE_TIERS", &self.enforce_tiers);
+        let automatic_tax = check.flag("PAYMENT_AUTOMATIC_TAX", &self.payment_automatic_tax);
+        let promotion_codes = check.flag("PAYMENT_PROMOTION_CODES", &self.payment_promotion_codes);
+        let trial_days = self.payment_trial_days;
+        if trial_days > LONGEST_TRIAL {
+            check.fault("PAYMENT_TRIAL_DAYS", format!("is more than {LONGEST_TRIAL}"));
+        }
         let base_url = check.url("PAYMENT_API_URL", &self.payment_api_url, HTTP);
         let api_version = self.payment_api_version.trim().to_owned();
         if api_version.is_empty() || !api_version.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -87,29 +123,51 @@ impl PaymentSettings {
         if webhook_secrets.is_empty() {
             check.fault("PAYMENT_WEBHOOK_SECRET", "is missing, and PAYMENT_SECRET_KEY is set");
         }
-        let prices = [
-            ("PAYMENT_PRICE_SCOUT", self.payment_price_scout),
-            ("PAYMENT_PRICE_OPERATOR", self.payment_price_operator),
-            ("PAYMENT_PRICE_OVERLORD", self.payment_price_overlord),
+        let listed = [
+            self.payment_price_scout,
+            self.payment_price_scout_yearly,
+            self.payment_price_operator,
+            self.payment_price_operator_yearly,
+            self.payment_price_overlord,
+            self.payment_price_overlord_yearly,
         ]
-        .map(|(variable, listed)| (variable, given(listed).as_deref().and_then(price_list)));
+        .map(|listed| given(listed).as_deref().and_then(price_list));
         let mut known = BTreeSet::new();
-        for (variable, listed) in &prices {
+        for (plan, listed) in Plan::all().zip(&listed) {
+            let variable = plan.variable();
             let Some(listed) = listed else {
-                check.fault(variable, "is missing, and PAYMENT_SECRET_KEY is set");
+                if plan.interval == BillingInterval::Month {
+                    check.fault(variable, "is missing, and PAYMENT_SECRET_KEY is set");
+                }
                 continue;
             };
             for price in listed.all() {
                 if !known.insert(price) {
-                    check.fault(variable, "has a price twice, or one of another tier");
+                    check.fault(variable, "has a price twice, or one of another tier or interval");
                 } else if !is_price(price) {
                     check.fault(variable, "is not an id of a price, or several with commas");
                 }
             }
         }
-        let [Some(scout), Some(operator), Some(overlord)] = prices.map(|(_, listed)| listed) else { return None };
-        let prices = TierPrices([scout, operator, overlord]);
-        Some((Some(Payments { base_url: base_url?, api_version, key, webhook_secrets, prices }), enforce_tiers?))
+        let [Some(scout), scout_yearly, Some(operator), operator_yearly, Some(overlord), overlord_yearly] = listed
+        else {
+            return None;
+        };
+        let prices = TierPrices {
+            monthly: [scout, operator, overlord],
+            yearly: [scout_yearly, operator_yearly, overlord_yearly],
+        };
+        let payments = Payments {
+            base_url: base_url?,
+            api_version,
+            key,
+            webhook_secrets,
+            prices,
+            automatic_tax: automatic_tax?,
+            promotion_codes: promotion_codes?,
+            trial_days,
+        };
+        Some((Some(payments), enforce_tiers?))
     }
 }
 
@@ -135,8 +193,14 @@ mod tests {
             payment_price_scout: Some("price_1".into()),
             payment_price_operator: Some("price_2".into()),
             payment_price_overlord: Some("price_3".into()),
+            payment_price_scout_yearly: None,
+            payment_price_operator_yearly: Some("price_5".into()),
+            payment_price_overlord_yearly: None,
             payment_api_url: "https://api.stripe.com".into(),
             payment_api_version: "2026-10-28.endive".into(),
+            payment_automatic_tax: "false".into(),
+            payment_promotion_codes: "false".into(),
+            payment_trial_days: 0,
             enforce_tiers: "false".into(),
         }
     }
@@ -172,17 +236,21 @@ mod tests {
             [
                 "PAYMENT_WEBHOOK_SECRET is missing, and PAYMENT_SECRET_KEY is set",
                 "PAYMENT_PRICE_SCOUT is missing, and PAYMENT_SECRET_KEY is set",
-                "PAYMENT_PRICE_OVERLORD has a price twice, or one of another tier",
+                "PAYMENT_PRICE_OVERLORD has a price twice, or one of another tier or interval",
             ]
         );
         let odd = PaymentSettings {
             payment_price_scout: Some("../price".into()),
             payment_api_version: " ".into(),
+            payment_trial_days: 731,
+            payment_automatic_tax: "perhaps".into(),
             ..complete()
         };
         assert_eq!(
             checked(odd).unwrap_err(),
             [
+                "PAYMENT_AUTOMATIC_TAX is neither true nor false",
+                "PAYMENT_TRIAL_DAYS is more than 730",
                 "PAYMENT_API_VERSION is not a version, such as 2026-10-28.endive",
                 "PAYMENT_PRICE_SCOUT is not an id of a price, or several with commas",
             ]
@@ -193,7 +261,7 @@ mod tests {
     fn the_first_price_is_sold_and_the_others_are_known() {
         let with = |scout: &str| {
             let settings = PaymentSettings { payment_price_scout: Some(scout.into()), ..complete() };
-            checked(settings).map(|(payments, _)| payments.unwrap().prices.0[0].clone())
+            checked(settings).map(|(payments, _)| payments.unwrap().prices.monthly[0].clone())
         };
         let former = vec!["price_old".to_owned(), "price_older".to_owned()];
         let listed = PriceList { sold: "price_1".into(), former };
@@ -206,6 +274,27 @@ mod tests {
             ["PAYMENT_PRICE_SCOUT is not an id of a price, or several with commas"]
         );
         assert_eq!(with(" , ").unwrap_err(), ["PAYMENT_PRICE_SCOUT is missing, and PAYMENT_SECRET_KEY is set"]);
+    }
+
+    #[test]
+    fn a_tier_may_be_sold_by_the_year() {
+        let with = |scout_yearly: Option<&str>| {
+            let settings =
+                PaymentSettings { payment_price_scout_yearly: scout_yearly.map(str::to_owned), ..complete() };
+            checked(settings).map(|(payments, _)| payments.unwrap().prices.yearly)
+        };
+        let operator = Some(PriceList::of("price_5"));
+        assert_eq!(with(None), Ok([None, operator.clone(), None]));
+        assert_eq!(with(Some(" ")), Ok([None, operator.clone(), None]));
+        let listed = PriceList { sold: "price_4".into(), former: vec!["price_old".into()] };
+        assert_eq!(with(Some("price_4,price_old")), Ok([Some(listed), operator, None]));
+        for (price, fault) in [
+            ("price_1", "has a price twice, or one of another tier or interval"),
+            ("../price", "is not an id of a price, or several with commas"),
+        ] {
+            assert_eq!(with(Some(price)).unwrap_err().len(), 1, "{price}");
+            assert!(with(Some(price)).unwrap_err()[0].ends_with(fault));
+        }
     }
 
     #[test]

@@ -15,7 +15,11 @@ use crate::{
         check::{Check, given_secret},
         private_dir::create_private_dir,
     },
-    crypto::{keys::Key32, random::Random},
+    crypto::{
+        keys::{Key32, KeyDerivation},
+        random::Random,
+        sealer::Sealer,
+    },
 };
 
 /// What only this service knows, as given.
@@ -33,6 +37,9 @@ pub struct SecretSettings {
     /// The key before the last rotation, while rows sealed with it remain
     #[arg(long, env, hide_env_values = true)]
     pub creds_encryption_key_prev: Option<SecretString>,
+    /// The key of stored credentials is lost for good: start all the same, and let users replace what does not open
+    #[arg(long, env, default_value_t = false, action = clap::ArgAction::Set)]
+    pub creds_encryption_key_lost: bool,
 }
 
 /// What only this service knows. Start-up derives its keys from it and keeps nothing else.
@@ -42,6 +49,20 @@ pub struct Secrets {
     pub session_salt: SecretString,
     pub credentials_key: Key32,
     pub credentials_key_previous: Option<Key32>,
+    /// The key of secrets that these two do not open is lost for good.
+    pub credentials_key_lost: bool,
+}
+
+impl Secrets {
+    /// The derivation of the keys for single purposes.
+    pub fn keys(&self) -> KeyDerivation {
+        KeyDerivation::new(self.session_secret.expose_secret(), self.session_salt.expose_secret())
+    }
+
+    /// Opens stored credentials, and seals them as the key of this number.
+    pub fn sealer(&self, key_version: i32, random: Random) -> Sealer {
+        Sealer::new(&self.credentials_key, self.credentials_key_previous.as_ref(), key_version, random)
+    }
 }
 
 /// The file in the data directory with the secrets that development made.
@@ -107,6 +128,7 @@ impl SecretSettings {
             session_salt: session_salt?,
             credentials_key: current?,
             credentials_key_previous: previous,
+            credentials_key_lost: self.creds_encryption_key_lost,
         })
     }
 }
@@ -186,13 +208,14 @@ mod tests {
             session_salt: None,
             creds_encryption_key: None,
             creds_encryption_key_prev: None,
+            creds_encryption_key_lost: false,
         }
     }
 
     /// Fit for production.
     fn made() -> SecretSettings {
         let [session_secret, session_salt, creds_encryption_key] = fresh_secrets().map(|(_, value)| secret(&value));
-        SecretSettings { session_secret, session_salt, creds_encryption_key, creds_encryption_key_prev: None }
+        SecretSettings { session_secret, session_salt, creds_encryption_key, ..absent() }
     }
 
     fn production(settings: SecretSettings) -> Result<Secrets, Vec<String>> {

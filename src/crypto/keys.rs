@@ -88,6 +88,10 @@ pub enum Purpose {
     RelayToken,
     /// Seals the answers that are kept for an `Idempotency-Key`.
     KeptAnswer,
+    /// Tags the tokens of invitation links.
+    InviteToken,
+    /// Marks accounts that are erased.
+    AccountMark,
 }
 
 impl Purpose {
@@ -97,6 +101,8 @@ impl Purpose {
             Purpose::SignInCookie => "sign-in/aes-256-gcm/v1",
             Purpose::RelayToken => "relay-token/hs256/v1",
             Purpose::KeptAnswer => "kept-answer/aes-256-gcm/v1",
+            Purpose::InviteToken => "invite-token/hs256/v1",
+            Purpose::AccountMark => "account-mark/hs256/v1",
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Sealing, signing and randomness, all of it by ring. Keys come in as arguments.
 
+pub mod account_mark;
 pub mod digest;
 pub mod interaction_signature;
+pub mod invite_token;
 pub mod keys;
 mod provider;
 pub mod random;

@@ -8,7 +8,10 @@ use crate::{
     crypto::{keys::Key32, provider, random::Random},
     domain::{
         ids::{ServerId, SessionId, UserId},
+        relay_access::RelayAccess,
+        sections::Sections,
         time::Timestamp,
+        token_scope::TokenScopes,
     },
 };
 
@@ -29,8 +32,29 @@ struct Claims {
     jti: String,
     aud: String,
     sid: String,
+    /// What it was minted for, by the kind of credential that did.
+    via: Via,
+    /// The one server that it is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     srv: Option<String>,
+    /// What an API token may do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scopes: Option<String>,
+    /// The keys of the state that an overlay shows; absent: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sections: Option<String>,
+    /// When the API token ends, in Unix milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ends: Option<i64>,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Via {
+    Session,
+    Helper,
+    Overlay,
+    Token,
 }
 
 /// The user and session of a token.
@@ -39,8 +63,7 @@ pub struct RelayClaims {
     pub user: UserId,
     /// The session or helper device ([`SessionId::of_device`]) that minted the token; the socket ends with it.
     pub session: SessionId,
-    /// An overlay's: the one server that the socket may watch.
-    pub overlay: Option<ServerId>,
+    pub access: RelayAccess,
 }
 
 /// Why a token is refused.
@@ -79,7 +102,17 @@ impl RelayTokens {
 
     /// A token and its end in Unix seconds.
     pub fn mint(&self, claims: &RelayClaims, now: Timestamp) -> (String, i64) {
-        let RelayClaims { user, session, overlay } = claims;
+        let RelayClaims { user, session, access } = claims;
+        let via = match access {
+            RelayAccess::Session => Via::Session,
+            RelayAccess::Helper => Via::Helper,
+            RelayAccess::Overlay { .. } => Via::Overlay,
+            RelayAccess::Token { .. } => Via::Token,
+        };
+        let scopes = match access {
+            RelayAccess::Token { scopes, .. } => Some(scopes.text()),
+            _ => None,
+        };
         let exp = (now + LIFETIME).timestamp();
         let claims = Claims {
             sub: user.to_string(),
@@ -89,7 +122,11 @@ impl RelayTokens {
             jti: self.random.base64url::<16>(),
             aud: AUDIENCE.to_owned(),
             sid: session.to_string(),
-            srv: overlay.as_ref().map(ServerId::to_string),
+            via,
+            srv: access.only().map(ServerId::to_string),
+            scopes,
+            sections: Some(access.sections()).filter(|sections| !sections.is_all()).map(Sections::text),
+            ends: access.ends().map(|at| at.timestamp_millis()),
         };
         let token = jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &self.encoding)
             .expect("plain claims under an HMAC key always encode");
@@ -108,8 +145,22 @@ impl RelayTokens {
         if now - LEEWAY > end {
             return Err(RelayTokenError::Expired);
         }
-        let overlay = claims.srv.map(ServerId::from);
-        Ok(RelayClaims { user: claims.sub.into(), session: claims.sid.into(), overlay })
+        let access = match (claims.via, claims.srv.map(ServerId::from)) {
+            (Via::Session, None) => RelayAccess::Session,
+            (Via::Helper, None) => RelayAccess::Helper,
+            (Via::Overlay, Some(server)) => {
+                let sections = claims.sections.map_or(Sections::ALL, Sections::from);
+                RelayAccess::Overlay { server, sections }
+            }
+            (Via::Token, server) => {
+                let ends = claims.ends.map(DateTime::from_timestamp_millis);
+                let ends = ends.map(|at| at.ok_or(RelayTokenError::Invalid)).transpose()?;
+                let scopes = claims.scopes.map(TokenScopes::from).ok_or(RelayTokenError::Invalid)?;
+                RelayAccess::Token { scopes, server, ends }
+            }
+            (Via::Session | Via::Helper, Some(_)) | (Via::Overlay, None) => return Err(RelayTokenError::Invalid),
+        };
+        Ok(RelayClaims { user: claims.sub.into(), session: claims.sid.into(), access })
     }
 }
 
@@ -132,7 +183,7 @@ mod tests {
     }
 
     fn holder() -> RelayClaims {
-        RelayClaims { user: "u".into(), session: "s".into(), overlay: None }
+        RelayClaims { user: "u".into(), session: "s".into(), access: RelayAccess::Session }
     }
 
     fn header() -> Value {
@@ -142,7 +193,7 @@ mod tests {
     fn claims() -> Value {
         json!({
             "sub": "u", "scope": "relay", "exp": now().timestamp() + 300, "iat": now().timestamp(), "jti": "j",
-            "aud": AUDIENCE, "sid": "s",
+            "aud": AUDIENCE, "sid": "s", "via": "session",
         })
     }
 
@@ -173,10 +224,20 @@ mod tests {
     }
 
     #[test]
-    fn an_overlays_token_names_its_server() {
-        let overlay = RelayClaims { overlay: Some("server".into()), ..holder() };
-        let (token, _) = tokens().mint(&overlay, now());
-        assert_eq!(tokens().verify(&token, now()), Ok(overlay));
+    fn a_token_says_what_minted_it() {
+        let scopes = TokenScopes::from("read chat".to_owned());
+        for access in [
+            RelayAccess::Helper,
+            RelayAccess::Overlay { server: "server".into(), sections: Sections::ALL },
+            RelayAccess::Overlay { server: "server".into(), sections: Sections::from("mapMarkers".to_owned()) },
+            RelayAccess::Overlay { server: "server".into(), sections: Sections::from(String::new()) },
+            RelayAccess::Token { scopes, server: None, ends: None },
+            RelayAccess::Token { scopes, server: Some("server".into()), ends: Some(now()) },
+        ] {
+            let minted = RelayClaims { access, ..holder() };
+            let (token, _) = tokens().mint(&minted, now());
+            assert_eq!(tokens().verify(&token, now()), Ok(minted));
+        }
     }
 
     #[test]
@@ -218,6 +279,11 @@ mod tests {
             ("exp as fraction", forge(&header, &with(claims.clone(), "exp", json!(1_800_000_300.5)))),
             ("exp beyond any calendar", forge(&header, &with(claims.clone(), "exp", json!(i64::MAX)))),
             ("a server that is no text", forge(&header, &with(claims.clone(), "srv", json!(7)))),
+            ("minted by nothing", forge(&header, &with(claims.clone(), "via", Value::Null))),
+            ("minted by something else", forge(&header, &with(claims.clone(), "via", json!("admin")))),
+            ("an overlay without a server", forge(&header, &with(claims.clone(), "via", json!("overlay")))),
+            ("an API token without scopes", forge(&header, &with(claims.clone(), "via", json!("token")))),
+            ("a session of one server", forge(&header, &with(claims.clone(), "srv", json!("s")))),
             ("no exp", forge(&header, &without_exp)),
             ("tampered", tampered),
             ("unsigned", unsigned),

@@ -84,6 +84,11 @@ impl Connections {
         self.permit(false, Some(household(client))).map(Some)
     }
 
+    /// The client of a request with these headers: the peer, or whom trusted proxies name.
+    pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        self.proxies.client(peer, forwarded_for(headers))
+    }
+
     fn permit(self: &Arc<Self>, whole: bool, household: Option<IpAddr>) -> Result<ConnectionPermit, Crowded> {
         let mut open = self.open();
         if whole && open.total >= self.limits.total {

@@ -23,10 +23,14 @@ use socket2::SockRef;
 use tokio::{net::TcpStream, time::Instant};
 
 use crate::{
-    domain::limits::{BODY_DEADLINE, HEAD_DEADLINE},
+    domain::{
+        limits::{BODY_DEADLINE, HEAD_DEADLINE},
+        problem,
+    },
     net::{
         connections::{Connections, Crowded},
         http_stream::{Exchanges, HttpStream, UnderWay},
+        refusals,
         timer::Timer,
     },
 };
@@ -103,9 +107,11 @@ where
 fn refuse(stream: &TcpStream, crowded: Crowded) {
     let answer: &[u8] = match crowded {
         Crowded::Service => {
+            refusals::count(problem::UNAVAILABLE.code, "connections");
             b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
         }
         Crowded::Household => {
+            refusals::count(problem::TOO_MANY_CONNECTIONS.code, "connections");
             b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 5\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
         }
     };

@@ -1,9 +1,10 @@
 //! Byte streams to clients and neighbours: TCP, or pipes within this process for simulations and tests. And how many
-//! of them clients may have, how long one may take for a request, and in which trace a request is.
+//! of them clients may have, how long one may take for a request, how many requests one may make, and in which trace a request is.
 //!
 //! A [`Stream`] is a closed enum, not a trait: what the relay asks of it (`try_write` beside readiness) no trait offers,
 //! and the one predictable branch costs nothing beside a system call.
 
+pub mod budgets;
 pub mod connections;
 pub mod descriptors;
 pub mod http_service;
@@ -11,6 +12,7 @@ mod http_stream;
 mod memory;
 mod names;
 mod network;
+pub mod refusals;
 mod stream;
 mod timer;
 mod tls;

@@ -65,7 +65,12 @@ impl Network {
     }
 
     /// Connects. A name is resolved once, and only addresses that passed `allowed` are connected to, in turn.
-    pub async fn connect(&self, host: &str, port: u16, allowed: fn(IpAddr) -> bool) -> Result<Stream, NetworkError> {
+    pub async fn connect(
+        &self,
+        host: &str,
+        port: u16,
+        allowed: impl Fn(IpAddr) -> bool,
+    ) -> Result<Stream, NetworkError> {
         match &self.0 {
             NetworkKind::System(names) => Ok(connect_tcp(names, host, port, allowed).await?.into()),
             NetworkKind::Simulated(dial) => Ok(dial(host, port).await.map_err(NetworkError::Unreachable)?.into()),
@@ -99,7 +104,7 @@ async fn connect_tcp(
     names: &Names,
     host: &str,
     port: u16,
-    allowed: fn(IpAddr) -> bool,
+    allowed: impl Fn(IpAddr) -> bool,
 ) -> Result<TcpStream, NetworkError> {
     let mut addresses: Vec<SocketAddr> = match host.parse::<IpAddr>() {
         Ok(address) => vec![SocketAddr::new(address, port)],

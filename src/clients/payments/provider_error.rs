@@ -1,0 +1,31 @@
+//! Why the provider gave no answer.
+
+use crate::clients::error::ClientError;
+
+const NEIGHBOUR: &str = "the payment provider";
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum PaymentsError {
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// There is no such thing. The parameter that named it, if one did.
+    #[error("the payment provider does not know it")]
+    Unknown { param: Option<String> },
+    /// The provider knows nothing of a customer who goes on paying.
+    #[error("the payment provider knows neither the customer nor the subscription: is the key of another account?")]
+    Foreign,
+    /// The request could be served, and the provider will not.
+    #[error("the payment provider refused: status {status}, {code}")]
+    Refused { status: u16, code: String },
+}
+
+/// Its answer has another form than this.
+pub(super) fn unreadable(what: &str) -> PaymentsError {
+    unavailable(format!("its answer is no {what}"))
+}
+
+/// No answer that says what it did.
+pub(super) fn unavailable(reason: impl Into<String>) -> PaymentsError {
+    ClientError::Unavailable { neighbour: NEIGHBOUR, reason: reason.into() }.into()
+}
