@@ -8,10 +8,53 @@ use std::{
 
 use futures_util::FutureExt as _;
 
+macro_rules! parts {
+    ($($part:ident: $word:literal),* $(,)?) => {
+        /// A part of the service that is started anew after a panic.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Part {
+            $($part),*
+        }
+
+        impl Part {
+            /// Every part.
+            pub const ALL: &[Self] = &[$(Self::$part),*];
+
+            /// The word in the log and in the metric.
+            pub const fn word(self) -> &'static str {
+                match self {
+                    $(Self::$part => $word),*
+                }
+            }
+        }
+    };
+}
+
+parts! {
+    Request: "request",
+    RelaySocket: "relay_socket",
+    ServerSubscription: "server_subscription",
+    ClientSocket: "client_socket",
+    GameConnection: "game_connection",
+    GameLink: "game_link",
+    Billing: "billing",
+    PushSession: "push_session",
+    Tracking: "tracking",
+    TrackingWorker: "tracking_worker",
+    Aliases: "aliases",
+}
+
+/// Counts every part from 0: a rate needs the 0 before the first panic.
+pub fn describe() {
+    let name = "companion_panics_total";
+    metrics::describe_counter!(name, "Parts of the service that panicked and were started anew.");
+    Part::ALL.iter().for_each(|part| metrics::counter!(name, "part" => part.word()).absolute(0));
+}
+
 /// Reports that this part panicked, if it is a panic that ends it. `id` names the server or user that it is about. For
 /// `stopping` and `stopped` of actors, which actix also calls while a panic unwinds; a second panic there would end the
 /// process, so that they do little then.
-pub fn notice(part: &'static str, id: &str) -> bool {
+pub fn notice(part: Part, id: &str) -> bool {
     let panicking = thread::panicking();
     if panicking {
         report(part, id);
@@ -21,17 +64,17 @@ pub fn notice(part: &'static str, id: &str) -> bool {
 
 /// Runs a future to its end, or to its panic, which is reported; `None` then. As large as that future: an async function
 /// would have room for it twice.
-pub fn caught<T>(part: &'static str, id: &str, future: impl Future<Output = T>) -> impl Future<Output = Option<T>> {
+pub fn caught<T>(part: Part, id: &str, future: impl Future<Output = T>) -> impl Future<Output = Option<T>> {
     AssertUnwindSafe(future).catch_unwind().map(move |ended| ended.inspect_err(|_| report(part, id)).ok())
 }
 
 /// The same for what is done at once.
-pub fn caught_at_once<T>(part: &'static str, id: &str, call: impl FnOnce() -> T) -> Option<T> {
+pub fn caught_at_once<T>(part: Part, id: &str, call: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(call)).inspect_err(|_| report(part, id)).ok()
 }
 
 /// What panicked and where is on stderr already.
-fn report(part: &'static str, id: &str) {
-    metrics::counter!("companion_panics_total", "part" => part).increment(1);
-    log::error!(part, id; "a part of the service panicked and is started anew");
+fn report(part: Part, id: &str) {
+    metrics::counter!("companion_panics_total", "part" => part.word()).increment(1);
+    log::error!(part = part.word(), id; "a part of the service panicked and is started anew");
 }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use crate::{
     config::Config,
-    crypto::{random::Random, sealer::Sealer},
+    crypto::random::Random,
     db::{
         alarms as db_alarms, encryption_keys,
         error::DbError,
         failed_pushes::{self, FailedPush},
         incidents,
-        payment_events::{self, ParkedEvent},
+        payment_events::{self, ShownEvent},
         pool::{Db, Pool},
         schema_steps::open_existing,
     },
@@ -55,12 +55,11 @@ pub fn alarms(pool: &Pool) -> Result<String, DbError> {
 
 /// The payment events that wait, the oldest.
 pub fn parked_events(pool: &Pool) -> Result<String, DbError> {
-    let read = |db: &mut Db| payment_events::parked(db, PARKED_PRINTED);
+    let read = |db: &mut Db| payment_events::parked(db, None, PARKED_PRINTED);
     let (count, oldest) = pool.read_blocking(read)?;
     let mut lines = vec![format!("parked: {count}")];
     lines.extend(oldest.into_iter().map(|event| {
-        let ParkedEvent { id, kind, subscription_id, customer_id, user_hint, reason, received_at, attempts, .. } =
-            event;
+        let ShownEvent { id, kind, subscription_id, customer_id, user_hint, reason, received_at, attempts, .. } = event;
         let or_none = |text: Option<String>| text.unwrap_or_else(|| "none".to_owned());
         let [subscription, customer, user, reason] = [subscription_id, customer_id, user_hint, reason].map(or_none);
         let at = time::to_wire(received_at);
@@ -75,10 +74,9 @@ pub fn parked_events(pool: &Pool) -> Result<String, DbError> {
 /// How many stored credentials each key seals.
 pub fn keys(config: &Config) -> Result<(String, KeysState), DbError> {
     let secrets = &config.secrets;
-    let (current, previous) = (&secrets.credentials_key, secrets.credentials_key_previous.as_ref());
     let pool = open_existing(&config.database)?;
-    let number = pool.read_blocking(|db| encryption_keys::number(db, &current.fingerprint()))?;
-    let sealer = Sealer::new(current, previous, number.unwrap_or_default(), Random::system());
+    let number = pool.read_blocking(|db| encryption_keys::number(db, &secrets.credentials_key.fingerprint()))?;
+    let sealer = secrets.sealer(number.unwrap_or_default(), Random::system());
     let status = rotation::status(&Vault::new(pool, Arc::new(sealer)))?;
     let mut lines = vec![match number {
         Some(number) => format!("current key: {number}"),
@@ -90,7 +88,7 @@ pub fn keys(config: &Config) -> Result<(String, KeysState), DbError> {
     }
     lines.extend(status.unreadable.iter().map(|unreadable| format!("cannot be opened: {unreadable}")));
     let uniform = status.by_key.keys().all(|&key| Some(key) == number);
-    if previous.is_some() && uniform && status.unreadable.is_empty() {
+    if secrets.credentials_key_previous.is_some() && uniform && status.unreadable.is_empty() {
         lines.push("CREDS_ENCRYPTION_KEY_PREV is not needed any more.".to_owned());
     }
     let state = if status.unreadable.is_empty() { KeysState::AllOpen } else { KeysState::SomeSealed };

@@ -3,11 +3,11 @@
 //! Progress is stored in the rows themselves, so a pass that was cut off at any moment is simply started again. A
 //! secret that does not open is reported and left as it is: its key may be configured again.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, ops::ControlFlow, time::Duration};
 
 use crate::{
     db::error::DbError,
-    vault::{SecretTable, UnreadableSecret, Vault},
+    vault::{InspectedBatch, SecretTable, UnreadableSecret, Vault},
 };
 
 /// Rows re-sealed in one transaction.
@@ -60,6 +60,7 @@ pub async fn run(vault: Vault) {
                 }
                 // Everything that opens is done: only what cannot be opened still waits.
                 metrics::gauge!("companion_sealed_secrets_waiting").set(unreadable as f64);
+                vault.set_unreadable(unreadable);
                 // Reported when it changes, not with every pass.
                 if named != known {
                     named.iter().for_each(|unreadable| log::error!("{unreadable}"));
@@ -84,20 +85,46 @@ pub struct RotationStatus {
     pub unreadable: Vec<UnreadableSecret>,
 }
 
+/// The number of secrets that another key sealed, if no secret opens; `None` if one does, or nothing of another key is stored.
+/// Blocks.
+pub fn none_opens(vault: &Vault) -> Result<Option<usize>, DbError> {
+    let mut stored = 0;
+    let looked = inspect(vault, |batch| {
+        stored += batch.unreadable.iter().filter(|unreadable| unreadable.is_of_another_key()).count();
+        if batch.unreadable.len() < batch.key_versions.len() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    Ok((looked?.is_continue() && stored > 0).then_some(stored))
+}
+
 /// Opens every stored secret and stores nothing. Blocks.
 pub fn status(vault: &Vault) -> Result<RotationStatus, DbError> {
     let mut status = RotationStatus::default();
+    let _ = inspect(vault, |batch| {
+        for key_version in batch.key_versions {
+            *status.by_key.entry(key_version).or_default() += 1;
+        }
+        status.unreadable.extend(batch.unreadable);
+        ControlFlow::Continue(())
+    })?;
+    Ok(status)
+}
+
+/// Opens stored secrets, batch by batch, until `look` has seen enough; `Break` if it had.
+fn inspect(vault: &Vault, mut look: impl FnMut(InspectedBatch) -> ControlFlow<()>) -> Result<ControlFlow<()>, DbError> {
     for table in SecretTable::ALL {
         let mut after = String::new();
         while let Some(batch) = vault.inspect_next(table, &after, BATCH)? {
-            after = batch.last_row;
-            for key_version in batch.key_versions {
-                *status.by_key.entry(key_version).or_default() += 1;
+            after.clone_from(&batch.last_row);
+            if look(batch).is_break() {
+                return Ok(ControlFlow::Break(()));
             }
-            status.unreadable.extend(batch.unreadable);
         }
     }
-    Ok(status)
+    Ok(ControlFlow::Continue(()))
 }
 
 #[cfg(test)]

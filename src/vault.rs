@@ -5,12 +5,17 @@
 //! when a newer generation of keys than ours sealed it. A secret that does not open is left as it is, because its key
 //! may be configured again.
 
-use std::{fmt, sync::Arc};
+mod secret_kind;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use secrecy::{ExposeSecret as _, SecretBox, SecretSlice, zeroize::Zeroizing};
 
 use crate::{
-    crypto::sealer::{OpenError, Opened, Place, Sealer},
+    crypto::sealer::{OpenError, Opened, Sealer},
     db::{
         error::DbError,
         paired_servers::{self, PairedServer},
@@ -23,11 +28,17 @@ use crate::{
     },
 };
 
+use self::secret_kind::SecretName;
+pub use self::secret_kind::{SecretKind, UnreadableSecret};
+
 /// Opens and seals stored secrets; clones share the database and the keys.
 #[derive(Clone)]
 pub struct Vault {
     pool: Pool,
     sealer: Arc<Sealer>,
+    /// The key of what does not open is lost for good.
+    key_lost: bool,
+    unreadable: Arc<AtomicUsize>,
 }
 
 /// An opened push credential: keep it for one login and no longer.
@@ -60,25 +71,6 @@ impl From<DbError> for VaultError {
     }
 }
 
-/// A kind of stored secret.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SecretKind {
-    /// JSON as it was uploaded; the row is the user's.
-    PushBundle(Slot),
-    /// A signed 32-bit integer in decimal; the row is the paired server's.
-    PlayerToken,
-}
-
-impl SecretKind {
-    /// What the secret in this row is sealed for. Both slots of a user's bundles are one place.
-    pub fn place(self, row: &str) -> Place<'_> {
-        match self {
-            Self::PushBundle(_) => Place { table: "push_credentials", column: "sealed", owner: row },
-            Self::PlayerToken => Place { table: "paired_servers", column: "player_token_sealed", owner: row },
-        }
-    }
-}
-
 /// The tables that hold secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretTable {
@@ -88,34 +80,6 @@ pub enum SecretTable {
 
 impl SecretTable {
     pub const ALL: [Self; 2] = [Self::PushCredentials, Self::PairedServers];
-}
-
-/// A stored secret that does not open.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnreadableSecret {
-    kind: SecretKind,
-    row: String,
-    error: OpenError,
-}
-
-impl fmt::Display for UnreadableSecret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", SecretName(self.kind, &self.row), self.error)
-    }
-}
-
-/// A secret as logs and `keys status` name it.
-struct SecretName<'a>(SecretKind, &'a str);
-
-impl fmt::Display for SecretName<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(kind, row) = self;
-        match kind {
-            SecretKind::PushBundle(Slot::InUse) => write!(f, "push credential of user {row}"),
-            SecretKind::PushBundle(Slot::Staged) => write!(f, "staged push credential of user {row}"),
-            SecretKind::PlayerToken => write!(f, "player token of paired server {row}"),
-        }
-    }
 }
 
 /// A batch of secrets after an attempt to re-seal them.
@@ -140,7 +104,39 @@ pub struct InspectedBatch {
 
 impl Vault {
     pub fn new(pool: Pool, sealer: Arc<Sealer>) -> Self {
-        Self { pool, sealer }
+        Self { pool, sealer, key_lost: false, unreadable: Arc::default() }
+    }
+
+    /// The same; with `key_lost`, users may replace what another key sealed.
+    pub fn with_key_lost(self, key_lost: bool) -> Self {
+        Self { key_lost, ..self }
+    }
+
+    /// Stored secrets that did not open when they were last looked at.
+    pub fn unreadable(&self) -> usize {
+        self.unreadable.load(Ordering::Relaxed)
+    }
+
+    /// Counts the stored secrets that do not open.
+    pub fn set_unreadable(&self, count: usize) {
+        self.unreadable.store(count, Ordering::Relaxed);
+    }
+
+    /// The key that sealed this is missing and may come back: nothing may replace it meanwhile.
+    pub fn awaits_key(&self, error: OpenError) -> bool {
+        !self.key_lost && error == OpenError::UnknownKey
+    }
+
+    /// [`awaits_key`](Self::awaits_key) of a stored bundle of this user.
+    pub fn bundle_awaits_key(&self, user: &UserId, bundle: &SealedBundle) -> bool {
+        let opened = SealedSecret::bundle(user, Slot::InUse, bundle).open(&self.sealer);
+        opened.is_err_and(|error| self.awaits_key(error))
+    }
+
+    /// [`awaits_key`](Self::awaits_key) of the player token in this row.
+    pub fn token_awaits_key(&self, row: &PairedServer) -> bool {
+        let opened = SealedSecret::player_token(row).open(&self.sealer);
+        opened.is_err_and(|error| self.awaits_key(error))
     }
 
     /// The number of the key that seals; rows store it beside the sealed bytes.
@@ -161,7 +157,7 @@ impl Vault {
 
     /// Whether this is the player token that the row holds; false when it cannot be opened.
     pub fn is_player_token(&self, row: &PairedServer, token: i32) -> bool {
-        let opened = self.sealer.open(&SecretKind::PlayerToken.place(row.id.as_str()), &row.player_token_sealed);
+        let opened = SealedSecret::player_token(row).open(&self.sealer);
         opened.is_ok_and(|opened| player_token(&opened.plaintext) == Some(token))
     }
 
