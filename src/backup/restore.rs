@@ -224,7 +224,7 @@ fn check_database(copy: &Path, manifest: &BackupManifest) -> Result<AuditHead, B
         return Err(BackupError::Damaged("the database has another schema than the manifest says".to_owned()));
     }
     drop(db);
-    engine::migrate(&Database::Sqlite(copy.to_owned()))?;
+    schema_steps::migrate(&Database::Sqlite(copy.to_owned()))?;
     let mut db = Db::Sqlite(engine::open_sqlite(copy, Access::Write)?);
     let audit = audit::verify(&mut db, |_, _| ())?;
     let audit = audit.map_err(|broken| BackupError::Damaged(format!("the chain of the audit log: {broken}")))?;

@@ -83,13 +83,14 @@ mod tests {
             let server = testing::server(pool, "owner", "server");
             let id = &server.id;
             pool.write_blocking(|db| {
-                for (guest, account) in [("g", "guest"), ("n", "nobody")] {
+                for (guest, account) in [("i", "stranger"), ("n", "nobody")] {
                     guests::invite(db, &guest.into(), id, &Invitee::Account(account.into()), None, now())?.unwrap();
                 }
                 let link = Invitee::Link { token_hash: "hash".into() };
                 Ok(guests::invite(db, &"l".into(), id, &link, None, now())?.unwrap())
             })
             .unwrap();
+            testing::guest(pool, "g", "server", "guest");
             let role = |user: &str, server: &ServerId| pool.read_blocking(|db| role(db, &user.into(), server)).unwrap();
             assert_eq!(role("owner", id), Some(Role::Owner));
             assert_eq!(role("guest", id), Some(Role::Guest));

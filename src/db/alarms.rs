@@ -119,6 +119,14 @@ pub fn assign(
     Ok(diesel::update(received).set(set).execute(db)? == 1)
 }
 
+/// The arrivals of one incident belong to another one, which an older alarm has opened.
+pub fn merge(db: &mut Db, incident: &str, into: &str) -> Result<(), DbError> {
+    let arrivals = alarms::table.filter(alarms::incident.eq(incident));
+    let set = (alarms::incident.eq(into), alarms::state.eq(AlarmState::Merged.word()));
+    diesel::update(arrivals).set(set).execute(db)?;
+    Ok(())
+}
+
 /// The pushes of this server that wait for their incident, oldest first.
 pub fn waiting(db: &mut Db, server: &ServerId) -> Result<Vec<WaitingPush>, DbError> {
     let rows = alarms::table

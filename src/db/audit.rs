@@ -6,9 +6,9 @@
 //! Ids are 1, 2, 3…; `audit_head` holds the last one, so that missing last entries show too. Whoever can write all of the
 //! database can write another chain: keep the last hash that `companion audit verify` prints elsewhere.
 //!
-//! Handlers write here through `api::extract::admin` only.
+//! Handlers write here through `api::extract::admin` only; what became of a refund is written by `billing::refunds`.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use diesel::{dsl::max, prelude::*};
 use serde_json::{Value, json};
@@ -138,11 +138,24 @@ fn bounded(value: Value) -> Value {
 }
 
 impl AuditEntry {
+    /// The entry whose outcome this one is.
+    pub fn begun(&self) -> Option<i64> {
+        let payload: Value = serde_json::from_str(&self.payload).ok()?;
+        payload["begun"].as_str()?.parse().ok()
+    }
+
     /// What its hash must be after this one.
     fn hash_after(&self, previous: &str) -> String {
         let Self { id, at, actor, action, target, payload, result, hash: _ } = self;
         let content = json!([id, at.timestamp_micros(), actor, action, target, payload, result]);
         sha256_hex(format!("{previous}\n{content}").as_bytes())
+    }
+}
+
+impl LockedHead {
+    /// The last entry.
+    pub fn id(&self) -> i64 {
+        self.0.id
     }
 }
 
@@ -158,7 +171,7 @@ pub fn lock(db: &mut Db) -> Result<LockedHead, DbError> {
     Ok(LockedHead(AuditHead { id, hash }))
 }
 
-/// Appends an entry. Gives its id.
+/// Appends an entry; its time is not before that of the last one. Gives its id.
 pub fn append(
     db: &mut Db,
     LockedHead(head): LockedHead,
@@ -166,9 +179,11 @@ pub fn append(
     now: Timestamp,
 ) -> Result<i64, DbError> {
     let NewAuditEntry { actor, action, target, payload, result } = entry;
+    // A writer that began before another one may have its turn after it, and a clock may be set back.
+    let last = audit::table.filter(audit::id.eq(head.id)).select(AuditEntry::as_select()).first(db).optional()?;
     let mut entry = AuditEntry {
         id: head.id + 1,
-        at: now,
+        at: last.map_or(now, |last| last.at.max(now)),
         actor: actor.to_string(),
         action: action.as_str().to_owned(),
         target: (*target).to_owned(),
@@ -193,6 +208,21 @@ pub fn append(
         .set((audit_head::id.eq(entry.id), audit_head::hash.eq(&entry.hash)))
         .execute(db)?;
     Ok(entry.id)
+}
+
+/// Appends what came of what the entry `begun` had announced, in the name of the same admin. Gives its id.
+pub fn append_outcome(
+    db: &mut Db,
+    head: LockedHead,
+    action: AdminAction,
+    begun: &AuditEntry,
+    after: Value,
+    result: AuditResult,
+    now: Timestamp,
+) -> Result<i64, DbError> {
+    let (actor, payload) = (PlatformId::from(begun.actor.as_str()), AuditPayload::of_outcome(begun.id, after));
+    let outcome = NewAuditEntry { actor: &actor, action, target: &begun.target, payload: &payload, result };
+    append(db, head, &outcome, now)
 }
 
 /// How many entries match, whatever the page, and those of the page, newest first.
@@ -227,6 +257,43 @@ pub fn list(db: &mut Db, page: &AuditPage) -> Result<(i64, Vec<AuditEntry>), DbE
     }
     let query = query.order((audit::at.desc(), audit::id.desc())).limit(*limit as i64);
     Ok((total, query.select(AuditEntry::as_select()).load(db)?))
+}
+
+/// The entry of this id.
+pub fn get(db: &mut Db, id: i64) -> Result<Option<AuditEntry>, DbError> {
+    Ok(audit::table.find(id).select(AuditEntry::as_select()).first(db).optional()?)
+}
+
+/// The entries about this target with ids after this one, the oldest first, at most 1 000.
+pub fn about_since(db: &mut Db, action: AdminAction, target: &str, after: i64) -> Result<Vec<AuditEntry>, DbError> {
+    let entries = audit::table
+        .filter(audit::target.eq(target).and(audit::action.eq(action.as_str())).and(audit::id.gt(after)))
+        .order(audit::id)
+        .limit(VERIFIED_AT_ONCE);
+    Ok(entries.select(AuditEntry::as_select()).load(db)?)
+}
+
+/// The entries of this time that something was begun, of which the log does not say what came of it; the oldest first, of
+/// the first 1 000.
+pub fn without_outcome(
+    db: &mut Db,
+    action: AdminAction,
+    (since, until): (Timestamp, Timestamp),
+) -> Result<Vec<AuditEntry>, DbError> {
+    let recent = audit::action.eq(action.as_str()).and(audit::at.ge(since.naive_utc()));
+    let entries = audit::table.filter(recent).order((audit::at, audit::id)).limit(VERIFIED_AT_ONCE);
+    let entries: Vec<AuditEntry> = entries.select(AuditEntry::as_select()).load(db)?;
+    let is_known = |entry: &&AuditEntry| entry.result != AuditResult::Unknown.as_str();
+    let known: BTreeSet<i64> = entries.iter().filter(is_known).filter_map(AuditEntry::begun).collect();
+    let is_open = |entry: &AuditEntry| {
+        entry.result == AuditResult::Begun.as_str() && entry.at <= until && !known.contains(&entry.id)
+    };
+    Ok(entries.into_iter().filter(is_open).collect())
+}
+
+/// The id of the last entry; 0: there is none.
+pub fn last(db: &mut Db) -> Result<i64, DbError> {
+    Ok(head(db)?.id)
 }
 
 fn head(db: &mut Db) -> Result<AuditHead, DbError> {

@@ -59,9 +59,18 @@ pub fn insert(db: &mut Db, server: &ServerId, kept: &KeptLine) -> Result<(), DbE
     Ok(())
 }
 
-/// The lines of a server, newest first.
-pub fn list(db: &mut Db, server: &ServerId, before: Option<&Cursor>, limit: usize) -> Result<Vec<KeptLine>, DbError> {
+/// The lines of a server that were said at `since` or later, newest first.
+pub fn list(
+    db: &mut Db,
+    server: &ServerId,
+    since: Option<Timestamp>,
+    before: Option<&Cursor>,
+    limit: usize,
+) -> Result<Vec<KeptLine>, DbError> {
     let mut query = chat_lines::table.filter(chat_lines::server_id.eq(server.as_str())).into_boxed();
+    if let Some(since) = since {
+        query = query.filter(chat_lines::said_at.ge(since.naive_utc()));
+    }
     if let Some(Cursor { ts, id }) = before {
         // In a form that an index can serve.
         let at = ts.naive_utc();
@@ -96,7 +105,7 @@ mod tests {
     }
 
     fn lines(pool: &Pool, server: &str, before: Option<Cursor>, limit: usize) -> Vec<KeptLine> {
-        pool.read_blocking(|db| list(db, &server.into(), before.as_ref(), limit)).unwrap()
+        pool.read_blocking(|db| list(db, &server.into(), None, before.as_ref(), limit)).unwrap()
     }
 
     #[test]
@@ -117,6 +126,8 @@ mod tests {
                 }
                 assert_eq!(paged, whole);
             }
+            let since = pool.read_blocking(|db| list(db, &"one".into(), Some(later(1)), None, 100)).unwrap();
+            assert_eq!(since, (3..=6).rev().map(line).collect::<Vec<_>>());
             assert_eq!(lines(pool, "two", None, 100), []);
             let gone = pool.write_blocking(|db| insert(db, &"gone".into(), &line(1)));
             assert!(matches!(gone, Err(DbError::Conflict)));

@@ -18,9 +18,13 @@ pub struct ConveyorRow {
     pub updated_at: Timestamp,
 }
 
-/// All rows, by short name.
-pub fn list(db: &mut Db) -> Result<Vec<ConveyorRow>, DbError> {
-    Ok(conveyor_rows::table.order(conveyor_rows::shortname).select(ConveyorRow::as_select()).load(db)?)
+/// The rows after this short name, so many at most, by short name.
+pub fn list(db: &mut Db, after: Option<&str>, limit: i64) -> Result<Vec<ConveyorRow>, DbError> {
+    let mut rows = conveyor_rows::table.order(conveyor_rows::shortname).limit(limit).into_boxed();
+    if let Some(after) = after {
+        rows = rows.filter(conveyor_rows::shortname.gt(after));
+    }
+    Ok(rows.select(ConveyorRow::as_select()).load(db)?)
 }
 
 pub fn count(db: &mut Db) -> Result<i64, DbError> {
@@ -81,7 +85,9 @@ mod tests {
             let set = |shortname: &str| pool.write_blocking(|db| set_category(db, shortname, "Food", later(1)));
             assert_eq!(set("b").unwrap(), row("b", "Food", later(1)));
             assert!(matches!(set("c"), Err(DbError::NotFound)));
-            assert_eq!(pool.read_blocking(list).unwrap(), [row("a", "Misc", now()), row("b", "Food", later(1))]);
+            let list = |after, limit| pool.read_blocking(|db| list(db, after, limit)).unwrap();
+            assert_eq!(list(None, 9), [row("a", "Misc", now()), row("b", "Food", later(1))]);
+            assert_eq!((list(None, 1).len(), list(Some("a"), 9).len(), list(Some("b"), 9).len()), (1, 1, 0));
             assert_eq!(pool.read_blocking(count).unwrap(), 2);
             pool.write_blocking(|db| delete(db, "a")).unwrap();
             assert!(matches!(pool.write_blocking(|db| delete(db, "a")), Err(DbError::NotFound)));

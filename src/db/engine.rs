@@ -1,23 +1,14 @@
-//! The two engines: opens a connection to either, and brings its schema up to date.
+//! The two engines: opens a connection to either.
 
 use std::{fs::OpenOptions, io, os::unix::fs::OpenOptionsExt as _, path::Path};
 
 use diesel::{
     Connection as _, PgConnection, QueryableByName, RunQueryDsl as _, SqliteConnection,
-    connection::SimpleConnection as _, migration::MigrationSource, sql_query, sql_types::Integer, sqlite::Sqlite,
+    connection::SimpleConnection as _, sql_query, sql_types::Integer,
 };
-use diesel_migrations::{EmbeddedMigrations, MigrationHarness as _, embed_migrations};
 use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::{
-    config::{self, Database},
-    db::error::DbError,
-};
-
-const SQLITE_MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/sqlite");
-const POSTGRES_MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/postgres");
-/// The lock under which migrations run: any number, but the same in every version.
-const MIGRATION_LOCK: i64 = 0x636f_6d70_616e_696f;
+use crate::{config, db::error::DbError};
 
 /// How long a connection to SQLite waits for another one, milliseconds.
 const PATIENT: &str = "PRAGMA busy_timeout = 5000";
@@ -83,51 +74,6 @@ pub fn open_postgres(url: &SecretString) -> Result<PgConnection, EngineError> {
     Ok(connection)
 }
 
-/// Brings the schema up to date; several processes may do so at once. A missing SQLite file is created, with its
-/// directory. Blocks.
-pub fn migrate(database: &Database) -> Result<(), DbError> {
-    let failed = |error: Box<dyn std::error::Error + Send + Sync>| match format!("migration: {error}") {
-        locked if locked.contains("database is locked") => DbError::Unavailable(locked),
-        failure => DbError::Query(failure),
-    };
-    let unavailable = |error: EngineError| DbError::Unavailable(error.to_string());
-    let steps: Vec<String> = match database {
-        Database::Postgres(url) => {
-            let mut connection = open_postgres(url).map_err(unavailable)?;
-            // A migration may take longer than a request; so may waiting for another process that migrates.
-            connection.batch_execute("SET statement_timeout = '10min'; SET lock_timeout = '10min'")?;
-            sql_query("SELECT pg_advisory_lock($1)")
-                .bind::<diesel::sql_types::BigInt, _>(MIGRATION_LOCK)
-                .execute(&mut connection)?;
-            // Closing the connection releases the lock.
-            let steps = connection.run_pending_migrations(POSTGRES_MIGRATIONS).map_err(failed)?;
-            steps.iter().map(ToString::to_string).collect()
-        }
-        Database::Sqlite(path) => {
-            create_private_file(path)
-                .map_err(|error| DbError::Unavailable(format!("{} cannot be opened: {error}", path.display())))?;
-            let mut connection = open_sqlite(path, Access::Write).map_err(unavailable)?;
-            connection
-                .immediate_transaction(|connection| {
-                    let steps = connection.run_pending_migrations(SQLITE_MIGRATIONS)?;
-                    Ok(steps.iter().map(ToString::to_string).collect())
-                })
-                .map_err(failed)?
-        }
-    };
-    if let Some(last) = steps.last() {
-        log::info!(steps = steps.len(), last = last.as_str(); "migrated the database");
-    }
-    Ok(())
-}
-
-/// The steps of the schema that this program knows, the oldest first: the same on both engines.
-pub fn known_steps() -> Result<Vec<String>, DbError> {
-    let steps = MigrationSource::<Sqlite>::migrations(&SQLITE_MIGRATIONS);
-    let steps = steps.map_err(|error| DbError::Query(format!("migration: {error}")))?;
-    Ok(steps.iter().map(|step| step.name().version().to_string()).collect())
-}
-
 /// Whether a start that failed with this is worth another attempt: the database is down, hangs or is locked. One that
 /// refuses us, or cannot be meant, stays so.
 pub fn is_not_there_yet(error: &DbError) -> bool {
@@ -154,7 +100,7 @@ pub fn is_not_there_yet(error: &DbError) -> bool {
 }
 
 /// Creates the file and its directory where missing, for this user only: SQLite would leave them to the umask.
-fn create_private_file(path: &Path) -> io::Result<()> {
+pub fn create_private_file(path: &Path) -> io::Result<()> {
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
         config::create_private_dir(directory)?;
     }
@@ -203,7 +149,10 @@ mod tests {
     use diesel::sql_types::{Bool, Text};
 
     use super::*;
-    use crate::db::{pool::Pool, testing::Postgres};
+    use crate::{
+        config::Database,
+        db::{pool::Pool, testing::Postgres},
+    };
 
     #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, QueryableByName)]
     struct Column {

@@ -15,6 +15,9 @@ pub enum DbError {
     Unavailable(String),
     #[error("the database refused a query: {0}")]
     Query(String),
+    /// A newer program has brought the schema up to date: this one would not understand it.
+    #[error("{0}")]
+    NewerSchema(String),
     /// Our own code between the queries did.
     #[error("a query panicked")]
     Panicked,

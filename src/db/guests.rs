@@ -8,22 +8,25 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::Duration;
-use diesel::{dsl::exists, prelude::*};
+use diesel::{
+    dsl::{exists, not},
+    prelude::*,
+};
 
 use crate::{
     db::{
-        PURGE_BATCH,
+        PURGE_BATCH, api_tokens,
         error::DbError,
-        helper_devices,
+        helper_devices, invite_refusals,
         paired_servers::{PairedServer, lock},
         pool::Db,
-        schema::{guests, paired_servers, users},
+        schema::{blocked_inviters, guests, paired_servers, refused_invites, users},
         timestamp::{StoredTimestamp, StoredTimestampOption},
         users::User,
     },
     domain::{
         ids::{GuestId, PlatformId, ServerId, UserId},
-        limits::{GUESTS_PER_SERVER, INVITE_DAYS, SHARED_SERVERS_PER_USER},
+        limits::{GUESTS_PER_SERVER, INVITE_DAYS, INVITES_SHOWN, SHARED_SERVERS_PER_USER},
         time::Timestamp,
     },
 };
@@ -67,7 +70,16 @@ pub enum InviteRefused {
     Full,
 }
 
-/// Why a link opens nothing.
+/// By what an invitation is accepted.
+#[derive(Clone, Debug)]
+pub enum InviteKey {
+    /// The token with this hash.
+    Link { token_hash: String },
+    /// The id of an invitation of the user's own account.
+    Account(GuestId),
+}
+
+/// Why an invitation opens nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkRefused {
     /// There is none, or it was taken back.
@@ -89,11 +101,13 @@ pub struct OpenLink {
     pub owner: User,
 }
 
-/// A server of which a user is a guest.
+/// A server of which a user is a guest, or to which their account is invited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedServer {
     pub guest: GuestId,
-    pub since: Timestamp,
+    pub invited_at: Timestamp,
+    /// `None` while the invitation is open.
+    pub since: Option<Timestamp>,
     pub server: PairedServer,
     pub owner: User,
 }
@@ -120,7 +134,8 @@ impl GuestRow {
     }
 }
 
-/// Invites somebody to this server. `NotFound` if there is no such server.
+/// Invites an account or the first user of a link to this server. An account that exists here is treated like one that does
+/// not, so that the owner learns nothing of it. `NotFound` if there is no such server.
 pub fn invite(
     db: &mut Db,
     id: &GuestId,
@@ -131,14 +146,9 @@ pub fn invite(
 ) -> Result<Result<Guest, InviteRefused>, DbError> {
     let owner = lock(db, server)?.ok_or(DbError::NotFound)?;
     let known = list(db, server, now)?;
-    let mut user = None;
     if let Invitee::Account(account) = invitee {
-        user = users::table
-            .filter(users::platform_id.eq(account.as_str()))
-            .select(User::as_select())
-            .first::<User>(db)
-            .optional()?;
-        if user.as_ref().is_some_and(|user| user.id == owner) {
+        let user = users::table.filter(users::platform_id.eq(account.as_str())).select(users::id);
+        if user.first::<String>(db).optional()?.is_some_and(|user| user == owner.as_str()) {
             return Ok(Err(InviteRefused::Owner));
         }
         let is_known = |guest: &Guest| {
@@ -152,11 +162,6 @@ pub fn invite(
     if known.len() >= GUESTS_PER_SERVER {
         return Ok(Err(InviteRefused::Full));
     }
-    if let Some(found) = &user
-        && count_shared(db, &found.id)? >= SHARED_SERVERS_PER_USER
-    {
-        user = None;
-    }
     let (account, token_hash) = match invitee {
         Invitee::Account(account) => (Some(account.as_str()), None),
         Invitee::Link { token_hash } => (None, Some(token_hash.as_str())),
@@ -165,19 +170,17 @@ pub fn invite(
     let row = (
         guests::id.eq(id.as_str()),
         guests::server_id.eq(server.as_str()),
-        guests::user_id.eq(user.as_ref().map(|user| user.id.as_str())),
         guests::platform_id.eq(account),
         guests::token_hash.eq(token_hash),
         guests::label.eq(label),
         guests::invited_at.eq(now.naive_utc()),
         guests::expires_at.eq(expires_at.map(|at| at.naive_utc())),
-        guests::since.eq(user.as_ref().map(|_| now.naive_utc())),
     );
     diesel::insert_into(guests::table).values(row).execute(db)?;
     Ok(Ok(Guest {
         id: id.clone(),
         server: server.clone(),
-        accepted: user.map(|user| (user, now)),
+        accepted: None,
         platform_id: account.map(str::to_owned),
         label: label.map(str::to_owned),
         invited_at: now,
@@ -224,73 +227,75 @@ pub fn preview(db: &mut Db, token_hash: &str, now: Timestamp) -> Result<Result<O
     Ok(Ok(OpenLink { expires_at: row.expires_at, server, owner }))
 }
 
-/// Makes the user a guest of the server that the link is for. One who is a guest of it already stays as they are, and
-/// the link open; their own link may be accepted again.
+/// Makes the user a guest of the server that the invitation is for. One who is a guest of it already stays as they are: a
+/// link is left to others, an invitation by account ends. A guest's own invitation may be accepted again.
 pub fn accept(
     db: &mut Db,
-    token_hash: &str,
-    user: &UserId,
+    invite: &InviteKey,
+    user: &User,
     now: Timestamp,
 ) -> Result<Result<ServerId, LinkRefused>, DbError> {
-    let Some(row) = of_token(db, token_hash)? else { return Ok(Err(LinkRefused::Unknown)) };
+    let Some(row) = of_key(db, invite, user)? else { return Ok(Err(LinkRefused::Unknown)) };
     let server = ServerId::from(row.server_id);
     let owner = lock(db, &server)?;
     // Again: another one may have had the lock.
-    let (Some(owner), Some(row)) = (owner, of_token(db, token_hash)?) else { return Ok(Err(LinkRefused::Unknown)) };
+    let (Some(owner), Some(row)) = (owner, of_key(db, invite, user)?) else { return Ok(Err(LinkRefused::Unknown)) };
     match &row.user_id {
-        Some(guest) if guest == user.as_str() => return Ok(Ok(server)),
+        Some(guest) if guest == user.id.as_str() => return Ok(Ok(server)),
         Some(_) => return Ok(Err(LinkRefused::Used)),
         None if row.has_expired(now) => return Ok(Err(LinkRefused::Expired)),
         None => {}
     }
-    if owner == *user {
+    if owner == user.id {
         return Ok(Err(LinkRefused::Owner));
     }
-    if is_guest(db, &server, user)? {
-        return Ok(Ok(server));
+    if matches!(invite, InviteKey::Account(_)) && invite_refusals::is_blocked(db, &user.id, &owner)? {
+        return Ok(Err(LinkRefused::Unknown));
     }
-    if count_shared(db, user)? >= SHARED_SERVERS_PER_USER {
+    let is_new = !is_guest(db, &server, &user.id)?;
+    if is_new && count_shared(db, &user.id)? >= SHARED_SERVERS_PER_USER {
         return Ok(Err(LinkRefused::Full));
     }
-    take(db, &row.id, user, now)?;
+    if is_new {
+        take(db, &row.id, &user.id, now)?;
+    }
+    // Other invitations of this account to the server end.
+    diesel::delete(open_for(&server, user)).execute(db)?;
+    invite_refusals::take_back(db, &user.id, &server)?;
     Ok(Ok(server))
 }
 
-/// Makes the user, who signs in, a guest of the servers to which this account is invited. Returns those servers.
-pub fn claim(db: &mut Db, user: &User, now: Timestamp) -> Result<Vec<ServerId>, DbError> {
-    let invited: Vec<String> = guests::table
+/// The open invitations of this account that the user has not refused, from inviters whom the user does not block; the
+/// newest [`INVITES_SHOWN`], oldest first.
+pub fn invitations(db: &mut Db, user: &User) -> Result<Vec<SharedServer>, DbError> {
+    let refused = refused_invites::table
+        .filter(refused_invites::user_id.eq(user.id.as_str()))
+        .filter(refused_invites::server_id.eq(guests::server_id));
+    let blocked = blocked_inviters::table
+        .filter(blocked_inviters::user_id.eq(user.id.as_str()))
+        .filter(blocked_inviters::blocked_user_id.eq(paired_servers::owner_id));
+    let mut rows: Vec<(GuestRow, PairedServer)> = guests::table
         .filter(guests::platform_id.eq(user.platform_id.as_str()))
         .filter(guests::user_id.is_null())
-        // In one order everywhere, so that no two wait for each other.
-        .order(guests::server_id)
-        .limit(SHARED_SERVERS_PER_USER as i64)
-        .select(guests::server_id)
+        .inner_join(paired_servers::table)
+        .filter(not(exists(refused)))
+        .filter(not(exists(blocked)))
+        .order((guests::invited_at.desc(), guests::id.desc()))
+        .limit(INVITES_SHOWN)
+        .select((GuestRow::as_select(), PairedServer::as_select()))
         .load(db)?;
-    if invited.is_empty() {
-        return Ok(Vec::new());
+    rows.reverse();
+    with_owners(db, rows)
+}
+
+/// Remembers that the user does not want the open invitation to this server, which its owner still sees as open. False when
+/// the user sees none.
+pub fn refuse(db: &mut Db, user: &User, server: &ServerId, now: Timestamp) -> Result<bool, DbError> {
+    let is_invited = invitations(db, user)?.iter().any(|invite| invite.server.id == *server);
+    if is_invited {
+        invite_refusals::refuse(db, &user.id, server, now)?;
     }
-    let mut free = SHARED_SERVERS_PER_USER.saturating_sub(count_shared(db, &user.id)?);
-    let mut claimed = Vec::new();
-    for server in invited.into_iter().map(ServerId::from) {
-        if free == 0 {
-            break;
-        }
-        let Some(owner) = lock(db, &server)? else { continue };
-        let open = guests::table
-            .filter(guests::server_id.eq(server.as_str()))
-            .filter(guests::platform_id.eq(user.platform_id.as_str()))
-            .filter(guests::user_id.is_null());
-        // Taken back meanwhile?
-        let Some(id) = open.select(guests::id).first::<String>(db).optional()? else { continue };
-        if owner == user.id || is_guest(db, &server, &user.id)? {
-            diesel::delete(guests::table.find(id)).execute(db)?;
-            continue;
-        }
-        take(db, &id, &user.id, now)?;
-        free -= 1;
-        claimed.push(server);
-    }
-    Ok(claimed)
+    Ok(is_invited)
 }
 
 /// Removes a guest, with their overlays of this server, or takes an invitation back; false when there is none.
@@ -301,9 +306,15 @@ pub fn remove(db: &mut Db, server: &ServerId, id: &GuestId) -> Result<bool, DbEr
     }
     let removed: Option<Option<String>> = diesel::delete(guest).returning(guests::user_id).get_result(db).optional()?;
     if let Some(Some(user)) = &removed {
-        helper_devices::delete_overlays(db, &user.as_str().into(), server)?;
+        delete_tokens(db, &user.as_str().into(), server)?;
     }
     Ok(removed.is_some())
+}
+
+/// Tokens that are for one server end with the access to it.
+fn delete_tokens(db: &mut Db, user: &UserId, server: &ServerId) -> Result<(), DbError> {
+    helper_devices::delete_overlays(db, user, server)?;
+    api_tokens::delete_of_server(db, user, server)
 }
 
 /// The user is no longer a guest of this server; false when they were none.
@@ -314,7 +325,7 @@ pub fn leave(db: &mut Db, user: &UserId, server: &ServerId) -> Result<bool, DbEr
     let own = guests::table.filter(guests::server_id.eq(server.as_str())).filter(guests::user_id.eq(user.as_str()));
     let left = diesel::delete(own).execute(db)? > 0;
     if left {
-        helper_devices::delete_overlays(db, user, server)?;
+        delete_tokens(db, user, server)?;
     }
     Ok(left)
 }
@@ -327,10 +338,14 @@ pub fn shared_with(db: &mut Db, user: &UserId) -> Result<Vec<SharedServer>, DbEr
         .order((guests::since, guests::id))
         .select((GuestRow::as_select(), PairedServer::as_select()))
         .load(db)?;
+    with_owners(db, rows)
+}
+
+fn with_owners(db: &mut Db, rows: Vec<(GuestRow, PairedServer)>) -> Result<Vec<SharedServer>, DbError> {
     let owners = users_by_id(db, rows.iter().map(|(_, server)| server.owner_id.to_string()).collect())?;
     let shared = rows.into_iter().filter_map(|(row, server)| {
         let owner = owners.get(server.owner_id.as_str())?.clone();
-        Some(SharedServer { guest: row.id.into(), since: row.since?, server, owner })
+        Some(SharedServer { guest: row.id.into(), invited_at: row.invited_at, since: row.since, server, owner })
     });
     Ok(shared.collect())
 }
@@ -343,7 +358,7 @@ pub fn guest_ready(db: &mut Db, among: &[UserId]) -> Result<HashSet<UserId>, DbE
     let ids: Vec<String> = users::table
         .filter(users::id.eq_any(among))
         .filter(exists(shared))
-        .filter(diesel::dsl::not(exists(own)))
+        .filter(not(exists(own)))
         .select(users::id)
         .load(db)?;
     Ok(ids.into_iter().map(UserId::from).collect())
@@ -358,6 +373,27 @@ pub fn purge(db: &mut Db, before: Timestamp) -> Result<usize, DbError> {
     }
     let over = guests::table.filter(guests::id.eq_any(ids)).filter(guests::user_id.is_null());
     Ok(diesel::delete(over).execute(db)?)
+}
+
+/// The invitation of this key, as far as the user may name it.
+fn of_key(db: &mut Db, invite: &InviteKey, user: &User) -> Result<Option<GuestRow>, DbError> {
+    match invite {
+        InviteKey::Link { token_hash } => of_token(db, token_hash),
+        InviteKey::Account(id) => {
+            let row = guests::table.find(id.as_str()).filter(guests::platform_id.eq(user.platform_id.as_str()));
+            Ok(row.select(GuestRow::as_select()).first(db).optional()?)
+        }
+    }
+}
+
+/// The open invitation of this account to the server.
+#[diesel::dsl::auto_type(no_type_alias)]
+fn open_for<'a>(server: &'a ServerId, user: &'a User) -> _ {
+    let (server, account): (&'a str, &'a str) = (server.as_str(), user.platform_id.as_str());
+    guests::table
+        .filter(guests::server_id.eq(server))
+        .filter(guests::platform_id.eq(account))
+        .filter(guests::user_id.is_null())
 }
 
 fn of_token(db: &mut Db, token_hash: &str) -> Result<Option<GuestRow>, DbError> {

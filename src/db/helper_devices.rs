@@ -38,6 +38,8 @@ pub struct HelperDevice {
     /// An overlay of this server; `None`: a helper.
     #[diesel(column_name = server_id, deserialize_as = StoredServer)]
     pub overlay: Option<ServerId>,
+    /// The keys of the state that an overlay shows; `None`: all.
+    pub sections: Option<String>,
 }
 
 impl HelperDevice {
@@ -55,7 +57,7 @@ pub fn insert(
     token_hash: &str,
     now: Timestamp,
 ) -> Result<(), DbError> {
-    let CodePurpose { user, label, overlay } = purpose;
+    let CodePurpose { user, label, overlay, sections } = purpose;
     diesel::insert_into(helper_devices::table)
         .values((
             helper_devices::id.eq(id.as_str()),
@@ -64,6 +66,7 @@ pub fn insert(
             helper_devices::label.eq(label),
             helper_devices::created_at.eq(now.naive_utc()),
             helper_devices::server_id.eq(overlay.as_ref().map(ServerId::as_str)),
+            helper_devices::sections.eq(sections.as_ref()),
         ))
         .execute(db)?;
     Ok(())
@@ -121,6 +124,13 @@ pub fn delete(db: &mut Db, user: &UserId, id: &HelperDeviceId) -> Result<bool, D
     Ok(diesel::delete(device).execute(db)? == 1)
 }
 
+/// Deletes all devices of the user, overlays among them; returns them.
+pub fn delete_all(db: &mut Db, user: &UserId) -> Result<Vec<HelperDeviceId>, DbError> {
+    let all = helper_devices::table.filter(helper_devices::user_id.eq(user.as_str()));
+    let deleted: Vec<String> = diesel::delete(all).returning(helper_devices::id).get_results(db)?;
+    Ok(deleted.into_iter().map(HelperDeviceId::from).collect())
+}
+
 /// Deletes the user's overlays of this server, and with them their tokens.
 pub fn delete_overlays(db: &mut Db, user: &UserId, server: &ServerId) -> Result<(), DbError> {
     let overlays = helper_devices::table
@@ -139,7 +149,12 @@ mod tests {
     };
 
     fn add(pool: &Pool, id: &str, user: &str, at: Timestamp) -> Result<(), DbError> {
-        add_for(pool, id, CodePurpose { user: user.into(), label: Some("PC".into()), overlay: None }, at)
+        add_for(
+            pool,
+            id,
+            CodePurpose { user: user.into(), label: Some("PC".into()), overlay: None, sections: None },
+            at,
+        )
     }
 
     fn add_for(pool: &Pool, id: &str, purpose: CodePurpose, at: Timestamp) -> Result<(), DbError> {
@@ -172,6 +187,10 @@ mod tests {
             let delete = |user: &str| pool.write_blocking(|db| delete(db, &user.into(), &"one".into())).unwrap();
             assert!(!delete("other"));
             assert!(delete("user") && !delete("user"));
+            add(pool, "foreign", "other", now()).unwrap();
+            let all = || pool.write_blocking(|db| delete_all(db, &"user".into())).unwrap();
+            assert_eq!((all(), all()), (vec!["two".into()], vec![]));
+            assert!(by_token(pool, "hash of foreign").is_some());
             assert_eq!(by_token(pool, "hash of one"), None);
             assert_eq!(owners(), []);
         });
@@ -186,7 +205,8 @@ mod tests {
             let servers = ["one", "two"].map(|id| testing::server(pool, id_owner(id), id).id);
             for (id, user, server) in [("a", "user", 0), ("b", "user", 1), ("c", "other", 0), ("d", "other", 1)] {
                 let overlay = Some(servers[server].clone());
-                add_for(pool, id, CodePurpose { user: user.into(), label: None, overlay }, now()).unwrap();
+                add_for(pool, id, CodePurpose { user: user.into(), label: None, overlay, sections: None }, now())
+                    .unwrap();
             }
             add(pool, "helper", "user", now()).unwrap();
             assert_eq!(by_token(pool, "hash of a").unwrap().overlay.as_ref(), Some(&servers[0]));

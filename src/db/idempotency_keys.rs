@@ -115,6 +115,12 @@ pub fn find(db: &mut Db, keyed: &KeyedRequest) -> Result<Option<KnownKey>, DbErr
     }))
 }
 
+/// True if the key was taken after this time.
+pub fn is_taken_since(db: &mut Db, id: &str, since: Timestamp) -> Result<bool, DbError> {
+    let row = idempotency_keys::table.find(id).filter(idempotency_keys::created_at.gt(since.naive_utc()));
+    Ok(row.select(idempotency_keys::id).first::<String>(db).optional()?.is_some())
+}
+
 /// Keeps the answer; one that shows the token of a device, for as long as there is that device.
 pub fn answer(db: &mut Db, id: &str, sealed: &[u8], device: Option<&HelperDeviceId>) -> Result<(), DbError> {
     let answered = (
@@ -165,7 +171,7 @@ mod tests {
             for caller in [KeyCaller::User("ann".into()), KeyCaller::Admin("ann".into())] {
                 testing::user(pool, "ann");
                 let user = pool.read_blocking(|db| users::find(db, &"ann".into())).unwrap().unwrap();
-                let erase = || pool.write_blocking(|db| personal_data::erase(db, &user)).unwrap();
+                let erase = || pool.write_blocking(|db| personal_data::erase(db, &user, now())).unwrap();
                 let taking = |id: &str, meanwhile: &dyn Fn()| {
                     let keyed = KeyedRequest { caller: caller.clone(), ..keyed(id, "post") };
                     pool.write_blocking(|db| {

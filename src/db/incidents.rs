@@ -20,7 +20,7 @@ use crate::{
         error::DbError,
         paired_servers,
         pool::Db,
-        schema::{incident_acks, incidents, smart_devices},
+        schema::{incident_acks, incidents, merged_incidents, smart_devices},
         timestamp::{StoredTimestamp, StoredTimestampOption},
     },
     domain::{
@@ -40,6 +40,9 @@ pub const ACKNOWLEDGED: &str = "acknowledged";
 pub const EXPIRED: &str = "expired";
 pub const STATES: [&str; 5] = [UNHEARD, DELIVERED, DELIVERED_LATER, ACKNOWLEDGED, EXPIRED];
 
+/// Open incidents of one server that are read at its start, the newest; alarms and titles of pushes bound them far below.
+const MOST_OPEN: i64 = 2_000;
+
 /// What the alarms of one server want stored, all of it at once. Storing it again changes nothing, and an older one
 /// never undoes a newer one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -53,6 +56,8 @@ pub struct LedgerWrite {
     pub heard: BTreeMap<String, HeardBy>,
     /// The last values of alarms, by device id.
     pub values: BTreeMap<String, bool>,
+    /// Incidents that are a part of an older one, and that one.
+    pub merged: BTreeMap<String, String>,
 }
 
 /// What became of incidents.
@@ -82,6 +87,7 @@ impl LedgerWrite {
             first.sockets = first.sockets.max(heard.sockets);
         }
         self.values.extend(newer.values);
+        self.merged.extend(newer.merged);
     }
 
     /// Whether there is nothing to store.
@@ -104,25 +110,78 @@ pub fn write(db: &mut Db, server: &ServerId, write: &LedgerWrite) -> Result<(), 
         }
     }
     for (id, heard) in &write.heard {
-        let unheard = incidents::table.find(id).filter(incidents::state.eq(UNHEARD));
-        let state = if heard.sockets > 0 { DELIVERED } else { DELIVERED_LATER };
-        let sockets = i64::try_from(heard.sockets).unwrap_or(i64::MAX);
-        let set =
-            (incidents::state.eq(state), incidents::sockets.eq(sockets), incidents::heard_at.eq(heard.at.naive_utc()));
-        if diesel::update(unheard).set(set).execute(db)? == 0 {
-            // More of them took its message since, or the first did, which a snapshot had overtaken.
-            let fewer = incidents::table.find(id).filter(incidents::sockets.lt(sockets));
-            diesel::update(fewer).set(incidents::sockets.eq(sockets)).execute(db)?;
-            if heard.sockets > 0 {
-                let later = incidents::table.find(id).filter(incidents::state.eq(DELIVERED_LATER));
-                diesel::update(later).set(incidents::state.eq(DELIVERED)).execute(db)?;
-            }
-        }
+        hear(db, id, *heard)?;
     }
     for (device, value) in &write.values {
         let device = smart_devices::table.find((server.as_str(), device));
         diesel::update(device).set(smart_devices::last_value.eq(value)).execute(db)?;
     }
+    for (id, into) in &write.merged {
+        merge(db, id, into)?;
+    }
+    Ok(())
+}
+
+fn hear(db: &mut Db, id: &str, heard: HeardBy) -> Result<(), DbError> {
+    let unheard = incidents::table.find(id).filter(incidents::state.eq(UNHEARD));
+    let state = if heard.sockets > 0 { DELIVERED } else { DELIVERED_LATER };
+    let sockets = i64::try_from(heard.sockets).unwrap_or(i64::MAX);
+    let set =
+        (incidents::state.eq(state), incidents::sockets.eq(sockets), incidents::heard_at.eq(heard.at.naive_utc()));
+    if diesel::update(unheard).set(set).execute(db)? == 0 {
+        if let Some(into) = merged_into(db, id)? {
+            return hear(db, &into, heard);
+        }
+        // More of them took its message since, or the first did, which a snapshot had overtaken.
+        let fewer = incidents::table.find(id).filter(incidents::sockets.lt(sockets));
+        diesel::update(fewer).set(incidents::sockets.eq(sockets)).execute(db)?;
+        if heard.sockets > 0 {
+            let later = incidents::table.find(id).filter(incidents::state.eq(DELIVERED_LATER));
+            diesel::update(later).set(incidents::state.eq(DELIVERED)).execute(db)?;
+        }
+    }
+    Ok(())
+}
+
+/// The incident that this one is a part of.
+fn merged_into(db: &mut Db, id: &str) -> Result<Option<String>, DbError> {
+    Ok(merged_incidents::table.find(id).select(merged_incidents::incident_id).first(db).optional()?)
+}
+
+/// Gives the arrivals of an incident, who heard of it and who took note to the one that it is a part of.
+fn merge(db: &mut Db, id: &str, into: &str) -> Result<(), DbError> {
+    let fate = |db: &mut Db, id: &str| -> Result<Option<(String, i64, Option<NaiveDateTime>)>, DbError> {
+        let fate = incidents::table.find(id).select((incidents::state, incidents::sockets, incidents::heard_at));
+        Ok(fate.first(db).optional()?)
+    };
+    let (Some((state, sockets, heard_at)), Some((known, ..))) = (fate(db, id)?, fate(db, into)?) else {
+        return Ok(());
+    };
+    if known == UNHEARD || state == ACKNOWLEDGED {
+        let fate = (incidents::state.eq(state), incidents::sockets.eq(sockets), incidents::heard_at.eq(heard_at));
+        diesel::update(incidents::table.find(into)).set(fate).execute(db)?;
+    }
+    let acks: Vec<(String, NaiveDateTime)> = incident_acks::table
+        .filter(incident_acks::incident_id.eq(id))
+        .select((incident_acks::user_id, incident_acks::at))
+        .load(db)?;
+    for (user, at) in acks {
+        take_note(db, into, &user, at)?;
+    }
+    let part = merged_incidents::id.eq(id);
+    let row = (part, merged_incidents::incident_id.eq(into));
+    let insert = diesel::insert_into(merged_incidents::table).values(row).on_conflict_do_nothing();
+    on_backend!(db, |db| insert.execute(db))?;
+    alarms::merge(db, id, into)?;
+    diesel::delete(incidents::table.find(id)).execute(db)?;
+    Ok(())
+}
+
+/// Stores that this user has taken note; the first time counts.
+fn take_note(db: &mut Db, incident: &str, user: &str, at: NaiveDateTime) -> Result<(), DbError> {
+    let row = (incident_acks::incident_id.eq(incident), incident_acks::user_id.eq(user), incident_acks::at.eq(at));
+    let insert = diesel::insert_into(incident_acks::table).values(row).on_conflict_do_nothing();
+    on_backend!(db, |db| insert.execute(db))?;
     Ok(())
 }
 
@@ -152,6 +211,8 @@ fn put(db: &mut Db, server: &ServerId, id: &str, incident: &Incident, title: Opt
     let known = incidents::table.find(id).select((incidents::count, incidents::ended_at.is_not_null()));
     let known: Option<(i64, bool)> = known.first(db).optional()?;
     match known {
+        // A write of before the merge comes again after a crash.
+        None if merged_into(db, id)?.is_some() => 0,
         None => diesel::insert_into(incidents::table).values((first, news)).execute(db)?,
         Some((count, ended)) if count > i64::from(incident.count) || (ended && incident.ended_at.is_none()) => 0,
         Some(_) => diesel::update(incidents::table.find(id)).set(news).execute(db)?,
@@ -247,10 +308,12 @@ pub fn raids(db: &mut Db, server: &ServerId, page: &TimelinePage) -> Result<Vec<
     Ok(rows.into_iter().map(|row| StoredIncident::new(row, BTreeMap::new())).collect())
 }
 
-/// What is shown of the server: the newest incidents of the last day, drills for a shorter time, oldest first. However
-/// many drills there are, they take no raid's place.
+/// The server's incidents that are shown, oldest first: all that are open, and the newest of the last day that have
+/// ended; drills for a shorter time, and in no raid's place.
 pub fn shown(db: &mut Db, server: &ServerId, now: Timestamp) -> Result<Vec<StoredIncident>, DbError> {
-    let mut rows: Vec<IncidentRow> = Vec::new();
+    let open = incidents::table.filter(incidents::server_id.eq(server.as_str())).filter(incidents::ended_at.is_null());
+    let open = open.filter(incidents::drill.eq(false)).order(incidents::id.desc()).limit(MOST_OPEN);
+    let mut rows: Vec<IncidentRow> = open.select(IncidentRow::as_select()).load(db)?;
     for (drill, span, most) in
         [(false, raid::SHOWN_FOR, 4 * raid::SHOWN), (true, raid::DRILL_SHOWN_FOR, raid::DRILLS_SHOWN)]
     {
@@ -260,6 +323,7 @@ pub fn shown(db: &mut Db, server: &ServerId, now: Timestamp) -> Result<Vec<Store
         rows.extend(newest.select(IncidentRow::as_select()).load(db)?);
     }
     rows.sort_by(|one, other| one.id.cmp(&other.id));
+    rows.dedup_by(|one, other| one.id == other.id);
     with_acks(db, rows)
 }
 
@@ -298,7 +362,8 @@ pub fn open(db: &mut Db, servers: &[ServerId]) -> Result<BTreeMap<ServerId, i64>
     Ok(counts.into_iter().map(|(server, count)| (server.into(), count)).collect())
 }
 
-/// Stores that a user has taken note; the first time counts. None if the server has no such incident.
+/// Stores that a user has taken note of an incident, or of the one that it is a part of; the first time counts. None if the
+/// server has no such incident.
 pub fn acknowledge(
     db: &mut Db,
     server: &ServerId,
@@ -308,15 +373,12 @@ pub fn acknowledge(
 ) -> Result<Option<StoredIncident>, DbError> {
     let known = incidents::table.find(incident).filter(incidents::server_id.eq(server.as_str()));
     if diesel::update(known).set(incidents::state.eq(ACKNOWLEDGED)).execute(db)? == 0 {
-        return Ok(None);
+        return match merged_into(db, incident)? {
+            Some(into) => acknowledge(db, server, &into, user, now),
+            None => Ok(None),
+        };
     }
-    let row = (
-        incident_acks::incident_id.eq(incident),
-        incident_acks::user_id.eq(user.as_str()),
-        incident_acks::at.eq(now.naive_utc()),
-    );
-    let insert = diesel::insert_into(incident_acks::table).values(row).on_conflict_do_nothing();
-    on_backend!(db, |db| insert.execute(db))?;
+    take_note(db, incident, user.as_str(), now.naive_utc())?;
     let row = incidents::table.find(incident).select(IncidentRow::as_select()).first(db)?;
     Ok(with_acks(db, vec![row])?.pop())
 }

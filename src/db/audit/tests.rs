@@ -151,6 +151,19 @@ fn many_writers_make_one_chain_and_a_write_that_fails_leaves_no_gap() {
     });
 }
 
+#[test]
+fn the_times_of_entries_ascend_with_the_chain() {
+    testing::on_each_database(|pool| {
+        for (second, expected) in [(5, 5), (3, 5), (4, 5), (6, 6)] {
+            write(pool, "ada", AdminAction::Refund, "ch", later(second));
+            let (_, entries) =
+                pool.read_blocking(|db| list(db, &AuditPage { limit: 1, ..Default::default() })).unwrap();
+            assert_eq!(entries[0].at, later(expected));
+        }
+        assert!(verified(pool).is_ok());
+    });
+}
+
 /// The chain as other programs compute it: the format is a promise to those who kept a hash.
 #[test]
 fn a_hash_is_of_the_documented_form() {

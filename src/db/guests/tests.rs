@@ -31,8 +31,25 @@ fn link(token: &str) -> Invitee {
     Invitee::Link { token_hash: token.into() }
 }
 
+fn accept_key(pool: &Pool, key: &InviteKey, user: &str, at: Timestamp) -> Result<ServerId, LinkRefused> {
+    let user = pool.read_blocking(|db| user_table::find(db, &user.into())).unwrap().unwrap();
+    pool.write_blocking(|db| accept(db, key, &user, at)).unwrap()
+}
+
 fn accept_at(pool: &Pool, token: &str, user: &str, at: Timestamp) -> Result<ServerId, LinkRefused> {
-    pool.write_blocking(|db| accept(db, token, &user.into(), at)).unwrap()
+    accept_key(pool, &InviteKey::Link { token_hash: token.into() }, user, at)
+}
+
+/// Accepts the invitation of this id, now.
+fn accept_id(pool: &Pool, id: &str, user: &str) -> Result<ServerId, LinkRefused> {
+    accept_key(pool, &InviteKey::Account(id.into()), user, now())
+}
+
+/// The ids of the invitations that this user is shown.
+fn shown(pool: &Pool, user: &str) -> Vec<String> {
+    let user = pool.read_blocking(|db| user_table::find(db, &user.into())).unwrap().unwrap();
+    let invited = pool.read_blocking(|db| invitations(db, &user)).unwrap();
+    invited.into_iter().map(|invite| invite.guest.to_string()).collect()
 }
 
 /// Users and ids of a list, `-` where nobody is in it.
@@ -46,43 +63,67 @@ fn entries(entries: &[(&str, &str)]) -> Vec<(String, String)> {
     entries.iter().map(|(id, user)| ((*id).to_owned(), (*user).to_owned())).collect()
 }
 
-fn sign_in(pool: &Pool, account: &str, at: Timestamp) -> Vec<ServerId> {
-    pool.write_blocking(|db| {
-        let user = user_table::sign_in(db, &account.into(), &account.into(), None, at)?;
-        claim(db, &user, at)
-    })
-    .unwrap()
-}
-
 fn remove_guest(pool: &Pool, id: &str) -> bool {
     pool.write_blocking(|db| remove(db, &"server".into(), &id.into())).unwrap()
 }
 
 #[test]
-fn an_invited_account_is_a_guest_from_its_next_sign_in_or_at_once_if_it_is_known() {
+fn an_account_is_a_guest_when_it_accepts_and_no_sooner() {
     on_each_server(|pool| {
-        let open = invite_in(pool, "server", "a", account("new")).unwrap();
-        assert_eq!((open.accepted, open.expires_at, open.label.as_deref()), (None, None, Some("pal")));
-        assert_eq!(open.platform_id.as_deref(), Some("new"));
-        let known = invite_in(pool, "server", "b", account("bob")).unwrap();
-        assert_eq!(known.accepted.map(|(user, since)| (user.id.to_string(), since)), Some(("bob".into(), now())));
-        assert_eq!(listed(pool, later(100 * WEEK)), entries(&[("a", "-"), ("b", "bob")]), "an account has time");
+        for (id, account_id) in [("a", "new"), ("b", "bob")] {
+            let open = invite_in(pool, "server", id, account(account_id)).unwrap();
+            assert_eq!((open.accepted, open.expires_at, open.label.as_deref()), (None, None, Some("pal")));
+            assert_eq!(open.platform_id.as_deref(), Some(account_id));
+        }
+        testing::user(pool, "new");
+        assert_eq!(listed(pool, later(100 * WEEK)), entries(&[("a", "-"), ("b", "-")]), "an account has time");
+        assert_eq!(
+            (shown(pool, "new"), shown(pool, "bob"), shown(pool, "alice").len()),
+            (vec!["a".into()], vec!["b".into()], 0)
+        );
 
-        assert_eq!(sign_in(pool, "new", later(5)), ["server".into()]);
-        assert_eq!(listed(pool, now()), entries(&[("a", "new"), ("b", "bob")]));
-        assert_eq!(sign_in(pool, "new", later(6)), [], "once");
+        for (id, user) in [("a", "bob"), ("a", "owner"), ("none", "bob")] {
+            assert_eq!(accept_id(pool, id, user), Err(LinkRefused::Unknown), "{id} by {user}");
+        }
+        let key = InviteKey::Account("a".into());
+        assert_eq!(accept_key(pool, &key, "new", later(5)), Ok("server".into()));
+        assert_eq!(accept_key(pool, &key, "new", later(6)), Ok("server".into()), "a second click");
         let guests = pool.read_blocking(|db| list(db, &"server".into(), now())).unwrap();
         assert_eq!(guests[0].accepted.as_ref().map(|(_, since)| *since), Some(later(5)));
+        assert_eq!((listed(pool, now()), shown(pool, "new").len()), (entries(&[("a", "new"), ("b", "-")]), 0));
 
         for (id, refused) in
             [("owner", InviteRefused::Owner), ("bob", InviteRefused::Known), ("new", InviteRefused::Known)]
         {
             assert_eq!(invite_in(pool, "server", "c", account(id)), Err(refused), "{id}");
         }
-        assert!(remove_guest(pool, "a") && !remove_guest(pool, "a"));
-        assert_eq!(sign_in(pool, "new", later(7)), [], "taken back");
+        assert!(remove_guest(pool, "b") && !remove_guest(pool, "b"));
+        assert_eq!(accept_id(pool, "b", "bob"), Err(LinkRefused::Unknown), "taken back");
         let other = pool.write_blocking(|db| invite(db, &"d".into(), &"gone".into(), &link("t"), None, now()));
         assert!(matches!(other, Err(DbError::NotFound)));
+    });
+}
+
+#[test]
+fn refused_invitations_and_those_of_blocked_inviters_are_not_shown() {
+    on_each_server(|pool| {
+        testing::server(pool, "bob", "other");
+        invite_in(pool, "server", "a", account("alice")).unwrap();
+        invite_in(pool, "other", "b", account("alice")).unwrap();
+        let alice = pool.read_blocking(|db| user_table::find(db, &"alice".into())).unwrap().unwrap();
+        let refuse_in = |server: &str| pool.write_blocking(|db| refuse(db, &alice, &server.into(), now())).unwrap();
+        assert_eq!(shown(pool, "alice"), ["a", "b"]);
+        assert_eq!(["server", "server", "none"].map(refuse_in), [true, false, false]);
+        assert_eq!((shown(pool, "alice"), listed(pool, now())), (vec!["b".to_owned()], entries(&[("a", "-")])));
+        assert!(remove_guest(pool, "a"));
+        invite_in(pool, "server", "c", account("alice")).unwrap();
+        assert_eq!(shown(pool, "alice"), ["b"], "a refusal is of the server");
+        assert_eq!(accept_id(pool, "c", "alice"), Ok("server".into()), "a mind may change");
+
+        pool.write_blocking(|db| invite_refusals::block(db, &alice.id, &"bob".into(), now())).unwrap().unwrap();
+        assert_eq!(shown(pool, "alice"), [""; 0]);
+        assert_eq!(accept_id(pool, "b", "alice"), Err(LinkRefused::Unknown));
+        assert!(!refuse_in("other"), "it is not shown");
     });
 }
 
@@ -125,23 +166,26 @@ fn a_link_and_an_account_invitation_make_one_guest() {
     on_each_server(|pool| {
         invite_in(pool, "server", "account", account("new")).unwrap();
         invite_in(pool, "server", "link", link("token")).unwrap();
-        pool.write_blocking(|db| user_table::sign_in(db, &"new".into(), &"new".into(), None, now())).unwrap();
+        testing::user(pool, "new");
         assert_eq!(accept_at(pool, "token", "new", now()), Ok("server".into()));
-        assert_eq!(sign_in(pool, "new", now()), []);
         assert_eq!(listed(pool, now()), entries(&[("link", "new")]), "the other one is void");
+        assert_eq!(accept_id(pool, "account", "new"), Err(LinkRefused::Unknown));
     });
 }
 
 #[test]
 fn guests_see_what_is_shared_with_them_and_leave() {
     on_each_server(|pool| {
-        invite_in(pool, "server", "a", account("alice")).unwrap();
+        testing::guest(pool, "a", "server", "alice");
         let shared = |user: &str| pool.read_blocking(|db| shared_with(db, &user.into())).unwrap();
-        let [SharedServer { guest, since, server, owner }] = &shared("alice")[..] else { panic!("one server") };
-        assert_eq!((guest.as_str(), *since, server.id.as_str(), owner.id.as_str()), ("a", now(), "server", "owner"));
+        let [SharedServer { guest, since, server, owner, .. }] = &shared("alice")[..] else { panic!("one server") };
+        assert_eq!(
+            (guest.as_str(), since.unwrap(), server.id.as_str(), owner.id.as_str()),
+            ("a", now(), "server", "owner")
+        );
         assert!(shared("bob").is_empty() && shared("owner").is_empty());
 
-        let overlay = CodePurpose { user: "alice".into(), label: None, overlay: Some("server".into()) };
+        let overlay = CodePurpose { user: "alice".into(), label: None, overlay: Some("server".into()), sections: None };
         let add_overlay = || pool.write_blocking(|db| helper_devices::insert(db, &"o".into(), &overlay, "hash", now()));
         let overlays = || pool.read_blocking(|db| helper_devices::count(db, &"alice".into())).unwrap();
         let leave = |user: &str| pool.write_blocking(|db| leave(db, &user.into(), &"server".into())).unwrap();
@@ -151,7 +195,7 @@ fn guests_see_what_is_shared_with_them_and_leave() {
         assert!(leave("alice") && !leave("alice"));
         assert_eq!((overlays(), shared("alice").len()), (0, 0), "her overlays end, too");
 
-        invite_in(pool, "server", "b", account("alice")).unwrap();
+        testing::guest(pool, "b", "server", "alice");
         add_overlay().unwrap();
         assert!(remove_guest(pool, "b"));
         assert_eq!(overlays(), 0);
@@ -168,19 +212,21 @@ fn a_server_has_so_many_guests_and_a_guest_so_many_servers() {
             assert_eq!(invite_in(pool, "server", "more", invitee), Err(InviteRefused::Full));
         }
         assert!(remove_guest(pool, "007"));
-        invite_in(pool, "server", "more", account("alice")).unwrap();
+        testing::guest(pool, "more", "server", "alice");
 
         for number in 1..=SHARED_SERVERS_PER_USER {
             let (owner, id) = (format!("owner {number}"), format!("server {number:03}"));
             testing::user(pool, &owner);
             testing::server(pool, &owner, &id);
-            let invited = invite_in(pool, &id, &format!("guest {number}"), account("alice")).unwrap();
-            assert_eq!(invited.accepted.is_some(), number < SHARED_SERVERS_PER_USER, "{number}");
+            invite_in(pool, &id, &format!("guest {number}"), account("alice")).unwrap();
+            let accepted = accept_id(pool, &format!("guest {number}"), "alice");
+            assert_eq!(accepted.is_ok(), number < SHARED_SERVERS_PER_USER, "{number}: {accepted:?}");
         }
+        let last = format!("guest {SHARED_SERVERS_PER_USER}");
         invite_in(pool, "server 001", "late", link("late")).unwrap();
-        assert_eq!(sign_in(pool, "alice", now()), [], "no more than that");
+        assert_eq!(accept_id(pool, &last, "alice"), Err(LinkRefused::Full), "no more than that");
         pool.write_blocking(|db| leave(db, &"alice".into(), &"server 001".into())).unwrap();
-        assert_eq!(sign_in(pool, "alice", now()), [format!("server {SHARED_SERVERS_PER_USER:03}").as_str().into()]);
+        assert!(accept_id(pool, &last, "alice").is_ok());
         assert_eq!(accept_at(pool, "late", "alice", now()), Err(LinkRefused::Full));
         assert_eq!(accept_at(pool, "late", "bob", now()), Ok("server 001".into()));
     });
@@ -193,7 +239,6 @@ fn at_once_one_link_makes_one_guest_and_one_user_is_one_guest() {
             invite_in(pool, "server", token, link(token)).unwrap();
         }
         invite_in(pool, "server", "n", account("new")).unwrap();
-        // Two first sign-ins would not have the same new id.
         testing::user(pool, "new");
         std::thread::scope(|scope| {
             for user in ["alice", "bob"] {
@@ -205,7 +250,7 @@ fn at_once_one_link_makes_one_guest_and_one_user_is_one_guest() {
                 scope.spawn(move || assert!(remove_guest(pool, id), "a guest or an invitation: it is gone"));
             }
             for _ in 0..2 {
-                scope.spawn(|| sign_in(pool, "new", now()));
+                scope.spawn(|| assert_eq!(accept_id(pool, "n", "new"), Ok("server".into())));
             }
         });
         let left = listed(pool, now());
@@ -222,7 +267,7 @@ fn at_once_one_link_makes_one_guest_and_one_user_is_one_guest() {
 fn a_guest_without_a_server_of_their_own_is_ready() {
     on_each_server(|pool| {
         for user in ["alice", "bob"] {
-            invite_in(pool, "server", user, account(user)).unwrap();
+            testing::guest(pool, user, "server", user);
         }
         testing::server(pool, "bob", "own");
         let ready = |among: &[&str]| {
