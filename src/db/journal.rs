@@ -2,16 +2,17 @@
 //! loses nothing: [`replay`] stores it at the next start.
 //!
 //! One line for each write, as JSON. The file is bounded, and each paired server has a share of it: when that is used up,
-//! the file is written anew with one merged line per server. An alarm that then has no room is delivered without being
-//! kept. Once everything in the file is in the database, it is emptied.
-//!
-//! Above 500 lines: its tests look into it.
+//! the file is written again with one merged line per server. An alarm that then has no room is delivered without being
+//! kept. Once everything in the file is in the database, it is emptied. A file that was removed, renamed or
+//! cut short meanwhile is written again before the next line is.
+
+mod line;
 
 use std::{
     collections::{BTreeMap, HashMap},
     fs::{self, File, OpenOptions},
-    io::{self, BufRead as _, BufReader, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
+    io::{self, Write as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -20,10 +21,11 @@ use std::{
     thread,
 };
 
+use futures_util::future::LocalBoxFuture;
 use rustix::fs::{FallocateFlags, fallocate};
-use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
+use self::line::Line;
 use crate::{
     db::{
         error::DbError,
@@ -38,36 +40,22 @@ use crate::{
 pub const JOURNAL: &str = "alarms.journal";
 /// Where what the database refuses, and what cannot be read, is kept for a person to look at. As large as the journal.
 pub const REFUSED: &str = "alarms.refused";
-/// Where it is written anew, before it takes that name.
+/// Where it is written again, before it takes that name.
 const REWRITTEN: &str = "alarms.journal.new";
 /// Bytes that the file may have: tens of thousands of alarms.
 const LARGEST: u64 = 16 << 20;
-/// Bytes of it for the lines of one server: hundreds of incidents.
-const SHARE: u64 = 256 << 10;
+/// Bytes of it for the lines of one server: thousands of incidents.
+const SHARE: u64 = 1 << 20;
 /// Servers with fewer bytes than `SMALL` have the last part of the file for themselves.
 const SMALL: u64 = 16 << 10;
 const FOR_THE_SMALL: u64 = 4 << 20;
-/// The file is written anew at the earliest when it has grown by so much.
+/// Lines are merged at the earliest when the file has grown by so much.
 const GROWN: u64 = SHARE / 4;
 /// Bytes of the disk that belong to the file before it needs them, for hundreds of alarms: a disk that is full is when
 /// the database takes none.
 const RESERVED: u64 = 256 << 10;
-/// Lines that wait for the disk.
-const WAITING: usize = 1_024;
-
-#[derive(Serialize, Deserialize)]
-struct Line {
-    server: ServerId,
-    write: LedgerWrite,
-}
-
-impl Line {
-    fn text(&self) -> io::Result<Vec<u8>> {
-        let mut text = serde_json::to_vec(self).map_err(io::Error::other)?;
-        text.push(b'\n');
-        Ok(text)
-    }
-}
+/// Lines that wait for the disk: a burst of several servers at once.
+const WAITING: usize = 4_096;
 
 /// Why the journal was not opened, or not taken over into the database.
 #[derive(Debug, thiserror::Error)]
@@ -78,12 +66,17 @@ pub enum JournalError {
     Database(#[from] DbError),
 }
 
+/// A simulated disk beneath the journal: it takes a line when it comes to it, or fails after some of its bytes.
+pub type JournalDisk = dyn Fn(&[u8]) -> LocalBoxFuture<'static, Result<(), usize>> + Send + Sync;
+
 /// The open journal; clones share it.
 #[derive(Clone)]
 pub struct Journal {
     open: Arc<Mutex<OpenJournal>>,
     /// To the thread that writes; none where its caller does.
     jobs: Option<SyncSender<JournalJob>>,
+    /// In a simulation.
+    disk: Option<Arc<JournalDisk>>,
     settled: Settled,
     /// What neither the database nor this has yet.
     pub unkept: Unkept,
@@ -109,12 +102,12 @@ struct NewLine {
 struct OpenJournal {
     directory: PathBuf,
     file: File,
-    /// Where the last whole line ends.
-    end: u64,
-    /// A write that failed may have left something behind that end.
+    /// The whole lines of the file, which it may lose.
+    text: Vec<u8>,
+    /// A write that failed may have left something behind them.
     torn: bool,
-    /// Where that end was when the file was last written anew.
-    rewritten: u64,
+    /// Their length when they were last merged.
+    merged: u64,
     /// Of servers with lines in the file.
     shares: HashMap<ServerId, Share>,
 }
@@ -139,15 +132,21 @@ impl Journal {
 
     /// The same for a simulation on one thread: the caller's thread writes.
     pub fn open_simulated(directory: &Path) -> io::Result<Self> {
-        let file = open_file(&directory.join(JOURNAL))?;
+        let path = directory.join(JOURNAL);
+        let file = open_file(&path)?;
         if let Err(error) = reserve(&file) {
             log::warn!("no room on the disk is reserved for the journal of alarms: {error}");
         }
-        let end = file.metadata()?.len();
+        let text = fs::read(&path)?;
         let (directory, shares) = (directory.to_owned(), HashMap::new());
-        let open = OpenJournal { directory, file, end, torn: false, rewritten: 0, shares };
+        let open = OpenJournal { directory, file, text, torn: false, merged: 0, shares };
         let (settled, unkept) = (Settled::default(), Unkept::default());
-        Ok(Self { open: Arc::new(Mutex::new(open)), jobs: None, settled, unkept })
+        Ok(Self { open: Arc::new(Mutex::new(open)), jobs: None, disk: None, settled, unkept })
+    }
+
+    /// The same journal on this disk.
+    pub fn on_disk(self, disk: Arc<JournalDisk>) -> Self {
+        Self { disk: Some(disk), ..self }
     }
 
     /// Keeps a write; once this resolves to success it survives a kill.
@@ -155,8 +154,23 @@ impl Journal {
         let text = Line { server: server.clone(), write: write.clone() }.text()?;
         let line = NewLine { server: server.clone(), text };
         let Some(jobs) = &self.jobs else {
-            let mut appended = lock(&self.open).append(&[line]);
-            return appended.pop().unwrap_or(Ok(()));
+            let Some(disk) = &self.disk else {
+                return lock(&self.open).append(&[line]).pop().unwrap_or(Ok(()));
+            };
+            let (open, written) = (self.open.clone(), disk(&line.text));
+            // A caller that waits no longer does not keep the line from being written.
+            let appended = actix::spawn(async move {
+                let written = written.await;
+                let on_disk = |file: &mut File, text: &[u8]| match written {
+                    Ok(()) => self::write(file, text),
+                    Err(bytes) => {
+                        file.write_all(&text[..bytes.min(text.len())])?;
+                        Err(io::ErrorKind::StorageFull.into())
+                    }
+                };
+                lock(&open).append_by(&[line], on_disk).pop().unwrap_or(Ok(()))
+            });
+            return appended.await.map_err(io::Error::other)?;
         };
         let (done, written) = oneshot::channel();
         let append = JournalJob::Append { line, done };
@@ -226,12 +240,18 @@ impl OpenJournal {
         lines: &[NewLine],
         write: impl FnOnce(&mut File, &[u8]) -> io::Result<()>,
     ) -> Vec<io::Result<()>> {
-        let grown = self.end.saturating_sub(self.rewritten) >= GROWN;
+        if let Some(damage) = self.damage() {
+            log::error!("the journal of alarms was {damage}: it is written again from what is not stored yet");
+            if let Err(error) = self.rewrite() {
+                return lines.iter().map(|_| Err(io::Error::new(error.kind(), error.to_string()))).collect();
+            }
+        }
+        let grown = self.end().saturating_sub(self.merged) >= GROWN;
         if grown
             && lines.iter().any(|line| self.has_room(line, 0).is_err())
             && let Err(error) = self.rewrite()
         {
-            log::warn!("the journal of alarms was not written anew: {error}");
+            log::warn!("the lines of the journal of alarms were not merged: {error}");
         }
         let mut text = Vec::new();
         let mut admit = |line: &NewLine| {
@@ -253,7 +273,7 @@ impl OpenJournal {
         match written {
             Ok(()) => {
                 self.torn = false;
-                self.end += text.len() as u64;
+                self.text.extend_from_slice(&text);
             }
             Err(error) => {
                 for (line, admitted) in lines.iter().zip(&mut admitted).filter(|(_, admitted)| admitted.is_ok()) {
@@ -270,6 +290,25 @@ impl OpenJournal {
         admitted
     }
 
+    /// Damage that others did to the file.
+    fn damage(&self) -> Option<&'static str> {
+        let own = self.file.metadata().ok();
+        let is_at_its_place = match (fs::metadata(self.directory.join(JOURNAL)), &own) {
+            (Err(error), _) if error.kind() == io::ErrorKind::NotFound => false,
+            (Ok(there), Some(own)) => (there.dev(), there.ino()) == (own.dev(), own.ino()),
+            _ => true,
+        };
+        if !is_at_its_place {
+            return Some("removed, renamed or replaced");
+        }
+        own.is_some_and(|own| own.len() < self.end()).then_some("cut short")
+    }
+
+    /// Where the last whole line ends.
+    fn end(&self) -> u64 {
+        self.text.len() as u64
+    }
+
     /// Whether the line fits behind so many bytes that are not written yet.
     fn has_room(&self, line: &NewLine, before: u64) -> io::Result<()> {
         let length = line.text.len() as u64;
@@ -278,7 +317,7 @@ impl OpenJournal {
             return Err(io::Error::other("the share of this server is used up"));
         }
         let limit = if used <= SMALL { LARGEST } else { LARGEST - FOR_THE_SMALL };
-        if self.end + before + length > limit {
+        if self.end() + before + length > limit {
             return Err(io::Error::other("it is full"));
         }
         Ok(())
@@ -287,16 +326,15 @@ impl OpenJournal {
     /// Removes what a failed write left: the next line would be glued to it.
     fn cut_stump(&mut self) -> io::Result<()> {
         if self.torn {
-            self.file.set_len(self.end)?;
+            self.file.set_len(self.end())?;
             self.torn = false;
         }
         Ok(())
     }
 
-    /// Writes the file anew with one line per server, without those whose lines are all in the database.
+    /// Writes the file again with one line per server, without those whose lines are all in the database.
     fn rewrite(&mut self) -> io::Result<()> {
-        self.cut_stump()?;
-        let mut merged = merge(File::open(self.directory.join(JOURNAL))?)?;
+        let mut merged = merge(&self.text);
         merged.retain(|server, _| self.shares.get(server).is_some_and(|share| share.unsettled > 0));
         let (mut text, mut bytes) = (Vec::new(), HashMap::new());
         for (server, write) in merged {
@@ -312,9 +350,9 @@ impl OpenJournal {
         file.write_all(&text)?;
         file.sync_all()?;
         fs::rename(&path, self.directory.join(JOURNAL))?;
-        self.file = file;
-        self.end = text.len() as u64;
-        self.rewritten = self.end;
+        (self.file, self.torn) = (file, false);
+        self.merged = text.len() as u64;
+        self.text = text;
         self.shares.retain(|server, share| {
             share.bytes = bytes.get(server).copied().unwrap_or_default();
             share.unsettled > 0
@@ -329,10 +367,10 @@ impl OpenJournal {
                 share.unsettled = share.unsettled.saturating_sub(count);
             }
         }
-        if self.end > 0 && self.shares.values().all(|share| share.unsettled == 0) {
+        if !self.text.is_empty() && self.shares.values().all(|share| share.unsettled == 0) {
             match self.file.set_len(0) {
                 Ok(()) => {
-                    (self.end, self.rewritten, self.torn) = (0, 0, false);
+                    (self.text, self.merged, self.torn) = (Vec::new(), 0, false);
                     self.shares.clear();
                     // Some file systems cannot; that was said when it was opened.
                     let _ = reserve(&self.file);
@@ -343,27 +381,25 @@ impl OpenJournal {
     }
 }
 
-/// What this journal has of each server.
-fn merge(file: File) -> io::Result<BTreeMap<ServerId, LedgerWrite>> {
-    let (lines, _) = read(file)?;
+/// Merges these lines by server.
+fn merge(text: &[u8]) -> BTreeMap<ServerId, LedgerWrite> {
     let mut merged = BTreeMap::<_, LedgerWrite>::new();
-    for Line { server, write } in lines {
+    for Line { server, write } in read(text).0 {
         merged.entry(server).or_default().extend(write);
     }
-    Ok(merged)
+    merged
 }
 
-/// Its lines, and those that cannot be read.
-fn read(file: File) -> io::Result<(Vec<Line>, Vec<Vec<u8>>)> {
+/// The lines of a text, and those that cannot be read.
+fn read(text: &[u8]) -> (Vec<Line>, Vec<Vec<u8>>) {
     let (mut lines, mut unreadable) = (Vec::new(), Vec::new());
-    for line in BufReader::new(file).split(b'\n') {
-        let line = line?;
-        match serde_json::from_slice(&line) {
-            Ok(line) => lines.push(line),
-            Err(_) => unreadable.push(line),
+    for text in text.split(|byte| *byte == b'\n').filter(|text| !text.is_empty()) {
+        match Line::read(text) {
+            Some(line) => lines.push(line),
+            None => unreadable.push(text.to_owned()),
         }
     }
-    Ok((lines, unreadable))
+    (lines, unreadable)
 }
 
 /// Stores what a process before this one kept in this directory and could not store, one transaction for each server,
@@ -372,13 +408,13 @@ fn read(file: File) -> io::Result<(Vec<Line>, Vec<Vec<u8>>)> {
 pub fn replay(directory: &Path, pool: &Pool) -> Result<(), JournalError> {
     fs::create_dir_all(directory)?;
     let path = directory.join(JOURNAL);
-    let file = match File::open(&path) {
-        Ok(file) => file,
+    let text = match fs::read(&path) {
+        Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error.into()),
     };
     let mut stored = 0;
-    let (lines, mut refused) = read(file)?;
+    let (lines, mut refused) = read(&text);
     let mut by_server: BTreeMap<ServerId, Vec<Line>> = BTreeMap::new();
     for line in lines {
         by_server.entry(line.server.clone()).or_default().push(line);
@@ -445,218 +481,4 @@ fn set_aside(path: &Path, lines: &[Vec<u8>]) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use diesel::connection::SimpleConnection as _;
-
-    use super::*;
-    use crate::{
-        db::{pool::Db, testing},
-        domain::incident::{DevicePlace, Incident},
-    };
-
-    fn write(id: &str) -> LedgerWrite {
-        let incident = Incident {
-            alarm_id: "7".into(),
-            alarm_name: "Roof".into(),
-            place: DevicePlace::default(),
-            first_at: testing::now(),
-            last_at: testing::now(),
-            ended_at: None,
-            count: 1,
-            paths: Default::default(),
-            late: false,
-            drill: false,
-            acks: Default::default(),
-        };
-        LedgerWrite { incidents: [(id.to_owned(), (incident, None))].into(), ..Default::default() }
-    }
-
-    fn length(directory: &Path) -> u64 {
-        fs::metadata(directory.join(JOURNAL)).unwrap().len()
-    }
-
-    #[tokio::test]
-    async fn what_is_kept_is_stored_at_the_next_start_also_behind_a_line_cut_short() {
-        let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::open(directory.path()).unwrap();
-        for (server, id) in [("one", "a"), ("gone", "b"), ("one", "c")] {
-            journal.append(&server.into(), &write(id)).await.unwrap();
-        }
-        let path = directory.path().join(JOURNAL);
-        let mut text = fs::read(&path).unwrap();
-        text.extend_from_slice(b"{\"server\":\"one\",\"wri");
-        testing::on_each_database(|pool| {
-            testing::user(pool, "alice");
-            testing::server(pool, "alice", "one");
-            fs::write(&path, &text).unwrap();
-            replay(directory.path(), pool).unwrap();
-            let stored = pool.read_blocking(|db| incidents::list(db, &"one".into(), None, 10)).unwrap();
-            assert_eq!(stored.iter().map(|stored| &*stored.id).collect::<Vec<_>>(), ["c", "a"]);
-            assert_eq!(length(directory.path()), 0);
-            let refused = directory.path().join(REFUSED);
-            assert_eq!(fs::read_to_string(&refused).unwrap(), "{\"server\":\"one\",\"wri\n");
-            fs::remove_file(refused).unwrap();
-            replay(directory.path(), pool).unwrap();
-        });
-    }
-
-    #[tokio::test]
-    async fn what_the_database_refuses_is_kept_aside_and_keeps_nothing_else_out() {
-        let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::open(directory.path()).unwrap();
-        let mut bad = write("bad");
-        bad.incidents.get_mut("bad").unwrap().0.alarm_name = "refused".into();
-        journal.append(&"one".into(), &bad).await.unwrap();
-        journal.append(&"one".into(), &write("beside it")).await.unwrap();
-        journal.append(&"two".into(), &write("good")).await.unwrap();
-        let path = directory.path().join(JOURNAL);
-        let text = fs::read(&path).unwrap();
-        testing::on_each_database(|pool| {
-            testing::user(pool, "alice");
-            testing::server(pool, "alice", "one");
-            testing::user(pool, "bob");
-            testing::server(pool, "bob", "two");
-            let refuse = |db: &mut Db| match db {
-                Db::Pg(db) => db.batch_execute("ALTER TABLE incidents ADD CHECK (alarm_name <> 'refused')"),
-                Db::Sqlite(db) => db.batch_execute(
-                    "CREATE TRIGGER refuse BEFORE INSERT ON incidents WHEN new.alarm_name = 'refused'
-                     BEGIN SELECT RAISE(ABORT, 'refused'); END",
-                ),
-            };
-            let busy = |db: &mut Db| match db {
-                Db::Pg(db) => db.batch_execute(
-                    "CREATE FUNCTION busy() RETURNS trigger LANGUAGE plpgsql AS
-                     $$ BEGIN RAISE 'canceling statement due to statement timeout'; END $$;
-                     CREATE TRIGGER busy BEFORE INSERT ON incidents FOR EACH ROW EXECUTE FUNCTION busy()",
-                ),
-                Db::Sqlite(db) => db.batch_execute(
-                    "CREATE TRIGGER busy BEFORE INSERT ON incidents BEGIN SELECT RAISE(ABORT, 'disk I/O error'); END",
-                ),
-            };
-            let free = |db: &mut Db| match db {
-                Db::Pg(db) => db.batch_execute("DROP TRIGGER busy ON incidents"),
-                Db::Sqlite(db) => db.batch_execute("DROP TRIGGER busy"),
-            };
-            fs::write(&path, &text).unwrap();
-            pool.write_blocking(|db| Ok(busy(db)?)).unwrap();
-            assert!(matches!(replay(directory.path(), pool), Err(JournalError::Database(DbError::Unavailable(_)))));
-            assert_eq!(fs::read(&path).unwrap(), text, "trouble that passes loses nothing");
-            pool.write_blocking(|db| Ok(free(db)?)).unwrap();
-            pool.write_blocking(|db| Ok(refuse(db)?)).unwrap();
-            replay(directory.path(), pool).unwrap();
-            let refused = fs::read_to_string(directory.path().join(REFUSED)).unwrap();
-            assert!(refused.contains("\"bad\"") && refused.lines().count() == 1, "{refused}");
-            fs::remove_file(directory.path().join(REFUSED)).unwrap();
-            let stored =
-                |server: &str| pool.read_blocking(|db| incidents::list(db, &server.into(), None, 10)).unwrap().len();
-            assert_eq!((stored("one"), stored("two")), (1, 1));
-        });
-    }
-
-    #[tokio::test]
-    async fn it_is_emptied_once_all_of_it_is_in_the_database() {
-        let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::open(directory.path()).unwrap();
-        let (server, a, b) = (ServerId::from("one"), write("a"), write("b"));
-        let (first, second) = tokio::join!(journal.append(&server, &a), journal.append(&server, &b));
-        first.and(second).unwrap();
-        journal.settle(&server, 1);
-        // Once this is written, that was counted.
-        journal.append(&server, &a).await.unwrap();
-        assert!(length(directory.path()) > 0);
-        journal.settle(&server, 2);
-        while length(directory.path()) > 0 {
-            tokio::task::yield_now().await;
-        }
-        journal.append(&server, &b).await.unwrap();
-        assert!(length(directory.path()) > 0);
-    }
-
-    #[tokio::test]
-    async fn room_on_the_disk_is_reserved_for_it_also_once_it_was_emptied() {
-        use std::os::unix::fs::MetadataExt as _;
-        let directory = tempfile::tempdir().unwrap();
-        if reserve(&open_file(&directory.path().join("probe")).unwrap()).is_err() {
-            return eprintln!("skipped: this file system reserves no room");
-        }
-        let journal = Journal::open_simulated(directory.path()).unwrap();
-        let on_disk = || 512 * fs::metadata(directory.path().join(JOURNAL)).unwrap().blocks();
-        assert!(on_disk() >= RESERVED);
-        journal.append(&"one".into(), &write("a")).await.unwrap();
-        journal.settle(&"one".into(), 1);
-        assert_eq!(length(directory.path()), 0);
-        assert!(on_disk() >= RESERVED);
-    }
-
-    #[tokio::test]
-    async fn it_is_bounded_and_for_its_user_only() {
-        use std::os::unix::fs::PermissionsExt as _;
-        let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::open(directory.path()).unwrap();
-        let mode = fs::metadata(directory.path().join(JOURNAL)).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
-        lock(&journal.open).end = LARGEST;
-        lock(&journal.open).rewritten = LARGEST;
-        assert!(journal.append(&"one".into(), &write("a")).await.is_err());
-        assert_eq!(length(directory.path()), 0);
-    }
-
-    #[tokio::test]
-    async fn a_write_that_was_cut_short_is_reported_and_takes_no_later_one_with_it() {
-        let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::open_simulated(directory.path()).unwrap();
-        journal.append(&"one".into(), &write("a")).await.unwrap();
-        let line =
-            NewLine { server: "one".into(), text: Line { server: "one".into(), write: write("b") }.text().unwrap() };
-        let full = |file: &mut File, text: &[u8]| {
-            file.write_all(&text[..text.len() / 2])?;
-            Err(io::ErrorKind::StorageFull.into())
-        };
-        assert!(lock(&journal.open).append_by(&[line], full).pop().unwrap().is_err());
-        journal.append(&"one".into(), &write("c")).await.unwrap();
-        let kept = merge(File::open(directory.path().join(JOURNAL)).unwrap()).unwrap();
-        assert_eq!(kept[&"one".into()].incidents.keys().collect::<Vec<_>>(), ["a", "c"]);
-    }
-
-    #[tokio::test]
-    async fn repeats_of_one_server_are_merged_and_it_has_no_more_than_its_share() {
-        let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::open_simulated(directory.path()).unwrap();
-        let (loud, quiet) = (ServerId::from("loud"), ServerId::from("quiet"));
-        journal.append(&quiet, &write("q")).await.unwrap();
-        for _ in 0..5_000 {
-            journal.append(&loud, &write("a")).await.unwrap();
-        }
-        assert!(length(directory.path()) <= 2 * SHARE, "{}", length(directory.path()));
-        let mut refused = 0;
-        for number in 0..5_000 {
-            refused += u32::from(journal.append(&loud, &write(&number.to_string())).await.is_err());
-        }
-        assert!(refused > 0 && length(directory.path()) <= 2 * SHARE);
-        journal.append(&quiet, &write("r")).await.unwrap();
-        let kept = merge(File::open(directory.path().join(JOURNAL)).unwrap()).unwrap();
-        assert_eq!(kept[&quiet].incidents.len(), 2);
-        assert_eq!(kept[&loud].incidents.len() as u32, 5_000 - refused + 1);
-
-        // Once they are stored, the loud one's lines give way, and then all of them.
-        journal.settle(&loud, 10_000 - refused as usize);
-        for number in 0..200 {
-            journal.append(&quiet, &write(&number.to_string())).await.unwrap();
-        }
-        lock(&journal.open).rewrite().unwrap();
-        assert!(length(directory.path()) < SHARE / 2);
-        journal.settle(&quiet, 202);
-        assert_eq!(length(directory.path()), 0);
-    }
-
-    #[tokio::test]
-    async fn many_loud_servers_leave_room_for_a_quiet_one() {
-        let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::open_simulated(directory.path()).unwrap();
-        lock(&journal.open).end = LARGEST - FOR_THE_SMALL;
-        lock(&journal.open).rewritten = LARGEST;
-        lock(&journal.open).shares.insert("loud".into(), Share { bytes: SMALL, unsettled: 1 });
-        assert!(journal.append(&"loud".into(), &write("a")).await.is_err());
-        assert!(journal.append(&"quiet".into(), &write("a")).await.is_ok());
-    }
-}
+mod tests;

@@ -1,5 +1,5 @@
-//! Notes on the map of a paired server: those of users, and those of the detector of deaths. The game's own notes are
-//! not stored.
+//! Notes on the map of a paired server: those of users, those of the detector of deaths, and those that the team placed
+//! in the game, as the game server last showed them.
 
 use diesel::prelude::*;
 
@@ -20,7 +20,7 @@ pub struct StoredNote {
     pub id: String,
     /// User id.
     pub author_id: Option<String>,
-    /// `user` or `detector`.
+    /// `user`, `detector` or `game`.
     pub source: String,
     /// Metres from the south-west corner.
     pub x: f64,
@@ -87,6 +87,13 @@ pub fn insert(db: &mut Db, server: &ServerId, note: &StoredNote) -> Result<(), D
     let insert = diesel::insert_into(map_notes::table).values(row).on_conflict_do_nothing();
     on_backend!(db, |db| insert.execute(db))?;
     Ok(())
+}
+
+/// Makes these the game's own notes of the server; of those before, none stays.
+pub fn replace_game_notes(db: &mut Db, server: &ServerId, notes: &[StoredNote]) -> Result<(), DbError> {
+    let known = map_notes::table.filter(map_notes::server_id.eq(server.as_str()).and(map_notes::source.eq("game")));
+    diesel::delete(known).execute(db)?;
+    notes.iter().try_for_each(|note| insert(db, server, note))
 }
 
 /// Changes a note, and gives it as it now is.
@@ -161,7 +168,13 @@ mod tests {
             assert_eq!(pool.write_blocking(|db| purge(db, later(10))).unwrap(), 1);
             assert_eq!(pool.read_blocking(|db| count(db, &server)).unwrap(), 1);
             assert!(!pool.write_blocking(|db| delete(db, &server, "2")).unwrap());
-            assert_eq!(pool.write_blocking(|db| wipe(db, &server, later(1))).unwrap(), 1);
+            let game = |id: &str| StoredNote { author_id: None, source: "game".into(), ..note(id, None) };
+            for notes in [vec![game("3"), game("4")], vec![game("4"), game("5")]] {
+                pool.write_blocking(|db| replace_game_notes(db, &server, &notes)).unwrap();
+                assert_eq!(list(now())[1..], notes, "those of users stay");
+            }
+            assert_eq!(pool.read_blocking(|db| count(db, &server)).unwrap(), 1, "only users' notes count");
+            assert_eq!(pool.write_blocking(|db| wipe(db, &server, later(1))).unwrap(), 3);
             assert_eq!(list(now()), []);
         });
     }

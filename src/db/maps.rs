@@ -78,10 +78,17 @@ pub fn get(db: &mut Db, address: &str, port: u16) -> Result<Option<StoredMap>, D
     Ok(row.map(StoredMap::from))
 }
 
+/// The world of the map of this game server, if it is known.
+pub fn world(db: &mut Db, address: &str, port: u16) -> Result<Option<World>, DbError> {
+    let row = maps::table.find((address, i32::from(port)));
+    let stored: Option<String> = row.select(maps::world).first(db).optional()?;
+    Ok(stored.map(|world| serde_json::from_str(&world).unwrap_or_default()))
+}
+
 /// Whether the map of this world is stored.
-pub fn is_stored(db: &mut Db, address: &str, port: u16, world: &World) -> Result<bool, DbError> {
-    let stored = get(db, address, port)?.map(|map| map.world);
-    Ok(stored.is_some_and(|stored| stored.compare(world).is_none() && stored.level == world.level))
+pub fn is_stored(db: &mut Db, address: &str, port: u16, known: &World) -> Result<bool, DbError> {
+    let stored = world(db, address, port)?;
+    Ok(stored.is_some_and(|stored| stored.compare(known).is_none() && stored.level == known.level))
 }
 
 /// Stores a map in place of the one before. The same map again changes nothing.

@@ -1,4 +1,4 @@
-//! The markets of game servers: which world their shops are of, and whether they deliver shops at all. The shops
+//! The markets of game servers: which world their shops are of, and what they report at all. The shops
 //! themselves are in [`shops`].
 
 use diesel::prelude::*;
@@ -8,10 +8,8 @@ use crate::{
     domain::{
         detect::wipe::World,
         ids::GameServerId,
-        shop::{
-            OfferRecord, Shop,
-            market::{Availability, MarketWrite},
-        },
+        reporting::{Evidence, KnownReports},
+        shop::{OfferRecord, Shop, market::MarketWrite},
         time::Timestamp,
     },
 };
@@ -23,7 +21,7 @@ pub struct StoredMarket {
     pub wipe: i32,
     /// What is known of the world.
     pub world: Option<World>,
-    pub availability: Option<Availability>,
+    pub reports: KnownReports,
     /// Those that are there, and those that went not long ago.
     pub shops: Vec<Shop>,
 }
@@ -51,13 +49,12 @@ impl MarketStep {
         if self.rows() <= rows {
             return vec![self];
         }
-        let Self { game_server, wipe, world, write: MarketWrite { shops, records, availability }, record_ids, at } =
-            self;
+        let Self { game_server, wipe, world, write: MarketWrite { shops, records, reports }, record_ids, at } = self;
         let part = |shops: &[Shop], records: &[OfferRecord], record_ids: &[String]| Self {
             game_server: game_server.clone(),
             wipe,
             world: world.clone(),
-            write: MarketWrite { shops: shops.into(), records: records.into(), availability: availability.clone() },
+            write: MarketWrite { shops: shops.into(), records: records.into(), reports: reports.clone() },
             record_ids: record_ids.into(),
             at,
         };
@@ -76,18 +73,48 @@ struct MarketRow {
     evidence: Option<String>,
     #[diesel(deserialize_as = StoredTimestampOption)]
     as_of: Option<Timestamp>,
+    events_available: Option<bool>,
+    events_evidence: Option<String>,
+    #[diesel(deserialize_as = StoredTimestampOption)]
+    events_as_of: Option<Timestamp>,
+}
+
+impl MarketRow {
+    fn reports(&self) -> KnownReports {
+        let evidence = |reported: Option<bool>, words: &Option<String>, as_of| {
+            Some(Evidence { reported: reported?, words: words.clone()?, as_of: as_of? })
+        };
+        KnownReports {
+            events: evidence(self.events_available, &self.events_evidence, self.events_as_of),
+            shops: evidence(self.available, &self.evidence, self.as_of),
+        }
+    }
+}
+
+fn row(db: &mut Db, game_server: &GameServerId) -> Result<Option<MarketRow>, DbError> {
+    Ok(markets::table.find(game_server.as_str()).select(MarketRow::as_select()).first(db).optional()?)
+}
+
+/// What the game server was known to report.
+pub fn reports(db: &mut Db, game_server: &GameServerId) -> Result<KnownReports, DbError> {
+    Ok(row(db, game_server)?.map(|row| row.reports()).unwrap_or_default())
 }
 
 /// The market, with the shops that are there and those that went since then; an empty one if there is none.
 pub fn load(db: &mut Db, game_server: &GameServerId, gone_since: Timestamp) -> Result<StoredMarket, DbError> {
-    let row = markets::table.find(game_server.as_str()).select(MarketRow::as_select()).first(db).optional()?;
-    let Some(MarketRow { wipe, world, available, evidence, as_of }) = row else {
-        return Ok(StoredMarket::default());
-    };
-    let availability = evidence.zip(as_of).map(|(evidence, as_of)| Availability { available, evidence, as_of });
+    let Some(row) = row(db, game_server)? else { return Ok(StoredMarket::default()) };
+    let reports = row.reports();
+    let MarketRow { wipe, world, .. } = row;
     // What cannot be read is learnt again with the next answer.
     let world = world.and_then(|world| serde_json::from_str(&world).ok());
-    Ok(StoredMarket { wipe, world, availability, shops: shops::list(db, game_server, wipe, gone_since)? })
+    Ok(StoredMarket { wipe, world, reports, shops: shops::list(db, game_server, wipe, gone_since)? })
+}
+
+/// The world of the market, if it is known.
+pub fn world(db: &mut Db, game_server: &GameServerId) -> Result<Option<World>, DbError> {
+    let stored = markets::table.find(game_server.as_str()).select(markets::world).first(db).optional()?;
+    let stored: Option<String> = stored.flatten();
+    Ok(stored.and_then(|world| serde_json::from_str(&world).ok()))
 }
 
 /// The wipe whose shops are there now; 0 if there never were any.
@@ -100,21 +127,26 @@ pub fn wipe(db: &mut Db, game_server: &GameServerId) -> Result<i32, DbError> {
 pub fn write(db: &mut Db, step: &MarketStep) -> Result<(), DbError> {
     let MarketStep { game_server, wipe, world, write, record_ids, at } = step;
     let world = world.as_ref().and_then(|world| serde_json::to_string(world).ok());
-    let known = write.availability.as_ref();
     let current = (markets::wipe.eq(wipe), markets::world.eq(world));
-    let availability = (
-        markets::available.eq(known.and_then(|known| known.available)),
-        markets::evidence.eq(known.map(|known| &known.evidence)),
-        markets::as_of.eq(known.map(|known| known.as_of.naive_utc())),
+    let known = write.reports.as_ref();
+    let shops = known.and_then(|known| known.shops.as_ref());
+    let events = known.and_then(|known| known.events.as_ref());
+    let reports = (
+        markets::available.eq(shops.map(|shops| shops.reported)),
+        markets::evidence.eq(shops.map(|shops| &shops.words)),
+        markets::as_of.eq(shops.map(|shops| shops.as_of.naive_utc())),
+        markets::events_available.eq(events.map(|events| events.reported)),
+        markets::events_evidence.eq(events.map(|events| &events.words)),
+        markets::events_as_of.eq(events.map(|events| events.as_of.naive_utc())),
     );
     let id = markets::game_server_id.eq(game_server.as_str());
     let insert = diesel::insert_into(markets::table)
-        .values((id, current.clone(), availability))
+        .values((id, current.clone(), reports))
         .on_conflict(markets::game_server_id)
         .do_update();
     let before = self::wipe(db, game_server)?;
-    if known.is_some() || before != *wipe {
-        on_backend!(db, |db| insert.set((current, availability)).execute(db))?;
+    if known.is_some() {
+        on_backend!(db, |db| insert.set((current, reports)).execute(db))?;
     } else {
         on_backend!(db, |db| insert.set(current).execute(db))?;
     }
@@ -173,7 +205,7 @@ mod tests {
             let known = StoredMarket {
                 wipe: 0,
                 world: first.world.clone(),
-                availability: market.availability().cloned(),
+                reports: market.reports().clone(),
                 shops: market.shops().collect(),
             };
             assert_eq!(load(), known);
@@ -182,15 +214,19 @@ mod tests {
                 answer(&mut market, seconds, &machines[..1]);
             }
             store(&step(0, &mut market, 7));
-            assert_eq!((load().availability, load().shops.len()), (known.availability, 2));
+            assert_eq!((load().reports, load().shops.len()), (known.reports.clone(), 2));
+            assert_eq!(pool.read_blocking(|db| reports(db, &"a:1".into())).unwrap(), known.reports);
             let later = pool.read_blocking(|db| super::load(db, &"a:1".into(), at(31).stamp)).unwrap();
             assert_eq!(later.shops.len(), 1, "gone for too long");
 
-            let mut next = Market::default();
+            let mut next = market.wiped();
+            next.see_events(1, true, at(90));
             answer(&mut next, 100, &machines[1..]);
             store(&step(1, &mut next, 8));
             let loaded = load();
             assert_eq!((loaded.wipe, loaded.world.unwrap().seed, loaded.shops.len()), (1, Some(8), 1));
+            assert_eq!((loaded.reports.shops, &loaded.reports.events), (known.reports.shops, &next.reports().events));
+            assert!(loaded.reports.events.is_some());
             let old = pool.read_blocking(|db| shops::list(db, &"a:1".into(), 0, now())).unwrap();
             assert!(old.iter().all(|shop| shop.gone_at == Some(now())), "its shops went with it");
             let other = pool.read_blocking(|db| super::load(db, &"b:1".into(), at(0).stamp)).unwrap();
@@ -202,16 +238,16 @@ mod tests {
     fn what_is_old_is_deleted() {
         testing::on_each_database(|pool| {
             let mut market = Market::default();
-            let machines = [machine(1.0, 2.0, "A", &[order("wood", 1000, 10, 5)])];
+            let machines = [1.0, 9.0].map(|x| machine(x, 2.0, "A", &[order("wood", 1000, 10, 5)]));
             answer(&mut market, 0, &machines);
             pool.write_blocking(|db| write(db, &step(0, &mut market, 7))).unwrap();
             let purged = |until| {
                 pool.write_blocking(|db| Ok((shops::purge(db, until)?, shop_history::purge(db, until)?))).unwrap()
             };
             assert_eq!(purged(at(-1).stamp), (0, 0));
-            assert_eq!(purged(later(1_000_000)), (0, 1), "a shop that is there stays");
+            assert_eq!(purged(later(1_000_000)), (0, 2), "a shop that is there stays");
             for seconds in [10, 20, 30] {
-                answer(&mut market, seconds, &[]);
+                answer(&mut market, seconds, &machines[1..]);
             }
             pool.write_blocking(|db| write(db, &step(0, &mut market, 7))).unwrap();
             assert_eq!(purged(at(30).stamp), (1, 1));

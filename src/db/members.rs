@@ -9,15 +9,17 @@ use crate::{
     db::{
         chat_links,
         error::DbError,
+        payment_customers,
         pool::Db,
         schema::{beta_testers, guests, paired_servers, push_credentials, users},
         subscriptions, tiers,
         timestamp::StoredTimestampOption,
-        users::User,
+        users::{self as accounts, User},
     },
     domain::{
         funnel::{FunnelFacts, FunnelStage},
         ids::UserId,
+        player_name::NameKey,
         tier::EffectiveTier,
         time::Timestamp,
     },
@@ -63,6 +65,33 @@ pub struct HostServer {
     pub server_name: String,
     pub host: UserId,
     pub host_name: String,
+}
+
+/// How many members a search finds, and so many of them, the newest first: by account, by the words of a name, or by the
+/// whole id of a subscription or customer at the payment provider. `None`: all of them.
+pub fn search(
+    db: &mut Db,
+    text: Option<&str>,
+    before: Option<&UserId>,
+    limit: i64,
+    offset: i64,
+) -> Result<(i64, Vec<User>), DbError> {
+    let Some(text) = text.map(str::trim).filter(|text| !text.is_empty()) else {
+        return accounts::search(db, None, before, limit, offset);
+    };
+    let payer = match payment_customers::user_of(db, text)? {
+        Some(user) => Some(user),
+        None => subscriptions::get(db, text)?.map(|stored| stored.owned.user),
+    };
+    if let Some(payer) = payer {
+        let found = accounts::find(db, &payer)?.filter(|found| before.is_none_or(|before| found.id < *before));
+        return Ok((1, found.into_iter().skip(usize::try_from(offset).unwrap_or(usize::MAX)).collect()));
+    }
+    match NameKey::of(text) {
+        Some(start) => accounts::search(db, Some(&start), before, limit, offset),
+        // Nothing of it can be seen, so no name has it.
+        None => Ok((0, Vec::new())),
+    }
 }
 
 /// How many there are. Reads everybody who has anything: not for every request.
@@ -173,12 +202,10 @@ mod tests {
     use crate::{
         db::{
             beta_testers as testers,
-            guests::{Invitee, invite},
             pool::Pool,
             push_credentials::{SealedBundle, upload},
             subscriptions::{OwnedSubscription, put},
             testing::{self, later, now},
-            users as members,
         },
         domain::tier::{BetaEntry, SubscriptionStatus, Tier, TierSubscription},
     };
@@ -187,17 +214,25 @@ mod tests {
         let subscription = TierSubscription {
             id: format!("sub_{user}"),
             tier: Some(Tier::Scout),
+            interval: None,
             status,
             price: None,
             period_start: Some(now()),
-            period_end: Some(later(9)),
+            period_end: Some(later(if status == SubscriptionStatus::Canceled { 9 } else { 30 * 86_400 })),
             cancel_at_period_end: false,
             lapsed: false,
             started_at: now(),
             past_due_since: None,
+            paid_tier: Some(Tier::Scout),
         };
         let owned = OwnedSubscription { user: user.into(), customer: user.into(), subscription };
-        pool.write_blocking(|db| put(db, &owned, None, now())).unwrap();
+        let mut active = owned.clone();
+        active.subscription.status = SubscriptionStatus::Active;
+        let known = (status == SubscriptionStatus::Canceled).then(|| {
+            pool.write_blocking(|db| put(db, &active, None, now())).unwrap();
+            1
+        });
+        pool.write_blocking(|db| put(db, &owned, known, now())).unwrap();
     }
 
     fn credential(pool: &Pool, user: &str) {
@@ -227,12 +262,11 @@ mod tests {
                 credential(pool, user);
             }
             testing::server(pool, "owner", "server");
-            let guest = Invitee::Account("guest".into());
-            pool.write_blocking(|db| invite(db, &"g".into(), &"server".into(), &guest, None, now())).unwrap().unwrap();
+            testing::guest(pool, "g", "server", "guest");
 
             let stages = |at| {
                 pool.read_blocking(|db| {
-                    let (total, all) = members::search(db, None, 99, 0)?;
+                    let (total, all) = search(db, None, None, 99, 0)?;
                     let statuses = statuses(db, all, at)?;
                     assert_eq!(total, 9);
                     let counted = totals(db, at)?;

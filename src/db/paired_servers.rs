@@ -50,6 +50,10 @@ pub struct PairedServer {
     /// When its link was last known to be up.
     #[diesel(deserialize_as = StoredTimestampOption)]
     pub link_alive_at: Option<Timestamp>,
+    /// Counts the changes of address, port, player and token.
+    pub credentials_version: i32,
+    /// The latest of them that the game server has accepted.
+    pub accepted_version: Option<i32>,
     #[diesel(embed)]
     pub baseline: Baseline,
 }
@@ -59,6 +63,22 @@ impl PairedServer {
     fn is_unnamed(&self) -> bool {
         let with_port = GameServerId::at(&self.address, self.port);
         [self.address.as_str(), with_port.as_str()].iter().any(|address| self.name.eq_ignore_ascii_case(address))
+    }
+
+    /// True if the game server has accepted the credentials as they are.
+    pub fn is_accepted(&self) -> bool {
+        self.accepted_version == Some(self.credentials_version)
+    }
+
+    /// The world that its own link saw last.
+    pub fn world(&self) -> World {
+        self.baseline.clone().world().unwrap_or_default()
+    }
+
+    /// True if it may read what others' links learnt of the game server, last in the world `latest` (`None`: in a world
+    /// that is not known): its own credentials were accepted since that world began. A wrong player token reads nothing.
+    pub fn shares(&self, latest: Option<&World>) -> bool {
+        self.is_accepted() && latest.is_none_or(|latest| self.world().is_since(latest))
     }
 
     /// What it is called for this role: the address is for the owner alone.
@@ -219,6 +239,20 @@ pub fn save_baseline(
 ) -> Result<bool, DbError> {
     let stored = paired_servers::monuments.eq(monuments.map(stored_monuments::write));
     Ok(diesel::update(paired_servers::table.find(id.as_str())).set((baseline, stored)).execute(db)? == 1)
+}
+
+/// Counts a change of address, port, player or token, which no game server has accepted yet.
+pub fn change_credentials(db: &mut Db, id: &ServerId) -> Result<(), DbError> {
+    let next = paired_servers::credentials_version.eq(paired_servers::credentials_version + 1);
+    diesel::update(paired_servers::table.find(id.as_str())).set(next).execute(db)?;
+    Ok(())
+}
+
+/// Stores that the game server has accepted the credentials of this version, unless they have changed since.
+pub fn set_accepted(db: &mut Db, id: &ServerId, version: i32) -> Result<(), DbError> {
+    let row = paired_servers::table.find(id.as_str()).filter(paired_servers::credentials_version.eq(version));
+    diesel::update(row).set(paired_servers::accepted_version.eq(version)).execute(db)?;
+    Ok(())
 }
 
 /// Stores when the server's link was last known to be up.

@@ -6,6 +6,7 @@ use diesel::prelude::*;
 use crate::{
     db::{
         error::DbError,
+        pairing_requests,
         pool::Db,
         schema::{pairing_codes, users},
         timestamp::StoredTimestamp,
@@ -27,19 +28,22 @@ pub struct CodePurpose {
     pub label: Option<String>,
     /// An overlay of this server; `None`: a helper.
     pub overlay: Option<ServerId>,
+    /// The keys of the state that the overlay shows, as text; `None`: all.
+    pub sections: Option<String>,
 }
 
 /// Adds a code for this user that no live code equals; the user's oldest ones are deleted to make room. `Unavailable`
-/// when `draw` returns only live ones.
+/// when `draw` returns only live ones. `network` is that of the session that asks for it.
 ///
 /// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
 pub fn issue(
     db: &mut Db,
     purpose: &CodePurpose,
+    network: &str,
     mut draw: impl FnMut() -> PairingCode,
     now: Timestamp,
 ) -> Result<PairingCode, DbError> {
-    let CodePurpose { user, label, overlay } = purpose;
+    let CodePurpose { user, label, overlay, sections } = purpose;
     purge(db, now)?;
     // Locks the user's row: two requests at once could otherwise both see room.
     diesel::update(users::table.find(user.as_str())).set(users::id.eq(users::id)).execute(db)?;
@@ -63,6 +67,8 @@ pub fn issue(
             pairing_codes::created_at.eq(created_at.naive_utc()),
             pairing_codes::expires_at.eq((now + LIFETIME).naive_utc()),
             pairing_codes::server_id.eq(overlay.as_ref().map(ServerId::as_str)),
+            pairing_codes::sections.eq(sections.as_ref()),
+            pairing_codes::issued_from.eq(network),
         );
         let insert = diesel::insert_into(pairing_codes::table).values(row).on_conflict_do_nothing();
         if on_backend!(db, |db| insert.execute(db))? == 1 {
@@ -72,13 +78,36 @@ pub fn issue(
     Err(DbError::Unavailable("no free pairing code was found".to_owned()))
 }
 
+/// A live code, as a network sees it that has typed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TypedCode {
+    /// The code was issued to a session in this network.
+    pub at_home: bool,
+    /// Its user has confirmed this network.
+    pub confirmed: bool,
+}
+
+/// The code, unless it was used or has expired.
+pub fn find(db: &mut Db, code: &PairingCode, network: &str, now: Timestamp) -> Result<Option<TypedCode>, DbError> {
+    let live = pairing_codes::table.find(code.as_str()).filter(pairing_codes::expires_at.gt(now.naive_utc()));
+    let issued_from: Option<Option<String>> = live.select(pairing_codes::issued_from).first(db).optional()?;
+    let Some(issued_from) = issued_from else { return Ok(None) };
+    let at_home = issued_from.as_deref() == Some(network);
+    Ok(Some(TypedCode { at_home, confirmed: pairing_requests::is_confirmed(db, code, network)? }))
+}
+
+/// User, label, server and sections.
+type PurposeRow = (String, Option<String>, Option<String>, Option<String>);
+
 /// Deletes the code and returns what it was issued for; `None` when it was used or has expired.
 pub fn take(db: &mut Db, code: &PairingCode, now: Timestamp) -> Result<Option<CodePurpose>, DbError> {
     let code = pairing_codes::table.find(code.as_str()).filter(pairing_codes::expires_at.gt(now.naive_utc()));
-    let purpose = (pairing_codes::user_id, pairing_codes::label, pairing_codes::server_id);
-    let taken: Option<(String, Option<String>, Option<String>)> =
-        diesel::delete(code).returning(purpose).get_result(db).optional()?;
-    Ok(taken.map(|(user, label, server)| CodePurpose { user: user.into(), label, overlay: server.map(ServerId::from) }))
+    let purpose = (pairing_codes::user_id, pairing_codes::label, pairing_codes::server_id, pairing_codes::sections);
+    let taken: Option<PurposeRow> = diesel::delete(code).returning(purpose).get_result(db).optional()?;
+    Ok(taken.map(|(user, label, server, sections)| {
+        let overlay = server.map(ServerId::from);
+        CodePurpose { user: user.into(), label, overlay, sections }
+    }))
 }
 
 /// Deletes a batch of the codes that have expired; returns how many.
@@ -100,8 +129,8 @@ mod tests {
 
     fn issue_drawing(pool: &Pool, user: &str, drawn: &[u8], at: Timestamp) -> Result<PairingCode, DbError> {
         let mut drawn = drawn.iter().copied().cycle().map(code);
-        let purpose = CodePurpose { user: user.into(), label: Some("PC".into()), overlay: None };
-        pool.write_blocking(|db| issue(db, &purpose, || drawn.next().unwrap(), at))
+        let purpose = CodePurpose { user: user.into(), label: Some("PC".into()), overlay: None, sections: None };
+        pool.write_blocking(|db| issue(db, &purpose, "192.0.2.1", || drawn.next().unwrap(), at))
     }
 
     fn take_at(pool: &Pool, number: u8, at: Timestamp) -> Option<String> {
@@ -149,9 +178,10 @@ mod tests {
         testing::on_each_database(|pool| {
             testing::user(pool, "user");
             let server = testing::server(pool, "user", "server").id;
-            let purpose = CodePurpose { user: "user".into(), label: None, overlay: Some(server.clone()) };
+            let purpose =
+                CodePurpose { user: "user".into(), label: None, overlay: Some(server.clone()), sections: None };
             for number in [1, 2] {
-                pool.write_blocking(|db| issue(db, &purpose, || code(number), now())).unwrap();
+                pool.write_blocking(|db| issue(db, &purpose, "192.0.2.1", || code(number), now())).unwrap();
             }
             let take = |number| pool.write_blocking(|db| take(db, &code(number), now())).unwrap();
             assert_eq!(take(1), Some(purpose.clone()));
