@@ -13,12 +13,15 @@ use crate::{
         timestamp::{StoredTimestamp, StoredTimestampOption},
     },
     domain::{
-        payment::{ParkReason, SubscriptionRef, retry_at},
+        ids::UserId,
+        payment::{ChargeReport, ParkReason, SubscriptionRef, retry_at},
         time::Timestamp,
+        timeline::Cursor,
     },
 };
 
 const PARKED: &str = "parked";
+const REPORTED: &str = "reported";
 
 /// What became of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,16 +43,16 @@ impl EventState {
     }
 }
 
-/// An event that waits.
+/// An event that waits, or that an admin has to see.
 #[derive(Clone, Debug, PartialEq, Eq, Queryable, Selectable)]
 #[diesel(table_name = payment_events)]
-pub struct ParkedEvent {
+pub struct ShownEvent {
     pub id: String,
     /// The provider's word.
     pub kind: String,
     pub subscription_id: Option<String>,
     pub customer_id: Option<String>,
-    /// The user whom checkout named.
+    /// The user named at checkout, or the payer of the charge.
     pub user_hint: Option<String>,
     pub reason: Option<String>,
     #[diesel(deserialize_as = StoredTimestamp)]
@@ -57,6 +60,7 @@ pub struct ParkedEvent {
     pub attempts: i32,
     #[diesel(deserialize_as = StoredTimestampOption)]
     pub next_attempt_at: Option<Timestamp>,
+    pub charge_id: Option<String>,
 }
 
 /// Whether the event was taken and does not wait.
@@ -116,13 +120,60 @@ pub fn record(
     Ok(())
 }
 
+/// The payer of a charge, as far as known.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Payer<'a> {
+    pub customer: Option<&'a str>,
+    pub user: Option<&'a UserId>,
+}
+
+/// Records an event that an admin has to see.
+///
+/// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
+pub fn report(
+    db: &mut Db,
+    id: &str,
+    kind: &str,
+    report: &ChargeReport,
+    payer: Payer<'_>,
+    now: Timestamp,
+) -> Result<(), DbError> {
+    let row = (
+        payment_events::id.eq(id),
+        payment_events::kind.eq(kind),
+        payment_events::customer_id.eq(payer.customer),
+        payment_events::user_hint.eq(payer.user.map(UserId::as_str)),
+        payment_events::charge_id.eq(report.charge.as_deref()),
+        payment_events::state.eq(REPORTED),
+        payment_events::reason.eq(report.kind.as_str()),
+        payment_events::received_at.eq(now.naive_utc()),
+        payment_events::attempts.eq(0),
+    );
+    diesel::insert_into(payment_events::table).values(row).execute(db)?;
+    Ok(())
+}
+
+/// How many an admin has to see, and the newest of them, or of those before this place.
+pub fn reported(db: &mut Db, before: Option<&Cursor>, limit: usize) -> Result<(usize, Vec<ShownEvent>), DbError> {
+    let reported = || payment_events::table.filter(payment_events::state.eq(REPORTED));
+    let count: i64 = reported().count().get_result(db)?;
+    let order = (payment_events::received_at.desc(), payment_events::id.desc());
+    let mut newest = reported().order(order).limit(limit as i64).into_boxed();
+    if let Some(Cursor { ts, id }) = before {
+        // In a form that an index can serve.
+        let (at, received_at) = (ts.naive_utc(), payment_events::received_at);
+        newest = newest.filter(received_at.le(at).and(received_at.lt(at).or(payment_events::id.lt(id))));
+    }
+    Ok((usize::try_from(count).unwrap_or(usize::MAX), newest.select(ShownEvent::as_select()).load(db)?))
+}
+
 /// The parked events whose turn has come, so many at most.
-pub fn due(db: &mut Db, limit: i64, now: Timestamp) -> Result<Vec<ParkedEvent>, DbError> {
+pub fn due(db: &mut Db, limit: i64, now: Timestamp) -> Result<Vec<ShownEvent>, DbError> {
     let due = payment_events::table
         .filter(payment_events::next_attempt_at.le(now.naive_utc()))
         .order(payment_events::next_attempt_at)
         .limit(limit)
-        .select(ParkedEvent::as_select());
+        .select(ShownEvent::as_select());
     Ok(due.load(db)?)
 }
 
@@ -130,7 +181,7 @@ pub fn due(db: &mut Db, limit: i64, now: Timestamp) -> Result<Vec<ParkedEvent>, 
 /// becomes of that, also because the process ends, its next turn comes as after every attempt.
 ///
 /// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
-pub fn claim(db: &mut Db, now: Timestamp) -> Result<Option<ParkedEvent>, DbError> {
+pub fn claim(db: &mut Db, now: Timestamp) -> Result<Option<ShownEvent>, DbError> {
     while let Some(event) = due(db, 1, now)?.pop() {
         let attempts = event.attempts.saturating_add(1);
         let is_due = payment_events::table.find(&event.id).filter(payment_events::next_attempt_at.le(now.naive_utc()));
@@ -146,18 +197,23 @@ pub fn claim(db: &mut Db, now: Timestamp) -> Result<Option<ParkedEvent>, DbError
     Ok(None)
 }
 
-/// How many are parked, and the oldest of them.
-pub fn parked(db: &mut Db, limit: usize) -> Result<(usize, Vec<ParkedEvent>), DbError> {
+/// How many are parked, and the oldest of them, or of those after this place.
+pub fn parked(db: &mut Db, after: Option<&Cursor>, limit: usize) -> Result<(usize, Vec<ShownEvent>), DbError> {
     let parked = || payment_events::table.filter(payment_events::state.eq(PARKED));
     let count: i64 = parked().count().get_result(db)?;
-    let oldest = parked().order((payment_events::received_at, payment_events::id)).limit(limit as i64);
-    Ok((usize::try_from(count).unwrap_or(usize::MAX), oldest.select(ParkedEvent::as_select()).load(db)?))
+    let order = (payment_events::received_at, payment_events::id);
+    let mut oldest = parked().order(order).limit(limit as i64).into_boxed();
+    if let Some(Cursor { ts, id }) = after {
+        let (at, received_at) = (ts.naive_utc(), payment_events::received_at);
+        oldest = oldest.filter(received_at.ge(at).and(received_at.gt(at).or(payment_events::id.gt(id))));
+    }
+    Ok((usize::try_from(count).unwrap_or(usize::MAX), oldest.select(ShownEvent::as_select()).load(db)?))
 }
 
 /// Deletes a batch of what was settled before; returns how many. The provider sends an event again for 30 days.
 pub fn purge(db: &mut Db, before: Timestamp) -> Result<usize, DbError> {
     let mut purged = 0;
-    for state in ["applied", "ignored"] {
+    for state in ["applied", "ignored", REPORTED] {
         let ids: Vec<String> = payment_events::table
             .filter(payment_events::state.eq(state))
             .filter(payment_events::received_at.le(before.naive_utc()))
@@ -197,9 +253,12 @@ mod tests {
             let once = ["evt_1", "evt_2", "evt_3"].map(|id| Some(id.to_owned()));
             assert_eq!((&claimed[..5], &claimed[5..]), (&[const { None }; 5][..], &once[..]));
             // One is parked again, one settled; of the third is heard no more.
+            let place = Cursor { ts: now(), id: "evt_1".to_owned() };
+            let (count, after) = pool.read_blocking(|db| parked(db, Some(&place), 1)).unwrap();
+            assert_eq!((count, after[0].id.as_str()), (3, "evt_2"), "of the same time");
             record("evt_1", EventState::Parked(ParkReason::UnknownUser), later(31));
             record("evt_2", EventState::Applied, later(31));
-            let (count, oldest) = pool.read_blocking(|db| parked(db, 9)).unwrap();
+            let (count, oldest) = pool.read_blocking(|db| parked(db, None, 9)).unwrap();
             let shown: Vec<_> = oldest.iter().map(|event| (event.attempts, event.reason.as_deref())).collect();
             assert_eq!((count, shown), (2, vec![(1, Some("unknown_user")), (1, Some("provider_unavailable"))]));
             assert_eq!(claim(later(89)), None, "after another minute");
@@ -224,7 +283,7 @@ mod tests {
             assert_eq!(due(later(30)).len(), 1, "one that comes again keeps its turn");
             record(parked, later(30));
             assert_eq!((due(later(89)).len(), due(later(90)).len()), (0, 1));
-            let (count, oldest) = pool.read_blocking(|db| super::parked(db, 9)).unwrap();
+            let (count, oldest) = pool.read_blocking(|db| super::parked(db, None, 9)).unwrap();
             assert_eq!((count, oldest[0].attempts, oldest[0].received_at), (1, 1, now()));
             assert_eq!(oldest[0].reason.as_deref(), Some("unknown_user"));
             assert_eq!(pool.write_blocking(|db| purge(db, later(99))).unwrap(), 0);

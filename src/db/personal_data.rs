@@ -15,16 +15,20 @@ use diesel::{
 use crate::{
     crypto::digest::sha256_hex,
     db::{
+        customers_to_end::{self, CustomerTurn},
         error::DbError,
         pool::Db,
         schema::{
-            active_days, beta_testers, chat_link_codes, chat_links, erased_customers, guests, helper_devices,
-            idempotency_keys, incident_acks, incidents, map_notes, paired_servers, payment_customers, payment_events,
-            sessions, store_versions, subscriptions, users, wiki_versions,
+            active_days, api_tokens, beta_testers, chat_link_codes, chat_links, erased_customers, guests,
+            helper_devices, idempotency_keys, incident_acks, incidents, map_notes, paired_servers, payment_customers,
+            payment_events, sessions, store_versions, subscriptions, users, wiki_versions,
         },
         users::{self as accounts, User},
     },
-    domain::ids::{HelperDeviceId, ServerId, SessionId, UserId},
+    domain::{
+        ids::{ApiTokenId, HelperDeviceId, ServerId, SessionId, UserId},
+        time::Timestamp,
+    },
 };
 
 /// Rows that are read at once.
@@ -65,14 +69,15 @@ const fn rows(
 
 /// All lists. Secrets, sealed or hashed, are in none.
 #[rustfmt::skip]
-pub const PERSONAL_DATA: [PersonalRows; 31] = [
+pub const PERSONAL_DATA: [PersonalRows; 36] = [
     rows("profile", "users", "id = {user}", "id", &["id", "platform_id", "display_name", "avatar_url", "time_zone", "locale", "created_at:time", "last_seen_at:time"]),
     rows("sessions", "sessions", OF_USER, "id", &["created_at:time", "last_seen_at:time", "expires_at:time"]),
     rows("activeDays", "active_days", OF_USER, "day", &["day:time"]),
     rows("pairedServers", "paired_servers", "owner_id = {user}", "id", &["id", "game_server_id", "name", "address", "port", "player_id", "created_at:time", "updated_at:time", "link_alive_at:time", "wipe_time", "seed", "map_size", "level_name"]),
-    rows("smartDevices", "smart_devices", OF_OWN_SERVER, "server_id, device_id", &["server_id", "device_id", "kind", "name", "label", "custom_command", "on_message", "off_message", "created_at:time", "last_value:flag", "x", "y"]),
-    rows("pairingCodes", "pairing_codes", OF_USER, "code", &["label", "server_id", "created_at:time", "expires_at:time"]),
-    rows("helperDevices", "helper_devices", OF_USER, "id", &["id", "label", "server_id", "created_at:time", "last_used_at:time"]),
+    rows("smartDevices", "smart_devices", OF_OWN_SERVER, "server_id, device_id", &["server_id", "device_id", "kind", "name", "label", "custom_command", "on_message", "off_message", "created_at:time", "last_value:flag", "x", "y", "reported"]),
+    rows("pairingCodes", "pairing_codes", OF_USER, "code", &["label", "server_id", "sections", "issued_from", "created_at:time", "expires_at:time"]),
+    rows("helperDevices", "helper_devices", OF_USER, "id", &["id", "label", "server_id", "sections", "created_at:time", "last_used_at:time"]),
+    rows("apiTokens", "api_tokens", OF_USER, "id", &["id", "label", "scopes", "server_id", "created_at:time", "expires_at:time", "last_used_at:time"]),
     rows("pushCredentials", "push_credentials", OF_USER, "user_id", &["uploaded_at:time", "uploaded_by", "expires_at:time", "proven_at:time", "key_version", "staged_uploaded_at:time", "staged_uploaded_by", "staged_expires_at:time"]),
     rows("pushRefusals", "push_refusals", OF_USER, "user_id", &["uploaded_at:time", "uploaded_by", "reason", "refused_at:time", "dismissed:flag"]),
     rows("receivedPushes", "push_seen", OF_USER, "persistent_id", &["persistent_id", "received_at:time"]),
@@ -81,22 +86,26 @@ pub const PERSONAL_DATA: [PersonalRows; 31] = [
     rows("trackedPlayers", "tracked_players", OF_OWN_SERVER, "id", &["id", "server_id", "tracker_name", "tag", "note", "platform_id", "created_at:time", "online_since:time", "last_seen_at:time"]),
     rows("trackedSessions", "player_sessions", "player_id IN (SELECT id FROM tracked_players WHERE server_id IN (SELECT id FROM paired_servers WHERE owner_id = {user}))", "player_id, began_at", &["player_id", "began_at:time", "ended_at:time"]),
     rows("playerStatsRequests", "player_stats_spending", OF_USER, "user_id", &["day:time", "spent"]),
-    rows("shopWatches", "shop_watches", OF_OWN_SERVER, "id", &["id", "server_id", "vendor_id", "item_id", "expected_price", "currency_id", "created_at:time", "state", "cost", "quantity", "as_of:time"]),
+    rows("shopWatches", "shop_watches", OF_OWN_SERVER, "id", &["id", "server_id", "vendor_id", "item_id", "side", "direction", "expected_price", "currency_id", "created_at:time", "state", "found_vendor_id", "cost", "quantity", "as_of:time"]),
     rows("guests", "guests", OF_OWN_SERVER, "id", &["id", "server_id", "user_id", "platform_id", "label", "invited_at:time", "expires_at:time", "since:time"]),
     rows("guestOf", "guests", "(user_id = {user} OR platform_id = (SELECT platform_id FROM users WHERE id = {user}))", "id", &["id", "server_id", "label", "invited_at:time", "since:time"]),
+    rows("refusedInvites", "refused_invites", OF_USER, "server_id", &["server_id", "refused_at:time"]),
+    rows("blockedInviters", "blocked_inviters", OF_USER, "blocked_user_id", &["blocked_user_id", "blocked_at:time"]),
     rows("alarms", "alarms", OF_USER, "id", &["id", "server_id", "path", "alarm_id", "title", "message", "received_at:time", "sent_at:time", "state", "incident", "finished_at:time"]),
     rows("incidents", "incidents", OF_OWN_SERVER, "id", &["id", "server_id", "alarm_id", "alarm_name", "title", "x", "y", "grid", "first_at:time", "last_at:time", "ended_at:time", "count", "paths", "late:flag", "drill:flag", "state", "heard_at:time"]),
+    rows("mergedIncidents", "merged_incidents", "incident_id IN (SELECT id FROM incidents WHERE server_id IN (SELECT id FROM paired_servers WHERE owner_id = {user}))", "id", &["id", "incident_id"]),
     rows("acknowledgements", "incident_acks", OF_USER, "incident_id", &["incident_id", "at:time"]),
     rows("timeline", "timeline", "(user_id = {user} OR server_id IN (SELECT id FROM paired_servers WHERE owner_id = {user}))", "id", &["id", "server_id", "kind", "action", "ts:time", "grid", "x", "y", "title", "data:json"]),
     rows("chatLines", "chat_lines", OF_OWN_SERVER, "server_id, id", &["server_id", "id", "said_at:time", "author", "text"]),
     rows("chatLink", "chat_links", OF_USER, "user_id", &["chat_user_id", "linked_at:time"]),
     rows("paymentCustomer", "payment_customers", OF_USER, "user_id", &["customer_id", "open_checkout"]),
-    rows("subscriptions", "subscriptions", OF_USER, "id", &["id", "customer_id", "tier", "status", "price", "period_start:time", "period_end:time", "cancel_at_period_end:flag", "lapsed:flag", "started_at:time", "fetched_at:time", "past_due_since:time"]),
-    rows("paymentEvents", "payment_events", "(user_hint = {user} OR customer_id IN (SELECT customer_id FROM payment_customers WHERE user_id = {user}))", "id", &["id", "kind", "subscription_id", "customer_id", "state", "reason", "received_at:time"]),
+    rows("subscriptions", "subscriptions", OF_USER, "id", &["id", "customer_id", "tier", "status", "price", "period_start:time", "period_end:time", "cancel_at_period_end:flag", "lapsed:flag", "started_at:time", "fetched_at:time", "past_due_since:time", "paid_tier", "billing_interval", "ended_unknown:flag"]),
+    rows("paymentEvents", "payment_events", "(user_hint = {user} OR customer_id IN (SELECT customer_id FROM payment_customers WHERE user_id = {user}))", "id", &["id", "kind", "subscription_id", "customer_id", "charge_id", "state", "reason", "received_at:time"]),
     rows("betaTester", "beta_testers", OF_ACCOUNT, "platform_id", &["tier", "note", "expires_at:time", "created_at:time"]),
     rows("searchedBy", "user_search", OF_USER, "key", &["key"]),
     rows("adminActions", "audit", "actor = (SELECT platform_id FROM users WHERE id = {user})", "id", &["id", "at:time", "action", "target", "payload:json", "result"]),
     rows("adminActionsAboutMe", "audit", ABOUT_USER, "id", &["id", "at:time", "action", "payload:json", "result"]),
+    rows("pairingRequests", "pairing_requests", "code IN (SELECT code FROM pairing_codes WHERE user_id = {user})", "id", &["id", "network", "requested_at:time", "confirmed_at:time"]),
 ];
 
 #[derive(QueryableByName)]
@@ -172,6 +181,7 @@ fn camel_case(column: &str) -> String {
 pub struct Erased {
     pub sessions: Vec<SessionId>,
     pub helper_devices: Vec<HelperDeviceId>,
+    pub api_tokens: Vec<ApiTokenId>,
     /// Own ones.
     pub servers: Vec<ServerId>,
     /// Of which the user was a guest.
@@ -180,6 +190,8 @@ pub struct Erased {
     pub acknowledged: Vec<ServerId>,
     /// Map notes on servers of others, by server.
     pub notes: Vec<(ServerId, String)>,
+    /// Of the payment provider, at which something may run.
+    pub customers: Vec<CustomerTurn>,
 }
 
 /// Begins an erasure: nothing of this user is added until the transaction ends. Others lock in another order (the server
@@ -197,12 +209,13 @@ pub fn begin_erasure(db: &mut Db, user: &UserId) -> Result<(), DbError> {
 /// Erases the user with all that is stored about them.
 ///
 /// Call it in a transaction, and after [`begin_erasure`] where others write.
-pub fn erase(db: &mut Db, user: &User) -> Result<Erased, DbError> {
+pub fn erase(db: &mut Db, user: &User, now: Timestamp) -> Result<Erased, DbError> {
     let (id, account) = (user.id.as_str(), user.platform_id.as_str());
     accounts::lock_out(db, &user.id)?;
     let of_sessions: Vec<String> = sessions::table.filter(sessions::user_id.eq(id)).select(sessions::id).load(db)?;
     let devices: Vec<String> =
         helper_devices::table.filter(helper_devices::user_id.eq(id)).select(helper_devices::id).load(db)?;
+    let tokens: Vec<String> = api_tokens::table.filter(api_tokens::user_id.eq(id)).select(api_tokens::id).load(db)?;
     let servers: Vec<String> =
         paired_servers::table.filter(paired_servers::owner_id.eq(id)).select(paired_servers::id).load(db)?;
     let shared: Vec<String> = guests::table.filter(guests::user_id.eq(id)).select(guests::server_id).load(db)?;
@@ -226,7 +239,7 @@ pub fn erase(db: &mut Db, user: &User) -> Result<Erased, DbError> {
     let accounts: Vec<String> =
         chat_links::table.filter(chat_links::user_id.eq(id)).select(chat_links::chat_user_id).load(db)?;
     diesel::delete(chat_link_codes::table.filter(chat_link_codes::chat_user_id.eq_any(accounts))).execute(db)?;
-    forget_payments(db, id)?;
+    let customers = forget_payments(db, id, now)?;
     diesel::update(store_versions::table.filter(store_versions::written_by.eq(account)))
         .set(store_versions::written_by.eq(ERASED_WRITER))
         .execute(db)?;
@@ -237,21 +250,25 @@ pub fn erase(db: &mut Db, user: &User) -> Result<Erased, DbError> {
     Ok(Erased {
         sessions: of_sessions.into_iter().map(SessionId::from).collect(),
         helper_devices: devices.into_iter().map(HelperDeviceId::from).collect(),
+        api_tokens: tokens.into_iter().map(ApiTokenId::from).collect(),
         servers: servers.into_iter().map(ServerId::from).collect(),
         shared: shared.into_iter().map(ServerId::from).collect(),
         acknowledged: acknowledged.into_iter().map(ServerId::from).collect(),
         notes: notes.into_iter().map(|(server, note)| (server.into(), note)).collect(),
+        customers,
     })
 }
 
-/// Events stay known as taken, and no longer say whom they were about.
-fn forget_payments(db: &mut Db, user: &str) -> Result<(), DbError> {
+/// Events stay known as taken, and no longer name a user. What runs at the provider is still to be ended.
+fn forget_payments(db: &mut Db, user: &str, now: Timestamp) -> Result<Vec<CustomerTurn>, DbError> {
     let of_user = payment_customers::table.filter(payment_customers::user_id.eq(user));
     let mut customers: Vec<String> = of_user.select(payment_customers::customer_id).load(db)?;
     let of_user = subscriptions::table.filter(subscriptions::user_id.eq(user));
     let known: Vec<(String, String)> = of_user.select((subscriptions::id, subscriptions::customer_id)).load(db)?;
     let (ids, more): (Vec<String>, Vec<String>) = known.into_iter().unzip();
     customers.extend(more);
+    customers.sort();
+    customers.dedup();
     for customer in &customers {
         let row = erased_customers::customer_hash.eq(sha256_hex(customer.as_bytes()));
         let put = diesel::insert_into(erased_customers::table).values(row).on_conflict_do_nothing();
@@ -259,7 +276,7 @@ fn forget_payments(db: &mut Db, user: &str) -> Result<(), DbError> {
     }
     let about = payment_events::user_hint
         .eq(user)
-        .or(payment_events::customer_id.eq_any(customers))
+        .or(payment_events::customer_id.eq_any(&customers))
         .or(payment_events::subscription_id.eq_any(ids));
     diesel::update(payment_events::table.filter(about))
         .set((
@@ -268,7 +285,7 @@ fn forget_payments(db: &mut Db, user: &str) -> Result<(), DbError> {
             payment_events::subscription_id.eq(None::<String>),
         ))
         .execute(db)?;
-    Ok(())
+    customers.iter().map(|customer| customers_to_end::put(db, customer, now)).collect()
 }
 
 /// Whether this customer of the payment provider was a user who has erased themselves.

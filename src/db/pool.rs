@@ -6,7 +6,10 @@
 use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -34,6 +37,10 @@ use crate::{
 
 /// How long a caller waits for its answer before it gets [`DbError::Unavailable`].
 const DEADLINE: Duration = Duration::from_secs(5);
+/// Time between two looks of a waiting query whether there will be a connection.
+const LOOKED_EVERY: Duration = Duration::from_millis(200);
+/// For about as long as its caller waits.
+const LOOKS: u32 = 25;
 /// Connections of one process to PostgreSQL; one of them is only for what is written first.
 const POSTGRES_CONNECTIONS: u32 = 10;
 /// Connections that read SQLite while its one writer writes.
@@ -80,9 +87,16 @@ type Job = Box<dyn FnOnce(Result<&mut Db, DbError>) -> QueryAnswer + Send>;
 /// Answers the caller: with the result of the queries, unless something went wrong after them.
 type QueryAnswer = Box<dyn FnOnce(Result<(), DbError>) + Send>;
 
+/// Some connections, and whether the database refused the last one that was asked for.
+#[derive(Clone)]
+struct DbConnections {
+    made: r2d2::Pool<Connector>,
+    refused: Arc<AtomicBool>,
+}
+
 /// Some connections, and the queries that wait for them.
 struct DbLane {
-    connections: r2d2::Pool<Connector>,
+    connections: DbConnections,
     queue: Arc<JobQueue<Job>>,
     simulated: Option<SimulatedLane>,
 }
@@ -95,29 +109,16 @@ struct SimulatedLane {
 }
 
 impl Pool {
-    /// Connects and brings the schema up to date. Blocks; a missing SQLite file is created, with its directory.
-    pub fn open(database: &Database) -> Result<Pool, DbError> {
-        Self::open_at(database, None)
-    }
-
-    /// The same for a simulation on one thread: queries run on the thread of their caller, between two calls of the disk.
-    pub fn open_simulated(database: &Database, disk: Arc<SimulatedDisk>) -> Result<Pool, DbError> {
-        Self::open_at(database, Some(disk))
-    }
-
     /// Connects to a database as it is. Blocks; a missing SQLite file would be created empty.
     pub fn open_as_it_is(database: &Database) -> Result<Pool, DbError> {
         Self::connect(database, None)
     }
 
-    fn open_at(database: &Database, disk: Option<Arc<SimulatedDisk>>) -> Result<Pool, DbError> {
-        engine::migrate(database)?;
-        Self::connect(database, disk)
-    }
-
-    fn connect(database: &Database, disk: Option<Arc<SimulatedDisk>>) -> Result<Pool, DbError> {
+    /// The same; with a simulated disk, queries run on the thread of their caller, between two calls of it.
+    pub(super) fn connect(database: &Database, disk: Option<Arc<SimulatedDisk>>) -> Result<Pool, DbError> {
         let lane = |size, reserved, access| {
-            DbLane::open(Connector { database: database.clone(), access }, size, reserved, disk.clone()).map(Arc::new)
+            let connector = Connector { database: database.clone(), access, refused: Arc::default() };
+            DbLane::open(connector, size, reserved, disk.clone()).map(Arc::new)
         };
         match database {
             Database::Postgres(_) => {
@@ -185,7 +186,7 @@ impl Pool {
     pub fn load(&self) -> PoolLoad {
         let lanes = [Some(&self.writers), (!Arc::ptr_eq(&self.readers, &self.writers)).then_some(&self.readers)];
         lanes.into_iter().flatten().fold(PoolLoad::default(), |load, lane| {
-            let state = lane.connections.state();
+            let state = lane.connections.made.state();
             PoolLoad {
                 open: load.open + state.connections as usize,
                 busy: load.busy + (state.connections - state.idle_connections.min(state.connections)) as usize,
@@ -196,12 +197,12 @@ impl Pool {
 
     /// [`read`](Self::read) for threads that may block; without a deadline for the queries.
     pub fn read_blocking<T>(&self, query: impl FnOnce(&mut Db) -> Result<T, DbError>) -> Result<T, DbError> {
-        query(&mut *connection(&self.readers.connections)?)
+        query(&mut *self.readers.connections.wait()?)
     }
 
     /// [`write`](Self::write) for threads that may block; without a deadline for the queries.
     pub fn write_blocking<T>(&self, change: impl FnOnce(&mut Db) -> Result<T, DbError>) -> Result<T, DbError> {
-        transaction(&mut *connection(&self.writers.connections)?, change)
+        transaction(&mut *self.writers.connections.wait()?, change)
     }
 }
 
@@ -212,7 +213,8 @@ impl DbLane {
             Access::Read => DiskMoment::BeforeRead,
             Access::Write => DiskMoment::BeforeWrite,
         };
-        let connections = r2d2::Pool::builder()
+        let refused = connector.refused.clone();
+        let made = r2d2::Pool::builder()
             .max_size(size)
             .min_idle(Some(1))
             .connection_timeout(DEADLINE)
@@ -220,7 +222,7 @@ impl DbLane {
             .map_err(|error| DbError::Unavailable(error.to_string()))?;
         let turns = Arc::new(Semaphore::new(size as usize));
         let simulated = disk.map(|disk| SimulatedLane { disk, turns, before });
-        let lane = Self { connections, queue: Arc::default(), simulated };
+        let lane = Self { connections: DbConnections { made, refused }, queue: Arc::default(), simulated };
         if lane.simulated.is_none() {
             for worker in 0..size {
                 lane.start(if worker < reserved { JobUrgency::First } else { JobUrgency::Ordinary })
@@ -276,7 +278,7 @@ impl Drop for DbLane {
 
 impl SimulatedLane {
     /// Does one job when a connection is free: a task, so that it comes to its end even if the caller stops waiting.
-    fn spawn_turn(&self, queue: Arc<JobQueue<Job>>, connections: r2d2::Pool<Connector>) {
+    fn spawn_turn(&self, queue: Arc<JobQueue<Job>>, connections: DbConnections) {
         let Self { disk, turns, before } = self;
         let (disk, turns, before) = (disk.clone(), turns.clone(), *before);
         actix::spawn(async move {
@@ -294,15 +296,35 @@ impl SimulatedLane {
 }
 
 /// The connection is free again before the caller has its answer.
-fn run_job(job: Job, connections: &r2d2::Pool<Connector>) -> QueryAnswer {
-    match connection(connections) {
+fn run_job(job: Job, connections: &DbConnections) -> QueryAnswer {
+    match connections.take() {
         Ok(mut db) => job(Ok(&mut db)),
         Err(error) => job(Err(error)),
     }
 }
 
-fn connection(connections: &r2d2::Pool<Connector>) -> Result<r2d2::PooledConnection<Connector>, DbError> {
-    connections.get().map_err(|error| DbError::Unavailable(error.to_string()))
+impl DbConnections {
+    /// One that is free. Where the database refuses them all, no query waits: the pool asks again by itself, ever more
+    /// rarely, at least every [`DEADLINE`] / 2.
+    fn take(&self) -> Result<r2d2::PooledConnection<Connector>, DbError> {
+        for _ in 0..LOOKS {
+            if let Some(free) = self.made.try_get() {
+                return Ok(free);
+            }
+            if self.refused.load(Ordering::Relaxed) && self.made.state().connections == 0 {
+                return Err(DbError::Unavailable("it refuses connections".to_owned()));
+            }
+            if let Ok(made) = self.made.get_timeout(LOOKED_EVERY) {
+                return Ok(made);
+            }
+        }
+        Err(DbError::Unavailable("no connection is free".to_owned()))
+    }
+
+    /// One that is free; waits for it.
+    fn wait(&self) -> Result<r2d2::PooledConnection<Connector>, DbError> {
+        self.made.get().map_err(|error| DbError::Unavailable(error.to_string()))
+    }
 }
 
 fn transaction<T>(db: &mut Db, change: impl FnOnce(&mut Db) -> Result<T, DbError>) -> Result<T, DbError> {
@@ -339,6 +361,8 @@ fn transaction<T>(db: &mut Db, change: impl FnOnce(&mut Db) -> Result<T, DbError
 struct Connector {
     database: Database,
     access: Access,
+    /// The last attempt failed.
+    refused: Arc<AtomicBool>,
 }
 
 impl r2d2::ManageConnection for Connector {
@@ -346,10 +370,12 @@ impl r2d2::ManageConnection for Connector {
     type Error = EngineError;
 
     fn connect(&self) -> Result<Db, EngineError> {
-        match &self.database {
+        let opened = match &self.database {
             Database::Sqlite(path) => engine::open_sqlite(path, self.access).map(Db::Sqlite),
             Database::Postgres(url) => engine::open_postgres(url).map(Db::Pg),
-        }
+        };
+        self.refused.store(opened.is_err(), Ordering::Relaxed);
+        opened
     }
 
     fn is_valid(&self, db: &mut Db) -> Result<(), EngineError> {

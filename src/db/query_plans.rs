@@ -13,20 +13,24 @@ use serde_json::Value;
 use crate::{
     db::{
         PURGE_BATCH, access, alarms, alias_answers,
+        api_tokens::{self, ApiToken},
         audit::{self, AuditPage, AuditPayload, NewAuditEntry},
         beta_testers, chat_lines, chat_links,
         conveyor_rows::{self, ConveyorRow},
-        daily_counts, edited_items, encryption_keys,
-        guests::{self, Invitee},
+        customers_to_end, daily_counts, edited_items, encryption_keys,
+        guests::{self, InviteKey, Invitee},
         helper_devices,
         idempotency_keys::{self, KeyCaller, KeyedRequest},
         images::{self, UploadedImage},
         incidents::{self, HeardBy, LedgerWrite},
-        map_notes, maps, markets, members, openid_nonces, paired_servers, pairing_codes, payment_customers,
-        payment_events::{self, EventState},
+        invite_refusals, map_notes, maps, markets, members, openid_nonces, paired_servers, pairing_codes,
+        pairing_requests, payment_customers,
+        payment_events::{self, EventState, Payer},
         player_sessions, player_stats_spending,
         pool::Db,
-        push_credentials, push_seen, server_matches, sessions,
+        push_credentials, push_seen,
+        refund_attempts::{self, RefundAttempt},
+        server_matches, sessions,
         shop_history::{self, HistoryPage},
         shop_watches, shops, smart_devices, stores,
         subscriptions::{self, OwnedSubscription},
@@ -42,13 +46,14 @@ use crate::{
         image_name::{ImageName, UploadFormat},
         items::ItemEdit,
         pairing::PairingCode,
-        payment::ParkReason,
+        payment::{ChargeReport, ParkReason, ReportKind},
         player_name::NameKey,
         player_session::SessionStep,
         shop::VendorId,
         stores::StoreName,
         tier::{SubscriptionStatus, TierSubscription},
         timeline::{Cursor, TimelineOwner, TimelinePage},
+        token_scope::TokenScopes,
         wiki::{WikiPage, WikiSlug},
     },
 };
@@ -113,8 +118,8 @@ fn content_queries(db: &mut Db) {
     wiki_pages::head(db, &slug).unwrap();
     wiki_pages::versions(db, &slug).unwrap();
     wiki_pages::get(db, &slug, 1).unwrap();
-    wiki_pages::delete(db, &slug, true).unwrap();
-    wiki_pages::delete(db, &slug, false).unwrap();
+    wiki_pages::delete(db, &slug).unwrap();
+    wiki_pages::forget(db, &slug).unwrap();
     let item =
         ItemEdit { id: 7, shortname: "a".into(), name: "A".into(), category: "".into(), stack_size: None, icon: None };
     edited_items::put(db, &item, now()).unwrap();
@@ -123,6 +128,7 @@ fn content_queries(db: &mut Db) {
     edited_items::delete(db, 7).unwrap();
     let row = ConveyorRow { shortname: "a".into(), item_id: 7, category: "".into(), updated_at: now() };
     conveyor_rows::insert(db, &row).unwrap();
+    conveyor_rows::list(db, Some("a"), 9).unwrap();
     conveyor_rows::set_category(db, "a", "b", now()).unwrap();
     conveyor_rows::delete(db, "a").unwrap();
     let name = ImageName::new(&"a".repeat(64), UploadFormat::Png);
@@ -146,10 +152,11 @@ fn every_query(db: &mut Db) {
     timeline::purge(db, now()).unwrap();
     map_notes::list(db, &server, now()).unwrap();
     map_notes::count(db, &server).unwrap();
+    map_notes::replace_game_notes(db, &server, &[]).unwrap();
     map_notes::purge(db, now()).unwrap();
     let line = ChatLine { author: key.into(), text: key.into(), ts: now() };
     chat_lines::insert(db, &server, &KeptLine { id: key.into(), line }).unwrap();
-    chat_lines::list(db, &server, Some(&Cursor { ts: now(), id: key.into() }), 9).unwrap();
+    chat_lines::list(db, &server, Some(now()), Some(&Cursor { ts: now(), id: key.into() }), 9).unwrap();
     chat_lines::purge(db, now()).unwrap();
     chat_links::issue(db, &key.into(), key, now()).unwrap();
     chat_links::take(db, key, now()).unwrap();
@@ -180,9 +187,16 @@ fn every_query(db: &mut Db) {
     }
     guests::preview(db, key, now()).unwrap().unwrap();
     let guest = users::sign_in(db, &"guest".into(), &"guest".into(), None, now()).unwrap();
-    guests::accept(db, key, &guest.id, now()).unwrap().unwrap();
+    let by_link = InviteKey::Link { token_hash: key.into() };
+    guests::accept(db, &by_link, &guest, now()).unwrap().unwrap();
     let new = users::sign_in(db, &"new".into(), &"new".into(), None, now()).unwrap();
-    assert_eq!(guests::claim(db, &new, now()).unwrap().len(), 1);
+    assert_eq!(guests::invitations(db, &new).unwrap().len(), 1);
+    guests::refuse(db, &new, &server, now()).unwrap();
+    invite_refusals::block(db, &new.id, &user, now()).unwrap().unwrap();
+    invite_refusals::blocked(db, &new.id).unwrap();
+    invite_refusals::unblock(db, &new.id, &user).unwrap();
+    guests::accept(db, &InviteKey::Account("account".into()), &new, now()).unwrap().unwrap();
+    sessions::list(db, &new.id, now()).unwrap();
     guests::list(db, &server, now()).unwrap();
     guests::shared_with(db, &guest.id).unwrap();
     guests::guest_ready(db, std::slice::from_ref(&guest.id)).unwrap();
@@ -200,6 +214,7 @@ fn every_query(db: &mut Db) {
     let heard = [(key.to_owned(), HeardBy { sockets: 1, at: now() })].into();
     let values = [(key.to_owned(), true)].into();
     incidents::write(db, &server, &LedgerWrite { heard, values, ..Default::default() }).unwrap();
+    alarms::merge(db, key, key).unwrap();
     incidents::list(db, &server, Some(key), 50).unwrap();
     incidents::shown(db, &server, now()).unwrap();
     incidents::acknowledge(db, &server, key, &user, now()).unwrap();
@@ -219,9 +234,32 @@ fn every_query(db: &mut Db) {
     helper_devices::count(db, &user).unwrap();
     helper_devices::touch(db, &key.into(), now()).unwrap();
     helper_devices::delete(db, &user, &key.into()).unwrap();
+    let token = ApiToken {
+        id: key.into(),
+        user_id: user.clone(),
+        label: key.into(),
+        scopes: TokenScopes::default(),
+        server: None,
+        created_at: now(),
+        expires_at: None,
+        last_used_at: None,
+    };
+    let _ = api_tokens::insert(db, &token, key, 1);
+    api_tokens::find(db, key, now()).unwrap();
+    api_tokens::owners(db, &[key.into()], now()).unwrap();
+    api_tokens::list(db, &user).unwrap();
+    api_tokens::touch(db, &key.into(), now()).unwrap();
+    api_tokens::delete(db, &user, &key.into()).unwrap();
+    api_tokens::delete_of_server(db, &user, &server).unwrap();
     let _ = paired_servers::get(db, &server);
     paired_servers::list_for(db, &user).unwrap();
+    paired_servers::change_credentials(db, &server).unwrap();
+    paired_servers::set_accepted(db, &server, 0).unwrap();
     paired_servers::list_older(db, 9, &"".into(), 50).unwrap();
+    pairing_codes::find(db, &code, key, now()).unwrap();
+    pairing_requests::ask(db, &code, key, key, now()).unwrap();
+    pairing_requests::list(db, &user, now()).unwrap();
+    pairing_requests::confirm(db, &user, key, now()).unwrap();
     pairing_codes::take(db, &code, now()).unwrap();
     push_credentials::get(db, &user).unwrap();
     push_credentials::mark_proven(db, &user, now(), now()).unwrap();
@@ -232,6 +270,7 @@ fn every_query(db: &mut Db) {
     sessions::touch(db, &key.into(), later(100)).unwrap();
     smart_devices::list(db, &server).unwrap();
     markets::load(db, &"a:1".into(), now()).unwrap();
+    markets::reports(db, &"a:1".into()).unwrap();
     shops::list(db, &"a:1".into(), 7, now()).unwrap();
     shops::end(db, &"a:1".into(), 7, now()).unwrap();
     shops::purge(db, now()).unwrap();
@@ -272,6 +311,25 @@ fn every_query(db: &mut Db) {
     let entry = NewAuditEntry { actor: &key.into(), action, target: key, payload: &payload, result };
     let head = audit::lock(db).unwrap();
     audit::append(db, head, &entry, now()).unwrap();
+    audit::get(db, 1).unwrap();
+    audit::about_since(db, action, "key", 0).unwrap();
+    let attempt = RefundAttempt {
+        begun: 1,
+        charge_id: "key".into(),
+        issued_at: now(),
+        claimed_until: now(),
+        outcome: None,
+        named_at: None,
+    };
+    refund_attempts::insert(db, &attempt, None).unwrap();
+    refund_attempts::of_charge(db, "key").unwrap();
+    refund_attempts::get(db, 1).unwrap();
+    refund_attempts::claim(db, 1, now(), later(1)).unwrap();
+    refund_attempts::abandoned(db, 9, now()).unwrap();
+    refund_attempts::settle(db, 1, 1).unwrap();
+    refund_attempts::purge(db, now()).unwrap();
+    refund_attempts::name(db, 1, now()).unwrap();
+    refund_attempts::delete_shown(db, 1).unwrap();
     let text = || Some(key.to_owned());
     let all = AuditPage { since: Some(now()), before: Some((now(), 1)), limit: 9, ..Default::default() };
     for page in [
@@ -282,7 +340,7 @@ fn every_query(db: &mut Db) {
     ] {
         audit::list(db, &page).unwrap();
     }
-    users::search(db, NameKey::of("user").as_ref(), 9, 0).unwrap();
+    users::search(db, NameKey::of("user").as_ref(), Some(&"u".into()), 9, 0).unwrap();
     let members = vec![users::sign_in(db, &user, &"user".into(), None, now()).unwrap()];
     members::statuses(db, members, now()).unwrap();
     sessions::delete_all(db, &user).unwrap();
@@ -300,6 +358,7 @@ fn every_query(db: &mut Db) {
     let subscription = TierSubscription {
         id: key.into(),
         tier: None,
+        interval: None,
         status: SubscriptionStatus::Active,
         price: None,
         period_start: None,
@@ -308,23 +367,36 @@ fn every_query(db: &mut Db) {
         lapsed: false,
         started_at: now(),
         past_due_since: None,
+        paid_tier: None,
     };
     let owned = OwnedSubscription { user: user.clone(), customer: key.into(), subscription };
     for known in [None, Some(1)] {
         subscriptions::put(db, &owned, known, now()).unwrap();
     }
     subscriptions::page(db, "", 9).unwrap();
+    subscriptions::customers_of(db, &user).unwrap();
+    subscriptions::end_unknown(db, key, 1).unwrap();
+    customers_to_end::put_due(db, key, now()).unwrap();
+    let turn = customers_to_end::claim(db, now()).unwrap().unwrap();
+    customers_to_end::remove(db, &turn).unwrap();
     tiers::effective_of(db, &user, now()).unwrap();
     tiers::used(db, &user, now()).unwrap();
     payment_events::is_settled(db, key).unwrap();
     payment_events::record(db, key, key, None, EventState::Parked(ParkReason::UnknownUser), now()).unwrap();
     payment_events::due(db, 9, now()).unwrap();
     payment_events::claim(db, later(60)).unwrap();
-    payment_events::parked(db, 9).unwrap();
+    payment_events::parked(db, None, 9).unwrap();
+    let place = Cursor { ts: now(), id: key.to_owned() };
+    payment_events::parked(db, Some(&place), 9).unwrap();
+    payment_events::reported(db, Some(&place), 9).unwrap();
+    let report = ChargeReport { kind: ReportKind::DisputeOpened, charge: None };
+    payment_events::report(db, "reported", key, &report, Payer { customer: Some(key), user: None }, now()).unwrap();
+    payment_events::reported(db, None, 9).unwrap();
     payment_events::purge(db, now()).unwrap();
     let caller = KeyCaller::Admin("user".into());
     let keyed = KeyedRequest { id: key.into(), caller, request: key.into() };
     idempotency_keys::take(db, &keyed, b"", Some(now()), now()).unwrap();
+    idempotency_keys::is_taken_since(db, key, now()).unwrap();
     idempotency_keys::find(db, &keyed).unwrap();
     idempotency_keys::reclaim(db, key, now(), later(1)).unwrap();
     idempotency_keys::forget(db, key, now()).unwrap();

@@ -51,6 +51,13 @@ diesel::table! {
 }
 
 diesel::table! {
+    merged_incidents (id) {
+        id -> Text,
+        incident_id -> Text,
+    }
+}
+
+diesel::table! {
     timeline (id) {
         id -> Text,
         user_id -> Nullable<Text>,
@@ -133,6 +140,8 @@ diesel::table! {
         key_version -> Integer,
         monuments -> Nullable<Text>,
         link_alive_at -> Nullable<Timestamp>,
+        credentials_version -> Integer,
+        accepted_version -> Nullable<Integer>,
     }
 }
 
@@ -150,6 +159,7 @@ diesel::table! {
         last_value -> Nullable<Bool>,
         x -> Nullable<Double>,
         y -> Nullable<Double>,
+        reported -> Nullable<Text>,
     }
 }
 
@@ -161,6 +171,32 @@ diesel::table! {
         created_at -> Timestamp,
         expires_at -> Timestamp,
         server_id -> Nullable<Text>,
+        sections -> Nullable<Text>,
+        issued_from -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
+    pairing_requests (id) {
+        id -> Text,
+        code -> Text,
+        network -> Text,
+        requested_at -> Timestamp,
+        confirmed_at -> Nullable<Timestamp>,
+    }
+}
+
+diesel::table! {
+    api_tokens (id) {
+        id -> Text,
+        user_id -> Text,
+        token_hash -> Text,
+        label -> Text,
+        scopes -> Text,
+        server_id -> Nullable<Text>,
+        created_at -> Timestamp,
+        expires_at -> Nullable<Timestamp>,
+        last_used_at -> Nullable<Timestamp>,
     }
 }
 
@@ -173,6 +209,7 @@ diesel::table! {
         created_at -> Timestamp,
         last_used_at -> Nullable<Timestamp>,
         server_id -> Nullable<Text>,
+        sections -> Nullable<Text>,
     }
 }
 
@@ -181,6 +218,13 @@ diesel::table! {
         number -> Integer,
         fingerprint -> Text,
         first_seen_at -> Timestamp,
+    }
+}
+
+diesel::table! {
+    program_versions (version) {
+        version -> Text,
+        newest_step -> Text,
     }
 }
 
@@ -285,6 +329,9 @@ diesel::table! {
         available -> Nullable<Bool>,
         evidence -> Nullable<Text>,
         as_of -> Nullable<Timestamp>,
+        events_available -> Nullable<Bool>,
+        events_evidence -> Nullable<Text>,
+        events_as_of -> Nullable<Timestamp>,
     }
 }
 
@@ -328,8 +375,10 @@ diesel::table! {
     shop_watches (id) {
         id -> Text,
         server_id -> Text,
-        vendor_id -> Text,
+        vendor_id -> Nullable<Text>,
         item_id -> Integer,
+        side -> Text,
+        direction -> Text,
         expected_price -> Nullable<Integer>,
         currency_id -> Nullable<Integer>,
         created_at -> Timestamp,
@@ -338,6 +387,7 @@ diesel::table! {
         baseline_cost -> Nullable<Integer>,
         baseline_quantity -> Nullable<Integer>,
         state -> Text,
+        found_vendor_id -> Nullable<Text>,
         cost -> Nullable<Integer>,
         quantity -> Nullable<Integer>,
         sold_out -> Bool,
@@ -371,6 +421,22 @@ diesel::table! {
 }
 
 diesel::table! {
+    refused_invites (user_id, server_id) {
+        user_id -> Text,
+        server_id -> Text,
+        refused_at -> Timestamp,
+    }
+}
+
+diesel::table! {
+    blocked_inviters (user_id, blocked_user_id) {
+        user_id -> Text,
+        blocked_user_id -> Text,
+        blocked_at -> Timestamp,
+    }
+}
+
+diesel::table! {
     payment_customers (user_id) {
         user_id -> Text,
         customer_id -> Text,
@@ -394,12 +460,29 @@ diesel::table! {
         fetched_at -> Timestamp,
         version -> BigInt,
         past_due_since -> Nullable<Timestamp>,
+        paid_tier -> Nullable<Text>,
+        billing_interval -> Nullable<Text>,
+        ended_unknown -> Bool,
+    }
+}
+
+diesel::table! {
+    customers_to_end (customer_id) {
+        customer_id -> Text,
+        attempts -> Integer,
+        next_attempt_at -> Timestamp,
     }
 }
 
 diesel::table! {
     erased_customers (customer_hash) {
         customer_hash -> Text,
+    }
+}
+
+diesel::table! {
+    former_subscribers (account_mark) {
+        account_mark -> Text,
     }
 }
 
@@ -441,6 +524,7 @@ diesel::table! {
         received_at -> Timestamp,
         attempts -> Integer,
         next_attempt_at -> Nullable<Timestamp>,
+        charge_id -> Nullable<Text>,
     }
 }
 
@@ -621,13 +705,36 @@ diesel::table! {
     }
 }
 
+diesel::table! {
+    refund_attempts (begun) {
+        begun -> BigInt,
+        charge_id -> Text,
+        payment_intent_id -> Nullable<Text>,
+        issued_at -> Timestamp,
+        claimed_until -> Timestamp,
+        outcome -> Nullable<BigInt>,
+        named_at -> Nullable<Timestamp>,
+    }
+}
+
 diesel::joinable!(incident_acks -> incidents (incident_id));
 diesel::joinable!(guests -> paired_servers (server_id));
+diesel::joinable!(blocked_inviters -> users (blocked_user_id));
 diesel::joinable!(sessions -> users (user_id));
+diesel::joinable!(pairing_requests -> pairing_codes (code));
 diesel::joinable!(paired_servers -> users (owner_id));
 diesel::joinable!(smart_devices -> paired_servers (server_id));
 diesel::allow_tables_to_appear_in_same_query!(incidents, incident_acks);
 diesel::allow_tables_to_appear_in_same_query!(images, image_uses);
+diesel::allow_tables_to_appear_in_same_query!(pairing_requests, pairing_codes);
 diesel::allow_tables_to_appear_in_same_query!(beta_testers, users);
 diesel::allow_tables_to_appear_in_same_query!(maps, paired_servers);
-diesel::allow_tables_to_appear_in_same_query!(users, sessions, paired_servers, smart_devices, guests);
+diesel::allow_tables_to_appear_in_same_query!(
+    users,
+    sessions,
+    paired_servers,
+    smart_devices,
+    guests,
+    refused_invites,
+    blocked_inviters,
+);

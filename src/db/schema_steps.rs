@@ -1,15 +1,34 @@
-//! Which steps of the schema a database has, for those who look at it and change nothing.
+//! The steps of the schema: which ones a database has, and bringing it up to date. A database that a newer program has
+//! brought up to date is not touched: an older one would write rows that the newer one does not understand.
 
-use diesel::{QueryableByName, RunQueryDsl as _, sql_query, sql_types::Text};
+use std::{path::Path, sync::Arc};
+
+use diesel::{
+    connection::SimpleConnection as _,
+    migration::{MigrationSource, MigrationVersion},
+    prelude::*,
+    sql_query,
+    sql_types::{BigInt, Text},
+    sqlite::Sqlite,
+};
+use diesel_migrations::{EmbeddedMigrations, MigrationHarness as _, embed_migrations};
 
 use crate::{
     config::Database,
     db::{
-        engine,
+        engine::{self, Access, EngineError, create_private_file},
         error::DbError,
-        pool::{Db, Pool},
+        pool::{Db, Pool, SimulatedDisk},
+        schema::program_versions,
     },
 };
+
+const SQLITE_MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/sqlite");
+const POSTGRES_MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/postgres");
+/// The lock under which migrations run: any number, but the same in every version.
+const MIGRATION_LOCK: i64 = 0x636f_6d70_616e_696f;
+/// The version of this program.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What a database has of the steps that this program knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,6 +39,20 @@ pub struct SchemaSteps {
     pub pending: usize,
     /// Steps of a newer program.
     pub unknown: Vec<String>,
+    /// The oldest version of the program that knows all of them, if it has noted itself.
+    pub needed: Option<String>,
+}
+
+impl SchemaSteps {
+    /// The reason not to touch the database, and how to go on, if a newer program has brought it up to date.
+    pub fn newer(&self) -> Option<String> {
+        let step = self.unknown.last()?;
+        let needed = self.needed.as_deref().unwrap_or("a newer one");
+        Some(format!(
+            "it has step {step} of a newer companion, and this is {VERSION}: run {needed}, or restore the backup from \
+             before"
+        ))
+    }
 }
 
 #[derive(QueryableByName)]
@@ -28,14 +61,97 @@ struct NamedStep {
     name: String,
 }
 
-/// Reads them.
+impl Pool {
+    /// Connects and brings the schema up to date. Blocks; a missing SQLite file is created, with its directory.
+    pub fn open(database: &Database) -> Result<Pool, DbError> {
+        migrate(database)?;
+        Self::connect(database, None)
+    }
+
+    /// The same for a simulation on one thread: queries run on the thread of their caller, between two calls of the disk.
+    pub fn open_simulated(database: &Database, disk: Arc<SimulatedDisk>) -> Result<Pool, DbError> {
+        migrate(database)?;
+        Self::connect(database, Some(disk))
+    }
+}
+
+/// Brings the schema up to date; several processes may do so at once. A missing SQLite file is created, with its
+/// directory. [`DbError::NewerSchema`] if a newer program did. Blocks.
+pub fn migrate(database: &Database) -> Result<(), DbError> {
+    let mut db = match database {
+        Database::Postgres(url) => lock_postgres(Db::Pg(engine::open_postgres(url).map_err(unavailable)?))?,
+        Database::Sqlite(path) => Db::Sqlite(create_sqlite(path)?),
+    };
+    refuse_newer(&mut db)?;
+    let steps = run_pending(&mut db).map_err(|error| match format!("migration: {error}") {
+        locked if locked.contains("database is locked") => DbError::Unavailable(locked),
+        failure => DbError::Query(failure),
+    })?;
+    if let Some(last) = steps.last() {
+        note_version(&mut db, last)?;
+        log::info!(steps = steps.len(), last = last.as_str(); "migrated the database");
+    }
+    Ok(())
+}
+
+fn unavailable(error: EngineError) -> DbError {
+    DbError::Unavailable(error.to_string())
+}
+
+/// Waits for other processes that migrate. Closing the connection releases the lock.
+fn lock_postgres(mut db: Db) -> Result<Db, DbError> {
+    // A migration may take longer than a request; so may waiting for another process that migrates.
+    db.batch_execute("SET statement_timeout = '10min'; SET lock_timeout = '10min'")?;
+    sql_query("SELECT pg_advisory_lock($1)").bind::<BigInt, _>(MIGRATION_LOCK).execute(&mut db)?;
+    Ok(db)
+}
+
+fn create_sqlite(path: &Path) -> Result<diesel::SqliteConnection, DbError> {
+    create_private_file(path)
+        .map_err(|error| DbError::Unavailable(format!("{} cannot be opened: {error}", path.display())))?;
+    engine::open_sqlite(path, Access::Write).map_err(unavailable)
+}
+
+/// Applies the steps that the database does not have, and names them.
+fn run_pending(db: &mut Db) -> diesel::migration::Result<Vec<String>> {
+    let names = |steps: Vec<MigrationVersion<'_>>| steps.iter().map(ToString::to_string).collect();
+    match db {
+        Db::Pg(connection) => connection.run_pending_migrations(POSTGRES_MIGRATIONS).map(names),
+        Db::Sqlite(connection) => connection
+            .immediate_transaction(|connection| connection.run_pending_migrations(SQLITE_MIGRATIONS).map(names)),
+    }
+}
+
+/// Notes that this version knows this step.
+fn note_version(db: &mut Db, newest_step: &str) -> Result<(), DbError> {
+    use program_versions as versions;
+    let row = (versions::version.eq(VERSION), versions::newest_step.eq(newest_step));
+    let note = diesel::insert_into(versions::table).values(row).on_conflict(versions::version);
+    let note = note.do_update().set(versions::newest_step.eq(newest_step));
+    on_backend!(db, |db| note.execute(db))?;
+    Ok(())
+}
+
+/// Fails if a newer program has brought the database up to date, with the version that is needed.
+fn refuse_newer(db: &mut Db) -> Result<(), DbError> {
+    read(db)?.newer().map_or(Ok(()), |newer| Err(DbError::NewerSchema(newer)))
+}
+
+/// The steps that this program knows, the oldest first: the same on both engines.
+pub fn known() -> Result<Vec<String>, DbError> {
+    let steps = MigrationSource::<Sqlite>::migrations(&SQLITE_MIGRATIONS);
+    let steps = steps.map_err(|error| DbError::Query(format!("migration: {error}")))?;
+    Ok(steps.iter().map(|step| step.name().version().to_string()).collect())
+}
+
+/// Reads which steps a database has.
 pub fn read(db: &mut Db) -> Result<SchemaSteps, DbError> {
     let table = match db {
         Db::Sqlite(_) => "SELECT name FROM sqlite_master WHERE name = '__diesel_schema_migrations'",
         Db::Pg(_) => "SELECT coalesce(to_regclass('__diesel_schema_migrations')::text, '') AS name",
     };
     let tables: Vec<NamedStep> = sql_query(table).load(db)?;
-    let known = engine::known_steps()?;
+    let known = known()?;
     if tables.iter().all(|table| table.name.is_empty()) {
         return Ok(SchemaSteps { pending: known.len(), ..SchemaSteps::default() });
     }
@@ -45,7 +161,11 @@ pub fn read(db: &mut Db) -> Result<SchemaSteps, DbError> {
     let newest = applied.last().cloned();
     let pending = known.iter().filter(|step| !applied.contains(step)).count();
     applied.retain(|step| !known.contains(step));
-    Ok(SchemaSteps { newest, pending, unknown: applied })
+    let needed = applied.last().and_then(|step| {
+        let since = program_versions::table.filter(program_versions::newest_step.ge(step));
+        since.order(program_versions::newest_step).select(program_versions::version).first(db).ok()
+    });
+    Ok(SchemaSteps { newest, pending, unknown: applied, needed })
 }
 
 /// Opens a database that has been served from, and makes nothing where there is none. Blocks.
@@ -57,7 +177,9 @@ pub fn open_existing(database: &Database) -> Result<Pool, DbError> {
         return Err(DbError::Unavailable(format!("{} does not exist; is DATA_DIR right?", path.display())));
     }
     let pool = Pool::open_as_it_is(database)?;
-    match pool.read_blocking(read)? {
+    let steps = pool.read_blocking(read)?;
+    match steps {
+        _ if !steps.unknown.is_empty() => Err(DbError::NewerSchema(steps.newer().unwrap_or_default())),
         SchemaSteps { newest: None, .. } => {
             Err(DbError::Unavailable("it is empty; `companion serve` or `companion migrate` fills it".to_owned()))
         }
@@ -88,13 +210,15 @@ mod tests {
             let told = open_existing(empty).err().expect("it is empty").to_string();
             assert!(told.contains("it is empty"), "{told}");
             let pool = Pool::open(empty).unwrap();
-            let newest = engine::known_steps().unwrap().pop();
+            let newest = known().unwrap().pop();
             assert_eq!(pool.read_blocking(read).unwrap(), SchemaSteps { newest, ..SchemaSteps::default() });
             open_existing(empty).unwrap();
             let version = |sql: &'static str| pool.write_blocking(|db| Ok(sql_query(sql).execute(db)?)).unwrap();
             version("UPDATE __diesel_schema_migrations SET version = '99' WHERE version = '00000000000004'");
             let SchemaSteps { pending, unknown, .. } = pool.read_blocking(read).unwrap();
             assert_eq!((pending, unknown), (1, vec!["99".to_owned()]));
+            assert!(open_existing(empty).is_err_and(|error| error.to_string().contains("run a newer one")));
+            version("DELETE FROM __diesel_schema_migrations WHERE version = '99'");
             assert!(open_existing(empty).is_err_and(|error| error.to_string().contains("companion migrate")));
         }
     }

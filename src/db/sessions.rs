@@ -121,6 +121,33 @@ pub fn delete(db: &mut Db, id: &SessionId) -> Result<bool, DbError> {
     Ok(diesel::delete(sessions::table.find(id.as_str())).execute(db)? == 1)
 }
 
+/// The user's sessions that have not ended, the newest sign-in first.
+pub fn list(db: &mut Db, user: &UserId, now: Timestamp) -> Result<Vec<Session>, DbError> {
+    let own = sessions::table.filter(sessions::user_id.eq(user.as_str())).filter(goes_on(now));
+    Ok(own.order((sessions::created_at.desc(), sessions::id.desc())).select(Session::as_select()).load(db)?)
+}
+
+/// Ends a session of this user; false when they have no such session.
+pub fn delete_of(db: &mut Db, user: &UserId, id: &SessionId) -> Result<bool, DbError> {
+    let own = sessions::table.find(id.as_str()).filter(sessions::user_id.eq(user.as_str()));
+    Ok(diesel::delete(own).execute(db)? == 1)
+}
+
+/// Ends all sessions of a user but this one; returns them. `None` when this one has ended: then it ends no other.
+pub fn delete_others(db: &mut Db, user: &UserId, kept: &SessionId) -> Result<Option<Vec<SessionId>>, DbError> {
+    // Locked in one order: of two sessions that end each other, the second finds that it has ended.
+    let all = sessions::table.filter(sessions::user_id.eq(user.as_str())).order(sessions::id).select(sessions::id);
+    let mut all: Vec<String> = match db {
+        Db::Pg(db) => all.for_update().load(db)?,
+        // There is one writer.
+        Db::Sqlite(db) => all.load(db)?,
+    };
+    let Some(place) = all.iter().position(|id| id == kept.as_str()) else { return Ok(None) };
+    all.remove(place);
+    diesel::delete(sessions::table.filter(sessions::id.eq_any(&all))).execute(db)?;
+    Ok(Some(all.into_iter().map(SessionId::from).collect()))
+}
+
 /// Ends all sessions of a user; returns them.
 pub fn delete_all(db: &mut Db, user: &UserId) -> Result<Vec<SessionId>, DbError> {
     let all = sessions::table.filter(sessions::user_id.eq(user.as_str()));
@@ -203,6 +230,31 @@ mod tests {
             assert!(!delete());
             pool.write_blocking(|db| insert(db, &"session".into(), &"user".into(), now())).unwrap();
             assert_eq!(purge_at(now() + IDLE_LIFETIME), 1);
+        });
+    }
+
+    #[test]
+    fn a_user_lists_and_ends_their_own_sessions_and_one_that_has_ended_ends_no_other() {
+        testing::on_each_database(|pool| {
+            begin(pool);
+            testing::user(pool, "other");
+            let at = |minutes| now() + Duration::minutes(minutes);
+            for (id, user, minutes) in [("second", "user", 1), ("third", "user", 2), ("foreign", "other", 3)] {
+                pool.write_blocking(|db| insert(db, &id.into(), &user.into(), at(minutes))).unwrap();
+            }
+            let known = |user: &str| {
+                let known = pool.read_blocking(|db| list(db, &user.into(), at(4))).unwrap();
+                known.into_iter().map(|session| session.id.to_string()).collect::<Vec<_>>()
+            };
+            assert_eq!(known("user"), ["third", "second", "session"]);
+            let end = |id: &str| pool.write_blocking(|db| delete_of(db, &"user".into(), &id.into())).unwrap();
+            assert_eq!(["foreign", "none", "second", "second"].map(end), [false, false, true, false]);
+            let end_others =
+                |id: &str| pool.write_blocking(|db| delete_others(db, &"user".into(), &id.into())).unwrap();
+            assert_eq!(end_others("second"), None, "it has ended");
+            assert_eq!(known("user"), ["third", "session"]);
+            assert_eq!(end_others("session"), Some(vec!["third".into()]));
+            assert_eq!((known("user"), known("other")), (vec!["session".into()], vec!["foreign".into()]));
         });
     }
 

@@ -8,7 +8,7 @@ use crate::{
         ids::ServerId,
         shop::{
             Price, VendorId,
-            watch::{Finding, ShopWatch, WatchState, WatchedPrice},
+            watch::{Finding, PriceDirection, ShopWatch, WatchSide, WatchState, WatchedPrice},
         },
         time::Timestamp,
     },
@@ -18,8 +18,10 @@ use crate::{
 #[diesel(table_name = shop_watches)]
 struct WatchRow {
     id: String,
-    vendor_id: String,
+    vendor_id: Option<String>,
     item_id: i32,
+    side: String,
+    direction: String,
     expected_price: Option<i32>,
     currency_id: Option<i32>,
     #[diesel(deserialize_as = StoredTimestamp)]
@@ -29,6 +31,7 @@ struct WatchRow {
     baseline_cost: Option<i32>,
     baseline_quantity: Option<i32>,
     state: String,
+    found_vendor_id: Option<String>,
     cost: Option<i32>,
     quantity: Option<i32>,
     sold_out: bool,
@@ -48,6 +51,7 @@ impl From<WatchRow> for ShopWatch {
         let rival = row.undercut_by.as_deref().and_then(VendorId::parse);
         let finding = Finding {
             state: WatchState::parse(&row.state).unwrap_or(WatchState::Missing),
+            vendor: row.found_vendor_id.as_deref().and_then(VendorId::parse),
             price: price(row.cost, row.quantity),
             sold_out: row.sold_out,
             undercut_by: rival.zip(price(row.undercut_cost, row.undercut_quantity)),
@@ -57,6 +61,8 @@ impl From<WatchRow> for ShopWatch {
             id: row.id,
             vendor: row.vendor_id,
             item_id: row.item_id,
+            side: WatchSide::parse(&row.side).unwrap_or_default(),
+            direction: PriceDirection::parse(&row.direction).unwrap_or_default(),
             expected_price: row.expected_price,
             currency_id: row.currency_id,
             baseline: baseline.map(|(currency_id, price)| WatchedPrice { currency_id, price }),
@@ -76,6 +82,7 @@ struct FoundColumns {
     baseline_cost: Option<i32>,
     baseline_quantity: Option<i32>,
     state: &'static str,
+    found_vendor_id: Option<String>,
     cost: Option<i32>,
     quantity: Option<i32>,
     sold_out: bool,
@@ -87,12 +94,13 @@ struct FoundColumns {
 
 impl From<&ShopWatch> for FoundColumns {
     fn from(watch: &ShopWatch) -> Self {
-        let ShopWatch { baseline, finding: Finding { state, price, sold_out, undercut_by }, as_of, .. } = watch;
+        let ShopWatch { baseline, finding: Finding { state, vendor, price, sold_out, undercut_by }, as_of, .. } = watch;
         Self {
             baseline_currency_id: baseline.map(|baseline| baseline.currency_id),
             baseline_cost: baseline.map(|baseline| baseline.price.cost),
             baseline_quantity: baseline.map(|baseline| baseline.price.quantity),
             state: state.as_str(),
+            found_vendor_id: vendor.map(|vendor| vendor.to_string()),
             cost: price.map(|price| price.cost),
             quantity: price.map(|price| price.quantity),
             sold_out: *sold_out,
@@ -141,6 +149,8 @@ pub fn edit(db: &mut Db, server: &ServerId, watch: &ShopWatch) -> Result<bool, D
 }
 
 type Wanted = (
+    diesel::dsl::Eq<shop_watches::side, &'static str>,
+    diesel::dsl::Eq<shop_watches::direction, &'static str>,
     diesel::dsl::Eq<shop_watches::expected_price, Option<i32>>,
     diesel::dsl::Eq<shop_watches::currency_id, Option<i32>>,
     diesel::dsl::Eq<shop_watches::version, i32>,
@@ -148,6 +158,8 @@ type Wanted = (
 
 fn wanted(watch: &ShopWatch) -> Wanted {
     (
+        shop_watches::side.eq(watch.side.as_str()),
+        shop_watches::direction.eq(watch.direction.as_str()),
         shop_watches::expected_price.eq(watch.expected_price),
         shop_watches::currency_id.eq(watch.currency_id),
         shop_watches::version.eq(watch.version),
@@ -178,8 +190,10 @@ mod tests {
     fn watch(id: &str) -> ShopWatch {
         ShopWatch {
             id: id.into(),
-            vendor: "1_2".into(),
+            vendor: Some("1_2".into()),
             item_id: -7,
+            side: WatchSide::Sells,
+            direction: PriceDirection::Changes,
             expected_price: Some(9),
             currency_id: None,
             baseline: None,
@@ -207,6 +221,7 @@ mod tests {
             watch.baseline = Some(WatchedPrice { currency_id: 7, price: price(9) });
             watch.finding = Finding {
                 state: WatchState::Undercut,
+                vendor: Some(VendorId::at(0.01, 0.02)),
                 price: Some(price(9)),
                 sold_out: true,
                 undercut_by: Some((VendorId::at(1.0, -2.0), price(8))),
@@ -215,12 +230,22 @@ mod tests {
             pool.write_blocking(|db| save_finding(db, &watch)).unwrap();
             assert_eq!(pool.read_blocking(|db| get(db, &server, "w")).unwrap(), watch);
 
-            let edited =
-                ShopWatch { expected_price: None, currency_id: Some(7), version: 1, baseline: None, ..watch.clone() };
+            let edited = ShopWatch {
+                side: WatchSide::Buys,
+                direction: PriceDirection::AtLeast,
+                expected_price: None,
+                currency_id: Some(7),
+                version: 1,
+                baseline: None,
+                ..watch.clone()
+            };
             assert!(!pool.write_blocking(|db| edit(db, &other, &edited)).unwrap());
             assert!(pool.write_blocking(|db| edit(db, &server, &edited)).unwrap());
             pool.write_blocking(|db| save_finding(db, &watch)).unwrap();
             assert_eq!(list(&server), [edited], "what was found for the one before is late");
+            let any = ShopWatch { vendor: None, ..self::watch("any") };
+            pool.write_blocking(|db| insert(db, &server, &any)).unwrap();
+            assert_eq!(pool.read_blocking(|db| get(db, &server, "any")).unwrap(), any);
 
             let delete = |server: &ServerId| pool.write_blocking(|db| delete(db, server, "w")).unwrap();
             assert_eq!((delete(&other), delete(&server), delete(&server)), (false, true, false));

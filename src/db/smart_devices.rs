@@ -35,6 +35,8 @@ pub struct SmartDevice {
     /// Metres from the south-west corner; both or none.
     pub x: Option<f64>,
     pub y: Option<f64>,
+    /// What events have said of it, as JSON.
+    pub reported: Option<String>,
 }
 
 /// What the owner may write; what is absent stays, `Some(None)` takes away.
@@ -146,6 +148,13 @@ pub fn get(db: &mut Db, server: &ServerId, device_id: &str) -> Result<SmartDevic
     Ok(device.select(SmartDevice::as_select()).first(db)?)
 }
 
+/// Keeps what events have said of the device, if it is still there.
+pub fn set_reported(db: &mut Db, server: &ServerId, device_id: &str, reported: &str) -> Result<(), DbError> {
+    let device = smart_devices::table.find((server.as_str(), device_id));
+    diesel::update(device).set(smart_devices::reported.eq(reported)).execute(db)?;
+    Ok(())
+}
+
 /// Deletes the device; false when there was none.
 pub fn delete(db: &mut Db, server: &ServerId, device_id: &str) -> Result<bool, DbError> {
     Ok(diesel::delete(smart_devices::table.find((server.as_str(), device_id))).execute(db)? == 1)
@@ -189,6 +198,7 @@ mod tests {
                 last_value: None,
                 x: None,
                 y: None,
+                reported: None,
             };
             let gate = device("42", DeviceKind::Alarm, "Gate", Some("Front"), now());
             let stored = device("7", DeviceKind::StorageMonitor, "Box", None, later(1));

@@ -15,8 +15,9 @@ use crate::{
         timestamp::{StoredTimestamp, StoredTimestampOption},
     },
     domain::{
+        billing_interval::BillingInterval,
         ids::UserId,
-        tier::{SubscriptionStatus, Tier, TierSubscription},
+        tier::{RENEWAL_LEEWAY, SubscriptionStatus, Tier, TierSubscription},
         time::Timestamp,
     },
 };
@@ -41,6 +42,9 @@ struct SubscriptionRow {
     version: i64,
     #[diesel(deserialize_as = StoredTimestampOption)]
     past_due_since: Option<Timestamp>,
+    paid_tier: Option<String>,
+    billing_interval: Option<String>,
+    ended_unknown: bool,
 }
 
 /// A subscription, and whose it is.
@@ -57,6 +61,15 @@ pub struct StoredSubscription {
     pub owned: OwnedSubscription,
     /// Counts how often it was stored.
     pub version: i64,
+    /// Ended here because the provider did not know it.
+    pub ended_unknown: bool,
+}
+
+impl StoredSubscription {
+    /// True when the provider has said that it ended, which is final.
+    pub fn has_ended(&self) -> bool {
+        !self.owned.subscription.status.is_running() && !self.ended_unknown
+    }
 }
 
 /// What became of storing one.
@@ -85,6 +98,9 @@ struct SubscriptionColumns<'a> {
     fetched_at: chrono::NaiveDateTime,
     version: i64,
     past_due_since: Option<chrono::NaiveDateTime>,
+    paid_tier: Option<&'static str>,
+    billing_interval: Option<&'static str>,
+    ended_unknown: bool,
 }
 
 impl From<SubscriptionRow> for StoredSubscription {
@@ -92,6 +108,7 @@ impl From<SubscriptionRow> for StoredSubscription {
         let subscription = TierSubscription {
             id: row.id,
             tier: row.tier.as_deref().and_then(Tier::parse),
+            interval: row.billing_interval.as_deref().and_then(BillingInterval::parse),
             status: SubscriptionStatus::parse(&row.status).unwrap_or(SubscriptionStatus::Unpaid),
             price: row.price,
             period_start: row.period_start,
@@ -100,9 +117,10 @@ impl From<SubscriptionRow> for StoredSubscription {
             lapsed: row.lapsed,
             started_at: row.started_at,
             past_due_since: row.past_due_since,
+            paid_tier: row.paid_tier.as_deref().and_then(Tier::parse),
         };
         let owned = OwnedSubscription { user: row.user_id.into(), customer: row.customer_id, subscription };
-        Self { owned, version: row.version }
+        Self { owned, version: row.version, ended_unknown: row.ended_unknown }
     }
 }
 
@@ -139,20 +157,47 @@ pub fn list_for_all(db: &mut Db, users: &[UserId]) -> Result<HashMap<UserId, Vec
 
 /// The ids of all users with a subscription that entitles to a tier now.
 pub fn entitled(db: &mut Db, now: Timestamp) -> Result<HashSet<String>, DbError> {
-    let of_tier = || subscriptions::table.filter(subscriptions::tier.is_not_null());
-    // Most of them, and whatever the time is: only who has them is read.
+    // Most of them: only who has them is read.
     let running = [SubscriptionStatus::Active, SubscriptionStatus::Trialing].map(SubscriptionStatus::as_str);
-    let running: Vec<String> =
-        of_tier().filter(subscriptions::status.eq_any(running)).select(subscriptions::user_id).load(db)?;
+    let heard_of = (now - RENEWAL_LEEWAY).naive_utc();
+    let running: Vec<String> = subscriptions::table
+        .filter(subscriptions::tier.is_not_null())
+        .filter(subscriptions::status.eq_any(running))
+        .filter(subscriptions::period_end.is_null().or(subscriptions::period_end.gt(heard_of)))
+        .select(subscriptions::user_id)
+        .load(db)?;
     let canceled = subscriptions::status.eq(SubscriptionStatus::Canceled.as_str());
     let past_due = subscriptions::status.eq(SubscriptionStatus::PastDue.as_str());
-    let ending: Vec<SubscriptionRow> = of_tier()
+    let ending: Vec<SubscriptionRow> = subscriptions::table
+        .filter(subscriptions::paid_tier.is_not_null())
         .filter(past_due.or(canceled.and(subscriptions::period_end.gt(now.naive_utc()))))
         .select(SubscriptionRow::as_select())
         .load(db)?;
     let ending = ending.into_iter().map(|row| StoredSubscription::from(row).owned);
-    let ending = ending.filter(|owned| owned.subscription.entitles(now)).map(|owned| owned.user.to_string());
+    let ending = ending.filter(|owned| owned.subscription.tier_at(now).is_some()).map(|owned| owned.user.to_string());
     Ok(running.into_iter().chain(ending).collect())
+}
+
+/// The customers whose subscriptions are a user's.
+pub fn customers_of(db: &mut Db, user: &UserId) -> Result<Vec<String>, DbError> {
+    let of_user = subscriptions::table.filter(subscriptions::user_id.eq(user.as_str()));
+    Ok(of_user.select(subscriptions::customer_id).distinct().load(db)?)
+}
+
+/// Ends one that the provider does not know any longer, as it was last known. The key may be of another account: once the
+/// provider knows it again, that counts. False: it was stored since this version.
+pub fn end_unknown(db: &mut Db, id: &str, version: i64) -> Result<bool, DbError> {
+    let row = subscriptions::table.find(id).filter(subscriptions::version.eq(version));
+    let ended = diesel::update(row)
+        .set((
+            subscriptions::status.eq(SubscriptionStatus::Canceled.as_str()),
+            subscriptions::cancel_at_period_end.eq(false),
+            subscriptions::lapsed.eq(true),
+            subscriptions::ended_unknown.eq(true),
+            subscriptions::version.eq(version + 1),
+        ))
+        .execute(db)?;
+    Ok(ended == 1)
 }
 
 /// So many after this id, by id.
@@ -167,7 +212,8 @@ pub fn page(db: &mut Db, after: &str, limit: i64) -> Result<Vec<StoredSubscripti
 }
 
 /// Stores one as it was fetched when `known` was its version (`None`: it was not stored). One that has ended is the last
-/// word, whatever was known. Since when a payment is due is kept here, for as long as it is.
+/// word, whatever was known. Kept here: since when a payment is due, for as long as it is; and which tier was paid last,
+/// but for one that is past due, of which the provider was asked.
 ///
 /// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
 pub fn put(
@@ -180,17 +226,19 @@ pub fn put(
     let ends = subscription.status == SubscriptionStatus::Canceled;
     let stored = get(db, &subscription.id)?;
     let before = stored.as_ref().map(|stored| stored.version);
-    if let Some(stored) = &stored
-        && stored.owned.subscription.status == SubscriptionStatus::Canceled
-        && !ends
-    {
+    if stored.as_ref().is_some_and(StoredSubscription::has_ended) && !ends {
         return Ok(SubscriptionPut::HasEnded);
     }
     if before != known && !ends {
         return Ok(SubscriptionPut::Outdated);
     }
-    let known_past_due =
-        stored.map(|stored| stored.owned.subscription).filter(|stored| stored.status == SubscriptionStatus::PastDue);
+    let known_subscription = stored.map(|stored| stored.owned.subscription);
+    let paid_tier = match subscription.status {
+        SubscriptionStatus::Active => subscription.tier,
+        SubscriptionStatus::PastDue => subscription.paid_tier,
+        _ => known_subscription.as_ref().and_then(|stored| stored.paid_tier),
+    };
+    let known_past_due = known_subscription.filter(|stored| stored.status == SubscriptionStatus::PastDue);
     let past_due_since = match (subscription.status, known_past_due) {
         (SubscriptionStatus::PastDue, Some(stored)) => stored.past_due_since,
         (SubscriptionStatus::PastDue, None) => Some(now),
@@ -210,6 +258,9 @@ pub fn put(
         fetched_at: now.naive_utc(),
         version: before.unwrap_or(0) + 1,
         past_due_since: past_due_since.map(|at| at.naive_utc()),
+        paid_tier: paid_tier.map(Tier::as_str),
+        billing_interval: subscription.interval.map(BillingInterval::as_str),
+        ended_unknown: false,
     };
     let stored = match before {
         None => {
@@ -234,6 +285,7 @@ mod tests {
         let subscription = TierSubscription {
             id: "sub_1".into(),
             tier: Some(Tier::Operator),
+            interval: Some(BillingInterval::Year),
             status,
             price: Some("price_2".into()),
             period_start: Some(now()),
@@ -242,6 +294,7 @@ mod tests {
             lapsed: false,
             started_at: now(),
             past_due_since: None,
+            paid_tier: Some(Tier::Operator),
         };
         OwnedSubscription { user: "ann".into(), customer: "cus_1".into(), subscription }
     }
@@ -256,7 +309,10 @@ mod tests {
             assert_eq!(stored(), None);
             assert_eq!(put(SubscriptionStatus::Active, Some(1)), Outdated, "it was never stored");
             assert_eq!(put(SubscriptionStatus::Active, None), Stored);
-            assert_eq!(stored().unwrap(), StoredSubscription { owned: owned(SubscriptionStatus::Active), version: 1 });
+            assert_eq!(
+                stored().unwrap(),
+                StoredSubscription { owned: owned(SubscriptionStatus::Active), version: 1, ended_unknown: false }
+            );
             assert_eq!(put(SubscriptionStatus::PastDue, None), Outdated);
             assert_eq!(put(SubscriptionStatus::PastDue, Some(1)), Stored);
             assert_eq!(put(SubscriptionStatus::Active, Some(1)), Outdated);
@@ -266,6 +322,63 @@ mod tests {
             assert_eq!(list, [owned(SubscriptionStatus::Canceled).subscription]);
             let page = |after: &str| pool.read_blocking(|db| page(db, after, 9)).unwrap().len();
             assert_eq!((page(""), page("sub_1")), (1, 0));
+        });
+    }
+
+    #[test]
+    fn what_the_provider_has_forgotten_is_ended_unless_it_was_stored_since() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "ann");
+            pool.write_blocking(|db| put(db, &owned(SubscriptionStatus::Active), None, now())).unwrap();
+            let end = |version| pool.write_blocking(|db| end_unknown(db, "sub_1", version)).unwrap();
+            let status = || pool.read_blocking(|db| get(db, "sub_1")).unwrap().unwrap().owned.subscription.status;
+            assert_eq!((end(2), status()), (false, SubscriptionStatus::Active));
+            assert_eq!((end(1), status()), (true, SubscriptionStatus::Canceled));
+            let put = |status, known| pool.write_blocking(|db| put(db, &owned(status), known, now())).unwrap();
+            assert_eq!(
+                put(SubscriptionStatus::Active, Some(2)),
+                SubscriptionPut::Stored,
+                "the provider knows it again"
+            );
+            assert_eq!(status(), SubscriptionStatus::Active);
+            assert!(end(3));
+            assert_eq!(put(SubscriptionStatus::Canceled, None), SubscriptionPut::Stored, "it has ended there");
+            assert_eq!(put(SubscriptionStatus::Active, Some(5)), SubscriptionPut::HasEnded);
+            assert_eq!(pool.read_blocking(|db| customers_of(db, &"ann".into())).unwrap(), ["cus_1"]);
+        });
+    }
+
+    #[test]
+    fn the_tier_that_was_paid_last_is_kept() {
+        testing::on_each_database(|pool| {
+            use {SubscriptionStatus::*, Tier::*};
+            testing::user(pool, "ann");
+            let stored = |id: &str, status, tier| {
+                let mut owned = owned(status);
+                owned.subscription.tier = Some(tier);
+                // As the provider says of what is past due.
+                owned.subscription.paid_tier = Some(Scout).filter(|_| tier != Operator);
+                owned.subscription.id = id.to_owned();
+                let known = pool.read_blocking(|db| get(db, id)).unwrap().map(|stored| stored.version);
+                let put = pool.write_blocking(|db| put(db, &owned, known, now())).unwrap();
+                assert_eq!(put, SubscriptionPut::Stored);
+                pool.read_blocking(|db| get(db, id)).unwrap().unwrap().owned.subscription.paid_tier
+            };
+            for (status, tier, paid) in [
+                (Trialing, Overlord, None),
+                (PastDue, Operator, None),
+                (Active, Overlord, Some(Overlord)),
+                (Unpaid, Overlord, Some(Overlord)),
+                (PastDue, Overlord, Some(Scout)),
+                (Unpaid, Overlord, Some(Scout)),
+                (Active, Overlord, Some(Overlord)),
+                (Canceled, Scout, Some(Overlord)),
+            ] {
+                assert_eq!(stored("sub_1", status, tier), paid, "{status:?} {tier:?}");
+            }
+            assert_eq!(stored("sub_2", PastDue, Overlord), Some(Scout), "first seen after a failure");
+            assert_eq!(stored("sub_4", Canceled, Overlord), None, "first seen when it had ended");
+            assert_eq!(stored("sub_3", Incomplete, Operator), None);
         });
     }
 

@@ -18,12 +18,15 @@ use crate::{
     config::Database,
     crypto::random::Random,
     db::{
+        guests::{self, InviteKey, Invitee},
+        incidents::LedgerWrite,
         paired_servers::{self, PairedServer, StoredPairing},
         pool::Pool,
         users,
     },
     domain::{
         detect::wipe::World,
+        incident::{DevicePlace, Incident},
         monument::Monument,
         time::Timestamp,
         timeline::TimelineEntry,
@@ -56,6 +59,18 @@ impl Postgres {
 
     pub fn database(&self) -> Database {
         Database::Postgres(SecretString::from(String::from(self.url())))
+    }
+
+    /// Ends all connections and refuses new ones, or takes them again.
+    pub fn refuse(&self, refuse: bool) {
+        let name = &self.name;
+        let mut connection = PgConnection::establish(&self.server).expect("TEST_POSTGRES_URL answers");
+        let allow = format!("ALTER DATABASE {name} WITH ALLOW_CONNECTIONS {}", !refuse);
+        connection.batch_execute(&allow).expect("it is our own");
+        if refuse {
+            let end = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'");
+            connection.batch_execute(&end).expect("they are our own");
+        }
     }
 
     fn url(&self) -> Url {
@@ -165,6 +180,24 @@ pub fn pairing(owner: &str) -> StoredPairing {
     }
 }
 
+/// A ledger's write of an incident that goes on, which has this count.
+pub fn incident_write(id: &str, count: u32) -> LedgerWrite {
+    let incident = Incident {
+        alarm_id: "7".into(),
+        alarm_name: "Roof".into(),
+        place: DevicePlace::default(),
+        first_at: now(),
+        last_at: now(),
+        ended_at: None,
+        count,
+        paths: Default::default(),
+        late: false,
+        drill: false,
+        acks: Default::default(),
+    };
+    LedgerWrite { incidents: [(id.to_owned(), (incident, None))].into(), ..Default::default() }
+}
+
 /// An entry of the timeline without a place.
 pub fn timeline_entry(id: &str, kind: &str, ts: Timestamp) -> TimelineEntry {
     let (id, kind, action, title) = (id.to_owned(), kind.to_owned(), "seen".to_owned(), String::new());
@@ -179,6 +212,17 @@ pub fn world_map(seed: u32, jpeg: &'static [u8]) -> WorldMap {
         monuments: Monument::new("launchsite", 1.5, 2.5).into_iter().collect(),
         drawing: MapDrawing { background: Some("#12404D".into()), picture: Some(picture) },
     }
+}
+
+/// Makes the user a guest of the server, whose account has the same id.
+pub fn guest(pool: &Pool, id: &str, server: &str, user: &str) {
+    let accepted = pool.write_blocking(|db| {
+        let account = Invitee::Account(user.into());
+        guests::invite(db, &id.into(), &server.into(), &account, None, now())?.expect("the account is not known there");
+        let user = users::find(db, &user.into())?.expect("the user is there");
+        guests::accept(db, &InviteKey::Account(id.into()), &user, now())
+    });
+    accepted.expect("the database answers").expect("the invitation is open");
 }
 
 /// Adds a paired server.

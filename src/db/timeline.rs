@@ -8,7 +8,7 @@ use crate::{
     db::{
         error::DbError,
         incidents::{self, StoredIncident},
-        paired_servers,
+        maps, markets, paired_servers,
         pool::Db,
         schema::timeline,
         timestamp::StoredTimestamp,
@@ -66,13 +66,16 @@ pub fn insert(db: &mut Db, owner: &TimelineOwner, entry: &TimelineEntry) -> Resu
     Ok(())
 }
 
-/// The entries of a paired server, newest first: its own, those of its game server, its raids. `NotFound` if there is no
-/// such server.
+/// The entries of a paired server, newest first: its own, its raids, and those of its game server if its own link was up
+/// since the wipe. `NotFound` if there is no such server.
 pub fn list(db: &mut Db, server: &ServerId, page: &TimelinePage) -> Result<Vec<TimelineEntry>, DbError> {
     let paired = paired_servers::get(db, server)?;
     let game_server = GameServerId::at(&paired.address, paired.port);
+    let latest = [markets::world(db, &game_server)?, maps::world(db, &paired.address, paired.port)?];
+    let is_shared = latest.iter().all(|world| paired.shares(world.as_ref()));
+    let of_world = is_shared.then_some(TimelineOwner::GameServer(game_server));
     let mut entries = Vec::new();
-    for owner in [TimelineOwner::Server(server.clone()), TimelineOwner::GameServer(game_server)] {
+    for owner in [TimelineOwner::Server(server.clone())].into_iter().chain(of_world) {
         match &page.kinds {
             None => entries.extend(of(db, &owner, None, page)?),
             Some(kinds) => {
@@ -164,6 +167,9 @@ mod tests {
             testing::user(pool, "bob");
             let alice = testing::server(pool, "alice", "a");
             testing::server(pool, "bob", "b");
+            for server in ["a", "b"] {
+                pool.write_blocking(|db| paired_servers::set_accepted(db, &server.into(), 0)).unwrap();
+            }
             let game = TimelineOwner::GameServer(GameServerId::at(&alice.address, alice.port));
             let elsewhere = TimelineOwner::GameServer(GameServerId::at("192.0.2.9", 28082));
             let server = |id: &str| TimelineOwner::Server(id.into());
@@ -195,6 +201,44 @@ mod tests {
                 pool.read_blocking(|db| super::list(db, &"gone".into(), &page())),
                 Err(DbError::NotFound)
             ));
+        });
+    }
+
+    #[test]
+    fn what_happened_at_the_game_server_is_shown_after_a_link_since_the_wipe_only() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "alice");
+            let server = testing::server(pool, "alice", "a");
+            let game = TimelineOwner::GameServer(GameServerId::at(&server.address, server.port));
+            let map = testing::world_map(7, b"jpeg");
+            type Step<'a> = &'a dyn Fn(&mut Db) -> Result<(), DbError>;
+            let steps: [(&str, Step<'_>); 6] = [
+                ("3", &|db| insert(db, &game, &timeline_entry("1", "cargo", later(1)))),
+                ("13", &|db| paired_servers::set_accepted(db, &server.id, 0)),
+                ("3", &|db| paired_servers::change_credentials(db, &server.id)),
+                ("3", &|db| paired_servers::set_accepted(db, &server.id, 0)),
+                ("13", &|db| paired_servers::set_accepted(db, &server.id, 1)),
+                ("13", &|db| {
+                    let own = (&map.world).into();
+                    paired_servers::save_baseline(db, &server.id, &own, None).map(drop)
+                }),
+            ];
+            let list = || {
+                let entries = pool.read_blocking(|db| list(db, &server.id, &page())).unwrap();
+                entries.into_iter().map(|entry| entry.id).collect::<String>()
+            };
+            let own = TimelineOwner::Server("a".into());
+            pool.write_blocking(|db| insert(db, &own, &timeline_entry("3", "death", later(0)))).unwrap();
+            for (number, (expected, step)) in steps.into_iter().enumerate() {
+                pool.write_blocking(step).unwrap();
+                assert_eq!(list(), expected, "{number}");
+            }
+            for (seed, expected) in [(7, "13"), (8, "3")] {
+                let map = testing::world_map(seed, b"jpeg");
+                pool.write_blocking(|db| maps::put(db, &server.address, server.port, &map, later(seed.into())))
+                    .unwrap();
+                assert_eq!(list(), expected, "a link saw a world with seed {seed}");
+            }
         });
     }
 

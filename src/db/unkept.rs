@@ -1,24 +1,30 @@
-//! Alarms that are kept nowhere yet, neither in the database nor in the journal: the end of the process waits for them.
+//! Alarms that are kept nowhere yet, neither in the database nor in the journal, and those that sockets have not taken
+//! yet: the end of the process waits for them.
 
 use std::time::Duration;
 
 use tokio::{sync::watch, time::timeout};
 
-/// Counts what is not kept yet; clones share it.
+/// Counts what is not kept yet, and what is not delivered yet; clones share it.
 #[derive(Clone, Default)]
 pub struct Unkept {
     count: watch::Sender<usize>,
+    undelivered: watch::Sender<usize>,
     ending: watch::Sender<bool>,
 }
 
-/// Something that is not kept yet, while it lives.
+/// Something that is not kept or not delivered yet, while it lives.
 pub struct Held(watch::Sender<usize>);
 
 impl Unkept {
-    /// One more.
+    /// One more that is not kept.
     pub fn hold(&self) -> Held {
-        self.count.send_modify(|count| *count += 1);
-        Held(self.count.clone())
+        Held::of(&self.count)
+    }
+
+    /// One more that is not delivered.
+    pub fn hold_undelivered(&self) -> Held {
+        Held::of(&self.undelivered)
     }
 
     /// Resolves when the process ends: what the database does not have by then goes into the journal.
@@ -35,6 +41,19 @@ impl Unkept {
         }
         self.ending.send_replace(true);
         timeout(deadline, count.wait_for(|count| *count == 0)).await.is_ok()
+    }
+
+    /// Waits until sockets have taken all, but no longer than this for one that does not read.
+    pub async fn deliver_all(&self, deadline: Duration) {
+        let mut undelivered = self.undelivered.subscribe();
+        let _ = timeout(deadline, undelivered.wait_for(|undelivered| *undelivered == 0)).await;
+    }
+}
+
+impl Held {
+    fn of(count: &watch::Sender<usize>) -> Self {
+        count.send_modify(|count| *count += 1);
+        Self(count.clone())
     }
 }
 

@@ -13,9 +13,6 @@ use crate::{
     },
 };
 
-/// Words of a name that can be searched from, the first.
-const WORDS: usize = 8;
-
 /// The user has this account and name from now on.
 pub fn put(db: &mut Db, user: &UserId, account: &PlatformId, name: &str) -> Result<(), DbError> {
     let wanted = keys(account, name);
@@ -39,26 +36,37 @@ fn keys(account: &PlatformId, name: &str) -> BTreeSet<String> {
     let Some(name) = NameKey::of(name) else { return keys };
     let name = name.as_str();
     let mut within_word = false;
-    let mut words = 0;
     for (at, character) in name.char_indices() {
         let is_word = character.is_alphanumeric();
-        if words < WORDS && (at == 0 || is_word && !within_word) {
+        // An emoji is a word by itself.
+        let is_symbol = !is_word && !character.is_ascii() && !character.is_whitespace();
+        if at == 0 || is_symbol || is_word && !within_word {
             keys.insert(name[at..].to_owned());
-            words += 1;
         }
         within_word = is_word;
     }
     keys
 }
 
-/// How many users have a key that begins with this, and so many of them, the newest first.
-pub fn find(db: &mut Db, start: &NameKey, limit: i64, offset: i64) -> Result<(i64, Vec<UserId>), DbError> {
+/// How many users have a key that begins with this, and so many of them, the newest first; with `before`, of those that are
+/// older than that one.
+pub fn find(
+    db: &mut Db,
+    start: &NameKey,
+    before: Option<&UserId>,
+    limit: i64,
+    offset: i64,
+) -> Result<(i64, Vec<UserId>), DbError> {
     let start = start.as_str();
     // No name has the last character there is.
     let end = format!("{start}\u{10ffff}");
     let found = || user_search::table.filter(user_search::key.ge(start).and(user_search::key.lt(end.as_str())));
     let total = found().select(count(user_search::user_id).aggregate_distinct()).first(db)?;
-    let ids: Vec<String> = found()
+    let mut page = found().into_boxed();
+    if let Some(before) = before {
+        page = page.filter(user_search::user_id.lt(before.as_str()));
+    }
+    let ids: Vec<String> = page
         .select(user_search::user_id)
         .distinct()
         // Ids are in the order of time.
@@ -72,6 +80,7 @@ pub fn find(db: &mut Db, start: &NameKey, limit: i64, offset: i64) -> Result<(i6
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::player_name::NAME_CHARS;
 
     #[test]
     fn a_name_is_found_from_the_start_of_each_word_and_an_account_by_its_id() {
@@ -79,6 +88,8 @@ mod tests {
         assert_eq!(keys("[Wolf] Ada-Löwe"), ["7656", "[wolf] ada-löwe", "ada-löwe", "löwe", "wolf] ada-löwe"]);
         assert_eq!(keys("50%_off"), ["50%_off", "7656", "off"]);
         assert_eq!(keys("\u{200b}"), ["7656"]);
-        assert_eq!(keys(&"a ".repeat(32)).len(), 1 + WORDS);
+        assert_eq!(keys("ada🐺🦊 x"), ["7656", "ada🐺🦊 x", "x", "🐺🦊 x", "🦊 x"]);
+        assert!(keys("one 2 3 4 5 6 7 8 9 ten").contains(&"ten".to_owned()));
+        assert_eq!(keys(&"🐺".repeat(100)).len(), 1 + NAME_CHARS);
     }
 }

@@ -79,13 +79,24 @@ pub fn sign_in(
 }
 
 /// How many users there are whose account or a word of whose name begins so (`None`: all), and so many of them, the newest
-/// first.
-pub fn search(db: &mut Db, start: Option<&NameKey>, limit: i64, offset: i64) -> Result<(i64, Vec<User>), DbError> {
+/// first; with `before`, of those that are older than that one.
+pub fn search(
+    db: &mut Db,
+    start: Option<&NameKey>,
+    before: Option<&UserId>,
+    limit: i64,
+    offset: i64,
+) -> Result<(i64, Vec<User>), DbError> {
     let newest = users::table.order(users::id.desc()).select(User::as_select());
     let Some(start) = start else {
-        return Ok((count(db)?, newest.limit(limit).offset(offset).load(db)?));
+        let page = newest.limit(limit).offset(offset);
+        let page = match before {
+            Some(before) => page.filter(users::id.lt(before.as_str())).load(db)?,
+            None => page.load(db)?,
+        };
+        return Ok((count(db)?, page));
     };
-    let (total, ids) = user_search::find(db, start, limit, offset)?;
+    let (total, ids) = user_search::find(db, start, before, limit, offset)?;
     if ids.is_empty() {
         return Ok((total, Vec::new()));
     }
@@ -173,7 +184,7 @@ mod tests {
             }
             let page = |text: &str, limit, offset| {
                 let key = NameKey::of(text);
-                let (total, users) = pool.read_blocking(|db| search(db, key.as_ref(), limit, offset)).unwrap();
+                let (total, users) = pool.read_blocking(|db| search(db, key.as_ref(), None, limit, offset)).unwrap();
                 (total, users.into_iter().map(|user| user.id.to_string()).collect::<Vec<_>>())
             };
             let found = |text: &str| page(text, 9, 0).1;

@@ -1,7 +1,8 @@
 //! The pages of the wiki that admins wrote, changed or deleted: the newest versions of each. What is not here is as the
 //! service ships it.
 
-use diesel::prelude::*;
+use chrono::NaiveDateTime;
+use diesel::{dsl::max, prelude::*};
 
 use crate::{
     db::{
@@ -41,7 +42,7 @@ pub struct WikiVersion {
 }
 
 impl WikiHead {
-    /// An admin deleted the page, which the service ships.
+    /// An admin deleted the page.
     pub fn is_deleted(&self) -> bool {
         self.place.is_none()
     }
@@ -50,7 +51,7 @@ impl WikiHead {
 /// Where the page of each slug stands; `None` for one that was deleted.
 pub fn places(db: &mut Db) -> Result<Vec<(WikiSlug, Option<WikiPlace>)>, DbError> {
     let rows: Vec<(String, Option<String>)> =
-        wiki_pages::table.select((wiki_pages::slug, wiki_pages::place)).load(db)?;
+        wiki_pages::table.select((wiki_pages::slug, wiki_pages::place)).order(wiki_pages::slug).load(db)?;
     let read = |(slug, place): (String, Option<String>)| {
         let place = match place {
             Some(text) => {
@@ -124,16 +125,28 @@ pub fn put(
     Ok((written, old))
 }
 
-/// Deletes the page with all its versions; of one that the service ships, it stays known that it is deleted.
-pub fn delete(db: &mut Db, slug: &WikiSlug, is_shipped: bool) -> Result<(), DbError> {
-    if is_shipped {
-        let version = head(db, slug)?.map_or(1, |head| head.version + 1);
-        diesel::delete(wiki_versions::table.filter(wiki_versions::slug.eq(slug.as_str()))).execute(db)?;
-        put_head(db, slug, version, None, "")
-    } else {
-        diesel::delete(wiki_pages::table.find(slug.as_str())).execute(db)?;
-        Ok(())
-    }
+/// Deletes the page. Its versions are kept, and the deletion has a number of its own.
+pub fn delete(db: &mut Db, slug: &WikiSlug) -> Result<(), DbError> {
+    let version = head(db, slug)?.map_or(1, |head| head.version + 1);
+    put_head(db, slug, version, None, "")
+}
+
+/// The deleted page that was written longest ago.
+pub fn oldest_deleted(db: &mut Db) -> Result<Option<WikiSlug>, DbError> {
+    let deleted = wiki_pages::table.filter(wiki_pages::place.is_null()).select(wiki_pages::slug);
+    let deleted: Vec<String> = deleted.load(db)?;
+    let versions = wiki_versions::table.filter(wiki_versions::slug.eq_any(deleted)).group_by(wiki_versions::slug);
+    let newest: Vec<(Option<NaiveDateTime>, String)> =
+        versions.select((max(wiki_versions::written_at), wiki_versions::slug)).load(db)?;
+    Ok(newest.into_iter().min().and_then(|(_, slug)| WikiSlug::parse(&slug)))
+}
+
+/// Forgets the page with all its versions; gives these.
+pub fn forget(db: &mut Db, slug: &WikiSlug) -> Result<Vec<i64>, DbError> {
+    let gone = versions(db, slug)?.into_iter().map(|version| version.version).collect();
+    diesel::delete(wiki_versions::table.filter(wiki_versions::slug.eq(slug.as_str()))).execute(db)?;
+    diesel::delete(wiki_pages::table.find(slug.as_str())).execute(db)?;
+    Ok(gone)
 }
 
 fn put_head(db: &mut Db, slug: &WikiSlug, version: i64, place: Option<&str>, digest: &str) -> Result<(), DbError> {
@@ -160,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_have_versions_until_they_are_deleted() {
+    fn pages_have_versions_also_after_they_are_deleted() {
         testing::on_each_database(|pool| {
             let (slug, by) = (WikiSlug::parse("guides/doors").unwrap(), PlatformId::from("admin"));
             let put = |title: &str| pool.write_blocking(|db| put(db, &slug, &page(title), title, &by, now())).unwrap();
@@ -182,12 +195,18 @@ mod tests {
             let place = WikiPlace { section: "Other".into(), title: "last".into(), order: Some(2.0) };
             assert_eq!(places(), [(slug.clone(), Some(place))]);
 
-            let delete = |is_shipped| pool.write_blocking(|db| delete(db, &slug, is_shipped)).unwrap();
-            delete(true);
+            let delete = || pool.write_blocking(|db| delete(db, &slug)).unwrap();
+            let oldest_deleted = || pool.read_blocking(oldest_deleted).unwrap();
+            assert_eq!(oldest_deleted(), None);
+            delete();
             assert!(head().unwrap().is_deleted());
-            assert_eq!((places(), versions()), (vec![(slug.clone(), None)], vec![]));
+            assert_eq!((places(), versions()[0].version), (vec![(slug.clone(), None)], WIKI_VERSIONS + 1));
+            assert_eq!(oldest_deleted(), Some(slug.clone()));
             assert_eq!(put("again").0.version, WIKI_VERSIONS + 3, "no version number comes twice");
-            delete(false);
+            assert_eq!(oldest_deleted(), None);
+            delete();
+            let forgotten = pool.write_blocking(|db| forget(db, &slug)).unwrap();
+            assert_eq!(forgotten.first(), Some(&(WIKI_VERSIONS + 3)));
             assert_eq!((head(), versions(), pool.read_blocking(count).unwrap()), (None, vec![], 0));
         });
     }

@@ -88,14 +88,10 @@ pub(super) fn examine(database: &Database, clock: &Clock) -> (Vec<Observation>, 
 }
 
 fn schema(steps: &SchemaSteps) -> Observation {
+    if let Some(newer) = steps.newer() {
+        return Observation::broken(SUBJECT, newer);
+    }
     match steps {
-        SchemaSteps { unknown, .. } if !unknown.is_empty() => {
-            let step = &unknown[0];
-            Observation::broken(
-                SUBJECT,
-                format!("it has step {step} of a newer companion: run that, or restore the backup from before"),
-            )
-        }
         SchemaSteps { newest: None, .. } => {
             Observation::doubtful(SUBJECT, "it is empty; the first `companion serve` fills it")
         }

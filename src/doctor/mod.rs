@@ -5,6 +5,7 @@ mod database;
 mod machine;
 mod neighbours;
 mod observation;
+mod stored_secrets;
 
 pub use self::observation::{Diagnosis, Observation};
 use crate::{
@@ -34,6 +35,9 @@ pub async fn examine(settings: Settings, clock: &Clock, mut tell: impl FnMut(&Ob
             tell(machine::examine(&config));
             let (findings, database_clock) = database::examine(&config.database, clock);
             tell(findings);
+            if unmade.is_empty() {
+                tell(stored_secrets::examine(&config).into_iter().collect());
+            }
             tell(machine::ports(&config).await);
             tell(neighbours::examine(&config, clock, database_clock).await);
         }

@@ -5,30 +5,34 @@ use serde_json::Value;
 
 use super::*;
 use crate::db::{
-    engine, paired_servers, payment_customers,
+    paired_servers, payment_customers,
     pool::Pool,
-    sessions, testing,
+    schema_steps, sessions, testing,
     users::{self, StoredProfile},
 };
 
 /// What belongs to nobody: to the service, to game servers, to the game. A table that is not here is filled for a user, and
 /// nothing of that may be left.
-const NOBODYS: [&str; 20] = [
+const NOBODYS: [&str; 24] = [
     "__diesel_schema_migrations",
     "alias_answers",
     "audit_head",
     "conveyor_rows",
+    "customers_to_end",
     "daily_counts",
     "edited_items",
     "edited_items_version",
     "encryption_keys",
     "erased_customers",
+    "former_subscribers",
     "image_uses",
     "images",
     "map_pictures",
     "maps",
     "markets",
     "openid_nonces",
+    "program_versions",
+    "refund_attempts",
     "server_matches",
     "shop_history",
     "shops",
@@ -85,7 +89,9 @@ fn catalogue(pool: &Pool) -> BTreeMap<String, Vec<(String, String)>> {
 fn value(table: &str, column: &str, data_type: &str, who: &str, number: i64, postgres: bool) -> String {
     let text = |text: String| format!("'{text}'");
     match (table, column) {
-        ("users", "id") | (_, "user_id" | "owner_id" | "author_id" | "user_hint" | "caller") => text(who.to_owned()),
+        ("users", "id") | (_, "user_id" | "blocked_user_id" | "owner_id" | "author_id" | "user_hint" | "caller") => {
+            text(who.to_owned())
+        }
         ("paired_servers", "id") | (_, "server_id") => text(format!("{who}-server")),
         ("incidents", "id") | (_, "incident_id") => text(format!("{who}-incident")),
         ("tracked_players", "id") | ("player_sessions", "player_id") => text(format!("{who}-player")),
@@ -189,11 +195,12 @@ fn nothing_of_an_erased_user_is_left_and_all_of_others_is() {
         let ann = user(pool, "ann");
         // As after a kill in the middle: all of it or nothing.
         let whole = named(pool, &tables, "ann");
-        let failed: Result<(), DbError> = pool.write_blocking(|db| erase(db, &ann).and(Err(DbError::Conflict)));
+        let failed: Result<(), DbError> =
+            pool.write_blocking(|db| erase(db, &ann, testing::now()).and(Err(DbError::Conflict)));
         assert!(failed.is_err());
         assert_eq!(named(pool, &tables, "ann"), whole);
 
-        let erased = pool.write_blocking(|db| erase(db, &ann)).unwrap();
+        let erased = pool.write_blocking(|db| erase(db, &ann, testing::now())).unwrap();
         assert_eq!(erased.servers, ["ann-server".into()]);
         assert_eq!(
             (&erased.sessions[..], &erased.helper_devices[..]),
@@ -203,7 +210,9 @@ fn nothing_of_an_erased_user_is_left_and_all_of_others_is() {
         assert!(erased.shared.contains(&"bob-server".into()));
         assert_eq!(erased.acknowledged, ["bob-server".into()]);
         let left = named(pool, &tables, "ann");
-        assert_eq!(left.keys().collect::<Vec<_>>(), ["audit"], "{left:?}");
+        assert_eq!(left.keys().collect::<Vec<_>>(), ["audit", "customers_to_end"], "{left:?}");
+        let customers: Vec<&str> = erased.customers.iter().map(|turn| turn.customer.as_str()).collect();
+        assert_eq!(customers, ["ann-customer_id"]);
         assert_eq!(named(pool, &tables, "bob"), bobs);
         let customer = |customer: &str| pool.read_blocking(|db| is_erased_customer(db, customer)).unwrap();
         assert!(customer("ann-customer_id") && !customer("bob-customer_id"));
@@ -257,11 +266,11 @@ fn an_export_has_a_row_of_every_table_and_no_secret() {
         }
         let many: Vec<String> = (0..PAGE).map(|n| format!("('ann', 'push-{n}', '2026-11-21 12:00:00')")).collect();
         run(pool, &format!("INSERT INTO push_seen (user_id, persistent_id, received_at) VALUES {}", many.join(", ")));
-        let page = |offset| pool.read_blocking(|db| PERSONAL_DATA[9].read(db, &ann, offset)).unwrap();
+        let page = |offset| pool.read_blocking(|db| PERSONAL_DATA[10].read(db, &ann, offset)).unwrap();
         let all: BTreeSet<String> = page(0).into_iter().chain(page(PAGE)).collect();
         assert_eq!((page(0).len(), all.len()), (500, 501), "pages have each row once");
 
-        let sorted = pool.read_blocking(|db| PERSONAL_DATA[11].read(db, &ann, 0)).unwrap();
+        let sorted = pool.read_blocking(|db| PERSONAL_DATA[12].read(db, &ann, 0)).unwrap();
         assert_eq!(sorted.len(), 2, "on the own server, and on Bob's: {sorted:?}");
 
         // Codes cannot be told: only their hash is stored. Content has no user but its writer. What is kept for a request that
@@ -316,7 +325,7 @@ fn of_an_erasure_and_another_that_lock_in_another_order_the_erasure_begins_again
                     waits()
                 });
                 assert!(waited, "the other waits for the user");
-                erase(db, &ann)
+                erase(db, &ann, testing::now())
             })
         });
         let other = pool.write_blocking(|db| {
@@ -352,7 +361,7 @@ fn rows_of_users_who_are_gone_go_with_the_upgrade() {
         let reference = format!("FOREIGN KEY ({column}) REFERENCES users (id) ON DELETE {then}");
         run(&pool, &format!("ALTER TABLE {table} ADD CONSTRAINT {table}_{column}_fkey {reference} NOT VALID"));
     }
-    engine::migrate(&postgres.database()).unwrap();
+    schema_steps::migrate(&postgres.database()).unwrap();
     for (table, column, _) in references {
         run(&pool, &format!("ALTER TABLE {table} VALIDATE CONSTRAINT {table}_{column}_fkey"));
     }

@@ -281,3 +281,21 @@ async fn a_database_that_hangs_holds_its_threads_and_nobody_else() {
     relay.freeze(false);
     pool.write(|_| Ok(())).await.unwrap();
 }
+
+#[actix::test]
+async fn a_database_that_refuses_connections_keeps_nobody_waiting_and_is_used_again() {
+    let Some(postgres) = testing::Postgres::create() else { return };
+    let pool = Pool::open(&postgres.database()).unwrap();
+    let read = || pool.read(|db| users::find(db, &"user".into()));
+    read().await.unwrap();
+    postgres.refuse(true);
+    let is_refusal = |error: &DbError| error.to_string().ends_with("it refuses connections");
+    // The first ones find out, each on a connection that is gone.
+    while !read().await.is_err_and(|error| is_refusal(&error)) {}
+    let answers = futures_util::future::join_all((0..200).map(|_| read())).await;
+    assert!(answers.iter().all(|answer| answer.as_ref().is_err_and(is_refusal)), "{answers:?}");
+    postgres.refuse(false);
+    while read().await.is_err() {
+        time::sleep(Duration::from_millis(50)).await;
+    }
+}
