@@ -3,20 +3,21 @@
 use crate::{
     billing::{
         context::BillingContext,
+        reconcile::{self, ReconcileError, UserStanding},
         sync::{self, EventOutcome},
     },
-    clients::payments::{CheckoutRequest, ClosedCheckout, OpenedCheckout, PaymentsError},
+    clients::payments::{CheckoutRequest, CheckoutState, ClosedCheckout, OpenedCheckout, PaymentsError},
     config::BaseUrl,
     crypto::digest::sha256_hex,
     db::{
         error::DbError,
-        payment_customers,
+        former_subscribers, payment_customers,
         payment_events::EventState,
         pool::Db,
         subscriptions,
         users::{self, User},
     },
-    domain::{ids::UserId, payment::ParkReason, tier::Tier},
+    domain::{ids::UserId, payment::ParkReason, plan::SoldPlan},
 };
 
 /// How often other requests of a user may open a checkout before one is told to come again.
@@ -31,6 +32,9 @@ pub enum CheckoutError {
     /// The user was never at the checkout, or the provider has forgotten them: there is nothing to manage.
     #[error("the user is no customer")]
     NoCustomer,
+    /// The page that was opened with this key is closed.
+    #[error("the checkout is closed")]
+    Closed,
     /// The user was erased meanwhile.
     #[error("the user is gone")]
     Gone,
@@ -40,7 +44,60 @@ pub enum CheckoutError {
     Database(#[from] DbError),
 }
 
-/// Opens a checkout; the address of its page. Afterwards the provider sends the browser to the front end, whose page then
+impl From<ReconcileError> for CheckoutError {
+    fn from(error: ReconcileError) -> Self {
+        match error {
+            ReconcileError::Provider(error) => error.into(),
+            ReconcileError::Database(error) => error.into(),
+        }
+    }
+}
+
+/// A page that was opened for a user who wants a plan.
+#[derive(Clone, Debug)]
+pub enum OpenedPage {
+    Checkout(OpenedCheckout),
+    /// Where a subscriber confirms the change to that plan; its address.
+    Change(String),
+}
+
+/// Opens the page that leads to a plan: a checkout, or for a subscriber to another plan the portal's page of that change.
+pub async fn open_page(
+    context: &BillingContext,
+    user: &User,
+    wanted: &SoldPlan,
+    frontend: &BaseUrl,
+    key: &str,
+) -> Result<OpenedPage, CheckoutError> {
+    match open_checkout(context, user, wanted, frontend, key).await {
+        Err(CheckoutError::Subscribed) => open_change(context, user, wanted, frontend).await.map(OpenedPage::Change),
+        opened => opened.map(OpenedPage::Checkout),
+    }
+}
+
+async fn open_change(
+    context: &BillingContext,
+    user: &User,
+    wanted: &SoldPlan,
+    frontend: &BaseUrl,
+) -> Result<String, CheckoutError> {
+    let id = user.id.clone();
+    let stored = context.pool.read(move |db| subscriptions::list_for(db, &id)).await?;
+    let mut running = stored.into_iter().filter(|stored| stored.status.is_running());
+    let (Some(subscription), None) = (running.next(), running.next()) else { return Err(CheckoutError::Subscribed) };
+    match context.client.open_change(&subscription.id, wanted, &frontend.at("/?billing=portal")).await {
+        Ok(Some(url)) => Ok(url),
+        Ok(None) => Err(CheckoutError::Subscribed),
+        // Its portal is not set up for changes, or this one cannot be changed.
+        Err(PaymentsError::Refused { status, code }) => {
+            log::warn!(user:% = user.id; "the payment provider refused a change of plan: status {status}, {code}");
+            Err(CheckoutError::Subscribed)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Opens a checkout, unless the provider knows of a subscription that goes on. Afterwards the provider sends the browser to the front end, whose page then
 /// waits for the tier to appear in `/me`: coming back proves nothing.
 ///
 /// Of a user's checkouts only the last can be paid: the one before is closed first. When the provider does not close it,
@@ -49,20 +106,19 @@ pub enum CheckoutError {
 pub async fn open_checkout(
     context: &BillingContext,
     user: &User,
-    tier: Tier,
+    wanted: &SoldPlan,
     frontend: &BaseUrl,
     key: &str,
-) -> Result<String, CheckoutError> {
+) -> Result<OpenedCheckout, CheckoutError> {
     let id = user.id.clone();
-    let read = move |db: &mut Db| {
-        Ok((is_subscribed(db, &id)?, payment_customers::of_user(db, &id)?, payment_customers::open_checkout(db, &id)?))
-    };
-    let (is_subscribed, customer, mut before) = context.pool.read(read).await?;
-    if is_subscribed {
-        return Err(CheckoutError::Subscribed);
-    }
+    let read =
+        move |db: &mut Db| Ok((payment_customers::of_user(db, &id)?, payment_customers::open_checkout(db, &id)?));
+    let (customer, mut before) = context.pool.read(read).await?;
     if let Some(before) = &before {
-        close(context, &user.id, before).await?;
+        close(context, before).await?;
+    }
+    if !known_standing(context, &user.id).await?.running.is_empty() {
+        return Err(CheckoutError::Subscribed);
     }
     let customer = match customer {
         Some(customer) => customer,
@@ -70,21 +126,31 @@ pub async fn open_checkout(
     };
     // Once it is stored, it is closed like any other, and the next one has another key.
     let key = format!("{key}:{}", before.as_deref().unwrap_or_default());
-    let opened = open(context, user, customer, tier, frontend, &key).await?;
+    let mark = context.account_marks.of(&user.platform_id);
+    let (id, of_account) = (user.id.clone(), mark.clone());
+    let is_first = context.pool.read(move |db| never_subscribed(db, &id, &of_account)).await?;
+    let opened = open(context, user, customer, wanted, frontend, is_first, &key).await?;
     for attempt in 1..=ATTEMPTS {
-        let (id, from, to) = (user.id.clone(), before.clone(), opened.id.clone());
+        let (id, mark, from, to) = (user.id.clone(), mark.clone(), before.clone(), opened.id.clone());
         let replace = move |db: &mut Db| {
-            if payment_customers::replace_checkout(db, &id, from.as_deref(), &to)? {
-                return Ok(Ok(()));
+            // Another request's checkout, paid meanwhile, was the first: this one has its trial no more.
+            if is_first && !never_subscribed(db, &id, &mark)? {
+                return Ok(Replaced::NotFirst);
             }
-            let is_gone = users::find(db, &id)?.is_none();
-            Ok(Err((is_gone, payment_customers::open_checkout(db, &id)?)))
+            if payment_customers::replace_checkout(db, &id, from.as_deref(), &to)? {
+                return Ok(Replaced::Done);
+            }
+            if users::find(db, &id)?.is_none() {
+                return Ok(Replaced::Gone);
+            }
+            Ok(Replaced::Other(payment_customers::open_checkout(db, &id)?))
         };
         match context.pool.write(replace).await? {
-            Ok(()) => return Ok(opened.url),
+            Replaced::Done => return Ok(opened),
             // Another request of the user has opened one meanwhile, in whatever process.
-            Err((false, other)) => before = other,
-            Err((true, _)) => {
+            Replaced::Other(other) => before = other,
+            Replaced::NotFirst => break,
+            Replaced::Gone => {
                 context.client.close_checkout(&opened.id).await?;
                 return Err(CheckoutError::Gone);
             }
@@ -93,7 +159,7 @@ pub async fn open_checkout(
         if attempt < ATTEMPTS
             && let Some(other) = &before
         {
-            close(context, &user.id, other).await?;
+            close(context, other).await?;
         }
     }
     // It is not the last, and nobody has its address.
@@ -101,32 +167,63 @@ pub async fn open_checkout(
     Err(DbError::Unavailable("checkouts of a user are opened all the time".to_owned()).into())
 }
 
-fn is_subscribed(db: &mut Db, user: &UserId) -> Result<bool, DbError> {
-    Ok(subscriptions::list_for(db, user)?.iter().any(|known| known.status.is_running()))
+/// The outcome of making a checkout the last one of its user.
+enum Replaced {
+    Done,
+    /// Another one is the last.
+    Other(Option<String>),
+    /// The user has subscribed since it was opened.
+    NotFirst,
+    /// The user has been erased.
+    Gone,
 }
 
-/// Closes a checkout of the user. An error when it was paid and its subscription goes on: its event is still to come.
-async fn close(context: &BillingContext, user: &UserId, checkout: &str) -> Result<(), CheckoutError> {
-    if let ClosedCheckout::Paid(subscription) = context.client.close_checkout(checkout).await? {
-        let healed = sync::heal(context, &subscription).await?;
-        if let EventOutcome::Taken(EventState::Parked(ParkReason::ProviderUnavailable | ParkReason::Contended)) = healed
-        {
-            return Err(DbError::Unavailable("a paid checkout's subscription is not known yet".to_owned()).into());
-        }
-        let user = user.clone();
-        if context.pool.read(move |db| is_subscribed(db, &user)).await? {
-            return Err(CheckoutError::Subscribed);
-        }
+/// True when neither this user nor an erased one of the same account ever had a subscription.
+fn never_subscribed(db: &mut Db, user: &UserId, mark: &str) -> Result<bool, DbError> {
+    Ok(subscriptions::list_for(db, user)?.is_empty() && !former_subscribers::is_known(db, mark)?)
+}
+
+/// Closes a checkout. An error when it was paid and its subscription goes on: its event is still to come.
+async fn close(context: &BillingContext, checkout: &str) -> Result<(), CheckoutError> {
+    match context.client.close_checkout(checkout).await? {
+        ClosedCheckout::Unpaid => Ok(()),
+        ClosedCheckout::Paid(subscription) => refuse_running(context, subscription).await,
     }
-    Ok(())
+}
+
+/// An error when this subscription, of a checkout that was paid, goes on.
+async fn refuse_running(context: &BillingContext, subscription: String) -> Result<(), CheckoutError> {
+    let healed = sync::heal(context, &subscription).await?;
+    if let EventOutcome::Taken(EventState::Parked(ParkReason::ProviderUnavailable | ParkReason::Contended)) = healed {
+        return Err(DbError::Unavailable("a paid checkout's subscription is not known yet".to_owned()).into());
+    }
+    if healed == EventOutcome::Taken(EventState::Parked(ParkReason::UnknownSubscription)) {
+        return Ok(());
+    }
+    let stored = context.pool.read(move |db| subscriptions::get(db, &subscription)).await?;
+    match stored.is_some_and(|stored| stored.owned.subscription.status.is_running()) {
+        true => Err(CheckoutError::Subscribed),
+        false => Ok(()),
+    }
+}
+
+/// Whether a checkout that was opened before can still be paid; otherwise why not.
+pub async fn check_open(context: &BillingContext, checkout: &str) -> Result<(), CheckoutError> {
+    match context.client.checkout(checkout).await? {
+        CheckoutState::Open => return Ok(()),
+        CheckoutState::Paid(subscription) => refuse_running(context, subscription).await?,
+        CheckoutState::Closed => {}
+    }
+    Err(CheckoutError::Closed)
 }
 
 async fn open(
     context: &BillingContext,
     user: &User,
     mut customer: String,
-    tier: Tier,
+    wanted: &SoldPlan,
     frontend: &BaseUrl,
+    is_first: bool,
     key: &str,
 ) -> Result<OpenedCheckout, CheckoutError> {
     // The provider puts the session's id in place of the braces, which therefore must stay as they are.
@@ -136,8 +233,15 @@ async fn open(
     loop {
         let (success_url, cancel_url) = (&success_url, &cancel_url);
         let idempotency_key = &sha256_hex(format!("checkout:{key}:{customer}").as_bytes());
-        let request =
-            CheckoutRequest { user: &user.id, customer: &customer, tier, success_url, cancel_url, idempotency_key };
+        let request = CheckoutRequest {
+            user: &user.id,
+            customer: &customer,
+            wanted,
+            success_url,
+            cancel_url,
+            idempotency_key,
+            is_first,
+        };
         match context.client.open_checkout(&request).await {
             // Deleted there, or of another account or mode of the provider.
             Err(PaymentsError::Unknown { param: Some(param) }) if param == "customer" && instead_of.is_none() => {
@@ -150,11 +254,27 @@ async fn open(
     }
 }
 
-/// Closes a checkout of this user: nobody can pay there any more. The subscription of one that was paid is stored then.
-pub async fn close_for_good(context: &BillingContext, user: &UserId, checkout: &str) -> Result<(), CheckoutError> {
-    match close(context, user, checkout).await {
-        Err(CheckoutError::Subscribed) => Ok(()),
-        closed => closed,
+/// Closes the checkout of a user who is to be erased, for good, and stores how their subscriptions stand.
+pub async fn prepare_erasure(
+    context: &BillingContext,
+    user: &UserId,
+    checkout: Option<&str>,
+) -> Result<UserStanding, CheckoutError> {
+    if let Some(checkout) = checkout {
+        match close(context, checkout).await {
+            Ok(()) | Err(CheckoutError::Subscribed) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    known_standing(context, user).await
+}
+
+/// The standing of a user's subscriptions; an error if that cannot be known, because the provider knows nothing of the user.
+async fn known_standing(context: &BillingContext, user: &UserId) -> Result<UserStanding, CheckoutError> {
+    let standing = reconcile::reconcile_user(context, user).await?;
+    match standing.is_foreign {
+        true => Err(PaymentsError::Foreign.into()),
+        false => Ok(standing),
     }
 }
 
@@ -179,7 +299,7 @@ async fn become_customer(
     user: &User,
     instead_of: Option<&str>,
 ) -> Result<String, CheckoutError> {
-    let customer = context.client.create_customer(&user.id, &user.platform_id, instead_of).await?;
+    let customer = context.client.create_customer(&user.id, &user.platform_id, &user.display_name, instead_of).await?;
     let (id, made, replaces) = (user.id.clone(), customer, instead_of.is_some());
     let put = move |db: &mut Db| match replaces {
         true => payment_customers::put(db, &id, &made).map(|()| made),

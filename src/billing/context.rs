@@ -6,8 +6,12 @@ use secrecy::SecretString;
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::{
-    clients::payments::PaymentsClient, clock::Clock, config::Payments, crypto::random::Random, db::pool::Pool,
-    domain::tier::TierPrices,
+    clients::payments::PaymentsClient,
+    clock::Clock,
+    config::Payments,
+    crypto::{account_mark::AccountMarks, random::Random},
+    db::pool::Pool,
+    domain::plan::TierPrices,
 };
 
 /// Subscriptions that are changed at the same time have different turns, as far as there are so many.
@@ -20,6 +24,7 @@ pub struct BillingContext {
     pub pool: Pool,
     pub client: PaymentsClient,
     pub prices: TierPrices,
+    pub account_marks: AccountMarks,
     /// Any of them may have signed a webhook.
     pub webhook_secrets: Vec<SecretString>,
     /// Whether the key is for real money, if it says so.
@@ -28,9 +33,17 @@ pub struct BillingContext {
 }
 
 impl BillingContext {
-    pub fn new(settings: Payments, http: reqwest::Client, pool: Pool, clock: Clock, random: Random) -> Self {
+    pub fn new(
+        settings: Payments,
+        account_marks: AccountMarks,
+        http: reqwest::Client,
+        pool: Pool,
+        clock: Clock,
+        random: Random,
+    ) -> Self {
         Self {
             clock,
+            account_marks,
             pool,
             prices: settings.prices.clone(),
             webhook_secrets: settings.webhook_secrets.clone(),

@@ -1,16 +1,26 @@
-//! Compares every subscription with the provider and stores what differs: what webhooks missed ends here.
+//! Compares subscriptions with the provider and stores what differs: what webhooks missed ends here. What runs there for
+//! nobody is found, too.
 
 use std::{collections::BTreeSet, fmt};
 
 use crate::{
     billing::{
         context::BillingContext,
+        endings,
         sync::{self, EventOutcome, described},
     },
     clients::payments::PaymentsError,
-    db::{error::DbError, payment_events::EventState, personal_data, pool::Db, subscriptions},
+    db::{
+        error::DbError,
+        payment_customers,
+        payment_events::EventState,
+        personal_data,
+        pool::Db,
+        subscriptions::{self, StoredSubscription},
+    },
     domain::{
-        payment::ProviderSubscription,
+        ids::UserId,
+        payment::{ParkReason, ProviderSubscription},
         tier::{SubscriptionStatus, TierSubscription},
         time,
     },
@@ -34,6 +44,8 @@ pub enum HealOutcome {
     /// It was only looked for.
     Left,
     Healed,
+    /// It does not run any longer.
+    Ended,
     /// It could not be healed, and why.
     Unhealed(String),
 }
@@ -43,7 +55,45 @@ pub enum HealOutcome {
 pub struct Reconciled {
     pub compared: usize,
     pub differences: usize,
+    /// Also those that were ended.
     pub healed: usize,
+    /// Those that run for no user who is known, and were left so.
+    pub unowned: usize,
+}
+
+/// What is done about differences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReconcileMode {
+    /// Nothing.
+    Look,
+    /// What is stored follows the provider. What runs for a user who has erased themselves is ended.
+    Heal,
+    /// The same, and what was sold here and runs for no user who is known is ended, too.
+    EndUnowned,
+}
+
+/// What differs.
+enum Difference {
+    /// What is stored, or is not; in words.
+    Stored(String),
+    /// It runs for a user who has erased themselves.
+    Erased,
+    /// It runs for nobody who is known.
+    Unowned(ParkReason),
+    /// A subscription that runs there and has ended here for good.
+    EndedHere,
+}
+
+/// What the provider says of a user's subscriptions.
+#[derive(Debug, Default)]
+pub struct UserStanding {
+    /// Those that go on there.
+    pub running: Vec<String>,
+    /// Those that go on here, and of which it does not know.
+    pub unknown: BTreeSet<String>,
+    /// The provider knows neither the customers nor one of these, whose period is not over: the key may be of another
+    /// account.
+    pub is_foreign: bool,
 }
 
 /// Why it was not compared to the end. What was healed before stays so.
@@ -62,16 +112,17 @@ impl fmt::Display for ReconcileStep {
             Self::Differs { id, what, outcome } => match outcome {
                 HealOutcome::Left => write!(f, "{id}: {what}"),
                 HealOutcome::Healed => write!(f, "{id}: {what}: healed"),
+                HealOutcome::Ended => write!(f, "{id}: {what}: ended"),
                 HealOutcome::Unhealed(why) => write!(f, "{id}: {what}: not healed: {why}"),
             },
         }
     }
 }
 
-/// Compares all; with `dry_run` nothing is changed.
+/// Compares all.
 pub async fn reconcile(
     context: &BillingContext,
-    dry_run: bool,
+    mode: ReconcileMode,
     mut tell: impl FnMut(ReconcileStep),
 ) -> Result<Reconciled, ReconcileError> {
     let (mut done, mut seen, mut after) = (Reconciled::default(), BTreeSet::new(), None);
@@ -79,10 +130,13 @@ pub async fn reconcile(
         let page = context.client.subscriptions(after.as_deref()).await?;
         for provided in page.subscriptions {
             done.compared += 1;
-            if let Some(what) = difference(context, &provided).await? {
+            if let Some(difference) = lasting_difference(context, &provided).await? {
                 done.differences += 1;
-                let outcome = if dry_run { HealOutcome::Left } else { heal(context, &provided.id).await? };
-                done.healed += usize::from(outcome == HealOutcome::Healed);
+                let what = described_difference(&difference, &provided);
+                let outcome = settle(context, &provided, &difference, mode).await?;
+                let is_healed = matches!(outcome, HealOutcome::Healed | HealOutcome::Ended);
+                done.healed += usize::from(is_healed);
+                done.unowned += usize::from(matches!(difference, Difference::Unowned(_)) && !is_healed);
                 tell(ReconcileStep::Differs { id: provided.id.clone(), what, outcome });
             }
             seen.insert(provided.id);
@@ -100,34 +154,151 @@ pub async fn reconcile(
         let stored = context.pool.read(move |db| subscriptions::page(db, &from, BATCH)).await?;
         let Some(last) = stored.last() else { return Ok(done) };
         after.clone_from(&last.owned.subscription.id);
-        for TierSubscription { id, status, .. } in stored.into_iter().map(|stored| stored.owned.subscription) {
-            if status == SubscriptionStatus::Canceled || seen.contains(&id) {
+        for stored in stored {
+            let TierSubscription { id, status, .. } = &stored.owned.subscription;
+            if !status.is_running() || seen.contains(id) {
                 continue;
             }
             // Made since the list was read, or not there.
-            if let Err(PaymentsError::Unknown { .. }) = context.client.subscription(&id).await {
+            if let Err(PaymentsError::Unknown { .. }) = context.client.subscription(id).await {
                 done.differences += 1;
-                let outcome = HealOutcome::Unhealed("nothing says what became of it".to_owned());
-                let what = format!("{} here, unknown to the provider", status.as_str());
+                let (id, what) = (id.clone(), format!("{} here, unknown to the provider", status.as_str()));
+                let outcome = settle_unknown(context, stored, mode).await?;
+                done.healed += usize::from(outcome == HealOutcome::Ended);
                 tell(ReconcileStep::Differs { id, what, outcome });
             }
         }
     }
 }
 
-/// What differs, in words.
-async fn difference(context: &BillingContext, provided: &ProviderSubscription) -> Result<Option<String>, DbError> {
-    let (id, customer) = (provided.id.clone(), provided.customer.clone());
-    let read = move |db: &mut Db| Ok((subscriptions::get(db, &id)?, personal_data::is_erased_customer(db, &customer)?));
-    let (stored, is_erased) = context.pool.read(read).await?;
-    if is_erased {
+/// Compares those of one user, and stores what differs: those of their customers, and those that go on here.
+pub async fn reconcile_user(context: &BillingContext, user: &UserId) -> Result<UserStanding, ReconcileError> {
+    let id = user.clone();
+    let read = move |db: &mut Db| {
+        let customers: BTreeSet<String> =
+            payment_customers::of_user(db, &id)?.into_iter().chain(subscriptions::customers_of(db, &id)?).collect();
+        Ok((customers, subscriptions::list_for(db, &id)?))
+    };
+    let (customers, stored) = context.pool.read(read).await?;
+    let (mut standing, mut seen) = (UserStanding::default(), BTreeSet::new());
+    let mut provided = Vec::new();
+    let mut knows_customer = false;
+    for customer in &customers {
+        let of_customer = context.client.subscriptions_of(customer).await?;
+        knows_customer |= of_customer.is_some();
+        provided.extend(of_customer.unwrap_or_default());
+    }
+    seen.extend(provided.iter().map(|provided| provided.id.clone()));
+    for stored in stored.into_iter().filter(|stored| stored.status.is_running()) {
+        if seen.contains(&stored.id) {
+            continue;
+        }
+        match context.client.subscription(&stored.id).await {
+            Ok(found) => provided.push(found),
+            Err(PaymentsError::Unknown { .. }) => {
+                standing.is_foreign |= !knows_customer && !stored.is_over(context.clock.now());
+                standing.unknown.insert(stored.id);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    for provided in provided {
+        if let Some(Difference::Stored(_)) = difference(context, &provided).await? {
+            heal(context, &provided.id).await?;
+        }
+        if provided.is_running() {
+            standing.running.push(provided.id);
+        }
+    }
+    Ok(standing)
+}
+
+/// The same, but not of a subscription that has ended since the provider listed it.
+async fn lasting_difference(
+    context: &BillingContext,
+    provided: &ProviderSubscription,
+) -> Result<Option<Difference>, ReconcileError> {
+    let found = difference(context, provided).await?;
+    if let Some(Difference::EndedHere) = found
+        && !context.client.subscription(&provided.id).await?.is_running()
+    {
         return Ok(None);
     }
+    Ok(found)
+}
+
+/// What differs. An account of the provider may sell other things, too: those differ from nothing.
+async fn difference(context: &BillingContext, provided: &ProviderSubscription) -> Result<Option<Difference>, DbError> {
     let theirs = described(provided, &context.prices, context.clock.now());
-    Ok(match stored.map(|stored| stored.owned.subscription) {
-        None => Some(format!("missing here, {}", theirs.status.as_str())),
-        Some(ours) if ours.status == SubscriptionStatus::Canceled => None,
-        Some(ours) => compared(&ours, &theirs),
+    let (provided, prices) = (provided.clone(), context.prices.clone());
+    let read = move |db: &mut Db| {
+        let runs = provided.is_running() && provided.is_ours(&prices);
+        let stored = subscriptions::get(db, &provided.id)?;
+        Ok(match (stored, sync::owner_of(db, &provided, None)?) {
+            (None, Ok(_)) => Some(Difference::Stored(format!("missing here, {}", theirs.status.as_str()))),
+            (None, Err(_)) if !runs => None,
+            (None, Err(_)) if personal_data::is_erased_customer(db, &provided.customer)? => Some(Difference::Erased),
+            (None, Err(reason)) => Some(Difference::Unowned(reason)),
+            (Some(ours), _) if ours.has_ended() && theirs.status.is_running() => Some(Difference::EndedHere),
+            (Some(ours), _) => {
+                let why = if ours.ended_unknown { "ended here while the provider did not know it; " } else { "" };
+                let what = compared(&ours.owned.subscription, &theirs);
+                what.map(|what| Difference::Stored(format!("{why}{what}")))
+            }
+        })
+    };
+    context.pool.read(read).await
+}
+
+fn described_difference(difference: &Difference, provided: &ProviderSubscription) -> String {
+    let status = SubscriptionStatus::of_provider(&provided.status).as_str();
+    match difference {
+        Difference::Stored(what) => what.clone(),
+        Difference::Erased => format!("{status} for a user who has erased themselves"),
+        Difference::Unowned(_) => format!("missing here, {status}, customer {}", provided.customer),
+        Difference::EndedHere => format!("has ended here, {status} there: its user pays for no tier"),
+    }
+}
+
+async fn settle(
+    context: &BillingContext,
+    provided: &ProviderSubscription,
+    difference: &Difference,
+    mode: ReconcileMode,
+) -> Result<HealOutcome, DbError> {
+    match difference {
+        _ if mode == ReconcileMode::Look => return Ok(HealOutcome::Left),
+        Difference::Stored(_) => return heal(context, &provided.id).await,
+        Difference::Unowned(reason) if mode == ReconcileMode::Heal => {
+            return Ok(HealOutcome::Unhealed(reason.as_str().to_owned()));
+        }
+        Difference::EndedHere => return Ok(HealOutcome::Unhealed("an admin has to end it".to_owned())),
+        Difference::Erased | Difference::Unowned(_) => {}
+    }
+    Ok(match endings::end(context, provided).await {
+        Ok(()) => HealOutcome::Ended,
+        Err(error) => HealOutcome::Unhealed(error.to_string()),
+    })
+}
+
+/// One that the provider does not know any longer is ended once nothing is left of it. Until then the wrong key may be the
+/// reason.
+async fn settle_unknown(
+    context: &BillingContext,
+    stored: StoredSubscription,
+    mode: ReconcileMode,
+) -> Result<HealOutcome, DbError> {
+    let StoredSubscription { owned, version, .. } = stored;
+    if mode == ReconcileMode::Look {
+        return Ok(HealOutcome::Left);
+    }
+    if !owned.subscription.is_over(context.clock.now()) {
+        return Ok(HealOutcome::Unhealed("it is ended once its period is over".to_owned()));
+    }
+    let end = move |db: &mut Db| subscriptions::end_unknown(db, &owned.subscription.id, version);
+    Ok(match context.pool.write(end).await? {
+        true => HealOutcome::Ended,
+        false => HealOutcome::Unhealed("it has changed meanwhile".to_owned()),
     })
 }
 
@@ -135,6 +306,7 @@ fn compared(ours: &TierSubscription, theirs: &TierSubscription) -> Option<String
     let values = |one: &TierSubscription| {
         [
             ("tier", one.tier.map_or("none", |tier| tier.as_str()).to_owned()),
+            ("interval", one.interval.map_or("none", |interval| interval.as_str()).to_owned()),
             ("status", one.status.as_str().to_owned()),
             ("price", one.price.clone().unwrap_or_default()),
             ("period start", one.period_start.map(time::to_wire).unwrap_or_default()),
@@ -160,13 +332,14 @@ async fn heal(context: &BillingContext, id: &str) -> Result<HealOutcome, DbError
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::tier::Tier;
+    use crate::domain::{billing_interval::BillingInterval, tier::Tier};
 
     #[test]
     fn a_difference_is_told_by_its_field() {
         let ours = TierSubscription {
             id: "sub_1".into(),
             tier: Some(Tier::Scout),
+            interval: Some(BillingInterval::Month),
             status: SubscriptionStatus::Active,
             price: Some("price_1".into()),
             period_start: None,
@@ -175,6 +348,7 @@ mod tests {
             lapsed: false,
             started_at: time::Timestamp::UNIX_EPOCH,
             past_due_since: None,
+            paid_tier: None,
         };
         let theirs =
             TierSubscription { status: SubscriptionStatus::PastDue, cancel_at_period_end: true, ..ours.clone() };

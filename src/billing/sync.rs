@@ -7,20 +7,24 @@
 
 use crate::{
     billing::context::BillingContext,
-    clients::payments::PaymentsError,
+    clients::payments::{PaymentsError, RefundOf},
     db::{
+        customers_to_end,
         error::DbError,
         payment_customers,
-        payment_events::{self, EventState, ParkedEvent},
+        payment_events::{self, EventState, Payer, ShownEvent},
         personal_data,
         pool::Db,
-        subscriptions::{self, OwnedSubscription, SubscriptionPut},
+        subscriptions::{self, OwnedSubscription, StoredSubscription, SubscriptionPut},
         users,
     },
     domain::{
         ids::UserId,
-        payment::{EventEffect, ParkReason, PaymentEvent, ProviderSubscription, SubscriptionRef},
-        tier::{SubscriptionStatus, TierPrices, TierSubscription},
+        payment::{
+            ChargeReport, EventEffect, ParkReason, PaymentEvent, ProviderSubscription, ReportKind, SubscriptionRef,
+        },
+        plan::TierPrices,
+        tier::{SubscriptionStatus, Tier, TierSubscription},
         time::Timestamp,
     },
 };
@@ -69,8 +73,9 @@ pub async fn take(context: &BillingContext, event: PaymentEvent) -> Result<Event
     let outcome = match (context.livemode, livemode) {
         (Some(ours), Some(theirs)) if ours != theirs => ignore(context, &name, "of the other mode").await,
         _ => match effect {
+            EventEffect::Report(about) => report(context, &name, about).await,
             EventEffect::Nothing(reason) => ignore(context, &name, reason).await,
-            EventEffect::Ended(ended) => end(context, &name, *ended).await,
+            EventEffect::Ended(ended) => end(context, Some(&name), *ended).await,
             EventEffect::Fetch(about) => follow(context, &name, about).await,
         },
     }?;
@@ -80,8 +85,8 @@ pub async fn take(context: &BillingContext, event: PaymentEvent) -> Result<Event
 }
 
 /// Tries a parked event again.
-pub async fn take_again(context: &BillingContext, parked: ParkedEvent) -> Result<EventOutcome, DbError> {
-    let ParkedEvent { id, kind, subscription_id, customer_id, user_hint, .. } = parked;
+pub async fn take_again(context: &BillingContext, parked: ShownEvent) -> Result<EventOutcome, DbError> {
+    let ShownEvent { id, kind, subscription_id, customer_id, user_hint, .. } = parked;
     let name = EventName { id, kind };
     match subscription_id {
         Some(id) => follow(context, &name, SubscriptionRef { id, customer: customer_id, user: user_hint }).await,
@@ -92,6 +97,66 @@ pub async fn take_again(context: &BillingContext, parked: ParkedEvent) -> Result
 /// Fetches the subscription and stores it, without an event.
 pub async fn heal(context: &BillingContext, id: &str) -> Result<EventOutcome, DbError> {
     follow_as(context, None, SubscriptionRef { id: id.to_owned(), ..Default::default() }).await
+}
+
+/// Stores that a subscription has ended, as the provider shows it.
+pub async fn store_ended(context: &BillingContext, ended: ProviderSubscription) -> Result<EventOutcome, DbError> {
+    end(context, None, ended).await
+}
+
+/// Records a charge at which an admin has to look. A dispute that was lost ends what its payer has subscribed to here:
+/// what the provider does not answer or end is an error, so that it sends the event again.
+async fn report(context: &BillingContext, name: &EventName, about: ChargeReport) -> Result<EventOutcome, DbError> {
+    let id = name.id.clone();
+    if context.pool.read(move |db| payment_events::is_settled(db, &id)).await? {
+        return Ok(EventOutcome::Duplicate);
+    }
+    let customer = payer(context, about.charge.as_deref()).await.map_err(sent_again)?;
+    if let Some(customer) = customer.as_deref().filter(|_| about.kind == ReportKind::DisputeLost) {
+        for ended in end_all(context, customer).await.map_err(sent_again)? {
+            store_ended(context, ended).await?;
+        }
+    }
+    let (name, now, kind) = (name.clone(), context.clock.now(), about.kind.as_str());
+    let record = move |db: &mut Db| {
+        if payment_events::is_settled(db, &name.id)? {
+            return Ok(EventOutcome::Duplicate);
+        }
+        let user = customer.as_deref().map(|customer| payment_customers::user_of(db, customer)).transpose()?.flatten();
+        let payer = Payer { customer: customer.as_deref(), user: user.as_ref() };
+        payment_events::report(db, &name.id, &name.kind, &about, payer, now)?;
+        Ok(EventOutcome::Taken(EventState::Applied))
+    };
+    let outcome = context.pool.write(record).await?;
+    if outcome != EventOutcome::Duplicate {
+        metrics::counter!("companion_payment_reports_total", "kind" => kind).increment(1);
+        log::warn!(kind; "a charge needs an admin, see /admin/payment-events?state=reported");
+    }
+    Ok(outcome)
+}
+
+/// Who paid a charge, if the provider knows.
+async fn payer(context: &BillingContext, charge: Option<&str>) -> Result<Option<String>, PaymentsError> {
+    let Some(charge) = charge else { return Ok(None) };
+    match context.client.charge(RefundOf::Charge(charge)).await {
+        Ok(charge) => Ok(charge.customer),
+        Err(PaymentsError::Unknown { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Ends what runs for a customer and was sold here.
+async fn end_all(context: &BillingContext, customer: &str) -> Result<Vec<ProviderSubscription>, PaymentsError> {
+    let all = context.client.subscriptions_of(customer).await?;
+    let mut ended = Vec::new();
+    for subscription in all.into_iter().flatten().filter(|one| one.is_running() && one.is_ours(&context.prices)) {
+        ended.push(context.client.end_subscription(&subscription.id).await?);
+    }
+    Ok(ended)
+}
+
+fn sent_again(error: PaymentsError) -> DbError {
+    DbError::Unavailable(format!("the payment provider: {error}"))
 }
 
 async fn ignore(context: &BillingContext, name: &EventName, reason: &'static str) -> Result<EventOutcome, DbError> {
@@ -107,11 +172,14 @@ async fn ignore(context: &BillingContext, name: &EventName, reason: &'static str
     context.pool.write(record).await
 }
 
-/// Stores that a subscription has ended.
-async fn end(context: &BillingContext, name: &EventName, ended: ProviderSubscription) -> Result<EventOutcome, DbError> {
+async fn end(
+    context: &BillingContext,
+    name: Option<&EventName>,
+    ended: ProviderSubscription,
+) -> Result<EventOutcome, DbError> {
     let _turn = context.turn(&ended.id).await;
     for _ in 0..ATTEMPTS {
-        if let Stored::Outcome(outcome) = store(context, Some(name), None, ended.clone(), None).await? {
+        if let Stored::Outcome(outcome) = store(context, name, None, ended.clone(), None, None).await? {
             return Ok(outcome);
         }
     }
@@ -137,23 +205,48 @@ async fn follow_as(
     let _turn = context.turn(&about.id).await;
     for _ in 0..ATTEMPTS {
         let id = about.id.clone();
-        let known = context.pool.read(move |db| subscriptions::get(db, &id)).await?.map(|stored| stored.version);
-        let fetched = match context.client.subscription(&about.id).await {
+        let known = context.pool.read(move |db| subscriptions::get(db, &id)).await?;
+        let (fetched, paid_tier) = match fetch(context, &about.id, known.as_ref()).await {
             Ok(fetched) => fetched,
             Err(error) => {
                 log::warn!(subscription = about.id.as_str(); "a subscription could not be fetched: {error}");
                 let reason = match error {
                     PaymentsError::Unknown { .. } => ParkReason::UnknownSubscription,
-                    PaymentsError::Client(_) | PaymentsError::Refused { .. } => ParkReason::ProviderUnavailable,
+                    PaymentsError::Client(_) | PaymentsError::Foreign | PaymentsError::Refused { .. } => {
+                        ParkReason::ProviderUnavailable
+                    }
                 };
                 return park(context, name, about, reason).await;
             }
         };
-        if let Stored::Outcome(outcome) = store(context, name, Some(about.clone()), fetched, known).await? {
+        let known = known.map(|known| known.version);
+        if let Stored::Outcome(outcome) = store(context, name, Some(about.clone()), fetched, paid_tier, known).await? {
             return Ok(outcome);
         }
     }
     park(context, name, about, ParkReason::Contended).await
+}
+
+/// A subscription as it stands, and if it is past due the tier of the last price that was paid.
+async fn fetch(
+    context: &BillingContext,
+    id: &str,
+    known: Option<&StoredSubscription>,
+) -> Result<(ProviderSubscription, Option<Tier>), PaymentsError> {
+    let fetched = context.client.subscription(id).await?;
+    if SubscriptionStatus::of_provider(&fetched.status) != SubscriptionStatus::PastDue {
+        return Ok((fetched, None));
+    }
+    let paid_tier = match context.client.paid_prices(id).await {
+        Ok(prices) => context.prices.plan_of(&prices).map(|(plan, _)| plan.tier),
+        // The key may not read invoices.
+        Err(PaymentsError::Refused { status, code }) => {
+            log::error!("the payment provider does not show what was paid of a subscription: status {status}, {code}");
+            known.and_then(|known| known.owned.subscription.paid_tier)
+        }
+        Err(error) => return Err(error),
+    };
+    Ok((fetched, paid_tier))
 }
 
 async fn park(
@@ -182,6 +275,7 @@ async fn store(
     name: Option<&EventName>,
     about: Option<SubscriptionRef>,
     provided: ProviderSubscription,
+    paid_tier: Option<Tier>,
     known: Option<i64>,
 ) -> Result<Stored, DbError> {
     let (name, now, prices) = (name.cloned(), context.clock.now(), context.prices.clone());
@@ -194,12 +288,16 @@ async fn store(
         let hint = about.as_ref().and_then(|about| about.user.clone());
         let state = match owner_of(db, &provided, hint)? {
             Err(_) if personal_data::is_erased_customer(db, &provided.customer)? => {
+                if provided.is_running() && provided.is_ours(&prices) {
+                    customers_to_end::put_due(db, &provided.customer, now)?;
+                }
                 EventState::Ignored("of a user who has erased themselves")
             }
+            Err(_) if !provided.is_running() => EventState::Ignored("of nobody, and it has ended"),
             Err(reason) => EventState::Parked(reason),
             Ok(user) => {
                 payment_customers::put_first(db, &user, &provided.customer)?;
-                let subscription = described(&provided, &prices, now);
+                let subscription = TierSubscription { paid_tier, ..described(&provided, &prices, now) };
                 let has_tier = subscription.tier.is_some();
                 let owned = OwnedSubscription { user, customer: provided.customer.clone(), subscription };
                 match subscriptions::put(db, &owned, known, now)? {
@@ -222,7 +320,7 @@ async fn store(
 }
 
 /// Whose subscription it is: whose it was, who is its customer, or whom checkout named.
-fn owner_of(
+pub(super) fn owner_of(
     db: &mut Db,
     provided: &ProviderSubscription,
     hint: Option<String>,
@@ -244,10 +342,11 @@ fn owner_of(
 
 /// A subscription of the provider in our words.
 pub fn described(provided: &ProviderSubscription, prices: &TierPrices, now: Timestamp) -> TierSubscription {
-    let known = prices.tier_of(&provided.prices);
+    let known = prices.plan_of(&provided.prices);
     TierSubscription {
         id: provided.id.clone(),
-        tier: known.map(|(tier, _)| tier),
+        tier: known.map(|(plan, _)| plan.tier),
+        interval: known.map(|(plan, _)| plan.interval),
         status: SubscriptionStatus::of_provider(&provided.status),
         price: known.map(|(_, price)| price).or(provided.prices.first()).cloned(),
         period_start: provided.period_start,
@@ -256,5 +355,6 @@ pub fn described(provided: &ProviderSubscription, prices: &TierPrices, now: Time
         lapsed: provided.lapsed,
         started_at: provided.created.unwrap_or(now),
         past_due_since: None,
+        paid_tier: None,
     }
 }

@@ -1,23 +1,29 @@
-//! What billing does by itself: looks at its prices once, tries parked events again, and compares all with the provider in
-//! the night (UTC).
+//! What billing does by itself: looks at its prices once, tries parked events again, ends what runs for users who are gone,
+//! finds out what became of refunds, and compares all with the provider in the night (UTC).
 
 use std::{sync::Arc, time::Duration};
 
-use chrono::{NaiveDate, Timelike as _};
+use chrono::{NaiveDate, TimeDelta, Timelike as _};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::{
     billing::{
         context::BillingContext,
-        reconcile::{ReconcileStep, reconcile},
+        endings,
+        reconcile::{ReconcileMode, ReconcileStep, reconcile},
+        refunds,
         sync::{self, EventOutcome},
     },
     db::{
+        customers_to_end,
         error::DbError,
         payment_events::{self, EventState},
     },
-    domain::{payment::ParkReason, tier::Tier},
-    panics,
+    domain::{
+        payment::ParkReason,
+        plan::{Plan, SoldPlan},
+    },
+    panics::{self, Part},
 };
 
 /// How often it is looked whether something is due.
@@ -26,6 +32,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 const AFTER_FAILURE: Duration = Duration::from_secs(30);
 /// Parked events that are tried again in one look.
 const RETRIES: usize = 20;
+/// Time between two looks at refunds and endings without an outcome.
+const SWEEP_EVERY: TimeDelta = TimeDelta::minutes(1);
 /// The hour of the night.
 const NIGHT: u32 = 3;
 
@@ -33,40 +41,58 @@ const NIGHT: u32 = 3;
 pub async fn run(context: Arc<BillingContext>) {
     check_prices(&context).await;
     let mut reconciled: Option<NaiveDate> = None;
+    let mut sweep_at = context.clock.now();
     // Several processes do not all come at once.
     let minute = u32::from(context.random.byte()) % 60;
     let mut looks = interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         looks.tick().await;
-        if let Some(Err(error)) = panics::caught("billing", "", retry_parked(&context)).await {
+        if let Some(Err(error)) = panics::caught(Part::Billing, "", retry_parked(&context)).await {
             log::warn!("parked payment events are not tried again yet: {error}");
             sleep(AFTER_FAILURE).await;
         }
+        if let Some(Err(error)) = panics::caught(Part::Billing, "", end_customers(&context)).await {
+            log::warn!("what runs for users who are gone is not ended yet: {error}");
+            sleep(AFTER_FAILURE).await;
+        }
         let now = context.clock.now();
+        if now >= sweep_at {
+            sweep_at = now + SWEEP_EVERY;
+            if let Some(Err(error)) = panics::caught(Part::Billing, "", refunds::sweep(&context)).await {
+                log::warn!("refunds without an outcome are not looked at yet: {error}");
+            }
+            if let Some(Err(error)) = panics::caught(Part::Billing, "", endings::sweep(&context)).await {
+                log::warn!("endings without an outcome are not looked at yet: {error}");
+            }
+        }
         if now.hour() == NIGHT && now.minute() >= minute && reconciled != Some(now.date_naive()) {
             reconciled = Some(now.date_naive());
-            panics::caught("billing", "", reconcile_nightly(&context)).await;
+            panics::caught(Part::Billing, "", reconcile_nightly(&context)).await;
         }
     }
 }
 
 /// Says what is wrong with the configured prices, if the provider answers.
 async fn check_prices(context: &BillingContext) {
-    for tier in Tier::ALL {
-        let name = tier.as_str();
-        match context.client.price(tier).await {
-            Ok(price) if !price.is_active => log::error!(tier = name; "PAYMENT_PRICE_{name} is not active"),
-            Ok(price) if !price.is_recurring => log::error!(tier = name; "PAYMENT_PRICE_{name} is not recurring"),
+    for SoldPlan { plan, price } in Plan::all().filter_map(|plan| context.prices.sold(plan)) {
+        let (variable, interval) = (plan.variable(), plan.interval.as_str());
+        match context.client.price(&price).await {
+            Ok(price) if !price.is_active => log::error!("{variable} is not active"),
+            Ok(price) if !price.is_recurring => log::error!("{variable} is not recurring"),
+            Ok(price) if price.interval != Some(plan.interval) => {
+                log::warn!("{variable} is not charged each {interval}, as users are shown");
+            }
             Ok(_) => {}
-            Err(error) => log::error!(tier = name; "PAYMENT_PRICE_{name} could not be checked: {error}"),
+            Err(error) => log::error!("{variable} could not be checked: {error}"),
         }
     }
 }
 
 async fn retry_parked(context: &BillingContext) -> Result<(), DbError> {
     let now = context.clock.now();
-    let read = move |db: &mut _| Ok((payment_events::due(db, 1, now)?.is_empty(), payment_events::parked(db, 0)?.0));
+    let read =
+        move |db: &mut _| Ok((payment_events::due(db, 1, now)?.is_empty(), payment_events::parked(db, None, 0)?.0));
     let (none_is_due, parked) = context.pool.read(read).await?;
     metrics::gauge!("companion_payment_events_parked").set(parked as f64);
     if none_is_due {
@@ -86,13 +112,26 @@ async fn retry_parked(context: &BillingContext) -> Result<(), DbError> {
     Ok(())
 }
 
+async fn end_customers(context: &BillingContext) -> Result<(), DbError> {
+    let now = context.clock.now();
+    metrics::gauge!("companion_payment_customers_to_end").set(context.pool.read(customers_to_end::count).await? as f64);
+    for _ in 0..RETRIES {
+        let Some(turn) = context.pool.write(move |db| customers_to_end::claim(db, now)).await? else { break };
+        // The others would wait for it in vain.
+        if !endings::end_customer(context, turn).await? {
+            break;
+        }
+    }
+    Ok(())
+}
+
 async fn reconcile_nightly(context: &BillingContext) {
     let tell = |step: ReconcileStep| {
         if let ReconcileStep::Differs { .. } = step {
             log::warn!("reconciliation: {step}");
         }
     };
-    match reconcile(context, false, tell).await {
+    match reconcile(context, ReconcileMode::Heal, tell).await {
         Ok(done) => {
             log::info!("reconciliation compared {} subscriptions, {} differed", done.compared, done.differences)
         }
