@@ -19,6 +19,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         [100, 64..=127, ..] => true, // carrier-grade NAT
         [192, 0, 0, _] => true,      // protocol assignments
         [192, 88, 99, _] => true,    // 6to4 relays, deprecated
+        [168, 63, 129, 16] => true,  // services of Azure to its machines
         [198, 18..=19, ..] => true,  // benchmarks
         [224..=255, ..] => true,     // multicast, reserved, broadcast
         _ => false,
@@ -66,6 +67,8 @@ mod tests {
                 "100.128.0.0",
                 "172.15.255.255",
                 "172.32.0.1",
+                "168.63.129.15",
+                "168.63.129.17",
                 "192.0.1.1",
                 "192.167.1.1",
                 "198.17.255.255",
@@ -114,6 +117,7 @@ mod tests {
                 "192.0.0.1",
                 "192.0.2.1",
                 "192.88.99.1",
+                "168.63.129.16",
                 "198.18.0.1",
                 "198.19.255.255",
                 "198.51.100.1",

@@ -34,9 +34,9 @@ use tokio_util::either::Either;
 
 use crate::{
     game::{
-        address::is_public,
         counting::Repeated,
         decoding::{DecodeError, DecodingPermit, MessageDecoder, SMALL, decode},
+        outbound::Outbound,
         web_socket::{Incoming, ReceiveError, WebSocket},
         wire::{AppBroadcast, AppMessage, AppRequest, AppResponse},
     },
@@ -59,7 +59,7 @@ const REQUESTS: usize = 64;
 const BROADCASTS: usize = 256;
 
 /// Where a game server is, and which way to go.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Route {
     /// Host name or address of the game server.
     pub host: String,
@@ -67,8 +67,8 @@ pub struct Route {
     pub port: u16,
     /// Base URL of the publisher's proxy, if connections go through it.
     pub proxy: Option<String>,
-    /// Whether private and loopback addresses may be connected to.
-    pub allow_private: bool,
+    /// Which addresses may be connected to.
+    pub outbound: Arc<Outbound>,
 }
 
 /// Who asks. The token is the player's secret.
@@ -250,8 +250,7 @@ async fn open(network: &Network, route: &Route) -> Result<WebSocket, ConnectErro
         }
         None => {
             let host = if route.host.contains(':') { format!("[{}]", route.host) } else { route.host.clone() };
-            let allowed = if route.allow_private { |_| true } else { is_public };
-            let stream = network.connect(&route.host, route.port, allowed).await?;
+            let stream = network.connect(&route.host, route.port, |address| route.outbound.allows(address)).await?;
             (format!("ws://{host}:{}/", route.port), Either::Left(stream))
         }
     };

@@ -11,6 +11,7 @@ pub mod counting;
 pub mod decoding;
 pub mod link;
 pub mod map_picture;
+pub mod outbound;
 pub mod reading;
 mod web_socket;
 pub mod wire;

@@ -227,6 +227,7 @@ pub fn read_payload(device: &mut Device, payload: AppEntityPayload) {
     if payload.value == Some(true) && device.storage.is_some() {
         return;
     }
+    let used = payload.items.len().min(STACKS) as i32;
     let mut stacks: BTreeMap<(i32, bool), i32> = BTreeMap::new();
     for item in payload.items.into_iter().take(STACKS) {
         let quantity = stacks.entry((item.item_id, item.item_is_blueprint)).or_default();
@@ -235,6 +236,7 @@ pub fn read_payload(device: &mut Device, payload: AppEntityPayload) {
     let items = stacks.into_iter().map(|((item_id, is_blueprint), quantity)| Item { item_id, quantity, is_blueprint });
     device.storage = Some(Storage {
         capacity: payload.capacity.unwrap_or_default(),
+        used,
         items: items.collect(),
         has_protection: payload.has_protection.unwrap_or_default(),
         protection_expires_at: payload.protection_expiry.and_then(time::from_unix),

@@ -14,7 +14,7 @@ use crate::{
     },
     push::{
         context::PushContext,
-        inbox::{self, Inbox, PushOutcome, PushOwner, PushedDevice},
+        inbox::{self, AlarmServer, Inbox, PushOutcome, PushOwner, PushedDevice},
         message::PushMessage,
         notification::Notification,
     },
@@ -24,7 +24,9 @@ use crate::{
 /// See the module.
 pub struct ArrivedPush {
     pub message: PushMessage,
+    owner: PushOwner,
     alarm_id: String,
+    alarm_server: AlarmServer,
     arrived_at: Timestamp,
     heard_at: Instant,
     /// The server for which the hub was told of its alarm.
@@ -32,11 +34,12 @@ pub struct ArrivedPush {
 }
 
 impl ArrivedPush {
-    /// A push of this user that arrived now.
-    pub fn new(message: PushMessage, user: &UserId, context: &PushContext) -> Self {
+    /// A push of this owner that arrived now.
+    pub fn new(message: PushMessage, owner: PushOwner, context: &PushContext) -> Self {
         let now = context.clock.now();
-        let alarm_id = inbox::alarm_id(user, &message, || context.random.id(now));
-        Self { message, alarm_id, arrived_at: now, heard_at: Instant::now(), told: Mutex::new(None) }
+        let alarm_id = inbox::alarm_id(&owner.user, &message, || context.random.id(now));
+        let (alarm_server, told) = (AlarmServer::default(), Mutex::new(None));
+        Self { message, owner, alarm_id, alarm_server, arrived_at: now, heard_at: Instant::now(), told }
     }
 
     /// Bytes that it holds, roughly.
@@ -50,7 +53,8 @@ impl ArrivedPush {
 
     /// Tells the hub of an alarm, stored or not, if it is of one of these servers and was not told before.
     pub fn deliver(&self, servers: &[PairedServer], hub: &Addr<Hub>) {
-        if let Some((server, alarm)) = inbox::alarm(servers, &self.message, &self.alarm_id, self.arrived_at) {
+        let (alarm_id, alarm_server) = (self.alarm_id.as_str(), &self.alarm_server);
+        if let Some((server, alarm)) = inbox::alarm(servers, &self.message, alarm_id, alarm_server, self.arrived_at) {
             let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
             if told.is_none() {
                 *told = Some(server.clone());
@@ -60,20 +64,22 @@ impl ArrivedPush {
     }
 
     /// Stores what it changes, and tells the hub once that is committed. True if something was paired.
-    pub async fn store(self: Arc<Self>, context: Arc<PushContext>, owner: PushOwner) -> Result<bool, DbError> {
-        let (hub, user, stored) = (context.hub.clone(), owner.user.clone(), self.clone());
+    pub async fn store(self: Arc<Self>, context: Arc<PushContext>) -> Result<bool, DbError> {
+        let (hub, stored) = (context.hub.clone(), self.clone());
         let (vault, random) = (context.vault.clone(), context.random.clone());
         let store = move |db: &mut Db| {
-            let (alarm_id, now) = (self.alarm_id.as_str(), self.arrived_at);
-            Inbox { owner: &owner, vault: &vault, random: &random, alarm_id, now }.store(db, &self.message)
+            let Self { owner, alarm_id, alarm_server, arrived_at: now, .. } = &*self;
+            let inbox = Inbox { owner, vault: &vault, random: &random, alarm_id, alarm_server, now: *now };
+            inbox.store(db, &self.message)
         };
-        let tell = move |outcome: &PushOutcome| stored.tell(&hub, &user, outcome);
+        let tell = move |outcome: &PushOutcome| stored.tell(&hub, outcome);
         let outcome = context.pool.write_first(store, tell).await?;
         Ok(matches!(outcome, PushOutcome::Paired { .. }))
     }
 
     /// Tells the hub what it has changed.
-    fn tell(&self, hub: &Addr<Hub>, user: &UserId, outcome: &PushOutcome) {
+    fn tell(&self, hub: &Addr<Hub>, outcome: &PushOutcome) {
+        let user = &self.owner.user;
         match outcome {
             PushOutcome::Paired { server, changed, displaced, device } => {
                 if let Some(server) = displaced.clone() {
@@ -97,7 +103,7 @@ impl ArrivedPush {
         }
     }
 
-    /// The server that was told of it may be paired no longer: another one has yet to hear of it.
+    /// The server that was told of it is paired no longer, if it is not this one, which has yet to hear of it.
     fn tell_stored(&self, hub: &Addr<Hub>, server: &ServerId, alarm: &PushedAlarm) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.as_ref() != Some(server) {

@@ -6,7 +6,7 @@ use actix::Addr;
 use rustls::ClientConfig;
 
 use crate::{
-    clock::Clock, config::PushAddress, crypto::random::Random, db::pool::Pool, net::Network,
+    clock::Clock, config::PushAddress, crypto::random::Random, db::pool::Pool, game::outbound::Outbound, net::Network,
     push::login_turns::LoginTurns, relay::hub::Hub, vault::Vault,
 };
 
@@ -21,8 +21,8 @@ pub struct PushContext {
     pub address: PushAddress,
     /// Bounds and spreads the logins of all sessions.
     pub logins: LoginTurns,
-    /// Private and loopback game servers may be paired.
-    pub allow_private: bool,
+    /// Which game servers may be paired.
+    pub outbound: Arc<Outbound>,
     /// Receives what was pushed, once it is stored.
     pub hub: Addr<Hub>,
 }

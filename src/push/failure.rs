@@ -28,7 +28,7 @@ const BODY: usize = 16 * 1024;
 /// The fault of a push itself, in a fixed word; `None` if it may well be stored another time.
 pub fn own_fault(error: &DbError) -> Option<&'static str> {
     match error {
-        DbError::Unavailable(_) => None,
+        DbError::Unavailable(_) | DbError::NewerSchema(_) => None,
         DbError::Panicked => Some("panicked"),
         DbError::Conflict | DbError::NotFound => Some("conflict"),
         DbError::Query(_) => Some("query_refused"),

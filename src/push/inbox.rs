@@ -1,6 +1,8 @@
 //! What a push changes, in one transaction. It first stores that the push was received, so that a push which comes
 //! again changes nothing, and a crash in between loses nothing.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use serde_json::Map;
 
 use crate::{
@@ -19,6 +21,7 @@ use crate::{
         time::Timestamp,
         timeline::{TimelineEntry, TimelineOwner},
     },
+    game::outbound::Outbound,
     pairings::{self, DeviceOutcome, DeviceRequest, PairingOutcome, PairingRefused, PairingRequest, PairingSource},
     push::{
         message::PushMessage,
@@ -33,8 +36,37 @@ use crate::{
 pub struct PushOwner {
     pub user: UserId,
     pub platform: PlatformId,
-    /// Private and loopback game servers may be paired.
-    pub allow_private: bool,
+    /// Which game servers may be paired.
+    pub outbound: Arc<Outbound>,
+}
+
+/// The server that the alarm of one push is of: telling of it and storing it must not choose two. It is chosen by
+/// whichever comes first, and once more only when it is paired no longer.
+#[derive(Debug, Default)]
+pub struct AlarmServer(Mutex<Option<ServerId>>);
+
+impl AlarmServer {
+    fn chosen(&self) -> MutexGuard<'_, Option<ServerId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// By the owner's servers as they were last read.
+    fn among_known(&self, servers: &[PairedServer], identity: &ServerIdentity) -> Option<ServerId> {
+        let mut chosen = self.chosen();
+        if chosen.is_none() {
+            *chosen = alarmed(servers, identity).map(|server| server.id.clone());
+        }
+        chosen.clone()
+    }
+
+    /// By the owner's servers as they are.
+    fn among_stored(&self, servers: &[PairedServer], identity: &ServerIdentity) -> Option<ServerId> {
+        let mut chosen = self.chosen();
+        if !servers.iter().any(|server| Some(&server.id) == chosen.as_ref()) {
+            *chosen = alarmed(servers, identity).map(|server| server.id.clone());
+        }
+        chosen.clone()
+    }
 }
 
 /// The alarm of this push and its server, as far as that can be told without the database, from the owner's servers.
@@ -42,12 +74,13 @@ pub fn alarm(
     servers: &[PairedServer],
     message: &PushMessage,
     alarm_id: &str,
+    alarm_server: &AlarmServer,
     now: Timestamp,
 ) -> Option<(ServerId, PushedAlarm)> {
     let Notification::Alarm(AlarmPush { server, title, message: text }) = Notification::read(&message.app_data) else {
         return None;
     };
-    let server = alarmed(servers, server.as_ref()?)?.id.clone();
+    let server = alarm_server.among_known(servers, server.as_ref()?)?;
     Some((server, PushedAlarm { id: alarm_id.to_owned(), title, message: text, sent: sent(message, now) }))
 }
 
@@ -131,6 +164,7 @@ pub struct Inbox<'a> {
     pub random: &'a Random,
     /// See [`alarm_id`].
     pub alarm_id: &'a str,
+    pub alarm_server: &'a AlarmServer,
     pub now: Timestamp,
 }
 
@@ -203,7 +237,7 @@ impl Inbox<'_> {
             player_id: pairing.player_id,
             player_token: pairing.player_token,
         };
-        let paired = pairings::pair_server(db, self.vault, self.random, request, self.owner.allow_private, self.now)?;
+        let paired = pairings::pair_server(db, self.vault, self.random, request, &self.owner.outbound, self.now)?;
         Ok(paired.map_err(reason))
     }
 
@@ -226,7 +260,7 @@ impl Inbox<'_> {
         let server = match &alarm.server {
             Some(identity) => {
                 let servers = paired_servers::list_for(db, &self.owner.user)?;
-                alarmed(&servers, identity).map(|server| server.id.clone())
+                self.alarm_server.among_stored(&servers, identity)
             }
             None => None,
         };
@@ -301,6 +335,8 @@ fn raw(message: &PushMessage, key: &str) -> String {
 fn reason(refused: PairingRefused) -> &'static str {
     match refused {
         PairingRefused::PrivateAddress => "private_address",
+        PairingRefused::TooManyNewAddresses(_) => "too_many_new_addresses",
+        PairingRefused::AwaitsKey => "awaits_key",
         PairingRefused::TooManyServers => "too_many_servers",
         PairingRefused::TooManyDevices => "too_many_devices",
     }
@@ -352,6 +388,37 @@ mod tests {
             assert_eq!(of(&all_known, "new", "Valley", "192.0.2.9"), None);
             let two_by_hand = [servers[1].clone(), server("other", None, "Beach", "192.0.2.5")];
             assert_eq!(of(&two_by_hand, "new", "", "192.0.2.9"), None, "it may be either");
+        });
+    }
+
+    #[test]
+    fn one_alarm_has_one_server_as_long_as_that_is_paired() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "alice");
+            let server = |id: &str, name: &str, address: &str| {
+                let pairing = paired_servers::StoredPairing {
+                    game_server_id: None,
+                    name: name.into(),
+                    address: address.into(),
+                    ..testing::pairing("alice")
+                };
+                pool.write_blocking(|db| paired_servers::put(db, &id.into(), &pairing, now())).unwrap()
+            };
+            let hand = server("hand", "Home", "192.0.2.2");
+            let of_valley = ServerIdentity { game_server_id: None, name: "Valley".into(), address: None };
+            let alarm_server = AlarmServer::default();
+            assert_eq!(alarm_server.among_known(&[], &of_valley), None);
+            assert_eq!(
+                alarm_server.among_known(std::slice::from_ref(&hand), &of_valley),
+                Some("hand".into()),
+                "the only one"
+            );
+            let valley = server("valley", "Valley", "192.0.2.1");
+            let both = [hand, valley.clone()];
+            assert_eq!(alarm_server.among_known(&both, &of_valley), Some("hand".into()), "it was told");
+            assert_eq!(alarm_server.among_stored(&both, &of_valley), Some("hand".into()), "it was told");
+            assert_eq!(alarm_server.among_stored(&[valley], &of_valley), Some("valley".into()), "the other is gone");
+            assert_eq!(alarm_server.among_known(&both[..1], &of_valley), Some("valley".into()), "it is stored");
         });
     }
 }

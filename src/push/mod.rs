@@ -1,8 +1,9 @@
 //! The push worker: pairings and alarms as the game pushes them, whether or not anybody is online.
 //!
 //! [`worker`] has one session per stored credential; [`session_supervisor`] keeps it up; [`login`] and [`session`] speak
-//! the protocol of [`mcs`]; [`arrived_push`] is a push on its way: [`inbox`] stores what it changes before anybody is
-//! informed, but an alarm does not wait long for that; [`failure`] ends the attempts to store one that never can be.
+//! the protocol of [`mcs`]; [`arrived_push`] is a push on its way, and [`unstored`] holds those that wait: [`inbox`] stores
+//! what one changes before anybody is informed, but an alarm does not wait long for that; [`failure`] ends the attempts to
+//! store one that never can be.
 
 pub mod arrived_push;
 pub mod context;
@@ -19,5 +20,6 @@ pub mod session_status;
 pub mod session_supervisor;
 #[cfg(test)]
 mod testing;
+pub mod unstored;
 pub mod wire;
 pub mod worker;

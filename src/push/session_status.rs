@@ -58,6 +58,8 @@ pub enum SessionFault {
     UnusableBundle,
     /// The bundle does not open with the service's keys.
     UnknownKey,
+    /// The stored bundle is damaged, or its key is lost for good.
+    LostBundle,
     /// The database does not answer.
     Database,
     /// A push is not stored yet: that is tried again, while the session goes on.
@@ -98,6 +100,13 @@ impl SessionStatus {
                 (session.state, session.since) = (state, now);
             }
             session.last_error = fault;
+        }
+    }
+
+    /// A push is not stored yet, or all are again. The session may have ended meanwhile, which matters more.
+    pub fn set_unstored(&self, unstored: bool) {
+        if let Some(session) = self.lock().as_mut().filter(|session| session.state == PushState::Connected) {
+            session.last_error = unstored.then_some(SessionFault::PushNotStored);
         }
     }
 

@@ -2,7 +2,8 @@
 //! whenever the session ends.
 //!
 //! Reading and storing go on side by side. A database that hangs or refuses holds up neither the session nor an alarm:
-//! what is pushed waits in memory, alarms are told without it, and each push is acknowledged once it is stored.
+//! what is pushed waits in memory, alarms are told without it, and each push is acknowledged once it is stored. A
+//! session that ends takes nothing of that along.
 //!
 //! A bundle that was uploaded over one that works is staged: it is tried beside the session in use and replaces it
 //! only once it has logged in. One that is refused is dropped, and the one in use stays. Its owner is told of a refusal.
@@ -12,7 +13,7 @@ use std::{cell::RefCell, convert::Infallible, rc::Rc, sync::Arc, time::Duration}
 use secrecy::ExposeSecret as _;
 use tokio::{
     select,
-    sync::{Notify, SemaphorePermit, mpsc},
+    sync::{Notify, SemaphorePermit},
     time::{Instant, sleep},
 };
 
@@ -41,8 +42,9 @@ use crate::{
         gcm_credential::{GcmCredential, GcmCredentialError},
         inbox::PushOwner,
         login::{self, LoginError, PushLogin},
-        session::{McsSession, PushReceipt, Received, SessionEnd},
+        session::{McsSession, Received, SessionEnd},
         session_status::{PushState, SessionFault, SessionStatus},
+        unstored::UnstoredPushes,
     },
     relay::hub::{AlarmPushed, PushedAlarm, STORED_WITHIN},
     vault::{PushBundle, VaultError},
@@ -57,9 +59,6 @@ const REFUSED_PAUSES: [Duration; 2] = [Duration::from_secs(60), Duration::from_s
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Longest pause before one is tried again that a database in trouble does not store.
 const LONGEST_STORE_PAUSE: Duration = Duration::from_secs(15);
-/// Pushes of a session that may wait for the database, and their bytes. With more of them nothing further is read.
-const UNSTORED: usize = 1_000;
-const UNSTORED_BYTES: usize = 8 * 1024 * 1024;
 
 /// Why there is no session, or no longer.
 struct SessionFailure {
@@ -145,15 +144,25 @@ pub async fn supervise(
     context: Arc<PushContext>,
     user: UserId,
     servers_changed: Arc<Notify>,
+    unstored: Arc<UnstoredPushes>,
 ) {
-    let supervisor = SessionSupervisor { status, context, user, servers: Rc::default(), servers_changed };
-    loop {
-        // Both at once, pauses included: a bundle that no longer works must not delay the one that replaces it.
-        tokio::select! {
-            () = supervisor.keep_session() => return supervisor.status.end(),
-            () = supervisor.prove_staged() => {} // it is the one in use now
+    let supervisor = SessionSupervisor { status, context, user, servers: Rc::default(), servers_changed, unstored };
+    let sessions = async {
+        loop {
+            // Both at once, pauses included: a bundle that no longer works must not delay the one that replaces it.
+            select! {
+                () = supervisor.keep_session() => break,
+                () = supervisor.prove_staged() => {} // it is the one in use now
+            }
         }
+    };
+    select! {
+        () = sessions => {}
+        // Also between sessions.
+        never = supervisor.store_all() => match never {},
     }
+    supervisor.unstored.clear();
+    supervisor.status.end();
 }
 
 struct SessionSupervisor {
@@ -164,10 +173,8 @@ struct SessionSupervisor {
     servers: Rc<RefCell<Vec<PairedServer>>>,
     /// They have to be read again.
     servers_changed: Arc<Notify>,
+    unstored: Arc<UnstoredPushes>,
 }
-
-/// A push of a session on its way to the database.
-type UnstoredPush = (Arc<ArrivedPush>, PushReceipt);
 
 impl SessionSupervisor {
     /// Keeps a session of the bundle in use up; ends when there is none any more.
@@ -205,45 +212,31 @@ impl SessionSupervisor {
             }
         };
         self.status.set_state(PushState::Connected, None, self.context.clock.now());
-        // Neither is ever full: no more is read than may wait.
-        let (arrived, waiting) = mpsc::channel(UNSTORED);
-        let (stored, receipts) = mpsc::channel(UNSTORED);
-        let beside = async {
-            let storing = self.store_all(&owner, waiting, stored);
-            tokio::join!(self.follow_servers(), storing, self.note_login(uploaded_at, turn))
-        };
+        let beside = async { tokio::join!(self.follow_servers(), self.note_login(uploaded_at, turn)) };
         select! {
             biased;
-            ended = self.receive(&mut session, arrived, receipts) => Err(ended.into()),
+            ended = self.receive(&mut session, &owner) => Err(ended.into()),
             (never, ..) = beside => match never {},
         }
     }
 
-    /// Reads what is pushed until the session ends. What is not stored by then is not acknowledged, and comes again.
-    async fn receive(
-        &self,
-        session: &mut McsSession,
-        arrived: mpsc::Sender<UnstoredPush>,
-        mut receipts: mpsc::Receiver<UnstoredPush>,
-    ) -> SessionEnd {
-        let (mut unstored, mut bytes) = (0, 0);
+    /// Reads what is pushed until the session ends. What is not stored by then is not acknowledged, and comes again; until
+    /// then it is stored from here.
+    async fn receive(&self, session: &mut McsSession, owner: &PushOwner) -> SessionEnd {
+        self.unstored.begin_session();
         loop {
             select! {
                 biased;
-                Some((push, receipt)) = receipts.recv() => {
-                    session.stored(receipt);
-                    (unstored, bytes) = (unstored - 1, bytes - push.size());
-                }
-                received = session.next(), if unstored < UNSTORED && bytes < UNSTORED_BYTES => match received {
+                receipts = self.unstored.receipts() => receipts.into_iter().for_each(|receipt| session.stored(receipt)),
+                received = session.next(), if self.unstored.has_room() => match received {
                     Ok(Received::Heartbeat) => self.status.heard(self.context.clock.now()),
                     Ok(Received::Unreadable) => log::warn!(user = self.user.as_str(); "a push could not be read"),
                     Ok(Received::Message(message, receipt)) => {
-                        let push = Arc::new(ArrivedPush::new(message, &self.user, &self.context));
-                        (unstored, bytes) = (unstored + 1, bytes + push.size());
-                        if push.is_alarm() {
-                            self.deliver_in_time(push.clone());
+                        let new = |message| ArrivedPush::new(message, owner.clone(), &self.context);
+                        let push = self.unstored.arrive(message, receipt, new);
+                        if let Some(alarm) = push.filter(|push| push.is_alarm()) {
+                            self.deliver_in_time(alarm);
                         }
-                        let _ = arrived.try_send((push, receipt));
                     }
                     Err(ended) => return ended,
                 }
@@ -262,16 +255,12 @@ impl SessionSupervisor {
     }
 
     /// Stores one push after the other, in the order in which they came.
-    async fn store_all(
-        &self,
-        owner: &PushOwner,
-        mut waiting: mpsc::Receiver<UnstoredPush>,
-        stored: mpsc::Sender<UnstoredPush>,
-    ) {
-        while let Some((push, receipt)) = waiting.recv().await {
-            self.store(owner, &push).await;
+    async fn store_all(&self) -> Infallible {
+        loop {
+            let push = self.unstored.first().await;
+            self.store(&push).await;
             self.status.received(self.context.clock.now());
-            let _ = stored.try_send((push, receipt));
+            self.unstored.store_first(&push);
         }
     }
 
@@ -320,8 +309,8 @@ impl SessionSupervisor {
         });
         let Some((owner, servers)) = owner.await? else { return Ok(None) };
         *self.servers.borrow_mut() = servers;
-        let allow_private = self.context.allow_private;
-        Ok(Some(PushOwner { user: self.user.clone(), platform: owner.platform_id, allow_private }))
+        let outbound = self.context.outbound.clone();
+        Ok(Some(PushOwner { user: self.user.clone(), platform: owner.platform_id, outbound }))
     }
 
     /// Tells the hub of alarms that are stored and in no incident: the answer that one is stored may have come too late,
@@ -343,14 +332,14 @@ impl SessionSupervisor {
 
     /// Stores a push, however long that takes. One that fails by its own fault is tried again after a pause, and given
     /// up after the last attempt: those behind it must be stored too.
-    async fn store(&self, owner: &PushOwner, push: &Arc<ArrivedPush>) {
+    async fn store(&self, push: &Arc<ArrivedPush>) {
         let (context, user) = (&self.context, self.user.as_str());
         let id = push.message.persistent_id.as_deref();
         let mut backoff = Backoff::between(Backoff::FIRST, LONGEST_STORE_PAUSE);
         let mut failed = false;
         loop {
             // A task of its own: this supervisor may be aborted at any moment, and the hub must know what is stored.
-            let error = match actix::spawn(push.clone().store(context.clone(), owner.clone())).await {
+            let error = match actix::spawn(push.clone().store(context.clone())).await {
                 Ok(Ok(paired)) => {
                     if paired {
                         self.servers_changed.notify_one();
@@ -385,13 +374,13 @@ impl SessionSupervisor {
             };
             if !failed {
                 log::error!(user, push = id; "a push is stored later: {trouble}");
-                self.status.set_state(PushState::Connected, Some(SessionFault::PushNotStored), context.clock.now());
                 failed = true;
             }
+            self.status.set_unstored(true);
             sleep(backoff.after(Duration::ZERO, Duration::ZERO, context.random.byte())).await;
         }
         if failed {
-            self.status.set_state(PushState::Connected, None, context.clock.now());
+            self.status.set_unstored(false);
         }
     }
 
@@ -400,7 +389,11 @@ impl SessionSupervisor {
         match self.context.vault.push_bundle(&self.user, slot).await {
             Ok(bundle) => Ok(Some(bundle)),
             Err(VaultError::Missing) => Ok(None),
-            Err(error @ VaultError::Unreadable(_)) => Err(SessionFailure::unreadable(SessionFault::UnknownKey, error)),
+            Err(VaultError::Unreadable(error)) => {
+                let awaits_key = self.context.vault.awaits_key(error);
+                let fault = if awaits_key { SessionFault::UnknownKey } else { SessionFault::LostBundle };
+                Err(SessionFailure::unreadable(fault, error))
+            }
             Err(error) => Err(SessionFailure::unreachable(SessionFault::Database, error)),
         }
     }

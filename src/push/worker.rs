@@ -18,12 +18,13 @@ use tokio::{
 use crate::{
     db::{push_credentials, start::read_until_answered},
     domain::{backoff::Backoff, ids::UserId},
-    panics,
+    panics::{self, Part},
     push::{
         context::PushContext,
         login_turns,
         session_status::{PushCounts, PushSession, PushState, SessionFault, SessionStatus},
         session_supervisor,
+        unstored::UnstoredPushes,
     },
 };
 
@@ -78,6 +79,8 @@ struct SupervisedSession {
     status: Arc<SessionStatus>,
     supervisor: AbortHandle,
     servers_changed: Arc<Notify>,
+    /// The next session of this user takes them over.
+    unstored: Arc<UnstoredPushes>,
 }
 
 impl Drop for SupervisedSession {
@@ -92,13 +95,15 @@ async fn keep_supervised(
     context: Arc<PushContext>,
     user: UserId,
     servers_changed: Arc<Notify>,
+    unstored: Arc<UnstoredPushes>,
 ) {
     let mut backoff = Backoff::new();
     loop {
         let started = Instant::now();
-        let supervised =
-            session_supervisor::supervise(status.clone(), context.clone(), user.clone(), servers_changed.clone());
-        if panics::caught("push_session", user.as_str(), supervised).await.is_some() {
+        let (status_of, context_of) = (status.clone(), context.clone());
+        let (changed, unstored) = (servers_changed.clone(), unstored.clone());
+        let supervised = session_supervisor::supervise(status_of, context_of, user.clone(), changed, unstored);
+        if panics::caught(Part::PushSession, user.as_str(), supervised).await.is_some() {
             return;
         }
         status.set_state(PushState::Unreachable, Some(SessionFault::OurFault), context.clock.now());
@@ -117,17 +122,18 @@ impl PushWorker {
         let status = Arc::new(SessionStatus::connecting(self.context.clock.now()));
         let (supervisor, registration) = AbortHandle::new_pair();
         let servers_changed = Arc::new(Notify::new());
+        let unstored = self.sessions.get(&user).map(|before| before.unstored.clone()).unwrap_or_default();
         let (context, supervised, owner) = (self.context.clone(), status.clone(), user.clone());
-        let changed = servers_changed.clone();
+        let (changed, waiting) = (servers_changed.clone(), unstored.clone());
         self.arbiters[self.started % self.arbiters.len()].spawn_fn(move || {
             let supervised = async move {
                 sleep(delay).await;
-                keep_supervised(supervised, context, owner, changed).await;
+                keep_supervised(supervised, context, owner, changed, waiting).await;
             };
             actix::spawn(Abortable::new(supervised, registration).map(drop));
         });
         self.started += 1;
-        self.sessions.insert(user, SupervisedSession { status, supervisor, servers_changed });
+        self.sessions.insert(user, SupervisedSession { status, supervisor, servers_changed, unstored });
         self.context.logins.set_sessions(self.sessions.len());
     }
 }

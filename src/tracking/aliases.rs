@@ -23,7 +23,7 @@ use crate::{
         player_name::NameKey,
         time::Timestamp,
     },
-    panics,
+    panics::{self, Part},
     tracking::context::TrackingContext,
 };
 
@@ -156,7 +156,7 @@ impl AliasFinder {
         }
         let (this, asked) = (self.clone(), question.clone());
         let ask = async move {
-            let answer = panics::caught("aliases", "", ask(&this.context, &asked, &name)).await;
+            let answer = panics::caught(Part::Aliases, "", ask(&this.context, &asked, &name)).await;
             this.flights.borrow_mut().remove(&asked);
             answer.unwrap_or_else(|| Err(AliasError::Unavailable("a defect".to_owned())))
         };

@@ -30,7 +30,7 @@ use crate::{
         time::{self, Timestamp},
         world_event::{EventKind, WorldEvent},
     },
-    panics,
+    panics::{self, Part},
     relay::hub::PlayerSeen,
     tracking::context::TrackingContext,
 };
@@ -101,7 +101,8 @@ pub async fn watch(
     let mut failed = false;
     loop {
         let servers = pairings.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let looked = panics::caught("tracking", &place.address, look_once(&context, &place, servers, &report)).await;
+        let looked =
+            panics::caught(Part::Tracking, &place.address, look_once(&context, &place, servers, &report)).await;
         let pause = match looked {
             Some(Ok(look)) => {
                 failed = false;

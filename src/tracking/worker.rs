@@ -21,7 +21,7 @@ use crate::{
         error::DbError, paired_servers, player_stats_spending, pool::Db, start::read_until_answered, tracked_players,
     },
     domain::ids::ServerId,
-    panics,
+    panics::{self, Part},
     tracking::{
         aliases::{AliasError, AliasFinder, Aliases, FindAliases},
         context::TrackingContext,
@@ -158,7 +158,7 @@ impl Actor for TrackingWorker {
     }
 
     fn stopping(&mut self, _: &mut Self::Context) -> Running {
-        panics::notice("tracking_worker", "");
+        panics::notice(Part::TrackingWorker, "");
         Running::Stop
     }
 }
