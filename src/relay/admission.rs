@@ -6,9 +6,12 @@ use actix::{Message, WeakRecipient};
 use smallvec::SmallVec;
 
 use crate::{
-    domain::ids::{ServerId, SessionId, UserId},
+    domain::{
+        ids::{SessionId, UserId},
+        relay_access::RelayAccess,
+    },
     net::connections::ConnectionPermit,
-    relay::close::Reason,
+    relay::{close::Reason, frame::SharedFrame},
 };
 
 /// May this token's holder open one more socket?
@@ -17,8 +20,7 @@ use crate::{
 pub struct Admit {
     pub user: UserId,
     pub session: SessionId,
-    /// The one server that it may watch, if it is an overlay.
-    pub overlay: Option<ServerId>,
+    pub access: RelayAccess,
 }
 
 /// Why not.
@@ -31,19 +33,24 @@ pub enum AdmitRefused {
     Unavailable,
 }
 
-/// End this connection.
-#[derive(Message, Clone, Copy)]
+/// An order to an open socket, on any thread.
+#[derive(Message, Clone)]
 #[rtype(result = "()")]
-pub struct Close(pub Reason);
+pub enum SocketOrder {
+    /// End this connection.
+    Close(Reason),
+    /// Send this message.
+    Send(SharedFrame),
+}
 
 /// An admitted socket is open or gone.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub enum SocketEvent {
-    /// It is open, and this closes it.
+    /// The socket is open, and this recipient reaches it.
     Opened {
         connection: u64,
-        close: WeakRecipient<Close>,
+        socket: WeakRecipient<SocketOrder>,
     },
     Closed {
         connection: u64,
@@ -52,8 +59,8 @@ pub enum SocketEvent {
 
 /// The right to one open socket; given back when dropped. Small, because there is one per connection.
 pub struct Admission {
-    /// The one server that this socket may watch, if it is an overlay's.
-    pub overlay: Option<ServerId>,
+    /// What this socket may do.
+    pub access: RelayAccess,
     connection: u64,
     events: Arc<WeakRecipient<SocketEvent>>,
     /// Of its connection, and of its client behind a proxy.
@@ -62,14 +69,8 @@ pub struct Admission {
 
 impl Admission {
     /// For the connection of this number; `events` gets what becomes of it.
-    pub fn new(connection: u64, events: Arc<WeakRecipient<SocketEvent>>) -> Self {
-        Self { overlay: None, connection, events, permits: SmallVec::new() }
-    }
-
-    /// The same for an overlay of this server, if there is one.
-    pub fn of_overlay(mut self, overlay: Option<ServerId>) -> Self {
-        self.overlay = overlay;
-        self
+    pub fn new(connection: u64, access: RelayAccess, events: Arc<WeakRecipient<SocketEvent>>) -> Self {
+        Self { access, connection, events, permits: SmallVec::new() }
     }
 
     /// Keeps this permit as long as the socket is open.
@@ -83,8 +84,8 @@ impl Admission {
     }
 
     /// The socket is open.
-    pub fn opened(&self, close: WeakRecipient<Close>) {
-        self.tell(SocketEvent::Opened { connection: self.connection, close });
+    pub fn opened(&self, socket: WeakRecipient<SocketOrder>) {
+        self.tell(SocketEvent::Opened { connection: self.connection, socket });
     }
 
     fn tell(&self, event: SocketEvent) {

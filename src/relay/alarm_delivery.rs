@@ -5,6 +5,7 @@
 //! for half a second. An incident stays unheard until a socket took its message or a state that holds it.
 
 mod alarm_values;
+mod loading;
 
 use std::{
     cell::{Cell, RefCell},
@@ -17,27 +18,25 @@ use futures_util::future::{FutureExt as _, LocalBoxFuture, join_all};
 use tokio::{
     select,
     sync::Notify,
-    time::{Duration, Instant, timeout, timeout_at},
+    time::{Duration, Instant, timeout_at},
 };
 
 use self::alarm_values::AlarmValues;
 use crate::{
     db::{
         alarms::{self, AlarmState, Arrival},
-        incidents::{self, HeardBy, LedgerWrite, StoredIncident, UNHEARD},
-        pool::Db,
-        start::read_until_answered,
+        incidents::{HeardBy, LedgerWrite},
         unkept::Held,
     },
     domain::{
         ids::{ServerId, UserId},
-        incident::{AlarmPath, Raid},
-        raid::{LATE, RaidChange, RaidUpdate, Raids},
+        incident::AlarmPath,
+        raid::{RaidChange, RaidUpdate, Raids},
         time::{Moment, Timestamp},
     },
     relay::{
         context::RelayContext,
-        ledger::{Kept, Ledger, STORED_WITHIN},
+        ledger::{Kept, Ledger},
         live_state::{AlarmTrigger, LiveState},
         publication::Position,
         publisher::Publisher,
@@ -45,9 +44,8 @@ use crate::{
     },
 };
 
-/// Pushes that are remembered as taken up, of before the start and since: a push comes again until it is stored, and a
-/// session has up to 1 000 that are not.
-const TAKEN_UP_BEFORE: usize = 200;
+/// Pushes that are remembered as taken up: a push comes again until it is stored, and a session has up to 1 000 that are
+/// not.
 const TAKEN_UP: usize = 2_000;
 
 /// A test alarm is answered within this time, with the sockets that have taken it by then.
@@ -105,13 +103,6 @@ struct Sent {
     all: LocalBoxFuture<'static, usize>,
 }
 
-/// What the ledger has of a server at the start.
-struct StoredAlarms {
-    incidents: Vec<StoredIncident>,
-    waiting: Vec<alarms::WaitingPush>,
-    taken_up: Vec<String>,
-}
-
 impl AlarmDelivery {
     /// No alarm yet; [`load`](Self::load) reads those of before.
     pub fn new(
@@ -137,63 +128,32 @@ impl AlarmDelivery {
         })
     }
 
-    /// Takes up what the ledger has: the incidents of the last day, and the pushes that are in none yet. Tries until the
-    /// database answers.
-    pub async fn load(self: Rc<Self>) {
-        let (server, clock) = (self.server.clone(), self.context.clock.clone());
-        let read = move |db: &mut Db| {
-            Ok(StoredAlarms {
-                incidents: incidents::shown(db, &server, clock.now())?,
-                waiting: alarms::waiting(db, &server)?,
-                taken_up: alarms::newest_finished(db, &server, TAKEN_UP_BEFORE)?,
-            })
-        };
-        let stored = read_until_answered(&self.context.pool, &self.context.random, "the ledger of alarms", read).await;
-        let now = self.context.clock.moment();
-        self.taken_up.borrow_mut().extend(stored.taken_up);
-        let mut changes = Vec::new();
-        for StoredIncident { id, incident, title, state, .. } in stored.incidents {
-            let is_unheard = state == UNHEARD;
-            // Perhaps it was announced before: whoever watches now is told once more, and shows what is new to it.
-            let message = is_unheard.then(|| {
-                let late = incident.late || now.stamp - incident.last_at > LATE;
-                Raid { late, ..Raid::new(&id, &incident, true) }
-            });
-            if self.raids.borrow_mut().restore(id.clone(), incident, title, now) {
-                if is_unheard {
-                    self.unheard.borrow_mut().insert(id.clone(), None);
-                }
-                changes.push(RaidChange { incident: id, message });
-            }
-        }
-        self.known.set(true);
-        self.is_known.notify_waiters();
-        self.changed.notify_one();
-        let heard_at = Instant::now();
-        let pushes = stored.waiting.into_iter().map(|push| self.clone().pushed_alarm(push.into(), heard_at));
-        let pushes = join_all(pushes.collect::<Vec<_>>());
-        let told = self.publish(&changes, None).into_iter().map(|sent| self.clone().hear(sent));
-        tokio::join!(join_all(told.collect::<Vec<_>>()), pushes);
-    }
-
     /// An alarm that went off on the live link.
     pub async fn link_alarm(self: Rc<Self>, alarm: AlarmTrigger) {
         let heard_at = Instant::now();
         let held = self.context.journal.unkept.hold();
         self.wait_until_known().await;
         let now = self.context.clock.moment();
-        let AlarmTrigger { device, name, place } = alarm;
-        let update = self.raids.borrow_mut().alarm(&device, &name, &place, now, || self.new_id(now.stamp));
-        let mut write = LedgerWrite::default();
-        if update.first_by_path {
-            let arrival = self.arrival(AlarmPath::Link, &device, &name, &update, now.stamp);
-            write.arrivals.insert(arrival.id.clone(), arrival);
-            // With the alarm, so that it neither rings again after a crash nor is missed.
-            if self.values.borrow_mut().store_on(&device) {
-                write.values.insert(device.to_string(), true);
-            }
+        let AlarmTrigger { device, name, place, unseen_since } = alarm;
+        let new_id = || self.new_id(now.stamp);
+        let update = self.raids.borrow_mut().alarm(&device, &name, &place, unseen_since, now, new_id);
+        if !update.first_by_path {
+            return self.deliver_repeat(update, heard_at).await;
+        }
+        let arrival = self.arrival(AlarmPath::Link, &device, &name, &update, now.stamp);
+        let mut write = LedgerWrite { arrivals: [(arrival.id.clone(), arrival)].into(), ..Default::default() };
+        // With the alarm, so that it neither rings again after a crash nor is missed.
+        if self.values.borrow_mut().store_on(&device) {
+            write.values.insert(device.to_string(), true);
         }
         self.deliver(update, write, held, heard_at).await.1.all.await;
+    }
+
+    /// Stores that an incident goes on, and sends its update if one is due.
+    async fn deliver_repeat(self: Rc<Self>, update: RaidUpdate, heard_at: Instant) {
+        self.changed.notify_one();
+        self.ledger.write_repeats(self.facts([&update.incident]));
+        join_all(self.publish(&update.changes, Some(heard_at)).into_iter().map(|sent| self.follow(sent))).await;
     }
 
     /// An alarm has this value now; `None`: it is not paired any more.
@@ -285,13 +245,9 @@ impl AlarmDelivery {
         let values = self.values.borrow_mut().take_due(now).into_iter().map(|device| (device, true)).collect();
         self.ledger.write_later(LedgerWrite { values, ..Default::default() });
         let changes = self.raids.borrow_mut().tick(now);
-        (!changes.is_empty()).then(|| {
-            let this = self.clone();
-            async move {
-                this.ledger.write(this.facts(changes.iter().map(|change| &change.incident))).await;
-                join_all(this.publish(&changes, None).into_iter().map(|sent| sent.all)).await;
-            }
-        })
+        self.ledger.write_repeats(self.facts(changes.iter().map(|change| &change.incident)));
+        let sent = self.publish(&changes, None).into_iter().map(|sent| self.follow(sent)).collect::<Vec<_>>();
+        (!changes.is_empty()).then(|| join_all(sent).map(drop))
     }
 
     /// A user has taken note, and the ledger has it.
@@ -327,17 +283,6 @@ impl AlarmDelivery {
         self.ledger.write_later(write);
     }
 
-    /// Waits until the ledger has been read, but not for long: then an incident may come to be told twice.
-    async fn wait_until_known(&self) {
-        if !self.known.get() {
-            // It ends either way.
-            select! {
-                _ = timeout(STORED_WITHIN, self.is_known.notified()) => {}
-                () = self.context.journal.unkept.ending() => {}
-            }
-        }
-    }
-
     /// Stores an alarm and what it changed, then sends it. Whoever drives what is sent stores who took it, too.
     async fn deliver(
         self: &Rc<Self>,
@@ -349,14 +294,13 @@ impl AlarmDelivery {
         self.changed.notify_one();
         let RaidUpdate { incident, opened, changes, .. } = update;
         write.extend(self.facts(changes.iter().map(|change| &change.incident)));
-        if !write.arrivals.is_empty() {
-            // A repeat that has a row of its own is counted with it: a kill loses neither.
-            write.extend(self.facts([&incident]));
-        }
+        // A repeat that has a row of its own is counted with it: a kill loses neither.
+        write.extend(self.facts([&incident]));
         if opened {
             self.unheard.borrow_mut().insert(incident.clone(), None);
         }
         let kept = self.ledger.write_alarm(write, heard_at).await;
+        let undelivered = self.context.journal.unkept.hold_undelivered();
         drop(held);
         let mut taken = Arc::default();
         let mut hearing = Vec::new();
@@ -365,12 +309,23 @@ impl AlarmDelivery {
                 taken = sent.taken.clone();
                 hearing.push(self.clone().hear(sent).boxed_local());
             } else {
-                hearing.push(sent.all);
+                hearing.push(self.follow(sent));
             }
         }
         // The alarm's own message is the last.
-        let all = join_all(hearing).map(|sockets| sockets.last().copied().unwrap_or_default());
+        let all = join_all(hearing).map(|sockets| {
+            drop(undelivered);
+            sockets.last().copied().unwrap_or_default()
+        });
         (kept, Sent { incident, taken, all: all.boxed_local() })
+    }
+
+    /// Waits for the sockets that take this message of an incident. If nobody has heard of that yet, who takes it counts.
+    fn follow(self: &Rc<Self>, sent: Sent) -> LocalBoxFuture<'static, usize> {
+        match self.unheard.borrow().contains_key(&sent.incident) {
+            true => self.clone().hear(sent).boxed_local(),
+            false => sent.all,
+        }
     }
 
     /// Waits for the sockets that take this message. The ledger knows of the first at once: another may not read.

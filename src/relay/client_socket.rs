@@ -16,16 +16,17 @@ use crate::{
         ids::{ServerId, UserId},
         limits,
         rate::Window,
+        sections::Sections,
     },
-    net::Stream,
-    panics,
+    net::{Stream, budgets::whole_seconds},
+    panics::{self, Part},
     relay::{
-        admission::{Admission, Close},
+        admission::{Admission, SocketOrder},
         close::{self, Reason},
-        commands::{AcknowledgeRaid, CommandError, DeviceToggle, UserCommand},
+        commands::{AcknowledgeRaid, CommandError, DeviceToggle, UserCommand, Wish},
         deflate::InflateError,
         frame::SharedFrame,
-        overlay,
+        permission,
         protocol::{ClientMessage, ErrorCode, Refusal, ServerMessage},
         publication::{Lane, Position},
         relay_worker::{FindFailed, RelayWorker},
@@ -36,7 +37,9 @@ use crate::{
 
 /// Longest pause between two look-ups of a server.
 const LOOKED_UP_WITHIN: Duration = Duration::from_secs(30);
-/// Messages to this actor from within the process: closing, nothing else.
+/// No timer can be set for longer; no socket lives that long.
+const LONGEST_TIMER: Duration = Duration::from_secs(365 * 24 * 3_600);
+/// Messages to this actor from within the process: closing, and news of the user's devices.
 const MAILBOX: usize = 16;
 
 /// See the module.
@@ -66,6 +69,7 @@ struct Requested {
     server: ServerId,
     /// What the client says it has.
     from: Option<Position>,
+    sections: Sections,
     /// Unsubscribed meanwhile.
     cancelled: bool,
 }
@@ -88,6 +92,7 @@ impl ClientSocket {
         deflates: bool,
     ) {
         let socket = worker.sockets.open(user, stream, deflates);
+        socket.sees.set(admission.access.sections());
         Self::create(|ctx| {
             ctx.add_stream(Inbound::new(socket.clone(), early));
             Self {
@@ -122,20 +127,26 @@ impl ClientSocket {
             Ok(message) => message,
             Err(refusal) => return self.refuse(&refusal),
         };
-        let refusal = self.rest.admission.overlay.as_ref().and_then(|server| overlay::refusal(server, &message));
-        if let Some(refusal) = refusal {
+        if let Some(refusal) = permission::refusal(&self.rest.admission.access, &message) {
             return self.refuse(&refusal);
         }
         match message {
             ClientMessage::Ping => self.socket.push(Lane::Reply, ServerMessage::Pong.frame()),
-            ClientMessage::Subscribe { server, epoch, seq } => {
+            ClientMessage::Subscribe { server, epoch, seq, sections } => {
                 let from = epoch.zip(seq).map(|(epoch, seq)| Position { epoch, seq });
-                self.subscribe(server, from, ctx);
+                let wanted = sections.map_or(Sections::ALL, Sections::from_iter);
+                self.subscribe(server, from, wanted.and(self.socket.sees.get()), ctx);
             }
             ClientMessage::Unsubscribe { server } => self.unsubscribe(&server),
-            ClientMessage::DeviceToggle { server, device, request } => {
-                let command =
-                    UserCommand { server: server.clone(), user: self.user().clone(), toggle: DeviceToggle { device } };
+            ClientMessage::DeviceToggle { server, device, value, request } => {
+                if let Err(spent) = self.worker.toggles.take(self.user()) {
+                    let seconds = whole_seconds(spent.reset);
+                    let message = format!("too many toggles in a minute, try again in {seconds} s");
+                    let (code, server_id) = (ErrorCode::RateLimited, Some(server));
+                    return self.refuse(&Refusal { code, message, server_id, request_id: request });
+                }
+                let toggle = DeviceToggle { device, wish: Wish { value, by: self.user().clone() } };
+                let command = UserCommand { server: server.clone(), toggle };
                 let sent = self.worker.commands.send(command);
                 self.answer(sent, server, request, ctx);
             }
@@ -147,9 +158,9 @@ impl ClientSocket {
         }
     }
 
-    fn subscribe(&mut self, server: ServerId, from: Option<Position>, ctx: &mut Context<Self>) {
+    fn subscribe(&mut self, server: ServerId, from: Option<Position>, sections: Sections, ctx: &mut Context<Self>) {
         if let Some(requested) = self.rest.requested.iter_mut().find(|requested| requested.server == server) {
-            (requested.from, requested.cancelled) = (from, false);
+            (requested.from, requested.sections, requested.cancelled) = (from, sections, false);
             return;
         }
         // Those whose access ended are watched no longer.
@@ -162,7 +173,7 @@ impl ClientSocket {
             let code = ErrorCode::TooManySubscriptions;
             return self.refuse(&Refusal { code, message, server_id: Some(server), request_id: None });
         }
-        self.rest.requested.push(Requested { server: server.clone(), from, cancelled: false });
+        self.rest.requested.push(Requested { server: server.clone(), from, sections, cancelled: false });
         self.look_up(server, Duration::ZERO, Backoff::between(Backoff::FIRST, LOOKED_UP_WITHIN), ctx);
     }
 
@@ -202,10 +213,10 @@ impl ClientSocket {
         let requested = requested.map(|index| self.rest.requested.swap_remove(index));
         self.rest.requested.shrink_to_fit();
         let requested = requested.filter(|requested| !requested.cancelled && self.socket.closing().is_none());
-        let Some(Requested { from, .. }) = requested else { return };
+        let Some(Requested { from, sections, .. }) = requested else { return };
         match found {
             Some(subscription) => {
-                self.socket.queue.borrow_mut().watch(&subscription.feed, from);
+                self.socket.queue.borrow_mut().watch(&subscription.feed, from, sections);
                 subscription.watchers.add(&self.socket);
                 self.subscriptions.retain(|known| known.feed.server != server);
                 self.subscriptions.push(subscription);
@@ -315,6 +326,9 @@ fn refusal(error: CommandError) -> (ErrorCode, &'static str) {
         CommandError::UnknownDevice => (ErrorCode::UnknownDevice, "no such device"),
         CommandError::NotASwitch => (ErrorCode::NotASwitch, "the device is not a smart switch"),
         CommandError::DeviceRemoved => (ErrorCode::DeviceRemoved, "the device is gone from the game"),
+        CommandError::TooMany => {
+            (ErrorCode::RateLimited, "too many toggles of this device wait, try again in a second")
+        }
         CommandError::Unavailable => (ErrorCode::GameServerUnavailable, "no link to the game server"),
         CommandError::Internal => (ErrorCode::Internal, "the command failed, try again"),
         CommandError::TimedOut => (ErrorCode::GameServerTimeout, "the game server did not answer in time"),
@@ -327,10 +341,14 @@ impl Actor for ClientSocket {
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(MAILBOX);
         self.rest.admission.opened(ctx.address().downgrade().recipient());
+        if let Some(at) = self.rest.admission.access.ends() {
+            let left = (at - self.worker.clock.now()).to_std().unwrap_or_default();
+            ctx.run_later(left.min(LONGEST_TIMER), |actor, _| actor.close(Reason::SignedOut));
+        }
     }
 
     fn stopped(&mut self, _: &mut Self::Context) {
-        panics::notice("client_socket", self.user().as_str());
+        panics::notice(Part::ClientSocket, self.user().as_str());
         for subscription in self.subscriptions.drain(..) {
             subscription.watchers.remove(&self.socket);
         }
@@ -359,10 +377,13 @@ impl StreamHandler<Result<ReceivedFrame, ProtocolError>> for ClientSocket {
     }
 }
 
-impl Handler<Close> for ClientSocket {
+impl Handler<SocketOrder> for ClientSocket {
     type Result = ();
 
-    fn handle(&mut self, Close(reason): Close, _: &mut Self::Context) {
-        self.close(reason);
+    fn handle(&mut self, order: SocketOrder, _: &mut Self::Context) {
+        match order {
+            SocketOrder::Close(reason) => self.close(reason),
+            SocketOrder::Send(frame) => self.socket.push(Lane::Reply, frame),
+        }
     }
 }

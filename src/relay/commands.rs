@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use actix::Message;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::sleep};
 
 use crate::{
     db::incidents::StoredIncident,
@@ -25,11 +25,23 @@ use crate::{
 /// A command waits this long for the game server.
 pub const COMMAND_DEADLINE: Duration = Duration::from_secs(5);
 
+/// A switch that does not show what was wanted is asked again after so long.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(500);
+
+/// What a user wants of a switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// The wanted value; without one it is flipped from what is true when its turn comes.
+    pub value: Option<bool>,
+    pub by: UserId,
+}
+
 /// Toggle a smart switch; answers with the value seen afterwards.
 #[derive(Clone, Debug, Message, PartialEq, Eq)]
 #[rtype(result = "Result<bool, CommandError>")]
 pub struct DeviceToggle {
     pub device: String,
+    pub wish: Wish,
 }
 
 /// A user's command, for a paired server that this user may command.
@@ -37,7 +49,6 @@ pub struct DeviceToggle {
 #[rtype(result = "Result<bool, CommandError>")]
 pub struct UserCommand {
     pub server: ServerId,
-    pub user: UserId,
     pub toggle: DeviceToggle,
 }
 
@@ -75,10 +86,6 @@ pub struct NotesChanged {
     /// This one was deleted.
     pub deleted: Option<String>,
 }
-
-/// Toggles under way, by device id, with those who wait for the same: a second click while the first is on its way is
-/// that click again.
-pub type PendingToggles = HashMap<Arc<str>, Vec<oneshot::Sender<Result<bool, CommandError>>>>;
 
 /// A user, who may watch this server, takes note of one of its incidents; answers with the incident.
 #[derive(Message)]
@@ -159,9 +166,12 @@ pub enum CommandError {
     NotASwitch,
     /// The game server knows no such device any more, or the paired player has lost the tool cupboard.
     DeviceRemoved,
+    /// Too many toggles of this switch wait.
+    TooMany,
     /// There is no link, or the game server refused.
     Unavailable,
-    /// The game server has not answered, or the link ended before it did: it may have happened.
+    /// The game server has not answered or does not show what was wanted, or the link ended before it did: it may
+    /// have happened.
     TimedOut,
     /// Our own fault; try again.
     Internal,
@@ -178,32 +188,49 @@ impl From<AskError> for CommandError {
     }
 }
 
-/// Sets a switch to the opposite of its known value, or of what an answer of the device shows, and asks it again.
-pub async fn toggle(link: &Asker, entity: u64, value: Option<bool>) -> Result<Answered<AppEntityInfo>, CommandError> {
+/// Sets a switch to this value, or to the opposite of what it is: of its known value, or of what it answers. Then asks it
+/// until it is: a game server says yes before it has turned the switch, and also if something else holds it. The caller
+/// sets the deadline.
+pub async fn toggle(
+    link: &Asker,
+    entity: u64,
+    wanted: Option<bool>,
+    known: Option<bool>,
+) -> Result<(bool, Answered<AppEntityInfo>), CommandError> {
     let ask = || async {
         let asked = patiently(|| link.entity(entity, Priority::Toggle, COMMAND_DEADLINE)).await?;
         let Answered { asked_after, content } = asked;
         content.map(|content| Answered { asked_after, content }).ok_or(CommandError::Unavailable)
     };
-    let value = match value {
-        Some(value) => value,
-        None => {
+    let value = match (wanted, known) {
+        (Some(wanted), _) => wanted,
+        (None, Some(known)) => !known,
+        (None, None) => {
             let seen = ask().await?.content;
             if reading::device_kind(seen.r#type) != DeviceKind::Switch {
                 return Err(CommandError::NotASwitch);
             }
-            seen.payload.value.unwrap_or_default()
+            !seen.payload.value.unwrap_or_default()
         }
     };
     let request = AppRequest {
         entity_id: Some(entity),
-        set_entity_value: Some(AppSetEntityValue { value: !value }),
+        set_entity_value: Some(AppSetEntityValue { value }),
         ..Default::default()
     };
     let set = patiently(|| link.ask(request.clone(), cost::REQUEST, Priority::Toggle, COMMAND_DEADLINE)).await;
     // From here on, a link that ends does not say that nothing happened.
     set.map_err(|error| if error == AskError::Closed { CommandError::TimedOut } else { error.into() })?;
-    ask().await.map_err(|error| if error == CommandError::Unavailable { CommandError::TimedOut } else { error })
+    loop {
+        let seen = ask().await.map_err(|error| match error {
+            CommandError::Unavailable => CommandError::TimedOut,
+            error => error,
+        })?;
+        if seen.content.payload.value == Some(value) {
+            return Ok((value, seen));
+        }
+        sleep(ASKED_AGAIN_AFTER).await;
+    }
 }
 
 /// Says a line in the team's chat.

@@ -12,7 +12,7 @@ use crate::{
         timeline::{TimelineEntry, TimelineOwner},
         world_event::{EventKind, WorldEvent},
     },
-    game::{asker::Budgets, decoding::MessageDecoder},
+    game::{asker::Budgets, decoding::MessageDecoder, outbound::Outbound},
     net::Network,
     relay::{
         connect_turns::ConnectTurns,
@@ -34,6 +34,7 @@ pub struct RelayContext {
     pub game: config::Game,
     pub budgets: Budgets,
     pub connect_turns: ConnectTurns,
+    pub outbound: Arc<Outbound>,
     pub recent_events: RecentEvents,
     pub facts: FactSink,
     pub markets: Arc<Markets>,

@@ -29,7 +29,7 @@ use crate::{
         markets::{self, MarketStep},
         paired_servers,
         pool::{Db, Pool},
-        shop_watches, timeline,
+        shop_watches, smart_devices, timeline,
     },
     domain::{
         backoff::Backoff,
@@ -75,10 +75,16 @@ pub enum Fact {
     Map(Arc<NewMap>),
     /// The link of this server was up then.
     LinkAlive(ServerId, Timestamp),
+    /// The game server has accepted the credentials of this version.
+    Accepted(ServerId, i32),
+    /// What events have said of this device of this server, as JSON.
+    Device(ServerId, Arc<str>, String),
     /// A line of the team's chat.
     Chat(ServerId, KeptLine),
     /// A note of the detector.
     Note(ServerId, StoredNote),
+    /// The notes that the team has placed in the game, all of them.
+    GameNotes(ServerId, Vec<StoredNote>),
     /// The world of this server was wiped then: its map notes are gone.
     NotesWiped(ServerId, Timestamp),
 }
@@ -97,6 +103,7 @@ impl Fact {
             Self::Market(step) => step.rows(),
             // Few, but megabytes.
             Self::Map(_) => BATCH,
+            Self::GameNotes(_, notes) => 1 + notes.len(),
             _ => 1,
         }
     }
@@ -260,8 +267,11 @@ fn write(db: &mut Db, fact: &Fact) -> Result<(), DbError> {
         Fact::Finding(watch) => shop_watches::save_finding(db, watch),
         Fact::Map(new) => maps::put(db, &new.address, new.port, &new.map, new.at),
         Fact::LinkAlive(server, at) => paired_servers::set_link_alive(db, server, *at),
+        Fact::Accepted(server, version) => paired_servers::set_accepted(db, server, *version),
+        Fact::Device(server, device, reported) => smart_devices::set_reported(db, server, device, reported),
         Fact::Chat(server, line) => chat_lines::insert(db, server, line),
         Fact::Note(server, note) => map_notes::insert(db, server, note),
+        Fact::GameNotes(server, notes) => map_notes::replace_game_notes(db, server, notes),
         Fact::NotesWiped(server, at) => map_notes::wipe(db, server, *at).map(drop),
     }
 }

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     clock::Clock,
-    domain::ids::ServerId,
+    domain::{ids::ServerId, sections::Sections},
     relay::{patch_log::PatchLog, publication::Position, receipt::Receipt},
 };
 
@@ -65,6 +65,38 @@ impl Listed {
     }
 }
 
+/// Sockets that are where the log is, by the keys of the state that they want: a step in other keys costs nothing for them.
+#[derive(Default)]
+pub struct UpToDate(RefCell<Vec<(Sections, Rc<Listed>)>>);
+
+impl UpToDate {
+    /// The list of those that want these keys.
+    pub fn of(&self, sections: Sections) -> Rc<Listed> {
+        let mut lists = self.0.borrow_mut();
+        if let Some((_, list)) = lists.iter().find(|(known, _)| *known == sections) {
+            return list.clone();
+        }
+        let list = Rc::<Listed>::default();
+        lists.push((sections, list.clone()));
+        list
+    }
+
+    /// Takes those that want any of these keys. A step is one for whoever wants all.
+    pub fn take_changed(&self, changed: Sections) -> Vec<u32> {
+        self.take_where(|sections| sections.is_all() || !sections.and(changed).is_empty())
+    }
+
+    /// Takes all.
+    pub fn take(&self) -> Vec<u32> {
+        self.take_where(|_| true)
+    }
+
+    fn take_where(&self, is_wanted: impl Fn(Sections) -> bool) -> Vec<u32> {
+        let lists = self.0.borrow();
+        lists.iter().filter(|(sections, _)| is_wanted(*sections)).flat_map(|(_, list)| list.take()).collect()
+    }
+}
+
 /// Shared on one thread by the subscription that fills it and the sockets that read it.
 pub struct Feed {
     pub server: ServerId,
@@ -77,7 +109,7 @@ pub struct Feed {
     returned: RefCell<Option<(Position, Rc<Receipt>)>>,
     /// The sockets that are where the log is: the next step is for them. Those that are not, because they may not send
     /// now, come back by themselves; so a step costs nothing for them.
-    pub up_to_date: Listed,
+    pub up_to_date: UpToDate,
     /// Those that wait for a snapshot.
     pub without: Listed,
     /// Set once the subscription has started.
@@ -100,7 +132,7 @@ impl Feed {
             snapshot_wanted: Cell::new(false),
             receipt: RefCell::new(None),
             returned: RefCell::new(None),
-            up_to_date: Listed::default(),
+            up_to_date: UpToDate::default(),
             without: Listed::default(),
             source: OnceCell::new(),
         })

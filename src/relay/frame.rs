@@ -49,6 +49,11 @@ impl SharedFrame {
         &self.0.plain
     }
 
+    /// The message itself.
+    pub fn text_bytes(&self) -> &[u8] {
+        payload(&self.0.plain)
+    }
+
     /// For clients with which permessage-deflate is agreed: compressed, where that is shorter.
     pub fn deflated(&self, deflate: &Deflate) -> &Bytes {
         let Encoded { plain, deflated } = &*self.0;

@@ -1,8 +1,9 @@
 //! How many data frames one socket was sent lately, of which lane, and which lane may send now. Pure.
 //!
 //! The limit is a true sliding window: no 10 seconds ever hold more than 60 data frames, nor more than 20 lines of chat.
-//! Of the window every lane has a floor that no other lane can use, except that raids can use all of it. Thus a lane
-//! that never ends slows the others and stops none. What no floor keeps free goes to whoever asks first.
+//! Every lane has a floor of the window that no other lane can use, except that a handful of raids can use all of it.
+//! Thus a lane that never ends slows the others and stops none: many raids leave room for the patches that show all of
+//! them at once. What no floor keeps free goes to whoever asks first.
 
 use std::collections::VecDeque;
 
@@ -59,10 +60,13 @@ impl FrameBudget {
         self.used[lane as usize] += 1;
     }
 
-    /// How many frames of this lane the window can hold, given what the other lanes have used or are kept.
-    pub fn room(&mut self, now: Millis, lane: Lane) -> usize {
+    /// Time between two frames of this lane, if those that it may still send are to last until its oldest expires.
+    pub fn spread(&mut self, now: Millis, lane: Lane) -> Millis {
         self.expire(now);
-        room(&self.used, lane)
+        let left = room(&self.used, lane).saturating_sub(usize::from(self.used[lane as usize]));
+        let oldest =
+            self.sent.iter().find(|sent| lane_of(**sent) == lane as usize).map_or(now, |sent| self.time(*sent));
+        (oldest + SPAN).saturating_sub(now) / (left + 1) as Millis
     }
 
     /// A send expires when **more** than the span has passed: times are whole milliseconds, and two that differ by the
@@ -85,9 +89,10 @@ impl FrameBudget {
 }
 
 fn room(used: &[u8; LANES.len()], lane: Lane) -> usize {
+    let is_handful = lane == Lane::Raid && usize::from(used[lane as usize]) < limits::HANDFUL_OF_RAIDS;
     let others = LANES.into_iter().filter(|other| *other != lane).map(|other| {
         let used = usize::from(used[other as usize]);
-        if lane == Lane::Raid { used } else { used.max(FLOORS[other as usize]) }
+        if is_handful { used } else { used.max(FLOORS[other as usize]) }
     });
     let room = limits::OUTBOUND_FRAMES.saturating_sub(others.sum());
     if lane == Lane::Chat { room.min(limits::CHAT_LINES) } else { room }
@@ -115,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_lane_may_use_what_no_floor_keeps_for_others() {
-        for (lane, room) in LANES.into_iter().zip([60, 28, 20, 32, 45]) {
+        for (lane, room) in LANES.into_iter().zip([28, 28, 20, 32, 45]) {
             let mut budget = FrameBudget::default();
             assert_eq!(fill(&mut budget, 5, lane), room, "{lane:?}");
             assert_eq!(budget.available_at(5, lane), Some(5 + SPAN + 1));
@@ -133,6 +138,19 @@ mod tests {
             }
             assert!(fill(&mut budget, 1, lane) >= FLOORS[lane as usize], "{lane:?}");
         }
+    }
+
+    #[test]
+    fn a_handful_of_raids_may_use_every_floor_and_more_of_them_none() {
+        let mut budget = FrameBudget::default();
+        (0..limits::OUTBOUND_FRAMES - limits::HANDFUL_OF_RAIDS).for_each(|_| budget.record(0, Lane::State));
+        assert_eq!(fill(&mut budget, 1, Lane::Raid), limits::HANDFUL_OF_RAIDS);
+
+        let mut budget = FrameBudget::default();
+        [Lane::Event, Lane::Chat, Lane::Reply].iter().for_each(|other| _ = fill(&mut budget, 0, *other));
+        assert_eq!(fill(&mut budget, 1, Lane::Raid), limits::HANDFUL_OF_RAIDS);
+        let beyond = limits::HANDFUL_OF_RAIDS - FLOORS[Lane::Raid as usize];
+        assert_eq!(fill(&mut budget, 2, Lane::State), FLOORS[Lane::State as usize] - beyond);
     }
 
     #[test]

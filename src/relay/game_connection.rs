@@ -23,9 +23,7 @@ use actix::prelude::*;
 pub use self::last_heard::LastHeard;
 use crate::{
     config::GameLinkPolicy,
-    db::{paired_servers, pool::Db},
     domain::{
-        detect::wipe::World,
         ids::{GameServerId, ServerId, UserId},
         link_reason::LinkReason,
         server_state::ConnectionState,
@@ -33,11 +31,11 @@ use crate::{
         world_event::EventKind,
     },
     game::{asker::Asker, map_picture},
-    panics,
+    panics::{self, Part},
     relay::{
         alarm_delivery::{AlarmDelivery, DrillOutcome, PushedAlarm},
         camera_looks::CameraLooks,
-        commands::{AwaitedEcho, PendingToggles, UnplacedDevice},
+        commands::{AwaitedEcho, UnplacedDevice},
         context::RelayContext,
         device_looks::DeviceLooks,
         link_supervisor::{self, LinkReport, Wake},
@@ -46,6 +44,7 @@ use crate::{
         publication::{AllowedUsers, Lane, Position, Publication},
         publisher::Publisher,
         shop_watcher::ShopWatcher,
+        toggles::Toggles,
     },
 };
 
@@ -166,7 +165,7 @@ pub struct GameConnection {
     /// Whom the link is or was to.
     game_server: Option<GameServerId>,
     looks: DeviceLooks,
-    toggles: PendingToggles,
+    toggles: Toggles,
     unplaced: Vec<UnplacedDevice>,
     /// When it was last stored that the link was up, and until when.
     alive_kept: Option<(Moment, Timestamp)>,
@@ -174,6 +173,8 @@ pub struct GameConnection {
     echoes: Vec<AwaitedEcho>,
     /// Of the latest question for the stored notes.
     notes_version: u64,
+    /// The same for the stored devices.
+    devices_version: u64,
     /// Once somebody has looked through one.
     cameras: std::cell::OnceCell<Rc<CameraLooks>>,
     /// The look whether a camera is still wanted.
@@ -210,11 +211,12 @@ impl GameConnection {
             link: None,
             game_server: None,
             looks: DeviceLooks::default(),
-            toggles: PendingToggles::default(),
+            toggles: Toggles::default(),
             unplaced: Vec::new(),
             alive_kept: None,
             echoes: Vec::new(),
             notes_version: 0,
+            devices_version: 0,
             camera_end: None,
             planned: None,
             supervisor: None,
@@ -277,8 +279,10 @@ impl GameConnection {
             chat,
             alarms,
             alarm_values,
+            reported,
             shops_seen,
             death_notes,
+            game_notes,
             connection_changed,
             world,
             map_wanted,
@@ -316,7 +320,8 @@ impl GameConnection {
         if let Some(wipe) = events.iter().find(|event| event.kind == EventKind::Wipe) {
             self.wipe_notes(wipe.ts);
         }
-        self.store_notes(death_notes);
+        self.store_notes(death_notes, game_notes);
+        self.store_reported(reported);
         if let Some(world) = world {
             self.store_world(&world, ctx);
         }
@@ -325,18 +330,6 @@ impl GameConnection {
         }
         self.plan_tick(ctx);
         map_wanted
-    }
-
-    fn store_world(&self, world: &World, ctx: &mut Context<Self>) {
-        let (pool, server, row) = (self.context.pool.clone(), self.server.clone(), world.into());
-        let monuments = self.live.borrow().monuments().map(<[_]>::to_vec);
-        let save = move |db: &mut Db| paired_servers::save_baseline(db, &server, &row, monuments.as_deref());
-        let stored = async move { pool.write(save).await };
-        ctx.spawn(stored.into_actor(self).map(|stored, connection, _| {
-            if let Err(error) = stored {
-                log::warn!(server = connection.server.as_str(); "the world could not be stored: {error}");
-            }
-        }));
     }
 }
 
@@ -348,11 +341,12 @@ impl Actor for GameConnection {
         ctx.spawn(self.alarms.clone().load().into_actor(self));
         self.await_alarms(ctx);
         self.load_notes(ctx);
+        self.load_devices(ctx);
         self.supervise_or_pause(ctx);
     }
 
     fn stopping(&mut self, ctx: &mut Self::Context) -> Running {
-        if panics::notice("game_connection", self.server.as_str()) {
+        if panics::notice(Part::GameConnection, self.server.as_str()) {
             self.keep_alive(true);
             // First to the hub, so that nobody who asks for the server now finds this connection.
             self.hub.do_send(ConnectionEvent::Failed { server: self.server.clone(), connection: ctx.address() });
@@ -479,14 +473,6 @@ impl Handler<RetryLink> for GameConnection {
         if changed || self.link.is_none() {
             wake.notify_one();
         }
-    }
-}
-
-impl Handler<ReloadDevices> for GameConnection {
-    type Result = ();
-
-    fn handle(&mut self, _: ReloadDevices, _: &mut Self::Context) {
-        self.wake.devices.notify_one();
     }
 }
 

@@ -24,10 +24,11 @@ use crate::{
         access::Action,
         backoff::Backoff,
         ids::{ServerId, SessionId, UserId},
+        sections::Sections,
         server_state::ConnectionState,
     },
     relay::{
-        admission::{Close, SocketEvent},
+        admission::{SocketEvent, SocketOrder},
         close::Reason,
         context::RelayContext,
         game_connection::{
@@ -47,12 +48,13 @@ pub use crate::relay::{
     camera_looks::{CameraError, PullCameraFrame},
     commands::{
         AcknowledgeRaid, AcknowledgementsErased, ChatError, CommandError, DeviceToggle, NotesChanged, PlaceDevice,
-        ReadDevices, SendChat, UserCommand,
+        ReadDevices, SendChat, UserCommand, Wish,
     },
     game_connection::{LinkStatus, players::PlayerSeen},
     ledger::STORED_WITHIN,
     link_counts::{CountLinks, LinkCounts},
     markets::Markets,
+    pairing_news::PairingNews,
     send_counts::SendTotals,
     shop_watcher::ShopWatchesChanged,
     team_chat::shown_text,
@@ -246,7 +248,9 @@ impl Hub {
             return Some(known.address.clone());
         }
         // It only rises, also while the clock stands still or is set back.
-        self.epoch = (self.epoch + 1).max(self.context.clock.now().timestamp_micros().unsigned_abs());
+        // The numbers between two are those of its sections.
+        let micros = self.context.clock.now().timestamp_micros().unsigned_abs();
+        self.epoch = (self.epoch / Sections::SETS + 1).max(micros / Sections::SETS) * Sections::SETS;
         let heard = LastHeard::default();
         let start = ConnectionStart { epoch: self.epoch, asked_for, heard: heard.clone() };
         let (id, context, hub) = (server.clone(), self.context.clone(), ctx.address().recipient());
@@ -269,7 +273,7 @@ impl Hub {
         self.link_statuses.remove(&server);
         self.failed.remove(&server);
         let nobody = AllowedUsers { version: self.access_version, ..AllowedUsers::default() };
-        self.close_overlays(&server, &nobody);
+        self.close_only_of(&server, &nobody);
         if let Some(connection) = self.connections.remove(&server) {
             connection.address.do_send(SetWatchers(nobody.clone()));
             connection.address.do_send(StopConnection);
@@ -398,8 +402,8 @@ impl Handler<SessionEnded> for Hub {
     type Result = ();
 
     fn handle(&mut self, SessionEnded { session }: SessionEnded, _: &mut Self::Context) {
-        for close in self.presence.end_session(&session) {
-            close.do_send(Close(Reason::SignedOut));
+        for socket in self.presence.end_session(&session) {
+            socket.do_send(SocketOrder::Close(Reason::SignedOut));
         }
     }
 }
@@ -427,8 +431,8 @@ impl Handler<FindServer> for Hub {
 impl Handler<UserCommand> for Hub {
     type Result = ResponseActFuture<Self, Result<bool, CommandError>>;
 
-    fn handle(&mut self, UserCommand { server, user, toggle }: UserCommand, _: &mut Self::Context) -> Self::Result {
-        let (pool, asked) = (self.context.pool.clone(), server.clone());
+    fn handle(&mut self, UserCommand { server, toggle }: UserCommand, _: &mut Self::Context) -> Self::Result {
+        let (pool, asked, user) = (self.context.pool.clone(), server.clone(), toggle.wish.by.clone());
         let role = async move { pool.read(move |db| access::role(db, &user, &asked)).await };
         let connection = role.into_actor(self).map(move |role, hub, ctx| match role {
             Ok(Some(role)) if role.may(Action::Command) => {
@@ -480,6 +484,7 @@ mod devices;
 mod ending;
 mod notes;
 mod online;
+mod pairing;
 mod players;
 mod shops;
 #[cfg(test)]

@@ -3,12 +3,7 @@
 //! Whoever writes waits for it no longer than [`STORED_WITHIN`]; then the journal keeps it, and the database gets it as
 //! soon as it answers. What waits is merged, so it does not grow with the time that the database is away.
 
-use std::{
-    cell::RefCell,
-    collections::{BTreeMap, VecDeque},
-    rc::Rc,
-    time::Duration,
-};
+use std::{cell::RefCell, collections::VecDeque, rc::Rc, time::Duration};
 
 use tokio::{
     pin, select,
@@ -32,11 +27,14 @@ pub const STORED_WITHIN: Duration = Duration::from_millis(500);
 /// Between two attempts to write.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// While the process ends, a journal that took nothing is asked again after so long.
+const JOURNAL_AGAIN: Duration = Duration::from_millis(500);
 /// Arrivals that wait for the database; the journal has them too.
 const ARRIVALS: usize = 10_000;
 
-/// An incident that the journal has is written there once more no sooner than this, unless it has ended.
-const REPEATED_EVERY: Duration = Duration::from_secs(60);
+/// Least time between two writes of how incidents of one server go on, and what a kill may lose of it: a wall of alarms
+/// costs writes by time, not by edge.
+const REPEATS_EVERY: Duration = Duration::from_secs(1);
 
 /// Where a write is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +63,15 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     pending: LedgerWrite,
+    /// How incidents go on, for the next write of repeats.
+    repeats: LedgerWrite,
+    /// A task writes repeats, and ends when there are none.
+    writes_repeats: bool,
     /// What the database is asked to store now.
     writing: LedgerWrite,
+    /// Submitted since the journal was last given all that waits; only once the process ends.
+    news: LedgerWrite,
+    ends: bool,
     /// How many writes were submitted, and up to which one the last attempt got.
     submitted: u64,
     attempted: u64,
@@ -77,8 +82,6 @@ struct Queue {
     busy_since: Option<Instant>,
     /// Writes that the journal keeps, by number.
     journaled: VecDeque<u64>,
-    /// Incidents that the journal has, and since when it has their newest facts.
-    repeated: BTreeMap<String, Instant>,
     /// Up to which one all writes are in the journal.
     kept: u64,
     /// As long as some write is kept nowhere.
@@ -107,23 +110,51 @@ impl Ledger {
         let number = self.submit(write.clone());
         // One that others have waited for in vain is not waited for again.
         let until = busy_since.map_or(heard_at, |since| since.min(heard_at)) + STORED_WITHIN;
-        if let Ok(Some(kept)) = timeout_at(until, shared.attempted(number)).await {
+        let attempted = select! {
+            biased;
+            attempted = timeout_at(until, shared.attempted(number)) => attempted.ok().flatten(),
+            () = shared.journal.unkept.ending() => None,
+        };
+        if let Some(kept) = attempted {
             return kept;
         }
-        let news = shared.queue.borrow().news_for_the_journal(write);
-        if news.is_empty() {
-            return Kept::Journal;
+        // A task of its own: a line that is written late is counted, too.
+        let journaled = actix::spawn(shared.clone().keep_in_journal(number, write));
+        match timeout(STORED_WITHIN, journaled).await {
+            Ok(Ok(true)) => return Kept::Journal,
+            Ok(_) => {}
+            Err(_) => log::error!(server = shared.server.as_str(); "the journal does not keep an alarm in time"),
         }
-        let kept = timeout(STORED_WITHIN, shared.journal.append(&shared.server, &news)).await;
-        let kept = kept.unwrap_or_else(|_| Err(std::io::Error::other("the disk does not answer")));
-        match kept {
-            Ok(()) => {
-                shared.note_journaled(number, &news, false);
-                Kept::Journal
+        count_kept_nowhere();
+        Kept::Nowhere
+    }
+
+    /// Stores how incidents go on, the first time at once and then every second; nobody waits for it.
+    pub fn write_repeats(&self, repeats: LedgerWrite) {
+        if repeats.is_empty() {
+            return;
+        }
+        let mut queue = self.0.queue.borrow_mut();
+        queue.repeats.extend(repeats);
+        if queue.held.is_none() {
+            queue.held = Some(self.0.journal.unkept.hold());
+        }
+        if !std::mem::replace(&mut queue.writes_repeats, true) {
+            actix::spawn(self.clone().pace_repeats());
+        }
+    }
+
+    async fn pace_repeats(self) {
+        loop {
+            let repeats = std::mem::take(&mut self.0.queue.borrow_mut().repeats);
+            if repeats.is_empty() {
+                self.0.queue.borrow_mut().writes_repeats = false;
+                return;
             }
-            Err(error) => {
-                log::error!(server = shared.server.as_str(); "the journal does not keep an alarm: {error}");
-                Kept::Nowhere
+            self.write(repeats).await;
+            select! {
+                () = sleep(REPEATS_EVERY) => {}
+                () = self.0.journal.unkept.ending() => {}
             }
         }
     }
@@ -138,7 +169,8 @@ impl Ledger {
     /// Waits until nothing waits for the database.
     #[cfg(test)]
     pub async fn idle(&self) {
-        while self.0.queue.borrow().busy_since.is_some() {
+        let is_busy = |queue: &Queue| queue.busy_since.is_some() || !queue.repeats.is_empty();
+        while is_busy(&self.0.queue.borrow()) {
             self.0.settled.notified().await;
             tokio::task::yield_now().await;
         }
@@ -146,9 +178,15 @@ impl Ledger {
 
     fn submit(&self, write: LedgerWrite) -> u64 {
         let mut queue = self.0.queue.borrow_mut();
+        // What waits is older.
+        queue.repeats.incidents.retain(|incident, _| !write.incidents.contains_key(incident));
+        if queue.ends {
+            queue.news.extend(write.clone());
+        }
         queue.pending.extend(write);
         while queue.pending.arrivals.len() > ARRIVALS {
             queue.pending.arrivals.pop_first();
+            count_kept_nowhere();
         }
         queue.submitted += 1;
         if queue.held.is_none() {
@@ -162,6 +200,11 @@ impl Ledger {
         }
         queue.submitted
     }
+}
+
+/// Counts an alarm that is only in memory, or not even there.
+fn count_kept_nowhere() {
+    metrics::counter!("companion_alarms_kept_nowhere_total").increment(1);
 }
 
 impl Shared {
@@ -182,6 +225,16 @@ impl Shared {
         }
     }
 
+    /// Gives this write to the journal; true if that keeps it.
+    async fn keep_in_journal(self: Rc<Self>, number: u64, write: LedgerWrite) -> bool {
+        let kept = self.journal.append(&self.server, &write).await;
+        match &kept {
+            Ok(()) => self.note_journaled(number, false),
+            Err(error) => log::error!(server = self.server.as_str(); "the journal does not keep an alarm: {error}"),
+        }
+        kept.is_ok()
+    }
+
     /// Writes until nothing waits any more. Once the process ends, the journal keeps what waits meanwhile.
     async fn run(self: Rc<Self>) {
         let written = self.write_until_idle();
@@ -198,27 +251,42 @@ impl Shared {
         }
     }
 
-    /// Writes all that waits into the journal, again whenever there is more. It does not end.
+    /// Writes all that waits into the journal, and then what is new, whenever there is more. It does not end.
     async fn keep_what_waits(&self) {
+        let mut waiting = {
+            let mut queue = self.queue.borrow_mut();
+            (queue.ends, queue.news) = (true, LedgerWrite::default());
+            let mut waiting = queue.writing.clone();
+            waiting.extend(queue.pending.clone());
+            waiting
+        };
         loop {
-            let (waiting, number) = {
-                let queue = self.queue.borrow();
-                let mut waiting = queue.writing.clone();
-                waiting.extend(queue.pending.clone());
-                (waiting, queue.submitted)
+            let number = {
+                let mut queue = self.queue.borrow_mut();
+                waiting.extend(std::mem::take(&mut queue.news));
+                queue.submitted
             };
-            match self.journal.append(&self.server, &waiting).await {
-                Ok(()) => self.note_journaled(number, &waiting, true),
-                Err(error) => {
-                    log::error!(server = self.server.as_str(); "the journal does not keep what waits: {error}");
+            if !waiting.is_empty() {
+                match self.journal.append(&self.server, &waiting).await {
+                    Ok(()) => {
+                        waiting = LedgerWrite::default();
+                        self.note_journaled(number, true);
+                    }
+                    Err(error) => {
+                        log::error!(server = self.server.as_str(); "the journal does not keep what waits: {error}");
+                    }
                 }
             }
-            self.news.notified().await;
+            match waiting.is_empty() {
+                true => self.news.notified().await,
+                // A disk that takes it again before the process has ended is not missed.
+                false => drop(timeout(JOURNAL_AGAIN, self.news.notified()).await),
+            }
         }
     }
 
     /// The journal has this write; with `all`, and all before it.
-    fn note_journaled(&self, number: u64, write: &LedgerWrite, all: bool) {
+    fn note_journaled(&self, number: u64, all: bool) {
         let mut queue = self.queue.borrow_mut();
         if all || queue.kept.max(queue.stored) + 1 == number {
             queue.kept = number;
@@ -230,8 +298,6 @@ impl Shared {
             return self.journal.settle(&self.server, 1);
         }
         queue.journaled.push_back(number);
-        let now = Instant::now();
-        queue.repeated.extend(write.incidents.keys().map(|incident| (incident.clone(), now)));
     }
 
     async fn write_until_idle(&self) {
@@ -279,9 +345,6 @@ impl Shared {
         queue.busy_since = Some(Instant::now());
         let settled = queue.journaled.iter().take_while(|journaled| **journaled <= number).count();
         queue.journaled.drain(..settled);
-        if queue.journaled.is_empty() {
-            queue.repeated.clear();
-        }
         queue.release();
         self.journal.settle(&self.server, settled);
         false
@@ -289,18 +352,9 @@ impl Shared {
 }
 
 impl Queue {
-    /// What of this write the journal does not have yet: an incident that only goes on is not written each time.
-    fn news_for_the_journal(&self, mut write: LedgerWrite) -> LedgerWrite {
-        write.incidents.retain(|id, (incident, _)| {
-            let repeated = self.repeated.get(id).is_some_and(|at| at.elapsed() < REPEATED_EVERY);
-            !repeated || incident.ended_at.is_some()
-        });
-        write
-    }
-
     /// Nothing is held any more once all of it is kept.
     fn release(&mut self) {
-        if self.kept.max(self.stored) >= self.submitted {
+        if self.kept.max(self.stored) >= self.submitted && self.repeats.is_empty() {
             self.held = None;
         }
     }

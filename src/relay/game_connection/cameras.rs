@@ -59,7 +59,8 @@ impl Handler<LookThrough> for GameConnection {
                 Err(_) => None,
             };
             if let Some(reachable) = reachable {
-                connection.update(GameUpdate::Camera { device: camera.into(), reachable }, ctx);
+                let frame_at = looked.as_ref().ok().map(|shot| shot.at);
+                connection.update(GameUpdate::Camera { device: camera.into(), reachable, frame_at }, ctx);
             }
             looked
         }))

@@ -6,7 +6,7 @@ use actix::prelude::*;
 
 use super::GameConnection;
 use crate::{
-    game::budget::Priority,
+    game::{budget::Priority, link::AskError},
     relay::{commands::COMMAND_DEADLINE, live_state::GameUpdate},
 };
 
@@ -20,6 +20,13 @@ impl GameConnection {
         }
     }
 
+    /// Looks at a device at once, unless that is planned or under way.
+    pub(super) fn look_now(&mut self, device: Arc<str>, ctx: &mut Context<Self>) {
+        if self.looks.want(&device) {
+            self.look(device, ctx);
+        }
+    }
+
     fn look(&mut self, device: Arc<str>, ctx: &mut Context<Self>) {
         let (Some(link), Ok(entity)) = (self.link.clone(), device.parse::<u64>()) else {
             // The next link asks every device.
@@ -29,10 +36,12 @@ impl GameConnection {
         self.looks.begin(&device);
         let answer = async move { link.entity(entity, Priority::EntitySync, COMMAND_DEADLINE).await };
         ctx.spawn(answer.into_actor(self).map(|answer, connection, ctx| {
-            if connection.looks.end(&device) {
+            let refused = matches!(&answer, Err(AskError::Refused(word)) if word == "rate_limit");
+            if connection.looks.end(&device) || refused {
                 connection.want_look(device.clone(), ctx);
             }
-            if answer.is_ok() {
+            // The link that ended says nothing of the device.
+            if !matches!(answer, Err(AskError::Closed | AskError::TooMany(_))) {
                 connection.update(GameUpdate::Device { device, answer }, ctx);
             }
         }));

@@ -1,4 +1,4 @@
-//! The map notes of users and of the detector, as they are stored.
+//! The map notes, as they are stored.
 
 use std::sync::Arc;
 
@@ -32,13 +32,14 @@ impl GameConnection {
         }));
     }
 
-    /// Keeps what the detector noted.
-    pub(super) fn store_notes(&self, notes: Vec<(Arc<str>, MapNote)>) {
-        for (id, note) in notes {
-            let MapNote { x, y, category, label, source, author, created_at, expires_at, .. } = note;
-            let (id, author_id, source) = (id.to_string(), author, source.to_owned());
-            let note = StoredNote { id, author_id, source, x, y, category, label, created_at, expires_at };
+    /// Keeps what the detector noted, and, if it has changed, what the team has placed in the game: all of it.
+    pub(super) fn store_notes(&self, deaths: Vec<(Arc<str>, MapNote)>, of_game: Option<Vec<(Arc<str>, MapNote)>>) {
+        for note in deaths.into_iter().map(to_store) {
             self.context.facts.store(Fact::Note(self.server.clone(), note));
+        }
+        if let Some(notes) = of_game {
+            let notes = notes.into_iter().map(to_store).collect();
+            self.context.facts.store(Fact::GameNotes(self.server.clone(), notes));
         }
     }
 
@@ -48,9 +49,15 @@ impl GameConnection {
     }
 }
 
+fn to_store((id, note): (Arc<str>, MapNote)) -> StoredNote {
+    let MapNote { x, y, category, label, source, author, created_at, expires_at, .. } = note;
+    let (id, author_id, source) = (id.to_string(), author, source.to_owned());
+    StoredNote { id, author_id, source, x, y, category, label, created_at, expires_at }
+}
+
 fn shown(stored: StoredNote) -> (Arc<str>, MapNote) {
     let StoredNote { id, author_id: author, source, x, y, category, label, created_at, expires_at } = stored;
-    let source = if source == "user" { "user" } else { "detector" };
+    let source = ["user", "game"].into_iter().find(|known| *known == source).unwrap_or("detector");
     let note = MapNote { x, y, grid: String::new(), category, label, source, author, created_at, expires_at };
     (id.into(), note)
 }

@@ -33,8 +33,8 @@ impl GameConnection {
                 let set = move |db: &mut Db| smart_devices::set_first_place(db, &server, &device, place);
                 pool.write(set).await
             };
-            ctx.spawn(store.into_actor(self).map(|stored, connection, _| match stored {
-                Ok(true) => connection.wake.devices.notify_one(),
+            ctx.spawn(store.into_actor(self).map(|stored, connection, ctx| match stored {
+                Ok(true) => connection.load_devices(ctx),
                 Ok(false) => {}
                 Err(error) => {
                     log::warn!(server = connection.server.as_str(); "the place of a device was not stored: {error}");

@@ -3,7 +3,10 @@
 use actix::prelude::*;
 
 use super::GameConnection;
-use crate::{domain::ids::GameServerId, relay::shop_watcher::ShopWatchesChanged};
+use crate::{
+    domain::ids::GameServerId,
+    relay::{live_state::GameUpdate, shop_watcher::ShopWatchesChanged},
+};
 
 impl GameConnection {
     /// The link is to this game server.
@@ -14,9 +17,13 @@ impl GameConnection {
     }
 
     /// The live state has a complete answer of the map.
-    pub(super) fn feed_market(&self, ctx: &mut Context<Self>) {
+    pub(super) fn feed_market(&mut self, ctx: &mut Context<Self>) {
         if let Some(load) = self.shops.answered(self.context.clock.moment()) {
             ctx.spawn(load.into_actor(self));
+        }
+        let known = self.live.borrow().state().server.reports;
+        if let Some(reports) = self.shops.reports().filter(|reports| *reports != known) {
+            self.update(GameUpdate::Reports(reports), ctx);
         }
     }
 }

@@ -13,6 +13,7 @@ use super::{ANSWERED_WITHIN, AskedSession, Hub};
 use crate::{
     clock::Clock,
     db::{
+        api_tokens,
         error::DbError,
         helper_devices,
         pool::{Db, Pool},
@@ -20,10 +21,10 @@ use crate::{
     },
     domain::{
         backoff::Backoff,
-        ids::{HelperDeviceId, SessionId, UserId},
+        ids::{ApiTokenId, HelperDeviceId, SessionId, UserId},
     },
     relay::{
-        admission::{Admission, Admit, AdmitRefused, Close, SocketEvent},
+        admission::{Admission, Admit, AdmitRefused, SocketEvent, SocketOrder},
         close::Reason,
     },
 };
@@ -44,12 +45,17 @@ fn owners(
         let mut owners = HashMap::new();
         for asked in asked.chunks(ASKED_AT_ONCE) {
             let devices: Vec<HelperDeviceId> = asked.iter().filter_map(SessionId::device).collect();
-            if devices.len() < asked.len() {
+            let tokens: Vec<ApiTokenId> = asked.iter().filter_map(SessionId::token).collect();
+            if devices.len() + tokens.len() < asked.len() {
                 owners.extend(sessions::owners(db, asked, now)?);
             }
             if !devices.is_empty() {
                 let devices = helper_devices::owners(db, &devices)?.into_iter();
                 owners.extend(devices.map(|(device, user)| (SessionId::of_device(&device), user)));
+            }
+            if !tokens.is_empty() {
+                let tokens = api_tokens::owners(db, &tokens, now)?.into_iter();
+                owners.extend(tokens.map(|(token, user)| (SessionId::of_token(&token), user)));
             }
         }
         Ok(owners)
@@ -123,8 +129,8 @@ impl Hub {
             for session in unchecked {
                 let user = hub.unchecked.remove(&session);
                 if user.as_ref() != owners.get(&session) {
-                    for close in hub.presence.end_session(&session) {
-                        close.do_send(Close(Reason::SignedOut));
+                    for socket in hub.presence.end_session(&session) {
+                        socket.do_send(SocketOrder::Close(Reason::SignedOut));
                     }
                 }
             }
@@ -136,17 +142,17 @@ impl Hub {
 impl Handler<Admit> for Hub {
     type Result = ResponseActFuture<Self, Result<Admission, AdmitRefused>>;
 
-    fn handle(&mut self, Admit { user, session, overlay }: Admit, ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, Admit { user, session, access }: Admit, ctx: &mut Self::Context) -> Self::Result {
         // The place is taken before the database is asked, so that many at once cannot share the last one.
         let place = match self.draining {
             true => Err(AdmitRefused::Unavailable),
-            false => self.presence.admit(&user, &session, overlay.as_ref()).ok_or(AdmitRefused::TooManyConnections),
+            false => self.presence.admit(&user, &session, access.only()).ok_or(AdmitRefused::TooManyConnections),
         };
         self.count_sockets();
         let admission = match place {
             Ok(number) => {
                 let events = self.socket_events.get_or_insert_with(|| Arc::new(ctx.address().downgrade().recipient()));
-                Admission::new(number, events.clone()).of_overlay(overlay)
+                Admission::new(number, access, events.clone())
             }
             Err(refused) => return Box::pin(ready(Err(refused))),
         };
@@ -174,11 +180,11 @@ impl Handler<SocketEvent> for Hub {
 
     fn handle(&mut self, event: SocketEvent, _: &mut Self::Context) {
         match event {
-            SocketEvent::Opened { connection, close } => {
-                let reason = self.presence.open(connection, close.clone());
+            SocketEvent::Opened { connection, socket } => {
+                let reason = self.presence.open(connection, socket.clone());
                 let reason = reason.or(self.draining.then_some(Reason::Restarting));
-                if let (Some(reason), Some(close)) = (reason, close.upgrade()) {
-                    close.do_send(Close(reason));
+                if let (Some(reason), Some(socket)) = (reason, socket.upgrade()) {
+                    socket.do_send(SocketOrder::Close(reason));
                 }
             }
             SocketEvent::Closed { connection } => self.presence.leave(connection),

@@ -22,11 +22,13 @@ impl Handler<AcknowledgeRaid> for Hub {
     fn handle(&mut self, acknowledge: AcknowledgeRaid, ctx: &mut Self::Context) -> Self::Result {
         let AcknowledgeRaid { server, user, incident } = acknowledge;
         let (pool, now) = (self.context.pool.clone(), self.context.clock.now());
-        let (asked, by, id) = (server.clone(), user.clone(), incident.clone());
+        let (asked, by) = (server.clone(), user.clone());
         let hub = ctx.address();
         // Also for whoever has stopped waiting by then.
         let show = move |known: &Result<StoredIncident, CommandError>| {
-            if known.is_ok() {
+            // Perhaps of the incident that it is a part of.
+            if let Ok(StoredIncident { id, .. }) = known {
+                let incident = id.clone();
                 hub.do_send(Acknowledged { server, show: ShowAcknowledgement { incident, user, at: now } });
             }
         };
@@ -35,7 +37,7 @@ impl Handler<AcknowledgeRaid> for Hub {
                 if !access::role(db, &by, &asked)?.is_some_and(|role| role.may(Action::Acknowledge)) {
                     return Ok(Err(CommandError::UnknownServer));
                 }
-                let known = incidents::acknowledge(db, &asked, &id, &by, now)?;
+                let known = incidents::acknowledge(db, &asked, &incident, &by, now)?;
                 Ok(known.ok_or(CommandError::UnknownIncident))
             };
             pool.write_and_tell(acknowledge, show).await.unwrap_or_else(|error| {

@@ -6,7 +6,7 @@ use actix::prelude::*;
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep_until};
 
-use super::{Close, Drain, EndLinks, Hub, Reason, StopConnection};
+use super::{Drain, EndLinks, Hub, Reason, SocketOrder, StopConnection};
 
 /// Between two sockets, at the most: they come back one after the other, too, and not all at once.
 const APART: Duration = Duration::from_millis(10);
@@ -26,12 +26,12 @@ impl Handler<Drain> for Hub {
         let (began, random) = (Instant::now(), self.context.random.clone());
         Box::pin(async move {
             let times = close_times(sockets.len(), over, || random.byte());
-            for (close, after) in sockets.into_iter().zip(times) {
+            for (socket, after) in sockets.into_iter().zip(times) {
                 if Instant::now() < began + after {
                     sleep_until(began + after).await;
                 }
-                if let Some(close) = close.upgrade() {
-                    close.do_send(Close(Reason::Restarting));
+                if let Some(socket) = socket.upgrade() {
+                    socket.do_send(SocketOrder::Close(Reason::Restarting));
                 }
             }
         })

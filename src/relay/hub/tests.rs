@@ -32,9 +32,12 @@ use crate::{
         pool::{Db, DiskMoment, Pool},
         testing::{self, now},
     },
-    domain::link_reason::LinkReason,
-    game::{asker::Budgets, decoding::MessageDecoder},
-    net::{Memory, Network},
+    domain::{link_reason::LinkReason, relay_access::RelayAccess, sections::Sections},
+    game::{asker::Budgets, decoding::MessageDecoder, outbound::Outbound},
+    net::{
+        Memory, Network,
+        budgets::{RequestBudgets, TOGGLE, ToggleBudgets},
+    },
     relay::{
         admission::{Admission, Admit},
         client_socket::ClientSocket,
@@ -159,6 +162,7 @@ impl Relay {
             game: Game { link_policy, proxy_url: None, allow_private_servers: true },
             network: Network::simulated(Arc::new(move |host, _| dial.clone().dial(host))),
             budgets: Budgets::default(),
+            outbound: Arc::new(Outbound::new(Clock::simulated(now()), true)),
             connect_turns: ConnectTurns::default(),
             recent_events: Default::default(),
             decoder: MessageDecoder::inline(),
@@ -194,6 +198,7 @@ impl Relay {
             servers,
             self.hub.clone().recipient(),
             self.hub.clone().recipient(),
+            ToggleBudgets::new(RequestBudgets::new(TOGGLE, &self.context.clock)),
             Sockets::start(Arc::default()),
         )
     }
@@ -226,7 +231,7 @@ async fn watch(worker: &RelayWorker, server: &str) -> (Rc<Subscription>, Rc<Sock
     let subscription = worker.subscription(&server.into(), &"alice".into()).await.unwrap().expect("a server");
     let (ours, client) = Memory::pair(1 << 20);
     let socket = worker.sockets.open("alice".into(), ours.into(), false);
-    socket.queue.borrow_mut().watch(&subscription.feed, None);
+    socket.queue.borrow_mut().watch(&subscription.feed, None, Sections::ALL);
     subscription.watchers.add(&socket);
     socket.pump();
     (subscription, socket, client)
@@ -372,8 +377,7 @@ fn a_thousand_changes_of_access_are_two_looks_and_the_last_one_counts() {
         relay.outside.hold_next.store(true, Ordering::Relaxed);
         relay.hub.send(AccessChanged { server: "one".into() }).await.unwrap();
         sleep(Duration::from_millis(10)).await; // alice is read, and not answered yet
-        let bob = crate::db::guests::Invitee::Account("bob".into());
-        relay.write(|db| crate::db::guests::invite(db, &"guest".into(), &"one".into(), &bob, None, now())).unwrap();
+        crate::db::testing::guest(&relay.context.pool, "guest", "one", "bob");
         (0..1_000).for_each(|_| relay.hub.do_send(AccessChanged { server: "one".into() }));
         relay.outside.release.notify_one();
         sleep(Duration::from_millis(10)).await;
@@ -386,8 +390,7 @@ fn a_thousand_changes_of_access_are_two_looks_and_the_last_one_counts() {
 fn a_look_at_access_that_fails_ends_no_watch_of_the_owner_and_is_repeated() {
     simulated(async {
         let relay = Relay::start(GameLinkPolicy::Subscribed, &["one"]);
-        let bob = crate::db::guests::Invitee::Account("bob".into());
-        relay.write(|db| crate::db::guests::invite(db, &"guest".into(), &"one".into(), &bob, None, now())).unwrap();
+        crate::db::testing::guest(&relay.context.pool, "guest", "one", "bob");
         let (subscription, _socket, _client) = watch(&relay.worker(), "one").await;
         let may_watch = || ["alice", "bob"].map(|user| subscription.watchers.may_watch(&user.into()));
         assert_eq!(may_watch(), [true, true]);
@@ -426,11 +429,13 @@ impl Actor for Door {
     type Context = Context<Self>;
 }
 
-impl Handler<Close> for Door {
+impl Handler<SocketOrder> for Door {
     type Result = ();
 
-    fn handle(&mut self, Close(reason): Close, _: &mut Self::Context) {
-        self.0.borrow_mut().push(reason);
+    fn handle(&mut self, order: SocketOrder, _: &mut Self::Context) {
+        if let SocketOrder::Close(reason) = order {
+            self.0.borrow_mut().push(reason);
+        }
     }
 }
 
@@ -443,7 +448,7 @@ fn while_the_database_is_silent_a_token_and_what_is_known_are_enough() {
         relay.outside.failing_reads.store(u32::MAX, Ordering::Relaxed);
         let mut doors = Vec::new();
         for session in ["valid", "gone"] {
-            let admit = Admit { user: "alice".into(), session: session.into(), overlay: None };
+            let admit = Admit { user: "alice".into(), session: session.into(), access: RelayAccess::Session };
             let admission = relay.hub.send(admit).await.unwrap().unwrap_or_else(|refused| panic!("{refused:?}"));
             let closed = Rc::default();
             let door = Door(Rc::clone(&closed)).start();
@@ -569,7 +574,7 @@ fn a_client_socket_that_panics_is_gone_and_the_thread_goes_on() {
         let worker = relay.worker();
         let (subscription, healthy, client) = watch(&worker, "one").await;
         let (ours, theirs) = Memory::pair(1 << 20);
-        let admission = Admission::new(1, Arc::new(relay.hub.downgrade().recipient()));
+        let admission = Admission::new(1, RelayAccess::Session, Arc::new(relay.hub.downgrade().recipient()));
         ClientSocket::start(worker.clone(), "alice".into(), admission, ours.into(), BytesMut::new(), false);
         let send = |message: &str| {
             let mut frame = BytesMut::new();

@@ -7,7 +7,7 @@ use actix::prelude::*;
 use super::{AccessChanged, Hub};
 use crate::{
     domain::ids::ServerId,
-    relay::{admission::Close, close::Reason, game_connection::SetWatchers, publication::AllowedUsers},
+    relay::{admission::SocketOrder, close::Reason, game_connection::SetWatchers, publication::AllowedUsers},
 };
 
 /// When a look that the database did not answer is repeated.
@@ -21,7 +21,7 @@ impl Hub {
         ctx.spawn(allowed.into_actor(self).map(move |allowed, hub, ctx| {
             let allowed = match allowed {
                 Ok(allowed) => {
-                    hub.close_overlays(&server, &allowed);
+                    hub.close_only_of(&server, &allowed);
                     allowed
                 }
                 // No guest keeps what may have been taken away. The owner has nothing that could be.
@@ -52,10 +52,10 @@ impl Hub {
         }));
     }
 
-    /// Closes the sockets of overlays of this server whose users may no longer watch it.
-    pub(super) fn close_overlays(&mut self, server: &ServerId, allowed: &AllowedUsers) {
-        for close in self.presence.end_overlays(server, |user| allowed.users.contains(user)) {
-            close.do_send(Close(Reason::SignedOut));
+    /// Closes the sockets that are for this server only, and whose users may no longer watch it.
+    pub(super) fn close_only_of(&mut self, server: &ServerId, allowed: &AllowedUsers) {
+        for socket in self.presence.end_only_of(server, |user| allowed.users.contains(user)) {
+            socket.do_send(SocketOrder::Close(Reason::SignedOut));
         }
     }
 }

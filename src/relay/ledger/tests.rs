@@ -16,9 +16,8 @@ use crate::{
         incidents::StoredIncident,
         journal::{self, JOURNAL},
         pool::DiskMoment,
-        testing,
+        testing::{self, incident_write},
     },
-    domain::incident::{DevicePlace, Incident},
 };
 
 /// How the disk of the database is.
@@ -79,27 +78,10 @@ impl World {
     }
 }
 
-fn opened(id: &str, count: u32) -> LedgerWrite {
-    let incident = Incident {
-        alarm_id: "7".into(),
-        alarm_name: "Roof".into(),
-        place: DevicePlace::default(),
-        first_at: testing::now(),
-        last_at: testing::now(),
-        ended_at: None,
-        count,
-        paths: Default::default(),
-        late: false,
-        drill: false,
-        acks: Default::default(),
-    };
-    LedgerWrite { incidents: [(id.to_owned(), (incident, None))].into(), ..Default::default() }
-}
-
 #[actix::test]
 async fn what_is_written_is_in_the_database() {
     let world = World::new();
-    assert_eq!(world.ledger.write(opened("a", 1)).await, Kept::Database);
+    assert_eq!(world.ledger.write(incident_write("a", 1)).await, Kept::Database);
     assert_eq!(world.stored().len(), 1);
     assert_eq!(world.journal(), 0);
 }
@@ -110,7 +92,7 @@ async fn an_alarm_that_has_waited_already_is_not_held_up_again() {
     DISK.set(Disk::Frozen);
     tokio::time::pause();
     let began = Instant::now();
-    assert_eq!(world.ledger.write_alarm(opened("a", 1), began - STORED_WITHIN).await, Kept::Journal);
+    assert_eq!(world.ledger.write_alarm(incident_write("a", 1), began - STORED_WITHIN).await, Kept::Journal);
     assert!(began.elapsed() < STORED_WITHIN);
     DISK.set(Disk::Works);
     world.ledger.idle().await;
@@ -121,10 +103,12 @@ async fn a_frozen_database_is_waited_for_half_a_second_once_and_the_journal_keep
     let world = World::new();
     DISK.set(Disk::Frozen);
     let began = Instant::now();
-    assert_eq!(world.ledger.write(opened("a", 1)).await, Kept::Journal);
+    assert_eq!(world.ledger.write(incident_write("a", 1)).await, Kept::Journal);
     assert!(began.elapsed() >= STORED_WITHIN);
-    let frozen = world.ledger.write(opened("b", 1)).now_or_never();
-    assert_eq!(frozen, Some(Kept::Journal), "nobody waits in vain twice");
+    tokio::time::pause();
+    let began = Instant::now();
+    assert_eq!(world.ledger.write(incident_write("b", 1)).await, Kept::Journal);
+    assert!(began.elapsed() < STORED_WITHIN, "nobody waits in vain twice");
     assert!(world.journal() > 0);
     assert_eq!(world.stored().len(), 0);
 
@@ -137,7 +121,7 @@ async fn a_frozen_database_is_waited_for_half_a_second_once_and_the_journal_keep
     assert_eq!(world.journal(), 0);
     journal::replay(copy.path(), &world.pool).unwrap();
     assert_eq!(world.stored().len(), 2, "stored twice is stored once");
-    assert_eq!(world.ledger.write(opened("c", 1)).await, Kept::Database);
+    assert_eq!(world.ledger.write(incident_write("c", 1)).await, Kept::Database);
 }
 
 #[actix::test]
@@ -145,7 +129,7 @@ async fn a_database_that_refuses_is_asked_again_and_what_waits_is_merged() {
     let world = World::new();
     DISK.set(Disk::Refuses);
     for count in 1..=50 {
-        assert_eq!(world.ledger.write(opened("a", count)).await, Kept::Journal);
+        assert_eq!(world.ledger.write(incident_write("a", count)).await, Kept::Journal);
     }
     assert!(world.writes.load(Ordering::Relaxed) < 10, "one attempt at a time");
     assert_eq!(world.ledger.0.queue.borrow().pending.incidents.len(), 1);
@@ -156,10 +140,46 @@ async fn a_database_that_refuses_is_asked_again_and_what_waits_is_merged() {
 }
 
 #[actix::test]
+async fn an_alarm_waits_for_no_database_once_the_process_ends() {
+    let world = World::new();
+    let unkept = world.ledger.0.journal.unkept.clone();
+    DISK.set(Disk::Frozen);
+    tokio::time::pause();
+    let began = Instant::now();
+    let (kept, all) = tokio::join!(
+        world.ledger.write(incident_write("a", 1)),
+        unkept.keep_all(Duration::ZERO, Duration::from_secs(5))
+    );
+    assert_eq!((kept, all), (Kept::Journal, true));
+    assert!(began.elapsed() < STORED_WITHIN);
+    assert!(world.journal() > 0);
+    DISK.set(Disk::Works);
+    world.ledger.idle().await;
+}
+
+#[actix::test]
+async fn what_comes_while_the_process_ends_is_journalled_once() {
+    let world = World::new();
+    let unkept = world.ledger.0.journal.unkept.clone();
+    DISK.set(Disk::Frozen);
+    world.ledger.write_later(incident_write("0", 1));
+    assert!(unkept.keep_all(Duration::ZERO, Duration::from_secs(5)).await);
+    let first = world.journal();
+    for number in 1..100 {
+        world.ledger.write_later(incident_write(&number.to_string(), 1));
+        assert!(unkept.keep_all(Duration::ZERO, Duration::from_secs(5)).await);
+    }
+    assert!(world.journal() < 110 * first, "{} of {first}", world.journal());
+    DISK.set(Disk::Works);
+    world.ledger.idle().await;
+    assert_eq!((world.stored().len(), world.journal()), (100, 0));
+}
+
+#[actix::test]
 async fn the_ledger_of_a_deleted_server_keeps_nothing() {
     let world = World::new();
     let ledger = Ledger::new("gone".into(), world.pool.clone(), world.ledger.0.journal.clone());
-    assert_eq!(ledger.write(opened("a", 1)).await, Kept::Nowhere);
+    assert_eq!(ledger.write(incident_write("a", 1)).await, Kept::Nowhere);
     assert_eq!(world.journal(), 0);
 }
 
@@ -169,11 +189,11 @@ async fn what_nobody_waits_for_any_more_is_kept_before_the_process_ends() {
     let unkept = world.ledger.0.journal.unkept.clone();
     DISK.set(Disk::Frozen);
     // Its game connection ends before half a second has passed.
-    assert_eq!(world.ledger.write(opened("a", 1)).now_or_never(), None);
-    world.ledger.write_later(opened("b", 1));
+    assert_eq!(world.ledger.write(incident_write("a", 1)).now_or_never(), None);
+    world.ledger.write_later(incident_write("b", 1));
     assert_eq!(world.journal(), 0);
     assert!(unkept.keep_all(Duration::from_millis(10), Duration::from_secs(5)).await);
-    world.ledger.write_later(opened("c", 1));
+    world.ledger.write_later(incident_write("c", 1));
     assert!(unkept.keep_all(Duration::from_millis(10), Duration::from_secs(5)).await);
 
     let copy = tempfile::tempdir().unwrap();
@@ -186,22 +206,67 @@ async fn what_nobody_waits_for_any_more_is_kept_before_the_process_ends() {
 }
 
 #[actix::test]
-async fn an_incident_that_goes_on_is_journalled_once_a_minute_and_at_its_end() {
+async fn a_kill_in_a_frozen_database_loses_the_repeats_of_one_second_at_most() {
     let world = World::new();
-    DISK.set(Disk::Refuses);
+    DISK.set(Disk::Frozen);
     tokio::time::pause();
-    assert_eq!(world.ledger.write(opened("a", 1)).await, Kept::Journal);
+    assert_eq!(world.ledger.write(incident_write("a", 1)).await, Kept::Journal);
     let first = world.journal();
-    for count in 2..=50 {
-        assert_eq!(world.ledger.write(opened("a", count)).await, Kept::Journal);
+    for count in 2..=100 {
+        world.ledger.write_repeats(incident_write("a", count));
+        sleep(Duration::from_millis(100)).await;
     }
-    assert_eq!(world.journal(), first);
-    tokio::time::advance(REPEATED_EVERY).await;
-    assert_eq!(world.ledger.write(opened("a", 51)).await, Kept::Journal);
-    let second = world.journal();
-    assert!(second > first);
-    let mut ended = opened("a", 51);
-    ended.incidents.values_mut().for_each(|(incident, _)| incident.ended_at = Some(testing::now()));
-    assert_eq!(world.ledger.write(ended).await, Kept::Journal);
-    assert!(world.journal() > second);
+    assert!(world.journal() < 20 * first, "by time, not by edge");
+    let copy = tempfile::tempdir().unwrap();
+    std::fs::copy(world.directory.path().join(JOURNAL), copy.path().join(JOURNAL)).unwrap();
+    journal::replay(copy.path(), &world.pool).unwrap();
+    let count = world.stored()[0].incident.count;
+    assert!((90..=100).contains(&count), "{count}");
+    DISK.set(Disk::Works);
+    world.ledger.idle().await;
+    assert_eq!((world.stored()[0].incident.count, world.journal()), (100, 0));
+}
+
+#[actix::test]
+async fn repeats_are_written_once_a_second_and_what_is_newer_is_not_undone() {
+    let world = World::new();
+    tokio::time::pause();
+    let writes = || world.writes.load(Ordering::Relaxed);
+    let began = Instant::now();
+    for count in 1..=100 {
+        world.ledger.write_repeats(incident_write("a", count));
+        world.ledger.write_repeats(incident_write("b", count));
+        sleep(Duration::from_millis(30)).await;
+    }
+    world.ledger.idle().await;
+    let counts = || world.stored().into_iter().map(|stored| stored.incident.count).collect::<Vec<_>>();
+    assert_eq!(counts(), [100, 100]);
+    let seconds = began.elapsed().as_secs() as usize;
+    assert!((2..=seconds + 2).contains(&writes()), "{} writes in {seconds} s", writes());
+    // The title is known with this write, which has the same count.
+    world.ledger.write_repeats(incident_write("a", 101));
+    world.ledger.write_repeats(incident_write("a", 102));
+    let mut titled = incident_write("a", 102);
+    titled.incidents.values_mut().for_each(|(_, title)| *title = Some("Title".to_owned()));
+    assert_eq!(world.ledger.write(titled).await, Kept::Database);
+    world.ledger.idle().await;
+    let stored = world.stored().into_iter().find(|stored| stored.id == "a").unwrap();
+    assert_eq!((stored.incident.count, stored.title.as_deref()), (102, Some("Title")));
+}
+
+#[actix::test]
+async fn repeats_that_wait_are_kept_before_the_process_ends() {
+    let world = World::new();
+    let unkept = world.ledger.0.journal.unkept.clone();
+    world.ledger.write_repeats(incident_write("a", 1));
+    world.ledger.idle().await;
+    DISK.set(Disk::Frozen);
+    world.ledger.write_repeats(incident_write("a", 2));
+    assert!(unkept.keep_all(Duration::from_millis(10), Duration::from_secs(5)).await);
+    let copy = tempfile::tempdir().unwrap();
+    std::fs::copy(world.directory.path().join(JOURNAL), copy.path().join(JOURNAL)).unwrap();
+    journal::replay(copy.path(), &world.pool).unwrap();
+    assert_eq!(world.stored()[0].incident.count, 2);
+    DISK.set(Disk::Works);
+    world.ledger.idle().await;
 }
