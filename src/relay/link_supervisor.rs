@@ -2,10 +2,11 @@
 //! connects again after every loss (protocol §1.8, §3.2, §3.5). Reports what it learns and waits until each report is
 //! handled.
 
+mod credentials;
 mod devices;
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     pin::pin,
     sync::{
         Arc,
@@ -19,15 +20,15 @@ use chrono::TimeDelta;
 use futures_util::{FutureExt as _, future::try_join_all};
 use tokio::{
     sync::Notify,
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 use crate::{
-    db::error::DbError,
     domain::{
         backoff::Backoff,
         ids::{GameServerId, ServerId},
         link_reason::LinkReason,
+        outbound::Target,
         server_state::ConnectionState,
         time::Timestamp,
     },
@@ -35,19 +36,17 @@ use crate::{
         asker::Asker,
         budget::{Priority, cost},
         decoding::DecodingPermit,
-        link::{Answered, AskError, Broadcasts, Link, LinkEnded, Player, Route},
+        link::{Answered, AskError, Broadcasts, Link, LinkEnded, Route},
         wire::{AppEmpty, AppInfo, AppMap, AppRequest, AppResponse},
     },
-    panics,
+    panics::{self, Part},
     relay::{
         connect_turns::ConnectTurn,
         context::RelayContext,
-        link_end::{LinkEnd, PAUSE_REJECTED, is_dead},
+        link_end::{LinkEnd, is_dead},
         live_state::GameUpdate,
         poll_plan::{Poll, PollPlan},
-        stored_world,
     },
-    vault::VaultError,
 };
 
 const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
@@ -88,8 +87,6 @@ pub struct Wake {
     pub retry: Notify,
     /// Address or credentials changed: open the link again at once.
     pub replaced: Notify,
-    /// The list of devices changed.
-    pub devices: Notify,
     is_watched: AtomicBool,
     /// Somebody begins to watch.
     watched: Notify,
@@ -134,6 +131,8 @@ pub fn supervise(
         silent: Cell::new(0),
         world_reported: Cell::new(false),
         refused: Cell::new(false),
+        target: RefCell::new(None),
+        answered: Cell::new(false),
         map_wanted: Notify::new(),
     };
     async move { supervisor.run().await }
@@ -150,6 +149,10 @@ struct Supervisor {
     world_reported: Cell<bool>,
     /// An answer of this link was refused, and the log says so.
     refused: Cell<bool>,
+    /// The address, once it is known.
+    target: RefCell<Option<Target>>,
+    /// A game server has answered there.
+    answered: Cell<bool>,
     map_wanted: Notify,
 }
 
@@ -170,26 +173,34 @@ impl Supervisor {
         let context = &self.context;
         let mut backoff = Backoff::new();
         let mut asked_for = false;
+        // A link begins because its server is paired, or because a user begins to watch.
+        let mut is_first = true;
         loop {
             let turn = if asked_for { ConnectTurn::at_once() } else { Box::pin(self.turn()).await };
             let started = Instant::now();
-            let held = panics::caught("game_link", self.server.as_str(), self.hold(turn)).await;
+            let is_asked_for = asked_for || is_first;
+            let held = panics::caught(Part::GameLink, self.server.as_str(), self.hold(turn, is_asked_for)).await;
             let Err(end) = held.unwrap_or_else(|| Err(LinkEnd::unreachable(LinkReason::OurFault, "it panicked")))
             else {
                 return;
             };
-            let pause = backoff.after(started.elapsed(), end.pause, context.random.byte());
-            let next_attempt_at = context.clock.now() + TimeDelta::from_std(pause).unwrap_or_default();
-            let LinkEnd { state, reason, detail, .. } = end;
+            let LinkEnd { state, reason, detail, pause } = end;
             log::info!(server = self.server.as_str(), state:? = state; "no link to the game server: {reason} ({detail})");
-            let down = LinkReport::Down { state, reason, next_attempt_at };
+            let shown = if self.answered.get() { reason } else { reason.before_any_answer() };
+            // The time of the next attempt tells no more than the reason.
+            let least = if shown == reason { pause } else { Duration::ZERO };
+            let (held, random) = (started.elapsed(), context.random.byte());
+            let pause = match &*self.target.borrow() {
+                Some(target) => context.outbound.end(target, held, least, random),
+                None => backoff.after(held, least, random),
+            };
+            let next_attempt_at = context.clock.now() + TimeDelta::from_std(pause).unwrap_or_default();
+            let down = LinkReport::Down { state, reason: shown, next_attempt_at };
             if Box::pin(self.report(down)).await.is_err() {
                 return;
             }
             asked_for = Box::pin(timeout(pause, self.wake.asked_for())).await.is_ok();
-            if asked_for {
-                backoff = Backoff::new();
-            }
+            is_first = false;
         }
     }
 
@@ -203,20 +214,27 @@ impl Supervisor {
     }
 
     /// One link from beginning to end. Ok when nobody needs it any more.
-    async fn hold(&self, turn: ConnectTurn) -> Result<Unneeded, LinkEnd> {
+    async fn hold(&self, turn: ConnectTurn, is_asked_for: bool) -> Result<Unneeded, LinkEnd> {
         self.silent.set(0);
         self.refused.set(false);
         self.map_wanted.notified().now_or_never();
         self.wake.answered();
         // What is done once a link, or now and then, is in a box, which is freed when it is done: the rest is what a link
         // that waits for its next poll costs.
-        let Some((route, player)) = Box::pin(self.read()).await? else {
+        let Some((route, player, credentials)) = Box::pin(self.read()).await? else {
             let _ = self.report(LinkReport::ServerGone).await;
             return Ok(Unneeded);
         };
         let (id, budget) = (player.id, self.context.budgets.of(&route));
         let context = &self.context;
-        let connecting = Link::connect(&context.network, &context.decoder, &route, player);
+        let connecting = async {
+            if is_asked_for {
+                let wait = self.target.borrow().as_ref().map(|target| context.outbound.ask(target));
+                sleep(wait.unwrap_or_default()).await;
+            }
+            Link::connect(&context.network, &context.decoder, &route, player).await
+        };
+        // The pause is a part of the connect: one that is long gives the turn to another link.
         let (link, broadcasts) = Box::pin(turn.connect(connecting)).await?;
         // Asked for while it was made: it is here.
         self.wake.retry.notified().now_or_never();
@@ -225,57 +243,13 @@ impl Supervisor {
         let mut forwarded = pin!(self.forward(broadcasts));
         let talked = tokio::select! {
             ended = &mut forwarded => return Err(ended.into()),
-            talked = self.talk(&asker, &route) => talked,
+            talked = self.talk(&asker, &route, credentials) => talked,
         };
         match talked {
             // The link knows better why.
             Err(end) if end.reason == LinkReason::Closed => Err(forwarded.await.into()),
             talked => talked,
         }
-    }
-
-    /// Where to connect to, and as which player; `None` if the server is not paired any more. The token is open only from
-    /// here to the end of the link.
-    async fn read(&self) -> Result<Option<(Route, Player)>, LinkEnd> {
-        let no_credentials = |detail: &str| LinkEnd {
-            state: ConnectionState::NoCredentials,
-            reason: LinkReason::UnreadableToken,
-            detail: detail.to_owned(),
-            pause: PAUSE_REJECTED,
-        };
-        let (row, token) = match self.context.vault.player_token(&self.server).await {
-            Ok(read) => read,
-            Err(VaultError::Missing) => return Ok(None),
-            Err(VaultError::Unreadable(error)) => {
-                log::error!(server = self.server.as_str(); "a player token cannot be opened: {error}");
-                return Err(no_credentials("it cannot be opened"));
-            }
-            Err(VaultError::Malformed) => return Err(no_credentials("the token makes no sense")),
-            Err(error) => return Err(LinkEnd::unreachable(LinkReason::OurDatabase, error)),
-        };
-        if !self.world_reported.get() {
-            let paired = row.clone();
-            let stored = match self.context.pool.read(move |db| stored_world::read(db, &paired)).await {
-                Ok(stored) => stored,
-                Err(DbError::NotFound) => return Ok(None),
-                Err(error) => return Err(LinkEnd::unreachable(LinkReason::OurDatabase, error)),
-            };
-            if self.update(stored).await.is_err() {
-                return Err(LinkEnded::Unneeded.into());
-            }
-            self.world_reported.set(true);
-        }
-        let Ok(id) = row.player_id.parse() else {
-            return Err(no_credentials("the player id makes no sense"));
-        };
-        let game = &self.context.game;
-        let route = Route {
-            host: row.address,
-            port: row.port,
-            proxy: game.proxy_url.as_ref().map(ToString::to_string),
-            allow_private: game.allow_private_servers,
-        };
-        Ok(Some((route, Player { id, token })))
     }
 
     async fn forward(&self, mut broadcasts: Broadcasts) -> LinkEnded {
@@ -306,13 +280,18 @@ impl Supervisor {
 
     /// Resynchronises, then polls. Alarms come first; after them the map and the devices, which may take long, hold up
     /// nothing else.
-    async fn talk(&self, asker: &Asker, route: &Route) -> Result<Unneeded, LinkEnd> {
+    async fn talk(&self, asker: &Asker, route: &Route, credentials: Option<i32>) -> Result<Unneeded, LinkEnd> {
         let info = AppRequest { get_info: EMPTY, ..Default::default() };
         let asked = Box::pin(asker.ask(info, cost::REQUEST, Priority::EntitySync, ANSWER_DEADLINE));
         // No name for the answer, which would be held as long as the link.
-        let Some(info) = asked.await.map_err(LinkEnd::by)?.content.info else {
+        let asked = asked.await;
+        if matches!(asked, Ok(_) | Err(AskError::Refused(_))) {
+            self.answered.set(true);
+        }
+        let Some(info) = asked.map_err(LinkEnd::by)?.content.info else {
             return Err(LinkEnd::unreachable(LinkReason::NoCompanion, "it does not say what it is"));
         };
+        Box::pin(self.accepted(credentials)).await;
         let at = GameServerId::at(&route.host, route.port);
         match Box::pin(self.report(LinkReport::Up(asker.clone(), at, info))).await {
             Ok(true) => self.map_wanted.notify_one(),

@@ -39,8 +39,17 @@ use crate::{
         random::Random,
         relay_token::{RelayClaims, RelayTokens},
     },
-    domain::{ids::UserId, problem},
-    net::{HttpStream, Stream, connections::Connections, http_service},
+    domain::{
+        ids::UserId,
+        problem::{self, ProblemCode},
+    },
+    net::{
+        HttpStream, Stream,
+        budgets::ToggleBudgets,
+        connections::Connections,
+        http_service,
+        refusals::{NotedRefusal, RefusalLog},
+    },
     relay::{
         admission::{Admission, Admit, AdmitRefused},
         client_socket::ClientSocket,
@@ -65,12 +74,14 @@ pub struct ListenerContext {
     pub deflate: bool,
     /// The public URL of the API, where the pages of problems are.
     pub base: BaseUrl,
+    pub toggles: ToggleBudgets,
     pub connections: Arc<Connections>,
     /// Of those, the ones that are no sockets yet.
     pub handshakes: Arc<Connections>,
     pub hub: Addr<Hub>,
     pub health: Arc<RelayHealth>,
     pub started: Instant,
+    pub refusals: Arc<RefusalLog>,
 }
 
 /// Binds the relay to a listening socket.
@@ -131,7 +142,8 @@ async fn upgrade_service(
     let servers = hub.clone().recipient();
     let sockets = Sockets::start(context.health.sent.of_new_thread());
     let (commands, acknowledgements) = (hub.clone().recipient(), hub.clone().recipient());
-    let worker = RelayWorker::new(context.clock.clone(), servers, commands, acknowledgements, sockets);
+    let worker =
+        RelayWorker::new(context.clock.clone(), servers, commands, acknowledgements, context.toggles.clone(), sockets);
     let service = map_config(app(context), |()| AppConfig::default()).into_factory().new_service(()).await?;
     let service = Rc::new(service);
     Ok(fn_service(move |(request, framed): (Request, Framed<HttpStream, h1::Codec>)| {
@@ -214,12 +226,14 @@ async fn open(request: HttpRequest, context: web::Data<ListenerContext>) -> Http
             response.extensions_mut().insert(Opening { user, admission, deflates });
             response
         }
-        Err(refused) => refusal(refused, &context),
+        Err(refused) => {
+            note(refused, &request, &context);
+            refusal(refused, &context)
+        }
     }
 }
 
 async fn admit(request: &HttpRequest, context: &ListenerContext) -> Result<(HttpResponse, UserId, Admission), Refused> {
-    check_origin(request.headers(), &context.origins)?;
     let protocol = bearer_protocol(request.headers());
     let mut tokens = form_urlencoded::parse(request.query_string().as_bytes()).filter(|(name, _)| name == "token");
     let in_query = tokens.next();
@@ -229,8 +243,11 @@ async fn admit(request: &HttpRequest, context: &ListenerContext) -> Result<(Http
     let in_protocol = || protocol.as_deref().map(|protocol| &protocol[BEARER.len()..]);
     let token = in_query.as_ref().map(|(_, token)| &**token).or_else(in_protocol);
     let now = context.clock.now();
-    let RelayClaims { user, session, overlay } =
+    let RelayClaims { user, session, access } =
         token.and_then(|token| context.tokens.verify(token, now).ok()).ok_or(Refused::BadToken)?;
+    if access.is_session() {
+        check_origin(request.headers(), &context.origins)?;
+    }
     let protocols: Vec<&str> = protocol.as_deref().into_iter().collect();
     let response = ws::handshake_with_protocols(request, &protocols).map_err(|_| Refused::NotAnUpgrade)?.finish();
     let behind_proxy = match request.peer_addr() {
@@ -239,7 +256,7 @@ async fn admit(request: &HttpRequest, context: &ListenerContext) -> Result<(Http
     };
     let permit = behind_proxy.map_err(|_| Refused::CrowdedAddress)?;
     let admission =
-        context.hub.send(Admit { user: user.clone(), session, overlay }).await.map_err(|_| Refused::Unavailable)?;
+        context.hub.send(Admit { user: user.clone(), session, access }).await.map_err(|_| Refused::Unavailable)?;
     let mut admission = admission.map_err(|refused| match refused {
         AdmitRefused::SignedOut => Refused::BadToken,
         AdmitRefused::TooManyConnections => Refused::TooManyConnections,
@@ -249,7 +266,8 @@ async fn admit(request: &HttpRequest, context: &ListenerContext) -> Result<(Http
     Ok((response, user, admission))
 }
 
-/// Browsers say where a page comes from; overlays say nothing.
+/// Browsers say where a page comes from. A token that a cookie minted is for our pages only; a token that another token
+/// minted was given to its page by hand, so that page may be anywhere.
 fn check_origin(headers: &HeaderMap, allowed: &[String]) -> Result<(), Refused> {
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
     let known = origin.to_str().is_ok_and(|origin| allowed.iter().any(|allowed| allowed == origin));
@@ -276,18 +294,39 @@ enum Refused {
     Unavailable,
 }
 
+impl Refused {
+    /// Its code, and a sentence.
+    fn words(self) -> (&'static ProblemCode, &'static str) {
+        match self {
+            Self::NotFound => (&problem::NOT_FOUND, "there is nothing at this path"),
+            Self::WrongMethod(_) => (&problem::METHOD_NOT_ALLOWED, "this path does not support this method"),
+            Self::BadToken => (&problem::INVALID_RELAY_TOKEN, "the relay token is missing, expired or not valid"),
+            Self::ForeignOrigin => (&problem::FOREIGN_ORIGIN, "pages of this origin may not open a socket"),
+            Self::NotAnUpgrade => (&problem::UPGRADE_REQUIRED, "this path speaks WebSocket"),
+            Self::TooManyConnections => (&problem::TOO_MANY_CONNECTIONS, "this user has too many open sockets"),
+            Self::CrowdedAddress => (&problem::TOO_MANY_CONNECTIONS, "this address has too many open sockets"),
+            Self::Unavailable => (&problem::UNAVAILABLE, "the relay takes no sockets now, try again"),
+        }
+    }
+}
+
+/// Counts and logs what may be an attack.
+fn note(refused: Refused, request: &HttpRequest, context: &ListenerContext) {
+    let is_notable = matches!(
+        refused,
+        Refused::BadToken | Refused::ForeignOrigin | Refused::TooManyConnections | Refused::CrowdedAddress
+    );
+    if let Some(peer) = request.peer_addr().filter(|_| is_notable) {
+        let from = context.connections.client(peer.ip(), request.headers());
+        let code = refused.words().0.code;
+        let refusal = NotedRefusal { code, limit: None, from, method: "GET", route: "/v1" };
+        context.refusals.note(&refusal, context.clock.moment());
+    }
+}
+
 /// A problem document (RFC 9457), as the API answers too.
 fn refusal(refused: Refused, context: &ListenerContext) -> HttpResponse {
-    let (code, detail) = match refused {
-        Refused::NotFound => (&problem::NOT_FOUND, "there is nothing at this path"),
-        Refused::WrongMethod(_) => (&problem::METHOD_NOT_ALLOWED, "this path does not support this method"),
-        Refused::BadToken => (&problem::INVALID_RELAY_TOKEN, "the relay token is missing, expired or not valid"),
-        Refused::ForeignOrigin => (&problem::FOREIGN_ORIGIN, "pages of this origin may not open a socket"),
-        Refused::NotAnUpgrade => (&problem::UPGRADE_REQUIRED, "this path speaks WebSocket"),
-        Refused::TooManyConnections => (&problem::TOO_MANY_CONNECTIONS, "this user has too many open sockets"),
-        Refused::CrowdedAddress => (&problem::TOO_MANY_CONNECTIONS, "this address has too many open sockets"),
-        Refused::Unavailable => (&problem::UNAVAILABLE, "the relay takes no sockets now, try again"),
-    };
+    let (code, detail) = refused.words();
     let status = actix_web::http::StatusCode::from_u16(code.status()).expect("the table holds valid statuses");
     let mut response = HttpResponse::build(status);
     if let Refused::WrongMethod(allowed) = refused {

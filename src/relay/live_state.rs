@@ -2,6 +2,7 @@
 //! follows from it out.
 
 mod devices;
+mod markers;
 mod notes;
 
 use std::{collections::HashMap, sync::Arc};
@@ -14,15 +15,17 @@ use crate::{
         detect::{
             Detectors, Surroundings,
             alarm::Alarms,
+            device::ReportedFacts,
             wipe::{Wipe, World},
         },
         device::{Device, DeviceKind, Reachable},
         freshness::Freshness,
         incident::{DevicePlace, Incident},
         link_reason::LinkReason,
-        map::{MapNote, Marker, MarkerKind},
+        map::MapNote,
         monument::Monument,
         plain_text::plain_text,
+        reporting::Reports,
         server_state::{ConnectionState, ServerState},
         shop::MarketGround,
         time::{self, Moment, Timestamp},
@@ -36,9 +39,6 @@ use crate::{
     relay::team_chat::{HeardLine, TeamChat},
 };
 
-/// Shops that may well vanish together, and answers without any after which more are believed to have.
-const FEW_SHOPS: usize = 5;
-const TRUNCATED_BELIEVED: u32 = 5;
 /// A blind interval shorter than this is no event.
 const SHORTEST_GAP: TimeDelta = TimeDelta::seconds(30);
 
@@ -51,6 +51,8 @@ pub enum GameUpdate {
         monuments: Option<Vec<Monument>>,
         /// When a link before was last known to be up.
         alive_until: Option<Timestamp>,
+        /// What the game server was known to report.
+        reports: Reports,
     },
     /// The link is up and the player token is good.
     Connected(AppInfo),
@@ -65,6 +67,8 @@ pub enum GameUpdate {
     Team(Answered<AppTeamInfo>),
     Chat(AppTeamChat),
     Markers(AppMapMarkers),
+    /// What the game server is known to report, by the answers so far.
+    Reports(Reports),
     Map(AppMap),
     /// The devices paired to this server, by device id.
     Devices(HashMap<Arc<str>, PairedDevice>),
@@ -80,6 +84,8 @@ pub enum GameUpdate {
     Camera {
         device: Arc<str>,
         reachable: Reachable,
+        /// Of the frame that it showed.
+        frame_at: Option<Timestamp>,
     },
     /// What the game server said unasked, and the number of it on this link.
     Broadcast(u64, Box<AppBroadcast>),
@@ -92,6 +98,8 @@ pub struct PairedDevice {
     pub label: Option<String>,
     /// An alarm's, as it was last seen.
     pub last_value: Option<bool>,
+    /// What events have said of it.
+    pub reported: Option<ReportedFacts>,
     /// Metres from the south-west corner, as its owner said.
     pub place: Option<(f64, f64)>,
 }
@@ -102,6 +110,8 @@ pub struct AlarmTrigger {
     pub device: Arc<str>,
     pub name: String,
     pub place: DevicePlace,
+    /// The first answer after a gap shows that it rose: at any time since the link was lost.
+    pub unseen_since: Option<Moment>,
 }
 
 /// What follows from an update.
@@ -114,10 +124,14 @@ pub struct Outcome {
     pub alarms: Vec<AlarmTrigger>,
     /// Alarms whose value is not what it was; `None`: it is not paired any more.
     pub alarm_values: Vec<(Arc<str>, Option<bool>)>,
+    /// What events have said of devices, where that is not what is stored.
+    pub reported: Vec<(Arc<str>, ReportedFacts)>,
     /// A complete answer of the map is in the state.
     pub shops_seen: bool,
     /// What the detector noted on the map, by note id.
     pub death_notes: Vec<(Arc<str>, MapNote)>,
+    /// The notes that the team has placed in the game, all of them, when they are others than before.
+    pub game_notes: Option<Vec<(Arc<str>, MapNote)>>,
     /// The connection to the game server is in another state.
     pub connection_changed: bool,
     /// More is known of the world than is stored.
@@ -140,14 +154,20 @@ pub struct LiveState {
     detectors: Detectors,
     alarms: Alarms,
     chat: TeamChat,
+    /// The game server has said which notes the team has placed; before, they are as they were stored.
+    game_notes_known: bool,
     /// Marker answers without shops in a row.
     truncated: u32,
     connected: bool,
     /// Since when the link is down, if it ever was up.
     blind_since: Option<Moment>,
+    /// When the link before this one was lost.
+    link_lost_at: Option<Moment>,
     /// When a link before this state was last known to be up; until there is one.
     alive_before: Option<Timestamp>,
     freshness: Freshness,
+    /// When each camera showed its last frame; no poll asks for them.
+    frames_at: HashMap<Arc<str>, Timestamp>,
     /// The last broadcasts of this link about the team and about each device. What was asked for before is older.
     team_broadcast: u64,
     device_broadcasts: HashMap<Arc<str>, u64>,
@@ -164,11 +184,14 @@ impl LiveState {
             detectors: Detectors::new(),
             alarms: Alarms::new(),
             chat: TeamChat::default(),
+            game_notes_known: false,
             truncated: 0,
             connected: false,
             blind_since: None,
+            link_lost_at: None,
             alive_before: None,
             freshness: Freshness::default(),
+            frames_at: HashMap::new(),
             team_broadcast: 0,
             device_broadcasts: HashMap::new(),
         }
@@ -214,9 +237,10 @@ impl LiveState {
         let mut outcome = Outcome::default();
         match update {
             // What is known here is newer than what is stored.
-            GameUpdate::StoredWorld { world, monuments, alive_until } => {
+            GameUpdate::StoredWorld { world, monuments, alive_until, reports } => {
                 if !self.connected && self.blind_since.is_none() {
                     self.alive_before = alive_until;
+                    self.update_reports(reports, &mut outcome);
                 }
                 if self.world.is_none() {
                     self.map = world.clone().filter(|_| monuments.is_some());
@@ -241,6 +265,7 @@ impl LiveState {
                 }
             }
             GameUpdate::Chat(chat) => outcome.chat = self.chat.history(chat.messages, now),
+            GameUpdate::Reports(reports) => self.update_reports(reports, &mut outcome),
             GameUpdate::Markers(markers) => self.update_markers(markers, now, &mut outcome),
             GameUpdate::Map(map) => {
                 self.monuments = reading::monuments(&map);
@@ -251,7 +276,9 @@ impl LiveState {
             GameUpdate::Notes(notes) => self.update_notes(notes, &mut outcome.changes),
             GameUpdate::NoteDeleted(id) => self.delete_note(id, &mut outcome.changes),
             GameUpdate::Device { device, answer } => self.update_device(device, answer, now, &mut outcome),
-            GameUpdate::Camera { device, reachable } => self.camera_seen(device, reachable, &mut outcome),
+            GameUpdate::Camera { device, reachable, frame_at } => {
+                self.camera_seen(device, reachable, frame_at, &mut outcome);
+            }
             GameUpdate::Broadcast(number, broadcast) => {
                 if let Some(changed) = broadcast.entity_changed {
                     self.device_changed(changed, number, now, &mut outcome);
@@ -281,7 +308,7 @@ impl LiveState {
     /// When something comes due, if no answer comes before.
     pub fn next_due(&self, now: Moment) -> Option<Moment> {
         let expiries = self.state.map_notes.iter().filter_map(|(_, note)| note.expires_at).map(|at| now.at(at));
-        let timers = [self.detectors.next_due(), self.chat.next_due(), self.freshness.next_due(now)];
+        let timers = [self.detectors.next_due(now), self.chat.next_due(), self.freshness.next_due(now)];
         timers.into_iter().flatten().chain(expiries).min()
     }
 
@@ -290,6 +317,7 @@ impl LiveState {
     pub fn tick(&mut self, now: Moment) -> Outcome {
         let mut outcome = Outcome { events: self.detectors.tick(now), ..Outcome::default() };
         outcome.events.extend(self.chat.take_dropped(now).map(|lines| WorldEvent::chat_dropped(lines, now.stamp)));
+        self.devices_due(now, &mut outcome);
         self.follow_events(now, &mut outcome);
         let expired: Vec<Arc<str>> = self
             .state
@@ -310,6 +338,7 @@ impl LiveState {
     fn follow_events(&mut self, now: Moment, outcome: &mut Outcome) {
         outcome.events.retain(|event| event.kind != EventKind::Shop || matches!(event.action, "opened" | "removed"));
         self.note_deaths(now, outcome);
+        outcome.reported = self.detectors.devices.take_changed();
     }
 
     /// Shows a raid incident as it is now; none: no longer.
@@ -334,7 +363,9 @@ impl LiveState {
         self.update_info(info, now, outcome);
         self.set_connection(ConnectionState::Connected, None, None, now, outcome);
         // While this service was away, there is only the time of day to go by.
-        let before = self.alive_before.take().map(|until| (until, now.stamp - until));
+        let before = self.alive_before.take();
+        self.link_lost_at = self.blind_since.or(before.map(|until| now.at(until)));
+        let before = before.map(|until| (until, now.stamp - until));
         let blind = self.blind_since.take().map(|since| (since.stamp, now - since)).or(before);
         if let Some((since, length)) = blind.filter(|(_, length)| *length >= SHORTEST_GAP) {
             outcome.events.push(gap(since, now.stamp, length));
@@ -424,7 +455,7 @@ impl LiveState {
     fn update_team(&mut self, team: AppTeamInfo, now: Moment, outcome: &mut Outcome) {
         self.freshness.team = Some(now);
         let map_size = self.map_size();
-        self.update_game_notes(&team, now, &mut outcome.changes);
+        self.update_game_notes(&team, now, outcome);
         let (leader, members) = reading::team(team, map_size);
         let changes = &mut outcome.changes;
         self.state.edit_team(changes, |head| head.leader_id = leader);
@@ -433,29 +464,6 @@ impl LiveState {
         let members = self.state.members.iter().map(|(id, member)| (*id, &**member));
         let leader = self.state.team.leader_id.as_deref();
         outcome.events.extend(self.detectors.team(&around, leader, members, now));
-    }
-
-    fn update_markers(&mut self, markers: AppMapMarkers, now: Moment, outcome: &mut Outcome) {
-        let map_size = self.map_size();
-        let markers = reading::markers(markers, map_size);
-        if self.is_truncated(&markers) {
-            return;
-        }
-        self.freshness.markers = Some(now);
-        outcome.shops_seen = true;
-        self.state.map_markers.replace(Section::MapMarkers, markers, &mut outcome.changes);
-        let around = Surroundings { map_size, monuments: &self.monuments };
-        let markers = self.state.map_markers.iter().map(|(id, marker)| (*id, marker));
-        outcome.events.extend(self.detectors.markers(&around, markers, now));
-    }
-
-    /// Whether an answer has lost its shops on the way: all gone at once is not believed at first (protocol §4.1).
-    fn is_truncated(&mut self, markers: &[(u64, Marker)]) -> bool {
-        let is_shop = |marker: &Marker| marker.kind == MarkerKind::VendingMachine;
-        let known = self.state.map_markers.iter().filter(|(_, marker)| is_shop(marker)).count();
-        let truncated = known > FEW_SHOPS && !markers.iter().any(|(_, marker)| is_shop(marker));
-        self.truncated = if truncated { self.truncated + 1 } else { 0 };
-        (1..TRUNCATED_BELIEVED).contains(&self.truncated)
     }
 }
 

@@ -16,6 +16,7 @@ use crate::{
         detect::wipe::World,
         ids::{GameServerId, ServerId},
         map::Marker,
+        reporting::KnownReports,
         shop::{MarketGround, Shop, market::Market},
         time::{Moment, Timestamp},
     },
@@ -66,13 +67,20 @@ impl Markets {
         let state = market.lock();
         (state.is_loaded && state.market.answered_at().is_some()).then(|| StoredMarket {
             wipe: state.wipe,
-            world: None,
-            availability: state.market.availability().cloned(),
+            world: state.world.clone(),
+            reports: state.market.reports().clone(),
             shops: state.market.shops().filter(Shop::is_there).collect(),
         })
     }
 
-    /// When the shops of this game server were last looked at.
+    /// What this game server reports, if this process has it from its answers.
+    pub fn reports(&self, game_server: &GameServerId) -> Option<KnownReports> {
+        let market = self.lock().get(game_server).and_then(Weak::upgrade)?;
+        let state = market.lock();
+        state.is_loaded.then(|| state.market.reports().clone())
+    }
+
+    /// When shops of this game server were last seen.
     pub fn answered_at(&self, game_server: &GameServerId) -> Option<Timestamp> {
         let market = self.lock().get(game_server).and_then(Weak::upgrade)?;
         market.read(Market::answered_at)
@@ -98,24 +106,26 @@ impl SharedMarket {
     pub fn restore(&self, stored: StoredMarket) {
         let mut state = self.lock();
         if !state.is_loaded {
-            let StoredMarket { wipe, world, availability, shops } = stored;
-            let market = Market::restore(shops, availability);
+            let StoredMarket { wipe, world, reports, shops } = stored;
+            let market = Market::restore(shops, reports);
             *state = MarketState { is_loaded: true, wipe, world, market, ..MarketState::default() };
         }
     }
 
-    /// A complete answer, of the link of this paired server. Whether it feeds the market.
+    /// A complete answer, of the link of this paired server; `is_populated`: players are on. Whether it feeds the market.
     pub fn answer<'a>(
         &self,
         feeder: &ServerId,
-        world: Option<&World>,
+        (world, is_populated): (Option<&World>, bool),
         ground: MarketGround,
-        markers: impl Iterator<Item = &'a Arc<Marker>>,
+        markers: impl Iterator<Item = &'a Arc<Marker>> + Clone,
         now: Moment,
     ) -> bool {
         let mut state = self.lock();
         let is_fed = state.is_loaded && state.is_fed_by(feeder, now) && state.see(world);
         if is_fed {
+            let events = markers.clone().filter(|marker| marker.kind.is_event()).count();
+            state.market.see_events(events, is_populated, now);
             state.market.answer(ground, markers, now);
         }
         is_fed
@@ -176,7 +186,7 @@ impl MarketState {
         if known.compare(seen).is_some() {
             self.wipe += 1;
             self.wipe_unwritten = true;
-            self.market = Market::default();
+            self.market = self.market.wiped();
         }
         self.world = Some(known.updated(seen.clone()));
         true
@@ -201,7 +211,7 @@ mod tests {
             number.to_string()
         };
         let now = at(seconds);
-        let is_fed = market.answer(&link.into(), Some(world), ground(), markers.iter(), now);
+        let is_fed = market.answer(&link.into(), (Some(world), true), ground(), markers.iter(), now);
         is_fed.then(|| market.take_unwritten(now.stamp, new_id)).flatten()
     }
 

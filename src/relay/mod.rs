@@ -53,8 +53,9 @@ pub mod link_supervisor;
 pub mod listener;
 pub mod live_state;
 pub mod markets;
-pub mod overlay;
+mod pairing_news;
 pub mod patch_log;
+pub mod permission;
 pub mod poll_plan;
 pub mod presence;
 pub mod protocol;
@@ -75,6 +76,7 @@ pub mod sockets;
 pub mod steps;
 mod stored_world;
 pub mod team_chat;
+pub mod toggles;
 pub mod turns;
 pub mod watchers;
 

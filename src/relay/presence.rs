@@ -10,7 +10,7 @@ use crate::{
         ids::{ServerId, SessionId, UserId},
         limits,
     },
-    relay::{admission::Close, close::Reason},
+    relay::{admission::SocketOrder, close::Reason},
 };
 
 /// See the module.
@@ -28,17 +28,17 @@ struct PresentSocket {
     admitted: u32,
     user: UserId,
     session: SessionId,
-    /// The server of an overlay.
-    overlay: Option<ServerId>,
+    /// The one server that it is for, as an overlay is.
+    only: Option<ServerId>,
     /// Present once the socket is open.
-    close: Option<WeakRecipient<Close>>,
+    recipient: Option<WeakRecipient<SocketOrder>>,
     /// The session ended before the socket was open.
     session_ended: bool,
 }
 
 impl Presence {
     /// Takes a place for one more socket and returns its connection number; none if this user has too many.
-    pub fn admit(&mut self, user: &UserId, session: &SessionId, overlay: Option<&ServerId>) -> Option<u64> {
+    pub fn admit(&mut self, user: &UserId, session: &SessionId, only: Option<&ServerId>) -> Option<u64> {
         let count = self.per_user.entry(user.clone()).or_default();
         if *count >= limits::CONNECTIONS_PER_USER {
             return None;
@@ -49,8 +49,8 @@ impl Presence {
             admitted: self.admitted,
             user: user.clone(),
             session: session.clone(),
-            overlay: overlay.cloned(),
-            close: None,
+            only: only.cloned(),
+            recipient: None,
             session_ended: false,
         });
         Some(u64::from(self.admitted) << 32 | key as u64)
@@ -63,10 +63,10 @@ impl Presence {
     }
 
     /// A socket is open. Returns why it must be closed at once, if it must.
-    pub fn open(&mut self, connection: u64, close: WeakRecipient<Close>) -> Option<Reason> {
+    pub fn open(&mut self, connection: u64, recipient: WeakRecipient<SocketOrder>) -> Option<Reason> {
         let key = self.key(connection)?;
         let socket = &mut self.sockets[key];
-        socket.close = Some(close);
+        socket.recipient = Some(recipient);
         socket.session_ended.then_some(Reason::SignedOut)
     }
 
@@ -83,7 +83,7 @@ impl Presence {
     }
 
     /// A session ended. Returns what closes its open sockets; those not yet open are closed when they are.
-    pub fn end_session(&mut self, session: &SessionId) -> Vec<Recipient<Close>> {
+    pub fn end_session(&mut self, session: &SessionId) -> Vec<Recipient<SocketOrder>> {
         self.end(|socket| socket.session == *session)
     }
 
@@ -92,30 +92,37 @@ impl Presence {
         self.sockets.iter().map(|(_, socket)| &socket.session).collect()
     }
 
-    /// Ends the overlays of this server, but for those of users who stay. Returns what closes their open sockets; those
+    /// Ends the sockets that are for this server only, but for those of users who stay. Returns what closes their open sockets; those
     /// not yet open are closed when they are.
-    pub fn end_overlays(&mut self, server: &ServerId, stays: impl Fn(&UserId) -> bool) -> Vec<Recipient<Close>> {
-        self.end(|socket| socket.overlay.as_ref() == Some(server) && !stays(&socket.user))
+    pub fn end_only_of(&mut self, server: &ServerId, stays: impl Fn(&UserId) -> bool) -> Vec<Recipient<SocketOrder>> {
+        self.end(|socket| socket.only.as_ref() == Some(server) && !stays(&socket.user))
     }
 
-    fn end(&mut self, ends: impl Fn(&PresentSocket) -> bool) -> Vec<Recipient<Close>> {
+    fn end(&mut self, ends: impl Fn(&PresentSocket) -> bool) -> Vec<Recipient<SocketOrder>> {
         let ended = self.sockets.iter_mut().map(|(_, socket)| socket).filter(|socket| ends(socket));
         ended
             .filter_map(|socket| {
                 socket.session_ended = true;
-                socket.close.as_ref()?.upgrade()
+                socket.recipient.as_ref()?.upgrade()
             })
             .collect()
     }
 
-    /// What closes every open socket.
-    pub fn open_sockets(&self) -> impl Iterator<Item = &WeakRecipient<Close>> {
-        self.sockets.iter().filter_map(|(_, socket)| socket.close.as_ref())
+    /// The open sockets of this user's browsers; those of devices and API tokens are not among them.
+    pub fn browsers(&self, user: &UserId) -> Vec<Recipient<SocketOrder>> {
+        let of_user = self.sockets.iter().map(|(_, socket)| socket).filter(|socket| socket.user == *user);
+        let browsers = of_user.filter(|socket| socket.session.device().is_none() && socket.session.token().is_none());
+        browsers.filter_map(|socket| socket.recipient.as_ref()?.upgrade()).collect()
+    }
+
+    /// The recipients of all open sockets.
+    pub fn open_sockets(&self) -> impl Iterator<Item = &WeakRecipient<SocketOrder>> {
+        self.sockets.iter().filter_map(|(_, socket)| socket.recipient.as_ref())
     }
 
     /// The users with an open socket, once for each.
     pub fn online(&self) -> impl Iterator<Item = &UserId> {
-        self.sockets.iter().filter(|(_, socket)| socket.close.is_some()).map(|(_, socket)| &socket.user)
+        self.sockets.iter().filter(|(_, socket)| socket.recipient.is_some()).map(|(_, socket)| &socket.user)
     }
 
     /// How many sockets are admitted.
@@ -136,10 +143,10 @@ mod tests {
         type Context = Context<Self>;
     }
 
-    impl Handler<Close> for Socket {
+    impl Handler<SocketOrder> for Socket {
         type Result = ();
 
-        fn handle(&mut self, _: Close, _: &mut Self::Context) {}
+        fn handle(&mut self, _: SocketOrder, _: &mut Self::Context) {}
     }
 
     #[test]
@@ -184,19 +191,19 @@ mod tests {
         let mut presence = Presence::default();
         let socket = Socket.start();
         let close = socket.downgrade().recipient();
-        let mut open = |user: &str, overlay: Option<&str>| {
-            let overlay = overlay.map(ServerId::from);
-            let connection = presence.admit(&user.into(), &"s".into(), overlay.as_ref()).expect("a place");
+        let mut open = |user: &str, only: Option<&str>| {
+            let only = only.map(ServerId::from);
+            let connection = presence.admit(&user.into(), &"s".into(), only.as_ref()).expect("a place");
             assert_eq!(presence.open(connection, close.clone()), None);
         };
         for user in ["alice", "bob"] {
-            for overlay in [None, Some("one"), Some("two")] {
-                open(user, overlay);
+            for only in [None, Some("one"), Some("two")] {
+                open(user, only);
             }
         }
         let coming = presence.admit(&"bob".into(), &"s".into(), Some(&"one".into())).expect("a place");
-        assert_eq!(presence.end_overlays(&"one".into(), |user| user.as_str() == "alice").len(), 1);
+        assert_eq!(presence.end_only_of(&"one".into(), |user| user.as_str() == "alice").len(), 1);
         assert_eq!(presence.open(coming, close), Some(Reason::SignedOut));
-        assert_eq!(presence.end_overlays(&"two".into(), |_| false).len(), 2);
+        assert_eq!(presence.end_only_of(&"two".into(), |_| false).len(), 2);
     }
 }

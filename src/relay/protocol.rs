@@ -7,22 +7,42 @@
 //! not ring any more for that user. `state.raids` has the incidents of the last day; a client raises on any that it has
 //! not shown.
 //!
-//! The socket of an overlay watches one server: for any other it is told `unknown_server`, and `deviceToggle` and
-//! `raidAck` are refused with `owner_only`.
+//! A socket may do what the token was for that minted its relay token. An overlay watches one server: for any other it gets
+//! `unknown_server`, and `deviceToggle` and `raidAck` are refused with `owner_only`. A helper device watches and
+//! acknowledges: `deviceToggle` is refused with `insufficient_scope`. An API token watches with the scope `read`, and with
+//! `devices` it toggles and acknowledges; the socket closes when the token ends.
+//!
+//! `subscribe` takes `sections`, keys of the state: snapshot and patches are of these only, and `epoch` and `seq` are of these,
+//! too: a step that changes nothing in them sends nothing and leaves `seq` as it is. Events, chat and raids come as ever.
+//! The token of an overlay may be for some sections; it sees no others, and gets only events about these: without `raids` no
+//! `raid`, without `devices` no event of a device, without `team` none of a player, without `mapMarkers` none of the world
+//! or a shop, without `server` no `wipe` and no `gap`. Chat comes to overlays of all sections only.
 //!
 //! A line of `chat` carries the `id` under which `GET /paired-servers/{id}/chat` has it, an `event` that of the timeline.
 //!
 //! At most 20 lines of `chat` in 10 s reach one connection. Of more, the oldest that wait are dropped, and an `event` of
-//! kind `chat` and action `dropped` says how many in `lines`, at most one in 10 s for each server.
+//! kind `chat` and action `dropped` says how many in `data.lines`, at most one in 10 s for each server.
+//!
+//! A snapshot or a patch brings a client that was away to the state of now, raids included. Events and lines of chat of the
+//! time in between are not sent: they are in `GET /intel/{serverId}/timeline?since=` and
+//! `GET /paired-servers/{id}/chat?since=`, under the same ids. A snapshot and a patch carry no time: for `since` a client keeps
+//! the header `Date` of an answer of the API.
+//!
 //! In the state, `server.stale` is `{ <section>: { asOf } }` with the sections `server`, `team`, `mapMarkers` and
 //! `devices` that had no answer for three of their polls; it is absent while all is fresh.
 //!
 //! Frames for many clients are encoded once, WebSocket header included, and shared. Where `RELAY_DEFLATE` is set and the
 //! client offers it, messages are compressed ([`crate::relay::deflate`]), once for all such clients.
 
-use std::collections::HashMap;
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+};
 
-use serde::Serialize;
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{MapAccess, Visitor},
+};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
@@ -32,19 +52,22 @@ use crate::{
         chat::ChatLine,
         ids::ServerId,
         incident::Raid,
+        pairing::{ActivatedDevice, ConfirmationRequest},
+        sections::{Sections, StateKey},
         server_state::{ServerState, StateDocument},
         time::Timestamp,
         world_event::WorldEvent,
     },
-    relay::frame::SharedFrame,
+    relay::{frame::SharedFrame, publication::Position},
 };
 
-/// What a client may say: one object in one text frame. Other fields are ignored.
+/// A message of a client: one object in one text frame. Other fields are ignored, and none may come twice.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum ClientMessage {
     /// Starts the stream of a paired server; a `snapshot` follows, at most one in 5 s for each server. To a client that
-    /// was away shortly and says which state it has, a `patch` from there instead, if the relay still can. A position is
+    /// was away shortly and says which state it has, a `patch` from there instead, if the relay still can. Neither holds the
+    /// events and the lines of chat that were missed. A position is
     /// for a new connection: it is ignored where the server is watched already, and after an `unsubscribe`.
     Subscribe {
         /// Of `GET /paired-servers`.
@@ -57,6 +80,10 @@ pub enum ClientMessage {
         /// The same.
         #[serde(skip_serializing_if = "Option::is_none")]
         seq: Option<u64>,
+        /// The keys of the state that the client wants; absent: all. A position is of the same keys: with others a
+        /// snapshot comes.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sections: Option<Vec<StateKey>>,
     },
     /// Stops the stream.
     Unsubscribe {
@@ -64,8 +91,11 @@ pub enum ClientMessage {
         #[schema(value_type = String, max_length = 128, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
         server: ServerId,
     },
-    /// Toggles a smart switch. Success is an `ack` of the request id, and the new state comes as a `patch`; otherwise an
-    /// `error`. For the owner only.
+    /// Toggles a smart switch: to `value`, or without it from what is true when its turn comes. Toggles of one device are
+    /// carried out one after the other; those that want the same `value` and follow each other are one. Success is an `ack`
+    /// of the request id, and the new state comes as a `patch`; otherwise an `error`: `game_server_timeout` if the game does
+    /// not show the wanted state within five seconds, `rate_limited` after 60 toggles of a user in 60 s, at the API and at
+    /// the relay together. For the owner only.
     DeviceToggle {
         #[serde(rename = "serverId")]
         #[schema(value_type = String, max_length = 128, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
@@ -73,6 +103,9 @@ pub enum ClientMessage {
         #[serde(rename = "deviceId")]
         #[schema(max_length = 128, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
         device: String,
+        /// The wanted state.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        value: Option<bool>,
         /// Comes back in the answer; without one, only errors are answered.
         #[serde(rename = "requestId", skip_serializing_if = "Option::is_none")]
         #[schema(max_length = 128, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
@@ -105,11 +138,15 @@ pub enum ErrorCode {
     UnknownServer,
     /// The user may watch this server and not command it.
     OwnerOnly,
+    /// The token of this socket was not made for it.
+    InsufficientScope,
     UnknownDevice,
     UnknownIncident,
     TooManySubscriptions,
     NotASwitch,
     DeviceRemoved,
+    /// The user has toggled too often in a minute, or too many toggles of the device wait.
+    RateLimited,
     GameServerUnavailable,
     GameServerTimeout,
     /// Our own fault; try again.
@@ -144,7 +181,35 @@ impl Refusal {
 }
 
 /// The fields of a message, unread.
-struct MessageFields<'a>(HashMap<String, &'a RawValue>);
+struct MessageFields<'a> {
+    fields: HashMap<String, &'a RawValue>,
+    /// A key came again: of two values, one would be left out in silence.
+    is_doubled: bool,
+}
+
+impl<'de> Deserialize<'de> for MessageFields<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct FieldsVisitor;
+
+        impl<'de> Visitor<'de> for FieldsVisitor {
+            type Value = MessageFields<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut read = MessageFields { fields: HashMap::new(), is_doubled: false };
+                while let Some((key, value)) = map.next_entry()? {
+                    read.is_doubled |= read.fields.insert(key, value).is_some();
+                }
+                Ok(read)
+            }
+        }
+
+        deserializer.deserialize_map(FieldsVisitor)
+    }
+}
 
 /// Longest id, in characters: those of devices and servers are shorter, and a request id is echoed.
 const ID_LIMIT: usize = 128;
@@ -152,7 +217,7 @@ const ID_LIMIT: usize = 128;
 impl<'a> MessageFields<'a> {
     /// Of an object.
     fn read(text: &'a [u8]) -> Result<Self, Refusal> {
-        serde_json::from_slice(text).map(Self).map_err(|error| {
+        serde_json::from_slice(text).map_err(|error| {
             let message = if error.is_data() { "a message is a JSON object" } else { "the message is not JSON" };
             Refusal::new(ErrorCode::Malformed, message)
         })
@@ -160,7 +225,7 @@ impl<'a> MessageFields<'a> {
 
     /// A text; none where it is absent or null.
     fn text(&self, name: &str) -> Result<Option<String>, String> {
-        let Some(value) = self.0.get(name) else { return Ok(None) };
+        let Some(value) = self.fields.get(name) else { return Ok(None) };
         serde_json::from_str(value.get()).map_err(|_| format!("{name} must be a string"))
     }
 
@@ -176,8 +241,23 @@ impl<'a> MessageFields<'a> {
 
     /// A number; none where it is absent or null.
     fn number(&self, name: &str) -> Result<Option<u64>, String> {
-        let Some(value) = self.0.get(name) else { return Ok(None) };
+        let Some(value) = self.fields.get(name) else { return Ok(None) };
         serde_json::from_str(value.get()).map_err(|_| format!("{name} must be an integer of 64 bits, not negative"))
+    }
+
+    /// `true` or `false`; none where it is absent or null.
+    fn flag(&self, name: &str) -> Result<Option<bool>, String> {
+        let Some(value) = self.fields.get(name) else { return Ok(None) };
+        serde_json::from_str(value.get()).map_err(|_| format!("{name} must be true or false"))
+    }
+
+    /// Keys of the state; none where it is absent or null.
+    fn sections(&self, name: &str) -> Result<Option<Vec<StateKey>>, String> {
+        let Some(value) = self.fields.get(name) else { return Ok(None) };
+        serde_json::from_str(value.get()).map_err(|_| {
+            let words = StateKey::ALL.map(StateKey::word).join(", ");
+            format!("{name} must be a list of keys of the state: {words}")
+        })
     }
 
     fn required(&self, name: &str) -> Result<String, String> {
@@ -204,18 +284,22 @@ impl ClientMessage {
 
     /// The message, `None` if there is no such type; an error says what is wrong with it.
     fn of(fields: &MessageFields<'_>) -> Result<Option<Self>, String> {
+        if fields.is_doubled {
+            return Err("a field comes twice".to_owned());
+        }
         let kind = fields.text("type")?.ok_or("type is missing")?;
         let server = || fields.required("serverId").map(ServerId::from);
         let request = || fields.id("requestId");
         Ok(Some(match kind.as_str() {
             "subscribe" => {
                 let (epoch, seq) = (fields.number("epoch")?, fields.number("seq")?);
-                ClientMessage::Subscribe { server: server()?, epoch, seq }
+                ClientMessage::Subscribe { server: server()?, epoch, seq, sections: fields.sections("sections")? }
             }
             "unsubscribe" => ClientMessage::Unsubscribe { server: server()? },
             "deviceToggle" => ClientMessage::DeviceToggle {
                 server: server()?,
                 device: fields.required("deviceId")?,
+                value: fields.flag("value")?,
                 request: request()?,
             },
             "raidAck" => ClientMessage::RaidAck {
@@ -229,8 +313,8 @@ impl ClientMessage {
     }
 }
 
-/// An event, with the id under which the timeline has it.
-#[derive(Serialize, ToSchema)]
+/// An event, with the id under which the timeline has it; otherwise the same as an entry there.
+#[derive(Serialize)]
 pub struct KnownEvent<'a> {
     /// Absent for an event that the timeline does not keep.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -252,7 +336,7 @@ pub struct KnownLine<'a> {
 #[derive(Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum ServerMessage<'a> {
-    /// The whole state of a server, after `subscribe` and whenever that is shorter than patches.
+    /// The state of a server, all of it or the sections that are watched, after `subscribe` and whenever that is shorter than patches.
     #[serde(rename_all = "camelCase")]
     Snapshot {
         #[schema(value_type = String)]
@@ -277,22 +361,27 @@ pub enum ServerMessage<'a> {
         #[schema(value_type = Vec<PatchOperation>)]
         patch: JsonPatch<'a>,
     },
-    /// Something happened in the world of the game.
+    /// Something happened: an entry of the timeline. What happened while a client was away is not sent later: ask
+    /// `GET /intel/{serverId}/timeline?since=`, with the time of the header `Date` of an earlier answer of the API. An overlay that was made for some sections gets only events about these: of
+    /// devices with `devices`, of players with `team`, of the world and of shops with `mapMarkers`, `raid` with `raids`,
+    /// `wipe` and `gap` with `server`.
     #[serde(rename_all = "camelCase")]
     Event {
         #[schema(value_type = String)]
         server_id: &'a ServerId,
+        #[schema(value_type = WorldEvent)]
         event: KnownEvent<'a>,
     },
     /// The team said something in the game. At most 20 lines in 10 s reach one connection; an `event` of kind `chat` and
-    /// action `dropped` says in `lines` how many more there were.
+    /// action `dropped` says in `data.lines` how many more there were. What was said while a client was away is not sent
+    /// later: ask `GET /paired-servers/{id}/chat?since=`. An overlay that was made for some sections gets none.
     #[serde(rename_all = "camelCase")]
     Chat {
         #[schema(value_type = String)]
         server_id: &'a ServerId,
         chat: KnownLine<'a>,
     },
-    /// A raid alarm. It is never dropped; `state.raids` of the snapshot is the truth for whoever comes later.
+    /// A raid alarm. It is never dropped. An overlay that was made for some sections gets it if `raids` is one of them. `state.raids` may show the incident before, and for long after.
     #[serde(rename_all = "camelCase")]
     Raid {
         #[schema(value_type = String)]
@@ -300,6 +389,13 @@ pub enum ServerMessage<'a> {
         #[serde(flatten)]
         raid: &'a Raid,
     },
+    /// A device in another network has typed a pairing code of this user, while many wrong codes are tried: it is paired
+    /// once the user confirms it with `POST /pairing/device/requests/{id}`. To the user's browsers only.
+    #[serde(rename = "pairingRequest")]
+    PairingRequest { request: &'a ConfirmationRequest },
+    /// A device was paired with a code of this user. To the user's browsers only.
+    #[serde(rename = "devicePaired")]
+    DevicePaired { device: &'a ActivatedDevice },
     /// Answers `ping`.
     Pong,
     /// A command with a request id was carried out.
@@ -334,76 +430,39 @@ pub fn snapshot(server: &ServerId, epoch: u64, seq: u64, state: &ServerState) ->
     ServerMessage::Snapshot { server_id: server, epoch, seq, state }.frame()
 }
 
+/// A snapshot of some keys of the state.
+#[derive(Serialize)]
+#[serde(tag = "type", rename = "snapshot", rename_all = "camelCase")]
+struct PartialSnapshot<'a> {
+    server_id: &'a ServerId,
+    epoch: u64,
+    seq: u64,
+    state: BTreeMap<&'a str, &'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct StateOf<'a> {
+    #[serde(borrow)]
+    state: BTreeMap<&'a str, &'a RawValue>,
+}
+
+/// These keys of a snapshot, at their own position, as a frame.
+pub fn part_of_snapshot(server: &ServerId, at: Position, whole: &SharedFrame, sections: Sections) -> SharedFrame {
+    let StateOf { mut state } = serde_json::from_slice(whole.text_bytes()).expect("a snapshot has a state");
+    state.retain(|key, _| sections.iter().any(|wanted| wanted.word() == *key));
+    let part = PartialSnapshot { server_id: server, epoch: at.epoch, seq: at.seq, state };
+    SharedFrame::text(&serde_json::to_vec(&part).expect("messages are plain data"))
+}
+
+/// Whether a patch has no operation.
+pub fn is_empty_patch(patch: &SharedFrame) -> bool {
+    patch.plain().ends_with(br#""patch":[]}"#)
+}
+
 /// `patch { serverId, epoch, base, seq, patch }` as a frame.
 pub fn patch(server: &ServerId, epoch: u64, base: u64, seq: u64, changes: &[Change]) -> SharedFrame {
     ServerMessage::Patch { server_id: server, epoch, base, seq, patch: JsonPatch(changes) }.frame()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_messages_are_read() {
-        let server = ServerId::from("s1");
-        let read = |text: &str| ClientMessage::parse(text.as_bytes());
-        assert_eq!(
-            read(r#"{"type":"subscribe","serverId":"s1","extra":1}"#).unwrap(),
-            ClientMessage::Subscribe { server: server.clone(), epoch: None, seq: None }
-        );
-        assert_eq!(
-            read(r#"{"type":"subscribe","serverId":"s1","epoch":7,"seq":0}"#).unwrap(),
-            ClientMessage::Subscribe { server: server.clone(), epoch: Some(7), seq: Some(0) }
-        );
-        assert_eq!(
-            read(r#"{"type":"unsubscribe","serverId":"s1"}"#).unwrap(),
-            ClientMessage::Unsubscribe { server: server.clone() }
-        );
-        assert_eq!(
-            read(r#"{"type":"deviceToggle","serverId":"s1","deviceId":"7","requestId":"r"}"#).unwrap(),
-            ClientMessage::DeviceToggle { server: server.clone(), device: "7".into(), request: Some("r".into()) }
-        );
-        assert_eq!(
-            read(r#"{"type":"raidAck","serverId":"s1","incident":"i"}"#).unwrap(),
-            ClientMessage::RaidAck { server, incident: "i".into(), request: None }
-        );
-        assert!(read(r#"{"type":"raidAck","serverId":"s1"}"#).is_err());
-        assert_eq!(read(r#"{"type":"ping"}"#).unwrap(), ClientMessage::Ping);
-    }
-
-    #[test]
-    fn a_refusal_names_what_is_wrong_and_its_ids() {
-        let code = |text: &str| ClientMessage::parse(text.as_bytes()).unwrap_err().code;
-        for (text, words) in [
-            ("", "the message is not JSON"),
-            ("{", "the message is not JSON"),
-            (r#"{"type":"ping"} {}"#, "the message is not JSON"),
-            ("[]", "a message is a JSON object"),
-            ("null", "a message is a JSON object"),
-            (r#"["ping",null,null,null,null]"#, "a message is a JSON object"),
-            (r#"{"type":7}"#, "type must be a string"),
-            (r#"{"serverId":"x"}"#, "type is missing"),
-            (r#"{"type":"subscribe"}"#, "serverId is missing"),
-            (r#"{"type":"subscribe","serverId":null}"#, "serverId is missing"),
-            (
-                r#"{"type":"subscribe","serverId":"s","epoch":7,"seq":-1}"#,
-                "seq must be an integer of 64 bits, not negative",
-            ),
-            (r#"{"type":"subscribe","serverId":["s"]}"#, "serverId must be a string"),
-            (r#"{"type":"raidAck","serverId":"s","incident":"i","requestId":1}"#, "requestId must be a string"),
-            (r#"{"type":"subscribe","serverId":"\u0007"}"#, "serverId has a control character"),
-        ] {
-            let refusal = ClientMessage::parse(text.as_bytes()).unwrap_err();
-            assert_eq!((refusal.code, refusal.message.as_str()), (ErrorCode::Malformed, words), "{text}");
-        }
-        assert_eq!(code(&"[".repeat(100_000)), ErrorCode::Malformed);
-        assert_eq!(code(&format!(r#"{{"type":"subscribe","serverId":"{}"}}"#, "x".repeat(200))), ErrorCode::Malformed);
-        for (field, other) in [("serverId", "incident"), ("incident", "serverId"), ("requestId", "serverId")] {
-            let text = format!(r#"{{"type":"raidAck","{field}":"x\u0000","{other}":"y"}}"#);
-            assert_eq!(code(&text), ErrorCode::Malformed);
-        }
-        let refusal = ClientMessage::parse(br#"{"type":"deviceToggle","serverId":"s","requestId":"r"}"#).unwrap_err();
-        assert_eq!((refusal.code, refusal.request_id.as_deref()), (ErrorCode::Malformed, Some("r")));
-        assert_eq!(code(r#"{"type":"fly"}"#), ErrorCode::UnknownType);
-    }
-}
+mod tests;

@@ -6,7 +6,7 @@ use std::{collections::HashSet, sync::Arc};
 use actix::Message;
 
 use crate::{
-    domain::ids::UserId,
+    domain::{ids::UserId, sections::Sections},
     relay::{
         frame::SharedFrame,
         receipt::Taken,
@@ -53,8 +53,8 @@ pub enum Publication {
     /// The snapshot that this subscriber asked for, and the last steps to it; answered when a first socket has it, or none
     /// will.
     Snapshot { position: Position, frame: SharedFrame, steps: Steps },
-    /// An event or a line of chat, for every client.
-    Deliver { lane: Lane, frame: SharedFrame },
+    /// An event or a line of chat, for every client that may see all of these keys of the state.
+    Deliver { lane: Lane, about: Sections, frame: SharedFrame },
     /// A raid alarm, for every client but those of users who have taken note; answered when the sockets have it or are
     /// gone. Each socket that has it is counted in `taken` at once.
     DeliverAlarm { frame: SharedFrame, acknowledged: Arc<[UserId]>, taken: Arc<Taken> },

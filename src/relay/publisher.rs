@@ -12,6 +12,7 @@ use crate::{
         change::Change,
         ids::{ServerId, UserId},
         incident::Raid,
+        sections::Sections,
         server_state::ServerState,
         time::Moment,
     },
@@ -94,7 +95,7 @@ impl Publisher {
         self.position.seq += 1;
         self.snapshot = None;
         if self.subscribers.is_empty() {
-            return self.steps.clear();
+            return self.steps.skip(self.position.seq, &changes);
         }
         let Position { epoch, seq } = self.position;
         let frame = protocol::patch(&self.server, epoch, base, seq, &changes);
@@ -133,7 +134,11 @@ impl Publisher {
     /// Delivers an event or a line of chat. Their senders bound them; none is dropped here.
     pub fn deliver(&self, lane: Lane, message: &ServerMessage<'_>) {
         if self.has_subscribers() {
-            self.publish(&Publication::Deliver { lane, frame: message.frame() });
+            let about = match message {
+                ServerMessage::Event { event, .. } => event.event.kind.sections(),
+                _ => Sections::ALL,
+            };
+            self.publish(&Publication::Deliver { lane, about, frame: message.frame() });
         }
     }
 

@@ -1,11 +1,8 @@
-//! The link's devices: which are paired, as soon as that changes, and how each answers.
+//! The link's devices: how each answers.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
-
-use futures_util::FutureExt as _;
 use tokio::{
     sync::Notify,
-    time::{MissedTickBehavior, interval, timeout},
+    time::{MissedTickBehavior, interval},
 };
 
 use super::{ANSWER_DEADLINE, SILENT_ANSWERS, Supervisor, Unneeded};
@@ -17,26 +14,18 @@ use crate::{
     },
     domain::{device::DeviceKind, freshness::DEVICES_EVERY},
     game::{asker::Asker, budget::Priority, link::AskError},
-    relay::{
-        link_end::LinkEnd,
-        live_state::{GameUpdate, PairedDevice},
-    },
+    relay::{link_end::LinkEnd, live_state::GameUpdate},
 };
 
 /// How often a device is asked again that was refused for the rate.
 const RATE_REFUSALS: u32 = 3;
-/// How long the devices that are still to be asked wait for the database, if their owner has changed some.
-const SHOWN_WITHIN: Duration = Duration::from_secs(1);
 
 impl Supervisor {
     pub(super) async fn keep_devices(&self, asker: &Asker, alarms_asked: &Notify) -> Result<Unneeded, LinkEnd> {
         let mut every = interval(DEVICES_EVERY.unwatched);
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            tokio::select! {
-                _ = every.tick() => {}
-                () = self.wake.devices.notified() => {}
-            }
+            every.tick().await;
             if Box::pin(self.devices(asker, alarms_asked)).await?.is_err() {
                 return Ok(Unneeded);
             }
@@ -44,44 +33,14 @@ impl Supervisor {
         }
     }
 
-    /// Shows the paired devices as they are stored. None is taken for unpaired because the database does not answer: an
-    /// alarm that is not asked is not heard.
-    async fn show_devices(&self) -> Result<Vec<SmartDevice>, Unneeded> {
+    /// Asks every paired device, alarms first, which also subscribes this link to its changes. One that is paired
+    /// meanwhile is asked by the game connection.
+    async fn devices(&self, asker: &Asker, alarms_asked: &Notify) -> Result<Result<(), Unneeded>, LinkEnd> {
         let server = self.server.clone();
         let read = move |db: &mut Db| smart_devices::list(db, &server);
-        let rows = read_until_answered(&self.context.pool, &self.context.random, "devices", read).await;
-        let known: HashMap<_, _> = rows
-            .iter()
-            .map(|row| {
-                let known = PairedDevice {
-                    kind: row.kind,
-                    name: row.name.clone(),
-                    label: row.label.clone(),
-                    last_value: row.last_value,
-                    place: row.x.zip(row.y),
-                };
-                (Arc::from(row.device_id.as_str()), known)
-            })
-            .collect();
-        match self.update(GameUpdate::Devices(known)).await {
-            Ok(_) => Ok(rows),
-            Err(_) => Err(Unneeded),
-        }
-    }
-
-    /// Asks every paired device, alarms first, which also subscribes this link to its changes.
-    async fn devices(&self, asker: &Asker, alarms_asked: &Notify) -> Result<Result<(), Unneeded>, LinkEnd> {
-        let Ok(mut rows) = self.show_devices().await else { return Ok(Err(Unneeded)) };
+        let mut rows = read_until_answered(&self.context.pool, &self.context.random, "devices", read).await;
         rows.sort_by_key(urgency);
-        let mut changed = false;
         for row in rows {
-            // What its owner changed is shown now, and asked about when all have been.
-            if self.wake.devices.notified().now_or_never().is_some() {
-                changed = true;
-                if let Ok(Err(Unneeded)) = timeout(SHOWN_WITHIN, self.show_devices()).await {
-                    return Ok(Err(Unneeded));
-                }
-            }
             if urgency(&row) == Urgency::CanWait {
                 alarms_asked.notify_one();
             }
@@ -104,9 +63,6 @@ impl Supervisor {
             if self.update(GameUpdate::Device { device: row.device_id.into(), answer }).await.is_err() {
                 return Ok(Err(Unneeded));
             }
-        }
-        if changed {
-            self.wake.devices.notify_one();
         }
         Ok(Ok(()))
     }

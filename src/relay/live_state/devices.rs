@@ -11,11 +11,12 @@ use super::{AlarmTrigger, LiveState, Outcome, PairedDevice};
 use crate::{
     domain::{
         change::{Change, Section},
-        detect::alarm::Alarms,
+        detect::{Surroundings, alarm::Alarms},
         device::{Device, DeviceKind, DeviceReport, Reachable},
         grid::{self, GridStyle},
+        ids::UserId,
         incident::DevicePlace,
-        time::Moment,
+        time::{Moment, Timestamp},
     },
     game::{
         link::{Answered, AskError},
@@ -35,22 +36,25 @@ fn device_place(place: Option<(f64, f64)>, map_size: u32) -> DevicePlace {
 impl LiveState {
     pub(super) fn update_devices(&mut self, known: HashMap<Arc<str>, PairedDevice>, outcome: &mut Outcome) {
         self.freshness.devices.retain(|id, _| known.contains_key(id));
+        self.frames_at.retain(|id, _| known.contains_key(id));
         self.device_broadcasts.retain(|id, _| known.contains_key(id));
+        self.detectors.devices.retain(|id| known.contains_key(id));
         // One that is paired again is a new one.
         let unpaired = self.alarms.retain(|id| known.contains_key(id));
         outcome.alarm_values.extend(unpaired.into_iter().map(|id| (id.into(), None)));
         let map_size = self.map_size();
         let device = |(id, known): (Arc<str>, PairedDevice)| {
-            let PairedDevice { kind, name, label, last_value, place } = known;
+            let PairedDevice { kind, name, label, last_value, reported, place } = known;
             if let Some(value) = last_value {
                 self.alarms.remember(&id, value);
+            }
+            if let Some(reported) = reported {
+                self.detectors.devices.remember(&id, reported);
             }
             let place = device_place(place, map_size);
             let device = match self.state.devices.get(&id) {
                 Some(device) => Device { name, label, place, ..Device::clone(device) },
-                None => {
-                    Device { kind, name, label, place, value: None, reachable: Reachable::NoResponse, storage: None }
-                }
+                None => Device { kind, name, label, place, value: None, reachable: Reachable::Pending, storage: None },
             };
             (id, device)
         };
@@ -71,7 +75,8 @@ impl LiveState {
     /// The devices, and when each was last heard of.
     pub fn devices(&self) -> HashMap<Arc<str>, DeviceReport> {
         let report = |(id, device): (&Arc<str>, &Arc<Device>)| {
-            let as_of = self.freshness.devices.get(id).map(|heard| heard.stamp);
+            let heard = self.freshness.devices.get(id).map(|heard| heard.stamp);
+            let as_of = heard.or_else(|| self.frames_at.get(id).copied());
             (id.clone(), DeviceReport { device: Device::clone(device), as_of })
         };
         self.state.devices.iter().map(report).collect()
@@ -104,14 +109,17 @@ impl LiveState {
                         device.kind = reading::device_kind(info.r#type);
                         reading::read_payload(&mut device, info.payload);
                         if let Some(value) = alarm_value(&device) {
+                            let unseen_since = self.link_lost_at.filter(|_| !self.alarms.seen_on_link(&id));
                             let triggers = self.observe(&id, outcome, |alarms| alarms.answered(&id, value, now));
-                            trigger_if(triggers, &id, &device, outcome);
+                            trigger_if(triggers, &id, &device, unseen_since, outcome);
                         }
                     }
                 }
             }
             Err(AskError::Refused(word)) if word == "not_found" => {
                 self.freshness.devices.insert(id.clone(), now);
+                // It is asked once more before an event says so.
+                outcome.ask_again = (device.reachable != Reachable::Removed).then(|| id.clone());
                 device = Device { reachable: Reachable::Removed, value: None, storage: None, ..device };
             }
             Ok(_) | Err(_) => {
@@ -120,12 +128,43 @@ impl LiveState {
                 }
             }
         }
-        self.state.devices.put(Section::Devices, id, Some(device), &mut outcome.changes);
+        self.state.devices.put(Section::Devices, id.clone(), Some(device), &mut outcome.changes);
+        self.device_seen(&id, now, outcome);
     }
 
-    pub(super) fn camera_seen(&mut self, id: Arc<str>, reachable: Reachable, outcome: &mut Outcome) {
+    fn device_seen(&mut self, id: &Arc<str>, now: Moment, outcome: &mut Outcome) {
+        let around = Surroundings { map_size: self.map_size(), monuments: &self.monuments };
+        if let Some(device) = self.state.devices.get(id) {
+            outcome.events.extend(self.detectors.device(&around, id, device, now));
+        }
+    }
+
+    /// Events about devices that are due without an answer.
+    pub(super) fn devices_due(&mut self, now: Moment, outcome: &mut Outcome) {
+        let around = Surroundings { map_size: self.map_size(), monuments: &self.monuments };
+        for (id, device) in self.state.devices.iter() {
+            outcome.events.extend(self.detectors.device_due(&around, id, device, now));
+        }
+    }
+
+    /// A user toggles a switch: what changes is by that user.
+    pub fn toggled(&mut self, id: &str, value: Option<bool>, by: UserId, now: Moment) {
+        self.detectors.devices.toggled(id, value, by, now);
+    }
+
+    /// A camera showed a frame of this time, or none.
+    pub(super) fn camera_seen(
+        &mut self,
+        id: Arc<str>,
+        reachable: Reachable,
+        frame_at: Option<Timestamp>,
+        outcome: &mut Outcome,
+    ) {
         let known = self.state.devices.get(&id).filter(|device| device.kind == DeviceKind::Camera);
         if let Some(device) = known {
+            if let Some(at) = frame_at {
+                self.frames_at.insert(id.clone(), at);
+            }
             let device = Device { reachable, ..Device::clone(device) };
             self.state.devices.put(Section::Devices, id, Some(device), &mut outcome.changes);
         }
@@ -162,7 +201,7 @@ impl LiveState {
                 let value = device.value;
                 let changed = |alarms: &mut Alarms| value.is_some_and(|value| alarms.changed(id, value, number, now));
                 let triggers = self.observe(id, outcome, changed);
-                trigger_if(triggers, id, device, outcome);
+                trigger_if(triggers, id, device, None, outcome);
             }
             DeviceKind::Alarm => {
                 let triggers = answered.is_some_and(|value| self.alarms.answered_late(id, value, asked_after, now));
@@ -170,7 +209,7 @@ impl LiveState {
                     // It is what the broadcast said by now.
                     outcome.alarm_values.extend(device.value.map(|value| (id.clone(), Some(value))));
                 }
-                trigger_if(triggers, id, device, outcome);
+                trigger_if(triggers, id, device, None, outcome);
             }
             _ => {}
         }
@@ -204,9 +243,10 @@ impl LiveState {
         }
         if let Some(value) = alarm_value(&device) {
             let triggers = self.observe(&id, outcome, |alarms| alarms.changed(&id, value, number, now));
-            trigger_if(triggers, &id, &device, outcome);
+            trigger_if(triggers, &id, &device, None, outcome);
         }
-        self.state.devices.put(Section::Devices, id, Some(device), &mut outcome.changes);
+        self.state.devices.put(Section::Devices, id.clone(), Some(device), &mut outcome.changes);
+        self.device_seen(&id, now, outcome);
     }
 }
 
@@ -214,9 +254,9 @@ fn alarm_value(device: &Device) -> Option<bool> {
     device.value.filter(|_| device.kind == DeviceKind::Alarm)
 }
 
-fn trigger_if(triggers: bool, id: &Arc<str>, device: &Device, outcome: &mut Outcome) {
+fn trigger_if(triggers: bool, id: &Arc<str>, device: &Device, unseen_since: Option<Moment>, outcome: &mut Outcome) {
     if triggers {
         let name = device.label.clone().unwrap_or_else(|| device.name.clone());
-        outcome.alarms.push(AlarmTrigger { device: id.clone(), name, place: device.place.clone() });
+        outcome.alarms.push(AlarmTrigger { device: id.clone(), name, place: device.place.clone(), unseen_since });
     }
 }

@@ -24,9 +24,10 @@ const GAME: &str = "game";
 const DETECTOR: &str = "detector";
 
 impl LiveState {
-    /// The stored notes: all of users, and those of deaths that may not be known since a restart.
-    pub(super) fn update_notes(&mut self, notes: Vec<(Arc<str>, MapNote)>, changes: &mut Vec<Change>) {
+    /// The stored notes: all of users, and those of deaths and of the game that may not be known since a restart.
+    pub(super) fn update_notes(&mut self, mut notes: Vec<(Arc<str>, MapNote)>, changes: &mut Vec<Change>) {
         let map_size = self.map_size();
+        notes.retain(|(_, note)| note.source != GAME || !self.game_notes_known);
         let stored: HashSet<Arc<str>> = notes.iter().map(|(id, _)| id.clone()).collect();
         let of_users = self.state.map_notes.iter().filter(|(_, note)| note.source == USER);
         let gone: Vec<_> = of_users.filter(|(id, _)| !stored.contains(*id)).map(|(id, _)| id.clone()).collect();
@@ -60,7 +61,7 @@ impl LiveState {
     }
 
     /// Notes of the game come and go with the team's answer; those of other sources stay.
-    pub(super) fn update_game_notes(&mut self, team: &AppTeamInfo, now: Moment, changes: &mut Vec<Change>) {
+    pub(super) fn update_game_notes(&mut self, team: &AppTeamInfo, now: Moment, outcome: &mut Outcome) {
         let notes = reading::notes(team, self.map_size());
         let others = self.own_notes();
         let notes = notes.into_iter().map(|(id, seen)| {
@@ -68,8 +69,17 @@ impl LiveState {
             let since = self.state.map_notes.get(&id).map_or(now.stamp, |note| note.created_at);
             (id, seen.since(since))
         });
-        let notes: Vec<_> = others.into_iter().chain(notes).collect();
-        self.state.map_notes.replace(Section::MapNotes, notes, changes);
+        let notes: Vec<_> = notes.collect();
+        let before = outcome.changes.len();
+        self.state.map_notes.replace(
+            Section::MapNotes,
+            others.into_iter().chain(notes.iter().cloned()),
+            &mut outcome.changes,
+        );
+        let is_first = !std::mem::replace(&mut self.game_notes_known, true);
+        if is_first || outcome.changes.len() > before {
+            outcome.game_notes = Some(notes);
+        }
     }
 
     /// A death becomes a note on the map.

@@ -1,11 +1,12 @@
 use serde_json::Value;
 
 use super::{
+    markers::TRUNCATED_BELIEVED,
     notes::{DEATH_NOTE_LIFE, DEATH_NOTES},
     *,
 };
 use crate::{
-    domain::change::JsonPatch,
+    domain::{change::JsonPatch, reporting::Reported},
     game::wire::{
         AppEntityChanged, AppEntityPayload, AppEntityType, AppMarker, AppMarkerType, AppTeamChanged, app_team_info,
     },
@@ -49,6 +50,7 @@ fn paired(kind: DeviceKind) -> GameUpdate {
         name: "Smart device".into(),
         label: Some("Front door".into()),
         last_value: None,
+        reported: None,
         place: None,
     };
     GameUpdate::Devices(HashMap::from([("42".into(), device)]))
@@ -181,6 +183,7 @@ fn a_wipe_in_our_absence_is_seen_from_the_stored_world_and_what_is_known_is_newe
         world: Some(reading::world(&info(wipe_time))),
         monuments: None,
         alive_until: None,
+        reports: Default::default(),
     };
     watched.update(stored(1_000));
     let events = watched.update(GameUpdate::Connected(info(90_000))).events;
@@ -191,7 +194,12 @@ fn a_wipe_in_our_absence_is_seen_from_the_stored_world_and_what_is_known_is_newe
 
 #[test]
 fn the_time_between_two_lives_of_the_service_is_a_gap_of_which_the_second_tells_once() {
-    let stored = |alive_until| GameUpdate::StoredWorld { world: None, monuments: None, alive_until };
+    let stored = |alive_until| GameUpdate::StoredWorld {
+        world: None,
+        monuments: None,
+        alive_until,
+        reports: Default::default(),
+    };
     let mut watched = Watched::new();
     watched.update(stored(Some(at(-600))));
     assert_eq!(watched.live.alive_at(at(0).into()), Some(at(-600)));
@@ -227,7 +235,12 @@ fn the_map_is_asked_for_once_in_a_wipe_also_across_a_restart() {
 
     let mut restarted = Watched::new();
     let monuments: Vec<_> = Monument::new("launchsite", 1.0, 2.0).into_iter().collect();
-    restarted.update(GameUpdate::StoredWorld { world: stored, monuments: Some(monuments.clone()), alive_until: None });
+    restarted.update(GameUpdate::StoredWorld {
+        world: stored,
+        monuments: Some(monuments.clone()),
+        alive_until: None,
+        reports: Default::default(),
+    });
     let up = restarted.update(GameUpdate::Connected(info(1_060)));
     assert!(!up.map_wanted && up.events.is_empty(), "the game server rounds its wipe time");
     assert_eq!(restarted.live.monuments(), Some(&monuments[..]));
@@ -247,12 +260,49 @@ fn shops_that_vanish_all_at_once_are_believed_after_five_answers() {
 }
 
 #[test]
+fn a_game_server_that_falls_silent_takes_nothing_away() {
+    let mut watched = Watched::connected();
+    let mut all = shops(0..3);
+    all.markers.push(AppMarker {
+        id: 77,
+        r#type: AppMarkerType::CargoShipMarker as i32,
+        x: 50.0,
+        y: 50.0,
+        ..Default::default()
+    });
+    watched.update(GameUpdate::Markers(all.clone()));
+    for poll in 1..20 {
+        watched.now = poll * 10;
+        assert!(watched.update(GameUpdate::Markers(shops(0..0))).events.is_empty());
+    }
+    let reports = |events, shops| GameUpdate::Reports(Reports { events, shops });
+    watched.update(reports(Reported::No, Reported::No));
+    assert_eq!(watched.client["server"]["reports"], serde_json::json!({ "events": "no", "shops": "no" }));
+    for poll in 20..40 {
+        watched.now = poll * 10;
+        assert!(watched.update(GameUpdate::Markers(shops(0..0))).events.is_empty());
+    }
+    // It reports again. The ship may be a new one; the shops were there all the while.
+    let events = watched.update(GameUpdate::Markers(all)).events;
+    assert!(matches!(&events[..], [ship] if ship.kind == EventKind::Cargo && ship.action == "located"), "{events:?}");
+    watched.update(reports(Reported::Yes, Reported::Yes));
+    let left: usize = (40..44)
+        .map(|poll| {
+            watched.now = poll * 10;
+            watched.update(GameUpdate::Markers(shops(0..3))).events.len()
+        })
+        .sum();
+    assert_eq!(left, 1, "the ship has left, which shops that are there bear out");
+}
+
+#[test]
 fn an_alarm_that_goes_off_triggers_once_with_its_label() {
     let mut watched = Watched::connected();
     watched.update(paired(DeviceKind::Alarm));
     assert!(watched.update(answer(AppEntityType::Alarm, value(false))).alarms.is_empty());
     watched.now = 1;
-    let trigger = AlarmTrigger { device: "42".into(), name: "Front door".into(), place: Default::default() };
+    let trigger =
+        AlarmTrigger { device: "42".into(), name: "Front door".into(), place: Default::default(), unseen_since: None };
     assert_eq!(watched.update(changed(value(true))).alarms, [trigger]);
     assert_eq!(watched.client["devices"]["42"]["value"], true);
     assert!(watched.update(answer(AppEntityType::Alarm, value(true))).alarms.is_empty(), "it is still on");
