@@ -45,6 +45,10 @@ impl Taken {
     pub fn add(&self) {
         self.sockets.fetch_add(1, Ordering::Relaxed);
         self.first.notify_one();
+    }
+
+    /// A client knows of the alarm now.
+    fn note_latency(&self) {
         if let Some(heard_at) = self.heard_at {
             metrics::histogram!("companion_raid_latency_seconds").record(heard_at.elapsed());
         }
@@ -55,6 +59,8 @@ impl Taken {
 #[derive(Debug)]
 pub struct Receipt {
     taken: Rc<Cell<usize>>,
+    /// A patch has shown the alarm where its message waits: it is not late when that follows.
+    is_shown: Cell<bool>,
     /// Of an alarm: counts those of all threads.
     on_all_threads: Option<Arc<Taken>>,
     /// Sent on at the first socket, or dropped with the last copy.
@@ -70,6 +76,7 @@ impl Receipt {
         let taken = Rc::new(Cell::new(0));
         let receipt = Self {
             taken: taken.clone(),
+            is_shown: Cell::new(false),
             on_all_threads: Some(on_all_threads),
             first: RefCell::new(None),
             _finished: Some(sender),
@@ -80,9 +87,23 @@ impl Receipt {
     /// A receipt, and what is sent on when a first socket took the frame; it ends without if none will.
     pub fn of_first() -> (Rc<Self>, oneshot::Receiver<()>) {
         let (sender, first) = oneshot::channel();
-        let receipt =
-            Self { taken: Rc::default(), on_all_threads: None, first: RefCell::new(Some(sender)), _finished: None };
+        let receipt = Self {
+            taken: Rc::default(),
+            is_shown: Cell::new(false),
+            on_all_threads: None,
+            first: RefCell::new(Some(sender)),
+            _finished: None,
+        };
         (Rc::new(receipt), first)
+    }
+
+    /// A patch goes ahead of this alarm's message, which waits.
+    pub fn note_shown(&self) {
+        if !self.is_shown.replace(true)
+            && let Some(taken) = &self.on_all_threads
+        {
+            taken.note_latency();
+        }
     }
 
     /// One socket took the frame.
@@ -90,6 +111,9 @@ impl Receipt {
         self.taken.set(self.taken.get() + 1);
         if let Some(taken) = &self.on_all_threads {
             taken.add();
+            if !self.is_shown.get() {
+                taken.note_latency();
+            }
         }
         if let Some(first) = self.first.borrow_mut().take() {
             // Nobody may want to know any more.

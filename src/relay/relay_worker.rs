@@ -7,6 +7,7 @@ use actix::Recipient;
 use crate::{
     clock::Clock,
     domain::ids::{ServerId, UserId},
+    net::budgets::ToggleBudgets,
     relay::{
         commands::{AcknowledgeRaid, UserCommand},
         server_lookup::FindServer,
@@ -21,10 +22,11 @@ pub struct FindFailed;
 
 /// See the module.
 pub struct RelayWorker {
-    clock: Clock,
+    pub clock: Clock,
     servers: Recipient<FindServer>,
     pub commands: Recipient<UserCommand>,
     pub acknowledgements: Recipient<AcknowledgeRaid>,
+    pub toggles: ToggleBudgets,
     pub sockets: Rc<Sockets>,
     subscriptions: RefCell<HashMap<ServerId, Rc<Subscription>>>,
 }
@@ -36,9 +38,18 @@ impl RelayWorker {
         servers: Recipient<FindServer>,
         commands: Recipient<UserCommand>,
         acknowledgements: Recipient<AcknowledgeRaid>,
+        toggles: ToggleBudgets,
         sockets: Rc<Sockets>,
     ) -> Rc<Self> {
-        Rc::new(Self { clock, servers, commands, acknowledgements, sockets, subscriptions: RefCell::default() })
+        Rc::new(Self {
+            clock,
+            servers,
+            commands,
+            acknowledgements,
+            toggles,
+            sockets,
+            subscriptions: RefCell::default(),
+        })
     }
 
     /// The subscription of this server, started if need be; none if this user may not watch it. Asks the hub only

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::{
-    domain::limits,
+    domain::{limits, word_lists},
     relay::{
         close::Reason,
         protocol::{ClientMessage, ServerMessage},
@@ -26,6 +26,10 @@ pub fn document() -> Value {
     let schemas: BTreeMap<_, _> = schemas.into_iter().collect();
     let mut definitions = serde_json::to_value(schemas).expect("schemas are plain data");
     point_to_definitions(&mut definitions);
+    let words = word_lists::refer(&mut definitions, "#/$defs/");
+    if let Some(definitions) = definitions.as_object_mut() {
+        definitions.extend(words);
+    }
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Messages of the relay",
@@ -71,10 +75,14 @@ fn description() -> String {
          Limits: a message to the relay has at most {} KiB, and no more than {} may come in {} s, each in any number of \
          fragments as long as those, pings and pongs are not more than {} in 25 s; a connection watches at most {} servers, \
          and a user has at most {} connections. The relay sends at most {} messages in 10 s to a \
-         connection, whatever happens: patches wait and are merged, nothing is lost. A snapshot of one server comes at \
-         most every {} s. A WebSocket ping every 25 s must be answered within 10 s.\n\n\
+         connection, whatever happens: patches wait and are merged, nothing is lost. When more than {} raids wait, a patch \
+         of `/raids` that shows all of them goes ahead of their messages, which follow: announce every incident of \
+         `state.raids` that you have not announced, and none twice. A snapshot of one server comes at most every {} s. A WebSocket ping every 25 s must be answered within 10 s.\n\n\
          Come back after 1 s, 2 s, 4 s … 30 s with a new token and subscribe again. A close is answered by its own \
-         code; codes of the relay's own:\n{}",
+         code; codes of the relay's own:\n{}\n\n\
+         Coming back, a client gets the state of now, raids included, and neither the events nor the lines of chat of the \
+         time in between: ask `GET /intel/{{serverId}}/timeline?since=` and `GET /paired-servers/{{id}}/chat?since=` of the \
+         API with the `ts` of the last one. What is there under an id that the client has is the same.",
         limits::INBOUND_BYTES / 1024,
         limits::INBOUND_MESSAGES,
         limits::INBOUND_SPAN.as_secs(),
@@ -82,6 +90,7 @@ fn description() -> String {
         limits::SUBSCRIPTIONS,
         limits::CONNECTIONS_PER_USER,
         limits::OUTBOUND_FRAMES,
+        limits::HANDFUL_OF_RAIDS,
         limits::SNAPSHOT_SPAN_MS / 1_000,
         codes.join("\n"),
     )
@@ -120,11 +129,22 @@ mod tests {
         let validator = validator("ClientMessage");
         let request = Some("r".to_owned());
         for message in [
-            ClientMessage::Subscribe { server: "s".into(), epoch: None, seq: None },
-            ClientMessage::Subscribe { server: "s".into(), epoch: Some(7), seq: Some(0) },
+            ClientMessage::Subscribe { server: "s".into(), epoch: None, seq: None, sections: None },
+            ClientMessage::Subscribe {
+                server: "s".into(),
+                epoch: None,
+                seq: None,
+                sections: Some(crate::domain::sections::StateKey::ALL.to_vec()),
+            },
+            ClientMessage::Subscribe { server: "s".into(), epoch: Some(7), seq: Some(0), sections: None },
             ClientMessage::Unsubscribe { server: "s".into() },
-            ClientMessage::DeviceToggle { server: "s".into(), device: "7".into(), request: request.clone() },
-            ClientMessage::DeviceToggle { server: "s".into(), device: "7".into(), request: None },
+            ClientMessage::DeviceToggle {
+                server: "s".into(),
+                device: "7".into(),
+                value: Some(true),
+                request: request.clone(),
+            },
+            ClientMessage::DeviceToggle { server: "s".into(), device: "7".into(), value: None, request: None },
             ClientMessage::RaidAck { server: "s".into(), incident: "i".into(), request },
             ClientMessage::Ping,
         ] {
@@ -141,6 +161,8 @@ mod tests {
             Just(json!(-7)),
             Just(json!(0.5)),
             Just(json!(["s"])),
+            Just(json!([])),
+            Just(json!(["raids", "team", "raids"])),
             Just(json!({})),
             Just(json!("x\u{0}")),
             Just(json!("x\u{9f}")),
@@ -158,7 +180,7 @@ mod tests {
                 1 => field(),
             ],
             fields in prop::collection::hash_map(
-                prop::sample::select(vec!["serverId", "deviceId", "incident", "requestId", "epoch", "seq", "other"]),
+                prop::sample::select(vec!["serverId", "deviceId", "incident", "requestId", "epoch", "seq", "sections", "other"]),
                 field(),
                 0..6,
             ),

@@ -3,70 +3,38 @@
 //! How much may go is for the [`FrameBudget`] to say. Raids go first, then events, chat and replies, and patches last,
 //! merged at the moment they are sent; a lane that must wait holds back none below it, as each has its floor. Over
 //! budget nothing is lost but chat: of its lines the oldest that wait are dropped, and how many is told.
+//!
+//! When more than a handful of raids wait, a patch that shows all of them goes ahead.
 
-use std::{cell::Cell, collections::VecDeque, rc::Rc, sync::Arc};
+mod waiting;
+
+use std::{cell::Cell, rc::Rc, sync::Arc};
 
 use smallvec::SmallVec;
 
+use self::waiting::{DroppedChat, QUEUED, WaitingMessages, earlier};
+pub use self::waiting::{Next, QueuedFrame};
 use crate::{
-    domain::{ids::ServerId, limits},
+    domain::{
+        ids::ServerId,
+        limits,
+        sections::{Sections, StateKey},
+    },
     relay::{
         feed::{Feed, Round},
-        frame::SharedFrame,
         frame_budget::{FrameBudget, Millis, SPAN},
         patch_log::CatchUp,
+        protocol,
         publication::{Lane, Position},
-        receipt::Receipt,
         send_counts::SendCounts,
     },
 };
 
-/// The lanes with a queue, by priority.
-const QUEUED: [Lane; 4] = [Lane::Raid, Lane::Event, Lane::Chat, Lane::Reply];
-
 /// Patches of one connection come in a short burst, then evenly, so that no client that is over budget has to look at
 /// a still map until its window slides. Burst and pace together stay within the room that the other lanes leave.
 const PATCH_PACE: Millis = 250;
-const PATCH_BURST: Millis = 4;
-
-/// A frame on its way to one socket.
-#[derive(Clone, Debug)]
-pub struct QueuedFrame {
-    pub frame: SharedFrame,
-    /// Present where it is counted which sockets took the frame.
-    pub receipt: Option<Rc<Receipt>>,
-    /// The server that it is about, if it is about one: it is not sent after the watch of that server has ended.
-    pub feed: Option<Rc<Feed>>,
-}
-
-impl From<SharedFrame> for QueuedFrame {
-    fn from(frame: SharedFrame) -> Self {
-        Self { frame, receipt: None, feed: None }
-    }
-}
-
-/// What to do next.
-#[derive(Debug)]
-pub enum Next {
-    Send(QueuedFrame),
-    /// Tell that so many lines of this server's chat were dropped.
-    ChatDropped {
-        feed: Rc<Feed>,
-        lines: u32,
-    },
-    /// Something waits for its turn until then.
-    At(Millis),
-    /// Nothing waits, or only for a snapshot on its way.
-    Idle,
-}
-
-/// Lines of one server's chat that were dropped. They are counted for as long as the window, so that a flood of chat
-/// is no flood of events.
-struct DroppedChat {
-    feed: Rc<Feed>,
-    lines: u32,
-    due: Millis,
-}
+/// Patches may come earlier by this than evenly: four at once at the full pace, fewer at a slower one.
+const PATCH_BURST: Millis = 3 * PATCH_PACE;
 
 /// More messages wait that may not be dropped than the limit allows: the client is too slow.
 #[derive(Debug, PartialEq, Eq)]
@@ -75,6 +43,8 @@ pub struct Overflow;
 /// One watched server.
 struct View {
     feed: Rc<Feed>,
+    /// The keys of the state that the client wants.
+    sections: Sections,
     has: Has,
     /// When its last snapshot was sent.
     snapshot_sent: Option<Millis>,
@@ -103,80 +73,20 @@ impl Has {
 }
 
 impl View {
-    fn new(feed: &Rc<Feed>, position: Option<Position>, snapshot_sent: Option<Millis>) -> Self {
+    fn new(feed: &Rc<Feed>, position: Option<Position>, sections: Sections, snapshot_sent: Option<Millis>) -> Self {
         let (up_to_date, without) = (Cell::default(), Cell::default());
-        Self { feed: feed.clone(), has: position.map_or(Has::Nothing, Has::Said), snapshot_sent, up_to_date, without }
+        let has = position.map_or(Has::Nothing, Has::Said);
+        Self { feed: feed.clone(), sections, has, snapshot_sent, up_to_date, without }
     }
 
     fn unlist(&self, socket: u32) {
-        self.feed.up_to_date.remove(socket);
+        self.feed.up_to_date.of(self.sections).remove(socket);
         self.feed.without.remove(socket);
     }
 
     /// When a snapshot may go out; none = now.
     fn snapshot_at(&self, now: Millis) -> Option<Millis> {
         self.snapshot_sent.map(|sent| sent + limits::SNAPSHOT_SPAN_MS).filter(|at| *at > now)
-    }
-}
-
-/// What waits.
-#[derive(Default)]
-struct WaitingMessages {
-    lanes: [VecDeque<QueuedFrame>; QUEUED.len()],
-    /// One of each server whose chat is too much, the first that is due first.
-    dropped: Vec<DroppedChat>,
-}
-
-impl WaitingMessages {
-    /// How many messages wait that may not be dropped.
-    fn undroppable(&self) -> usize {
-        QUEUED.into_iter().filter(|lane| *lane != Lane::Chat).map(|lane| self.lanes[lane as usize].len()).sum()
-    }
-
-    /// The next message; or when to ask again, if any waits.
-    fn next(&mut self, budget: &mut FrameBudget, counts: &SendCounts, now: Millis) -> Next {
-        let mut wait = None;
-        for lane in QUEUED {
-            // Before the lines that were said later.
-            if lane == Lane::Chat
-                && let Some(DroppedChat { due, .. }) = self.dropped.first()
-            {
-                let not_due = Some(*due).filter(|due| *due > now);
-                match budget.available_at(now, Lane::Event).max(not_due) {
-                    Some(at) => wait = Some(earlier(wait, at)),
-                    None => {
-                        let DroppedChat { feed, lines, .. } = self.dropped.remove(0);
-                        budget.record(now, Lane::Event);
-                        counts.frames(Lane::Event).add(1);
-                        return Next::ChatDropped { feed, lines };
-                    }
-                }
-            }
-            if self.lanes[lane as usize].is_empty() {
-                continue;
-            }
-            match budget.available_at(now, lane) {
-                Some(at) => wait = Some(earlier(wait, at)),
-                None => {
-                    let queued = self.lanes[lane as usize].pop_front().expect("it is not empty");
-                    budget.record(now, lane);
-                    counts.waiting(lane).remove(1);
-                    counts.frames(lane).add(1);
-                    return Next::Send(queued);
-                }
-            }
-        }
-        wait.map_or(Next::Idle, Next::At)
-    }
-
-    /// Drops what waits of this server.
-    fn drop_of(&mut self, server: &ServerId, counts: &SendCounts) {
-        self.dropped.retain(|dropped| dropped.feed.server != *server);
-        for (lane, waiting) in QUEUED.into_iter().zip(&mut self.lanes) {
-            let waited = waiting.len();
-            waiting.retain(|queued| queued.feed.as_ref().is_none_or(|feed| feed.server != *server));
-            counts.waiting(lane).remove(waited - waiting.len());
-        }
     }
 }
 
@@ -234,19 +144,19 @@ impl SendQueue {
         Ok(())
     }
 
-    /// Starts watching, from the position that the client says it has, if it does; or asks for a fresh snapshot of what is
+    /// Starts watching these keys of the state, from the position that the client says it has, if it does; or asks for a fresh snapshot of what is
     /// watched already. Once something was unwatched, what the client says is not relied on: more may be on its way to it.
-    pub fn watch(&mut self, feed: &Rc<Feed>, from: Option<Position>) {
+    pub fn watch(&mut self, feed: &Rc<Feed>, from: Option<Position>, sections: Sections) {
         let from = from.filter(|_| !self.has_left);
         match self.views.iter_mut().find(|view| view.feed.server == feed.server) {
             Some(view) => {
                 view.unlist(self.number);
-                *view = View::new(feed, None, view.snapshot_sent);
+                *view = View::new(feed, None, sections, view.snapshot_sent);
             }
             None => {
                 let left = self.left.iter().position(|(server, _)| *server == feed.server);
                 let snapshot_sent = left.map(|index| self.left.swap_remove(index).1);
-                self.views.push(View::new(feed, from, snapshot_sent));
+                self.views.push(View::new(feed, from, sections, snapshot_sent));
                 self.counts.subscriptions.add(1);
             }
         }
@@ -304,34 +214,64 @@ impl SendQueue {
     /// The next message, which the caller then writes; or when to ask again.
     pub fn next(&mut self, now: Millis) -> Next {
         let mut wait = None;
-        if let Some(waiting) = &mut self.waiting {
-            match waiting.next(&mut self.budget, &self.counts, now) {
-                Next::At(at) => wait = Some(at),
-                Next::Idle => self.waiting = None,
-                next => return next,
+        if self.waiting.is_some() {
+            if self.raids_waiting() > limits::HANDFUL_OF_RAIDS {
+                match self.next_view(now, true) {
+                    Next::At(at) => wait = Some(at),
+                    Next::Idle => {}
+                    next => return next,
+                }
+            }
+            let message = self.waiting.as_mut().map(|waiting| waiting.next(&mut self.budget, &self.counts, now));
+            match message {
+                Some(Next::At(at)) => wait = Some(earlier(wait, at)),
+                Some(Next::Idle) | None => self.waiting = None,
+                Some(next) => return next,
             }
         }
-        self.next_view(now, wait)
+        match self.next_view(now, false) {
+            Next::At(at) => Next::At(earlier(wait, at)),
+            Next::Idle => wait.map_or(Next::Idle, Next::At),
+            next => next,
+        }
     }
 
-    /// The next snapshot or patch, the views taking turns; or when to ask again, if nothing else wants to earlier.
-    fn next_view(&mut self, now: Millis, mut wait: Option<Millis>) -> Next {
+    fn raids_waiting(&self) -> usize {
+        self.waiting.as_ref().map_or(0, |waiting| waiting.raids().len())
+    }
+
+    /// The next snapshot or patch, the views taking turns; or when to ask again. Ahead of the raids that wait: of those
+    /// views alone that show them.
+    fn next_view(&mut self, now: Millis, ahead: bool) -> Next {
+        let mut wait = None;
         for offset in 0..self.views.len() {
             let index = (usize::from(self.turn) + offset) % self.views.len();
             let view = &self.views[index];
-            let View { feed, has, up_to_date, without, .. } = view;
+            let View { feed, sections, has, up_to_date, without, .. } = view;
+            let sections = *sections;
+            let raids_wait = sections.contains(StateKey::Raids)
+                && self.waiting.as_ref().is_some_and(|waiting| waiting.has_raids_of(feed));
+            if ahead && !raids_wait {
+                continue;
+            }
             let (position, came_back) = (has.position(), matches!(has, Has::Said(_)));
             let mut log = feed.log.borrow_mut();
-            let catch_up = position.map_or(CatchUp::Snapshot, |from| log.since(from));
+            let catch_up = position.map_or(CatchUp::Snapshot, |from| log.since(from, sections));
             let catch_up = match catch_up {
                 // If the smaller snapshot may not come yet: better a large patch than a map that does not move.
-                CatchUp::Patch { large: true, .. } if view.snapshot_at(now).is_none() => CatchUp::Snapshot,
-                CatchUp::Nothing if came_back => CatchUp::Patch { frame: log.unchanged(), large: false },
+                CatchUp::Patch { large: true, .. } if !ahead && view.snapshot_at(now).is_none() => CatchUp::Snapshot,
+                CatchUp::Nothing if came_back => CatchUp::Patch { frame: log.unchanged(sections), large: false },
+                // It came and went before it was sent.
+                CatchUp::Patch { frame, .. }
+                    if !came_back && !sections.is_all() && protocol::is_empty_patch(&frame) =>
+                {
+                    CatchUp::Nothing
+                }
                 other => other,
             };
             let (frame, is_snapshot) = match catch_up {
                 CatchUp::Nothing => {
-                    feed.up_to_date.add(self.number, up_to_date);
+                    feed.up_to_date.of(sections).add(self.number, up_to_date);
                     continue;
                 }
                 CatchUp::Patch { frame, .. } => {
@@ -348,8 +288,8 @@ impl SendQueue {
                     if let Some(at) = self.budget.available_at(now, Lane::State) {
                         return Next::At(earlier(wait, at));
                     }
-                    match log.snapshot() {
-                        Some(frame) => (frame.clone(), true),
+                    match log.snapshot(sections) {
+                        Some(frame) => (frame, true),
                         None => {
                             feed.want_snapshot();
                             feed.without.add(self.number, without);
@@ -358,17 +298,22 @@ impl SendQueue {
                     }
                 }
             };
-            let reached = log.position();
+            let (reached, now_at) = (log.head(sections), log.position());
             drop(log);
+            // On it hangs that the client has the incidents.
             let receipt = match is_snapshot {
+                _ if !sections.contains(StateKey::Raids) => None,
                 true => feed.snapshot_receipt(),
-                false => came_back.then(|| feed.return_receipt(reached)),
+                false => (came_back || raids_wait).then(|| feed.return_receipt(now_at)),
             };
+            if raids_wait && let Some(waiting) = &self.waiting {
+                waiting.note_shown(feed);
+            }
             if is_snapshot {
                 self.counts.snapshots.add(1);
             } else {
                 self.counts.patches.add(1);
-                let is_merged = position.is_some_and(|from| from.seq + 1 < reached.seq);
+                let is_merged = sections.is_all() && position.is_some_and(|from| from.seq + 1 < reached.seq);
                 self.counts.merged_patches.add(usize::from(is_merged));
                 self.paced = self.paced.max(now) + pace(&mut self.budget, now);
             }
@@ -393,22 +338,15 @@ impl Drop for SendQueue {
 
 /// When a patch may go out, given when the last would have been due; none = now.
 fn patch_at(budget: &mut FrameBudget, paced: &mut Millis, now: Millis) -> Option<Millis> {
-    let pace = pace(budget, now);
     // What was sent at a slower pace is not made up for.
-    *paced = (*paced).min(now + PATCH_BURST * pace);
-    let due = paced.checked_sub((PATCH_BURST - 1) * pace).filter(|at| *at > now);
+    *paced = (*paced).min(now + PATCH_BURST + pace(budget, now));
+    let due = paced.checked_sub(PATCH_BURST).filter(|at| *at > now);
     budget.available_at(now, Lane::State).max(due)
 }
 
 /// Time between two patches: the room that the other lanes leave, spread over the window.
 fn pace(budget: &mut FrameBudget, now: Millis) -> Millis {
-    let even = budget.room(now, Lane::State).saturating_sub(PATCH_BURST as usize).max(1);
-    PATCH_PACE.max(SPAN / even as Millis)
-}
-
-/// The earlier of the times to ask again.
-fn earlier(wait: Option<Millis>, at: Millis) -> Millis {
-    wait.map_or(at, |wait| wait.min(at))
+    PATCH_PACE.max(budget.spread(now, Lane::State))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::{
 use actix::prelude::*;
 use tokio::{
     task::yield_now,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep},
 };
 
 use crate::{
@@ -22,8 +22,9 @@ use crate::{
     domain::{
         backoff::Backoff,
         ids::{ServerId, UserId},
+        sections::{Sections, StateKey},
     },
-    panics,
+    panics::{self, Part},
     relay::{
         close::Reason,
         feed::{Feed, FeedRequest},
@@ -44,8 +45,6 @@ use crate::{
 const MAILBOX: usize = 1_024;
 /// How often it is checked whether anybody still watches, and old steps are forgotten.
 const LINGER: Duration = Duration::from_secs(30);
-/// An alarm is answered after this long, even if a socket has not taken it: two windows of its frames.
-const WRITTEN_WITHIN: Duration = Duration::from_secs(20);
 /// A random byte for pauses that need not differ: one thread asks for one server.
 const NO_JITTER: u8 = 128;
 
@@ -192,12 +191,14 @@ impl ServerSubscription {
         }
     }
 
-    fn deliver(&mut self, lane: Lane, frame: SharedFrame, ctx: &mut Context<Self>) {
+    fn deliver(&mut self, lane: Lane, about: Sections, frame: SharedFrame, ctx: &mut Context<Self>) {
         let queued = QueuedFrame { frame, receipt: None, feed: Some(self.subscription.feed.clone()) };
         let mut numbers = Vec::new();
         for socket in with_read_ahead(&self.subscription.watchers.all()) {
-            socket.put(lane, queued.clone());
-            numbers.push(socket.number);
+            if socket.sees.get().contain_all(about) {
+                socket.put(lane, queued.clone());
+                numbers.push(socket.number);
+            }
         }
         self.serve(numbers, ctx);
     }
@@ -212,14 +213,15 @@ impl ServerSubscription {
         let (receipt, taken, finished) = Receipt::of_alarm(on_all_threads);
         let queued = QueuedFrame { frame, receipt: Some(receipt), feed: Some(self.subscription.feed.clone()) };
         for socket in with_read_ahead(&self.subscription.watchers.all()) {
-            if !acknowledged.contains(&socket.user) {
+            if !acknowledged.contains(&socket.user) && socket.sees.get().contains(StateKey::Raids) {
                 socket.push(Lane::Raid, queued.clone());
             }
         }
         drop(queued);
         async move {
-            // It never sends, it only ends. A socket that takes longer does not read.
-            let _ = timeout(WRITTEN_WITHIN, finished).await;
+            // This channel never sends, it only ends: with the last socket that has taken its message or is gone. In a
+            // crowd of raids that is minutes later.
+            let _ = finished.await;
             taken.get()
         }
     }
@@ -249,7 +251,7 @@ impl Actor for ServerSubscription {
     fn stopping(&mut self, ctx: &mut Self::Context) -> Running {
         self.subscription.ended.set(true);
         self.subscription.connection().do_send(Unsubscribe { subscriber: ctx.address().recipient() });
-        let failed = panics::notice("server_subscription", self.subscription.feed.server.as_str());
+        let failed = panics::notice(Part::ServerSubscription, self.subscription.feed.server.as_str());
         for socket in self.subscription.watchers.remove_all() {
             match failed {
                 // Its client comes back and finds the server anew. Later, and each by itself: it may be this very socket
@@ -271,9 +273,10 @@ impl Handler<Publication> for ServerSubscription {
         let feed = self.subscription.feed.clone();
         match publication {
             Publication::Advance { epoch, step } => {
+                let changed = step.sections();
                 let follows = feed.log.borrow_mut().advance(epoch, step);
                 if follows {
-                    self.serve(feed.up_to_date.take(), ctx);
+                    self.serve(feed.up_to_date.take_changed(changed), ctx);
                 } else {
                     feed.mark_snapshot_wanted();
                     self.ask_if_wanted(ctx);
@@ -290,7 +293,7 @@ impl Handler<Publication> for ServerSubscription {
                 self.serve(sockets, ctx);
                 return Response::fut(async move { usize::from(first.await.is_ok()) });
             }
-            Publication::Deliver { lane, frame } => self.deliver(lane, frame, ctx),
+            Publication::Deliver { lane, about, frame } => self.deliver(lane, about, frame, ctx),
             Publication::DeliverAlarm { frame, acknowledged, taken } => {
                 return Response::fut(self.deliver_alarm(frame, &acknowledged, taken));
             }

@@ -15,6 +15,7 @@ use crate::{
     domain::{
         ids::{GameServerId, ServerId},
         rate::Window,
+        reporting::Reports,
         shop::{
             Shop,
             market::{Market, REMEMBERED},
@@ -111,7 +112,8 @@ impl ShopWatcher {
         let is_fed = {
             let live = self.live.borrow();
             let markers = live.state().map_markers.iter().map(|(_, marker)| marker);
-            market.answer(&self.server, live.world(), live.ground(), markers, now)
+            let is_populated = live.state().server.players.is_some_and(|players| players > 0);
+            market.answer(&self.server, (live.world(), is_populated), live.ground(), markers, now)
         };
         let new_id = || self.context.random.id(now.stamp);
         if is_fed
@@ -123,6 +125,12 @@ impl ShopWatcher {
         }
         self.judge(&market, now);
         None
+    }
+
+    /// What the game server reports, if it is known which one it is.
+    pub fn reports(&self) -> Option<Reports> {
+        let market = self.market.borrow().clone().filter(|market| market.is_loaded())?;
+        Some(market.read(|market| market.reports().reports()))
     }
 
     fn is_loaded(&self, market: &SharedMarket) -> bool {
@@ -190,18 +198,20 @@ impl ShopWatcher {
             // Most watch nothing.
             let shops: Vec<Shop> = if watches.peek().is_some() { market.shops().collect() } else { Vec::new() };
             for watch in watches {
-                let id = watch.vendor_id();
-                let shop = shops.iter().find(|shop| Some(shop.id) == id);
-                let (finding, baseline) = watch.look(shop, shops.iter());
+                let (finding, baseline) = watch.look(&shops);
                 if (finding, baseline) == (watch.finding, watch.baseline) {
                     continue;
                 }
                 let action = watch.news(&finding);
+                let id = finding.vendor.or(watch.vendor_id());
                 (watch.finding, watch.baseline) = (finding, baseline);
                 if action.is_some() {
                     watch.as_of = now.stamp;
                 }
-                let event = action.map(|action| watch.event(action, shop, now.stamp));
+                let event = action.map(|action| {
+                    let shop = shops.iter().find(|shop| Some(shop.id) == id);
+                    watch.event(action, shop, now.stamp)
+                });
                 found.push((watch.clone(), event));
             }
         });

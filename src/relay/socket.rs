@@ -21,7 +21,7 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{
-    domain::{ids::UserId, limits},
+    domain::{ids::UserId, limits, sections::Sections},
     net::Stream,
     relay::{
         close::{self, PING, Reason},
@@ -97,6 +97,8 @@ pub struct Socket {
     pub user: UserId,
     /// Among those of its thread.
     pub number: u32,
+    /// The keys of a state that its client may see.
+    pub sees: Cell<Sections>,
     /// permessage-deflate is agreed with the client.
     deflates: bool,
     stream: Stream,
@@ -134,6 +136,7 @@ impl Socket {
         Rc::new(Self {
             user,
             number,
+            sees: Cell::new(Sections::ALL),
             deflates,
             stream,
             queue: RefCell::new(SendQueue::new(number, thread.counts.clone())),

@@ -17,7 +17,7 @@ use tokio::{
 use crate::{
     domain::ids::UserId,
     net::Stream,
-    panics,
+    panics::{self, Part},
     relay::{
         send_counts::SendCounts,
         socket::{PONG_DEADLINE, Socket, SocketThread, with_read_ahead},
@@ -71,7 +71,7 @@ impl Sockets {
     async fn call_for(&self, numbers: &[u32], call: impl Fn(&Socket)) {
         for numbers in numbers.chunks(BATCH) {
             for socket in with_read_ahead(&self.of(numbers)) {
-                if panics::caught_at_once("relay_socket", socket.user.as_str(), || call(socket)).is_none() {
+                if panics::caught_at_once(Part::RelaySocket, socket.user.as_str(), || call(socket)).is_none() {
                     socket.give_up();
                 }
             }

@@ -1,7 +1,9 @@
 //! The last steps to a server's state, one after the other. Pure.
 //!
 //! They are kept for a minute at the most, and no more of them than a snapshot is large: who fell behind further is better
-//! off with a snapshot.
+//! off with a snapshot. While raids are among them it is more, because a snapshot may not come at once. For each key of
+//! the state it is known when it changed last, and to where the steps reach back: who wants some keys only is not behind
+//! because others change.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -10,6 +12,7 @@ use chrono::TimeDelta;
 use crate::{
     domain::{
         change::{self, Change},
+        sections::{Sections, StateKey},
         time::Moment,
     },
     relay::frame::SharedFrame,
@@ -20,6 +23,8 @@ const AGE: TimeDelta = TimeDelta::seconds(60);
 /// Bytes of steps that are kept although the snapshot is smaller: a client that waits for the next snapshot, which is
 /// up to five seconds, has a map that does not move.
 pub const FEW_BYTES: usize = 32 * 1024;
+/// The same while raids are among them: hundreds of incidents at once.
+const RAID_BYTES: usize = 512 * 1024;
 
 /// One edit of the live state, with the frame for every client at `base`.
 #[derive(Debug)]
@@ -39,6 +44,27 @@ impl Step {
         let bytes = size_of::<Self>() + frame.plain().len() + change::held_bytes(&changes);
         Arc::new(Self { base, seq: base + 1, changes, frame, at, bytes })
     }
+
+    /// The keys that it changes.
+    pub fn sections(&self) -> Sections {
+        changed(&self.changes)
+    }
+}
+
+fn changed(changes: &[Change]) -> Sections {
+    changes.iter().map(|change| StateKey::from(change.section)).collect()
+}
+
+/// A `seq` for each key.
+type SeqByKey = [u64; StateKey::ALL.len()];
+
+fn note(seqs: &mut SeqByKey, sections: Sections, seq: u64) {
+    sections.iter().for_each(|key| seqs[key as usize] = seq);
+}
+
+/// The latest of these keys.
+fn latest(seqs: &SeqByKey, sections: Sections) -> u64 {
+    sections.iter().map(|key| seqs[key as usize]).max().unwrap_or_default()
 }
 
 /// See the module.
@@ -49,6 +75,10 @@ pub struct Steps {
     bytes: usize,
     /// Bytes of the newest snapshot.
     snapshot_size: usize,
+    /// At which `seq` each key changed last.
+    changed: SeqByKey,
+    /// The same of the steps that are forgotten.
+    forgotten: SeqByKey,
 }
 
 impl Steps {
@@ -56,6 +86,7 @@ impl Steps {
     pub fn push(&mut self, step: Arc<Step>) {
         let now = step.at;
         self.bytes += step.bytes;
+        note(&mut self.changed, step.sections(), step.seq);
         self.steps.push_back(step);
         self.forget_old(now);
     }
@@ -66,6 +97,7 @@ impl Steps {
             && (now - oldest.at > AGE || (self.bytes > self.most_bytes() && self.steps.len() > 1))
         {
             self.bytes -= oldest.bytes;
+            note(&mut self.forgotten, oldest.sections(), oldest.seq);
             self.steps.pop_front();
         }
     }
@@ -74,6 +106,18 @@ impl Steps {
     pub fn clear(&mut self) {
         self.steps = VecDeque::new();
         self.bytes = 0;
+        self.forgotten = self.changed;
+    }
+
+    /// Forgets all, and a step to this `seq` that nobody needs.
+    pub fn skip(&mut self, seq: u64, changes: &[Change]) {
+        note(&mut self.changed, changed(changes), seq);
+        self.clear();
+    }
+
+    /// The `seq` at which any of these keys changed last.
+    pub fn changed_at(&self, sections: Sections) -> u64 {
+        latest(&self.changed, sections)
     }
 
     /// So large is the newest snapshot, in bytes.
@@ -88,12 +132,17 @@ impl Steps {
 
     /// Most bytes that are worth keeping.
     pub fn most_bytes(&self) -> usize {
-        self.snapshot_size.max(FEW_BYTES)
+        let of_raids = Sections::from_iter([StateKey::Raids]);
+        let have_raids = self.changed_at(of_raids) > latest(&self.forgotten, of_raids);
+        self.snapshot_size.max(if have_raids { RAID_BYTES } else { FEW_BYTES })
     }
 
-    /// Whether they reach back to this `seq`.
-    pub fn reach(&self, seq: u64) -> bool {
-        self.steps.front().is_some_and(|oldest| oldest.base <= seq)
+    /// Whether they have all changes of these keys after this `seq`.
+    pub fn reach(&self, seq: u64, sections: Sections) -> bool {
+        match sections.is_all() {
+            true => self.steps.front().is_some_and(|oldest| oldest.base <= seq),
+            false => latest(&self.forgotten, sections) <= seq,
+        }
     }
 
     /// The last one.
@@ -130,11 +179,11 @@ mod tests {
         (0..5).for_each(|base| steps.push(step(base, 0, 1)));
         steps.push(step(5, 1, 1));
         steps.forget_old(after(60));
-        assert!(steps.reach(0));
+        assert!(steps.reach(0, Sections::ALL));
         steps.forget_old(after(61));
-        assert!(!steps.reach(4) && steps.reach(5));
+        assert!(!steps.reach(4, Sections::ALL) && steps.reach(5, Sections::ALL));
         steps.forget_old(after(62));
-        assert_eq!((steps.reach(5), steps.bytes), (false, 0));
+        assert_eq!((steps.reach(5, Sections::ALL), steps.bytes), (false, 0));
     }
 
     proptest! {

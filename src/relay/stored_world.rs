@@ -3,10 +3,11 @@
 use crate::{
     db::{
         error::DbError,
-        maps,
+        maps, markets,
         paired_servers::{self, PairedServer},
         pool::Db,
     },
+    domain::{ids::GameServerId, reporting::KnownReports},
     relay::live_state::GameUpdate,
 };
 
@@ -20,5 +21,10 @@ pub fn read(db: &mut Db, server: &PairedServer) -> Result<GameUpdate, DbError> {
     {
         monuments = None;
     }
-    Ok(GameUpdate::StoredWorld { world, monuments, alive_until: server.link_alive_at })
+    let reports = match server.is_accepted() {
+        true => markets::reports(db, &GameServerId::at(&server.address, server.port))?,
+        false => KnownReports::default(),
+    };
+    let reports = reports.reports();
+    Ok(GameUpdate::StoredWorld { world, monuments, alive_until: server.link_alive_at, reports })
 }

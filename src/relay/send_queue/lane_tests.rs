@@ -14,6 +14,7 @@ use crate::{
         time::Timestamp,
     },
     relay::{
+        frame::SharedFrame,
         protocol,
         steps::{Step, Steps},
     },
@@ -64,7 +65,7 @@ impl Traffic {
     fn new() -> Self {
         let mut traffic = Self { feeds: vec![feed("one"), feed("two")], ..Self::default() };
         traffic.feeds[0].log.borrow_mut().restart(Position { epoch: 7, seq: 0 }, snapshot(), Steps::default());
-        traffic.queue.watch(&traffic.feeds[0], None);
+        traffic.queue.watch(&traffic.feeds[0], None, Sections::ALL);
         traffic.run();
         traffic
     }
@@ -84,9 +85,13 @@ impl Traffic {
 
     /// The watched server takes a step; and its snapshot comes if it was wanted.
     fn step(&mut self) {
+        self.step_in(Section::Team);
+    }
+
+    fn step_in(&mut self, section: Section) {
         let mut log = self.feeds[0].log.borrow_mut();
         let Position { epoch, seq } = log.position();
-        let change = Change { section: Section::Team, key: Key::Whole, old: None, new: None };
+        let change = Change { section, key: Key::Whole, old: None, new: None };
         let frame = protocol::patch(&self.feeds[0].server, epoch, seq, seq + 1, std::slice::from_ref(&change));
         let now = Timestamp::UNIX_EPOCH + TimeDelta::milliseconds(self.now as i64);
         let step = Step::new(seq, vec![change], frame, now.into());
@@ -192,7 +197,7 @@ proptest! {
     ) {
         let mut socket = Traffic::new();
         socket.push(Lane::Raid, raids);
-        let calm = (raids as Millis / 60 + 2) * SPAN;
+        let calm = (raids as Millis / 28 + 2) * SPAN;
         let end = calm + 5 * SPAN;
         while socket.now < end {
             for lane in &endless {
@@ -230,6 +235,74 @@ fn a_raid_goes_out_although_everything_else_has_used_its_share() {
     socket.push(Lane::Raid, 3);
     socket.run();
     assert_eq!(socket.numbers(Lane::Raid), [0, 1, 2]);
+}
+
+/// An alarm every 20 ms, also when others have filled the window as far as they may. A client knows of one when it has
+/// its message or the state that shows it.
+#[test]
+fn many_raids_at_once_are_known_soon_by_the_patches_ahead_of_their_messages_and_each_of_these_follows() {
+    const ALARMS: usize = 500;
+    const EVERY: Millis = 20;
+    for others in [0, 100] {
+        let mut socket = Traffic::new();
+        for lane in &QUEUED[1..] {
+            socket.push(*lane, others);
+        }
+        socket.run();
+        let (mut fired, mut known_after) = (0, Vec::new());
+        while known_after.len() < ALARMS {
+            if socket.now.is_multiple_of(EVERY) && fired < ALARMS {
+                let feed = socket.feeds[0].clone();
+                socket.queue.push(Lane::Raid, line(&feed, &format!("0 {fired}")), socket.now).expect("there is room");
+                fired += 1;
+                socket.run();
+                socket.step_in(Section::Raids);
+            }
+            socket.run();
+            let shown = socket.queue.views[0].has.position().map_or(0, |position| position.seq as usize);
+            for alarm in known_after.len()..shown.max(socket.numbers(Lane::Raid).len()) {
+                known_after.push(socket.now - alarm as Millis * EVERY);
+            }
+            socket.now += 10;
+        }
+        known_after.sort_unstable();
+        let p99 = known_after[ALARMS * 99 / 100];
+        let patches = socket.times(Lane::State, 0);
+        assert!(p99 <= 1_500, "p99 {p99} ms, with {others} of the others; patches at {patches:?}");
+        while let Next::At(at) = socket.run() {
+            socket.now = at;
+        }
+        assert_eq!(socket.numbers(Lane::Raid), (0..ALARMS as u32).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_patch_ahead_of_raids_is_for_those_alone_who_want_raids_and_counts_as_their_receipt() {
+    let patch_of = |sections: &str| {
+        let feed = feed("one");
+        feed.log.borrow_mut().restart(Position { epoch: 64, seq: 0 }, snapshot(), Steps::default());
+        let mut queue = SendQueue::default();
+        queue.watch(&feed, Some(feed.log.borrow().head(Sections::ALL)), Sections::from(sections.to_owned()));
+        queue.views[0].has = Has::Sent(feed.log.borrow().head(queue.views[0].sections));
+        for _ in 0..100 {
+            queue.push(Lane::Raid, line(&feed, "raid"), 0).expect("there is room");
+        }
+        assert_eq!(drain(&mut queue, 0), ["raid"; 28]);
+        for section in [Section::Team, Section::Raids] {
+            let mut log = feed.log.borrow_mut();
+            let Position { epoch, seq } = log.position();
+            let change = Change { section, key: Key::Whole, old: None, new: None };
+            let frame = protocol::patch(&feed.server, epoch, seq, seq + 1, std::slice::from_ref(&change));
+            assert!(log.advance(epoch, Step::new(seq, vec![change], frame, Timestamp::UNIX_EPOCH.into())));
+        }
+        match queue.next(1) {
+            Next::Send(queued) => Some(queued.receipt.is_some()),
+            Next::At(_) => None,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(patch_of("server team mapMarkers devices mapNotes raids"), Some(true));
+    assert_eq!(patch_of("team server"), None);
 }
 
 #[test]
@@ -294,7 +367,7 @@ fn what_waits_and_what_was_sent_is_counted_however_it_ends() {
     }
     let mut queue = SendQueue::new(0, counts.clone());
     for feed in [&one, &other, &one] {
-        queue.watch(feed, None);
+        queue.watch(feed, None, Sections::ALL);
     }
     for _ in 0..limits::CHAT_LINES + 5 {
         queue.push(Lane::Chat, line(&one, "one"), 0).expect("chat is never too much");
@@ -325,7 +398,7 @@ fn what_waits_and_what_was_sent_is_counted_however_it_ends() {
 #[test]
 fn a_feed_lists_a_socket_once_however_often_it_is_served_and_again_for_the_next_step() {
     let (feed, mut queue) = (feed("one"), SendQueue::new(3, Arc::default()));
-    queue.watch(&feed, None);
+    queue.watch(&feed, None, Sections::ALL);
     (0..3).for_each(|now| drop(queue.next(now)));
     assert_eq!(feed.without.take(), [3]);
     assert!(matches!(queue.next(3), Next::Idle));
