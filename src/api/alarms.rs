@@ -11,6 +11,7 @@ use crate::{
         error::{ApiError, Problem},
         extract::{paired_server::WatchedServer, query::Query},
         fields::own_id,
+        list_page::next_of,
     },
     db::incidents::{self, StoredIncident},
     domain::{
@@ -27,7 +28,7 @@ pub struct Page {
     #[garde(range(min = 1, max = 500))]
     #[param(minimum = 1, maximum = 500)]
     limit: Option<i64>,
-    /// Only older ones than this incident: the last of the page before.
+    /// Only older ones than this incident: the `next` of the page before.
     #[garde(inner(custom(own_id)))]
     #[param(format = Uuid)]
     before: Option<String>,
@@ -43,6 +44,7 @@ struct IncidentView {
     #[schema(value_type = IncidentSchema)]
     facts: Incident,
     /// `unheard`, `delivered`, `delivered_later` (a snapshot held it), `acknowledged` or `expired` (unheard for a day).
+    #[schema(format = "incident-state")]
     state: String,
     /// Sockets that took its first message.
     sockets: i64,
@@ -85,6 +87,8 @@ struct IncidentSchema {
 struct AlarmList {
     /// Newest first.
     alarms: Vec<IncidentView>,
+    /// The `before` of the next page; `null` after the last.
+    next: Option<String>,
 }
 
 impl From<StoredIncident> for IncidentView {
@@ -108,8 +112,11 @@ pub async fn list(
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let Page { limit, before } = page;
-    let stored = context.pool.read(move |db| incidents::list(db, &id, before.as_deref(), limit.unwrap_or(50))).await?;
-    Ok(HttpResponse::Ok().json(AlarmList { alarms: stored.into_iter().map(IncidentView::from).collect() }))
+    let limit = limit.unwrap_or(50);
+    let stored = context.pool.read(move |db| incidents::list(db, &id, before.as_deref(), limit)).await?;
+    let alarms: Vec<IncidentView> = stored.into_iter().map(IncidentView::from).collect();
+    let next = next_of(&alarms, limit as usize, |last| last.incident.clone());
+    Ok(HttpResponse::Ok().json(AlarmList { alarms, next }))
 }
 
 /// Takes note of an incident: it does not ring this user any more. The first time counts.

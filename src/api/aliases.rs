@@ -52,6 +52,7 @@ struct AliasPlayerView {
     /// The present name.
     name: String,
     /// Every name, the latest first.
+    #[schema(max_items = 100)]
     aliases: Vec<AliasView>,
 }
 
@@ -61,8 +62,10 @@ struct AliasesView {
     /// As it was asked.
     name: String,
     /// Every name of the player who fits best, the latest first.
+    #[schema(max_items = 100)]
     aliases: Vec<AliasView>,
     /// Names are not unique: everybody who fits, the best first.
+    #[schema(max_items = 20)]
     players: Vec<AliasPlayerView>,
     /// When the service was asked.
     #[serde(serialize_with = "time::wire")]

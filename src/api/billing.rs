@@ -20,29 +20,36 @@ use crate::{
         fields::is_tier,
     },
     billing::{
-        checkout::{self, CheckoutError},
+        checkout::{self, CheckoutError, OpenedPage},
         context::BillingContext,
         sync,
     },
-    clients::payments::PaymentsError,
+    clients::payments::{OpenedCheckout, PaymentsError},
     crypto::webhook_signature,
     domain::{
+        billing_interval::BillingInterval,
         payment::{PaymentEvent, UnreadableEvent},
+        plan::Plan,
         tier::Tier,
     },
 };
 
 /// How long an event is worked on before its sender is told to come again. What was begun goes on to its end.
 const WEBHOOK_DEADLINE: Duration = Duration::from_secs(20);
+/// Instead of a checkout's id: the page of a change, which cannot be asked for, lasts minutes and opens once.
+const CHANGE: &str = "change";
 const SIGNATURE: &str = "stripe-signature";
 
 /// What to subscribe to.
 #[derive(Deserialize, ToSchema, Validate)]
-#[schema(example = json!({ "tier": "OPERATOR" }))]
+#[schema(example = json!({ "tier": "OPERATOR", "interval": "month" }))]
 pub struct NewCheckout {
     #[garde(custom(is_tier))]
     #[schema(format = "tier")]
     tier: String,
+    /// The interval at which it is charged; `month` if absent.
+    #[garde(skip)]
+    interval: Option<BillingInterval>,
 }
 
 /// A page of the payment provider.
@@ -56,7 +63,17 @@ struct PaymentPage {
 struct EventReceipt {
     received: bool,
     /// `applied`; `ignored`: there is nothing to do; `duplicate`; `parked`: it waits and is tried again by itself.
+    #[schema(format = "event-outcome")]
     outcome: &'static str,
+}
+
+impl From<PaymentsError> for ApiError {
+    fn from(error: PaymentsError) -> Self {
+        match error {
+            PaymentsError::Client(_) | PaymentsError::Foreign => Self::PaymentsUnavailable(error.into()),
+            PaymentsError::Unknown { .. } | PaymentsError::Refused { .. } => Self::PaymentsRefused(error.into()),
+        }
+    }
 }
 
 impl From<CheckoutError> for ApiError {
@@ -64,8 +81,8 @@ impl From<CheckoutError> for ApiError {
         match error {
             CheckoutError::Subscribed => Self::AlreadySubscribed,
             CheckoutError::NoCustomer => Self::NoCustomer,
-            CheckoutError::Provider(error @ PaymentsError::Client(_)) => Self::PaymentsUnavailable(error.into()),
-            CheckoutError::Provider(error) => Self::PaymentsRefused(error.into()),
+            CheckoutError::Closed => Self::CheckoutClosed,
+            CheckoutError::Provider(error) => error.into(),
             CheckoutError::Gone => Self::Unauthenticated,
             CheckoutError::Database(error) => error.into(),
         }
@@ -77,15 +94,17 @@ pub(super) fn billing(context: &ApiContext) -> Result<&Arc<BillingContext>, ApiE
 }
 
 /// Opens the payment provider's checkout for a tier, and closes the one that was opened before: of a user's checkouts only
-/// the last can be paid. The tier comes with the provider's event, shortly after payment: the
+/// the last can be paid. The payment provider is asked first whether a subscription goes on: then `url` is the portal's
+/// page on which the change to that tier and interval is confirmed. The tier comes with the provider's event, shortly after payment: the
 /// page to which the browser returns (`FRONTEND_URL/?billing=done&session=…`) should ask `/me` until it does.
 #[utoipa::path(post, path = "/billing/checkout", tag = "billing", security(("session" = [])),
     request_body = NewCheckout, responses(
     (status = 200, body = PaymentPage),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 400, body = Problem, content_type = "application/problem+json",
+        description = "also `invalid_request` with `interval`: the tier is not sold by the year, see `yearlyPrice` of `/client-config`"),
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 409, body = Problem, content_type = "application/problem+json",
-        description = "`already_subscribed`: the portal changes a subscription"),
+        description = "`already_subscribed`: the user has that tier and interval, or a subscription that cannot be changed now, which the portal shows; `checkout_closed`: the page that this `Idempotency-Key` opened cannot be used any more"),
     (status = 502, body = Problem, content_type = "application/problem+json", description = "`payment_provider_refused`"),
     (status = 503, body = Problem, content_type = "application/problem+json",
         description = "`payments_disabled`; `payment_provider_unavailable`"),
@@ -97,15 +116,27 @@ pub async fn open_checkout(
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let tier = Tier::parse(&new.tier).ok_or_else(|| ApiError::invalid("tier", "must be a tier"))?;
+    let plan = Plan { tier, interval: new.interval.unwrap_or_default() };
     let (billing, caller) = (billing(&context)?.clone(), user.id.clone());
+    let unsold = || ApiError::invalid("interval", format!("must be month: {} is not sold by the year", tier.as_str()));
+    let wanted = billing.prices.sold(plan).ok_or_else(unsold)?;
+    let provider = billing.clone();
     let fresh = context.random.hex::<16>();
-    let plan = async |key: Option<&str>| Ok(key.map_or(fresh, str::to_owned));
+    let step = async |key: Option<&str>| Ok(key.map_or(fresh, str::to_owned));
     let call = move |key: String| async move {
-        let url = checkout::open_checkout(&billing, &user, tier, &context.urls.frontend, &key).await?;
-        log::info!(user:% = user.id, tier = tier.as_str(); "a checkout was opened");
-        Ok(ReplayableAnswer::new(StatusCode::OK, &PaymentPage { url }))
+        let page = checkout::open_page(&billing, &user, &wanted, &context.urls.frontend, &key).await?;
+        log::info!(user:% = user.id, tier = tier.as_str(), interval = plan.interval.as_str(); "the page of a plan was opened");
+        let (id, url) = match page {
+            OpenedPage::Checkout(OpenedCheckout { id, url }) => (id, url),
+            OpenedPage::Change(url) => (CHANGE.to_owned(), url),
+        };
+        Ok(ReplayableAnswer::new(StatusCode::OK, &PaymentPage { url }).about(id))
     };
-    once.effect(KeyCaller::User(caller), plan, call).await
+    let check_lasts = async |id: &str| match id {
+        CHANGE => Err(ApiError::CheckoutClosed),
+        id => Ok(checkout::check_open(&provider, id).await?),
+    };
+    once.effect_while(KeyCaller::User(caller), step, call, check_lasts).await
 }
 
 /// Opens the payment provider's portal, in which the user changes or cancels the subscription and sees invoices. The

@@ -16,12 +16,15 @@ use utoipa::{IntoParams, ToSchema};
 use crate::{
     api::{
         context::ApiContext,
+        devices::reports,
         error::{ApiError, Problem},
         extract::{paired_server::WatchedServer, query::Query},
+        list_page::{ListPage, ListPlace},
     },
     db::{paired_servers, pool::Db, smart_devices},
     domain::{
         camera::{self, MonumentCamera},
+        device::Reachable,
         time,
     },
     game::camera_picture::PictureFormat,
@@ -151,26 +154,35 @@ struct MonumentCameraView {
 #[derive(Serialize, ToSchema)]
 struct MonumentCameraList {
     cameras: Vec<MonumentCameraView>,
+    /// The `before` of the next page; `null` after the last.
+    next: Option<String>,
 }
 
-/// The cameras that the monuments of this server's map are known to have; empty until the map is known. Whether the
-/// game shows them, only a frame can tell.
+/// The cameras that the monuments of this server's map are known to have, without those that the game server said it does
+/// not know when a frame was pulled; empty until the map is known. Whether the game shows the others, only a frame can tell.
 #[utoipa::path(get, path = "/paired-servers/{id}/cameras", tag = "devices", security(("session" = [])),
-    params(("id" = String, Path)), responses(
+    params(("id" = String, Path), ListPage), responses(
     (status = 200, body = MonumentCameraList),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn list(
     WatchedServer { id, .. }: WatchedServer,
+    Query(page): Query<ListPage>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
+    let of = id.clone();
     let read = move |db: &mut Db| {
-        let monuments = paired_servers::monuments(db, &id)?.unwrap_or_default();
-        Ok((monuments, smart_devices::list(db, &id)?))
+        let monuments = paired_servers::monuments(db, &of)?.unwrap_or_default();
+        Ok((monuments, smart_devices::list(db, &of)?))
     };
+    let heard = reports(&context, &id).await?;
     let (monuments, devices) = context.pool.read(read).await?;
     let added: HashSet<&str> = devices.iter().map(|device| device.device_id.as_str()).collect();
+    let is_known = |camera: &MonumentCamera<'_>| {
+        heard.get(camera.id).is_none_or(|report| report.device.reachable != Reachable::Removed)
+    };
     let view = |MonumentCamera { id, name, monument }| MonumentCameraView {
         camera_id: id,
         monument: monument.name().to_owned(),
@@ -179,8 +191,11 @@ pub async fn list(
         y: monument.y,
         added: added.contains(id),
     };
-    let cameras = camera::of_monuments(&monuments).into_iter().map(view).collect();
-    Ok(HttpResponse::Ok().json(MonumentCameraList { cameras }))
+    let cameras = camera::of_monuments(&monuments).into_iter().filter(is_known).map(view).collect();
+    let (cameras, next) = page.cut(cameras, |camera: &MonumentCameraView| {
+        ListPlace::new(0, format!("{} {}", camera.monument, camera.camera_id))
+    })?;
+    Ok(HttpResponse::Ok().json(MonumentCameraList { cameras, next }))
 }
 
 #[cfg(test)]

@@ -18,9 +18,11 @@ use crate::{
             paired_server::{OwnedServer, WatchedServer},
             query::Query,
         },
+        fields::rfc3339,
+        list_page::{cursor, next_of},
     },
     db::chat_lines,
-    domain::{chat::KeptLine, timeline::Cursor},
+    domain::chat::KeptLine,
     relay::hub::{ChatError, SendChat, shown_text},
 };
 
@@ -38,6 +40,10 @@ pub struct ChatQuery {
     #[garde(range(min = 1, max = 500))]
     #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
+    /// Only what was said then or later: RFC 3339. So a client that was away learns what it missed.
+    #[garde(skip)]
+    #[param(value_type = Option<String>, format = DateTime)]
+    since: Option<String>,
     /// Only older ones: the `next` of the page before.
     #[garde(length(max = 128))]
     #[param(max_length = 128, format = "cursor")]
@@ -92,16 +98,13 @@ struct ChatLineSchema {
 ))]
 pub async fn list(
     WatchedServer { id, .. }: WatchedServer,
-    Query(ChatQuery { limit, before }): Query<ChatQuery>,
+    Query(ChatQuery { limit, since, before }): Query<ChatQuery>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let limit = limit.unwrap_or(PAGE);
-    let before = before.map(|before| {
-        Cursor::parse(&before).ok_or_else(|| ApiError::invalid("before", "must be the `next` of another page"))
-    });
-    let before = before.transpose()?;
-    let lines = context.pool.read(move |db| chat_lines::list(db, &id, before.as_ref(), limit)).await?;
-    let next = lines.last().filter(|_| lines.len() == limit).map(|last| last.cursor().to_wire());
+    let (since, before) = (since.as_deref().map(|since| rfc3339("since", since)).transpose()?, cursor(before)?);
+    let lines = context.pool.read(move |db| chat_lines::list(db, &id, since, before.as_ref(), limit)).await?;
+    let next = next_of(&lines, limit, |last| last.cursor().to_wire());
     Ok(HttpResponse::Ok().json(ChatView { lines, next }))
 }
 

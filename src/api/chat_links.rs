@@ -12,11 +12,11 @@ use crate::{
         done::Done,
         error::{ApiError, Problem},
         extract::{json::Json, session_user::SessionUser},
-        rate_limits::{Guessed, guess_refused},
+        rate_limits::{Guessed, guessed_wrong},
     },
     crypto::digest::sha256_hex,
     db::{chat_links, error::DbError},
-    domain::{chat_link::ChatLinkCode, pairing::WRONG_PER_ADDRESS},
+    domain::chat_link::ChatLinkCode,
 };
 
 /// The code that the bot gave.
@@ -24,7 +24,8 @@ use crate::{
 #[schema(example = json!({ "code": "ABCD-2345" }))]
 pub struct TypedChatCode {
     /// `XXXX-XXXX`; spaces around it, case and the hyphen do not matter.
-    #[garde(skip)]
+    #[garde(length(max = 64))]
+    #[schema(max_length = 64)]
     code: String,
 }
 
@@ -52,10 +53,7 @@ pub async fn link(
     let now = context.clock.now();
     // Paid before the look-up, as everywhere that somebody could guess.
     let guess = context.rate_limits.begin_guess(Guessed::ChatCode, &req, context.clock.moment())?;
-    let wrong = || match guess.within_global {
-        true => ApiError::Chat(ChatProblem::UnknownCode),
-        false => guess_refused(Guessed::ChatCode, WRONG_PER_ADDRESS.every.to_std().unwrap_or_default()),
-    };
+    let wrong = || guessed_wrong(Guessed::ChatCode, guess, ApiError::Chat(ChatProblem::UnknownCode));
     let hash = sha256_hex(ChatLinkCode::parse(&code).ok_or_else(wrong)?.as_str().as_bytes());
     let id = user.id.clone();
     let linked = context.pool.write(move |db| {

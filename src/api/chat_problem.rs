@@ -42,6 +42,11 @@ impl ChatProblem {
         }
     }
 
+    /// As for [`ApiError`](crate::api::error::ApiError::is_notable).
+    pub fn is_notable(&self) -> bool {
+        matches!(self, Self::Unsigned(_) | Self::UnknownCode)
+    }
+
     /// A sentence for the client's user.
     pub fn detail(&self) -> &'static str {
         match self {

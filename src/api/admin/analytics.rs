@@ -32,10 +32,13 @@ struct Analytics {
     /// Servers that were paired within 7 days, and still are.
     pairings7d: i64,
     /// What users did, today and on the 6 days before (UTC), most first. Counted by the API: a minute may be missing.
+    #[schema(max_items = 50)]
     activity_by_type7d: Vec<TypeCount>,
     /// Entries of timelines and raids, of the same days, most first.
+    #[schema(max_items = 50)]
     events_by_type7d: Vec<TypeCount>,
     /// 30 days of UTC, the oldest first; the last is today so far.
+    #[schema(max_items = 30)]
     days: Vec<DayView>,
 }
 

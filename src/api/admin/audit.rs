@@ -12,9 +12,11 @@ use crate::{
         context::ApiContext,
         error::{ApiError, Problem},
         extract::query::Query,
+        list_page::next_of,
     },
     db::audit::{self, AuditEntry, AuditPage},
     domain::{
+        audit::{AdminAction, AuditResult},
         time::{self, Timestamp},
         timeline::Cursor,
     },
@@ -75,15 +77,17 @@ struct AuditEntryView {
     id: String,
     /// Platform id of the admin.
     actor: String,
-    action: String,
+    /// `other`: one of a later version.
+    #[schema(format = "admin-action")]
+    action: &'static str,
     /// What it was done to.
     target: String,
     /// `{ before, after }` without secrets; of what is asked of others `{ asked }`, and of what came of that
     /// `{ begun, after }`, where `begun` is the id of the first entry.
     #[schema(value_type = Object)]
     payload: Value,
-    /// `done`, `begun` or `failed`.
-    result: String,
+    /// `done`, `begun`, `failed`, or `unknown`: others did not say what became of it.
+    result: AuditResult,
     #[serde(serialize_with = "time::wire")]
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
@@ -95,6 +99,7 @@ impl From<AuditEntry> for AuditEntryView {
     fn from(entry: AuditEntry) -> Self {
         let AuditEntry { id, at, actor, action, target, payload, result, hash } = entry;
         let payload = serde_json::from_str(&payload).unwrap_or(Value::String(payload));
+        let (action, result) = (AdminAction::parse(&action).as_str(), AuditResult::parse(&result));
         Self { id: id.to_string(), actor, action, target, payload, result, created_at: at, hash }
     }
 }
@@ -111,7 +116,7 @@ pub async fn list(Query(query): Query<AuditQuery>, context: web::Data<ApiContext
     let limit = page.limit;
     let (total, entries) = context.pool.read(move |db| audit::list(db, &page)).await?;
     let cursor = |last: &AuditEntry| Cursor { ts: last.at, id: last.id.to_string() }.to_wire();
-    let next = entries.last().filter(|_| entries.len() == limit).map(cursor);
+    let next = next_of(&entries, limit, cursor);
     let entries = entries.into_iter().map(AuditEntryView::from).collect();
     Ok(HttpResponse::Ok().json(AuditLog { total, entries, next }))
 }

@@ -13,11 +13,16 @@ use crate::{
         error::{ApiError, Problem},
         extract::{admin::Admin, idempotent::Idempotent, json::Json, query::Query},
         fields::{is_platform_id, is_tier, lines},
+        list_page::next_of,
     },
-    db::beta_testers::{self, BetaTester},
+    db::{
+        beta_testers::{self, BetaTester},
+        pool::Db,
+    },
     domain::{
         audit::{AdminAction, Written},
         ids::PlatformId,
+        limits::LARGEST_NUMBER,
         tier::{BetaEntry, Tier},
         time::{self, Timestamp},
     },
@@ -34,9 +39,13 @@ pub struct BetaTesterQuery {
     #[param(minimum = 1, maximum = 500)]
     limit: Option<i64>,
     /// So many are left out.
-    #[garde(range(min = 0))]
-    #[param(minimum = 0)]
+    #[garde(range(min = 0, max = LARGEST_NUMBER))]
+    #[param(minimum = 0, maximum = 2_147_483_647)]
     offset: Option<i64>,
+    /// Only accounts after this one: the `next` of the page before.
+    #[garde(inner(custom(is_platform_id)))]
+    #[param(format = "steamid64")]
+    before: Option<String>,
 }
 
 /// A tier for nothing.
@@ -66,7 +75,6 @@ pub struct NewBetaTester {
 #[serde(rename_all = "camelCase")]
 pub struct BetaTesterView {
     platform_id: String,
-    #[schema(value_type = String)]
     tier: Tier,
     note: Option<String>,
     #[serde(serialize_with = "time::wire_option")]
@@ -85,6 +93,8 @@ struct BetaTesterList {
     total: i64,
     /// By platform id.
     beta_testers: Vec<BetaTesterView>,
+    /// The `before` of the next page; `null` after the last.
+    next: Option<String>,
 }
 
 impl BetaTesterView {
@@ -106,14 +116,16 @@ impl BetaTesterView {
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
 ))]
 pub async fn list(
-    Query(BetaTesterQuery { limit, offset }): Query<BetaTesterQuery>,
+    Query(BetaTesterQuery { limit, offset, before }): Query<BetaTesterQuery>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let now = context.clock.now();
     let (limit, offset) = (limit.unwrap_or(PAGE), offset.unwrap_or_default());
-    let (total, testers) = context.pool.read(move |db| beta_testers::list(db, limit, offset)).await?;
+    let read = move |db: &mut Db| beta_testers::list(db, before.as_deref().unwrap_or_default(), limit, offset);
+    let (total, testers) = context.pool.read(read).await?;
+    let next = next_of(&testers, limit as usize, |last| last.account.to_string());
     let beta_testers = testers.into_iter().map(|tester| BetaTesterView::new(tester, now)).collect();
-    Ok(HttpResponse::Ok().json(BetaTesterList { total, beta_testers }))
+    Ok(HttpResponse::Ok().json(BetaTesterList { total, beta_testers, next }))
 }
 
 /// Gives an account a tier for nothing, in place of one that it has. A paid subscription still decides.

@@ -44,6 +44,7 @@ struct RegisteredCommands {
     /// How many commands the platform has now.
     registered: usize,
     /// `global` or `guild`.
+    #[schema(format = "command-scope")]
     scope: &'static str,
 }
 

@@ -6,16 +6,17 @@ use actix_web::{HttpResponse, http::StatusCode, web};
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
-use super::items::is_plain;
+use super::items::is_shortname;
 use crate::{
     api::{
         context::ApiContext,
         done::Done,
         error::{ApiError, FieldError, Problem},
-        extract::{admin::Admin, idempotent::Idempotent, json::Json},
-        fields::IntegerOrText,
+        extract::{admin::Admin, idempotent::Idempotent, json::Json, query::Query},
+        fields::{IntegerOrText, is_one_line},
+        list_page::next_of,
     },
     db::{
         conveyor_rows::{self, ConveyorRow},
@@ -44,22 +45,41 @@ pub struct NewConveyorRow {
 #[derive(Deserialize, ToSchema, Validate)]
 #[schema(example = json!({ "category": "Resources" }))]
 pub struct ConveyorCategory {
-    #[garde(length(chars, min = 1, max = 50), custom(is_plain))]
-    #[schema(format = "no-control", min_length = 1, max_length = 50)]
+    #[garde(length(chars, min = 1, max = 50), custom(is_one_line))]
+    #[schema(format = "one-line", min_length = 1, max_length = 50)]
     category: String,
 }
+
+/// The game's own name of an item.
+#[derive(ToSchema)]
+#[schema(format = "shortname", min_length = 1, max_length = 100)]
+#[allow(dead_code, reason = "the shape of a text")]
+struct Shortname(String);
 
 /// The category of several rows.
 #[derive(Deserialize, ToSchema, Validate)]
 #[schema(example = json!({ "shortnames": ["sulfur"], "category": "Resources" }))]
 pub struct ConveyorCategories {
     /// 1 to 500 of the map.
-    #[garde(length(min = 1, max = 500), inner(length(max = 100), custom(is_plain)))]
-    #[schema(min_items = 1, max_items = 500)]
+    #[garde(length(min = 1, max = 500), inner(custom(is_shortname)))]
+    #[schema(value_type = Vec<Shortname>, min_items = 1, max_items = 500)]
     shortnames: Vec<String>,
-    #[garde(length(chars, min = 1, max = 50), custom(is_plain))]
-    #[schema(format = "no-control", min_length = 1, max_length = 50)]
+    #[garde(length(chars, min = 1, max = 50), custom(is_one_line))]
+    #[schema(format = "one-line", min_length = 1, max_length = 50)]
     category: String,
+}
+
+/// Which rows.
+#[derive(Deserialize, IntoParams, Validate)]
+pub struct ConveyorQuery {
+    /// Most rows of the page; all if absent.
+    #[garde(range(min = 1, max = 500))]
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<i64>,
+    /// Only what comes after this short name: the `next` of the page before.
+    #[garde(inner(custom(is_shortname)))]
+    #[param(format = "shortname", min_length = 1, max_length = 100)]
+    before: Option<String>,
 }
 
 /// A row.
@@ -81,6 +101,16 @@ pub struct ConveyorRowView {
 struct ConveyorRowList {
     /// By short name.
     rows: Vec<ConveyorRowView>,
+    /// The `before` of the next page; `null` after the last.
+    next: Option<String>,
+}
+
+/// Rows that were changed together.
+#[derive(Serialize, ToSchema)]
+struct ChangedConveyorRows {
+    /// As they were named.
+    #[schema(max_items = 500)]
+    rows: Vec<ConveyorRowView>,
 }
 
 impl From<ConveyorRow> for ConveyorRowView {
@@ -91,15 +121,21 @@ impl From<ConveyorRow> for ConveyorRowView {
 }
 
 /// The conveyor map.
-#[utoipa::path(get, path = "/admin/conveyor-map", tag = "admin", security(("session" = [])), responses(
+#[utoipa::path(get, path = "/admin/conveyor-map", tag = "admin", security(("session" = [])), params(ConveyorQuery), responses(
     (status = 200, body = ConveyorRowList),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
 ))]
-pub async fn list(context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
-    let rows = context.pool.read(conveyor_rows::list).await?.into_iter().map(Into::into).collect();
-    Ok(HttpResponse::Ok().json(ConveyorRowList { rows }))
+pub async fn list(
+    Query(ConveyorQuery { limit, before }): Query<ConveyorQuery>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let limit = limit.unwrap_or(CONVEYOR_ROWS);
+    let rows = context.pool.read(move |db| conveyor_rows::list(db, before.as_deref(), limit)).await?;
+    let next = next_of(&rows, limit as usize, |last| last.shortname.clone());
+    Ok(HttpResponse::Ok().json(ConveyorRowList { rows: rows.into_iter().map(Into::into).collect(), next }))
 }
 
 /// Adds an item to the map, in its category of the catalogue.
@@ -182,7 +218,7 @@ pub async fn remove(admin: Admin, shortname: web::Path<String>) -> Result<HttpRe
 /// Changes the category of several rows: of all, or, if one is not there, of none.
 #[utoipa::path(post, path = "/admin/conveyor-map/bulk-category", tag = "admin", security(("session" = [])),
     request_body = ConveyorCategories, responses(
-    (status = 200, body = ConveyorRowList, description = "The rows that were named, as they now are"),
+    (status = 200, body = ChangedConveyorRows, description = "The rows that were named, as they now are"),
     (status = 400, body = Problem, content_type = "application/problem+json", description = "Also for a short name without a row"),
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
@@ -212,5 +248,5 @@ pub async fn bulk_category(
         let told = serde_json::json!(after);
         Ok(Written::new(after, before, told))
     });
-    Ok(HttpResponse::Ok().json(ConveyorRowList { rows: changed.await? }))
+    Ok(HttpResponse::Ok().json(ChangedConveyorRows { rows: changed.await? }))
 }

@@ -16,9 +16,10 @@ use crate::{
         done::Done,
         error::{ApiError, Problem},
         extract::{admin::Admin, json::Json, query::Query},
-        fields::one_line,
+        fields::is_one_line,
         image_uploads::{ImageForm, ImageLocation},
         item_answers::{ItemList, ItemView},
+        list_page::{ListPage, ListPlace},
     },
     db::{edited_items, images},
     domain::{
@@ -45,8 +46,8 @@ pub struct ItemBody {
     #[garde(length(chars, min = 1, max = 100), custom(is_one_line))]
     #[schema(format = "one-line", min_length = 1, max_length = 100)]
     name: String,
-    #[garde(length(chars, max = 50), custom(is_plain))]
-    #[schema(format = "no-control", max_length = 50)]
+    #[garde(length(chars, min = 1, max = 50), custom(is_one_line))]
+    #[schema(format = "one-line", min_length = 1, max_length = 50)]
     category: String,
     /// The `url` of an uploaded icon.
     #[garde(length(max = 500))]
@@ -57,23 +58,12 @@ pub struct ItemBody {
     stack_size: Option<u32>,
 }
 
-fn is_shortname(text: &str, _: &()) -> garde::Result {
+/// Validates the game's own name of an item.
+pub fn is_shortname(text: &str, _: &()) -> garde::Result {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._- ".contains(&byte);
     match (1..=100).contains(&text.len()) && text.bytes().all(plain) && text.trim() == text {
         true => Ok(()),
         false => Err(garde::Error::new("must be 1 to 100 of a-z, 0-9, dots, hyphens, underscores and spaces within")),
-    }
-}
-
-fn is_one_line(text: &str, _: &()) -> garde::Result {
-    one_line(&Some(text.to_owned()), &())
-}
-
-/// Validates one line of text, which may be empty.
-pub fn is_plain(text: &str, _: &()) -> garde::Result {
-    match text.chars().any(char::is_control) {
-        true => Err(garde::Error::new("must be one line of text")),
-        false => Ok(()),
     }
 }
 
@@ -89,24 +79,30 @@ pub struct ItemSearch {
     #[garde(range(min = 1, max = 100))]
     #[param(minimum = 1, maximum = 100)]
     limit: Option<usize>,
+    /// Only what comes after the page before: its `next`.
+    #[garde(length(max = 1_024))]
+    #[param(max_length = 1_024, format = "cursor")]
+    before: Option<String>,
 }
 
 #[derive(Serialize, ToSchema)]
 struct ItemResults {
     /// The best match first.
     results: Vec<ItemView>,
+    /// The `before` of the next page; `null` after the last.
+    next: Option<String>,
 }
 
 /// All items: those of the embedded catalogue as admins changed them, and those that admins added.
-#[utoipa::path(get, path = "/admin/items", tag = "admin", security(("session" = [])), responses(
+#[utoipa::path(get, path = "/admin/items", tag = "admin", security(("session" = [])), params(ListPage), responses(
     (status = 200, body = ItemList),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
 ))]
-pub async fn list(context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
-    let items = items::all().iter().map(|item| ItemView::new(item, &context.urls)).collect();
-    Ok(HttpResponse::Ok().json(ItemList { items }))
+pub async fn list(Query(page): Query<ListPage>, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+    Ok(HttpResponse::Ok().json(ItemList::page(&page, &context.urls)?))
 }
 
 /// Looks for items: exact matches first, then names that begin so, words, beginnings of words, and parts.
@@ -118,12 +114,14 @@ pub async fn list(context: web::Data<ApiContext>) -> Result<HttpResponse, ApiErr
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
 ))]
 pub async fn search(
-    Query(ItemSearch { q, limit }): Query<ItemSearch>,
+    Query(ItemSearch { q, limit, before }): Query<ItemSearch>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let found = item_search::search(&items::all(), &q, limit.unwrap_or(RESULTS));
-    let results = found.iter().map(|item| ItemView::new(item, &context.urls)).collect();
-    Ok(HttpResponse::Ok().json(ItemResults { results }))
+    let found = item_search::ranked(&items::all(), &q);
+    let (found, next) = ListPage::new(limit.unwrap_or(RESULTS), before)
+        .cut(found, |(rank, item)| ListPlace::new(*rank, format!("{}  {}", item.name, item.id)))?;
+    let results = found.iter().map(|(_, item)| ItemView::new(item, &context.urls)).collect();
+    Ok(HttpResponse::Ok().json(ItemResults { results, next }))
 }
 
 /// Says what an item is, of the embedded catalogue or a further one. Everybody sees it at once, wherever the item is named.

@@ -9,8 +9,9 @@ use crate::{
         users::User,
     },
     domain::{
+        billing_interval::BillingInterval,
         funnel::FunnelStage,
-        tier::{EffectiveTier, SubscriptionStatus, Tier},
+        tier::{EffectiveTier, SubscriptionStatus, Tier, TierSource},
         time::{self, Timestamp},
     },
 };
@@ -38,18 +39,22 @@ pub struct MemberView {
 #[derive(Serialize, ToSchema)]
 struct MemberTierView {
     /// By a subscription, or else as a beta tester.
-    #[schema(value_type = Option<String>)]
     tier: Option<Tier>,
+    /// By what: `paid`, `beta` or null.
+    #[schema(value_type = Option<String>, pattern = "^(paid|beta)$")]
+    source: Option<TierSource>,
     /// Of the subscription.
-    #[schema(value_type = Option<String>)]
     status: Option<SubscriptionStatus>,
+    /// The interval at which the subscription is charged.
+    interval: Option<BillingInterval>,
 }
 
 impl MemberView {
     pub fn new(user: User, tier: Option<EffectiveTier>) -> Self {
         let User { id, platform_id, display_name, avatar_url, created_at, last_seen_at, .. } = user;
-        let (tier, subscription) = tier.map(|tier| (tier.tier, tier.subscription)).unwrap_or_default();
-        let subscription = MemberTierView { tier, status: subscription.map(|subscription| subscription.status) };
+        let EffectiveTier { tier, source, subscription, .. } = tier.unwrap_or_else(EffectiveTier::none);
+        let (status, interval) = subscription.map(|one| (one.status, one.interval)).unzip();
+        let subscription = MemberTierView { tier, source, status, interval: interval.flatten() };
         let (id, platform_id) = (id.to_string(), platform_id.to_string());
         Self { id, platform_id, display_name, avatar_url, subscription, created_at, last_seen_at }
     }
@@ -65,12 +70,16 @@ pub struct StatusUser {
     avatar_url: Option<String>,
     /// At least one dashboard or overlay is open.
     online: bool,
-    #[schema(value_type = Option<String>)]
     tier: Option<Tier>,
-    #[schema(value_type = Option<String>)]
+    /// By what: `paid`, `beta` or null.
+    #[schema(value_type = Option<String>, pattern = "^(paid|beta)$")]
+    source: Option<TierSource>,
     status: Option<SubscriptionStatus>,
+    /// The interval at which the subscription is charged.
+    interval: Option<BillingInterval>,
     has_credential: bool,
     /// `missing`, `unproven` or `proven`.
+    #[schema(format = "credential-state")]
     credential_state: &'static str,
     /// Own ones.
     paired_servers: i64,
@@ -82,7 +91,6 @@ pub struct StatusUser {
     #[schema(value_type = String, format = DateTime)]
     last_seen_at: Timestamp,
     /// `no-subscription`, `no-credentials`, `no-paired-server`, `ready` or `guest-ready`.
-    #[schema(value_type = String)]
     funnel_stage: FunnelStage,
     /// What is missing, in words.
     stuck_reason: Option<&'static str>,
@@ -107,6 +115,7 @@ impl From<HostServer> for HostView {
 impl StatusUser {
     pub fn new(status: MemberStatus, online: bool) -> Self {
         let MemberStatus { user, tier, credential, paired_servers, hosts, chat_linked, stage } = status;
+        let (subscribed, interval) = tier.subscription.map(|one| (one.status, one.interval)).unzip();
         Self {
             id: user.id.to_string(),
             platform_id: user.platform_id.to_string(),
@@ -114,7 +123,9 @@ impl StatusUser {
             avatar_url: user.avatar_url,
             online,
             tier: tier.tier,
-            status: tier.subscription.map(|subscription| subscription.status),
+            source: tier.source,
+            status: subscribed,
+            interval: interval.flatten(),
             has_credential: credential.is_some(),
             credential_state: match credential {
                 None => "missing",

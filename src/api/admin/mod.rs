@@ -38,6 +38,7 @@ pub mod paired_servers;
 pub mod ping;
 pub mod refunds;
 pub mod stores;
+pub mod subscriptions;
 pub mod upload;
 pub mod users;
 pub mod wiki;
@@ -53,6 +54,8 @@ pub fn routes(config: &mut ServiceConfig) {
         .service(resource("/users/{id}").route(get().to(users::get)))
         .service(resource("/users/{id}/sign-out").route(post().to(users::sign_out)))
         .service(resource("/users/{id}/charges").route(get().to(refunds::charges)))
+        .service(resource("/users/{id}/subscriptions/fetch").route(post().to(subscriptions::fetch)))
+        .service(resource("/users/{id}/subscriptions/{subscriptionId}").route(delete().to(subscriptions::end)))
         .service(resource("/users/{userId}/paired-servers").route(delete().to(paired_servers::remove_all)))
         .service(resource("/paired-servers/{id}").route(delete().to(paired_servers::remove)))
         .service(resource("/analytics").route(get().to(analytics::analytics)))
@@ -68,6 +71,7 @@ pub fn routes(config: &mut ServiceConfig) {
         .service(resource("/wiki/tree").route(get().to(wiki::tree)))
         .service(resource("/wiki/page").app_data(content()).route(get().to(wiki::page)).route(put().to(wiki::put)).route(delete().to(wiki::remove)))
         .service(resource("/wiki/page/versions").route(get().to(wiki::versions)))
+        .service(resource("/wiki/page/versions/{version}").route(get().to(wiki::read_version)))
         .service(resource("/wiki/page/restore").route(post().to(wiki::restore)))
         .service(resource("/wiki/image").route(post().to(wiki::upload_image)))
         .service(resource("/items").route(get().to(items::list)))
@@ -97,6 +101,8 @@ fn content() -> PayloadConfig {
     users::get,
     users::sign_out,
     refunds::charges,
+    subscriptions::fetch,
+    subscriptions::end,
     paired_servers::remove_all,
     paired_servers::remove,
     analytics::analytics,
@@ -116,6 +122,7 @@ fn content() -> PayloadConfig {
     wiki::put,
     wiki::remove,
     wiki::versions,
+    wiki::read_version,
     wiki::restore,
     wiki::upload_image,
     items::list,

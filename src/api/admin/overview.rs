@@ -8,19 +8,21 @@ use garde::Validate;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{member_views::StatusUser, users::search_key};
+use super::member_views::StatusUser;
 use crate::{
     api::{
         context::ApiContext,
         error::{ApiError, Problem},
         extract::query::Query,
+        fields::own_id,
+        list_page::next_of,
         service_status::ServiceStatus,
     },
     db::{
         members::{self, MemberStatus, MemberTotals},
         pool::Db,
-        users,
     },
+    domain::ids::UserId,
 };
 
 /// Members of a page when no `limit` is given.
@@ -37,6 +39,10 @@ pub struct OverviewQuery {
     #[garde(range(min = 1, max = 500))]
     #[param(minimum = 1, maximum = 500)]
     limit: Option<i64>,
+    /// Only members before this one: the `next` of the page before.
+    #[garde(inner(custom(own_id)))]
+    #[param(format = Uuid)]
+    before: Option<String>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -50,6 +56,8 @@ struct Overview {
     totals: OverviewTotals,
     /// The newest members first.
     users: Vec<StatusUser>,
+    /// The `before` of the next page; `null` after the last.
+    next: Option<String>,
 }
 
 /// Of all members, whatever is searched for. Up to 10 seconds old, as is who is online.
@@ -81,22 +89,19 @@ struct OverviewTotals {
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
 ))]
 pub async fn overview(
-    Query(OverviewQuery { q, limit }): Query<OverviewQuery>,
+    Query(OverviewQuery { q, limit, before }): Query<OverviewQuery>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let status = context.service_status.get(&context.clock, || service_status(&context)).await?;
     let (now, limit) = (context.clock.now(), limit.unwrap_or(PAGE));
-    let members = match search_key(q.as_deref()) {
-        Ok(key) => {
-            let read = move |db: &mut Db| {
-                let (_, users) = users::search(db, key.as_ref(), limit, 0)?;
-                members::statuses(db, users, now)
-            };
-            context.pool.read(read).await?
-        }
-        Err(()) => Vec::new(),
+    let before = before.map(UserId::from);
+    let read = move |db: &mut Db| {
+        let (_, users) = members::search(db, q.as_deref(), before.as_ref(), limit, 0)?;
+        members::statuses(db, users, now)
     };
-    Ok(HttpResponse::Ok().json(Overview::new(&status, members)))
+    let members = context.pool.read(read).await?;
+    let next = next_of(&members, limit as usize, |last| last.user.id.to_string());
+    Ok(HttpResponse::Ok().json(Overview::new(&status, members, next)))
 }
 
 async fn service_status(context: &ApiContext) -> Result<ServiceStatus, ApiError> {
@@ -107,7 +112,7 @@ async fn service_status(context: &ApiContext) -> Result<ServiceStatus, ApiError>
 }
 
 impl Overview {
-    fn new(status: &ServiceStatus, members: Vec<MemberStatus>) -> Self {
+    fn new(status: &ServiceStatus, members: Vec<MemberStatus>, next: Option<String>) -> Self {
         let ServiceStatus { totals, online, relay } = status;
         let MemberTotals { users, paid, beta, with_credential, with_chat, with_paired_server, stuck } = totals.clone();
         let member = |member: MemberStatus| {
@@ -128,6 +133,7 @@ impl Overview {
                 stuck,
             },
             users: members.into_iter().map(member).collect(),
+            next,
         }
     }
 }

@@ -1,13 +1,11 @@
 //! Paying back: `/admin/refund`, `/admin/refunds`, `/admin/users/{id}/charges`, and the payment events that wait:
 //! `/admin/payment-events`.
 
-use std::collections::{HashMap, HashSet};
+use std::{cell::Cell, rc::Rc};
 
 use actix_web::{HttpResponse, http::StatusCode, web};
-use chrono::TimeDelta;
 use garde::Validate;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
@@ -21,42 +19,41 @@ use crate::{
             json::Json,
             query::Query,
         },
+        list_page::{cursor, next_of, not_a_next},
     },
-    billing::context::BillingContext,
-    clients::payments::{PaymentsError, ProviderCharge, ProviderRefund, RefundOf, RefundRequest},
-    crypto::digest::sha256_hex,
+    billing::{
+        context::BillingContext,
+        refunds::{self, RefundError, RefundStart},
+    },
+    clients::payments::{PaymentsError, ProviderCharge, RefundOf},
     db::{
-        audit::{self, AuditEntry, AuditPage},
-        payment_customers,
-        payment_events::{self, ParkedEvent},
+        audit, payment_customers,
+        payment_events::{self, ShownEvent},
         pool::Db,
         users,
     },
     domain::{
-        audit::{AdminAction, Written},
         ids::{PlatformId, UserId},
+        payment_event_kind::PaymentEventKind,
+        refund::{IssuedRefund, RefundPlan, RefundRefusal, RefundStatus},
         time::{self, Timestamp},
+        timeline::Cursor,
     },
 };
 
 /// Refunds of a page when no `limit` is given.
 const PAGE: u8 = 20;
-/// Charges of a member that are shown, the newest.
+/// Charges of a page when no `limit` is given.
 const CHARGES: u8 = 100;
 /// Payment events of a page when no `limit` is given.
 const EVENTS: usize = 200;
-/// Entries of earlier attempts at a charge that are looked through.
-const ATTEMPTS: usize = 50;
-/// The provider knows a key for at least a day.
-const KEY_KEPT: TimeDelta = TimeDelta::hours(23);
-/// The code of a refund of which nobody knows whether it was made.
-const UNANSWERED: &str = "payment_provider_unavailable";
-/// The code of a refund whose key another one has used, which was made or not.
-const OVERTAKEN: &str = "conflict";
+
+/// The largest amount that the provider takes in any currency.
+const LARGEST_REFUND: i64 = 999_999_999_999;
 
 /// What is paid back.
 #[derive(Deserialize, ToSchema, Validate)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 #[schema(example = json!({ "chargeId": "ch_1", "amount": 500, "reason": "requested_by_customer" }))]
 pub struct NewRefund {
     /// The provider's id of the charge. This or `paymentIntentId`.
@@ -67,12 +64,12 @@ pub struct NewRefund {
     #[schema(pattern = "^[A-Za-z0-9_]{1,255}$")]
     payment_intent_id: Option<String>,
     /// Smallest unit of its currency; absent: all that is left.
-    #[garde(range(min = 1))]
-    #[schema(minimum = 1)]
+    #[garde(range(min = 1, max = LARGEST_REFUND))]
+    #[schema(minimum = 1, maximum = 999_999_999_999_i64)]
     amount: Option<i64>,
     /// `duplicate`, `fraudulent` (which blocks the card) or `requested_by_customer`.
     #[garde(inner(custom(is_reason)))]
-    #[schema(pattern = "^(duplicate|fraudulent|requested_by_customer)$")]
+    #[schema(format = "refund-reason")]
     reason: Option<String>,
 }
 
@@ -87,31 +84,40 @@ fn is_reason(text: &str, _: &()) -> garde::Result {
     known.then_some(()).ok_or_else(|| garde::Error::new("must be duplicate, fraudulent or requested_by_customer"))
 }
 
-/// How many.
+/// Which refunds or charges.
 #[derive(Deserialize, IntoParams, Validate)]
-pub struct RefundQuery {
-    /// At most so many; 20 if absent.
+pub struct ProviderPage {
+    /// Most entries of the page; 20 refunds or 100 charges if absent.
     #[garde(range(min = 1, max = 100))]
     #[param(minimum = 1, maximum = 100)]
     limit: Option<u8>,
+    /// Only older ones: the `next` of the page before.
+    #[garde(inner(custom(is_provider_id)))]
+    #[param(pattern = "^[A-Za-z0-9_]{1,255}$")]
+    before: Option<String>,
 }
 
 /// Which events.
 #[derive(Deserialize, IntoParams, Validate)]
 pub struct PaymentEventQuery {
-    /// `parked`, which is what there is to see.
-    #[garde(custom(is_parked))]
-    #[param(pattern = "^parked$")]
+    /// `parked` (if absent): those that wait, the oldest first; `reported`: disputes, and refunds that failed at the bank,
+    /// the newest first.
+    #[garde(custom(is_shown))]
+    #[param(pattern = "^(parked|reported)$")]
     state: Option<String>,
     /// At most so many; 200 if absent.
     #[garde(range(min = 1, max = 500))]
     #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
+    /// Only what comes after the page before: its `next`.
+    #[garde(length(max = 300))]
+    #[param(max_length = 300, format = "cursor")]
+    before: Option<String>,
 }
 
-fn is_parked(state: &Option<String>, _: &()) -> garde::Result {
-    let known = state.as_deref().is_none_or(|state| state == "parked");
-    known.then_some(()).ok_or_else(|| garde::Error::new("must be parked"))
+fn is_shown(state: &Option<String>, _: &()) -> garde::Result {
+    let known = state.as_deref().is_none_or(|state| matches!(state, "parked" | "reported"));
+    known.then_some(()).ok_or_else(|| garde::Error::new("must be parked or reported"))
 }
 
 /// A refund.
@@ -123,29 +129,23 @@ struct RefundView {
     amount: i64,
     /// Lower-case ISO code.
     currency: String,
-    /// The provider's word, for example `succeeded` or `pending`.
-    status: String,
+    status: RefundStatus,
     charge_id: Option<String>,
     payment_intent_id: Option<String>,
+    /// The member who paid; null: a customer who is no member here (any more).
+    user_id: Option<String>,
     /// Platform id of the admin; null: it was issued at the provider.
     issued_by: Option<String>,
     #[schema(format = DateTime)]
     issued_at: Option<String>,
 }
 
-impl From<ProviderRefund> for RefundView {
-    fn from(refund: ProviderRefund) -> Self {
-        let ProviderRefund { id, amount, currency, status, charge, payment_intent, issued_by, issued_at, .. } = refund;
-        Self {
-            id,
-            amount,
-            currency,
-            status,
-            charge_id: charge,
-            payment_intent_id: payment_intent,
-            issued_by,
-            issued_at,
-        }
+impl From<IssuedRefund> for RefundView {
+    fn from(refund: IssuedRefund) -> Self {
+        let IssuedRefund { id, amount, currency, status, charge_id, payment_intent_id, user_id, issued_by, issued_at } =
+            refund;
+        let status = RefundStatus::of_provider(&status);
+        Self { id, amount, currency, status, charge_id, payment_intent_id, user_id, issued_by, issued_at }
     }
 }
 
@@ -153,6 +153,8 @@ impl From<ProviderRefund> for RefundView {
 struct RefundList {
     /// The newest first.
     refunds: Vec<RefundView>,
+    /// The `before` of the next page; `null` after the last.
+    next: Option<String>,
 }
 
 /// What a member has paid.
@@ -174,29 +176,36 @@ struct ChargeView {
 
 impl From<ProviderCharge> for ChargeView {
     fn from(charge: ProviderCharge) -> Self {
-        let ProviderCharge { id, amount, amount_refunded, currency, status, payment_intent, created } = charge;
+        let ProviderCharge { id, amount, amount_refunded, currency, status, payment_intent, created, .. } = charge;
         Self { id, amount, amount_refunded, currency, status, payment_intent_id: payment_intent, created_at: created }
     }
 }
 
 #[derive(Serialize, ToSchema)]
 struct ChargeList {
-    /// The newest first, at most 100.
+    /// The newest first.
     charges: Vec<ChargeView>,
+    /// The `before` of the next page; `null` after the last.
+    next: Option<String>,
 }
 
-/// An event of the payment provider that waits, because something about it is unknown.
+/// An event of the payment provider that waits, because something about it is unknown; or one that an admin has to see.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct PaymentEventView {
     id: String,
-    /// The provider's word, for example `customer.subscription.updated`.
-    kind: String,
+    /// The provider's type of it; `other`: one that is not read.
+    #[schema(format = "payment-event-kind")]
+    kind: &'static str,
+    /// `parked` or `reported`.
     state: &'static str,
+    /// Why it waits; or `dispute_opened`, `dispute_lost`, `dispute_closed`, `refund_failed`.
     reason: Option<String>,
+    /// The charge that is disputed, or whose refund failed.
+    charge_id: Option<String>,
     subscription_id: Option<String>,
     customer_id: Option<String>,
-    /// The user whom checkout named.
+    /// The user named at checkout, or the payer of the charge.
     user_id: Option<String>,
     #[serde(serialize_with = "time::wire")]
     #[schema(value_type = String, format = DateTime)]
@@ -208,35 +217,61 @@ struct PaymentEventView {
     next_attempt_at: Option<Timestamp>,
 }
 
-impl From<ParkedEvent> for PaymentEventView {
-    fn from(event: ParkedEvent) -> Self {
-        let ParkedEvent { id, kind, subscription_id, customer_id, user_hint, reason, received_at, .. } = event;
-        let (attempts, next_attempt_at) = (event.attempts, event.next_attempt_at);
-        let (state, user_id) = ("parked", user_hint);
-        Self { id, kind, state, reason, subscription_id, customer_id, user_id, received_at, attempts, next_attempt_at }
+impl PaymentEventView {
+    fn new(state: &'static str, event: ShownEvent) -> Self {
+        let ShownEvent {
+            id,
+            kind,
+            subscription_id,
+            customer_id,
+            user_hint: user_id,
+            reason,
+            received_at,
+            attempts,
+            next_attempt_at,
+            charge_id,
+        } = event;
+        Self {
+            id,
+            kind: PaymentEventKind::of_provider(&kind).as_str(),
+            state,
+            reason,
+            charge_id,
+            subscription_id,
+            customer_id,
+            user_id,
+            received_at,
+            attempts,
+            next_attempt_at,
+        }
     }
 }
 
 #[derive(Serialize, ToSchema)]
 struct PaymentEventList {
     total: usize,
-    /// The oldest first.
     events: Vec<PaymentEventView>,
+    /// The `before` of the next page; `null` after the last.
+    next: Option<String>,
 }
 
 fn refused(error: PaymentsError) -> ApiError {
     match error {
+        // The client sent it as `before`.
+        PaymentsError::Unknown { param: Some(param) } if param == "starting_after" => not_a_next(),
         PaymentsError::Unknown { .. } => ApiError::UnknownCharge,
         PaymentsError::Refused { code, .. } if code == "charge_already_refunded" => ApiError::AlreadyRefunded,
         PaymentsError::Refused { code, .. } if code.starts_with("idempotency") => ApiError::Conflict,
-        PaymentsError::Client(_) => ApiError::PaymentsUnavailable(error.into()),
-        PaymentsError::Refused { .. } => ApiError::PaymentsRefused(error.into()),
+        error => error.into(),
     }
 }
 
-/// Pays a charge back, or a part of it. It does not change the tier; an event of the provider may. After
-/// `payment_provider_unavailable` nobody knows whether it was made; asked for again within 23 hours, it is made at most once.
-/// The same again after an answer pays back again, unless it comes with the same `Idempotency-Key`.
+/// Pays a charge back, or a part of it. It does not change the tier; an event of the provider may. One refund of a charge
+/// at a time: while one is under way, or nobody knows what became of it, the same again without an `Idempotency-Key` is
+/// that one, and anything else is `refund_open`. After `payment_provider_unavailable` the provider is asked again each
+/// minute; what became of it is a further entry of the audit log, and the answer to the same request. The same again after
+/// an answer pays back again, unless it comes with the same `Idempotency-Key`; each key is a refund of its own. An answer
+/// that its client did not wait for counts as given: one that waits less than 30 s sends a key.
 #[utoipa::path(post, path = "/admin/refund", tag = "admin", security(("session" = [])), request_body = NewRefund,
     responses(
     (status = 201, body = RefundView),
@@ -244,7 +279,7 @@ fn refused(error: PaymentsError) -> ApiError {
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_charge`"),
-    (status = 409, body = Problem, content_type = "application/problem+json", description = "`already_refunded`; `conflict`: the same was asked for at the same time, or so long ago that the provider may have forgotten it; look at what became of it"),
+    (status = 409, body = Problem, content_type = "application/problem+json", description = "`already_refunded`; `refund_open`: another refund of the charge is under way, or what became of it was not shown yet"),
     (status = 502, body = Problem, content_type = "application/problem+json",
         description = "`payment_provider_refused`"),
     (status = 503, body = Problem, content_type = "application/problem+json",
@@ -258,169 +293,117 @@ pub async fn refund(
 ) -> Result<HttpResponse, ApiError> {
     let billing = billing(&context)?.clone();
     let caller = admin.platform_id.clone();
-    let plan = async |key: Option<&str>| plan(&context, &billing, &caller, new, key).await;
-    let (billing, by) = (billing.clone(), admin.clone());
-    let call = move |plan: RefundPlan| async move {
-        let (target, asked) = (plan.charge_id.clone(), json!(plan));
-        let call = async move {
-            let RefundPlan { charge_id, amount, reason, issued_by, issued_at, idempotency_key, .. } = &plan;
-            let request = RefundRequest {
-                of: RefundOf::Charge(charge_id),
-                amount: Some(*amount),
-                reason: reason.as_deref(),
-                issued_by,
-                issued_at,
-                idempotency_key,
-            };
-            let refund = billing.client.refund(&request).await.map_err(|error| match error {
-                PaymentsError::Client(_) => ApiError::RefundUnanswered(error.into()),
-                error => refused(error),
-            })?;
-            let told = serde_json::to_value(RefundView::from(refund.clone())).unwrap_or_default();
-            Ok(Written::new(RefundView::from(refund), (), told))
+    let plan = async |key: Option<&str>| plan(&context, &billing, &caller, new, key.is_some()).await;
+    let (asked, by) = (billing.clone(), admin.clone());
+    let attempt = Rc::new(Cell::new(None));
+    let begun_with = attempt.clone();
+    let call = move |step: RefundStep| async move {
+        let start = match step {
+            RefundStep::Join(begun) => RefundStart::Attempt(begun),
+            RefundStep::Begin { plan, keyed, after } => {
+                by.locked(move |db, head, now| Ok(refunds::begin(db, head, &plan, keyed, after, now)?)).await?
+            }
         };
-        let refund = by.effect(AdminAction::Refund, &target, asked, call).await?;
-        Ok(ReplayableAnswer::new(StatusCode::CREATED, &refund))
+        let refund = match start {
+            RefundStart::Attempt(begun) => {
+                begun_with.set(Some(begun));
+                refunds::finish(&asked, begun).await.map_err(not_made)?
+            }
+            RefundStart::Open(which) => return Err(ApiError::RefundOpen(which)),
+        };
+        Ok(ReplayableAnswer::new(StatusCode::CREATED, &RefundView::from(refund)))
     };
-    once.effect(KeyCaller::Admin(admin.platform_id), plan, call).await
+    let answer = once.effect(KeyCaller::Admin(admin.platform_id.clone()), plan, call).await;
+    if let Some(begun) = attempt.get() {
+        refunds::note_shown(&billing, begun).await;
+    }
+    answer
 }
 
-/// What the provider is asked for, all of which it compares with what came with the same key before. The audit log has it,
-/// too.
+fn not_made(error: RefundError) -> ApiError {
+    match error {
+        RefundError::NotMade(RefundRefusal::UnknownCharge) => ApiError::UnknownCharge,
+        RefundError::NotMade(RefundRefusal::AlreadyRefunded) => ApiError::AlreadyRefunded,
+        RefundError::NotMade(RefundRefusal::Refused | RefundRefusal::NotMade) => {
+            ApiError::PaymentsRefused(error.into())
+        }
+        RefundError::Unknown(_) => ApiError::RefundUnanswered(error.into()),
+        RefundError::Database(error) => error.into(),
+    }
+}
+
+/// What a request does.
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RefundPlan {
-    charge_id: String,
-    payment_intent_id: Option<String>,
-    amount: i64,
-    currency: String,
-    reason: Option<String>,
-    /// Platform id of the admin.
-    issued_by: String,
-    /// RFC 3339.
-    issued_at: String,
-    idempotency_key: String,
+enum RefundStep {
+    /// It asks for what the attempt that began with this entry of the audit log asks for.
+    Join(i64),
+    Begin {
+        plan: Box<RefundPlan>,
+        /// The request has a key.
+        keyed: bool,
+        /// The last entry of the audit log when it came.
+        after: i64,
+    },
 }
 
-/// `key` is that of the request.
+/// With `keyed`, the request has a key of its own.
 async fn plan(
     context: &ApiContext,
     billing: &BillingContext,
     admin: &PlatformId,
     new: NewRefund,
-    key: Option<&str>,
-) -> Result<RefundPlan, ApiError> {
+    keyed: bool,
+) -> Result<RefundStep, ApiError> {
     let NewRefund { charge_id, payment_intent_id, amount, reason } = new;
     let of = match (&charge_id, &payment_intent_id) {
         (Some(charge), None) => RefundOf::Charge(charge),
         (None, Some(payment)) => RefundOf::PaymentIntent(payment),
         _ => return Err(ApiError::invalid("chargeId", "or `paymentIntentId` is required, one of the two")),
     };
-    // Read before the charge: a refund that a click at the same time makes in between gives this one no other key.
-    let latest = match key {
-        Some(_) => None,
-        None => billing.client.latest_refund(of).await.map_err(refused)?,
+    // Before the charge is read: what is under way now may be over then.
+    let named = charge_id.clone().or(payment_intent_id.clone()).unwrap_or_default();
+    let asked = reason.clone();
+    let now = context.clock.now();
+    let arrive = move |db: &mut Db| {
+        let after = audit::lock(db)?.id();
+        let is_asked = |plan: &RefundPlan| plan.is_asked_by(amount, asked.as_deref());
+        let start = if keyed { None } else { refunds::in_the_way(db, &named, after, now, is_asked)? };
+        Ok((after, start))
+    };
+    let after = match context.pool.write(arrive).await? {
+        (_, Some(RefundStart::Attempt(begun))) => return Ok(RefundStep::Join(begun)),
+        (_, Some(RefundStart::Open(which))) => return Err(ApiError::RefundOpen(which)),
+        (after, None) => after,
     };
     let charge = billing.client.charge(of).await.map_err(refused)?;
-    let left = charge.amount - charge.amount_refunded;
+    let left = charge.amount.saturating_sub(charge.amount_refunded);
     if left <= 0 {
         return Err(ApiError::AlreadyRefunded);
     }
     if amount.is_some_and(|amount| amount > left) {
         return Err(ApiError::invalid("amount", format!("is more than the {left} that are left")));
     }
-    // What was asked for is the same for a repetition, and for nothing else.
+    let ProviderCharge { id: charge_id, payment_intent: payment_intent_id, currency, customer, .. } = charge;
+    let payer = move |db: &mut Db| customer.map_or(Ok(None), |customer| payment_customers::user_of(db, &customer));
+    let user_id = context.pool.read(payer).await?.map(|user| user.to_string());
     let amount = amount.unwrap_or(left);
-    // An attempt of which nobody knows the end comes before the key of this request: the money goes back at most once.
-    let attempt = open_attempt(context, &charge.id, amount, reason.as_deref()).await?;
-    if attempt.as_ref().is_some_and(|attempt| !attempt.is_known_to_provider(context.clock.now())) {
-        return Err(ApiError::Conflict);
-    }
-    let attempt = match attempt {
-        Some(attempt) => attempt,
-        None => RefundAttempt {
-            key: match key {
-                Some(key) => format!("refund:{key}"),
-                // A second click at the same time finds the same latest refund and makes the same key. After a refund
-                // there is another latest one, also when it came to nothing: the same can be asked for again.
-                None => sha256_hex(format!("{}:{latest:?}:{amount}:{reason:?}", charge.id).as_bytes()),
-            },
-            issued_by: admin.to_string(),
-            issued_at: time::to_wire(context.clock.now()),
-        },
+    let plan = RefundPlan {
+        charge_id,
+        payment_intent_id,
+        amount,
+        currency,
+        reason,
+        issued_by: admin.to_string(),
+        issued_at: time::to_wire(context.clock.now()),
+        idempotency_key: context.random.hex::<16>(),
+        all: amount == left,
+        user_id,
     };
-    let RefundAttempt { key: idempotency_key, issued_by, issued_at } = attempt;
-    let ProviderCharge { id: charge_id, payment_intent: payment_intent_id, currency, .. } = charge;
-    Ok(RefundPlan { charge_id, payment_intent_id, amount, currency, reason, issued_by, issued_at, idempotency_key })
-}
-
-/// A refund that was asked for.
-struct RefundAttempt {
-    key: String,
-    issued_by: String,
-    issued_at: String,
-}
-
-impl RefundAttempt {
-    /// Whether the provider still knows its key, which it counts from the first time that it was sent: a repetition may be
-    /// younger than the key. One that it has forgotten would pay once more.
-    fn is_known_to_provider(&self, now: Timestamp) -> bool {
-        self.issued_at.parse::<Timestamp>().is_ok_and(|first| now - first < KEY_KEPT)
-    }
-}
-
-/// The last attempt at this refund, by whomever, if nobody knows what became of it: it goes on, or the provider did not
-/// answer. Asking with its key, which may be too old for that, makes the refund at most once. One that nobody has repeated
-/// for as long as a key is known is over: the same again is another refund.
-async fn open_attempt(
-    context: &ApiContext,
-    charge: &str,
-    amount: i64,
-    reason: Option<&str>,
-) -> Result<Option<RefundAttempt>, ApiError> {
-    let page = AuditPage {
-        action: Some(AdminAction::Refund.as_str().to_owned()),
-        target: Some(charge.to_owned()),
-        since: Some(context.clock.now() - KEY_KEPT),
-        limit: ATTEMPTS,
-        ..Default::default()
-    };
-    let (_, entries) = context.pool.read(move |db| audit::list(db, &page)).await?;
-    Ok(unanswered_attempt(entries, amount, reason))
-}
-
-/// The same of these entries, the newest first. An attempt that another one overtook has neither made the refund nor says
-/// what became of its key.
-fn unanswered_attempt(entries: Vec<AuditEntry>, amount: i64, reason: Option<&str>) -> Option<RefundAttempt> {
-    let (mut over, mut settled_keys, mut unsettled) = (HashMap::new(), HashSet::new(), Vec::new());
-    for AuditEntry { id, actor, payload, .. } in entries {
-        let mut payload: Value = serde_json::from_str(&payload).unwrap_or_default();
-        // What became of an attempt comes before it.
-        if let Some(begun) = payload["begun"].as_str().map(str::to_owned) {
-            over.insert(begun, payload["after"]["error"].take());
-            continue;
-        }
-        let asked = &payload["asked"];
-        let Some(key) = asked["idempotencyKey"].as_str().map(str::to_owned) else { continue };
-        match over.remove(&id.to_string()) {
-            Some(error) if error == OVERTAKEN => {}
-            Some(error) if error != UNANSWERED => {
-                settled_keys.insert(key);
-            }
-            _ if asked["amount"] == amount && asked["reason"].as_str() == reason => {
-                let issued_at = asked["issuedAt"].as_str().map(str::to_owned);
-                let issued_by = asked["issuedBy"].as_str().unwrap_or(&actor).to_owned();
-                unsettled.extend(issued_at.map(|issued_at| RefundAttempt { key, issued_by, issued_at }));
-            }
-            _ => {}
-        }
-    }
-    // Of several the first: the provider has its words.
-    unsettled.into_iter().rev().find(|attempt| !settled_keys.contains(&attempt.key))
+    Ok(RefundStep::Begin { plan: Box::new(plan), keyed, after })
 }
 
 /// The latest refunds.
-#[utoipa::path(get, path = "/admin/refunds", tag = "admin", security(("session" = [])), params(RefundQuery), responses(
+#[utoipa::path(get, path = "/admin/refunds", tag = "admin", security(("session" = [])), params(ProviderPage), responses(
     (status = 200, body = RefundList),
     (status = 400, body = Problem, content_type = "application/problem+json"),
     (status = 401, body = Problem, content_type = "application/problem+json"),
@@ -429,42 +412,58 @@ fn unanswered_attempt(entries: Vec<AuditEntry>, amount: i64, reason: Option<&str
         description = "`payments_disabled`; `payment_provider_unavailable`"),
 ))]
 pub async fn list(
-    Query(RefundQuery { limit }): Query<RefundQuery>,
+    Query(ProviderPage { limit, before }): Query<ProviderPage>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let refunds = billing(&context)?.client.refunds(limit.unwrap_or(PAGE)).await.map_err(refused)?;
-    Ok(HttpResponse::Ok().json(RefundList { refunds: refunds.into_iter().map(RefundView::from).collect() }))
+    let billing = billing(&context)?;
+    let page = billing.client.refunds(before.as_deref(), limit.unwrap_or(PAGE)).await;
+    let (refunds, is_cut) = page.map_err(refused)?;
+    let next = refunds.last().filter(|_| is_cut).map(|last| last.id.clone());
+    let refunds = refunds::listed(billing, refunds).await?;
+    Ok(HttpResponse::Ok().json(RefundList { refunds: refunds.into_iter().map(RefundView::from).collect(), next }))
 }
 
 /// What a member has paid, to choose a refund from.
 #[utoipa::path(get, path = "/admin/users/{id}/charges", tag = "admin", security(("session" = [])),
-    params(("id" = String, Path)), responses(
+    params(("id" = String, Path), ProviderPage), responses(
     (status = 200, body = ChargeList),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json",
         description = "`payments_disabled`; `payment_provider_unavailable`"),
 ))]
-pub async fn charges(path: web::Path<String>, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+pub async fn charges(
+    path: web::Path<String>,
+    Query(ProviderPage { limit, before }): Query<ProviderPage>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
     let billing = billing(&context)?;
     let user = UserId::from(path.into_inner());
     let read = move |db: &mut Db| {
         let Some(user) = users::find(db, &user)? else { return Ok(None) };
         payment_customers::of_user(db, &user.id).map(Some)
     };
-    let charges = match context.pool.read(read).await?.ok_or(ApiError::NotFound)? {
-        Some(customer) => match billing.client.charges(&customer, CHARGES).await {
-            // It was deleted there.
-            Err(PaymentsError::Unknown { .. }) => Vec::new(),
-            charges => charges.map_err(refused)?,
-        },
-        None => Vec::new(),
+    let (charges, is_cut) = match context.pool.read(read).await?.ok_or(ApiError::NotFound)? {
+        Some(customer) => {
+            let page = billing.client.charges(&customer, before.as_deref(), limit.unwrap_or(CHARGES)).await;
+            match page {
+                // Deleted at the provider.
+                Err(PaymentsError::Unknown { param }) if param.as_deref() != Some("starting_after") => {
+                    (Vec::new(), false)
+                }
+                page => page.map_err(refused)?,
+            }
+        }
+        None => (Vec::new(), false),
     };
-    Ok(HttpResponse::Ok().json(ChargeList { charges: charges.into_iter().map(ChargeView::from).collect() }))
+    let next = charges.last().filter(|_| is_cut).map(|last| last.id.clone());
+    Ok(HttpResponse::Ok().json(ChargeList { charges: charges.into_iter().map(ChargeView::from).collect(), next }))
 }
 
-/// Events of the payment provider that wait, because something about them is unknown. They are tried again by themselves.
+/// Events of the payment provider that wait, because something about them is unknown, and are tried again by themselves;
+/// or those at which an admin has to look: disputes, and refunds that failed at the bank.
 #[utoipa::path(get, path = "/admin/payment-events", tag = "admin", security(("session" = [])),
     params(PaymentEventQuery), responses(
     (status = 200, body = PaymentEventList),
@@ -473,14 +472,17 @@ pub async fn charges(path: web::Path<String>, context: web::Data<ApiContext>) ->
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
 ))]
 pub async fn events(
-    Query(PaymentEventQuery { limit, .. }): Query<PaymentEventQuery>,
+    Query(PaymentEventQuery { limit, state, before }): Query<PaymentEventQuery>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let limit = limit.unwrap_or(EVENTS);
-    let (total, events) = context.pool.read(move |db| payment_events::parked(db, limit)).await?;
-    let events = events.into_iter().map(PaymentEventView::from).collect();
-    Ok(HttpResponse::Ok().json(PaymentEventList { total, events }))
+    let before = cursor(before)?;
+    let (state, list): (_, fn(&mut Db, Option<&Cursor>, usize) -> _) = match state.as_deref() {
+        Some("reported") => ("reported", payment_events::reported),
+        _ => ("parked", payment_events::parked),
+    };
+    let (total, events) = context.pool.read(move |db| list(db, before.as_ref(), limit)).await?;
+    let next = next_of(&events, limit, |last| Cursor { ts: last.received_at, id: last.id.clone() }.to_wire());
+    let events = events.into_iter().map(|event| PaymentEventView::new(state, event)).collect();
+    Ok(HttpResponse::Ok().json(PaymentEventList { total, events, next }))
 }
-
-#[cfg(test)]
-mod tests;

@@ -21,7 +21,7 @@ use crate::{
     domain::{
         audit::{AdminAction, Written},
         ids::PlatformId,
-        limits::STORE_BYTES,
+        limits::{LARGEST_NUMBER, STORE_BYTES},
         stores::{StoreName, check_data},
         time::{self, Timestamp},
     },
@@ -46,8 +46,8 @@ fn can_be_data(data: &RawValue, _: &()) -> garde::Result {
 #[schema(example = json!({ "version": 0 }))]
 pub struct StoreRestore {
     /// 0: what the service ships.
-    #[garde(range(min = 0))]
-    #[schema(minimum = 0)]
+    #[garde(range(min = 0, max = LARGEST_NUMBER))]
+    #[schema(minimum = 0, maximum = 2_147_483_647)]
     version: i64,
 }
 
@@ -55,7 +55,6 @@ pub struct StoreRestore {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct StoreSummary {
-    #[schema(value_type = String)]
     name: StoreName,
     /// 0: as it ships.
     version: i64,
@@ -69,12 +68,14 @@ struct StoreSummary {
 
 #[derive(Serialize, ToSchema)]
 struct StoreList {
+    #[schema(max_items = 4)]
     stores: Vec<StoreSummary>,
 }
 
 #[derive(Serialize, ToSchema)]
 struct StoreVersionList {
     /// Newest first; the last one, 0, is what the service ships.
+    #[schema(max_items = 21)]
     versions: Vec<StoreSummary>,
 }
 
@@ -172,7 +173,8 @@ pub async fn versions(name: web::Path<String>, context: web::Data<ApiContext>) -
 
 /// What a version of a store held.
 #[utoipa::path(get, path = "/admin/store/{name}/versions/{version}", tag = "admin", security(("session" = [])),
-    params(("name" = String, Path), ("version" = i64, Path)), responses(
+    params(("name" = String, Path), ("version" = i64, Path, minimum = 0, maximum = 2_147_483_647, description = "0: what the service ships")),
+    responses(
     (status = 200, body = StoreView),
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),

@@ -15,13 +15,15 @@ use crate::{
         credentials::PushCredentialView,
         error::{ApiError, Problem},
         extract::{admin::Admin, query::Query},
+        fields::own_id,
         guests::GuestView,
+        list_page::next_of,
         me::SubscriptionView,
         paired_servers::PairedServerView,
     },
     db::{
         guests::{self, Guest},
-        incidents, members, paired_servers,
+        incidents, members, paired_servers, payment_customers,
         pool::Db,
         push_credentials, push_refusals, sessions, tiers,
         users::{self, User},
@@ -30,7 +32,7 @@ use crate::{
         access::Role,
         audit::{AdminAction, Written},
         ids::{ServerId, SessionId, UserId},
-        player_name::NameKey,
+        limits::LARGEST_NUMBER,
         time::{self, Timestamp},
     },
     relay::hub::SessionEnded,
@@ -42,18 +44,23 @@ const PAGE: i64 = 50;
 /// Which members.
 #[derive(Deserialize, IntoParams, Validate)]
 pub struct MemberQuery {
-    /// What the platform id, or a word of the name, begins with; upper and lower case are one.
-    #[garde(length(chars, max = 100))]
-    #[param(max_length = 100)]
+    /// What the platform id, or a word of the name, begins with; upper and lower case are one. Or the whole id of a
+    /// subscription or customer at the payment provider.
+    #[garde(length(chars, max = 255))]
+    #[param(max_length = 255)]
     q: Option<String>,
     /// At most so many; 50 if absent.
     #[garde(range(min = 1, max = 500))]
     #[param(minimum = 1, maximum = 500)]
     limit: Option<i64>,
     /// So many are left out.
-    #[garde(range(min = 0))]
-    #[param(minimum = 0)]
+    #[garde(range(min = 0, max = LARGEST_NUMBER))]
+    #[param(minimum = 0, maximum = 2_147_483_647)]
     offset: Option<i64>,
+    /// Only members before this one: the `next` of the page before. Unlike `offset`, it leaves nobody out when others come.
+    #[garde(inner(custom(own_id)))]
+    #[param(format = Uuid)]
+    before: Option<String>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -62,6 +69,8 @@ struct MemberList {
     total: i64,
     /// The newest members first.
     users: Vec<MemberView>,
+    /// The `before` of the next page; `null` after the last.
+    next: Option<String>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -85,6 +94,8 @@ struct MemberDetail {
     last_seen_at: Timestamp,
     /// As the member sees it.
     subscription: SubscriptionView,
+    /// The customer at the payment provider; null: they were never at the checkout.
+    payment_customer_id: Option<String>,
     /// Own ones.
     paired_servers: Vec<PairedServerView>,
     /// Its state, never its content.
@@ -124,15 +135,6 @@ struct SignedOut {
     sessions: usize,
 }
 
-/// What a search looks for: `Ok(None)` for everybody, `Err` for nobody.
-pub(super) fn search_key(text: Option<&str>) -> Result<Option<NameKey>, ()> {
-    match text.map(str::trim).filter(|text| !text.is_empty()) {
-        None => Ok(None),
-        // Nothing of it can be seen, so no name has it.
-        Some(text) => NameKey::of(text).map(Some).ok_or(()),
-    }
-}
-
 /// Members, the newest first.
 #[utoipa::path(get, path = "/admin/users", tag = "admin", security(("session" = [])), params(MemberQuery), responses(
     (status = 200, body = MemberList),
@@ -141,16 +143,14 @@ pub(super) fn search_key(text: Option<&str>) -> Result<Option<NameKey>, ()> {
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
 ))]
 pub async fn list(
-    Query(MemberQuery { q, limit, offset }): Query<MemberQuery>,
+    Query(MemberQuery { q, limit, offset, before }): Query<MemberQuery>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let Ok(key) = search_key(q.as_deref()) else {
-        return Ok(HttpResponse::Ok().json(MemberList { total: 0, users: Vec::new() }));
-    };
     let now = context.clock.now();
     let (limit, offset) = (limit.unwrap_or(PAGE), offset.unwrap_or_default());
+    let before = before.map(UserId::from);
     let read = move |db: &mut Db| {
-        let (total, users) = users::search(db, key.as_ref(), limit, offset)?;
+        let (total, users) = members::search(db, q.as_deref(), before.as_ref(), limit, offset)?;
         let tiers = tiers::effective_of_all(db, &users, now)?;
         Ok((total, users, tiers))
     };
@@ -159,7 +159,8 @@ pub async fn list(
         let tier = tiers.remove(&user.id);
         MemberView::new(user, tier)
     };
-    Ok(HttpResponse::Ok().json(MemberList { total, users: users.into_iter().map(view).collect() }))
+    let next = next_of(&users, limit as usize, |last| last.id.to_string());
+    Ok(HttpResponse::Ok().json(MemberList { total, users: users.into_iter().map(view).collect(), next }))
 }
 
 /// One member: subscription and why, paired servers with the state of their links, the state of the push credential,
@@ -187,10 +188,11 @@ pub async fn get(path: web::Path<String>, context: web::Data<ApiContext>) -> Res
         let open = incidents::open(db, &ids)?;
         let alarms = incidents::summary(db, &ids)?;
         let hosts = members::hosts_of(db, &id)?;
-        Ok(Some((user, subscription, credential, servers, invites, open, alarms, hosts)))
+        let customer = payment_customers::of_user(db, &id)?;
+        Ok(Some((user, customer, subscription, credential, servers, invites, open, alarms, hosts)))
     };
     let found_all = context.pool.read(read).await?.ok_or(ApiError::NotFound)?;
-    let (user, (effective, used), (credential, refusal), servers, invites, open, alarms, hosts) = found_all;
+    let (user, customer, (effective, used), (credential, refusal), servers, invites, open, alarms, hosts) = found_all;
     let session = context.push_session(&found).await?;
     let mut links = context.connections(servers.iter().map(|server| server.id.clone()).collect()).await?;
     let server = |server: paired_servers::PairedServer| {
@@ -210,6 +212,7 @@ pub async fn get(path: web::Path<String>, context: web::Data<ApiContext>) -> Res
         created_at,
         last_seen_at,
         subscription: SubscriptionView::new(effective, used, context.enforce_tiers),
+        payment_customer_id: customer,
         paired_servers: servers.into_iter().map(server).collect(),
         push_credential: PushCredentialView::new(credential, refusal, session, now),
         dashboard_guest_invites: invites.into_iter().map(invite).collect(),

@@ -18,12 +18,12 @@ use crate::{
         image_uploads::{ImageForm, ImageLocation},
         wiki::{PageAddress, SHIPPED, WikiPageView, WikiTree, current, digest, read_tree, respond, version},
     },
-    db::{error::DbError, images, pool::Db, wiki_pages},
+    db::{images, pool::Db, wiki_pages},
     domain::{
         audit::{AdminAction, Written},
         ids::PlatformId,
         image_name::ImageName,
-        limits::{WIKI_IMAGE_EDGE, WIKI_PAGES},
+        limits::{LARGEST_NUMBER, WIKI_IMAGE_EDGE, WIKI_PAGES},
         time::{self, Timestamp},
         wiki::{WikiPage, WikiSlug, shipped},
     },
@@ -45,7 +45,7 @@ pub struct WikiPageChange {
     frontmatter: Map<String, Value>,
     /// Markdown, at most 256 KiB.
     #[garde(skip)]
-    #[schema(format = "text")]
+    #[schema(format = "text", max_length = 262144)]
     body: String,
 }
 
@@ -62,8 +62,8 @@ pub struct WikiPageRestore {
     #[schema(format = "slug", max_length = 120)]
     slug: String,
     /// 0: what the service ships.
-    #[garde(range(min = 0))]
-    #[schema(minimum = 0)]
+    #[garde(range(min = 0, max = LARGEST_NUMBER))]
+    #[schema(minimum = 0, maximum = 2_147_483_647)]
     version: i64,
 }
 
@@ -82,19 +82,35 @@ struct WikiVersionView {
 #[derive(Serialize, ToSchema)]
 struct WikiVersionList {
     /// Newest first; 0 is what the service ships.
+    #[schema(max_items = 21)]
     versions: Vec<WikiVersionView>,
+}
+
+/// The sections and their pages, and what can be restored.
+#[derive(Serialize, ToSchema)]
+struct AdminWikiTree {
+    #[serde(flatten)]
+    tree: WikiTree,
+    /// Slugs of deleted pages, in their order.
+    #[schema(value_type = Vec<String>, max_items = 1000)]
+    deleted: Vec<WikiSlug>,
 }
 
 /// The tree of the wiki.
 #[utoipa::path(get, path = "/admin/wiki/tree", tag = "admin", security(("session" = [])), responses(
-    (status = 200, body = WikiTree, headers(("ETag" = String))),
+    (status = 200, body = AdminWikiTree, headers(("ETag" = String))),
     (status = 304, description = "The client has it"),
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
 ))]
 pub async fn tree(req: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
-    let tree = context.pool.read(read_tree).await?;
+    let read = |db: &mut Db| {
+        let gone = |(slug, place): (WikiSlug, Option<_>)| place.is_none().then_some(slug);
+        let deleted = wiki_pages::places(db)?.into_iter().filter_map(gone).collect();
+        Ok(AdminWikiTree { tree: read_tree(db)?, deleted })
+    };
+    let tree = context.pool.read(read).await?;
     Ok(respond(&req, &tree, None, Caching::Private))
 }
 
@@ -156,8 +172,8 @@ pub async fn put(
     Ok(answer(&view))
 }
 
-/// Deletes a page with all its versions, and the images that nothing else uses. A page that the service ships can be
-/// restored.
+/// Deletes a page. Its versions and their images are kept, so that it can be restored, until the wiki needs room for new
+/// pages; those that were written longest ago go first.
 #[utoipa::path(delete, path = "/admin/wiki/page", tag = "admin", security(("session" = [])),
     params(PageAddress, ("if-match" = Option<String>, Header, description = "The `ETag` of what is deleted")), responses(
     (status = 200, body = Done),
@@ -172,21 +188,16 @@ pub async fn remove(
     admin: Admin,
     precondition: Precondition,
     Query(address): Query<PageAddress>,
-    context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let slug = address.slug()?;
     let target = slug.clone();
-    let unused = admin.write(AdminAction::DeleteWikiPage, target.as_str(), move |db, now| {
+    let deleted = admin.write(AdminAction::DeleteWikiPage, target.as_str(), move |db, _| {
         let (view, digest) = current(db, &slug)?.ok_or(ApiError::NotFound)?;
         precondition.check(Some(&digest))?;
-        let mut unused = Vec::new();
-        for version in wiki_pages::versions(db, &slug)? {
-            unused.extend(images::release(db, &image_user(&slug, version.version), now)?);
-        }
-        wiki_pages::delete(db, &slug, shipped().contains_key(&slug))?;
-        Ok(Written::new(unused, view, Value::Null))
+        wiki_pages::delete(db, &slug)?;
+        Ok(Written::new((), view, Value::Null))
     });
-    context.images.delete_unused(&context.pool, unused.await?).await;
+    deleted.await?;
     Ok(HttpResponse::Ok().json(Done::OK))
 }
 
@@ -222,7 +233,29 @@ pub async fn versions(
     }
 }
 
-/// Puts a page back to an earlier version, as a new one. So comes back a page of the service that was deleted.
+/// An earlier version of a page, also of a deleted one.
+#[utoipa::path(get, path = "/admin/wiki/page/versions/{version}", tag = "admin", security(("session" = [])),
+    params(("version" = i64, Path, minimum = 0, maximum = 2_147_483_647, description = "0: what the service ships"), PageAddress), responses(
+    (status = 200, body = WikiPageView, headers(("ETag" = String))),
+    (status = 304, description = "The client has it"),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
+    (status = 404, body = Problem, content_type = "application/problem+json", description = "The version is not kept"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+))]
+pub async fn read_version(
+    path: web::Path<i64>,
+    Query(address): Query<PageAddress>,
+    req: HttpRequest,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let (slug, wanted) = (address.slug()?, path.into_inner());
+    let (view, digest) = context.pool.read(move |db| version(db, &slug, wanted)).await?;
+    Ok(respond(&req, &view, Some(&digest), Caching::Private))
+}
+
+/// Puts a page back to an earlier version, as a new one. So comes back a page that was deleted.
 #[utoipa::path(post, path = "/admin/wiki/page/restore", tag = "admin", security(("session" = [])),
     params(("if-match" = Option<String>, Header, description = "The `ETag` of what is changed"),
         ("if-none-match" = Option<String>, Header, description = "`*`: only if there is none")),
@@ -281,20 +314,27 @@ fn write(
 ) -> Result<Written<(WikiPageView, Vec<ImageName>)>, ApiError> {
     let before = current(db, slug)?;
     precondition.check(before.as_ref().map(|(_, digest)| digest.as_str()))?;
+    let mut unused = Vec::new();
     if wiki_pages::head(db, slug)?.is_none() && wiki_pages::count(db)? >= WIKI_PAGES {
-        return Err(ApiError::LimitReached(format!("the wiki has at most {WIKI_PAGES} pages")));
+        let oldest = wiki_pages::oldest_deleted(db)?;
+        let oldest =
+            oldest.ok_or_else(|| ApiError::LimitReached(format!("the wiki has at most {WIKI_PAGES} pages")))?;
+        for version in wiki_pages::forget(db, &oldest)? {
+            unused.extend(images::release(db, &image_user(&oldest, version), now)?);
+        }
     }
     let (written, dropped) = wiki_pages::put(db, slug, &page, &digest(&page), by, now)?;
     for image in ImageName::all_in(&page.body).union(&ImageName::all_in(&json!(page.frontmatter).to_string())) {
         // One that is not ours is a link like any other.
         images::use_by(db, image, &image_user(slug, written.version))?;
     }
-    let released: Result<Vec<_>, DbError> =
-        dropped.into_iter().map(|version| images::release(db, &image_user(slug, version), now)).collect();
+    for version in dropped {
+        unused.extend(images::release(db, &image_user(slug, version), now)?);
+    }
     let WikiPage { frontmatter, body } = page;
     let view = WikiPageView { slug: slug.clone(), frontmatter, body, version: written.version, updated_at: Some(now) };
     let told = json!(view);
-    Ok(Written::new((view, released?.concat()), before.map(|(view, _)| view), told))
+    Ok(Written::new((view, unused), before.map(|(view, _)| view), told))
 }
 
 /// The name under which a version of a page uses images.
