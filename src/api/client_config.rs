@@ -1,6 +1,6 @@
 //! What a client must know before anybody signs in: `/client-config`; and the schema of the relay's messages.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use actix_web::{HttpRequest, HttpResponse, http::header, web};
 use chrono::TimeDelta;
@@ -19,10 +19,15 @@ use crate::{
     clients::payments::ProviderPrice,
     crypto::digest::sha256_hex,
     domain::{
+        billing_interval::BillingInterval,
         limits,
+        plan::Plan,
         tier::{Entitlements, Tier},
     },
 };
+
+/// Plans with the prices at which they are sold.
+type PlanPrices = Vec<(Plan, ProviderPrice)>;
 
 /// How long clients are told the same prices, also that they are not known.
 pub const PRICES_KEPT: TimeDelta = TimeDelta::minutes(1);
@@ -37,6 +42,7 @@ struct ClientConfig {
     urls: ClientUrls,
     features: Features,
     /// The smallest first.
+    #[schema(max_items = 3)]
     tiers: Vec<TierOffer>,
     limits: ClientLimits,
 }
@@ -69,16 +75,17 @@ struct Features {
 #[serde(rename_all = "camelCase")]
 struct TierOffer {
     /// `SCOUT`, `OPERATOR` or `OVERLORD`.
-    #[schema(value_type = String)]
     tier: Tier,
-    /// Null: it cannot be bought, or the payment provider does not answer.
+    /// For a month. Null: it cannot be bought, or the payment provider does not answer.
     #[schema(required)]
     price: Option<OfferedPrice>,
+    /// For a year. Null: it is not sold by the year, or as above.
+    #[schema(required)]
+    yearly_price: Option<OfferedPrice>,
     /// Guests and open invitations of each server.
     guests_per_server: u32,
-    /// On all servers together; null: any number.
-    #[schema(required)]
-    watched_shops: Option<u32>,
+    /// On all servers together.
+    watched_shops: u32,
 }
 
 /// What a tier costs.
@@ -108,6 +115,7 @@ struct ClientLimits {
     shop_watches_per_server: usize,
     guests_per_server: usize,
     helper_devices: usize,
+    api_tokens: usize,
     relay: RelayLimits,
 }
 
@@ -136,7 +144,7 @@ struct RelayLimits {
 pub async fn get(req: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
     let prices = match &context.billing {
         Some(billing) => known_prices(&context, billing).await?,
-        None => vec![None; Tier::ALL.len()],
+        None => Arc::default(),
     };
     let urls = &context.urls;
     let config = ClientConfig {
@@ -152,37 +160,42 @@ pub async fn get(req: HttpRequest, context: web::Data<ApiContext>) -> Result<Htt
             player_stats: context.tracking.is_some(),
             tiers_enforced: context.enforce_tiers,
         },
-        tiers: Tier::ALL.into_iter().zip(prices).map(|(tier, price)| TierOffer::new(tier, price)).collect(),
+        tiers: Tier::ALL.map(|tier| TierOffer::new(tier, &prices)).into(),
         limits: ClientLimits::new(),
     };
     let body = serde_json::to_vec(&config).map_err(|error| ApiError::Internal(error.into()))?;
     Ok(etags::json(&req, &sha256_hex(&body), Caching::Public, || body.clone().into()))
 }
 
-/// The prices of the tiers, as far as the provider tells them.
-async fn known_prices(context: &ApiContext, billing: &BillingContext) -> Result<Vec<Option<ProviderPrice>>, ApiError> {
+/// The plans that are sold with their prices, as far as the provider shows them.
+async fn known_prices(context: &ApiContext, billing: &BillingContext) -> Result<Arc<PlanPrices>, ApiError> {
     let ask = || async {
-        let prices = Tier::ALL.map(|tier| async move {
-            match timeout(PRICES_DEADLINE, billing.client.price(tier)).await {
-                Ok(Ok(price)) => Some(price),
+        let prices = Plan::all().map(|plan| async move {
+            let sold = billing.prices.sold(plan)?;
+            match timeout(PRICES_DEADLINE, billing.client.price(&sold.price)).await {
+                Ok(Ok(price)) => Some((plan, price)),
                 Ok(Err(error)) => {
-                    log::warn!("the price of {} is not known: {error}", tier.as_str());
+                    log::warn!("{} is not known: {error}", plan.variable());
                     None
                 }
                 Err(_) => None,
             }
         });
-        Ok(join_all(prices).await)
+        Ok(join_all(prices).await.into_iter().flatten().collect())
     };
-    Ok(context.tier_prices.get(&context.clock, ask).await?.to_vec())
+    context.plan_prices.get(&context.clock, ask).await
 }
 
 impl TierOffer {
-    fn new(tier: Tier, price: Option<ProviderPrice>) -> Self {
+    fn new(tier: Tier, prices: &PlanPrices) -> Self {
         let Entitlements { guests_per_server, watched_shops } = Entitlements::of(Some(tier));
-        let price = price.filter(|price| price.is_active);
-        let price = price.and_then(|price| Some(OfferedPrice { amount: price.amount?, currency: price.currency }));
-        Self { tier, price, guests_per_server, watched_shops }
+        let price = |interval| {
+            let (_, price) = prices.iter().find(|(plan, _)| *plan == Plan { tier, interval })?;
+            let amount = price.amount.filter(|_| price.is_active)?;
+            Some(OfferedPrice { amount, currency: price.currency.clone() })
+        };
+        let (price, yearly_price) = (price(BillingInterval::Month), price(BillingInterval::Year));
+        Self { tier, price, yearly_price, guests_per_server, watched_shops }
     }
 }
 
@@ -201,6 +214,7 @@ impl ClientLimits {
             shop_watches_per_server: limits::SHOP_WATCHES_PER_SERVER,
             guests_per_server: limits::GUESTS_PER_SERVER,
             helper_devices: limits::HELPER_DEVICES_PER_USER,
+            api_tokens: limits::API_TOKENS_PER_USER,
             relay: RelayLimits {
                 connections: limits::CONNECTIONS_PER_USER,
                 subscriptions: limits::SUBSCRIPTIONS,

@@ -3,13 +3,14 @@
 use std::{
     collections::{HashMap, HashSet},
     path::PathBuf,
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use actix::{Addr, MailboxError};
 use actix_web::{HttpRequest, web};
 use bytes::Bytes;
+use chrono::TimeDelta;
 use secrecy::SecretString;
 use tokio::time::{Instant, timeout};
 
@@ -34,15 +35,18 @@ use crate::{
     clock::Clock,
     config::{Environment, GameLinkPolicy, PublicUrls},
     crypto::{
-        interaction_signature::InteractionKey, random::Random, relay_token::RelayTokens, sealer::Sealer,
-        session_cookie::SealedCookie,
+        account_mark::AccountMarks, interaction_signature::InteractionKey, invite_token::InviteTokens, random::Random,
+        relay_token::RelayTokens, sealer::Sealer, session_cookie::SealedCookie,
     },
     db::{pool::Pool, usage::Usage},
     domain::{
         ids::{PlatformId, ServerId, UserId},
+        outbound::Confirmations,
+        plan::Plan,
         time::Timestamp,
     },
-    net::connections::Connections,
+    game::outbound::Outbound,
+    net::{connections::Connections, refusals::RefusalLog},
     push::{
         session_status::PushSession,
         worker::{PushSessions, PushWorker},
@@ -61,8 +65,14 @@ pub struct ApiContext {
     pub urls: PublicUrls,
     /// Who may use the admin routes; nobody: they are off.
     pub admins: Vec<PlatformId>,
+    /// Longest age of the sign-in with which an admin pays back or deletes; `None`: any age.
+    pub fresh_sign_in: Option<TimeDelta>,
     pub pairing_code_prefix: String,
-    pub allow_private_servers: bool,
+    /// Limits of what users can make this service connect to.
+    pub outbound: Arc<Outbound>,
+    pub refusals: Arc<RefusalLog>,
+    /// Sign-ins for which the identity provider was asked.
+    pub confirmations: Mutex<Confirmations>,
     pub link_policy: GameLinkPolicy,
     pub clock: Clock,
     pub random: Random,
@@ -73,6 +83,7 @@ pub struct ApiContext {
     /// Holds the login state while the browser is at the identity provider.
     pub login_cookie: SealedCookie,
     pub relay_tokens: RelayTokens,
+    pub invite_tokens: InviteTokens,
     /// Seals the answers that are kept for an `Idempotency-Key`: some hold a token.
     pub kept_answers: Arc<Sealer>,
     pub identity: IdentityClient,
@@ -92,6 +103,8 @@ pub struct ApiContext {
     pub billing: Option<Arc<BillingContext>>,
     /// Users are held to what their tier unlocks.
     pub enforce_tiers: bool,
+    /// Marks of erased accounts.
+    pub account_marks: AccountMarks,
     /// `None`: there is no support bot.
     pub chat_bot: Option<ChatBot>,
     pub relay_health: Arc<RelayHealth>,
@@ -100,7 +113,7 @@ pub struct ApiContext {
     pub usage: ShortCache<Usage>,
     /// What the tiers cost at the payment provider.
     /// In the order of their kinds; `None`: not known.
-    pub tier_prices: ShortCache<Vec<Option<ProviderPrice>>>,
+    pub plan_prices: ShortCache<Vec<(Plan, ProviderPrice)>>,
     /// The messages of the relay, as clients are told them.
     pub relay_schema: Bytes,
     /// What users did since it was last stored.

@@ -9,8 +9,9 @@ use crate::{
         context::ApiContext,
         done::Done,
         error::{ApiError, Problem},
-        extract::{device_owner::DeviceOwner, json::is_json, session_user::SessionUser},
+        extract::{bearer::DeviceOwner, json::is_json, session_user::SessionUser},
         push_bundle::HelperBundle,
+        transaction,
     },
     db::{
         pool::Db,
@@ -65,7 +66,7 @@ pub(super) struct PushCredentialView {
     /// The push session: `connecting`, `connected`, `unreachable`, `refresh_needed` or `unreadable`, since when,
     /// and the times of its last heartbeat and message. `lastError` is `unresolved`, `no_connection`,
     /// `untrusted_certificate`, `timed_out`, `login_refused`, `service_fault`, `protocol`, `closed`, `connection_broke`,
-    /// `silent`, `unusable_bundle`, `unknown_key`, `database`, `push_not_stored` or null.
+    /// `silent`, `unusable_bundle`, `unknown_key` (the operator repairs it), `lost_bundle`, `database`, `push_not_stored` or null.
     #[schema(value_type = Option<Object>)]
     session: Option<PushSession>,
 }
@@ -94,6 +95,7 @@ pub struct RefusalView {
     #[schema(value_type = String, format = DateTime)]
     refused_at: Timestamp,
     /// `login_refused` or `unusable_bundle`.
+    #[schema(format = "credential-refusal")]
     reason: &'static str,
     /// What its owner can do.
     advice: &'static str,
@@ -174,6 +176,8 @@ struct OpaqueBundle {
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`insufficient_scope`"),
     (status = 413, body = Problem, content_type = "application/problem+json"),
     (status = 415, body = Problem, content_type = "application/problem+json"),
+    (status = 503, body = Problem, content_type = "application/problem+json",
+        description = "`awaits_key`: what is stored cannot be read now, and is not replaced"),
 ))]
 pub async fn upload(
     DeviceOwner { user, label, .. }: DeviceOwner,
@@ -196,14 +200,22 @@ pub async fn upload(
     }
     let (vault, owner, expires_at) = (context.vault.clone(), user.id.clone(), bundle.expires_at);
     let upload = move |db: &mut Db| {
+        if let Some(PushCredential { in_use, staged, .. }) = push_credentials::get(db, &owner)?
+            && [Some(&in_use), staged.as_ref()]
+                .into_iter()
+                .flatten()
+                .any(|known| vault.bundle_awaits_key(&owner, known))
+        {
+            return Err(ApiError::AwaitsKey);
+        }
         let sealed = vault.seal_push_bundle(&owner, &body);
         let key_version = vault.key_version();
         let bundle = SealedBundle { sealed, key_version, uploaded_at: now, uploaded_by: label, expires_at };
-        push_credentials::upload(db, &owner, &bundle)
+        Ok(push_credentials::upload(db, &owner, &bundle)?)
     };
     let (push, changed) = (context.push.clone(), user.id.clone());
     let tell = move |_: &_| push.do_send(CredentialChanged { user: changed });
-    let (slot, uploaded_at) = context.pool.write_and_tell(upload, tell).await?;
+    let (slot, uploaded_at) = transaction::write_and_tell(&context.pool, upload, tell).await?;
     log::info!(user:% = user.id, staged = slot == Slot::Staged; "a push credential was uploaded");
     Ok(HttpResponse::Ok().json(Uploaded {
         ok: true,

@@ -14,11 +14,14 @@ use crate::{
         error::{ApiError, Problem},
         extract::{
             idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
-            json::Json,
+            json::{Json, OptionalJson},
             paired_server::{OwnedServer, WatchedServer},
+            query::Query,
         },
         fields::{IntegerOrText, given, on_the_largest_map, one_line},
+        list_page::{ListPage, ListPlace},
         map_places::{check_place, map_size},
+        rate_limits::too_many_toggles,
     },
     db::{
         access, paired_servers,
@@ -33,7 +36,7 @@ use crate::{
         time::{self, Timestamp},
     },
     pairings::{self, DeviceOutcome, DeviceRequest},
-    relay::hub::{CommandError, DeviceToggle, DevicesChanged, ReadDevices, UserCommand},
+    relay::hub::{CommandError, DeviceToggle, DevicesChanged, ReadDevices, UserCommand, Wish},
 };
 
 /// What can be added by hand.
@@ -163,6 +166,15 @@ fn command(text: &String, _: &()) -> garde::Result {
     }
 }
 
+/// What a toggle wants.
+#[derive(Default, Deserialize, ToSchema, Validate)]
+#[schema(example = json!({ "value": true }))]
+pub struct ToggleRequest {
+    /// The wanted state; without it the switch is flipped from what is true when its turn comes.
+    #[garde(skip)]
+    value: Option<bool>,
+}
+
 /// A smart device: what is stored of it, and what was last heard of it, as the relay's state has it.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -170,7 +182,6 @@ struct DeviceView {
     /// The game's entity id, or a camera's identifier.
     device_id: String,
     /// `switch`, `alarm`, `storageMonitor`, `camera`, or `unknown` until the game has answered.
-    #[schema(value_type = String)]
     kind: DeviceKind,
     name: String,
     label: Option<String>,
@@ -184,8 +195,6 @@ struct DeviceView {
     grid: String,
     /// On or off, powered or not; `null` while unknown.
     value: Option<bool>,
-    /// `ok`, `removed`, `no_privilege` (of cameras) or `no_response`.
-    #[schema(value_type = String)]
     reachable: Reachable,
     /// When it was last heard of.
     #[serde(serialize_with = "time::wire_option")]
@@ -193,7 +202,6 @@ struct DeviceView {
     as_of: Option<Timestamp>,
     /// Contents and upkeep of what a storage monitor is attached to.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
     storage: Option<Storage>,
     #[serde(serialize_with = "time::wire")]
     #[schema(value_type = String, format = DateTime)]
@@ -203,6 +211,8 @@ struct DeviceView {
 #[derive(Serialize, ToSchema)]
 struct DeviceList {
     devices: Vec<DeviceView>,
+    /// The `before` of the next page; `null` after the last.
+    next: Option<String>,
 }
 
 /// The state that was observed after a toggle.
@@ -221,7 +231,7 @@ impl DeviceView {
         let (heard, as_of) = report.map_or((None, None), |report| (Some(report.device), report.as_of));
         let kind = heard.as_ref().map_or(stored.kind, |heard| heard.kind);
         let value = heard.as_ref().and_then(|heard| heard.value);
-        let reachable = heard.as_ref().map_or(Reachable::NoResponse, |heard| heard.reachable);
+        let reachable = heard.as_ref().map_or(Reachable::Pending, |heard| heard.reachable);
         let storage = heard.and_then(|heard| heard.storage);
         // Of what is stored: the report may be of before an edit.
         let grid = stored.x.zip(stored.y).map(|(x, y)| grid::label(GridStyle::InGame, map_size, x, y));
@@ -246,19 +256,24 @@ impl DeviceView {
 }
 
 /// What the game connection of this server last heard of its devices.
-async fn reports(context: &ApiContext, server: &ServerId) -> Result<HashMap<Arc<str>, DeviceReport>, ApiError> {
+pub async fn reports(context: &ApiContext, server: &ServerId) -> Result<HashMap<Arc<str>, DeviceReport>, ApiError> {
     let reports = context.hub.send(ReadDevices { server: server.clone() }).await;
     reports.map_err(|error| ApiError::Unavailable(Box::new(error)))
 }
 
 /// The devices of a server this user may watch.
 #[utoipa::path(get, path = "/paired-servers/{id}/devices", tag = "devices", security(("session" = [])),
-    params(("id" = String, Path)), responses(
+    params(("id" = String, Path), ListPage), responses(
     (status = 200, body = DeviceList),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn list(server: WatchedServer, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+pub async fn list(
+    server: WatchedServer,
+    Query(page): Query<ListPage>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
     let mut reports = reports(&context, &server.id).await?;
     let read = move |db: &mut Db| Ok((smart_devices::list(db, &server.id)?, map_size(db, &server.id)?));
     let (devices, size) = context.pool.read(read).await?;
@@ -266,7 +281,10 @@ pub async fn list(server: WatchedServer, context: web::Data<ApiContext>) -> Resu
         let report = reports.remove(device.device_id.as_str());
         DeviceView::new(device, report, size)
     };
-    Ok(HttpResponse::Ok().json(DeviceList { devices: devices.into_iter().map(view).collect() }))
+    let (devices, next) = page.cut(devices.into_iter().map(view).collect(), |device: &DeviceView| {
+        ListPlace::oldest_first(device.created_at, &device.device_id)
+    })?;
+    Ok(HttpResponse::Ok().json(DeviceList { devices, next }))
 }
 
 /// Changes what the owner wrote about a device.
@@ -318,10 +336,13 @@ pub async fn edit(
     Ok(HttpResponse::Ok().json(DeviceView::new(stored, report, size)))
 }
 
-/// Toggles a smart switch, and waits for the state that the game then shows, five seconds at most.
+/// Toggles a smart switch, and waits until the game shows the wanted state, five seconds at most: a game server that says
+/// yes and then does not show it is answered with `game_server_timeout`. Toggles of one switch are carried out one after the other; those that want the same value and follow each other are one.
 #[utoipa::path(post, path = "/paired-servers/{id}/devices/{deviceId}/toggle", tag = "devices",
-    security(("session" = [])), params(("id" = String, Path), ("deviceId" = String, Path)), responses(
+    security(("session" = [])), params(("id" = String, Path), ("deviceId" = String, Path)),
+    request_body = Option<ToggleRequest>, responses(
     (status = 200, body = Toggled),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
@@ -335,6 +356,7 @@ pub async fn edit(
 pub async fn toggle(
     OwnedServer { user, id: server }: OwnedServer,
     path: web::Path<(String, String)>,
+    OptionalJson(ToggleRequest { value }): OptionalJson<ToggleRequest>,
     req: HttpRequest,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
@@ -345,13 +367,14 @@ pub async fn toggle(
     if !matches!(stored.kind, DeviceKind::Switch | DeviceKind::Unknown) {
         return Err(ApiError::NotASwitch);
     }
-    let toggle = DeviceToggle { device: device_id.clone() };
-    let toggled = context.hub.send(UserCommand { server, user: user.id, toggle }).await;
+    let toggle = DeviceToggle { device: device_id.clone(), wish: Wish { value, by: user.id } };
+    let toggled = context.hub.send(UserCommand { server, toggle }).await;
     let value = toggled.map_err(|error| ApiError::Unavailable(Box::new(error)))?.map_err(|error| match error {
         CommandError::UnknownServer | CommandError::UnknownDevice | CommandError::UnknownIncident => ApiError::NotFound,
         CommandError::OwnerOnly => ApiError::OwnerOnly,
         CommandError::NotASwitch => ApiError::NotASwitch,
         CommandError::DeviceRemoved => ApiError::DeviceRemoved,
+        CommandError::TooMany => too_many_toggles(),
         CommandError::Unavailable => ApiError::GameServerUnavailable,
         CommandError::TimedOut => ApiError::GameServerTimeout,
         CommandError::Internal => ApiError::Unavailable("the command was not carried out".into()),

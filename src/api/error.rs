@@ -5,7 +5,7 @@
 //! A variant is what a *client* can distinguish. Causes of internal failures go to the log, once, and nowhere else; the
 //! request id joins the two.
 
-use std::{error::Error as StdError, fmt, time::Duration};
+use std::{error::Error as StdError, fmt};
 
 use actix_web::{
     HttpResponse, ResponseError,
@@ -20,10 +20,14 @@ use crate::{
     config::BaseUrl,
     db::error::DbError,
     domain::problem::{self, ProblemCode},
+    net::budgets::{LimitReport, whole_seconds},
 };
 
 /// Media type of every error answer.
 pub const PROBLEM_JSON: &str = "application/problem+json";
+
+/// Characters of a name from outside that an answer repeats.
+pub const SHOWN_CHARS: usize = 100;
 
 /// A problem document (RFC 9457).
 #[derive(Serialize, ToSchema)]
@@ -54,18 +58,8 @@ pub struct FieldError {
     pub message: String,
 }
 
-/// What a client learns of a rate limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LimitReport {
-    pub policy: &'static str,
-    /// Requests per `window`.
-    pub quota: u32,
-    pub window: Duration,
-    /// How many are left now.
-    pub remaining: u32,
-    /// Until the budget is full again; for a refusal, until there is one more.
-    pub reset: Duration,
-}
+/// The advice where another key than the configured ones sealed what is stored.
+pub const OPERATOR_REPAIRS: &str = "The operator is repairing this; there is nothing for you to do.";
 
 /// Every way a request can fail, as its client sees it.
 #[derive(Debug)]
@@ -76,12 +70,16 @@ pub enum ApiError {
     SignInRejected(String),
     /// No valid session.
     Unauthenticated,
+    /// The session goes on, but began too long ago for what cannot be undone.
+    FreshSignInRequired,
     /// No bearer token where one is needed.
     NoDeviceToken,
-    /// The bearer token is none of ours, or its device was removed.
-    DeadDeviceToken,
+    /// The bearer token is none of ours, or was deleted.
+    DeadToken,
     /// The code is unknown, expired, used or invalidated; the client does not learn which.
     InvalidPairingCode,
+    /// The code is right, and its user has to confirm the device first.
+    ConfirmationNeeded,
     /// The bundle belongs to somebody else.
     MismatchedPlatformId,
     CrossSite,
@@ -91,7 +89,7 @@ pub enum ApiError {
     NotAdmin,
     /// A guest on what only the owner of a server may do.
     OwnerOnly,
-    /// The token of an overlay, on anything but minting a relay token.
+    /// The token is valid, and not for this.
     InsufficientScope,
     NotFound,
     /// No such invitation link, or it was taken back.
@@ -101,6 +99,8 @@ pub enum ApiError {
     InviteExpired,
     MethodNotAllowed,
     Conflict,
+    /// Something that exists already; the text says which.
+    Exists(String),
     /// The key came with another request before.
     IdempotencyKeyReused,
     /// The request with this key is under way.
@@ -113,12 +113,15 @@ pub enum ApiError {
     AlreadySubscribed,
     /// A subscription goes on, which ends only at the payment provider.
     SubscriptionRuns,
+    CheckoutClosed,
     /// The user was never at the checkout.
     NoCustomer,
     /// The payment provider knows no such charge.
     UnknownCharge,
     /// Nothing of the charge is left.
     AlreadyRefunded,
+    /// Another refund of the charge is under way, or what became of it was not shown yet; which one, in words.
+    RefundOpen(String),
     /// The webhook was not signed by the payment provider; the reason is for the log.
     InvalidSignature(String),
     /// Only switches can be toggled.
@@ -174,6 +177,8 @@ pub enum ApiError {
     /// The database or an actor does not answer.
     Unavailable(Box<dyn StdError + Send + Sync>),
     /// These parts of the service have not started yet, or do not answer.
+    /// Another key sealed what would be replaced.
+    AwaitsKey,
     NotReady(Vec<FieldError>),
     /// A refusal of the web framework's own.
     Framework(StatusCode),
@@ -188,20 +193,22 @@ impl ApiError {
     /// Whether it is sure that nothing was done. A conflict of idempotency keys says nothing of what the other one did.
     pub fn is_refusal(&self) -> bool {
         match self {
-            Self::Conflict => false,
+            Self::Conflict | Self::Exists(_) => false,
             Self::PaymentsRefused(_) | Self::GameServerUnavailable => true,
             error => error.status_code().is_client_error(),
         }
     }
 
     /// Its code: what there is to know of it beside `detail`.
-    fn code(&self) -> &'static ProblemCode {
+    pub fn code(&self) -> &'static ProblemCode {
         match self {
             Self::MalformedJson => &problem::MALFORMED_JSON,
             Self::Invalid(_) => &problem::INVALID_REQUEST,
             Self::SignInRejected(_) => &problem::SIGN_IN_REJECTED,
-            Self::Unauthenticated | Self::NoDeviceToken | Self::DeadDeviceToken => &problem::UNAUTHENTICATED,
+            Self::Unauthenticated | Self::NoDeviceToken | Self::DeadToken => &problem::UNAUTHENTICATED,
+            Self::FreshSignInRequired => &problem::FRESH_SIGN_IN_REQUIRED,
             Self::InvalidPairingCode => &problem::INVALID_PAIRING_CODE,
+            Self::ConfirmationNeeded => &problem::CONFIRMATION_NEEDED,
             Self::MismatchedPlatformId => &problem::MISMATCHED_PLATFORM_ID,
             Self::CrossSite => &problem::CROSS_SITE_REQUEST,
             Self::AdminDisabled => &problem::ADMIN_DISABLED,
@@ -213,15 +220,17 @@ impl ApiError {
             Self::InviteUsed => &problem::INVITE_USED,
             Self::InviteExpired => &problem::INVITE_EXPIRED,
             Self::MethodNotAllowed => &problem::METHOD_NOT_ALLOWED,
-            Self::Conflict | Self::PreconditionFailed => &problem::CONFLICT,
+            Self::Conflict | Self::Exists(_) | Self::PreconditionFailed => &problem::CONFLICT,
             Self::InvalidImage(_) => &problem::INVALID_IMAGE,
             Self::SubscriptionRuns => &problem::SUBSCRIPTION_RUNS,
+            Self::CheckoutClosed => &problem::CHECKOUT_CLOSED,
             Self::IdempotencyKeyReused => &problem::IDEMPOTENCY_KEY_REUSED,
             Self::IdempotencyKeyInUse => &problem::IDEMPOTENCY_KEY_IN_USE,
             Self::AlreadySubscribed => &problem::ALREADY_SUBSCRIBED,
             Self::NoCustomer => &problem::NO_CUSTOMER,
             Self::UnknownCharge => &problem::UNKNOWN_CHARGE,
             Self::AlreadyRefunded => &problem::ALREADY_REFUNDED,
+            Self::RefundOpen(_) => &problem::REFUND_OPEN,
             Self::InvalidSignature(_) => &problem::INVALID_SIGNATURE,
             Self::NotASwitch => &problem::NOT_A_SWITCH,
             Self::DeviceRemoved => &problem::DEVICE_REMOVED,
@@ -251,6 +260,7 @@ impl ApiError {
             Self::PaymentsUnavailable(_) | Self::RefundUnanswered(_) => &problem::PAYMENT_PROVIDER_UNAVAILABLE,
             Self::PaymentsRefused(_) => &problem::PAYMENT_PROVIDER_REFUSED,
             Self::Unavailable(_) => &problem::UNAVAILABLE,
+            Self::AwaitsKey => &problem::AWAITS_KEY,
             Self::NotReady(_) => &problem::NOT_READY,
             Self::Chat(chat) => chat.code(),
             Self::Framework(status) if status.is_server_error() => &problem::INTERNAL_ERROR,
@@ -265,19 +275,25 @@ impl ApiError {
             Self::Invalid(_) => "Some values are missing or not allowed; see `errors`.".into(),
             Self::SignInRejected(_) => "The sign-in could not be verified. Please start it again.".into(),
             Self::Unauthenticated => "Please sign in.".into(),
+            Self::FreshSignInRequired => {
+                "This cannot be undone: please sign in again first, and then repeat it.".into()
+            }
             Self::NoDeviceToken => {
                 "Send the device token of a paired helper device, as `Authorization: Bearer`.".into()
             }
-            Self::DeadDeviceToken => {
-                "This device token is not valid, or not any more. Please pair this device again.".into()
+            Self::DeadToken => {
+                "This token is not valid: it is unknown, has ended, or was deleted. Please pair the device again, or make a new token.".into()
             }
             Self::InvalidPairingCode => "This pairing code is not valid. Please ask for a new one.".into(),
+            Self::ConfirmationNeeded => {
+                "Please confirm this device where you asked for the code, and try again with the same code.".into()
+            }
             Self::MismatchedPlatformId => "The bundle belongs to another account than this device.".into(),
             Self::CrossSite => "A request that changes something must come from this service's own pages.".into(),
             Self::AdminDisabled => "This service has no admins.".into(),
             Self::NotAdmin => "Only admins may do this.".into(),
             Self::OwnerOnly => "Only the owner of this server may do this.".into(),
-            Self::InsufficientScope => "The token of an overlay opens the relay and nothing else.".into(),
+            Self::InsufficientScope => "This token is valid, and not for this: another kind or scope is needed.".into(),
             Self::NotFound => "There is nothing here.".into(),
             Self::UnknownInvite => "There is no such invitation, or it was taken back.".into(),
             Self::InviteUsed => "Somebody else has accepted this invitation. Please ask for a new one.".into(),
@@ -291,6 +307,10 @@ impl ApiError {
             Self::PreconditionFailed => "Somebody changed this since you read it. Please read it again.".into(),
             Self::InvalidImage(why) => format!("The image {why}."),
             Self::AlreadySubscribed => "There is a subscription already. Change or cancel it in the portal.".into(),
+            Self::CheckoutClosed => {
+                "The page that was opened with this idempotency key is closed. Please make a new key for another one."
+                    .into()
+            }
             Self::SubscriptionRuns => {
                 "A subscription runs. Cancel it first in the portal of the payment provider (`POST /billing/portal`)."
                     .into()
@@ -298,6 +318,7 @@ impl ApiError {
             Self::NoCustomer => "There is nothing to manage yet. Please subscribe first.".into(),
             Self::UnknownCharge => "The payment provider knows no such charge.".into(),
             Self::AlreadyRefunded => "All of this charge was paid back before.".into(),
+            Self::RefundOpen(which) => which.clone(),
             Self::InvalidSignature(_) => "The signature of this event is not valid.".into(),
             Self::NotASwitch => "This device is not a smart switch.".into(),
             Self::DeviceRemoved => {
@@ -320,11 +341,11 @@ impl ApiError {
             Self::MapUnreadable => "What the game server sent as its map is no picture.".into(),
             Self::GameServerUnavailable => "There is no link to the game server right now.".into(),
             Self::GameServerTimeout => "The game server did not answer in time. Please try again.".into(),
-            Self::LimitReached(detail) => detail.clone(),
+            Self::LimitReached(detail) | Self::Exists(detail) => detail.clone(),
             Self::BodyTooLarge => "The body is too large.".into(),
             Self::BodyTimeout => "The body did not arrive in time.".into(),
             Self::UnsupportedMediaType => {
-                "Send JSON, with `Content-Type: application/json`; a file as `multipart/form-data`.".into()
+                "Send JSON, with `Content-Type: application/json`, as it is or as gzip; a file as `multipart/form-data`.".into()
             }
             Self::TooManyConnections => "Too many requests of this address are under way. Please try again.".into(),
             Self::RateLimited(limit) => {
@@ -340,8 +361,8 @@ impl ApiError {
                 "The payment provider does not answer. Nothing was charged. Please try again in a minute.".into()
             }
             Self::RefundUnanswered(_) => {
-                "The payment provider did not answer: nobody knows whether the refund was made. Asking for the same again \
-                 within 23 hours is safe, as it is made at most once."
+                "The payment provider did not answer: nobody knows whether the refund was made. It is asked again each minute, \
+                 and the audit log will say. Asking for the same again is safe, as it is made at most once."
                     .into()
             }
             Self::PaymentsRefused(_) => {
@@ -349,8 +370,29 @@ impl ApiError {
             }
             Self::Chat(problem) => problem.detail().into(),
             Self::Unavailable(_) => "The service is not available. Please try again.".into(),
+            Self::AwaitsKey => OPERATOR_REPAIRS.into(),
             Self::NotReady(_) => "Some parts of the service are not ready; see `errors`.".into(),
             Self::Framework(_) => "The request could not be read.".into(),
+        }
+    }
+
+    /// True if it may be an attack, so that an operator wants to know of many.
+    pub fn is_notable(&self) -> bool {
+        match self {
+            Self::SignInRejected(_)
+            | Self::DeadToken
+            | Self::InvalidPairingCode
+            | Self::ConfirmationNeeded
+            | Self::MismatchedPlatformId
+            | Self::CrossSite
+            | Self::NotAdmin
+            | Self::InsufficientScope
+            | Self::UnknownInvite
+            | Self::InvalidSignature(_)
+            | Self::TooManyConnections
+            | Self::RateLimited(_) => true,
+            Self::Chat(problem) => problem.is_notable(),
+            _ => false,
         }
     }
 
@@ -401,8 +443,12 @@ impl ApiError {
     fn challenge(&self) -> Option<&'static str> {
         Some(match self {
             Self::Unauthenticated => "Cookie realm=\"companion\", cookie-name=\"rp_sess\"",
+            // As RFC 9470 names it.
+            Self::FreshSignInRequired => {
+                "Cookie realm=\"companion\", cookie-name=\"rp_sess\", error=\"insufficient_user_authentication\""
+            }
             Self::NoDeviceToken => "Bearer realm=\"companion\"",
-            Self::DeadDeviceToken => "Bearer realm=\"companion\", error=\"invalid_token\"",
+            Self::DeadToken => "Bearer realm=\"companion\", error=\"invalid_token\"",
             Self::InsufficientScope => "Bearer realm=\"companion\", error=\"insufficient_scope\"",
             Self::InvalidPairingCode => "PairingCode realm=\"companion\"",
             Self::Chat(ChatProblem::Unsigned(_)) => "Signature realm=\"companion\"",
@@ -437,9 +483,11 @@ impl ResponseError for ApiError {
                 response.insert_header((header::RETRY_AFTER, whole_seconds(limit.reset)));
             }
             Self::Unavailable(_)
+            | Self::AwaitsKey
             | Self::NotReady(_)
             | Self::TooManyConnections
             | Self::GameServerUnavailable
+            | Self::ConfirmationNeeded
             | Self::IdempotencyKeyInUse => {
                 response.insert_header((header::RETRY_AFTER, 1));
             }
@@ -458,25 +506,6 @@ impl ResponseError for ApiError {
         }
         response.finish()
     }
-}
-
-impl LimitReport {
-    /// An item of `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers).
-    pub fn policy_item(&self) -> String {
-        let Self { policy, quota, window, .. } = self;
-        format!("\"{policy}\";q={quota};w={}", window.as_secs())
-    }
-
-    /// An item of `RateLimit`.
-    pub fn item(&self) -> String {
-        let Self { policy, remaining, reset, .. } = self;
-        format!("\"{policy}\";r={remaining};t={}", whole_seconds(*reset))
-    }
-}
-
-/// Rounded up, so that a client that waits this long has waited long enough.
-fn whole_seconds(duration: Duration) -> u64 {
-    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
 }
 
 /// An error and its causes on one line.
@@ -506,7 +535,7 @@ impl From<DbError> for ApiError {
             DbError::NotFound => Self::NotFound,
             DbError::Conflict => Self::Conflict,
             DbError::Unavailable(_) => Self::Unavailable(error.into()),
-            DbError::Query(_) | DbError::Panicked => Self::Internal(error.into()),
+            DbError::Query(_) | DbError::NewerSchema(_) | DbError::Panicked => Self::Internal(error.into()),
         }
     }
 }

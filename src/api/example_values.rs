@@ -20,7 +20,7 @@ const BY_NAME: &[(&str, &str)] = &[
     ("currencyId", "-932201673"),
     ("deviceId", "1234567"),
     ("entityId", "1234567"),
-    ("vendorId", "12345"),
+    ("vendorId", "123450_98700"),
     ("grid", "K12"),
     ("tier", "OPERATOR"),
     ("currency", "eur"),

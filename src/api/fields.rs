@@ -1,14 +1,19 @@
 //! Values in JSON bodies that several endpoints read.
 
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Deserializer};
 use serde_json::Number;
 use uuid::Uuid;
 
-use crate::domain::{
-    ids::PlatformId,
-    map::{BEYOND_THE_MAP, LARGEST_MAP},
-    player_name::{NAME_CHARS, NameKey},
-    tier::Tier,
+use crate::{
+    api::error::ApiError,
+    domain::{
+        ids::PlatformId,
+        map::{BEYOND_THE_MAP, LARGEST_MAP},
+        player_name::{NAME_CHARS, NameKey},
+        tier::Tier,
+        time::Timestamp,
+    },
 };
 
 /// A JSON integer, or a text that should hold its decimal digits: browsers round integers beyond 2^53.
@@ -38,6 +43,11 @@ pub fn one_line(text: &Option<String>, _: &()) -> garde::Result {
     }
 }
 
+/// [`one_line`] of a text that is always there.
+pub fn is_one_line(text: &str, _: &()) -> garde::Result {
+    one_line(&Some(text.to_owned()), &())
+}
+
 /// Validates a text of several lines: not blank, no control characters but line breaks and tabs.
 pub fn lines(text: &Option<String>, _: &()) -> garde::Result {
     match text {
@@ -63,6 +73,12 @@ pub fn visible_name(name: &str, _: &()) -> garde::Result {
 /// Validates an account at the identity provider.
 pub fn is_platform_id(text: &str, _: &()) -> garde::Result {
     PlatformId::parse(text).map(|_| ()).ok_or_else(|| garde::Error::new("must be a SteamID64 of 17 digits"))
+}
+
+/// Reads a parameter of this name that is a time.
+pub fn rfc3339(name: &str, text: &str) -> Result<Timestamp, ApiError> {
+    let time = DateTime::parse_from_rfc3339(text).map(|time| time.with_timezone(&Utc));
+    time.map_err(|_| ApiError::invalid(name, "must be a time like 2026-01-31T12:00:00Z"))
 }
 
 /// Validates an id that we made.

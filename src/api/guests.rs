@@ -14,8 +14,10 @@ use crate::{
             idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
             json::Json,
             paired_server::{OwnedServer, WatchedServer},
+            query::Query,
         },
         fields::{is_platform_id, one_line},
+        list_page::{ListPage, ListPlace},
         tier_limits,
     },
     crypto::digest::sha256_hex,
@@ -57,7 +59,7 @@ pub struct NewGuest {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PersonView {
-    id: String,
+    pub id: String,
     display_name: String,
     /// https.
     avatar_url: Option<String>,
@@ -71,7 +73,7 @@ impl From<User> for PersonView {
 
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum GuestState {
+pub(super) enum GuestState {
     /// Nobody has accepted yet.
     Invited,
     Guest,
@@ -118,6 +120,8 @@ struct NewGuestView {
 struct GuestList {
     /// Oldest first. Guests see the guests, the owner also the open invitations.
     guests: Vec<GuestView>,
+    /// The `before` of the next page; `null` after the last.
+    next: Option<String>,
 }
 
 impl GuestView {
@@ -142,24 +146,29 @@ impl GuestView {
 
 /// The guests of a server, and for its owner the open invitations.
 #[utoipa::path(get, path = "/paired-servers/{id}/guests", tag = "guests", security(("session" = [])),
-    params(("id" = String, Path)), responses(
+    params(("id" = String, Path), ListPage), responses(
     (status = 200, body = GuestList),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn list(
     WatchedServer { id, role, .. }: WatchedServer,
+    Query(page): Query<ListPage>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let now = context.clock.now();
     let mut list = context.pool.read(move |db| guests::list(db, &id, now)).await?;
     list.retain(|guest| role == Role::Owner || guest.accepted.is_some());
     let guests = list.into_iter().map(|guest| GuestView::new(guest, role)).collect();
-    Ok(HttpResponse::Ok().json(GuestList { guests }))
+    let (guests, next) = page.cut(guests, |guest: &GuestView| {
+        ListPlace::oldest_first(guest.invited_at.or(guest.since).unwrap_or_default(), &guest.id)
+    })?;
+    Ok(HttpResponse::Ok().json(GuestList { guests, next }))
 }
 
-/// Invites an account, which is a guest from its next sign-in (at once if it has signed in before), or makes a link for
-/// one guest.
+/// Invites an account, or makes a link for one guest. Either is `invited` until a user accepts it (`POST
+/// /guest-invites/accept`), and an account that does not exist here or refuses looks like one that has not accepted yet.
 #[utoipa::path(post, path = "/paired-servers/{id}/guests", tag = "guests", security(("session" = [])),
     params(("id" = String, Path)), request_body = NewGuest, responses(
     (status = 201, body = NewGuestView),
@@ -181,15 +190,14 @@ pub async fn invite(
         (None, false) => return Err(ApiError::invalid("platformId", "is required, unless `link` is true")),
         (Some(account), false) => (Invitee::Account(account.into()), None),
         (None, true) => {
-            let token = context.random.base64url::<32>();
+            let token = context.invite_tokens.mint();
             (Invitee::Link { token_hash: sha256_hex(token.as_bytes()) }, Some(token))
         }
     };
     let (now, label) = (context.clock.now(), new.label);
     let id = context.random.id::<GuestId>(now);
     let url = token.as_ref().map(|token| context.urls.frontend.at(&format!("/invite#token={token}")));
-    let (hub, watched, enforced) = (context.hub.clone(), server.clone(), context.enforce_tiers);
-    let caller = user.id.clone();
+    let (caller, enforced) = (user.id.clone(), context.enforce_tiers);
     let invite = move |db: &mut Db| {
         access::required(db, &user.id, &server)?;
         if enforced && let Some(limit) = tier_limits::guests(db, &user.id, &server, now)? {
@@ -203,16 +211,10 @@ pub async fn invite(
                 "One server can have {GUESTS_PER_SERVER} guests and open invitations at most. Remove one first."
             )),
         })?;
-        let is_guest = guest.accepted.is_some();
         let view = NewGuestView { guest: GuestView::new(guest, Role::Owner), token, url };
-        Ok((ReplayableAnswer::new(StatusCode::CREATED, &view), is_guest))
+        Ok((ReplayableAnswer::new(StatusCode::CREATED, &view), ()))
     };
-    let tell = move |is_guest: &bool| {
-        if *is_guest {
-            hub.do_send(AccessChanged { server: watched });
-        }
-    };
-    once.write(KeyCaller::User(caller), invite, tell).await
+    once.write(KeyCaller::User(caller), invite, |()| ()).await
 }
 
 /// Removes a guest, whose watches end at once, or takes an open invitation back.

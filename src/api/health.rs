@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use crate::api::{
     context::ApiContext,
     done::Done,
-    error::{ApiError, Problem},
+    error::{ApiError, FieldError, Problem},
 };
 
 /// The process runs.
@@ -16,6 +16,15 @@ struct Liveness {
     ok: bool,
     /// Seconds since start.
     uptime: u64,
+}
+
+/// Everything has started.
+#[derive(Serialize, ToSchema)]
+struct ServiceReadiness {
+    ok: bool,
+    /// Needs the operator, and no reason to send traffic elsewhere: `storedSecrets`, some of which do not open.
+    #[schema(max_items = 1)]
+    warnings: Vec<FieldError>,
 }
 
 /// The process runs. No I/O.
@@ -36,14 +45,16 @@ pub async fn database(context: web::Data<ApiContext>) -> Result<HttpResponse, Ap
 
 /// Everything works: the database answers and takes what is written, the data directory has room, and the links of all
 /// paired servers and the push sessions of all credentials are on their way. `not_ready` names in `errors` what is not:
-/// `database`, `disk`, `gameLinks`, `pushSessions`, or `service` while it stops.
+/// `database`, `disk`, `gameLinks`, `pushSessions`, or `service` while it stops. `warnings` need the operator.
 #[utoipa::path(get, path = "/ready", tag = "health", responses(
-    (status = 200, body = Done),
+    (status = 200, body = ServiceReadiness),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`not_ready`"),
 ))]
 pub async fn ready(context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
     match context.not_ready().await {
-        missing if missing.is_empty() => Ok(HttpResponse::Ok().json(Done::OK)),
+        missing if missing.is_empty() => {
+            Ok(HttpResponse::Ok().json(ServiceReadiness { ok: true, warnings: context.warnings() }))
+        }
         missing => Err(ApiError::NotReady(missing)),
     }
 }

@@ -139,6 +139,8 @@ impl AskedCommand {
     fn offers(&self, db: &mut Db, user: &UserId) -> Result<Vec<(String, Vec<Shop>)>, DbError> {
         let mut seen = BTreeSet::new();
         let mut servers = access::servers_of(db, user)?;
+        // Among those of one game server, one that may read what is known of it.
+        servers.sort_by_key(|(server, _)| !server.is_accepted());
         servers.retain(|(server, _)| seen.insert(GameServerId::at(&server.address, server.port)));
         let market = |(server, role): (PairedServer, Role)| {
             let read = MarketRead::load(db, &self.live, &server.id, self.now)?;

@@ -7,7 +7,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    api::error::ApiError,
+    api::{
+        error::ApiError,
+        list_page::{ListPage, ListPlace},
+    },
     catalogue::CatalogueKeeper,
     config::PublicUrls,
     crypto::digest::sha256_hex,
@@ -36,14 +39,23 @@ pub struct ItemView {
     /// Pieces that one slot holds; `null`: not known.
     stack_size: Option<u32>,
     /// `catalogue` or `admin`: who says all this.
-    #[schema(value_type = String)]
     source: ItemSource,
 }
 
 #[derive(Serialize, ToSchema)]
 pub struct ItemList {
     /// By name.
-    pub items: Vec<ItemView>,
+    items: Vec<ItemView>,
+    /// The `before` of the next page; `null` after the last.
+    next: Option<String>,
+}
+
+impl ItemList {
+    /// This page of all items as they are now.
+    pub fn page(page: &ListPage, urls: &PublicUrls) -> Result<Self, ApiError> {
+        let (found, next) = page.cut(items::all(), |item| ListPlace::new(0, format!("{}  {}", item.name, item.id)))?;
+        Ok(Self { items: found.iter().map(|item| ItemView::new(item, urls)).collect(), next })
+    }
 }
 
 impl ItemView {
@@ -83,8 +95,8 @@ impl ItemsAnswer {
         if let Some(sent) = sent.as_ref().filter(|sent| sent.version == version) {
             return Ok(sent.clone());
         }
-        let items = items::all().iter().map(|item| ItemView::new(item, urls)).collect();
-        let body = serde_json::to_vec(&ItemList { items }).map_err(|error| ApiError::Internal(error.into()))?;
+        let all = ItemList::page(&ListPage::default(), urls)?;
+        let body = serde_json::to_vec(&all).map_err(|error| ApiError::Internal(error.into()))?;
         let fresh = SentItems { version, digest: sha256_hex(&body), body: body.into() };
         *sent = Some(fresh.clone());
         Ok(fresh)

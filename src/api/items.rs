@@ -1,14 +1,16 @@
 //! The game's items for signed-in users: `/items`.
 
 use actix_web::{HttpRequest, HttpResponse, web};
+use serde::Serialize;
 
 use crate::{
     api::{
         context::ApiContext,
         error::{ApiError, Problem},
         etags::{self, Caching},
-        extract::session_user::SessionUser,
+        extract::{caller::Caller, query::Query},
         item_answers::{ItemList, ItemView, SentItems},
+        list_page::ListPage,
     },
     crypto::digest::sha256_hex,
     domain::items,
@@ -16,14 +18,23 @@ use crate::{
 
 /// All items of the game.
 #[utoipa::path(get, path = "/items", tag = "content", security(("session" = [])),
-    params(("if-none-match" = Option<String>, Header, description = "The `ETag` of what the client has")), responses(
+    params(ListPage, ("if-none-match" = Option<String>, Header, description = "The `ETag` of what the client has")), responses(
     (status = 200, body = ItemList, headers(("ETag" = String))),
     (status = 304, description = "The client has them"),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
     (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn list(_: SessionUser, req: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
-    let SentItems { digest, body, .. } = context.items_answer.get(&context.catalogue, &context.urls)?;
-    Ok(etags::json(&req, &digest, Caching::Private, || body))
+pub async fn list(
+    _: Caller,
+    Query(page): Query<ListPage>,
+    req: HttpRequest,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    if page.is_whole() {
+        let SentItems { digest, body, .. } = context.items_answer.get(&context.catalogue, &context.urls)?;
+        return Ok(etags::json(&req, &digest, Caching::Private, || body));
+    }
+    tagged(&req, &ItemList::page(&page, &context.urls)?)
 }
 
 /// An item of the game.
@@ -35,13 +46,17 @@ pub async fn list(_: SessionUser, req: HttpRequest, context: web::Data<ApiContex
     (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn get(
-    _: SessionUser,
+    _: Caller,
     id: web::Path<String>,
     req: HttpRequest,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let item = id.parse().ok().and_then(items::item).ok_or(ApiError::NotFound)?;
-    let body =
-        serde_json::to_vec(&ItemView::new(&item, &context.urls)).map_err(|error| ApiError::Internal(error.into()))?;
-    Ok(etags::json(&req, &sha256_hex(&body), Caching::Private, || body.clone().into()))
+    tagged(&req, &ItemView::new(&item, &context.urls))
+}
+
+/// This, or that the client has it.
+fn tagged<T: Serialize>(req: &HttpRequest, view: &T) -> Result<HttpResponse, ApiError> {
+    let body = serde_json::to_vec(view).map_err(|error| ApiError::Internal(error.into()))?;
+    Ok(etags::json(req, &sha256_hex(&body), Caching::Private, || body.clone().into()))
 }

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use url::Url;
 
 use super::*;
@@ -57,7 +59,7 @@ fn who_is_refused_learns_what_to_present() {
         let response = error.error_response();
         response.headers().get("www-authenticate").map(|value| value.to_str().unwrap().to_owned())
     };
-    assert_eq!(challenge(ApiError::DeadDeviceToken).unwrap(), "Bearer realm=\"companion\", error=\"invalid_token\"");
+    assert_eq!(challenge(ApiError::DeadToken).unwrap(), "Bearer realm=\"companion\", error=\"invalid_token\"");
     for error in [ApiError::Unauthenticated, ApiError::NoDeviceToken, ApiError::InvalidPairingCode] {
         assert_eq!(error.status_code(), 401);
         assert!(challenge(error).is_some_and(|value| value.contains("realm=\"companion\"")));

@@ -13,12 +13,12 @@ use crate::{
         error::ApiError,
         extract::{
             idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
-            session_user::{SessionUser, signed_in},
+            session_user::signed_in,
         },
         transaction,
     },
     db::{
-        audit::{self, AuditPayload, NewAuditEntry},
+        audit::{self, AuditPayload, LockedHead, NewAuditEntry},
         error::DbError,
         pool::Db,
         sessions,
@@ -52,13 +52,16 @@ impl Admin {
     /// Who calls, if it is an admin.
     pub fn calling(req: &HttpRequest) -> impl Future<Output = Result<Self, ApiError>> + use<> {
         let context = ApiContext::of(req).clone();
-        let caller = (!context.admins.is_empty()).then(|| signed_in(req, |_, _| Ok(())));
+        let (caller, is_final) = (signed_in(req, |_, _| Ok(())), is_final(req.method().as_str(), req.path()));
         async move {
-            let (SessionUser { user, session }, ()) = caller.ok_or(ApiError::AdminDisabled)?.await?;
-            match context.admins.contains(&user.platform_id) {
-                true => Ok(Self { platform_id: user.platform_id, session, context }),
-                false => Err(ApiError::NotAdmin),
+            let (caller, ()) = caller.await?;
+            if !context.admins.contains(&caller.user.platform_id) {
+                return Err(ApiError::NotAdmin);
             }
+            if let Some(time) = context.fresh_sign_in.filter(|_| is_final) {
+                caller.signed_in_within(time, context.clock.now())?;
+            }
+            Ok(Self { platform_id: caller.user.platform_id, session: caller.session, context })
         }
     }
 
@@ -102,6 +105,20 @@ impl Admin {
         let change = self.recorded(action, target, change);
         let answered = move |db: &mut Db| change(db).map(|(status, view)| (ReplayableAnswer::new(status, &view), ()));
         once.write(KeyCaller::Admin(self.platform_id.clone()), answered, |()| ()).await
+    }
+
+    /// Does something while the end of the audit log is locked, which it may follow with an entry of its own.
+    pub async fn locked<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&mut Db, LockedHead, Timestamp) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let (session, now) = (self.session.clone(), self.context.clock.now());
+        let change = move |db: &mut Db| {
+            let head = audit::lock(db)?;
+            still_signed_in(db, &session)?;
+            change(db, head, now)
+        };
+        transaction::write_and_tell(&self.context.pool, change, |_| ()).await
     }
 
     /// The change, with its entry in the audit log.
@@ -150,8 +167,9 @@ impl Admin {
             let (answer, after, result) = match call.await {
                 Ok(Written { value, after, .. }) => (Ok(value), after, AuditResult::Done),
                 Err(error) => {
-                    let told = json!({ "error": error.to_string() });
-                    (Err(error), told, AuditResult::Failed)
+                    let result = if error.is_refusal() { AuditResult::Failed } else { AuditResult::Unknown };
+                    let why = json!({ "error": error.to_string() });
+                    (Err(error), why, result)
                 }
             };
             // It is done, and the log says that it was begun.
@@ -179,6 +197,11 @@ impl Admin {
             audit::append(db, head, &NewAuditEntry { actor: &actor, action, target, payload, result }, now)
         }
     }
+}
+
+/// True for requests to admin routes that pay back or delete: an operator may ask for a fresh sign-in before that.
+pub fn is_final(method: &str, path: &str) -> bool {
+    method.eq_ignore_ascii_case("delete") || path == "/admin/refund"
 }
 
 /// The request may have been under way for long: whoever has signed out or erased themselves meanwhile does nothing more.

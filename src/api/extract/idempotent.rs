@@ -74,6 +74,9 @@ pub struct ReplayableAnswer {
     status: u16,
     /// JSON.
     body: String,
+    /// The id of what it gives, if that may end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    about: Option<String>,
     /// Whose token it shows.
     #[serde(skip)]
     device: Option<HelperDeviceId>,
@@ -82,7 +85,12 @@ pub struct ReplayableAnswer {
 impl ReplayableAnswer {
     pub fn new(status: StatusCode, body: &impl Serialize) -> Self {
         let body = serde_json::to_string(body).expect("answers hold only strings, numbers and lists");
-        Self { status: status.as_u16(), body, device: None }
+        Self { status: status.as_u16(), body, about: None, device: None }
+    }
+
+    /// One that gives something that may end, which is looked at before the answer is given again.
+    pub fn about(self, id: String) -> Self {
+        Self { about: Some(id), ..self }
     }
 
     /// One that shows the token of this device, and is forgotten with it.
@@ -166,6 +174,20 @@ enum WriteOutcome<T> {
 }
 
 impl Idempotent {
+    /// True if this caller came with the same key after this time, and the key is so long (in characters) at least that it
+    /// cannot be guessed.
+    pub async fn is_known_since(
+        &self,
+        caller: &KeyCaller,
+        since: Timestamp,
+        shortest: usize,
+    ) -> Result<bool, ApiError> {
+        let is_long = self.presented.as_ref().is_some_and(|presented| presented.key.len() >= shortest);
+        let Some(keyed) = self.keyed(caller.clone()).filter(|_| is_long) else { return Ok(false) };
+        let known = move |db: &mut Db| idempotency_keys::is_taken_since(db, &keyed.request.id, since);
+        Ok(self.context.pool.read(known).await?)
+    }
+
     /// Of this caller.
     fn keyed(&self, caller: KeyCaller) -> Option<KeyedCall> {
         let PresentedKey { key, request } = self.presented.as_ref()?;
@@ -220,6 +242,21 @@ impl Idempotent {
         P: Serialize + DeserializeOwned + 'static,
         C: Future<Output = Result<ReplayableAnswer, ApiError>> + 'static,
     {
+        self.effect_while(caller, plan, call, async |_| Ok(())).await
+    }
+
+    /// The same of what may end: `check_lasts` gets its id before the answer is given again, and refuses if it has ended.
+    pub async fn effect_while<P, C>(
+        self,
+        caller: KeyCaller,
+        plan: impl AsyncFnOnce(Option<&str>) -> Result<P, ApiError>,
+        call: impl FnOnce(P) -> C + 'static,
+        check_lasts: impl AsyncFnOnce(&str) -> Result<(), ApiError>,
+    ) -> Result<HttpResponse, ApiError>
+    where
+        P: Serialize + DeserializeOwned + 'static,
+        C: Future<Output = Result<ReplayableAnswer, ApiError>> + 'static,
+    {
         let Some(keyed) = self.keyed(caller) else {
             let plan = plan(None).await?;
             return spawned(async move { in_time(call(plan)).await }).await.map(|answer| answer.respond(false));
@@ -239,7 +276,13 @@ impl Idempotent {
                 }
                 keyed.open(&sealed)?
             }
-            Some(known) => return keyed.kept(known).map(|answer| answer.respond(true)),
+            Some(known) => {
+                let answer = keyed.kept(known)?;
+                if let Some(about) = &answer.about {
+                    check_lasts(about).await?;
+                }
+                return Ok(answer.respond(true));
+            }
             None => {
                 let plan = plan(Some(&keyed.request.id)).await?;
                 let (claim, sealed, now) = (keyed.clone(), keyed.seal(&plan)?, context.clock.now());

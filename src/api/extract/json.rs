@@ -3,10 +3,10 @@
 use actix_web::{FromRequest, HttpMessage as _, HttpRequest, dev::Payload, http::header, web};
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
-use super::strict_objects::StrictObjects;
-use crate::api::error::{ApiError, FieldError};
+use super::strict_objects::{StrictObjects, UNKNOWN_FIELD};
+use crate::api::error::{ApiError, FieldError, SHOWN_CHARS};
 
 /// The body of the request, decoded and validated by its `garde` rules. As long as the `PayloadConfig` of its resource
 /// allows.
@@ -57,40 +57,59 @@ pub fn is_json(req: &HttpRequest) -> bool {
     mime.subtype() == "json" || mime.suffix().is_some_and(|suffix| suffix == "json")
 }
 
-/// Decodes a body; what is wrong with it is said with the path of the value.
-fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+/// Decodes and does not validate a body; what is wrong with it is said with the path of the value.
+pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     let mut json = serde_json::Deserializer::from_slice(body);
     let value = serde_path_to_error::deserialize(StrictObjects(&mut json)).map_err(|error| {
-        let path = error.path().to_string();
-        let path = if path == "." { String::new() } else { path };
-        match error.inner() {
-            inner if inner.is_data() => ApiError::Invalid(vec![wrong_shape(&path, &inner.to_string())]),
-            _ => ApiError::MalformedJson,
-        }
+        // Where an enum is read, serde_json also takes a value of another type for a fault of the JSON.
+        let is_json = error.inner().is_data() || serde_json::from_slice::<IgnoredAny>(body).is_ok();
+        let text = error.inner().to_string();
+        let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
+        if is_json { ApiError::Invalid(vec![fault(error.path(), text)]) } else { ApiError::MalformedJson }
     })?;
     json.end().map_err(|_| ApiError::MalformedJson)?;
     Ok(value)
 }
 
-/// serde's messages may quote the value, which may be a secret: only the names of fields and what was expected, which
-/// stands last, are passed on.
-fn wrong_shape(path: &str, text: &str) -> FieldError {
-    let text = text.rsplit_once(" at line ").map_or(text, |(text, _)| text);
+/// What is wrong with the value at this path, of serde's text. That may quote the value, which may be a secret: only the
+/// names of fields and what was expected, which stands last, are passed on.
+pub fn fault(path: &serde_path_to_error::Path, text: &str) -> FieldError {
+    let path = path.to_string();
+    let path = if path == "." { String::new() } else { path.chars().take(SHOWN_CHARS).collect() };
     let field = |prefix: &str| {
         let name = text.strip_prefix(prefix)?.split('`').next()?;
         Some(if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") })
     };
-    if let Some(path) = field("missing field `") {
+    if text == UNKNOWN_FIELD {
+        FieldError { path, message: "is no field of this object".into() }
+    } else if let Some(path) = field("missing field `") {
         FieldError { path, message: "is required".into() }
     } else if let Some(name) = field("duplicate field `") {
         FieldError { path: name, message: "comes twice".into() }
     } else {
         let message = match text.rsplit_once(", expected ") {
-            Some((_, expected)) => format!("has a value of the wrong type: expected {expected}"),
+            Some((_, expected)) => format!("has a value of the wrong type: expected {}", in_words(expected)),
             None => "has a value that is not allowed".into(),
         };
-        FieldError { path: path.to_owned(), message }
+        FieldError { path, message }
     }
+}
+
+/// What serde expects, without the names of Rust's types.
+fn in_words(expected: &str) -> String {
+    let most = match expected {
+        "u8" => u64::from(u8::MAX),
+        "u16" => u64::from(u16::MAX),
+        "u32" => u64::from(u32::MAX),
+        "u64" | "usize" => return "an integer from 0".into(),
+        "i8" | "i16" | "i32" | "i64" | "isize" => return "an integer".into(),
+        "f32" | "f64" => return "a number".into(),
+        "a sequence" => return "a list".into(),
+        "a map" => return "an object".into(),
+        "string or map" | "a borrowed string" | "variant identifier" => return "a string".into(),
+        other => return other.to_owned(),
+    };
+    format!("an integer from 0 to {most}")
 }
 
 #[cfg(test)]
@@ -144,6 +163,31 @@ mod tests {
     }
 
     #[test]
+    fn a_field_that_is_not_known_is_refused_at_any_depth() {
+        assert_eq!(refused(r#"{ "data": 1, "more": [] }"#), ("more".into(), "is no field of this object".into()));
+        assert_eq!(refused(r#"{ "innerList": [{ "port": 1, "Port": "secret" }] }"#).0, "innerList[0].Port");
+        assert_eq!(refused(r#"{ "choice": { "boxed": { "port": 1, "x": 2 } } }"#).0, "choice.boxed.x");
+        let long = refused(&format!(r#"{{ "{}": 1 }}"#, "x".repeat(10_000))).0;
+        assert_eq!(long.chars().count(), SHOWN_CHARS);
+    }
+
+    #[test]
+    fn a_value_of_another_type_is_told_in_words_and_without_names_of_our_types() {
+        for (body, message) in [
+            (r#"{ "innerList": [{ "port": "1" }] }"#, "expected an integer from 0 to 65535"),
+            (r#"{ "innerList": [{ "port": 65536 }] }"#, "expected an integer from 0 to 65535"),
+            (r#"{ "innerList": [{ "port": 0.5 }] }"#, "expected an integer from 0 to 65535"),
+            (r#"{ "innerList": 7 }"#, "expected a list"),
+            (r#"{ "innerList": [7] }"#, "expected an object"),
+            (r#"{ "choice": 7 }"#, "not allowed"),
+            (r#"{ "choice": [] }"#, "not allowed"),
+        ] {
+            let told = refused(body).1;
+            assert!(told.ends_with(message), "{body}: {told}");
+        }
+    }
+
+    #[test]
     fn a_list_is_no_object_at_any_depth() {
         assert_eq!(refused("[]").0, "");
         assert_eq!(refused("[null, null, null]").0, "");
@@ -155,7 +199,7 @@ mod tests {
     fn what_is_right_is_taken() {
         let taken = |body: &str| decode::<Outer>(body.as_bytes()).ok().unwrap();
         assert_eq!(taken(r#"{ "innerList": [{ "port": 7 }] }"#).inner_list.unwrap()[0].port, 7);
-        assert_eq!(taken(r#"{ "data": [1, { "a": [] }], "more": [] }"#).data.unwrap().get(), r#"[1, { "a": [] }]"#);
+        assert_eq!(taken(r#"{ "data": [1, { "a": [] }] }"#).data.unwrap().get(), r#"[1, { "a": [] }]"#);
         assert!(matches!(taken(r#"{ "choice": { "boxed": { "port": 1 } } }"#).choice, Some(Choice::Boxed { port: 1 })));
         assert!(matches!(taken(r#"{ "choice": "plain" }"#).choice, Some(Choice::Plain)));
     }

@@ -1,10 +1,12 @@
 //! The types in a handler's signature that say who may call and that the input is valid.
 
 pub mod admin;
+pub mod bearer;
+pub mod caller;
 pub mod cross_site;
-pub mod device_owner;
 pub mod idempotent;
 pub mod json;
+mod last_use;
 pub mod paired_server;
 pub mod query;
 pub mod relay_caller;

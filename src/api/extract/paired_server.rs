@@ -1,6 +1,6 @@
 //! The paired server that the path names by `{id}` or `{serverId}`, when the caller may do with it what the handler does. Without a
-//! session: 401; for a stranger: 404, as if there were no such server; for a guest where only the owner may act: 403
-//! `owner_only`.
+//! session, or a token where the route takes one: 401; for a stranger: 404, as if there were no such server; for a guest
+//! where only the owner may act: 403 `owner_only`; with a token of another server: 404.
 
 use actix_web::{FromRequest, HttpRequest, dev::Payload};
 use futures_util::{FutureExt as _, future::LocalBoxFuture};
@@ -8,12 +8,13 @@ use futures_util::{FutureExt as _, future::LocalBoxFuture};
 use crate::{
     api::{
         error::ApiError,
-        extract::session_user::{SessionUser, signed_in},
+        extract::caller::{Caller, calling},
     },
     db::{access, users::User},
     domain::{
         access::{Action, Role},
         ids::ServerId,
+        relay_access::RelayAccess,
     },
 };
 
@@ -61,9 +62,16 @@ fn permitted(
     // Where `{id}` names something of the server, `{serverId}` names the server.
     let id = ServerId::from(path.get("serverId").unwrap_or_else(|| path.query("id")));
     let asked = id.clone();
-    let caller = signed_in(req, move |db, user| access::role(db, user, &asked));
+    let req = req.clone();
     async move {
-        let (SessionUser { user, .. }, role) = caller.await?;
+        let (Caller { user, access }, role) = calling(&req, move |db, user| access::role(db, user, &asked)).await?;
+        if access.only().is_some_and(|only| *only != id) {
+            return Err(ApiError::NotFound);
+        }
+        let role = match access {
+            RelayAccess::Overlay { .. } => role.map(|_| Role::Overlay),
+            RelayAccess::Session | RelayAccess::Helper | RelayAccess::Token { .. } => role,
+        };
         Ok(WatchedServer { role: check(role, actions)?, user, id })
     }
 }

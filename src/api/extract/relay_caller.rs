@@ -1,4 +1,4 @@
-//! The caller who may open a socket at the relay: a signed-in browser or a helper device.
+//! The caller who may open a socket at the relay: a signed-in browser, or the holder of a token.
 
 use actix_web::{FromRequest, HttpRequest, dev::Payload};
 use futures_util::{FutureExt as _, future::LocalBoxFuture};
@@ -7,15 +7,15 @@ use crate::{
     api::{
         error::ApiError,
         extract::{
-            device_owner::{CallingDevice, bears_token},
+            bearer::{self, TokenHolder, bears_token},
             session_user::SessionUser,
         },
     },
     crypto::relay_token::RelayClaims,
-    domain::ids::SessionId,
+    domain::relay_access::RelayAccess,
 };
 
-/// The user, the session or helper device (when it ends, the relay closes the socket), and the server of an overlay.
+/// The user, the session or token (when it ends, the relay closes the socket), and what the socket may do.
 pub struct RelayCaller(pub RelayClaims);
 
 impl FromRequest for RelayCaller {
@@ -25,17 +25,17 @@ impl FromRequest for RelayCaller {
     fn from_request(req: &HttpRequest, payload: &mut Payload) -> Self::Future {
         // An invalid token is refused, also when a valid cookie was sent with it.
         if bears_token(req.headers()) {
-            let device = CallingDevice::from_request(req, payload);
+            let holder = bearer::required(req);
             async move {
-                let CallingDevice { user, device, overlay, .. } = device.await?;
-                Ok(Self(RelayClaims { user: user.id, session: SessionId::of_device(&device), overlay }))
+                let TokenHolder { user, access, session, .. } = holder.await?;
+                Ok(Self(RelayClaims { user: user.id, session, access }))
             }
             .boxed_local()
         } else {
             let browser = SessionUser::from_request(req, payload);
             async move {
-                let SessionUser { user, session } = browser.await?;
-                Ok(Self(RelayClaims { user: user.id, session, overlay: None }))
+                let SessionUser { user, session, .. } = browser.await?;
+                Ok(Self(RelayClaims { user: user.id, session, access: RelayAccess::Session }))
             }
             .boxed_local()
         }

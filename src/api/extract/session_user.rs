@@ -1,10 +1,16 @@
 //! A signed-in browser.
 
 use actix_web::{FromRequest, HttpRequest, dev::Payload};
+use chrono::Duration;
 use futures_util::{FutureExt as _, future::LocalBoxFuture};
 
 use crate::{
-    api::{context::ApiContext, error::ApiError, extract::cross_site, request_notes::RequestNotes},
+    api::{
+        context::ApiContext,
+        error::ApiError,
+        extract::{cross_site, last_use},
+        request_notes::RequestNotes,
+    },
     crypto::session_cookie::SESSION_COOKIE,
     db::{
         error::DbError,
@@ -12,13 +18,24 @@ use crate::{
         sessions,
         users::{self, User},
     },
-    domain::ids::{SessionId, UserId},
+    domain::{
+        ids::{SessionId, UserId},
+        time::Timestamp,
+    },
 };
 
 /// The user behind the session cookie `rp_sess`.
 pub struct SessionUser {
     pub user: User,
     pub session: SessionId,
+    pub signed_in_at: Timestamp,
+}
+
+impl SessionUser {
+    /// Refuses what a stolen or forgotten session must not do, unless its user signed in within this time.
+    pub fn signed_in_within(&self, time: Duration, now: Timestamp) -> Result<(), ApiError> {
+        if now - self.signed_in_at <= time { Ok(()) } else { Err(ApiError::FreshSignInRequired) }
+    }
 }
 
 impl FromRequest for SessionUser {
@@ -85,17 +102,15 @@ where
         notes.user.replace(Some(user.id.clone()));
         if session.wants_touch(now) {
             let id = session.id.clone();
-            // Not worth failing a request for: the next one tries again.
-            if let Err(error) = context.pool.write(move |db| sessions::touch(db, &id, now)).await {
-                log::warn!("a session's last use was not stored: {error}");
-            }
+            last_use::touch(context.pool.write(move |db| sessions::touch(db, &id, now))).await;
         }
-        Ok((SessionUser { user, session: session.id }, more))
+        Ok((SessionUser { user, session: session.id, signed_in_at: session.created_at }, more))
     }
 }
 
-/// The session id in the first cookie of that name which we sealed: other paths and parent domains can add more.
-fn presented_session(req: &HttpRequest, context: &ApiContext) -> Option<SessionId> {
+/// The session id in the first cookie of that name which we sealed: other paths and parent domains can add more. The
+/// session itself may have ended.
+pub fn presented_session(req: &HttpRequest, context: &ApiContext) -> Option<SessionId> {
     let cookies = req.cookies().ok()?;
     cookies
         .iter()

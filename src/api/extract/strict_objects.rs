@@ -1,12 +1,16 @@
-//! A JSON array is no object: serde also reads a struct from a list, by position, and no setting turns that off. This
-//! passes everything on to another deserializer, at any depth, and refuses a list where a struct is read. What serde
-//! keeps before it reads it (untagged and internally tagged enums, `flatten`) is past this: bodies have no structs there.
+//! A JSON array is no object: serde also reads a struct from a list, by position, and no setting turns that off. A field
+//! that a struct does not know is refused, on every route alike: a misspelt one would be left out in silence. This passes
+//! everything else on to another deserializer, at any depth. What serde keeps before it reads it (untagged and internally
+//! tagged enums, `flatten`) is past this: bodies have no structs there.
 
 use std::fmt;
 
 use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, Error as _, MapAccess, SeqAccess, Unexpected, VariantAccess, Visitor,
 };
+
+/// The whole error of a field that is not known.
+pub const UNKNOWN_FIELD: &str = "unknown field";
 
 /// A deserializer, visitor, seed or access whose structs are objects.
 pub struct StrictObjects<T>(pub T);
@@ -30,7 +34,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for StrictObjects<D> {
         deserialize_i8() deserialize_i16() deserialize_i32() deserialize_i64() deserialize_i128()
         deserialize_u8() deserialize_u16() deserialize_u32() deserialize_u64() deserialize_u128()
         deserialize_f32() deserialize_f64() deserialize_bytes() deserialize_byte_buf() deserialize_option()
-        deserialize_unit() deserialize_seq() deserialize_map() deserialize_identifier() deserialize_ignored_any()
+        deserialize_unit() deserialize_seq() deserialize_map() deserialize_identifier()
         deserialize_unit_struct(name: &'static str) deserialize_newtype_struct(name: &'static str)
         deserialize_tuple(len: usize) deserialize_tuple_struct(name: &'static str, len: usize)
         deserialize_enum(name: &'static str, variants: &'static [&'static str])
@@ -43,6 +47,11 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for StrictObjects<D> {
         visitor: V,
     ) -> Result<V::Value, D::Error> {
         self.0.deserialize_struct(name, fields, StrictObjects(Object(visitor)))
+    }
+
+    /// Of a field that the struct does not know.
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, D::Error> {
+        Err(D::Error::custom(UNKNOWN_FIELD))
     }
 
     fn is_human_readable(&self) -> bool {

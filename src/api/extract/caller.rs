@@ -1,0 +1,60 @@
+//! Who calls a route that takes tokens besides cookies.
+
+use actix_web::{FromRequest, HttpRequest, dev::Payload};
+use futures_util::{FutureExt as _, future::LocalBoxFuture};
+
+use crate::{
+    api::{
+        error::ApiError,
+        extract::{
+            bearer::{self, SentToken, TokenHolder},
+            session_user::{SessionUser, signed_in},
+        },
+        token_routes::{self, TokenKind},
+    },
+    db::{error::DbError, pool::Db, users::User},
+    domain::{ids::UserId, relay_access::RelayAccess},
+};
+
+/// A user, and what they came with.
+pub struct Caller {
+    pub user: User,
+    pub access: RelayAccess,
+}
+
+impl FromRequest for Caller {
+    type Error = ApiError;
+    type Future = LocalBoxFuture<'static, Result<Self, ApiError>>;
+
+    fn from_request(req: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let req = req.clone();
+        async move { Ok(calling(&req, |_, _| Ok(())).await?.0) }.boxed_local()
+    }
+}
+
+/// Who calls, by a token where the route takes one and it was sent, or else by the session's cookie; and what `also` reads
+/// for them in the same trip to the database.
+pub async fn calling<T, F>(req: &HttpRequest, also: F) -> Result<(Caller, T), ApiError>
+where
+    T: Send + 'static,
+    F: FnOnce(&mut Db, &UserId) -> Result<T, DbError> + Send + 'static,
+{
+    let kinds = token_routes::kinds(req, req.method());
+    let Some(token) = bearer::sent_token(req.headers()).filter(|token| is_taken(token, kinds)) else {
+        let (SessionUser { user, .. }, more) = signed_in(req, also).await?;
+        return Ok((Caller { user, access: RelayAccess::Session }, more));
+    };
+    let (TokenHolder { user, access, .. }, more) = bearer::holder(req, token, also).await?;
+    match kinds.iter().any(|kind| kind.is_of(&access)) {
+        true => Ok((Caller { user, access }, more)),
+        false => Err(ApiError::InsufficientScope),
+    }
+}
+
+/// Whether tokens of this form are looked at where these kinds are taken.
+fn is_taken(token: &SentToken, kinds: &[TokenKind]) -> bool {
+    match token {
+        SentToken::Device { .. } => kinds.iter().any(|kind| matches!(kind, TokenKind::Helper | TokenKind::Overlay)),
+        SentToken::Api { .. } => kinds.iter().any(|kind| matches!(kind, TokenKind::Api(_))),
+    }
+}
