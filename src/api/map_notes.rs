@@ -15,8 +15,10 @@ use crate::{
             idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
             json::Json,
             paired_server::WatchedServer,
+            query::Query,
         },
         fields::{given, on_the_largest_map, one_line},
+        list_page::{ListPage, ListPlace},
         map_places::{check_place, map_size},
     },
     db::{
@@ -124,11 +126,13 @@ struct MapNoteView {
     /// `""` while the size of the map is not known.
     grid: String,
     /// `raid`, `friendly`, `enemy`, `farm`, `stash`, `sulfur`, `warning`, `sam`, or `death` (by the detector).
+    #[schema(format = "note-category")]
     category: String,
     label: Option<String>,
     /// User id; `null`: nobody's.
     author: Option<String>,
-    /// `user` or `detector`.
+    /// `user`, `detector`, or `game`: placed in the game by the team or its leader, as last seen, and changed only there.
+    #[schema(format = "note-source")]
     source: String,
     #[serde(serialize_with = "time::wire")]
     #[schema(value_type = String, format = DateTime)]
@@ -143,6 +147,8 @@ struct MapNoteView {
 struct MapNoteList {
     /// Oldest first.
     notes: Vec<MapNoteView>,
+    /// The `before` of the next page; `null` after the last.
+    next: Option<String>,
 }
 
 impl MapNoteView {
@@ -153,22 +159,26 @@ impl MapNoteView {
     }
 }
 
-/// The stored notes of a paired server. The relay's `state.mapNotes` has the game's own besides.
+/// The notes on the map of a paired server, as the relay's `state.mapNotes` has them: those of users, those of deaths, and
+/// those that the team has placed in the game.
 #[utoipa::path(get, path = "/intel/{serverId}/map-notes", tag = "intel", security(("session" = [])),
-    params(("serverId" = String, Path)), responses(
+    params(("serverId" = String, Path), ListPage), responses(
     (status = 200, body = MapNoteList),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn list(
     WatchedServer { id, .. }: WatchedServer,
+    Query(page): Query<ListPage>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let now = context.clock.now();
     let read = move |db: &mut Db| Ok((map_notes::list(db, &id, now)?, map_size(db, &id)?));
     let (notes, size) = context.pool.read(read).await?;
     let notes = notes.into_iter().map(|note| MapNoteView::new(note, size)).collect();
-    Ok(HttpResponse::Ok().json(MapNoteList { notes }))
+    let (notes, next) = page.cut(notes, |note: &MapNoteView| ListPlace::oldest_first(note.created_at, &note.id))?;
+    Ok(HttpResponse::Ok().json(MapNoteList { notes, next }))
 }
 
 /// Adds a note; it is shown to everybody who watches the server.
@@ -216,7 +226,7 @@ pub async fn add(
     once.write(KeyCaller::User(caller), add, move |()| hub.do_send(NotesChanged { server, deleted: None })).await
 }
 
-/// Changes a note: its author or the server's owner may.
+/// Changes a note: its author or the server's owner may. Those of the game are changed there.
 #[utoipa::path(patch, path = "/intel/{serverId}/map-notes/{id}", tag = "intel", security(("session" = [])),
     params(("serverId" = String, Path), ("id" = String, Path)), request_body = MapNoteChange, responses(
     (status = 200, body = MapNoteView),
@@ -259,10 +269,11 @@ pub async fn edit(
     Ok(HttpResponse::Ok().json(changed))
 }
 
-/// Deletes a note: its author or the server's owner may.
+/// Deletes a note: its author or the server's owner may. Those of the game are deleted there.
 #[utoipa::path(delete, path = "/intel/{serverId}/map-notes/{id}", tag = "intel", security(("session" = [])),
     params(("serverId" = String, Path), ("id" = String, Path)), responses(
     (status = 200, body = Done),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
@@ -306,6 +317,9 @@ fn may_change(
 ) -> Result<Result<(), ApiError>, DbError> {
     let role = access::required(db, user, server)?;
     let note = map_notes::get(db, server, note, now)?;
+    if note.source == "game" {
+        return Ok(Err(ApiError::invalid("id", "is a note of the game, which is changed in the game")));
+    }
     let is_own = note.author_id.as_deref() == Some(user.as_str());
     Ok(if is_own || role.may(Action::Edit) { Ok(()) } else { Err(ApiError::OwnerOnly) })
 }

@@ -26,7 +26,6 @@ use crate::{
         ids::ServerId,
         monument::Monument,
         time::{self, Timestamp},
-        world_map::WorldMap,
     },
 };
 
@@ -66,6 +65,7 @@ struct MapView {
     margin: u32,
     /// Colour around the picture, `#` and hex digits.
     background: Option<String>,
+    #[schema(max_items = 1024)]
     monuments: Vec<MonumentView>,
     /// `null`: the game server sent none that can be shown.
     image: Option<PictureView>,
@@ -105,7 +105,7 @@ struct KnownMap {
     map: StoredMap,
 }
 
-/// The map of the server's world; an error if none is known yet, or only that of a world before.
+/// The map of the server's world; an error if it is not known, or the pairing's own link has not been up in it.
 async fn known(context: &ApiContext, id: ServerId) -> Result<KnownMap, ApiError> {
     let read = move |db: &mut Db| {
         let paired = paired_servers::get(db, &id)?;
@@ -113,18 +113,18 @@ async fn known(context: &ApiContext, id: ServerId) -> Result<KnownMap, ApiError>
         Ok((paired, map))
     };
     let (paired, map) = context.pool.read(read).await?;
-    let world = paired.baseline.world().unwrap_or_default();
-    let map = map.filter(|map| WorldMap::is_current(&map.world, &world)).ok_or(ApiError::MapUnknown)?;
+    let map =
+        map.filter(|map| paired.is_accepted() && paired.world().is_same(&map.world)).ok_or(ApiError::MapUnknown)?;
     Ok(KnownMap { address: paired.address, port: paired.port, map })
 }
 
-/// The map of a paired server: size, monuments, and where its picture is.
+/// The map of a paired server: size, monuments, and where its picture is. Overlays of the server may read it, too.
 #[utoipa::path(get, path = "/paired-servers/{id}/map", tag = "paired servers", security(("session" = [])),
     params(("id" = String, Path)), responses(
     (status = 200, body = MapView),
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 404, body = Problem, content_type = "application/problem+json",
-        description = "`not_found`; `map_unknown`: there was no link to the game server yet, or none since the wipe"),
+        description = "`not_found`; `map_unknown`: there was no link to the game server with these credentials yet, or none since the wipe"),
 ))]
 pub async fn get(
     WatchedServer { id, .. }: WatchedServer,
@@ -146,7 +146,7 @@ pub async fn get(
     Ok(HttpResponse::Ok().json(MapView { size, margin, background, monuments, image, wiped_at }))
 }
 
-/// The picture of a paired server's map, a JPEG.
+/// The picture of a paired server's map, a JPEG. Overlays of the server may read it, too: a page fetches it with its token and shows the bytes.
 #[utoipa::path(get, path = "/paired-servers/{id}/map/image", tag = "paired servers", security(("session" = [])),
     params(("id" = String, Path), PictureOptions,
         ("if-none-match" = Option<String>, Header, description = "The `ETag` of the picture that the client has")),

@@ -25,9 +25,10 @@ use crate::{
         users::{self, PreferenceChange, User},
     },
     domain::{
+        billing_interval::BillingInterval,
         ids::UserId,
         preference,
-        tier::{EffectiveTier, Entitlements, SubscriptionStatus, Tier},
+        tier::{EffectiveTier, Entitlements, SubscriptionStatus, Tier, TierSource},
         time::{self, Timestamp},
     },
 };
@@ -58,11 +59,16 @@ struct Me {
 #[serde(rename_all = "camelCase")]
 pub(super) struct SubscriptionView {
     /// What the user has now: by a subscription, or else as a beta tester. `SCOUT`, `OPERATOR`, `OVERLORD` or null.
-    #[schema(value_type = Option<String>)]
     tier: Option<Tier>,
+    /// By what: `paid`, `beta` or null.
+    #[schema(value_type = Option<String>, pattern = "^(paid|beta)$")]
+    source: Option<TierSource>,
+    /// The payment provider's id of the subscription.
+    payment_subscription_id: Option<String>,
     /// Of the subscription: `ACTIVE`, `TRIALING`, `PAST_DUE`, `CANCELED`, `INCOMPLETE`, `UNPAID`, `PAUSED` or null.
-    #[schema(value_type = Option<String>)]
     status: Option<SubscriptionStatus>,
+    /// The interval at which the subscription is charged: `month`, `year` or null.
+    interval: Option<BillingInterval>,
     #[serde(serialize_with = "time::wire_option")]
     #[schema(value_type = Option<String>, format = DateTime)]
     current_period_end: Option<Timestamp>,
@@ -79,8 +85,8 @@ pub(super) struct SubscriptionView {
 struct EntitlementsView {
     /// Guests and open invitations of each server.
     guests_per_server: u32,
-    /// On all servers together; null: any number.
-    watched_shops: Option<u32>,
+    /// On all servers together.
+    watched_shops: u32,
     /// False: the service does not hold anybody to these numbers.
     enforced: bool,
 }
@@ -96,11 +102,14 @@ struct UsedView {
 
 impl SubscriptionView {
     pub fn new(effective: EffectiveTier, used: TierUse, enforced: bool) -> Self {
-        let EffectiveTier { tier, subscription, why } = effective;
+        let EffectiveTier { tier, source, subscription, why } = effective;
         let Entitlements { guests_per_server, watched_shops } = Entitlements::of(tier);
         Self {
             tier,
+            source,
+            payment_subscription_id: subscription.as_ref().map(|subscription| subscription.id.clone()),
             status: subscription.as_ref().map(|subscription| subscription.status),
+            interval: subscription.as_ref().and_then(|subscription| subscription.interval),
             current_period_end: subscription.as_ref().and_then(|subscription| subscription.period_end),
             cancel_at_period_end: subscription.is_some_and(|subscription| subscription.cancel_at_period_end),
             entitlements: EntitlementsView { guests_per_server, watched_shops, enforced },

@@ -21,8 +21,10 @@ use crate::{
         context::{ACTOR_DEADLINE, ApiContext},
         error::ApiError,
         process_metrics,
+        rate_limits::CLASSES,
         status::{COMMIT, VERSION},
     },
+    config::Environment,
     crypto::digest::sha256_hex,
     db::{
         alarms::{self, Tally},
@@ -30,7 +32,9 @@ use crate::{
         pool::{Db, PoolLoad},
         push_credentials,
     },
-    domain::time::Timestamp,
+    domain::{payment::ReportKind, problem, time::Timestamp},
+    net::refusals,
+    panics,
     relay::hub::SendTotals,
 };
 
@@ -41,17 +45,16 @@ const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 const RAID_LATENCY: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
 const DATABASE_WAIT: [f64; 9] = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 2.5];
 
-/// The parts of the service that are started anew after a panic.
-const PARTS: [&str; 9] = [
-    "server_subscription",
-    "client_socket",
-    "game_connection",
-    "game_link",
-    "billing",
-    "push_session",
-    "tracking",
-    "tracking_worker",
-    "aliases",
+/// Codes of refusals that are counted before there is one; those of limits are so by their class.
+const NOTABLE: [&str; 8] = [
+    problem::SIGN_IN_REJECTED.code,
+    problem::INVALID_PAIRING_CODE.code,
+    problem::CONFIRMATION_NEEDED.code,
+    problem::UNKNOWN_INVITE.code,
+    problem::UNKNOWN_CHAT_CODE.code,
+    problem::UNAUTHENTICATED.code,
+    problem::INVALID_RELAY_TOKEN.code,
+    problem::TOO_MANY_CONNECTIONS.code,
 ];
 
 /// The process's recorder; the first call installs it.
@@ -69,10 +72,16 @@ fn install() -> Option<PrometheusHandle> {
     }
     let recorder = builder.install_recorder().ok()?;
     describe();
+    panics::describe();
+    refusals::describe(&NOTABLE, problem::RATE_LIMITED.code, CLASSES.iter().map(|class| class.name));
     // What has not happened yet is 0, not absent: a rate needs the 0 before the first one.
-    PARTS.into_iter().for_each(|part| counter!("companion_panics_total", "part" => part).absolute(0));
     histograms.into_iter().for_each(|(name, _)| drop(metrics::histogram!(name)));
+    counter!("companion_alarms_kept_nowhere_total").absolute(0);
     gauge!("companion_payment_events_parked").set(0.0);
+    for kind in ReportKind::ALL {
+        counter!("companion_payment_reports_total", "kind" => kind.as_str()).absolute(0);
+    }
+    gauge!("companion_payment_customers_to_end").set(0.0);
     gauge!("companion_sealed_secrets_waiting").set(0.0);
     gauge!("companion_build_info", "version" => VERSION, "commit" => COMMIT).set(1.0);
     Some(recorder)
@@ -95,6 +104,7 @@ fn describe() {
     describe_gauge!("companion_request_budget_ratio", "The part of the request budgets of game servers that is left.");
     describe_gauge!("companion_alarms", "Alarms in the ledger, by state.");
     describe_gauge!("companion_alarms_oldest_unfinished_seconds", "Age of the oldest alarm that is in no incident yet; 0 if there is none.");
+    describe_counter!("companion_alarms_kept_nowhere_total", "Alarms that neither the database nor the journal took in time.");
     describe_gauge!("companion_incidents", "Incidents in the ledger, by state.");
     describe_gauge!("companion_incidents_oldest_unheard_seconds", "Age of the oldest incident that nobody heard of; 0 if there is none.");
     describe_gauge!("companion_database_up", "1 while the database takes what is written.");
@@ -102,12 +112,13 @@ fn describe() {
     describe_gauge!("companion_database_queries_waiting", "Queries that wait for a connection.");
     describe_histogram!("companion_database_wait_seconds", "How long queries waited for a connection.");
     describe_gauge!("companion_disk_free_bytes", "Free bytes where the data directory is.");
-    describe_gauge!("companion_sealed_secrets_older", "StoredFigures secrets that an older key sealed; 0 when a rotation is done.");
-    describe_gauge!("companion_sealed_secrets_waiting", "StoredFigures secrets that cannot be opened with the keys that are set.");
-    describe_counter!("companion_panics_total", "Parts of the service that panicked and were started anew.");
+    describe_gauge!("companion_sealed_secrets_older", "Stored secrets that an older key sealed; 0 when a rotation is done.");
+    describe_gauge!("companion_sealed_secrets_waiting", "Stored secrets that cannot be opened with the keys that are set.");
     describe_counter!("companion_push_ignored_total", "Pushes that are not for this service, by reason.");
     describe_counter!("companion_push_dead_letters_total", "Pushes that could not be handled and were set aside.");
     describe_counter!("companion_payment_events_total", "Events of the payment provider, by outcome.");
+    describe_gauge!("companion_payment_customers_to_end", "Customers of users who are gone, for whom something may still run at the payment provider.");
+    describe_counter!("companion_payment_reports_total", "Charges at which an admin has to look, by kind.");
     describe_gauge!("companion_payment_events_parked", "Payment events that wait because something about them is unknown.");
     describe_counter!("companion_player_stats_requests_total", "Requests to the player-statistics service, by whether the budget paid for them.");
     describe_gauge!("process_start_time_seconds", "When the service started, in seconds since 1970.");
@@ -128,10 +139,15 @@ pub async fn upkeep() {
     }
 }
 
-/// Whether there are metrics for a request: one straight from this machine, not through a proxy that says it is one. With
-/// a token, for every request, which then has to bring it. For `Resource::guard`.
+/// True if there are metrics for a request. With a token, for every one, which then has to bring it. Without, in development,
+/// for one straight from this machine, not through a proxy that says it is one; in production for none, as a proxy may say
+/// nothing. For `Resource::guard`.
 pub fn is_offered(request: &GuardContext<'_>) -> bool {
-    let by_token = request.app_data().is_some_and(|context: &web::Data<ApiContext>| context.metrics_token.is_some());
+    let Some(context) = request.app_data::<web::Data<ApiContext>>() else { return false };
+    let by_token = context.metrics_token.is_some();
+    if !by_token && context.environment == Environment::Production {
+        return false;
+    }
     let peer = request.head().peer_addr;
     by_token
         || peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback()) && !is_forwarded(request.head().headers())
@@ -156,11 +172,13 @@ struct StoredFigures {
     older_secrets: i64,
 }
 
-/// Metrics of the service. From this machine only, otherwise there is no such route; with `METRICS_TOKEN` from everywhere, and
-/// then only with `Authorization: Bearer`.
+/// Metrics of the service. With `METRICS_TOKEN` from everywhere, and then only with `Authorization: Bearer`; without, in
+/// development and from this machine only, otherwise there is no such route.
 #[utoipa::path(get, path = "/metrics", tag = "health", responses(
     (status = 200, content_type = "text/plain"),
     (status = 401, body = crate::api::error::Problem, content_type = "application/problem+json"),
+    (status = 404, body = crate::api::error::Problem, content_type = "application/problem+json",
+        description = "`not_found`: no token is set"),
 ))]
 pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
     if let Some(token) = &context.metrics_token

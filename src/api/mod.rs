@@ -4,34 +4,28 @@
 
 use std::{io, net::TcpListener, sync::Arc};
 
-use actix_cors::Cors;
+use self::{context::ApiContext, error::ApiError};
+use crate::{
+    domain::limits::{IDLE_CONNECTION, JSON_BODY},
+    net::{connections::Connections, http_service},
+};
 use actix_server::ServerBuilder;
 use actix_service::map_config;
 use actix_web::{
     App, Error,
     body::MessageBody,
     dev::{AppConfig, ServiceFactory, ServiceRequest, ServiceResponse},
-    http::{Method, header},
     middleware::from_fn,
     web,
-};
-use url::Url;
-
-use self::{
-    context::ApiContext,
-    error::ApiError,
-    extract::idempotent::{IDEMPOTENCY_KEY, REPLAYED},
-};
-use crate::{
-    domain::limits::{IDLE_CONNECTION, JSON_BODY},
-    net::{connections::Connections, http_service},
 };
 
 pub mod activity;
 pub mod admin;
 pub mod alarms;
 pub mod aliases;
+pub mod api_tokens;
 pub mod billing;
+pub mod blocked_inviters;
 pub mod camera_drawing;
 pub mod cameras;
 pub mod chat;
@@ -43,6 +37,7 @@ pub mod credentials;
 pub mod devices;
 pub mod docs;
 pub mod done;
+pub mod ended_credentials;
 pub mod error;
 pub mod etags;
 pub mod example_values;
@@ -57,6 +52,7 @@ pub mod index;
 pub mod interactions;
 pub mod item_answers;
 pub mod items;
+pub mod list_page;
 pub mod map_notes;
 pub mod map_pictures;
 pub mod map_places;
@@ -66,6 +62,7 @@ pub mod metrics;
 pub mod middleware;
 pub mod openapi;
 pub mod operation_answers;
+pub mod operation_names;
 pub mod own_state;
 pub mod page;
 pub mod paired_servers;
@@ -79,6 +76,8 @@ pub mod readiness;
 pub mod request_notes;
 pub mod routes;
 pub mod service_status;
+pub mod sessions;
+pub mod shop_scan;
 pub mod shop_watches;
 pub mod shops;
 pub mod short_cache;
@@ -89,8 +88,10 @@ pub mod store_answers;
 pub mod stores;
 pub mod tier_limits;
 pub mod timeline;
+pub mod token_routes;
 pub mod tracking;
 pub mod transaction;
+pub mod watch_checks;
 pub mod wiki;
 
 /// Binds the API to a listening socket.
@@ -122,43 +123,18 @@ fn app(
         InitError = (),
     > + use<>,
 > {
-    let cors = cors([&context.urls.frontend, &context.urls.admin]);
+    let own_origins = middleware::cors::own_origins([&context.urls.frontend, &context.urls.admin]);
     App::new()
         .app_data(context)
         .app_data(web::PayloadConfig::new(JSON_BODY))
         .app_data(web::PathConfig::default().error_handler(|_, _| ApiError::NotFound.into()))
-        .app_data(web::QueryConfig::default().error_handler(|error, _| ApiError::invalid("", error.to_string()).into()))
         .configure(routes::routes)
+        .wrap(from_fn(middleware::content_encoding::check))
+        .wrap(from_fn(middleware::known_input::check))
         .wrap(from_fn(middleware::head::as_get))
+        .wrap(from_fn(middleware::admin_only::is_on))
         .wrap(from_fn(middleware::rate_limit::address))
-        .wrap(cors)
+        .wrap(own_origins)
+        .wrap(from_fn(middleware::cors::any_origin))
         .wrap(from_fn(middleware::observe::observe))
-}
-
-/// Exactly these origins, with cookies.
-fn cors(origins: [&Url; 2]) -> Cors {
-    let cors = Cors::default()
-        .allowed_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
-        .allowed_headers([
-            header::CONTENT_TYPE,
-            header::ACCEPT,
-            header::AUTHORIZATION,
-            header::IF_MATCH,
-            header::IF_NONE_MATCH,
-            header::HeaderName::from_static("x-request-id"),
-            header::HeaderName::from_static("traceparent"),
-            header::HeaderName::from_static(IDEMPOTENCY_KEY),
-        ])
-        .expose_headers([
-            REPLAYED,
-            "x-request-id",
-            "retry-after",
-            "ratelimit",
-            "ratelimit-policy",
-            "x-frame-at",
-            "etag",
-        ])
-        .supports_credentials()
-        .max_age(600);
-    origins.into_iter().fold(cors, |cors, origin| cors.allowed_origin(&origin.origin().ascii_serialization()))
 }

@@ -17,19 +17,22 @@ use utoipa::{
 use crate::{
     api::{
         admin::AdminDoc,
-        alarms, aliases, billing, cameras, chat, chat_links, client_config, credentials, devices, docs,
+        alarms, aliases, api_tokens, billing, blocked_inviters, cameras, chat, chat_links, client_config, credentials,
+        devices, docs,
         error::{self, PROBLEM_JSON},
         extract::idempotent::IDEMPOTENT,
         guest_invites, guests, health, images, index, interactions, items, map_notes, maps, me, metrics,
-        operation_answers, page, paired_servers, pairing, personal_data, problem_pages, readiness, shop_watches, shops,
-        sign_in, status, stores, timeline, tracking, wiki,
+        operation_answers, page, paired_servers, pairing, personal_data, problem_pages, readiness, sessions, shop_scan,
+        shop_watches, shops, sign_in, status, stores, timeline, token_routes, tracking, wiki,
     },
     crypto::session_cookie::SESSION_COOKIE,
 };
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "companion", description = "Watches your base while you sleep."),
+    info(title = "companion", description = "Watches your base while you sleep.\n\nParameters of the query and fields of a \
+        body that an operation does not know are refused with `invalid_request`. Answers may have further fields with later \
+        versions: ignore those that you do not know."),
     paths(
         sign_in::start,
         sign_in::callback,
@@ -37,11 +40,18 @@ use crate::{
         me::change,
         personal_data::export,
         personal_data::erase,
+        sessions::list,
+        sessions::end,
+        sessions::end_others,
+        api_tokens::list,
+        api_tokens::make,
+        api_tokens::remove,
         sign_in::sign_out,
         sign_in::relay_token,
         pairing::issue,
         pairing::activate,
         pairing::list,
+        pairing::confirm,
         pairing::remove,
         credentials::get,
         credentials::upload,
@@ -72,6 +82,9 @@ use crate::{
         guest_invites::preview,
         guest_invites::accept,
         guest_invites::leave,
+        blocked_inviters::list,
+        blocked_inviters::block,
+        blocked_inviters::unblock,
         cameras::frame,
         cameras::list,
         chat::list,
@@ -86,7 +99,7 @@ use crate::{
         shops::history,
         shop_watches::watches,
         shop_watches::watch,
-        shop_watches::suspicious,
+        shop_scan::suspicious,
         shop_watches::edit,
         shop_watches::unwatch,
         map_notes::list,
@@ -130,8 +143,18 @@ impl Modify for SecuritySchemes {
         components.add_security_scheme("session", SecurityScheme::ApiKey(cookie));
         let token = HttpBuilder::new()
             .scheme(HttpAuthScheme::Bearer)
-            .description(Some("A device token: 96 hex digits, from `POST /pairing/device/activate`."));
+            .description(Some(
+                "A device token: 96 hex digits, from `POST /pairing/device/activate`. A helper's uploads push credentials and \
+                 mints relay tokens that watch and take note of alarms. An overlay's mints relay tokens that watch its one \
+                 server, and reads that server's map and the picture of it. Where the other one comes, 403 \
+                 `insufficient_scope`.",
+            ));
         components.add_security_scheme("device", SecurityScheme::Http(token.build()));
+        let token = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(
+            "An API token: `companion_` and 64 hex digits, from `POST /me/tokens`. The scopes that open an operation, any \
+             one of them, stand at its scheme.",
+        ));
+        components.add_security_scheme("apiToken", SecurityScheme::Http(token.build()));
     }
 }
 
@@ -186,6 +209,7 @@ pub fn value() -> &'static Value {
         document.merge(AdminDoc::openapi());
         IdempotencyKeys.modify(&mut document);
         let mut document = serde_json::to_value(document).expect("the document holds only strings, numbers and lists");
+        token_routes::document(&mut document);
         operation_answers::complete(&mut document);
         document
     });

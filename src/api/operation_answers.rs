@@ -9,8 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    api::{error::PROBLEM_JSON, example_values::example_of},
-    domain::problem::{self, ProblemCode},
+    api::{error::PROBLEM_JSON, example_values::example_of, extract::admin::is_final, operation_names::operation_name},
+    domain::{
+        problem::{self, ProblemCode},
+        word_lists,
+    },
 };
 
 /// The codes of a status.
@@ -22,11 +25,20 @@ type Remarks = BTreeMap<u16, String>;
 /// Routes without a login that take a body signed by somebody else, of any content type.
 const SIGNED: [&str; 2] = ["/billing/webhook", "/chat/interactions"];
 
+/// Routes whose bodies others make, with fields of their own.
+const OPAQUE: [&str; 3] = ["/billing/webhook", "/chat/interactions", "/credentials/push"];
+
 /// A list of entity tags, or `*` (RFC 9110 §13.1.1); none of ours has a comma.
 const ENTITY_TAGS: &str = r#"^(\*|(W/)?"[\x21\x23-\x2B\x2D-\x7E]*"(, *(W/)?"[\x21\x23-\x2B\x2D-\x7E]*")*)$"#;
 
 /// Completes every operation of this document.
 pub fn complete(document: &mut Value) {
+    let words = word_lists::refer(document, "#/components/schemas/");
+    if let Some(schemas) = document["components"]["schemas"].as_object_mut() {
+        for (name, schema) in words {
+            schemas.entry(name).or_insert(schema);
+        }
+    }
     write_patterns(&mut document["components"]["schemas"]);
     for (name, fields) in ONE_OF_TWO {
         let given =
@@ -40,11 +52,18 @@ pub fn complete(document: &mut Value) {
             schema.extend(narrower);
         }
     }
+    for name in request_schemas(document) {
+        let schema = &mut document["components"]["schemas"][&name];
+        if schema["properties"].is_object() {
+            schema["additionalProperties"] = false.into();
+        }
+    }
     let schemas = document["components"]["schemas"].clone();
     let Some(paths) = document["paths"].as_object_mut() else { return };
     for (path, item) in paths {
         let Some(operations) = item.as_object_mut() else { continue };
         for (method, operation) in operations {
+            operation["operationId"] = operation_name(method, path).into();
             write_patterns(operation);
             write_parameters(operation);
             write_request(operation, &schemas);
@@ -57,11 +76,11 @@ pub fn complete(document: &mut Value) {
 }
 
 /// Formats of ours, as patterns that any validator reads.
-const FORMATS: [(&str, &str); 18] = [
+const FORMATS: [(&str, &str); 17] = [
     // A time, or the cursor of a page.
     (
         "before",
-        r"^([0-9]{1,15}\.[0-9]{1,18}|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?Z)$",
+        r"^([0-9]{1,16}\.[0-9]{1,18}|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?Z)$",
     ),
     // No control characters, and not blank.
     ("one-line", r"^[^\x00-\x1F\x7F-\x9F]*[^\s\x00-\x1F\x7F-\x9F][^\x00-\x1F\x7F-\x9F]*$"),
@@ -70,7 +89,7 @@ const FORMATS: [(&str, &str); 18] = [
         r"^[^\x00-\x08\x0B\x0C\x0E-\x1F\x7F-\x9F]*[^\s\x00-\x1F\x7F-\x9F][^\x00-\x08\x0B\x0C\x0E-\x1F\x7F-\x9F]*$",
     ),
     // The `next` of a page.
-    ("cursor", r"^[0-9]{1,15}\.[^\x00-\x1F\x7F-\x9F]*$"),
+    ("cursor", r"^[0-9]{1,16}\.[^\x00-\x1F\x7F-\x9F]*$"),
     (
         "event-kinds",
         "^((cargo|heli|chinook|crate|oilrig|vendor|explosion|death|raid|login|logout|team|wipe|shop|device|gap|chat)(,(cargo|heli|chinook|crate|oilrig|vendor|explosion|death|raid|login|logout|team|wipe|shop|device|gap|chat))*)?$",
@@ -79,7 +98,11 @@ const FORMATS: [(&str, &str); 18] = [
     // No control characters but line breaks and tabs.
     ("text", r"^[^\x00-\x08\x0B\x0C\x0E-\x1F\x7F-\x9F]*$"),
     ("no-control", r"^[^\x00-\x1F\x7F-\x9F]*$"),
-    ("int32-text", "^(0|-?[1-9][0-9]{0,8})$"),
+    // The game's item id: 32 bits with a sign.
+    (
+        "item-id",
+        "^(0|-?([1-9][0-9]{0,8}|1[0-9]{9}|20[0-9]{8}|21[0-3][0-9]{7}|214[0-6][0-9]{6}|2147[0-3][0-9]{5}|21474[0-7][0-9]{4}|214748[0-2][0-9]{3}|2147483[0-5][0-9]{2}|21474836[0-3][0-9]|214748364[0-7])|-2147483648)$",
+    ),
     ("shop-id", "^(0|-?[1-9][0-9]{0,8})_(0|-?[1-9][0-9]{0,8})$"),
     ("language-tag", "^[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*$"),
     ("time-zone", "^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$"),
@@ -98,7 +121,6 @@ const FORMATS: [(&str, &str); 18] = [
         "entity-id",
         "^([1-9][0-9]{0,18}|1[0-7][0-9]{18}|18[0-3][0-9]{17}|184[0-3][0-9]{16}|1844[0-5][0-9]{15}|18446[0-6][0-9]{14}|184467[0-3][0-9]{13}|1844674[0-3][0-9]{12}|184467440[0-6][0-9]{10}|1844674407[0-2][0-9]{9}|18446744073[0-6][0-9]{8}|1844674407370[0-8][0-9]{6}|18446744073709[0-4][0-9]{5}|184467440737095[0-4][0-9]{4}|18446744073709550[0-9]{3}|18446744073709551[0-5][0-9]{2}|1844674407370955160[0-9]|1844674407370955161[0-5])$",
     ),
-    ("tier", "^(SCOUT|OPERATOR|OVERLORD)$"),
     (
         "host",
         r"^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?(\.[A-Za-z_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?){0,3}|(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(\.(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])){3}|([0-9A-Fa-f]{1,4}:){7}[0-9A-Fa-f]{1,4}|([0-9A-Fa-f]{1,4}:){1,7}:|([0-9A-Fa-f]{1,4}:){1,6}:[0-9A-Fa-f]{1,4}|([0-9A-Fa-f]{1,4}:){1,5}(:[0-9A-Fa-f]{1,4}){1,2}|([0-9A-Fa-f]{1,4}:){1,4}(:[0-9A-Fa-f]{1,4}){1,3}|([0-9A-Fa-f]{1,4}:){1,3}(:[0-9A-Fa-f]{1,4}){1,4}|([0-9A-Fa-f]{1,4}:){1,2}(:[0-9A-Fa-f]{1,4}){1,5}|[0-9A-Fa-f]{1,4}:(:[0-9A-Fa-f]{1,4}){1,6}|:(:[0-9A-Fa-f]{1,4}){1,7}|::)$",
@@ -110,26 +132,29 @@ const FORMATS: [(&str, &str); 18] = [
 const INTEGERS: [(&str, i64, u64); 2] = [("int32-digits", -2_147_483_648, 2_147_483_647), ("entity-id", 1, u64::MAX)];
 
 /// Bodies in which exactly one of two fields is given.
-const ONE_OF_TWO: [(&str, [&str; 2]); 2] =
-    [("NewRefund", ["chargeId", "paymentIntentId"]), ("NewDevice", ["entityId", "cameraId"])];
+const ONE_OF_TWO: [(&str, [&str; 2]); 3] = [
+    ("NewRefund", ["chargeId", "paymentIntentId"]),
+    ("NewDevice", ["entityId", "cameraId"]),
+    ("AcceptedInvite", ["token", "id"]),
+];
 
 /// What fields of a body say of one another.
-fn relations() -> [(&'static str, Value); 4] {
+fn relations() -> [(&'static str, Value); 3] {
     let (nothing, string, number) =
         (json!({ "type": "null" }), json!({ "type": "string" }), json!({ "type": "number" }));
     [
         (
             "Issue",
             json!({ "oneOf": [
-            { "properties": { "scope": { "enum": ["helper", null] }, "serverId": nothing } },
+            { "properties": { "scope": { "enum": ["helper", null] }, "serverId": nothing, "sections": nothing } },
             { "required": ["scope", "serverId"], "properties": { "scope": { "const": "overlay" }, "serverId": string } },
         ] }),
         ),
         (
             "NewGuest",
             json!({ "oneOf": [
-            { "required": ["platformId"], "properties": { "platformId": string, "link": { "const": false } } },
-            { "required": ["link"], "properties": { "platformId": nothing, "link": { "const": true } } },
+            { "required": ["platformId"], "properties": { "platformId": string, "link": { "type": "boolean", "enum": [false] } } },
+            { "required": ["link"], "properties": { "platformId": nothing, "link": { "type": "boolean", "enum": [true] } } },
         ] }),
         ),
         (
@@ -142,8 +167,31 @@ fn relations() -> [(&'static str, Value); 4] {
                 ],
             }),
         ),
-        ("ImageForm", json!({ "additionalProperties": false })),
     ]
+}
+
+/// The schemas that bodies of requests are made of. Not of bodies that others make.
+fn request_schemas(document: &Value) -> BTreeSet<String> {
+    let paths = document["paths"].as_object().into_iter().flatten();
+    let operations =
+        paths.filter(|(path, _)| !OPAQUE.contains(&path.as_str())).filter_map(|(_, item)| item.as_object());
+    let mut waiting: Vec<&Value> =
+        operations.flat_map(Map::values).map(|operation| &operation["requestBody"]).collect();
+    let mut found = BTreeSet::new();
+    while let Some(schema) = waiting.pop() {
+        match schema {
+            Value::Object(fields) => {
+                let name = fields.get("$ref").and_then(Value::as_str).and_then(|target| target.rsplit('/').next());
+                if let Some(name) = name.filter(|name| found.insert((*name).to_owned())) {
+                    waiting.push(&document["components"]["schemas"][name]);
+                }
+                waiting.extend(fields.values());
+            }
+            Value::Array(list) => waiting.extend(list),
+            _ => {}
+        }
+    }
+    found
 }
 
 /// Puts the pattern of a format of ours in its place, at any depth.
@@ -240,6 +288,9 @@ fn write_answers(operation: &mut Value, schemas: &Value) {
         }
         if let Some(media) = response["content"].as_object_mut() {
             media.retain(|_, content| !content.is_null());
+            for (_, content) in media.iter_mut().filter(|(media_type, _)| media_type.starts_with("image/")) {
+                content["schema"] = json!({ "type": "string", "format": "binary" });
+            }
             if media.is_empty()
                 && let Some(response) = response.as_object_mut()
             {
@@ -279,7 +330,7 @@ fn write_refusals(method: &str, path: &str, operation: &mut Value) {
             response["content"]["text/html"] = json!({ "schema": { "type": "string" } });
         }
         let header = match status {
-            401 => Some(("WWW-Authenticate", "What to present: a session cookie or a device token")),
+            401 => Some(("WWW-Authenticate", "What to present: a session cookie or a token")),
             429 => Some(("Retry-After", "Seconds until another attempt may succeed")),
             _ => None,
         };
@@ -332,18 +383,26 @@ fn shared(method: &str, path: &str, operation: &Value) -> Vec<&'static ProblemCo
     if operation["security"].as_array().is_some_and(|schemes| !schemes.is_empty()) {
         codes.push(&problem::UNAUTHENTICATED);
     }
+    let takes_tokens = |schemes: &Vec<Value>| schemes.iter().any(|scheme| scheme["session"].is_null());
+    if operation["security"].as_array().is_some_and(takes_tokens) && path != "/relay/token" {
+        codes.push(&problem::INSUFFICIENT_SCOPE);
+    }
     if method != "get" {
         codes.push(&problem::CROSS_SITE_REQUEST);
     }
     if path.starts_with("/admin/") {
         codes.extend([&problem::NOT_ADMIN, &problem::ADMIN_DISABLED]);
+        if is_final(method, path) {
+            codes.push(&problem::FRESH_SIGN_IN_REQUIRED);
+        }
     }
     let parameters = operation["parameters"].as_array();
     let has = |place: &str| parameters.is_some_and(|list| list.iter().any(|parameter| parameter["in"] == place));
     if has("path") {
         codes.push(&problem::NOT_FOUND);
     }
-    if has("query") && path != "/auth/platform" {
+    // The query is checked everywhere else.
+    if !path.starts_with("/auth/platform") {
         codes.push(&problem::INVALID_REQUEST);
     }
     if !operation["requestBody"].is_null() {

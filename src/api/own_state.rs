@@ -35,6 +35,8 @@ pub struct OwnState {
     pub written: Arc<WriteState>,
     pub links: Option<LinkCounts>,
     pub push: Option<PushCounts>,
+    /// Stored secrets that do not open.
+    pub unreadable_secrets: usize,
     /// Open sockets.
     pub sockets: usize,
     /// When a socket last took an alarm.

@@ -12,12 +12,16 @@ use crate::{
         done::Done,
         error::{ApiError, Problem},
         extract::{
+            caller::Caller,
             idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
             json::Json,
             paired_server::{OwnedServer, WatchedServer},
+            query::Query,
             session_user::SessionUser,
         },
         fields::{IntegerOrText, is_platform_id, one_line},
+        list_page::{ListPage, ListPlace},
+        rate_limits::new_game_servers_refused,
     },
     config::GameLinkPolicy,
     db::{
@@ -97,7 +101,7 @@ pub(super) struct PairedServerView {
     /// SteamID64 of the player whose view of the game this is.
     player_id: String,
     /// `owner` or `guest`.
-    #[schema(value_type = String)]
+    #[schema(value_type = String, format = "role")]
     role: Role,
     connection: ConnectionView,
     /// Alarms that go on, drills aside.
@@ -111,7 +115,6 @@ pub(super) struct PairedServerView {
 #[serde(rename_all = "camelCase")]
 struct ConnectionView {
     /// `connecting`, `connected`, `unreachable`, `rejected` (pair again), `no_credentials` or `paused`.
-    #[schema(value_type = String)]
     state: ConnectionState,
     #[serde(serialize_with = "time::wire")]
     #[schema(value_type = String, format = DateTime)]
@@ -128,9 +131,17 @@ struct ConnectionView {
 #[derive(Serialize, ToSchema)]
 struct PairedServerList {
     servers: Vec<PairedServerView>,
+    /// The `before` of the next page; `null` after the last.
+    next: Option<String>,
 }
 
 impl PairedServerView {
+    /// A user's own servers come before those of which they are a guest, each the oldest first.
+    fn place(&self) -> ListPlace {
+        let at = self.created_at.timestamp_micros();
+        ListPlace::new(u64::from(self.role != Role::Owner), format!("{at:016} {}", self.id))
+    }
+
     pub fn new(server: PairedServer, role: Role, link: Option<LinkStatus>, open_incidents: i64) -> Self {
         let connection = match link {
             Some(LinkStatus { state, since, reason, next_attempt_at }) => {
@@ -159,14 +170,21 @@ impl PairedServerView {
     }
 }
 
-/// The servers this user may watch: their own, then those shared with them, each oldest first.
-#[utoipa::path(get, path = "/paired-servers", tag = "paired servers", security(("session" = [])), responses(
+/// The servers this user may watch: their own, then those shared with them, each oldest first. A token of one server lists
+/// only that.
+#[utoipa::path(get, path = "/paired-servers", tag = "paired servers", security(("session" = [])), params(ListPage), responses(
     (status = 200, body = PairedServerList),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
     (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn list(user: SessionUser, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+pub async fn list(
+    Caller { user, access }: Caller,
+    Query(page): Query<ListPage>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
     let read = move |db: &mut Db| {
-        let servers = access::servers_of(db, &user.user.id)?;
+        let mut servers = access::servers_of(db, &user.id)?;
+        servers.retain(|(server, _)| access.only().is_none_or(|only| *only == server.id));
         let ids: Vec<ServerId> = servers.iter().map(|(server, _)| server.id.clone()).collect();
         Ok((servers, incidents::open(db, &ids)?, ids))
     };
@@ -176,7 +194,8 @@ pub async fn list(user: SessionUser, context: web::Data<ApiContext>) -> Result<H
         let (link, open) = (links.remove(&server.id), open.get(&server.id).copied());
         PairedServerView::new(server, role, link, open.unwrap_or_default())
     };
-    Ok(HttpResponse::Ok().json(PairedServerList { servers: servers.into_iter().map(view).collect() }))
+    let (servers, next) = page.cut(servers.into_iter().map(view).collect(), PairedServerView::place)?;
+    Ok(HttpResponse::Ok().json(PairedServerList { servers, next }))
 }
 
 /// Pairs a game server by hand. Pairing the same one again replaces its token.
@@ -187,6 +206,10 @@ pub async fn list(user: SessionUser, context: web::Data<ApiContext>) -> Result<H
     (status = 400, body = Problem, content_type = "application/problem+json"),
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 409, body = Problem, content_type = "application/problem+json", description = "`limit_reached`"),
+    (status = 429, body = Problem, content_type = "application/problem+json",
+        description = "`rate_limited`: many new addresses in the last minute"),
+    (status = 503, body = Problem, content_type = "application/problem+json",
+        description = "`awaits_key`: what is stored of it cannot be read now, and is not replaced"),
 ))]
 pub async fn pair(
     user: SessionUser,
@@ -209,12 +232,14 @@ pub async fn pair(
     let known = context.pool.read(move |db| paired_servers::list_for(db, &owner)).await?;
     let mut links = context.connections(known.into_iter().map(|server| server.id).collect()).await?;
     let (vault, random, now) = (context.vault.clone(), context.random.clone(), context.clock.now());
-    let (allow_private, policy) = (context.allow_private_servers, context.link_policy);
+    let (outbound, policy) = (context.outbound.clone(), context.link_policy);
     let (hub, push, caller) = (context.hub.clone(), context.push.clone(), request.owner.clone());
     let pair = move |db: &mut Db| {
-        let paired = pairings::pair_server(db, &vault, &random, request, allow_private, now)?;
+        let paired = pairings::pair_server(db, &vault, &random, request, &outbound, now)?;
         let PairingOutcome { server, is_new, changed, .. } = paired.map_err(|refused| match refused {
             PairingRefused::PrivateAddress => ApiError::invalid("address", "must be a public address"),
+            PairingRefused::AwaitsKey => ApiError::AwaitsKey,
+            PairingRefused::TooManyNewAddresses(wait) => new_game_servers_refused(wait),
             refused => ApiError::LimitReached(refused.to_string()),
         })?;
         let link = links.remove(&server.id).filter(|_| !changed);

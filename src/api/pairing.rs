@@ -1,6 +1,7 @@
 //! Pairing of helper devices: `/pairing/device`, `/pairing/device/code`, `/pairing/device/activate`.
 
 use actix_web::{HttpRequest, HttpResponse, http::StatusCode, web};
+use chrono::TimeDelta;
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -9,15 +10,18 @@ use crate::{
     api::{
         context::ApiContext,
         done::Done,
+        ended_credentials,
         error::{ApiError, Problem},
         extract::{
-            device_owner::TOKEN_BYTES,
+            bearer::TOKEN_BYTES,
             idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
             json::{Json, OptionalJson},
+            query::Query,
             session_user::SessionUser,
         },
         fields::one_line,
-        rate_limits::{Guessed, guess_refused},
+        list_page::{ListPage, ListPlace},
+        rate_limits::{Guessed, guessed_wrong},
     },
     crypto::digest::sha256_hex,
     db::{
@@ -25,16 +29,19 @@ use crate::{
         error::DbError,
         helper_devices::{self, HelperDevice},
         pairing_codes::{self, CodePurpose},
+        pairing_requests,
         pool::Db,
     },
     domain::{
         access::Action,
+        guessing::Guess,
         ids::{HelperDeviceId, ServerId, SessionId, UserId},
-        limits::HELPER_DEVICES_PER_USER,
-        pairing::{LIFETIME, PairingCode, WRONG_PER_ADDRESS},
+        limits::{ACTIVATION_KEY_LENGTH, ACTIVATION_REPLAY_MINUTES, HELPER_DEVICES_PER_USER},
+        pairing::{self, ActivatedDevice, CodeAdmission, ConfirmationRequest, LIFETIME, PairingCode},
+        sections::{Sections, StateKey},
         time::{self, Timestamp},
     },
-    relay::hub::SessionEnded,
+    relay::hub::PairingNews,
 };
 
 /// The device that the code is for.
@@ -46,7 +53,8 @@ pub struct Issue {
     #[garde(length(chars, min = 1, max = 100), custom(one_line))]
     #[schema(format = "one-line", min_length = 1, max_length = 100)]
     label: Option<String>,
-    /// `helper`, if absent: acts for the user; or `overlay`: mints relay tokens that watch one server, and nothing else.
+    /// `helper`, if absent: uploads credentials, and watches at the relay; or `overlay`: watches one server at the relay and
+    /// reads its map, and nothing else.
     #[garde(custom(is_scope))]
     #[schema(pattern = "^(helper|overlay)$")]
     scope: Option<String>,
@@ -54,6 +62,10 @@ pub struct Issue {
     #[garde(length(max = 128), custom(one_line))]
     #[schema(format = "one-line", max_length = 128)]
     server_id: Option<String>,
+    /// The keys of the state that an overlay shows, whatever it asks for; absent: all.
+    #[garde(length(max = 20))]
+    #[schema(max_items = 20)]
+    sections: Option<Vec<StateKey>>,
 }
 
 const HELPER: &str = "helper";
@@ -66,6 +78,7 @@ impl Issue {
             (Some(OVERLAY), Some(server)) => Ok(Some(server.as_str().into())),
             (Some(OVERLAY), None) => Err(ApiError::invalid("serverId", "is required for an overlay")),
             (_, Some(_)) => Err(ApiError::invalid("serverId", "is for an overlay only")),
+            (_, None) if self.sections.is_some() => Err(ApiError::invalid("sections", "is for an overlay only")),
             (_, None) => Ok(None),
         }
     }
@@ -94,7 +107,8 @@ struct IssuedCode {
 #[schema(example = json!({ "code": "LINK-7K3M" }))]
 pub struct Activate {
     /// Spaces around it and case do not matter.
-    #[garde(skip)]
+    #[garde(length(max = 64))]
+    #[schema(max_length = 64)]
     code: String,
 }
 
@@ -114,9 +128,12 @@ struct HelperDeviceView {
     id: String,
     label: Option<String>,
     /// `helper` or `overlay`.
+    #[schema(format = "device-scope")]
     scope: &'static str,
     /// The server of an overlay.
     server_id: Option<String>,
+    /// The keys of the state that an overlay shows; null: all.
+    sections: Option<Vec<StateKey>>,
     #[serde(serialize_with = "time::wire")]
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
@@ -129,14 +146,21 @@ struct HelperDeviceView {
 #[derive(Serialize, ToSchema)]
 struct HelperDeviceList {
     devices: Vec<HelperDeviceView>,
+    /// Devices that have typed a code of the user in another network than it was issued in, while many wrong codes are
+    /// tried: each waits for the user to confirm it. Oldest first, on every page.
+    #[schema(max_items = 15)]
+    requests: Vec<ConfirmationRequest>,
+    /// The `before` of the next page; `null` after the last.
+    next: Option<String>,
 }
 
 impl From<HelperDevice> for HelperDeviceView {
     fn from(device: HelperDevice) -> Self {
-        let HelperDevice { id, label, created_at, last_used_at, overlay, .. } = device;
+        let HelperDevice { id, label, created_at, last_used_at, overlay, sections, .. } = device;
+        let sections = sections.map(|text| Sections::from(text).iter().collect());
         let scope = if overlay.is_some() { OVERLAY } else { HELPER };
         let server_id = overlay.map(|server| server.to_string());
-        Self { id: id.to_string(), label, scope, server_id, created_at, last_used_at }
+        Self { id: id.to_string(), label, scope, server_id, sections, created_at, last_used_at }
     }
 }
 
@@ -150,14 +174,17 @@ impl From<HelperDevice> for HelperDeviceView {
     (status = 409, body = Problem, content_type = "application/problem+json", description = "`limit_reached`"),
 ))]
 pub async fn issue(
+    req: HttpRequest,
     SessionUser { user, .. }: SessionUser,
     once: Idempotent,
     OptionalJson(issue): OptionalJson<Issue>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let purpose = CodePurpose { user: user.id, overlay: issue.overlay()?, label: issue.label };
+    let overlay = issue.overlay()?;
+    let sections = issue.sections.map(|keys| keys.into_iter().collect::<Sections>().text());
+    let purpose = CodePurpose { user: user.id, overlay, label: issue.label, sections };
     let (prefix, random, now) = (context.pairing_code_prefix.clone(), context.random.clone(), context.clock.now());
-    let caller = purpose.user.clone();
+    let (caller, network) = (purpose.user.clone(), context.rate_limits.household(&req).to_string());
     let issue = move |db: &mut Db| {
         if !still_allowed(db, &purpose)? {
             return Err(ApiError::NotFound);
@@ -167,7 +194,7 @@ pub async fn issue(
                 "One user can pair {HELPER_DEVICES_PER_USER} helper devices at most. Delete one first."
             )));
         }
-        let code = pairing_codes::issue(db, &purpose, || PairingCode::new(&prefix, random.bytes()), now)?;
+        let code = pairing_codes::issue(db, &purpose, &network, || PairingCode::new(&prefix, random.bytes()), now)?;
         let issued = IssuedCode { code: code.as_str().to_owned(), expires_at: now + LIFETIME };
         Ok((ReplayableAnswer::new(StatusCode::OK, &issued), ()))
     };
@@ -180,13 +207,14 @@ fn still_allowed(db: &mut Db, purpose: &CodePurpose) -> Result<bool, DbError> {
     Ok(access::role(db, &purpose.user, server)?.is_some_and(|role| role.may(Action::Watch)))
 }
 
-/// Exchanges a code, once, for a device token. The code is the credential.
+/// Exchanges a code, once, for a device token. The code is the credential. From another network than that of the session
+/// which asked for it, and while many wrong codes are tried, it also takes the user's confirmation.
 #[utoipa::path(post, path = "/pairing/device/activate", tag = "pairing", request_body = Activate, responses(
     (status = 200, body = Activated),
     (status = 401, body = Problem, content_type = "application/problem+json",
         description = "`invalid_pairing_code`: unknown, expired, used or invalidated"),
     (status = 429, body = Problem, content_type = "application/problem+json",
-        description = "`rate_limited`: too many wrong codes"),
+        description = "`rate_limited`: too many wrong codes from this network or from all; `confirmation_needed`: send the same code again once its user has confirmed the device"),
 ))]
 pub async fn activate(
     req: HttpRequest,
@@ -194,51 +222,135 @@ pub async fn activate(
     Json(Activate { code }): Json<Activate>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let now = context.clock.now();
+    let (limits, moment) = (&context.rate_limits, context.clock.moment());
     // Paid before the look-up, so that concurrent and aborted requests get no extra guesses.
-    let guess = context.rate_limits.begin_guess(Guessed::PairingCode, &req, context.clock.moment())?;
-    let wrong = || {
-        if guess.within_global {
-            ApiError::InvalidPairingCode
-        } else {
-            guess_refused(Guessed::PairingCode, WRONG_PER_ADDRESS.every.to_std().unwrap_or_default())
+    let (what, guess) = match limits.begin_guess(Guessed::PairingCode, &req, moment) {
+        Ok(guess) => (Guessed::PairingCode, guess),
+        Err(refused) => {
+            let at_home = limits.begin_guess(Guessed::PairingCodeAtHome, &req, moment);
+            (Guessed::PairingCodeAtHome, at_home.map_err(|_| refused)?)
         }
     };
-    let code = PairingCode::parse(&context.pairing_code_prefix, &code).ok_or_else(wrong)?;
-    let token = context.random.hex::<TOKEN_BYTES>();
-    let device = context.random.id::<HelperDeviceId>(now);
-    // Nobody is signed in: whoever has the code and the key is the same caller.
-    let caller = KeyCaller::Knowing(format!("code {}", sha256_hex(code.as_str().as_bytes())));
-    let activate = move |db: &mut Db| {
-        let purpose = pairing_codes::take(db, &code, now)?.ok_or(ApiError::InvalidPairingCode)?;
-        if !still_allowed(db, &purpose)? {
-            return Err(ApiError::InvalidPairingCode);
-        }
-        helper_devices::insert(db, &device, &purpose, &sha256_hex(token.as_bytes()), now)?;
-        let activated = Activated { token, user_id: purpose.user.to_string(), device_id: device.to_string() };
-        Ok((ReplayableAnswer::of_device(device.clone(), &activated), (purpose.user, device)))
-    };
-    let tell = |(user, device): &(UserId, HelperDeviceId)| log::info!(user:%, device:%; "a helper device was paired");
-    match once.write(caller, activate, tell).await {
-        Err(ApiError::InvalidPairingCode) => Err(wrong()),
+    let typed = TypedByDevice { network: limits.household(&req).to_string(), what, guess };
+    match exchange(&context, once, &code, typed).await {
+        Err(ApiError::InvalidPairingCode) => Err(guessed_wrong(what, guess, ApiError::InvalidPairingCode)),
         answered => {
-            context.rate_limits.pay_back_guess(Guessed::PairingCode, guess);
+            limits.pay_back_guess(what, guess);
             answered
         }
     }
 }
 
-/// This user's helper devices, oldest first.
-#[utoipa::path(get, path = "/pairing/device", tag = "pairing", security(("session" = [])), responses(
+/// The network in which a code was typed, and the guess that paid for its look-up.
+struct TypedByDevice {
+    network: String,
+    what: Guessed,
+    guess: Guess,
+}
+
+async fn exchange(
+    context: &web::Data<ApiContext>,
+    once: Idempotent,
+    code: &str,
+    TypedByDevice { network, what, guess }: TypedByDevice,
+) -> Result<HttpResponse, ApiError> {
+    let now = context.clock.now();
+    let code = PairingCode::parse(&context.pairing_code_prefix, code).ok_or(ApiError::InvalidPairingCode)?;
+    let (asked, from) = (code.clone(), network.clone());
+    let live = context.pool.read(move |db| pairing_codes::find(db, &asked, &from, now)).await?;
+    // Nobody is signed in: in one network, whoever has the code and the key is the same caller.
+    let caller = KeyCaller::Knowing(format!("code {} {network}", sha256_hex(code.as_str().as_bytes())));
+    let since = now - TimeDelta::minutes(ACTIVATION_REPLAY_MINUTES);
+    match live {
+        // Most guesses end here, with a read. The answer to a code that was used may be kept under the request's key.
+        None if !once.is_known_since(&caller, since, ACTIVATION_KEY_LENGTH).await? => {
+            return Err(ApiError::InvalidPairingCode);
+        }
+        None => {}
+        Some(live) => {
+            let home_only = what == Guessed::PairingCodeAtHome;
+            match pairing::admission(live.at_home, live.confirmed, home_only, guess.ceiling) {
+                CodeAdmission::Paired => {}
+                CodeAdmission::Refused => return Err(ApiError::InvalidPairingCode),
+                CodeAdmission::Confirmation => return Err(ask_user(context, code, network).await?),
+            }
+        }
+    }
+    let token = context.random.hex::<TOKEN_BYTES>();
+    let id = context.random.id::<HelperDeviceId>(now);
+    let hub = context.hub.clone();
+    let activate = move |db: &mut Db| {
+        let purpose = pairing_codes::take(db, &code, now)?.ok_or(ApiError::InvalidPairingCode)?;
+        if !still_allowed(db, &purpose)? {
+            return Err(ApiError::InvalidPairingCode);
+        }
+        helper_devices::insert(db, &id, &purpose, &sha256_hex(token.as_bytes()), now)?;
+        let CodePurpose { user, label, overlay: server_id, .. } = purpose;
+        let activated = Activated { token, user_id: user.to_string(), device_id: id.to_string() };
+        let device = ActivatedDevice { id: id.clone(), label, server_id, network };
+        Ok((ReplayableAnswer::of_device(id, &activated), (user, device)))
+    };
+    let tell = move |(user, device): &(UserId, ActivatedDevice)| {
+        log::info!(user:%, device:% = device.id; "a helper device was paired");
+        hub.do_send(PairingNews::Paired { user: user.clone(), device: device.clone() });
+    };
+    once.write(caller, activate, tell).await
+}
+
+/// Lists the device for the user of the code, who has to confirm it.
+async fn ask_user(context: &web::Data<ApiContext>, code: PairingCode, network: String) -> Result<ApiError, ApiError> {
+    let (now, hub) = (context.clock.now(), context.hub.clone());
+    let id: String = context.random.id(now);
+    let ask = move |db: &mut Db| pairing_requests::ask(db, &code, &network, &id, now);
+    let tell = move |asked: &Option<_>| {
+        if let Some((user, request)) = asked.clone() {
+            hub.do_send(PairingNews::Requested { user, request });
+        }
+    };
+    context.pool.write_and_tell(ask, tell).await?;
+    Ok(ApiError::ConfirmationNeeded)
+}
+
+/// Confirms a device that waits: it is paired when it sends its code again.
+#[utoipa::path(post, path = "/pairing/device/requests/{id}", tag = "pairing", security(("session" = [])),
+    params(("id" = String, Path)), responses(
+    (status = 200, body = Done),
+    (status = 401, body = Problem, content_type = "application/problem+json"),
+    (status = 404, body = Problem, content_type = "application/problem+json",
+        description = "No such request, or its code has been used or has expired"),
+))]
+pub async fn confirm(
+    SessionUser { user, .. }: SessionUser,
+    path: web::Path<String>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let (id, now) = (path.into_inner(), context.clock.now());
+    let caller = user.id.clone();
+    if !context.pool.write(move |db| pairing_requests::confirm(db, &caller, &id, now)).await? {
+        return Err(ApiError::NotFound);
+    }
+    log::info!(user:% = user.id; "a device was confirmed");
+    Ok(HttpResponse::Ok().json(Done::OK))
+}
+
+/// This user's helper devices, oldest first, and those that wait for a confirmation.
+#[utoipa::path(get, path = "/pairing/device", tag = "pairing", security(("session" = [])), params(ListPage), responses(
     (status = 200, body = HelperDeviceList),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
     (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn list(
     SessionUser { user, .. }: SessionUser,
+    Query(page): Query<ListPage>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let devices = context.pool.read(move |db| helper_devices::list(db, &user.id)).await?;
-    Ok(HttpResponse::Ok().json(HelperDeviceList { devices: devices.into_iter().map(Into::into).collect() }))
+    let now = context.clock.now();
+    let read = move |db: &mut Db| Ok((helper_devices::list(db, &user.id)?, pairing_requests::list(db, &user.id, now)?));
+    let (devices, requests) = context.pool.read(read).await?;
+    let devices = devices.into_iter().map(HelperDeviceView::from).collect();
+    let (devices, next) =
+        page.cut(devices, |device: &HelperDeviceView| ListPlace::oldest_first(device.created_at, &device.id))?;
+    Ok(HttpResponse::Ok().json(HelperDeviceList { devices, requests, next }))
 }
 
 /// Deletes a helper device: its token is invalid from then on, and its sockets at the relay close.
@@ -254,14 +366,6 @@ pub async fn remove(
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let device = HelperDeviceId::from(path.into_inner());
-    let (hub, session) = (context.hub.clone(), SessionId::of_device(&device));
-    let tell = move |deleted: &bool| {
-        if *deleted {
-            hub.do_send(SessionEnded { session });
-        }
-    };
-    if !context.pool.write_and_tell(move |db| helper_devices::delete(db, &user.id, &device), tell).await? {
-        return Err(ApiError::NotFound);
-    }
-    Ok(HttpResponse::Ok().json(Done::OK))
+    let session = SessionId::of_device(&device);
+    ended_credentials::end(&context, session, move |db| helper_devices::delete(db, &user.id, &device)).await
 }

@@ -10,7 +10,13 @@ use utoipa::{
 /// What a helper registered at the push service. The service keeps it as it comes.
 pub struct HelperBundle;
 
-impl ToSchema for HelperBundle {}
+impl ToSchema for HelperBundle {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        let parts = [("GcmCredential", gcm_credential()), ("FcmCredentials", fcm_credentials())];
+        let part = |(name, schema): (&str, Value)| (name.to_owned(), serde_json::from_value(schema).expect("a schema"));
+        schemas.extend(parts.map(part));
+    }
+}
 
 impl PartialSchema for HelperBundle {
     fn schema() -> RefOr<Schema> {
@@ -23,16 +29,31 @@ const DESCRIPTION: &str = "What registration helpers write, with `platformId` be
     under its SteamID64. Keys are in camelCase, snake_case or PascalCase. Both numbers are unsigned with 64 bits: as text, or as \
     JSON integers. Other fields are kept and not read. At most 64 KiB.";
 
-fn schema() -> Value {
-    let number = |description: &str| json!({ "type": ["string", "integer"], "description": description });
-    let gcm = json!({
+fn number(description: &str) -> Value {
+    json!({ "type": ["string", "integer"], "description": description })
+}
+
+fn reference(name: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{name}") })
+}
+
+fn gcm_credential() -> Value {
+    json!({
         "type": "object",
         "required": ["androidId", "securityToken"],
         "properties": {
             "androidId": number("Also `android_id` or `AndroidId`."),
             "securityToken": number("Also `security_token` or `SecurityToken`."),
         },
-    });
+    })
+}
+
+fn fcm_credentials() -> Value {
+    json!({ "type": "object", "required": ["gcm"], "properties": { "gcm": reference("GcmCredential") } })
+}
+
+fn schema() -> Value {
+    let gcm = reference("GcmCredential");
     let account = number("The account of the user who uploads it (SteamID64); in this spelling, at the top level.");
     let expires_at = number(
         "When the registration ends: Unix seconds or milliseconds, or RFC 3339. Also `expire_date` and the \
@@ -45,7 +66,7 @@ fn schema() -> Value {
         }
         json!({ "type": "object", "title": title, "required": required, "properties": properties })
     };
-    let nested = json!({ "type": "object", "required": ["gcm"], "properties": { "gcm": gcm } });
+    let nested = reference("FcmCredentials");
     json!({
         "description": DESCRIPTION,
         "anyOf": [
@@ -81,7 +102,9 @@ mod tests {
         assert_eq!((read.expires_at - now).num_days(), 13);
         let login = GcmCredential::read(bundle.as_bytes(), &read.platform_id).unwrap();
         assert_eq!(login.android_id, 5_000_000_000_000_000_001);
-        let document = serde_json::to_value(HelperBundle::schema()).unwrap();
+        let mut document = serde_json::to_value(HelperBundle::schema()).unwrap();
+        let parts = json!({ "GcmCredential": gcm_credential(), "FcmCredentials": fcm_credentials() });
+        document["components"] = json!({ "schemas": parts });
         assert_eq!(document["example"], example());
         assert!(jsonschema::draft202012::is_valid(&document, &example()), "{document}");
         for lacking in [json!({}), json!({ "gcm": { "androidId": "1", "securityToken": "2" } })] {

@@ -8,7 +8,21 @@ use actix_web::{
     middleware::Next,
 };
 
-use crate::api::extract::admin::Admin;
+use crate::api::{context::ApiContext, error::ApiError, extract::admin::Admin};
+
+/// Without an allowlist nothing else is looked at, not even whether there is such a route. Around every route; for
+/// `middleware::from_fn`.
+pub async fn is_on(
+    req: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    let path = req.match_info().unprocessed();
+    let is_admin = path.strip_prefix("/admin").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    if is_admin && ApiContext::of(req.request()).admins.is_empty() {
+        return Ok(req.error_response(ApiError::AdminDisabled));
+    }
+    next.call(req).await.map(ServiceResponse::map_into_boxed_body)
+}
 
 /// For `middleware::from_fn`.
 pub async fn admit(

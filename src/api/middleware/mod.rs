@@ -1,6 +1,9 @@
 //! Layers around every request, or around the requests of some routes.
 
 pub mod admin_only;
+pub mod content_encoding;
+pub mod cors;
 pub mod head;
+pub mod known_input;
 pub mod observe;
 pub mod rate_limit;

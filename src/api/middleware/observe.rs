@@ -29,9 +29,10 @@ use crate::{
     domain::ids::UserId,
     net::{
         http_service::is_late,
+        refusals::NotedRefusal,
         trace::{self, Trace},
     },
-    panics,
+    panics::{self, Part},
 };
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -70,7 +71,7 @@ async fn observed(
     let (method, notes) = (req.method().clone(), RequestNotes::of(req.request()));
 
     let base = ApiContext::of(req.request()).urls.base.clone();
-    let mut response = match panics::caught("request", id, next.call(req)).await {
+    let mut response = match panics::caught(Part::Request, id, next.call(req)).await {
         Some(Ok(response)) => response.map_into_boxed_body(),
         // The request is gone, and with it all that an answer could be added to.
         Some(Err(error)) => {
@@ -79,8 +80,9 @@ async fn observed(
         }
         None => return Err(LostRequest::new(ApiError::Internal("a handler panicked".into()), id, &base).into()),
     };
+    let mut is_noted = false;
     if response.status().is_client_error() || response.status().is_server_error() {
-        response = with_problem(response, id, &base);
+        (response, is_noted) = with_problem(response, id, &base);
     }
     let status = response.status();
     // Never the path: what is in it may be a secret.
@@ -98,6 +100,10 @@ async fn observed(
         BodySize::None => Some(0),
         BodySize::Stream => None,
     };
+    // The refusal has its line, or its kind has enough of them.
+    if is_noted {
+        return Ok(response);
+    }
     let user = notes.user.take();
     log::info!(
         method = method.as_str(), route = route.as_deref().unwrap_or("none"), status = status.as_u16(),
@@ -139,11 +145,16 @@ fn is_request_id(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 
-/// Replaces the body of an error answer with its problem document and keeps the headers.
-fn with_problem(mut response: ServiceResponse<BoxBody>, request_id: &str, base: &BaseUrl) -> ServiceResponse<BoxBody> {
+/// Replaces the body of an error answer with its problem document and keeps the headers. Says whether it was noted as a
+/// refusal.
+fn with_problem(
+    mut response: ServiceResponse<BoxBody>,
+    request_id: &str,
+    base: &BaseUrl,
+) -> (ServiceResponse<BoxBody>, bool) {
     let is_problem = response.headers().get(header::CONTENT_TYPE).is_some_and(|value| value == PROBLEM_JSON);
     if is_problem {
-        return response;
+        return (response, false);
     }
     let cause = response.response().error();
     let known = cause.and_then(|error| error.as_error::<ApiError>());
@@ -164,7 +175,10 @@ fn with_problem(mut response: ServiceResponse<BoxBody>, request_id: &str, base: 
             &from_status
         }
     };
-    error.log(request_id);
+    let is_notable = error.is_notable();
+    if !is_notable || note(error, response.request()) {
+        error.log(request_id);
+    }
     let (problem, status) = (error.problem(request_id, base), error.status_code());
     let is_page = is_sign_in_of_browser(response.request());
     let (media_type, body) = match is_page {
@@ -178,7 +192,21 @@ fn with_problem(mut response: ServiceResponse<BoxBody>, request_id: &str, base: 
         headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(page::policy()));
     }
     headers.remove(header::CONTENT_LENGTH);
-    response.map_body(|_, _| BoxBody::new(body))
+    (response.map_body(|_, _| BoxBody::new(body)), is_notable)
+}
+
+/// Counts a refusal; whether it is in the log.
+fn note(error: &ApiError, req: &HttpRequest) -> bool {
+    let context = ApiContext::of(req);
+    let route = req.match_pattern();
+    let refusal = NotedRefusal {
+        code: error.code().code,
+        limit: error.limit().map(|limit| limit.policy),
+        from: context.rate_limits.household(req),
+        method: req.method().as_str(),
+        route: route.as_deref().unwrap_or("none"),
+    };
+    context.refusals.note(&refusal, context.clock.moment())
 }
 
 /// Whether a person looks at the answer: browsers come here by themselves, and not by a script of a page.

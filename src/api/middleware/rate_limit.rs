@@ -8,10 +8,9 @@ use actix_web::{
     middleware::Next,
 };
 
-use crate::api::{
-    context::ApiContext,
-    error::{ApiError, LimitReport},
-    request_notes::RequestNotes,
+use crate::{
+    api::{context::ApiContext, error::ApiError, request_notes::RequestNotes},
+    net::budgets::LimitReport,
 };
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
