@@ -11,17 +11,18 @@ use crate::{
     api::{
         context::ApiContext,
         credentials::RefusalView,
-        error::{ApiError, Problem},
+        error::{ApiError, OPERATOR_REPAIRS, Problem},
         extract::paired_server::{OwnedServer, WatchedServer},
     },
     db::{alarms, paired_servers, pool::Db, push_refusals, smart_devices},
     domain::{
         access::Role,
         device::DeviceKind,
+        link_reason::LinkReason,
         server_state::ConnectionState,
         time::{self, Timestamp},
     },
-    push::session_status::PushState,
+    push::session_status::{PushState, SessionFault},
     relay::hub::{DrillError, StartDrill},
 };
 
@@ -35,6 +36,7 @@ struct Readiness {
     /// At least one path is up.
     ready: bool,
     /// The live link to the game server, and the game's push messages.
+    #[schema(max_items = 2)]
     paths: [PathReadiness; 2],
     /// The owner's last push credential that does not work, perhaps beside one that does; `null` for a guest.
     push_refusal: Option<RefusalView>,
@@ -45,6 +47,7 @@ struct Readiness {
 #[serde(rename_all = "camelCase")]
 struct PathReadiness {
     /// `link` or `push`.
+    #[schema(format = "alarm-way")]
     path: &'static str,
     up: bool,
     /// Since when; `null` if it was never tried.
@@ -83,6 +86,7 @@ pub async fn readiness(
     let push = context.push_session(&owner).await?;
     let push = push.as_ref();
 
+    let awaits_key = link.as_ref().is_some_and(|link| link.reason == Some(LinkReason::MissingKey));
     let link_state = link.as_ref().map(|link| link.state);
     let link_path = PathReadiness {
         path: "link",
@@ -91,6 +95,7 @@ pub async fn readiness(
         advice: match link_state {
             Some(ConnectionState::Connected) if has_alarm => None,
             Some(ConnectionState::Connected) => Some("Pair a smart alarm: without one the link cannot report a raid."),
+            Some(ConnectionState::NoCredentials) if awaits_key => Some(OPERATOR_REPAIRS),
             Some(ConnectionState::Rejected | ConnectionState::NoCredentials) => {
                 Some("The game server refuses the player token: press pair in the game again.")
             }
@@ -121,6 +126,9 @@ pub async fn readiness(
             }),
             Some(PushState::Connecting | PushState::Unreachable) => {
                 Some("The push service is not reached; it is tried again automatically.".into())
+            }
+            Some(PushState::Unreadable) if push.and_then(|push| push.last_error) == Some(SessionFault::UnknownKey) => {
+                Some(OPERATOR_REPAIRS.into())
             }
             Some(PushState::RefreshNeeded | PushState::Unreadable) => {
                 Some("The push credential no longer works: run the helper again and upload a new one.".into())

@@ -4,7 +4,7 @@ use std::{cell::RefCell, rc::Rc};
 
 use actix_web::{HttpMessage as _, HttpRequest};
 
-use crate::{api::error::LimitReport, domain::ids::UserId};
+use crate::{domain::ids::UserId, net::budgets::LimitReport};
 
 /// The notes of one request.
 #[derive(Default)]

@@ -7,10 +7,11 @@ use actix_web::{
 };
 
 use super::{
-    admin, alarms, aliases, billing, cameras, chat, chat_links, client_config, credentials, devices, error::ApiError,
-    guest_invites, guests, health, images, index, interactions, items, map_notes, maps, me, metrics,
-    middleware::rate_limit, openapi, paired_servers, pairing, personal_data, problem_pages, readiness, shop_watches,
-    shops, sign_in, status, stores, timeline, tracking, wiki,
+    admin, alarms, aliases, api_tokens, billing, blocked_inviters, cameras, chat, chat_links, client_config,
+    credentials, devices, error::ApiError, guest_invites, guests, health, images, index, interactions, items,
+    map_notes, maps, me, metrics, middleware::rate_limit, openapi, paired_servers, pairing, personal_data,
+    problem_pages, readiness, sessions, shop_scan, shop_watches, shops, sign_in, status, stores, timeline, tracking,
+    wiki,
 };
 use crate::domain::limits::{JSON_BODY, WEBHOOK_BODY};
 
@@ -24,12 +25,17 @@ pub fn routes(config: &mut ServiceConfig) {
         .service(resource("/auth/platform/callback").wrap(from_fn(rate_limit::sign_in)).route(get().to(sign_in::callback)))
         .service(resource("/me").route(get().to(me::me)).route(patch().to(me::change)).route(delete().to(personal_data::erase)))
         .service(resource("/me/export").route(get().to(personal_data::export)))
+        .service(resource("/me/sessions").route(get().to(sessions::list)).route(delete().to(sessions::end_others)))
+        .service(resource("/me/sessions/{id}").route(delete().to(sessions::end)))
+        .service(resource("/me/tokens").route(get().to(api_tokens::list)).route(post().to(api_tokens::make)))
+        .service(resource("/me/tokens/{id}").route(delete().to(api_tokens::remove)))
         .service(resource("/auth/signout").route(post().to(sign_in::sign_out)))
         .service(resource("/relay/token").route(post().to(sign_in::relay_token)))
 
         .service(resource("/pairing/device/code").route(post().to(pairing::issue)))
         .service(resource("/pairing/device/activate").route(post().to(pairing::activate)))
         .service(resource("/pairing/device").route(get().to(pairing::list)))
+        .service(resource("/pairing/device/requests/{id}").route(post().to(pairing::confirm)))
         .service(resource("/pairing/device/{id}").route(delete().to(pairing::remove)))
 
         .service(resource("/credentials/push").route(get().to(credentials::get)).route(put().to(credentials::upload)).route(delete().to(credentials::remove)))
@@ -55,6 +61,8 @@ pub fn routes(config: &mut ServiceConfig) {
         .service(resource("/guest-invites").route(get().to(guest_invites::list)))
         .service(resource("/guest-invites/preview").route(get().to(guest_invites::preview)))
         .service(resource("/guest-invites/accept").route(post().to(guest_invites::accept)))
+        .service(resource("/guest-invites/blocked").route(get().to(blocked_inviters::list)).route(post().to(blocked_inviters::block)))
+        .service(resource("/guest-invites/blocked/{userId}").route(delete().to(blocked_inviters::unblock)))
         .service(resource("/guest-invites/{serverId}").route(delete().to(guest_invites::leave)))
 
         .service(resource("/intel/{serverId}/tracking").route(get().to(tracking::list)).route(post().to(tracking::add)))
@@ -71,7 +79,7 @@ pub fn routes(config: &mut ServiceConfig) {
         .service(resource("/paired-servers/{id}/shops/history").route(get().to(shops::history)))
 
         .service(resource("/intel/{serverId}/shops").route(get().to(shop_watches::watches)).route(post().to(shop_watches::watch)))
-        .service(resource("/intel/{serverId}/shops/scan").route(get().to(shop_watches::suspicious)))
+        .service(resource("/intel/{serverId}/shops/scan").route(get().to(shop_scan::suspicious)))
         .service(resource("/intel/{serverId}/shops/{id}").route(patch().to(shop_watches::edit)).route(delete().to(shop_watches::unwatch)))
         .service(resource("/intel/{serverId}/map-notes").route(get().to(map_notes::list)).route(post().to(map_notes::add)))
         .service(resource("/intel/{serverId}/map-notes/{id}").route(patch().to(map_notes::edit)).route(delete().to(map_notes::remove)))

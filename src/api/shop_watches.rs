@@ -1,5 +1,4 @@
-//! The offers of shops that the owner of a paired server watches, and the suspicious shops:
-//! `/intel/{serverId}/shops/*`.
+//! The offers of shops that the owner of a paired server watches: `/intel/{serverId}/shops/*`.
 
 use std::sync::Arc;
 
@@ -18,17 +17,21 @@ use crate::{
             idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
             json::Json,
             paired_server::{OwnedServer, WatchedServer},
+            query::Query,
         },
-        shops::{Delivery, MarketRead, OfferItems, item_id},
+        list_page::{ListPage, ListPlace},
+        map_places::map_size,
+        shops::{Delivery, MarketRead, item_id},
         tier_limits,
+        watch_checks::{check, refuse_twin},
     },
     db::{access, pool::Db, shop_watches, users},
     domain::{
         items::ItemNames,
         limits::SHOP_WATCHES_PER_SERVER,
         shop::{
-            Price, VendorId, scan,
-            watch::{Finding, ShopWatch, WatchState},
+            Price, VendorId,
+            watch::{Finding, PriceDirection, ShopWatch, WatchSide, WatchState},
         },
         time::{self, Timestamp},
     },
@@ -39,17 +42,28 @@ use crate::{
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
 #[garde(allow_unvalidated)]
-#[schema(example = json!({ "vendorId": "12345", "itemId": "-1581843485", "expectedPrice": 100 }))]
+#[schema(example = json!({ "vendorId": "123450_98700", "itemId": "-1581843485", "expectedPrice": 100 }))]
 pub struct NewWatch {
-    /// The shop, as `GET /paired-servers/{id}/shops` names it. One that is not there is watched as missing.
-    #[schema(value_type = String, format = "one-line", min_length = 1, max_length = 64)]
-    vendor_id: Value,
+    /// The shop, as `GET /paired-servers/{id}/shops` and the markers of the relay's state name it. One that is not there
+    /// is watched as missing. Absent: any shop, of which the best one that has the item in stock is followed.
+    #[schema(value_type = Option<String>, format = "shop-id")]
+    vendor_id: Option<Value>,
     /// The game's item id: an integer or its decimal digits.
     #[schema(value_type = String, format = "int32-digits")]
     item_id: Value,
-    /// What one purchase should cost; the first price seen if absent.
+    /// Cost of one purchase that is expected, of as many pieces as the first one seen gives. Absent: the first price that is
+    /// seen; the watch keeps `null` here, and its events name that price as `expectedPrice`. Prices are compared by the piece.
     #[schema(value_type = Option<i32>, minimum = 0, maximum = 2_147_483_647)]
     expected_price: Option<Value>,
+    /// What is expected of the price. With `atMost` and `atLeast` there is news when it gets there, moves there, or no
+    /// longer is; with `changes`, whenever it moves.
+    #[serde(default)]
+    #[schema(default = json!("changes"))]
+    direction: PriceDirection,
+    /// Whether shops sell the item or buy it. Of those that buy, the price is what they pay.
+    #[serde(default)]
+    #[schema(default = json!("sells"))]
+    side: WatchSide,
     /// The item it is paid with: as `itemId`. Absent: scrap before any other.
     #[schema(value_type = Option<String>, format = "int32-digits")]
     currency_id: Option<Value>,
@@ -65,6 +79,14 @@ pub struct WatchEdit {
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<i32>, minimum = 0, maximum = 2_147_483_647)]
     expected_price: Option<Option<Value>>,
+    /// What is expected of the price.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<PriceDirection>)]
+    direction: Option<Option<PriceDirection>>,
+    /// Whether shops sell the item or buy it.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<WatchSide>)]
+    side: Option<Option<WatchSide>>,
     /// The item it is paid with.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>, format = "int32-digits")]
@@ -80,13 +102,8 @@ fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Res
 type Fault = &'static str;
 
 fn vendor_of(value: &Value) -> Result<String, Fault> {
-    let text = match value {
-        Value::String(text) => text.trim().to_owned(),
-        Value::Number(number) => number.to_string(),
-        _ => return Err("must be the id of a shop"),
-    };
-    let is_one_line = !text.is_empty() && !text.chars().any(char::is_control);
-    (is_one_line && text.chars().count() <= 64).then_some(text).ok_or("must be one line of 1 to 64 characters")
+    let id = value.as_str().and_then(VendorId::parse);
+    id.map(|id| id.to_string()).ok_or("must be the id of a shop, like 123450_98700")
 }
 
 fn item_of(value: &Value) -> Result<i32, Fault> {
@@ -117,8 +134,10 @@ impl NewWatch {
         let mut faults = Vec::new();
         let watch = ShopWatch {
             id,
-            vendor: read("vendorId", vendor_of(&self.vendor_id), &mut faults),
+            vendor: read("vendorId", self.vendor_id.as_ref().map(vendor_of).transpose(), &mut faults),
             item_id: read("itemId", item_of(&self.item_id), &mut faults),
+            side: self.side,
+            direction: self.direction,
             expected_price: read("expectedPrice", self.expected_price.as_ref().map(price_of).transpose(), &mut faults),
             currency_id: read("currencyId", self.currency_id.as_ref().map(item_of).transpose(), &mut faults),
             baseline: None,
@@ -135,6 +154,8 @@ impl NewWatch {
 #[derive(Debug, PartialEq)]
 struct WantedEdit {
     expected_price: Option<Option<i32>>,
+    direction: Option<PriceDirection>,
+    side: Option<WatchSide>,
     currency_id: Option<Option<i32>>,
 }
 
@@ -146,6 +167,8 @@ impl WatchEdit {
         };
         let wanted = WantedEdit {
             expected_price: read("expectedPrice", field(&self.expected_price, price_of), &mut faults),
+            direction: self.direction.map(Option::unwrap_or_default),
+            side: self.side.map(Option::unwrap_or_default),
             currency_id: read("currencyId", field(&self.currency_id, item_of), &mut faults),
         };
         if faults.is_empty() { Ok(wanted) } else { Err(ApiError::Invalid(faults)) }
@@ -167,24 +190,36 @@ struct Rival {
 #[serde(rename_all = "camelCase")]
 struct WatchView {
     id: String,
-    vendor_id: String,
+    /// `null`: any shop.
+    vendor_id: Option<String>,
+    /// Whether this shop is on the map, as far as the shops are known; `null` while nothing is known of them.
+    vendor_known: Option<bool>,
     item_id: String,
     #[schema(value_type = Option<String>)]
     item_name: Option<Arc<str>>,
+    side: WatchSide,
+    direction: PriceDirection,
     /// As its owner gave it.
     expected_price: Option<i32>,
+    /// Pieces of the purchase that the price is compared with; `null` until the offer was seen.
+    expected_quantity: Option<i32>,
     /// The currency that is watched; `null` until the offer was seen, if its owner gave none.
     currency_id: Option<String>,
     #[schema(value_type = Option<String>)]
     currency_name: Option<Arc<str>>,
+    /// The shop that has the offer; `null` while it is missing.
+    #[schema(value_type = Option<String>)]
+    found_vendor_id: Option<VendorId>,
     /// What one purchase costs; `null` while it is missing.
     price: Option<i32>,
     /// Pieces that one purchase gives.
     quantity: Option<i32>,
-    #[schema(value_type = String)]
+    /// With `atMost` and `atLeast`, a price that is not there (yet) is `changed`.
     state: WatchState,
+    /// The game server does not report shops: what was last found stays.
+    paused: bool,
     sold_out: bool,
-    /// The cheapest other shop, where it is undercut.
+    /// The best other shop, where it is undercut; never of a watch of any shop.
     undercut_by: Option<Rival>,
     /// Since when it is so.
     #[serde(serialize_with = "time::wire")]
@@ -195,21 +230,28 @@ struct WatchView {
     created_at: Timestamp,
 }
 
-impl From<ShopWatch> for WatchView {
-    fn from(watch: ShopWatch) -> Self {
-        let currency = watch.baseline.map(|baseline| baseline.currency_id).or(watch.currency_id);
-        let Finding { state, price, sold_out, undercut_by } = watch.finding;
+impl WatchView {
+    fn new(watch: ShopWatch, market: &MarketRead) -> Self {
+        let currency = watch.currency();
+        let vendor_known = watch.vendor_id().and_then(|id| market.knows(id));
+        let Finding { state, vendor, price, sold_out, undercut_by } = watch.finding;
         Self {
             id: watch.id,
+            vendor_known,
             vendor_id: watch.vendor,
             item_id: watch.item_id.to_string(),
             item_name: ItemNames::of(watch.item_id).name,
+            side: watch.side,
+            direction: watch.direction,
             expected_price: watch.expected_price,
+            expected_quantity: watch.baseline.map(|baseline| baseline.price.quantity),
+            found_vendor_id: vendor,
             currency_id: currency.map(|id| id.to_string()),
             currency_name: currency.and_then(|id| ItemNames::of(id).name),
             price: price.map(|price| price.cost),
             quantity: price.map(|price| price.quantity),
             state,
+            paused: market.is_paused(),
             sold_out,
             undercut_by: undercut_by.map(|(vendor_id, Price { cost, quantity })| Rival {
                 vendor_id,
@@ -226,67 +268,38 @@ impl From<ShopWatch> for WatchView {
 struct WatchList {
     /// Oldest first.
     shops: Vec<WatchView>,
-    #[serde(flatten)]
-    delivery: Delivery,
-}
-
-/// Why a shop is suspicious.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-struct ReasonView {
-    /// `far_below_median`, `below_median`, `far_above_median`, `below_crafting_cost`, `impossible_stock`,
-    /// `impossible_price`, `appears_and_vanishes`, `moved`, `imitates_name`.
-    reason: &'static str,
-    weight: u32,
-    /// The offer it is about, if it is about one.
-    offer: Option<OfferItems>,
-    /// In words.
-    detail: String,
-}
-
-/// A suspicious shop.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-struct SuspectView {
-    #[schema(value_type = String)]
-    vendor_id: VendorId,
-    name: String,
-    x: f64,
-    y: f64,
-    grid: String,
-    /// 30..=100.
-    score: u32,
-    /// Heaviest first.
-    reasons: Vec<ReasonView>,
-}
-
-#[derive(Serialize, ToSchema)]
-struct ScanResults {
-    /// Most suspicious first.
-    results: Vec<SuspectView>,
+    /// The `before` of the next page; `null` after the last.
+    next: Option<String>,
     #[serde(flatten)]
     delivery: Delivery,
 }
 
 /// The watched offers of a server, each with its latest finding.
 #[utoipa::path(get, path = "/intel/{serverId}/shops", tag = "intel", security(("session" = [])),
-    params(("serverId" = String, Path)), responses(
+    params(("serverId" = String, Path), ListPage), responses(
     (status = 200, body = WatchList),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn watches(
     WatchedServer { id, .. }: WatchedServer,
+    Query(page): Query<ListPage>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let (now, live) = (context.clock.now(), context.markets.clone());
     let read = move |db: &mut Db| Ok((shop_watches::list(db, &id)?, MarketRead::load(db, &live, &id, now)?));
     let (watches, market) = context.pool.read(read).await?;
     let delivery = market.delivery(&context);
-    Ok(HttpResponse::Ok().json(WatchList { shops: watches.into_iter().map(WatchView::from).collect(), delivery }))
+    let watches = watches.into_iter().map(|watch| WatchView::new(watch, &market)).collect();
+    let (shops, next) = page.cut(watches, |watch: &WatchView| ListPlace::oldest_first(watch.created_at, &watch.id))?;
+    Ok(HttpResponse::Ok().json(WatchList { shops, next, delivery }))
 }
 
-/// Watches an offer of a shop.
+/// Watches an offer of a shop, or an item at any shop. The answer says whether the shop is known now, and what is found.
+///
+/// How many shops a user watches is limited by tier where tiers are enforced: 10, 50 or 200 on all servers together; and
+/// always to 200 on one server. A watch of any shop counts as one.
 #[utoipa::path(post, path = "/intel/{serverId}/shops", tag = "intel", security(("session" = [])),
     params(("serverId" = String, Path)), request_body = NewWatch, responses(
     (status = 201, body = WatchView),
@@ -295,7 +308,7 @@ pub async fn watches(
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
     (status = 409, body = Problem, content_type = "application/problem+json",
-        description = "`limit_reached`, or `conflict`: it is watched already"),
+        description = "`limit_reached`, or `conflict`: it is watched already, and `detail` names the watch"),
 ))]
 pub async fn watch(
     OwnedServer { user, id: server }: OwnedServer,
@@ -310,11 +323,11 @@ pub async fn watch(
         // The owner alone adds watches, and a tier counts those of all their servers.
         users::lock(db, &user.id)?;
         access::required(db, &user.id, &server)?;
+        let market = MarketRead::load(db, &live, &server, now)?;
+        check(&watch, &market, map_size(db, &server)?)?;
+        let watch = market.look(&watch);
         let known = shop_watches::list(db, &server)?;
-        let what = |watch: &ShopWatch| (watch.vendor.clone(), watch.item_id, watch.currency_id);
-        if known.iter().any(|known| what(known) == what(&watch)) {
-            return Err(ApiError::Conflict);
-        }
+        refuse_twin(&watch, &known)?;
         if known.len() >= SHOP_WATCHES_PER_SERVER {
             return Err(ApiError::LimitReached(format!(
                 "A server has at most {SHOP_WATCHES_PER_SERVER} watched shops."
@@ -323,9 +336,8 @@ pub async fn watch(
         if enforced && let Some(limit) = tier_limits::watched_shops(db, &user.id, now)? {
             return Err(limit.into());
         }
-        let watch = MarketRead::load(db, &live, &server, now)?.look(&watch);
         shop_watches::insert(db, &server, &watch)?;
-        Ok((ReplayableAnswer::new(StatusCode::CREATED, &WatchView::from(watch)), ()))
+        Ok((ReplayableAnswer::new(StatusCode::CREATED, &WatchView::new(watch, &market)), ()))
     };
     let hub = context.hub.clone();
     once.write(KeyCaller::User(caller), add, move |()| hub.do_send(ShopWatchesChanged { server: changed })).await
@@ -339,6 +351,8 @@ pub async fn watch(
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
+    (status = 409, body = Problem, content_type = "application/problem+json",
+        description = "`conflict`: that is watched already, and `detail` names the watch"),
 ))]
 pub async fn edit(
     OwnedServer { user, id: server }: OwnedServer,
@@ -350,20 +364,40 @@ pub async fn edit(
     let (changed, now, wanted) = (server.clone(), context.clock.now(), edit.wanted()?);
     let live = context.markets.clone();
     let edit = move |db: &mut Db| {
+        users::lock(db, &user.id)?;
         access::required(db, &user.id, &server)?;
         let mut watch = shop_watches::get(db, &server, &id)?;
         watch.expected_price = wanted.expected_price.unwrap_or(watch.expected_price);
         watch.currency_id = wanted.currency_id.unwrap_or(watch.currency_id);
+        watch.direction = wanted.direction.unwrap_or(watch.direction);
+        watch.side = wanted.side.unwrap_or(watch.side);
         watch =
             ShopWatch { baseline: None, finding: Finding::NOTHING, version: watch.version + 1, as_of: now, ..watch };
-        let watch = MarketRead::load(db, &live, &server, now)?.look(&watch);
+        let market = MarketRead::load(db, &live, &server, now)?;
+        let known = shop_watches::list(db, &server)?;
+        let size = map_size(db, &server)?;
+        // A watch that was added before there were these rules can be edited in all else.
+        if wanted.currency_id.is_some()
+            && let Err(refused) = check(&watch, &market, size)
+        {
+            return Ok(Err(refused));
+        }
+        let watch = market.look(&watch);
+        let is_other_offer = wanted.currency_id.is_some() || wanted.side.is_some() || wanted.direction.is_some();
+        if is_other_offer && let Err(refused) = refuse_twin(&watch, &known) {
+            return Ok(Err(refused));
+        }
         shop_watches::edit(db, &server, &watch)?;
-        Ok(watch)
+        Ok(Ok(WatchView::new(watch, &market)))
     };
     let hub = context.hub.clone();
-    let tell = move |_: &_| hub.do_send(ShopWatchesChanged { server: changed });
-    let watch = context.pool.write_and_tell(edit, tell).await?;
-    Ok(HttpResponse::Ok().json(WatchView::from(watch)))
+    let tell = move |edited: &Result<_, ApiError>| {
+        if edited.is_ok() {
+            hub.do_send(ShopWatchesChanged { server: changed });
+        }
+    };
+    let watch = context.pool.write_and_tell(edit, tell).await??;
+    Ok(HttpResponse::Ok().json(watch))
 }
 
 /// Watches an offer no longer.
@@ -386,45 +420,15 @@ pub async fn unwatch(
         shop_watches::delete(db, &server, &id)
     };
     let hub = context.hub.clone();
-    let tell = move |_: &_| hub.do_send(ShopWatchesChanged { server: changed });
+    let tell = move |deleted: &bool| {
+        if *deleted {
+            hub.do_send(ShopWatchesChanged { server: changed });
+        }
+    };
     if !context.pool.write_and_tell(delete, tell).await? {
         return Err(ApiError::NotFound);
     }
     Ok(HttpResponse::Ok().json(Done::OK))
-}
-
-/// The suspicious shops of a game server.
-#[utoipa::path(get, path = "/intel/{serverId}/shops/scan", tag = "intel", security(("session" = [])),
-    params(("serverId" = String, Path)), responses(
-    (status = 200, body = ScanResults),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
-))]
-pub async fn suspicious(
-    WatchedServer { id, .. }: WatchedServer,
-    context: web::Data<ApiContext>,
-) -> Result<HttpResponse, ApiError> {
-    let (now, live) = (context.clock.now(), context.markets.clone());
-    // Scanned on the database's thread, which may block.
-    let scan = move |db: &mut Db| {
-        let market = MarketRead::load(db, &live, &id, now)?;
-        let results = scan::scan(&market.stored.shops).into_iter().map(suspect).collect();
-        Ok((results, market))
-    };
-    let (results, market) = context.pool.read(scan).await?;
-    let delivery = market.delivery(&context);
-    Ok(HttpResponse::Ok().json(ScanResults { results, delivery }))
-}
-
-fn suspect(suspect: scan::Suspect) -> SuspectView {
-    let scan::Suspect { shop, score, reasons } = suspect;
-    let (x, y) = shop.id.place();
-    let reason = |scan::Suspicion { reason, weight, offer, detail }| {
-        let offer = offer.map(OfferItems::from);
-        ReasonView { reason, weight, offer, detail }
-    };
-    let (name, grid) = (shop.shown_name().to_owned(), shop.grid.clone());
-    SuspectView { vendor_id: shop.id, name, x, y, grid, score, reasons: reasons.into_iter().map(reason).collect() }
 }
 
 #[cfg(test)]
@@ -458,8 +462,12 @@ mod tests {
     #[test]
     fn an_edit_tells_null_from_absent() {
         let read = |value: Value| serde_json::from_value::<WatchEdit>(value).unwrap().wanted();
-        let wanted = |expected_price, currency_id| WantedEdit { expected_price, currency_id };
+        let wanted =
+            |expected_price, currency_id| WantedEdit { expected_price, currency_id, direction: None, side: None };
         assert_eq!(read(json!({})).unwrap(), wanted(None, None));
+        let turned =
+            WantedEdit { direction: Some(PriceDirection::AtLeast), side: Some(WatchSide::Sells), ..wanted(None, None) };
+        assert_eq!(read(json!({ "direction": "atLeast", "side": null })).unwrap(), turned);
         assert_eq!(read(json!({ "expectedPrice": null })).unwrap(), wanted(Some(None), None));
         assert_eq!(
             read(json!({ "expectedPrice": 7, "currencyId": "5" })).unwrap(),

@@ -13,6 +13,7 @@ use crate::{
         error::{ApiError, Problem},
         extract::{paired_server::WatchedServer, query::Query},
         fields::own_id,
+        list_page::{ListPage, ListPlace, next_of},
     },
     db::{
         error::DbError,
@@ -24,6 +25,7 @@ use crate::{
     domain::{
         ids::{GameServerId, ServerId},
         items::{self, ItemNames},
+        reporting::{Reported, Reports},
         shop::{Offer, OfferKey, OfferRecord, Shop, VendorId, watch::ShopWatch},
         time::{self, Timestamp},
     },
@@ -40,11 +42,13 @@ const HISTORY: i64 = 200;
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Delivery {
-    /// `null`: not known yet.
+    /// What the game server reports. While it does not report shops, they are as they were last seen.
+    reports: Reports,
+    /// Whether it reports shops; `null`: not known yet.
     available: Option<bool>,
     /// Why, in words.
     evidence: String,
-    /// When the shops were last looked at; `null`: never.
+    /// When shops were last seen; `null`: never.
     #[serde(serialize_with = "time::wire_option")]
     #[schema(value_type = Option<String>, format = DateTime)]
     as_of: Option<Timestamp>,
@@ -123,6 +127,8 @@ struct OfferView {
 struct OfferList {
     /// By item and currency, and of each the cheapest by the piece first.
     shops: Vec<OfferView>,
+    /// The `before` of the next page; `null` after the last.
+    next: Option<String>,
     /// How many match, also beyond `limit`.
     total: usize,
     #[serde(flatten)]
@@ -140,6 +146,7 @@ struct HistoryEntry {
     #[schema(value_type = String)]
     vendor_id: VendorId,
     /// `listed`, `price_changed`, `sold_out`, `restocked`, `delisted`.
+    #[schema(format = "offer-action")]
     action: &'static str,
     #[serde(flatten)]
     items: OfferItems,
@@ -152,6 +159,8 @@ struct HistoryEntry {
 struct HistoryList {
     /// Of this wipe, newest first.
     entries: Vec<HistoryEntry>,
+    /// The `before` of the next page; `null` after the last.
+    next: Option<String>,
     #[serde(flatten)]
     delivery: Delivery,
 }
@@ -167,6 +176,10 @@ pub struct OfferQuery {
     #[garde(range(min = 1, max = MOST_OFFERS))]
     #[param(minimum = 1, maximum = 5000)]
     limit: Option<usize>,
+    /// Only what comes after the page before: its `next`.
+    #[garde(length(max = 1_024))]
+    #[param(max_length = 1_024, format = "cursor")]
+    before: Option<String>,
 }
 
 /// Which lines of history.
@@ -176,7 +189,7 @@ pub struct OfferQuery {
 pub struct HistoryQuery {
     /// Only of this item.
     #[garde(length(max = 12))]
-    #[param(max_length = 12, format = "int32-text")]
+    #[param(max_length = 12, format = "item-id")]
     item_id: Option<String>,
     /// Only of this shop.
     #[garde(length(max = 64))]
@@ -186,7 +199,7 @@ pub struct HistoryQuery {
     #[garde(range(min = 1, max = 500))]
     #[param(minimum = 1, maximum = 500)]
     limit: Option<i64>,
-    /// Only older ones than this: the last of the page before.
+    /// Only older ones than this: the `next` of the page before.
     #[garde(inner(custom(own_id)))]
     #[param(format = Uuid)]
     before: Option<String>,
@@ -196,42 +209,66 @@ pub struct HistoryQuery {
 pub(super) struct MarketRead {
     game_server: GameServerId,
     pub(super) stored: StoredMarket,
+    /// Otherwise nothing of it is shown.
+    is_shared: bool,
 }
 
 impl MarketRead {
-    /// The shops that are there at `now`. Where this process has a link to the game server, what that saw last: the
+    /// The shops that are there at `now`, none unless the pairing's own link was up since the wipe. Where this process has a link to the game server, what that saw last: the
     /// database has it a moment later.
     pub(super) fn load(db: &mut Db, live: &Markets, server: &ServerId, now: Timestamp) -> Result<Self, DbError> {
         let paired = paired_servers::get(db, server)?;
         let game_server = GameServerId::at(&paired.address, paired.port);
-        let stored = match live.current(&game_server) {
+        let mut stored = match live.current(&game_server) {
             Some(current) => current,
             None => markets::load(db, &game_server, now)?,
         };
-        let mut market = Self { game_server, stored };
-        market.stored.shops.retain(Shop::is_there);
-        Ok(market)
+        stored.reports = live.reports(&game_server).unwrap_or(stored.reports);
+        let is_shared = paired.shares(stored.world.as_ref());
+        if !is_shared {
+            stored = StoredMarket::default();
+        }
+        stored.shops.retain(Shop::is_there);
+        Ok(Self { game_server, stored, is_shared })
     }
 
     /// What is found for this watch.
     pub(super) fn look(&self, watch: &ShopWatch) -> ShopWatch {
-        let shops = &self.stored.shops;
-        let own = watch.vendor_id().and_then(|id| shops.iter().find(|shop| shop.id == id));
-        let (finding, baseline) = watch.look(own, shops.iter());
+        let (finding, baseline) = watch.look(&self.stored.shops);
         ShopWatch { finding, baseline, ..watch.clone() }
     }
 
+    /// True if the catalogue or a shop has this item.
+    pub(super) fn has_item(&self, id: i32) -> bool {
+        let offers = || self.stored.shops.iter().flat_map(|shop| &shop.offers);
+        items::item(id).is_some() || offers().any(|offer| [offer.key.item_id, offer.key.currency_id].contains(&id))
+    }
+
+    /// Whether this shop is there; `None` while nothing is known of the shops.
+    pub(super) fn knows(&self, vendor: VendorId) -> Option<bool> {
+        let is_there = self.stored.shops.iter().any(|shop| shop.id == vendor);
+        (self.stored.reports.reports().shops == Reported::Yes).then_some(is_there)
+    }
+
+    /// Whether nothing becomes of a watch, because the game server does not report shops.
+    pub(super) fn is_paused(&self) -> bool {
+        self.stored.reports.reports().shops == Reported::No
+    }
+
     pub(super) fn delivery(&self, context: &ApiContext) -> Delivery {
-        let known = self.stored.availability.as_ref();
+        let known = self.stored.reports.shops.as_ref();
         let changed_at = self.stored.shops.iter().map(|shop| shop.changed_at).max();
-        let stored = changed_at.into_iter().chain(known.map(|known| known.as_of)).max();
+        let seen_at = known.filter(|known| known.reported).map(|known| known.as_of);
+        let stored = changed_at.into_iter().chain(seen_at).max();
         Delivery {
-            available: known.and_then(|known| known.available),
-            evidence: known.map_or_else(
-                || "no answer of the map had a vending machine so far".to_owned(),
-                |known| known.evidence.clone(),
-            ),
-            as_of: context.markets.answered_at(&self.game_server).max(stored),
+            reports: self.stored.reports.reports(),
+            available: known.map(|known| known.reported),
+            evidence: match known {
+                Some(known) => known.words.clone(),
+                None if self.is_shared => "no answer of the map had a vending machine so far".to_owned(),
+                None => "there was no link with the credentials of this pairing yet, or none since the wipe".to_owned(),
+            },
+            as_of: context.markets.answered_at(&self.game_server).filter(|_| self.is_shared).max(stored),
         }
     }
 }
@@ -246,22 +283,30 @@ impl MarketRead {
 ))]
 pub async fn offers(
     WatchedServer { id, .. }: WatchedServer,
-    Query(OfferQuery { q, limit }): Query<OfferQuery>,
+    Query(OfferQuery { q, limit, before }): Query<OfferQuery>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let (now, live) = (context.clock.now(), context.markets.clone());
+    let page = ListPage::new(limit.unwrap_or(OFFERS), before);
     let find = move |db: &mut Db| {
         let market = MarketRead::load(db, &live, &id, now)?;
-        let (shops, total) = search(&market.stored.shops, q.as_deref().unwrap_or_default(), limit.unwrap_or(OFFERS));
-        Ok((shops, total, market))
+        Ok((search(&market.stored.shops, q.as_deref().unwrap_or_default(), &page), market))
     };
-    let (shops, total, market) = context.pool.read(find).await?;
+    let (found, market) = context.pool.read(find).await?;
+    let OfferPage { shops, next, total } = found?;
     let delivery = market.delivery(&context);
-    Ok(HttpResponse::Ok().json(OfferList { shops, total, delivery }))
+    Ok(HttpResponse::Ok().json(OfferList { shops, next, total, delivery }))
 }
 
-/// The first `limit` of the offers that match, and how many do.
-fn search(shops: &[Shop], q: &str, limit: usize) -> (Vec<OfferView>, usize) {
+/// A page of the offers that match.
+struct OfferPage {
+    shops: Vec<OfferView>,
+    next: Option<String>,
+    /// Offers that match, on all pages.
+    total: usize,
+}
+
+fn search(shops: &[Shop], q: &str, page: &ListPage) -> Result<OfferPage, ApiError> {
     let wanted = q.trim().to_lowercase();
     let has = |text: &str| text.to_lowercase().contains(&wanted);
     let mut found: Vec<(&Shop, &Offer, Arc<str>)> = Vec::new();
@@ -274,15 +319,20 @@ fn search(shops: &[Shop], q: &str, limit: usize) -> (Vec<OfferView>, usize) {
             }
         }
     }
-    found.sort_by(|(a_shop, a, a_item), (b_shop, b, b_item)| {
-        (a_item, a.key)
-            .cmp(&(b_item, b.key))
-            .then_with(|| a.price.by_piece(b.price))
-            .then_with(|| (b.in_stock > 0).cmp(&(a.in_stock > 0)))
-            .then_with(|| a_shop.id.cmp(&b_shop.id))
-    });
     let total = found.len();
-    (found.into_iter().take(limit).map(|(shop, offer, _)| offer_view(shop, offer)).collect(), total)
+    let (found, next) = page.cut(found, |(shop, offer, item)| offer_place(shop, offer, item))?;
+    let shops = found.into_iter().map(|(shop, offer, _)| offer_view(shop, offer)).collect();
+    Ok(OfferPage { shops, next, total })
+}
+
+/// By the item's name, then by what is sold for what, the cheapest by the piece first, and of equals what is in stock.
+fn offer_place(shop: &Shop, offer: &Offer, item: &str) -> ListPlace {
+    let OfferKey { item_id, item_is_blueprint, worn, currency_id, currency_is_blueprint } = offer.key;
+    let marks = [item_is_blueprint, worn, currency_is_blueprint].map(|mark| if mark { '1' } else { '0' });
+    // In billionths, so that it can be compared as text.
+    let price = i64::from(offer.price.cost.max(0)) * 1_000_000_000 / i64::from(offer.price.quantity.max(1));
+    let (marks, sold_out) = (String::from_iter(marks), u8::from(offer.in_stock <= 0));
+    ListPlace::new(0, format!("{item}  {item_id} {currency_id} {marks} {price:019} {sold_out} {}", shop.id))
 }
 
 fn offer_view(shop: &Shop, offer: &Offer) -> OfferView {
@@ -320,9 +370,13 @@ pub async fn history(
 ) -> Result<HttpResponse, ApiError> {
     let (now, live) = (context.clock.now(), context.markets.clone());
     let page = query.page()?;
+    let limit = page.limit;
     let read = move |db: &mut Db| {
         let market = MarketRead::load(db, &live, &id, now)?;
-        let rows = shop_history::list(db, &market.game_server, market.stored.wipe, &page)?;
+        let rows = match market.is_shared {
+            true => shop_history::list(db, &market.game_server, market.stored.wipe, &page)?,
+            false => Vec::new(),
+        };
         Ok((rows, market))
     };
     let (rows, market) = context.pool.read(read).await?;
@@ -337,7 +391,9 @@ pub async fn history(
         quantity: price.quantity,
         in_stock,
     };
-    Ok(HttpResponse::Ok().json(HistoryList { entries: rows.into_iter().map(entry).collect(), delivery }))
+    let entries: Vec<HistoryEntry> = rows.into_iter().map(entry).collect();
+    let next = next_of(&entries, limit as usize, |last| last.id.clone());
+    Ok(HttpResponse::Ok().json(HistoryList { entries, next, delivery }))
 }
 
 /// Reads the game's item id: a 32-bit integer in decimal digits.
@@ -379,13 +435,17 @@ mod tests {
             machine(4.0, 1.0, "Woodland", &[order("rifle.ak", 1, 400, 3)]),
         ]);
         let names = |q: &str, limit| {
-            let (found, total) = search(&shops, q, limit);
-            (found.into_iter().map(|offer| offer.name).collect::<Vec<_>>().join(" "), total)
+            let OfferPage { shops, total, .. } = search(&shops, q, &ListPage::new(limit, None)).unwrap();
+            (shops.into_iter().map(|offer| offer.name).collect::<Vec<_>>().join(" "), total)
         };
         assert_eq!(names(" WOOD ", 10), ("Woodland Even Cheap Dear".to_owned(), 4), "in stock first among equals");
         assert_eq!(names("rifle.ak", 10), ("Woodland".to_owned(), 1));
         assert_eq!(names("dear", 10), ("Dear Dear".to_owned(), 2));
         assert_eq!(names("", 1), ("Woodland".to_owned(), 5));
         assert_eq!(names("nothing", 10), (String::new(), 0));
+        let first = search(&shops, "", &ListPage::new(3, None)).unwrap();
+        let rest = search(&shops, "", &ListPage::new(3, first.next)).unwrap();
+        assert_eq!((first.shops.len(), rest.shops.len(), rest.next, rest.total), (3, 2, None, 5));
+        assert_eq!(rest.shops[1].name, "Dear");
     }
 }

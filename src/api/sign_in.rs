@@ -1,5 +1,7 @@
 //! Sign-in and session: `/auth/*`, `/relay/token`.
 
+use std::sync::PoisonError;
+
 use actix_web::{
     HttpRequest, HttpResponse,
     cookie::{Cookie, SameSite, time},
@@ -13,26 +15,31 @@ use crate::{
     api::{
         context::ApiContext,
         error::{ApiError, Problem},
-        extract::{relay_caller::RelayCaller, session_user::LeavingUser},
+        extract::{
+            relay_caller::RelayCaller,
+            session_user::{LeavingUser, presented_session},
+        },
     },
     clients::identity::VerifyError,
     config::Environment,
     crypto::digest::sha256_hex,
-    db::{guests, openid_nonces, pool::Db, sessions, users},
+    db::{openid_nonces, pool::Db, sessions, users},
     domain::{
-        ids::{PlatformId, ServerId, SessionId, UserId},
+        ids::{PlatformId, SessionId, UserId},
+        limits::LOGIN_MINUTES,
         openid::{Answer, Rejected},
+        outbound::Unconfirmed,
         return_target,
         time::Timestamp,
     },
-    relay::hub::{AccessChanged, SessionEnded},
+    relay::hub::SessionEnded,
 };
 
 /// Where the provider sends the browser back to, below BASE_URL.
 const CALLBACK: &str = "/auth/platform/callback";
 
 /// How long a login at the provider may last. A used one is remembered longer: as long as a nonce.
-const LOGIN_LIFETIME: chrono::Duration = chrono::Duration::minutes(10);
+const LOGIN_LIFETIME: chrono::Duration = chrono::Duration::minutes(LOGIN_MINUTES);
 
 /// A login that has begun at the identity provider, as its browser keeps it, sealed.
 #[derive(Debug, PartialEq)]
@@ -57,7 +64,7 @@ impl LoginAttempt {
     }
 }
 
-/// A token that opens one socket at the relay.
+/// A token that opens sockets at the relay until it expires; an open one stays. Ending the credential that minted it ends it.
 #[derive(Serialize, ToSchema)]
 struct RelayToken {
     /// JWT with scope `relay`.
@@ -92,7 +99,8 @@ pub async fn start(req: HttpRequest, context: web::Data<ApiContext>) -> HttpResp
     HttpResponse::Found().insert_header((header::LOCATION, url)).cookie(login_cookie(&context, &attempt)).finish()
 }
 
-/// Handles the provider's answer: signs the user in and sends the browser to its return target.
+/// Handles the provider's answer: signs the user in and sends the browser to its return target. The session that the
+/// browser had before ends, with its sockets.
 #[utoipa::path(get, path = "/auth/platform/callback", tag = "sign-in", responses(
     (status = 302, description = "To the return target; sets `rp_sess`, unless the user declined: then the target has `signIn=cancelled` in its query"),
     (status = 400, body = Problem, content_type = "application/problem+json",
@@ -103,7 +111,8 @@ pub async fn start(req: HttpRequest, context: web::Data<ApiContext>) -> HttpResp
 ))]
 pub async fn callback(req: HttpRequest, context: web::Data<ApiContext>) -> HttpResponse {
     let attempt = presented_attempt(&req, &context);
-    let mut response = match complete_sign_in(&context, req.query_string(), attempt.as_ref()).await {
+    let former = presented_session(&req, &context);
+    let mut response = match complete_sign_in(&context, req.query_string(), attempt.as_ref(), former).await {
         Ok(SignedIn { session, target }) => {
             let mut response = HttpResponse::Found().insert_header((header::LOCATION, target)).finish();
             if let Some(session) = session {
@@ -126,11 +135,12 @@ struct SignedIn {
     target: String,
 }
 
-/// `attempt` is the one whose cookie this browser sent.
+/// `attempt` and `former` session are those whose cookies this browser sent.
 async fn complete_sign_in(
     context: &ApiContext,
     query: &str,
     attempt: Option<&LoginAttempt>,
+    former: Option<SessionId>,
 ) -> Result<SignedIn, ApiError> {
     let attempt = attempt.filter(|attempt| attempt.expires_at > context.clock.now());
     // Checks 1 to 3 of `domain::openid`.
@@ -149,7 +159,16 @@ async fn complete_sign_in(
     let checked = assertion
         .check(&context.identity.provider, &return_to(context, &attempt.state), context.clock.now())
         .map_err(rejected)?;
-    // 11, 12
+    // 11, 12. The provider is asked once for each login that began here.
+    let asked = context
+        .confirmations
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take(&attempt.state, context.clock.moment());
+    asked.map_err(|refused| match refused {
+        Unconfirmed::Repeated => ApiError::SignInRejected("this login was answered before".into()),
+        Unconfirmed::Busy(_) => ApiError::IdentityProviderUnavailable("too many sign-ins at once".into()),
+    })?;
     context.identity.verify(&checked).await.map_err(|error| match error {
         VerifyError::Rejected(reason) => rejected(reason),
         VerifyError::Client(cause) => ApiError::IdentityProviderUnavailable(cause.into()),
@@ -164,12 +183,16 @@ async fn complete_sign_in(
     if !is_first.await? {
         return Err(ApiError::SignInRejected("the answer was used before".into()));
     }
-    // 14: always a new session, also when the browser sent the cookie of another one.
-    let session = sign_in(context, checked.platform_id).await?;
+    // 14: always a new session; the one that the browser had ends.
+    let session = sign_in(context, checked.platform_id, former).await?;
     Ok(SignedIn { session: Some(session), target: attempt.target.clone() })
 }
 
-async fn sign_in(context: &ApiContext, platform_id: PlatformId) -> Result<SessionId, ApiError> {
+async fn sign_in(
+    context: &ApiContext,
+    platform_id: PlatformId,
+    former: Option<SessionId>,
+) -> Result<SessionId, ApiError> {
     let profile = context.identity.profile(&platform_id).await;
     let profile = profile.map(|p| users::StoredProfile { display_name: p.display_name, avatar_url: p.avatar_url });
     let now = context.clock.now();
@@ -178,14 +201,18 @@ async fn sign_in(context: &ApiContext, platform_id: PlatformId) -> Result<Sessio
     let id = session.clone();
     let hub = context.hub.clone();
     let write = move |db: &mut Db| {
+        // The browser loses the cookie of this session. Locked before the user's row, in the order of those who store its last use.
+        let ended = match former {
+            Some(former) if sessions::delete(db, &former)? => Some(former),
+            _ => None,
+        };
         let user = users::sign_in(db, &new_user, &platform_id, profile.as_ref(), now)?;
         sessions::insert(db, &id, &user.id, now)?;
-        let claimed = guests::claim(db, &user, now)?;
-        Ok((user, claimed))
+        Ok((user, ended))
     };
-    let tell = move |(_, claimed): &(_, Vec<ServerId>)| {
-        for server in claimed {
-            hub.do_send(AccessChanged { server: server.clone() });
+    let tell = move |(_, ended): &(_, Option<SessionId>)| {
+        if let Some(session) = ended.clone() {
+            hub.do_send(SessionEnded { session });
         }
     };
     let (user, _) = context.pool.write_and_tell(write, tell).await?;
@@ -215,7 +242,8 @@ pub async fn sign_out(
     Ok(response)
 }
 
-/// Mints a token for the relay, for a browser, a helper device or an overlay.
+/// Mints a token for the relay, for a browser, a helper device, an overlay or an API token. Its socket may do what the
+/// credential may that minted it: of an API token's scopes `read` watches, `devices` toggles and acknowledges.
 #[utoipa::path(post, path = "/relay/token", tag = "relay", security(("session" = []), ("device" = [])), responses(
     (status = 200, body = RelayToken),
     (status = 401, body = Problem, content_type = "application/problem+json"),

@@ -91,6 +91,14 @@ impl ApiContext {
         .collect()
     }
 
+    /// Faults that need the operator, though the service is ready.
+    pub fn warnings(&self) -> Vec<FieldError> {
+        let unreadable = self.vault.unreadable();
+        let message = format!("{unreadable} do not open with the keys that are set; see `companion keys status`");
+        let warning = FieldError { path: "storedSecrets".to_owned(), message };
+        Vec::from_iter((unreadable > 0).then_some(warning))
+    }
+
     /// How many links there are in each state.
     pub async fn link_counts(&self) -> Result<LinkCounts, ApiError> {
         in_time(self.hub.send(CountLinks)).await
@@ -120,6 +128,7 @@ impl ApiContext {
                 written: written?,
                 links: links.ok(),
                 push: push.ok(),
+                unreadable_secrets: self.vault.unreadable(),
                 sockets: self.sockets(),
                 last_alarm: last_alarm.ok().and_then(Result::ok).flatten(),
             })

@@ -54,6 +54,8 @@ pub struct ServiceState {
     push: Option<BTreeMap<&'static str, usize>>,
     /// Open WebSockets.
     sockets: usize,
+    /// Stored credentials that do not open with the service's keys.
+    unreadable_secrets: usize,
     /// The hour in which an alarm was last delivered. Not the minute: who raids has no use for it then.
     #[serde(serialize_with = "time::wire_option")]
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -72,7 +74,7 @@ enum OverallState {
 impl ServiceState {
     fn new(own: &OwnState, started_at: Timestamp, uptime: u64) -> Self {
         let (database, disk) = (own.written.database.is_ok(), own.written.has_room());
-        let works = database && disk && own.links.is_some() && own.push.is_some();
+        let works = database && disk && own.links.is_some() && own.push.is_some() && own.unreadable_secrets == 0;
         let state = match (own.stopping, works) {
             (true, _) => OverallState::Stopping,
             (false, true) => OverallState::Ok,
@@ -89,6 +91,7 @@ impl ServiceState {
             links: own.links.as_ref().map(|links| links.by_state.into_iter().collect()),
             push: own.push.map(|push| push.into_iter().collect()),
             sockets: own.sockets,
+            unreadable_secrets: own.unreadable_secrets,
             last_alarm_delivered_at: own.last_alarm.and_then(|at| at.duration_trunc(TimeDelta::hours(1)).ok()),
         }
     }
@@ -106,6 +109,10 @@ impl ServiceState {
             1 => "1 is connected".to_owned(),
             sockets => format!("{sockets} are connected"),
         };
+        let secrets = match self.unreadable_secrets {
+            0 => "all open".to_owned(),
+            unreadable => format!("{unreadable} cannot be read; the operator is repairing this"),
+        };
         let alarm = match self.last_alarm_delivered_at.map(|at| (now - at).num_hours()) {
             None => "none yet".to_owned(),
             Some(..1) => "within the last hour".to_owned(),
@@ -115,6 +122,7 @@ impl ServiceState {
         let parts = [
             ("Database", database.to_owned()),
             ("Disk", disk.to_owned()),
+            ("Stored credentials", secrets),
             ("Links to game servers", counted(self.links.as_ref())),
             ("Push sessions", counted(self.push.as_ref())),
             ("Dashboards and overlays", sockets),
@@ -195,6 +203,7 @@ mod tests {
                 ("unreadable", 0),
             ]),
             sockets: 1,
+            unreadable_secrets: 0,
             last_alarm: last_alarm.map(|at| at.parse().unwrap()),
         }
     }

@@ -42,6 +42,6 @@ pub fn guests(db: &mut Db, owner: &UserId, server: &ServerId, now: Timestamp) ->
 pub fn watched_shops(db: &mut Db, owner: &UserId, now: Timestamp) -> Result<Option<TierLimit>, DbError> {
     let used = tiers::used(db, owner, now)?.watched_shops;
     let tier = tiers::effective_of(db, owner, now)?.tier;
-    let reached = Entitlements::of(tier).watched_shops.filter(|most| used >= *most);
-    Ok(reached.map(|most| TierLimit { tier, most, what: "watched shops" }))
+    let most = Entitlements::of(tier).watched_shops;
+    Ok((used >= most).then_some(TierLimit { tier, most, what: "watched shops" }))
 }

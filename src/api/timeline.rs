@@ -1,7 +1,6 @@
 //! What happened on and around a paired game server: `/intel/{serverId}/timeline`.
 
 use actix_web::{HttpResponse, web};
-use chrono::{DateTime, Utc};
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -11,11 +10,15 @@ use crate::{
         context::ApiContext,
         error::{ApiError, Problem},
         extract::{paired_server::WatchedServer, query::Query},
+        fields::rfc3339,
+        list_page::{cursor, next_of},
     },
-    db::timeline,
+    db::{markets, paired_servers, pool::Db, timeline},
     domain::{
-        timeline::{Cursor, TimelineEntry, TimelinePage},
-        world_event::EventKind,
+        ids::GameServerId,
+        reporting::{KnownReports, Reports},
+        timeline::{TimelineEntry, TimelinePage},
+        world_event::{EventKind, WorldEvent},
     },
 };
 
@@ -46,31 +49,13 @@ pub struct TimelineQuery {
 
 #[derive(Serialize, ToSchema)]
 struct Timeline {
-    /// Newest first.
-    #[schema(value_type = Vec<EntrySchema>)]
+    /// Newest first. The same as the relay's `event`, under the same ids; a raid has that of its incident.
+    #[schema(value_type = Vec<WorldEvent>)]
     entries: Vec<TimelineEntry>,
     /// The `before` of the next page; `null` after the last.
     next: Option<String>,
-}
-
-/// An entry of the timeline.
-#[derive(ToSchema)]
-#[allow(dead_code, reason = "only its schema is used")]
-struct EntrySchema {
-    /// The `id` of the relay's event, or of the incident.
-    id: String,
-    kind: String,
-    action: String,
-    #[schema(format = DateTime)]
-    ts: String,
-    grid: String,
-    /// Metres from the south-west corner.
-    x: Option<f64>,
-    y: Option<f64>,
-    title: String,
-    /// Further facts of this kind.
-    #[schema(value_type = Object)]
-    data: serde_json::Value,
+    /// What the game server reports. While it does not report events or shops, that none is here says nothing.
+    reports: Reports,
 }
 
 /// The timeline of a paired server, newest first: its team, devices and raids, and what happened in the world of its
@@ -89,21 +74,27 @@ pub async fn list(
 ) -> Result<HttpResponse, ApiError> {
     let page = query.page()?;
     let limit = page.limit;
-    let entries = context.pool.read(move |db| timeline::list(db, &id, &page)).await?;
-    let next = entries.last().filter(|_| entries.len() == limit).map(|last| last.cursor().to_wire());
-    Ok(HttpResponse::Ok().json(Timeline { entries, next }))
+    let live = context.markets.clone();
+    let read = move |db: &mut Db| {
+        let paired = paired_servers::get(db, &id)?;
+        let game_server = GameServerId::at(&paired.address, paired.port);
+        let known = match live.reports(&game_server) {
+            _ if !paired.is_accepted() => KnownReports::default(),
+            Some(known) => known,
+            None => markets::reports(db, &game_server)?,
+        };
+        Ok((timeline::list(db, &id, &page)?, known.reports()))
+    };
+    let (entries, reports) = context.pool.read(read).await?;
+    let next = next_of(&entries, limit, |last| last.cursor().to_wire());
+    Ok(HttpResponse::Ok().json(Timeline { entries, next, reports }))
 }
 
 impl TimelineQuery {
     fn page(self) -> Result<TimelinePage, ApiError> {
         let Self { since, types, limit, before } = self;
-        let since = since.map(|since| {
-            let since = DateTime::parse_from_rfc3339(&since).map(|since| since.with_timezone(&Utc));
-            since.map_err(|_| ApiError::invalid("since", "must be a time like 2026-01-31T12:00:00Z"))
-        });
-        let before = before.map(|before| {
-            Cursor::parse(&before).ok_or_else(|| ApiError::invalid("before", "must be the `next` of another page"))
-        });
+        let since = since.as_deref().map(|since| rfc3339("since", since));
+        let before = cursor(before);
         let kinds = types.filter(|types| !types.trim().is_empty()).map(|types| {
             let mut kinds: Vec<String> = types.split(',').map(|kind| kind.trim().to_owned()).collect();
             kinds.sort_unstable();
@@ -116,7 +107,7 @@ impl TimelineQuery {
         });
         Ok(TimelinePage {
             since: since.transpose()?,
-            before: before.transpose()?,
+            before: before?,
             kinds: kinds.transpose()?,
             limit: limit.unwrap_or(PAGE),
         })

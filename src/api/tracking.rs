@@ -17,7 +17,8 @@ use crate::{
             paired_server::{OwnedServer, WatchedServer},
             query::Query,
         },
-        fields::{given, is_platform_id, lines, one_line, visible_name},
+        fields::{given, is_platform_id, lines, one_line, rfc3339, visible_name},
+        list_page::{ListPage, ListPlace},
     },
     db::{
         access,
@@ -111,10 +112,8 @@ struct MatchView {
     id: String,
     name: String,
     /// `certain`, `likely` or `possible`.
-    #[schema(value_type = String)]
     confidence: Confidence,
     /// What is the same: `address`, `port`, `name`.
-    #[schema(value_type = Vec<String>)]
     by: Vec<MatchedBy>,
 }
 
@@ -143,6 +142,8 @@ struct TrackingStatus {
 struct TrackedPlayerList {
     /// By name.
     players: Vec<TrackedPlayerView>,
+    /// The `before` of the next page; `null` after the last.
+    next: Option<String>,
     #[serde(flatten)]
     status: TrackingStatus,
 }
@@ -164,6 +165,8 @@ struct SessionView {
 struct PlayerSessionList {
     /// Newest first.
     sessions: Vec<SessionView>,
+    /// The `before` of the next page; `null` after the last.
+    next: Option<String>,
     online: bool,
     #[serde(serialize_with = "time::wire_option")]
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -185,6 +188,10 @@ pub struct SessionPage {
     #[garde(range(min = 1, max = 500))]
     #[param(minimum = 1, maximum = 500)]
     limit: Option<i64>,
+    /// Only those that began earlier: the `next` of the page before.
+    #[garde(skip)]
+    #[param(format = DateTime)]
+    before: Option<String>,
 }
 
 impl From<TrackedPlayer> for TrackedPlayerView {
@@ -225,17 +232,23 @@ fn known_match(db: &mut Db, server: &ServerId) -> Result<Option<StoredMatch>, Db
 
 /// The tracked players of a server, and how far it is known whether they are online.
 #[utoipa::path(get, path = "/intel/{serverId}/tracking", tag = "intel", security(("session" = [])),
-    params(("serverId" = String, Path)), responses(
+    params(("serverId" = String, Path), ListPage), responses(
     (status = 200, body = TrackedPlayerList),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn list(server: WatchedServer, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+pub async fn list(
+    server: WatchedServer,
+    Query(page): Query<ListPage>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
     // In this order: a look that is stored meanwhile must not make its time that of older players.
     let read = move |db: &mut Db| Ok((known_match(db, &server.id)?, tracked_players::list(db, &server.id)?));
     let (known, players) = context.pool.read(read).await?;
+    let (players, next) = page.cut(players, |player: &TrackedPlayer| ListPlace::new(0, &player.name_key))?;
     let players = players.into_iter().map(TrackedPlayerView::from).collect();
-    Ok(HttpResponse::Ok().json(TrackedPlayerList { players, status: TrackingStatus::new(known, &context) }))
+    Ok(HttpResponse::Ok().json(TrackedPlayerList { players, next, status: TrackingStatus::new(known, &context) }))
 }
 
 /// Tracks a player by name. A name that is tracked already: 409 `conflict`.
@@ -350,6 +363,7 @@ pub async fn sessions(
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let (_, player) = path.into_inner();
+    let before = page.before.as_deref().map(|before| rfc3339("before", before)).transpose()?;
     let read = move |db: &mut Db| {
         let player = tracked_players::get(db, &server, &player)?;
         let past = player_sessions::list(db, &player.id, PLAY_TIME_SESSIONS)?;
@@ -364,8 +378,13 @@ pub async fn sessions(
     let open_view = open.map(|open| SessionView { from: open.began_at, to: None });
     let past = past.iter().map(|session| SessionView { from: session.began_at, to: Some(session.ended_at) });
     let limit = usize::try_from(page.limit.unwrap_or(50)).unwrap_or_default();
+    let mut rest =
+        open_view.into_iter().chain(past).filter(|session| before.is_none_or(|before| session.from < before));
+    let sessions: Vec<SessionView> = rest.by_ref().take(limit).collect();
+    let next = rest.next().and(sessions.last()).map(|last| time::to_wire(last.from));
     Ok(HttpResponse::Ok().json(PlayerSessionList {
-        sessions: open_view.into_iter().chain(past).take(limit).collect(),
+        sessions,
+        next,
         online: open.is_some(),
         online_since: player.online_since,
         last_seen_at: player.last_seen_at,

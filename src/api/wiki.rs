@@ -80,7 +80,7 @@ struct NavSection {
 #[derive(Serialize, ToSchema)]
 pub struct WikiTree {
     /// By the first of their pages.
-    #[schema(value_type = Vec<NavSection>)]
+    #[schema(value_type = Vec<NavSection>, max_items = 2000)]
     sections: Vec<WikiSection>,
 }
 
