@@ -111,8 +111,8 @@
 //! 5  pairings  vault  catalogue       pair a server or device; open and re-seal stored secrets; items as admins say
 //! 4  db  clients  game  uploads       rows; calls to others; how the game speaks; images that are kept
 //! 4  logging                          how a line of the log looks
-//! 3  config  clock  net  panics       the settings, read once; the time; streams and limits of clients; what panics is noticed
-//! 2  crypto                           seal, sign, mint; random values and ids
+//! 3  config  net  panics              the settings, read once; streams and limits of clients; what panics is noticed
+//! 2  crypto  clock                    seal, sign, mint; random values and ids; the time
 //! 1  domain                           what is true without any of the above
 //! ```
 //!

@@ -8,21 +8,22 @@ use std::{
     process::{self, ExitCode},
 };
 
-use clap::{ArgMatches, Args, CommandFactory as _, Parser, Subcommand};
+use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use companion::{
     api::openapi,
     backup::{self, BackupOptions, RestoreOptions},
     billing::{
         context::BillingContext,
-        reconcile::{ReconcileStep, Reconciled, reconcile},
+        reconcile::{ReconcileMode, ReconcileStep, Reconciled, reconcile},
     },
     clients::http,
     clock::Clock,
-    config::{Config, InvalidSettings, Settings, StoragePlaces, fresh_secrets},
-    crypto::{self, random::Random},
+    config::{Config, InvalidSettings, Settings, StoragePlaces, fresh_secrets, with_secret_files},
+    crypto::{self, account_mark::AccountMarks, keys::Purpose, random::Random},
     db::{
         audit::{self, AuditHead},
         error::DbError,
+        file_size,
         pool::Pool,
         schema_steps::open_existing,
     },
@@ -126,6 +127,9 @@ struct ReconcileOptions {
     /// Only print what differs
     #[arg(long)]
     dry_run: bool,
+    /// End at the provider what was sold here and runs for no user who is known
+    #[arg(long, conflicts_with = "dry_run")]
+    end_unowned: bool,
     #[command(flatten)]
     options: Options,
 }
@@ -146,7 +150,11 @@ fn main() -> ExitCode {
         Some(path) => dotenvy::from_path(path).map(|()| path.clone()),
         None => dotenvy::dotenv(),
     };
-    let cli = Cli::parse();
+    let command = match with_secret_files(Cli::command(), &|name| std::env::var_os(name)) {
+        Ok(command) => command,
+        Err(invalid) => return refuse(&invalid),
+    };
+    let cli = Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit());
     let mut logger = logging::builder(cli.log_format);
     if cli.command.shows_line() && terminal::is_shown() {
         logger.target(env_logger::Target::Pipe(Box::new(LogAboveLines)));
@@ -193,8 +201,13 @@ fn main() -> ExitCode {
         Command::Billing(Billing::Parked(options)) => {
             with_database(options, |pool| show(reports::parked_events(&pool)))
         }
-        Command::Billing(Billing::Reconcile(ReconcileOptions { dry_run, options })) => {
-            with_existing(options, &[], |config| reconcile_billing(config, dry_run))
+        Command::Billing(Billing::Reconcile(ReconcileOptions { dry_run, end_unowned, options })) => {
+            let mode = match (dry_run, end_unowned) {
+                (true, _) => ReconcileMode::Look,
+                (false, true) => ReconcileMode::EndUnowned,
+                (false, false) => ReconcileMode::Heal,
+            };
+            with_existing(options, &[], |config| reconcile_billing(config, mode))
         }
         Command::Audit(Audit::Verify(options)) => with_database(options, verify_audit),
         Command::GenSecrets => print(&fresh_secrets().map(|(name, value)| format!("{name}={value}")).join("\n")),
@@ -235,7 +248,7 @@ fn keys_status(config: Config) -> ExitCode {
     }
 }
 
-fn reconcile_billing(config: Config, dry_run: bool) -> ExitCode {
+fn reconcile_billing(config: Config, mode: ReconcileMode) -> ExitCode {
     let Some(settings) = config.payments else { return fail("billing", "PAYMENT_SECRET_KEY is not set") };
     let client = tls_config(config.extra_ca_file.as_deref()).and_then(http::client);
     let client = match client {
@@ -246,9 +259,10 @@ fn reconcile_billing(config: Config, dry_run: bool) -> ExitCode {
         Ok(pool) => pool,
         Err(error) => return fail("the database", error),
     };
-    let context = BillingContext::new(settings, client, pool, Clock::system(), Random::system());
+    let marks = AccountMarks::new(&config.secrets.keys().key(Purpose::AccountMark));
+    let context = BillingContext::new(settings, marks, client, pool, Clock::system(), Random::system());
     let line = LiveLine::new("comparing subscriptions");
-    let compared = reconcile(&context, dry_run, |step| match step {
+    let compared = reconcile(&context, mode, |step| match step {
         ReconcileStep::Compared(count) if terminal::is_shown() => line.say(format!("{count} subscriptions compared")),
         step => drop(terminal::above(|| print(&step.to_string()))),
     });
@@ -256,7 +270,12 @@ fn reconcile_billing(config: Config, dry_run: bool) -> ExitCode {
     drop(line);
     match compared {
         Ok(done) => {
-            let Reconciled { compared, differences, healed } = done;
+            let Reconciled { compared, differences, healed, unowned } = done;
+            if unowned > 0 {
+                print(&format!(
+                    "{unowned} run for no user who is known: `companion billing reconcile --end-unowned` ends them"
+                ));
+            }
             let end = print(&format!("{compared} subscriptions, {differences} differ, {healed} healed"));
             if differences > healed { ExitCode::FAILURE } else { end }
         }
@@ -403,6 +422,7 @@ struct Signals {
 impl Signals {
     fn register() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
+        file_size::survive_limit()?;
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 

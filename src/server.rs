@@ -1,8 +1,9 @@
 //! The only wiring: opens everything once, binds, runs, and stops in order.
 
 mod opening;
+mod own_addresses;
 mod start_error;
-mod stopping;
+pub mod stopping;
 
 use std::{
     fs::File,
@@ -16,7 +17,6 @@ use std::{
 use actix::{Addr, Arbiter};
 use actix_web::{dev, rt, web};
 use chrono::TimeDelta;
-use secrecy::ExposeSecret as _;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::time::Instant;
 
@@ -43,7 +43,9 @@ use crate::{
     config::Config,
     crypto::{
         self,
-        keys::{KeyDerivation, Purpose},
+        account_mark::AccountMarks,
+        invite_token::InviteTokens,
+        keys::Purpose,
         random::Random,
         relay_token::RelayTokens,
         sealer::Sealer,
@@ -52,20 +54,24 @@ use crate::{
     db::{
         PURGE_BATCH, alarms, alias_answers, chat_lines, chat_links, daily_counts, error::DbError, failed_pushes,
         guests, idempotency_keys, incidents, map_notes, maps, openid_nonces, pairing_codes, payment_events,
-        player_sessions, player_stats_spending, pool::Db, push_seen, server_matches, sessions, shop_history, shops,
-        timeline,
+        player_sessions, player_stats_spending, pool::Db, push_seen, refund_attempts, server_matches, sessions,
+        shop_history, shops, timeline,
     },
     domain::{
         fair_budget::FairBudget,
         limits::{HISTORY_DAYS, IDEMPOTENCY_HOURS, PAYMENT_EVENT_DAYS, PROVIDER_CLOCK_SKEW, UNPAIRED_MAP_DAYS},
+        outbound::Confirmations,
         raid,
         time::Timestamp,
     },
-    game::{asker::Budgets, decoding::MessageDecoder},
+    game::{asker::Budgets, decoding::MessageDecoder, outbound::Outbound},
     net::{
         Names, Network,
+        budgets::{RequestBudgets, TOGGLE, ToggleBudgets},
         connections::{ConnectionLimits, Connections},
-        descriptors, tls_config,
+        descriptors,
+        refusals::RefusalLog,
+        tls_config,
     },
     push::{
         context::PushContext,
@@ -143,6 +149,7 @@ impl Server {
             operation,
             urls,
             admins,
+            fresh_sign_in,
             secrets,
             identity,
             push: push_address,
@@ -158,8 +165,7 @@ impl Server {
         let workers = listen.workers.get();
         let limits = connection_limits(descriptors::raise_limit(), workers, listen.connections_per_address.get());
         let connections = Connections::new(limits, listen.trusted_proxies.clone());
-        let handshake_limits = handshake_limits(limits);
-        let handshakes = Connections::new(handshake_limits, listen.trusted_proxies.clone());
+        let handshakes = Connections::new(handshake_limits(limits), listen.trusted_proxies.clone());
         let (listener, api_addr) = bind("API_LISTEN", listen.api)?;
         let (relay_listener, relay_addr) = bind("RELAY_LISTEN", listen.relay)?;
         let urls = urls.listening_at(api_addr, relay_addr);
@@ -167,13 +173,13 @@ impl Server {
         let OpenDatabase { pool, journal, key_version, in_use } = opened;
         let tls = tls_config(extra_ca_file.as_deref()).map_err(StartError::Client)?;
         let http = http::client(tls.clone()).map_err(StartError::Client)?;
-        let keys = KeyDerivation::new(secrets.session_secret.expose_secret(), secrets.session_salt.expose_secret());
-        let previous = secrets.credentials_key_previous.as_ref();
-        let sealer = Arc::new(Sealer::new(&secrets.credentials_key, previous, key_version, random.clone()));
+        let keys = secrets.keys();
+        let sealer = Arc::new(secrets.sealer(key_version, random.clone()));
         let images = Images::new(ImageStore::open(&images, http.clone())?);
         let catalogue = Arc::new(CatalogueKeeper::open(pool.clone())?);
-        let vault = Vault::new(pool.clone(), sealer);
-        let (allow_private_servers, link_policy) = (game.allow_private_servers, game.link_policy);
+        let vault = Vault::new(pool.clone(), sealer).with_key_lost(secrets.credentials_key_lost);
+        let link_policy = game.link_policy;
+        let outbound = Arc::new(Outbound::new(clock.clone(), game.allow_private_servers));
         let markets = Arc::<Markets>::default();
         let relay_context = Arc::new(RelayContext {
             markets: markets.clone(),
@@ -187,6 +193,7 @@ impl Server {
             game,
             budgets: Budgets::default(),
             connect_turns: ConnectTurns::default(),
+            outbound: outbound.clone(),
             recent_events: Default::default(),
             decoder: MessageDecoder::on_threads(),
         });
@@ -196,15 +203,17 @@ impl Server {
         let links = (0..workers).map(|_| Arbiter::new().handle()).collect();
         let hub = relay::start(relay_context.clone(), health.clone(), links);
         let started = Instant::now();
+        let refusals = Arc::<RefusalLog>::default();
+        let toggles = ToggleBudgets::new(RequestBudgets::new(TOGGLE, &clock));
         let listener_context = ListenerContext {
+            refusals: refusals.clone(),
             clock: clock.clone(),
             random: random.clone(),
             tokens: RelayTokens::new(&keys.key(Purpose::RelayToken), random.clone()),
-            origins: [&urls.base, &urls.frontend, &urls.admin]
-                .map(|origin| origin.origin().ascii_serialization())
-                .to_vec(),
+            origins: [&urls.base, &urls.frontend, &urls.admin].map(|url| url.origin().ascii_serialization()).to_vec(),
             deflate: listen.relay_deflate,
             base: urls.base.clone(),
+            toggles: toggles.clone(),
             connections: connections.clone(),
             handshakes,
             hub: hub.clone(),
@@ -220,7 +229,7 @@ impl Server {
             tls: Arc::new(tls),
             address: push_address,
             logins: LoginTurns::default(),
-            allow_private: allow_private_servers,
+            outbound: outbound.clone(),
             hub: hub.clone(),
         });
         // Push sessions too: thousands of logins after a lost network hold up nobody else.
@@ -240,8 +249,10 @@ impl Server {
             };
             tracking::worker::start(tracking_context, &Arbiter::new().handle())
         });
+        let account_marks = AccountMarks::new(&keys.key(Purpose::AccountMark));
         let billing = payments.map(|settings| {
-            Arc::new(BillingContext::new(settings, http.clone(), pool.clone(), clock.clone(), random.clone()))
+            let (marks, http, pool) = (account_marks.clone(), http.clone(), pool.clone());
+            Arc::new(BillingContext::new(settings, marks, http, pool, clock.clone(), random.clone()))
         });
         let chat_bot = chat.map(|settings| ChatBot {
             public_key: settings.public_key,
@@ -249,6 +260,7 @@ impl Server {
         });
         let context = web::Data::new(ApiContext {
             billing,
+            account_marks,
             enforce_tiers,
             chat_bot,
             data_dir,
@@ -258,25 +270,29 @@ impl Server {
             started_at: clock.now(),
             service_status: ShortCache::new(STATUS_KEPT),
             usage: ShortCache::new(USAGE_KEPT),
-            tier_prices: ShortCache::new(PRICES_KEPT),
+            plan_prices: ShortCache::new(PRICES_KEPT),
             relay_schema: relay::schema::json().into(),
             activity: ActivityCounts::default(),
             markets,
             environment,
             urls,
             admins,
+            fresh_sign_in,
             pairing_code_prefix,
-            allow_private_servers,
+            outbound,
+            refusals: refusals.clone(),
+            confirmations: Confirmations::new(clock.moment()).into(),
             link_policy,
             pool,
             vault,
             session_cookie: SealedCookie::new(SESSION_COOKIE, &keys.key(Purpose::SessionCookie), random.clone()),
             login_cookie: SealedCookie::new("rp_login", &keys.key(Purpose::SignInCookie), random.clone()),
             relay_tokens: RelayTokens::new(&keys.key(Purpose::RelayToken), random.clone()),
+            invite_tokens: InviteTokens::new(&keys.key(Purpose::InviteToken), random.clone()),
             kept_answers: Arc::new(Sealer::new(&keys.key(Purpose::KeptAnswer), None, 1, random.clone())),
             relay: RelayHealthClient::new(http.clone(), relay_addr),
             identity: IdentityClient::new(http, identity),
-            rate_limits: RateLimits::new(listen.trusted_proxies, &clock),
+            rate_limits: RateLimits::new(listen.trusted_proxies, &clock, toggles),
             drawing_turns: DrawingTurns::default(),
             map_pictures: MapPictures::default(),
             images,
@@ -303,7 +319,7 @@ impl Server {
             .run();
         log::info!("the API listens on http://{api_addr}");
         // Open sockets are not among these, only handshakes.
-        let relay = relay::listener::bind(listening(handshake_limits.total), relay_listener, listener_context)
+        let relay = relay::listener::bind(listening(handshake_limits(limits).total), relay_listener, listener_context)
             .map_err(|cause| StartError::Bind { variable: "RELAY_LISTEN", address: relay_addr, cause })?
             .run();
         log::info!("the relay listens on ws://{relay_addr}");
@@ -335,6 +351,7 @@ impl Server {
     /// Serves until `shutdown` ends, then stops in order.
     pub async fn run_until_stopped(self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
         let rotation = rt::spawn(rotation::run(self.context.vault.clone()));
+        let own_addresses = rt::spawn(own_addresses::watch(self.context.clone(), [self.api_addr, self.relay_addr]));
         let upkeep = rt::spawn(api::metrics::upkeep());
         let stopping = Stopping {
             health: self.health,
@@ -360,6 +377,7 @@ impl Server {
         sweep.abort();
         catalogue.abort();
         rotation.abort();
+        own_addresses.abort();
         billing.inspect(|billing| billing.abort());
         stopping.end_sessions().await;
         tokio::join!(relay_handle.stop(true), api_handle.stop(true));
@@ -453,7 +471,7 @@ async fn sweep(context: web::Data<ApiContext>) {
 type Purge = fn(&mut Db, Timestamp) -> Result<usize, DbError>;
 
 /// One for each table whose rows expire.
-const PURGES: [Purge; 23] = [
+const PURGES: [Purge; 24] = [
     sessions::purge,
     pairing_codes::purge,
     chat_links::purge,
@@ -478,4 +496,5 @@ const PURGES: [Purge; 23] = [
     // A nonce may come back as long as its time passes the check: twice the skew, from one end to the other.
     |db, now| openid_nonces::purge(db, now - 3 * PROVIDER_CLOCK_SKEW),
     |db, now| idempotency_keys::purge(db, now - TimeDelta::hours(IDEMPOTENCY_HOURS)),
+    |db, now| refund_attempts::purge(db, now - TimeDelta::hours(IDEMPOTENCY_HOURS)),
 ];

@@ -28,8 +28,10 @@ use crate::{
     crypto::random::Random,
     db::{error::DbError, incidents, paired_servers, users},
     domain::{
+        billing_interval::BillingInterval,
         device::DeviceKind,
         ids::{ServerId, UserId},
+        plan::Plan,
         tier::Tier,
     },
     push::worker::CredentialChanged,
@@ -63,6 +65,9 @@ pub struct DemoOptions {
     /// Port of the API; the relay, the game server, the identity provider, the push service, the player-statistics service, the payment provider and the chat platform get the next seven. 0 for free ports
     #[arg(long, default_value_t = 8080, value_parser = clap::value_parser!(u16).range(..=65528))]
     pub port: u16,
+    /// URL of a dashboard of your own: its pages may call with cookies, and a sign-in may return there [default: the API]
+    #[arg(long)]
+    pub frontend_url: Option<String>,
     /// Where to store everything [default: a temporary directory that is removed when the demo ends]
     #[arg(long)]
     pub data_dir: Option<PathBuf>,
@@ -182,6 +187,7 @@ impl Demo {
         settings.push.push_address = pushes.addr().to_string();
         settings.trust.extra_ca_file = Some(ca_file);
         settings.database.data_dir = data_dir.clone();
+        settings.urls.frontend_url = options.frontend_url;
         settings.listen.api_listen = listen(0).to_string();
         settings.listen.relay_listen = listen(1).to_string();
         settings.listen.relay_deflate = "true".to_owned();
@@ -412,6 +418,9 @@ fn payment_settings(payments: &PaymentService, defaults: PaymentSettings) -> Pay
         payment_price_scout: value("PAYMENT_PRICE_SCOUT"),
         payment_price_operator: value("PAYMENT_PRICE_OPERATOR"),
         payment_price_overlord: value("PAYMENT_PRICE_OVERLORD"),
+        payment_price_scout_yearly: value("PAYMENT_PRICE_SCOUT_YEARLY"),
+        payment_price_operator_yearly: value("PAYMENT_PRICE_OPERATOR_YEARLY"),
+        payment_price_overlord_yearly: value("PAYMENT_PRICE_OVERLORD_YEARLY"),
         payment_api_url: payments.url(),
         ..defaults
     }
@@ -435,9 +444,11 @@ async fn open_checkout(context: &ApiContext, user: &UserId) -> Result<Option<Str
     let id = user.clone();
     let user = context.pool.read(move |db| users::find(db, &id)?.ok_or(DbError::NotFound)).await?;
     let key = context.random.hex::<16>();
-    match checkout::open_checkout(billing, &user, Tier::Operator, &context.urls.frontend, &key).await {
+    let plan = Plan { tier: Tier::Operator, interval: BillingInterval::Month };
+    let Some(wanted) = billing.prices.sold(plan) else { return Ok(None) };
+    match checkout::open_checkout(billing, &user, &wanted, &context.urls.frontend, &key).await {
         Err(CheckoutError::Subscribed) => Ok(None),
-        opened => Ok(Some(opened?)),
+        opened => Ok(Some(opened?.url)),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     path::{Path, PathBuf},
+    sync::Arc,
     thread,
     time::Duration,
 };
@@ -16,7 +17,7 @@ use super::start_error::StartError;
 use crate::{
     clock::Clock,
     config::{self, Config, Database},
-    crypto::random::Random,
+    crypto::{random::Random, sealer::Sealer},
     db::{
         encryption_keys, engine,
         error::DbError,
@@ -24,6 +25,8 @@ use crate::{
         pool::Pool,
     },
     domain::backoff::Backoff,
+    rotation,
+    vault::Vault,
 };
 
 /// Longest pause between two attempts.
@@ -47,6 +50,8 @@ struct Attempt {
     database: Database,
     data_dir: PathBuf,
     fingerprint: String,
+    sealer: Arc<Sealer>,
+    key_lost: bool,
     clock: Clock,
 }
 
@@ -64,10 +69,14 @@ impl OpenDatabase {
 
 impl Attempt {
     fn new(config: &Config, clock: &Clock) -> Self {
+        let secrets = &config.secrets;
         Self {
             database: config.database.clone(),
             data_dir: config.data_dir.clone(),
-            fingerprint: config.secrets.credentials_key.fingerprint(),
+            fingerprint: secrets.credentials_key.fingerprint(),
+            // Seals nothing, so its number does not matter.
+            sealer: Arc::new(secrets.sealer(0, Random::system())),
+            key_lost: secrets.credentials_key_lost,
             clock: clock.clone(),
         }
     }
@@ -75,6 +84,14 @@ impl Attempt {
     fn run(self) -> Result<OpenDatabase, StartError> {
         let in_use = lock(&self.data_dir)?;
         let pool = Pool::open(&self.database)?;
+        if !self.key_lost {
+            match rotation::none_opens(&Vault::new(pool.clone(), self.sealer)) {
+                Ok(Some(stored)) => return Err(StartError::WrongKey { stored }),
+                Ok(None) => {}
+                // The service is there for those whose rows can be read.
+                Err(error) => log::warn!("it is not known whether the keys open what is stored: {error}"),
+            }
+        }
         journal::replay(&self.data_dir, &pool)?;
         let journal = Journal::open(&self.data_dir).map_err(JournalError::from)?;
         let now = self.clock.now();
@@ -130,11 +147,21 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-    use crate::db::{incidents, testing};
+    use crate::{
+        crypto::keys::Key32,
+        db::{incidents, testing},
+    };
 
     fn attempt(database: Database, directory: &tempfile::TempDir) -> Attempt {
-        let fingerprint = "key".to_owned();
-        Attempt { database, data_dir: directory.path().to_owned(), fingerprint, clock: Clock::system() }
+        let key = Key32::new([1; 32]);
+        Attempt {
+            database,
+            data_dir: directory.path().to_owned(),
+            fingerprint: key.fingerprint(),
+            sealer: Arc::new(Sealer::new(&key, None, 0, Random::seeded(1))),
+            key_lost: false,
+            clock: Clock::system(),
+        }
     }
 
     #[tokio::test]

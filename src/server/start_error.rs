@@ -18,6 +18,12 @@ pub enum StartError {
     InUse(PathBuf),
     #[error("DATA_DIR {}: {cause}", directory.display())]
     DataDir { directory: PathBuf, cause: io::Error },
+    #[error(
+        "CREDS_ENCRYPTION_KEY is another key than the one that sealed what is stored: none of {stored} stored secrets \
+         opens. Set that key; CREDS_ENCRYPTION_KEY_PREV is for the one before a rotation. If it is lost for good, \
+         CREDS_ENCRYPTION_KEY_LOST=true starts all the same, and everybody pairs and uploads again"
+    )]
+    WrongKey { stored: usize },
     #[error("outgoing connections: {0}")]
     Client(io::Error),
     #[error("{0}")]

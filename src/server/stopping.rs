@@ -1,5 +1,5 @@
-//! The end of the service, in order: sockets, then push sessions, then links. What arrives meanwhile is stored and
-//! delivered as ever; what was acknowledged is never lost.
+//! The end of the service, in order: alarms that wait for the database, sockets, push sessions, links. What arrives
+//! meanwhile is stored and delivered as ever; what was acknowledged is never lost.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -22,9 +22,11 @@ use crate::{
 const GOODBYES: Duration = Duration::from_secs(3);
 /// How long what is not stored yet may take to get into the database, or the journal; and how long links may take to end.
 const KEPT_WITHIN: Duration = Duration::from_secs(2);
+/// Longest wait for sockets to take an alarm before they are closed.
+const TAKEN_WITHIN: Duration = Duration::from_secs(2);
 
 /// What has to end.
-pub(super) struct Stopping {
+pub struct Stopping {
     pub health: Arc<RelayHealth>,
     pub hub: Addr<Hub>,
     pub push: Addr<PushWorker>,
@@ -40,6 +42,10 @@ impl Stopping {
         let began = Instant::now();
         self.health.draining.store(true, Ordering::Relaxed);
         log::info!(sockets = self.health.active.load(Ordering::Relaxed); "stopping");
+        // While there are sockets to hear of them.
+        let unkept = &self.kept.journal.unkept;
+        unkept.keep_all(Duration::ZERO, KEPT_WITHIN).await;
+        unkept.deliver_all(TAKEN_WITHIN).await;
         if timeout(self.drain + GOODBYES, self.hub.send(Drain { over: self.drain })).await.is_err() {
             log::warn!("some sockets were not closed in time");
         }
@@ -59,7 +65,7 @@ impl Stopping {
             log::warn!("the tracking worker had stopped before");
         }
         // Before the game connections end: an alarm that waits to be stored would end with them.
-        self.kept.journal.unkept.keep_all(STORED_WITHIN, KEPT_WITHIN).await;
+        unkept.keep_all(STORED_WITHIN, KEPT_WITHIN).await;
         if timeout(KEPT_WITHIN, self.hub.send(EndLinks)).await.is_err() {
             log::warn!("some game links did not end in time");
         }

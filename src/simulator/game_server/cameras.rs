@@ -4,10 +4,13 @@ use std::{collections::HashMap, time::Duration};
 
 use tokio::time::Instant;
 
+use super::faults::GameServerFaults;
 use crate::{
+    domain::{camera, monument::Monument},
     game::wire::{AppCameraInfo, AppCameraInput},
     simulator::{
         scene::{FAR_PLANE, HEIGHT, SAMPLES, Scene, WIDTH},
+        terrain::{PlacedMonument, Terrain},
         world::{GameError, SimulatedWorld},
     },
 };
@@ -18,8 +21,13 @@ const RENEWAL: Duration = Duration::from_secs(30);
 const FIRE_PRIMARY: i32 = 1024;
 /// Mouse and fire: a camera that turns and zooms.
 const TURNING_CONTROLS: i32 = 2 | 8;
-/// Cameras of monuments exist, but current servers give no access to them.
-const MONUMENT_CAMERAS: [&str; 3] = ["OILRIG1DOCK", "DOME1", "COMPOUNDSTREET"];
+
+/// The map has a monument with this camera.
+fn is_at_monument(name: &str, terrain: &Terrain) -> bool {
+    let place = |placed: &PlacedMonument| Monument::new(placed.token, placed.at.x.into(), placed.at.y.into());
+    let monuments: Vec<_> = terrain.monuments().iter().filter_map(place).collect();
+    camera::of_monuments(&monuments).iter().any(|camera| camera.id == name)
+}
 
 /// The camera subscriptions of all clients, by client number.
 #[derive(Default)]
@@ -47,6 +55,7 @@ impl CameraSessions {
         player: u64,
         name: &str,
         world: &SimulatedWorld,
+        faults: &GameServerFaults,
         now: Instant,
     ) -> Result<AppCameraInfo, GameError> {
         if name.is_empty() {
@@ -59,7 +68,8 @@ impl CameraSessions {
         if member.is_some_and(|member| member.is_online) {
             return Err("player_online");
         }
-        if MONUMENT_CAMERAS.contains(&name) {
+        // Current servers give no access to the cameras of monuments.
+        if !faults.no_monument_cameras && is_at_monument(name, world.terrain()) {
             return Err("access_denied");
         }
         let turns = world.camera(name).ok_or("not_found")?.turns;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::Message as _;
 
-use crate::game::wire::{AppMarker, AppMessage};
+use crate::game::wire::{AppMarker, AppMarkerType, AppMessage};
 
 /// How the server misbehaves; the default is not at all.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,8 +26,16 @@ pub struct GameServerFaults {
     pub unknown_fields: bool,
     /// A switch or an alarm changes right after it was asked, and its broadcast overtakes the answer.
     pub overtaken: bool,
+    /// Switches are told to turn, and stay as they are.
+    pub stuck: bool,
     /// Answers with markers have this many more, which are nothing and nowhere.
     pub extra_markers: usize,
+    /// Answers with markers leave out ships, helicopters, the vendor, crates and explosions.
+    pub no_events: bool,
+    /// Answers with markers leave out vending machines.
+    pub no_shops: bool,
+    /// The monuments have no cameras.
+    pub no_monument_cameras: bool,
     /// Lines of chat from clients are refused.
     pub muted: bool,
     /// Answers are sent this much later.
@@ -35,12 +43,21 @@ pub struct GameServerFaults {
 }
 
 impl GameServerFaults {
+    fn shows(&self, marker: &AppMarker) -> bool {
+        match AppMarkerType::try_from(marker.r#type) {
+            Ok(AppMarkerType::VendingMachineMarker) => !self.no_shops,
+            Ok(AppMarkerType::PlayerMarker | AppMarkerType::GenericRadiusMarker) => true,
+            _ => !self.no_events,
+        }
+    }
+
     /// The bytes of a message, with what is wrong with them.
     pub fn encode(&self, mut message: AppMessage) -> Bytes {
         if self.rubbish {
             return Bytes::from_static(&[0xFF, 0x07, 0x00, 0x13, 0x37, 0xFF]);
         }
         if let Some(found) = message.response.as_mut().and_then(|response| response.map_markers.as_mut()) {
+            found.markers.retain(|marker| self.shows(marker));
             found.markers.resize(found.markers.len() + self.extra_markers, AppMarker::default());
         }
         let mut data = message.encode_to_vec();

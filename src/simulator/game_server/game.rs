@@ -61,6 +61,8 @@ pub struct SimulatedGame {
     pub pending: usize,
     /// Maps that were asked for.
     pub maps: usize,
+    /// Requests to turn a switch.
+    pub toggles: usize,
     limits: Limits,
     map_picture: Option<Bytes>,
     player_tokens: TokenBuckets<u64>,
@@ -87,6 +89,7 @@ impl SimulatedGame {
             pushes: None,
             pending: 0,
             maps: 0,
+            toggles: 0,
             limits,
             map_picture,
             player_tokens: TokenBuckets::default(),
@@ -139,7 +142,12 @@ impl SimulatedGame {
             return Reply::Send(error(seq, "rate_limit").into());
         }
         self.bind(client, player);
-        let response = self.handle(client, &request, now).unwrap_or_else(|refused| error(seq, refused));
+        self.toggles += usize::from(request.set_entity_value.is_some());
+        let stuck = request.set_entity_value.filter(|_| self.faults.stuck);
+        let response = match stuck {
+            Some(_) => AppResponse { seq, success: Some(AppSuccess {}), ..Default::default() },
+            None => self.handle(client, &request, now).unwrap_or_else(|refused| error(seq, refused)),
+        };
         if self.faults.overtaken && request.get_entity_info.is_some() {
             self.world.flip_device(request.entity_id());
         }
@@ -171,7 +179,8 @@ impl SimulatedGame {
     fn handle(&mut self, client: u64, request: &AppRequest, now: Instant) -> Result<AppResponse, GameError> {
         let response = AppResponse { seq: request.seq, ..Default::default() };
         if let Some(wanted) = &request.camera_subscribe {
-            let info = self.cameras.subscribe(client, request.player_id, &wanted.camera_id, &self.world, now)?;
+            let (name, player) = (&wanted.camera_id, request.player_id);
+            let info = self.cameras.subscribe(client, player, name, &self.world, &self.faults, now)?;
             return Ok(AppResponse { camera_subscribe_info: Some(info), ..response });
         }
         if request.camera_unsubscribe.is_some() {

@@ -24,7 +24,7 @@ use bytes::Bytes;
 use chrono::TimeDelta;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::TcpListener,
+    net::{TcpListener, TcpSocket},
     sync::Semaphore,
     task::JoinHandle,
     time::{Instant, MissedTickBehavior, interval, sleep},
@@ -52,6 +52,9 @@ pub const DEMO_TOKEN: i32 = -123_456_789;
 const SERVER_ID: &str = "5b6ad1f7-7f3c-4a53-9d7e-2f1f6a0c9e11";
 /// Connections that are refused at once; others are closed without a refusal.
 const REFUSALS_AT_ONCE: usize = 64;
+
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 1024;
 
 /// How to start a server.
 pub struct GameServerOptions {
@@ -89,6 +92,8 @@ pub struct GameServer {
     addr: SocketAddr,
     shared: Arc<SharedGame>,
     listening: Mutex<Option<JoinHandle<()>>>,
+    /// Its address while it does not listen.
+    kept: Mutex<Option<TcpSocket>>,
     ticking: Option<JoinHandle<()>>,
 }
 
@@ -102,7 +107,7 @@ impl GameServer {
         let shared = Arc::new(SharedGame::new(game, sample_order(WIDTH, HEIGHT), refusals));
         let ticking = (options.time_scale > 0.0)
             .then(|| actix::spawn(tick(Arc::clone(&shared), options.tick, options.time_scale)));
-        Self { addr: options.listen, shared, listening: Mutex::new(None), ticking }
+        Self { addr: options.listen, shared, listening: Mutex::default(), kept: Mutex::default(), ticking }
     }
 
     /// Binds and begins to serve. Call it inside an actix system.
@@ -189,6 +194,11 @@ impl GameServer {
         self.shared.lock().maps
     }
 
+    /// Requests to turn a switch so far.
+    pub fn toggles(&self) -> usize {
+        self.shared.lock().toggles
+    }
+
     /// How many camera subscriptions began (renewals are none), and how many there are now.
     pub fn camera_subscriptions(&self) -> (usize, usize) {
         self.shared.lock().cameras.count()
@@ -204,13 +214,15 @@ impl GameServer {
         self.world(SimulatedWorld::wipe);
     }
 
-    /// Stops listening and cuts every connection; the world and the tokens stay.
+    /// Stops listening and cuts every connection; the world and the tokens stay. The address stays ours, so that no
+    /// other server of this machine is reached at it.
     pub async fn stop(&self) {
         let listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(listening) = listening {
             listening.abort();
             // The address is free when the task has ended; that it was aborted is no failure.
             let _ = listening.await;
+            *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = bind(self.addr).ok();
         }
         self.drop_connections();
     }
@@ -218,7 +230,9 @@ impl GameServer {
     /// Stops, then listens again on the same address.
     pub async fn restart(&self) -> io::Result<()> {
         self.stop().await;
-        self.listen(TcpListener::bind(self.addr).await?);
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let socket = kept.map_or_else(|| bind(self.addr), Ok)?;
+        self.listen(socket.listen(BACKLOG)?);
         Ok(())
     }
 }
@@ -231,6 +245,15 @@ impl Drop for GameServer {
         }
         self.drop_connections();
     }
+}
+
+/// A socket that holds this address and refuses every connection until it listens.
+fn bind(addr: SocketAddr) -> io::Result<TcpSocket> {
+    let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // Closed connections keep an address for a minute.
+    socket.set_reuseaddr(true)?;
+    socket.bind(addr)?;
+    Ok(socket)
 }
 
 /// Advances the world with the time that has passed.

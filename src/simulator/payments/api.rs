@@ -13,6 +13,7 @@ use url::form_urlencoded;
 
 use super::{
     books::{self, ApiRefusal, Books, Parameters},
+    change::SubscriptionChange,
     setup::{PAYMENT_KEY, PaymentFaults},
     shared::SharedPayments,
 };
@@ -31,9 +32,14 @@ const KNOWN: [(&str, &[&str]); 4] = [
             "subscription_data",
             "success_url",
             "cancel_url",
+            "automatic_tax",
+            "billing_address_collection",
+            "tax_id_collection",
+            "customer_update",
+            "allow_promotion_codes",
         ],
     ),
-    ("/v1/billing_portal/sessions", &["customer", "return_url"]),
+    ("/v1/billing_portal/sessions", &["customer", "return_url", "flow_data"]),
     ("/v1/refunds", &["charge", "payment_intent", "amount", "reason", "metadata"]),
 ];
 const LONGEST_LIST: usize = 100;
@@ -67,12 +73,25 @@ async fn answer(shared: web::Data<SharedPayments>, request: HttpRequest, body: S
     let text = if request.method() == Method::GET { request.query_string() } else { &body };
     let parameters: Parameters = form_urlencoded::parse(text.as_bytes()).into_owned().collect();
     match *request.method() {
+        // A key of another account knows nothing of this one.
+        Method::GET if faults.other_account && parameters.contains_key("customer") => {
+            shown(Err(ApiRefusal::of("resource_missing", "customer")))
+        }
+        Method::GET if faults.other_account => shown(read(&Books::default(), request.path(), &parameters)),
+        _ if faults.other_account => shown(Err(ApiRefusal::unknown())),
         Method::GET => shown(read(&shared.books(), request.path(), &parameters)),
+        Method::DELETE => shown(end(&shared, request.path())),
         Method::POST => {
             let answer = change(&shared, &request, &body, &parameters);
-            match faults.lose_refunds && request.path() == "/v1/refunds" {
-                true => HttpResponse::InternalServerError().finish(),
-                false => answer,
+            let is_refund = request.path() == "/v1/refunds";
+            let made = Instant::now();
+            while is_refund && made.elapsed() < Duration::from_millis(shared.faults().refund_delay) {
+                sleep(Duration::from_millis(10)).await;
+            }
+            match faults.refund_answer.map(StatusCode::from_u16) {
+                Some(Ok(status)) if is_refund => HttpResponse::build(status).body("<h1>Blocked</h1>"),
+                _ if faults.lose_refunds && is_refund => HttpResponse::InternalServerError().finish(),
+                _ => answer,
             }
         }
         _ => shown(Err(ApiRefusal::unknown())),
@@ -83,8 +102,8 @@ async fn answer(shared: web::Data<SharedPayments>, request: HttpRequest, body: S
 fn change(shared: &SharedPayments, request: &HttpRequest, body: &str, parameters: &Parameters) -> HttpResponse {
     let path = request.path();
     let key = request.headers().get("idempotency-key").and_then(|key| key.to_str().ok()).map(str::to_owned);
-    let asked = format!("{path} {body}");
-    if let Some(kept) = key.as_deref().and_then(|key| shared.books().kept(key, &asked)) {
+    let (asked, now) = (format!("{path} {body}"), shared.clock.now().timestamp());
+    if let Some(kept) = key.as_deref().and_then(|key| shared.books().kept(key, &asked, now)) {
         return match kept {
             Ok((status, body)) => {
                 let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
@@ -113,9 +132,19 @@ fn change(shared: &SharedPayments, request: &HttpRequest, body: &str, parameters
         }
     });
     if let (Some(key), Ok(body)) = (key, &done) {
-        shared.books().keep(key, asked, 200, body.clone());
+        shared.books().keep(key, asked, 200, body.clone(), now);
     }
     shown(done)
+}
+
+/// Ends a subscription.
+fn end(shared: &SharedPayments, path: &str) -> ApiAnswer {
+    let id = path.strip_prefix("/v1/subscriptions/").ok_or(ApiRefusal::unknown())?;
+    shared.step(|books, now| {
+        books.subscription(id).filter(|known| known["status"] != "canceled").ok_or(ApiRefusal::unknown())?;
+        books.change(id, &SubscriptionChange::End, now);
+        books.subscription(id).cloned().ok_or(ApiRefusal::unknown())
+    })
 }
 
 fn read(books: &Books, path: &str, parameters: &Parameters) -> ApiAnswer {
@@ -125,10 +154,17 @@ fn read(books: &Books, path: &str, parameters: &Parameters) -> ApiAnswer {
         "/v1/subscriptions" => {
             list(books.subscriptions(customer, parameters.get("status").is_some_and(|status| status == "all")))
         }
+        "/v1/checkout/sessions" => {
+            list(books.sessions(customer, parameters.get("status").map(String::as_str)).iter().collect())
+        }
         "/v1/charges" => list(books.charges(customer, parameters.get("payment_intent").map(String::as_str))),
+        "/v1/invoices" => list(books.paid_invoices(parameters.get("subscription").map(String::as_str))),
         "/v1/refunds" => {
             let [charge, payment] = ["charge", "payment_intent"].map(|of| parameters.get(of).map(String::as_str));
-            list(books.refunds(charge, payment))
+            let refunds = books.refunds(charge, payment);
+            let expands = parameters.get("expand[0]").is_some_and(|field| field == "data.charge");
+            let expanded: Vec<Value> = refunds.into_iter().map(|refund| books.shown_refund(refund, expands)).collect();
+            list(expanded.iter().collect())
         }
         _ => {
             let one = path.strip_prefix("/v1/").and_then(|path| path.split_once('/'));

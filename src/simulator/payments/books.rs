@@ -1,37 +1,32 @@
 //! What the provider knows: every object as its API shows it, and what happens to them.
 
+mod by_customer;
+mod disputes;
+mod payments;
+mod periods;
+mod portals;
+mod prices;
+mod shapes;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+pub use self::{
+    prices::{PRICES, SimulatedPrice, price, shown_price},
+    shapes::Portal,
+};
+use self::{
+    prices::{period_of, shown_plan},
+    shapes::{nested, shaped},
+};
 use super::change::SubscriptionChange;
 
 /// The latest events and answers that are remembered.
 const REMEMBERED: usize = 10_000;
-const PERIOD: i64 = 30 * 24 * 60 * 60;
+/// How long the answer to an idempotency key is kept, seconds: a day, as the real one promises.
+const ANSWER_KEPT: i64 = 24 * 60 * 60;
 const VERSION: &str = "2026-10-28.endive";
-/// Before the period moved to the items.
-const OLDER_VERSION: &str = "2024-06-20";
-
-/// Something to subscribe to.
-#[derive(Clone, Copy, Debug)]
-pub struct SimulatedPrice {
-    pub id: &'static str,
-    pub name: &'static str,
-    /// Cents a month.
-    pub amount: i64,
-}
-
-/// The prices that there are.
-pub const PRICES: [SimulatedPrice; 3] = [
-    SimulatedPrice { id: "price_scout", name: "SCOUT", amount: 300 },
-    SimulatedPrice { id: "price_operator", name: "OPERATOR", amount: 700 },
-    SimulatedPrice { id: "price_overlord", name: "OVERLORD", amount: 1_500 },
-];
-
-pub fn price(id: &str) -> Option<&'static SimulatedPrice> {
-    PRICES.iter().find(|price| price.id == id)
-}
 
 /// Why something is not done, in the words of the API.
 #[derive(Debug)]
@@ -54,8 +49,14 @@ impl ApiRefusal {
 /// Parameters of a request.
 pub type Parameters = BTreeMap<String, String>;
 
-/// A kept answer: of which request, and its status and body.
-type KeptAnswer = (String, u16, Value);
+/// A kept answer.
+struct KeptAnswer {
+    request: String,
+    status: u16,
+    body: Value,
+    /// Seconds since 1970.
+    kept_at: i64,
+}
 
 /// See the module.
 #[derive(Default)]
@@ -65,10 +66,11 @@ pub struct Books {
     made: u64,
     customers: BTreeMap<String, Value>,
     sessions: BTreeMap<String, Value>,
-    /// The customer and the way back of each portal session.
-    portals: BTreeMap<String, (String, String)>,
+    portals: BTreeMap<String, Portal>,
     subscriptions: BTreeMap<String, Value>,
     charges: Vec<Value>,
+    /// Paid invoices, the oldest first.
+    invoices: Vec<Value>,
     refunds: Vec<Value>,
     events: VecDeque<Value>,
     /// Events that were not looked at yet.
@@ -110,20 +112,20 @@ impl Books {
     }
 
     /// The answer that was given to this key, or a refusal when it was given to another request.
-    pub fn kept(&self, key: &str, request: &str) -> Option<Result<(u16, Value), ApiRefusal>> {
-        let (of, status, body) = self.answers.get(key)?;
-        Some(if of == request {
-            Ok((*status, body.clone()))
+    pub fn kept(&self, key: &str, request: &str, now: i64) -> Option<Result<(u16, Value), ApiRefusal>> {
+        let kept = self.answers.get(key).filter(|kept| now < kept.kept_at + ANSWER_KEPT)?;
+        Some(if kept.request == request {
+            Ok((kept.status, kept.body.clone()))
         } else {
             Err(ApiRefusal { status: 400, code: "idempotency_error", param: None })
         })
     }
 
-    pub fn keep(&mut self, key: String, request: String, status: u16, body: Value) {
+    pub fn keep(&mut self, key: String, request: String, status: u16, body: Value, now: i64) {
         if self.answers.len() >= REMEMBERED {
             self.answers.clear();
         }
-        self.answers.insert(key, (request, status, body));
+        self.answers.insert(key, KeptAnswer { request, status, body, kept_at: now });
     }
 
     pub fn create_customer(&mut self, parameters: &Parameters, now: i64) -> Value {
@@ -134,10 +136,6 @@ impl Books {
         });
         self.customers.insert(id, customer.clone());
         customer
-    }
-
-    pub fn forget_customer(&mut self, id: &str) {
-        self.customers.remove(id);
     }
 
     fn known_customer<'a>(&self, parameters: &'a Parameters) -> Result<&'a str, ApiRefusal> {
@@ -164,7 +162,10 @@ impl Books {
             "amount_total": price.amount, "metadata": nested(parameters, "metadata"), "success_url": success_url,
             "cancel_url": parameters.get("cancel_url"), "url": format!("{base}/checkout/{id}"),
             // Not shown by the API: what the subscription will be.
-            "simulated": { "price": price.id, "metadata": nested(parameters, "subscription_data[metadata]") },
+            "simulated": {
+                "price": price.id, "metadata": nested(parameters, "subscription_data[metadata]"),
+                "trial_days": parameters.get("subscription_data[trial_period_days]"), "asked": parameters,
+            },
         });
         self.sessions.insert(id, session.clone());
         Ok(shown_session(session))
@@ -204,6 +205,9 @@ impl Books {
         let plan = session["simulated"]["price"].as_str().and_then(price)?;
         let metadata = session["simulated"]["metadata"].clone();
         let subscription = self.begin(session["customer"].as_str()?, metadata, plan, now);
+        if let Some(days) = session["simulated"]["trial_days"].as_str().and_then(|days| days.parse::<i64>().ok()) {
+            self.try_out(&subscription, now + days * 86_400, now);
+        }
         let session = self.sessions.get_mut(id)?;
         session["status"] = json!("complete");
         session["payment_status"] = json!("paid");
@@ -238,23 +242,27 @@ impl Books {
                 "data": [{
                     "id": item, "object": "subscription_item", "created": now, "subscription": id, "quantity": 1,
                     "metadata": {}, "price": shown_price(plan), "current_period_start": now,
-                    "current_period_end": now + PERIOD,
+                    "current_period_end": now + period_of(&json!({ "price": { "id": plan.id } })),
                 }] },
         });
         self.subscriptions.insert(id.clone(), subscription.clone());
-        self.take_charge(customer, plan.amount, now);
+        self.charge_period(&id, now);
         self.emit("customer.subscription.created", subscription, now);
         self.updated(&id, now);
         id
     }
 
-    fn take_charge(&mut self, customer: &str, amount: i64, now: i64) {
-        let (id, payment) = (self.id("ch"), self.id("pi"));
-        self.charges.push(json!({
-            "id": id, "object": "charge", "amount": amount, "amount_refunded": 0, "currency": "usd", "created": now,
-            "customer": customer, "livemode": false, "paid": true, "payment_intent": payment, "refunded": false,
-            "status": "succeeded", "metadata": {},
-        }));
+    /// The subscription costs nothing until then.
+    fn try_out(&mut self, id: &str, until: i64, now: i64) {
+        // The charge with which it began.
+        self.charges.pop();
+        self.invoices.pop();
+        let Some(subscription) = self.subscriptions.get_mut(id) else { return };
+        subscription["status"] = json!("trialing");
+        subscription["trial_start"] = json!(now);
+        subscription["trial_end"] = json!(until);
+        subscription["items"]["data"][0]["current_period_end"] = json!(until);
+        self.updated(id, now);
     }
 
     fn updated(&mut self, id: &str, now: i64) {
@@ -262,15 +270,37 @@ impl Books {
         self.emit("customer.subscription.updated", subscription, now);
     }
 
+    fn payment_failed(&mut self, id: &str, customer: &str, metadata: Value, reason: &str, now: i64) {
+        let invoice = self.id("in");
+        let failed = json!({
+            "id": invoice, "object": "invoice", "created": now, "customer": customer, "livemode": false,
+            "status": "open", "attempt_count": 1, "billing_reason": reason, "metadata": {},
+            "next_payment_attempt": now + 3 * 86_400,
+            "parent": { "type": "subscription_details",
+                "subscription_details": { "subscription": id, "metadata": metadata } },
+        });
+        self.emit("invoice.payment_failed", failed, now);
+    }
+
     pub fn change(&mut self, id: &str, change: &SubscriptionChange, now: i64) {
+        if let SubscriptionChange::Plan(plan) = change
+            && self.subscription(id).is_some_and(|known| known["status"] != "canceled")
+        {
+            self.change_plan(id, plan, now);
+            return self.updated(id, now);
+        }
         let Some(subscription) = self.subscriptions.get_mut(id).filter(|known| known["status"] != "canceled") else {
             return;
         };
         let customer = subscription["customer"].as_str().unwrap_or_default().to_owned();
         let item = &mut subscription["items"]["data"][0];
         match change {
-            SubscriptionChange::Plan(plan) => {
-                item["price"] = price(plan).map_or_else(|| json!({ "id": plan, "object": "price" }), shown_price);
+            SubscriptionChange::Plan(_) => {}
+            SubscriptionChange::FailUpgrade(plan) => {
+                item["price"] = shown_plan(plan);
+                subscription["status"] = json!("past_due");
+                let metadata = subscription["metadata"].clone();
+                self.payment_failed(id, &customer, metadata, "subscription_update", now);
             }
             // As the portal does it: a time, and the flag stays as it is.
             SubscriptionChange::Cancel => {
@@ -284,7 +314,8 @@ impl Books {
                 subscription["canceled_at"] = json!(null);
                 subscription["cancellation_details"]["reason"] = json!(null);
             }
-            SubscriptionChange::End => {
+            SubscriptionChange::End | SubscriptionChange::EndWithPeriod => {
+                subscription["cancel_at_period_end"] = json!(*change == SubscriptionChange::EndWithPeriod);
                 let unpaid = subscription["status"] == "past_due";
                 let reason = if unpaid { "payment_failed" } else { "cancellation_requested" };
                 subscription["status"] = json!("canceled");
@@ -295,23 +326,16 @@ impl Books {
             }
             SubscriptionChange::FailPayment => {
                 item["current_period_start"] = json!(now);
-                item["current_period_end"] = json!(now + PERIOD);
+                item["current_period_end"] = json!(now + period_of(item));
                 subscription["status"] = json!("past_due");
                 let metadata = subscription["metadata"].clone();
-                let invoice = self.id("in");
-                let failed = json!({
-                    "id": invoice, "object": "invoice", "created": now, "customer": customer, "livemode": false,
-                    "status": "open", "attempt_count": 1, "billing_reason": "subscription_cycle", "metadata": {},
-                    "next_payment_attempt": now + 3 * 86_400,
-                    "parent": { "type": "subscription_details",
-                        "subscription_details": { "subscription": id, "metadata": metadata } },
-                });
-                self.emit("invoice.payment_failed", failed, now);
+                self.payment_failed(id, &customer, metadata, "subscription_cycle", now);
             }
+            SubscriptionChange::FirstPaymentOpen => subscription["status"] = json!("incomplete"),
+            SubscriptionChange::FirstPaymentExpired => subscription["status"] = json!("incomplete_expired"),
             SubscriptionChange::PayAgain => {
                 subscription["status"] = json!("active");
-                let amount = subscription["items"]["data"][0]["price"]["unit_amount"].as_i64().unwrap_or(0);
-                self.take_charge(&customer, amount, now);
+                self.charge_period(id, now);
             }
         }
         self.updated(id, now);
@@ -352,6 +376,15 @@ impl Books {
         self.refunds.iter().rev().filter(fits).collect()
     }
 
+    /// A refund, with all of its charge if that is asked for.
+    pub fn shown_refund(&self, refund: &Value, with_charge: bool) -> Value {
+        let mut refund = refund.clone();
+        if let Some(charge) = refund["charge"].as_str().and_then(|id| self.charge(id)).filter(|_| with_charge) {
+            refund["charge"] = charge.clone();
+        }
+        refund
+    }
+
     /// The bank does not take the latest refund.
     pub fn fail_refund(&mut self, now: i64) {
         let Some(refund) = self.refunds.last_mut() else { return };
@@ -363,23 +396,6 @@ impl Books {
             charge["refunded"] = json!(false);
         }
         self.emit("refund.failed", refund, now);
-    }
-
-    pub fn open_portal(&mut self, parameters: &Parameters, base: &str, now: i64) -> Result<Value, ApiRefusal> {
-        let customer = self.known_customer(parameters)?.to_owned();
-        let return_url = parameters.get("return_url").cloned().unwrap_or_default();
-        let id = self.id("bps");
-        let session = json!({
-            "id": id, "object": "billing_portal.session", "created": now, "customer": customer, "livemode": false,
-            "return_url": return_url, "url": format!("{base}/portal/{id}"),
-        });
-        self.portals.insert(id, (customer, return_url));
-        Ok(session)
-    }
-
-    /// The customer of a portal session, and the way back.
-    pub fn portal(&self, id: &str) -> Option<&(String, String)> {
-        self.portals.get(id)
     }
 
     pub fn refund(&mut self, parameters: &Parameters, now: i64) -> Result<Value, ApiRefusal> {
@@ -395,6 +411,9 @@ impl Books {
         let missing = ApiRefusal::of("resource_missing", if field == "id" { "charge" } else { "payment_intent" });
         let id = self.id("re");
         let charge = self.charges.iter_mut().find(|charge| charge[field] == wanted.as_str()).ok_or(missing)?;
+        if charge["disputed"] == true {
+            return Err(ApiRefusal::of("charge_disputed", "charge"));
+        }
         let (amount, refunded) =
             (charge["amount"].as_i64().unwrap_or(0), charge["amount_refunded"].as_i64().unwrap_or(0));
         let left = amount - refunded;
@@ -422,45 +441,7 @@ impl Books {
     }
 }
 
-pub fn shown_price(price: &SimulatedPrice) -> Value {
-    json!({
-        "id": price.id, "object": "price", "active": true, "billing_scheme": "per_unit", "currency": "usd",
-        "livemode": false, "metadata": {}, "nickname": price.name, "product": format!("prod_{}", price.id),
-        "recurring": { "interval": "month", "interval_count": 1, "usage_type": "licensed" }, "type": "recurring",
-        "unit_amount": price.amount,
-    })
-}
-
 fn shown_session(mut session: Value) -> Value {
     session.as_object_mut().map(|fields| fields.remove("simulated"));
     session
-}
-
-/// An event as it is, or as an older version of the API has it.
-fn shaped(event: &Value, older: bool) -> Value {
-    let mut event = event.clone();
-    if older {
-        event["api_version"] = json!(OLDER_VERSION);
-        let object = &mut event["data"]["object"];
-        let period = ["current_period_start", "current_period_end"];
-        if object["object"] == "subscription" {
-            for field in period {
-                object[field] = object["items"]["data"][0][field].take();
-                object["items"]["data"][0].as_object_mut().map(|item| item.remove(field));
-            }
-        } else if let Some(subscription) = object.pointer("/parent/subscription_details/subscription").cloned() {
-            object["subscription"] = subscription;
-            object.as_object_mut().map(|invoice| invoice.remove("parent"));
-        }
-    }
-    event
-}
-
-/// The fields under a name: `metadata[userId]` is `userId` of `metadata`.
-fn nested(parameters: &Parameters, name: &str) -> Value {
-    let field = |(key, value): (&String, &String)| {
-        let field = key.strip_prefix(name)?.strip_prefix('[')?.strip_suffix(']')?;
-        Some((field.to_owned(), json!(value)))
-    };
-    Value::Object(parameters.iter().filter_map(field).collect::<Map<_, _>>())
 }

@@ -9,10 +9,18 @@ pub enum SubscriptionChange {
     Cancel,
     /// It does not.
     Keep,
+    /// Its first payment is not done yet.
+    FirstPaymentOpen,
+    /// Its first payment was never done.
+    FirstPaymentExpired,
     /// It ends now.
     End,
+    /// It ends because its period does, and says so.
+    EndWithPeriod,
     /// It is renewed, and the payment fails.
     FailPayment,
+    /// To this price, within the period, and the payment fails.
+    FailUpgrade(String),
     /// The payment that failed is made.
     PayAgain,
 }

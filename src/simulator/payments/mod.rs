@@ -64,8 +64,7 @@ impl PaymentService {
             ("PAYMENT_SECRET_KEY", PAYMENT_KEY.to_owned()),
             ("PAYMENT_WEBHOOK_SECRET", WEBHOOK_SECRET.to_owned()),
         ];
-        let variables = ["PAYMENT_PRICE_SCOUT", "PAYMENT_PRICE_OPERATOR", "PAYMENT_PRICE_OVERLORD"];
-        settings.extend(variables.into_iter().zip(&books::PRICES).map(|(name, price)| (name, price.id.to_owned())));
+        settings.extend(books::PRICES.iter().map(|price| (price.variable, price.id.to_owned())));
         settings
     }
 
@@ -100,6 +99,16 @@ impl PaymentService {
         self.shared.books().subscription(id).cloned()
     }
 
+    /// The fields with which a checkout was opened.
+    pub fn asked_of_checkout(&self, session: &str) -> Option<Value> {
+        self.shared.books().session(session).map(|session| session["simulated"]["asked"].clone())
+    }
+
+    /// The customers' name at the provider.
+    pub fn customer_name(&self, customer: &str) -> Option<String> {
+        self.shared.books().customer(customer).and_then(|customer| customer["name"].as_str()).map(str::to_owned)
+    }
+
     /// Pays a checkout that was opened, as the button of its page does; the subscription.
     pub fn pay(&self, session: &str) -> Option<String> {
         self.shared.step(|books, now| books.pay(session, now))
@@ -115,9 +124,36 @@ impl PaymentService {
         self.shared.step(|books, now| books.change(subscription, change, now));
     }
 
+    /// Does what was due since the last time: periods that are over are renewed and charged, or were the last.
+    pub fn pass_time(&self) {
+        self.shared.step(Books::pass_time);
+    }
+
     /// Gives the money of the latest refund back to its charge, as when the bank of the customer does not take it.
     pub fn fail_refund(&self) {
         self.shared.step(Books::fail_refund);
+    }
+
+    /// The latest charge is disputed (`needs_response`), or its dispute is closed with this status: `won`, `lost`.
+    pub fn dispute(&self, status: &str) {
+        self.shared.step(|books, now| books.dispute(None, status, now));
+    }
+
+    /// The same of this charge.
+    pub fn dispute_charge(&self, charge: &str, status: &str) {
+        self.shared.step(|books, now| books.dispute(Some(charge), status, now));
+    }
+
+    /// All refunds, the newest first.
+    pub fn refunds(&self) -> Vec<Value> {
+        self.shared.books().refunds(None, None).into_iter().cloned().collect()
+    }
+
+    /// Until so many refunds were made.
+    pub async fn refunded_until(&self, count: usize) {
+        while self.refunds().len() < count {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     /// How many checkouts can be paid.
@@ -135,6 +171,11 @@ impl PaymentService {
         while self.asked() < times {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
+    }
+
+    /// Forgets a subscription, as after a change of the account.
+    pub fn forget_subscription(&self, subscription: &str) {
+        self.shared.books().forget_subscription(subscription);
     }
 
     /// Forgets a customer, as after a change of the account.

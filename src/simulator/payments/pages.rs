@@ -9,7 +9,11 @@ use actix_web::{
 };
 use serde_json::Value;
 
-use super::{books::PRICES, change::SubscriptionChange, shared::SharedPayments};
+use super::{
+    books::{PRICES, Portal, SimulatedPrice},
+    change::SubscriptionChange,
+    shared::SharedPayments,
+};
 use crate::{
     domain::time::{self, Timestamp},
     simulator::html::escaped,
@@ -39,10 +43,6 @@ fn to(url: &str) -> HttpResponse {
     HttpResponse::SeeOther().insert_header((LOCATION, url)).insert_header((CACHE_CONTROL, "no-store")).finish()
 }
 
-fn dollars(cents: i64) -> String {
-    format!("${}.{:02} a month", cents / 100, cents % 100)
-}
-
 async fn checkout(shared: web::Data<SharedPayments>, id: web::Path<String>) -> HttpResponse {
     let Some(session) = shared.books().session(&id).cloned() else { return unknown() };
     match session["status"].as_str() {
@@ -52,7 +52,7 @@ async fn checkout(shared: web::Data<SharedPayments>, id: web::Path<String>) -> H
     }
     let price = PRICES.iter().find(|price| session["simulated"]["price"] == price.id);
     let name = price.map_or("?", |price| price.name);
-    let amount = dollars(price.map_or(0, |price| price.amount));
+    let amount = price.map_or_else(String::new, SimulatedPrice::shown_amount);
     let back = session["cancel_url"]
         .as_str()
         .map_or_else(String::new, |back| format!("<p><a href=\"{}\">Back without paying</a></p>", escaped(back)));
@@ -69,10 +69,14 @@ async fn pay(shared: web::Data<SharedPayments>, id: web::Path<String>) -> HttpRe
 
 async fn portal(shared: web::Data<SharedPayments>, id: web::Path<String>) -> HttpResponse {
     let books = shared.books();
-    let Some((customer, return_url)) = books.portal(&id) else { return unknown() };
+    let Some(Portal { customer, return_url, change }) = books.portal(&id) else { return unknown() };
     let mut content = String::new();
     for subscription in books.subscriptions(Some(customer), true) {
-        content += &shown(subscription);
+        match change {
+            Some((changed, plan)) if subscription["id"] == changed.as_str() => content += &confirmed(changed, plan),
+            Some(_) => {}
+            None => content += &shown(subscription),
+        }
     }
     if content.is_empty() {
         content = "<p>There is no subscription.</p>".to_owned();
@@ -80,6 +84,21 @@ async fn portal(shared: web::Data<SharedPayments>, id: web::Path<String>) -> Htt
     // Writing into a String does not fail.
     let _ = write!(content, "<p><a href=\"{}\">Back</a></p>", escaped(return_url));
     page("Your subscription", &content)
+}
+
+/// The button that confirms a change.
+fn confirmed(subscription: &str, plan: &str) -> String {
+    let to = PRICES
+        .iter()
+        .find(|price| price.id == plan)
+        .map_or_else(String::new, |price| format!("Change to {} ({})", price.name, price.shown_amount()));
+    button(subscription, "plan", plan, &to)
+}
+
+fn button(subscription: &str, action: &str, plan: &str, label: &str) -> String {
+    let hidden = [("subscription", subscription), ("action", action), ("plan", plan)]
+        .map(|(name, value)| format!("<input type=\"hidden\" name=\"{name}\" value=\"{}\">", escaped(value)));
+    format!("<form method=\"post\">{}<button>{label}</button></form>", hidden.concat())
 }
 
 /// A subscription with a button for everything that can be done to it.
@@ -93,13 +112,9 @@ fn shown(subscription: &Value) -> String {
     if status == "canceled" {
         return text;
     }
-    let mut button = |action: &str, plan: &str, label: &str| {
-        let hidden = [("subscription", id), ("action", action), ("plan", plan)]
-            .map(|(name, value)| format!("<input type=\"hidden\" name=\"{name}\" value=\"{}\">", escaped(value)));
-        let _ = write!(text, "<form method=\"post\">{}<button>{label}</button></form>", hidden.concat());
-    };
+    let mut button = |action: &str, plan: &str, label: &str| text += &button(id, action, plan, label);
     for other in PRICES.iter().filter(|other| *price != other.id) {
-        button("plan", other.id, &format!("Change to {} ({})", other.name, dollars(other.amount)));
+        button("plan", other.id, &format!("Change to {} ({})", other.name, other.shown_amount()));
     }
     match subscription["cancel_at"].is_null() {
         true => button("cancel", "", "Cancel at the end of the period"),
@@ -130,7 +145,7 @@ async fn change(
     };
     let is_theirs = {
         let books = shared.books();
-        let customer = books.portal(&id).map(|(customer, _)| customer.as_str());
+        let customer = books.portal(&id).map(|portal| portal.customer.as_str());
         let subscription = books.subscription(field("subscription"));
         customer.zip(subscription).is_some_and(|(customer, subscription)| subscription["customer"] == customer)
     };

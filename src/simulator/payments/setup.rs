@@ -12,10 +12,16 @@ pub const WEBHOOK_SECRET: &str = "whsec_simulated";
 pub struct PaymentFaults {
     /// Every request to the API is answered with this status.
     pub status: Option<u16>,
+    /// The key is of another account, which has nothing.
+    pub other_account: bool,
     /// Answers of the API come so many milliseconds later, or when this ends.
     pub answer_delay: u64,
     /// Refunds are made, and their answers lost.
     pub lose_refunds: bool,
+    /// Refunds are made, and something in between answers with a page of this status.
+    pub refund_answer: Option<u16>,
+    /// Refunds are made at once, and their answers come so many milliseconds later, or when this ends.
+    pub refund_delay: u64,
     /// Events are not sent before it ends; whoever asks has them.
     pub hold_events: bool,
     /// Events are sent so many milliseconds later.

@@ -87,8 +87,9 @@ impl SimulatedDevices {
         let alarm = || SimulatedDevice::Alarm { on: false, subscribers: BTreeSet::from([owner]) };
         let cupboard = SimulatedDevice::Storage {
             capacity: 29,
-            items: vec![(WOOD, 4000), (STONES, 8000), (METAL, 3500), (HIGH_QUALITY_METAL, 120)],
-            protected_until: Some(now + TimeDelta::hours(31)),
+            items: vec![(WOOD, 4000), (STONES, 6178), (METAL, 3500), (HIGH_QUALITY_METAL, 120)],
+            // Less than a day of upkeep after a minute and a half: something for those who watch a demo.
+            protected_until: Some(now + TimeDelta::seconds(6178 * 14)),
         };
         let loot_box = SimulatedDevice::Storage {
             capacity: 48,
