@@ -1,4 +1,4 @@
-//! The push worker on virtual time: sessions that cannot be started yet, and sessions that panic.
+//! The push worker on virtual time: sessions that cannot be started yet, that panic, and that end after a burst.
 
 #![allow(clippy::disallowed_methods, reason = "a test is not part of a simulated run")]
 
@@ -21,26 +21,30 @@ use companion::{
         journal::Journal,
         pool::{DiskMoment, Pool},
         push_credentials::{self, SealedBundle},
+        schema::alarms,
         users,
     },
     domain::ids::UserId,
-    game::decoding::MessageDecoder,
-    net::{Network, tls_config},
+    game::{decoding::MessageDecoder, outbound::Outbound},
+    net::{Memory, Network, tls_config},
     push::{
         context::PushContext,
         session_status::{PushSession, PushState, SessionFault},
         worker::{self, PushSessions, PushWorker, SessionsLoaded},
     },
     relay::{self, context::RelayContext, fact_sink::FactSink},
+    simulator::push_service::{PushService, PushServiceFaults, PushedServer},
     vault::Vault,
 };
+use diesel::{QueryDsl as _, RunQueryDsl as _};
 use futures_util::FutureExt as _;
 use tempfile::TempDir;
 use tokio::{runtime::Builder, time::sleep};
 
-/// A worker with a credential of alice's. The push service does not answer.
+/// A worker with a credential of alice's. The push service answers the first connection, if there is one.
 struct Beside {
     push: Addr<PushWorker>,
+    pool: Pool,
     /// So many reads fail.
     failing_reads: Arc<AtomicU32>,
     /// How often the push service was connected to, and how often that still panics.
@@ -49,7 +53,7 @@ struct Beside {
 }
 
 impl Beside {
-    fn start(failing_reads: u32, panics: u32) -> Self {
+    fn start(failing_reads: u32, panics: u32, service: Option<Arc<PushService>>) -> Self {
         crypto::install();
         let directory = tempfile::tempdir().unwrap();
         let failing = Arc::new(AtomicU32::new(0));
@@ -78,19 +82,24 @@ impl Beside {
         let dials = Arc::new(Mutex::new((0, panics)));
         let counted = dials.clone();
         let network = Network::simulated(Arc::new(move |_, _| {
-            let panics = {
+            let (panics, first) = {
                 let mut dials = counted.lock().unwrap();
                 dials.0 += 1;
                 let panics = dials.1 > 0;
                 dials.1 = dials.1.saturating_sub(1);
-                panics
+                (panics, dials.0 == 1)
             };
+            let service = service.clone().filter(|_| first);
             async move {
                 assert!(!panics, "on purpose");
-                Err(io::ErrorKind::ConnectionRefused.into())
+                let service = service.ok_or(io::ErrorKind::ConnectionRefused)?;
+                let (ours, theirs) = Memory::pair(256 * 1024);
+                actix::spawn(service.serve(theirs));
+                Ok(ours)
             }
             .boxed_local()
         }));
+        let outbound = Arc::new(Outbound::new(clock.clone(), true));
         let context = RelayContext {
             markets: Default::default(),
             facts: FactSink::start(pool.clone(), random.clone()),
@@ -101,6 +110,7 @@ impl Beside {
             vault: vault.clone(),
             game: Game { proxy_url: None, link_policy: GameLinkPolicy::Subscribed, allow_private_servers: true },
             budgets: Default::default(),
+            outbound: outbound.clone(),
             connect_turns: Default::default(),
             recent_events: Default::default(),
             decoder: MessageDecoder::inline(),
@@ -112,15 +122,15 @@ impl Beside {
             clock,
             random,
             network,
-            pool,
+            pool: pool.clone(),
             vault,
             tls: Arc::new(tls_config(None).unwrap()),
             address: PushAddress { host: "push.example.com".to_owned(), port: 5_228 },
-            allow_private: true,
+            outbound,
             hub,
         });
         let push = worker::start(context, vec![Arbiter::current()]);
-        Self { push, failing_reads: failing, dials, _directory: directory }
+        Self { push, pool, failing_reads: failing, dials, _directory: directory }
     }
 
     async fn loaded(&self) -> bool {
@@ -145,7 +155,7 @@ fn simulated(test: impl Future<Output = ()>) {
 #[test]
 fn sessions_start_once_the_database_answers() {
     simulated(async {
-        let beside = Beside::start(u32::MAX, 0);
+        let beside = Beside::start(u32::MAX, 0, None);
         sleep(Duration::from_secs(600)).await;
         assert!(!beside.loaded().await && beside.session().await.is_none());
         beside.failing_reads.store(0, Ordering::Relaxed);
@@ -157,7 +167,7 @@ fn sessions_start_once_the_database_answers() {
 #[test]
 fn a_session_that_panics_is_started_anew() {
     simulated(async {
-        let beside = Beside::start(0, 1);
+        let beside = Beside::start(0, 1, None);
         sleep(Duration::from_millis(100)).await;
         let session = beside.session().await.expect("a session");
         assert_eq!((session.state, session.last_error), (PushState::Unreachable, Some(SessionFault::OurFault)));
@@ -165,5 +175,25 @@ fn a_session_that_panics_is_started_anew() {
         assert!(beside.dials() >= 2);
         let session = beside.session().await.expect("a session");
         assert_ne!(session.last_error, Some(SessionFault::OurFault), "it was tried again");
+    });
+}
+
+#[test]
+fn a_burst_is_stored_though_its_session_ends_right_after_it() {
+    simulated(async {
+        crypto::install();
+        let clock = Clock::simulated("2026-11-21T12:00:00Z".parse().unwrap());
+        let service = PushService::new(([10, 0, 1, 1], 5_228).into(), vec![(7_001, 71)], clock.clone()).unwrap();
+        service.faults(|faults| *faults = PushServiceFaults { close_after: Some(3), ..PushServiceFaults::default() });
+        let valley = PushedServer { id: "v".into(), name: "Valley".into(), ip: "192.0.2.1".into(), port: 28_082 };
+        for title in ["1", "2", "3"] {
+            service.push_at(7_001, valley.alarm(title, "words"), clock.now(), chrono::TimeDelta::weeks(4));
+        }
+        let beside = Beside::start(0, 0, Some(Arc::new(service)));
+        sleep(Duration::from_secs(60)).await;
+        assert!(beside.dials() > 1, "the session ended, and there is no other");
+        let titles =
+            beside.pool.read_blocking(|db| Ok(alarms::table.select(alarms::title).order(alarms::title).load(db)?));
+        assert_eq!(titles.unwrap() as Vec<String>, ["1", "2", "3"]);
     });
 }

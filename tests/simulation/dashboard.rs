@@ -26,9 +26,13 @@ use tokio_tungstenite::{
 use crate::{
     life::session,
     random::Stream,
+    script::HEALTHY_FROM,
     wire::Wire,
     world::{PAIRED, USERS, World, world},
 };
+
+/// A socket of which nothing comes for so long is dead: the service pings more often.
+const SILENCE: Duration = Duration::from_secs(75);
 
 /// What is known of one server.
 #[derive(Clone, Debug)]
@@ -48,6 +52,8 @@ pub struct Dashboard {
     pub known: RefCell<BTreeMap<String, Known>>,
     /// The open socket, and the session that it came from.
     pub wire: RefCell<Option<(Rc<Wire>, SessionId)>>,
+    /// Its own decisions.
+    random: RefCell<Stream>,
     /// Messages to send on the open socket.
     outgoing: RefCell<Option<mpsc::UnboundedSender<Value>>>,
 }
@@ -61,6 +67,7 @@ impl Dashboard {
             session: Cell::new(0),
             known: RefCell::default(),
             wire: RefCell::new(None),
+            random: RefCell::new(Stream::of(world().seed, &format!("wishes of dashboard {number}"))),
             outgoing: RefCell::new(None),
         });
         tokio::task::spawn_local(dashboard.clone().run());
@@ -86,7 +93,7 @@ impl Dashboard {
         if !self.watches.borrow().contains(&paired) {
             self.watches.borrow_mut().push(paired);
         }
-        self.send_subscribe(paired);
+        self.send_subscribe(paired, false);
     }
 
     pub fn unsubscribe(&self, paired: usize) {
@@ -96,9 +103,23 @@ impl Dashboard {
         }
     }
 
-    pub fn send_subscribe(&self, paired: usize) {
-        if let Some(server) = world().judge.borrow().server(PAIRED[paired].0) {
-            self.send(json!({ "type": "subscribe", "serverId": server }));
+    /// With `back` it says what it has, so that it gets what is new.
+    pub fn send_subscribe(&self, paired: usize, back: bool) {
+        let Some(server) = world().judge.borrow().server(PAIRED[paired].0) else { return };
+        let mut subscribe = json!({ "type": "subscribe", "serverId": server });
+        if let Some(known) = self.known.borrow().get(server.as_str()).filter(|_| back) {
+            (subscribe["epoch"], subscribe["seq"]) = (known.epoch.into(), known.seq.into());
+        }
+        self.send(subscribe);
+    }
+
+    /// Its user takes note of some alarms, before the healthy minutes.
+    fn acknowledge_some(&self, message: &Value) {
+        let is_raid = message["type"] == "raid" && message["drill"] != true;
+        if is_raid && world().millis() < HEALTHY_FROM - 10_000 && self.random.borrow_mut().chance(20) {
+            let (server, incident) = (&message["serverId"], &message["incident"]);
+            let request = format!("note {}", incident.as_str().unwrap_or_default());
+            self.send(json!({ "type": "raidAck", "serverId": server, "incident": incident, "requestId": request }));
         }
     }
 
@@ -129,20 +150,24 @@ impl Dashboard {
     async fn live(&self, world: &World, memory: Memory) {
         let config = WebSocketConfig::default().read_buffer_size(4_096).write_buffer_size(0);
         let mut socket = WebSocketStream::from_raw_socket(memory, Role::Client, Some(config)).await;
-        self.known.borrow_mut().clear();
+        let back = self.random.borrow_mut().chance(60);
+        if !back {
+            self.known.borrow_mut().clear();
+        }
         let (sender, mut outgoing) = mpsc::unbounded_channel();
         *self.outgoing.borrow_mut() = Some(sender);
         let watches = self.watches.borrow().clone();
-        watches.into_iter().for_each(|paired| self.send_subscribe(paired));
+        watches.into_iter().for_each(|paired| self.send_subscribe(paired, back));
         loop {
             tokio::select! {
                 biased;
-                message = socket.next() => match message {
+                message = timeout(SILENCE, socket.next()) => match message.unwrap_or(None) {
                     Some(Ok(Message::Text(text))) => {
                         world.trace(&format!("dashboard {} < {}", self.number, brief(&text)));
                         world.trace_silently(&text);
                         let message: Value = serde_json::from_str(&text).expect("JSON");
                         world.judge.borrow_mut().receive(self, &message);
+                        self.acknowledge_some(&message);
                     }
                     Some(Ok(Message::Close(frame))) => {
                         let code = frame.map_or(0, |frame| u16::from(frame.code));
@@ -152,6 +177,9 @@ impl Dashboard {
                     }
                     Some(Ok(_)) => {}
                     Some(Err(_)) | None => {
+                        if world.ending.get() {
+                            world.judge.borrow_mut().no_goodbye(self);
+                        }
                         world.trace(&format!("dashboard {} lost its socket", self.number));
                         break;
                     }

@@ -10,7 +10,7 @@ use std::{
 use companion::{
     db::{
         pool::Pool,
-        schema::{alarms, incidents, timeline},
+        schema::{alarms, incidents, merged_incidents, timeline},
     },
     domain::{ids::ServerId, raid::SHOWN},
 };
@@ -20,8 +20,12 @@ use tokio::time::{Duration, Instant};
 
 use crate::{
     dashboard::{Dashboard, Known},
+    guests::Guests,
+    oracle::AlarmOracle,
+    records::Records,
     script::LAST_ALARM,
-    wire::Wire,
+    wire::{Wire, WireKind},
+    wishes::Wishes,
     world::{PAIRED, World, world},
 };
 
@@ -50,6 +54,12 @@ pub struct Judge {
     announced: BTreeMap<(usize, String), u32>,
     /// Incidents that some dashboard received, with the id of their server.
     seen: BTreeMap<String, String>,
+    pub oracle: AlarmOracle,
+    pub wishes: Wishes,
+    pub guests: Guests,
+    pub records: Records,
+    /// Lines that the journal did not keep: what is in them may be lost with the process.
+    pub unkept: Vec<String>,
     /// Titles of pushes of our own, with user and game server.
     pub pushed: BTreeMap<String, (usize, usize)>,
     /// Paired servers that were deleted, and their alarms with them.
@@ -108,6 +118,7 @@ impl Judge {
         if gone && exact && message["type"] != "error" {
             self.broken("deleted", format!("dashboard {number} still receives: {message}"));
         }
+        self.check_may_watch(dashboard, &server, message);
         let (epoch, seq) = (message["epoch"].as_u64(), message["seq"].as_u64());
         let mut known = dashboard.known.borrow_mut();
         match (message["type"].as_str(), epoch, seq) {
@@ -135,6 +146,8 @@ impl Judge {
                 self.compare(&server, epoch, seq, &before.state);
             }
             (Some("raid"), ..) => {
+                self.oracle.tell(number, message);
+                self.check_is_wanted(dashboard, message["incident"].as_str().unwrap_or_default());
                 let incident = message["incident"].as_str().unwrap_or_default().to_owned();
                 if message["drill"] != true {
                     self.seen.insert(incident.clone(), server.clone());
@@ -150,6 +163,9 @@ impl Judge {
                     }
                 }
             }
+            (Some("chat"), ..) => self.receive_line(number, &server, &message["chat"]),
+            (Some("event"), ..) => self.receive_event(&server, &message["event"]),
+            (Some("ack"), ..) => self.receive_ack(dashboard, message["requestId"].as_str().unwrap_or_default()),
             (Some("error"), ..) if message["code"] == "malformed" => self.broken("understood", message.to_string()),
             _ => {}
         }
@@ -164,6 +180,13 @@ impl Judge {
                 "queues-are-bounded",
                 format!("dashboard {} reads, and was closed as too slow", dashboard.number),
             );
+        }
+    }
+
+    /// A dashboard's socket ended without a close frame while the service ended gracefully.
+    pub fn no_goodbye(&mut self, dashboard: &Dashboard) {
+        if dashboard.wire.borrow().as_ref().is_some_and(|(wire, _)| wire.lossless.get()) {
+            self.broken("goodbye", format!("dashboard {} was cut off", dashboard.number));
         }
     }
 
@@ -208,15 +231,28 @@ impl Judge {
                 );
             }
         }
+        let sockets = world.wires.borrow().iter().filter(|wire| wire.kind == WireKind::Relay && wire.is_open()).count();
+        if sockets > dashboards.len() {
+            let details = format!("{sockets} sockets of {} dashboards", dashboards.len());
+            self.broken("dead-sockets-end", details);
+        }
         for dashboard in dashboards {
             if let Some((wire, _)) = &*dashboard.wire.borrow() {
                 self.count_frames(dashboard.number, wire);
             }
         }
-        let raids: Vec<(String, String)> = pool
+        let watches = |dashboard: &std::rc::Rc<Dashboard>| {
+            let number = dashboard.number;
+            dashboard.watches.borrow().iter().map(move |paired| (number, *paired)).collect::<Vec<_>>()
+        };
+        let watched: Vec<_> = dashboards.iter().flat_map(watches).collect();
+        self.check_alarms(world, pool, &watched);
+        self.check_wishes(world, pool);
+        self.check_records(world, pool, &watched);
+        let raids: Vec<(String, String, bool)> = pool
             .read_blocking(|db| {
                 let raids = incidents::table.filter(incidents::drill.eq(false));
-                Ok(raids.select((incidents::server_id, incidents::id)).load(db)?)
+                Ok(raids.select((incidents::server_id, incidents::id, incidents::ended_at.is_null())).load(db)?)
             })
             .expect("the ledger can be read");
         for dashboard in dashboards {
@@ -231,9 +267,11 @@ impl Judge {
                     let shown = state["raids"].as_object().into_iter().flatten();
                     let shown: BTreeSet<&str> =
                         shown.filter(|(_, raid)| raid["drill"] == false).map(|(id, _)| id.as_str()).collect();
-                    let of_server = raids.iter().filter(|(of, _)| of == server.as_str());
-                    let stored: BTreeSet<&str> = of_server.map(|(_, id)| id.as_str()).collect();
-                    let stored: BTreeSet<&str> = stored.into_iter().rev().take(SHOWN).collect();
+                    let of_server = raids.iter().filter(|(of, ..)| of == server.as_str());
+                    let (open, ended): (BTreeSet<_>, BTreeSet<_>) =
+                        of_server.map(|(_, id, is_open)| (id.as_str(), *is_open)).partition(|(_, is_open)| *is_open);
+                    let newest = ended.into_iter().rev().take(SHOWN);
+                    let stored: BTreeSet<&str> = open.into_iter().chain(newest).map(|(id, _)| id).collect();
                     if shown != stored {
                         self.broken("raids-are-shown", format!("{name}: dashboard {number} has {shown:?}, {stored:?}"));
                     }
@@ -244,10 +282,9 @@ impl Judge {
                         self.broken("links-heal", format!("{name}: {}", state["server"]));
                     }
                     Some(Known { state, .. }) => {
-                        let markers = state["mapMarkers"].as_object().map_or(0, serde_json::Map::len);
-                        if markers == 0 {
-                            self.broken("links-heal", format!("{name} has no markers"));
-                        }
+                        self.check_end(world, *paired, state);
+                        self.check_notes_shown(state);
+                        self.check_notes(world, pool, &server, state);
                     }
                 }
             }
@@ -266,6 +303,8 @@ impl Judge {
             })
             .expect("the ledger can be read");
         let of_ledger: BTreeMap<&str, &IncidentRow> = stored.iter().map(|row| (row.0.as_str(), row)).collect();
+        let parts = |db: &mut _| Ok(merged_incidents::table.select(merged_incidents::id).load::<String>(db)?);
+        let parts = pool.read_blocking(parts).expect("the ledger can be read");
         let notes: Vec<String> = pool
             .read_blocking(|db| {
                 Ok(timeline::table.filter(timeline::kind.eq("raid")).select(timeline::title).load(db)?)
@@ -305,10 +344,12 @@ impl Judge {
             self.broken("one-incident", format!("{incident} was opened {times} times"));
         }
         let there: BTreeSet<&str> = self.servers.values().map(ServerId::as_str).collect();
-        let unknown = self
-            .seen
-            .iter()
-            .find(|(incident, server)| !of_ledger.contains_key(incident.as_str()) && there.contains(server.as_str()));
+        let is_unkept = |incident: &String| self.unkept.iter().any(|line| line.contains(incident.as_str()));
+        let is_known = |incident: &String| {
+            of_ledger.contains_key(incident.as_str()) || parts.contains(incident) || is_unkept(incident)
+        };
+        let unknown =
+            self.seen.iter().find(|(incident, server)| !is_known(incident) && there.contains(server.as_str()));
         if let Some((incident, server)) = unknown {
             let details = format!("{incident} of {server} was announced and has no row");
             self.broken("announced-has-row", details);

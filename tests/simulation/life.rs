@@ -1,7 +1,7 @@
 //! One life of the service: the real hub, game connections, links, subscriptions, sockets, push sessions and ledger,
 //! inside an actix System that ends with the life.
 
-use std::{rc::Rc, sync::Arc};
+use std::{rc::Rc, sync::Arc, time::Duration};
 
 use actix::{Addr, Arbiter};
 use bytes::BytesMut;
@@ -14,16 +14,26 @@ use companion::{
         paired_servers,
         pool::{Db, Pool},
         push_credentials::{self, SealedBundle},
+        schema::guests,
         sessions, users,
     },
-    domain::{game_address::GameAddress, ids::UserId},
-    game::{asker::Budgets, decoding::MessageDecoder},
-    net::{Network, tls_config},
+    domain::{
+        game_address::GameAddress,
+        ids::{ServerId, UserId},
+        relay_access::RelayAccess,
+        time::Timestamp,
+    },
+    game::{asker::Budgets, decoding::MessageDecoder, outbound::Outbound},
+    net::{
+        Network,
+        budgets::{RequestBudgets, TOGGLE, ToggleBudgets},
+        tls_config,
+    },
     pairings::{self, DeviceRequest, PairingRequest, PairingSource},
     push::{
         context::PushContext,
         login_turns::LoginTurns,
-        worker::{self, CredentialChanged, PushWorker},
+        worker::{self, CredentialChanged, PushWorker, ServersChanged},
     },
     relay::{
         self,
@@ -32,21 +42,28 @@ use companion::{
         connect_turns::ConnectTurns,
         context::RelayContext,
         fact_sink::FactSink,
-        hub::{DevicesChanged, Hub, ServerPaired, ServerRemoved, SessionEnded, StartDrill},
+        hub::{AccessChanged, DevicesChanged, Hub, RelayHealth, ServerPaired, ServerRemoved, SessionEnded, StartDrill},
         relay_worker::RelayWorker,
         sockets::Sockets,
     },
+    server::stopping::Stopping,
     simulator::{
         game_server::DEMO_TOKEN,
         world::{BASE_ALARM, GATE_SWITCH, TEAM, WALL_ALARM},
     },
     vault::Vault,
 };
+use diesel::{ExpressionMethods as _, QueryDsl as _, RunQueryDsl as _};
 use futures_util::FutureExt as _;
 use secrecy::SecretBox;
 use serde_json::json;
+use tokio::time::Instant;
 
-use crate::world::{GAMES, PAIRED, PHONES, Request, USERS, UserAct, World, world};
+use crate::world::{GAMES, JournalFate, PAIRED, PHONES, Request, USERS, UserAct, World, world};
+
+/// The longest time over which sockets are closed when a life ends gracefully, and for all of that.
+const DRAIN: Duration = Duration::from_secs(2);
+const ENDED_WITHIN: Duration = Duration::from_secs(20);
 
 /// What a life works with.
 #[derive(Clone)]
@@ -63,8 +80,9 @@ impl Service {
         let random = Random::seeded(world.seed ^ u64::from(life).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let disk = Arc::new(|moment| World::disk(moment).boxed_local());
         let pool = Pool::open_simulated(&world.database, disk).expect("a database");
-        journal::replay(world.directory.path(), &pool).expect("the journal is stored");
-        let journal = Journal::open_simulated(world.directory.path()).expect("a journal");
+        journal::replay(&world.directory, &pool).expect("the journal is stored");
+        let journal = Journal::open_simulated(&world.directory).expect("a journal");
+        let journal = journal.on_disk(Arc::new(|line: &[u8]| World::journal(line.to_vec()).boxed_local()));
         let sealer = Arc::new(Sealer::new(&Key32::new([1; 32]), None, 1, random.clone()));
         let vault = Vault::new(pool.clone(), sealer);
         Self { pool, vault, journal, random }
@@ -77,16 +95,16 @@ impl Service {
             for (user, id) in USERS.iter().enumerate() {
                 users::sign_in(db, &(*id).into(), &TEAM[user].0.to_string().into(), None, now)?;
                 sessions::insert(db, &session(user, 0), &(*id).into(), now)?;
-                self.upload(db, user, world)?;
+                self.upload(db, user, PHONES[user].1, world)?;
             }
             (0..PAIRED.len()).try_for_each(|paired| self.pair(db, paired, world).map(drop))
         });
         furnished.expect("a fresh database takes everything");
     }
 
-    fn upload(&self, db: &mut Db, user: usize, world: &World) -> Result<(), DbError> {
+    fn upload(&self, db: &mut Db, user: usize, token: u64, world: &World) -> Result<(), DbError> {
         let (now, id) = (world.clock.now(), UserId::from(USERS[user]));
-        let (android_id, token) = PHONES[user];
+        let (android_id, _) = PHONES[user];
         let bundle = json!({ "gcm": { "androidId": android_id.to_string(), "securityToken": token.to_string() } });
         let sealed = self.vault.seal_push_bundle(&id, bundle.to_string().as_bytes());
         let expires_at = now + chrono::TimeDelta::days(14);
@@ -95,7 +113,7 @@ impl Service {
         push_credentials::upload(db, &id, &bundle).map(drop)
     }
 
-    /// Pairs by hand; true if the link must be opened again. A server that is new keeps its id for the judge.
+    /// Pairs by hand, and tells the judge the server's id; true if the link must be opened again.
     fn pair(&self, db: &mut Db, paired: usize, world: &World) -> Result<bool, DbError> {
         let (id, owner, game) = PAIRED[paired];
         let request = PairingRequest {
@@ -107,18 +125,16 @@ impl Service {
             player_id: TEAM[owner].0.to_string().into(),
             player_token: SecretBox::new(Box::new(DEMO_TOKEN + owner as i32)),
         };
-        let known = paired_servers::list_for(db, &request.owner)?;
-        let known = known.iter().any(|server| server.address == GAMES[game].0);
-        let outcome = pairings::pair_server(db, &self.vault, &self.random, request, true, world.clock.now())?;
+        let outbound = Outbound::new(world.clock.clone(), true);
+        let outcome = pairings::pair_server(db, &self.vault, &self.random, request, &outbound, world.clock.now())?;
         let outcome = outcome.expect("far below the limits");
         for entity_id in [BASE_ALARM, WALL_ALARM, GATE_SWITCH] {
             let device = DeviceRequest { entity_id, kind: None, name: None, label: None };
             let paired = pairings::pair_device(db, &outcome.server.id, device, world.clock.now())?;
             paired.expect("far below the limits");
         }
-        if !known {
-            world.judge.borrow_mut().name_server(id, outcome.server.id.clone());
-        }
+        // One that was paired in the game meanwhile has an id of its own.
+        world.judge.borrow_mut().name_server(id, outcome.server.id.clone());
         Ok(outcome.changed)
     }
 
@@ -126,6 +142,7 @@ impl Service {
     pub async fn live(self, world: Rc<World>) {
         let mut requests = world.begin_life();
         let network = Network::simulated(Arc::new(|host: &str, port| World::dial(host.to_owned(), port).boxed_local()));
+        let outbound = Arc::new(Outbound::new(world.clock.clone(), true));
         let context = Arc::new(RelayContext {
             markets: Default::default(),
             facts: FactSink::start(self.pool.clone(), self.random.clone()),
@@ -137,11 +154,13 @@ impl Service {
             vault: self.vault.clone(),
             game: Game { proxy_url: None, link_policy: GameLinkPolicy::Always, allow_private_servers: true },
             budgets: Budgets::default(),
+            outbound: outbound.clone(),
             connect_turns: ConnectTurns::default(),
             recent_events: Default::default(),
             decoder: MessageDecoder::inline(),
         });
-        let hub = relay::start(context, Arc::default(), vec![Arbiter::current()]);
+        let health = Arc::<RelayHealth>::default();
+        let hub = relay::start(context.clone(), health.clone(), vec![Arbiter::current()]);
         let (host, port) = World::push_address();
         let push = Arc::new(PushContext {
             clock: world.clock.clone(),
@@ -152,7 +171,7 @@ impl Service {
             tls: Arc::new(tls_config(None).expect("roots")),
             address: PushAddress { host, port },
             logins: LoginTurns::default(),
-            allow_private: true,
+            outbound,
             hub: hub.clone(),
         });
         let push = worker::start(push, vec![Arbiter::current()]);
@@ -163,6 +182,7 @@ impl Service {
                 recipient(),
                 hub.clone().recipient(),
                 hub.clone().recipient(),
+                ToggleBudgets::new(RequestBudgets::new(TOGGLE, &world.clock)),
                 Sockets::start(Arc::default()),
             )
         };
@@ -173,13 +193,18 @@ impl Service {
                 Request::Connect { user, session, reply } => {
                     turn += 1;
                     let worker = workers[turn % workers.len()].clone();
-                    let admitted = hub.send(Admit { user: user.clone(), session, overlay: None });
+                    let admitted = hub.send(Admit { user: user.clone(), session, access: RelayAccess::Session });
                     actix::spawn(async move {
                         let Ok(Ok(admission)) = admitted.await else { return drop(reply.send(None)) };
                         let (service, dashboard, wire) = crate::world::world().make_socket();
                         ClientSocket::start(worker, user, admission, service.into(), BytesMut::new(), false);
                         let _ = reply.send(Some((dashboard, wire)));
                     });
+                }
+                Request::End => {
+                    let (health, hub, push, kept) = (health.clone(), hub.clone(), push.clone(), context.clone());
+                    let stopping = Stopping { health, hub, push, tracking: None, kept, drain: DRAIN };
+                    actix::spawn(end(stopping));
                 }
                 Request::Act { act, reply } => {
                     let (service, hub, push) = (self.clone(), hub.clone(), push.clone());
@@ -202,8 +227,9 @@ impl Service {
                 let this = self.clone();
                 // Threads do not share the world: the pairing is written inline, on this one.
                 let pair = move |db: &mut Db| this.pair(db, paired, &crate::world::world());
-                let hub = hub.clone();
+                let (hub, push) = (hub.clone(), push.clone());
                 let tell = move |changed: &bool| {
+                    push.do_send(ServersChanged { user: USERS[PAIRED[paired].1].into() });
                     let server = crate::world::world().judge.borrow().server(PAIRED[paired].0);
                     let server = server.expect("it has just been paired");
                     hub.do_send(ServerPaired { server: server.clone(), changed: *changed });
@@ -214,8 +240,11 @@ impl Service {
             UserAct::Delete(paired) => {
                 let Some(server) = world.judge.borrow().server(PAIRED[paired].0) else { return false };
                 let (owner, id) = (UserId::from(USERS[PAIRED[paired].1]), server.clone());
-                let (hub, gone) = (hub.clone(), server.clone());
-                let tell = move |_: &_| hub.do_send(ServerRemoved { server: gone });
+                let (hub, push, gone, user) = (hub.clone(), push.clone(), server.clone(), owner.clone());
+                let tell = move |_: &_| {
+                    hub.do_send(ServerRemoved { server: gone });
+                    push.do_send(ServersChanged { user });
+                };
                 let delete = move |db: &mut Db| paired_servers::delete(db, &owner, &id);
                 if !matches!(self.pool.write_and_tell(delete, tell).await, Ok(true)) {
                     return false;
@@ -233,12 +262,30 @@ impl Service {
                 // A conflict: it was stored before, and its answer was lost.
                 return matches!(done, Ok(()) | Err(DbError::Conflict));
             }
-            UserAct::UploadCredential(user) => {
-                let this = self.clone();
-                let push = push.clone();
-                let upload = move |db: &mut Db| this.upload(db, user, &crate::world::world());
+            UserAct::UploadCredential(user) | UserAct::UploadRefused(user) => {
+                let (this, push) = (self.clone(), push.clone());
+                let is_refused = matches!(act, UserAct::UploadRefused(_));
+                let upload = move |db: &mut Db| {
+                    let known = push_credentials::get(db, &USERS[user].into())?;
+                    // Nothing stands behind the first one.
+                    let works = known.is_some_and(|known| known.proven_at.is_some());
+                    let token = PHONES[user].1 + u64::from(is_refused);
+                    if works || !is_refused { this.upload(db, user, token, &crate::world::world()) } else { Ok(()) }
+                };
                 let tell = move |_: &_| push.do_send(CredentialChanged { user: USERS[user].into() });
                 return self.pool.write_and_tell(upload, tell).await.is_ok();
+            }
+            UserAct::Guest(is_guest) => {
+                let Some(server) = world.judge.borrow().server(PAIRED[0].0) else { return false };
+                let change = world.judge.borrow_mut().guests.attempt(&server, is_guest);
+                let (hub, watched, now) = (hub.clone(), server.clone(), world.clock.now());
+                let tell = move |_: &_| hub.do_send(AccessChanged { server: watched });
+                let of_server = server.clone();
+                let set = move |db: &mut Db| set_guest(db, &of_server, is_guest, now);
+                if self.pool.write_and_tell(set, tell).await.is_err() {
+                    return false;
+                }
+                world.judge.borrow_mut().guests.acknowledge(&server, is_guest, change);
             }
             UserAct::Drill(paired) => {
                 let Some(server) = world.judge.borrow().server(PAIRED[paired].0) else { return false };
@@ -247,6 +294,42 @@ impl Service {
         }
         true
     }
+}
+
+/// Bob is a guest of this server, or no longer.
+fn set_guest(db: &mut Db, server: &ServerId, is_guest: bool, now: Timestamp) -> Result<(), DbError> {
+    let bob = guests::table.filter(guests::server_id.eq(server.as_str())).filter(guests::user_id.eq(USERS[1]));
+    diesel::delete(bob).execute(db)?;
+    if is_guest {
+        let row = (
+            guests::id.eq(format!("bob at {}", server.as_str())),
+            guests::server_id.eq(server.as_str()),
+            guests::user_id.eq(USERS[1]),
+            guests::invited_at.eq(now.naive_utc()),
+            guests::since.eq(now.naive_utc()),
+        );
+        diesel::insert_into(guests::table).values(row).execute(db)?;
+    }
+    Ok(())
+}
+
+/// The way of the real service, and what it promises.
+async fn end(stopping: Stopping) {
+    let (world, began) = (world(), Instant::now());
+    if world.ending.replace(true) {
+        return;
+    }
+    stopping.end_sessions().await;
+    stopping.keep_all().await;
+    let took = began.elapsed();
+    let kept = stopping.kept.journal.unkept.keep_all(Duration::ZERO, Duration::ZERO).await;
+    if !kept && world.journal_fate.get() == JournalFate::Run {
+        world.judge.borrow_mut().broken("ends-gracefully", "something is kept nowhere".to_owned());
+    }
+    if took > ENDED_WITHIN {
+        world.judge.borrow_mut().broken("ends-gracefully", format!("it took {took:?}"));
+    }
+    world.kill("ended");
 }
 
 /// The n-th session of a user.

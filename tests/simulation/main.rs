@@ -10,36 +10,45 @@
 //! then shows every message that every dashboard received around that time; `--keep I,J,…` runs only those steps.
 //!
 //! # Adding a fault or an invariant
-//! A fault is a variant of `script::Act` with its weight in `MENU` and one arm in `Run::act`. An invariant is a check in
+//! A fault is a variant of `script::Act` with its weight in `MENU` and one arm in `run::Run::act`. An invariant is a check in
 //! `judge` that calls `broken` with its name.
 
 #![allow(unsafe_code, clippy::disallowed_methods, reason = "replaces libc's getrandom; drives the simulation itself")]
 
 mod dashboard;
+mod ending;
 mod entropy;
+mod guests;
 mod judge;
 mod life;
+mod oracle;
 mod random;
+mod records;
+mod run;
 mod script;
 mod shrink;
 mod wire;
+mod wishes;
 mod world;
 
 use std::{
     collections::BTreeMap,
     ops::Range,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitCode, Stdio},
     rc::Rc,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use actix::System;
+use tempfile::TempDir;
 use tokio::task::LocalSet;
 
 use crate::{
     life::Service,
-    script::{LENGTH, Run, Script},
+    run::Run,
+    script::{LENGTH, Script},
     world::World,
 };
 
@@ -47,11 +56,34 @@ use crate::{
 const FEW: Range<u64> = 0..4;
 /// Every so many seeds one runs twice, and must give the same hash.
 const TWICE: u64 = 50;
-/// Real time after which a child hangs.
-const HANGS_AFTER: Duration = Duration::from_secs(120);
+/// Real time that a seed may take, many times what any needs. One that spins in virtual time takes forever.
+const ENDS_WITHIN: Duration = Duration::from_secs(60);
+/// The invariant that it does not.
+const ENDS: &str = "ends-in-time";
+
+/// Ends this process as a broken promise if its seed is still running then.
+fn end_in_time(directory: PathBuf) {
+    std::thread::spawn(move || {
+        std::thread::sleep(ENDS_WITHIN);
+        let reached = world::REACHED.load(Ordering::Relaxed) as f64 / 1_000.0;
+        println!("hash none");
+        println!("broken {ENDS}: at {reached:.3} s: it has run for {} s", ENDS_WITHIN.as_secs());
+        let _ = std::fs::remove_dir_all(directory);
+        std::process::exit(1);
+    });
+}
+
+/// In memory, if the system has such a file system.
+fn directory() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    made.expect("a directory")
+}
 
 /// One seed from its script to its hash, and what was broken.
 fn run(seed: u64, script: Script, print: bool) -> (u64, BTreeMap<&'static str, String>) {
+    let directory = directory();
+    end_in_time(directory.path().to_owned());
     entropy::seed(seed);
     companion::crypto::install();
     let mut builder = tokio::runtime::Builder::new_current_thread();
@@ -61,7 +93,7 @@ fn run(seed: u64, script: Script, print: bool) -> (u64, BTreeMap<&'static str, S
     let _entered = runtime.enter();
     let neighbours = Rc::new(LocalSet::new());
     let (world, play) = neighbours.block_on(&runtime, async {
-        let world = World::make(seed, print, neighbours.clone());
+        let world = World::make(seed, print, neighbours.clone(), directory.path().to_owned());
         Service::open(&world, 0).furnish(&world);
         let play = Rc::new(Run::new(world.clone()));
         tokio::task::spawn_local(play.clone().play(script));
@@ -130,15 +162,7 @@ fn child(seed: u64, keep: Option<&[usize]>) -> Child {
 }
 
 /// Its report, or how it ended without one.
-fn finish(mut child: Child) -> Result<Report, String> {
-    let began = Instant::now();
-    while child.try_wait().expect("a process").is_none() {
-        if began.elapsed() > HANGS_AFTER {
-            let _ = child.kill();
-            return Err("it hangs".to_owned());
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
+fn finish(child: Child) -> Result<Report, String> {
     let output = child.wait_with_output().expect("its output");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     report(&text).ok_or_else(|| {
@@ -210,6 +234,10 @@ fn minimize(seed: u64) {
     };
     let all: Vec<usize> = (0..script.len()).collect();
     let Some(invariant) = first(&all) else { return println!("seed {seed} breaks nothing") };
+    if invariant == ENDS {
+        // Each attempt to shorten it would take as long.
+        return println!("seed {seed} breaks {ENDS}: --seed {seed} prints where it spins");
+    }
     let numbered = all.iter().map(|index| (*index as u64, script[*index].1)).collect();
     let indexes = |script: &Script| script.iter().map(|(index, _)| *index as usize).collect::<Vec<_>>();
     let short = shrink::shrink(numbered, |fewer| first(&indexes(fewer)).as_ref() == Some(&invariant));

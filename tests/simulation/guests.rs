@@ -1,0 +1,70 @@
+//! Rights to watch: Alice lets Bob watch her first server, and takes that back. He may never turn her switches.
+
+use std::collections::BTreeMap;
+
+use companion::domain::ids::ServerId;
+use serde_json::Value;
+use tokio::time::{Duration, Instant};
+
+use crate::{
+    dashboard::Dashboard,
+    judge::Judge,
+    world::{PAIRED, USERS},
+};
+
+/// Frames sent before a right was taken back may still be on its way: a second, and the longest lag.
+const SHUT_WITHIN: Duration = Duration::from_secs(6);
+
+#[derive(Default)]
+pub struct Guests {
+    /// Servers that Bob may watch, or might since then no longer.
+    granted: BTreeMap<String, Option<Instant>>,
+    changes: u32,
+}
+
+impl Guests {
+    /// Alice asks for a change; its number. It may be stored though nobody hears so.
+    pub fn attempt(&mut self, server: &ServerId, is_guest: bool) -> u32 {
+        self.changes += 1;
+        if is_guest {
+            self.granted.insert(server.to_string(), None);
+        }
+        self.changes
+    }
+
+    /// The change is stored.
+    pub fn acknowledge(&mut self, server: &ServerId, is_guest: bool, change: u32) {
+        if let Some(granted) = self.granted.get_mut(server.as_str()).filter(|_| !is_guest && change == self.changes) {
+            *granted = Some(Instant::now());
+        }
+    }
+
+    fn may_watch(&self, server: &str) -> bool {
+        self.granted.get(server).is_some_and(|ended| ended.is_none_or(|at| at.elapsed() <= SHUT_WITHIN))
+    }
+}
+
+impl Judge {
+    /// A dashboard received a message of this server.
+    pub fn check_may_watch(&mut self, dashboard: &Dashboard, server: &str, message: &Value) {
+        let owned_by = |user: usize| {
+            let names = PAIRED.iter().filter(move |(_, owner, _)| *owner == user).map(|(name, ..)| *name);
+            names.filter_map(|name| self.server(name)).any(|own| own.as_str() == server)
+        };
+        let is_guest = (0..USERS.len()).any(|user| user != dashboard.user && owned_by(user));
+        let reads = dashboard.wire.borrow().as_ref().is_some_and(|(wire, _)| !wire.was_stalled.get());
+        if is_guest && reads && message["type"] != "error" && !self.guests.may_watch(server) {
+            self.broken("guests-alone-watch", format!("dashboard {}: {message}", dashboard.number));
+        }
+    }
+
+    /// A dashboard's request to turn a switch of this paired server was carried out.
+    pub fn check_may_turn(&mut self, dashboard: &Dashboard, paired: usize) {
+        if PAIRED[paired].1 != dashboard.user {
+            self.broken(
+                "owners-alone-turn",
+                format!("dashboard {} turned one of {}", dashboard.number, PAIRED[paired].0),
+            );
+        }
+    }
+}

@@ -1,0 +1,412 @@
+//! A script as it runs: what each act does to the service and its neighbours, and the healthy minutes after it.
+
+use std::{rc::Rc, time::Duration};
+
+use chrono::TimeDelta;
+use companion::simulator::{
+    game_server::{DEMO_TOKEN, GameServerFaults},
+    push_service::{self, PushServiceFaults, PushedServer},
+    world::{BASE_ALARM, GATE_SWITCH, SimulatedDevice, SimulatedWorld, TEAM, WALL_ALARM},
+};
+use serde_json::json;
+use tokio::time::{Instant, sleep_until};
+
+use crate::{
+    dashboard::Dashboard,
+    life, oracle,
+    random::Stream,
+    records::HEALTHY_LINES,
+    script::{
+        Act, DASHBOARDS, FIRST_HEALTHY_ALARM, HEALTHY_CHAT, HEALTHY_FROM, HEALTHY_TOGGLE, LAST_ALARM,
+        SECOND_HEALTHY_ALARM, Script,
+    },
+    wire::WireKind,
+    world::{Fate, GAMES, JournalFate, PAIRED, PHONES, USERS, UserAct, World},
+};
+
+/// A game server as its pushes name it.
+fn pushed_server(game: usize) -> PushedServer {
+    let (ip, port) = GAMES[game];
+    PushedServer { id: String::new(), name: format!("Island {game}"), ip: ip.to_owned(), port }
+}
+
+/// A script as it runs.
+pub struct Run {
+    pub world: Rc<World>,
+    pub dashboards: Vec<Rc<Dashboard>>,
+    sessions: std::cell::Cell<u32>,
+    pushed: std::cell::Cell<u32>,
+    said: std::cell::Cell<u32>,
+}
+
+impl Run {
+    pub fn new(world: Rc<World>) -> Self {
+        let start =
+            |(number, (user, watches)): (usize, &(usize, &[usize]))| Dashboard::start(number, *user, watches.to_vec());
+        let dashboards = DASHBOARDS.iter().enumerate().map(start).collect();
+        Self {
+            world,
+            dashboards,
+            sessions: std::cell::Cell::new(1),
+            pushed: std::cell::Cell::new(0),
+            said: std::cell::Cell::new(0),
+        }
+    }
+
+    pub async fn play(self: Rc<Self>, script: Script) {
+        let at = |millis| sleep_until(self.world.origin + Duration::from_millis(millis));
+        for (millis, act) in script {
+            at(millis).await;
+            self.world.trace(&format!("{act:?}"));
+            self.act(act);
+        }
+        at(HEALTHY_FROM).await;
+        self.heal();
+        at(HEALTHY_TOGGLE).await;
+        self.toggle_gates();
+        at(HEALTHY_CHAT).await;
+        for game in &self.world.games {
+            game.world(|world| HEALTHY_LINES.iter().for_each(|line| world.say(TEAM[1].0, line)));
+        }
+        at(FIRST_HEALTHY_ALARM).await;
+        self.world.trace("an alarm");
+        self.world.judge.borrow_mut().oracle.fire(self.world.clock.now());
+        let change_all =
+            |change: fn(&mut SimulatedWorld)| (0..GAMES.len()).for_each(|game| oracle::change(game, change));
+        change_all(|world| world.fire_alarm(WALL_ALARM));
+        at(SECOND_HEALTHY_ALARM - 1_000).await;
+        change_all(|world| world.release_alarm(WALL_ALARM));
+        at(SECOND_HEALTHY_ALARM).await;
+        change_all(|world| world.fire_alarm(WALL_ALARM));
+        at(LAST_ALARM).await;
+        self.world.trace("the last alarms");
+        change_all(|world| world.fire_alarm(BASE_ALARM));
+    }
+
+    /// Nothing is wrong any more, and everybody is signed in and watches.
+    fn heal(self: &Rc<Self>) {
+        self.world.trace("healthy");
+        self.world.fate.set(Fate::Run);
+        self.world.journal_fate.set(JournalFate::Run);
+        self.world.refused.borrow_mut().clear();
+        for game in 0..GAMES.len() {
+            self.world.games[game].faults(|faults| *faults = GameServerFaults::default());
+            oracle::change(game, |world| {
+                // A wipe has destroyed them; the owner builds them again.
+                let plays = |user: &usize| PAIRED.iter().any(|(_, owner, of)| (*owner, *of) == (*user, game));
+                let players = (0..USERS.len()).filter(plays).map(|user| TEAM[user].0).collect();
+                let everybody = [TEAM[0].0, TEAM[1].0].into();
+                for (alarm, name, subscribers) in
+                    [(BASE_ALARM, "Base alarm", everybody), (WALL_ALARM, "Wall alarm", players)]
+                {
+                    world.release_alarm(alarm);
+                    world.add_device(alarm, name, SimulatedDevice::Alarm { on: false, subscribers });
+                }
+                if !world.devices().any(|(id, ..)| id == GATE_SWITCH) {
+                    world.add_device(GATE_SWITCH, "Gate", SimulatedDevice::Switch { on: false });
+                }
+            });
+        }
+        self.world.pushes.faults(|faults| *faults = PushServiceFaults::default());
+        // In half of the seeds whoever has a dead connection must notice it.
+        let are_cut = Stream::of(self.world.seed, "heal").chance(50);
+        let wires = self.world.wires.borrow().clone();
+        for wire in wires {
+            wire.set_lag((1, 5));
+            if !wire.lossless.get() {
+                wire.stall(false);
+                if are_cut {
+                    wire.cut();
+                }
+            }
+        }
+        for paired in 0..PAIRED.len() {
+            let dashboards: Vec<_> =
+                self.dashboards.iter().filter(|it| it.watches.borrow().contains(&paired)).cloned().collect();
+            // A server that was deleted has another id now.
+            let run = self.clone();
+            self.user_then(UserAct::Pair(paired), move || {
+                let subscribe = move || dashboards.iter().for_each(|it| it.send_subscribe(paired, false));
+                match paired {
+                    0 => run.user_then(UserAct::Guest(true), subscribe),
+                    _ => subscribe(),
+                }
+            });
+        }
+        if are_cut {
+            (0..USERS.len()).for_each(|user| self.user(UserAct::UploadCredential(user)));
+        }
+    }
+
+    /// The owner wants a value of each gate.
+    fn toggle_gates(&self) {
+        let mut random = Stream::of(self.world.seed, "gates");
+        for paired in [0, 1] {
+            let mut judge = self.world.judge.borrow_mut();
+            let Some(server) = judge.server(PAIRED[paired].0) else { continue };
+            let (value, request) = (random.chance(50), format!("gate {paired}"));
+            judge.wishes.want(&request, PAIRED[paired].2, value);
+            self.dashboards[0].send(json!({ "type": "deviceToggle", "serverId": server, "value": value,
+                "deviceId": GATE_SWITCH.to_string(), "requestId": request }));
+        }
+    }
+
+    /// Again and again until it is acknowledged, as a user would.
+    fn user(&self, act: UserAct) {
+        self.user_then(act, || {});
+    }
+
+    fn user_then(&self, act: UserAct, then: impl FnOnce() + 'static) {
+        let world = self.world.clone();
+        tokio::task::spawn_local(async move {
+            while !world.act(act.clone()).await {
+                tokio::time::sleep(Duration::from_secs(5)).await;
+            }
+            world.trace(&format!("acknowledged: {act:?}"));
+            then();
+        });
+    }
+
+    /// Once; whether it is acknowledged does not matter.
+    fn attempt(&self, act: UserAct) {
+        let world = self.world.clone();
+        tokio::task::spawn_local(async move {
+            let done = world.act(act.clone()).await;
+            world.trace(&format!("{act:?}: {done}"));
+        });
+    }
+
+    fn wires(&self, kind: WireKind, pick: u64, with: impl FnOnce(&crate::wire::Wire)) {
+        let wires: Vec<_> = self.world.wires.borrow().iter().filter(|wire| wire.kind == kind).cloned().collect();
+        if !wires.is_empty() {
+            with(&wires[(pick % wires.len() as u64) as usize]);
+        }
+    }
+
+    fn act(&self, act: Act) {
+        let world = &self.world;
+        let alarm_id = |alarm| [BASE_ALARM, WALL_ALARM][alarm];
+        match act {
+            Act::Alarm { game, alarm } => oracle::change(game, |game| game.fire_alarm(alarm_id(alarm))),
+            Act::AlarmOff { game, alarm } => oracle::change(game, |game| game.release_alarm(alarm_id(alarm))),
+            Act::Push { user, game } | Act::LatePush { user, game } => {
+                let number = self.pushed.replace(self.pushed.get() + 1);
+                let late = matches!(act, Act::LatePush { .. });
+                let title = format!("{} {number}", if late { "late" } else { "push" });
+                let push = pushed_server(game).alarm(&title, "words");
+                world.judge.borrow_mut().pushed.insert(title, (user, game));
+                let sent = world.clock.now() - TimeDelta::minutes(if late { 30 } else { 0 });
+                world.pushes.push_at(PHONES[user].0, push, sent, TimeDelta::weeks(4));
+            }
+            Act::Chat(game) => self.say(game, 1),
+            Act::ChatBurst(game) => self.say(game, 40),
+            Act::PingBurst(number) => (0..25).for_each(|_| self.dashboards[number].send(json!({ "type": "ping" }))),
+            Act::Market(game) => {
+                oracle::change(game, |world| world.advance_to(world.now() + TimeDelta::milliseconds(700)))
+            }
+            Act::Switch(game) => {
+                let _ = world.games[game].world(|world| world.set_switch(GATE_SWITCH, true));
+            }
+            Act::Die(game) => world.games[game].world(|world| {
+                let mate = TEAM[1].0;
+                match world.member(mate).is_some_and(|member| member.is_alive) {
+                    true => world.kill(mate),
+                    false => world.respawn(mate),
+                }
+            }),
+            Act::Wipe(game) => world.games[game].wipe(),
+            Act::Restart(game) => world.games[game].drop_connections(),
+            Act::Toggle(number) => {
+                let dashboard = &self.dashboards[number];
+                // Perhaps one of which its user is only a guest.
+                let paired = dashboard.watches.borrow().last().copied().unwrap_or_default();
+                if let Some(server) = world.judge.borrow().server(PAIRED[paired].0) {
+                    dashboard.send(json!({ "type": "deviceToggle", "serverId": server, "deviceId": GATE_SWITCH.to_string(), "requestId": format!("turn {paired}") }));
+                }
+            }
+            Act::Ping(number) => self.dashboards[number].send(json!({ "type": "ping" })),
+            Act::Subscribe(number, paired) => {
+                if PAIRED[paired].1 == self.dashboards[number].user || paired == 0 {
+                    self.dashboards[number].subscribe(paired);
+                }
+            }
+            Act::Unsubscribe(number, paired) => self.dashboards[number].unsubscribe(paired),
+            Act::PairAgain(paired) => self.attempt(UserAct::Pair(paired)),
+            Act::Delete(paired) => {
+                world.judge.borrow_mut().deleted.insert(paired);
+                self.attempt(UserAct::Delete(paired));
+            }
+            Act::SignOut(number) => self.sign_out(number),
+            Act::UploadRefused(user) => self.attempt(UserAct::UploadRefused(user)),
+            Act::Notice { user, kind } => self.push_notice(user, kind),
+            Act::PairInGame(user) => {
+                let server = PushedServer { id: "island-0".to_owned(), ..pushed_server(0) };
+                for push in [
+                    server.pairing(TEAM[user].0, DEMO_TOKEN + user as i32),
+                    server.entity_pairing(TEAM[user].0, DEMO_TOKEN + user as i32, BASE_ALARM, 2, "Base alarm"),
+                ] {
+                    world.pushes.push(PHONES[user].0, push);
+                }
+            }
+            Act::Upload(user) => self.attempt(UserAct::UploadCredential(user)),
+            Act::Guest(is_guest) => self.attempt(UserAct::Guest(is_guest)),
+            Act::Drill(paired) => self.attempt(UserAct::Drill(paired)),
+            Act::Cut(kind, pick) => {
+                self.lossy();
+                self.wires(kind, pick, |wire| wire.cut());
+            }
+            Act::CutAfter(kind, pick, bytes) => {
+                self.lossy();
+                self.wires(kind, pick, |wire| wire.cut_after(bytes));
+            }
+            Act::Hole(kind, pick) => {
+                self.lossy();
+                self.wires(kind, pick, |wire| wire.open_hole());
+            }
+            Act::Lag(kind, pick, lag) => self.wires(kind, pick, |wire| wire.set_lag((1, lag))),
+            Act::Stall(number, stalled) => {
+                self.lossy();
+                if let Some((wire, _)) = &*self.dashboards[number].wire.borrow() {
+                    wire.stall(stalled);
+                }
+            }
+            Act::RefuseGame(game, seconds) => {
+                let until = Instant::now() + Duration::from_secs(seconds);
+                world.refused.borrow_mut().insert(GAMES[game].0.to_owned(), until);
+            }
+            Act::GameFault(game, fault) => world.games[game].faults(|faults| {
+                *faults = GameServerFaults::default();
+                match fault {
+                    0 => faults.frozen = true,
+                    1 => faults.refuse = true,
+                    2 => faults.rate_limit = true,
+                    3 => faults.rubbish = true,
+                    4 => faults.truncate = true,
+                    5 => faults.unknown_fields = true,
+                    6 => faults.delay = Some(Duration::from_millis(800)),
+                    7 => faults.delay = Some(Duration::from_secs(12)),
+                    _ => {}
+                }
+            }),
+            Act::PushFault(fault) => world.pushes.faults(|faults| {
+                *faults = PushServiceFaults::default();
+                match fault {
+                    0 => faults.mute_login = true,
+                    1 => faults.frozen = true,
+                    2 => faults.delay = Some(Duration::from_secs(5)),
+                    3 => faults.duplicate = true,
+                    4 => faults.replay = true,
+                    5 => faults.close_after = Some(2),
+                    _ => {}
+                }
+            }),
+            Act::DropPushes => world.pushes.drop_connections(),
+            Act::Disk(fate) => {
+                world.judge.borrow_mut().bad_disk |= matches!(fate, Fate::Full | Fate::Slow(400..));
+                world.fate.set(fate);
+            }
+            Act::JournalDisk(fate) => world.journal_fate.set(fate),
+            Act::TornJournal(game) => {
+                self.lossy();
+                world.judge.borrow_mut().bad_disk = true;
+                world.fate.set(Fate::Full);
+                world.journal_fate.set(JournalFate::Tear);
+                let world = world.clone();
+                tokio::task::spawn_local(async move {
+                    for alarm in [WALL_ALARM, BASE_ALARM] {
+                        oracle::change(game, |world| world.release_alarm(alarm));
+                        oracle::change(game, |world| world.fire_alarm(alarm));
+                        tokio::time::sleep(Duration::from_secs(3)).await;
+                        if world.millis() >= HEALTHY_FROM {
+                            return;
+                        }
+                    }
+                    world.kill("killed");
+                });
+            }
+            Act::Jump(seconds) => {
+                world.judge.borrow_mut().set_back |= seconds < 0;
+                world.jump(seconds);
+            }
+            Act::Kill => {
+                self.lossy();
+                world.kill("killed");
+            }
+            Act::End => {
+                self.lossy();
+                world.end();
+            }
+            Act::EndAtAlarm(game) => {
+                self.lossy();
+                world.judge.borrow_mut().bad_disk = true;
+                world.fate.set(Fate::Full);
+                oracle::change(game, |world| world.release_alarm(WALL_ALARM));
+                oracle::change(game, |world| world.fire_alarm(WALL_ALARM));
+                // The alarm arrives before the end begins, and is not stored yet.
+                let world = world.clone();
+                tokio::task::spawn_local(async move {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    world.end();
+                });
+            }
+            Act::KillAtAlarm { game, in_queries, committed } => {
+                self.lossy();
+                oracle::change(game, |world| world.release_alarm(WALL_ALARM));
+                oracle::change(game, |world| world.fire_alarm(WALL_ALARM));
+                world.fate.set(Fate::Die { in_queries, committed });
+            }
+        }
+    }
+
+    /// The time of the world stands still: no line is said twice in its second.
+    fn say(&self, game: usize, lines: usize) {
+        for _ in 0..lines {
+            let number = self.said.replace(self.said.get() + 1);
+            self.world.games[game].world(|world| world.say(TEAM[1].0, &format!("Line {number}")));
+        }
+    }
+
+    /// Its words are its own, so that it can be found.
+    fn push_notice(&self, user: usize, kind: u8) {
+        let number = self.pushed.replace(self.pushed.get() + 1);
+        let who = format!("somebody-{number:04}");
+        let server = pushed_server(PAIRED.iter().find(|paired| paired.1 == user).expect("each has one").2);
+        let push = match kind {
+            0 => server.death((0, &who)),
+            1 => server.login((TEAM[0].0, &who)),
+            _ => push_service::news(&who, "words"),
+        };
+        self.world.pushes.push(PHONES[user].0, push);
+        let is_of_server = kind < 2;
+        self.world.judge.borrow_mut().records.notices.insert(who, is_of_server);
+    }
+
+    fn lossy(&self) {
+        self.world.judge.borrow_mut().lossy = true;
+    }
+
+    /// The session of a dashboard ends; its user signs in again five seconds later.
+    fn sign_out(&self, number: usize) {
+        let (world, dashboard) = (self.world.clone(), self.dashboards[number].clone());
+        let (user, next) = (dashboard.user, self.sessions.replace(self.sessions.get() + 1));
+        let session = dashboard.session();
+        let others: Vec<_> = self.dashboards.iter().filter(|other| other.session() == session).cloned().collect();
+        tokio::task::spawn_local(async move {
+            if world.act(UserAct::SignOut(session.clone())).await {
+                world.trace(&format!("signed out: {}", session.as_str()));
+                for other in &others {
+                    if let Some((wire, from)) = &*other.wire.borrow()
+                        && *from == session
+                    {
+                        wire.revoked_at.set(Some(Instant::now()));
+                    }
+                }
+            }
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            while !world.act(UserAct::SignIn(USERS[user].into(), life::session(user, next))).await {
+                tokio::time::sleep(Duration::from_secs(2)).await;
+            }
+            others.iter().for_each(|other| other.use_session(next));
+        });
+    }
+}
