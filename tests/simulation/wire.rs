@@ -21,8 +21,11 @@ use tokio::{
 
 use crate::random::Stream;
 
-/// Bytes that each end takes without the other reading, as a kernel's buffers.
+/// Bytes that each end takes without the other reading, as a kernel's buffers; a seed has one or the other.
 const ROOM: usize = 256 * 1024;
+const LITTLE_ROOM: usize = 2 * 1024;
+/// Seeds in a hundred whose wires have little.
+const NARROW: u64 = 30;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireKind {
@@ -59,8 +62,10 @@ pub struct Wire {
 
 impl Wire {
     /// Connects; the service's end, the neighbour's end, and the wire.
-    pub fn new(kind: WireKind, random: Stream, neighbours: &LocalSet) -> (Memory, Memory, Rc<Self>) {
-        let (service, ours) = Memory::pair(ROOM);
+    pub fn new(kind: WireKind, seed: u64, number: u64, neighbours: &LocalSet) -> (Memory, Memory, Rc<Self>) {
+        let random = Stream::of(seed, &format!("wire {number}"));
+        let is_narrow = Stream::of(seed, "room").chance(NARROW);
+        let (service, ours) = Memory::pair(if is_narrow { LITTLE_ROOM } else { ROOM });
         let (theirs, neighbour) = Memory::pair(ROOM);
         let wire = Rc::new(Self {
             kind,
@@ -218,6 +223,8 @@ impl Wire {
                 () = changed => continue,
                 read = read(Some(&theirs)) => match read {
                     Ok(bytes) => bytes,
+                    // The service does not hear of its end.
+                    Err(_) if self.hole.get() => return,
                     Err(_) => break,
                 },
             };

@@ -6,8 +6,12 @@ use std::{
     collections::HashMap,
     io,
     net::SocketAddr,
+    path::PathBuf,
     rc::Rc,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -25,7 +29,6 @@ use companion::{
         world::{SimulatedWorld, TEAM},
     },
 };
-use tempfile::TempDir;
 use tokio::{
     sync::{Notify, mpsc, oneshot},
     task::LocalSet,
@@ -62,10 +65,31 @@ pub enum Fate {
     },
 }
 
+/// The fate of the lines of the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JournalFate {
+    Run,
+    /// Every line takes so many milliseconds longer.
+    Slow(u64),
+    /// Every line is refused.
+    Full,
+    /// The next line is written in part only.
+    Tear,
+}
+
 /// A dashboard wants a socket, or a user does something by the API.
 pub enum Request {
-    Connect { user: UserId, session: SessionId, reply: oneshot::Sender<Option<(Memory, Rc<Wire>)>> },
-    Act { act: UserAct, reply: oneshot::Sender<bool> },
+    Connect {
+        user: UserId,
+        session: SessionId,
+        reply: oneshot::Sender<Option<(Memory, Rc<Wire>)>>,
+    },
+    Act {
+        act: UserAct,
+        reply: oneshot::Sender<bool>,
+    },
+    /// The operator ends the service, as each deployment does.
+    End,
 }
 
 /// What the API would do for a user; answered with true once it is acknowledged.
@@ -77,7 +101,11 @@ pub enum UserAct {
     SignOut(SessionId),
     SignIn(UserId, SessionId),
     UploadCredential(usize),
+    /// One with a wrong token, over one that has logged in.
+    UploadRefused(usize),
     Drill(usize),
+    /// Alice lets Bob watch her first server, or no longer.
+    Guest(bool),
 }
 
 pub struct World {
@@ -92,10 +120,13 @@ pub struct World {
     pub judge: RefCell<Judge>,
     pub wires: RefCell<Vec<Rc<Wire>>>,
     pub fate: Cell<Fate>,
+    pub journal_fate: Cell<JournalFate>,
     /// Until when connections to this host are refused.
     pub refused: RefCell<HashMap<String, Instant>>,
     pub dead: Cell<bool>,
     pub lives: Cell<u32>,
+    /// The life ends as an operator wants it.
+    pub ending: Cell<bool>,
     died: Notify,
     /// Our ends of connections that the last life had open.
     left: RefCell<Vec<Rc<Memory>>>,
@@ -104,8 +135,13 @@ pub struct World {
     wires_made: Cell<u64>,
     hash: Cell<u64>,
     print: bool,
-    pub directory: TempDir,
+    /// The directory of the database and the journal. The process that runs the seed removes it: tasks that never
+    /// end hold this world.
+    pub directory: PathBuf,
 }
+
+/// Virtual milliseconds that this process has come to, for [`end_in_time`](crate::end_in_time).
+pub static REACHED: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     static WORLD: RefCell<Option<Rc<World>>> = const { RefCell::new(None) };
@@ -118,15 +154,9 @@ pub fn world() -> Rc<World> {
 
 impl World {
     /// Call it inside the neighbours' task set.
-    pub fn make(seed: u64, print: bool, neighbours: Rc<LocalSet>) -> Rc<Self> {
+    pub fn make(seed: u64, print: bool, neighbours: Rc<LocalSet>, directory: PathBuf) -> Rc<Self> {
         let start = DateTime::from_timestamp(1_800_000_000, 0).expect("a time");
         let clock = Clock::simulated(start);
-        let directory = if std::path::Path::new("/dev/shm").is_dir() {
-            tempfile::tempdir_in("/dev/shm")
-        } else {
-            tempfile::tempdir()
-        };
-        let directory = directory.expect("a directory");
         let address = |(host, port): (&str, u16)| SocketAddr::new(host.parse().expect("an address"), port);
         let pushes = PushService::new(address(("10.0.1.1", 5_228)), PHONES.to_vec(), clock.clone());
         let pushes = Arc::new(pushes.expect("a certificate"));
@@ -150,16 +180,18 @@ impl World {
             seed,
             origin: Instant::now(),
             clock,
-            database: Database::Sqlite(directory.path().join("simulation.db")),
+            database: Database::Sqlite(directory.join("simulation.db")),
             neighbours,
             games,
             pushes,
             judge: RefCell::default(),
             wires: RefCell::default(),
             fate: Cell::new(Fate::Run),
+            journal_fate: Cell::new(JournalFate::Run),
             refused: RefCell::default(),
             dead: Cell::new(true),
             lives: Cell::new(0),
+            ending: Cell::new(false),
             died: Notify::new(),
             left: RefCell::default(),
             requests: RefCell::new(None),
@@ -180,6 +212,7 @@ impl World {
     /// Folds what happened, and when, into the hash of the run.
     pub fn trace(&self, event: &str) {
         let at = self.millis();
+        REACHED.store(at, Ordering::Relaxed);
         self.hash.set(fold(self.hash.get(), at.to_le_bytes().into_iter().chain(event.bytes())));
         if self.print {
             println!("{:>9.3} {event}", at as f64 / 1_000.0);
@@ -200,6 +233,8 @@ impl World {
         self.dead.set(false);
         self.lives.set(self.lives.get() + 1);
         self.fate.set(Fate::Run);
+        self.journal_fate.set(JournalFate::Run);
+        self.ending.set(false);
         let (sender, requests) = mpsc::unbounded_channel();
         *self.requests.borrow_mut() = Some(sender);
         requests
@@ -217,6 +252,10 @@ impl World {
             return;
         }
         self.trace(how);
+        // An end that a kill cuts short closes no socket any more.
+        if how != "ended" {
+            self.ending.set(false);
+        }
         self.requests.borrow_mut().take();
         for wire in self.wires.borrow_mut().drain(..) {
             self.left.borrow_mut().extend(wire.kill());
@@ -235,8 +274,7 @@ impl World {
     fn add_wire(&self, kind: WireKind) -> (Memory, Memory, Rc<Wire>) {
         let number = self.wires_made.get() + 1;
         self.wires_made.set(number);
-        let (service, neighbour, wire) =
-            Wire::new(kind, Stream::of(self.seed, &format!("wire {number}")), &self.neighbours);
+        let (service, neighbour, wire) = Wire::new(kind, self.seed, number, &self.neighbours);
         let mut wires = self.wires.borrow_mut();
         wires.retain(|wire| wire.is_open());
         wires.push(wire.clone());
@@ -254,6 +292,13 @@ impl World {
     /// A dashboard's socket: the service's end, the dashboard's, and the wire.
     pub fn make_socket(&self) -> (Memory, Memory, Rc<Wire>) {
         self.add_wire(WireKind::Relay)
+    }
+
+    /// Ends the service gracefully.
+    pub fn end(&self) {
+        if let Some(requests) = &*self.requests.borrow() {
+            let _ = requests.send(Request::End);
+        }
     }
 
     /// A user's request to the API; true once it is acknowledged.
@@ -317,6 +362,30 @@ impl World {
             return std::future::pending().await;
         }
         Ok(())
+    }
+
+    /// Every line of the journal passes here before it is written.
+    pub async fn journal(line: Vec<u8>) -> Result<(), usize> {
+        let world = world();
+        let (fate, line) = (world.journal_fate.get(), String::from_utf8_lossy(&line).into_owned());
+        match fate {
+            JournalFate::Slow(by) => {
+                world.judge.borrow_mut().unkept.push(line.clone());
+                sleep(Duration::from_millis(by)).await;
+            }
+            JournalFate::Tear => world.journal_fate.set(JournalFate::Run),
+            JournalFate::Run | JournalFate::Full => {}
+        }
+        if world.dead.get() {
+            return std::future::pending().await;
+        }
+        if !matches!(fate, JournalFate::Full | JournalFate::Tear) {
+            world.judge.borrow_mut().unkept.retain(|unkept| *unkept != line);
+            return Ok(());
+        }
+        world.trace(&format!("the journal fails: {fate:?}"));
+        world.judge.borrow_mut().unkept.push(line.clone());
+        Err(if fate == JournalFate::Tear { line.len() / 2 } else { 0 })
     }
 
     pub fn push_address() -> (String, u16) {

@@ -1,12 +1,14 @@
 //! The service's link to a game server: what it takes, what it refuses, and in which order.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use companion::{
+    clock::Clock,
     game::{
         counting::Repeated,
         decoding::MessageDecoder,
         link::{AskError, Broadcasts, Link, LinkEnded, Player, Route},
+        outbound::Outbound,
         wire::*,
     },
     net::Network,
@@ -21,7 +23,8 @@ use crate::game_client::{DEADLINE, LEADER, get_entity, get_info, get_markers, op
 
 async fn connect(server: &GameServer) -> (Link, Broadcasts) {
     let (host, port) = (server.addr().ip().to_string(), server.addr().port());
-    let route = Route { host, port, proxy: None, allow_private: true };
+    let outbound = Arc::new(Outbound::new(Clock::system(), true));
+    let route = Route { host, port, proxy: None, outbound };
     let player = Player { id: LEADER, token: SecretBox::new(Box::new(DEMO_TOKEN)) };
     Link::connect(&Network::system(), &MessageDecoder::on_threads(), &route, player).await.expect("a link")
 }

@@ -1,0 +1,110 @@
+//! Requests of users on their sockets: alarms of which they took note, and switches that they turned.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use companion::{
+    db::{
+        pool::Pool,
+        schema::{incident_acks, incidents},
+    },
+    simulator::world::{GATE_SWITCH, SimulatedDevice},
+};
+use diesel::{QueryDsl as _, RunQueryDsl as _};
+use serde_json::Value;
+use tokio::time::{Duration, Instant};
+
+use crate::{
+    dashboard::Dashboard,
+    judge::Judge,
+    world::{USERS, World},
+};
+
+/// Frames sent before a user's note may still be on its way for so long: the longest lag, and a full budget of frames.
+const QUIET_WITHIN: Duration = Duration::from_secs(15);
+
+#[derive(Default)]
+pub struct Wishes {
+    /// By incident and user: when the service said that it has the note.
+    noted: BTreeMap<(String, usize), Instant>,
+    /// By request: the game and the value that its gate is to have.
+    wanted: BTreeMap<String, (usize, bool)>,
+    fulfilled: BTreeSet<String>,
+}
+
+impl Wishes {
+    pub fn want(&mut self, request: &str, game: usize, value: bool) {
+        self.wanted.insert(request.to_owned(), (game, value));
+    }
+}
+
+impl Judge {
+    /// A dashboard's request was carried out.
+    pub fn receive_ack(&mut self, dashboard: &Dashboard, request: &str) {
+        if let Some(paired) = request.strip_prefix("turn ") {
+            return self.check_may_turn(dashboard, paired.parse().expect("our own number"));
+        }
+        match request.strip_prefix("note ") {
+            Some(incident) => {
+                self.wishes.noted.entry((incident.to_owned(), dashboard.user)).or_insert_with(Instant::now);
+            }
+            None => _ = self.wishes.fulfilled.insert(request.to_owned()),
+        }
+    }
+
+    /// A dashboard is told of an incident.
+    pub fn check_is_wanted(&mut self, dashboard: &Dashboard, incident: &str) {
+        let noted = self.wishes.noted.get(&(incident.to_owned(), dashboard.user));
+        let reads = dashboard.wire.borrow().as_ref().is_some_and(|(wire, _)| !wire.was_stalled.get());
+        if reads && noted.is_some_and(|noted| noted.elapsed() > QUIET_WITHIN) {
+            let number = dashboard.number;
+            self.broken(
+                "noted-is-quiet",
+                format!("{incident} rings at dashboard {number}, whose user took note of it"),
+            );
+        }
+    }
+
+    /// Notes are stored, and shown in this state of a dashboard.
+    pub fn check_notes_shown(&mut self, state: &Value) {
+        let shown = |incident: &str| state["raids"].get(incident);
+        let missing = self
+            .wishes
+            .noted
+            .keys()
+            .find(|(incident, user)| shown(incident).is_some_and(|raid| raid["acks"].get(USERS[*user]).is_none()));
+        if let Some((incident, user)) = missing {
+            let details = format!("that of {} of {incident} is not shown", USERS[*user]);
+            self.broken("notes-are-kept", details);
+        }
+    }
+
+    /// After the healthy minutes.
+    pub fn check_wishes(&mut self, world: &World, pool: &Pool) {
+        type Pairs = Vec<(String, String)>;
+        let (there, stored): (Pairs, Pairs) = pool
+            .read_blocking(|db| {
+                let there = incidents::table.select((incidents::id, incidents::state)).load(db)?;
+                let notes = incident_acks::table.select((incident_acks::incident_id, incident_acks::user_id));
+                Ok((there, notes.load(db)?))
+            })
+            .expect("the ledger can be read");
+        let lost = self.wishes.noted.keys().find(|(incident, user)| {
+            let known = there.iter().find(|(id, _)| id == incident);
+            let is_stored = stored.iter().any(|(id, by)| id == incident && by == USERS[*user]);
+            known.is_some_and(|(_, state)| !is_stored || state != "acknowledged")
+        });
+        if let Some((incident, user)) = lost {
+            let details = format!("that of {} of {incident} is not stored", USERS[*user]);
+            self.broken("notes-are-kept", details);
+        }
+        for (request, (game, value)) in self.wishes.wanted.clone() {
+            let is = world.games[game].world(|world| {
+                let gate = world.devices().find(|(id, ..)| *id == GATE_SWITCH).map(|(.., device)| device.clone());
+                matches!(gate, Some(SimulatedDevice::Switch { on: true }))
+            });
+            if is != value || !self.wishes.fulfilled.contains(&request) {
+                self.broken("toggles-arrive", format!("{request} was to be {value}, is {is}"));
+            }
+        }
+    }
+}
