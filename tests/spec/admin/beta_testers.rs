@@ -32,12 +32,12 @@ async fn a_tester_has_the_tier_until_it_expires_or_is_taken_back() {
     assert_eq!(alice.get("/me").await.json()["subscription"]["tier"], Value::Null);
     overlord["active"] = false.into();
     let list = ada.get("/admin/beta-testers").await.json();
-    assert_eq!(list, json!({ "total": 1, "betaTesters": [overlord] }));
+    assert_eq!(list, json!({ "total": 1, "betaTesters": [overlord], "next": null }));
 
     let path = format!("/admin/beta-testers/{ALICE}");
     assert_eq!(ada.delete(&path).await.json(), json!({ "ok": true }));
     ada.delete(&path).await.expect_problem(404, "not_found");
-    assert_eq!(ada.get("/admin/beta-testers").await.json(), json!({ "total": 0, "betaTesters": [] }));
+    assert_eq!(ada.get("/admin/beta-testers").await.json(), json!({ "total": 0, "betaTesters": [], "next": null }));
 
     let mut given = overlord.clone();
     given["active"] = true.into();

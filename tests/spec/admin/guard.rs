@@ -1,6 +1,9 @@
 //! The door: 503 without admins, 401 without a session, 403 for everybody else, on every admin route.
 
-use reqwest::{Method, header::ORIGIN};
+use reqwest::{
+    Method,
+    header::{CONTENT_TYPE, ORIGIN},
+};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -111,4 +114,36 @@ async fn an_erased_admin_changes_nothing_more() {
 async fn an_erased_admin_changes_nothing_more_on_postgres() {
     let Some(database) = Postgres::create() else { return };
     a_write_that_was_let_in_before_the_erasure(Some(database.url())).await;
+}
+
+#[actix_web::test]
+async fn without_admins_nothing_else_is_looked_at() {
+    let app = TestApp::start().await;
+    let mut alice = app.signed_in(ALICE).await;
+    let post = |path: &str, content_type: &str, body: String| {
+        let request = alice.request(Method::POST, path).header(ORIGIN, FRONTEND);
+        request.header(CONTENT_TYPE, content_type).body(body)
+    };
+    let requests = [
+        alice.request(Method::GET, "/admin"),
+        alice.request(Method::GET, "/admin/"),
+        alice.request(Method::GET, "/admin/nothing"),
+        alice.request(Method::GET, "/admin/users/%00"),
+        alice.request(Method::GET, "/%61dmin/users"),
+        alice.request(Method::GET, "/admin/users?limit=x"),
+        alice.request(Method::GET, "/admin/users?nothing=1"),
+        alice.request(Method::HEAD, "/admin/users"),
+        alice.request(Method::DELETE, "/admin/users").header(ORIGIN, "https://evil.test"),
+        alice.request(Method::DELETE, "/admin/users").header(ORIGIN, FRONTEND),
+        post("/admin/beta-testers", "text/plain", "{}".into()),
+        post("/admin/beta-testers", "application/json", "{".into()),
+        post("/admin/beta-testers", "application/json", "{}".into()),
+        post("/admin/beta-testers", "application/json", "x".repeat(1024 * 1024)),
+    ];
+    for request in requests {
+        let asked = format!("{request:?}");
+        let answer = alice.send(request).await;
+        assert_eq!(answer.status, 503, "{asked}: {}", answer.text());
+    }
+    alice.get("/administration").await.expect_problem(404, "not_found");
 }

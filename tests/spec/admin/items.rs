@@ -14,6 +14,7 @@ use super::{audited, done, start};
 use crate::harness::{
     app::{ADA, ADMINS, BASE, LINKS, TestApp},
     browser::Browser,
+    catalogue,
     game::{self, ALICE, add_device, is_complete, pair},
     pictures::png,
     relay_client::RelayClient,
@@ -35,6 +36,7 @@ async fn found(ada: &mut Browser, q: &str) -> Vec<String> {
 
 #[actix_web::test]
 async fn an_edited_item_is_seen_at_once_and_is_as_before_when_taken_back() {
+    let _catalogue = catalogue::alone().await;
     let (app, mut ada) = start().await;
     let mut alice = app.signed_in(ALICE).await;
     let list = alice.get("/items").await;
@@ -49,6 +51,11 @@ async fn an_edited_item_is_seen_at_once_and_is_as_before_when_taken_back() {
     });
     assert_eq!(before, embedded);
     assert!(items.contains(&before));
+    assert!(alice.all_pages("/items", "items", 400).await.contains(&before));
+    assert!(ada.all_pages("/admin/items", "items", 500).await.contains(&before));
+    assert!(ada.all_pages("/admin/items-search?q=ceiling", "results", 1).await.len() > 1);
+    let page = alice.get("/items?limit=2").await;
+    assert!(page.header("etag").is_some_and(|tag| list.header("etag") != Some(tag)));
 
     let admin_path = format!("/admin/items/{HORIZONTAL_TANK}");
     let edited = ada.put(&admin_path, &json!({ "name": "Lying Tank", "category": "Tanks" })).await;
@@ -94,6 +101,7 @@ async fn an_edited_item_is_seen_at_once_and_is_as_before_when_taken_back() {
 
 #[actix_web::test]
 async fn an_item_that_the_game_got_later_can_be_added() {
+    let _catalogue = catalogue::alone().await;
     let (_app, mut ada) = start().await;
     let added = ada.put("/admin/items/700001", &item("test.later", "Later Item")).await;
     assert_eq!(added.status, 200, "{}", added.text());
@@ -123,6 +131,8 @@ async fn what_is_no_item_is_refused() {
         ("700003", with("shortname", Value::Null), "shortname"),
         ("700003", with("shortname", json!("Test")), "shortname"),
         ("700003", with("category", json!("a\nb")), "category"),
+        ("700003", with("category", json!("")), "category"),
+        ("700003", with("category", json!(" ")), "category"),
         ("700003", with("stackSize", json!(0)), "stackSize"),
         ("700003", with("iconUrl", json!("https://evil.test/icon.png")), "iconUrl"),
         ("700003", with("iconUrl", json!(format!("https://evil.test/images/{digest}.png"))), "iconUrl"),
@@ -138,13 +148,14 @@ async fn what_is_no_item_is_refused() {
     for query in ["limit=0", "limit=101", &format!("q={}", "x".repeat(101))] {
         ada.get(&format!("/admin/items-search?{query}")).await.expect_problem(400, "invalid_request");
     }
-    assert_eq!(ada.get("/admin/items-search").await.json(), json!({ "results": [] }));
+    assert_eq!(ada.get("/admin/items-search").await.json(), json!({ "results": [], "next": null }));
     assert_eq!(ada.get("/admin/items-search?q=ak&limit=1").await.json()["results"].as_array().unwrap().len(), 1);
     assert_eq!(found(&mut ada, "ak").await[0], "rifle.ak");
 }
 
 #[actix_web::test]
 async fn an_icon_goes_with_the_last_item_that_has_it() {
+    let _catalogue = catalogue::alone().await;
     let (app, mut ada) = start().await;
     let mut nobody = app.browser();
     let url = |answer: crate::harness::browser::Answer| {
@@ -183,6 +194,7 @@ async fn an_icon_goes_with_the_last_item_that_has_it() {
 
 #[actix_web::test]
 async fn the_live_state_calls_an_item_as_admins_do() {
+    let _catalogue = catalogue::alone().await;
     let app = TestApp::start_with(&["--allow-private-game-servers=true", LINKS, ADMINS]).await;
     let game = game::still(&app).await;
     let tank: i32 = VERTICAL_TANK.parse().unwrap();
@@ -215,7 +227,7 @@ async fn the_live_state_calls_an_item_as_admins_do() {
 #[actix_web::test]
 async fn the_conveyor_map_has_a_row_for_each_item() {
     let (_app, mut ada) = start().await;
-    assert_eq!(ada.get("/admin/conveyor-map").await.json(), json!({ "rows": [] }));
+    assert_eq!(ada.get("/admin/conveyor-map").await.json(), json!({ "rows": [], "next": null }));
     let grill = ada.get(&format!("/admin/items-search?q={GRILL}")).await.json()["results"][0].clone();
     let added = ada.post("/admin/conveyor-map", Some(&json!({ "itemId": grill["id"] }))).await;
     let row = |category: &str| {
@@ -238,7 +250,7 @@ async fn the_conveyor_map_has_a_row_for_each_item() {
     let put = ada.put(&format!("/admin/conveyor-map/{GRILL}"), &json!({ "category": "Floors" })).await;
     assert_eq!((put.status, put.json()), (200, row("Floors")));
     ada.put("/admin/conveyor-map/wood", &json!({ "category": "a" })).await.expect_problem(404, "not_found");
-    for category in [json!(""), json!("a\tb"), json!("x".repeat(51))] {
+    for category in [json!(""), json!("  "), json!("a\tb"), json!("x".repeat(51))] {
         let path = format!("/admin/conveyor-map/{GRILL}");
         ada.put(&path, &json!({ "category": category })).await.expect_problem(400, "invalid_request");
     }
@@ -250,7 +262,10 @@ async fn the_conveyor_map_has_a_row_for_each_item() {
     let rows = ada.get("/admin/conveyor-map").await.json()["rows"].clone();
     assert_eq!((&rows[0]["category"], &rows[1]["shortname"]), (&json!("Floors"), &json!("scrap")));
     assert_ne!(rows[1]["category"], "All", "all or none");
-    for wrong in [json!([]), json!(["scrap\u{0}"]), json!(vec!["scrap"; 501])] {
+    for limit in [1, 2] {
+        assert_eq!(ada.all_pages("/admin/conveyor-map", "rows", limit).await.len(), 2);
+    }
+    for wrong in [json!([]), json!(["scrap\u{0}"]), json!(["Scrap"]), json!(vec!["scrap"; 501])] {
         ada.post(path, Some(&bulk(wrong))).await.expect_problem(400, "invalid_request");
     }
     let all = ada.post(path, Some(&bulk(json!(["scrap", GRILL])))).await;

@@ -8,7 +8,7 @@ use super::{audited, done, start};
 use crate::harness::{
     app::{ADA, ADMINS, LINKS, TestApp},
     browser::Browser,
-    game::{self, ALICE, BOB, add_device, is_complete, pair},
+    game::{self, ALICE, BOB, add_device, is_complete, pair, share},
     relay_client::RelayClient,
 };
 
@@ -40,6 +40,16 @@ async fn members_are_found_and_paged_newest_first() {
     let (total, accounts) = page(&mut ada, "limit=1").await;
     assert_eq!((total, accounts), (3, vec![json!(BOB)]));
     assert_eq!(page(&mut ada, "limit=9&offset=1").await.1.len(), 2);
+    let (mut paged, mut query) = (Vec::new(), "limit=1".to_owned());
+    loop {
+        let list = ada.get(&format!("/admin/users?{query}")).await.json();
+        paged.extend(list["users"].as_array().unwrap().iter().map(|user| user["id"].clone()));
+        let Some(next) = list["next"].as_str() else { break };
+        query = format!("limit=1&before={next}");
+    }
+    let all = ada.get("/admin/users").await.json();
+    assert_eq!((&paged.len(), &all["next"]), (&3, &serde_json::Value::Null));
+    assert!(paged.iter().eq(all["users"].as_array().unwrap().iter().map(|user| &user["id"])), "{all}");
     assert_eq!(page(&mut ada, &format!("q={ALICE}")).await, (1, vec![json!(ALICE)]));
     assert_eq!(page(&mut ada, "q=765611980000000").await.0, 3, "what it begins with");
     for nobody in ["q=%25", "q=_", "q=%5C", "q=%E2%80%8B", "q=0001", "q=%27%20OR%201%3D1"] {
@@ -51,11 +61,11 @@ async fn members_are_found_and_paged_newest_first() {
         list["users"][0],
         json!({
             "id": id, "platformId": BOB, "displayName": list["users"][0]["displayName"],
-            "avatarUrl": list["users"][0]["avatarUrl"], "subscription": { "tier": null, "status": null },
+            "avatarUrl": list["users"][0]["avatarUrl"], "subscription": { "tier": null, "source": null, "status": null, "interval": null },
             "createdAt": "2026-11-21T12:00:01.000Z", "lastSeenAt": "2026-11-21T12:00:01.000Z",
         })
     );
-    for bad in ["limit=0", "limit=501", "offset=-1", "limit=x"] {
+    for bad in ["limit=0", "limit=501", "offset=-1", "offset=2147483648", "limit=x"] {
         ada.get(&format!("/admin/users?{bad}")).await.expect_problem(400, "invalid_request");
     }
 }
@@ -68,9 +78,9 @@ async fn a_member_is_shown_with_all_there_is_but_secrets() {
     let server = pair(&mut alice, &game).await;
     let mut client = RelayClient::watching(&app, &mut alice, &server).await;
     client.until(&server, |state| is_complete(state, 0)).await;
-    let guests = format!("/paired-servers/{server}/guests");
-    assert_eq!(alice.post(&guests, Some(&json!({ "platformId": BOB, "label": "Bob" }))).await.status, 201);
-    assert_eq!(alice.post(&guests, Some(&json!({ "link": true }))).await.status, 201);
+    share(&mut alice, &server, &mut bob).await;
+    let link = alice.post(&format!("/paired-servers/{server}/guests"), Some(&json!({ "link": true }))).await;
+    assert_eq!(link.status, 201);
     let mut helper = app.paired(&mut alice).await;
     let bundle = json!({ "platformId": ALICE, "canary": "Hunter2" });
     assert_eq!(helper.upload(&bundle).await.status, 200);
@@ -114,12 +124,12 @@ async fn the_overview_says_who_is_online_and_where_members_are_stuck() {
         })
     );
     let server = pair(&mut alice, &game).await;
-    let guests = format!("/paired-servers/{server}/guests");
-    assert_eq!(alice.post(&guests, Some(&json!({ "platformId": BOB }))).await.status, 201);
+    share(&mut alice, &server, &mut bob).await;
     let tester = json!({ "platformId": ALICE, "tier": "OPERATOR" });
     assert_eq!(ada.post("/admin/beta-testers", Some(&tester)).await.status, 201);
     let mut client = RelayClient::watching(&app, &mut alice, &server).await;
     client.ping().await;
+    assert_eq!(ada.all_pages("/admin/users/overview", "users", 1).await.len(), 3);
     let overview = ada.get("/admin/users/overview").await.json();
     assert_eq!(overview["totals"]["totalUsers"], 3);
     assert_eq!(overview["totals"]["beta"], 0, "the totals are kept for a moment");

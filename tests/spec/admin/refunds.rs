@@ -13,7 +13,7 @@ use crate::harness::{
 };
 
 /// Alice has paid 700 cents; her charges' path and the charge.
-async fn paid() -> (PaymentTest, Browser, String, Value) {
+pub async fn paid() -> (PaymentTest, Browser, String, Value) {
     let mut test = PaymentTest::start_with(&[ADMINS]).await;
     test.subscribe("OPERATOR").await;
     test.until(|subscription| subscription["tier"] == "OPERATOR").await;
@@ -43,9 +43,10 @@ async fn a_charge_is_paid_back_once_and_the_log_says_by_whom() {
         refund,
         json!({
             "id": refund["id"], "amount": 200, "currency": "usd", "status": "succeeded", "chargeId": id,
-            "paymentIntentId": charge["paymentIntentId"], "issuedBy": ADA, "issuedAt": "2026-11-21T12:00:00.000Z",
+            "paymentIntentId": charge["paymentIntentId"], "userId": refund["userId"], "issuedBy": ADA, "issuedAt": "2026-11-21T12:00:00.000Z",
         })
     );
+    assert!(refund["userId"].as_str().is_some_and(|user| charges.contains(user)), "{refund}");
     assert_eq!(ada.get(&charges).await.json()["charges"][0]["amountRefunded"], 200);
     let log = audited(&mut ada, 9).await;
     let [outcome, begun] = &log[..] else { panic!("{log:?}") };
@@ -64,7 +65,13 @@ async fn a_charge_is_paid_back_once_and_the_log_says_by_whom() {
     let listed = ada.get("/admin/refunds").await.json();
     let amounts: Vec<&Value> = listed["refunds"].as_array().unwrap().iter().map(|refund| &refund["amount"]).collect();
     assert_eq!(amounts, [500, 200]);
-    assert_eq!(ada.get("/admin/refunds?limit=1").await.json()["refunds"].as_array().unwrap().len(), 1);
+    assert_eq!(listed["refunds"][0]["userId"], refund["userId"]);
+    assert_eq!(ada.all_pages("/admin/refunds", "refunds", 1).await.len(), 2);
+    assert_eq!(ada.all_pages(&charges, "charges", 1).await.len(), 1);
+    for path in ["/admin/refunds", &charges] {
+        let refused = ada.get(&format!("{path}?before=re_unknown")).await;
+        assert_eq!(refused.expect_problem(400, "invalid_request")["errors"][0]["path"], "before");
+    }
     test.until(|subscription| subscription["tier"] == "OPERATOR").await;
 }
 
@@ -90,8 +97,8 @@ async fn a_refund_whose_answer_was_lost_is_made_once_when_it_is_asked_for_again(
     assert!(told.contains("nobody knows whether the refund was made") && told.contains("is safe"), "{told}");
     assert_eq!(ada.get(&charges).await.json()["charges"][0]["amountRefunded"], 200, "it was made");
     let log = audited(&mut ada, 9).await;
-    let failed = json!({ "begun": "1", "after": { "error": "payment_provider_unavailable" } });
-    assert_eq!((&log[0]["result"], &log[0]["payload"]), (&json!("failed"), &failed));
+    let unknown = json!({ "begun": "1", "after": { "error": "payment_provider_unavailable" } });
+    assert_eq!((&log[0]["result"], &log[0]["payload"]), (&json!("unknown"), &unknown));
 
     test.provider.set_faults(PaymentFaults::default());
     test.advance(chrono::Duration::minutes(1));
@@ -155,6 +162,7 @@ async fn what_cannot_be_paid_back_is_refused() {
         (json!({ "chargeId": "../prices" }), "chargeId"),
         (json!({ "chargeId": charge["id"], "amount": 0 }), "amount"),
         (json!({ "chargeId": charge["id"], "amount": 701 }), "amount"),
+        (json!({ "chargeId": charge["id"], "amount": 1_000_000_000_000_i64 }), "amount"),
         (json!({ "chargeId": charge["id"], "reason": "sorry" }), "reason"),
     ] {
         let problem = ada.post("/admin/refund", Some(&body)).await.expect_problem(400, "invalid_request");
@@ -189,14 +197,17 @@ async fn without_a_provider_nothing_is_paid_back() {
 async fn one_who_never_paid_has_no_charges() {
     let (_test, mut ada, ..) = paid().await;
     let id = ada.get("/me").await.json()["id"].as_str().unwrap().to_owned();
-    assert_eq!(ada.get(&format!("/admin/users/{id}/charges")).await.json(), json!({ "charges": [] }));
+    assert_eq!(ada.get(&format!("/admin/users/{id}/charges")).await.json(), json!({ "charges": [], "next": null }));
 }
 
 #[actix_web::test]
 async fn an_event_that_waits_is_seen() {
     let test = PaymentTest::start_with(&[ADMINS]).await;
     let mut ada = test.app.signed_in(ADA).await;
-    assert_eq!(ada.get("/admin/payment-events?state=parked").await.json(), json!({ "total": 0, "events": [] }));
+    assert_eq!(
+        ada.get("/admin/payment-events?state=parked").await.json(),
+        json!({ "total": 0, "events": [], "next": null })
+    );
     test.hold_events();
     test.provider.subscribe("cus_stranger", None, "price_scout");
     let events = test.provider.events();
@@ -208,4 +219,42 @@ async fn an_event_that_waits_is_seen() {
     assert_eq!((&shown["state"], &shown["customerId"]), (&json!("parked"), &json!("cus_stranger")));
     assert!(shown["reason"].is_string() && shown["nextAttemptAt"].is_string(), "{shown}");
     ada.get("/admin/payment-events?state=applied").await.expect_problem(400, "invalid_request");
+}
+
+#[actix_web::test]
+async fn a_member_is_found_by_what_the_provider_calls_them() {
+    let (test, mut ada, charges, _) = paid().await;
+    let id = charges.split('/').nth(3).unwrap().to_owned();
+    let detail = ada.get(&format!("/admin/users/{id}")).await.json()["user"].clone();
+    let (subscription, customer) = (&detail["subscription"]["paymentSubscriptionId"], &detail["paymentCustomerId"]);
+    let provided = test.provider.subscription(subscription.as_str().unwrap()).unwrap();
+    assert_eq!(provided["customer"], *customer);
+    assert_eq!(detail["subscription"]["source"], "paid");
+    for named in [subscription, customer] {
+        for path in ["/admin/users", "/admin/users/overview"] {
+            let found = ada.get(&format!("{path}?q={}", named.as_str().unwrap())).await.json();
+            assert_eq!(found["users"].as_array().unwrap().len(), 1, "{path} {found}");
+            assert_eq!(found["users"][0]["id"], *id);
+        }
+        let found = ada.get(&format!("/admin/users?q={}&offset=1", named.as_str().unwrap())).await.json();
+        assert_eq!((&found["total"], &found["users"]), (&json!(1), &json!([])));
+    }
+    assert_eq!(ada.get("/admin/users?q=cus_none").await.json()["total"], 0);
+    let list = ada.get("/admin/users").await.json();
+    let sources: Vec<&Value> =
+        list["users"].as_array().unwrap().iter().map(|user| &user["subscription"]["source"]).collect();
+    assert_eq!(sources, [&Value::Null, &json!("paid")]);
+}
+
+#[actix_web::test]
+async fn a_refund_of_a_customer_who_is_no_member_says_so() {
+    let (test, mut ada, ..) = paid().await;
+    test.hold_events();
+    test.provider.subscribe("cus_stranger", None, "price_scout");
+    let answer = binary::http().get(format!("{}/v1/charges?customer=cus_stranger", test.provider.url()));
+    let charged: Value = answer.bearer_auth(PAYMENT_KEY).send().await.unwrap().json().await.unwrap();
+    let refund = ada.post("/admin/refund", Some(&json!({ "chargeId": charged["data"][0]["id"] }))).await.json();
+    assert_eq!((&refund["amount"], &refund["userId"]), (&json!(300), &Value::Null));
+    let list = ada.get("/admin/refunds").await.json();
+    assert_eq!((&list["refunds"][0]["id"], &list["refunds"][0]["userId"]), (&refund["id"], &Value::Null));
 }

@@ -18,6 +18,7 @@ use super::{audited, start};
 use crate::harness::{
     app::{ADA, ADMINS, BASE, FRONTEND, TestApp},
     browser::{Answer, Browser},
+    catalogue,
     game::ALICE,
     pictures::{form, form_type, picture, png},
     relay_client::PATIENCE,
@@ -210,11 +211,12 @@ async fn a_form_is_one_file_and_nothing_else() {
 
 #[actix_web::test]
 async fn an_image_that_nothing_uses_is_gone_after_a_day() {
+    let _catalogue = catalogue::alone().await;
     let (app, mut ada) = start().await;
     let [used, unused] = [png(1), png(2)];
     let used = path(&ada.upload(ICON, &used).await);
     let unused = path(&ada.upload(ICON, &unused).await);
-    let item = json!({ "shortname": "test.used.icon", "name": "Used", "category": "", "iconUrl": used });
+    let item = json!({ "shortname": "test.used.icon", "name": "Used", "category": "Test", "iconUrl": used });
     assert_eq!(ada.put("/admin/items/700011", &item).await.status, 200);
     app.clock.advance(chrono::Duration::hours(25));
     // It looks at each start, and every minute.
@@ -244,6 +246,7 @@ const S3: &str = "TEST_S3_URL";
 
 #[actix_web::test]
 async fn images_can_be_kept_in_s3() {
+    let _catalogue = catalogue::alone().await;
     let Ok(s3) = std::env::var(S3) else {
         eprintln!("SKIPPED images in S3: {S3} is not set");
         return;
@@ -277,7 +280,8 @@ async fn images_can_be_kept_in_s3() {
     assert!(shown.bytes().len() > 512 * 1024, "it takes several pieces");
     let decoded = |bytes: &[u8]| image::load_from_memory(bytes).unwrap().to_rgb8();
     assert!(decoded(shown.bytes()) == decoded(&sent));
-    let item = json!({ "shortname": "test.s3", "name": "In S3", "category": "", "iconUrl": format!("{BASE}{path}") });
+    let item =
+        json!({ "shortname": "test.s3", "name": "In S3", "category": "Test", "iconUrl": format!("{BASE}{path}") });
     assert_eq!(ada.put("/admin/items/700010", &item).await.status, 200);
     assert_eq!(ada.delete("/admin/items/700010").await.status, 200);
     app.browser().get(&path).await.expect_problem(404, "not_found");

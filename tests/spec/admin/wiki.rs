@@ -36,7 +36,8 @@ async fn everybody_reads_the_pages_that_explain_the_service() {
     let tree = nobody.get("/wiki/tree").await;
     assert_eq!((tree.status, tree.header("cache-control")), (200, Some("public, no-cache")));
     assert_eq!(slugs(&tree.json(), "Start"), ["welcome", "pairing", "push-credential"]);
-    assert_eq!(tree.json(), ada.get("/admin/wiki/tree").await.json());
+    let of_admins = ada.get("/admin/wiki/tree").await.json();
+    assert_eq!((&of_admins["sections"], &of_admins["deleted"]), (&tree.json()["sections"], &json!([])));
     let mut shown = 0;
     for section in tree.json()["sections"].as_array().unwrap() {
         for link in section["pages"].as_array().unwrap() {
@@ -90,11 +91,27 @@ async fn a_page_is_written_changed_and_deleted() {
     assert_eq!(ada.delete(delete).await.json(), json!({ "ok": true }));
     ada.delete(delete).await.expect_problem(404, "not_found");
     nobody.get("/wiki/page?slug=guides/doors").await.expect_problem(404, "not_found");
-    ada.get("/admin/wiki/page/versions?slug=guides/doors").await.expect_problem(404, "not_found");
     assert_eq!(nobody.get("/wiki/tree").await.json(), before.json());
 
+    // It can be looked at and had back.
+    assert_eq!(ada.get("/admin/wiki/tree").await.json()["deleted"], json!(["guides/doors"]));
+    let versions = ada.get("/admin/wiki/page/versions?slug=guides/doors").await.json();
+    assert_eq!(versions, json!({ "versions": [version(3), version(2), version(1)] }));
+    let read = ada.get("/admin/wiki/page/versions/2?slug=guides/doors").await;
+    assert_eq!((read.json(), read.header("etag")), (changed.json(), changed.header("etag")));
+    for wanted in ["4", "0", "-1", "x", "9223372036854775808"] {
+        let path = format!("/admin/wiki/page/versions/{wanted}?slug=guides/doors");
+        ada.get(&path).await.expect_problem(404, "not_found");
+    }
+    nobody.get("/admin/wiki/page/versions/2?slug=guides/doors").await.expect_problem(401, "unauthenticated");
+    let back = ada.post("/admin/wiki/page/restore", Some(&json!({ "slug": "guides/doors", "version": 3 }))).await;
+    assert_eq!((&back.json()["body"], &back.json()["version"]), (&created.json()["body"], &json!(5)));
+    assert_eq!(nobody.get("/wiki/page?slug=guides/doors").await.json(), back.json());
+    assert_eq!(ada.delete(delete).await.status, 200);
+
     let actions: Vec<_> = audited(&mut ada, 9).await.iter().map(|entry| entry["action"].clone()).collect();
-    assert_eq!(actions, ["wiki_page.delete", "wiki_page.restore", "wiki_page.put", "wiki_page.put"]);
+    assert_eq!(actions[..2], ["wiki_page.delete", "wiki_page.restore"]);
+    assert_eq!(actions[2..], ["wiki_page.delete", "wiki_page.restore", "wiki_page.put", "wiki_page.put"]);
     let first = audited(&mut ada, 9).await.pop().unwrap();
     assert_eq!(first, done("wiki_page.put", "guides/doors", Value::Null, created.json()));
 }
@@ -112,7 +129,8 @@ async fn a_page_of_the_service_can_be_changed_deleted_and_had_back() {
     ada.get("/wiki/page?slug=welcome").await.expect_problem(404, "not_found");
     assert_eq!(slugs(&ada.get("/wiki/tree").await.json(), "Start"), ["pairing", "push-credential"]);
     let versions = ada.get("/admin/wiki/page/versions?slug=welcome").await.json();
-    assert_eq!(versions, json!({ "versions": [{ "version": 0, "updatedAt": null, "updatedBy": null }] }));
+    let shipped_version = json!({ "version": 0, "updatedAt": null, "updatedBy": null });
+    assert_eq!(versions["versions"].as_array().unwrap()[1..], [shipped_version]);
     let back = ada.post("/admin/wiki/page/restore", Some(&json!({ "slug": "welcome", "version": 0 }))).await;
     assert_eq!((back.json()["body"].clone(), back.header("etag")), (shipped.json()["body"].clone(), Some(&*tag)));
 }
@@ -162,5 +180,12 @@ async fn an_image_goes_with_the_last_page_that_shows_it() {
     assert_eq!(ada.delete("/admin/wiki/page?slug=b").await.status, 200);
     assert_eq!(app.browser().get(&path).await.status, 200, "an earlier version of the other page has it");
     assert_eq!(ada.delete("/admin/wiki/page?slug=a").await.status, 200);
+    assert_eq!(app.browser().get(&path).await.status, 200, "the deleted page can be restored");
+    // It is used as long as a version is kept that shows it.
+    for slug in ["a", "b"] {
+        for _ in 0..20 {
+            assert_eq!(put(&mut ada, &page(slug, slug, "no image any more"), None).await.status, 200);
+        }
+    }
     app.browser().get(&path).await.expect_problem(404, "not_found");
 }

@@ -12,7 +12,7 @@ use crate::{
     harness::{
         app::{ADA, ADMINS, FRONTEND},
         browser::Browser,
-        chat_platform,
+        catalogue, chat_platform,
         game::ALICE,
         payments::PaymentTest,
         pictures::{form, form_type, png},
@@ -41,7 +41,7 @@ const WRITES: &[(&str, Sent, &str)] = &[
     ("DELETE /admin/wiki/page", Nothing, "wiki_page.delete"),
     ("POST /admin/wiki/image", Image, "image.upload"),
     ("POST /admin/items/upload-icon", Image, "image.upload"),
-    ("PUT /admin/items/{id}", Json(r#"{"shortname":"test.write","name":"Item","category":""}"#), "item.put"),
+    ("PUT /admin/items/{id}", Json(r#"{"shortname":"test.write","name":"Item","category":"Test"}"#), "item.put"),
     ("DELETE /admin/items/{id}", Nothing, "item.delete"),
     ("POST /admin/conveyor-map", Json(r#"{"itemId":"-932201673"}"#), "conveyor_row.add"),
     ("POST /admin/conveyor-map/bulk-category", Json(r#"{"shortnames":["scrap"],"category":"A"}"#), "conveyor_rows.put"),
@@ -49,6 +49,8 @@ const WRITES: &[(&str, Sent, &str)] = &[
     ("DELETE /admin/conveyor-map/{shortname}", Nothing, "conveyor_row.delete"),
     ("POST /admin/chat/register-commands", Nothing, "chat.register_commands"),
     ("POST /admin/refund", Json(r#"{"chargeId":"{charge}"}"#), "refund"),
+    ("POST /admin/users/{id}/subscriptions/fetch", Nothing, "user.subscriptions.fetch"),
+    ("DELETE /admin/users/{id}/subscriptions/{subscriptionId}", Nothing, "subscription.end"),
     ("DELETE /admin/paired-servers/{id}", Nothing, "paired_server.delete"),
     ("DELETE /admin/users/{userId}/paired-servers", Nothing, "user.paired_servers.delete"),
     ("POST /admin/users/{id}/sign-out", Nothing, "user.sign_out"),
@@ -69,6 +71,7 @@ struct Scene {
     user: String,
     server: String,
     charge: String,
+    subscription: String,
 }
 
 impl Scene {
@@ -78,14 +81,14 @@ impl Scene {
         flags.push(ADMINS.to_owned());
         let mut test = PaymentTest::start_with(&flags.iter().map(String::as_str).collect::<Vec<_>>()).await;
         let mut ada = test.app.signed_in(ADA).await;
-        test.subscribe("SCOUT").await;
+        let subscription = test.subscribe("SCOUT").await;
         test.until(|subscription| subscription["tier"] == "SCOUT").await;
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let user = text(&test.alice.get("/me").await.json()["id"]);
         let pairing = json!({ "address": "play.example.com", "port": 28083, "playerId": ALICE, "playerToken": 1 });
         let server = text(&test.alice.post("/paired-servers", Some(&pairing)).await.json()["id"]);
         let charge = text(&ada.get(&format!("/admin/users/{user}/charges")).await.json()["charges"][0]["id"]);
-        Self { _test: test, _chat: chat, ada, user, server, charge }
+        Self { _test: test, _chat: chat, ada, user, server, charge, subscription }
     }
 
     /// What stands there in the example.
@@ -100,6 +103,7 @@ impl Scene {
             ("{account}", ALICE),
             ("{charge}", &self.charge),
             ("{userId}", &self.user),
+            ("{subscriptionId}", &self.subscription),
             ("{id}", id),
             ("{name}", "faq"),
             ("{shortname}", "scrap"),
@@ -112,6 +116,7 @@ impl Scene {
 
 #[actix_web::test]
 async fn every_write_of_an_admin_leaves_an_entry() {
+    let _catalogue = catalogue::alone().await;
     let mut scene = Scene::set().await;
     for (route, sent, action) in WRITES {
         let before = scene.ada.get("/admin/audit?limit=1").await.json()["total"].as_u64().unwrap();
