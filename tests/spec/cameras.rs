@@ -122,6 +122,8 @@ async fn a_frame_is_the_picture_that_the_game_server_draws() {
     client.until(&server, |state| state["devices"][TURNING_CAMERA]["reachable"] == "ok").await;
     let camera = &client.state(&server)["devices"][TURNING_CAMERA];
     assert_eq!((&camera["kind"], &camera["name"]), (&json!("camera"), &json!(TURNING_CAMERA)));
+    let listed = alice.get(&format!("/paired-servers/{server}/devices")).await.json();
+    assert_eq!(listed["devices"][0]["asOf"], "2026-11-21T12:00:00.000Z", "of the frame: {listed}");
 }
 
 /// Slow, as a camera stays subscribed to for some seconds.
@@ -279,7 +281,7 @@ async fn a_camera_is_a_device_with_its_identifier_as_id() {
     let expected = json!({
         "deviceId": "BASE_1", "kind": "camera", "name": "BASE_1", "label": null, "customCommand": null,
         "onMessage": null, "offMessage": null, "createdAt": "2026-11-21T12:00:00.000Z",
-        "x": null, "y": null, "grid": "", "value": null, "reachable": "no_response", "asOf": null,
+        "x": null, "y": null, "grid": "", "value": null, "reachable": "pending", "asOf": null,
     });
     assert_eq!(added.json(), expected);
     let again = alice.post(&devices, Some(&json!({ "cameraId": "BASE_1", "label": "Gate" }))).await;
@@ -314,7 +316,10 @@ async fn the_cameras_of_the_maps_monuments_are_offered() {
     let app = TestApp::start_beside_games().await;
     let mut alice = app.signed_in(ALICE).await;
     let unlinked = pair_unlinked(&mut alice).await;
-    assert_eq!(alice.get(&format!("/paired-servers/{unlinked}/cameras")).await.json(), json!({ "cameras": [] }));
+    assert_eq!(
+        alice.get(&format!("/paired-servers/{unlinked}/cameras")).await.json(),
+        json!({ "cameras": [], "next": null })
+    );
 
     let world = SimulatedWorld::new(7, app.clock.now());
     let centimetres = |metres: f32| (f64::from(metres) * 100.0).round() / 100.0;
@@ -323,7 +328,7 @@ async fn the_cameras_of_the_maps_monuments_are_offered() {
     let server = pair(&mut alice, &game).await;
     assert_eq!(add_camera(&mut alice, &server, "OILRIG1HELI").await.status, 201);
     let path = format!("/paired-servers/{server}/cameras");
-    until("the map", async || alice.get(&path).await.json() != json!({ "cameras": [] })).await;
+    until("the map", async || alice.get(&path).await.json() != json!({ "cameras": [], "next": null })).await;
     let answer = alice.get(&path).await.json();
     let cameras = answer["cameras"].as_array().unwrap();
     let find = |id: &str| cameras.iter().find(|camera| camera["cameraId"] == id).unwrap();
@@ -336,4 +341,17 @@ async fn the_cameras_of_the_maps_monuments_are_offered() {
     assert_eq!(find("COMPOUNDSTREET")["monument"], "Outpost");
     let monuments: Vec<&Value> = cameras.iter().map(|camera| &camera["monument"]).collect();
     assert!(!monuments.contains(&&json!("Launch Site")), "it has none");
+
+    // Closed to players, but there.
+    let frame = frame_path(&server, "OILRIG1HELI");
+    let offers = async |alice: &mut Browser, id: &str| {
+        let answer = alice.get(&path).await.json();
+        answer["cameras"].as_array().unwrap().iter().any(|camera| camera["cameraId"] == id)
+    };
+    alice.get(&frame).await.expect_problem(409, "camera_access_denied");
+    assert!(offers(&mut alice, "OILRIG1HELI").await);
+    game.faults(|faults| faults.no_monument_cameras = true);
+    alice.get(&frame).await.expect_problem(404, "unknown_camera");
+    until("it is not offered", async || !offers(&mut alice.clone(), "OILRIG1HELI").await).await;
+    assert!(offers(&mut alice, "OILRIG1DOCK").await, "the game server was not asked about it");
 }

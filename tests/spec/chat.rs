@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::harness::{
     app::{FRONTEND, TestApp},
     browser::Browser,
-    game::{self, ALICE, BOB, is_complete, is_connected, pair, watched},
+    game::{self, ALICE, BOB, is_complete, is_connected, pair, share, watched},
     relay_client::RelayClient,
 };
 
@@ -48,6 +48,10 @@ async fn what_the_owner_says_is_said_once_and_told_as_it_is_kept() {
     let next = first["next"].as_str().unwrap();
     let rest = alice.get(&format!("{path}?limit=2&before={next}")).await.json();
     assert_eq!((texts(&rest), &rest["next"]), (vec!["raid tonight?"], &Value::Null));
+    // A client that was away asks for what came since.
+    let missed = alice.get(&format!("{path}?since={}", said["ts"].as_str().unwrap())).await.json();
+    assert_eq!(missed, chat);
+    assert_eq!(alice.get(&format!("{path}?since=2030-01-01T00:00:00Z")).await.json()["lines"], json!([]));
 }
 
 #[actix_web::test]
@@ -179,16 +183,19 @@ async fn bad_lines_and_queries_are_refused_and_nothing_is_said() {
         let problem = alice.post(&path, Some(&body)).await.expect_problem(400, "invalid_request");
         assert_eq!(problem["errors"][0]["path"], field, "{body}");
     }
-    for (query, field) in
-        [("limit=0", "limit"), ("limit=501", "limit"), ("before=7", "before"), ("before=1.%00", "before")]
-    {
+    for (query, field) in [
+        ("limit=0", "limit"),
+        ("limit=501", "limit"),
+        ("before=7", "before"),
+        ("before=1.%00", "before"),
+        ("since=now", "since"),
+    ] {
         let problem = alice.get(&format!("{path}?{query}")).await.expect_problem(400, "invalid_request");
         assert_eq!(problem["errors"][0]["path"], field, "{query}");
     }
     let mut bob = app.signed_in(BOB).await;
     bob.post(&path, Some(&json!({ "text": "let me in" }))).await.expect_problem(404, "not_found");
-    let guest = json!({ "platformId": BOB });
-    assert_eq!(alice.post(&format!("/paired-servers/{server}/guests"), Some(&guest)).await.status, 201);
+    share(&mut alice, &server, &mut bob).await;
     bob.post(&path, Some(&json!({ "text": "let me in" }))).await.expect_problem(403, "owner_only");
     assert_eq!(texts(&bob.get(&path).await.json()), [""; 0], "guests read");
     assert_eq!(game.world(|world| world.team_chat(TEAM[0].0).unwrap().messages.len()), 0);

@@ -235,6 +235,28 @@ fn the_settings_that_simulate_writes_lead_to_all_of_its_neighbours() {
 }
 
 #[test]
+fn a_demo_takes_a_dashboard_of_ones_own_and_refuses_what_is_no_address() {
+    let directory = TempDir::new().unwrap();
+    let output = companion(directory.path()).args(["demo", "--port=0", "--frontend-url=localhost"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && text.contains("FRONTEND_URL"), "{text}");
+
+    let own = "--frontend-url=http://localhost:5173";
+    let mut demo = companion(directory.path());
+    let _running = until_printed(demo.args(["demo", "--port=0", "--data-dir=it", own]), "The demo is running");
+    let file = std::fs::read_to_string(directory.path().join("it/demo.json")).unwrap();
+    let file: serde_json::Value = serde_json::from_str(&file).unwrap();
+    let answer = actix_web::rt::System::new().block_on(async {
+        let request =
+            reqwest::Client::new().get(format!("{}/me", file["apiUrl"].as_str().unwrap().trim_end_matches('/')));
+        let request = request.header("cookie", file["cookie"].as_str().unwrap());
+        request.header("origin", "http://localhost:5173").send().await.unwrap()
+    });
+    assert_eq!(answer.status(), 200);
+    assert_eq!(answer.headers()["access-control-allow-origin"], "http://localhost:5173");
+}
+
+#[test]
 fn a_device_to_toggle_that_does_not_exist_or_is_no_switch_is_told() {
     let directory = TempDir::new().unwrap();
     let mut demo = companion(directory.path());

@@ -12,6 +12,7 @@ use tokio::{
 
 use crate::harness::{
     app::{ADA, ADMIN, ADMINS, BASE, FRONTEND, TestApp},
+    browser::Browser,
     game::ALICE,
     relay_client::PATIENCE,
 };
@@ -162,10 +163,73 @@ async fn scripts_of_exactly_two_origins_may_read_with_cookies() {
     }
 }
 
+/// What a page of another origin is answered: the status, who may read it, and whether with cookies.
+async fn foreign(browser: &mut Browser, method: Method, path: &str, fields: &[(&str, &str)]) -> (u16, String, String) {
+    let mut request = browser.request(method, path).header("origin", "https://overlay.test");
+    for (name, value) in fields {
+        request = request.header(*name, *value);
+    }
+    let answer = browser.send(request).await;
+    let text = |name| answer.header(name).unwrap_or_default().to_owned();
+    (answer.status, text("access-control-allow-origin"), text("access-control-allow-credentials"))
+}
+
+#[actix_web::test]
+async fn pages_of_other_origins_may_call_with_a_token_and_never_with_a_cookie() {
+    let app = TestApp::start().await;
+    let mut alice = app.signed_in(ALICE).await;
+    let helper = app.paired(&mut alice).await;
+    let token = format!("Bearer {}", helper.token);
+    let anybody = |status: u16| (status, "*".to_owned(), String::new());
+    let nobody = |status: u16| (status, String::new(), String::new());
+    let preflight =
+        |method, headers| [("access-control-request-method", method), ("access-control-request-headers", headers)];
+    for (path, method, headers, expected) in [
+        ("/relay/token", "POST", "authorization", anybody(200)),
+        ("/relay/token", "POST", "content-type, AUTHORIZATION", anybody(200)),
+        ("/credentials/push", "PUT", "authorization,content-type", anybody(200)),
+        // Without a token there is nothing that such a page may do.
+        ("/relay/token", "POST", "content-type", nobody(400)),
+        ("/relay/token", "POST", "", nobody(400)),
+        // Other methods, and routes that take no token.
+        ("/relay/token", "DELETE", "authorization", nobody(400)),
+        ("/credentials/push", "DELETE", "authorization", nobody(400)),
+        ("/me", "GET", "authorization", nobody(400)),
+        ("/pairing/device/code", "POST", "authorization", nobody(400)),
+        ("/admin/users", "GET", "authorization", nobody(400)),
+        ("/nothing", "GET", "authorization", nobody(400)),
+    ] {
+        let answer = foreign(&mut alice, Method::OPTIONS, path, &preflight(method, headers)).await;
+        assert_eq!(answer, expected, "{path} {method} {headers}");
+    }
+    let post = async |browser: &mut Browser, path: &str, token: &[(&str, &str)]| {
+        foreign(browser, Method::POST, path, token).await
+    };
+    let mut page = app.browser();
+    let bearer = [("authorization", token.as_str())];
+    let dead = [("authorization", "Bearer 00")];
+    assert_eq!(post(&mut page, "/relay/token", &bearer).await, anybody(200));
+    assert_eq!(post(&mut page, "/relay/token", &dead).await, anybody(401));
+    assert_eq!(post(&mut page, "/relay/token", &[]).await, nobody(401));
+    // The cookie is not looked at where a token is, and no page may read what came with it.
+    assert_eq!(post(&mut alice, "/relay/token", &bearer).await, anybody(200));
+    assert_eq!(post(&mut alice, "/relay/token", &dead).await, anybody(401));
+    assert_eq!(post(&mut alice, "/relay/token", &[]).await, nobody(403));
+    assert_eq!(post(&mut alice, "/pairing/device/code", &bearer).await, nobody(403));
+    assert_eq!(foreign(&mut alice, Method::GET, "/me", &bearer).await, nobody(200));
+    assert_eq!(foreign(&mut page, Method::GET, "/me", &bearer).await, nobody(401));
+    // Our own pages are answered as before, also with a token.
+    let own = alice.request(Method::POST, "/relay/token").header("origin", FRONTEND).header(AUTHORIZATION, &token);
+    let answer = alice.send(own).await;
+    assert_eq!(answer.header("access-control-allow-origin"), Some(FRONTEND));
+    assert_eq!(answer.header("access-control-allow-credentials"), Some("true"));
+}
+
 #[actix_web::test]
 async fn a_socket_opens_for_our_pages_and_for_what_is_no_browser() {
     let app = TestApp::start().await;
     let mut alice = app.signed_in(ALICE).await;
+    let mut helper = app.paired(&mut alice).await;
     let token = alice.post("/relay/token", None).await.json()["token"].as_str().unwrap().to_owned();
     for (origin, status) in [
         (None, 101),
@@ -180,6 +244,11 @@ async fn a_socket_opens_for_our_pages_and_for_what_is_no_browser() {
     ] {
         let origin_line = origin.map_or(String::new(), |origin| format!("Origin: {origin}\r\n"));
         assert_eq!(handshake(app.relay, &token, &origin_line).await, status, "{origin:?}");
+        // No cookie minted this one: its page was given a token.
+        let minted = helper.send(helper.request(Method::POST, "/relay/token")).await.json();
+        let minted = minted["token"].as_str().unwrap();
+        assert_eq!(handshake(app.relay, minted, &origin_line).await, 101, "{origin:?}");
+        assert_eq!(handshake(app.relay, "none", &origin_line).await, 401, "{origin:?}");
     }
 }
 

@@ -1,12 +1,21 @@
 //! Smart devices over HTTP: what is known of them, what their owner writes, and toggling.
 
-use companion::simulator::world::{BASE_ALARM, GATE_SWITCH, TOOL_CUPBOARD};
+use std::time::Duration;
+
+use companion::{
+    relay::schema,
+    simulator::world::{
+        BASE_ALARM, GATE_SWITCH, LIGHTS_SWITCH, LOOT_BOX, SimulatedDevice, SimulatedWorld, TOOL_CUPBOARD,
+    },
+};
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::harness::{
+    app::FRONTEND,
     browser::{Answer, Browser},
-    game::watched,
+    game::{ALICE, pair, watched},
+    relay_client::RelayClient,
 };
 
 async fn edit(browser: &mut Browser, path: &str, change: Value) -> Answer {
@@ -76,6 +85,56 @@ async fn toggles_of_one_user_are_limited() {
 }
 
 #[actix_web::test]
+async fn the_relay_and_http_take_from_the_same_budget() {
+    let (app, mut alice, _game, server, mut client) = watched(&[GATE_SWITCH]).await;
+    let path = format!("/paired-servers/{server}/devices/4/toggle");
+    for _ in 0..59 {
+        alice.post(&path, None).await.expect_problem(404, "not_found");
+    }
+    let toggle = json!({
+        "type": "deviceToggle", "serverId": server, "deviceId": GATE_SWITCH.to_string(), "requestId": "t",
+    });
+    client.send(toggle.clone()).await;
+    client.expect("ack").await;
+    alice.post(&path, None).await.expect_problem(429, "rate_limited");
+    client.send(toggle.clone()).await;
+    assert_eq!(client.expect_error("rate_limited").await["requestId"], "t");
+    app.clock.advance(chrono::Duration::seconds(1));
+    client.send(toggle).await;
+    client.expect("ack").await;
+}
+
+/// Slow, as each toggle waits for its deadline.
+#[actix_web::test]
+async fn a_switch_that_does_not_turn_is_no_success() {
+    let (_app, mut alice, game, server, mut client) = watched(&[GATE_SWITCH]).await;
+    let path = format!("/paired-servers/{server}/devices/{GATE_SWITCH}/toggle");
+    let before = client.state(&server)["devices"][GATE_SWITCH.to_string()]["value"].as_bool().unwrap();
+    game.faults(|faults| faults.stuck = true);
+    let toggle = json!({
+        "type": "deviceToggle", "serverId": server, "deviceId": GATE_SWITCH.to_string(), "requestId": "t",
+    });
+    client.send(toggle).await;
+    alice.post(&path, Some(&json!({ "value": !before }))).await.expect_problem(504, "game_server_timeout");
+    assert_eq!(client.expect_error("game_server_timeout").await["requestId"], "t");
+    assert_eq!(alice.post(&path, Some(&json!({ "value": before }))).await.json()["value"], before, "it is so");
+
+    // The switch turns a moment after the game has said yes.
+    let before_it = game.toggles();
+    let later = async {
+        while game.toggles() == before_it {
+            tokio::task::yield_now().await;
+        }
+        game.world(|world| world.set_switch(GATE_SWITCH, !before)).unwrap();
+    };
+    let wish = json!({ "value": !before });
+    let (toggled, ()) = tokio::join!(alice.post(&path, Some(&wish)), later);
+    assert_eq!((toggled.status, &toggled.json()["value"]), (200, &json!(!before)), "{}", toggled.text());
+    game.faults(|faults| faults.stuck = false);
+    assert_eq!(alice.post(&path, None).await.json()["value"], before);
+}
+
+#[actix_web::test]
 async fn what_the_owner_writes_is_kept_and_shown() {
     let (_app, mut alice, _game, server, mut client) = watched(&[GATE_SWITCH, BASE_ALARM]).await;
     let path = |id: u64| format!("/paired-servers/{server}/devices/{id}");
@@ -124,4 +183,147 @@ async fn what_the_owner_writes_is_kept_and_shown() {
     let half = edit(&mut alice, &path(GATE_SWITCH), json!({ "x": 1 })).await.expect_problem(400, "invalid_request");
     assert_eq!(half["errors"][0]["path"], "y");
     edit(&mut alice, &path(4), json!({ "label": "Nothing" })).await.expect_problem(404, "not_found");
+}
+
+/// What the toggles of all of these browsers at the same instant are answered.
+async fn at_once(browsers: &[Browser], path: &str, wish: Option<Value>) -> Vec<bool> {
+    let toggle = |browser: &Browser| {
+        let request = browser.request(Method::POST, path).header("origin", FRONTEND);
+        match &wish {
+            Some(wish) => request.json(wish),
+            None => request,
+        }
+    };
+    let answers = browsers.iter().map(|browser| async {
+        let answer = toggle(browser).send().await.unwrap();
+        assert_eq!(answer.status(), 200);
+        answer.json::<Value>().await.unwrap()["value"].as_bool().unwrap()
+    });
+    futures_util::future::join_all(answers).await
+}
+
+/// Slow, as a link asks a game server three times a second.
+#[actix_web::test]
+async fn toggles_at_once_are_carried_out_one_after_the_other() {
+    let (app, mut alice, game, server, _) = watched(&[GATE_SWITCH]).await;
+    let path = format!("/paired-servers/{server}/devices/{GATE_SWITCH}/toggle");
+    let is_open = || {
+        let gate = |world: &mut SimulatedWorld| world.devices().find(|(id, ..)| *id == GATE_SWITCH).unwrap().2.clone();
+        game.world(gate) == SimulatedDevice::Switch { on: true }
+    };
+    let mut browsers = Vec::new();
+    for _ in 0..6 {
+        browsers.push(app.signed_in(ALICE).await);
+    }
+    for round in 0..20 {
+        // A user may toggle 60 times a minute.
+        app.clock.advance(chrono::TimeDelta::seconds(6));
+        let before = is_open();
+        let seen = at_once(&browsers, &path, None).await;
+        assert_eq!(is_open(), before, "round {round}: six flips");
+        assert_eq!(seen.iter().filter(|value| **value).count(), 3, "{seen:?}: each has seen its own");
+    }
+    // Those who want the same are one: a flip of a third does not come between.
+    assert_eq!(at_once(&browsers, &path, Some(json!({ "value": true }))).await, [true; 6]);
+    assert!(is_open());
+    assert_eq!(at_once(&browsers[..2], &path, Some(json!({ "value": true }))).await, [true; 2]);
+    assert!(is_open(), "two friends who open the door leave it open");
+
+    let shut = json!({
+        "type": "deviceToggle", "serverId": server, "deviceId": GATE_SWITCH.to_string(), "value": false, "requestId": "s",
+    });
+    let mut client = RelayClient::watching(&app, &mut alice, &server).await;
+    for _ in 0..2 {
+        client.send(shut.clone()).await;
+    }
+    for _ in 0..2 {
+        assert_eq!(client.expect("ack").await["requestId"], "s");
+    }
+    assert!(!is_open());
+    let odd = alice.post(&path, Some(&json!({ "value": "on" }))).await.expect_problem(400, "invalid_request");
+    assert_eq!(odd["errors"][0]["path"], "value");
+}
+
+#[actix_web::test]
+async fn devices_change_at_once_without_a_link_too_and_new_ones_are_pending() {
+    let (_app, mut alice, game, server, mut client) = watched(&[GATE_SWITCH, BASE_ALARM]).await;
+    let devices = format!("/paired-servers/{server}/devices");
+    let (gate, alarm, lights) = (GATE_SWITCH.to_string(), BASE_ALARM.to_string(), LIGHTS_SWITCH.to_string());
+    game.stop().await;
+    client.until(&server, |state| state["server"]["connection"] == "unreachable").await;
+
+    edit(&mut alice, &format!("{devices}/{gate}"), json!({ "label": "Front gate" })).await;
+    client.until(&server, |state| state["devices"][&gate]["label"] == "Front gate").await;
+    assert_eq!(client.state(&server)["devices"][&gate]["value"], false, "as it was last known");
+    let added = alice.post(&devices, Some(&json!({ "entityId": LIGHTS_SWITCH }))).await.json();
+    assert_eq!((&added["reachable"], &added["asOf"]), (&json!("pending"), &Value::Null));
+    client.until(&server, |state| state["devices"][&lights]["reachable"] == "pending").await;
+    assert_eq!(device(&alice.get(&devices).await.json(), LIGHTS_SWITCH)["reachable"], "pending");
+    assert_eq!(alice.delete(&format!("{devices}/{alarm}")).await.status, 200);
+    client.until(&server, |state| state["devices"][&alarm].is_null()).await;
+
+    game.restart().await.unwrap();
+    pair(&mut alice, &game).await;
+    client.until(&server, |state| state["devices"][&lights]["reachable"] == "ok").await;
+}
+
+#[actix_web::test]
+async fn what_happens_to_devices_is_said_and_kept() {
+    let (app, mut alice, game, server, mut client) = watched(&[GATE_SWITCH, LOOT_BOX, TOOL_CUPBOARD]).await;
+    let validator = {
+        let mut schema = schema::document();
+        schema["oneOf"] = json!([{ "$ref": "#/$defs/ServerMessage" }]);
+        jsonschema::draft202012::new(&schema).unwrap()
+    };
+    let mut said = Vec::new();
+    let mut hear = async |client: &mut RelayClient, action: &str| {
+        let event = loop {
+            let event = client.expect("event").await["event"].take();
+            if event["kind"] == "device" {
+                break event;
+            }
+        };
+        assert_eq!(event["action"], action, "{event}");
+        let message = json!({ "type": "event", "serverId": server, "event": event });
+        if let Err(fault) = validator.validate(&message) {
+            panic!("not in the schema: {fault}: {event}");
+        }
+        said.push(event["id"].clone());
+        event
+    };
+    let me = alice.get("/me").await.json()["id"].clone();
+    let toggle = format!("/paired-servers/{server}/devices/{GATE_SWITCH}/toggle");
+    assert_eq!(alice.post(&toggle, Some(&json!({ "value": true }))).await.status, 200);
+    let opened = hear(&mut client, "turned_on").await;
+    assert_eq!((&opened["data"]["by"], &opened["data"]["deviceId"]), (&me, &json!(GATE_SWITCH.to_string())));
+    assert!(me.is_string());
+    game.world(|world| world.set_switch(GATE_SWITCH, false).unwrap());
+    assert_eq!(hear(&mut client, "turned_off").await["data"]["by"], Value::Null, "in the game");
+
+    // What lasts a moment, with the contents that come half a second after the change.
+    game.world(|world| world.set_storage(LOOT_BOX, Vec::new()));
+    game.advance(Duration::from_secs(1));
+    let emptied = |state: &Value| state["devices"][LOOT_BOX.to_string()]["storage"]["used"] == 0;
+    client.until(&server, emptied).await;
+    let mut time_passes = async || {
+        loop {
+            app.clock.advance(chrono::Duration::seconds(6));
+            alice.get("/me").await;
+        }
+    };
+    for action in ["empty", "upkeep_low"] {
+        let event = tokio::select! {
+            event = hear(&mut client, action) => event,
+            () = time_passes() => unreachable!(),
+        };
+        let capacity = if action == "empty" { json!(48) } else { Value::Null };
+        assert_eq!(event["data"]["capacity"], capacity);
+    }
+
+    let path = format!("/intel/{server}/timeline?types=device");
+    let kept = alice.get_until(&path, |page| page["entries"].as_array().unwrap().len() == 4).await;
+    let kept: Vec<&Value> = kept["entries"].as_array().unwrap().iter().rev().collect();
+    assert_eq!(kept.iter().map(|entry| &entry["id"]).collect::<Vec<_>>(), said.iter().collect::<Vec<_>>());
+    assert_eq!((&kept[0]["action"], &kept[0]["data"]["by"]), (&json!("turned_on"), &me));
+    assert_eq!(kept[3]["data"]["hours"], 24);
 }

@@ -1,5 +1,8 @@
 //! What holds for every request: problem documents, request ids, CSRF, CORS, rate limits, health.
 
+use std::io::Write as _;
+
+use flate2::{Compression, write::GzEncoder};
 use reqwest::{
     Method,
     header::{CONTENT_TYPE, ORIGIN},
@@ -12,8 +15,9 @@ use tokio::{
 };
 
 use crate::harness::{
-    app::{BASE, FRONTEND, TestApp},
+    app::{ADA, ADMINS, BASE, FRONTEND, TestApp},
     browser::Answer,
+    documented,
     relay_client::PATIENCE,
 };
 
@@ -45,6 +49,34 @@ async fn every_failure_is_a_problem_document() {
     for (request, status, code) in requests {
         alice.send(request).await.expect_problem(status, code);
     }
+}
+
+#[actix_web::test]
+async fn what_an_operation_does_not_know_is_refused_on_every_route_alike() {
+    let app = TestApp::start_with(&[ADMINS]).await;
+    let mut ada = app.signed_in(ADA).await;
+    let paths = documented::paths_with("get").filter(|path| !path.starts_with("/auth/platform"));
+    for path in paths {
+        // The path need not lead to something: nothing is looked up before.
+        let path = path.replace(['{', '}'], "");
+        let problem = ada.get(&format!("{path}?misspelt=secret")).await.expect_problem(400, "invalid_request");
+        assert_eq!(problem["errors"], json!([{ "path": "misspelt", "message": "is no parameter of this operation" }]));
+    }
+    for limit in ["x", "1.5", "-1", "99999999999999999999", ""] {
+        let problem = ada.get(&format!("/admin/users?limit={limit}")).await.expect_problem(400, "invalid_request");
+        assert_eq!(problem["errors"][0]["path"], "limit", "{problem}");
+        assert!(!problem.to_string().contains("u32") && !problem.to_string().contains("i64"), "{problem}");
+    }
+    let body = json!({ "address": "192.0.2.1", "port": "x", "playerToken": 1 });
+    let problem = ada.post("/paired-servers", Some(&body)).await.expect_problem(400, "invalid_request");
+    assert!(!problem.to_string().contains("u16"), "{problem}");
+    let body = json!({ "platformId": ALICE, "tier": "SCOUT", "Note": "misspelt" });
+    let problem = ada.post("/admin/beta-testers", Some(&body)).await.expect_problem(400, "invalid_request");
+    assert_eq!(problem["errors"], json!([{ "path": "Note", "message": "is no field of this object" }]));
+    let problem = ada.post("/pairing/device/code", Some(&json!({ "lable": "x" }))).await;
+    assert_eq!(problem.expect_problem(400, "invalid_request")["errors"][0]["path"], "lable");
+    // Of the provider at sign-in, and of the payment provider.
+    assert_eq!(ada.get("/auth/platform?more=1").await.status, 302);
 }
 
 #[actix_web::test]
@@ -262,7 +294,7 @@ async fn health_routes_report_their_state() {
     assert_eq!(health["ok"], true);
     assert!(health["uptime"].is_u64());
     assert_eq!(browser.get("/health/db").await.json(), json!({ "ok": true }));
-    assert_eq!(browser.get("/ready").await.json(), json!({ "ok": true }));
+    assert_eq!(browser.get("/ready").await.json(), json!({ "ok": true, "warnings": [] }));
 }
 
 #[actix_web::test]
@@ -277,5 +309,28 @@ async fn a_request_for_an_upgrade_that_there_is_not_is_answered_and_closed() {
         timeout(PATIENCE, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("connection: close\r\n"), "{answer}");
         assert!(!answer.contains("connection: upgrade"), "{answer}");
+    }
+}
+
+#[actix_web::test]
+async fn a_body_in_an_encoding_that_is_not_read_is_refused() {
+    let app = TestApp::start().await;
+    let alice = app.signed_in(ALICE).await;
+    let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+    packed.write_all(b"{}").unwrap();
+    let packed = packed.finish().unwrap();
+    for (encoding, body, status) in [
+        ("br", &b"{}"[..], 415),
+        ("gzip, br", b"{}", 415),
+        ("x", b"{}", 415),
+        ("identity", b"{}", 200),
+        ("gzip", &packed, 200),
+    ] {
+        let request = alice.request(Method::POST, "/pairing/device/code").header(ORIGIN, FRONTEND);
+        let request = request.header(CONTENT_TYPE, "application/json").header("content-encoding", encoding);
+        let request = request.body(body.to_vec());
+        let answer = alice.clone().send(request).await;
+        assert_eq!(answer.status, status, "{encoding}: {}", answer.text());
+        assert_eq!(answer.header("accept-encoding"), (status == 415).then_some("gzip, identity"));
     }
 }

@@ -12,7 +12,7 @@ const FILE: &str = ".env.example";
 fn rendered() -> String {
     let mut text = "# Every variable of companion; those that are commented out have the value shown, or none. `companion serve`\n\
                     # reads `.env` of its working directory, or the file that --env-file names. `companion gen-secrets` prints\n\
-                    # values for the secrets.\n"
+                    # values for the secrets. A secret can be in a file: SESSION_SECRET_FILE names that of SESSION_SECRET, and so on.\n"
         .to_owned();
     for argument in Settings::augment_args(Command::new("serve")).get_arguments() {
         let Some(variable) = argument.get_env().and_then(|variable| variable.to_str()) else { continue };

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::harness::{
     app::{FRONTEND, TestApp},
     browser::{Answer, Browser},
-    game::{self, ALICE, BOB, add_device, is_complete, pair},
+    game::{self, ALICE, BOB, add_device, is_complete, pair, share},
     on_each_database,
     relay_client::RelayClient,
 };
@@ -48,6 +48,18 @@ async fn invite_account(owner: &mut Browser, server: &str, account: &str) -> Str
     let answer = invite(owner, server, json!({ "platformId": account })).await;
     assert_eq!(answer.status, 201, "{}", answer.text());
     text(&answer.json()["id"])
+}
+
+/// Accepts the invitation of this id.
+async fn accept_account(guest: &mut Browser, id: &str) -> Answer {
+    guest.post("/guest-invites/accept", Some(&json!({ "id": id }))).await
+}
+
+/// The invitations that this user is shown, by id.
+async fn shown(browser: &mut Browser) -> Vec<String> {
+    let list = browser.get("/guest-invites").await.json();
+    let invited = list["servers"].as_array().unwrap().iter().filter(|shared| shared["state"] == "invited");
+    invited.map(|shared| text(&shared["id"])).collect()
 }
 
 /// Id and token of a new link.
@@ -92,6 +104,20 @@ on_each_database!(an_account_is_invited_before_its_first_sign_in, |app| {
     app.clock.advance(chrono::Duration::days(20));
     let (mut alice, mut bob) = (app.signed_in(ALICE).await, app.signed_in(BOB).await);
     let later = "2026-12-11T12:00:00.000Z";
+    // Nothing is shared before he accepts.
+    let owner = json!({ "id": user_id(&mut alice).await, "displayName": ALICE, "avatarUrl": null });
+    let mut shared = json!({
+        "id": id, "state": "invited", "serverId": server, "serverName": "Game server", "owner": owner, "invitedAt": NOW,
+        "since": null,
+    });
+    assert_eq!(bob.get("/guest-invites").await.json(), json!({ "servers": [shared], "next": null }));
+    bob.get(&format!("/paired-servers/{server}")).await.expect_problem(404, "not_found");
+    assert_eq!(bob.get("/paired-servers").await.json(), json!({ "servers": [], "next": null }));
+    assert_eq!(guests(&mut alice, &server).await[0]["state"], "invited");
+    (shared["state"], shared["since"]) = (json!("guest"), json!(later));
+    let accepted = accept_account(&mut bob, &id).await;
+    assert_eq!((accepted.status, accepted.json()), (200, shared.clone()));
+    assert_eq!(accept_account(&mut bob, &id).await.status, 200, "a second click");
     let me = json!({ "id": user_id(&mut bob).await, "displayName": BOB, "avatarUrl": null });
     let guest = json!({
         "id": id, "state": "guest", "user": me, "platformId": BOB, "label": "Bob", "invitedAt": NOW,
@@ -100,9 +126,7 @@ on_each_database!(an_account_is_invited_before_its_first_sign_in, |app| {
     assert_eq!(guests(&mut alice, &server).await, [guest]);
 
     // What the guest sees.
-    let owner = json!({ "id": user_id(&mut alice).await, "displayName": ALICE, "avatarUrl": null });
-    let shared = json!({ "id": id, "serverId": server, "serverName": "Game server", "owner": owner, "since": later });
-    assert_eq!(bob.get("/guest-invites").await.json(), json!({ "servers": [shared] }));
+    assert_eq!(bob.get("/guest-invites").await.json(), json!({ "servers": [shared], "next": null }));
     let listed = bob.get("/paired-servers").await.json();
     let seen = &listed["servers"][0];
     assert_eq!((&seen["id"], &seen["role"], &seen["openIncidents"]), (&json!(server), &json!("guest"), &json!(0)));
@@ -125,19 +149,122 @@ on_each_database!(an_account_is_invited_before_its_first_sign_in, |app| {
     assert_eq!(bob.delete(&leave).await.json(), json!({ "ok": true }));
     bob.delete(&leave).await.expect_problem(404, "not_found");
     bob.get(&format!("/paired-servers/{server}")).await.expect_problem(404, "not_found");
-    assert_eq!(bob.get("/paired-servers").await.json(), json!({ "servers": [] }));
-    assert_eq!(bob.get("/guest-invites").await.json(), json!({ "servers": [] }));
+    assert_eq!(bob.get("/paired-servers").await.json(), json!({ "servers": [], "next": null }));
+    assert_eq!(bob.get("/guest-invites").await.json(), json!({ "servers": [], "next": null }));
     alice.delete(&leave).await.expect_problem(404, "not_found");
 
-    // A known account is a guest at once; removed, nobody again.
+    // A known account is asked again; removed, nobody again.
     let again = invite(&mut alice, &server, json!({ "platformId": BOB })).await;
-    assert_eq!((again.status, &again.json()["state"]), (201, &json!("guest")));
-    assert_eq!(bob.get(&format!("/paired-servers/{server}")).await.status, 200);
+    assert_eq!((again.status, &again.json()["state"]), (201, &json!("invited")));
     let id = text(&again.json()["id"]);
+    assert_eq!(accept_account(&mut bob, &id).await.status, 200);
+    assert_eq!(bob.get(&format!("/paired-servers/{server}")).await.status, 200);
     assert_eq!(revoke(&mut alice, &server, &id).await.json(), json!({ "ok": true }));
     revoke(&mut alice, &server, &id).await.expect_problem(404, "not_found");
     bob.get(&format!("/paired-servers/{server}")).await.expect_problem(404, "not_found");
 });
+
+on_each_database!(an_account_that_exists_looks_like_one_that_does_not_whatever_its_user_does, |app| {
+    let (mut alice, mut bob) = (app.signed_in(ALICE).await, app.signed_in(BOB).await);
+    let mut carol = app.signed_in(CAROL).await;
+    let server = server(&mut alice).await;
+    let unknown = "76561198000000077";
+    // What the owner sees, without the account.
+    let seen = async |alice: &mut Browser, id: &str| {
+        let mut list = guests(alice, &server).await;
+        let mut guest = list.remove(list.iter().position(|guest| guest["id"] == id).unwrap());
+        guest["id"].take();
+        guest["platformId"].take();
+        guest
+    };
+    let invite_blank = async |alice: &mut Browser, account: &str| {
+        let answer = invite(alice, &server, json!({ "platformId": account })).await;
+        let (status, mut body) = (answer.status, answer.json());
+        body["platformId"].take();
+        (status, text(&body["id"].take()), body)
+    };
+    let (of_unknown, of_bob) = (invite_blank(&mut alice, unknown).await, invite_blank(&mut alice, BOB).await);
+    assert_eq!((of_unknown.0, &of_unknown.2), (of_bob.0, &of_bob.2));
+    let (unknown_id, mut id) = (of_unknown.1, of_bob.1);
+    carol.post("/guest-invites/accept", Some(&json!({ "id": id }))).await.expect_problem(404, "unknown_invite");
+
+    // He refuses, and it is not shown again, also when it is made again.
+    assert_eq!(shown(&mut bob).await, [id.clone()]);
+    let refuse = format!("/guest-invites/{server}");
+    assert_eq!(bob.delete(&refuse).await.json(), json!({ "ok": true }));
+    bob.delete(&refuse).await.expect_problem(404, "not_found");
+    carol.delete(&refuse).await.expect_problem(404, "not_found");
+    assert_eq!(seen(&mut alice, &id).await, seen(&mut alice, &unknown_id).await);
+    invite(&mut alice, &server, json!({ "platformId": BOB })).await.expect_problem(409, "conflict");
+    for _ in 0..2 {
+        assert_eq!(shown(&mut bob).await, [""; 0]);
+        assert_eq!(revoke(&mut alice, &server, &id).await.status, 200);
+        id = invite_account(&mut alice, &server, BOB).await;
+    }
+    // He may change his mind.
+    assert_eq!(accept_account(&mut bob, &id).await.status, 200);
+    assert_eq!(revoke(&mut alice, &server, &id).await.status, 200);
+    id = invite_account(&mut alice, &server, BOB).await;
+    assert_eq!(shown(&mut bob).await, [id.clone()], "he refused before he accepted");
+
+    // He blocks her.
+    let owner = bob.get("/guest-invites").await.json()["servers"][0]["owner"].take();
+    for (body, status, code) in [
+        (json!({ "userId": "nobody" }), 404, "not_found"),
+        (json!({ "userId": user_id(&mut bob).await }), 404, "not_found"),
+        (json!({ "userId": "" }), 400, "invalid_request"),
+        (json!({}), 400, "invalid_request"),
+    ] {
+        bob.post("/guest-invites/blocked", Some(&body)).await.expect_problem(status, code);
+    }
+    let block = json!({ "userId": owner["id"] });
+    for _ in 0..2 {
+        assert_eq!(bob.post("/guest-invites/blocked", Some(&block)).await.json(), json!({ "ok": true }));
+    }
+    let blocked = json!({ "blocked": [{ "user": owner, "blockedAt": NOW }], "next": null });
+    assert_eq!(bob.get("/guest-invites/blocked").await.json(), blocked);
+    assert_eq!(shown(&mut bob).await, [""; 0]);
+    accept_account(&mut bob, &id).await.expect_problem(404, "unknown_invite");
+    assert_eq!(seen(&mut alice, &id).await, seen(&mut alice, &unknown_id).await);
+    let export = bob.get("/me/export").await.json();
+    assert_eq!(export["blockedInviters"][0]["blockedUserId"], block["userId"]);
+    // A link is another matter: he opens it himself.
+    let (_, token) = link(&mut alice, &server).await;
+    assert_eq!(accept(&mut bob, &token).await.status, 200);
+    assert_eq!(guests(&mut alice, &server).await.len(), 2, "the invitation that was open is over");
+    assert_eq!(bob.delete(&refuse).await.status, 200);
+    let unblock = format!("/guest-invites/blocked/{}", owner["id"].as_str().unwrap());
+    assert_eq!(bob.delete(&unblock).await.json(), json!({ "ok": true }));
+    bob.delete(&unblock).await.expect_problem(404, "not_found");
+    id = invite_account(&mut alice, &server, BOB).await;
+    assert_eq!(shown(&mut bob).await, [id]);
+});
+
+#[actix_web::test]
+async fn invitations_that_others_make_take_nobodys_places() {
+    let app = TestApp::start().await;
+    let (mut alice, mut bob) = (app.signed_in(ALICE).await, app.signed_in(BOB).await);
+    let mut servers = Vec::new();
+    for port in 1..=50 {
+        let body = json!({ "address": "play.example.com", "port": port, "playerId": ALICE, "playerToken": "1" });
+        let paired = alice.post("/paired-servers", Some(&body)).await.json();
+        app.clock.advance(chrono::Duration::seconds(7));
+        servers.push(text(&paired["id"]));
+        let id = invite_account(&mut alice, servers.last().unwrap(), BOB).await;
+        // Half of his places.
+        if port % 2 == 0 {
+            assert_eq!(accept_account(&mut bob, &id).await.status, 200);
+        }
+    }
+    let mut carol = app.signed_in(CAROL).await;
+    let (wanted, (_, token)) = {
+        let server = server(&mut carol).await;
+        let link = link(&mut carol, &server).await;
+        (server, link)
+    };
+    assert_eq!((shown(&mut bob).await.len(), accept(&mut bob, &token).await.status), (25, 200));
+    assert_eq!(bob.get(&format!("/paired-servers/{wanted}")).await.status, 200);
+}
 
 on_each_database!(a_link_is_for_one_guest_and_for_seven_days, |app| {
     let (mut alice, mut bob) = (app.signed_in(ALICE).await, app.signed_in(BOB).await);
@@ -215,6 +342,8 @@ async fn what_is_wrong_is_named_and_nothing_is_stored() {
         let problem = bob.post("/guest-invites/accept", Some(&body)).await.expect_problem(400, "invalid_request");
         assert_eq!(problem["errors"][0]["path"], path, "{body}: {problem}");
     }
+    let both = bob.post("/guest-invites/accept", Some(&json!({ "token": "t", "id": "i" }))).await;
+    assert_eq!(both.expect_problem(400, "invalid_request")["errors"][0]["path"], "id");
     for query in ["", "?token=", "?token=a&token=b"] {
         let answer = bob.get(&format!("/guest-invites/preview{query}")).await;
         answer.expect_problem(400, "invalid_request");
@@ -241,8 +370,14 @@ async fn unknown_links_are_tried_five_times() {
     let (_, used) = link(&mut alice, &server).await;
     let mut carol = app.signed_in(CAROL).await;
     assert_eq!(accept(&mut carol, &used).await.status, 200);
+    let (id, revoked) = link(&mut alice, &server).await;
+    assert_eq!(revoke(&mut alice, &server, &id).await.status, 200);
     for _ in 0..10 {
         accept(&mut bob, &used).await.expect_problem(410, "invite_used");
+        // It is the owner who took it back: no wrong guess.
+        accept(&mut bob, &revoked).await.expect_problem(404, "unknown_invite");
+        let preview = bob.get(&format!("/guest-invites/preview?token={revoked}")).await;
+        preview.expect_problem(404, "unknown_invite");
     }
     for guess in 0..5 {
         match guess % 2 {
@@ -250,11 +385,13 @@ async fn unknown_links_are_tried_five_times() {
             _ => bob.get("/guest-invites/preview?token=guess").await.expect_problem(404, "unknown_invite"),
         };
     }
-    let refused = accept(&mut bob, &token).await;
+    let refused = accept(&mut bob, "guess").await;
     refused.expect_problem(429, "rate_limited");
-    assert_eq!(refused.header("retry-after"), Some("120"));
-    app.clock.advance(chrono::Duration::minutes(2));
+    assert_eq!(refused.header("retry-after"), Some("600"));
+    // One that was made here is no guess.
     assert_eq!(accept(&mut bob, &token).await.status, 200);
+    app.clock.advance(chrono::Duration::minutes(10));
+    accept(&mut bob, "guess").await.expect_problem(404, "unknown_invite");
 }
 
 #[actix_web::test]
@@ -274,7 +411,7 @@ async fn a_guest_watches_live_until_the_owner_ends_it() {
     socket.expect_error("unknown_server").await;
 
     for round in 0..3 {
-        let guest = invite_account(&mut alice, &server, BOB).await;
+        let guest = share(&mut alice, &server, &mut bob).await;
         // At once: the answer is as good as the relay's knowledge.
         let mut fresh = RelayClient::connect(&app, &mut bob).await;
         for socket in [&mut socket, &mut fresh] {
@@ -314,14 +451,14 @@ async fn a_guest_watches_live_until_the_owner_ends_it() {
 }
 
 #[actix_web::test]
-async fn a_sign_in_that_claims_and_a_guest_who_leaves_are_known_to_the_relay() {
+async fn a_guest_who_accepts_and_one_who_leaves_are_known_to_the_relay() {
     let app = TestApp::start_beside_games().await;
     let game = game::still(&app).await;
     let mut alice = app.signed_in(ALICE).await;
     let server = pair(&mut alice, &game).await;
     let mut owner = RelayClient::watching(&app, &mut alice, &server).await;
-    invite_account(&mut alice, &server, BOB).await;
     let mut bob = app.signed_in(BOB).await;
+    share(&mut alice, &server, &mut bob).await;
     let mut guest = RelayClient::watching(&app, &mut bob, &server).await;
     assert_eq!(bob.delete(&format!("/guest-invites/{server}")).await.status, 200);
     assert_eq!(guest.expect_error("unknown_server").await["serverId"], server);
@@ -335,7 +472,7 @@ async fn open_incidents_are_counted_for_owner_and_guest() {
     let (mut alice, mut bob) = (app.signed_in(ALICE).await, app.signed_in(BOB).await);
     let server = pair(&mut alice, &game).await;
     add_device(&mut alice, &server, BASE_ALARM).await;
-    invite_account(&mut alice, &server, BOB).await;
+    share(&mut alice, &server, &mut bob).await;
     let mut client = RelayClient::watching(&app, &mut bob, &server).await;
     client.until(&server, |state| is_complete(state, 1)).await;
     assert_eq!(alice.post(&format!("/paired-servers/{server}/drill"), None).await.status, 200);
@@ -436,8 +573,8 @@ async fn twenty_guests_lose_their_sockets_within_a_second_of_one_another() {
     for number in 11..31 {
         app.clock.advance(chrono::Duration::seconds(10)); // sign-ins are limited
         let account = format!("765611980000000{number}");
-        ids.push(invite_account(&mut alice, &server, &account).await);
         let mut guest = app.signed_in(&account).await;
+        ids.push(share(&mut alice, &server, &mut guest).await);
         sockets.push(RelayClient::watching(&app, &mut guest, &server).await);
     }
     let revoking = ids.iter().map(|id| {

@@ -13,8 +13,8 @@ use self::source::{Library, ModulePath};
 /// Floors, the lowest first. The binary may import all of them.
 const FLOORS: [&[&str]; 9] = [
     &["domain"],
-    &["crypto"],
-    &["config", "clock", "net", "panics", "terminal"],
+    &["crypto", "clock"],
+    &["config", "net", "panics", "terminal"],
     &["db", "clients", "game", "uploads", "logging"],
     &["vault", "catalogue"],
     &["pairings"],

@@ -20,6 +20,9 @@ use crate::{
     openapi::route_table,
 };
 
+/// A key of the least length with which the answer to an activation is given again.
+const KEY: &str = "0123456789abcdef";
+
 async fn post(browser: &mut Browser, path: &str, key: &str, body: &Value) -> Answer {
     let request = browser.request(Method::POST, path).header(ORIGIN, FRONTEND).header("idempotency-key", key);
     browser.send(request.json(body)).await
@@ -55,14 +58,16 @@ on_each_database!(the_same_request_is_done_once_and_answered_alike, |app| {
     let count = alice.get(&notes).await.json()["notes"].as_array().unwrap().len();
     assert_eq!(count, 1);
 
-    // Another body, path or query with the key is a mistake; another user's key is another key.
+    // Another body or path with the key is a mistake; another user's key is another key.
     post(&mut alice, &notes, "one", &note(2)).await.expect_problem(422, "idempotency_key_reused");
-    post(&mut alice, &format!("{notes}?a"), "one", &note(1)).await.expect_problem(422, "idempotency_key_reused");
     let guests = format!("/paired-servers/{server}/guests");
     let guest = json!({ "platformId": BOB });
     post(&mut alice, &guests, "one", &guest).await.expect_problem(422, "idempotency_key_reused");
     let mut bob = app.signed_in(BOB).await;
-    assert_eq!(post(&mut alice, &guests, "guest", &guest).await.status, 201);
+    let invited = post(&mut alice, &guests, "guest", &guest).await;
+    assert_eq!(invited.status, 201, "{}", invited.text());
+    let invite = json!({ "id": invited.json()["id"] });
+    assert_eq!(bob.post("/guest-invites/accept", Some(&invite)).await.status, 200);
     let other = post(&mut bob, &notes, "one", &note(1)).await;
     assert!(other.status == 201 && !is_replayed(&other), "{}", other.text());
     assert_ne!(other.json()["id"], first.json()["id"]);
@@ -128,11 +133,11 @@ async fn what_is_shown_once_is_shown_again_to_whom_it_was_shown_and_kept_sealed(
     // The answer to an activation is lost: the code is used up, and the token was shown to nobody.
     let mut helper = app.browser();
     let typed = json!({ "code": code.json()["code"] });
-    let activated = post(&mut helper, "/pairing/device/activate", "a", &typed).await;
+    let activated = post(&mut helper, "/pairing/device/activate", KEY, &typed).await;
     assert_eq!(activated.status, 200, "{}", activated.text());
-    let again = post(&mut helper, "/pairing/device/activate", "a", &typed).await;
+    let again = post(&mut helper, "/pairing/device/activate", KEY, &typed).await;
     assert!(is_replayed(&again) && again.text() == activated.text());
-    for (key, body) in [("b", &typed), ("a", &json!({ "code": "LINK-2222" }))] {
+    for (key, body) in [("another-key-of-16", &typed), (KEY, &json!({ "code": "LINK-2222" }))] {
         let refused = post(&mut helper, "/pairing/device/activate", key, body).await;
         refused.expect_problem(401, "invalid_pairing_code");
     }
@@ -155,9 +160,33 @@ async fn what_is_shown_once_is_shown_again_to_whom_it_was_shown_and_kept_sealed(
 async fn activated(app: &TestApp, user: &mut Browser) -> (Answer, Browser, Value) {
     let code = user.post("/pairing/device/code", None).await.json()["code"].take();
     let (mut helper, typed) = (app.browser(), json!({ "code": code }));
-    let answer = post(&mut helper, "/pairing/device/activate", "a", &typed).await;
+    let answer = post(&mut helper, "/pairing/device/activate", KEY, &typed).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     (answer, helper, typed)
+}
+
+#[actix_web::test]
+async fn the_answer_to_an_activation_is_given_again_in_its_network_for_ten_minutes_under_a_long_key() {
+    let app = TestApp::start_with(&["--trusted-proxies=127.0.0.1"]).await;
+    let mut alice = app.signed_in(ALICE).await;
+    let helper = app.browser();
+    let activate = async |key: &str, network: &str, typed: &Value| {
+        let request = helper.request(Method::POST, "/pairing/device/activate").header("idempotency-key", key);
+        helper.clone().send(request.header("x-forwarded-for", network).json(typed)).await
+    };
+    let (home, short) = ("192.0.2.1", &KEY[..15]);
+    let mut codes = Vec::new();
+    for _ in 0..2 {
+        codes.push(json!({ "code": alice.post("/pairing/device/code", None).await.json()["code"] }));
+    }
+    for (key, typed) in [(KEY, &codes[0]), (short, &codes[1])] {
+        assert_eq!(activate(key, home, typed).await.status, 200);
+    }
+    assert!(is_replayed(&activate(KEY, home, &codes[0]).await));
+    activate(KEY, "198.51.100.1", &codes[0]).await.expect_problem(401, "invalid_pairing_code");
+    activate(short, home, &codes[1]).await.expect_problem(401, "invalid_pairing_code");
+    app.clock.advance(chrono::Duration::minutes(10));
+    activate(KEY, home, &codes[0]).await.expect_problem(401, "invalid_pairing_code");
 }
 
 on_each_database!(the_answer_to_an_activation_is_forgotten_with_its_device, |app| {
@@ -166,14 +195,14 @@ on_each_database!(the_answer_to_an_activation_is_forgotten_with_its_device, |app
     let (kept, mut other, other_typed) = activated(&app, &mut alice).await;
     let device = format!("/pairing/device/{}", removed.json()["deviceId"].as_str().unwrap());
     assert_eq!(alice.delete(&device).await.status, 200);
-    let again = post(&mut helper, "/pairing/device/activate", "a", &typed).await;
+    let again = post(&mut helper, "/pairing/device/activate", KEY, &typed).await;
     again.expect_problem(401, "invalid_pairing_code");
-    let again = post(&mut other, "/pairing/device/activate", "a", &other_typed).await;
+    let again = post(&mut other, "/pairing/device/activate", KEY, &other_typed).await;
     assert!(is_replayed(&again) && again.text() == kept.text(), "{}", again.text());
 
     let erasure = alice.request(Method::DELETE, "/me").json(&json!({ "confirm": ALICE }));
     assert_eq!(alice.send(erasure).await.status, 200);
-    let again = post(&mut other, "/pairing/device/activate", "a", &other_typed).await;
+    let again = post(&mut other, "/pairing/device/activate", KEY, &other_typed).await;
     again.expect_problem(401, "invalid_pairing_code");
 });
 
@@ -255,10 +284,8 @@ async fn a_refund_whose_answer_was_lost_is_finished_with_its_key() {
     // All of it: looked at again, there would be nothing left to pay back.
     let all = json!({ "chargeId": charge });
     test.provider.set_faults(PaymentFaults { lose_refunds: true, ..Default::default() });
-    for _ in 0..2 {
-        let lost = post(&mut ada, "/admin/refund", "one", &all).await;
-        lost.expect_problem(503, "payment_provider_unavailable");
-    }
+    let lost = post(&mut ada, "/admin/refund", "one", &all).await;
+    lost.expect_problem(503, "payment_provider_unavailable");
     test.provider.set_faults(PaymentFaults::default());
     let answer = post(&mut ada, "/admin/refund", "one", &all).await;
     assert_eq!((answer.status, &answer.json()["amount"]), (201, &json!(700)), "{}", answer.text());

@@ -4,7 +4,7 @@ use std::process::Output;
 
 use companion::{
     config::Database,
-    db::{payment_customers, payment_events, pool::Pool},
+    db::{payment_customers, payment_events, pool::Pool, subscriptions},
     simulator::payments::{PaymentFaults, SubscriptionChange},
 };
 use serde_json::{Value, json};
@@ -26,6 +26,18 @@ struct Installed {
 }
 
 impl Installed {
+    /// As if its period ended so many days from now.
+    fn period_ends(&self, id: &str, days: i64) {
+        let (now, end) = (self.test.app.clock.now(), chrono::Utc::now() + chrono::Duration::days(days));
+        let id = id.to_owned();
+        let stored = self.pool.write_blocking(move |db| {
+            let mut stored = subscriptions::get(db, &id)?.unwrap();
+            stored.owned.subscription.period_end = Some(end);
+            subscriptions::put(db, &stored.owned, Some(stored.version), now)
+        });
+        stored.unwrap();
+    }
+
     async fn start() -> Self {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("billing.db");
@@ -89,7 +101,7 @@ async fn an_unknown_customer_or_user_waits_until_they_are_known() {
     installed.pool.write_blocking(|db| payment_customers::put(db, &alice.as_str().into(), "cus_unknown")).unwrap();
     installed.test.advance(chrono::Duration::minutes(2));
     installed.test.until(|subscription| subscription["tier"] == "SCOUT").await;
-    let (parked, _) = installed.pool.read_blocking(|db| payment_events::parked(db, 9)).unwrap();
+    let (parked, _) = installed.pool.read_blocking(|db| payment_events::parked(db, None, 9)).unwrap();
     assert_eq!(parked, 1, "the other one still waits");
 }
 
@@ -139,6 +151,27 @@ async fn an_event_is_kept_while_the_provider_is_away_for_an_hour() {
 }
 
 #[actix_web::test]
+async fn what_was_ended_with_the_key_of_another_account_is_named_and_goes_on() {
+    let mut installed = Installed::start().await;
+    let alice = installed.alice_id().await;
+    let id = installed.test.provider.subscribe("cus_1", Some(&alice), "price_scout");
+    let updated = installed.test.provider.events()[1].clone();
+    assert_eq!(installed.test.outcome(&updated).await, "applied");
+    installed.period_ends(&id, -4);
+    let other = PaymentFaults { other_account: true, hold_events: true, ..Default::default() };
+    installed.test.provider.set_faults(other);
+    let (printed, _) = installed.billing(&["reconcile"]).await;
+    assert_eq!(printed[1], format!("{id}: ACTIVE here, unknown to the provider: ended"));
+    assert_eq!(installed.test.subscription().await["status"], "CANCELED");
+    installed.test.hold_events();
+    let (printed, _) = installed.billing(&["reconcile"]).await;
+    let named = format!("{id}: ended here while the provider did not know it; status CANCELED here, ACTIVE there");
+    assert!(printed[0].starts_with(&named) && printed[0].ends_with(": healed"), "{printed:?}");
+    assert_eq!(installed.test.subscription().await["tier"], "SCOUT");
+    assert!(installed.billing(&["reconcile"]).await.1, "nothing is left to do");
+}
+
+#[actix_web::test]
 async fn reconciliation_prints_what_differs_and_heals_it() {
     let mut installed = Installed::start().await;
     let alice = installed.alice_id().await;
@@ -159,10 +192,11 @@ async fn reconciliation_prints_what_differs_and_heals_it() {
     assert_eq!(
         printed,
         [
-            format!("{stranger}: missing here, ACTIVE"),
+            format!("{stranger}: missing here, ACTIVE, customer cus_stranger"),
             format!("{missed}: missing here, ACTIVE"),
             format!("{id}: tier SCOUT here, OPERATOR there; price price_scout here, price_operator there"),
             "compared: 3".to_owned(),
+            "1 run for no user who is known: `companion billing reconcile --end-unowned` ends them".to_owned(),
             "3 subscriptions, 3 differ, 0 healed".to_owned(),
         ]
     );
@@ -170,10 +204,61 @@ async fn reconciliation_prints_what_differs_and_heals_it() {
 
     let (printed, succeeded) = installed.billing(&["reconcile"]).await;
     assert!(!succeeded, "one has no user");
-    assert!(printed[0].ends_with("missing here, ACTIVE: not healed: unknown_customer"), "{printed:?}");
+    assert!(printed[0].ends_with("customer cus_stranger: not healed: unknown_customer"), "{printed:?}");
     assert!(printed[1].ends_with(": healed") && printed[2].ends_with(": healed"), "{printed:?}");
-    assert_eq!(printed[4], "3 subscriptions, 3 differ, 2 healed");
+    assert_eq!(printed[5], "3 subscriptions, 3 differ, 2 healed");
     assert_eq!(installed.test.subscription().await["tier"], "OVERLORD");
+
+    let foreign = installed.test.provider.subscribe("cus_foreign", None, "price_of_another_product");
+    let (printed, succeeded) = installed.billing(&["reconcile", "--end-unowned"]).await;
+    let ended = format!("{stranger}: missing here, ACTIVE, customer cus_stranger: ended");
+    assert_eq!(printed, [&*ended, "compared: 4", "4 subscriptions, 1 differ, 1 healed"]);
+    assert!(succeeded);
+    let status = |id: &str| installed.test.provider.subscription(id).unwrap()["status"].clone();
+    assert_eq!([status(&stranger), status(&foreign), status(&missed)], ["canceled", "active", "active"]);
+    assert!(installed.billing(&["reconcile"]).await.1, "nothing is left to do");
+}
+
+#[actix_web::test]
+async fn what_has_ended_here_and_runs_there_is_named() {
+    let mut installed = Installed::start().await;
+    let alice = installed.alice_id().await;
+    let id = installed.test.provider.subscribe("cus_1", Some(&alice), "price_scout");
+    let mut event = installed.test.provider.events()[1].clone();
+    assert_eq!(installed.test.outcome(&event).await, "applied");
+    event["id"] = json!("evt_contradiction");
+    event["type"] = json!("customer.subscription.deleted");
+    event["data"]["object"]["status"] = json!("canceled");
+    assert_eq!(installed.test.outcome(&event).await, "applied");
+    assert_eq!(installed.test.subscription().await["status"], "CANCELED");
+    let (printed, succeeded) = installed.billing(&["reconcile"]).await;
+    let named =
+        format!("{id}: has ended here, ACTIVE there: its user pays for no tier: not healed: an admin has to end it");
+    assert_eq!((&printed[0], succeeded), (&named, false));
+    installed.test.provider.change(&id, &SubscriptionChange::End);
+    assert!(installed.billing(&["reconcile"]).await.1);
+}
+
+#[actix_web::test]
+async fn what_the_provider_has_forgotten_is_ended_once_its_period_is_over() {
+    let mut installed = Installed::start().await;
+    let alice = installed.alice_id().await;
+    let id = installed.test.provider.subscribe("cus_1", Some(&alice), "price_scout");
+    let updated = installed.test.provider.events()[1].clone();
+    assert_eq!(installed.test.outcome(&updated).await, "applied");
+    installed.test.provider.forget_subscription(&id);
+    installed.period_ends(&id, 1);
+    let (printed, _) = installed.billing(&["reconcile"]).await;
+    let unknown = format!("{id}: ACTIVE here, unknown to the provider");
+    assert_eq!(printed[1], format!("{unknown}: not healed: it is ended once its period is over"));
+    installed.period_ends(&id, -4);
+    assert_eq!(installed.billing(&["reconcile", "--dry-run"]).await.0[1], unknown);
+    assert_eq!(installed.billing(&["reconcile"]).await.0[1], format!("{unknown}: ended"));
+    let subscription = installed.test.subscription().await;
+    assert_eq!((&subscription["tier"], &subscription["status"]), (&Value::Null, &json!("CANCELED")));
+    let request = installed.test.alice.request(reqwest::Method::DELETE, "/me").json(&json!({ "confirm": ALICE }));
+    let erased = installed.test.alice.send(request).await;
+    assert_eq!(erased.status, 200, "{}", erased.text());
 }
 
 #[actix_web::test]
@@ -184,8 +269,8 @@ async fn of_two_services_on_one_database_one_tries_a_parked_event_again() {
     let provider = flags(&test.provider);
     let provider: Vec<&str> = provider.iter().map(String::as_str).collect();
     let other = TestApp::start_on(postgres.url(), &provider).await;
-    // Both have asked for the three prices.
-    test.provider.asked_until(6).await;
+    // Both have asked for the six prices.
+    test.provider.asked_until(12).await;
 
     test.provider.set_faults(PaymentFaults { status: Some(500), hold_events: true, ..Default::default() });
     test.provider.subscribe("cus_1", Some(&user), "price_operator");

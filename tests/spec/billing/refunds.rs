@@ -6,7 +6,6 @@ use companion::{
         payments::{PaymentsClient, PaymentsError, RefundOf, RefundRequest},
     },
     crypto::random::Random,
-    domain::tier::Tier,
     net::tls_config,
 };
 use serde_json::Value;
@@ -61,7 +60,7 @@ async fn a_refund_names_who_issued_it_and_is_made_once_for_a_key() {
         Err(PaymentsError::Unknown { param }) => assert_eq!(param.as_deref(), Some("charge")),
         other => panic!("{other:?}"),
     }
-    let listed: Vec<String> = client.refunds(20).await.unwrap().into_iter().map(|refund| refund.id).collect();
+    let listed: Vec<String> = client.refunds(None, 20).await.unwrap().0.into_iter().map(|refund| refund.id).collect();
     assert_eq!(listed, [second.id, refund.id]);
     // A refund changes no tier.
     test.until(|subscription| subscription["tier"] == "OPERATOR").await;
@@ -78,7 +77,7 @@ fn client(provider: &companion::simulator::payments::PaymentService) -> Payments
 #[actix_web::test]
 async fn prices_are_read_and_a_start_does_not_wait_for_them() {
     let provider = provider().await;
-    let price = client(&provider).price(Tier::Overlord).await.unwrap();
+    let price = client(&provider).price("price_overlord").await.unwrap();
     assert!(price.is_active && price.is_recurring);
     assert_eq!((price.amount, price.currency.as_str()), (Some(1_500), "usd"));
     let away = [

@@ -107,11 +107,28 @@ async fn every_event_is_taken_in_its_current_and_its_older_shape() {
 }
 
 #[actix_web::test]
+async fn what_ends_at_once_leaves_no_tier() {
+    let mut test = PaymentTest::start().await;
+    for cancelled_before in [false, true] {
+        let id = test.subscribe("OPERATOR").await;
+        test.until(|subscription| subscription["tier"] == "OPERATOR").await;
+        if cancelled_before {
+            test.provider.change(&id, &SubscriptionChange::Cancel);
+        }
+        test.provider.change(&id, &SubscriptionChange::End);
+        let ended = test.until(|subscription| subscription["status"] == "CANCELED").await;
+        assert_eq!(ended["tier"], Value::Null);
+        assert_eq!(ended["currentPeriodEnd"], "2026-11-21T12:00:00.000Z");
+        assert_eq!(ended["why"], json!(["The subscription to OPERATOR has ended."]));
+    }
+}
+
+#[actix_web::test]
 async fn what_was_cancelled_stays_until_the_end_of_its_period() {
     let mut test = PaymentTest::start().await;
     let id = test.subscribe("OPERATOR").await;
     test.until(|subscription| subscription["tier"] == "OPERATOR").await;
-    test.provider.change(&id, &SubscriptionChange::End);
+    test.provider.change(&id, &SubscriptionChange::EndWithPeriod);
     let ended = test.until(|subscription| subscription["status"] == "CANCELED").await;
     assert_eq!(ended["tier"], "OPERATOR");
     let why = ["The subscription to OPERATOR was cancelled; its tier stays until 2026-12-21T12:00:00.000Z."];

@@ -13,6 +13,7 @@ use reqwest::{
 };
 use serde_json::Value;
 use tokio::time::sleep;
+use url::form_urlencoded;
 
 use super::{app::FRONTEND, canary, documented, relay_client::PATIENCE};
 
@@ -94,6 +95,27 @@ impl Browser {
                 pause = LONGEST_PAUSE.min(pause.mul_f32(1.3));
             }
         }
+    }
+
+    /// The entries of a list, which are the same when it is read in pages of so many.
+    pub async fn all_pages(&mut self, path: &str, list: &str, limit: usize) -> Vec<Value> {
+        let entries = |answer: &Value| answer[list].as_array().unwrap_or_else(|| panic!("{path}: {answer}")).clone();
+        let mark = if path.contains('?') { '&' } else { '?' };
+        let whole = entries(&self.get(path).await.json());
+        let (mut paged, mut before) = (Vec::new(), String::new());
+        loop {
+            let page = self.get(&format!("{path}{mark}limit={limit}{before}")).await.json();
+            assert!(entries(&page).len() <= limit && paged.len() <= whole.len(), "{path}: {page}");
+            paged.extend(entries(&page));
+            let Some(next) = page["next"].as_str() else { break };
+            before = form_urlencoded::Serializer::for_suffix("&".to_owned(), 1).append_pair("before", next).finish();
+        }
+        assert_eq!(paged, whole, "{path}");
+        for wrong in ["", "%00", "zzzz%20"] {
+            let refused = self.get(&format!("{path}{mark}before={wrong}")).await;
+            assert_eq!(refused.expect_problem(400, "invalid_request")["errors"][0]["path"], "before", "{path} {wrong}");
+        }
+        whole
     }
 
     /// From a page of the front end.

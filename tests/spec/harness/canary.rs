@@ -59,7 +59,7 @@ pub fn note_flags(flags: &[String]) {
 
 /// Nor what the service has of its own.
 pub fn note_secrets(secrets: &Secrets) {
-    let Secrets { session_secret, session_salt, credentials_key, credentials_key_previous } = secrets;
+    let Secrets { session_secret, session_salt, credentials_key, credentials_key_previous, .. } = secrets;
     note(session_secret.expose_secret());
     note(session_salt.expose_secret());
     for key in [Some(credentials_key), credentials_key_previous.as_ref()].into_iter().flatten() {

@@ -26,6 +26,18 @@ pub async fn with_world(world: SimulatedWorld) -> GameServer {
     GameServer::start(options).await.unwrap()
 }
 
+/// Shares the server with this user, who accepts; the id of the guest.
+pub async fn share(owner: &mut Browser, server: &str, guest: &mut Browser) -> String {
+    let account = guest.get("/me").await.json()["platformId"].take();
+    let guests = format!("/paired-servers/{server}/guests");
+    let invited = owner.post(&guests, Some(&json!({ "platformId": account }))).await;
+    assert_eq!(invited.status, 201, "{}", invited.text());
+    let id = invited.json()["id"].take();
+    let accepted = guest.post("/guest-invites/accept", Some(&json!({ "id": id }))).await;
+    assert_eq!(accepted.status, 200, "{}", accepted.text());
+    id.as_str().unwrap().to_owned()
+}
+
 /// Pairs the game server; pairing it again tries its link again. The id of the paired server.
 pub async fn pair(browser: &mut Browser, game: &GameServer) -> String {
     pair_port(browser, game.addr().port()).await

@@ -5,6 +5,7 @@ pub mod app;
 pub mod binary;
 pub mod browser;
 pub mod canary;
+pub mod catalogue;
 pub mod chat_platform;
 pub mod database;
 pub mod documented;

@@ -6,6 +6,7 @@ use chrono::Duration;
 use companion::{
     clock::Clock,
     crypto::random::Random,
+    domain::time::Timestamp,
     simulator::payments::{PaymentFaults, PaymentService},
 };
 use reqwest::Method;
@@ -39,6 +40,7 @@ pub struct PaymentTest {
     /// The provider's.
     pub clock: Clock,
     pub alice: Browser,
+    started: Timestamp,
 }
 
 impl PaymentTest {
@@ -63,7 +65,13 @@ impl PaymentTest {
         };
         provider.set_webhook(format!("http://{}/billing/webhook", app.address));
         let alice = app.signed_in(ALICE).await;
-        Self { app, provider, clock, alice }
+        let started = app.clock.now();
+        Self { app, provider, clock, alice, started }
+    }
+
+    /// The time at which it was started.
+    pub fn started(&self) -> Timestamp {
+        self.started
     }
 
     /// Moves both clocks.

@@ -1,11 +1,23 @@
 use chrono::Duration;
-use companion::simulator::world::TEAM;
+use companion::{game::wire::app_team_info::Note, simulator::world::TEAM};
 use serde_json::{Value, json};
 
 use crate::harness::{
-    game::{ALICE, BOB, is_complete, watched},
+    app::{LINKS, TestApp},
+    browser::Browser,
+    database::Postgres,
+    game::{self, ALICE, BOB, is_complete, pair, share, watched},
     relay_client::RelayClient,
 };
+
+/// The notes of users and of the detector.
+async fn ours(browser: &mut Browser, path: &str) -> Vec<Value> {
+    our(&browser.get(path).await.json())
+}
+
+fn our(shown: &Value) -> Vec<Value> {
+    shown["notes"].as_array().unwrap().iter().filter(|note| note["source"] != "game").cloned().collect()
+}
 
 fn note() -> Value {
     json!({ "x": 100.5, "y": 200, "category": "stash", "label": "Under the tree", "ttlSec": 60 })
@@ -15,7 +27,7 @@ fn note() -> Value {
 async fn a_note_is_shown_to_all_who_watch_changed_and_deleted_and_expires() {
     let (app, mut alice, _game, server, mut client) = watched(&[]).await;
     let path = format!("/intel/{server}/map-notes");
-    assert_eq!(alice.get(&path).await.json(), json!({ "notes": [] }));
+    assert_eq!(ours(&mut alice, &path).await, [Value::Null; 0]);
     let answer = alice.post(&path, Some(&note())).await;
     assert_eq!(answer.status, 201, "{}", answer.text());
     let added = answer.json();
@@ -40,8 +52,7 @@ async fn a_note_is_shown_to_all_who_watch_changed_and_deleted_and_expires() {
     client.until(&server, |state| state["mapNotes"][&short].is_object()).await;
     app.clock.advance(Duration::seconds(61));
     client.until(&server, |state| state["mapNotes"][&short].is_null()).await;
-    let notes = alice.get(&path).await.json();
-    assert_eq!(notes["notes"].as_array().unwrap().len(), 1, "{notes}");
+    assert_eq!(ours(&mut alice, &path).await.len(), 1);
     alice.delete(&format!("{path}/{short}")).await.expect_problem(404, "not_found");
 
     assert_eq!(alice.delete(&format!("{path}/{id}")).await.json(), json!({ "ok": true }));
@@ -55,8 +66,7 @@ async fn guests_add_notes_and_change_only_their_own() {
     let mut bob = app.signed_in(BOB).await;
     let path = format!("/intel/{server}/map-notes");
     bob.post(&path, Some(&note())).await.expect_problem(404, "not_found");
-    let invited = alice.post(&format!("/paired-servers/{server}/guests"), Some(&json!({ "platformId": BOB }))).await;
-    assert_eq!(invited.status, 201, "{}", invited.text());
+    share(&mut alice, &server, &mut bob).await;
     let hers = alice.post(&path, Some(&note())).await.json()["id"].as_str().unwrap().to_owned();
     let his = bob.post(&path, Some(&note())).await.json()["id"].as_str().unwrap().to_owned();
     bob.delete(&format!("{path}/{hers}")).await.expect_problem(403, "owner_only");
@@ -73,8 +83,8 @@ async fn deaths_are_noted_for_half_an_hour_and_survive_a_restart() {
     let noted = |state: &Value| state["mapNotes"].as_object().unwrap().values().any(is_death);
     client.until(&server, noted).await;
     let path = format!("/intel/{server}/map-notes");
-    let notes = alice.get_until(&path, |shown| !shown["notes"].as_array().unwrap().is_empty()).await;
-    let note = &notes["notes"][0];
+    let notes = our(&alice.get_until(&path, |shown| !our(shown).is_empty()).await);
+    let note = &notes[0];
     assert_eq!((&note["category"], &note["author"]), (&json!("death"), &Value::Null));
     let id = note["id"].as_str().unwrap().to_owned();
     let app = app.restart().await;
@@ -83,6 +93,69 @@ async fn deaths_are_noted_for_half_an_hour_and_survive_a_restart() {
     client.until(&server, |state| is_complete(state, 0) && state["mapNotes"][&id].is_object()).await;
     assert_eq!(alice.delete(&format!("{path}/{id}")).await.status, 200);
     client.until(&server, |state| state["mapNotes"][&id].is_null()).await;
+}
+
+/// Where a note is, as the relay and the API alike say it.
+fn places<'a>(notes: impl Iterator<Item = (String, &'a Value)>) -> Vec<Value> {
+    let fields = ["x", "y", "grid", "category", "label", "source", "author", "createdAt", "expiresAt"];
+    let mut places: Vec<_> = notes.map(|(id, note)| (id, fields.map(|field| note[field].clone()))).collect();
+    places.sort_by(|a, b| a.0.cmp(&b.0));
+    places.into_iter().map(|(id, fields)| json!([id, fields])).collect()
+}
+
+/// The API lists what the relay shows.
+async fn list_what_is_shown(app: TestApp) {
+    let game = game::still(&app).await;
+    let mut alice = app.signed_in(ALICE).await;
+    let server = pair(&mut alice, &game).await;
+    let mut client = RelayClient::watching(&app, &mut alice, &server).await;
+    client.until(&server, |state| is_complete(state, 0)).await;
+    let path = format!("/intel/{server}/map-notes");
+    alice.post(&path, Some(&note())).await;
+    let mate = TEAM[0].0;
+    game.world(|world| {
+        let at = world.terrain().base();
+        let note =
+            Note { r#type: 1, x: at.x + 50.0, y: at.y, icon: Some(6), colour_index: None, label: Some("trap".into()) };
+        world.add_note(mate, note);
+    });
+    let labelled =
+        |shown: &Value, label: &str| shown["notes"].as_array().unwrap().iter().any(|note| note["label"] == label);
+    let listed = alice.get_until(&path, |shown| labelled(shown, "trap") && labelled(shown, "Under the tree")).await;
+    client.until(&server, |state| state["mapNotes"].as_object().unwrap().len() == 4).await;
+    let shown = client.state(&server)["mapNotes"].clone();
+    let of_list = |listed: &Value| {
+        places(listed["notes"].as_array().unwrap().iter().map(|note| (note["id"].as_str().unwrap().to_owned(), note)))
+    };
+    assert_eq!(of_list(&listed), places(shown.as_object().unwrap().iter().map(|(id, note)| (id.clone(), note))));
+
+    // They are changed in the game.
+    let trap = listed["notes"].as_array().unwrap().iter().find(|note| note["label"] == "trap").unwrap();
+    assert_eq!((&trap["source"], &trap["category"]), (&json!("game"), &json!("warning")));
+    let one = format!("{path}/{}", trap["id"].as_str().unwrap());
+    alice.delete(&one).await.expect_problem(400, "invalid_request");
+    alice.patch(&one, &json!({ "label": null })).await.expect_problem(400, "invalid_request");
+
+    // While the game server is away they stay as they were last seen, also over a restart.
+    drop(client);
+    game.stop().await;
+    let app = app.restart().await;
+    let mut alice = app.again(&alice);
+    assert_eq!(of_list(&alice.get(&path).await.json()), of_list(&listed));
+    let mut client = RelayClient::watching(&app, &mut alice, &server).await;
+    client.until(&server, |state| state["mapNotes"].as_object().unwrap().len() == 4).await;
+}
+
+#[actix_web::test]
+async fn the_games_own_notes_are_listed_on_sqlite() {
+    list_what_is_shown(TestApp::start_beside_games().await).await;
+}
+
+#[actix_web::test]
+async fn the_games_own_notes_are_listed_on_postgresql() {
+    let Some(database) = Postgres::create() else { return };
+    let flags = ["--allow-private-game-servers=true", LINKS];
+    list_what_is_shown(TestApp::start_on(database.url(), &flags).await).await;
 }
 
 #[actix_web::test]
@@ -111,6 +184,6 @@ async fn what_is_no_note_is_refused_by_field() {
         bad[field] = value;
         assert_eq!(alice.post(&path, Some(&bad)).await.status, 400, "{field}");
     }
-    assert_eq!(alice.get(&path).await.json(), json!({ "notes": [] }));
+    assert_eq!(ours(&mut alice, &path).await, [Value::Null; 0]);
     app.browser().get(&path).await.expect_problem(401, "unauthenticated");
 }

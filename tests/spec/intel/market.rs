@@ -10,7 +10,7 @@ use companion::{
             Shop, VendorId,
             market::Market,
             scan::scan,
-            watch::{Finding, ShopWatch, WatchState},
+            watch::{Finding, PriceDirection, ShopWatch, WatchSide, WatchState},
         },
         time::{self, Timestamp},
     },
@@ -97,8 +97,10 @@ fn what_a_watch_finds_is_what_the_market_shows() {
             let Some((price, _)) = cheapest(&orders, order.item_id, order.currency_id) else { continue };
             let watch = ShopWatch {
                 id: id.to_string(),
-                vendor: id.to_string(),
+                vendor: Some(id.to_string()),
                 item_id: order.item_id,
+                side: WatchSide::Sells,
+                direction: PriceDirection::Changes,
                 expected_price: None,
                 currency_id: Some(order.currency_id),
                 baseline: None,
@@ -125,7 +127,7 @@ fn what_a_watch_finds_is_what_the_market_shows() {
                     false => WatchState::Ok,
                 };
                 let shops: Vec<Shop> = trial.known.shops().collect();
-                let (finding, pinned) = watch.look(trial.known.shop(id).as_ref(), shops.iter());
+                let (finding, pinned) = watch.look(&shops);
                 (watch.finding, watch.baseline) = (finding, pinned);
                 let found = Expected { state: finding.state, sold_out: finding.sold_out };
                 assert_eq!(found, Expected { state, sold_out: stock <= 0 }, "seed {seed}, {id}");

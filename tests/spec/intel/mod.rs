@@ -2,5 +2,7 @@
 
 mod map_notes;
 mod market;
+mod reports;
+mod shared;
 mod shops;
 mod timeline;
