@@ -13,7 +13,7 @@ use companion::{
         ids::UserId,
         limits::{MAP_NOTES_PER_SERVER, PAIRED_SERVERS_PER_USER, SHOP_WATCHES_PER_SERVER, TRACKED_PLAYERS_PER_SERVER},
         player_name::NameKey,
-        shop::watch::{Finding, ShopWatch},
+        shop::watch::{Finding, PriceDirection, ShopWatch, WatchSide},
         tier::{BetaEntry, Tier},
         time::Timestamp,
     },
@@ -36,7 +36,8 @@ async fn taken(browser: &Browser, requests: Vec<(Method, String, Value)>, refuse
     let sent = requests.into_iter().map(|(method, path, body)| {
         let mut browser = browser.clone();
         async move {
-            let request = browser.request(method, &path).json(&body);
+            let request = browser.request(method, &path);
+            let request = if body.is_null() { request } else { request.json(&body) };
             browser.send(request).await
         }
     });
@@ -65,13 +66,15 @@ async fn paired(browser: &mut Browser, port: usize) -> String {
 }
 
 fn offer(number: usize) -> Value {
-    json!({ "vendorId": "1_2", "itemId": 1_000 + number })
+    json!({ "vendorId": format!("{}_2", 1_000 + number), "itemId": "-151838493" })
 }
 
 fn watch(server: &str, number: usize, now: Timestamp) -> ShopWatch {
     ShopWatch {
         id: format!("{server} {number}"),
-        vendor: "1_2".into(),
+        vendor: Some("1_2".into()),
+        side: WatchSide::Sells,
+        direction: PriceDirection::Changes,
         item_id: i32::try_from(number).unwrap(),
         expected_price: None,
         currency_id: None,
@@ -180,6 +183,7 @@ async fn the_last_place_is_taken_once() {
 
     for port in 1_000..997 + PAIRED_SERVERS_PER_USER {
         paired(&mut bob, port).await;
+        app.clock.advance(chrono::Duration::seconds(10));
     }
     let pairings = posts("/paired-servers", |number| pairing(2_000 + number));
     assert_eq!(taken(&bob, pairings, full).await, 1, "paired servers");

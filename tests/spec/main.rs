@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "a test is not part of a simulated run")]
 
 mod admin;
+mod api_tokens;
 mod authorisation;
 mod backups;
 mod billing;
@@ -27,12 +28,14 @@ mod intel;
 mod limits_at_once;
 mod maps;
 mod me;
+mod missing_key;
 mod openapi;
 mod operation;
 mod overlays;
 mod paired_servers;
 mod pairing;
 mod push;
+mod refusals;
 mod relay;
 mod retention;
 mod rotation;

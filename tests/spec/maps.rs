@@ -13,7 +13,7 @@ use tokio::time::{Duration, Instant, sleep};
 use crate::harness::{
     app::{BASE, TestApp},
     browser::{Answer, Browser},
-    game::{self, ALICE, BOB, pair},
+    game::{self, ALICE, BOB, pair, share},
     relay_client::PATIENCE,
 };
 
@@ -27,14 +27,14 @@ fn picture() -> Bytes {
     file.into()
 }
 
-async fn game(app: &TestApp) -> GameServer {
+pub async fn game(app: &TestApp) -> GameServer {
     let world = SimulatedWorld::new(7, app.clock.now());
     let options = GameServerOptions { time_scale: 0.0, map_picture: Some(picture()), ..GameServerOptions::new(world) };
     GameServer::start(options).await.unwrap()
 }
 
 /// The map, once it is known and this holds for it.
-async fn map_where(browser: &mut Browser, server: &str, holds: impl Fn(&Value) -> bool) -> Value {
+pub async fn map_where(browser: &mut Browser, server: &str, holds: impl Fn(&Value) -> bool) -> Value {
     let asked = Instant::now();
     loop {
         let answer = browser.get(&format!("/paired-servers/{server}/map")).await;
@@ -147,8 +147,7 @@ async fn guests_read_it_strangers_do_not_and_bad_queries_are_refused() {
         app.browser().get(path).await.expect_problem(401, "unauthenticated");
         bob.get(path).await.expect_problem(404, "not_found");
     }
-    let invited = alice.post(&format!("/paired-servers/{server}/guests"), Some(&json!({ "platformId": BOB }))).await;
-    assert_eq!(invited.status, 201, "{}", invited.text());
+    share(&mut alice, &server, &mut bob).await;
     for path in &paths {
         assert_eq!(bob.get(path).await.status, 200);
     }

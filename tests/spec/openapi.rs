@@ -20,6 +20,12 @@ const CONTRACT: &[&str] = &[
     "PATCH /me",
     "GET /me/export",
     "DELETE /me",
+    "GET /me/sessions",
+    "DELETE /me/sessions",
+    "DELETE /me/sessions/{id}",
+    "GET /me/tokens",
+    "POST /me/tokens",
+    "DELETE /me/tokens/{id}",
     "GET /client-config",
     "GET /relay.schema.json",
     "POST /auth/signout",
@@ -27,6 +33,7 @@ const CONTRACT: &[&str] = &[
     "POST /pairing/device/code",
     "POST /pairing/device/activate",
     "GET /pairing/device",
+    "POST /pairing/device/requests/{id}",
     "DELETE /pairing/device/{id}",
     "GET /credentials/push",
     "PUT /credentials/push",
@@ -57,6 +64,9 @@ const CONTRACT: &[&str] = &[
     "GET /guest-invites/preview",
     "POST /guest-invites/accept",
     "DELETE /guest-invites/{serverId}",
+    "GET /guest-invites/blocked",
+    "POST /guest-invites/blocked",
+    "DELETE /guest-invites/blocked/{userId}",
     "GET /paired-servers/{id}/devices/{deviceId}/camera-frame",
     "GET /paired-servers/{id}/cameras",
     "GET /paired-servers/{id}/chat",
@@ -90,6 +100,8 @@ const CONTRACT: &[&str] = &[
     "GET /admin/users/{id}",
     "POST /admin/users/{id}/sign-out",
     "GET /admin/users/{id}/charges",
+    "POST /admin/users/{id}/subscriptions/fetch",
+    "DELETE /admin/users/{id}/subscriptions/{subscriptionId}",
     "DELETE /admin/users/{userId}/paired-servers",
     "DELETE /admin/paired-servers/{id}",
     "GET /admin/analytics",
@@ -116,6 +128,7 @@ const CONTRACT: &[&str] = &[
     "PUT /admin/wiki/page",
     "DELETE /admin/wiki/page",
     "GET /admin/wiki/page/versions",
+    "GET /admin/wiki/page/versions/{version}",
     "POST /admin/wiki/page/restore",
     "POST /admin/wiki/image",
     "GET /admin/items",
@@ -139,6 +152,120 @@ const CONTRACT: &[&str] = &[
     "GET /problems",
     "GET /problems/{code}",
 ];
+
+#[test]
+fn every_operation_has_a_name_of_its_own() {
+    let paths = companion::api::openapi::value()["paths"].as_object().unwrap();
+    let operations = paths.values().flat_map(|item| item.as_object().unwrap().values());
+    let names: Vec<&str> = operations.map(|operation| operation["operationId"].as_str().unwrap()).collect();
+    assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "{names:?}");
+}
+
+/// The object that a GET answers, with what is flattened into it.
+fn fields_of(schema: &Value) -> Vec<(String, Value)> {
+    let schemas = &companion::api::openapi::value()["components"]["schemas"];
+    if let Some(name) = schema["$ref"].as_str().and_then(|target| target.rsplit('/').next()) {
+        return fields_of(&schemas[name]);
+    }
+    let parts = schema["allOf"].as_array().into_iter().flatten().flat_map(fields_of);
+    let own = schema["properties"].as_object().into_iter().flatten();
+    own.map(|(name, field)| (name.clone(), field.clone())).chain(parts).collect()
+}
+
+/// Entries of the longest list that is sent whole.
+const LONGEST_WHOLE: u64 = 2_000;
+
+#[test]
+fn every_list_is_paged_alike_or_says_how_long_it_can_be() {
+    let mut paged = 0;
+    for path in documented::paths_with("get") {
+        let operation = documented::operation("get", path).unwrap();
+        let fields = fields_of(&operation["responses"]["200"]["content"]["application/json"]["schema"]);
+        let lists = fields.iter().filter(|(_, field)| field["type"] == "array");
+        let unbounded: Vec<&str> = lists
+            .filter(|(_, list)| list["maxItems"].as_u64().is_none_or(|most| most > LONGEST_WHOLE))
+            .map(|(name, _)| name.as_str())
+            .collect();
+        if unbounded.is_empty() {
+            continue;
+        }
+        assert_eq!(unbounded.len(), 1, "{path} has one list: {unbounded:?}");
+        let names: Vec<_> = operation["parameters"].as_array().unwrap().iter().map(|one| one["name"].clone()).collect();
+        assert!(names.contains(&json!("limit")) && names.contains(&json!("before")), "{path}: {names:?}");
+        assert!(fields.iter().any(|(name, _)| name == "next"), "{path}: no `next`");
+        paged += 1;
+    }
+    assert!(paged > 25, "{paged}");
+}
+
+/// Every place below this schema, with the texts of the way there.
+fn places<'a>(schema: &'a Value, way: &str, found: &mut Vec<(String, &'a Value)>) {
+    match schema {
+        Value::Object(object) => {
+            found.push((way.to_owned(), schema));
+            for (name, part) in object {
+                match name.as_str() {
+                    "example" | "examples" | "enum" => {}
+                    // One of them is `null`, or they say what fields have to do with each other.
+                    "oneOf" => {
+                        found.extend(part.as_array().unwrap().iter().map(|part| (way.to_owned(), &part["$ref"])))
+                    }
+                    _ => places(part, &format!("{way}/{name}"), found),
+                }
+            }
+        }
+        Value::Array(list) => {
+            list.iter().enumerate().for_each(|(index, part)| places(part, &format!("{way}/{index}"), found));
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn what_a_client_sends_has_its_limits_in_the_schema() {
+    let document = companion::api::openapi::value();
+    let (mut sent, mut found) = (Vec::new(), Vec::new());
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            for parameter in operation["parameters"].as_array().into_iter().flatten() {
+                places(&parameter["schema"], &format!("{method} {path} {}", parameter["name"]), &mut found);
+            }
+            places(&operation["requestBody"], &format!("{method} {path}"), &mut sent);
+        }
+    }
+    let schemas = &document["components"]["schemas"];
+    let mut seen = BTreeSet::new();
+    while let Some((way, place)) = sent.pop() {
+        if let Some(name) = place["$ref"].as_str().or(place.as_str()).and_then(|target| target.rsplit('/').next())
+            // What helper programs make has numbers of every kind.
+            && !["HelperBundle", "GcmCredential"].contains(&name)
+            && seen.insert(name.to_owned())
+        {
+            places(&schemas[name], name, &mut sent);
+        }
+        found.push((way, place));
+    }
+    let is = |place: &Value, kind: &str| {
+        place["type"] == kind || place["type"].as_array().is_some_and(|kinds| kinds.contains(&kind.into()))
+    };
+    for (way, place) in &found {
+        let kind = place["type"].is_string() || place["type"].is_array();
+        if !kind || place["enum"].is_array() || !place["const"].is_null() {
+            continue;
+        }
+        if is(place, "integer") || is(place, "number") {
+            assert!(place["minimum"].is_number() && place["maximum"].is_number(), "{way}: {place}");
+        }
+        if is(place, "array") {
+            assert!(place["maxItems"].is_number(), "{way}: {place}");
+        }
+        let is_body = is(place, "string") && !way.contains(" /");
+        if is_body && !["date-time", "binary"].iter().any(|format| place["format"] == *format) {
+            assert!(place["maxLength"].is_number() || place["pattern"].is_string(), "{way}: {place}");
+        }
+    }
+    assert!(found.len() > 300, "{}", found.len());
+}
 
 /// `METHOD path` of every line in the route tables.
 pub fn route_table() -> BTreeSet<String> {
@@ -376,6 +503,6 @@ async fn who_is_not_known_learns_what_to_present() {
     assert_eq!(answer.header("www-authenticate"), Some("Bearer realm=\"companion\""));
     let answer = nobody.send(upload().bearer_auth("0a".repeat(48))).await;
     let problem = answer.expect_problem(401, "unauthenticated");
-    assert!(problem["detail"].as_str().unwrap().contains("pair this device again"), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("pair the device again"), "{problem}");
     assert!(answer.header("www-authenticate").unwrap().contains("error=\"invalid_token\""));
 }

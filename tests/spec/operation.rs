@@ -1,11 +1,11 @@
 //! What operators ask a running service: whether it is ready, how it is, and its metrics by token.
 
-use std::{future::pending, net::SocketAddr};
+use std::{fs, future::pending, net::SocketAddr};
 
 use actix_web::{rt, web};
 use chrono::TimeDelta;
 use companion::{api::context::ApiContext, clock::Clock, db::pool::Db, server::Server};
-use diesel::connection::SimpleConnection as _;
+use diesel::{Connection as _, SqliteConnection, connection::SimpleConnection as _};
 use reqwest::{
     Method,
     header::{ACCEPT, AUTHORIZATION},
@@ -17,6 +17,7 @@ use crate::harness::{
     app::{TestApp, with_flags},
     binary,
     browser::Browser,
+    game::{self, ALICE, pair},
 };
 
 /// A service with its inside at hand.
@@ -63,7 +64,7 @@ impl Opened {
 async fn a_full_database_is_noticed_and_so_is_its_end() {
     let mut opened = Opened::start();
     for path in ["/ready", "/health/db"] {
-        opened.browser.get_until(path, |answer| *answer == json!({ "ok": true })).await;
+        opened.browser.get_until(path, |answer| answer["ok"] == true).await;
     }
     opened.set_full(true).await;
     assert_eq!(opened.browser.get("/ready").await.status, 200, "one look counts for a moment");
@@ -83,6 +84,32 @@ async fn a_full_database_is_noticed_and_so_is_its_end() {
         assert_eq!(opened.browser.get(path).await.status, 200, "{path}");
     }
     assert_eq!(opened.browser.get("/status").await.json()["state"], "ok");
+}
+
+#[actix_web::test]
+async fn alarms_that_nothing_keeps_are_counted() {
+    let app = TestApp::start_beside_games().await;
+    let (game, mut alice) = (game::still(&app).await, app.signed_in(ALICE).await);
+    let server = pair(&mut alice, &game).await;
+    let drill = format!("/paired-servers/{server}/drill");
+    assert_eq!(alice.post(&drill, None).await.status, 200);
+    let count = async || {
+        let metrics = app.browser().get("/metrics").await.text();
+        let lines = metrics.lines().find_map(|line| line.strip_prefix("companion_alarms_kept_nowhere_total "));
+        lines.expect("it is 0 at first").parse::<u64>().unwrap()
+    };
+    let before = count().await;
+    // The database takes nothing, and where the journal would be written again is something else.
+    let path = app.directory().join("test.db");
+    let mut lock = SqliteConnection::establish(path.to_str().unwrap()).unwrap();
+    lock.batch_execute("PRAGMA busy_timeout = 10000; BEGIN IMMEDIATE").unwrap();
+    fs::remove_file(app.directory().join("alarms.journal")).unwrap();
+    fs::create_dir(app.directory().join("alarms.journal.new")).unwrap();
+    alice.post(&drill, None).await.expect_problem(503, "unavailable");
+    assert!(count().await > before);
+
+    fs::remove_dir(app.directory().join("alarms.journal.new")).unwrap();
+    assert_eq!(alice.post(&drill, None).await.status, 200, "the journal keeps it");
 }
 
 #[actix_web::test]
@@ -135,4 +162,16 @@ async fn with_a_token_metrics_are_for_whoever_brings_it() {
         assert_eq!(answer.status, expected, "{value:?}, forwarded: {forwarded}");
         assert_eq!(answer.text().contains("companion_build_info"), expected == 200);
     }
+}
+
+#[actix_web::test]
+async fn production_has_no_metrics_without_a_token() {
+    let key = "--creds-encryption-key=0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    let secrets = ["--session-secret=0123456789abcdefghijklmnopqrstuv", "--session-salt=0123456789abcdef", key];
+    let app = TestApp::start_with(
+        &[&["--app-env=production", "--base-url=https://api.companion.test"][..], &secrets].concat(),
+    )
+    .await;
+    let answer = app.browser().get("/metrics").await;
+    assert_eq!((answer.status, &answer.json()["code"]), (404, &json!("not_found")));
 }

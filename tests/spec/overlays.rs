@@ -4,16 +4,19 @@ use companion::simulator::world::GATE_SWITCH;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::harness::{
-    app::TestApp,
-    browser::Browser,
-    game::{self, ALICE, BOB, add_device, is_complete, pair},
-    helper::HelperDevice,
-    relay_client::{self, RelayClient},
+use crate::{
+    harness::{
+        app::TestApp,
+        browser::{Answer, Browser},
+        game::{self, ALICE, BOB, add_device, is_complete, pair, share},
+        helper::HelperDevice,
+        relay_client::{self, RelayClient},
+    },
+    maps::{self, map_where},
 };
 
 /// An overlay of this server, paired by this browser's user.
-async fn overlay(app: &TestApp, browser: &mut Browser, server: &str) -> HelperDevice {
+pub async fn overlay(app: &TestApp, browser: &mut Browser, server: &str) -> HelperDevice {
     let code = code(browser, server).await;
     let mut overlay = HelperDevice::new(app.browser(), "192.0.2.1");
     let answer = overlay.activate(&code).await;
@@ -46,7 +49,7 @@ async fn devices(browser: &mut Browser) -> Vec<Value> {
 #[actix_web::test]
 async fn an_overlay_watches_its_server_and_does_nothing_else() {
     let app = TestApp::start_beside_games().await;
-    let (game, other_game) = (game::still(&app).await, game::still(&app).await);
+    let (game, other_game) = (maps::game(&app).await, game::still(&app).await);
     let mut alice = app.signed_in(ALICE).await;
     let (server, other) = (pair(&mut alice, &game).await, pair(&mut alice, &other_game).await);
     add_device(&mut alice, &server, GATE_SWITCH).await;
@@ -72,6 +75,18 @@ async fn an_overlay_watches_its_server_and_does_nothing_else() {
     assert_eq!(socket.state(&server)["devices"][GATE_SWITCH.to_string()]["value"], false, "nothing was switched");
     assert!(!socket.known.contains_key(&other));
 
+    // It reads the map of its server, and no other.
+    let map = |server: &str| format!("/paired-servers/{server}/map");
+    map_where(&mut alice, &server, |_| true).await;
+    for path in [map(&server), format!("{}/image", map(&server))] {
+        let request = overlay.request(Method::GET, &path);
+        let read = overlay.send(request).await;
+        assert_eq!(read.bytes(), alice.get(&path).await.bytes());
+        assert_eq!(read.status, 200, "{}", read.text());
+        let other = overlay.request(Method::GET, &path.replace(&server, &other));
+        overlay.send(other).await.expect_problem(404, "not_found");
+    }
+
     overlay.upload(&json!({ "platformId": ALICE })).await.expect_problem(403, "insufficient_scope");
     for (method, path) in [
         (Method::GET, "/me".to_owned()),
@@ -90,6 +105,84 @@ async fn an_overlay_watches_its_server_and_does_nothing_else() {
     overlay.send(request).await.expect_problem(401, "unauthenticated");
 }
 
+/// The header fields of CORS in an answer: who may read it, and whether with cookies.
+fn cors(answer: &Answer) -> (Option<&str>, Option<&str>) {
+    (answer.header("access-control-allow-origin"), answer.header("access-control-allow-credentials"))
+}
+
+#[actix_web::test]
+async fn an_overlay_works_from_any_page() {
+    let app = TestApp::start_beside_games().await;
+    let game = maps::game(&app).await;
+    let mut alice = app.signed_in(ALICE).await;
+    let server = pair(&mut alice, &game).await;
+    let mut overlay = overlay(&app, &mut alice, &server).await;
+    let map = format!("/paired-servers/{server}/map");
+    let image = format!("{map}/image?size=512");
+    map_where(&mut alice, &server, |_| true).await;
+    for origin in ["null", "file://", "https://stream.test", "http://localhost:5173"] {
+        for (method, path) in [(Method::POST, "/relay/token"), (Method::GET, &map), (Method::GET, &image)] {
+            let mut page = app.browser();
+            let preflight = page
+                .request(Method::OPTIONS, path)
+                .header("origin", origin)
+                .header("access-control-request-method", method.as_str())
+                .header("access-control-request-headers", "Authorization,content-type");
+            let answer = page.send(preflight).await;
+            assert_eq!((answer.status, cors(&answer)), (200, (Some("*"), None)), "{origin} {path}");
+            assert!(answer.header("access-control-allow-headers").unwrap().contains("authorization"));
+            assert_eq!(answer.header("access-control-allow-methods"), Some(method.as_str()));
+            let request = overlay.request(method.clone(), path).header("origin", origin);
+            let answer = overlay.send(request).await;
+            assert_eq!(cors(&answer), (Some("*"), None), "{origin} {path}");
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            // A page learns why it is refused.
+            let dead = page.request(method, path).header("origin", origin);
+            let dead = page.send(dead.header("authorization", format!("Bearer {}", "0".repeat(96)))).await;
+            dead.expect_problem(401, "unauthenticated");
+            assert_eq!(cors(&dead), (Some("*"), None));
+        }
+        let token = token(&mut overlay).await;
+        let opening = relay_client::request(app.relay, Some(&token));
+        let opening = relay_client::with_header(opening, "origin", origin);
+        let mut socket = relay_client::open(app.relay, opening).await.expect("a 101").0;
+        socket.subscribe(&server).await;
+        socket.expect_snapshot(&server).await;
+    }
+}
+
+#[actix_web::test]
+async fn a_page_of_any_origin_finds_the_relay_and_exchanges_its_code() {
+    let app = TestApp::start_beside_games().await;
+    let game = game::still(&app).await;
+    let mut alice = app.signed_in(ALICE).await;
+    let server = pair(&mut alice, &game).await;
+    for origin in ["null", "https://stream.test"] {
+        let code = code(&mut alice, &server).await;
+        let mut page = app.browser();
+        let config = page.request(Method::GET, "/client-config").header("origin", origin);
+        let config = page.send(config).await;
+        assert_eq!((config.status, cors(&config)), (200, (Some("*"), None)));
+        let preflight = page
+            .request(Method::OPTIONS, "/pairing/device/activate")
+            .header("origin", origin)
+            .header("access-control-request-method", "POST")
+            .header("access-control-request-headers", "content-type");
+        let preflight = page.send(preflight).await;
+        assert_eq!((preflight.status, cors(&preflight)), (200, (Some("*"), None)));
+        assert!(preflight.header("access-control-allow-headers").unwrap().contains("content-type"));
+        for (code, status) in [(code.as_str(), 200), ("00000000", 401)] {
+            let activate = page.request(Method::POST, "/pairing/device/activate").header("origin", origin);
+            let activated = page.send(activate.json(&json!({ "code": code }))).await;
+            assert_eq!((activated.status, cors(&activated)), (status, (Some("*"), None)), "{}", activated.text());
+        }
+        // No other route without a token.
+        let code = page.request(Method::OPTIONS, "/pairing/device/code").header("origin", origin);
+        let code = page.send(code.header("access-control-request-method", "POST")).await;
+        assert_eq!(cors(&code).0, None);
+    }
+}
+
 #[actix_web::test]
 async fn an_overlay_ends_with_the_access_of_its_user() {
     let app = TestApp::start_beside_games().await;
@@ -101,8 +194,7 @@ async fn an_overlay_ends_with_the_access_of_its_user() {
     bob.post("/pairing/device/code", Some(&body)).await.expect_problem(404, "not_found");
     let mut of_owner = overlay(&app, &mut alice, &server).await;
 
-    let invited = alice.post(&guests, Some(&json!({ "platformId": BOB }))).await.json();
-    let guest = invited["id"].as_str().unwrap();
+    let guest = share(&mut alice, &server, &mut bob).await;
     let (mut of_guest, unused) = (overlay(&app, &mut bob, &server).await, code(&mut bob, &server).await);
     let mut helper = app.paired(&mut bob).await;
     let (mut one, mut two) = (connect(&app, &mut of_guest).await, connect(&app, &mut of_owner).await);
@@ -124,7 +216,7 @@ async fn an_overlay_ends_with_the_access_of_its_user() {
     assert_eq!(helper.send(request).await.status, 200);
 
     // Invited again, he has no overlay of before.
-    assert_eq!(alice.post(&guests, Some(&json!({ "platformId": BOB }))).await.status, 201);
+    share(&mut alice, &server, &mut bob).await;
     let request = of_guest.request(Method::POST, "/relay/token");
     of_guest.send(request).await.expect_problem(401, "unauthenticated");
 

@@ -26,7 +26,7 @@ on_each_database!(an_owner_pairs_sees_and_deletes, |app| {
             "createdAt": "2026-11-21T12:00:00.000Z",
         })
     );
-    assert_eq!(alice.get("/paired-servers").await.json(), json!({ "servers": [server] }));
+    assert_eq!(alice.get("/paired-servers").await.json(), json!({ "servers": [server], "next": null }));
     assert_eq!(alice.get(&format!("/paired-servers/{id}")).await.json(), server);
 
     // Pairing again replaces the token and keeps the server.
@@ -46,21 +46,21 @@ on_each_database!(an_owner_pairs_sees_and_deletes, |app| {
     alice.get(&format!("/paired-servers/{id}")).await.expect_problem(404, "not_found");
     alice.delete(&format!("/paired-servers/{id}")).await.expect_problem(404, "not_found");
     alice.get("/paired-servers/%00").await.expect_problem(404, "not_found");
-    assert_eq!(alice.get("/paired-servers").await.json(), json!({ "servers": [] }));
+    assert_eq!(alice.get("/paired-servers").await.json(), json!({ "servers": [], "next": null }));
 });
 
 on_each_database!(an_owner_adds_and_removes_devices, |app| {
     let mut alice = app.signed_in(ALICE).await;
     let id = alice.post("/paired-servers", Some(&pairing())).await.json()["id"].as_str().unwrap().to_owned();
     let devices = format!("/paired-servers/{id}/devices");
-    assert_eq!(alice.get(&devices).await.json(), json!({ "devices": [] }));
+    assert_eq!(alice.get(&devices).await.json(), json!({ "devices": [], "next": null }));
 
     let added = alice.post(&devices, Some(&json!({ "entityId": "18446744073709551615", "kind": "switch" }))).await;
     assert_eq!(added.status, 201, "{}", added.text());
     let expected = json!({
         "deviceId": "18446744073709551615", "kind": "switch", "name": "18446744073709551615", "label": null,
         "customCommand": null, "onMessage": null, "offMessage": null, "createdAt": "2026-11-21T12:00:00.000Z",
-        "x": null, "y": null, "grid": "", "value": null, "reachable": "no_response", "asOf": null,
+        "x": null, "y": null, "grid": "", "value": null, "reachable": "pending", "asOf": null,
     });
     assert_eq!(added.json(), expected);
 
@@ -111,7 +111,7 @@ async fn the_server_of_another_user_does_not_exist() {
     for answer in answers {
         answer.expect_problem(401, "unauthenticated");
     }
-    assert_eq!(bob.get("/paired-servers").await.json(), json!({ "servers": [] }));
+    assert_eq!(bob.get("/paired-servers").await.json(), json!({ "servers": [], "next": null }));
     assert_eq!(alice.get(&devices).await.json()["devices"].as_array().unwrap().len(), 1);
 }
 
@@ -175,7 +175,7 @@ async fn invalid_values_are_named_one_by_one() {
         let problem = alice.post("/paired-servers", Some(&body)).await.expect_problem(400, "invalid_request");
         assert_eq!(problem["errors"][0]["path"], field, "{problem}");
     }
-    assert_eq!(alice.get("/paired-servers").await.json(), json!({ "servers": [] }));
+    assert_eq!(alice.get("/paired-servers").await.json(), json!({ "servers": [], "next": null }));
 }
 
 #[actix_web::test]
@@ -188,6 +188,32 @@ async fn private_addresses_are_accepted_where_allowed() {
 }
 
 #[actix_web::test]
+async fn a_user_pairs_ten_new_addresses_a_minute() {
+    let app = TestApp::start().await;
+    let (mut alice, mut bob) = (app.signed_in(ALICE).await, app.signed_in(BOB).await);
+    let at = |port: u16| {
+        let mut body = pairing();
+        body["port"] = json!(port);
+        body
+    };
+    for port in 1..=10 {
+        assert_eq!(alice.post("/paired-servers", Some(&at(port))).await.status, 201);
+    }
+    let refused = alice.post("/paired-servers", Some(&at(11))).await;
+    refused.expect_problem(429, "rate_limited");
+    assert_eq!(refused.header("retry-after"), Some("61"));
+    assert!(refused.header("ratelimit-policy").unwrap().contains("\"new-game-servers\";q=10;w=60"));
+    assert_eq!(alice.post("/paired-servers", Some(&at(10))).await.status, 200, "a known one can be paired again");
+    assert_eq!(bob.post("/paired-servers", Some(&at(11))).await.status, 201);
+    // One that was deleted is a new one.
+    let id = alice.get("/paired-servers").await.json()["servers"][0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(alice.delete(&format!("/paired-servers/{id}")).await.status, 200);
+    alice.post("/paired-servers", Some(&at(1))).await.expect_problem(429, "rate_limited");
+    app.clock.advance(chrono::Duration::seconds(61));
+    assert_eq!(alice.post("/paired-servers", Some(&at(11))).await.status, 201);
+}
+
+#[actix_web::test]
 async fn a_user_pairs_fifty_servers_at_most() {
     let app = TestApp::start().await;
     let mut alice = app.signed_in(ALICE).await;
@@ -195,6 +221,7 @@ async fn a_user_pairs_fifty_servers_at_most() {
     for port in 1..=50 {
         body["port"] = json!(port);
         assert_eq!(alice.post("/paired-servers", Some(&body)).await.status, 201);
+        app.clock.advance(chrono::Duration::seconds(7));
     }
     assert_eq!(alice.post("/paired-servers", Some(&body)).await.status, 200, "a known one can be paired again");
     body["port"] = json!(51);

@@ -158,8 +158,16 @@ async fn rotate(database: &Database, database_url: &str) {
     assert_eq!(code, Some(1), "{printed}");
     assert!(printed.contains(&format!("key 1: {all} stored credentials, waiting")), "{printed}");
 
-    // A wrong previous key is reported, and no row is changed.
-    serve_until(run(2, Some(50)), &format!("{all} stored secrets cannot be opened"), 1);
+    // A wrong previous key is refused, and reported where the right one is said to be lost; no row is changed.
+    let refused = run(2, Some(50)).arg("serve").output().unwrap();
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        refused.status.code() == Some(1) && text.contains(&format!("none of {all} stored secrets opens")),
+        "{text}"
+    );
+    let mut lost = run(2, Some(50));
+    lost.env("CREDS_ENCRYPTION_KEY_LOST", "true");
+    serve_until(lost, &format!("{all} stored secrets cannot be opened"), 1);
     assert_eq!(secrets(&pool), original);
     let (code, printed) = keys_status(run(2, Some(50)));
     assert_eq!((code, printed.matches("cannot be opened: ").count()), (Some(1), all));

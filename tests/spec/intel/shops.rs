@@ -46,7 +46,7 @@ fn shops(answer: &Value) -> &Vec<Value> {
 
 /// The next event about a watch.
 async fn finding(client: &mut RelayClient, action: &str) -> Value {
-    let is_it = |message: &Value| message["event"]["watchId"].is_string();
+    let is_it = |message: &Value| message["event"]["data"]["watchId"].is_string();
     let message = client.expect_where("event", is_it).await;
     assert_eq!((&message["event"]["kind"], &message["event"]["action"]), (&json!("shop"), &json!(action)), "{message}");
     message["event"].clone()
@@ -82,6 +82,7 @@ async fn watch_bobs_fertilizer(app: TestApp) {
         ("expectedPrice", json!(null)),
         ("price", json!(20)),
         ("quantity", json!(1000)),
+        ("vendorKnown", json!(true)),
         ("state", json!("ok")),
         ("soldOut", json!(false)),
         ("asOf", json!("2026-11-21T12:00:00.000Z")),
@@ -93,7 +94,7 @@ async fn watch_bobs_fertilizer(app: TestApp) {
     edit(&game, bobs, |offer| offer.cost_per_item = 25);
     let event = finding(&mut client, "changed").await;
     assert_eq!(
-        (&event["watchId"], &event["itemName"], &event["price"]),
+        (&event["data"]["watchId"], &event["data"]["itemName"], &event["data"]["price"]),
         (&json!(id), &json!("Fertilizer"), &json!(25))
     );
     assert_eq!(
@@ -108,19 +109,19 @@ async fn watch_bobs_fertilizer(app: TestApp) {
     );
     let eves = open(&game, "Eve's", EVES, &[order(FERTILIZER, 100, 2, 5)]);
     let event = finding(&mut client, "undercut").await;
-    assert_eq!(event["undercutBy"], json!({ "vendorId": EVES_ID, "price": 2, "quantity": 100 }));
+    assert_eq!(event["data"]["undercutBy"], json!({ "vendorId": EVES_ID, "price": 2, "quantity": 100 }));
     edit(&game, eves, |offer| offer.amount_in_stock = 0);
     finding(&mut client, "ok").await;
     edit(&game, bobs, |offer| offer.amount_in_stock = 0);
-    assert_eq!(finding(&mut client, "sold_out").await["soldOut"], true);
+    assert_eq!(finding(&mut client, "sold_out").await["data"]["soldOut"], true);
 
     // Another marker at the same place is the same shop, and half of it for half the price is the same offer.
     game.world(|world| world.remove_marker(bobs));
     let again = open(&game, "Bob's", BOBS, &[order(FERTILIZER, 200, 5, 5)]);
-    assert_eq!(finding(&mut client, "ok").await["quantity"], 200);
+    assert_eq!(finding(&mut client, "restocked").await["data"]["quantity"], 200);
 
     edit(&game, again, |offer| offer.item_id = STONES);
-    assert_eq!(finding(&mut client, "missing").await["price"], Value::Null);
+    assert_eq!(finding(&mut client, "missing").await["data"]["price"], Value::Null);
     edit(&game, again, |offer| offer.item_id = FERTILIZER);
     let event = finding(&mut client, "returned").await;
     let returned = |shown: &Value| shops(shown)[0]["state"] == "returned";
@@ -191,6 +192,7 @@ async fn offers_are_listed_cheapest_first_with_their_history() {
     assert!(unit_prices.is_sorted(), "{unit_prices:?}");
     let first = alice.get(&format!("{offers}?q=wood&limit=1")).await.json();
     assert_eq!((&first["shops"][0], &first["total"]), (&shops(&all)[0], &all["total"]));
+    assert_eq!(alice.all_pages(&path, "shops", 2).await, *shops(&all));
     assert_eq!(shops(&alice.get(&format!("{offers}?q=no+such+thing")).await.json()).len(), 0);
 
     // The relay names items, too.
@@ -217,12 +219,121 @@ async fn offers_are_listed_cheapest_first_with_their_history() {
         [(&json!("price_changed"), &json!(3), &json!(changed)), (&json!("listed"), &json!(2), &json!(listed))]
     );
     let newest = entries[0]["id"].as_str().unwrap();
+    assert_eq!(alice.get(&format!("{path}&limit=1")).await.json()["next"], newest);
+    assert_eq!(eves_history["next"], Value::Null);
     let older = alice.get(&format!("{path}&before={newest}&limit=1")).await.json();
     assert_eq!(older["entries"], json!([entries[1]]));
     let wood = alice.get(&format!("{history}?itemId={WOOD}&limit=500")).await.json();
     let id = json!(WOOD.to_string());
     assert!(wood["entries"].as_array().unwrap().iter().all(|entry| entry["itemId"] == id));
     assert_eq!(wood["entries"][0], entries[0]);
+}
+
+#[actix_web::test]
+async fn a_shop_is_watched_by_the_id_of_its_marker() {
+    let (_app, mut alice, game, server, mut client) = watched(&[]).await;
+    open(&game, "Bob's", BOBS, &[order(FERTILIZER, 1000, 20, 5)]);
+    let bobs = |state: &Value| {
+        let markers = state["mapMarkers"].as_object().unwrap();
+        markers.values().find(|marker| marker["name"] == "Bob's").cloned()
+    };
+    client.until(&server, |state| bobs(state).is_some()).await;
+    let markers = client.state(&server)["mapMarkers"].as_object().unwrap().clone();
+    for marker in markers.values() {
+        assert_eq!(marker["vendorId"].is_string(), marker["kind"] == "vendingMachine", "{marker}");
+    }
+    let vendor = bobs(client.state(&server)).unwrap()["vendorId"].clone();
+    assert_eq!(vendor, BOBS_ID);
+    let opened = client.expect_where("event", |message| message["event"]["action"] == "opened").await;
+    assert_eq!(opened["event"]["data"]["vendorId"], vendor);
+    alice.get_until(&format!("/paired-servers/{server}/shops?q=bob"), |shown| !shops(shown).is_empty()).await;
+    let watches = format!("/intel/{server}/shops");
+    let known = alice.post(&watches, Some(&json!({ "vendorId": vendor, "itemId": FERTILIZER }))).await.json();
+    assert_eq!((&known["vendorKnown"], &known["state"]), (&json!(true), &json!("ok")));
+    let elsewhere = alice.post(&watches, Some(&json!({ "vendorId": "7_7", "itemId": FERTILIZER }))).await.json();
+    assert_eq!((&elsewhere["vendorKnown"], &elsewhere["state"]), (&json!(false), &json!("missing")));
+    let listed = alice.get(&watches).await.json();
+    assert_eq!(listed["shops"], json!([known, elsewhere]));
+}
+
+/// An item is watched at any shop until it costs little enough, and from the side of those who sell it.
+async fn watch_any_shop(app: TestApp) {
+    let game = game::still(&app).await;
+    let mut alice = app.signed_in(ALICE).await;
+    let server = pair(&mut alice, &game).await;
+    let mut client = RelayClient::watching(&app, &mut alice, &server).await;
+    client.until(&server, |state| is_complete(state, 0)).await;
+    let watches = format!("/intel/{server}/shops");
+    let new = json!({ "itemId": FERTILIZER, "expectedPrice": 20, "direction": "atMost" });
+    let created = alice.post(&watches, Some(&new)).await;
+    assert_eq!(created.status, 201, "{}", created.text());
+    let created = created.json();
+    for (field, value) in [
+        ("vendorId", Value::Null),
+        ("vendorKnown", Value::Null),
+        ("foundVendorId", Value::Null),
+        ("side", json!("sells")),
+        ("direction", json!("atMost")),
+        ("state", json!("missing")),
+    ] {
+        assert_eq!(created[field], value, "{field}");
+    }
+    alice.post(&watches, Some(&new)).await.expect_problem(409, "conflict");
+
+    // Too dear, and then less dear, is no news; that it is there for 20, at another shop, is.
+    let bobs = open(&game, "Bob's", BOBS, &[order(FERTILIZER, 1000, 30, 5)]);
+    let found = |vendor: &'static str, price: i32| {
+        move |shown: &Value| {
+            (&shops(shown)[0]["foundVendorId"], &shops(shown)[0]["price"]) == (&json!(vendor), &json!(price))
+        }
+    };
+    alice.get_until(&watches, found(BOBS_ID, 30)).await;
+    edit(&game, bobs, |offer| offer.cost_per_item = 25);
+    alice.get_until(&watches, found(BOBS_ID, 25)).await;
+    let eves = open(&game, "Eve's", EVES, &[order(FERTILIZER, 1000, 20, 5)]);
+    let event = finding(&mut client, "ok").await;
+    assert_eq!(
+        (&event["data"]["vendorId"], &event["data"]["price"], &event["x"]),
+        (&json!(EVES_ID), &json!(20), &json!(3_900.0))
+    );
+    edit(&game, eves, |offer| offer.cost_per_item = 15);
+    assert_eq!(finding(&mut client, "ok").await["data"]["price"], 15, "one move is one event");
+    edit(&game, eves, |offer| offer.amount_in_stock = 0);
+    let event = finding(&mut client, "changed").await;
+    assert_eq!((&event["data"]["vendorId"], &event["data"]["price"]), (&json!(BOBS_ID), &json!(25)));
+
+    // What shops pay for it, by an edit.
+    let one = format!("{watches}/{}", created["id"].as_str().unwrap());
+    let edited = alice.patch(&one, &json!({ "side": "buys", "direction": "atLeast", "expectedPrice": 5 })).await;
+    let edited = (edited.status, edited.json());
+    assert_eq!((edited.0, &edited.1["state"], &edited.1["side"]), (200, &json!("missing"), &json!("buys")));
+    let buys = SellOrder { item_id: SCRAP, currency_id: FERTILIZER, ..order(0, 6, 1000, 5) };
+    open(&game, "Cid's", (3_000.0, 3_900.0), &[buys]);
+    let event = finding(&mut client, "ok").await;
+    assert_eq!(
+        (
+            &event["data"]["price"],
+            &event["data"]["quantity"],
+            &event["data"]["currencyName"],
+            &event["data"]["direction"]
+        ),
+        (&json!(6), &json!(1000), &json!("Scrap"), &json!("atLeast"))
+    );
+    assert_eq!(event["title"], "Cid's: purchase of Fertilizer is as expected, 1000 for 6 Scrap");
+    let listed = alice.get_until(&watches, found("300000_390000", 6)).await;
+    assert_eq!(shops(&listed)[0]["expectedQuantity"], 1000);
+}
+
+#[actix_web::test]
+async fn an_item_is_watched_at_any_shop_on_sqlite() {
+    watch_any_shop(TestApp::start_beside_games().await).await;
+}
+
+#[actix_web::test]
+async fn an_item_is_watched_at_any_shop_on_postgresql() {
+    let Some(database) = Postgres::create() else { return };
+    let flags = ["--allow-private-game-servers=true", LINKS];
+    watch_any_shop(TestApp::start_on(database.url(), &flags).await).await;
 }
 
 #[actix_web::test]
@@ -241,6 +352,7 @@ async fn a_shop_that_is_too_cheap_to_be_honest_is_found() {
     assert!(bait["vendorId"].is_string() && bait["x"].is_f64() && bait["grid"].is_string());
     assert_eq!((&found["available"], &found["asOf"]), (&json!(true), &json!("2026-11-21T12:00:00.000Z")));
     assert!(results.iter().all(|shop| shop["name"] != "Outpost"), "the map's own are not suspicious");
+    assert_eq!(alice.all_pages(&scan, "results", 1).await.len(), results.len());
     drop(game);
 }
 
@@ -261,19 +373,17 @@ async fn what_is_not_known_yet_is_said_and_can_be_watched() {
         assert_eq!((&answer["available"], &answer["asOf"]), (&Value::Null, &Value::Null), "{path}");
         assert!(answer["evidence"].as_str().is_some_and(|evidence| !evidence.is_empty()), "{path}");
     }
-    let new =
-        |vendor: &str| json!({ "vendorId": vendor, "itemId": SCRAP.to_string(), "expectedPrice": 0, "currencyId": 7 });
-    let created = alice.post(&watches, Some(&new("somewhere"))).await.json();
+    let new = |number: u32| {
+        let vendor = format!("{number}_100");
+        json!({ "vendorId": vendor, "itemId": SCRAP.to_string(), "expectedPrice": 0, "currencyId": WOOD })
+    };
+    let created = alice.post(&watches, Some(&new(0))).await.json();
     assert_eq!(
-        (&created["state"], &created["price"], &created["currencyId"]),
-        (&json!("missing"), &Value::Null, &json!("7"))
+        (&created["state"], &created["price"], &created["currencyId"], &created["vendorKnown"]),
+        (&json!("missing"), &Value::Null, &json!(WOOD.to_string()), &Value::Null)
     );
-    alice.post(&watches, Some(&new("somewhere"))).await.expect_problem(409, "conflict");
-    for number in 1..50 {
-        assert_eq!(alice.post(&watches, Some(&new(&number.to_string()))).await.status, 201);
-    }
-    alice.post(&watches, Some(&new("one more"))).await.expect_problem(409, "limit_reached");
-    assert_eq!(shops(&alice.get(&watches).await.json()).len(), 50);
+    alice.post(&watches, Some(&new(0))).await.expect_problem(409, "conflict");
+    assert_eq!(shops(&alice.get(&watches).await.json()), &[created]);
 }
 
 #[actix_web::test]
@@ -286,28 +396,35 @@ async fn bad_input_and_strangers_are_refused_and_nothing_is_stored() {
     let good = json!({ "vendorId": BOBS_ID, "itemId": WOOD, "expectedPrice": 20, "currencyId": SCRAP });
     let ids = [json!("wood"), json!(1.5), json!(2_147_483_648_u64), json!("+1"), json!(""), json!(true), json!({})];
     let prices = [json!(-1), json!(1.5), json!("20"), json!(2_147_483_648_u64), json!([])];
-    let vendors = [json!(""), json!("  "), json!("a\nb"), json!("x".repeat(65)), json!(null), json!([1])];
+    let no_shops = ["", "  ", "a\nb", "bob", "12345", "1_2_3", "01_2", "1.5_2", " 1_2", "99999999999_1"];
+    let vendors = [no_shops.map(|id| json!(id)).to_vec(), vec![json!([1]), json!(12345)]].concat();
+    let words = |others: [&str; 2]| others.map(|word| json!(word));
     let of =
         |field: &'static str, values: &[Value]| values.iter().map(|value| (field, value.clone())).collect::<Vec<_>>();
-    let bad =
-        [of("vendorId", &vendors), of("itemId", &ids), of("expectedPrice", &prices), of("currencyId", &ids)].concat();
+    let bad = [
+        of("vendorId", &vendors),
+        of("itemId", &ids),
+        of("expectedPrice", &prices),
+        of("currencyId", &ids),
+        of("direction", &words(["atmost", "below"])),
+        of("side", &words(["sell", "both"])),
+    ]
+    .concat();
     for (field, value) in &bad {
         let mut body = good.clone();
         body[field] = value.clone();
         let problem = alice.post(&watches, Some(&body)).await.expect_problem(400, "invalid_request");
         assert_eq!(problem["errors"][0]["path"], *field, "{value}: {problem}");
     }
-    for field in ["vendorId", "itemId"] {
-        let mut body = good.clone();
-        body.as_object_mut().unwrap().remove(field);
-        let problem = alice.post(&watches, Some(&body)).await.expect_problem(400, "invalid_request");
-        assert_eq!(problem["errors"][0]["path"], field);
-    }
+    let mut body = good.clone();
+    body.as_object_mut().unwrap().remove("itemId");
+    let problem = alice.post(&watches, Some(&body)).await.expect_problem(400, "invalid_request");
+    assert_eq!(problem["errors"][0]["path"], "itemId");
     assert_eq!(shops(&alice.get(&watches).await.json()).len(), 0);
 
     let created = alice.post(&watches, Some(&good)).await.json();
     let one = format!("{watches}/{}", created["id"].as_str().unwrap());
-    for (field, value) in bad.iter().filter(|(field, _)| matches!(*field, "expectedPrice" | "currencyId")) {
+    for (field, value) in bad.iter().filter(|(field, _)| !matches!(*field, "vendorId" | "itemId")) {
         let answer = alice.patch(&one, &json!({ *field: value })).await;
         assert_eq!(answer.expect_problem(400, "invalid_request")["errors"][0]["path"], *field, "{value}");
     }
@@ -348,4 +465,57 @@ async fn bad_input_and_strangers_are_refused_and_nothing_is_stored() {
     nobody.delete(&one).await.expect_problem(401, "unauthenticated");
     alice.patch(&format!("{watches}/nothing"), &edit).await.expect_problem(404, "not_found");
     assert_eq!(shops(&alice.get(&watches).await.json()), &[edited]);
+}
+
+#[actix_web::test]
+async fn the_same_offer_is_watched_once_however_it_is_named() {
+    let (_app, mut alice, game, server, _client) = watched(&[]).await;
+    open(&game, "Bob's", BOBS, &[order(FERTILIZER, 1000, 20, 5)]);
+    alice.get_until(&format!("/paired-servers/{server}/shops?q=bob"), |shown| !shops(shown).is_empty()).await;
+    let watches = format!("/intel/{server}/shops");
+    let plain = json!({ "vendorId": BOBS_ID, "itemId": FERTILIZER });
+    let created = alice.post(&watches, Some(&plain)).await.json();
+    let id = created["id"].as_str().unwrap();
+    let mut named = plain.clone();
+    named["currencyId"] = json!(SCRAP);
+    for twin in [&plain, &named] {
+        let problem = alice.post(&watches, Some(twin)).await.expect_problem(409, "conflict");
+        assert!(problem["detail"].as_str().unwrap().contains(id), "{problem}");
+    }
+    let mut bought = plain;
+    bought["side"] = json!("buys");
+    let other = alice.post(&watches, Some(&bought)).await;
+    assert_eq!(other.status, 201, "{}", other.text());
+    let one = format!("{watches}/{}", other.json()["id"].as_str().unwrap());
+    let problem = alice.patch(&one, &json!({ "side": "sells" })).await.expect_problem(409, "conflict");
+    assert!(problem["detail"].as_str().unwrap().contains(id), "{problem}");
+    let listed = alice.get(&watches).await.json();
+    assert_eq!(listed["shops"], json!([created, other.json()]), "nothing was changed");
+    assert_eq!(alice.patch(&one, &json!({ "expectedPrice": 3 })).await.status, 200, "itself is no twin");
+}
+
+#[actix_web::test]
+async fn what_cannot_be_is_not_watched() {
+    let (_app, mut alice, game, server, client) = watched(&[]).await;
+    let watches = format!("/intel/{server}/shops");
+    let end = client.state(&server)["server"]["mapSize"].as_u64().unwrap() * 100;
+    let far = format!("{}_100", end + 60_000);
+    for (body, path) in [
+        (json!({ "itemId": 0 }), "itemId"),
+        (json!({ "itemId": "-0" }), "itemId"),
+        (json!({ "itemId": 7 }), "itemId"),
+        (json!({ "itemId": WOOD, "currencyId": WOOD }), "currencyId"),
+        (json!({ "itemId": WOOD, "currencyId": 7 }), "currencyId"),
+        (json!({ "itemId": WOOD, "vendorId": far }), "vendorId"),
+    ] {
+        let problem = alice.post(&watches, Some(&body)).await.expect_problem(400, "invalid_request");
+        assert_eq!(problem["errors"][0]["path"], path, "{body}");
+    }
+    assert_eq!(shops(&alice.get(&watches).await.json()).len(), 0);
+    // An item that is new in the game.
+    open(&game, "Bob's", BOBS, &[order(7, 1, 20, 5)]);
+    alice.get_until(&format!("/paired-servers/{server}/shops?q=bob"), |shown| !shops(shown).is_empty()).await;
+    assert_eq!(alice.post(&watches, Some(&json!({ "itemId": 7 }))).await.status, 201);
+    let edge = json!({ "itemId": WOOD, "vendorId": format!("{end}_0") });
+    assert_eq!(alice.post(&watches, Some(&edge)).await.status, 201);
 }

@@ -4,6 +4,7 @@ use companion::simulator::{
     game_server::GameServer,
     world::{BASE_ALARM, WALL_ALARM},
 };
+use diesel::{Connection as _, SqliteConnection, connection::SimpleConnection as _};
 use futures_util::FutureExt as _;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use crate::harness::{
     app::{LINKS, TestApp},
     browser::Browser,
     database::Postgres,
-    game::{self, ALICE, BOB, add_device, is_complete, pair},
+    game::{self, ALICE, BOB, add_device, is_complete, pair, share},
     relay_client::RelayClient,
 };
 
@@ -144,10 +145,8 @@ async fn one_users_acknowledgement_is_seen_by_all_and_stored() {
 #[actix_web::test]
 async fn nobody_sees_what_an_erased_guest_took_note_of() {
     let mut base = Base::start(TestApp::start_beside_games().await).await;
-    let invited = json!({ "platformId": BOB });
-    let guests = format!("/paired-servers/{}/guests", base.server);
-    assert_eq!(base.alice.post(&guests, Some(&invited)).await.status, 201);
     let mut bob = base.app.signed_in(BOB).await;
+    share(&mut base.alice, &base.server, &mut bob).await;
     let user = bob.get("/me").await.json()["id"].as_str().unwrap().to_owned();
     let mut client = base.watch().await;
     base.game.world(|world| world.fire_alarm(BASE_ALARM));
@@ -173,7 +172,7 @@ async fn alarms_are_listed_in_pages_and_for_those_who_may_watch() {
     let alarms = base.alarms_until(&["unheard", "unheard"]).await;
     let path = format!("/paired-servers/{}/alarms", base.server);
     let page = base.alice.get(&format!("{path}?limit=1")).await.json();
-    assert_eq!(page["alarms"], json!([alarms[0]]));
+    assert_eq!((&page["alarms"], &page["next"]), (&json!([alarms[0]]), &alarms[0]["incident"]));
     let newest = alarms[0]["incident"].as_str().unwrap();
     let page = base.alice.get(&format!("{path}?limit=1&before={newest}")).await.json();
     assert_eq!(page["alarms"], json!([alarms[1]]));
@@ -211,6 +210,30 @@ async fn an_alarm_that_is_over_ends_and_is_forgotten_after_a_day() {
     base.app.clock.advance(chrono::Duration::hours(24));
     client.until(&base.server, |state| raids(state).is_empty()).await;
     base.alarms_until(&["delivered"]).await;
+}
+
+#[actix_web::test]
+async fn an_alarm_that_waits_for_the_database_is_told_before_the_service_stops() {
+    let flags = ["--allow-private-game-servers=true", LINKS, "--drain-seconds=0"];
+    let mut base = Base::start(TestApp::start_with(&flags).await).await;
+    let mut client = base.watch().await;
+    let path = base.app.directory().join("test.db");
+    let mut lock = SqliteConnection::establish(path.to_str().unwrap()).unwrap();
+    lock.batch_execute("PRAGMA busy_timeout = 10000; BEGIN IMMEDIATE").unwrap();
+    base.game.world(|world| world.fire_alarm(BASE_ALARM));
+    let device = BASE_ALARM.to_string();
+    client.until(&base.server, |state| state["devices"][&device]["value"] == true).await;
+
+    let Base { app, alice, game, server } = base;
+    let told = async {
+        let raid = client.expect("raid").await;
+        (raid, client.expect_close().await)
+    };
+    let ((raid, closed), app) = tokio::join!(told, app.restart_after(|| drop(lock)));
+    assert_eq!(closed, 4412);
+    let alice = app.again(&alice);
+    let alarms = Base { app, alice, game, server }.alarms_until(&["delivered"]).await;
+    assert_eq!(alarms[0]["incident"], raid["incident"]);
 }
 
 #[actix_web::test]

@@ -1,5 +1,7 @@
 //! The link to a game server that sends too much, or in another order than it happened.
 
+use std::net::Ipv4Addr;
+
 use chrono::TimeDelta;
 use companion::simulator::{
     game_server::{GameServer, GameServerOptions, Limits},
@@ -7,7 +9,7 @@ use companion::simulator::{
     world::{BASE_ALARM, GATE_SWITCH, LIGHTS_SWITCH, LOOT_BOX, SimulatedWorld, TEAM, TOOL_CUPBOARD},
 };
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 
 use crate::harness::{
     app::TestApp,
@@ -93,18 +95,21 @@ async fn alarms_are_asked_before_everything_else() {
 #[actix_web::test]
 async fn an_answer_that_a_broadcast_has_overtaken_does_not_undo_it() {
     let (_app, mut alice, game, server, mut client) = watched(&[GATE_SWITCH, BASE_ALARM]).await;
+    let gate = device(client.state(&server), GATE_SWITCH)["value"].as_bool().unwrap();
     game.faults(|faults| faults.overtaken = true);
-    // A new device: all are asked again, and it last.
-    let new = json!({ "entityId": LOOT_BOX, "kind": "storageMonitor" });
-    assert_eq!(alice.post(&format!("/paired-servers/{server}/devices"), Some(&new)).await.status, 201);
+    // A new link asks all of them again, the alarm first.
+    game.drop_connections();
+    // The alarm went off once.
+    let raid = client.expect("raid").await;
+    assert_eq!((&raid["alarmId"], &raid["count"]), (&json!(BASE_ALARM.to_string()), &json!(1)));
+    client.until(&server, |state| device(state, GATE_SWITCH)["value"] == !gate).await;
+    // Answered after both.
+    add_device(&mut alice, &server, LOOT_BOX).await;
     client.until(&server, |state| device(state, LOOT_BOX)["reachable"] == "ok").await;
     let real = |id| game.world(|world| world.entity_info(id).unwrap().payload.value);
     for id in [GATE_SWITCH, BASE_ALARM] {
         assert_eq!(device(client.state(&server), id)["value"].as_bool(), real(id), "{id}");
     }
-    // The alarm went off once.
-    let raid = client.expect("raid").await;
-    assert_eq!((&raid["alarmId"], &raid["count"]), (&json!(BASE_ALARM.to_string()), &json!(1)));
     game.faults(|faults| faults.overtaken = false);
     add_device(&mut alice, &server, LIGHTS_SWITCH).await;
     client.until(&server, |state| is_complete(state, 4)).await;
@@ -117,18 +122,31 @@ async fn the_reason_for_no_link_is_in_our_words() {
     let app = TestApp::start_beside_games().await;
     let mut alice = app.signed_in(ALICE).await;
     let mut client = RelayClient::connect(&app, &mut alice).await;
-    // Nothing listens there.
-    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
-    let full = game::still(&app).await;
-    full.faults(|faults| faults.refuse = true);
-    let (closed, full) = (pair_port(&mut alice, closed).await, pair(&mut alice, &full).await);
-    for (server, reason) in [
-        (closed, "the game server cannot be reached: it may be down or restarting"),
-        (full, "the game server refuses the connection: it is full, or we are banned"),
-    ] {
-        client.subscribe(&server).await;
-        client.until(&server, |state| state["server"]["reason"] == reason).await;
+    // Bound, so that no other test gets the port, but it does not listen.
+    let silent = TcpSocket::new_v4().unwrap();
+    silent.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let closed = silent.local_addr().unwrap().port();
+    let full_game = game::still(&app).await;
+    full_game.faults(|faults| faults.refuse = true);
+    let (closed, full) = (pair_port(&mut alice, closed).await, pair(&mut alice, &full_game).await);
+    // Before a game server has answered, all reasons are one: nobody learns from them what is at an address.
+    let unknown = "no game server has answered at this address yet: it may be down, or its address or companion port is \
+                   another one";
+    for server in [&closed, &full] {
+        client.subscribe(server).await;
+        client.until(server, |state| state["server"]["reason"] == unknown).await;
         let seen = alice.get(&format!("/paired-servers/{server}")).await.json();
-        assert_eq!(seen["connection"]["reason"], reason);
+        assert_eq!(seen["connection"]["reason"], unknown);
     }
+    full_game.faults(|faults| faults.refuse = false);
+    pair(&mut alice, &full_game).await;
+    client.until(&full, is_connected).await;
+    full_game.faults(|faults| faults.refuse = true);
+    full_game.drop_connections();
+    let refused = "the game server refuses the connection: it is full, or we are banned";
+    client.until(&full, |state| state["server"]["reason"] == refused).await;
+    full_game.stop().await;
+    pair(&mut alice, &full_game).await;
+    let gone = "the game server cannot be reached: it may be down or restarting";
+    client.until(&full, |state| state["server"]["reason"] == gone).await;
 }
