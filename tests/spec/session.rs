@@ -1,16 +1,48 @@
 //! The session cookie `rp_sess`, POST /auth/signout, POST /relay/token.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use diesel::{Connection as _, SqliteConnection, connection::SimpleConnection as _};
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use crate::harness::{app::TestApp, on_each_database};
+use reqwest::Method;
+
+use crate::harness::{
+    app::{ADA, ADMINS, TestApp},
+    on_each_database,
+    relay_client::RelayClient,
+};
 
 const ALICE: &str = "76561198000000001";
+const BOB: &str = "76561198000000002";
 
 #[actix_web::test]
 async fn without_a_session_there_is_no_me() {
     let app = TestApp::start().await;
     app.browser().get("/me").await.expect_problem(401, "unauthenticated");
+}
+
+#[actix_web::test]
+async fn reads_do_not_wait_for_a_database_that_takes_nothing() {
+    let app = TestApp::start().await;
+    let mut alice = app.signed_in(ALICE).await;
+    // Her last use is to be stored, and is not.
+    app.clock.advance(chrono::Duration::minutes(2));
+    let mut bob = app.signed_in(BOB).await;
+    let path = app.directory().join("test.db");
+    let mut lock = SqliteConnection::establish(path.to_str().unwrap()).unwrap();
+    lock.batch_execute("PRAGMA busy_timeout = 10000; BEGIN IMMEDIATE").unwrap();
+    let reads = async {
+        for path in ["/me", "/paired-servers", "/me"] {
+            assert_eq!(alice.get(path).await.status, 200);
+        }
+    };
+    let change = json!({ "locale": "de-CH" });
+    tokio::select! {
+        biased;
+        () = reads => {}
+        answer = bob.patch("/me", &change) => panic!("a write was answered first: {}", answer.text()),
+    }
 }
 
 on_each_database!(signing_out_invalidates_every_copy_of_the_cookie, |app| {
@@ -82,6 +114,99 @@ on_each_database!(a_restart_keeps_everyone_signed_in, |app| {
     assert_eq!((browser.get("/me").await.json(), browser.get("/paired-servers").await.json()), before);
 });
 
+on_each_database!(sessions_are_listed_and_ended_one_by_one_with_their_sockets, |app| {
+    let mut first = app.signed_in(ALICE).await;
+    app.clock.advance(chrono::Duration::minutes(5));
+    let (mut second, mut bob) = (app.signed_in(ALICE).await, app.signed_in(BOB).await);
+    let list = second.get("/me/sessions").await.json();
+    let sessions = list["sessions"].as_array().unwrap();
+    let shown: Vec<_> = sessions.iter().map(|session| (&session["createdAt"], &session["current"])).collect();
+    let [earlier, later] = ["2026-11-21T12:00:00.000Z", "2026-11-21T12:05:00.000Z"].map(Value::from);
+    assert_eq!(shown, [(&later, &json!(true)), (&earlier, &json!(false))]);
+    let path = |place: usize| format!("/me/sessions/{}", sessions[place]["id"].as_str().unwrap());
+    let page = second.get("/me/sessions?limit=1").await.json();
+    let next = page["next"].as_str().unwrap();
+    let page = second.get(&format!("/me/sessions?limit=1&before={next}")).await.json();
+    assert_eq!((&page["sessions"][0], &page["next"]), (&sessions[1], &Value::Null));
+
+    bob.delete(&path(1)).await.expect_problem(404, "not_found");
+    let mut socket = RelayClient::connect(&app, &mut first).await;
+    assert_eq!(second.delete(&path(1)).await.json(), json!({ "ok": true }));
+    assert_eq!(socket.expect_close().await, 4501);
+    first.get("/me").await.expect_problem(401, "unauthenticated");
+    second.delete(&path(1)).await.expect_problem(404, "not_found");
+
+    let answer = second.delete(&path(0)).await;
+    assert_eq!(answer.status, 200);
+    assert!(answer.set_cookie("rp_sess").unwrap().contains("Max-Age=0"), "it was the one that asked");
+    second.get("/me").await.expect_problem(401, "unauthenticated");
+});
+
+on_each_database!(all_other_sessions_end_and_devices_if_wished, |app| {
+    let (mut here, mut there) = (app.signed_in(ALICE).await, app.signed_in(ALICE).await);
+    let mut bob = app.signed_in(BOB).await;
+    let mut helper = app.paired(&mut here).await;
+    let mut theirs = app.paired(&mut bob).await;
+    let mut socket = RelayClient::connect(&app, &mut there).await;
+    assert_eq!(here.delete("/me/sessions").await.json(), json!({ "ok": true, "sessions": 1, "devices": 0 }));
+    assert_eq!(socket.expect_close().await, 4501);
+    there.get("/me").await.expect_problem(401, "unauthenticated");
+    assert_eq!(helper.send(helper.request(Method::POST, "/relay/token")).await.status, 200);
+
+    here.delete("/me/sessions?devices=perhaps").await.expect_problem(400, "invalid_request");
+    let ended = here.delete("/me/sessions?devices=true").await.json();
+    assert_eq!(ended, json!({ "ok": true, "sessions": 0, "devices": 1 }));
+    assert_eq!(helper.send(helper.request(Method::POST, "/relay/token")).await.status, 401);
+    assert_eq!(theirs.send(theirs.request(Method::POST, "/relay/token")).await.status, 200);
+    assert_eq!((here.get("/me").await.status, bob.get("/me").await.status), (200, 200));
+
+    // Each ends the others at once: one stays.
+    let mut sessions = [here, app.signed_in(ALICE).await, app.signed_in(ALICE).await];
+    join_all(sessions.iter_mut().map(|browser| browser.delete("/me/sessions"))).await;
+    let mut stayed = 0;
+    for browser in &mut sessions {
+        stayed += usize::from(browser.get("/me").await.status == 200);
+    }
+    assert_eq!(stayed, 1);
+});
+
+#[actix_web::test]
+async fn an_erasure_needs_a_sign_in_of_the_last_quarter_of_an_hour() {
+    let app = TestApp::start().await;
+    let mut alice = app.signed_in(ALICE).await;
+    app.clock.advance(chrono::Duration::minutes(15) + chrono::Duration::seconds(1));
+    let erasure = json!({ "confirm": ALICE });
+    let request = alice.request(Method::DELETE, "/me").json(&erasure);
+    let refused = alice.send(request).await;
+    refused.expect_problem(401, "fresh_sign_in_required");
+    assert!(refused.header("www-authenticate").unwrap().contains("insufficient_user_authentication"));
+    assert_eq!(alice.get("/me").await.status, 200, "the session goes on");
+    app.sign_in(&mut alice, ALICE).await;
+    let request = alice.request(Method::DELETE, "/me").json(&erasure);
+    assert_eq!(alice.send(request).await.status, 200);
+}
+
+#[actix_web::test]
+async fn admins_sign_in_again_before_they_pay_back_or_delete_where_the_operator_says_so() {
+    for (flags, stale) in [(vec![ADMINS], 404), (vec![ADMINS, "--fresh-sign-in-minutes=5"], 401)] {
+        let app = TestApp::start_with(&flags).await;
+        let mut ada = app.signed_in(ADA).await;
+        let refund = json!({ "chargeId": "ch_none" });
+        for (minutes, expected) in [(5, 404), (1, stale)] {
+            app.clock.advance(chrono::Duration::minutes(minutes));
+            for path in ["/admin/users/none/paired-servers", "/admin/beta-testers/76561198000000003"] {
+                assert_eq!(ada.delete(path).await.status, expected, "{flags:?} {path}");
+            }
+            // Nothing can be bought here, which is said after that.
+            let expected = if expected == 404 { 503 } else { expected };
+            assert_eq!(ada.post("/admin/refund", Some(&refund)).await.status, expected);
+            assert_eq!(ada.put("/admin/store/faq", &json!({ "data": 1 })).await.status, 200, "nothing is lost by it");
+        }
+        app.sign_in(&mut ada, ADA).await;
+        assert_eq!(ada.delete("/admin/beta-testers/76561198000000003").await.status, 404);
+    }
+}
+
 #[actix_web::test]
 async fn a_relay_token_names_user_scope_and_expiry() {
     let app = TestApp::start().await;
@@ -99,4 +224,51 @@ async fn a_relay_token_names_user_scope_and_expiry() {
     assert_eq!(claims["sub"], me["id"]);
     assert_eq!(claims["scope"], "relay");
     assert_eq!(claims["exp"], exp);
+}
+
+#[actix_web::test]
+async fn whoever_ends_all_that_a_page_lists_and_then_asks_for_the_next_ends_all() {
+    let app = TestApp::start().await;
+    let mut alice = app.signed_in(ALICE).await;
+    for number in 0..7 {
+        app.clock.advance(chrono::Duration::seconds(1));
+        app.signed_in(ALICE).await;
+        app.paired(&mut alice).await;
+        let token = json!({ "label": format!("Token {number}"), "scopes": ["read"] });
+        assert_eq!(alice.post("/me/tokens", Some(&token)).await.status, 201);
+    }
+    for (path, list) in [("/me/sessions", "sessions"), ("/pairing/device", "devices"), ("/me/tokens", "tokens")] {
+        let mut before = String::new();
+        loop {
+            let page = alice.get(&format!("{path}?limit=3{before}")).await.json();
+            for entry in page[list].as_array().unwrap() {
+                if entry["current"] != true {
+                    let ended = alice.delete(&format!("{path}/{}", entry["id"].as_str().unwrap())).await;
+                    assert!(matches!(ended.status, 200 | 204), "{}", ended.text());
+                }
+            }
+            let Some(next) = page["next"].as_str() else { break };
+            before = format!("&before={next}");
+        }
+        let left = alice.get(path).await.json()[list].as_array().unwrap().len();
+        assert_eq!(left, usize::from(path == "/me/sessions"), "{path}");
+    }
+}
+
+#[actix_web::test]
+async fn a_body_where_none_is_taken_is_refused() {
+    let app = TestApp::start().await;
+    let (mut here, mut there) = (app.signed_in(ALICE).await, app.signed_in(ALICE).await);
+    for (method, path) in [(Method::DELETE, "/me/sessions"), (Method::POST, "/relay/token"), (Method::GET, "/me")] {
+        let with_body = here.request(method.clone(), path).json(&json!({ "devices": true }));
+        let problem = here.send(with_body).await.expect_problem(400, "invalid_request");
+        assert_eq!(problem["errors"][0]["path"], "devices", "{method} {path}");
+    }
+    assert_eq!(there.get("/me").await.status, 200, "nothing was done");
+    // No body, and an empty one.
+    assert_eq!(here.post("/relay/token", None).await.status, 200);
+    let empty = here.request(Method::POST, "/relay/token").header("content-type", "application/json").body("");
+    assert_eq!(here.send(empty).await.status, 200);
+    let unknown = here.request(Method::POST, "/no-such-path").json(&json!({ "a": 1 }));
+    here.send(unknown).await.expect_problem(404, "not_found");
 }

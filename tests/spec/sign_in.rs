@@ -8,6 +8,7 @@ use crate::harness::{
     browser::{Answer, Browser},
     on_each_database,
     provider::{Assertion, Mood},
+    relay_client::RelayClient,
 };
 
 const ALICE: &str = "76561198000000001";
@@ -81,7 +82,7 @@ on_each_database!(a_user_signs_in, |app| {
             "id": id, "platformId": ALICE, "displayName": ALICE, "avatarUrl": null, "chatLinked": false, "admin": false,
             "timeZone": null, "locale": null,
             "subscription": {
-                "tier": null, "status": null, "currentPeriodEnd": null, "cancelAtPeriodEnd": false,
+                "tier": null, "source": null, "paymentSubscriptionId": null, "status": null, "interval": null, "currentPeriodEnd": null, "cancelAtPeriodEnd": false,
                 "entitlements": { "guestsPerServer": 0, "watchedShops": 0, "enforced": false },
                 "used": { "guestsPerServer": 0, "watchedShops": 0 }, "why": ["There is no subscription."],
             },
@@ -249,6 +250,19 @@ async fn check_4_a_login_is_valid_once_and_for_ten_minutes() {
 }
 
 #[actix_web::test]
+async fn the_provider_is_asked_once_for_a_login() {
+    let app = TestApp::start().await;
+    let (mut browser, assertion) = confirmed(&app).await;
+    let mut again = browser.clone();
+    app.provider.set_mood(Mood::Status(500)).await;
+    browser.get(&assertion.path()).await.expect_problem(503, "identity_provider_unavailable");
+    app.provider.set_mood(Mood::Honest).await;
+    let answer = again.get(&assertion.path()).await;
+    expect_refused(again, answer, 400, "sign_in_rejected").await;
+    assert_eq!(app.provider.asked().len(), 1, "a forger with one login cookie makes one request there");
+}
+
+#[actix_web::test]
 async fn check_5_another_provider_is_refused() {
     refused_locally(|_, assertion| assertion.set("openid.op_endpoint", "https://evil.test/openid/login")).await;
 }
@@ -391,14 +405,21 @@ on_each_database!(check_13_an_assertion_signs_in_once, |app| {
     assert_eq!(statuses, [302, 400]);
 });
 
-#[actix_web::test]
-async fn check_14_sign_in_always_makes_a_fresh_session() {
-    let app = TestApp::start().await;
-    let mut browser = app.signed_in(ALICE).await;
-    let planted = browser.cookies["rp_sess"].clone();
-    assert_eq!(app.sign_in(&mut browser, BOB).await.status, 302);
-    assert_ne!(browser.cookies["rp_sess"], planted);
-    assert_eq!(browser.get("/me").await.json()["platformId"], BOB);
-    browser.cookies.insert("rp_sess".into(), planted);
-    assert_eq!(browser.get("/me").await.json()["platformId"], ALICE, "the other session is untouched");
-}
+on_each_database!(check_14_sign_in_makes_a_fresh_session_and_ends_the_presented_one, |app| {
+    let (mut browser, mut elsewhere) = (app.signed_in(ALICE).await, app.signed_in(ALICE).await);
+    let mut socket = RelayClient::connect(&app, &mut browser).await;
+    for account in [ALICE, BOB] {
+        let former = browser.clone();
+        // One that fails ends nothing.
+        app.provider.set_mood(Mood::Status(500)).await;
+        assert_eq!(app.sign_in(&mut browser.clone(), account).await.status, 503);
+        app.provider.set_mood(Mood::Honest).await;
+        assert_eq!(former.clone().get("/me").await.status, 200);
+        assert_eq!(app.sign_in(&mut browser, account).await.status, 302);
+        assert_ne!(browser.cookies["rp_sess"], former.cookies["rp_sess"]);
+        assert_eq!(browser.get("/me").await.json()["platformId"], account);
+        former.clone().get("/me").await.expect_problem(401, "unauthenticated");
+    }
+    assert_eq!(socket.expect_close().await, 4501);
+    assert_eq!(elsewhere.get("/me").await.json()["platformId"], ALICE, "another browser's session goes on");
+});

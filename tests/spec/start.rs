@@ -38,7 +38,7 @@ async fn a_database_that_fails_at_first_is_reported_and_delays_links_and_session
     let (mut alice, _) = test.alice_receiving().await;
     let game = game::still(&test.app).await;
     pair(&mut alice, &game).await;
-    assert_eq!(alice.get("/ready").await.json(), json!({ "ok": true }));
+    assert_eq!(alice.get("/ready").await.json(), json!({ "ok": true, "warnings": [] }));
 
     let tables = ["paired_servers", "push_credentials"];
     let test = test.restart_after(move |pool| rename(pool, &tables, "", "_gone")).await;

@@ -9,6 +9,7 @@ use companion::{
         audit,
         engine::{self, Access},
         pool::{Db, Pool},
+        schema_steps,
     },
 };
 use diesel::{
@@ -89,7 +90,7 @@ fn count(db: &mut Db, what: &str) -> i64 {
 fn literal(column: &Column, postgres: bool) -> String {
     let Column { table_name, column_name, data_type, .. } = column;
     let text = match (table_name.as_str(), column_name.as_str()) {
-        ("users", "id") | (_, "user_id" | "owner_id" | "author_id") => "user-1",
+        ("users", "id") | (_, "user_id" | "owner_id" | "author_id" | "blocked_user_id") => "user-1",
         ("paired_servers", "id") | (_, "server_id") => "server-1",
         ("incidents", "id") | (_, "incident" | "incident_id") => "incident-1",
         ("tracked_players", "id") | ("player_sessions", "player_id") => "tracked-1",
@@ -99,9 +100,12 @@ fn literal(column: &Column, postgres: bool) -> String {
         (_, "slug") => "raids",
         ("smart_devices", "kind") => "switch",
         ("timeline", "kind") => "cargo",
+        ("timeline", "action") => "entered",
         ("alarms", "state") => "opened",
         ("incidents", "state") => "delivered",
         ("shop_watches", "state") => "ok",
+        ("shop_watches", "side") => "sells",
+        ("shop_watches", "direction") => "changes",
         ("payment_events", "state") => "done",
         (_, "path" | "paths") => "link",
         (_, "tier") => "SCOUT",
@@ -236,6 +240,35 @@ async fn upgraded(database: &Database, url: &str, from: usize, serve: bool) -> b
     true
 }
 
+/// A newer program, of this version, adds a step to the schema.
+fn upgrade_beyond(database: &Database, version: &str) {
+    let add = |db: &mut Db| {
+        sql_query("INSERT INTO __diesel_schema_migrations (version) VALUES ('99999999999999')").execute(db)?;
+        let note = format!("INSERT INTO program_versions VALUES ('{version}', '99999999999999')");
+        Ok(sql_query(note).execute(db)?)
+    };
+    Pool::open(database).unwrap().write_blocking(add).unwrap();
+}
+
+#[actix_web::test]
+async fn an_older_program_leaves_the_database_of_a_newer_one_alone() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("test.db");
+    let postgres = Postgres::create();
+    let sqlite = (format!("sqlite:{}", path.display()), Database::Sqlite(path));
+    let postgres = postgres.as_ref().map(|postgres| (postgres.url(), Database::Postgres(postgres.url().into())));
+    for (url, database) in [Some(sqlite), postgres].into_iter().flatten() {
+        upgrade_beyond(&database, "9.9.9");
+        for command in ["migrate", "serve", "alarms"] {
+            let run = companion(directory.path()).args([command, "--database-url", &url]).output().unwrap();
+            let text = String::from_utf8(run.stderr).unwrap();
+            assert!(!run.status.success(), "{command}");
+            let reason = "step 99999999999999 of a newer companion, and this is";
+            assert!(text.contains(reason) && text.contains("run 9.9.9"), "{command}: {text}");
+        }
+    }
+}
+
 /// Versions on which the service is started, too: the first one, and the one before this.
 fn is_served(from: usize, steps: usize) -> bool {
     from == 1 || from + 1 == steps
@@ -243,7 +276,7 @@ fn is_served(from: usize, steps: usize) -> bool {
 
 #[actix_web::test]
 async fn every_earlier_sqlite_keeps_its_rows() {
-    let steps = engine::known_steps().unwrap().len();
+    let steps = schema_steps::known().unwrap().len();
     for from in 1.. {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("test.db");
@@ -257,7 +290,7 @@ async fn every_earlier_sqlite_keeps_its_rows() {
 
 #[actix_web::test]
 async fn earlier_postgres_keep_their_rows() {
-    let steps = engine::known_steps().unwrap().len();
+    let steps = schema_steps::known().unwrap().len();
     // Each takes a database: every fifth will do.
     for from in (1..steps).filter(|from| from % 5 == 0 || is_served(*from, steps)) {
         let Some(postgres) = Postgres::create() else { return };
