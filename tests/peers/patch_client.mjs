@@ -101,7 +101,7 @@ class Schema {
       ServerMessage: [{ type: 'ping' }, {}, null, { type: 'ack' }, { type: 'error', code: 'unheard_of', message: 'x' },
         { type: 'patch', serverId, epoch: 1, base: 0, seq: 1, patch: [{ op: 'mend', path: '/server', value: 1 }] },
         { type: 'patch', serverId, epoch: 1, base: '0', seq: 1, patch: [] },
-        { type: 'snapshot', serverId, epoch: 1, seq: 1, state: {} }, { type: 'raid', serverId }],
+        { type: 'snapshot', serverId, epoch: 1, seq: 1, state: { team: 1 } }, { type: 'raid', serverId }],
     };
     for (const [name, messages] of Object.entries(wrong)) {
       for (const message of messages) check(!this[name](message), () => `${name} takes ${JSON.stringify(message)}`);
