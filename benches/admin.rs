@@ -14,7 +14,7 @@ use companion::{
         PURGE_BATCH,
         audit::{self, AuditPage, AuditPayload, NewAuditEntry},
         beta_testers, daily_counts,
-        guests::{self, Invitee},
+        guests::{self, InviteKey, Invitee},
         members,
         paired_servers::{self, StoredPairing},
         pool::{Db, Pool},
@@ -26,6 +26,7 @@ use companion::{
     },
     domain::{
         audit::{AdminAction, AuditResult},
+        billing_interval::BillingInterval,
         ids::{PlatformId, UserId},
         player_name::NameKey,
         tier::{BetaEntry, SubscriptionStatus, Tier, TierSubscription},
@@ -77,6 +78,7 @@ fn member(db: &mut Db, number: i64, now: Timestamp) {
         let subscription = TierSubscription {
             id: format!("sub_{number}"),
             tier: Some(Tier::ALL[(number % 3) as usize]),
+            interval: Some(BillingInterval::Month),
             status: if number % 60 == 0 { SubscriptionStatus::PastDue } else { SubscriptionStatus::Active },
             price: Some("price_1".to_owned()),
             period_start: Some(now),
@@ -85,6 +87,7 @@ fn member(db: &mut Db, number: i64, now: Timestamp) {
             lapsed: false,
             started_at: now,
             past_due_since: None,
+            paid_tier: Some(Tier::Operator),
         };
         let owned = OwnedSubscription { user: user.clone(), customer: format!("cus_{number}"), subscription };
         subscriptions::put(db, &owned, None, now).expect("a subscription");
@@ -106,7 +109,7 @@ fn member(db: &mut Db, number: i64, now: Timestamp) {
     }
     if number % 10 < 5 {
         let pairing = StoredPairing {
-            owner: user,
+            owner: user.clone(),
             game_server_id: None,
             name: "Bench".into(),
             address: "192.0.2.1".into(),
@@ -119,8 +122,12 @@ fn member(db: &mut Db, number: i64, now: Timestamp) {
     }
     if number % 10 == 8 {
         let (host, guest) = (format!("server-{}", number - 8), Invitee::Account(account(number)));
-        let invited = guests::invite(db, &format!("guest-{number}").into(), &host.into(), &guest, None, now);
+        let id = format!("guest-{number}").into();
+        let invited = guests::invite(db, &id, &host.into(), &guest, None, now);
         invited.expect("the database answers").expect("an invitation");
+        let user = users::find(db, &user).expect("the database answers").expect("it was made");
+        let accepted = guests::accept(db, &InviteKey::Account(id), &user, now);
+        accepted.expect("the database answers").expect("a guest");
     }
 }
 
@@ -161,8 +168,9 @@ fn measure(engine: &str, database: &Database) {
     let key = |text: &str| NameKey::of(text);
     let page = || AuditPage { limit: 200, ..Default::default() };
     type Ask<'a> = Box<dyn Fn(&mut Db) + 'a>;
-    let search =
-        |db: &mut Db, text: &str, offset| drop(users::search(db, key(text).as_ref(), 50, offset).expect("members"));
+    let search = |db: &mut Db, text: &str, offset| {
+        drop(users::search(db, key(text).as_ref(), None, 50, offset).expect("members"))
+    };
     let log = |db: &mut Db, page: AuditPage| drop(audit::list(db, &page).expect("the log"));
     let all: Vec<(&str, Ask<'_>)> = vec![
         ("users, all", Box::new(|db| search(db, "", any(MEMBERS)))),
@@ -173,7 +181,7 @@ fn measure(engine: &str, database: &Database) {
         (
             "overview, 200",
             Box::new(|db| {
-                let (_, users) = users::search(db, None, 200, 0).expect("members");
+                let (_, users) = users::search(db, None, None, 200, 0).expect("members");
                 members::statuses(db, users, now).expect("their status");
             }),
         ),

@@ -36,6 +36,7 @@ use companion::{
     domain::{
         device::DeviceKind,
         ids::{PlatformId, ServerId, SessionId, UserId},
+        relay_access::RelayAccess,
     },
     game::wire::{
         AppBroadcast, AppEntityChanged, AppEntityInfo, AppEntityPayload, AppEntityType, AppError, AppInfo, AppMap,
@@ -201,7 +202,7 @@ impl Service {
         write.await?;
         let token = |n: usize| {
             let session = SessionId::from(user(n).as_str());
-            context.relay_tokens.mint(&RelayClaims { user: user(n), session, overlay: None }, now).0
+            context.relay_tokens.mint(&RelayClaims { user: user(n), session, access: RelayAccess::Session }, now).0
         };
         let tokens = (0..WATCHED).map(token).collect();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -118,7 +118,7 @@ fn main() {
                 let markers = server.live.state().map_markers.iter().map(|(_, marker)| marker);
                 let (link, ground) = (server.id.as_str().into(), server.live.ground());
                 let new_id = || random.id(now.stamp);
-                if server.market.answer(&link, server.live.world(), ground, markers, now) {
+                if server.market.answer(&link, (server.live.world(), true), ground, markers, now) {
                     batch.extend(server.market.take_unwritten(now.stamp, new_id));
                 }
                 market += begun.elapsed();

@@ -67,7 +67,8 @@ fn fill(pool: &Pool) -> ServerId {
     };
     let paired = pool.write_blocking(|db| {
         let owner = users::sign_in(db, &"owner".into(), &"owner".into(), None, start())?.id;
-        paired_servers::put(db, &server, &StoredPairing { owner, ..pairing }, start())
+        paired_servers::put(db, &server, &StoredPairing { owner, ..pairing }, start())?;
+        paired_servers::set_accepted(db, &server, 0)
     });
     paired.expect("the server is paired");
     let game = TimelineOwner::GameServer(GameServerId::at("192.0.2.1", 28_082));

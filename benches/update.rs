@@ -11,6 +11,7 @@ use companion::{
         change::{self, Change, Section},
         ids::ServerId,
         map::{MapPlace, Marker, MarkerKind, SellOrder},
+        sections::Sections,
         server_state::ServerState,
         time::Timestamp,
     },
@@ -87,7 +88,7 @@ impl Relay {
     fn watchers(&self, count: usize) -> Vec<SendQueue> {
         let watcher = |_| {
             let mut queue = SendQueue::default();
-            queue.watch(&self.feed, None);
+            queue.watch(&self.feed, None, Sections::ALL);
             assert!(matches!(queue.next(0), Next::Send(_)), "the snapshot comes first");
             queue
         };
@@ -187,7 +188,7 @@ fn merge(criterion: &mut Criterion) {
                 assert!(steps.iter().all(|step| log.advance(EPOCH, step.clone())), "they follow");
                 log
             },
-            |log| assert!(matches!(log.since(start), CatchUp::Patch { .. }), "smaller than a snapshot"),
+            |log| assert!(matches!(log.since(start, Sections::ALL), CatchUp::Patch { .. }), "smaller than a snapshot"),
             BatchSize::SmallInput,
         );
     });
@@ -200,7 +201,7 @@ fn snapshot(criterion: &mut Criterion) {
         let relay = Relay::new(markers);
         group.bench_function(BenchmarkId::new("encode", markers), |bencher| bencher.iter(|| relay.snapshot()));
         group.bench_function(BenchmarkId::new("cached", markers), |bencher| {
-            bencher.iter(|| black_box(relay.feed.log.borrow().snapshot().cloned()));
+            bencher.iter(|| black_box(relay.feed.log.borrow_mut().snapshot(Sections::ALL)));
         });
     }
     group.finish();

@@ -34,6 +34,7 @@ use companion::{
         device::DeviceKind,
         ids::{PlatformId, ServerId, SessionId, UserId},
         limits::CONNECTIONS_PER_USER,
+        relay_access::RelayAccess,
     },
     vault::Vault,
 };
@@ -218,7 +219,7 @@ fn prepare(data: &Path, sockets: usize, game: SocketAddr) -> Result<Vec<String>>
     let token = |n: usize| {
         let user = users[n / CONNECTIONS_PER_USER].clone();
         let session = SessionId::from(user.as_str());
-        tokens.mint(&RelayClaims { user, session, overlay: None }, now).0
+        tokens.mint(&RelayClaims { user, session, access: RelayAccess::Session }, now).0
     };
     Ok((0..sockets).map(token).collect())
 }
