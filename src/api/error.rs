@@ -120,6 +120,8 @@ pub enum ApiError {
     UnknownCharge,
     /// Nothing of the charge is left.
     AlreadyRefunded,
+    /// The payer disputes the charge at their bank.
+    ChargeDisputed,
     /// Another refund of the charge is under way, or what became of it was not shown yet; which one, in words.
     RefundOpen(String),
     /// The webhook was not signed by the payment provider; the reason is for the log.
@@ -230,6 +232,7 @@ impl ApiError {
             Self::NoCustomer => &problem::NO_CUSTOMER,
             Self::UnknownCharge => &problem::UNKNOWN_CHARGE,
             Self::AlreadyRefunded => &problem::ALREADY_REFUNDED,
+            Self::ChargeDisputed => &problem::CHARGE_DISPUTED,
             Self::RefundOpen(_) => &problem::REFUND_OPEN,
             Self::InvalidSignature(_) => &problem::INVALID_SIGNATURE,
             Self::NotASwitch => &problem::NOT_A_SWITCH,
@@ -318,6 +321,7 @@ impl ApiError {
             Self::NoCustomer => "There is nothing to manage yet. Please subscribe first.".into(),
             Self::UnknownCharge => "The payment provider knows no such charge.".into(),
             Self::AlreadyRefunded => "All of this charge was paid back before.".into(),
+            Self::ChargeDisputed => "The payer disputes this charge at their bank.".into(),
             Self::RefundOpen(which) => which.clone(),
             Self::InvalidSignature(_) => "The signature of this event is not valid.".into(),
             Self::NotASwitch => "This device is not a smart switch.".into(),

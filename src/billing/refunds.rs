@@ -333,6 +333,9 @@ async fn ask(context: &BillingContext, plan: &RefundPlan) -> Result<IssuedRefund
         Err(PaymentsError::Refused { code, .. }) if code == "charge_already_refunded" => {
             Err(RefundError::NotMade(RefundRefusal::AlreadyRefunded))
         }
+        Err(PaymentsError::Refused { code, .. }) if code == "charge_disputed" => {
+            Err(RefundError::NotMade(RefundRefusal::Disputed))
+        }
         // The key is in use, or the provider does not let us in: that says nothing of an earlier request.
         Err(error @ PaymentsError::Refused { status: 401 | 403, .. }) => Err(unknown(error)),
         Err(PaymentsError::Refused { code, status }) if code.starts_with("idempotency") => {

@@ -104,6 +104,8 @@ impl RefundStatus {
 pub enum RefundRefusal {
     UnknownCharge,
     AlreadyRefunded,
+    /// The bank of the payer has the money back for as long as a dispute is open.
+    Disputed,
     /// The provider refused for another reason.
     Refused,
     /// The provider has no such refund, a day after it was asked for.
@@ -111,13 +113,15 @@ pub enum RefundRefusal {
 }
 
 impl RefundRefusal {
-    pub const ALL: [Self; 4] = [Self::UnknownCharge, Self::AlreadyRefunded, Self::Refused, Self::NotMade];
+    pub const ALL: [Self; 5] =
+        [Self::UnknownCharge, Self::AlreadyRefunded, Self::Disputed, Self::Refused, Self::NotMade];
 
     /// As the audit log has it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::UnknownCharge => "unknown_charge",
             Self::AlreadyRefunded => "already_refunded",
+            Self::Disputed => "charge_disputed",
             Self::Refused => "payment_provider_refused",
             Self::NotMade => "not_made",
         }

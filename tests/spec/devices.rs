@@ -63,6 +63,7 @@ async fn a_switch_is_toggled_and_the_answer_is_what_the_game_then_shows() {
     game.drop_connections();
     client.until(&server, |state| state["server"]["connection"] == "unreachable").await;
     alice.post(&path(GATE_SWITCH), None).await.expect_problem(503, "game_server_unavailable");
+    alice.post(&path(BASE_ALARM), None).await.expect_problem(409, "not_a_switch");
 }
 
 #[actix_web::test]

@@ -279,7 +279,7 @@ fn refused(error: PaymentsError) -> ApiError {
     (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_charge`"),
-    (status = 409, body = Problem, content_type = "application/problem+json", description = "`already_refunded`; `refund_open`: another refund of the charge is under way, or what became of it was not shown yet"),
+    (status = 409, body = Problem, content_type = "application/problem+json", description = "`already_refunded`; `charge_disputed`; `refund_open`: another refund of the charge is under way, or what became of it was not shown yet"),
     (status = 502, body = Problem, content_type = "application/problem+json",
         description = "`payment_provider_refused`"),
     (status = 503, body = Problem, content_type = "application/problem+json",
@@ -324,6 +324,7 @@ fn not_made(error: RefundError) -> ApiError {
     match error {
         RefundError::NotMade(RefundRefusal::UnknownCharge) => ApiError::UnknownCharge,
         RefundError::NotMade(RefundRefusal::AlreadyRefunded) => ApiError::AlreadyRefunded,
+        RefundError::NotMade(RefundRefusal::Disputed) => ApiError::ChargeDisputed,
         RefundError::NotMade(RefundRefusal::Refused | RefundRefusal::NotMade) => {
             ApiError::PaymentsRefused(error.into())
         }

@@ -115,13 +115,7 @@ impl GameConnection {
     }
 
     /// Carries out a toggle whose turn it is, and after it those that wait.
-    fn toggle(
-        &mut self,
-        device: Arc<str>,
-        Wish { value: wanted, by }: Wish,
-        until: Instant,
-        ctx: &mut Context<Self>,
-    ) {
+    fn toggle(&mut self, device: Arc<str>, Wish { value: wanted, by }: Wish, until: Instant, ctx: &mut Context<Self>) {
         let (link, entity, known) = match self.switch(&device) {
             Ok(switch) => switch,
             Err(error) => return self.toggled(device, Err(error), ctx),
@@ -151,13 +145,13 @@ impl GameConnection {
     fn switch(&self, device: &Arc<str>) -> Result<(Asker, u64, Option<bool>), CommandError> {
         let live = self.live.borrow();
         let known = live.state().devices.get(device);
-        // Without a link the devices may not even be known yet.
         match (known, self.link.clone(), device.parse::<u64>()) {
-            (_, None, _) => Err(CommandError::Unavailable),
-            (None, ..) => Err(CommandError::UnknownDevice),
             (Some(known), ..) if !matches!(known.kind, DeviceKind::Switch | DeviceKind::Unknown) => {
                 Err(CommandError::NotASwitch)
             }
+            // Without a link the devices may not even be known yet.
+            (_, None, _) => Err(CommandError::Unavailable),
+            (None, ..) => Err(CommandError::UnknownDevice),
             (Some(known), Some(link), Ok(entity)) => {
                 Ok((link, entity, known.value.filter(|_| !self.toggles.is_unsure(device))))
             }

@@ -48,6 +48,21 @@ async fn a_dispute_is_shown_to_admins_and_a_lost_one_ends_the_tier() {
 }
 
 #[actix_web::test]
+async fn a_disputed_charge_is_not_paid_back() {
+    let mut test = PaymentTest::start_with(&[ADMINS]).await;
+    test.subscribe("SCOUT").await;
+    test.until(|subscription| subscription["tier"] == "SCOUT").await;
+    let mut ada = test.app.signed_in(ADA).await;
+    let me = test.alice.get("/me").await.json()["id"].as_str().unwrap().to_owned();
+    let charges = ada.get(&format!("/admin/users/{me}/charges")).await.json();
+    let refund = json!({ "chargeId": charges["charges"][0]["id"] });
+    test.provider.dispute("needs_response");
+    for _ in 0..2 {
+        ada.post("/admin/refund", Some(&refund)).await.expect_problem(409, "charge_disputed");
+    }
+}
+
+#[actix_web::test]
 async fn a_refund_that_the_bank_did_not_take_is_shown_to_admins() {
     let mut test = PaymentTest::start_with(&[ADMINS]).await;
     test.subscribe("SCOUT").await;
