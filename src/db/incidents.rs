@@ -150,6 +150,8 @@ fn merged_into(db: &mut Db, id: &str) -> Result<Option<String>, DbError> {
 
 /// Gives the arrivals of an incident, who heard of it and who took note to the one that it is a part of.
 fn merge(db: &mut Db, id: &str, into: &str) -> Result<(), DbError> {
+    let known = merged_into(db, into)?;
+    let into = known.as_deref().unwrap_or(into);
     let fate = |db: &mut Db, id: &str| -> Result<Option<(String, i64, Option<NaiveDateTime>)>, DbError> {
         let fate = incidents::table.find(id).select((incidents::state, incidents::sockets, incidents::heard_at));
         Ok(fate.first(db).optional()?)
@@ -172,6 +174,9 @@ fn merge(db: &mut Db, id: &str, into: &str) -> Result<(), DbError> {
     let row = (part, merged_incidents::incident_id.eq(into));
     let insert = diesel::insert_into(merged_incidents::table).values(row).on_conflict_do_nothing();
     on_backend!(db, |db| insert.execute(db))?;
+    // The parts of a part are parts of the whole, or they would go with it.
+    let parts = merged_incidents::table.filter(merged_incidents::incident_id.eq(id));
+    diesel::update(parts).set(merged_incidents::incident_id.eq(into)).execute(db)?;
     alarms::merge(db, id, into)?;
     diesel::delete(incidents::table.find(id)).execute(db)?;
     Ok(())

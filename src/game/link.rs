@@ -165,7 +165,8 @@ pub struct Broadcasts {
 }
 
 struct Heard {
-    broadcast: Box<AppBroadcast>,
+    /// `None` for a message that could not be read: it may have been a broadcast.
+    broadcast: Option<Box<AppBroadcast>>,
     permit: Option<DecodingPermit>,
 }
 
@@ -216,9 +217,9 @@ impl Link {
 }
 
 impl Broadcasts {
-    /// The next one and its number, counted from 1, or why the link ended. To ask for it is to say that the one before
-    /// is handled.
-    pub async fn next(&mut self) -> Result<(u64, Box<AppBroadcast>), LinkEnded> {
+    /// The next one and its number, counted from 1, or why the link ended. `None` for a message that could not be read: it
+    /// may have been a broadcast. To ask for it is to say that the one before is handled.
+    pub async fn next(&mut self) -> Result<(u64, Option<Box<AppBroadcast>>), LinkEnded> {
         self.permit = None;
         self.handled.send_replace(self.number);
         let Some(Heard { broadcast, permit }) = self.received.next().await else {
@@ -325,6 +326,7 @@ impl Exchange {
         if bytes > MESSAGE_LIMIT && (seq.is_none() || seq != self.map_request) {
             return Err(LinkEnded::TooLarge);
         }
+        let is_lost = matches!(&decoded, Err(DecodeError::NoMessage | DecodeError::TooMany { seq: None, .. }));
         let (message, permit) = match decoded {
             Ok(decoded) => decoded,
             Err(DecodeError::TooMany { repeated, seq }) => {
@@ -334,16 +336,17 @@ impl Exchange {
                 }
                 (AppMessage::default(), None)
             }
-            // Rubbish is skipped: a link that brings nothing else ends by its deadlines.
+            // A link that brings nothing else ends by its deadlines.
             Err(DecodeError::NoMessage) => (AppMessage::default(), None),
         };
         if let Some(response) = message.response {
             self.answer(response.seq, Ok(Box::new(response)));
         }
-        Ok(message.broadcast.map(|broadcast| {
-            self.heard += 1;
-            Heard { broadcast: Box::new(broadcast), permit }
-        }))
+        if message.broadcast.is_none() && !is_lost {
+            return Ok(None);
+        }
+        self.heard += 1;
+        Ok(Some(Heard { broadcast: message.broadcast.map(Box::new), permit }))
     }
 }
 

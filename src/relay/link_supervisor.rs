@@ -134,6 +134,7 @@ pub fn supervise(
         target: RefCell::new(None),
         answered: Cell::new(false),
         map_wanted: Notify::new(),
+        devices_wanted: Notify::new(),
     };
     async move { supervisor.run().await }
 }
@@ -154,6 +155,8 @@ struct Supervisor {
     /// A game server has answered there.
     answered: Cell<bool>,
     map_wanted: Notify,
+    /// A message could not be read: it may have said that a device changed.
+    devices_wanted: Notify,
 }
 
 /// The game connection is gone, so is the need for a link.
@@ -255,7 +258,8 @@ impl Supervisor {
     async fn forward(&self, mut broadcasts: Broadcasts) -> LinkEnded {
         loop {
             match broadcasts.next().await {
-                Ok((number, broadcast)) => {
+                Ok((_, None)) => self.devices_wanted.notify_one(),
+                Ok((number, Some(broadcast))) => {
                     // In a box, as they are seldom.
                     if Box::pin(self.update(GameUpdate::Broadcast(number, broadcast))).await.is_err() {
                         return LinkEnded::Unneeded;

@@ -235,6 +235,23 @@ fn an_incident_that_is_merged_gives_what_it_has_to_the_older_one_and_stays_merge
 }
 
 #[test]
+fn a_part_of_a_part_is_known_as_the_whole_in_whatever_order_they_were_merged() {
+    on_each_server(|pool| {
+        for [first, second, whole] in [["a", "b", "c"], ["f", "e", "d"]] {
+            [first, second, whole].iter().for_each(|id| store(pool, &opened(id, incident(1))));
+            let mut merged = LedgerWrite::default();
+            merged.merged.insert(first.into(), second.into());
+            merged.merged.insert(second.into(), whole.into());
+            store(pool, &merged);
+            for part in [first, second] {
+                let known = |db: &mut Db| acknowledge(db, &"one".into(), part, &"bob".into(), later(3));
+                assert_eq!(pool.write_blocking(known).unwrap().expect("it is a part").id, whole, "{part}");
+            }
+        }
+    });
+}
+
+#[test]
 fn who_took_note_of_a_part_took_note_of_the_whole() {
     on_each_server(|pool| {
         store(pool, &opened("older", incident(1)));

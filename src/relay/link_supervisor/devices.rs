@@ -1,8 +1,10 @@
 //! The link's devices: how each answers.
 
+use std::time::Duration;
+
 use tokio::{
     sync::Notify,
-    time::{MissedTickBehavior, interval},
+    time::{sleep, timeout},
 };
 
 use super::{ANSWER_DEADLINE, SILENT_ANSWERS, Supervisor, Unneeded};
@@ -20,16 +22,19 @@ use crate::{
 /// How often a device is asked again that was refused for the rate.
 const RATE_REFUSALS: u32 = 3;
 
+/// At least so much time is between two rounds: a game server that sends rubbish does not spend our budget on them.
+const ROUNDS_APART: Duration = Duration::from_secs(10);
+
 impl Supervisor {
     pub(super) async fn keep_devices(&self, asker: &Asker, alarms_asked: &Notify) -> Result<Unneeded, LinkEnd> {
-        let mut every = interval(DEVICES_EVERY.unwatched);
-        every.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            every.tick().await;
             if Box::pin(self.devices(asker, alarms_asked)).await?.is_err() {
                 return Ok(Unneeded);
             }
             alarms_asked.notify_one();
+            sleep(ROUNDS_APART).await;
+            // Sooner if a change may have been missed.
+            let _ = timeout(DEVICES_EVERY.unwatched - ROUNDS_APART, self.devices_wanted.notified()).await;
         }
     }
 
