@@ -1,8 +1,12 @@
 # The service alone, without a shell, for a user without rights. Its root may be read-only: only /data is written (and
-# /tmp by `companion restore --verify`).
+# /tmp by `companion restore --verify` and `companion demo`).
 #
 #   docker build --tag companion .
-#   docker run --read-only --volume companion:/data --env-file .env --publish 8080:8080 --publish 8081:8081 companion
+#   docker run --read-only --tmpfs /tmp --volume companion:/data --env-file .env --stop-timeout 90 \
+#     --publish 8080:8080 --publish 8081:8081 companion
+#   docker run --network host companion demo        # its ports are open to this machine only
+#
+# Docker builds it with BuildKit; `podman build` needs `--format docker`, or the health check is left out.
 
 FROM rust:1.95-bookworm AS build
 # `postgres-tls,openssl-sys/vendored` for a PostgreSQL on another machine.
@@ -13,11 +17,12 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     cargo build --release --locked --features "$FEATURES" \
     && install -D target/release/companion /image/usr/local/bin/companion \
-    && install -d -m 700 /image/data
+    && install -d -m 700 /image/own/data
 
 # The C library, certificates and nothing else; its user is 65532.
 FROM gcr.io/distroless/cc-debian12:nonroot
-COPY --from=build --chown=65532:65532 /image/data /data
+# A directory that is copied itself becomes 755; what is within it keeps its mode, which a new volume takes over.
+COPY --from=build --chown=65532:65532 /image/own/ /
 COPY --from=build /image/usr/local/bin/companion /usr/local/bin/companion
 ENV APP_ENV=production \
     DATA_DIR=/data \
