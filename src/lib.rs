@@ -92,6 +92,11 @@
 //! wipe in between is recognised from the stored world, an alarm that is on and was off goes off now, and a gap of 30 s or
 //! more becomes an event, also one in which the service itself was away. Pushed alarms arrive all the while, as they do not need the link.
 //!
+//! # When another process serves
+//! On PostgreSQL a process serves only while it has the lock of the database ([`db::serving_lock`]). One that does not get
+//! it answers on both listeners that it waits (`server::waiting`), and opens the database when the lock is free. One whose
+//! lock has passed to another ends.
+//!
 //! # When something panics
 //! Only the task in which it happens ends, and [`panics`] logs and counts it. A link or a push session is tried again. A
 //! game connection is started anew by the hub, in a new epoch, and its subscriptions ask the hub for it and get a

@@ -1,23 +1,17 @@
 //! The only wiring: opens everything once, binds, runs, and stops in order.
 
+mod listeners;
 mod opening;
 mod own_addresses;
 mod start_error;
 pub mod stopping;
+mod waiting;
 
-use std::{
-    fs::File,
-    future::Future,
-    io,
-    net::{SocketAddr, TcpListener},
-    sync::Arc,
-    time::Duration,
-};
+use std::{fs::File, future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use actix::{Addr, Arbiter};
 use actix_web::{dev, rt, web};
 use chrono::TimeDelta;
-use socket2::{Domain, Protocol, Socket, Type};
 use tokio::time::Instant;
 
 use crate::{
@@ -54,8 +48,8 @@ use crate::{
     db::{
         PURGE_BATCH, alarms, alias_answers, chat_lines, chat_links, daily_counts, error::DbError, failed_pushes,
         guests, idempotency_keys, incidents, map_notes, maps, openid_nonces, pairing_codes, payment_events,
-        player_sessions, player_stats_spending, pool::Db, push_seen, refund_attempts, server_matches, sessions,
-        shop_history, shops, timeline,
+        player_sessions, player_stats_spending, pool::Db, push_seen, refund_attempts, server_matches,
+        serving_lock::ServingLock, sessions, shop_history, shops, timeline,
     },
     domain::{
         fair_budget::FairBudget,
@@ -68,7 +62,7 @@ use crate::{
     net::{
         Names, Network,
         budgets::{RequestBudgets, TOGGLE, ToggleBudgets},
-        connections::{ConnectionLimits, Connections},
+        connections::Connections,
         descriptors,
         refusals::RefusalLog,
         tls_config,
@@ -92,13 +86,14 @@ use crate::{
     vault::Vault,
 };
 
-use self::stopping::Stopping;
+use self::{
+    listeners::{Listeners, connection_limits, handshake_limits},
+    stopping::Stopping,
+};
 pub use self::{opening::OpenDatabase, start_error::StartError};
 
 /// How long requests under way may take when the process stops, seconds.
 const DRAIN: u64 = 5;
-/// Connections that the kernel accepts before we do: as many as come back at once after a restart.
-const BACKLOG: i32 = 4_096;
 /// How often it is looked whether the hub and the push worker run.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Connections of one worker that are accepted only to be refused.
@@ -124,6 +119,8 @@ pub struct Server {
     drain: Duration,
     context: web::Data<ApiContext>,
     _in_use: File,
+    /// The lock of the database, after the data directory: who takes it over finds that free.
+    lock: Option<ServingLock>,
 }
 
 impl Server {
@@ -166,11 +163,13 @@ impl Server {
         let limits = connection_limits(descriptors::raise_limit(), workers, listen.connections_per_address.get());
         let connections = Connections::new(limits, listen.trusted_proxies.clone());
         let handshakes = Connections::new(handshake_limits(limits), listen.trusted_proxies.clone());
-        let (listener, api_addr) = bind("API_LISTEN", listen.api)?;
-        let (relay_listener, relay_addr) = bind("RELAY_LISTEN", listen.relay)?;
-        let urls = urls.listening_at(api_addr, relay_addr);
         let random = Random::system();
-        let OpenDatabase { pool, journal, key_version, in_use } = opened;
+        let OpenDatabase { pool, journal, key_version, in_use, lock, listeners } = opened;
+        let Listeners { api: listener, api_addr, relay: relay_listener, relay_addr } = match listeners {
+            Some(listeners) => listeners,
+            None => Listeners::bind(&listen)?,
+        };
+        let urls = urls.listening_at(api_addr, relay_addr);
         let tls = tls_config(extra_ca_file.as_deref()).map_err(StartError::Client)?;
         let http = http::client(tls.clone()).map_err(StartError::Client)?;
         let keys = secrets.keys();
@@ -325,7 +324,7 @@ impl Server {
         log::info!("the relay listens on ws://{relay_addr}");
 
         let (kept, drain) = (relay_context, operation.drain);
-        Ok(Self { api, api_addr, relay, relay_addr, health, hub, kept, drain, context, _in_use: in_use })
+        Ok(Self { api, api_addr, relay, relay_addr, health, hub, kept, drain, context, _in_use: in_use, lock })
     }
 
     /// Where the API listens; with the real port when the configured one was 0.
@@ -349,11 +348,11 @@ impl Server {
     }
 
     /// Serves until `shutdown` ends, then stops in order.
-    pub async fn run_until_stopped(self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+    pub async fn run_until_stopped(mut self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
         let rotation = rt::spawn(rotation::run(self.context.vault.clone()));
         let own_addresses = rt::spawn(own_addresses::watch(self.context.clone(), [self.api_addr, self.relay_addr]));
         let upkeep = rt::spawn(api::metrics::upkeep());
-        let stopping = Stopping {
+        let mut stopping = Stopping {
             health: self.health,
             hub: self.hub,
             push: self.context.push.clone(),
@@ -367,12 +366,20 @@ impl Server {
         let sweep = rt::spawn(sweep(self.context));
         let (api_handle, relay_handle) = (self.api.handle(), self.relay.handle());
         let (mut api, mut relay) = (rt::spawn(self.api), rt::spawn(self.relay));
-        let mut core_failed = false;
+        let mut failure = None;
         tokio::select! {
             ended = &mut api => ended.map_err(io::Error::other)??,
             ended = &mut relay => ended.map_err(io::Error::other)??,
             () = shutdown => {}
-            () = core_ended(&stopping.hub, &stopping.push) => core_failed = true,
+            () = core_ended(&stopping.hub, &stopping.push) => {
+                failure = Some("the relay's hub or the push worker has failed".to_owned());
+            }
+            reason = lost(self.lock.as_mut()) => {
+                log::error!("this process does not serve any more: {reason}");
+                // Another one may serve already.
+                stopping.drain = Duration::ZERO;
+                failure = Some(reason);
+            }
         }
         sweep.abort();
         catalogue.abort();
@@ -383,10 +390,15 @@ impl Server {
         tokio::join!(relay_handle.stop(true), api_handle.stop(true));
         stopping.keep_all().await;
         upkeep.abort();
-        match core_failed {
-            true => Err(io::Error::other("the relay's hub or the push worker has failed")),
-            false => Ok(()),
-        }
+        failure.map_or(Ok(()), |reason| Err(io::Error::other(reason)))
+    }
+}
+
+/// Completes with the reason when another process serves from this database.
+async fn lost(lock: Option<&mut ServingLock>) -> String {
+    match lock {
+        Some(lock) => lock.lost().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -396,46 +408,6 @@ async fn core_ended(hub: &Addr<Hub>, push: &Addr<PushWorker>) {
     while hub.connected() && push.connected() {
         tokio::time::sleep(LOOK_EVERY).await;
     }
-}
-
-/// What clients may have of this limit of open files. One address never has more than half of it.
-fn connection_limits(open_files: usize, workers: usize, wanted: usize) -> ConnectionLimits {
-    let total = descriptors::for_clients(open_files, workers);
-    let limits = ConnectionLimits { total, per_household: wanted.min(total / 2), from_loopback: total / 2 };
-    let per_household = limits.per_household;
-    if per_household < wanted {
-        let needed = descriptors::limit_for(wanted.saturating_mul(2), workers);
-        log::warn!(
-            "the limit of {open_files} open files leaves {total} for connections of clients, and {per_household} for \
-             those of one address instead of the {wanted} of CONNECTIONS_PER_ADDRESS; raise it to {needed} or more \
-             (ulimit -n, LimitNOFILE=), or lower CONNECTIONS_PER_ADDRESS"
-        );
-    } else {
-        log::info!("clients may have {total} connections of {open_files} open files, {per_household} from one address");
-    }
-    limits
-}
-
-/// Of these connections, how many may be about to become sockets. One household never makes the others wait.
-fn handshake_limits(connections: ConnectionLimits) -> ConnectionLimits {
-    let total = connections.total / 4;
-    ConnectionLimits { total, per_household: (total / 8).max(2), from_loopback: (total / 2).max(2) }
-}
-
-/// Binds one of the two listeners.
-fn bind(variable: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
-    let failed = |cause| StartError::Bind { variable, address, cause };
-    let listen = || {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-        // A restart does not wait for the last connections of the process before it.
-        socket.set_reuse_address(true)?;
-        socket.bind(&address.into())?;
-        socket.listen(BACKLOG)?;
-        let listener = TcpListener::from(socket);
-        Ok((listener.local_addr()?, listener))
-    };
-    let (bound, listener) = listen().map_err(failed)?;
-    Ok((listener, bound))
 }
 
 /// Removes what has expired, as long as it runs.

@@ -14,6 +14,8 @@ use crate::api::{
 #[derive(Serialize, ToSchema)]
 struct Liveness {
     ok: bool,
+    /// `false`: another process serves, and this one waits to take over; it answers everything else with 503.
+    serving: bool,
     /// Seconds since start.
     uptime: u64,
 }
@@ -30,7 +32,7 @@ struct ServiceReadiness {
 /// The process runs. No I/O.
 #[utoipa::path(get, path = "/health", tag = "health", responses((status = 200, body = Liveness)))]
 pub async fn health(context: web::Data<ApiContext>) -> HttpResponse {
-    HttpResponse::Ok().json(Liveness { ok: true, uptime: context.started.elapsed().as_secs() })
+    HttpResponse::Ok().json(Liveness { ok: true, serving: true, uptime: context.started.elapsed().as_secs() })
 }
 
 /// The database answers, and takes what is written.
@@ -45,7 +47,7 @@ pub async fn database(context: web::Data<ApiContext>) -> Result<HttpResponse, Ap
 
 /// Everything works: the database answers and takes what is written, the data directory has room, and the links of all
 /// paired servers and the push sessions of all credentials are on their way. `not_ready` names in `errors` what is not:
-/// `database`, `disk`, `gameLinks`, `pushSessions`, or `service` while it stops. `warnings` need the operator.
+/// `database`, `disk`, `gameLinks`, `pushSessions`, or `service` while it stops or waits for another process that serves. `warnings` need the operator.
 #[utoipa::path(get, path = "/ready", tag = "health", responses(
     (status = 200, body = ServiceReadiness),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`not_ready`"),

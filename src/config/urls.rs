@@ -28,7 +28,7 @@ pub struct UrlSettings {
 }
 
 /// The public URLs as given; those that are absent follow from the others.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Urls {
     base: Option<BaseUrl>,
     frontend: Option<BaseUrl>,

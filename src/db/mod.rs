@@ -77,6 +77,7 @@ pub mod refund_attempts;
 pub mod schema;
 pub mod schema_steps;
 pub mod server_matches;
+pub mod serving_lock;
 pub mod sessions;
 pub mod shop_history;
 pub mod shop_watches;

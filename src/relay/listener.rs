@@ -201,6 +201,8 @@ struct Opening {
 #[serde(rename_all = "camelCase")]
 struct HealthReport {
     ok: bool,
+    /// `false` at a process that waits for another one to end.
+    serving: bool,
     active_connections: usize,
     /// Seconds.
     uptime: u64,
@@ -209,6 +211,7 @@ struct HealthReport {
 async fn health(context: web::Data<ListenerContext>) -> HttpResponse {
     HttpResponse::Ok().insert_header((header::CACHE_CONTROL, "no-store")).json(HealthReport {
         ok: true,
+        serving: true,
         active_connections: context.health.active.load(Ordering::Relaxed),
         uptime: context.started.elapsed().as_secs(),
     })

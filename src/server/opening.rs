@@ -1,4 +1,5 @@
-//! The database at a start: opened, brought up to date, and told what a process before this one kept for it.
+//! The database at a start: taken for this process, opened, brought up to date, and given what a process before this one
+//! kept for it.
 
 use std::{
     fs::File,
@@ -13,7 +14,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::start_error::StartError;
+use super::{listeners::Listeners, start_error::StartError, waiting::WaitingService};
 use crate::{
     clock::Clock,
     config::{self, Config, Database},
@@ -23,6 +24,7 @@ use crate::{
         error::DbError,
         journal::{self, Journal, JournalError},
         pool::Pool,
+        serving_lock::{LockState, ServingLock},
     },
     domain::backoff::Backoff,
     rotation,
@@ -33,6 +35,9 @@ use crate::{
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// An attempt that takes longer is reported. It goes on: a migration may take its time.
 const REPORTED_AFTER: Duration = Duration::from_secs(10);
+/// Pause between two looks of a caller that waits for the lock, and how many there are: 10 s.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+const LOOKS: usize = 200;
 
 /// The database, ready to serve.
 pub struct OpenDatabase {
@@ -42,6 +47,18 @@ pub struct OpenDatabase {
     pub(super) key_version: i32,
     /// Held for as long as the process serves.
     pub(super) in_use: File,
+    /// On PostgreSQL; held as long.
+    pub(super) lock: Option<ServingLock>,
+    /// If the process has waited for another one to end.
+    pub(super) listeners: Option<Listeners>,
+}
+
+/// An attempt that has succeeded.
+struct OpenedOnce {
+    pool: Pool,
+    journal: Journal,
+    key_version: i32,
+    in_use: File,
 }
 
 /// What an attempt needs.
@@ -56,14 +73,54 @@ struct Attempt {
 }
 
 impl OpenDatabase {
-    /// Opens it, in one attempt. Blocks.
+    /// Opens it, in one attempt. Blocks. [`StartError::Waits`] if another process serves from it.
     pub fn open(config: &Config, clock: &Clock) -> Result<Self, StartError> {
-        Attempt::new(config, clock).run()
+        let attempt = Attempt::new(config, clock);
+        let lock = attempt.lock_at_once()?;
+        Ok(Self::opened(attempt.run()?, lock, None))
     }
 
-    /// Opens it. One that is down, hangs or is locked is asked again until it answers; an error is none that would pass.
+    /// Opens it. One that is down, hangs or is locked is asked again until it answers, and one from which another process
+    /// serves is waited for; an error is none that would pass. Call it inside an actix system.
     pub async fn open_patiently(config: &Config, clock: &Clock) -> Result<Self, StartError> {
-        Attempt::new(config, clock).run_until_answered(&Random::system()).await
+        let (attempt, random) = (Attempt::new(config, clock), Random::system());
+        let mut lock = attempt.clone().ask_until_answered(&random).await?;
+        let mut waiting = None;
+        if let Some(lock) = &mut lock {
+            let mut last = None;
+            loop {
+                let reason = match lock.state() {
+                    LockState::Ours { .. } => break,
+                    LockState::HeldBy(holder) => format!("waits for {holder}"),
+                    LockState::Unknown(error) => format!("waits for its database: {error}"),
+                };
+                let service = match &mut waiting {
+                    Some(service) => service,
+                    none => none.insert(WaitingService::start(config, clock)?),
+                };
+                if last.as_ref() != Some(&reason) {
+                    log::info!("the service {reason}");
+                    service.waits_for(reason.clone());
+                    last = Some(reason);
+                }
+                lock.changed().await?;
+            }
+        }
+        if let Some(service) = &waiting {
+            log::info!("the service takes over");
+            service.waits_for("takes over".to_owned());
+        }
+        let opened = attempt.run_until_answered(&random).await?;
+        let listeners = match waiting {
+            Some(waiting) => Some(waiting.end().await),
+            None => None,
+        };
+        Ok(Self::opened(opened, lock, listeners))
+    }
+
+    fn opened(opened: OpenedOnce, lock: Option<ServingLock>, listeners: Option<Listeners>) -> Self {
+        let OpenedOnce { pool, journal, key_version, in_use } = opened;
+        Self { pool, journal, key_version, in_use, lock, listeners }
     }
 }
 
@@ -81,8 +138,33 @@ impl Attempt {
         }
     }
 
-    fn run(self) -> Result<OpenDatabase, StartError> {
-        let in_use = lock(&self.data_dir)?;
+    /// Asks for the lock of a PostgreSQL. Blocks.
+    fn ask(&self) -> Result<Option<ServingLock>, StartError> {
+        let Database::Postgres(url) = &self.database else { return Ok(None) };
+        Ok(Some(ServingLock::ask(url, &self.clock)?))
+    }
+
+    /// Takes the lock of a PostgreSQL. One that has just ended may have it still for a moment.
+    fn lock_at_once(&self) -> Result<Option<ServingLock>, StartError> {
+        let Some(lock) = self.ask()? else { return Ok(None) };
+        for _ in 0..LOOKS {
+            match lock.state() {
+                LockState::Ours { .. } => return Ok(Some(lock)),
+                _ => thread::sleep(LOOK_EVERY),
+            }
+        }
+        match lock.state() {
+            LockState::HeldBy(holder) => Err(StartError::Waits(holder)),
+            LockState::Unknown(error) => Err(StartError::Database(DbError::Unavailable(error))),
+            LockState::Ours { .. } => Ok(Some(lock)),
+        }
+    }
+
+    fn run(self) -> Result<OpenedOnce, StartError> {
+        let in_use = lock(&self.data_dir).map_err(|error| match (error, &self.database) {
+            (StartError::InUse(directory), Database::Postgres(_)) => StartError::EndsStill(directory),
+            (error, _) => error,
+        })?;
         let pool = Pool::open(&self.database)?;
         if !self.key_lost {
             match rotation::none_opens(&Vault::new(pool.clone(), self.sealer)) {
@@ -96,33 +178,59 @@ impl Attempt {
         let journal = Journal::open(&self.data_dir).map_err(JournalError::from)?;
         let now = self.clock.now();
         let key_version = pool.write_blocking(|db| encryption_keys::take_into_use(db, &self.fingerprint, now))?;
-        Ok(OpenDatabase { pool, journal, key_version, in_use })
+        Ok(OpenedOnce { pool, journal, key_version, in_use })
     }
 
-    async fn run_until_answered(self, random: &Random) -> Result<OpenDatabase, StartError> {
-        let mut backoff = Backoff::between(Backoff::FIRST, LONGEST_PAUSE);
-        loop {
-            let error = match self.clone().run_on_a_thread().await {
-                Err(error) if passes(&error) => error,
-                ended => return ended,
-            };
-            let pause = backoff.after(Duration::ZERO, Duration::ZERO, random.byte());
-            log::warn!("the service waits for its database, which is asked again in {} ms: {error}", pause.as_millis());
-            sleep(pause).await;
-        }
+    async fn ask_until_answered(self, random: &Random) -> Result<Option<ServingLock>, StartError> {
+        until_answered(random, || {
+            on_a_thread({
+                let attempt = self.clone();
+                move || attempt.ask()
+            })
+        })
+        .await
     }
 
-    #[allow(clippy::disallowed_methods, reason = "nothing runs yet whose thread it could be, and it may hang")]
-    async fn run_on_a_thread(self) -> Result<OpenDatabase, StartError> {
-        let (done, mut opened) = oneshot::channel();
-        // Nobody may wait any more.
-        thread::spawn(move || drop(done.send(self.run())));
-        loop {
-            match timeout(REPORTED_AFTER, &mut opened).await {
-                Ok(Ok(opened)) => return opened,
-                Ok(Err(_)) => return Err(StartError::Database(DbError::Panicked)),
-                Err(_) => log::warn!("the service waits for its database, which has not answered yet"),
-            }
+    async fn run_until_answered(self, random: &Random) -> Result<OpenedOnce, StartError> {
+        until_answered(random, || {
+            on_a_thread({
+                let attempt = self.clone();
+                move || attempt.run()
+            })
+        })
+        .await
+    }
+}
+
+/// Tries again while what fails passes.
+async fn until_answered<T>(
+    random: &Random,
+    mut attempt: impl AsyncFnMut() -> Result<T, StartError>,
+) -> Result<T, StartError> {
+    let mut backoff = Backoff::between(Backoff::FIRST, LONGEST_PAUSE);
+    loop {
+        let error = match attempt().await {
+            Err(error) if passes(&error) => error,
+            ended => return ended,
+        };
+        let pause = backoff.after(Duration::ZERO, Duration::ZERO, random.byte());
+        log::warn!("the service waits for its database, which is asked again in {} ms: {error}", pause.as_millis());
+        sleep(pause).await;
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "nothing runs yet whose thread it could be, and it may hang")]
+async fn on_a_thread<T: Send + 'static>(
+    attempt: impl FnOnce() -> Result<T, StartError> + Send + 'static,
+) -> Result<T, StartError> {
+    let (done, mut opened) = oneshot::channel();
+    // Nobody may wait any more.
+    thread::spawn(move || drop(done.send(attempt())));
+    loop {
+        match timeout(REPORTED_AFTER, &mut opened).await {
+            Ok(Ok(opened)) => return opened,
+            Ok(Err(_)) => return Err(StartError::Database(DbError::Panicked)),
+            Err(_) => log::warn!("the service waits for its database, which has not answered yet"),
         }
     }
 }
@@ -138,6 +246,8 @@ fn passes(error: &StartError) -> bool {
         StartError::Database(error) => engine::is_not_there_yet(error),
         // The database is there, and takes nothing now.
         StartError::Journal(JournalError::Database(error)) => matches!(error, DbError::Unavailable(_)),
+        // The process whose lock this one has got is about to end.
+        StartError::EndsStill(_) => true,
         _ => false,
     }
 }
@@ -180,7 +290,15 @@ mod tests {
             })
         });
         begun.await.unwrap();
-        assert!(attempt.clone().run_on_a_thread().await.is_err_and(|error| passes(&error)), "the lock is held");
+        assert!(
+            on_a_thread({
+                let attempt = attempt.clone();
+                move || attempt.run()
+            })
+            .await
+            .is_err_and(|error| passes(&error)),
+            "the lock is held"
+        );
         drop(release);
         locked.join().unwrap().unwrap();
         let opened = attempt.run_until_answered(&Random::seeded(1)).await.unwrap();
@@ -204,8 +322,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let relay = testing::FreezingRelay::before(&postgres);
         relay.freeze(true);
-        let frozen = attempt(relay.database(), &directory).run_on_a_thread().await;
-        let error = frozen.err().expect("it hangs");
+        let frozen = attempt(relay.database(), &directory);
+        let error = on_a_thread(move || frozen.run()).await.err().expect("it hangs");
         assert!(passes(&error), "{error}");
         relay.freeze(false);
         attempt(relay.database(), &directory).run_until_answered(&Random::seeded(1)).await.unwrap();

@@ -3,7 +3,7 @@
 use std::{io, net::SocketAddr, path::PathBuf};
 
 use crate::{
-    db::{error::DbError, journal::JournalError},
+    db::{error::DbError, journal::JournalError, serving_lock::LockHolder},
     uploads::ImageStoreError,
 };
 
@@ -16,6 +16,11 @@ pub enum StartError {
     Journal(#[from] JournalError),
     #[error("DATA_DIR {}: another companion serves from it", .0.display())]
     InUse(PathBuf),
+    /// On PostgreSQL, whose lock says that no other one serves from the database.
+    #[error("DATA_DIR {}: another companion has not ended yet, or serves from another database", .0.display())]
+    EndsStill(PathBuf),
+    #[error("another companion serves from this database: {0}")]
+    Waits(LockHolder),
     #[error("DATA_DIR {}: {cause}", directory.display())]
     DataDir { directory: PathBuf, cause: io::Error },
     #[error(

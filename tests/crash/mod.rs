@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead as _, BufReader},
-    net::SocketAddr,
+    net::{SocketAddr, TcpListener},
     path::Path,
     process::{Child, Stdio},
     thread,
@@ -69,6 +69,19 @@ impl Installation {
         thread::scope(|scope| scope.spawn(run).join().expect("it does not panic"))
     }
 
+    /// Starts the service on free ports that are known before it serves.
+    #[allow(dead_code, reason = "not every test has one that waits")]
+    pub fn start_waiting(&self) -> Service {
+        let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let (api, relay) = (free(), free());
+        let mut command = binary::companion(self.directory.path());
+        let own = |flag: &&String| !flag.starts_with("--api-listen=") && !flag.starts_with("--relay-listen=");
+        command.arg("serve").args(self.flags.iter().filter(own));
+        command.args([format!("--api-listen={api}"), format!("--relay-listen={relay}")]);
+        let process = command.stderr(Stdio::null()).spawn().unwrap();
+        Service { process, addresses: Addresses { api: format!("http://{api}"), relay } }
+    }
+
     /// Starts the service and waits until it listens.
     pub fn start(&self) -> Service {
         let mut command = binary::companion(self.directory.path());
@@ -110,6 +123,11 @@ impl Service {
     pub fn signal(&self, signal: rustix::process::Signal) {
         let process = rustix::process::Pid::from_child(&self.process);
         rustix::process::kill_process(process, signal).unwrap();
+    }
+
+    #[allow(dead_code, reason = "not every test names it")]
+    pub fn id(&self) -> u32 {
+        self.process.id()
     }
 
     /// Its exit code, once it has ended by itself; none if a signal ended it.

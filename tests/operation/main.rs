@@ -29,9 +29,12 @@ use tokio_tungstenite::{
 
 #[path = "../crash/mod.rs"]
 mod crash;
+#[path = "../spec/harness/database.rs"]
+mod database;
 mod disk;
 mod drain;
 mod metrics;
+mod standby;
 
 use crash::{Addresses, Installation, binary};
 
@@ -112,6 +115,13 @@ impl User {
     /// Opens a socket.
     async fn open(&self) -> Socket {
         self.try_open().await.unwrap_or_else(|status| panic!("refused: {status}"))
+    }
+
+    /// Opens a socket with this token, if somebody listens and takes it.
+    async fn open_with(&self, token: &str) -> Option<Socket> {
+        let stream = TcpStream::connect(self.addresses.relay).await.ok()?;
+        let url = format!("ws://{}/v1?token={token}", self.addresses.relay);
+        client_async(url, stream).await.ok().map(|(socket, _)| Socket(socket))
     }
 
     /// Opens a socket, or the status that refuses it.

@@ -1,0 +1,139 @@
+//! What a process answers while another one serves from its database: that it lives, that it is not ready, and for whom it
+//! waits. The addresses are bound meanwhile, so that whoever connects while it takes over waits and is not refused.
+
+use std::{
+    io,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use actix_web::{
+    App, HttpResponse, HttpServer,
+    dev::ServerHandle,
+    http::{KeepAlive, StatusCode, header},
+    rt, web,
+};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::{listeners::Listeners, start_error::StartError};
+use crate::{
+    clock::Clock,
+    config::{BaseUrl, Config},
+    crypto::random::Random,
+    domain::problem::{self, ProblemCode},
+};
+
+/// Connections that are answered at the same time; others wait.
+const CONNECTIONS: usize = 256;
+/// Seconds after which whoever is refused may come again.
+const RETRY_AFTER: u64 = 1;
+
+/// The listeners of a process that waits, and their answers.
+pub struct WaitingService {
+    listeners: Listeners,
+    answers: Arc<WaitingAnswers>,
+    server: ServerHandle,
+}
+
+struct WaitingAnswers {
+    base: BaseUrl,
+    clock: Clock,
+    random: Random,
+    started: Instant,
+    /// For whom or what it waits.
+    reason: Mutex<String>,
+}
+
+impl WaitingService {
+    /// Binds both listeners and answers there.
+    pub fn start(config: &Config, clock: &Clock) -> Result<Self, StartError> {
+        let listeners = Listeners::bind(&config.listen)?;
+        let urls = config.urls.clone().listening_at(listeners.api_addr, listeners.relay_addr);
+        let answers = Arc::new(WaitingAnswers {
+            base: urls.base,
+            clock: clock.clone(),
+            random: Random::system(),
+            started: Instant::now(),
+            reason: Mutex::default(),
+        });
+        let shared = answers.clone();
+        let app = move || {
+            App::new()
+                .app_data(web::Data::from(shared.clone()))
+                .service(web::resource("/health").to(health))
+                .service(web::resource("/ready").to(ready))
+                .default_service(web::to(unavailable))
+        };
+        let server = || -> io::Result<_> {
+            let server = HttpServer::new(app)
+                .workers(1)
+                .max_connections(CONNECTIONS)
+                .client_request_timeout(Duration::from_secs(5))
+                // Whoever asks again asks the process that serves by then.
+                .keep_alive(KeepAlive::Disabled)
+                .disable_signals()
+                .shutdown_timeout(1)
+                .listen(listeners.api.try_clone()?)?
+                .listen(listeners.relay.try_clone()?)?;
+            Ok(server.run())
+        };
+        let server = server().map_err(|cause| StartError::Bind {
+            variable: "API_LISTEN",
+            address: listeners.api_addr,
+            cause,
+        })?;
+        let handle = server.handle();
+        rt::spawn(server);
+        Ok(Self { listeners, answers, server: handle })
+    }
+
+    /// Says for whom or what it waits.
+    pub fn waits_for(&self, reason: String) {
+        *self.answers.reason.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+    }
+
+    /// Answers nobody any more; whoever connects from now on waits for the service.
+    pub async fn end(self) -> Listeners {
+        // First: who connects while the workers end would be cut off.
+        self.server.pause().await;
+        self.server.stop(true).await;
+        self.listeners
+    }
+}
+
+async fn health(answers: web::Data<WaitingAnswers>) -> HttpResponse {
+    let uptime = answers.started.elapsed().as_secs();
+    let health = json!({ "ok": true, "serving": false, "activeConnections": 0, "uptime": uptime });
+    HttpResponse::Ok().insert_header((header::CACHE_CONTROL, "no-store")).json(health)
+}
+
+async fn ready(answers: web::Data<WaitingAnswers>) -> HttpResponse {
+    answers.refusal(&problem::NOT_READY)
+}
+
+async fn unavailable(answers: web::Data<WaitingAnswers>) -> HttpResponse {
+    answers.refusal(&problem::UNAVAILABLE)
+}
+
+impl WaitingAnswers {
+    /// A problem document (RFC 9457), as the API answers too.
+    fn refusal(&self, code: &ProblemCode) -> HttpResponse {
+        let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+        let reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let body = json!({
+            "type": self.base.at(&code.path()),
+            "title": code.title,
+            "status": status.as_u16(),
+            "detail": "Another process serves; see `errors`.",
+            "code": code.code,
+            "requestId": self.random.id::<String>(self.clock.now()),
+            "errors": [{ "path": "service", "message": reason }],
+        });
+        HttpResponse::build(status)
+            .insert_header((header::CACHE_CONTROL, "no-store"))
+            .insert_header((header::RETRY_AFTER, RETRY_AFTER))
+            .content_type("application/problem+json")
+            .body(body.to_string())
+    }
+}
