@@ -102,13 +102,13 @@ struct NamedHolder {
 }
 
 #[derive(QueryableByName)]
-struct Taken {
+struct LockTaken {
     #[diesel(sql_type = Bool)]
     taken: bool,
 }
 
 #[derive(QueryableByName)]
-struct Waiting {
+struct WaitingCount {
     #[diesel(sql_type = BigInt)]
     count: i64,
 }
@@ -217,7 +217,7 @@ impl LockConnection {
 
     fn take(&mut self) -> Result<bool, DbError> {
         let take = sql_query("SELECT pg_try_advisory_lock($1) AS taken").bind::<BigInt, _>(SERVING_LOCK);
-        self.ours = take.get_result::<Taken>(&mut self.connection)?.taken;
+        self.ours = take.get_result::<LockTaken>(&mut self.connection)?.taken;
         Ok(self.ours)
     }
 
@@ -237,7 +237,7 @@ impl LockConnection {
             "SELECT count(*) AS count FROM pg_stat_activity \
              WHERE datname = current_database() AND application_name = $1",
         );
-        Ok(waiting.bind::<Text, _>(WAITS).get_result::<Waiting>(&mut self.connection)?.count > 0)
+        Ok(waiting.bind::<Text, _>(WAITS).get_result::<WaitingCount>(&mut self.connection)?.count > 0)
     }
 
     /// Says in the list of connections what this one is for.

@@ -1,5 +1,5 @@
 //! Upgrades: a database of every earlier version, with a row in each of its tables, is brought up to date by a start and
-//! keeps its rows, and the service runs on it.
+//! keeps its rows, and the service runs on it. The backup from before undoes an upgrade.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -26,11 +26,11 @@ use tempfile::TempDir;
 use crate::harness::{app::TestApp, binary::companion, database::Postgres, game::ALICE};
 
 #[derive(QueryableByName)]
-struct Column {
+pub(crate) struct Column {
     #[diesel(sql_type = Text)]
-    table_name: String,
+    pub table_name: String,
     #[diesel(sql_type = Text)]
-    column_name: String,
+    pub column_name: String,
     #[diesel(sql_type = Text)]
     data_type: String,
     #[diesel(sql_type = Bool)]
@@ -44,10 +44,10 @@ struct Count {
 }
 
 /// The columns of each table with the literal that a row has there.
-type Rows = BTreeMap<String, Vec<(String, String)>>;
+pub(crate) type Rows = BTreeMap<String, Vec<(String, String)>>;
 
 /// Brings an empty database to the first so many steps. Gives whether there are more.
-fn migrate_to(db: &mut Db, steps: usize) -> bool {
+pub(crate) fn migrate_to(db: &mut Db, steps: usize) -> bool {
     let folder = |engine: &str| {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations").join(engine);
         FileBasedMigrations::from_path(path).unwrap()
@@ -66,7 +66,7 @@ fn migrate_to(db: &mut Db, steps: usize) -> bool {
     }
 }
 
-fn columns(db: &mut Db) -> Vec<Column> {
+pub(crate) fn columns(db: &mut Db) -> Vec<Column> {
     let query = match db {
         Db::Sqlite(_) => {
             "SELECT t.name AS table_name, c.name AS column_name, c.type AS data_type, c.\"notnull\" = 0 AS nullable \
@@ -81,7 +81,7 @@ fn columns(db: &mut Db) -> Vec<Column> {
     sql_query(query).load(db).unwrap()
 }
 
-fn count(db: &mut Db, what: &str) -> i64 {
+pub(crate) fn count(db: &mut Db, what: &str) -> i64 {
     let counted: Count = sql_query(format!("SELECT count(*) AS count FROM {what}")).get_result(db).unwrap();
     counted.count
 }
@@ -130,7 +130,7 @@ fn literal(column: &Column, postgres: bool) -> String {
 }
 
 /// Puts a row into each table that has none; a row after those that it belongs to.
-fn fill(db: &mut Db) -> Rows {
+pub(crate) fn fill(db: &mut Db) -> Rows {
     let postgres = matches!(db, Db::Pg(_));
     let mut rows = Rows::new();
     for column in columns(db) {
@@ -141,6 +141,10 @@ fn fill(db: &mut Db) -> Rows {
         }
     }
     rows.retain(|table, _| count(db, table) == 0);
+    // At first only pushes were kept there, and of these no events of the world.
+    if let Some(row) = rows.get_mut("timeline").filter(|row| row.iter().all(|(column, _)| column != "action")) {
+        row.iter_mut().filter(|(column, _)| column == "kind").for_each(|(_, value)| *value = "'death'".to_owned());
+    }
     if let Some(row) = rows.get_mut("audit") {
         let at = "2026-11-21T11:00:00Z".parse::<chrono::DateTime<chrono::Utc>>().unwrap().timestamp_micros();
         let content = json!([1, at, "text", "text", "text", "text", "text"]);
@@ -179,7 +183,7 @@ fn expect(db: &mut Db, rows: &Rows, from: usize) {
     }
 }
 
-async fn runs_on(url: &str, from: usize) {
+pub(crate) async fn runs_on(url: &str, from: usize) {
     let app = TestApp::start_on(url.to_owned(), &[]).await;
     let mut alice = app.signed_in(ALICE).await;
     let me = alice.get("/me").await.json();
@@ -198,15 +202,18 @@ async fn runs_on(url: &str, from: usize) {
     app.stop().await;
 }
 
+/// Runs the program there, and gives what it says.
+pub(crate) fn run(directory: &Path, arguments: &[&str]) -> String {
+    let output = companion(directory).args(arguments).output().unwrap();
+    let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(output.status.success(), "{text}");
+    text
+}
+
 /// A backup of an earlier version can be restored.
 fn backed_up_before(url: &str) {
     let directory = TempDir::new().unwrap();
-    let run = |arguments: &[&str]| {
-        let output = companion(directory.path()).args(arguments).output().unwrap();
-        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-        assert!(output.status.success(), "{text}");
-        text
-    };
+    let run = |arguments: &[&str]| run(directory.path(), arguments);
     let taken = run(&["backup", "it.tar", "--database-url", url]);
     assert!(taken.contains("missing: the image aaaa"), "the one whose row has no file: {taken}");
     run(&["restore", "--verify", "it.tar"]);
@@ -214,30 +221,29 @@ fn backed_up_before(url: &str) {
     assert!(restored.contains("1 audit entries"), "{restored}");
 }
 
-/// From so many steps to all of them, by a start. False if that is all of them.
-async fn upgraded(database: &Database, url: &str, from: usize, serve: bool) -> bool {
-    let connect = || match database {
+pub(crate) fn connected(database: &Database) -> Db {
+    match database {
         Database::Sqlite(path) => Db::Sqlite(engine::open_sqlite(path, Access::Write).unwrap()),
         Database::Postgres(url) => Db::Pg(engine::open_postgres(url).unwrap()),
-    };
-    let mut old = connect();
-    if !migrate_to(&mut old, from) {
-        return false;
     }
+}
+
+/// From so many steps to all of them, by a start.
+async fn upgraded(database: &Database, url: &str, from: usize) {
+    let mut old = connected(database);
+    assert!(migrate_to(&mut old, from), "{from} are not all");
     let rows = fill(&mut old);
     drop(old);
-    if let (Database::Sqlite(_), true) = (database, serve && from > 1) {
+    let steps = schema_steps::known().unwrap().len();
+    if let (Database::Sqlite(_), true) = (database, from + 1 == steps) {
         backed_up_before(url);
     }
     drop(Pool::open(database).unwrap());
-    let mut new = connect();
+    let mut new = connected(database);
     expect(&mut new, &rows, from);
     audit::verify(&mut new, |_, _| ()).unwrap().unwrap();
     drop(new);
-    if serve {
-        runs_on(url, from).await;
-    }
-    true
+    runs_on(url, from).await;
 }
 
 /// A newer program, of this version, adds a step to the schema.
@@ -269,32 +275,102 @@ async fn an_older_program_leaves_the_database_of_a_newer_one_alone() {
     }
 }
 
-/// Versions on which the service is started, too: the first one, and the one before this.
-fn is_served(from: usize, steps: usize) -> bool {
-    from == 1 || from + 1 == steps
-}
-
 #[actix_web::test]
-async fn every_earlier_sqlite_keeps_its_rows() {
+async fn every_earlier_sqlite_keeps_its_rows_and_is_served() {
     let steps = schema_steps::known().unwrap().len();
-    for from in 1.. {
+    for from in 1..steps {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("test.db");
         let url = format!("sqlite:{}", path.display());
-        if !upgraded(&Database::Sqlite(path), &url, from, is_served(from, steps)).await {
-            assert_eq!(from, steps);
-            break;
-        }
+        upgraded(&Database::Sqlite(path), &url, from).await;
     }
 }
 
 #[actix_web::test]
-async fn earlier_postgres_keep_their_rows() {
+async fn every_earlier_postgres_keeps_its_rows_and_is_served() {
     let steps = schema_steps::known().unwrap().len();
-    // Each takes a database: every fifth will do.
-    for from in (1..steps).filter(|from| from % 5 == 0 || is_served(*from, steps)) {
+    for from in 1..steps {
         let Some(postgres) = Postgres::create() else { return };
         let url = postgres.url();
-        assert!(upgraded(&Database::Postgres(url.clone().into()), &url, from, is_served(from, steps)).await);
+        upgraded(&Database::Postgres(url.clone().into()), &url, from).await;
     }
+}
+
+/// Steps that an upgrade adds, of those that a dump was taken before.
+const STEPS_BACK: usize = 5;
+
+/// Makes a database of an earlier version, with a row in each table. Gives these and how many steps it has.
+fn earlier(database: &Database) -> (Rows, usize) {
+    let from = schema_steps::known().unwrap().len() - STEPS_BACK;
+    let mut old = connected(database);
+    assert!(migrate_to(&mut old, from));
+    (fill(&mut old), from)
+}
+
+/// The database is as it was in the earlier version, and the service starts on it.
+async fn is_back(database: &Database, url: &str, (rows, from): &(Rows, usize)) {
+    let read = schema_steps::read(&mut connected(database)).unwrap();
+    assert_eq!((read.pending, read.unknown.len()), (STEPS_BACK, 0), "nothing of the newer version is left");
+    drop(Pool::open(database).unwrap());
+    expect(&mut connected(database), rows, *from);
+    runs_on(url, *from).await;
+}
+
+#[actix_web::test]
+async fn an_upgrade_of_sqlite_is_undone_with_the_backup_from_before() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("companion.db");
+    let (database, url) = (Database::Sqlite(path.clone()), format!("sqlite:{}", path.display()));
+    let before = earlier(&database);
+    run(directory.path(), &["backup", "before.tar", "--database-url", &url]);
+    drop(Pool::open(&database).unwrap());
+    run(directory.path(), &["restore", "before.tar", "--data-dir", "back"]);
+    let restored = directory.path().join("back/companion.db");
+    // `restore` brings it up to date for this program; an earlier program would have left it as it was.
+    assert_eq!(schema_steps::read(&mut connected(&Database::Sqlite(restored.clone()))).unwrap().pending, 0);
+    expect(&mut connected(&Database::Sqlite(restored.clone())), &before.0, before.1);
+    runs_on(&format!("sqlite:{}", restored.display()), before.1).await;
+}
+
+#[actix_web::test]
+async fn an_upgrade_of_postgres_is_undone_with_the_dump_from_before() {
+    for tool in ["pg_dump", "pg_restore", "psql"] {
+        if std::process::Command::new(tool).arg("--version").output().is_err() {
+            eprintln!("SKIPPED on PostgreSQL: {tool} is not installed");
+            return;
+        }
+    }
+    let (Some(postgres), Some(other)) = (Postgres::create(), Postgres::create()) else { return };
+    let [(database, url), (new, new_url)] =
+        [&postgres, &other].map(|postgres| (Database::Postgres(postgres.url().into()), postgres.url()));
+    let before = earlier(&database);
+    let directory = TempDir::new().unwrap();
+    // The commands of docs/upgrading.md.
+    let commands = documented();
+    let [dump, back, elsewhere] = ["pg_dump ", "{ echo ", "pg_restore --exit-on-error "].map(|start| {
+        commands.iter().find(|command| command.starts_with(start)).unwrap_or_else(|| panic!("{start}: {commands:?}"))
+    });
+    let shell = |command: &str, url: &str| {
+        let command = command.replace("$(date +%F)", "2026-11-22");
+        let mut shell = std::process::Command::new("bash");
+        let shell = shell.args(["-e", "-o", "pipefail", "-c", &command]).current_dir(directory.path());
+        let output = shell.env("DATABASE_URL", url).env("NEW_DATABASE_URL", &new_url).output().unwrap();
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    shell(dump, &url);
+    // Twice: what was restored is upgraded and restored again.
+    for _ in 0..2 {
+        drop(Pool::open(&database).unwrap());
+        shell(back, &url);
+        is_back(&database, &url, &before).await;
+    }
+    shell(elsewhere, &url);
+    is_back(&new, &new_url, &before).await;
+}
+
+/// The lines of commands for PostgreSQL in docs/upgrading.md; one that ends with a backslash goes on.
+fn documented() -> Vec<String> {
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/upgrading.md")).unwrap();
+    let blocks = page.split("```sh\n").skip(1).map(|block| block.split("```").next().unwrap().replace("\\\n", ""));
+    blocks.flat_map(|block| block.lines().map(str::to_owned).collect::<Vec<_>>()).collect()
 }
