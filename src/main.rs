@@ -18,12 +18,14 @@ use companion::{
     },
     clients::http,
     clock::Clock,
-    config::{Config, InvalidSettings, Settings, StoragePlaces, fresh_secrets, with_secret_files},
+    config::{
+        Config, Database, InvalidSettings, Settings, StoragePlaces, fresh_secrets, take_data_dir, with_secret_files,
+    },
     crypto::{self, account_mark::AccountMarks, keys::Purpose, random::Random},
     db::{
         audit::{self, AuditHead},
         error::DbError,
-        file_size,
+        file_size, moving,
         pool::Pool,
         schema_steps::open_existing,
     },
@@ -38,6 +40,7 @@ use companion::{
     terminal::{self, LiveLine, LogAboveLines},
     watch::{self, WatchOptions},
 };
+use secrecy::SecretString;
 
 /// Watches your base in the game Rust while you sleep
 #[derive(Parser)]
@@ -61,8 +64,8 @@ enum Command {
     Simulate(SimulateOptions),
     /// Watch a running demo in the terminal
     Watch(WatchOptions),
-    /// Bring the database's schema up to date and exit
-    Migrate(Options),
+    /// Bring the database's schema up to date and exit, or move everything from SQLite to PostgreSQL
+    Migrate(MigrateOptions),
     /// Write all that a service on SQLite keeps into one file, while it runs
     Backup(BackupOptions),
     /// Put a backup back into an empty data directory, or only check it
@@ -135,6 +138,16 @@ struct ReconcileOptions {
 }
 
 #[derive(Args)]
+struct MigrateOptions {
+    /// Move everything from the SQLite file into this empty PostgreSQL, postgres://… (a password goes into ~/.pgpass or
+    /// PGPASSWORD). No service may run on either
+    #[arg(long, value_name = "URL")]
+    to: Option<SecretString>,
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Args)]
 struct Options {
     #[command(flatten)]
     settings: Settings,
@@ -180,7 +193,8 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail("watch", error),
         },
-        Command::Migrate(options) => with_config(options, migrate),
+        Command::Migrate(MigrateOptions { to: None, options }) => with_config(options, migrate),
+        Command::Migrate(MigrateOptions { to: Some(target), options }) => move_to(target, options.settings),
         Command::Backup(options) => match backup::back_up(options, &Clock::system()) {
             Ok(taken) => print(&taken.to_string()),
             Err(error) => fail("backup", error),
@@ -227,6 +241,34 @@ fn migrate(config: Config) -> ExitCode {
     match opened {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => fail("the database", error),
+    }
+}
+
+/// Moves everything from SQLite to PostgreSQL, while the data directory is ours: no service runs on it.
+fn move_to(target: SecretString, settings: Settings) -> ExitCode {
+    let mut settings_of_target = settings.clone();
+    settings_of_target.database.database_url = Some(target);
+    let (source, target) = match (settings.storage(), settings_of_target.storage()) {
+        (Ok(source), Ok(target)) => (source, target.database),
+        (Err(invalid), _) | (_, Err(invalid)) => return refuse(&invalid),
+    };
+    let (Database::Sqlite(path), Database::Postgres(url)) = (&source.database, &target) else {
+        return fail("migrate --to", "moves from SQLite (DATABASE_URL) to a postgres:// URL");
+    };
+    let _in_use = match take_data_dir(&source.data_dir) {
+        Ok(Some(in_use)) => in_use,
+        Ok(None) => return fail("migrate --to", "a companion serves from DATA_DIR: stop it first"),
+        Err(error) => return fail(&source.data_dir.display().to_string(), error),
+    };
+    let line = LiveLine::new("moving to PostgreSQL");
+    let moved = moving::move_to_postgres(path, url, &Clock::system(), |table| line.say(format!("moving {table}")));
+    drop(line);
+    match moved {
+        Ok(moved) => print(&format!(
+            "{moved}.\nNow set DATABASE_URL to it, with the same DATA_DIR and secrets, and start the service. {} is as it was",
+            path.display()
+        )),
+        Err(error) => fail("nothing was moved", error),
     }
 }
 

@@ -60,6 +60,7 @@ pub mod map_notes;
 pub mod maps;
 pub mod markets;
 pub mod members;
+pub mod moving;
 pub mod openid_nonces;
 pub mod paired_servers;
 pub mod pairing_codes;

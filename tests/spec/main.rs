@@ -29,6 +29,7 @@ mod limits_at_once;
 mod maps;
 mod me;
 mod missing_key;
+mod moving;
 mod openapi;
 mod operation;
 mod overlays;
