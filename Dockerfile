@@ -19,6 +19,18 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     && install -D target/release/companion /image/usr/local/bin/companion \
     && install -d -m 700 /image/own/data
 
+# Takes backups (deploy/backup.sh): with a shell and the tools of PostgreSQL. `docker build --target backup`
+FROM postgres:17-bookworm AS backup
+COPY --from=build /image/usr/local/bin/companion /usr/local/bin/companion
+COPY deploy/backup.sh /usr/local/bin/companion-backup
+RUN install -d -m 700 -o 65532 -g 65532 /backups
+ENV APP_ENV=production \
+    DATA_DIR=/data \
+    BACKUP_DIR=/backups
+USER 65532:65532
+VOLUME ["/backups"]
+ENTRYPOINT ["/usr/local/bin/companion-backup"]
+
 # The C library, certificates and nothing else; its user is 65532.
 FROM gcr.io/distroless/cc-debian12:nonroot
 # A directory that is copied itself becomes 755; what is within it keeps its mode, which a new volume takes over.

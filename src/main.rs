@@ -11,7 +11,7 @@ use std::{
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use companion::{
     api::openapi,
-    backup::{self, BackupOptions, RestoreOptions},
+    backup::{self, BackupOptions, RestoreOptions, StoreOptions},
     billing::{
         context::BillingContext,
         reconcile::{ReconcileMode, ReconcileStep, Reconciled, reconcile},
@@ -70,6 +70,8 @@ enum Command {
     Backup(BackupOptions),
     /// Put a backup back into an empty data directory, or only check it
     Restore(RestoreOptions),
+    /// Copy a backup that was verified into the S3 bucket, delete the oldest ones there, and note its time for the metrics
+    StoreBackup(StoreOptions),
     /// Look at everything that the service needs, and say what is wrong and what to do; fails if something is broken
     Doctor(Options),
     /// Ask a service with these settings whether it runs; fails if not
@@ -199,10 +201,16 @@ fn main() -> ExitCode {
             Ok(taken) => print(&taken.to_string()),
             Err(error) => fail("backup", error),
         },
-        Command::Restore(options) => match backup::restore(options) {
+        Command::Restore(options) => match backup::restore(options, &Clock::system()) {
             Ok(restored) => print(&restored.to_string()),
             Err(error) => fail("restore", error),
         },
+        Command::StoreBackup(options) => {
+            match actix::System::new().block_on(backup::store(options, &Clock::system())) {
+                Ok(stored) => print(&stored.to_string()),
+                Err(error) => fail("store-backup", error),
+            }
+        }
         Command::Doctor(options) => examine(options),
         Command::Health(options) => {
             with_existing(options, &[], |config| match actix::System::new().block_on(doctor::answers(&config)) {

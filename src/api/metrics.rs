@@ -28,7 +28,7 @@ use crate::{
     crypto::digest::sha256_hex,
     db::{
         alarms::{self, Tally},
-        incidents, paired_servers,
+        incidents, last_backup, paired_servers,
         pool::{Db, PoolLoad},
         push_credentials,
     },
@@ -111,6 +111,7 @@ fn describe() {
     describe_gauge!("companion_database_connections", "Connections to the database: open ones, and those that run a query.");
     describe_gauge!("companion_database_queries_waiting", "Queries that wait for a connection.");
     describe_histogram!("companion_database_wait_seconds", "How long queries waited for a connection.");
+    describe_gauge!("companion_last_backup_timestamp_seconds", "When `companion store-backup` last noted a backup, in seconds since 1970; 0: never.");
     describe_gauge!("companion_disk_free_bytes", "Free bytes where the data directory is.");
     describe_gauge!("companion_sealed_secrets_older", "Stored secrets that an older key sealed; 0 when a rotation is done.");
     describe_gauge!("companion_sealed_secrets_waiting", "Stored secrets that cannot be opened with the keys that are set.");
@@ -197,17 +198,22 @@ pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Re
             older_secrets: older_bundles + paired_servers::count_older(db, key_version)?,
         })
     };
-    let started_at = context.started_at;
+    let (started_at, data_dir) = (context.started_at, context.data_dir.clone());
     // What does not answer keeps its last values, and nothing else waits for it.
-    let (missing, written, links, push, stored, _) = tokio::join!(
+    let (missing, written, links, push, stored, backed_up, _) = tokio::join!(
         context.not_ready(),
         context.written(),
         context.link_counts(),
         context.push_counts(),
         timeout(ACTOR_DEADLINE, context.pool.read(read)),
+        web::block(move || last_backup::read(&data_dir)),
         web::block(move || process_metrics::report(started_at)),
     );
     gauge!("companion_ready").set(f64::from(missing.is_empty()));
+    if let Ok(Ok(backed_up)) = backed_up {
+        let seconds = backed_up.map_or(0.0, |at| at.timestamp() as f64);
+        gauge!("companion_last_backup_timestamp_seconds").set(seconds);
+    }
     report_sent(&context.relay_health.sent.totals());
     gauge!("companion_relay_connections").set(context.sockets() as f64);
     if let Ok(links) = links {

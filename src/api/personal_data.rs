@@ -27,6 +27,7 @@ use crate::{
     },
     db::{
         customers_to_end::CustomerTurn,
+        erasure_list,
         error::DbError,
         former_subscribers, payment_customers,
         personal_data::{self, Erased, PAGE, PERSONAL_DATA},
@@ -245,7 +246,7 @@ async fn erase_once(
 ) -> Result<ErasureAttempt, DbError> {
     let (now, mark) = (context.clock.now(), context.account_marks.of(&user.platform_id));
     let (hub, push, id, user) = (context.hub.clone(), context.push.clone(), user.id.clone(), user.clone());
-    let session = session.clone();
+    let (session, data_dir) = (session.clone(), context.data_dir.clone());
     let erase = move |db: &mut Db| {
         personal_data::begin_erasure(db, &user.id)?;
         if !sessions::lock(db, &session)? {
@@ -267,6 +268,10 @@ async fn erase_once(
     };
     let tell = move |attempt: &ErasureAttempt| {
         let ErasureAttempt::Erased(erased) = attempt else { return };
+        // On the database's thread, which nobody can stop: a client that leaves must not keep the user off the list.
+        if let Err(error) = erasure_list::note(&data_dir, &id, now) {
+            log::error!(user:% = id; "an erasure is not on the list that restored backups are held against: {error}");
+        }
         let Erased { sessions, helper_devices, api_tokens, servers, shared, acknowledged, notes, .. } = erased;
         let of_devices = helper_devices.iter().map(SessionId::of_device);
         let of_tokens = api_tokens.iter().map(SessionId::of_token);

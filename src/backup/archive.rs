@@ -13,7 +13,10 @@ use super::error::BackupError;
 use crate::{
     config::SECRETS_FILE,
     crypto::digest::{DigestingReader, sha256_hex},
-    db::journal::{JOURNAL, REFUSED},
+    db::{
+        erasure_list::ERASURES,
+        journal::{JOURNAL, REFUSED},
+    },
     domain::image_name::ImageName,
 };
 
@@ -199,7 +202,7 @@ pub fn read(
 
 /// Whether a backup may have a file of this name; none of them leads out of its directory.
 fn is_known(name: &str) -> bool {
-    [DATABASE, JOURNAL, REFUSED, SECRETS_FILE].contains(&name)
+    [DATABASE, JOURNAL, REFUSED, ERASURES, SECRETS_FILE].contains(&name)
         || name.strip_prefix(IMAGES).and_then(ImageName::parse).is_some()
 }
 

@@ -29,6 +29,8 @@ pub enum BackupError {
     Damaged(String),
     #[error("{}", escaped(.0))]
     Refused(String),
+    #[error("the bucket: {0}")]
+    Bucket(#[from] object_store::Error),
     #[error("{}: {cause}", escaped(what))]
     Io { what: String, cause: io::Error },
 }

@@ -1,4 +1,5 @@
-//! `companion backup` and `companion restore`: all that a service on SQLite keeps, in one file, taken while it runs.
+//! `companion backup` and `companion restore`: all that a service on SQLite keeps, in one file, taken while it runs; and
+//! `companion store-backup`: a copy of a backup, of either engine, off site.
 //!
 //! The file is a tar archive: the database as of one moment; the journal of alarms as of just before it, because an
 //! alarm that is in both is stored once; the images that this database knows; and a manifest with the SHA-256 of each
@@ -8,6 +9,7 @@ mod archive;
 mod error;
 mod restore;
 mod stage;
+mod store;
 
 use std::{
     fmt,
@@ -26,12 +28,14 @@ use self::{
 pub use self::{
     error::BackupError,
     restore::{RestoreOptions, Restored, restore},
+    store::{StoreOptions, StoredBackup, store},
 };
 use crate::{
     clock::Clock,
     config::{Database, ImageStorage, SECRETS_FILE, Settings, StoragePlaces, fresh_secrets},
     db::{
         engine::{self, Access},
+        erasure_list::ERASURES,
         error::DbError,
         images,
         journal::{JOURNAL, REFUSED},
@@ -101,7 +105,7 @@ pub fn back_up(options: BackupOptions, clock: &Clock) -> Result<TakenBackup, Bac
     let now = clock.now();
 
     let mut small = Vec::new();
-    for name in [JOURNAL, REFUSED] {
+    for name in [JOURNAL, REFUSED, ERASURES] {
         let mut lines = read_if_there(&data_dir.join(name))?;
         // The last line may be half written.
         lines.truncate(lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1));

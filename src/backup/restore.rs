@@ -17,16 +17,18 @@ use super::{
     stage::{directory_of, private_stage},
 };
 use crate::{
+    clock::Clock,
     config::{Database, ImageStorage, LOCK_FILE, Settings, StoragePlaces, create_private_dir, take_data_dir},
     db::{
         audit::{self, AuditHead},
         engine::{self, Access},
+        erasure_list,
         error::DbError,
         images,
         pool::Db,
         schema_steps,
     },
-    domain::{image_name::ImageName, plain_text::escaped},
+    domain::{ids::UserId, image_name::ImageName, plain_text::escaped},
     uploads,
 };
 
@@ -37,6 +39,10 @@ const WERE_IN_S3: &str = "not in it: the images, which were in S3";
 pub struct RestoreOptions {
     /// A file that `companion backup` wrote
     file: PathBuf,
+    /// A list of erasures (`erasures.list`) that is newer than the backup, of the data directory of before or of a newer
+    /// backup: who is on it is erased again
+    #[arg(long, value_name = "FILE", conflicts_with = "verify")]
+    erasures: Option<PathBuf>,
     /// Only check that it is whole and could be restored; changes nothing
     #[arg(long)]
     verify: bool,
@@ -51,13 +57,15 @@ pub struct Restored {
     data_dir: Option<PathBuf>,
     manifest: BackupManifest,
     audit: AuditHead,
+    /// Users who were in the backup and have erased themselves since.
+    erased: usize,
     /// Where the images are, if they are not where the service looks for them, or not in the backup.
     images: Option<String>,
 }
 
 impl fmt::Display for Restored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { data_dir, manifest, audit, images } = self;
+        let Self { data_dir, manifest, audit, erased, images } = self;
         let BackupManifest { version, schema, taken_at, files, secrets_left_out, .. } = manifest;
         let (version, schema, taken_at) = (escaped(version), escaped(schema), escaped(taken_at));
         match data_dir {
@@ -68,6 +76,9 @@ impl fmt::Display for Restored {
         match audit.id {
             0 => write!(f, "no audit entry")?,
             id => write!(f, "{id} audit entries, the last hash is {}", audit.hash)?,
+        }
+        if *erased > 0 {
+            write!(f, "\n{erased} users of it have erased themselves since, and were erased again")?;
         }
         for image in &manifest.missing_images {
             write!(f, "\nmissing since before it was taken: the image {}", escaped(image))?;
@@ -84,15 +95,15 @@ impl fmt::Display for Restored {
 }
 
 /// Checks the backup, and restores it unless only that was asked. Blocks.
-pub fn restore(options: RestoreOptions) -> Result<Restored, BackupError> {
-    let RestoreOptions { file, verify, settings } = options;
+pub fn restore(options: RestoreOptions, clock: &Clock) -> Result<Restored, BackupError> {
+    let RestoreOptions { file, erasures, verify, settings } = options;
     if verify {
         let stage = private_stage(&std::env::temp_dir())?;
         let database = stage.path().join(DATABASE);
         let manifest = archive::read(&file, |name| (name == DATABASE).then(|| database.clone()), create)?;
         let audit = check_database(&database, &manifest)?;
         let images = manifest.images_in_s3.then(|| WERE_IN_S3.to_owned());
-        return Ok(Restored { data_dir: None, manifest, audit, images });
+        return Ok(Restored { data_dir: None, manifest, audit, erased: 0, images });
     }
     let StoragePlaces { data_dir, database, images } = settings.storage()?;
     let Database::Sqlite(database) = database else { return Err(BackupError::Postgres(data_dir)) };
@@ -125,6 +136,13 @@ pub fn restore(options: RestoreOptions) -> Result<Restored, BackupError> {
     let manifest = archive::read(&file, |name| Some(staged(name)), create)?;
     let audit = check_database(&staged(DATABASE), &manifest)?;
 
+    let erasures = match erasures {
+        Some(path) => erasure_list::ids(&fs::read_to_string(&path).map_err(BackupError::io(path.display()))?),
+        None => Vec::new(),
+    };
+    let of_backup = erasure_list::read(stage.path()).map_err(BackupError::io(file.display()))?;
+    let erased = erase_again(&staged(DATABASE), &[erasures.as_slice(), &of_backup].concat(), clock)?;
+
     let has_images = manifest.files.iter().any(|file| file.name.starts_with(IMAGES));
     let (images, told) = match images {
         ImageStorage::Directory(directory) => {
@@ -152,13 +170,22 @@ pub fn restore(options: RestoreOptions) -> Result<Restored, BackupError> {
             fs::rename(staged(&file.name), &place)?;
             File::open(directory_of(&place))?.sync_all()?;
         }
+        for user in &erasures {
+            erasure_list::note(&data_dir, user, clock.now())?;
+        }
         // Last: what has no database was not restored.
         fs::rename(staged(DATABASE), &database)?;
         File::open(directory_of(&database))?.sync_all()
     };
     put().map_err(BackupError::io(data_dir.display()))?;
     made.keep();
-    Ok(Restored { data_dir: Some(data_dir), manifest, audit, images: told })
+    Ok(Restored { data_dir: Some(data_dir), manifest, audit, erased, images: told })
+}
+
+/// Erases who is on the list from a copy, which keeps nothing of them.
+fn erase_again(copy: &Path, listed: &[UserId], clock: &Clock) -> Result<usize, BackupError> {
+    let mut db = Db::Sqlite(engine::open_sqlite(copy, Access::Write)?);
+    Ok(erasure_list::apply(&mut db, listed, clock.now())?)
 }
 
 /// What a restore makes before it knows that it goes on: removed when dropped, unless something is in it.

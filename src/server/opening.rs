@@ -20,7 +20,7 @@ use crate::{
     config::{self, Config, Database},
     crypto::{random::Random, sealer::Sealer},
     db::{
-        encryption_keys, engine,
+        encryption_keys, engine, erasure_list,
         error::DbError,
         journal::{self, Journal, JournalError},
         pool::Pool,
@@ -173,6 +173,12 @@ impl Attempt {
                 // The service is there for those whose rows can be read.
                 Err(error) => log::warn!("it is not known whether the keys open what is stored: {error}"),
             }
+        }
+        let listed = erasure_list::read(&self.data_dir)
+            .map_err(|cause| StartError::DataDir { directory: self.data_dir.clone(), cause })?;
+        match pool.write_blocking(|db| erasure_list::apply(db, &listed, self.clock.now()))? {
+            0 => {}
+            erased => log::warn!("{erased} users who had erased themselves were in the database again, and are erased"),
         }
         journal::replay(&self.data_dir, &pool)?;
         let journal = Journal::open(&self.data_dir).map_err(JournalError::from)?;

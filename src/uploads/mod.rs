@@ -145,7 +145,8 @@ async fn in_time<T>(asked: impl Future<Output = object_store::Result<T>>) -> Res
     timeout(DEADLINE, asked).await.map_err(|_| ImageStoreError::Late)?.map_err(ImageStoreError::from)
 }
 
-fn s3(bucket: &ImageBucket, http: reqwest::Client) -> object_store::Result<impl ObjectStore + use<>> {
+/// The bucket itself.
+pub fn s3(bucket: &ImageBucket, http: reqwest::Client) -> object_store::Result<impl ObjectStore + use<>> {
     let retry = RetryConfig { max_retries: RETRIES, retry_timeout: DEADLINE, ..RetryConfig::default() };
     let mut builder = AmazonS3Builder::new()
         .with_bucket_name(&bucket.name)

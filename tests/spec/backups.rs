@@ -5,22 +5,26 @@ use std::{
     io::Read as _,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    process::Output,
+    process::{Command, Output},
     sync::Arc,
 };
 
 use actix_web::web;
-use companion::crypto::digest::sha256_hex;
+use companion::{config::Database, crypto::digest::sha256_hex};
+use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{
-    app::{ADA, ADMINS, BASE, TestApp},
-    binary::companion,
-    browser::Browser,
-    database::Postgres,
-    game::ALICE,
-    pictures::png,
+use crate::{
+    harness::{
+        app::{ADA, ADMINS, BASE, TestApp},
+        binary::companion,
+        browser::Browser,
+        database::Postgres,
+        game::{ALICE, BOB},
+        pictures::png,
+    },
+    upgrade::{connected, count},
 };
 
 /// Where the archive's first file, the database, begins.
@@ -321,4 +325,160 @@ async fn a_postgres_is_left_to_its_own_tools() {
     for word in ["pg_dump", "alarms.journal", "images/"] {
         assert!(told.contains(word), "{told}");
     }
+}
+
+async fn erase(browser: &mut Browser, account: &str) {
+    let answer = browser.send(browser.request(Method::DELETE, "/me").json(&json!({ "confirm": account }))).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+/// How many accounts a database has, of these.
+fn accounts(database: &Database, account: &str) -> i64 {
+    count(&mut connected(database), &format!("users WHERE platform_id = '{account}'"))
+}
+
+#[actix_web::test]
+async fn who_erased_themselves_since_a_backup_stays_erased_after_its_restore() {
+    let app = TestApp::start_with(&[]).await;
+    let (mut alice, _bob) = (app.signed_in(ALICE).await, app.signed_in(BOB).await);
+    let elsewhere = TempDir::new().unwrap();
+    let (file, _) = small(&app, elsewhere.path()).await;
+    erase(&mut alice, ALICE).await;
+    let newer = elsewhere.path().join("newer.tar");
+    assert!(run(backup_of(&app, &newer)).await.status.success());
+
+    // With the list of the directory of before.
+    let list = app.directory().join("erasures.list");
+    let into = elsewhere.path().join("a");
+    let with_list = [restore(&file, &into), vec![format!("--erasures={}", list.display())]].concat();
+    let restored = run(with_list.clone()).await;
+    assert!(restored.status.success() && text(&restored).contains("1 users of it have erased"), "{}", text(&restored));
+    let database = Database::Sqlite(into.join("companion.db"));
+    assert_eq!((accounts(&database, ALICE), accounts(&database, BOB)), (0, 1));
+    // It is on the list of what was restored, too.
+    assert!(fs::read_to_string(into.join("erasures.list")).unwrap().lines().count() >= 1);
+    // A list that is not there is no empty one.
+    let missing =
+        [restore(&file, &elsewhere.path().join("m")), vec!["--erasures=missing/erasures.list".into()]].concat();
+    assert_eq!(run(missing).await.status.code(), Some(1));
+
+    // Or when the service finds the list in its directory.
+    let into = Arc::new(TempDir::new().unwrap());
+    assert!(run(restore(&file, into.path())).await.status.success());
+    let database = Database::Sqlite(into.path().join("companion.db"));
+    assert_eq!(accounts(&database, ALICE), 1, "the older backup knows the user");
+    fs::copy(&list, into.path().join("erasures.list")).unwrap();
+    let url = format!("sqlite:{}", into.path().join("companion.db").display());
+    let again = TestApp::start_in(into, url, &[]).await;
+    assert_eq!((accounts(&database, ALICE), accounts(&database, BOB)), (0, 1));
+    // Who comes back is a new user, whom no list names.
+    again.signed_in(ALICE).await;
+    let again = again.restart().await;
+    assert_eq!(accounts(&database, ALICE), 1);
+    again.stop().await;
+
+    // A backup from after it has the list.
+    let into = elsewhere.path().join("b");
+    assert!(run(restore(&newer, &into)).await.status.success());
+    assert!(into.join("erasures.list").exists());
+}
+
+/// Skips, and says so, where a program is not installed.
+fn is_installed(program: &str) -> bool {
+    let installed = Command::new(program).arg("--version").output().is_ok();
+    if !installed {
+        eprintln!("SKIPPED: {program} is not installed");
+    }
+    installed
+}
+
+/// `deploy/backup.sh`, for this service.
+fn script(app: &TestApp, url: &str, into: &Path) -> Output {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/backup.sh");
+    let programs = Path::new(env!("CARGO_BIN_EXE_companion")).parent().unwrap().display().to_string();
+    let path = format!("{programs}:{}", std::env::var("PATH").unwrap());
+    let mut command = Command::new(script);
+    command.env_clear().env("PATH", path).env("DATA_DIR", app.directory()).env("DATABASE_URL", url);
+    command.env("BACKUP_DIR", into).env("BACKUP_KEEP", "2").output().unwrap()
+}
+
+/// Backups that are there, the oldest first.
+fn kept(directory: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+async fn last_backup(app: &TestApp) -> f64 {
+    let metrics = app.browser().get("/metrics").await.text();
+    let line =
+        metrics.lines().find(|line| line.starts_with("companion_last_backup_timestamp_seconds ")).unwrap().to_owned();
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[actix_web::test]
+async fn the_script_takes_verifies_and_rotates_backups_of_sqlite() {
+    let app = TestApp::start().await;
+    app.signed_in(ALICE).await;
+    assert_eq!(last_backup(&app).await, 0.0);
+    let into = TempDir::new().unwrap();
+    for old in
+        ["companion-2026-01-01T000000Z.tar", "companion-2026-01-02T000000Z.tar", "companion-2026-01-03T000000Z.tar"]
+    {
+        fs::write(into.path().join(old), "old").unwrap();
+    }
+    let url = format!("sqlite:{}", app.directory().join("test.db").display());
+    let done = script(&app, &url, into.path());
+    assert!(done.status.success(), "{}", text(&done));
+    let kept = kept(into.path());
+    assert_eq!((kept.len(), kept[0].as_str()), (2, "companion-2026-01-03T000000Z.tar"), "{kept:?}");
+    let restored = run(restore(&into.path().join(&kept[1]), &into.path().join("restored"))).await;
+    assert!(restored.status.success(), "{}", text(&restored));
+    assert!(last_backup(&app).await > 0.0);
+    fs::remove_dir_all(into.path().join("restored")).unwrap();
+    // What fails deletes nothing and notes nothing.
+    let (before, noted) = (self::kept(into.path()), last_backup(&app).await);
+    let failed = script(&app, "sqlite:/nowhere/test.db", into.path());
+    assert!(!failed.status.success());
+    assert_eq!((self::kept(into.path()), last_backup(&app).await), (before, noted));
+}
+
+#[actix_web::test]
+async fn the_script_takes_a_dump_of_postgres_that_is_restored_without_who_erased_themselves_since() {
+    if !["pg_dump", "pg_restore", "psql", "tar", "sha256sum"].into_iter().all(is_installed) {
+        return;
+    }
+    let Some(postgres) = Postgres::create() else { return };
+    let app = TestApp::start_on(postgres.url(), &[ADMINS]).await;
+    let (mut alice, mut ada) = (app.signed_in(ALICE).await, app.signed_in(ADA).await);
+    assert_eq!(ada.upload("/admin/items/upload-icon", &png(1)).await.status, 201);
+    let into = TempDir::new().unwrap();
+    let done = script(&app, &postgres.url(), into.path());
+    assert!(done.status.success(), "{}", text(&done));
+    assert!(last_backup(&app).await > 0.0);
+    erase(&mut alice, ALICE).await;
+
+    let archive = kept(into.path()).remove(0);
+    let database = Database::Postgres(postgres.url().into());
+    let app = app
+        .restart_after(|| {
+            assert_eq!(accounts(&database, ALICE), 0);
+            let commands = format!(
+                "tar --extract --file={archive} && sha256sum --check --quiet SHA256SUMS && ls images/images >images.txt && \
+                 {{ echo 'DROP SCHEMA public CASCADE; CREATE SCHEMA public;'; \
+                 pg_restore --no-owner --file=- companion.dump; }} | \
+                 psql --quiet --single-transaction --set=ON_ERROR_STOP=1 --output=/dev/null {}",
+                postgres.url()
+            );
+            let mut shell = Command::new("bash");
+            let shell = shell.args(["-e", "-o", "pipefail", "-c", &commands]).current_dir(into.path());
+            let restored = shell.output().unwrap();
+            assert!(restored.status.success(), "{}", text(&restored));
+            assert_eq!(accounts(&database, ALICE), 1, "the dump knows the user");
+        })
+        .await;
+    assert_eq!((accounts(&database, ALICE), accounts(&database, ADA)), (0, 1));
+    assert_eq!(fs::read_to_string(into.path().join("images.txt")).unwrap().lines().count(), 1);
+    app.stop().await;
 }

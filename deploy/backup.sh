@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Takes a backup of companion, verifies it, keeps the newest ones, and copies it off site. For companion-backup.timer, and
+# for the service `backup` of compose.yml. It reads the settings of the service, and:
+#
+#   BACKUP_DIR    where backups are kept (/var/backups/companion)
+#   BACKUP_KEEP   how many are kept, here and in the bucket (14)
+#   BACKUP_EVERY  seconds between two; without it one is taken, and that is all
+#
+# On PostgreSQL it takes pg_dump, pg_restore and tar, of the server's version or newer. A copy goes into the bucket of images
+# (IMAGES_S3_BUCKET), if there is one.
+set -euo pipefail
+umask 077
+dir=${BACKUP_DIR:-/var/backups/companion}
+keep=${BACKUP_KEEP:-14}
+data=${DATA_DIR:-data}
+
+# The password of the URL goes into a variable: others see the arguments of a process.
+dump() {
+  user=${DATABASE_URL#*://}
+  user=${user%%@*}
+  case $DATABASE_URL in
+    *://*:*@*)
+      PGPASSWORD=$(printf '%b' "$(printf '%s' "${user#*:}" | sed 's/%/\\x/g')")
+      export PGPASSWORD
+      pg_dump --format=custom --file="$1" --dbname="${DATABASE_URL%%://*}://${user%%:*}@${DATABASE_URL#*@}"
+      unset PGPASSWORD
+      ;;
+    *) pg_dump --format=custom --file="$1" --dbname="$DATABASE_URL" ;;
+  esac
+}
+
+take() {
+  name=companion-$(date -u +%Y-%m-%dT%H%M%SZ)
+  file=$dir/$name.tar
+  case ${DATABASE_URL:-sqlite:} in
+    postgres*)
+      stage=$(mktemp -d "$dir/.stage-XXXXXX")
+      trap 'rm -rf "$stage"' EXIT
+      # Alarms that are in both are stored once; ones in neither would be lost.
+      for part in alarms.journal alarms.refused erasures.list; do
+        if [ -e "$data/$part" ]; then cp "$data/$part" "$stage/"; fi
+      done
+      dump "$stage/companion.dump"
+      # Reads all of it.
+      pg_restore --file=/dev/null "$stage/companion.dump"
+      # Images never change: those that the dump does not know do no harm.
+      if [ -d "$data/images" ]; then cp -R "$data/images" "$stage/"; fi
+      (cd "$stage" && find . -type f ! -name SHA256SUMS -exec sha256sum {} + >SHA256SUMS)
+      tar --create --file="$file.new" --directory="$stage" .
+      rm -rf "$stage"
+      trap - EXIT
+      mkdir "$dir/.check-$$"
+      tar --extract --file="$file.new" --directory="$dir/.check-$$"
+      (cd "$dir/.check-$$" && sha256sum --check --quiet SHA256SUMS)
+      rm -rf "$dir/.check-$$"
+      mv "$file.new" "$file"
+      ;;
+    *)
+      companion backup "$file"
+      companion restore --verify "$file"
+      ;;
+  esac
+  companion store-backup "$file" --keep "$keep"
+  find "$dir" -maxdepth 1 -name 'companion-*.tar' | sort -r | tail -n +$((keep + 1)) | xargs -r rm -f
+}
+
+mkdir -p "$dir"
+# What an earlier run left that was cut off.
+rm -rf "$dir"/.stage-* "$dir"/.check-* "$dir"/companion-*.tar.new
+if [ -z "${BACKUP_EVERY:-}" ]; then
+  take
+else
+  # A failed one is tried again sooner; the age of the last one is in the metrics.
+  while true; do
+    if (take); then sleep "$BACKUP_EVERY"; else sleep 300; fi
+  done
+fi
