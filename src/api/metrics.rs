@@ -83,6 +83,7 @@ fn install() -> Option<PrometheusHandle> {
     }
     gauge!("companion_payment_customers_to_end").set(0.0);
     gauge!("companion_sealed_secrets_waiting").set(0.0);
+    gauge!("companion_serving").set(1.0);
     gauge!("companion_build_info", "version" => VERSION, "commit" => COMMIT).set(1.0);
     Some(recorder)
 }
@@ -90,6 +91,7 @@ fn install() -> Option<PrometheusHandle> {
 #[rustfmt::skip]
 fn describe() {
     describe_gauge!("companion_build_info", "What runs, in its labels; always 1.");
+    describe_gauge!("companion_serving", "1; 0 at a process that waits for another one to end, which has no other metrics.");
     describe_gauge!("companion_ready", "1 while /ready says yes.");
     describe_gauge!("companion_relay_connections", "Open WebSockets.");
     describe_gauge!("companion_relay_subscriptions", "Watched servers, once for each WebSocket.");

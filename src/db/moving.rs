@@ -222,7 +222,7 @@ impl MovedTable {
         for row in read.load_iter::<MovedRow, _>(from)? {
             let mut cells = Vec::with_capacity(self.columns.len());
             for (cell, column) in row?.0.into_iter().zip(&self.columns) {
-                let stored = cell.as_kind(column.kind);
+                let stored = cell.into_kind(column.kind);
                 cells.push(
                     stored.ok_or_else(|| DbError::Query(format!("{} has a value of another kind", column.name)))?,
                 );

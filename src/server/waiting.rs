@@ -63,6 +63,7 @@ impl WaitingService {
                 .app_data(web::Data::from(shared.clone()))
                 .service(web::resource("/health").to(health))
                 .service(web::resource("/ready").to(ready))
+                .service(web::resource("/metrics").to(metrics))
                 .default_service(web::to(unavailable))
         };
         let server = || -> io::Result<_> {
@@ -110,6 +111,11 @@ async fn health(answers: web::Data<WaitingAnswers>) -> HttpResponse {
 
 async fn ready(answers: web::Data<WaitingAnswers>) -> HttpResponse {
     answers.refusal(&problem::NOT_READY)
+}
+
+/// Says no more than `/health`, so it takes no token.
+async fn metrics() -> HttpResponse {
+    HttpResponse::Ok().content_type("text/plain; version=0.0.4").body("companion_serving 0\n")
 }
 
 async fn unavailable(answers: web::Data<WaitingAnswers>) -> HttpResponse {

@@ -78,6 +78,8 @@ async fn a_second_process_waits_and_takes_over_without_losing_an_alarm() {
         assert_eq!((status, &health["ok"], &health["serving"]), (200, &true.into(), &false.into()), "{health}");
         let (status, problem) = asked(&second, "/me").await.unwrap();
         assert_eq!((status, &problem["code"]), (503, &"unavailable".into()), "{problem}");
+        let metrics = super::binary::http().get(format!("{}/metrics", second.addresses.api)).send().await.unwrap();
+        assert_eq!(metrics.text().await.unwrap(), "companion_serving 0\n");
         assert!(serves(&first).await);
 
         let users: Vec<User> = cookies.iter().map(|cookie| User::new(&first.addresses, cookie)).collect();

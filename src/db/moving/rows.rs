@@ -82,7 +82,7 @@ pub enum Cell {
 
 impl Cell {
     /// As a value of this kind, if it is one. SQLite may have an integer where it has no fraction to keep.
-    pub fn as_kind(self, kind: CellKind) -> Option<Self> {
+    pub fn into_kind(self, kind: CellKind) -> Option<Self> {
         match (kind, self) {
             (_, Self::Null) => Some(Self::Null),
             (CellKind::Text, text @ Self::Text(_)) => Some(text),
@@ -215,14 +215,14 @@ mod tests {
 
     #[test]
     fn what_sqlite_has_becomes_what_postgres_stores() {
-        let time = |text: &str| Cell::Text(text.to_owned()).as_kind(CellKind::Time);
+        let time = |text: &str| Cell::Text(text.to_owned()).into_kind(CellKind::Time);
         let stored = Some(Cell::Text("2026-11-21 11:00:00.120000".to_owned()));
         assert_eq!(time("2026-11-21 11:00:00.12"), stored);
         assert_eq!(time("2026-11-21T11:00:00.120"), stored);
         assert_eq!(time("soon"), None);
-        assert_eq!(Cell::Integer(2).as_kind(CellKind::Real), Some(Cell::Real(2.0)));
-        assert_eq!(Cell::Text("2".into()).as_kind(CellKind::Integer), None);
-        assert_eq!(Cell::Null.as_kind(CellKind::Bytes), Some(Cell::Null));
+        assert_eq!(Cell::Integer(2).into_kind(CellKind::Real), Some(Cell::Real(2.0)));
+        assert_eq!(Cell::Text("2".into()).into_kind(CellKind::Integer), None);
+        assert_eq!(Cell::Null.into_kind(CellKind::Bytes), Some(Cell::Null));
     }
 
     #[test]
