@@ -112,7 +112,10 @@ async fn a_user_has_twenty_sockets_and_health_counts_them() {
     let report = health(&app).await;
     let fields: Vec<&String> = report.as_object().unwrap().keys().collect();
     assert_eq!(fields, ["activeConnections", "ok", "serving", "uptime"]);
-    assert_eq!((&report["ok"], &report["serving"], &report["activeConnections"]), (&json!(true), &json!(true), &json!(21)));
+    assert_eq!(
+        (&report["ok"], &report["serving"], &report["activeConnections"]),
+        (&json!(true), &json!(true), &json!(21))
+    );
     assert!(report["uptime"].is_u64());
 }
 
