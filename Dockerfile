@@ -11,11 +11,13 @@
 FROM rust:1.95-bookworm AS build
 # `postgres-tls,openssl-sys/vendored` for a PostgreSQL on another machine.
 ARG FEATURES=""
+# The history is not in here; without it `companion --version` says `unknown`.
+ARG COMMIT=""
 WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
-    cargo build --release --locked --features "$FEATURES" \
+    COMPANION_COMMIT="$COMMIT" cargo build --release --locked --features "$FEATURES" \
     && install -D target/release/companion /image/usr/local/bin/companion \
     && install -d -m 700 /image/own/data
 

@@ -17,12 +17,20 @@ fn main() {
     }
 }
 
-/// The commit of this source: `COMPANION_COMMIT` where it is built without its history, or what git says.
+/// `git archive` puts the commit in here; in a clone it is a placeholder.
+const ARCHIVED: &str = "src/build/commit";
+
+/// The commit of this source: `COMPANION_COMMIT` where it is built without its history, or what an archive or git says.
 fn commit() -> Option<String> {
     println!("cargo:rerun-if-env-changed=COMPANION_COMMIT");
     let is_commit = |text: &String| text.len() >= 7 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     if let Some(given) = env::var("COMPANION_COMMIT").ok().filter(is_commit) {
         return Some(given);
+    }
+    println!("cargo:rerun-if-changed={ARCHIVED}");
+    let archived = fs::read_to_string(ARCHIVED).map(|text| text.trim().to_owned());
+    if let Some(archived) = archived.ok().filter(is_commit) {
+        return Some(archived[..12.min(archived.len())].to_owned());
     }
     let git = |arguments: &[&str]| {
         let output = Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
