@@ -64,7 +64,7 @@ use crate::{
         budgets::{RequestBudgets, TOGGLE, ToggleBudgets},
         connections::Connections,
         descriptors,
-        refusals::RefusalLog,
+        refusals::{self, RefusalLog},
         tls_config,
     },
     push::{
@@ -417,6 +417,7 @@ async fn sweep(context: web::Data<ApiContext>) {
     loop {
         ticks.tick().await;
         let now = context.clock.now();
+        refusals::log_connections();
         context.rate_limits.forget_idle(context.clock.moment());
         context.images.sweep(&context.pool, now).await;
         context.activity.store(&context.pool, &context.clock).await;

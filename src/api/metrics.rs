@@ -22,6 +22,7 @@ use crate::{
         error::ApiError,
         process_metrics,
         rate_limits::CLASSES,
+        route_class, sign_in,
         status::{COMMIT, VERSION},
     },
     config::Environment,
@@ -33,7 +34,7 @@ use crate::{
         push_credentials,
     },
     domain::{payment::ReportKind, problem, time::Timestamp},
-    net::refusals,
+    net::{refusals, unread_forwarding},
     panics,
     relay::hub::SendTotals,
 };
@@ -43,10 +44,12 @@ const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
 /// Seconds. An alarm that takes longer than the last bucket waits for a socket that does not read.
 const RAID_LATENCY: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
+const HTTP_SECONDS: [f64; 6] = [0.005, 0.025, 0.1, 0.5, 2.0, 10.0];
 const DATABASE_WAIT: [f64; 9] = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 2.5];
 
 /// Codes of refusals that are counted before there is one; those of limits are so by their class.
-const NOTABLE: [&str; 8] = [
+const NOTABLE: [&str; 9] = [
+    problem::INVALID_SIGNATURE.code,
     problem::SIGN_IN_REJECTED.code,
     problem::INVALID_PAIRING_CODE.code,
     problem::CONFIRMATION_NEEDED.code,
@@ -66,16 +69,21 @@ pub fn recorder() -> Option<&'static PrometheusHandle> {
 fn install() -> Option<PrometheusHandle> {
     let histograms =
         [("companion_raid_latency_seconds", &RAID_LATENCY[..]), ("companion_database_wait_seconds", &DATABASE_WAIT)];
+    let histograms = histograms.into_iter().chain([(route_class::SECONDS, &HTTP_SECONDS[..])]);
     let mut builder = PrometheusBuilder::new();
-    for (name, buckets) in histograms {
+    for (name, buckets) in histograms.clone() {
         builder = builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), buckets).ok()?;
     }
     let recorder = builder.install_recorder().ok()?;
     describe();
     panics::describe();
-    refusals::describe(&NOTABLE, problem::RATE_LIMITED.code, CLASSES.iter().map(|class| class.name));
+    route_class::describe();
+    sign_in::describe();
+    unread_forwarding::describe();
+    let connections = [problem::UNAVAILABLE.code, problem::TOO_MANY_CONNECTIONS.code];
+    refusals::describe(&NOTABLE, &connections, problem::RATE_LIMITED.code, CLASSES.iter().map(|class| class.name));
     // What has not happened yet is 0, not absent: a rate needs the 0 before the first one.
-    histograms.into_iter().for_each(|(name, _)| drop(metrics::histogram!(name)));
+    histograms.filter(|(name, _)| *name != route_class::SECONDS).for_each(|(name, _)| drop(metrics::histogram!(name)));
     counter!("companion_alarms_kept_nowhere_total").absolute(0);
     gauge!("companion_payment_events_parked").set(0.0);
     for kind in ReportKind::ALL {
@@ -94,6 +102,8 @@ fn describe() {
     describe_gauge!("companion_serving", "1; 0 at a process that waits for another one to end, which has no other metrics.");
     describe_gauge!("companion_ready", "1 while /ready says yes.");
     describe_gauge!("companion_relay_connections", "Open WebSockets.");
+    describe_gauge!("companion_client_connections", "Connections of clients to both listeners.");
+    describe_gauge!("companion_client_connections_limit", "How many of them there may be; further ones are refused.");
     describe_gauge!("companion_relay_subscriptions", "Watched servers, once for each WebSocket.");
     describe_counter!("companion_relay_frames_total", "Data frames sent to WebSockets, by kind.");
     describe_counter!("companion_relay_bytes_total", "Bytes that the kernel took for WebSockets.");
@@ -218,6 +228,9 @@ pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Re
     }
     report_sent(&context.relay_health.sent.totals());
     gauge!("companion_relay_connections").set(context.sockets() as f64);
+    let (open, limit) = context.connections.load();
+    gauge!("companion_client_connections").set(open as f64);
+    gauge!("companion_client_connections_limit").set(limit as f64);
     if let Ok(links) = links {
         report_states("companion_links", &links.by_state);
         gauge!("companion_snapshot_age_seconds", "of" => "oldest").set(links.oldest_state);

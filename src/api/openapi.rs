@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use actix_web::HttpResponse;
+use actix_web::{HttpRequest, HttpResponse};
 use serde_json::Value;
 use utoipa::{
     Modify, OpenApi,
@@ -21,8 +21,9 @@ use crate::{
         devices, docs,
         error::{self, PROBLEM_JSON},
         extract::idempotent::IDEMPOTENT,
+        fixed_answer::FixedAnswer,
         guest_invites, guests, health, images, index, interactions, items, map_notes, maps, me, metrics,
-        operation_answers, page, paired_servers, pairing, personal_data, problem_pages, readiness, sessions, shop_scan,
+        operation_answers, paired_servers, pairing, personal_data, problem_pages, readiness, sessions, shop_scan,
         shop_watches, shops, sign_in, status, stores, timeline, token_routes, tracking, wiki,
     },
     crypto::session_cookie::SESSION_COOKIE,
@@ -32,7 +33,8 @@ use crate::{
 #[openapi(
     info(title = "companion", description = "Watches your base while you sleep.\n\nParameters of the query and fields of a \
         body that an operation does not know are refused with `invalid_request`. Answers may have further fields with later \
-        versions: ignore those that you do not know."),
+        versions: ignore those that you do not know. A request that accepts \
+        `text/html` is refused with a page for people in place of a problem document."),
     paths(
         sign_in::start,
         sign_in::callback,
@@ -226,15 +228,16 @@ pub fn json() -> &'static str {
 #[utoipa::path(get, path = "/openapi.json", tag = "documentation", responses(
     (status = 200, description = "OpenAPI 3.1", body = Object, content_type = "application/json"),
 ))]
-pub async fn document() -> HttpResponse {
-    HttpResponse::Ok().content_type("application/json").body(json())
+pub async fn document(req: HttpRequest) -> HttpResponse {
+    static ANSWER: LazyLock<FixedAnswer> = LazyLock::new(|| FixedAnswer::json(json().to_owned()));
+    ANSWER.answer(&req)
 }
 
 /// Every route, schema and error code of this API, as a page.
 #[utoipa::path(get, path = "/docs", operation_id = "docs", tag = "documentation", responses(
     (status = 200, content_type = "text/html", body = String),
 ))]
-pub async fn docs_page() -> HttpResponse {
-    static PAGE: LazyLock<String> = LazyLock::new(|| docs::page(value()));
-    page::answer(PAGE.as_str())
+pub async fn docs_page(req: HttpRequest) -> HttpResponse {
+    static PAGE: LazyLock<FixedAnswer> = LazyLock::new(|| FixedAnswer::page(docs::page(value())));
+    PAGE.answer(&req)
 }

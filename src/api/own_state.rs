@@ -39,6 +39,8 @@ pub struct OwnState {
     pub unreadable_secrets: usize,
     /// Open sockets.
     pub sockets: usize,
+    /// A reverse proxy seems not to be named in the settings.
+    pub unnamed_proxy: bool,
     /// When a socket last took an alarm.
     pub last_alarm: Option<Timestamp>,
 }

@@ -1,11 +1,14 @@
 //! What the codes of problem documents mean: `/problems` and a page for each, at the `type` of its documents.
 
-use actix_web::{HttpResponse, web};
+use std::sync::LazyLock;
+
+use actix_web::{HttpRequest, HttpResponse, web};
 use maud::{Markup, html};
 
 use crate::{
     api::{
         error::{ApiError, Problem},
+        fixed_answer::FixedAnswer,
         page::{answer, whole, words},
     },
     domain::problem::{ALL, ProblemCode, find},
@@ -15,7 +18,12 @@ use crate::{
 #[utoipa::path(get, path = "/problems", tag = "documentation", responses(
     (status = 200, content_type = "text/html", body = String),
 ))]
-pub async fn list() -> HttpResponse {
+pub async fn list(req: HttpRequest) -> HttpResponse {
+    static PAGE: LazyLock<FixedAnswer> = LazyLock::new(|| FixedAnswer::page(all()));
+    PAGE.answer(&req)
+}
+
+fn all() -> String {
     let content = html! {
         p { a href="docs" { "All routes" } }
         h1 { "Problems" }
@@ -34,7 +42,7 @@ pub async fn list() -> HttpResponse {
             }
         }
     };
-    answer(whole("Problems - companion", &content))
+    whole("Problems - companion", &content)
 }
 
 /// What one code means and what to do, as a page.

@@ -8,6 +8,7 @@ use actix_web::{
     http::header,
     web,
 };
+use metrics::counter;
 use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
@@ -114,18 +115,33 @@ pub async fn callback(req: HttpRequest, context: web::Data<ApiContext>) -> HttpR
     let former = presented_session(&req, &context);
     let mut response = match complete_sign_in(&context, req.query_string(), attempt.as_ref(), former).await {
         Ok(SignedIn { session, target }) => {
+            counter!(SIGN_INS, "outcome" => if session.is_some() { "signed_in" } else { "cancelled" }).increment(1);
             let mut response = HttpResponse::Found().insert_header((header::LOCATION, target)).finish();
             if let Some(session) = session {
                 set_cookie(&mut response, &session_cookie(&context, &session));
             }
             response
         }
-        Err(error) => HttpResponse::from_error(error),
+        Err(error) => {
+            let rejected = matches!(error, ApiError::SignInRejected(_));
+            counter!(SIGN_INS, "outcome" => if rejected { "rejected" } else { "failed" }).increment(1);
+            HttpResponse::from_error(error)
+        }
     };
     if let Some(attempt) = attempt {
         set_cookie(&mut response, &cleared(login_cookie(&context, &attempt)));
     }
     response
+}
+
+const SIGN_INS: &str = "companion_sign_ins_total";
+
+/// Counts each outcome from 0.
+pub fn describe() {
+    metrics::describe_counter!(SIGN_INS, "Answers of the identity provider that browsers brought, by outcome.");
+    for outcome in ["signed_in", "cancelled", "rejected", "failed"] {
+        counter!(SIGN_INS, "outcome" => outcome).absolute(0);
+    }
 }
 
 /// The result of a callback that was verified.

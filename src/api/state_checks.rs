@@ -130,6 +130,7 @@ impl ApiContext {
                 push: push.ok(),
                 unreadable_secrets: self.vault.unreadable(),
                 sockets: self.sockets(),
+                unnamed_proxy: self.connections.unread_forwarding.is_noticed(self.clock.moment()),
                 last_alarm: last_alarm.ok().and_then(Result::ok).flatten(),
             })
         };

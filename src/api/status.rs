@@ -26,6 +26,9 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Of the source, or `unknown`.
 pub const COMMIT: &str = env!("COMPANION_COMMIT");
 
+/// The text of `--version`.
+pub const VERSION_AND_COMMIT: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("COMPANION_COMMIT"), ")");
+
 /// Seconds after which a browser asks again.
 const RENEWED_AFTER: u16 = 15;
 
@@ -54,6 +57,9 @@ pub struct ServiceState {
     push: Option<BTreeMap<&'static str, usize>>,
     /// Open WebSockets.
     sockets: usize,
+    /// Requests come over a reverse proxy that `TRUSTED_PROXIES` does not name: all of its clients share the limits of
+    /// one address.
+    unnamed_proxy: bool,
     /// Stored credentials that do not open with the service's keys.
     unreadable_secrets: usize,
     /// The hour in which an alarm was last delivered. Not the minute: who raids has no use for it then.
@@ -91,6 +97,7 @@ impl ServiceState {
             links: own.links.as_ref().map(|links| links.by_state.into_iter().collect()),
             push: own.push.map(|push| push.into_iter().collect()),
             sockets: own.sockets,
+            unnamed_proxy: own.unnamed_proxy,
             unreadable_secrets: own.unreadable_secrets,
             last_alarm_delivered_at: own.last_alarm.and_then(|at| at.duration_trunc(TimeDelta::hours(1)).ok()),
         }
@@ -119,6 +126,7 @@ impl ServiceState {
             Some(hours @ 1..48) => format!("within the last {} hours", hours + 1),
             Some(hours) => format!("within the last {} days", hours / 24 + 1),
         };
+        let proxy = if self.unnamed_proxy { "not named in TRUSTED_PROXIES" } else { "nothing unusual" };
         let parts = [
             ("Database", database.to_owned()),
             ("Disk", disk.to_owned()),
@@ -126,6 +134,7 @@ impl ServiceState {
             ("Links to game servers", counted(self.links.as_ref())),
             ("Push sessions", counted(self.push.as_ref())),
             ("Dashboards and overlays", sockets),
+            ("Reverse proxy", proxy.to_owned()),
             ("Last alarm delivered", alarm),
         ];
         let Self { version, commit, .. } = self;
@@ -203,6 +212,7 @@ mod tests {
                 ("unreadable", 0),
             ]),
             sockets: 1,
+            unnamed_proxy: false,
             unreadable_secrets: 0,
             last_alarm: last_alarm.map(|at| at.parse().unwrap()),
         }

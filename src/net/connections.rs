@@ -12,7 +12,15 @@ use std::{
 
 use actix_http::header::HeaderMap;
 
-use crate::domain::client_address::{TrustedProxies, household};
+use crate::{
+    domain::{
+        client_address::{TrustedProxies, household},
+        time::Moment,
+    },
+    net::unread_forwarding::UnreadForwarding,
+};
+
+const FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// How many connections there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +37,8 @@ pub struct Connections {
     limits: ConnectionLimits,
     proxies: TrustedProxies,
     open: Mutex<OpenConnections>,
+    /// `X-Forwarded-For` of peers that are no proxies.
+    pub unread_forwarding: UnreadForwarding,
 }
 
 #[derive(Debug, Default)]
@@ -57,7 +67,7 @@ pub struct ConnectionPermit {
 
 impl Connections {
     pub fn new(limits: ConnectionLimits, proxies: TrustedProxies) -> Arc<Self> {
-        Arc::new(Self { limits, proxies, open: Mutex::default() })
+        Arc::new(Self { limits, proxies, open: Mutex::default(), unread_forwarding: UnreadForwarding::default() })
     }
 
     /// For a connection from this peer.
@@ -89,6 +99,18 @@ impl Connections {
         self.proxies.client(peer, forwarded_for(headers))
     }
 
+    /// Notes a request that says for whom it comes, and is not believed.
+    pub fn note_forwarding(&self, peer: IpAddr, headers: &HeaderMap, now: Moment) {
+        if !self.proxies.contain(peer) && headers.contains_key(FORWARDED_FOR) {
+            self.unread_forwarding.note(peer, now);
+        }
+    }
+
+    /// The number of open connections, and the most that there may be.
+    pub fn load(&self) -> (usize, usize) {
+        (self.open().total, self.limits.total)
+    }
+
     fn permit(self: &Arc<Self>, whole: bool, household: Option<IpAddr>) -> Result<ConnectionPermit, Crowded> {
         let mut open = self.open();
         if whole && open.total >= self.limits.total {
@@ -113,7 +135,7 @@ impl Connections {
 
 /// The fields of `X-Forwarded-For`, in their order.
 pub fn forwarded_for(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    headers.get_all("x-forwarded-for").filter_map(|field| field.to_str().ok())
+    headers.get_all(FORWARDED_FOR).filter_map(|field| field.to_str().ok())
 }
 
 impl Drop for ConnectionPermit {

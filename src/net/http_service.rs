@@ -3,6 +3,7 @@
 use std::{
     cell::{Cell, RefCell},
     io,
+    net::IpAddr,
     pin::Pin,
     rc::Rc,
     sync::Arc,
@@ -94,7 +95,7 @@ where
                     Ok((stream, Protocol::Http1, Some(peer)))
                 }
                 Err(crowded) => {
-                    refuse(&stream, crowded);
+                    refuse(&stream, crowded, peer.ip());
                     Err(DispatchError::Io(io::ErrorKind::ConnectionRefused.into()))
                 }
             }
@@ -104,14 +105,14 @@ where
 }
 
 /// Says why, if the client listens; the connection ends here.
-fn refuse(stream: &TcpStream, crowded: Crowded) {
+fn refuse(stream: &TcpStream, crowded: Crowded, from: IpAddr) {
     let answer: &[u8] = match crowded {
         Crowded::Service => {
-            refusals::count(problem::UNAVAILABLE.code, "connections");
+            refusals::count_connection(problem::UNAVAILABLE.code, true, from);
             b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
         }
         Crowded::Household => {
-            refusals::count(problem::TOO_MANY_CONNECTIONS.code, "connections");
+            refusals::count_connection(problem::TOO_MANY_CONNECTIONS.code, false, from);
             b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 5\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
         }
     };

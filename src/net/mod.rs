@@ -17,6 +17,7 @@ mod stream;
 mod timer;
 mod tls;
 pub mod trace;
+pub mod unread_forwarding;
 
 pub use self::{
     http_stream::HttpStream,

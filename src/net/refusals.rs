@@ -49,18 +49,57 @@ impl RefusalLog {
     }
 }
 
-/// Counts a refusal that is in no line: of who is refused before a request, nothing is read.
-pub fn count(code: &'static str, limit: &'static str) {
+/// The class of connections that are refused when they are accepted.
+const CONNECTIONS: &str = "connections";
+
+/// Connections that were refused since the last line about them.
+#[derive(Debug, Default)]
+struct RefusedConnections {
+    service_full: u64,
+    address_full: u64,
+    /// The network of the last.
+    last: Option<IpAddr>,
+}
+
+static CONNECTIONS_REFUSED: Mutex<RefusedConnections> =
+    Mutex::new(RefusedConnections { service_full: 0, address_full: 0, last: None });
+
+/// Counts a connection that is refused before a request is read; [`log_connections`] says how many were. With `full` the
+/// service has no room, otherwise this address has its share.
+pub fn count_connection(code: &'static str, full: bool, from: IpAddr) {
+    count(code, CONNECTIONS);
+    let mut refused = CONNECTIONS_REFUSED.lock().unwrap_or_else(PoisonError::into_inner);
+    *(if full { &mut refused.service_full } else { &mut refused.address_full }) += 1;
+    refused.last = Some(from);
+}
+
+/// One line about all connections that were refused since the last one, if any were. Called once a minute.
+pub fn log_connections() {
+    let mut refused = CONNECTIONS_REFUSED.lock().unwrap_or_else(PoisonError::into_inner);
+    let RefusedConnections { service_full, address_full, last } = std::mem::take(&mut *refused);
+    drop(refused);
+    if let Some(last) = last {
+        log::warn!(service_full, address_full, last_from:% = network(last); "connections refused");
+    }
+}
+
+fn count(code: &'static str, limit: &'static str) {
     counter!(COUNTER, "code" => code, "limit" => limit).increment(1);
 }
 
 /// Counts these codes from 0, and each class of limits: a rate needs the 0 before the first refusal.
-pub fn describe(codes: &[&'static str], limited: &'static str, classes: impl Iterator<Item = &'static str>) {
+pub fn describe(
+    codes: &[&'static str],
+    connections: &[&'static str],
+    limited: &'static str,
+    classes: impl Iterator<Item = &'static str>,
+) {
     metrics::describe_counter!(
         COUNTER,
         "Requests that were refused, by the code of the problem and the class of the limit."
     );
     codes.iter().for_each(|code| counter!(COUNTER, "code" => *code, "limit" => NO_LIMIT).absolute(0));
+    connections.iter().for_each(|code| counter!(COUNTER, "code" => *code, "limit" => CONNECTIONS).absolute(0));
     classes.for_each(|class| counter!(COUNTER, "code" => limited, "limit" => class).absolute(0));
 }
 

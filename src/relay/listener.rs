@@ -254,7 +254,10 @@ async fn admit(request: &HttpRequest, context: &ListenerContext) -> Result<(Http
     let protocols: Vec<&str> = protocol.as_deref().into_iter().collect();
     let response = ws::handshake_with_protocols(request, &protocols).map_err(|_| Refused::NotAnUpgrade)?.finish();
     let behind_proxy = match request.peer_addr() {
-        Some(peer) => context.connections.admit_forwarded(peer.ip(), request.headers()),
+        Some(peer) => {
+            context.connections.note_forwarding(peer.ip(), request.headers(), context.clock.moment());
+            context.connections.admit_forwarded(peer.ip(), request.headers())
+        }
         None => Ok(None),
     };
     let permit = behind_proxy.map_err(|_| Refused::CrowdedAddress)?;

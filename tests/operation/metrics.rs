@@ -81,6 +81,26 @@ fn metrics_of(expression: &str) -> BTreeSet<String> {
 }
 
 #[test]
+fn every_alert_has_a_paragraph_that_says_what_to_do() {
+    let text = fs::read_to_string(deployed("prometheus/alerts.yml")).unwrap();
+    let document = YamlLoader::load_from_str(&text).unwrap().remove(0);
+    let manual = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operations.md")).unwrap();
+    let headings: Vec<&str> = manual.lines().filter_map(|line| line.strip_prefix("### ")).collect();
+    let rules = document["groups"].as_vec().unwrap().iter().flat_map(|group| group["rules"].as_vec().unwrap());
+    let mut names = Vec::new();
+    for rule in rules {
+        let name = rule["alert"].as_str().unwrap();
+        let runbook = rule["annotations"]["runbook"].as_str().unwrap_or_else(|| panic!("{name} has no runbook"));
+        assert_eq!(runbook, format!("docs/operations.md#{}", name.to_lowercase()));
+        assert!(headings.contains(&name), "docs/operations.md has no paragraph {name}");
+        names.push(name.to_owned());
+    }
+    for heading in headings.iter().filter(|heading| heading.starts_with("Companion")) {
+        assert!(names.iter().any(|name| name == heading), "{heading} rings nowhere");
+    }
+}
+
+#[test]
 fn the_metrics_of_an_expression_are_found() {
     let found =
         metrics_of(r#"histogram_quantile(0.95, sum by (le, a) (rate(b_bucket{c="d(e"}[5m]))) > 1e3 and f:g == 2"#);
@@ -174,7 +194,7 @@ async fn dashboards_and_alerts_read_what_there_is_and_more_users_make_no_more_se
     let (before, after) = (series(&metrics), series(&after));
     let new: Vec<&String> = after.difference(&before).collect();
     assert!(new.is_empty(), "these came with more users and servers: {new:?}");
-    assert!(after.len() < 250, "{} series", after.len());
+    assert!(after.len() < 500, "{} series", after.len());
     drop(sockets);
 }
 

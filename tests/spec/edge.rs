@@ -16,6 +16,7 @@ use tokio::{
 
 use crate::harness::{
     app::{ADA, ADMINS, BASE, FRONTEND, TestApp},
+    binary,
     browser::Answer,
     documented,
     relay_client::PATIENCE,
@@ -332,5 +333,41 @@ async fn a_body_in_an_encoding_that_is_not_read_is_refused() {
         let answer = alice.clone().send(request).await;
         assert_eq!(answer.status, status, "{encoding}: {}", answer.text());
         assert_eq!(answer.header("accept-encoding"), (status == 415).then_some("gzip, identity"));
+    }
+}
+
+#[actix_web::test]
+async fn what_is_the_same_for_everybody_is_compressed_and_sent_once() {
+    let app = TestApp::start().await;
+    for path in ["/openapi.json", "/docs", "/problems"] {
+        let get = async |name: &str, value: &str| {
+            let answer = binary::http().get(format!("http://{}{path}", app.address)).header(name, value).send();
+            let answer = answer.await.unwrap();
+            let header = |name| answer.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
+            let [encoding, tag, vary] = ["content-encoding", "etag", "vary"].map(header);
+            (answer.status().as_u16(), encoding, tag.unwrap(), vary.unwrap(), answer.bytes().await.unwrap().len())
+        };
+        let (_, none, tag, vary, plain) = get("accept-encoding", "identity").await;
+        let (_, encoding, same_tag, _, packed) = get("accept-encoding", "br, gzip").await;
+        assert_eq!((none, encoding.as_deref()), (None, Some("gzip")), "{path}");
+        assert!(packed * 3 < plain && vary.contains("accept-encoding"), "{path}: {packed} of {plain}, {vary}");
+        assert_eq!(tag, same_tag);
+        let (status, _, _, _, bytes) = get("if-none-match", &tag).await;
+        assert_eq!((status, bytes), (304, 0), "{path}");
+    }
+}
+
+#[actix_web::test]
+async fn browsers_get_a_page_for_every_refusal_and_programs_a_document() {
+    let app = TestApp::start_with(&["--admin-platform-ids="]).await;
+    for (path, status) in [("/nowhere", 404), ("/me", 401), ("/admin/ping", 503)] {
+        for (accept, media_type) in [
+            ("text/html,application/xhtml+xml,*/*;q=0.8", "text/html; charset=utf-8"),
+            ("*/*", "application/problem+json"),
+        ] {
+            let request = app.browser().request(Method::GET, path).header("accept", accept);
+            let answer = app.browser().send(request).await;
+            assert_eq!((answer.status, answer.header("content-type")), (status, Some(media_type)), "{path} {accept}");
+        }
     }
 }

@@ -24,9 +24,10 @@ use crate::{
         extract::idempotent::REPLAYED,
         page,
         request_notes::RequestNotes,
+        route_class,
     },
     config::BaseUrl,
-    domain::ids::UserId,
+    domain::{client_address::network, ids::UserId},
     net::{
         http_service::is_late,
         refusals::NotedRefusal,
@@ -70,15 +71,20 @@ async fn observed(
     // An error drops the request, so what the log line needs is copied before.
     let (method, notes) = (req.method().clone(), RequestNotes::of(req.request()));
 
+    let from = network(ApiContext::of(req.request()).rate_limits.household(req.request()));
     let base = ApiContext::of(req.request()).urls.base.clone();
     let mut response = match panics::caught(Part::Request, id, next.call(req)).await {
         Some(Ok(response)) => response.map_into_boxed_body(),
         // The request is gone, and with it all that an answer could be added to.
         Some(Err(error)) => {
             let status = error.as_response_error().status_code();
+            route_class::count(None, status.as_u16(), started.elapsed());
             return Err(LostRequest::new(ApiError::Framework(status), id, &base).into());
         }
-        None => return Err(LostRequest::new(ApiError::Internal("a handler panicked".into()), id, &base).into()),
+        None => {
+            route_class::count(None, 500, started.elapsed());
+            return Err(LostRequest::new(ApiError::Internal("a handler panicked".into()), id, &base).into());
+        }
     };
     let mut is_noted = false;
     if response.status().is_client_error() || response.status().is_server_error() {
@@ -94,6 +100,7 @@ async fn observed(
     {
         ApiContext::of(response.request()).activity.count(&method, route);
     }
+    route_class::count(route.as_deref(), status.as_u16(), started.elapsed());
     add_headers(response.headers_mut(), id, is_https(&base));
     let bytes = match response.response().body().size() {
         BodySize::Sized(bytes) => Some(bytes),
@@ -108,7 +115,7 @@ async fn observed(
     log::info!(
         method = method.as_str(), route = route.as_deref().unwrap_or("none"), status = status.as_u16(),
         ms = started.elapsed().as_millis() as u64, bytes = bytes.unwrap_or_default(),
-        user = user.as_ref().map_or("none", UserId::as_str);
+        network = from.as_str(), user = user.as_ref().map_or("none", UserId::as_str);
         "request"
     );
     Ok(response)
@@ -180,9 +187,12 @@ fn with_problem(
         error.log(request_id);
     }
     let (problem, status) = (error.problem(request_id, base), error.status_code());
-    let is_page = is_sign_in_of_browser(response.request());
+    let is_page = wants_page(response.request());
     let (media_type, body) = match is_page {
-        true => ("text/html; charset=utf-8", problem_page(&problem, &ApiContext::of(response.request()).urls.frontend)),
+        true => (
+            "text/html; charset=utf-8",
+            problem_page(&problem, base, &ApiContext::of(response.request()).urls.frontend),
+        ),
         false => (PROBLEM_JSON, serde_json::to_string(&problem).expect("a problem holds only strings and numbers")),
     };
     *response.response_mut().status_mut() = status;
@@ -190,6 +200,7 @@ fn with_problem(
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
     if is_page {
         headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(page::policy()));
+        headers.append(header::VARY, HeaderValue::from_static("accept"));
     }
     headers.remove(header::CONTENT_LENGTH);
     (response.map_body(|_, _| BoxBody::new(body)), is_notable)
@@ -210,18 +221,24 @@ fn note(error: &ApiError, req: &HttpRequest) -> bool {
 }
 
 /// Whether a person looks at the answer: browsers come here by themselves, and not by a script of a page.
-fn is_sign_in_of_browser(req: &HttpRequest) -> bool {
+fn wants_page(req: &HttpRequest) -> bool {
     let accept = req.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
-    req.path().starts_with("/auth/platform") && accept.is_some_and(|accept| accept.contains("text/html"))
+    accept.is_some_and(|accept| accept.contains("text/html"))
 }
 
 /// The problem for a person, with the way back.
-fn problem_page(Problem { title, detail, request_id, .. }: &Problem, frontend: &Url) -> String {
+fn problem_page(
+    Problem { title, detail, status, code, request_id, .. }: &Problem,
+    base: &BaseUrl,
+    frontend: &Url,
+) -> String {
     let content = html! {
         h1 { (title) }
         p { (detail) }
-        p { a href="/auth/platform" { "Sign in again" } " or " a href=(frontend.as_str()) { "go back" } "." }
-        p { "Request " code { (request_id) } }
+        @if matches!(status, 400 | 401) { p { a href=(base.at("/auth/platform")) { "Sign in again" } } }
+        @if *status == 503 { p { "Try again in a moment." } }
+        p { a href=(frontend.as_str()) { "Go to the dashboard" } }
+        p.quiet { a href=(base.at(&format!("/problems/{code}"))) { code { (code) } } ", request " code { (request_id) } }
     };
     page::whole(title, &content)
 }

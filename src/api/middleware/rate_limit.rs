@@ -41,6 +41,9 @@ async fn admitted(
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let context = ApiContext::of(req.request());
+    if let Some(peer) = req.peer_addr() {
+        context.connections.note_forwarding(peer.ip(), req.headers(), context.clock.moment());
+    }
     if let Err(error) = context.rate_limits.take_address(req.request()) {
         return Ok(req.error_response(error));
     }
