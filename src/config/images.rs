@@ -63,10 +63,7 @@ impl ImageSettings {
             }
             return (check.faults.len() == faults).then(|| ImageStorage::Directory(data_dir.join("images")));
         };
-        let endpoint = match endpoint {
-            Some(url) => Some(check.url("IMAGES_S3_ENDPOINT", &url, HTTP)?),
-            None => None,
-        };
+        let endpoint = endpoint.map(|url| check.url("IMAGES_S3_ENDPOINT", &url, HTTP));
         for (variable, is_missing) in
             [("IMAGES_S3_ACCESS_KEY_ID", key.is_none()), ("IMAGES_S3_SECRET_ACCESS_KEY", secret.is_none())]
         {
@@ -74,6 +71,10 @@ impl ImageSettings {
                 check.fault(variable, "is missing");
             }
         }
+        let endpoint = match endpoint {
+            Some(url) => Some(url?),
+            None => None,
+        };
         let region = self.images_s3_region.trim().to_owned();
         Some(ImageStorage::S3(ImageBucket { name, endpoint, region, access_key_id: key?, secret_access_key: secret? }))
     }

@@ -19,13 +19,13 @@ mod private_dir;
 mod push;
 mod secret_files;
 mod secrets;
+mod sources;
 mod trust;
 mod urls;
 
-use std::{error, ffi::OsString, fmt, path::PathBuf};
+use std::{error, fmt, path::PathBuf};
 
 use chrono::TimeDelta;
-use clap::Command;
 
 use self::check::Check;
 pub use self::{
@@ -42,9 +42,10 @@ pub use self::{
     pairing::PairingSettings,
     payments::{PaymentSettings, Payments},
     player_stats::{PlayerStats, PlayerStatsSettings},
-    private_dir::{LOCK_FILE, create_private_dir, take_data_dir},
+    private_dir::{LOCK_FILE, create_private_dir, is_writable, take_data_dir},
     push::{PushAddress, PushSettings},
     secrets::{SECRETS_FILE, SecretSettings, Secrets, fresh_secrets},
+    sources::{SourceFindings, read_env_file, with_sources},
     trust::TrustSettings,
     urls::{PublicUrls, UrlSettings, Urls},
 };
@@ -88,15 +89,9 @@ pub struct Settings {
     pub chat: ChatSettings,
     #[command(flatten)]
     pub images: ImageSettings,
-}
-
-/// The command line with the secrets that are in files, named by variables `…_FILE` or passed as credentials of systemd, in
-/// place of those in variables. `variable` gives the variables of the process.
-pub fn with_secret_files(
-    command: Command,
-    variable: &dyn Fn(&str) -> Option<OsString>,
-) -> Result<Command, InvalidSettings> {
-    secret_files::fill(command, variable).map_err(InvalidSettings)
+    /// Findings where they come from.
+    #[arg(skip)]
+    pub sources: SourceFindings,
 }
 
 impl Settings {
@@ -111,7 +106,7 @@ impl Settings {
 
     /// Where everything is kept, by these settings; of what is wrong with them, only what concerns that.
     pub fn storage(self) -> Result<StoragePlaces, InvalidSettings> {
-        let mut check = Check::default();
+        let mut check = Check::of_sources(self.sources);
         self.environment.check(&mut check);
         let data_dir = self.database.data_dir.clone();
         let database = self.database.check(&mut check);
@@ -120,7 +115,7 @@ impl Settings {
             (Some(database), Some(images)) if check.faults.is_empty() => {
                 Ok(StoragePlaces { data_dir, database, images })
             }
-            _ => Err(InvalidSettings(check.faults)),
+            _ => Err(check.into()),
         }
     }
 }
@@ -163,23 +158,42 @@ pub struct Config {
     /// `None`: there is no support bot, and what needs it answers so.
     pub chat: Option<ChatPlatform>,
     pub images: ImageStorage,
+    /// With which the service runs, and hardly as it is meant to; one line each.
+    pub warnings: Vec<String>,
 }
 
 /// Everything that is wrong with the settings, one line each.
 #[derive(Debug)]
-pub struct InvalidSettings(Vec<String>);
+pub struct InvalidSettings {
+    faults: Vec<String>,
+    /// Likely causes, or wrong as well.
+    pub warnings: Vec<String>,
+}
+
+impl From<SourceFindings> for InvalidSettings {
+    fn from(SourceFindings { faults, warnings }: SourceFindings) -> Self {
+        Self { faults, warnings }
+    }
+}
+
+impl From<Check> for InvalidSettings {
+    fn from(Check { faults, warnings, .. }: Check) -> Self {
+        Self { faults, warnings }
+    }
+}
 
 impl fmt::Display for InvalidSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.join("\n"))
+        let warnings = self.warnings.iter().map(|warning| format!("warning: {warning}"));
+        f.write_str(&self.faults.iter().cloned().chain(warnings).collect::<Vec<_>>().join("\n"))
     }
 }
 
 impl error::Error for InvalidSettings {}
 
 impl InvalidSettings {
-    pub fn lines(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(String::as_str)
+    pub fn faults(&self) -> impl Iterator<Item = &str> {
+        self.faults.iter().map(String::as_str)
     }
 }
 
@@ -187,17 +201,21 @@ impl Config {
     /// Checks all settings and reports all that is wrong. In development, makes the secrets that are missing and keeps
     /// them in `secrets.env` of the data directory for the next start.
     pub fn check(settings: Settings) -> Result<Config, InvalidSettings> {
-        Self::check_by(settings, Check::default())
+        Self::check_by(settings, false)
     }
 
     /// The same without writing anything: secrets that development makes now are gone when the process ends.
     pub fn check_only(settings: Settings) -> Result<Config, InvalidSettings> {
-        Self::check_by(settings, Check { read_only: true, ..Check::default() })
+        Self::check_by(settings, true)
     }
 
-    fn check_by(settings: Settings, mut check: Check) -> Result<Config, InvalidSettings> {
+    fn check_by(settings: Settings, read_only: bool) -> Result<Config, InvalidSettings> {
+        let mut check = Check { read_only, ..Check::of_sources(settings.sources) };
         let environment = settings.environment.check(&mut check);
         let data_dir = settings.database.data_dir.clone();
+        if let Err(reason) = is_writable(&data_dir) {
+            check.fault("DATA_DIR", reason);
+        }
         let database = settings.database.check(&mut check);
         let listen = settings.listen.check(&mut check);
         let operation = settings.operation.check(&mut check);
@@ -235,9 +253,10 @@ impl Config {
                 enforce_tiers,
                 chat: chat?,
                 images: images?,
+                warnings: check.warnings.clone(),
             })
         })();
-        config.filter(|_| check.faults.is_empty()).ok_or(InvalidSettings(check.faults))
+        config.filter(|_| check.faults.is_empty()).ok_or(check.into())
     }
 }
 
@@ -274,7 +293,7 @@ mod tests {
     }
 
     fn faults(settings: Settings) -> Vec<String> {
-        Config::check(settings).err().map(|invalid| invalid.0).unwrap_or_default()
+        Config::check(settings).err().map(|invalid| invalid.faults).unwrap_or_default()
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub struct PaymentSettings {
     pub payment_promotion_codes: String,
     /// Days of a user's first subscription that cost nothing, at most 730; 0: none
     #[arg(long, env, default_value = "0")]
-    pub payment_trial_days: u16,
+    pub payment_trial_days: String,
     /// `true` holds users to the guests and watched shops of their tier
     #[arg(long, env, default_value = "false")]
     pub enforce_tiers: String,
@@ -96,8 +96,8 @@ impl PaymentSettings {
         let enforce_tiers = check.flag("ENFORCE_TIERS", &self.enforce_tiers);
         let automatic_tax = check.flag("PAYMENT_AUTOMATIC_TAX", &self.payment_automatic_tax);
         let promotion_codes = check.flag("PAYMENT_PROMOTION_CODES", &self.payment_promotion_codes);
-        let trial_days = self.payment_trial_days;
-        if trial_days > LONGEST_TRIAL {
+        let trial_days: Option<u16> = check.parse("PAYMENT_TRIAL_DAYS", &self.payment_trial_days, "a number of days");
+        if trial_days.is_some_and(|days| days > LONGEST_TRIAL) {
             check.fault("PAYMENT_TRIAL_DAYS", format!("is more than {LONGEST_TRIAL}"));
         }
         let base_url = check.url("PAYMENT_API_URL", &self.payment_api_url, HTTP);
@@ -109,9 +109,21 @@ impl PaymentSettings {
         let secrets = secret.iter().flat_map(|secret| secret.expose_secret().split(',')).map(str::trim);
         let webhook_secrets: Vec<SecretString> =
             secrets.filter(|secret| !secret.is_empty()).map(SecretString::from).collect();
+        let listed = [
+            self.payment_price_scout,
+            self.payment_price_scout_yearly,
+            self.payment_price_operator,
+            self.payment_price_operator_yearly,
+            self.payment_price_overlord,
+            self.payment_price_overlord_yearly,
+        ]
+        .map(|listed| given(listed).as_deref().and_then(price_list));
         let Some(key) = given_secret(self.payment_secret_key) else {
             if !webhook_secrets.is_empty() {
                 check.fault("PAYMENT_WEBHOOK_SECRET", "is set without PAYMENT_SECRET_KEY");
+            }
+            for (plan, _) in Plan::all().zip(listed).filter(|(_, listed)| listed.is_some()) {
+                check.fault(plan.variable(), "is set without PAYMENT_SECRET_KEY: nothing is sold");
             }
             return Some((None, enforce_tiers?));
         };
@@ -123,15 +135,6 @@ impl PaymentSettings {
         if webhook_secrets.is_empty() {
             check.fault("PAYMENT_WEBHOOK_SECRET", "is missing, and PAYMENT_SECRET_KEY is set");
         }
-        let listed = [
-            self.payment_price_scout,
-            self.payment_price_scout_yearly,
-            self.payment_price_operator,
-            self.payment_price_operator_yearly,
-            self.payment_price_overlord,
-            self.payment_price_overlord_yearly,
-        ]
-        .map(|listed| given(listed).as_deref().and_then(price_list));
         let mut known = BTreeSet::new();
         for (plan, listed) in Plan::all().zip(&listed) {
             let variable = plan.variable();
@@ -165,7 +168,7 @@ impl PaymentSettings {
             prices,
             automatic_tax: automatic_tax?,
             promotion_codes: promotion_codes?,
-            trial_days,
+            trial_days: trial_days?,
         };
         Some((Some(payments), enforce_tiers?))
     }
@@ -200,7 +203,7 @@ mod tests {
             payment_api_version: "2026-10-28.endive".into(),
             payment_automatic_tax: "false".into(),
             payment_promotion_codes: "false".into(),
-            payment_trial_days: 0,
+            payment_trial_days: "0".into(),
             enforce_tiers: "false".into(),
         }
     }
@@ -242,7 +245,7 @@ mod tests {
         let odd = PaymentSettings {
             payment_price_scout: Some("../price".into()),
             payment_api_version: " ".into(),
-            payment_trial_days: 731,
+            payment_trial_days: "731".into(),
             payment_automatic_tax: "perhaps".into(),
             ..complete()
         };

@@ -7,12 +7,29 @@ use std::{
     path::Path,
 };
 
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+
 /// Name of the file in the data directory that says that it is in use.
 pub const LOCK_FILE: &str = "companion.lock";
 
 /// Makes the directory and its parents where missing, for this user only.
 pub fn create_private_dir(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Ok if this process could write there, or make the directory where it is missing; otherwise the reason. Changes nothing.
+pub fn is_writable(path: &Path) -> Result<(), String> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let nearest = path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
+    let shown = nearest.display();
+    if !nearest.is_dir() {
+        return Err(format!("leads to {shown}, which is no directory"));
+    }
+    let as_who_runs = AtFlags::EACCESS;
+    let wanted = Access::WRITE_OK | Access::EXEC_OK;
+    accessat(CWD, nearest, wanted, as_who_runs).map_err(|error| {
+        format!("cannot be written: {shown}: {}; the service's user must own it", io::Error::from(error))
+    })
 }
 
 /// Takes the data directory, which is made where missing, for this process alone, for as long as the file is held.

@@ -16,18 +16,30 @@ const DIRECTORY: &str = "CREDENTIALS_DIRECTORY";
 /// Bytes of a file that are read; no secret is as long.
 const LONGEST: u64 = 64 * 1024;
 
-/// The command line with the secrets that are in files as defaults of their arguments; otherwise what is wrong, one line each.
-/// `variable` gives the variables of the process.
-pub fn fill(command: Command, variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Command, Vec<String>> {
-    let mut faults = Vec::new();
-    let command = filled(command, variable, &mut faults);
-    if faults.is_empty() {
-        return Ok(command);
-    }
+/// The command line with the secrets that are in files as defaults of their arguments. What is wrong with them is added to
+/// `faults`, one line each. `variable` gives the variables of the process.
+pub fn fill(command: Command, variable: &dyn Fn(&str) -> Option<OsString>, faults: &mut Vec<String>) -> Command {
+    let command = filled(command, variable, faults);
     // An argument is there once for each command.
     faults.sort();
     faults.dedup();
-    Err(faults)
+    command
+}
+
+/// The variable that names the file of this secret.
+pub fn variable_of_file(secret: &str) -> String {
+    format!("{secret}_FILE")
+}
+
+/// The command line without the variables that are blank: they count as absent, for every argument.
+pub fn without_blanks(command: Command, variable: &dyn Fn(&str) -> Option<OsString>) -> Command {
+    let is_blank = |name: &str| variable(name).is_some_and(|value| value.to_string_lossy().trim().is_empty());
+    let command = command.mut_args(|argument| match argument.get_env().and_then(|name| name.to_str()) {
+        // A secret that is blank may still be in a file.
+        Some(name) if !argument.is_hide_env_values_set() && is_blank(name) => argument.env(None::<&'static str>),
+        _ => argument,
+    });
+    command.mut_subcommands(|command| without_blanks(command, variable))
 }
 
 fn filled(command: Command, variable: &dyn Fn(&str) -> Option<OsString>, faults: &mut Vec<String>) -> Command {
@@ -54,8 +66,8 @@ fn with_default(argument: Arg, secret: String) -> Arg {
 
 /// The secret of this name, if it is in a file; what is wrong otherwise.
 fn in_file(name: &str, variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Option<String>, String> {
-    let given = |name: &str| variable(name).filter(|value| !value.is_empty());
-    let file = format!("{name}_FILE");
+    let given = |name: &str| variable(name).filter(|value| !value.to_string_lossy().trim().is_empty());
+    let file = variable_of_file(name);
     let path = match (given(name), given(&file)) {
         (Some(_), Some(_)) => return Err(format!("{name} and {file} are both set")),
         (Some(_), None) => return Ok(None),
@@ -92,9 +104,12 @@ mod tests {
     fn secrets(variables: &[(&str, &str)]) -> Result<[Option<String>; 2], String> {
         let variables: HashMap<&str, &str> = variables.iter().copied().collect();
         let command = Command::new("companion").subcommand(Settings::augment_args(Command::new("serve")));
-        let command = fill(command, &|name| variables.get(name).map(OsString::from));
-        let matches =
-            command.map_err(|faults| faults.join("\n"))?.try_get_matches_from(["companion", "serve"]).unwrap();
+        let mut faults = Vec::new();
+        let command = fill(command, &|name| variables.get(name).map(OsString::from), &mut faults);
+        if !faults.is_empty() {
+            return Err(faults.join("\n"));
+        }
+        let matches = command.try_get_matches_from(["companion", "serve"]).unwrap();
         let settings = Settings::from_arg_matches(matches.subcommand().unwrap().1).unwrap();
         let found = [settings.secrets.session_secret, settings.operation.metrics_token];
         Ok(found.map(|secret| secret.map(|secret| secret.expose_secret().to_owned())))
@@ -126,7 +141,7 @@ mod tests {
         fs::write(directory.path().join("SESSION_SECRET"), "hidden").unwrap();
         let command = Settings::augment_args(Command::new("serve"));
         let credentials = directory.path().as_os_str().to_owned();
-        let mut command = fill(command, &|name| (name == DIRECTORY).then(|| credentials.clone())).unwrap();
+        let mut command = fill(command, &|name| (name == DIRECTORY).then(|| credentials.clone()), &mut Vec::new());
         let help = command.render_long_help().to_string();
         assert!(help.contains("--session-secret") && !help.contains("hidden"));
     }

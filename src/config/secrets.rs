@@ -38,8 +38,8 @@ pub struct SecretSettings {
     #[arg(long, env, hide_env_values = true)]
     pub creds_encryption_key_prev: Option<SecretString>,
     /// The key of stored credentials is lost for good: start all the same, and let users replace what does not open
-    #[arg(long, env, default_value_t = false, action = clap::ArgAction::Set)]
-    pub creds_encryption_key_lost: bool,
+    #[arg(long, env, default_value = "false")]
+    pub creds_encryption_key_lost: String,
 }
 
 /// What only this service knows. Start-up derives its keys from it and keeps nothing else.
@@ -91,6 +91,7 @@ impl SecretSettings {
     }
 
     pub(super) fn check(self, data_dir: &Path, check: &mut Check) -> Option<Secrets> {
+        let credentials_key_lost = check.flag("CREDS_ENCRYPTION_KEY_LOST", &self.creds_encryption_key_lost);
         // In the order of `fresh_secrets`.
         let given = [self.session_secret, self.session_salt, self.creds_encryption_key];
         let mut given = given.map(given_secret);
@@ -98,7 +99,10 @@ impl SecretSettings {
             && given.iter().any(Option::is_none)
             && let Err(error) = fill_from_data_dir(&mut given, data_dir, check.read_only)
         {
-            check.fault("DATA_DIR", format!("cannot hold the development secrets: {error}"));
+            // That it cannot be written is a fault already.
+            if !check.faults.iter().any(|fault| fault.starts_with("DATA_DIR ")) {
+                check.fault("DATA_DIR", format!("cannot hold the development secrets: {error}"));
+            }
             return None;
         }
         for (secret, (variable, _)) in given.iter().zip(fresh_secrets()) {
@@ -128,7 +132,7 @@ impl SecretSettings {
             session_salt: session_salt?,
             credentials_key: current?,
             credentials_key_previous: previous,
-            credentials_key_lost: self.creds_encryption_key_lost,
+            credentials_key_lost: credentials_key_lost?,
         })
     }
 }
@@ -208,7 +212,7 @@ mod tests {
             session_salt: None,
             creds_encryption_key: None,
             creds_encryption_key_prev: None,
-            creds_encryption_key_lost: false,
+            creds_encryption_key_lost: "false".into(),
         }
     }
 

@@ -49,7 +49,14 @@ pub struct PublicUrls {
 impl UrlSettings {
     pub(super) fn check(self, check: &mut Check) -> Option<Urls> {
         let faults = check.faults.len();
-        let relay = given(self.relay_url).and_then(|text| check.url("RELAY_URL", &text, WEB_SOCKET));
+        let relay_url = given(self.relay_url);
+        if check.production && relay_url.is_none() {
+            check.warning("RELAY_URL", "is missing: clients that ask GET /client-config learn of no relay");
+        }
+        let relay = relay_url.and_then(|text| check.url("RELAY_URL", &text, WEB_SOCKET));
+        if relay.as_ref().is_some_and(|url| url.path().trim_end_matches('/').ends_with("/v1")) {
+            check.fault("RELAY_URL", "ends with /v1, which clients put behind it");
+        }
         let mut url = |variable, text, required| match given(text) {
             Some(text) => check.url(variable, &text, HTTP),
             None => {
@@ -70,6 +77,11 @@ impl UrlSettings {
 }
 
 impl Urls {
+    /// URLs under which clients come, with their variables; `None`: it is not given.
+    pub fn given(&self) -> [(&'static str, Option<&BaseUrl>); 2] {
+        [("BASE_URL", self.base.as_ref()), ("RELAY_URL", self.relay.as_ref())]
+    }
+
     /// All URLs, when the API and the relay listen at these addresses.
     pub fn listening_at(self, api: SocketAddr, relay: SocketAddr) -> PublicUrls {
         let own = |scheme: &str, mut address: SocketAddr| {
@@ -117,6 +129,26 @@ mod tests {
         let given = given.check(&mut Check::default()).unwrap();
         let address = "127.0.0.1:1".parse().unwrap();
         assert_eq!(relay(given.listening_at(address, address)).as_deref(), Some("wss://relay.test"));
+    }
+
+    #[test]
+    fn the_relay_is_named_without_its_path_and_missed_in_production() {
+        let checked = |relay_url: Option<&str>| {
+            let url = |text: &str| Some(text.to_owned());
+            let settings = UrlSettings {
+                base_url: url("https://api.test"),
+                frontend_url: url("https://app.test"),
+                admin_origin: None,
+                relay_url: relay_url.map(str::to_owned),
+            };
+            let mut check = Check { production: true, ..Check::default() };
+            settings.check(&mut check);
+            (check.faults.len(), check.warnings.len())
+        };
+        assert_eq!(checked(None), (0, 1));
+        assert_eq!(checked(Some(" ")), (0, 1));
+        assert_eq!(checked(Some("wss://relay.test/v1/")), (1, 0));
+        assert_eq!(checked(Some("wss://relay.test/live")), (0, 0));
     }
 
     #[test]

@@ -3,16 +3,21 @@
 use std::{
     fs::{self, File},
     io,
-    net::TcpListener,
+    net::{SocketAddr, TcpListener},
     os::unix::fs::PermissionsExt as _,
     path::Path,
+    time::Duration,
 };
 
 use rustix::fs::statvfs;
+use serde_json::Value;
 
 use super::observation::Observation;
 use crate::{
-    clients::{http, relay_health::RelayHealthClient},
+    clients::{
+        http::{self, read_capped},
+        relay_health::RelayHealthClient,
+    },
     config::{Config, LOCK_FILE},
     net::{descriptors, tls_config},
 };
@@ -20,9 +25,18 @@ use crate::{
 /// Room on the disk of the data directory, bytes: with less, alarms will soon not be kept; with less, look now.
 const TOO_LITTLE: u64 = 64 << 20;
 const LITTLE: u64 = 1 << 30;
+/// A service says how it is within this time, in so many bytes.
+const STATUS_DEADLINE: Duration = Duration::from_secs(5);
+const MOST_STATUS: usize = 64 * 1024;
 
 pub(super) fn examine(config: &Config) -> Vec<Observation> {
-    vec![data_dir(&config.data_dir), disk(&config.data_dir), open_files(config)]
+    let mut findings = of_data_dir(&config.data_dir);
+    findings.push(open_files(config));
+    findings
+}
+
+pub(super) fn of_data_dir(path: &Path) -> Vec<Observation> {
+    vec![data_dir(path), disk(path)]
 }
 
 fn data_dir(path: &Path) -> Observation {
@@ -106,6 +120,14 @@ pub(super) async fn ports(config: &Config) -> Vec<Observation> {
             (Ok(()), _) => Observation::fine(SUBJECT, format!("{address} is free ({variable})")),
             (Err(error), Ok(client)) if error.kind() == io::ErrorKind::AddrInUse => {
                 match RelayHealthClient::new(client.clone(), address).check().await {
+                    Ok(()) if is_proxy_unnamed(client, address).await => Observation::doubtful(
+                        SUBJECT,
+                        format!(
+                            "a companion answers on {address} ({variable}), and a reverse proxy before it is not in \
+                             TRUSTED_PROXIES: all of its clients share the limits of one address; name it there, the log \
+                             says which it is"
+                        ),
+                    ),
                     Ok(()) => Observation::fine(SUBJECT, format!("a companion answers on {address} ({variable})")),
                     Err(reason) => Observation::broken(
                         SUBJECT,
@@ -119,4 +141,12 @@ pub(super) async fn ports(config: &Config) -> Vec<Observation> {
         });
     }
     findings
+}
+
+/// True if the service that answers there has noticed a proxy that is not named; only the API says so.
+async fn is_proxy_unnamed(client: &reqwest::Client, address: SocketAddr) -> bool {
+    let asked = client.get(format!("http://{address}/status")).timeout(STATUS_DEADLINE).send();
+    let Ok(answer) = asked.await else { return false };
+    let body = read_capped(answer, MOST_STATUS).await.unwrap_or_default();
+    serde_json::from_slice::<Value>(&body).is_ok_and(|status| status["unnamedProxy"] == true)
 }

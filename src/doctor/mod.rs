@@ -1,6 +1,7 @@
 //! `companion doctor`: looks at everything that the service needs from the machine it runs on and from others, and says
-//! what is wrong and what to do. Changes nothing.
+//! what is wrong and what to do. Changes nothing here, and at others no more than [`claims`] says.
 
+mod claims;
 mod database;
 mod machine;
 mod neighbours;
@@ -11,7 +12,7 @@ pub use self::observation::{Diagnosis, Observation};
 use crate::{
     clients::{http, relay_health::RelayHealthClient},
     clock::Clock,
-    config::{Config, Settings},
+    config::{Config, Settings, StoragePlaces},
     net::tls_config,
 };
 
@@ -29,9 +30,11 @@ pub async fn examine(settings: Settings, clock: &Clock, mut tell: impl FnMut(&Ob
         let text = format!("{} will be made at the first start, in {}", unmade.join(", "), file.display());
         tell(vec![Observation::doubtful("settings", text)]);
     }
+    let storage = settings.clone().storage();
     match Config::check_only(settings) {
         Ok(config) => {
             tell(vec![Observation::fine("settings", "they are valid")]);
+            tell(config.warnings.iter().map(|line| Observation::doubtful("settings", line)).collect());
             tell(machine::examine(&config));
             let (findings, database_clock) = database::examine(&config.database, clock);
             tell(findings);
@@ -41,7 +44,15 @@ pub async fn examine(settings: Settings, clock: &Clock, mut tell: impl FnMut(&Ob
             tell(machine::ports(&config).await);
             tell(neighbours::examine(&config, clock, database_clock).await);
         }
-        Err(invalid) => tell(invalid.lines().map(|line| Observation::broken("settings", line)).collect()),
+        Err(invalid) => {
+            tell(invalid.faults().map(|line| Observation::broken("settings", line)).collect());
+            tell(invalid.warnings.iter().map(|line| Observation::doubtful("settings", line)).collect());
+            // The database can be looked at, if at least its place is right.
+            if let Ok(StoragePlaces { data_dir, database, .. }) = storage {
+                tell(machine::of_data_dir(&data_dir));
+                tell(database::examine(&database, clock).0);
+            }
+        }
     }
     worst
 }

@@ -8,7 +8,7 @@ use reqwest::header::DATE;
 use tokio::time::timeout;
 use url::Url;
 
-use super::observation::Observation;
+use super::{claims, observation::Observation};
 use crate::{
     clients::http,
     clock::Clock,
@@ -44,7 +44,7 @@ fn neighbours(config: &Config) -> Vec<Neighbour> {
     all
 }
 
-/// Asks all of them at once, without a secret. The clock is compared with theirs, or with the database's.
+/// Asks all of them at once, first without a secret. The clock is compared with theirs, or with the database's.
 pub(super) async fn examine(config: &Config, clock: &Clock, database_clock: Option<TimeDelta>) -> Vec<Observation> {
     let tls = tls_config(config.extra_ca_file.as_deref());
     let (tls, client) = match tls.and_then(|tls| Ok((tls.clone(), http::client(tls)?))) {
@@ -57,6 +57,7 @@ pub(super) async fn examine(config: &Config, clock: &Clock, database_clock: Opti
     if let Some(proxy) = &config.game.proxy_url {
         findings.push(proxied(proxy).await);
     }
+    findings.extend(claims::examine(config, &client).await);
     findings.push(compared(skews.into_iter().flatten().collect(), database_clock));
     findings
 }

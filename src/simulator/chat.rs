@@ -128,6 +128,7 @@ impl ChatService {
                 .app_data(data.clone())
                 .service(web::resource("/faults").post(set_faults))
                 .service(web::resource("/give").post(give))
+                .service(web::resource("/applications/@me").get(application))
                 .service(web::resource("/applications/{application}/commands").to(register))
                 .service(web::resource("/applications/{application}/guilds/{guild}/commands").to(register))
         };
@@ -299,6 +300,15 @@ async fn register(shared: web::Data<SharedChat>, request: HttpRequest, body: web
             HttpResponse::build(status).json(told)
         }
     }
+}
+
+/// The application whose token is sent.
+async fn application(shared: web::Data<SharedChat>, request: HttpRequest) -> HttpResponse {
+    let sent = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    if sent != Some(&format!("Bot {BOT_TOKEN}")) {
+        return HttpResponse::Unauthorized().json(json!({ "message": "401: Unauthorized", "code": 0 }));
+    }
+    HttpResponse::Ok().json(json!({ "id": APPLICATION, "verify_key": hex(shared.key.public_key().as_ref()) }))
 }
 
 /// Replaces all commands of a scope.

@@ -85,6 +85,13 @@ impl ImageStore {
         in_time(put).await.map(drop)
     }
 
+    /// Writes something small and deletes it again.
+    pub async fn try_out(&self) -> Result<(), ImageStoreError> {
+        let path = Path::from_iter([PREFIX, "tried-out"]);
+        in_time(self.objects.put(&path, Bytes::from_static(b"companion doctor").into())).await?;
+        in_time(self.objects.delete(&path)).await
+    }
+
     /// The image; `None` if there is none of this name.
     pub async fn get(&self, name: &ImageName) -> Result<Option<KeptImage>, ImageStoreError> {
         let path = path(name);

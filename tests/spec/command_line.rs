@@ -41,8 +41,7 @@ fn untouched(directory: &TempDir) -> bool {
 #[test]
 fn whoever_looks_makes_nothing_and_says_that_nothing_is_there() {
     for (command, told) in [
-        (&["check-config"][..], "data/secrets.env"),
-        (&["keys", "status"], "data/secrets.env"),
+        (&["keys", "status"][..], "data/secrets.env"),
         (&["alarms"], "data/companion.db does not exist"),
         (&["audit", "verify"], "data/companion.db does not exist"),
         (&["billing", "parked"], "data/companion.db does not exist"),
@@ -60,6 +59,75 @@ fn whoever_looks_makes_nothing_and_says_that_nothing_is_there() {
     for command in [&["check-config"][..], &["keys", "status"], &["alarms"], &["audit", "verify"]] {
         assert!(companion(directory.path()).args(command).output().unwrap().status.success(), "{command:?}");
     }
+}
+
+fn check_config(directory: &TempDir, variables: &[(&str, &str)], arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = companion(directory.path());
+    let output = command.arg("check-config").args(arguments).envs(variables.iter().copied()).output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+}
+
+#[test]
+fn settings_of_a_fresh_directory_are_valid() {
+    let directory = TempDir::new().unwrap();
+    let (code, text) = check_config(&directory, &[], &[]);
+    assert!(code == Some(0) && text.contains("SESSION_SECRET") && text.contains("data/secrets.env"), "{text}");
+    assert!(untouched(&directory));
+}
+
+#[test]
+fn a_name_that_nothing_reads_is_told_with_the_one_that_was_meant() {
+    let directory = TempDir::new().unwrap();
+    std::fs::write(directory.path().join("it.env"), "TRUSTED_PROXY=10.0.0.1\nSTEAM=1\nWORKERS=2\n").unwrap();
+    for variables in [&[("SESION_SECRET", "a")][..], &[("SESION_SECRET", "a"), ("WORKERS", "none")]] {
+        let (code, text) = check_config(&directory, variables, &["--env-file=it.env"]);
+        assert_eq!(code, Some(if variables.len() == 1 { 0 } else { 2 }), "{text}");
+        for warning in [
+            "TRUSTED_PROXY is no setting; did you mean TRUSTED_PROXIES?",
+            "STEAM is no setting",
+            "SESION_SECRET is no setting; did you mean SESSION_SECRET?",
+        ] {
+            assert!(text.contains(&format!("warning: {warning}\n")), "{warning}: {text}");
+        }
+    }
+}
+
+#[test]
+fn every_variable_that_is_blank_is_absent() {
+    let directory = TempDir::new().unwrap();
+    let example = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/.env.example")).unwrap();
+    let names = example.lines().filter_map(|line| line.strip_prefix('#')?.split_once('=')).map(|(name, _)| name);
+    let mut blank: Vec<(&str, &str)> = names.map(|name| (name, " ")).collect();
+    assert!(blank.len() > 50);
+    blank.push(("LOG_FORMAT", ""));
+    let (code, text) = check_config(&directory, &blank, &[]);
+    assert!(code == Some(0) && text.contains("The settings are valid."), "{text}");
+    assert!(untouched(&directory));
+}
+
+#[test]
+fn no_fault_hides_another() {
+    let directory = TempDir::new().unwrap();
+    std::fs::write(directory.path().join("file"), "").unwrap();
+    let variables = [
+        ("LOG_FORMAT", "xml"),
+        ("SESSION_SALT_FILE", "none"),
+        ("DATA_DIR", "file/data"),
+        ("ALLOW_PLAIN_DATABASE", "perhaps"),
+        ("DATABASE_URL", "mysql://localhost"),
+        ("CREDS_ENCRYPTION_KEY_LOST", "perhaps"),
+        ("PAYMENT_TRIAL_DAYS", "week"),
+        ("PAYMENT_PRICE_SCOUT", "price_1"),
+        ("IMAGES_S3_BUCKET", "icons"),
+        ("IMAGES_S3_ENDPOINT", "s3.test"),
+    ];
+    let (code, text) = check_config(&directory, &variables, &[]);
+    assert_eq!(code, Some(2), "{text}");
+    for variable in variables.map(|(variable, _)| variable) {
+        let named = text.lines().any(|line| line.starts_with(variable));
+        assert!(named || variable == "IMAGES_S3_BUCKET", "{variable}: {text}");
+    }
+    assert!(text.contains("IMAGES_S3_ACCESS_KEY_ID is missing"), "{text}");
 }
 
 #[test]
@@ -99,6 +167,17 @@ fn it_migrates_and_prints_its_document() {
     let output = companion(directory.path()).arg("openapi").output().unwrap();
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["info"]["title"], "companion");
+}
+
+#[test]
+fn its_version_names_the_commit() {
+    let output = companion(TempDir::new().unwrap().path()).arg("--version").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let commit = text.trim().strip_prefix(concat!("companion ", env!("CARGO_PKG_VERSION"), " (")).unwrap();
+    let commit = commit.strip_suffix(')').unwrap();
+    assert!(commit == "unknown" || commit.len() == 12 && commit.bytes().all(|byte| byte.is_ascii_hexdigit()), "{text}");
+    let changes = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/CHANGELOG.md")).unwrap();
+    assert!(changes.contains(concat!("\n## ", env!("CARGO_PKG_VERSION"), "\n")));
 }
 
 #[test]
@@ -228,7 +307,9 @@ fn the_settings_that_simulate_writes_lead_to_all_of_its_neighbours() {
     let doctor = ["doctor", "--env-file=it.env", "--api-listen=127.0.0.1:0", "--relay-listen=127.0.0.1:0"];
     let output = companion(directory.path()).args(doctor).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    for neighbour in ["sign-in", "profiles", "player stats", "payments", "chat", "push"] {
+    let neighbours = ["sign-in", "profiles", "player stats", "payments", "chat", "push"];
+    let claims = ["payment key", "price", "bot token", "profile key"];
+    for neighbour in neighbours.into_iter().chain(claims) {
         assert!(text.contains(&format!("ok    {neighbour} ")), "{neighbour}: {text}");
     }
     assert_eq!(output.status.code(), Some(0), "{text}");

@@ -107,3 +107,92 @@ async fn each_fault_of_the_settings_is_a_line() {
         );
     }
 }
+
+/// Answers everything with this status, and JSON.
+async fn answering(status: u16) -> String {
+    let server = actix_web::HttpServer::new(move || {
+        actix_web::App::new().default_service(web::to(move || async move {
+            let status = actix_web::http::StatusCode::from_u16(status).unwrap();
+            actix_web::HttpResponse::build(status).json(serde_json::json!({ "error": { "code": "invalid_api_key" } }))
+        }))
+    });
+    let server = server.workers(1).disable_signals().bind("127.0.0.1:0").unwrap();
+    let address = server.addrs()[0];
+    actix_web::rt::spawn(server.run());
+    format!("http://{address}")
+}
+
+#[actix_web::test]
+async fn keys_that_nobody_takes_are_named_with_what_to_do_and_not_shown() {
+    let url = answering(401).await;
+    let directory = TempDir::new().unwrap();
+    let (code, text) = run(vec![
+        "doctor".into(),
+        format!("--data-dir={}", directory.path().display()),
+        "--api-listen=127.0.0.1:0".into(),
+        "--relay-listen=127.0.0.1:0".into(),
+        "--push-address=127.0.0.1:9".into(),
+        format!("--identity-login-url={url}"),
+        format!("--platform-api-url={url}"),
+        "--platform-api-key=hunter2".into(),
+        format!("--player-stats-url={url}"),
+        "--player-stats-token=hunter2".into(),
+        format!("--payment-api-url={url}"),
+        "--payment-secret-key=sk_test_hunter2".into(),
+        "--payment-webhook-secret=whsec_hunter2".into(),
+        "--payment-price-scout=price_1".into(),
+        "--payment-price-operator=price_2".into(),
+        "--payment-price-overlord=price_3".into(),
+        format!("--chat-api-url={url}"),
+        "--chat-bot-token=hunter2".into(),
+        "--chat-application-id=1".into(),
+        format!("--chat-public-key={}", "ab".repeat(32)),
+        "--images-s3-bucket=icons".into(),
+        format!("--images-s3-endpoint={url}"),
+        "--images-s3-access-key-id=key".into(),
+        "--images-s3-secret-access-key=hunter2".into(),
+        format!("--base-url={url}"),
+    ])
+    .await;
+    assert_eq!(code, Some(1), "{text}");
+    for (subject, variable) in [
+        ("payment key", "PAYMENT_SECRET_KEY"),
+        ("bot token", "CHAT_BOT_TOKEN"),
+        ("profile key", "PLATFORM_API_KEY"),
+        ("stats token", "PLAYER_STATS_TOKEN"),
+        ("image bucket", "IMAGES_S3_BUCKET"),
+    ] {
+        let line = lines(&text, subject)[0];
+        assert!(line.starts_with("FAIL") && line.contains(variable), "{subject}: {text}");
+    }
+    assert!(lines(&text, "public URL")[0].contains("BASE_URL"), "{text}");
+    assert!(!text.contains("hunter2"), "{text}");
+}
+
+#[actix_web::test]
+async fn a_proxy_that_is_not_named_is_noticed() {
+    let app = TestApp::start().await;
+    let status = async || app.browser().get("/status").await.json()["unnamedProxy"].clone();
+    assert_eq!(status().await, false);
+    let request = app.browser().request(reqwest::Method::GET, "/client-config");
+    let request = request.header("x-forwarded-for", "198.51.100.1");
+    assert_eq!(app.browser().send(request).await.status, 200);
+    app.clock.advance(chrono::TimeDelta::seconds(6));
+    assert_eq!(status().await, true);
+    let url = format!("sqlite:{}", app.directory().join("test.db").display());
+    let (_, text) = run([vec!["doctor".into()], flags(&app, &url, "127.0.0.1:9")].concat()).await;
+    assert!(
+        lines(&text, "port").iter().any(|line| line.starts_with("warn") && line.contains("TRUSTED_PROXIES")),
+        "{text}"
+    );
+}
+
+#[actix_web::test]
+async fn a_fault_of_the_settings_does_not_hide_the_database() {
+    let directory = TempDir::new().unwrap();
+    let data_dir = format!("--data-dir={}", directory.path().display());
+    let (code, text) = run(vec!["doctor".into(), "--workers=0".into(), data_dir]).await;
+    assert_eq!(code, Some(1));
+    assert!(lines(&text, "database")[0].contains("does not exist"), "{text}");
+    assert!(lines(&text, "disk")[0].starts_with("ok") || text.contains("MiB are free"), "{text}");
+}
