@@ -46,3 +46,22 @@ fn clients_of_a_composed_service_learn_where_the_relay_is() {
         assert!(compose.contains(url), "{url}");
     }
 }
+
+#[test]
+fn the_settings_of_the_systemd_unit_are_all_in_its_file_and_all_known() {
+    let read = |file| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+    let known = rendered();
+    let settings = read("deploy/companion.env");
+    let names: Vec<&str> = settings
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| Some(line.split_once('=')?.0))
+        .collect();
+    assert!(names.contains(&"APP_ENV") && names.contains(&"DATA_DIR"));
+    for name in names {
+        assert!(known.contains(&format!("\n#{name}=")), "{name} is no setting");
+    }
+    let unit = read("deploy/companion.service");
+    assert!(unit.lines().all(|line| !line.starts_with("Environment=")), "a command would not see it");
+    assert!(read("deploy/companionctl").contains("EnvironmentFile=/etc/companion/companion.env"));
+}
