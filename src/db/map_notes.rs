@@ -117,10 +117,13 @@ pub fn delete(db: &mut Db, server: &ServerId, id: &str) -> Result<bool, DbError>
     Ok(diesel::delete(map_notes::table.find((server.as_str(), id))).execute(db)? == 1)
 }
 
-/// The world was wiped at this time: what was noted before is gone.
+/// The world was wiped at this time: what was noted before is gone. Deaths and the game's own notes reach the database in
+/// their order, so they are all of the old world, also when the clock was set back. Users note past that queue, and only
+/// their time says of which world it is.
 pub fn wipe(db: &mut Db, server: &ServerId, at: Timestamp) -> Result<usize, DbError> {
-    let old = map_notes::table.filter(map_notes::server_id.eq(server.as_str()));
-    Ok(diesel::delete(old.filter(map_notes::created_at.lt(at.naive_utc()))).execute(db)?)
+    let of_server = map_notes::table.filter(map_notes::server_id.eq(server.as_str()));
+    let is_old = map_notes::source.ne("user").or(map_notes::created_at.lt(at.naive_utc()));
+    Ok(diesel::delete(of_server.filter(is_old)).execute(db)?)
 }
 
 /// Deletes what has expired, a batch of it; returns how many.
@@ -176,6 +179,22 @@ mod tests {
             assert_eq!(pool.read_blocking(|db| count(db, &server)).unwrap(), 1, "only users' notes count");
             assert_eq!(pool.write_blocking(|db| wipe(db, &server, later(1))).unwrap(), 3);
             assert_eq!(list(now()), []);
+        });
+    }
+
+    /// The clock may have been set back since they were made.
+    #[test]
+    fn a_wipe_deletes_what_the_game_showed_whatever_the_clock_says() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "owner");
+            let server = testing::server(pool, "owner", "server").id;
+            let of = |id: &str, source: &str| StoredNote { source: source.into(), ..note(id, None) };
+            for note in [of("1", "user"), of("2", "detector"), of("3", "game")] {
+                pool.write_blocking(|db| insert(db, &server, &note)).unwrap();
+            }
+            assert_eq!(pool.write_blocking(|db| wipe(db, &server, now())).unwrap(), 2);
+            let list = pool.read_blocking(|db| list(db, &server, now())).unwrap();
+            assert_eq!(list, [note("1", None)], "a user may have noted it in the new world");
         });
     }
 }

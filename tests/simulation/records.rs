@@ -108,10 +108,6 @@ impl Judge {
 
     /// The notes in the state of a dashboard are those that are stored.
     pub fn check_notes(&mut self, world: &World, pool: &Pool, server: &ServerId, state: &Value) {
-        // A wipe forgets what was noted before it, by the clock.
-        if self.set_back {
-            return;
-        }
         let now = world.clock.now();
         let stored = pool.read_blocking(|db| map_notes::list(db, server, now)).expect("the notes can be read");
         let stored: BTreeSet<&str> = stored.iter().map(|note| note.id.as_str()).collect();
