@@ -30,7 +30,7 @@ use crate::{
         erasure_list,
         error::DbError,
         former_subscribers, payment_customers,
-        personal_data::{self, Erased, PAGE, PERSONAL_DATA},
+        personal_data::{self, Erased, PERSONAL_DATA, RowPlace},
         pool::Db,
         sessions, subscriptions,
         users::User,
@@ -103,32 +103,35 @@ pub async fn export(
 }
 
 /// Where an export has come to.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct ExportPlace {
     list: usize,
-    offset: i64,
+    /// None: its first page.
+    after: Option<RowPlace>,
 }
 
 /// The document in pieces: one page of a list each.
 fn chunks(context: web::Data<ApiContext>, user: User) -> impl Stream<Item = Result<Bytes, DbError>> {
-    let start = Some(ExportPlace { list: 0, offset: 0 });
+    let start = Some(ExportPlace { list: 0, after: None });
     stream::try_unfold(start, move |place| {
         let (context, user) = (context.clone(), user.clone());
         async move {
-            let Some(ExportPlace { list, offset }) = place else { return Ok(None) };
+            let Some(ExportPlace { list, after }) = place else { return Ok(None) };
             let Some(rows) = PERSONAL_DATA.get(list) else { return Ok(Some((Bytes::from_static(b"]}\n"), None))) };
-            let page = context.pool.read(move |db| rows.read(db, &user, offset)).await?;
-            let mut text = match (list, offset) {
-                (0, 0) => format!("{{\"exportedAt\":\"{}\",\"{}\":[", time::to_wire(context.clock.now()), rows.name),
-                (_, 0) => format!("],\"{}\":[", rows.name),
-                _ => ",".to_owned(),
+            let goes_on = after.is_some();
+            let (page, next) = context.pool.read(move |db| rows.read(db, &user, after.as_ref())).await?;
+            let mut text = match (list, goes_on) {
+                (0, false) => {
+                    format!("{{\"exportedAt\":\"{}\",\"{}\":[", time::to_wire(context.clock.now()), rows.name)
+                }
+                (_, false) => format!("],\"{}\":[", rows.name),
+                (_, true) if page.is_empty() => String::new(),
+                (_, true) => ",".to_owned(),
             };
             text += &page.join(",");
-            let is_full = i64::try_from(page.len()) == Ok(PAGE);
-            let next = if is_full {
-                ExportPlace { list, offset: offset + PAGE }
-            } else {
-                ExportPlace { list: list + 1, offset: 0 }
+            let next = match next {
+                Some(after) => ExportPlace { list, after: Some(after) },
+                None => ExportPlace { list: list + 1, after: None },
             };
             Ok(Some((Bytes::from(text), Some(next))))
         }

@@ -21,7 +21,7 @@ use crate::{
         schema::{
             active_days, api_tokens, beta_testers, chat_link_codes, chat_links, erased_customers, guests,
             helper_devices, idempotency_keys, incident_acks, incidents, map_notes, paired_servers, payment_customers,
-            payment_events, sessions, store_versions, subscriptions, users, wiki_versions,
+            payment_events, sessions, store_versions, subscriptions, tracked_players, users, wiki_versions,
         },
         users::{self as accounts, User},
     },
@@ -32,86 +32,113 @@ use crate::{
 };
 
 /// Rows that are read at once.
-pub const PAGE: i64 = 500;
+pub const PAGE: usize = 500;
 
 /// Who wrote what an admin wrote who has erased themselves; the audit log knows more.
 const ERASED_WRITER: &str = "erased";
 
-/// One list of what is stored about a user.
+/// One list of what is stored about a user. It is read by keyset: a page begins after the last row of the one before, and
+/// costs the same however many rows came before it.
 #[derive(Clone, Copy, Debug)]
 pub struct PersonalRows {
     /// Its name in JSON.
     pub name: &'static str,
     pub table: &'static str,
-    /// Which rows are the user's, whose id is `{user}`.
-    whose: &'static str,
-    /// What orders them, the same each time.
-    order: &'static str,
+    /// Which rows are the user's: those of these owners, one after the other.
+    whose: &'static [RowsOf],
+    /// Orders the rows of an owner, each at a place of its own. Where it can be long, an index begins with the owner and
+    /// goes on with this. Each column with its form, where that is not text: `:time` or `:number`.
+    key: &'static [&'static str],
     /// Each with its form, where that is not the same in JSON: `:time`, `:flag` or `:json`.
     columns: &'static [&'static str],
 }
 
-const OF_OWN_SERVER: &str = "server_id IN (SELECT id FROM paired_servers WHERE owner_id = {user})";
-const OF_USER: &str = "user_id = {user}";
+/// Rows of an owner, whose id is `{owner}`.
+#[derive(Clone, Copy, Debug)]
+enum RowsOf {
+    User(&'static str),
+    /// Of each paired server of the user's own.
+    OwnServers(&'static str),
+    /// Of each player that the user tracks.
+    TrackedPlayers(&'static str),
+}
+
+/// Where a page of a list ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowPlace {
+    /// Which of `whose`.
+    share: usize,
+    owner: String,
+    key: Vec<String>,
+}
+
+const OF_OWN_SERVER: &[RowsOf] = &[RowsOf::OwnServers("server_id = {owner}")];
+const OF_USER: &[RowsOf] = &[RowsOf::User("user_id = {owner}")];
 /// By account or id; and a deleted server, which the log names by its own id, by its owner.
-const ABOUT_USER: &str = "(target IN (SELECT platform_id FROM users WHERE id = {user} UNION SELECT id FROM users WHERE id = {user}) OR (action = 'paired_server.delete' AND payload LIKE '%\"ownerId\":\"' || {user} || '\"%'))";
-const OF_ACCOUNT: &str = "platform_id = (SELECT platform_id FROM users WHERE id = {user})";
+const ABOUT_USER: &[RowsOf] = &[RowsOf::User(
+    "(target IN (SELECT platform_id FROM users WHERE id = {owner} UNION SELECT id FROM users WHERE id = {owner}) OR (action = 'paired_server.delete' AND payload LIKE '%\"ownerId\":\"' || {owner} || '\"%'))",
+)];
+const OF_ACCOUNT: &[RowsOf] = &[RowsOf::User("platform_id = (SELECT platform_id FROM users WHERE id = {owner})")];
 
 const fn rows(
     name: &'static str,
     table: &'static str,
-    whose: &'static str,
-    order: &'static str,
+    whose: &'static [RowsOf],
+    key: &'static [&'static str],
     columns: &'static [&'static str],
 ) -> PersonalRows {
-    PersonalRows { name, table, whose, order, columns }
+    PersonalRows { name, table, whose, key, columns }
 }
 
 /// All lists. Secrets, sealed or hashed, are in none.
 #[rustfmt::skip]
 pub const PERSONAL_DATA: [PersonalRows; 36] = [
-    rows("profile", "users", "id = {user}", "id", &["id", "platform_id", "display_name", "avatar_url", "time_zone", "locale", "created_at:time", "last_seen_at:time"]),
-    rows("sessions", "sessions", OF_USER, "id", &["created_at:time", "last_seen_at:time", "expires_at:time"]),
-    rows("activeDays", "active_days", OF_USER, "day", &["day:time"]),
-    rows("pairedServers", "paired_servers", "owner_id = {user}", "id", &["id", "game_server_id", "name", "address", "port", "player_id", "created_at:time", "updated_at:time", "link_alive_at:time", "wipe_time", "seed", "map_size", "level_name"]),
-    rows("smartDevices", "smart_devices", OF_OWN_SERVER, "server_id, device_id", &["server_id", "device_id", "kind", "name", "label", "custom_command", "on_message", "off_message", "created_at:time", "last_value:flag", "x", "y", "reported"]),
-    rows("pairingCodes", "pairing_codes", OF_USER, "code", &["label", "server_id", "sections", "issued_from", "created_at:time", "expires_at:time"]),
-    rows("helperDevices", "helper_devices", OF_USER, "id", &["id", "label", "server_id", "sections", "created_at:time", "last_used_at:time"]),
-    rows("apiTokens", "api_tokens", OF_USER, "id", &["id", "label", "scopes", "server_id", "created_at:time", "expires_at:time", "last_used_at:time"]),
-    rows("pushCredentials", "push_credentials", OF_USER, "user_id", &["uploaded_at:time", "uploaded_by", "expires_at:time", "proven_at:time", "key_version", "staged_uploaded_at:time", "staged_uploaded_by", "staged_expires_at:time"]),
-    rows("pushRefusals", "push_refusals", OF_USER, "user_id", &["uploaded_at:time", "uploaded_by", "reason", "refused_at:time", "dismissed:flag"]),
-    rows("receivedPushes", "push_seen", OF_USER, "persistent_id", &["persistent_id", "received_at:time"]),
-    rows("failedPushes", "failed_pushes", OF_USER, "push_id", &["push_id", "attempts", "reason", "content", "failed_at:time", "dead:flag"]),
-    rows("mapNotes", "map_notes", "author_id = {user}", "server_id, id", &["server_id", "id", "source", "x", "y", "category", "label", "created_at:time", "expires_at:time"]),
-    rows("trackedPlayers", "tracked_players", OF_OWN_SERVER, "id", &["id", "server_id", "tracker_name", "tag", "note", "platform_id", "created_at:time", "online_since:time", "last_seen_at:time"]),
-    rows("trackedSessions", "player_sessions", "player_id IN (SELECT id FROM tracked_players WHERE server_id IN (SELECT id FROM paired_servers WHERE owner_id = {user}))", "player_id, began_at", &["player_id", "began_at:time", "ended_at:time"]),
-    rows("playerStatsRequests", "player_stats_spending", OF_USER, "user_id", &["day:time", "spent"]),
-    rows("shopWatches", "shop_watches", OF_OWN_SERVER, "id", &["id", "server_id", "vendor_id", "item_id", "side", "direction", "expected_price", "currency_id", "created_at:time", "state", "found_vendor_id", "cost", "quantity", "as_of:time"]),
-    rows("guests", "guests", OF_OWN_SERVER, "id", &["id", "server_id", "user_id", "platform_id", "label", "invited_at:time", "expires_at:time", "since:time"]),
-    rows("guestOf", "guests", "(user_id = {user} OR platform_id = (SELECT platform_id FROM users WHERE id = {user}))", "id", &["id", "server_id", "label", "invited_at:time", "since:time"]),
-    rows("refusedInvites", "refused_invites", OF_USER, "server_id", &["server_id", "refused_at:time"]),
-    rows("blockedInviters", "blocked_inviters", OF_USER, "blocked_user_id", &["blocked_user_id", "blocked_at:time"]),
-    rows("alarms", "alarms", OF_USER, "id", &["id", "server_id", "path", "alarm_id", "title", "message", "received_at:time", "sent_at:time", "state", "incident", "finished_at:time"]),
-    rows("incidents", "incidents", OF_OWN_SERVER, "id", &["id", "server_id", "alarm_id", "alarm_name", "title", "x", "y", "grid", "first_at:time", "last_at:time", "ended_at:time", "count", "paths", "late:flag", "drill:flag", "state", "heard_at:time"]),
-    rows("mergedIncidents", "merged_incidents", "incident_id IN (SELECT id FROM incidents WHERE server_id IN (SELECT id FROM paired_servers WHERE owner_id = {user}))", "id", &["id", "incident_id"]),
-    rows("acknowledgements", "incident_acks", OF_USER, "incident_id", &["incident_id", "at:time"]),
-    rows("timeline", "timeline", "(user_id = {user} OR server_id IN (SELECT id FROM paired_servers WHERE owner_id = {user}))", "id", &["id", "server_id", "kind", "action", "ts:time", "grid", "x", "y", "title", "data:json"]),
-    rows("chatLines", "chat_lines", OF_OWN_SERVER, "server_id, id", &["server_id", "id", "said_at:time", "author", "text"]),
-    rows("chatLink", "chat_links", OF_USER, "user_id", &["chat_user_id", "linked_at:time"]),
-    rows("paymentCustomer", "payment_customers", OF_USER, "user_id", &["customer_id", "open_checkout"]),
-    rows("subscriptions", "subscriptions", OF_USER, "id", &["id", "customer_id", "tier", "status", "price", "period_start:time", "period_end:time", "cancel_at_period_end:flag", "lapsed:flag", "started_at:time", "fetched_at:time", "past_due_since:time", "paid_tier", "billing_interval", "ended_unknown:flag"]),
-    rows("paymentEvents", "payment_events", "(user_hint = {user} OR customer_id IN (SELECT customer_id FROM payment_customers WHERE user_id = {user}))", "id", &["id", "kind", "subscription_id", "customer_id", "charge_id", "state", "reason", "received_at:time"]),
-    rows("betaTester", "beta_testers", OF_ACCOUNT, "platform_id", &["tier", "note", "expires_at:time", "created_at:time"]),
-    rows("searchedBy", "user_search", OF_USER, "key", &["key"]),
-    rows("adminActions", "audit", "actor = (SELECT platform_id FROM users WHERE id = {user})", "id", &["id", "at:time", "action", "target", "payload:json", "result"]),
-    rows("adminActionsAboutMe", "audit", ABOUT_USER, "id", &["id", "at:time", "action", "payload:json", "result"]),
-    rows("pairingRequests", "pairing_requests", "code IN (SELECT code FROM pairing_codes WHERE user_id = {user})", "id", &["id", "network", "requested_at:time", "confirmed_at:time"]),
+    rows("profile", "users", &[RowsOf::User("id = {owner}")], &["id"], &["id", "platform_id", "display_name", "avatar_url", "time_zone", "locale", "created_at:time", "last_seen_at:time"]),
+    rows("sessions", "sessions", OF_USER, &["id"], &["created_at:time", "last_seen_at:time", "expires_at:time"]),
+    rows("activeDays", "active_days", OF_USER, &["day:time"], &["day:time"]),
+    rows("pairedServers", "paired_servers", &[RowsOf::User("owner_id = {owner}")], &["id"], &["id", "game_server_id", "name", "address", "port", "player_id", "created_at:time", "updated_at:time", "link_alive_at:time", "wipe_time", "seed", "map_size", "level_name"]),
+    rows("smartDevices", "smart_devices", OF_OWN_SERVER, &["device_id"], &["server_id", "device_id", "kind", "name", "label", "custom_command", "on_message", "off_message", "created_at:time", "last_value:flag", "x", "y", "reported"]),
+    rows("pairingCodes", "pairing_codes", OF_USER, &["code"], &["label", "server_id", "sections", "issued_from", "created_at:time", "expires_at:time"]),
+    rows("helperDevices", "helper_devices", OF_USER, &["id"], &["id", "label", "server_id", "sections", "created_at:time", "last_used_at:time"]),
+    rows("apiTokens", "api_tokens", OF_USER, &["id"], &["id", "label", "scopes", "server_id", "created_at:time", "expires_at:time", "last_used_at:time"]),
+    rows("pushCredentials", "push_credentials", OF_USER, &["user_id"], &["uploaded_at:time", "uploaded_by", "expires_at:time", "proven_at:time", "key_version", "staged_uploaded_at:time", "staged_uploaded_by", "staged_expires_at:time"]),
+    rows("pushRefusals", "push_refusals", OF_USER, &["user_id"], &["uploaded_at:time", "uploaded_by", "reason", "refused_at:time", "dismissed:flag"]),
+    rows("receivedPushes", "push_seen", OF_USER, &["persistent_id"], &["persistent_id", "received_at:time"]),
+    rows("failedPushes", "failed_pushes", OF_USER, &["push_id"], &["push_id", "attempts", "reason", "content", "failed_at:time", "dead:flag"]),
+    rows("mapNotes", "map_notes", &[RowsOf::User("author_id = {owner}")], &["server_id", "id"], &["server_id", "id", "source", "x", "y", "category", "label", "created_at:time", "expires_at:time"]),
+    rows("trackedPlayers", "tracked_players", OF_OWN_SERVER, &["id"], &["id", "server_id", "tracker_name", "tag", "note", "platform_id", "created_at:time", "online_since:time", "last_seen_at:time"]),
+    rows("trackedSessions", "player_sessions", &[RowsOf::TrackedPlayers("player_id = {owner}")], &["began_at:time"], &["player_id", "began_at:time", "ended_at:time"]),
+    rows("playerStatsRequests", "player_stats_spending", OF_USER, &["user_id"], &["day:time", "spent"]),
+    rows("shopWatches", "shop_watches", OF_OWN_SERVER, &["id"], &["id", "server_id", "vendor_id", "item_id", "side", "direction", "expected_price", "currency_id", "created_at:time", "state", "found_vendor_id", "cost", "quantity", "as_of:time"]),
+    rows("guests", "guests", OF_OWN_SERVER, &["id"], &["id", "server_id", "user_id", "platform_id", "label", "invited_at:time", "expires_at:time", "since:time"]),
+    rows("guestOf", "guests", &[RowsOf::User("(user_id = {owner} OR platform_id = (SELECT platform_id FROM users WHERE id = {owner}))")], &["id"], &["id", "server_id", "label", "invited_at:time", "since:time"]),
+    rows("refusedInvites", "refused_invites", OF_USER, &["server_id"], &["server_id", "refused_at:time"]),
+    rows("blockedInviters", "blocked_inviters", OF_USER, &["blocked_user_id"], &["blocked_user_id", "blocked_at:time"]),
+    rows("alarms", "alarms", OF_USER, &["id"], &["id", "server_id", "path", "alarm_id", "title", "message", "received_at:time", "sent_at:time", "state", "incident", "finished_at:time"]),
+    rows("incidents", "incidents", OF_OWN_SERVER, &["id"], &["id", "server_id", "alarm_id", "alarm_name", "title", "x", "y", "grid", "first_at:time", "last_at:time", "ended_at:time", "count", "paths", "late:flag", "drill:flag", "state", "heard_at:time"]),
+    rows("mergedIncidents", "merged_incidents", &[RowsOf::OwnServers("incident_id IN (SELECT id FROM incidents WHERE server_id = {owner})")], &["id"], &["id", "incident_id"]),
+    rows("acknowledgements", "incident_acks", OF_USER, &["incident_id"], &["incident_id", "at:time"]),
+    rows("timeline", "timeline", &[RowsOf::User("user_id = {owner}"), RowsOf::OwnServers("server_id = {owner}")], &["ts:time", "id"], &["id", "server_id", "kind", "action", "ts:time", "grid", "x", "y", "title", "data:json"]),
+    rows("chatLines", "chat_lines", OF_OWN_SERVER, &["id"], &["server_id", "id", "said_at:time", "author", "text"]),
+    rows("chatLink", "chat_links", OF_USER, &["user_id"], &["chat_user_id", "linked_at:time"]),
+    rows("paymentCustomer", "payment_customers", OF_USER, &["user_id"], &["customer_id", "open_checkout"]),
+    rows("subscriptions", "subscriptions", OF_USER, &["id"], &["id", "customer_id", "tier", "status", "price", "period_start:time", "period_end:time", "cancel_at_period_end:flag", "lapsed:flag", "started_at:time", "fetched_at:time", "past_due_since:time", "paid_tier", "billing_interval", "ended_unknown:flag"]),
+    rows("paymentEvents", "payment_events", &[RowsOf::User("(user_hint = {owner} OR customer_id IN (SELECT customer_id FROM payment_customers WHERE user_id = {owner}))")], &["id"], &["id", "kind", "subscription_id", "customer_id", "charge_id", "state", "reason", "received_at:time"]),
+    rows("betaTester", "beta_testers", OF_ACCOUNT, &["platform_id"], &["tier", "note", "expires_at:time", "created_at:time"]),
+    rows("searchedBy", "user_search", OF_USER, &["key"], &["key"]),
+    rows("adminActions", "audit", &[RowsOf::User("actor = (SELECT platform_id FROM users WHERE id = {owner})")], &["at:time", "id:number"], &["id", "at:time", "action", "target", "payload:json", "result"]),
+    rows("adminActionsAboutMe", "audit", ABOUT_USER, &["id:number"], &["id", "at:time", "action", "payload:json", "result"]),
+    rows("pairingRequests", "pairing_requests", &[RowsOf::User("code IN (SELECT code FROM pairing_codes WHERE user_id = {owner})")], &["id"], &["id", "network", "requested_at:time", "confirmed_at:time"]),
 ];
 
 #[derive(QueryableByName)]
-struct JsonRow {
+struct KeyedRow {
     #[diesel(sql_type = Text)]
     json: String,
+    #[diesel(sql_type = Text)]
+    first_key: String,
+    #[diesel(sql_type = Text)]
+    second_key: String,
 }
 
 /// How the engines write a query.
@@ -121,25 +148,87 @@ enum Dialect {
     Postgres,
 }
 
-impl PersonalRows {
-    /// A page of it, each row as a JSON object.
-    pub fn read(&self, db: &mut Db, user: &User, offset: i64) -> Result<Vec<String>, DbError> {
-        let query = |dialect| {
-            sql_query(self.query(dialect))
-                .bind::<Text, _>(user.id.as_str().to_owned())
-                .bind::<BigInt, _>(PAGE)
-                .bind::<BigInt, _>(offset)
-        };
-        let rows: Vec<JsonRow> = match db {
-            Db::Pg(db) => query(Dialect::Postgres).load(db)?,
-            Db::Sqlite(db) => query(Dialect::Sqlite).load(db)?,
-        };
-        Ok(rows.into_iter().map(|row| row.json).collect())
+impl RowsOf {
+    fn rows(self) -> &'static str {
+        match self {
+            Self::User(rows) | Self::OwnServers(rows) | Self::TrackedPlayers(rows) => rows,
+        }
     }
 
-    /// The user's id, how many, and after how many, are its first, second and third value.
-    fn query(&self, dialect: Dialect) -> String {
-        let Self { table, whose, order, columns, .. } = self;
+    /// The ids of its owners, in order.
+    fn owners(self, db: &mut Db, user: &User) -> Result<Vec<String>, DbError> {
+        let id = user.id.as_str();
+        let own = paired_servers::table.filter(paired_servers::owner_id.eq(id)).select(paired_servers::id);
+        let mut owners: Vec<String> = match self {
+            Self::User(_) => vec![id.to_owned()],
+            Self::OwnServers(_) => own.load(db)?,
+            Self::TrackedPlayers(_) => {
+                let servers: Vec<String> = own.load(db)?;
+                let tracked = tracked_players::table.filter(tracked_players::server_id.eq_any(servers));
+                tracked.select(tracked_players::id).load(db)?
+            }
+        };
+        owners.sort();
+        Ok(owners)
+    }
+}
+
+impl PersonalRows {
+    /// A page of it from this place on, each row as a JSON object, and where the next one begins; none if this is the last.
+    pub fn read(
+        &self,
+        db: &mut Db,
+        user: &User,
+        after: Option<&RowPlace>,
+    ) -> Result<(Vec<String>, Option<RowPlace>), DbError> {
+        let mut page = Vec::new();
+        for (share, whose) in self.whose.iter().enumerate().skip(after.map_or(0, |after| after.share)) {
+            let after = after.filter(|after| after.share == share);
+            for owner in whose.owners(db, user)? {
+                let key = match after {
+                    Some(after) if owner < after.owner => continue,
+                    Some(after) if owner == after.owner => after.key.as_slice(),
+                    _ => &[],
+                };
+                let rows = self.read_of(db, whose.rows(), &owner, key, PAGE - page.len())?;
+                let last = rows.last().map(|row| [row.first_key.clone(), row.second_key.clone()]);
+                page.extend(rows.into_iter().map(|row| row.json));
+                if let Some(key) = last.filter(|_| page.len() == PAGE) {
+                    let key = key.into_iter().take(self.key.len()).collect();
+                    return Ok((page, Some(RowPlace { share, owner, key })));
+                }
+            }
+        }
+        Ok((page, None))
+    }
+
+    /// So many rows of one owner after this key.
+    fn read_of(
+        &self,
+        db: &mut Db,
+        whose: &str,
+        owner: &str,
+        key: &[String],
+        limit: usize,
+    ) -> Result<Vec<KeyedRow>, DbError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        Ok(match db {
+            Db::Pg(db) => {
+                let query = sql_query(self.query(Dialect::Postgres, whose, !key.is_empty())).into_boxed();
+                let query = query.bind::<Text, _>(owner).bind::<BigInt, _>(limit);
+                key.iter().fold(query, |query, part| query.bind::<Text, _>(part)).load(db)?
+            }
+            Db::Sqlite(db) => {
+                let query = sql_query(self.query(Dialect::Sqlite, whose, !key.is_empty())).into_boxed();
+                let query = query.bind::<Text, _>(owner).bind::<BigInt, _>(limit);
+                key.iter().fold(query, |query, part| query.bind::<Text, _>(part)).load(db)?
+            }
+        })
+    }
+
+    /// The owner's id, how many, and with `goes_on` the key, are its values.
+    fn query(&self, dialect: Dialect, whose: &str, goes_on: bool) -> String {
+        let Self { table, key, columns, .. } = self;
         let fields: Vec<String> = columns
             .iter()
             .map(|column| {
@@ -158,12 +247,32 @@ impl PersonalRows {
             })
             .collect();
         let fields = fields.join(", ");
-        let (object, user, limit, offset) = match dialect {
-            Dialect::Sqlite => (format!("json_object({fields})"), "?1", "?2", "?3"),
-            Dialect::Postgres => (format!("json_build_object({fields})::text"), "$1", "$2", "$3"),
+        let (object, mark) = match dialect {
+            Dialect::Sqlite => (format!("json_object({fields})"), '?'),
+            Dialect::Postgres => (format!("json_build_object({fields})::text"), '$'),
         };
-        let whose = whose.replace("{user}", user);
-        format!("SELECT {object} AS json FROM {table} WHERE {whose} ORDER BY {order} LIMIT {limit} OFFSET {offset}")
+        // As text, which says a time exactly.
+        let (mut order, mut texts, mut values) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, column) in (3..).zip(*key) {
+            let (column, form) = column.split_once(':').unwrap_or((column, ""));
+            let value = format!("{mark}{number}");
+            values.push(match (dialect, form) {
+                (Dialect::Postgres, "time") => format!("{value}::timestamp"),
+                (_, "number") => format!("CAST({value} AS BIGINT)"),
+                _ => value,
+            });
+            texts.push(format!("CAST({column} AS TEXT)"));
+            order.push(column);
+        }
+        texts.resize(2, "''".to_owned());
+        let order = order.join(", ");
+        let goes_on = if goes_on { format!("AND ({order}) > ({})", values.join(", ")) } else { String::new() };
+        let whose = whose.replace("{owner}", &format!("{mark}1"));
+        format!(
+            "SELECT {object} AS json, {} AS first_key, {} AS second_key FROM {table}
+             WHERE {whose} {goes_on} ORDER BY {order} LIMIT {mark}2",
+            texts[0], texts[1]
+        )
     }
 }
 

@@ -236,7 +236,7 @@ fn an_export_has_a_row_of_every_table_and_no_secret() {
         run(pool, SHARED);
         let ann = user(pool, "ann");
         for rows in PERSONAL_DATA {
-            let page = pool.read_blocking(|db| rows.read(db, &ann, 0)).unwrap();
+            let (page, next) = pool.read_blocking(|db| rows.read(db, &ann, None)).unwrap();
             assert!(!page.is_empty(), "{}", rows.name);
             assert!(rows.table != "audit" || page.iter().all(|row| row.contains("payload")), "{page:?}");
             for row in &page {
@@ -257,20 +257,14 @@ fn an_export_has_a_row_of_every_table_and_no_secret() {
                     assert!(is_right, "{} {column}: {value}", rows.name);
                 }
             }
-            assert!(pool.read_blocking(|db| rows.read(db, &ann, PAGE)).unwrap().is_empty());
+            assert_eq!(next, None);
             for column in rows.columns {
                 for secret in ["sealed", "hash", "token"] {
                     assert!(!column.contains(secret), "{column}");
                 }
             }
         }
-        let many: Vec<String> = (0..PAGE).map(|n| format!("('ann', 'push-{n}', '2026-11-21 12:00:00')")).collect();
-        run(pool, &format!("INSERT INTO push_seen (user_id, persistent_id, received_at) VALUES {}", many.join(", ")));
-        let page = |offset| pool.read_blocking(|db| PERSONAL_DATA[10].read(db, &ann, offset)).unwrap();
-        let all: BTreeSet<String> = page(0).into_iter().chain(page(PAGE)).collect();
-        assert_eq!((page(0).len(), all.len()), (500, 501), "pages have each row once");
-
-        let sorted = pool.read_blocking(|db| PERSONAL_DATA[12].read(db, &ann, 0)).unwrap();
+        let sorted = pool.read_blocking(|db| PERSONAL_DATA[12].read(db, &ann, None)).unwrap().0;
         assert_eq!(sorted.len(), 2, "on the own server, and on Bob's: {sorted:?}");
 
         // Codes cannot be told: only their hash is stored. Content has no user but its writer. What is kept for a request that
@@ -279,6 +273,48 @@ fn an_export_has_a_row_of_every_table_and_no_secret() {
         let untold = ["chat_link_codes", "idempotency_keys", "store_versions", "wiki_versions"];
         for table in tables.keys().map(String::as_str).filter(|table| !NOBODYS.contains(table)) {
             assert!(told.contains(table) != untold.contains(&table), "{table} is told of, or known not to be");
+        }
+    });
+}
+
+#[test]
+fn a_long_list_is_read_in_pages_that_have_each_row_once() {
+    testing::on_each_database(|pool| {
+        let tables = catalogue(pool);
+        fill(pool, &tables, "ann", 1);
+        fill(pool, &tables, "bob", 2);
+        testing::server(pool, "ann", "ann-second");
+        let insert = |table: &str, columns: &str, row: &dyn Fn(usize) -> String| {
+            let rows: Vec<String> = (0..PAGE + 150).map(row).collect();
+            run(pool, &format!("INSERT INTO {table} ({columns}) VALUES {}", rows.join(", ")));
+        };
+        insert("push_seen", "user_id, persistent_id, received_at", &|n| {
+            format!("('ann', 'push-{n}', '2026-11-21 12:00:00')")
+        });
+        // Many of one microsecond, and of two servers.
+        let columns = "id, user_id, server_id, kind, action, ts, grid, title, data";
+        insert("timeline", columns, &|n| {
+            let (server, micros) = (["'ann-server'", "'ann-second'", "NULL"][n % 3], n / 100);
+            let user = if server == "NULL" { "'ann'" } else { "NULL" };
+            let time = format!("2026-11-21 12:00:00.{micros:06}");
+            format!("('many-{n}', {user}, {server}, 'heli', 'seen', '{time}', '', '', '{{}}')")
+        });
+        let ann = user(pool, "ann");
+        for rows in PERSONAL_DATA.iter().filter(|rows| ["push_seen", "timeline"].contains(&rows.table)) {
+            let (mut all, mut pages, mut place) = (Vec::new(), 0, None);
+            loop {
+                let (page, next) = pool.read_blocking(|db| rows.read(db, &ann, place.as_ref())).unwrap();
+                all.extend(page);
+                pages += 1;
+                place = next;
+                if place.is_none() {
+                    break;
+                }
+            }
+            let different: BTreeSet<&String> = all.iter().collect();
+            // The filled row of the timeline is of the user and of their server.
+            let filled = if rows.table == "timeline" { 2 } else { 1 };
+            assert_eq!((all.len(), different.len(), pages), (PAGE + 150 + filled, PAGE + 151, 2), "{}", rows.name);
         }
     });
 }
