@@ -1,6 +1,7 @@
 //! The only wiring: opens everything once, binds, runs, and stops in order.
 
 mod listeners;
+mod memory;
 mod opening;
 mod own_addresses;
 mod start_error;
@@ -352,7 +353,7 @@ impl Server {
     pub async fn run_until_stopped(mut self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
         let rotation = rt::spawn(rotation::run(self.context.vault.clone()));
         let own_addresses = rt::spawn(own_addresses::watch(self.context.clone(), [self.api_addr, self.relay_addr]));
-        let upkeep = rt::spawn(api::metrics::upkeep());
+        let upkeep = rt::spawn(async { tokio::join!(api::metrics::upkeep(), memory::give_back()) });
         let mut stopping = Stopping {
             health: self.health,
             hub: self.hub,

@@ -1,0 +1,31 @@
+//! Memory that was needed once goes back to the system. glibc keeps most of what was freed: after a flood the process
+//! would stay as large as it was then.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+/// While memory is searched, whoever allocates from the same arena waits: some milliseconds a minute.
+const GIVEN_BACK_EVERY: Duration = Duration::from_secs(60);
+
+/// Gives back what is free, as long as it runs. Where the allocator is not glibc's, that does so by itself.
+#[allow(clippy::disallowed_methods, reason = "it takes milliseconds, in which no executor thread may stand still")]
+pub async fn give_back() {
+    while cfg!(all(target_os = "linux", target_env = "gnu")) {
+        sleep(GIVEN_BACK_EVERY).await;
+        let began = Instant::now();
+        // It cannot fail.
+        let _ = tokio::task::spawn_blocking(trim).await;
+        log::debug!("free memory was given back in {:?}", began.elapsed());
+    }
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[allow(unsafe_code, reason = "there is no safe way to it")]
+fn trim() {
+    // SAFETY: it takes no pointer, and may be called from any thread at any time.
+    unsafe { libc::malloc_trim(0) };
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn trim() {}
