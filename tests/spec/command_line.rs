@@ -328,8 +328,8 @@ fn a_demo_takes_a_dashboard_of_ones_own_and_refuses_what_is_no_address() {
     let file = std::fs::read_to_string(directory.path().join("it/demo.json")).unwrap();
     let file: serde_json::Value = serde_json::from_str(&file).unwrap();
     let answer = actix_web::rt::System::new().block_on(async {
-        let request =
-            reqwest::Client::new().get(format!("{}/me", file["apiUrl"].as_str().unwrap().trim_end_matches('/')));
+        let request = crate::harness::binary::http()
+            .get(format!("{}/me", file["apiUrl"].as_str().unwrap().trim_end_matches('/')));
         let request = request.header("cookie", file["cookie"].as_str().unwrap());
         request.header("origin", "http://localhost:5173").send().await.unwrap()
     });
