@@ -216,10 +216,20 @@ mod tests {
 
     #[test]
     fn without_a_key_payments_are_off() {
-        let off = PaymentSettings { payment_secret_key: Some(" ".into()), payment_webhook_secret: None, ..complete() };
+        let half = PaymentSettings { payment_secret_key: Some(" ".into()), ..complete() };
+        let mut off = PaymentSettings { payment_webhook_secret: None, ..half.clone() };
+        for price in [
+            &mut off.payment_price_scout,
+            &mut off.payment_price_operator,
+            &mut off.payment_price_overlord,
+            &mut off.payment_price_operator_yearly,
+        ] {
+            *price = None;
+        }
         assert!(matches!(checked(off), Ok((None, false))));
-        let half = PaymentSettings { payment_secret_key: None, ..complete() };
-        assert_eq!(checked(half).unwrap_err(), ["PAYMENT_WEBHOOK_SECRET is set without PAYMENT_SECRET_KEY"]);
+        let faults = checked(half).unwrap_err();
+        assert_eq!(faults.len(), 5, "the webhook's secret and four prices: {faults:?}");
+        assert!(faults.iter().all(|fault| fault.contains("is set without PAYMENT_SECRET_KEY")));
     }
 
     #[test]
