@@ -1,6 +1,10 @@
 //! What the sockets of one worker thread share: its subscriptions, found by paired server, and the way to the hub.
 
-use std::{cell::RefCell, collections::HashMap, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    rc::Rc,
+};
 
 use actix::Recipient;
 
@@ -11,7 +15,7 @@ use crate::{
     relay::{
         commands::{AcknowledgeRaid, UserCommand},
         server_lookup::FindServer,
-        server_subscription::{ServerSubscription, Subscription},
+        server_subscription::{MAILBOX, ServerSubscription, Subscription},
         sockets::Sockets,
     },
 };
@@ -28,6 +32,8 @@ pub struct RelayWorker {
     pub acknowledgements: Recipient<AcknowledgeRaid>,
     pub toggles: ToggleBudgets,
     pub sockets: Rc<Sockets>,
+    /// Room of a new subscription for publications; a simulation has little.
+    pub mailbox: Cell<usize>,
     subscriptions: RefCell<HashMap<ServerId, Rc<Subscription>>>,
 }
 
@@ -48,6 +54,7 @@ impl RelayWorker {
             acknowledgements,
             toggles,
             sockets,
+            mailbox: Cell::new(MAILBOX),
             subscriptions: RefCell::default(),
         })
     }
@@ -71,7 +78,7 @@ impl RelayWorker {
             return Ok(None);
         }
         let (clock, servers, sockets) = (self.clock.clone(), self.servers.clone(), self.sockets.clone());
-        let started = ServerSubscription::start(server.clone(), clock, found, servers, sockets);
+        let started = ServerSubscription::start(server.clone(), clock, found, servers, sockets, self.mailbox.get());
         let mut subscriptions = self.subscriptions.borrow_mut();
         subscriptions.retain(|_, subscription| subscription.is_live());
         subscriptions.insert(server.clone(), started.clone());

@@ -42,7 +42,7 @@ use crate::{
 };
 
 /// Publications that wait for this thread; beyond it steps are left out, and a snapshot makes up for them.
-const MAILBOX: usize = 1_024;
+pub const MAILBOX: usize = 1_024;
 /// How often it is checked whether anybody still watches, and old steps are forgotten.
 const LINGER: Duration = Duration::from_secs(30);
 /// A random byte for pauses that need not differ: one thread asks for one server.
@@ -85,6 +85,7 @@ pub struct ServerSubscription {
     subscription: Rc<Subscription>,
     servers: Recipient<FindServer>,
     sockets: Rc<Sockets>,
+    mailbox: usize,
     /// Sockets that are still to be served for the last news.
     pass: VecDeque<u32>,
     /// Nobody watched at the last check.
@@ -97,13 +98,14 @@ pub struct ServerSubscription {
 }
 
 impl ServerSubscription {
-    /// Starts on this thread. `servers` is asked again if the game connection fails.
+    /// Starts on this thread, with room for so many publications. `servers` is asked again if the game connection fails.
     pub fn start(
         server: ServerId,
         clock: Clock,
         found: FoundServer,
         servers: Recipient<FindServer>,
         sockets: Rc<Sockets>,
+        mailbox: usize,
     ) -> Rc<Subscription> {
         let subscription = Rc::new(Subscription {
             feed: Feed::new(server, clock),
@@ -115,6 +117,7 @@ impl ServerSubscription {
             subscription: subscription.clone(),
             servers,
             sockets,
+            mailbox,
             pass: VecDeque::new(),
             idle: false,
             searching: false,
@@ -231,7 +234,7 @@ impl Actor for ServerSubscription {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.set_mailbox_capacity(MAILBOX);
+        ctx.set_mailbox_capacity(self.mailbox);
         self.subscribe(ctx);
         self.subscription.feed.connect(ctx.address().recipient());
         self.ask_if_wanted(ctx);

@@ -164,7 +164,7 @@ impl Judge {
                 }
             }
             (Some("chat"), ..) => self.receive_line(number, &server, &message["chat"]),
-            (Some("event"), ..) => self.receive_event(&server, &message["event"]),
+            (Some("event"), ..) => self.receive_event(number, &server, &message["event"]),
             (Some("ack"), ..) => self.receive_ack(dashboard, message["requestId"].as_str().unwrap_or_default()),
             (Some("error"), ..) if message["code"] == "malformed" => self.broken("understood", message.to_string()),
             _ => {}
@@ -248,6 +248,8 @@ impl Judge {
         let watched: Vec<_> = dashboards.iter().flat_map(watches).collect();
         self.check_alarms(world, pool, &watched);
         self.check_wishes(world, pool);
+        let gone: Vec<String> = self.gone.keys().cloned().collect();
+        self.check_gone(pool, &gone);
         self.check_records(world, pool, &watched);
         let raids: Vec<(String, String, bool)> = pool
             .read_blocking(|db| {
@@ -378,6 +380,9 @@ impl Judge {
                 let incident = row.3.as_deref().and_then(|incident| of_ledger.get(incident));
                 row.1 == title && row.2 == "opened" && incident.is_some_and(|incident| !incident.3)
             };
+            if is_paired && rows.iter().any(|row| row.1 == title && row.3.is_none()) {
+                self.broken("pushes-have-incidents", format!("{title:?} is in none"));
+            }
             if stored == 1 && !self.set_back && is_late && rows.iter().any(is_fresh) {
                 self.broken("late-is-late", format!("{title:?} was sent long ago and rang"));
             }

@@ -10,11 +10,11 @@ use companion::{
     crypto::{keys::Key32, random::Random, sealer::Sealer},
     db::{
         error::DbError,
-        journal::{self, Journal},
+        journal::{self, JOURNAL, Journal},
         paired_servers,
         pool::{Db, Pool},
         push_credentials::{self, SealedBundle},
-        schema::guests,
+        schema::{alarms, guests, incidents},
         sessions, users,
     },
     domain::{
@@ -42,7 +42,10 @@ use companion::{
         connect_turns::ConnectTurns,
         context::RelayContext,
         fact_sink::FactSink,
-        hub::{AccessChanged, DevicesChanged, Hub, RelayHealth, ServerPaired, ServerRemoved, SessionEnded, StartDrill},
+        hub::{
+            AccessChanged, DevicesChanged, Hub, RelayHealth, SendChat, ServerPaired, ServerRemoved, SessionEnded,
+            StartDrill,
+        },
         relay_worker::RelayWorker,
         sockets::Sockets,
     },
@@ -59,11 +62,17 @@ use secrecy::SecretBox;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::world::{GAMES, JournalFate, PAIRED, PHONES, Request, USERS, UserAct, World, world};
+use crate::{
+    random::Stream,
+    world::{GAMES, JournalFate, PAIRED, PHONES, Request, USERS, UserAct, World, world},
+};
 
 /// The longest time over which sockets are closed when a life ends gracefully, and for all of that.
 const DRAIN: Duration = Duration::from_secs(2);
 const ENDED_WITHIN: Duration = Duration::from_secs(20);
+
+/// Seeds in a hundred whose subscriptions have room for one publication only.
+const FEW_PLACES: u64 = 30;
 
 /// What a life works with.
 #[derive(Clone)]
@@ -80,6 +89,9 @@ impl Service {
         let random = Random::seeded(world.seed ^ u64::from(life).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let disk = Arc::new(|moment| World::disk(moment).boxed_local());
         let pool = Pool::open_simulated(&world.database, disk).expect("a database");
+        if world.start_fails.take() {
+            fail_to_start(world, &pool);
+        }
         journal::replay(&world.directory, &pool).expect("the journal is stored");
         let journal = Journal::open_simulated(&world.directory).expect("a journal");
         let journal = journal.on_disk(Arc::new(|line: &[u8]| World::journal(line.to_vec()).boxed_local()));
@@ -102,7 +114,7 @@ impl Service {
         furnished.expect("a fresh database takes everything");
     }
 
-    fn upload(&self, db: &mut Db, user: usize, token: u64, world: &World) -> Result<(), DbError> {
+    pub fn upload(&self, db: &mut Db, user: usize, token: u64, world: &World) -> Result<(), DbError> {
         let (now, id) = (world.clock.now(), UserId::from(USERS[user]));
         let (android_id, _) = PHONES[user];
         let bundle = json!({ "gcm": { "androidId": android_id.to_string(), "securityToken": token.to_string() } });
@@ -187,6 +199,9 @@ impl Service {
             )
         };
         let workers = [(); 2].map(new_worker);
+        if Stream::of(world.seed, "mailboxes").chance(FEW_PLACES) {
+            workers.iter().for_each(|worker| worker.mailbox.set(1));
+        }
         let mut turn = 0;
         while let Some(request) = requests.recv().await {
             match request {
@@ -262,6 +277,8 @@ impl Service {
                 // A conflict: it was stored before, and its answer was lost.
                 return matches!(done, Ok(()) | Err(DbError::Conflict));
             }
+            UserAct::Erase => return self.erase(hub, push).await,
+            UserAct::Return(session) => return self.come_back(session, push).await,
             UserAct::UploadCredential(user) | UserAct::UploadRefused(user) => {
                 let (this, push) = (self.clone(), push.clone());
                 let is_refused = matches!(act, UserAct::UploadRefused(_));
@@ -287,6 +304,18 @@ impl Service {
                 }
                 world.judge.borrow_mut().guests.acknowledge(&server, is_guest, change);
             }
+            UserAct::Say(paired, text) => {
+                let (name, owner, _) = PAIRED[paired];
+                let Some(server) = world.judge.borrow().server(name) else { return false };
+                let (user, said) = (USERS[owner].into(), text.clone());
+                world.judge.borrow_mut().records.attempt(&server, paired, &text);
+                let said = hub.send(SendChat { server, user, text: said }).await;
+                let is_said = matches!(said, Ok(Ok(line)) if line.line.text == text);
+                if is_said {
+                    world.judge.borrow_mut().records.acknowledge(&text);
+                }
+                return is_said;
+            }
             UserAct::Drill(paired) => {
                 let Some(server) = world.judge.borrow().server(PAIRED[paired].0) else { return false };
                 return hub.send(StartDrill { server }).await.is_ok_and(|outcome| outcome.is_ok());
@@ -294,6 +323,44 @@ impl Service {
         }
         true
     }
+}
+
+/// A start that cannot read the journal, and one that dies when it has stored what is in that and has not emptied it.
+/// Neither loses nor repeats anything.
+fn fail_to_start(world: &World, pool: &Pool) {
+    let (path, aside) = (world.directory.join(JOURNAL), world.directory.join("aside"));
+    let is_there = std::fs::rename(&path, &aside).is_ok();
+    std::fs::create_dir(&path).expect("a directory");
+    if journal::replay(&world.directory, pool).is_ok() || Journal::open_simulated(&world.directory).is_ok() {
+        world.judge.borrow_mut().broken("starts-are-honest", "it starts without its journal".to_owned());
+    }
+    std::fs::remove_dir(&path).expect("it is empty");
+    if is_there {
+        std::fs::rename(&aside, &path).expect("our own file");
+        let kept = std::fs::read(&path).expect("our own file");
+        world.trace(&format!(
+            "a start dies with {} lines in the journal",
+            kept.split(|byte| *byte == b'\n').count() - 1
+        ));
+        journal::replay(&world.directory, pool).expect("the journal is stored");
+        let stored = ledger(pool);
+        std::fs::write(&path, kept).expect("our own file");
+        journal::replay(&world.directory, pool).expect("the journal is stored");
+        if ledger(pool) != stored {
+            world.judge.borrow_mut().broken("replay-repeats-nothing", format!("{:?}, before {stored:?}", ledger(pool)));
+        }
+    }
+}
+
+/// Alarms with their incidents; incidents with their counts.
+fn ledger(pool: &Pool) -> impl PartialEq + std::fmt::Debug + use<> {
+    type Rows = (Vec<(String, Option<String>)>, Vec<(String, i64, String)>);
+    let read = |db: &mut Db| -> Result<Rows, DbError> {
+        let rows = alarms::table.order(alarms::id).select((alarms::id, alarms::incident)).load(db)?;
+        let columns = (incidents::id, incidents::count, incidents::state);
+        Ok((rows, incidents::table.order(incidents::id).select(columns).load(db)?))
+    };
+    pool.read_blocking(read).expect("the ledger can be read")
 }
 
 /// Bob is a guest of this server, or no longer.

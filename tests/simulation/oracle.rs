@@ -41,6 +41,8 @@ pub struct AlarmOracle {
     rises: [i64; GAMES.len()],
     /// When the alarm of the healthy minutes went on, by the clock of the service.
     fired_at: Option<DateTime<Utc>>,
+    /// The same of the one that went on while no link was up.
+    unseen_at: Option<DateTime<Utc>>,
     /// By dashboard and incident.
     told: BTreeMap<(usize, String), Vec<Told>>,
 }
@@ -67,6 +69,11 @@ impl AlarmOracle {
     /// The alarm of the healthy minutes goes on.
     pub fn fire(&mut self, now: DateTime<Utc>) {
         self.fired_at = Some(now);
+    }
+
+    /// An alarm goes on while no link is up.
+    pub fn fire_unseen(&mut self, now: DateTime<Utc>) {
+        self.unseen_at = Some(now);
     }
 
     /// A dashboard received a message about an incident.
@@ -125,6 +132,10 @@ impl Judge {
         if row.count != 2 {
             self.broken("each-alarm-counted", format!("{name}: two triggers, {row:?}"));
         }
+        let second = fired + TimeDelta::milliseconds((SECOND_HEALTHY_ALARM - FIRST_HEALTHY_ALARM) as i64);
+        if (row.last_at - second).abs() > TimeDelta::seconds(5) {
+            self.broken("each-alarm-counted", format!("{name}: the second trigger came at {second}, {row:?}"));
+        }
         if row.ended_at != Some(row.last_at + QUIET) {
             self.broken("incidents-end", format!("{name}: {row:?}"));
         }
@@ -145,6 +156,14 @@ impl Judge {
             }
         }
         let base = BASE_ALARM.to_string();
+        if let Some(unseen) = self.oracle.unseen_at.map(|at| at.naive_utc()) {
+            let is_it = |row: &&Row| (row.first_at - unseen).abs() < TimeDelta::seconds(60) && row.alarm_id == base;
+            let counts: Vec<i64> = rows.iter().filter(is_it).map(|row| row.count).collect();
+            // The last alarm comes within the quiet time of the one that rose unseen.
+            if counts != [2] {
+                self.broken("unseen-is-counted", format!("{name}: what rose while no link was up makes {counts:?}"));
+            }
+        }
         let last = rows.iter().filter(|row| row.alarm_id == base).max_by_key(|row| row.first_at);
         if let Some(last) = last.filter(|last| last.state == "unheard" && !watchers.is_empty()) {
             self.broken("delivered-is-true", format!("{name}: {watchers:?} watch, {last:?}"));

@@ -9,14 +9,15 @@ use companion::{
         pool::Pool,
         schema::{chat_lines, timeline},
     },
-    domain::ids::ServerId,
+    domain::ids::{GameServerId, ServerId},
 };
-use diesel::{QueryDsl as _, RunQueryDsl as _};
+use diesel::{ExpressionMethods as _, QueryDsl as _, RunQueryDsl as _};
 use serde_json::Value;
 
 use crate::{
     judge::Judge,
-    world::{PAIRED, World},
+    script::{HEALTHY_DEATH, HEALTHY_FROM, HEALTHY_SAY},
+    world::{GAMES, PAIRED, World, world},
 };
 
 /// Lines that are said in the healthy minutes.
@@ -28,8 +29,42 @@ pub struct Records {
     lines: BTreeMap<(usize, String, String), (String, u32)>,
     /// Servers and ids of events.
     events: BTreeSet<(String, String)>,
-    /// Words of pushes that are no alarm, and whether they are of a paired server.
-    pub notices: BTreeMap<String, bool>,
+    /// Dashboards that were told of the death in the healthy minutes, and servers.
+    deaths: BTreeSet<(usize, String)>,
+    /// Games that were wiped.
+    pub wiped: BTreeSet<usize>,
+    /// Lines that an owner said through the API.
+    said: BTreeMap<String, SaidLine>,
+    /// Words of pushes that are no alarm, whose they are, and whether they are of a paired server.
+    pub notices: BTreeMap<String, (usize, bool)>,
+    /// Whose may be gone.
+    erased: BTreeSet<usize>,
+}
+
+/// A line that an owner said through the API.
+struct SaidLine {
+    server: String,
+    paired: usize,
+    at: u64,
+    acknowledged: bool,
+}
+
+impl Records {
+    pub fn attempt(&mut self, server: &ServerId, paired: usize, text: &str) {
+        let said = SaidLine { server: server.to_string(), paired, at: world().millis(), acknowledged: false };
+        self.said.insert(text.to_owned(), said);
+    }
+
+    /// This user erases themselves.
+    pub fn erase(&mut self, user: usize) {
+        self.erased.insert(user);
+    }
+
+    pub fn acknowledge(&mut self, text: &str) {
+        if let Some(said) = self.said.get_mut(text) {
+            said.acknowledged = true;
+        }
+    }
 }
 
 impl Judge {
@@ -44,7 +79,10 @@ impl Judge {
     }
 
     /// A dashboard received an event.
-    pub fn receive_event(&mut self, server: &str, event: &Value) {
+    pub fn receive_event(&mut self, dashboard: usize, server: &str, event: &Value) {
+        if event["kind"] == "death" && event["action"] == "died" && world().millis() >= HEALTHY_DEATH {
+            self.records.deaths.insert((dashboard, server.to_owned()));
+        }
         if let Some(id) = event["id"].as_str() {
             self.records.events.insert((server.to_owned(), id.to_owned()));
         }
@@ -59,10 +97,10 @@ impl Judge {
                 Ok((lines.load(db)?, timeline::table.select((timeline::id, timeline::title)).load(db)?))
             })
             .expect("the records can be read");
-        let told = self.records.notices.iter().find(|(who, is_of_server)| {
+        let told = self.records.notices.iter().find(|(who, (user, is_of_server))| {
             let stored = events.iter().filter(|(_, title)| title.contains(who.as_str())).count();
             // They went with their server.
-            let is_gone = **is_of_server && !self.deleted.is_empty();
+            let is_gone = (*is_of_server && !self.deleted.is_empty()) || self.records.erased.contains(user);
             stored > 1 || (stored == 0 && !is_gone)
         });
         if let Some((who, _)) = told {
@@ -74,8 +112,16 @@ impl Judge {
         );
         let there: Vec<ServerId> = PAIRED.iter().filter_map(|(name, ..)| self.server(name)).collect();
         let is_there = |server: &str| there.iter().any(|known| known.as_str() == server);
+        self.check_said(&lines, world.lives.get() == 1);
+        for (dashboard, paired) in watched {
+            let Some(server) = self.server(PAIRED[*paired].0) else { continue };
+            if !self.records.deaths.contains(&(*dashboard, server.to_string())) {
+                self.broken("deaths-are-told", format!("dashboard {dashboard} of {}", PAIRED[*paired].0));
+            }
+        }
         // A process that dies takes along what it had yet to write.
         if world.lives.get() == 1 {
+            self.check_wipes(pool);
             let line = self.records.lines.keys().find(|(_, of, id)| is_there(of) && !kept.contains(&(&**of, &**id)));
             let event = self.records.events.iter().find(|(of, id)| is_there(of) && !events.contains(&**id));
             if line.is_some() || event.is_some() {
@@ -103,6 +149,44 @@ impl Judge {
                     }
                 }
             }
+        }
+    }
+
+    /// Lines that owners said through the API: none twice, and each that was acknowledged.
+    fn check_said(&mut self, lines: &[(String, String, String)], lived_on: bool) {
+        let stored = |text: &str, said: &SaidLine| {
+            lines.iter().filter(|(server, _, line)| *server == said.server && line == text).count()
+        };
+        let is_wrong = |(text, said): &(&String, &SaidLine)| {
+            let is_there = self.server(PAIRED[said.paired].0).is_some_and(|server| server.as_str() == said.server);
+            // The process takes along what it had yet to write, and the game shows its last lines only.
+            let is_due = said.acknowledged && is_there && (lived_on || said.at >= HEALTHY_FROM);
+            let is_missing = said.at >= HEALTHY_SAY && !said.acknowledged;
+            stored(text, said) > 1 || (is_due && stored(text, said) == 0) || is_missing
+        };
+        let wrong = self.records.said.iter().find(is_wrong);
+        if let Some((text, said)) = wrong {
+            let (times, name) = (stored(text, said), PAIRED[said.paired].0);
+            let details = format!("{text:?} of {name} is stored {times} times, acknowledged: {}", said.acknowledged);
+            self.broken("said-is-stored", details);
+        }
+    }
+
+    /// A game that was wiped made an event.
+    fn check_wipes(&mut self, pool: &Pool) {
+        let read = |db: &mut _| {
+            let wipes = timeline::table.filter(timeline::kind.eq("wipe")).select(timeline::game_server_id);
+            Ok(wipes.load::<Option<String>>(db)?)
+        };
+        let wipes = pool.read_blocking(read).expect("the timeline can be read");
+        let is_told = |game: &usize| {
+            let at = GameServerId::at(GAMES[*game].0, GAMES[*game].1);
+            wipes.iter().any(|of| of.as_deref() == Some(at.as_str()))
+        };
+        // A server that is paired again knows no world of before.
+        let missed = self.records.wiped.iter().find(|game| !is_told(game));
+        if let Some(game) = missed.filter(|_| self.deleted.is_empty()) {
+            self.broken("wipes-are-told", format!("none of game server {game}"));
         }
     }
 

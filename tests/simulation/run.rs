@@ -17,8 +17,8 @@ use crate::{
     random::Stream,
     records::HEALTHY_LINES,
     script::{
-        Act, DASHBOARDS, FIRST_HEALTHY_ALARM, HEALTHY_CHAT, HEALTHY_FROM, HEALTHY_TOGGLE, LAST_ALARM,
-        SECOND_HEALTHY_ALARM, Script,
+        Act, DASHBOARDS, FIRST_HEALTHY_ALARM, HEALTHY_CHAT, HEALTHY_DEATH, HEALTHY_FROM, HEALTHY_SAY, HEALTHY_TOGGLE,
+        LAST_ALARM, SECOND_HEALTHY_ALARM, Script, UNSEEN_ALARM, UNSEEN_FOR,
     },
     wire::WireKind,
     world::{Fate, GAMES, JournalFate, PAIRED, PHONES, USERS, UserAct, World},
@@ -68,6 +68,12 @@ impl Run {
         for game in &self.world.games {
             game.world(|world| HEALTHY_LINES.iter().for_each(|line| world.say(TEAM[1].0, line)));
         }
+        at(HEALTHY_SAY).await;
+        (0..PAIRED.len()).for_each(|paired| self.say_by_api(paired));
+        at(HEALTHY_DEATH).await;
+        for game in &self.world.games {
+            game.world(|world| world.kill(TEAM[1].0));
+        }
         at(FIRST_HEALTHY_ALARM).await;
         self.world.trace("an alarm");
         self.world.judge.borrow_mut().oracle.fire(self.world.clock.now());
@@ -78,6 +84,18 @@ impl Run {
         change_all(|world| world.release_alarm(WALL_ALARM));
         at(SECOND_HEALTHY_ALARM).await;
         change_all(|world| world.fire_alarm(WALL_ALARM));
+        at(UNSEEN_ALARM).await;
+        let until = Instant::now() + Duration::from_millis(UNSEEN_FOR);
+        for (host, _) in GAMES {
+            self.world.refused.borrow_mut().insert(host.to_owned(), until);
+        }
+        self.world.games.iter().for_each(companion::simulator::game_server::GameServer::drop_connections);
+        // A push that comes before the loss is noticed is taken for another trigger than what the next link sees.
+        at(UNSEEN_ALARM + 1_000).await;
+        self.world.judge.borrow_mut().oracle.fire_unseen(self.world.clock.now());
+        change_all(|world| world.fire_alarm(BASE_ALARM));
+        at(LAST_ALARM - 10_000).await;
+        change_all(|world| world.release_alarm(BASE_ALARM));
         at(LAST_ALARM).await;
         self.world.trace("the last alarms");
         change_all(|world| world.fire_alarm(BASE_ALARM));
@@ -89,6 +107,8 @@ impl Run {
         self.world.fate.set(Fate::Run);
         self.world.journal_fate.set(JournalFate::Run);
         self.world.refused.borrow_mut().clear();
+        // In half of the seeds only the link says that an alarm went off.
+        let are_pushed = Stream::of(self.world.seed, "pushed").chance(50);
         for game in 0..GAMES.len() {
             self.world.games[game].faults(|faults| *faults = GameServerFaults::default());
             oracle::change(game, |world| {
@@ -99,9 +119,11 @@ impl Run {
                 for (alarm, name, subscribers) in
                     [(BASE_ALARM, "Base alarm", everybody), (WALL_ALARM, "Wall alarm", players)]
                 {
+                    let subscribers = if are_pushed { subscribers } else { Default::default() };
                     world.release_alarm(alarm);
                     world.add_device(alarm, name, SimulatedDevice::Alarm { on: false, subscribers });
                 }
+                world.respawn(TEAM[1].0);
                 if !world.devices().any(|(id, ..)| id == GATE_SWITCH) {
                     world.add_device(GATE_SWITCH, "Gate", SimulatedDevice::Switch { on: false });
                 }
@@ -214,7 +236,11 @@ impl Run {
                     false => world.respawn(mate),
                 }
             }),
-            Act::Wipe(game) => world.games[game].wipe(),
+            Act::Wipe(game) => {
+                world.judge.borrow_mut().records.wiped.insert(game);
+                world.games[game].wipe();
+            }
+            Act::Say(paired) => self.say_by_api(paired),
             Act::Restart(game) => world.games[game].drop_connections(),
             Act::Toggle(number) => {
                 let dashboard = &self.dashboards[number];
@@ -237,10 +263,12 @@ impl Run {
                 self.attempt(UserAct::Delete(paired));
             }
             Act::SignOut(number) => self.sign_out(number),
+            Act::Erase => self.erase(),
             Act::UploadRefused(user) => self.attempt(UserAct::UploadRefused(user)),
             Act::Notice { user, kind } => self.push_notice(user, kind),
-            Act::PairInGame(user) => {
-                let server = PushedServer { id: "island-0".to_owned(), ..pushed_server(0) };
+            Act::PairInGame(paired) => {
+                let (_, user, game) = PAIRED[paired];
+                let server = PushedServer { id: format!("island-{game}"), ..pushed_server(game) };
                 for push in [
                     server.pairing(TEAM[user].0, DEMO_TOKEN + user as i32),
                     server.entity_pairing(TEAM[user].0, DEMO_TOKEN + user as i32, BASE_ALARM, 2, "Base alarm"),
@@ -324,6 +352,19 @@ impl Run {
                     world.kill("killed");
                 });
             }
+            Act::FailedStart(game) => {
+                self.lossy();
+                world.judge.borrow_mut().bad_disk = true;
+                world.fate.set(Fate::Full);
+                world.start_fails.set(true);
+                oracle::change(game, |world| world.release_alarm(WALL_ALARM));
+                oracle::change(game, |world| world.fire_alarm(WALL_ALARM));
+                let world = world.clone();
+                tokio::task::spawn_local(async move {
+                    tokio::time::sleep(Duration::from_secs(2)).await;
+                    world.kill("killed");
+                });
+            }
             Act::Jump(seconds) => {
                 world.judge.borrow_mut().set_back |= seconds < 0;
                 world.jump(seconds);
@@ -366,6 +407,12 @@ impl Run {
         }
     }
 
+    /// The owner says a line through the API, once.
+    fn say_by_api(&self, paired: usize) {
+        let number = self.said.replace(self.said.get() + 1);
+        self.attempt(UserAct::Say(paired, format!("Said {number}")));
+    }
+
     /// Its words are its own, so that it can be found.
     fn push_notice(&self, user: usize, kind: u8) {
         let number = self.pushed.replace(self.pushed.get() + 1);
@@ -378,17 +425,22 @@ impl Run {
         };
         self.world.pushes.push(PHONES[user].0, push);
         let is_of_server = kind < 2;
-        self.world.judge.borrow_mut().records.notices.insert(who, is_of_server);
+        self.world.judge.borrow_mut().records.notices.insert(who, (user, is_of_server));
     }
 
     fn lossy(&self) {
         self.world.judge.borrow_mut().lossy = true;
     }
 
+    /// The number of a session that nobody has had.
+    pub fn next_session(&self) -> u32 {
+        self.sessions.replace(self.sessions.get() + 1)
+    }
+
     /// The session of a dashboard ends; its user signs in again five seconds later.
     fn sign_out(&self, number: usize) {
         let (world, dashboard) = (self.world.clone(), self.dashboards[number].clone());
-        let (user, next) = (dashboard.user, self.sessions.replace(self.sessions.get() + 1));
+        let (user, next) = (dashboard.user, self.next_session());
         let session = dashboard.session();
         let others: Vec<_> = self.dashboards.iter().filter(|other| other.session() == session).cloned().collect();
         tokio::task::spawn_local(async move {

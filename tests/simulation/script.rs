@@ -16,9 +16,16 @@ pub const HEALTHY_FROM: u64 = 270_000;
 pub const HEALTHY_TOGGLE: u64 = 400_000;
 /// When mates say something in the healthy minutes.
 pub const HEALTHY_CHAT: u64 = 420_000;
+/// When each owner says a line through the API.
+pub const HEALTHY_SAY: u64 = 425_000;
+/// When a mate dies.
+pub const HEALTHY_DEATH: u64 = 430_000;
 /// When an alarm goes off in the healthy minutes, and once more. Its incident ends before the end.
 pub const FIRST_HEALTHY_ALARM: u64 = 450_000;
 pub const SECOND_HEALTHY_ALARM: u64 = FIRST_HEALTHY_ALARM + 16_000;
+/// When an alarm goes on while no link is up, which comes back soon and sees it.
+pub const UNSEEN_ALARM: u64 = 500_000;
+pub const UNSEEN_FOR: u64 = 5_000;
 /// When the last alarm goes off, which everybody must receive.
 pub const LAST_ALARM: u64 = LENGTH - 30_000;
 
@@ -48,13 +55,15 @@ pub enum Act {
         user: usize,
         kind: u8,
     },
-    /// The owner pairs the first server in the game, which pushes so.
+    /// The owner of this server pairs it in the game, which pushes so.
     PairInGame(usize),
     /// Many lines at once.
     ChatBurst(usize),
     /// Many pings at once.
     PingBurst(usize),
     Chat(usize),
+    /// The owner of this server says a line through the API.
+    Say(usize),
     Market(usize),
     Switch(usize),
     Wipe(usize),
@@ -70,6 +79,8 @@ pub enum Act {
     PairAgain(usize),
     Delete(usize),
     SignOut(usize),
+    /// Bob erases himself, and comes back.
+    Erase,
     Upload(usize),
     UploadRefused(usize),
     Drill(usize),
@@ -88,6 +99,8 @@ pub enum Act {
     JournalDisk(JournalFate),
     /// The database takes nothing, the journal takes one alarm in part and the next one whole, and the process dies.
     TornJournal(usize),
+    /// The process dies, and the start after it fails: the journal cannot be read, and then it dies before it has emptied it.
+    FailedStart(usize),
     Jump(i64),
     Kill,
     /// The service ends gracefully.
@@ -106,12 +119,13 @@ pub enum Act {
 type Draw = fn(&mut Stream) -> Act;
 
 /// Kinds of acts with their weights; a seed keeps only some of the faults.
-const MENU: [(u64, Draw); 42] = [
+const MENU: [(u64, Draw); 45] = [
     (30, |r| Act::Alarm { game: game(r), alarm: r.below(2) as usize }),
     (20, |r| Act::AlarmOff { game: game(r), alarm: r.below(2) as usize }),
     (12, |r| Act::Push { user: user(r), game: game(r) }),
     (3, |r| Act::LatePush { user: user(r), game: game(r) }),
     (10, |r| Act::Chat(game(r))),
+    (3, |r| Act::Say(paired(r))),
     (2, |r| Act::ChatBurst(game(r))),
     (2, |r| Act::PingBurst(dashboard(r))),
     (40, |r| Act::Market(game(r))),
@@ -126,10 +140,11 @@ const MENU: [(u64, Draw); 42] = [
     (3, |r| Act::PairAgain(paired(r))),
     (1, |r| Act::Delete(paired(r))),
     (2, |r| Act::SignOut(dashboard(r))),
+    (1, |_| Act::Erase),
     (2, |r| Act::Upload(user(r))),
     (2, |r| Act::UploadRefused(user(r))),
     (4, |r| Act::Notice { user: user(r), kind: r.below(3) as u8 }),
-    (2, |r| Act::PairInGame(user(r))),
+    (2, |r| Act::PairInGame(paired(r))),
     (2, |r| Act::Drill(paired(r))),
     (4, |r| Act::Guest(r.chance(60))),
     // From here on faults.
@@ -145,13 +160,14 @@ const MENU: [(u64, Draw); 42] = [
     (6, |r| Act::Disk(disk(r))),
     (3, |r| Act::JournalDisk(journal_disk(r))),
     (2, |r| Act::TornJournal(game(r))),
+    (2, |r| Act::FailedStart(game(r))),
     (2, |r| Act::Jump(r.between(0, 7_200) as i64 - 3_600)),
     (3, |_| Act::Kill),
     (2, |_| Act::End),
     (2, |r| Act::EndAtAlarm(game(r))),
     (4, |r| Act::KillAtAlarm { game: game(r), in_queries: r.below(5), committed: r.chance(50) }),
 ];
-const FIRST_FAULT: usize = 25;
+const FIRST_FAULT: usize = 27;
 pub const DASHBOARDS: [(usize, &[usize]); 5] = [(0, &[0, 1]), (0, &[0]), (0, &[1]), (1, &[2]), (1, &[2])];
 
 fn game(random: &mut Stream) -> usize {

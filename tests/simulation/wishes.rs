@@ -29,9 +29,16 @@ pub struct Wishes {
     /// By request: the game and the value that its gate is to have.
     wanted: BTreeMap<String, (usize, bool)>,
     fulfilled: BTreeSet<String>,
+    /// Whose notes may be gone.
+    erased: BTreeSet<usize>,
 }
 
 impl Wishes {
+    /// This user erases themselves.
+    pub fn erase(&mut self, user: usize) {
+        self.erased.insert(user);
+    }
+
     pub fn want(&mut self, request: &str, game: usize, value: bool) {
         self.wanted.insert(request.to_owned(), (game, value));
     }
@@ -55,7 +62,8 @@ impl Judge {
     pub fn check_is_wanted(&mut self, dashboard: &Dashboard, incident: &str) {
         let noted = self.wishes.noted.get(&(incident.to_owned(), dashboard.user));
         let reads = dashboard.wire.borrow().as_ref().is_some_and(|(wire, _)| !wire.was_stalled.get());
-        if reads && noted.is_some_and(|noted| noted.elapsed() > QUIET_WITHIN) {
+        let is_known = !self.wishes.erased.contains(&dashboard.user);
+        if is_known && reads && noted.is_some_and(|noted| noted.elapsed() > QUIET_WITHIN) {
             let number = dashboard.number;
             self.broken(
                 "noted-is-quiet",
@@ -71,6 +79,7 @@ impl Judge {
             .wishes
             .noted
             .keys()
+            .filter(|(_, user)| !self.wishes.erased.contains(user))
             .find(|(incident, user)| shown(incident).is_some_and(|raid| raid["acks"].get(USERS[*user]).is_none()));
         if let Some((incident, user)) = missing {
             let details = format!("that of {} of {incident} is not shown", USERS[*user]);
@@ -88,7 +97,8 @@ impl Judge {
                 Ok((there, notes.load(db)?))
             })
             .expect("the ledger can be read");
-        let lost = self.wishes.noted.keys().find(|(incident, user)| {
+        let noted = self.wishes.noted.keys().filter(|(_, user)| !self.wishes.erased.contains(user));
+        let lost = noted.into_iter().find(|(incident, user)| {
             let known = there.iter().find(|(id, _)| id == incident);
             let is_stored = stored.iter().any(|(id, by)| id == incident && by == USERS[*user]);
             known.is_some_and(|(_, state)| !is_stored || state != "acknowledged")

@@ -100,10 +100,16 @@ pub enum UserAct {
     Delete(usize),
     SignOut(SessionId),
     SignIn(UserId, SessionId),
+    /// Bob erases himself.
+    Erase,
+    /// He signs in again with this session.
+    Return(SessionId),
     UploadCredential(usize),
     /// One with a wrong token, over one that has logged in.
     UploadRefused(usize),
     Drill(usize),
+    /// The owner says this line in the team of a paired server.
+    Say(usize, String),
     /// Alice lets Bob watch her first server, or no longer.
     Guest(bool),
 }
@@ -121,6 +127,8 @@ pub struct World {
     pub wires: RefCell<Vec<Rc<Wire>>>,
     pub fate: Cell<Fate>,
     pub journal_fate: Cell<JournalFate>,
+    /// The next start fails.
+    pub start_fails: Cell<bool>,
     /// Until when connections to this host are refused.
     pub refused: RefCell<HashMap<String, Instant>>,
     pub dead: Cell<bool>,
@@ -188,6 +196,7 @@ impl World {
             wires: RefCell::default(),
             fate: Cell::new(Fate::Run),
             journal_fate: Cell::new(JournalFate::Run),
+            start_fails: Cell::new(false),
             refused: RefCell::default(),
             dead: Cell::new(true),
             lives: Cell::new(0),

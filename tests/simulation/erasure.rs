@@ -1,0 +1,140 @@
+//! Bob erases himself, and signs in again five seconds later as somebody new. Nothing that was his is left, or arrives.
+
+use std::time::Duration;
+
+use companion::{
+    db::{
+        personal_data::{self, Erased},
+        pool::{Db, Pool},
+        schema::{alarms, chat_lines, incidents, map_notes, timeline},
+        sessions, users,
+    },
+    domain::ids::{SessionId, UserId},
+    push::worker::{CredentialChanged, PushWorker, ServersChanged},
+    relay::hub::{AccessChanged, AcknowledgementsErased, Hub, NotesChanged, ServerRemoved, SessionEnded},
+    simulator::world::TEAM,
+};
+use diesel::{ExpressionMethods as _, QueryDsl as _, RunQueryDsl as _};
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    judge::Judge,
+    life::{self, Service},
+    run::Run,
+    world::{PAIRED, PHONES, USERS, UserAct, world},
+};
+
+/// Who erases himself.
+pub const ERASED: usize = 1;
+
+impl Run {
+    /// He erases himself, and comes back as somebody new.
+    pub fn erase(&self) {
+        let (world, next) = (self.world.clone(), self.next_session());
+        let dashboards: Vec<_> = self.dashboards.iter().filter(|it| it.user == ERASED).cloned().collect();
+        {
+            let mut judge = world.judge.borrow_mut();
+            judge.lossy = true;
+            judge.forget_user();
+        }
+        tokio::task::spawn_local(async move {
+            if world.act(UserAct::Erase).await {
+                world.trace("erased");
+                for dashboard in &dashboards {
+                    if let Some((wire, _)) = &*dashboard.wire.borrow() {
+                        wire.revoked_at.set(Some(Instant::now()));
+                    }
+                }
+            }
+            sleep(Duration::from_secs(5)).await;
+            while !world.act(UserAct::Return(life::session(ERASED, next))).await {
+                sleep(Duration::from_secs(2)).await;
+            }
+            dashboards.iter().for_each(|dashboard| dashboard.use_session(next));
+        });
+    }
+}
+
+impl Service {
+    /// What `DELETE /me` does.
+    pub async fn erase(&self, hub: &actix::Addr<Hub>, push: &actix::Addr<PushWorker>) -> bool {
+        let (world, id) = (world(), UserId::from(USERS[ERASED]));
+        let shared = world.judge.borrow().server(PAIRED[0].0);
+        let change = shared.as_ref().map(|server| world.judge.borrow_mut().guests.attempt(server, false));
+        let (now, user) = (world.clock.now(), id.clone());
+        let erase = move |db: &mut Db| match users::find(db, &user)? {
+            Some(user) => personal_data::erase(db, &user, now).map(Some),
+            None => Ok(None),
+        };
+        let (hub, push) = (hub.clone(), push.clone());
+        let tell = move |erased: &Option<Erased>| {
+            let Some(Erased { sessions, servers, shared, acknowledged, notes, .. }) = erased else { return };
+            sessions.iter().cloned().for_each(|session| hub.do_send(SessionEnded { session }));
+            servers.iter().cloned().for_each(|server| hub.do_send(ServerRemoved { server }));
+            for (server, note) in notes.iter().cloned() {
+                hub.do_send(NotesChanged { server, deleted: Some(note) });
+            }
+            shared.iter().cloned().for_each(|server| hub.do_send(AccessChanged { server }));
+            for server in acknowledged.iter().cloned() {
+                hub.do_send(AcknowledgementsErased { server, user: id.clone() });
+            }
+            push.do_send(CredentialChanged { user: id.clone() });
+            push.do_send(ServersChanged { user: id });
+        };
+        let Ok(Some(erased)) = self.pool.write_and_tell(erase, tell).await else { return false };
+        let mut judge = world.judge.borrow_mut();
+        erased.servers.iter().for_each(|server| judge.server_gone(server));
+        if let (Some(server), Some(change)) = (shared, change) {
+            judge.guests.acknowledge(&server, false, change);
+        }
+        true
+    }
+
+    /// He signs in again, and uploads his credential.
+    pub async fn come_back(&self, session: SessionId, push: &actix::Addr<PushWorker>) -> bool {
+        let (this, now, id) = (self.clone(), world().clock.now(), UserId::from(USERS[ERASED]));
+        let sign_in = move |db: &mut Db| {
+            users::sign_in(db, &id, &TEAM[ERASED].0.to_string().into(), None, now)?;
+            // Its answer may have been lost.
+            if sessions::owners(db, std::slice::from_ref(&session), now)?.is_empty() {
+                sessions::insert(db, &session, &id, now)?;
+            }
+            this.upload(db, ERASED, PHONES[ERASED].1, &world())
+        };
+        let push = push.clone();
+        let tell = move |_: &_| push.do_send(CredentialChanged { user: USERS[ERASED].into() });
+        self.pool.write_and_tell(sign_in, tell).await.is_ok()
+    }
+}
+
+impl Judge {
+    /// What was his may go with him from now on.
+    fn forget_user(&mut self) {
+        let own = PAIRED.iter().enumerate().filter(|(_, (_, owner, _))| *owner == ERASED);
+        self.deleted.extend(own.map(|(paired, _)| paired));
+        self.wishes.erase(ERASED);
+        self.records.erase(ERASED);
+    }
+
+    /// Of servers that were deleted nothing is left.
+    pub fn check_gone(&mut self, pool: &Pool, gone: &[String]) {
+        let left = pool.read_blocking(|db| {
+            let mut left = Vec::new();
+            for server in gone {
+                let rows: [i64; 5] = [
+                    alarms::table.filter(alarms::server_id.eq(server)).count().get_result(db)?,
+                    incidents::table.filter(incidents::server_id.eq(server)).count().get_result(db)?,
+                    timeline::table.filter(timeline::server_id.eq(server)).count().get_result(db)?,
+                    chat_lines::table.filter(chat_lines::server_id.eq(server)).count().get_result(db)?,
+                    map_notes::table.filter(map_notes::server_id.eq(server)).count().get_result(db)?,
+                ];
+                left.extend(rows.iter().any(|rows| *rows > 0).then(|| format!("{server}: {rows:?}")));
+            }
+            Ok(left)
+        });
+        let left = left.expect("the database can be read");
+        if !left.is_empty() {
+            self.broken("gone-is-gone", left.join(", "));
+        }
+    }
+}
