@@ -104,7 +104,7 @@ impl Command {
     fn settings(&mut self) -> Option<&mut Settings> {
         Some(match self {
             Self::Serve(options)
-            | Self::Migrate(options)
+            | Self::Migrate(MigrateOptions { options, .. })
             | Self::Doctor(options)
             | Self::Health(options)
             | Self::Alarms(options)
@@ -114,6 +114,7 @@ impl Command {
             | Self::CheckConfig(options) => &mut options.settings,
             Self::Backup(options) => &mut options.settings,
             Self::Restore(options) => &mut options.settings,
+            Self::StoreBackup(options) => &mut options.settings,
             Self::Demo(_)
             | Self::Simulate(_)
             | Self::Watch(_)

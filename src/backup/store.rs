@@ -41,7 +41,7 @@ pub struct StoreOptions {
     #[arg(long, default_value = "14", value_parser = clap::value_parser!(u16).range(1..))]
     keep: u16,
     #[command(flatten)]
-    settings: Settings,
+    pub settings: Settings,
 }
 
 /// A backup that was noted, and copied where there is a bucket.
