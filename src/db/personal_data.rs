@@ -57,9 +57,9 @@ pub struct PersonalRows {
 #[derive(Clone, Copy, Debug)]
 enum RowsOf {
     User(&'static str),
-    /// Of each paired server of the user's own.
+    /// Rows of each paired server of the user's own.
     OwnServers(&'static str),
-    /// Of each player that the user tracks.
+    /// Rows of each player that the user tracks.
     TrackedPlayers(&'static str),
 }
 
@@ -202,7 +202,7 @@ impl PersonalRows {
         Ok((page, None))
     }
 
-    /// So many rows of one owner after this key.
+    /// At most `limit` rows of one owner after this key.
     fn read_of(
         &self,
         db: &mut Db,

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// While memory is searched, whoever allocates from the same arena waits: some milliseconds a minute.
+/// While memory is searched, a thread that allocates from the same arena waits: milliseconds a minute, and some dozens
+/// after a flood.
 const GIVEN_BACK_EVERY: Duration = Duration::from_secs(60);
 
 /// Gives back what is free, as long as it runs. Where the allocator is not glibc's, that does so by itself.
@@ -14,7 +15,7 @@ pub async fn give_back() {
     while cfg!(all(target_os = "linux", target_env = "gnu")) {
         sleep(GIVEN_BACK_EVERY).await;
         let began = Instant::now();
-        // It cannot fail.
+        // Without an answer there is nothing to do.
         let _ = tokio::task::spawn_blocking(trim).await;
         log::debug!("free memory was given back in {:?}", began.elapsed());
     }

@@ -1,4 +1,4 @@
-//! Bob erases himself, and signs in again five seconds later as somebody new. Nothing that was his is left, or arrives.
+//! Bob erases himself, and signs in again five seconds later as a new user. Nothing that was his is left, or arrives.
 
 use std::time::Duration;
 
@@ -24,11 +24,11 @@ use crate::{
     world::{PAIRED, PHONES, USERS, UserAct, world},
 };
 
-/// Who erases himself.
+/// The user that erases himself.
 pub const ERASED: usize = 1;
 
 impl Run {
-    /// He erases himself, and comes back as somebody new.
+    /// He erases himself, and comes back as a new user.
     pub fn erase(&self) {
         let (world, next) = (self.world.clone(), self.next_session());
         let dashboards: Vec<_> = self.dashboards.iter().filter(|it| it.user == ERASED).cloned().collect();
@@ -56,7 +56,7 @@ impl Run {
 }
 
 impl Service {
-    /// What `DELETE /me` does.
+    /// Does as `DELETE /me`.
     pub async fn erase(&self, hub: &actix::Addr<Hub>, push: &actix::Addr<PushWorker>) -> bool {
         let (world, id) = (world(), UserId::from(USERS[ERASED]));
         let shared = world.judge.borrow().server(PAIRED[0].0);
@@ -108,7 +108,7 @@ impl Service {
 }
 
 impl Judge {
-    /// What was his may go with him from now on.
+    /// Everything that is his may go with him from now on.
     fn forget_user(&mut self) {
         let own = PAIRED.iter().enumerate().filter(|(_, (_, owner, _))| *owner == ERASED);
         self.deleted.extend(own.map(|(paired, _)| paired));
@@ -116,7 +116,7 @@ impl Judge {
         self.records.erase(ERASED);
     }
 
-    /// Of servers that were deleted nothing is left.
+    /// Nothing is left of servers that were deleted.
     pub fn check_gone(&mut self, pool: &Pool, gone: &[String]) {
         let left = pool.read_blocking(|db| {
             let mut left = Vec::new();

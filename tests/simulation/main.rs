@@ -60,7 +60,7 @@ const TWICE: u64 = 50;
 /// Time on a processor that a seed may take, many times what any needs: one that spins in virtual time takes forever. Time
 /// by the clock says nothing on a machine that has more to do.
 const ENDS_WITHIN: Duration = Duration::from_secs(60);
-/// Of a seed that does nothing at all.
+/// The same for a seed that does nothing at all, by the clock.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(900);
 /// The invariant that it does not.
 const ENDS: &str = "ends-in-time";
@@ -80,7 +80,7 @@ fn end_in_time(directory: PathBuf) {
     });
 }
 
-/// How long this process has had a processor. Nothing where the system does not say.
+/// The time for which this process has had a processor. Nothing where the system does not say.
 fn worked() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // After the name, which may hold anything: the fields from the third on, in hundredths of a second.

@@ -29,7 +29,7 @@ pub struct Records {
     lines: BTreeMap<(usize, String, String), (String, u32)>,
     /// Servers and ids of events.
     events: BTreeSet<(String, String)>,
-    /// Dashboards that were told of the death in the healthy minutes, and servers.
+    /// Dashboards that heard of the death in the healthy minutes, and servers.
     deaths: BTreeSet<(usize, String)>,
     /// Games that were wiped.
     pub wiped: BTreeSet<usize>,

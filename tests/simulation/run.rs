@@ -432,7 +432,7 @@ impl Run {
         self.world.judge.borrow_mut().lossy = true;
     }
 
-    /// The number of a session that nobody has had.
+    /// The number of a new session.
     pub fn next_session(&self) -> u32 {
         self.sessions.replace(self.sessions.get() + 1)
     }
