@@ -161,8 +161,6 @@ pub struct LiveState {
     connected: bool,
     /// Since when the link is down, if it ever was up.
     blind_since: Option<Moment>,
-    /// When the link before this one was lost.
-    link_lost_at: Option<Moment>,
     /// When a link before this state was last known to be up; until there is one.
     alive_before: Option<Timestamp>,
     freshness: Freshness,
@@ -188,7 +186,6 @@ impl LiveState {
             truncated: 0,
             connected: false,
             blind_since: None,
-            link_lost_at: None,
             alive_before: None,
             freshness: Freshness::default(),
             frames_at: HashMap::new(),
@@ -356,15 +353,14 @@ impl LiveState {
     fn connect(&mut self, info: &AppInfo, now: Moment, outcome: &mut Outcome) {
         self.connected = true;
         self.detectors.link_up(now);
-        // This link counts its broadcasts anew.
-        self.alarms.link_up();
+        // This link counts its broadcasts from 1.
         self.team_broadcast = 0;
         self.device_broadcasts.clear();
         self.update_info(info, now, outcome);
         self.set_connection(ConnectionState::Connected, None, None, now, outcome);
         // While this service was away, there is only the time of day to go by.
         let before = self.alive_before.take();
-        self.link_lost_at = self.blind_since.or(before.map(|until| now.at(until)));
+        self.alarms.link_up(self.blind_since.or(before.map(|until| now.at(until))));
         let before = before.map(|until| (until, now.stamp - until));
         let blind = self.blind_since.take().map(|since| (since.stamp, now - since)).or(before);
         if let Some((since, length)) = blind.filter(|(_, length)| *length >= SHORTEST_GAP) {

@@ -100,28 +100,6 @@ on_each_database!(of_many_at_once_one_does_it, |app| {
 });
 
 #[actix_web::test]
-async fn of_two_processes_on_one_database_one_does_it() {
-    let Some(database) = Postgres::create() else { return };
-    let secret = format!("--session-secret={}", "a-secret-of-both-processes".repeat(3));
-    let flags = [secret.as_str(), "--session-salt=a-salt-of-both-processes"];
-    let one = TestApp::start_on(database.url(), &flags).await;
-    let two = TestApp::start_on(database.url(), &flags).await;
-    let mut alice = one.signed_in(ALICE).await;
-    let mut elsewhere = two.again(&alice);
-    let server = paired(&mut alice).await;
-    let notes = format!("/intel/{server}/map-notes");
-    for number in 0..10 {
-        let (key, body) = (format!("key-{number}"), note(number));
-        let (here, there) =
-            tokio::join!(post(&mut alice, &notes, &key, &body), post(&mut elsewhere, &notes, &key, &body));
-        assert_eq!((here.status, there.status), (201, 201), "{} {}", here.text(), there.text());
-        assert_eq!(here.text(), there.text());
-        assert!(is_replayed(&here) != is_replayed(&there));
-    }
-    assert_eq!(alice.get(&notes).await.json()["notes"].as_array().unwrap().len(), 10);
-}
-
-#[actix_web::test]
 async fn what_is_shown_once_is_shown_again_to_whom_it_was_shown_and_kept_sealed() {
     let app = TestApp::start().await;
     let mut alice = app.signed_in(ALICE).await;

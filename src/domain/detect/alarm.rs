@@ -11,7 +11,11 @@ const DEBOUNCE: TimeDelta = TimeDelta::seconds(1);
 
 /// The last known values of a game server's alarms. Only devices that are paired come here, so they bound it.
 #[derive(Debug, Default)]
-pub struct Alarms(HashMap<String, Alarm>);
+pub struct Alarms {
+    known: HashMap<String, Alarm>,
+    /// When the link before this one was lost.
+    link_lost_at: Option<Moment>,
+}
 
 #[derive(Debug, Default)]
 struct Alarm {
@@ -23,6 +27,8 @@ struct Alarm {
     off_with: u64,
     /// This link has said how it is.
     seen_on_link: bool,
+    /// When the last link was lost that had said how it is.
+    unseen_since: Option<Moment>,
 }
 
 impl Alarms {
@@ -33,19 +39,24 @@ impl Alarms {
 
     /// The value as it was last stored, unless more is known.
     pub fn remember(&mut self, device_id: &str, value: bool) {
-        if !self.0.contains_key(device_id) {
-            self.0.insert(device_id.to_owned(), Alarm { value, remembered: true, ..Alarm::default() });
+        if !self.known.contains_key(device_id) {
+            self.known.insert(device_id.to_owned(), Alarm { value, remembered: true, ..Alarm::default() });
         }
     }
 
     /// The value as it was last seen or stored.
     pub fn value(&self, device_id: &str) -> Option<bool> {
-        self.0.get(device_id).map(|alarm| alarm.value)
+        self.known.get(device_id).map(|alarm| alarm.value)
     }
 
-    /// Whether this link has said how the alarm is; a rise that the first answer shows may have been at any time before.
-    pub fn seen_on_link(&self, device_id: &str) -> bool {
-        self.0.get(device_id).is_some_and(|alarm| alarm.seen_on_link)
+    /// When the last link was lost that had said how the alarm is; `None` once this one has. A rise that the first answer
+    /// shows may have been at any time since then. Links in between may have ended before they asked.
+    pub fn unseen_since(&self, device_id: &str) -> Option<Moment> {
+        match self.known.get(device_id) {
+            Some(Alarm { seen_on_link: true, .. }) => None,
+            Some(Alarm { unseen_since: Some(since), .. }) => Some(*since),
+            _ => self.link_lost_at,
+        }
     }
 
     /// The value in an answer about the device; true = it triggers. The very first one only shows how it is; later, an
@@ -57,9 +68,9 @@ impl Alarms {
     /// The value in a broadcast, which is sent because it changed, and the number of that broadcast on its link; true =
     /// it triggers.
     pub fn changed(&mut self, device_id: &str, value: bool, number: u64, now: Moment) -> bool {
-        let was_on = self.0.get(device_id).is_none_or(|alarm| alarm.value);
+        let was_on = self.known.get(device_id).is_none_or(|alarm| alarm.value);
         let triggers = self.observe(device_id, value, false, true, now);
-        if let Some(alarm) = self.0.get_mut(device_id).filter(|_| was_on && !value) {
+        if let Some(alarm) = self.known.get_mut(device_id).filter(|_| was_on && !value) {
             alarm.off_with = number;
         }
         triggers
@@ -69,7 +80,7 @@ impl Alarms {
     /// does not say how the alarm is. But if the alarm was not known to be on at any time since, it went off unseen;
     /// true = it triggers.
     pub fn answered_late(&mut self, device_id: &str, value: bool, asked_after: u64, now: Moment) -> bool {
-        let Some(alarm) = self.0.get_mut(device_id) else { return false };
+        let Some(alarm) = self.known.get_mut(device_id) else { return false };
         let triggers = value && !alarm.value && alarm.off_with <= asked_after && !alarm.bounces(now);
         if triggers {
             alarm.triggered_at = Some(now);
@@ -77,24 +88,28 @@ impl Alarms {
         triggers
     }
 
-    /// There is a new link, which counts its broadcasts anew.
-    pub fn link_up(&mut self) {
-        for alarm in self.0.values_mut() {
-            (alarm.off_with, alarm.seen_on_link) = (0, false);
+    /// There is a new link, which counts its broadcasts from 1; the one before was lost then.
+    pub fn link_up(&mut self, lost_at: Option<Moment>) {
+        for alarm in self.known.values_mut() {
+            alarm.off_with = 0;
+            if std::mem::take(&mut alarm.seen_on_link) || alarm.unseen_since.is_none() {
+                alarm.unseen_since = lost_at;
+            }
         }
+        self.link_lost_at = lost_at;
     }
 
     /// Forgets devices that are not paired any more; their ids.
     pub fn retain(&mut self, is_paired: impl Fn(&str) -> bool) -> Vec<String> {
-        self.0.extract_if(|device_id, _| !is_paired(device_id)).map(|(device_id, _)| device_id).collect()
+        self.known.extract_if(|device_id, _| !is_paired(device_id)).map(|(device_id, _)| device_id).collect()
     }
 
     fn observe(&mut self, device_id: &str, value: bool, if_unknown: bool, is_change: bool, now: Moment) -> bool {
-        if !self.0.contains_key(device_id) {
+        if !self.known.contains_key(device_id) {
             let alarm = Alarm { value: if_unknown, ..Alarm::default() };
-            self.0.insert(device_id.to_owned(), alarm);
+            self.known.insert(device_id.to_owned(), alarm);
         }
-        let Some(alarm) = self.0.get_mut(device_id) else { return false };
+        let Some(alarm) = self.known.get_mut(device_id) else { return false };
         // It went off again while nobody looked: a change to on is an edge, whatever was stored.
         let before = std::mem::replace(&mut alarm.value, value) && !(alarm.remembered && is_change);
         (alarm.remembered, alarm.seen_on_link) = (false, true);
@@ -165,9 +180,24 @@ mod tests {
         alarms.remember("7", false);
         assert!(!alarms.answered("7", true, at(5_000)), "what was seen is newer than what was stored");
         assert_eq!((alarms.value("7"), alarms.value("1")), (Some(true), None));
-        assert!(alarms.seen_on_link("7") && !alarms.seen_on_link("1"));
-        alarms.link_up();
-        assert!(!alarms.seen_on_link("7"), "this link has not said so");
+    }
+
+    #[test]
+    fn an_alarm_is_unseen_since_the_last_link_that_said_how_it_is_was_lost() {
+        let mut alarms = Alarms::new();
+        alarms.answered("7", false, at(0));
+        assert_eq!(alarms.unseen_since("7"), None);
+        alarms.link_up(Some(at(1_000)));
+        assert_eq!(alarms.unseen_since("7"), Some(at(1_000)));
+        alarms.remember("8", false);
+        assert_eq!(alarms.unseen_since("8"), Some(at(1_000)), "stored before, and read since");
+        // The link in between ended before it asked.
+        alarms.link_up(Some(at(2_000)));
+        assert_eq!(["7", "9"].map(|id| alarms.unseen_since(id)), [Some(at(1_000)), Some(at(2_000))]);
+        alarms.answered("7", true, at(3_000));
+        assert_eq!(alarms.unseen_since("7"), None);
+        alarms.link_up(Some(at(4_000)));
+        assert_eq!(alarms.unseen_since("7"), Some(at(4_000)));
     }
 
     #[test]
@@ -180,7 +210,7 @@ mod tests {
         assert!(!alarms.changed("7", false, 2, at(30_000)));
         assert!(!alarms.answered_late("7", true, 1, at(30_100)), "it was known to be on when it was asked");
         // Nobody saw it go on; the broadcast says that it went off, the answer that it was on.
-        alarms.link_up();
+        alarms.link_up(Some(at(35_000)));
         assert!(!alarms.changed("7", false, 1, at(40_000)));
         assert!(alarms.answered_late("7", true, 0, at(40_100)));
         assert!(alarms.changed("7", true, 2, at(50_000)), "its value was left alone");

@@ -109,7 +109,7 @@ impl LiveState {
                         device.kind = reading::device_kind(info.r#type);
                         reading::read_payload(&mut device, info.payload);
                         if let Some(value) = alarm_value(&device) {
-                            let unseen_since = self.link_lost_at.filter(|_| !self.alarms.seen_on_link(&id));
+                            let unseen_since = self.alarms.unseen_since(&id);
                             let triggers = self.observe(&id, outcome, |alarms| alarms.answered(&id, value, now));
                             trigger_if(triggers, &id, &device, unseen_since, outcome);
                         }

@@ -13,7 +13,6 @@ use tempfile::TempDir;
 use crate::harness::{
     app::TestApp,
     binary,
-    database::Postgres,
     game::ALICE,
     payments::{PaymentTest, flags},
 };
@@ -259,33 +258,6 @@ async fn what_the_provider_has_forgotten_is_ended_once_its_period_is_over() {
     let request = installed.test.alice.request(reqwest::Method::DELETE, "/me").json(&json!({ "confirm": ALICE }));
     let erased = installed.test.alice.send(request).await;
     assert_eq!(erased.status, 200, "{}", erased.text());
-}
-
-#[actix_web::test]
-async fn of_two_services_on_one_database_one_tries_a_parked_event_again() {
-    let Some(postgres) = Postgres::create() else { return };
-    let mut test = PaymentTest::start_on(Some(postgres.url()), &[]).await;
-    let user = test.alice.get("/me").await.json()["id"].as_str().unwrap().to_owned();
-    let provider = flags(&test.provider);
-    let provider: Vec<&str> = provider.iter().map(String::as_str).collect();
-    let other = TestApp::start_on(postgres.url(), &provider).await;
-    // Both have asked for the six prices.
-    test.provider.asked_until(12).await;
-
-    test.provider.set_faults(PaymentFaults { status: Some(500), hold_events: true, ..Default::default() });
-    test.provider.subscribe("cus_1", Some(&user), "price_operator");
-    let event = test.provider.events()[1].clone();
-    assert_eq!(test.outcome(&event).await, "parked");
-    // So slow that each service looks for what is due while the other waits for the answer.
-    let slow = PaymentFaults { answer_delay: 3_000, hold_events: true, ..Default::default() };
-    test.provider.set_faults(slow);
-    let asked = test.provider.asked();
-    test.advance(chrono::Duration::seconds(30));
-    other.clock.advance(chrono::Duration::seconds(30));
-    test.until(|subscription| subscription["tier"] == "OPERATOR").await;
-    assert_eq!(test.provider.asked() - asked, 1);
-    assert_eq!(test.outcome(&event).await, "duplicate");
-    other.stop().await;
 }
 
 #[actix_web::test]
