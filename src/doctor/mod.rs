@@ -1,5 +1,5 @@
 //! `companion doctor`: looks at everything that the service needs from the machine it runs on and from others, and says
-//! what is wrong and what to do. Changes nothing here, and at others no more than [`claims`] says.
+//! what is wrong and what to do. Changes nothing here, and at others no more than `claims` says.
 
 mod claims;
 mod database;
