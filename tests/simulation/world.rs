@@ -267,6 +267,10 @@ impl World {
         }
         self.requests.borrow_mut().take();
         for wire in self.wires.borrow_mut().drain(..) {
+            // A process that is killed says no goodbye, and a slow wire may show that only while the next one ends.
+            if how != "ended" {
+                wire.lossless.set(false);
+            }
             self.left.borrow_mut().extend(wire.kill());
         }
         self.died.notify_one();
