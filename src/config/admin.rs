@@ -25,6 +25,9 @@ impl AdminSettings {
     /// The admins, each once, and the longest age of the sign-in with which they refund and delete.
     pub(super) fn check(self, check: &mut Check) -> (Vec<PlatformId>, Option<TimeDelta>) {
         let text = given(self.admin_platform_ids).unwrap_or_default();
+        if check.production && text.trim().is_empty() {
+            check.warning("ADMIN_PLATFORM_IDS", "is missing: everything below /admin answers 503");
+        }
         let mut admins = Vec::new();
         for account in text.split(',').map(str::trim).filter(|account| !account.is_empty()) {
             match PlatformId::parse(account) {

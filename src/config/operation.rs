@@ -34,6 +34,9 @@ pub struct Operation {
 impl OperationSettings {
     pub(super) fn check(self, check: &mut Check) -> Option<Operation> {
         let metrics_token = given_secret(self.metrics_token);
+        if check.production && metrics_token.is_none() {
+            check.warning("METRICS_TOKEN", "is missing: /metrics answers 404, and no alert can ring");
+        }
         // It comes in a header.
         let is_usable = |token: &SecretString| {
             let token = token.expose_secret();
