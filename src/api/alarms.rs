@@ -8,7 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::{
     api::{
         context::ApiContext,
-        error::{ApiError, Problem},
+        error::ApiError,
         extract::{paired_server::WatchedServer, query::Query},
         fields::own_id,
         list_page::next_of,
@@ -102,9 +102,6 @@ impl From<StoredIncident> for IncidentView {
 #[utoipa::path(get, path = "/paired-servers/{id}/alarms", tag = "alarms", security(("session" = [])),
     params(("id" = String, Path), Page), responses(
     (status = 200, body = AlarmList),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn list(
     WatchedServer { id, .. }: WatchedServer,
@@ -123,9 +120,6 @@ pub async fn list(
 #[utoipa::path(post, path = "/paired-servers/{id}/alarms/{incident}/ack", tag = "alarms", security(("session" = [])),
     params(("id" = String, Path), ("incident" = String, Path)), responses(
     (status = 200, body = IncidentView),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
-    (status = 503, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn acknowledge(
     WatchedServer { id, user, .. }: WatchedServer,

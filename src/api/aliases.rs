@@ -97,10 +97,6 @@ impl AliasesView {
 #[utoipa::path(get, path = "/intel/{serverId}/aliases", tag = "intel", security(("session" = [])),
     params(("serverId" = String, Path), AliasQuery), responses(
     (status = 200, body = AliasesView),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
-    (status = 429, body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`player_stats_unavailable`"),
 ))]
 pub async fn aliases(

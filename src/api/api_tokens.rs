@@ -111,8 +111,6 @@ impl From<ApiToken> for ApiTokenView {
 #[utoipa::path(get, path = "/me/tokens", tag = "tokens", operation_id = "list_api_tokens", security(("session" = [])),
     params(ListPage), responses(
     (status = 200, body = ApiTokenList),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn list(
     SessionUser { user, .. }: SessionUser,
@@ -129,8 +127,6 @@ pub async fn list(
 #[utoipa::path(post, path = "/me/tokens", tag = "tokens", operation_id = "make_api_token", security(("session" = [])),
     request_body = NewApiToken, responses(
     (status = 201, body = MadeApiToken),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "No such `serverId`"),
     (status = 409, body = Problem, content_type = "application/problem+json", description = "`limit_reached`"),
 ))]
@@ -180,8 +176,6 @@ pub async fn make(
 #[utoipa::path(delete, path = "/me/tokens/{id}", tag = "tokens", operation_id = "delete_api_token",
     security(("session" = [])), params(("id" = String, Path)), responses(
     (status = 200, body = Done),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn remove(
     SessionUser { user, .. }: SessionUser,

@@ -102,7 +102,6 @@ pub(super) fn billing(context: &ApiContext) -> Result<&Arc<BillingContext>, ApiE
     (status = 200, body = PaymentPage),
     (status = 400, body = Problem, content_type = "application/problem+json",
         description = "also `invalid_request` with `interval`: the tier is not sold by the year, see `yearlyPrice` of `/client-config`"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 409, body = Problem, content_type = "application/problem+json",
         description = "`already_subscribed`: the user has that tier and interval, or a subscription that cannot be changed now, which the portal shows; `checkout_closed`: the page that this `Idempotency-Key` opened cannot be used any more"),
     (status = 502, body = Problem, content_type = "application/problem+json", description = "`payment_provider_refused`"),
@@ -143,7 +142,6 @@ pub async fn open_checkout(
 /// address lets whoever has it in, for a short time.
 #[utoipa::path(post, path = "/billing/portal", tag = "billing", security(("session" = [])), responses(
     (status = 200, body = PaymentPage),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 409, body = Problem, content_type = "application/problem+json",
         description = "`no_customer`: this user was never at the checkout, or the payment provider does not know them any more"),
     (status = 502, body = Problem, content_type = "application/problem+json", description = "`payment_provider_refused`"),
@@ -166,7 +164,6 @@ pub async fn open_portal(
     (status = 200, body = EventReceipt),
     (status = 400, body = Problem, content_type = "application/problem+json",
         description = "`invalid_signature`; `malformed_json`; `invalid_request`"),
-    (status = 413, body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json",
         description = "`payments_disabled`; `unavailable`: nothing was stored"),
 ))]

@@ -56,7 +56,6 @@ struct BlockedInviterList {
 #[utoipa::path(get, path = "/guest-invites/blocked", tag = "guests", operation_id = "list_blocked_inviters",
     security(("session" = [])), params(ListPage), responses(
     (status = 200, body = BlockedInviterList),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn list(
     SessionUser { user, .. }: SessionUser,
@@ -76,8 +75,6 @@ pub async fn list(
 #[utoipa::path(post, path = "/guest-invites/blocked", tag = "guests", operation_id = "block_inviter",
     security(("session" = [])), request_body = NewBlock, responses(
     (status = 200, body = Done),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "No such user"),
     (status = 409, body = Problem, content_type = "application/problem+json", description = "`limit_reached`"),
 ))]
@@ -101,8 +98,6 @@ pub async fn block(
 #[utoipa::path(delete, path = "/guest-invites/blocked/{userId}", tag = "guests", operation_id = "unblock_inviter",
     security(("session" = [])), params(("userId" = String, Path)), responses(
     (status = 200, body = Done),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn unblock(
     SessionUser { user, .. }: SessionUser,

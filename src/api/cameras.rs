@@ -61,14 +61,11 @@ fn true_or_false(text: &Option<String>, _: &()) -> garde::Result {
         ("X-Frame-At" = String, description = "When the game server sent it, RFC 3339"),
         ("Cache-Control" = String, description = "`no-store`"),
     )),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 404, body = Problem, content_type = "application/problem+json",
         description = "`not_found`; `unknown_camera`: the game server knows none by this identifier, or it is out of range"),
     (status = 409, body = Problem, content_type = "application/problem+json",
         description = "`not_a_camera`; `player_online`: the paired player is in the game; `no_player`: has no body there; \
             `camera_access_denied`; `cameras_disabled`"),
-    (status = 429, body = Problem, content_type = "application/problem+json"),
     (status = 502, body = Problem, content_type = "application/problem+json", description = "`camera_unreadable`"),
     (status = 503, body = Problem, content_type = "application/problem+json",
         description = "`game_server_unavailable`: there is no link"),
@@ -163,9 +160,6 @@ struct MonumentCameraList {
 #[utoipa::path(get, path = "/paired-servers/{id}/cameras", tag = "devices", security(("session" = [])),
     params(("id" = String, Path), ListPage), responses(
     (status = 200, body = MonumentCameraList),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn list(
     WatchedServer { id, .. }: WatchedServer,

@@ -92,9 +92,6 @@ struct ChatLineSchema {
 #[utoipa::path(get, path = "/paired-servers/{id}/chat", tag = "paired servers", security(("session" = [])),
     params(("id" = String, Path), ChatQuery), responses(
     (status = 200, body = ChatView),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn list(
     WatchedServer { id, .. }: WatchedServer,
@@ -113,13 +110,9 @@ pub async fn list(
 #[utoipa::path(post, path = "/paired-servers/{id}/chat", tag = "paired servers", security(("session" = [])),
     params(("id" = String, Path)), request_body = NewChatLine, responses(
     (status = 201, body = ChatLineSchema, description = "As everybody else is told of it"),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
     (status = 409, body = Problem, content_type = "application/problem+json",
         description = "`no_team`: the paired player is in none; `message_not_sent`: the game server refuses it; `conflict`: with this `Idempotency-Key` it was said or not, look at the chat"),
-    (status = 429, body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json",
         description = "`game_server_unavailable`"),
     (status = 504, body = Problem, content_type = "application/problem+json", description = "`game_server_timeout`"),

@@ -34,7 +34,6 @@ pub struct TypedChatCode {
 #[utoipa::path(post, path = "/chat/link", tag = "chat platform", security(("session" = [])),
     request_body = TypedChatCode, responses(
     (status = 200, body = Done),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 404, body = Problem, content_type = "application/problem+json",
         description = "`unknown_chat_code`: unknown, used or expired"),
     (status = 409, body = Problem, content_type = "application/problem+json",
@@ -79,7 +78,6 @@ pub async fn link(
 /// Ends the link: the bot does not know the user any more.
 #[utoipa::path(delete, path = "/chat/link", tag = "chat platform", security(("session" = [])), responses(
     (status = 200, body = Done),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn unlink(

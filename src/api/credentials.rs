@@ -172,10 +172,7 @@ struct OpaqueBundle {
     (status = 200, body = Uploaded),
     (status = 400, body = Problem, content_type = "application/problem+json",
         description = "`mismatched_platform_id`: the bundle belongs to another account"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`insufficient_scope`"),
-    (status = 413, body = Problem, content_type = "application/problem+json"),
-    (status = 415, body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json",
         description = "`awaits_key`: what is stored cannot be read now, and is not replaced"),
 ))]
@@ -228,7 +225,6 @@ pub async fn upload(
 /// This user's stored credential, and its push session.
 #[utoipa::path(get, path = "/credentials/push", tag = "push credential", security(("session" = [])), responses(
     (status = 200, body = PushCredentialView),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn get(
     SessionUser { user, .. }: SessionUser,
@@ -243,7 +239,6 @@ pub async fn get(
 /// Deletes the credential, also a staged one, and ends its push session.
 #[utoipa::path(delete, path = "/credentials/push", tag = "push credential", security(("session" = [])), responses(
     (status = 200, body = Done),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn remove(
@@ -265,7 +260,6 @@ pub async fn remove(
 /// Dismisses the refusal that `GET /credentials/push` shows. It is not shown again unless another bundle is refused.
 #[utoipa::path(delete, path = "/credentials/push/refusal", tag = "push credential", security(("session" = [])), responses(
     (status = 200, body = Done),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn dismiss_refusal(

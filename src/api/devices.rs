@@ -265,9 +265,6 @@ pub async fn reports(context: &ApiContext, server: &ServerId) -> Result<HashMap<
 #[utoipa::path(get, path = "/paired-servers/{id}/devices", tag = "devices", security(("session" = [])),
     params(("id" = String, Path), ListPage), responses(
     (status = 200, body = DeviceList),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn list(
     server: WatchedServer,
@@ -291,10 +288,7 @@ pub async fn list(
 #[utoipa::path(patch, path = "/paired-servers/{id}/devices/{deviceId}", tag = "devices", security(("session" = [])),
     params(("id" = String, Path), ("deviceId" = String, Path)), request_body = DeviceEdit, responses(
     (status = 200, body = DeviceView),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn edit(
     OwnedServer { user, id: server }: OwnedServer,
@@ -342,13 +336,9 @@ pub async fn edit(
     security(("session" = [])), params(("id" = String, Path), ("deviceId" = String, Path)),
     request_body = Option<ToggleRequest>, responses(
     (status = 200, body = Toggled),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
     (status = 409, body = Problem, content_type = "application/problem+json",
         description = "`not_a_switch` or `device_removed`"),
-    (status = 429, body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json",
         description = "`game_server_unavailable`"),
     (status = 504, body = Problem, content_type = "application/problem+json", description = "`game_server_timeout`"),
@@ -387,10 +377,7 @@ pub async fn toggle(
     params(("id" = String, Path)), request_body = NewDevice, responses(
     (status = 201, body = DeviceView),
     (status = 200, body = DeviceView, description = "Known before; the given values were replaced"),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
     (status = 409, body = Problem, content_type = "application/problem+json", description = "`limit_reached`"),
 ))]
 pub async fn add(
@@ -425,9 +412,7 @@ pub async fn add(
 #[utoipa::path(delete, path = "/paired-servers/{id}/devices/{deviceId}", tag = "devices", security(("session" = [])),
     params(("id" = String, Path), ("deviceId" = String, Path)), responses(
     (status = 200, body = Done),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn remove(
     OwnedServer { user, id: server }: OwnedServer,

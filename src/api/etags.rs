@@ -3,7 +3,7 @@
 use std::future::{Ready, ready};
 
 use actix_web::{
-    FromRequest, HttpRequest, HttpResponse,
+    FromRequest, HttpRequest, HttpResponse, HttpResponseBuilder,
     dev::Payload,
     http::header::{self, EntityTag, Header as _, IfMatch, IfNoneMatch},
 };
@@ -16,8 +16,8 @@ pub fn tag(digest: &str) -> EntityTag {
     EntityTag::new_strong(digest.to_owned())
 }
 
-/// Whether the client says that it has what this tag stands for.
-pub fn has(req: &HttpRequest, tag: &EntityTag) -> bool {
+/// True if the client says that it has what this tag stands for.
+fn has(req: &HttpRequest, tag: &EntityTag) -> bool {
     req.headers().contains_key(header::IF_NONE_MATCH)
         && match IfNoneMatch::parse(req) {
             Ok(IfNoneMatch::Any) => true,
@@ -29,20 +29,28 @@ pub fn has(req: &HttpRequest, tag: &EntityTag) -> bool {
 /// JSON with its tag, or 304 if the client has it. It may be kept, and is asked for again each time: a change is seen at
 /// once.
 pub fn json(req: &HttpRequest, digest: &str, caching: Caching, body: impl FnOnce() -> Bytes) -> HttpResponse {
-    let tag = tag(digest);
-    let is_known = has(req, &tag);
-    let mut answer = if is_known { HttpResponse::NotModified() } else { HttpResponse::Ok() };
-    answer.insert_header((header::CACHE_CONTROL, caching.as_str())).insert_header((header::ETAG, tag.to_string()));
+    let (mut answer, is_known) = begin(req, &tag(digest), caching);
     if is_known { answer.finish() } else { answer.content_type("application/json").body(body()) }
 }
 
-/// Who may keep an answer.
+/// Begins an answer with this tag; true = the client has it, and the answer is 304, without a body.
+pub fn begin(req: &HttpRequest, tag: &EntityTag, caching: Caching) -> (HttpResponseBuilder, bool) {
+    let is_known = has(req, tag);
+    let mut answer = if is_known { HttpResponse::NotModified() } else { HttpResponse::Ok() };
+    answer.insert_header((header::CACHE_CONTROL, caching.as_str())).insert_header((header::ETAG, tag.to_string()));
+    (answer, is_known)
+}
+
+/// The caches that may keep an answer, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub enum Caching {
     /// Also proxies.
     Public,
     /// The browser that asked.
     Private,
+    /// The same, for a year: what the URL names never changes.
+    PublicImmutable,
+    PrivateImmutable,
 }
 
 impl Caching {
@@ -50,6 +58,8 @@ impl Caching {
         match self {
             Self::Public => "public, no-cache",
             Self::Private => "private, no-cache",
+            Self::PublicImmutable => "public, max-age=31536000, immutable",
+            Self::PrivateImmutable => "private, max-age=31536000, immutable",
         }
     }
 }

@@ -5,13 +5,16 @@ use std::io::Write as _;
 
 use actix_web::{
     HttpRequest, HttpResponse,
-    http::header::{self, ContentEncoding, EntityTag, HeaderMap},
+    http::header::{self, AcceptEncoding, ContentEncoding, Encoding, EntityTag, Header as _},
 };
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 
 use crate::{
-    api::{etags, page},
+    api::{
+        etags::{self, Caching},
+        page,
+    },
     crypto::digest::sha256_hex,
 };
 
@@ -44,12 +47,8 @@ impl FixedAnswer {
 
     /// For this request: 304 if its client has it.
     pub fn answer(&self, req: &HttpRequest) -> HttpResponse {
-        let is_known = etags::has(req, &self.tag);
-        let mut answer = if is_known { HttpResponse::NotModified() } else { HttpResponse::Ok() };
-        answer
-            .insert_header((header::CACHE_CONTROL, "public, no-cache"))
-            .insert_header((header::ETAG, self.tag.to_string()))
-            .insert_header((header::VARY, "accept-encoding"));
+        let (mut answer, is_known) = etags::begin(req, &self.tag, Caching::Public);
+        answer.insert_header((header::VARY, "accept-encoding"));
         if self.is_page {
             answer.insert_header((header::CONTENT_SECURITY_POLICY, page::policy()));
         }
@@ -57,7 +56,7 @@ impl FixedAnswer {
             return answer.finish();
         }
         answer.content_type(self.media_type);
-        if takes_gzip(req.headers()) {
+        if takes_gzip(req) {
             return answer.insert_header(ContentEncoding::Gzip).body(self.gzip.clone());
         }
         answer.body(self.plain.clone())
@@ -65,13 +64,10 @@ impl FixedAnswer {
 }
 
 /// True if the client says that it reads gzip.
-fn takes_gzip(headers: &HeaderMap) -> bool {
-    let fields = headers.get_all(header::ACCEPT_ENCODING).filter_map(|field| field.to_str().ok());
-    fields.flat_map(|field| field.split(',')).any(|item| {
-        let mut parts = item.split(';').map(str::trim);
-        let is_gzip = parts.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip"));
-        is_gzip && parts.filter_map(|part| part.strip_prefix("q=")).all(|weight| weight.parse() != Ok(0.0))
-    })
+fn takes_gzip(req: &HttpRequest) -> bool {
+    let gzip = Encoding::gzip();
+    let accepted = AcceptEncoding::parse(req).ok();
+    accepted.and_then(|accepted| accepted.negotiate([&gzip].into_iter())).is_some_and(|encoding| encoding == gzip)
 }
 
 #[cfg(test)]
@@ -86,7 +82,7 @@ mod tests {
             [("gzip", true), ("br, GZIP;q=0.5", true), ("gzip;q=0", false), ("gzip; q=0.000", false), ("br", false)]
         {
             let request = TestRequest::default().insert_header((header::ACCEPT_ENCODING, field)).to_http_request();
-            assert_eq!(takes_gzip(request.headers()), takes, "{field}");
+            assert_eq!(takes_gzip(&request), takes, "{field}");
         }
     }
 }

@@ -121,8 +121,6 @@ impl From<SharedServer> for SharedServerView {
 /// those that the user refused or whose inviter the user blocks.
 #[utoipa::path(get, path = "/guest-invites", tag = "guests", security(("session" = [])), params(ListPage), responses(
     (status = 200, body = SharedServerList),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn list(
     SessionUser { user, .. }: SessionUser,
@@ -142,7 +140,6 @@ pub async fn list(
 /// What a link opens, for whoever has it. The token is the credential.
 #[utoipa::path(get, path = "/guest-invites/preview", tag = "guests", params(InviteToken), responses(
     (status = 200, body = InvitePreview),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_invite`"),
     (status = 410, body = Problem, content_type = "application/problem+json",
         description = "`invite_used` or `invite_expired`"),
@@ -167,8 +164,6 @@ pub async fn preview(
 #[utoipa::path(post, path = "/guest-invites/accept", tag = "guests", security(("session" = [])),
     request_body = AcceptedInvite, responses(
     (status = 200, body = SharedServerView),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_invite`"),
     (status = 409, body = Problem, content_type = "application/problem+json",
         description = "`limit_reached`; `conflict`: the server is the user's own"),
@@ -214,8 +209,6 @@ pub async fn accept(
 #[utoipa::path(delete, path = "/guest-invites/{serverId}", tag = "guests", security(("session" = [])),
     params(("serverId" = String, Path)), responses(
     (status = 200, body = Done),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn leave(
     SessionUser { user, .. }: SessionUser,

@@ -148,9 +148,6 @@ impl GuestView {
 #[utoipa::path(get, path = "/paired-servers/{id}/guests", tag = "guests", security(("session" = [])),
     params(("id" = String, Path), ListPage), responses(
     (status = 200, body = GuestList),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn list(
     WatchedServer { id, role, .. }: WatchedServer,
@@ -172,10 +169,7 @@ pub async fn list(
 #[utoipa::path(post, path = "/paired-servers/{id}/guests", tag = "guests", security(("session" = [])),
     params(("id" = String, Path)), request_body = NewGuest, responses(
     (status = 201, body = NewGuestView),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
     (status = 409, body = Problem, content_type = "application/problem+json",
         description = "`limit_reached`; `conflict`: the account is a guest, or invited"),
 ))]
@@ -221,9 +215,7 @@ pub async fn invite(
 #[utoipa::path(delete, path = "/paired-servers/{id}/guests/{guestId}", tag = "guests", security(("session" = [])),
     params(("id" = String, Path), ("guestId" = String, Path)), responses(
     (status = 200, body = Done),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn remove(
     OwnedServer { user, id: server }: OwnedServer,

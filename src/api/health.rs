@@ -38,7 +38,6 @@ pub async fn health(context: web::Data<ApiContext>) -> HttpResponse {
 /// The database answers, and takes what is written.
 #[utoipa::path(get, path = "/health/db", tag = "health", responses(
     (status = 200, body = Done),
-    (status = 503, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn database(context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
     context.check_database().await?;

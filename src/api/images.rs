@@ -1,12 +1,12 @@
 //! Uploaded images as everybody sees them: `/images/{name}`.
 
-use actix_web::{HttpRequest, HttpResponse, body::SizedStream, http::header, web};
+use actix_web::{HttpRequest, HttpResponse, body::SizedStream, web};
 
 use crate::{
     api::{
         context::ApiContext,
-        error::{ApiError, Problem},
-        etags,
+        error::ApiError,
+        etags::{self, Caching},
     },
     domain::image_name::ImageName,
 };
@@ -16,7 +16,6 @@ use crate::{
     params(("name" = String, Path, description = "64 hex digits and `.png` or `.webp`")), responses(
     (status = 200, description = "The image, which never changes", content((Vec<u8> = "image/png"), (Vec<u8> = "image/webp"))),
     (status = 304, description = "The client has it"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn image(
     name: web::Path<String>,
@@ -24,11 +23,7 @@ pub async fn image(
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let name = ImageName::parse(&name).ok_or(ApiError::NotFound)?;
-    let tag = etags::tag(name.as_str());
-    let is_known = etags::has(&req, &tag);
-    let mut answer = if is_known { HttpResponse::NotModified() } else { HttpResponse::Ok() };
-    answer.insert_header((header::CACHE_CONTROL, "public, max-age=31536000, immutable"));
-    answer.insert_header((header::ETAG, tag.to_string()));
+    let (mut answer, is_known) = etags::begin(&req, &etags::tag(name.as_str()), Caching::PublicImmutable);
     // Front ends of other origins show it.
     answer.insert_header(("cross-origin-resource-policy", "cross-origin"));
     if is_known {

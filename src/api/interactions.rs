@@ -44,10 +44,8 @@ const PRICED_SERVERS: usize = 20;
 #[utoipa::path(post, path = "/chat/interactions", tag = "chat platform",
     request_body(content = Object, content_type = "application/json", example = json!({ "type": 1 })), responses(
     (status = 200, body = Object, description = "`{ type: 1 }`, or `{ type: 4, data: { content, allowed_mentions, flags } }`"),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
     (status = 401, body = Problem, content_type = "application/problem+json",
         description = "`invalid_interaction_signature`"),
-    (status = 413, body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`chat_disabled`"),
 ))]
 pub async fn receive(

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::{
     api::{
         context::ApiContext,
-        error::{ApiError, Problem},
+        error::ApiError,
         etags::{self, Caching},
         extract::{caller::Caller, query::Query},
         item_answers::{ItemList, ItemView, SentItems},
@@ -21,8 +21,6 @@ use crate::{
     params(ListPage, ("if-none-match" = Option<String>, Header, description = "The `ETag` of what the client has")), responses(
     (status = 200, body = ItemList, headers(("ETag" = String))),
     (status = 304, description = "The client has them"),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn list(
     _: Caller,
@@ -42,8 +40,6 @@ pub async fn list(
     responses(
     (status = 200, body = ItemView, headers(("ETag" = String))),
     (status = 304, description = "The client has it"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn get(
     _: Caller,

@@ -164,9 +164,6 @@ impl MapNoteView {
 #[utoipa::path(get, path = "/intel/{serverId}/map-notes", tag = "intel", security(("session" = [])),
     params(("serverId" = String, Path), ListPage), responses(
     (status = 200, body = MapNoteList),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn list(
     WatchedServer { id, .. }: WatchedServer,
@@ -185,9 +182,6 @@ pub async fn list(
 #[utoipa::path(post, path = "/intel/{serverId}/map-notes", tag = "intel", security(("session" = [])),
     params(("serverId" = String, Path)), request_body = NewMapNote, responses(
     (status = 201, body = MapNoteView),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
     (status = 409, body = Problem, content_type = "application/problem+json", description = "`limit_reached`"),
 ))]
 pub async fn add(
@@ -230,10 +224,7 @@ pub async fn add(
 #[utoipa::path(patch, path = "/intel/{serverId}/map-notes/{id}", tag = "intel", security(("session" = [])),
     params(("serverId" = String, Path), ("id" = String, Path)), request_body = MapNoteChange, responses(
     (status = 200, body = MapNoteView),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn edit(
     server: WatchedServer,
@@ -273,10 +264,7 @@ pub async fn edit(
 #[utoipa::path(delete, path = "/intel/{serverId}/map-notes/{id}", tag = "intel", security(("session" = [])),
     params(("serverId" = String, Path), ("id" = String, Path)), responses(
     (status = 200, body = Done),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn remove(
     server: WatchedServer,

@@ -1,10 +1,6 @@
 //! The map of a paired game server: `/paired-servers/{id}/map` and its picture.
 
-use actix_web::{
-    HttpRequest, HttpResponse,
-    http::header::{self, EntityTag},
-    web,
-};
+use actix_web::{HttpRequest, HttpResponse, http::header::EntityTag, web};
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -13,7 +9,7 @@ use crate::{
     api::{
         context::ApiContext,
         error::{ApiError, Problem},
-        etags,
+        etags::{self, Caching},
         extract::{paired_server::WatchedServer, query::Query},
         map_pictures::PictureKey,
     },
@@ -122,7 +118,6 @@ async fn known(context: &ApiContext, id: ServerId) -> Result<KnownMap, ApiError>
 #[utoipa::path(get, path = "/paired-servers/{id}/map", tag = "paired servers", security(("session" = [])),
     params(("id" = String, Path)), responses(
     (status = 200, body = MapView),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 404, body = Problem, content_type = "application/problem+json",
         description = "`not_found`; `map_unknown`: there was no link to the game server with these credentials yet, or none since the wipe"),
 ))]
@@ -157,8 +152,6 @@ pub async fn get(
         ("Cache-Control" = String, description = "A year under the `url` of the map; otherwise asked again each time"),
     )),
     (status = 304, description = "The client has it"),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 404, body = Problem, content_type = "application/problem+json",
         description = "`not_found`; `map_unknown`: as for the map, or it has no picture"),
     (status = 502, body = Problem, content_type = "application/problem+json", description = "`map_unreadable`"),
@@ -173,22 +166,17 @@ pub async fn image(
     let StoredPicture { width, height, version, .. } = map.picture.ok_or(ApiError::MapUnknown)?;
     let size = options.size.as_deref().and_then(parse_size).filter(|size| *size < width.max(height));
     let size = size.unwrap_or(AS_SENT);
-    // Whoever asks without the version learns of the next wipe.
+    // A client that asks without the version learns of the next wipe.
     let caching = match options.v.as_deref() == Some(version.as_str()) {
-        true => "private, max-age=31536000, immutable",
-        false => "private, no-cache",
+        true => Caching::PrivateImmutable,
+        false => Caching::Private,
     };
     let tag = EntityTag::new_strong(format!("{version}-{size}"));
-    let headers = [(header::CACHE_CONTROL, caching.to_owned()), (header::ETAG, tag.to_string())];
-    let mut answer = if etags::has(&req, &tag) {
-        HttpResponse::NotModified().finish()
-    } else {
-        let key = PictureKey { address, port, version, size };
-        let jpeg = context.map_pictures.get(&context.pool, &user.id, key).await?.ok_or(ApiError::MapUnknown)?;
-        HttpResponse::Ok().content_type("image/jpeg").body(jpeg)
-    };
-    for (name, value) in headers {
-        answer.headers_mut().insert(name, value.parse().expect("plain ASCII"));
+    let (mut answer, is_known) = etags::begin(&req, &tag, caching);
+    if is_known {
+        return Ok(answer.finish());
     }
-    Ok(answer)
+    let key = PictureKey { address, port, version, size };
+    let jpeg = context.map_pictures.get(&context.pool, &user.id, key).await?.ok_or(ApiError::MapUnknown)?;
+    Ok(answer.content_type("image/jpeg").body(jpeg))
 }

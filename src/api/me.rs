@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use crate::{
     api::{
         context::ApiContext,
-        error::{ApiError, Problem},
+        error::ApiError,
         extract::{
             json::Json,
             session_user::{SessionUser, signed_in},
@@ -179,7 +179,6 @@ impl Me {
 /// Who is signed in, and what they have.
 #[utoipa::path(get, path = "/me", tag = "sign-in", security(("session" = [])), responses(
     (status = 200, body = Me),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn me(req: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
     let now = context.clock.now();
@@ -190,8 +189,6 @@ pub async fn me(req: HttpRequest, context: web::Data<ApiContext>) -> Result<Http
 /// Sets the user's time zone and language, for what the service writes and clients show. Answers like `GET /me`.
 #[utoipa::path(patch, path = "/me", tag = "sign-in", security(("session" = [])), request_body = PreferencePatch, responses(
     (status = 200, body = Me),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn change(
     SessionUser { user, .. }: SessionUser,

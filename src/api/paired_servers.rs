@@ -174,8 +174,6 @@ impl PairedServerView {
 /// only that.
 #[utoipa::path(get, path = "/paired-servers", tag = "paired servers", security(("session" = [])), params(ListPage), responses(
     (status = 200, body = PairedServerList),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn list(
     Caller { user, access }: Caller,
@@ -203,8 +201,6 @@ pub async fn list(
     request_body = NewPairedServer, responses(
     (status = 201, body = PairedServerView),
     (status = 200, body = PairedServerView, description = "Paired before; the token was replaced"),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 409, body = Problem, content_type = "application/problem+json", description = "`limit_reached`"),
     (status = 429, body = Problem, content_type = "application/problem+json",
         description = "`rate_limited`: many new addresses in the last minute"),
@@ -268,8 +264,6 @@ pub async fn pair(
 #[utoipa::path(get, path = "/paired-servers/{id}", tag = "paired servers", security(("session" = [])),
     params(("id" = String, Path)), responses(
     (status = 200, body = PairedServerView),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn get(
     WatchedServer { id, role, .. }: WatchedServer,
@@ -285,9 +279,7 @@ pub async fn get(
 #[utoipa::path(delete, path = "/paired-servers/{id}", tag = "paired servers", security(("session" = [])),
     params(("id" = String, Path)), responses(
     (status = 200, body = Done),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn remove(
     OwnedServer { user, id }: OwnedServer,

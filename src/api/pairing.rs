@@ -168,8 +168,6 @@ impl From<HelperDevice> for HelperDeviceView {
 #[utoipa::path(post, path = "/pairing/device/code", tag = "pairing", security(("session" = [])),
     request_body = Option<Issue>, responses(
     (status = 200, body = IssuedCode),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "No such `serverId`"),
     (status = 409, body = Problem, content_type = "application/problem+json", description = "`limit_reached`"),
 ))]
@@ -315,7 +313,6 @@ async fn ask_user(context: &web::Data<ApiContext>, code: PairingCode, network: S
 #[utoipa::path(post, path = "/pairing/device/requests/{id}", tag = "pairing", security(("session" = [])),
     params(("id" = String, Path)), responses(
     (status = 200, body = Done),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 404, body = Problem, content_type = "application/problem+json",
         description = "No such request, or its code has been used or has expired"),
 ))]
@@ -336,8 +333,6 @@ pub async fn confirm(
 /// This user's helper devices, oldest first, and those that wait for a confirmation.
 #[utoipa::path(get, path = "/pairing/device", tag = "pairing", security(("session" = [])), params(ListPage), responses(
     (status = 200, body = HelperDeviceList),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn list(
     SessionUser { user, .. }: SessionUser,
@@ -357,8 +352,6 @@ pub async fn list(
 #[utoipa::path(delete, path = "/pairing/device/{id}", tag = "pairing", security(("session" = [])),
     params(("id" = String, Path)), responses(
     (status = 200, body = Done),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn remove(
     SessionUser { user, .. }: SessionUser,

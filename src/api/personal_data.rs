@@ -84,8 +84,6 @@ enum PaymentsEnd {
 /// while it is read: if something fails on the way, the body ends early and is no whole JSON.
 #[utoipa::path(get, path = "/me/export", tag = "privacy", security(("session" = [])), responses(
     (status = 200, body = Object, headers(("Content-Disposition" = String))),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 429, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn export(
     req: HttpRequest,
@@ -152,7 +150,6 @@ fn chunks(context: web::Data<ApiContext>, user: User) -> impl Stream<Item = Resu
         description = "`unauthenticated`; `fresh_sign_in_required`: the sign-in was more than 15 minutes ago"),
     (status = 409, body = Problem, content_type = "application/problem+json",
         description = "`subscription_runs`: cancel it in the portal first"),
-    (status = 503, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn erase(
     caller: SessionUser,

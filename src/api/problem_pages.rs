@@ -7,7 +7,7 @@ use maud::{Markup, html};
 
 use crate::{
     api::{
-        error::{ApiError, Problem},
+        error::ApiError,
         fixed_answer::FixedAnswer,
         page::{answer, whole, words},
     },
@@ -48,7 +48,6 @@ fn all() -> String {
 /// What one code means and what to do, as a page.
 #[utoipa::path(get, path = "/problems/{code}", tag = "documentation", params(("code" = String, Path)), responses(
     (status = 200, content_type = "text/html", body = String),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn page(code: web::Path<String>) -> Result<HttpResponse, ApiError> {
     let known = find(&code).ok_or(ApiError::NotFound)?;

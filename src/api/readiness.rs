@@ -63,8 +63,6 @@ struct PathReadiness {
 #[utoipa::path(get, path = "/paired-servers/{id}/readiness", tag = "paired servers", security(("session" = [])),
     params(("id" = String, Path)), responses(
     (status = 200, body = Readiness),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn readiness(
     WatchedServer { id, role, .. }: WatchedServer,
@@ -156,10 +154,7 @@ struct DrillReport {
 #[utoipa::path(post, path = "/paired-servers/{id}/drill", tag = "paired servers", security(("session" = [])),
     params(("id" = String, Path)), responses(
     (status = 200, body = DrillReport),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
-    (status = 503, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn drill(server: OwnedServer, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
     let drilled = context

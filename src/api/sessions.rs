@@ -10,7 +10,7 @@ use crate::{
         context::ApiContext,
         done::Done,
         ended_credentials,
-        error::{ApiError, Problem},
+        error::ApiError,
         extract::{query::Query, session_user::SessionUser},
         list_page::{ListPage, ListPlace},
         sign_in::clear_session_cookie,
@@ -82,7 +82,6 @@ struct SessionsEnded {
 #[utoipa::path(get, path = "/me/sessions", tag = "sign-in", operation_id = "list_sessions", security(("session" = [])),
     params(ListPage), responses(
     (status = 200, body = SessionList),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn list(
     SessionUser { user, session, .. }: SessionUser,
@@ -102,8 +101,6 @@ pub async fn list(
 #[utoipa::path(delete, path = "/me/sessions/{id}", tag = "sign-in", operation_id = "end_session",
     security(("session" = [])), params(("id" = String, Path)), responses(
     (status = 200, body = Done),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn end(
     SessionUser { user, session: current, .. }: SessionUser,
@@ -125,7 +122,6 @@ pub async fn end(
 #[utoipa::path(delete, path = "/me/sessions", tag = "sign-in", operation_id = "end_other_sessions",
     security(("session" = [])), params(EndingOptions), responses(
     (status = 200, body = SessionsEnded),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn end_others(
     SessionUser { user, session, .. }: SessionUser,

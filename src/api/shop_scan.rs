@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use crate::{
     api::{
         context::ApiContext,
-        error::{ApiError, Problem},
+        error::ApiError,
         extract::{paired_server::WatchedServer, query::Query},
         list_page::{ListPage, ListPlace},
         shops::{Delivery, MarketRead, OfferItems},
@@ -61,9 +61,6 @@ struct ScanResults {
 #[utoipa::path(get, path = "/intel/{serverId}/shops/scan", tag = "intel", security(("session" = [])),
     params(("serverId" = String, Path), ListPage), responses(
     (status = 200, body = ScanResults),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn suspicious(
     WatchedServer { id, .. }: WatchedServer,

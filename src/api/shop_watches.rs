@@ -278,9 +278,6 @@ struct WatchList {
 #[utoipa::path(get, path = "/intel/{serverId}/shops", tag = "intel", security(("session" = [])),
     params(("serverId" = String, Path), ListPage), responses(
     (status = 200, body = WatchList),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn watches(
     WatchedServer { id, .. }: WatchedServer,
@@ -303,10 +300,7 @@ pub async fn watches(
 #[utoipa::path(post, path = "/intel/{serverId}/shops", tag = "intel", security(("session" = [])),
     params(("serverId" = String, Path)), request_body = NewWatch, responses(
     (status = 201, body = WatchView),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
     (status = 409, body = Problem, content_type = "application/problem+json",
         description = "`limit_reached`, or `conflict`: it is watched already, and `detail` names the watch"),
 ))]
@@ -347,10 +341,7 @@ pub async fn watch(
 #[utoipa::path(patch, path = "/intel/{serverId}/shops/{id}", tag = "intel", security(("session" = [])),
     params(("serverId" = String, Path), ("id" = String, Path)), request_body = WatchEdit, responses(
     (status = 200, body = WatchView),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
     (status = 409, body = Problem, content_type = "application/problem+json",
         description = "`conflict`: that is watched already, and `detail` names the watch"),
 ))]
@@ -404,9 +395,7 @@ pub async fn edit(
 #[utoipa::path(delete, path = "/intel/{serverId}/shops/{id}", tag = "intel", security(("session" = [])),
     params(("serverId" = String, Path), ("id" = String, Path)), responses(
     (status = 200, body = Done),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn unwatch(
     OwnedServer { user, id: server }: OwnedServer,

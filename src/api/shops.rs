@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::{
     api::{
         context::ApiContext,
-        error::{ApiError, Problem},
+        error::ApiError,
         extract::{paired_server::WatchedServer, query::Query},
         fields::own_id,
         list_page::{ListPage, ListPlace, next_of},
@@ -277,9 +277,6 @@ impl MarketRead {
 #[utoipa::path(get, path = "/paired-servers/{id}/shops", tag = "intel", security(("session" = [])),
     params(("id" = String, Path), OfferQuery), responses(
     (status = 200, body = OfferList),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn offers(
     WatchedServer { id, .. }: WatchedServer,
@@ -359,9 +356,6 @@ fn offer_view(shop: &Shop, offer: &Offer) -> OfferView {
 #[utoipa::path(get, path = "/paired-servers/{id}/shops/history", tag = "intel", security(("session" = [])),
     params(("id" = String, Path), HistoryQuery), responses(
     (status = 200, body = HistoryList),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn history(
     WatchedServer { id, .. }: WatchedServer,

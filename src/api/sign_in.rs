@@ -86,7 +86,6 @@ struct StartQuery {
 /// makes the database grow.
 #[utoipa::path(get, path = "/auth/platform", tag = "sign-in", params(StartQuery), responses(
     (status = 302, description = "To the identity provider; sets the login-state cookie"),
-    (status = 429, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn start(req: HttpRequest, context: web::Data<ApiContext>) -> HttpResponse {
     let target = return_target::choose(
@@ -106,7 +105,6 @@ pub async fn start(req: HttpRequest, context: web::Data<ApiContext>) -> HttpResp
     (status = 302, description = "To the return target; sets `rp_sess`, unless the user declined: then the target has `signIn=cancelled` in its query"),
     (status = 400, body = Problem, content_type = "application/problem+json",
         description = "`sign_in_rejected`; a browser gets a page that says so"),
-    (status = 429, body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json",
         description = "`identity_provider_unavailable`"),
 ))]
@@ -244,7 +242,6 @@ fn rejected(reason: Rejected) -> ApiError {
 /// Ends the session: its cookie and every copy of it are invalid from then on.
 #[utoipa::path(post, path = "/auth/signout", tag = "sign-in", security(("session" = [])), responses(
     (status = 204),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn sign_out(
     LeavingUser(user): LeavingUser,
@@ -262,7 +259,6 @@ pub async fn sign_out(
 /// credential may that minted it: of an API token's scopes `read` watches, `devices` toggles and acknowledges.
 #[utoipa::path(post, path = "/relay/token", tag = "relay", security(("session" = []), ("device" = [])), responses(
     (status = 200, body = RelayToken),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn relay_token(RelayCaller(claims): RelayCaller, context: web::Data<ApiContext>) -> HttpResponse {
     let (token, exp) = context.relay_tokens.mint(&claims, context.clock.now());

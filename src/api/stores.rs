@@ -4,7 +4,7 @@ use actix_web::{HttpRequest, HttpResponse, web};
 
 use crate::api::{
     context::ApiContext,
-    error::{ApiError, Problem},
+    error::ApiError,
     etags::Caching,
     store_answers::{StoreView, named},
 };
@@ -16,7 +16,6 @@ use crate::api::{
     responses(
     (status = 200, body = StoreView, headers(("ETag" = String), ("Cache-Control" = String))),
     (status = 304, description = "The client has it"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn get(
     name: web::Path<String>,

@@ -8,7 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::{
     api::{
         context::ApiContext,
-        error::{ApiError, Problem},
+        error::ApiError,
         extract::{paired_server::WatchedServer, query::Query},
         fields::rfc3339,
         list_page::{cursor, next_of},
@@ -63,9 +63,6 @@ struct Timeline {
 #[utoipa::path(get, path = "/intel/{serverId}/timeline", tag = "intel", security(("session" = [])),
     params(("serverId" = String, Path), TimelineQuery), responses(
     (status = 200, body = Timeline),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn list(
     WatchedServer { id, .. }: WatchedServer,

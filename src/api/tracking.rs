@@ -234,9 +234,6 @@ fn known_match(db: &mut Db, server: &ServerId) -> Result<Option<StoredMatch>, Db
 #[utoipa::path(get, path = "/intel/{serverId}/tracking", tag = "intel", security(("session" = [])),
     params(("serverId" = String, Path), ListPage), responses(
     (status = 200, body = TrackedPlayerList),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn list(
     server: WatchedServer,
@@ -255,10 +252,7 @@ pub async fn list(
 #[utoipa::path(post, path = "/intel/{serverId}/tracking", tag = "intel", security(("session" = [])),
     params(("serverId" = String, Path)), request_body = NewTracking, responses(
     (status = 201, body = TrackedPlayerView),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
     (status = 409, body = Problem, content_type = "application/problem+json", description = "`conflict`, `limit_reached`"),
 ))]
 pub async fn add(
@@ -303,10 +297,7 @@ pub async fn add(
 #[utoipa::path(patch, path = "/intel/{serverId}/tracking/{id}", tag = "intel", security(("session" = [])),
     params(("serverId" = String, Path), ("id" = String, Path)), request_body = TrackingPatch, responses(
     (status = 200, body = TrackedPlayerView),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn change(
     OwnedServer { user, id: server }: OwnedServer,
@@ -328,9 +319,7 @@ pub async fn change(
 #[utoipa::path(delete, path = "/intel/{serverId}/tracking/{id}", tag = "intel", security(("session" = [])),
     params(("serverId" = String, Path), ("id" = String, Path)), responses(
     (status = 200, body = Done),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn remove(
     OwnedServer { user, id: server }: OwnedServer,
@@ -352,9 +341,6 @@ pub async fn remove(
 #[utoipa::path(get, path = "/intel/{serverId}/tracking/{id}/sessions", tag = "intel", security(("session" = [])),
     params(("serverId" = String, Path), ("id" = String, Path), SessionPage), responses(
     (status = 200, body = PlayerSessionList),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn sessions(
     WatchedServer { id: server, .. }: WatchedServer,

@@ -149,7 +149,6 @@ pub async fn tree(req: HttpRequest, context: web::Data<ApiContext>) -> Result<Ht
 #[utoipa::path(get, path = "/wiki/page", tag = "content", params(PageAddress), responses(
     (status = 200, body = WikiPageView, headers(("ETag" = String))),
     (status = 304, description = "The client has it"),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn page(

@@ -326,7 +326,7 @@ impl Exchange {
         if bytes > MESSAGE_LIMIT && (seq.is_none() || seq != self.map_request) {
             return Err(LinkEnded::TooLarge);
         }
-        let is_lost = matches!(&decoded, Err(DecodeError::NoMessage | DecodeError::TooMany { seq: None, .. }));
+        let is_lost = decoded.is_err() && seq.is_none();
         let (message, permit) = match decoded {
             Ok(decoded) => decoded,
             Err(DecodeError::TooMany { repeated, seq }) => {

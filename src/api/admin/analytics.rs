@@ -83,7 +83,6 @@ struct DayView {
 /// How the service is used.
 #[utoipa::path(get, path = "/admin/analytics", tag = "admin", security(("session" = [])), responses(
     (status = 200, body = Analytics),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
 ))]
 pub async fn analytics(context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {

@@ -107,8 +107,6 @@ impl From<AuditEntry> for AuditEntryView {
 /// What admins did, newest first.
 #[utoipa::path(get, path = "/admin/audit", tag = "admin", security(("session" = [])), params(AuditQuery), responses(
     (status = 200, body = AuditLog),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
 ))]
 pub async fn list(Query(query): Query<AuditQuery>, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {

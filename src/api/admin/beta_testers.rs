@@ -111,8 +111,6 @@ impl BetaTesterView {
 #[utoipa::path(get, path = "/admin/beta-testers", tag = "admin", security(("session" = [])), params(BetaTesterQuery),
     responses(
     (status = 200, body = BetaTesterList),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
 ))]
 pub async fn list(
@@ -133,8 +131,6 @@ pub async fn list(
     request_body = NewBetaTester, responses(
     (status = 201, body = BetaTesterView),
     (status = 200, body = BetaTesterView, description = "The account had one, which is replaced"),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
 ))]
 pub async fn put(admin: Admin, once: Idempotent, Json(new): Json<NewBetaTester>) -> Result<HttpResponse, ApiError> {
@@ -163,9 +159,7 @@ pub async fn put(admin: Admin, once: Idempotent, Json(new): Json<NewBetaTester>)
 #[utoipa::path(delete, path = "/admin/beta-testers/{platformId}", tag = "admin", security(("session" = [])),
     params(("platformId" = String, Path)), responses(
     (status = 200, body = Done),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn remove(admin: Admin, path: web::Path<String>) -> Result<HttpResponse, ApiError> {
     let target = path.into_inner();

@@ -70,7 +70,6 @@ impl From<ChatPlatformError> for ApiError {
     (status = 200, body = RegisteredCommands),
     (status = 400, body = Problem, content_type = "application/problem+json",
         description = "`groupId` is no number, or no guild with the bot's application in it"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 502, body = Problem, content_type = "application/problem+json",
         description = "`chat_platform_refused`: the token, or the commands named in `errors`"),

@@ -123,8 +123,6 @@ impl From<ConveyorRow> for ConveyorRowView {
 /// The conveyor map.
 #[utoipa::path(get, path = "/admin/conveyor-map", tag = "admin", security(("session" = [])), params(ConveyorQuery), responses(
     (status = 200, body = ConveyorRowList),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
 ))]
@@ -142,8 +140,6 @@ pub async fn list(
 #[utoipa::path(post, path = "/admin/conveyor-map", tag = "admin", security(("session" = [])), request_body = NewConveyorRow,
     responses(
     (status = 201, body = ConveyorRowView),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 409, body = Problem, content_type = "application/problem+json", description = "`conflict`: it has a row; `limit_reached`"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
@@ -173,10 +169,7 @@ pub async fn add(
 #[utoipa::path(put, path = "/admin/conveyor-map/{shortname}", tag = "admin", security(("session" = [])),
     params(("shortname" = String, Path)), request_body = ConveyorCategory, responses(
     (status = 200, body = ConveyorRowView),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
 ))]
 pub async fn put(
@@ -198,9 +191,7 @@ pub async fn put(
 #[utoipa::path(delete, path = "/admin/conveyor-map/{shortname}", tag = "admin", security(("session" = [])),
     params(("shortname" = String, Path)), responses(
     (status = 200, body = Done),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
 ))]
 pub async fn remove(admin: Admin, shortname: web::Path<String>) -> Result<HttpResponse, ApiError> {
@@ -220,7 +211,6 @@ pub async fn remove(admin: Admin, shortname: web::Path<String>) -> Result<HttpRe
     request_body = ConveyorCategories, responses(
     (status = 200, body = ChangedConveyorRows, description = "The rows that were named, as they now are"),
     (status = 400, body = Problem, content_type = "application/problem+json", description = "Also for a short name without a row"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
 ))]

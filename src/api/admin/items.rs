@@ -96,8 +96,6 @@ struct ItemResults {
 /// All items: those of the embedded catalogue as admins changed them, and those that admins added.
 #[utoipa::path(get, path = "/admin/items", tag = "admin", security(("session" = [])), params(ListPage), responses(
     (status = 200, body = ItemList),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
 ))]
@@ -108,8 +106,6 @@ pub async fn list(Query(page): Query<ListPage>, context: web::Data<ApiContext>) 
 /// Looks for items: exact matches first, then names that begin so, words, beginnings of words, and parts.
 #[utoipa::path(get, path = "/admin/items-search", tag = "admin", security(("session" = [])), params(ItemSearch), responses(
     (status = 200, body = ItemResults),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
 ))]
@@ -128,8 +124,6 @@ pub async fn search(
 #[utoipa::path(put, path = "/admin/items/{id}", tag = "admin", security(("session" = [])),
     params(("id" = String, Path, description = "The game's item id")), request_body = ItemBody, responses(
     (status = 200, body = ItemView),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "No item has such an id"),
     (status = 409, body = Problem, content_type = "application/problem+json",
@@ -172,7 +166,6 @@ pub async fn put(
 #[utoipa::path(delete, path = "/admin/items/{id}", tag = "admin", security(("session" = [])),
     params(("id" = String, Path, description = "The game's item id")), responses(
     (status = 200, body = Done),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "No admin said anything of it"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
@@ -202,11 +195,9 @@ pub async fn remove(
     (status = 201, body = ImageLocation),
     (status = 400, body = Problem, content_type = "application/problem+json",
         description = "`invalid_request`; `invalid_image`: no PNG or WebP, broken, or more than 1024 pixels wide or high"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 408, body = Problem, content_type = "application/problem+json", description = "It took more than 30 s"),
     (status = 413, body = Problem, content_type = "application/problem+json", description = "The file has more than 5 MB"),
-    (status = 415, body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`, `unavailable`"),
 ))]
 pub async fn upload_icon(admin: Admin, req: HttpRequest, form: Multipart) -> Result<HttpResponse, ApiError> {

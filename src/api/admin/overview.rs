@@ -84,8 +84,6 @@ struct OverviewTotals {
 #[utoipa::path(get, path = "/admin/users/overview", tag = "admin", security(("session" = [])), params(OverviewQuery),
     responses(
     (status = 200, body = Overview),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
 ))]
 pub async fn overview(

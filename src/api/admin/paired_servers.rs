@@ -73,9 +73,7 @@ fn end_lives(hub: Addr<Hub>, push: Addr<PushWorker>) -> impl Fn(&PairedServer) +
 #[utoipa::path(delete, path = "/admin/paired-servers/{id}", tag = "admin", security(("session" = [])),
     params(("id" = String, Path)), responses(
     (status = 200, body = Done),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn remove(
     admin: Admin,
@@ -101,7 +99,6 @@ pub async fn remove(
 #[utoipa::path(delete, path = "/admin/users/{userId}/paired-servers", tag = "admin", security(("session" = [])),
     params(("userId" = String, Path)), responses(
     (status = 200, body = DeletedServers),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "There is no such member"),
 ))]

@@ -23,7 +23,6 @@ struct AdminPing {
 /// Says that the caller is an admin. Like every route below `/admin`, it needs a session of an account on the allowlist.
 #[utoipa::path(get, path = "/admin/ping", tag = "admin", security(("session" = [])), responses(
     (status = 200, body = AdminPing),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 503, body = Problem, content_type = "application/problem+json",
         description = "`admin_disabled`: the allowlist is empty; on every admin route, whoever calls"),

@@ -275,8 +275,6 @@ fn refused(error: PaymentsError) -> ApiError {
 #[utoipa::path(post, path = "/admin/refund", tag = "admin", security(("session" = [])), request_body = NewRefund,
     responses(
     (status = 201, body = RefundView),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_charge`"),
     (status = 409, body = Problem, content_type = "application/problem+json", description = "`already_refunded`; `charge_disputed`; `refund_open`: another refund of the charge is under way, or what became of it was not shown yet"),
@@ -406,8 +404,6 @@ async fn plan(
 /// The latest refunds.
 #[utoipa::path(get, path = "/admin/refunds", tag = "admin", security(("session" = [])), params(ProviderPage), responses(
     (status = 200, body = RefundList),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 503, body = Problem, content_type = "application/problem+json",
         description = "`payments_disabled`; `payment_provider_unavailable`"),
@@ -428,10 +424,7 @@ pub async fn list(
 #[utoipa::path(get, path = "/admin/users/{id}/charges", tag = "admin", security(("session" = [])),
     params(("id" = String, Path), ProviderPage), responses(
     (status = 200, body = ChargeList),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json",
         description = "`payments_disabled`; `payment_provider_unavailable`"),
 ))]
@@ -468,8 +461,6 @@ pub async fn charges(
 #[utoipa::path(get, path = "/admin/payment-events", tag = "admin", security(("session" = [])),
     params(PaymentEventQuery), responses(
     (status = 200, body = PaymentEventList),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
 ))]
 pub async fn events(

@@ -96,7 +96,6 @@ impl StoreSummary {
 /// All stores.
 #[utoipa::path(get, path = "/admin/stores", tag = "admin", security(("session" = [])), responses(
     (status = 200, body = StoreList),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
 ))]
@@ -113,9 +112,7 @@ pub async fn list(context: web::Data<ApiContext>) -> Result<HttpResponse, ApiErr
     params(("name" = String, Path, description = "`messages`, `crafting`, `raid` or `faq`")), responses(
     (status = 200, body = StoreView, headers(("ETag" = String))),
     (status = 304, description = "The client has it"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
 ))]
 pub async fn get(
@@ -133,12 +130,8 @@ pub async fn get(
         ("if-none-match" = Option<String>, Header, description = "`*`: only if there is none")),
     request_body = StoreChange, responses(
     (status = 200, body = StoreView, headers(("ETag" = String))),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
     (status = 412, body = Problem, content_type = "application/problem+json", description = "`conflict`: it was changed since"),
-    (status = 413, body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
 ))]
 pub async fn put(
@@ -159,9 +152,7 @@ pub async fn put(
 #[utoipa::path(get, path = "/admin/store/{name}/versions", tag = "admin", security(("session" = [])),
     params(("name" = String, Path)), responses(
     (status = 200, body = StoreVersionList),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
 ))]
 pub async fn versions(name: web::Path<String>, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
@@ -176,9 +167,7 @@ pub async fn versions(name: web::Path<String>, context: web::Data<ApiContext>) -
     params(("name" = String, Path), ("version" = i64, Path, minimum = 0, maximum = 2_147_483_647, description = "0: what the service ships")),
     responses(
     (status = 200, body = StoreView),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
 ))]
 pub async fn version(
@@ -198,8 +187,6 @@ pub async fn version(
         ("if-none-match" = Option<String>, Header, description = "`*`: only if there is none")),
     request_body = StoreRestore, responses(
     (status = 200, body = StoreView, headers(("ETag" = String))),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "No such store, or the version is not kept"),
     (status = 412, body = Problem, content_type = "application/problem+json", description = "`conflict`: it was changed since"),

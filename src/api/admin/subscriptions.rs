@@ -88,9 +88,7 @@ struct EndedSubscription {
 #[utoipa::path(post, path = "/admin/users/{id}/subscriptions/fetch", tag = "admin", security(("session" = [])),
     params(("id" = String, Path)), responses(
     (status = 200, body = FetchedSubscriptions),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
     (status = 502, body = Problem, content_type = "application/problem+json", description = "`payment_provider_refused`"),
     (status = 503, body = Problem, content_type = "application/problem+json",
         description = "`payments_disabled`; `payment_provider_unavailable`"),
@@ -125,7 +123,6 @@ pub async fn fetch(
 #[utoipa::path(delete, path = "/admin/users/{id}/subscriptions/{subscriptionId}", tag = "admin",
     security(("session" = [])), params(("id" = String, Path), ("subscriptionId" = String, Path)), responses(
     (status = 200, body = EndedSubscription),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 404, body = Problem, content_type = "application/problem+json",
         description = "the member has no such subscription here; `fetch` stores those that the payment provider has"),

@@ -138,8 +138,6 @@ struct SignedOut {
 /// Members, the newest first.
 #[utoipa::path(get, path = "/admin/users", tag = "admin", security(("session" = [])), params(MemberQuery), responses(
     (status = 200, body = MemberList),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
 ))]
 pub async fn list(
@@ -168,9 +166,7 @@ pub async fn list(
 #[utoipa::path(get, path = "/admin/users/{id}", tag = "admin", security(("session" = [])),
     params(("id" = String, Path)), responses(
     (status = 200, body = MemberAnswer),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn get(path: web::Path<String>, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
     let (id, now) = (UserId::from(path.into_inner()), context.clock.now());
@@ -226,9 +222,7 @@ pub async fn get(path: web::Path<String>, context: web::Data<ApiContext>) -> Res
 #[utoipa::path(post, path = "/admin/users/{id}/sign-out", tag = "admin", security(("session" = [])),
     params(("id" = String, Path)), responses(
     (status = 200, body = SignedOut),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn sign_out(
     admin: Admin,

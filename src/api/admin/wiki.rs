@@ -100,7 +100,6 @@ struct AdminWikiTree {
 #[utoipa::path(get, path = "/admin/wiki/tree", tag = "admin", security(("session" = [])), responses(
     (status = 200, body = AdminWikiTree, headers(("ETag" = String))),
     (status = 304, description = "The client has it"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
 ))]
@@ -118,8 +117,6 @@ pub async fn tree(req: HttpRequest, context: web::Data<ApiContext>) -> Result<Ht
 #[utoipa::path(get, path = "/admin/wiki/page", tag = "admin", security(("session" = [])), params(PageAddress), responses(
     (status = 200, body = WikiPageView, headers(("ETag" = String))),
     (status = 304, description = "The client has it"),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
@@ -141,12 +138,9 @@ pub async fn page(
         ("if-none-match" = Option<String>, Header, description = "`*`: only if there is none")),
     request_body = WikiPageChange, responses(
     (status = 200, body = WikiPageView, headers(("ETag" = String))),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 409, body = Problem, content_type = "application/problem+json", description = "`limit_reached`"),
     (status = 412, body = Problem, content_type = "application/problem+json", description = "`conflict`: it was changed since"),
-    (status = 413, body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
 ))]
 pub async fn put(
@@ -177,8 +171,6 @@ pub async fn put(
 #[utoipa::path(delete, path = "/admin/wiki/page", tag = "admin", security(("session" = [])),
     params(PageAddress, ("if-match" = Option<String>, Header, description = "The `ETag` of what is deleted")), responses(
     (status = 200, body = Done),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
     (status = 412, body = Problem, content_type = "application/problem+json", description = "`conflict`: it was changed since"),
@@ -205,8 +197,6 @@ pub async fn remove(
 #[utoipa::path(get, path = "/admin/wiki/page/versions", tag = "admin", security(("session" = [])), params(PageAddress),
     responses(
     (status = 200, body = WikiVersionList),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 404, body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
@@ -238,8 +228,6 @@ pub async fn versions(
     params(("version" = i64, Path, minimum = 0, maximum = 2_147_483_647, description = "0: what the service ships"), PageAddress), responses(
     (status = 200, body = WikiPageView, headers(("ETag" = String))),
     (status = 304, description = "The client has it"),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "The version is not kept"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
@@ -261,8 +249,6 @@ pub async fn read_version(
         ("if-none-match" = Option<String>, Header, description = "`*`: only if there is none")),
     request_body = WikiPageRestore, responses(
     (status = 200, body = WikiPageView, headers(("ETag" = String))),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "The version is not kept"),
     (status = 412, body = Problem, content_type = "application/problem+json", description = "`conflict`: it was changed since"),
@@ -291,11 +277,9 @@ pub async fn restore(
     (status = 201, body = ImageLocation),
     (status = 400, body = Problem, content_type = "application/problem+json",
         description = "`invalid_request`; `invalid_image`: no PNG or WebP, broken, more than 4096 pixels wide or high or 8 million in all"),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
     (status = 408, body = Problem, content_type = "application/problem+json", description = "It took more than 30 s"),
     (status = 413, body = Problem, content_type = "application/problem+json", description = "The file has more than 5 MB"),
-    (status = 415, body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`, `unavailable`"),
 ))]
 pub async fn upload_image(admin: Admin, req: HttpRequest, form: Multipart) -> Result<HttpResponse, ApiError> {

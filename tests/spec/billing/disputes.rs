@@ -1,10 +1,11 @@
 //! Disputes, and refunds that fail at the bank.
 
 use companion::simulator::payments::PaymentFaults;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::{
     app::{ADA, ADMINS},
+    browser::Browser,
     payments::PaymentTest,
 };
 
@@ -47,15 +48,22 @@ async fn a_dispute_is_shown_to_admins_and_a_lost_one_ends_the_tier() {
     assert_eq!(shown["customerId"], test.provider.subscription(&id).unwrap()["customer"]);
 }
 
-#[actix_web::test]
-async fn a_disputed_charge_is_not_paid_back() {
+/// A subscriber with one charge, an admin, and the id of the charge.
+async fn paid_charge() -> (PaymentTest, Browser, Value) {
     let mut test = PaymentTest::start_with(&[ADMINS]).await;
     test.subscribe("SCOUT").await;
     test.until(|subscription| subscription["tier"] == "SCOUT").await;
     let mut ada = test.app.signed_in(ADA).await;
     let me = test.alice.get("/me").await.json()["id"].as_str().unwrap().to_owned();
     let charges = ada.get(&format!("/admin/users/{me}/charges")).await.json();
-    let refund = json!({ "chargeId": charges["charges"][0]["id"] });
+    let charge = charges["charges"][0]["id"].clone();
+    (test, ada, charge)
+}
+
+#[actix_web::test]
+async fn a_disputed_charge_is_not_paid_back() {
+    let (test, mut ada, charge) = paid_charge().await;
+    let refund = json!({ "chargeId": charge });
     test.provider.dispute("needs_response");
     for _ in 0..2 {
         ada.post("/admin/refund", Some(&refund)).await.expect_problem(409, "charge_disputed");
@@ -64,13 +72,7 @@ async fn a_disputed_charge_is_not_paid_back() {
 
 #[actix_web::test]
 async fn a_refund_that_the_bank_did_not_take_is_shown_to_admins() {
-    let mut test = PaymentTest::start_with(&[ADMINS]).await;
-    test.subscribe("SCOUT").await;
-    test.until(|subscription| subscription["tier"] == "SCOUT").await;
-    let mut ada = test.app.signed_in(ADA).await;
-    let me = test.alice.get("/me").await.json()["id"].as_str().unwrap().to_owned();
-    let charges = ada.get(&format!("/admin/users/{me}/charges")).await.json();
-    let charge = charges["charges"][0]["id"].clone();
+    let (mut test, mut ada, charge) = paid_charge().await;
     assert_eq!(ada.post("/admin/refund", Some(&json!({ "chargeId": charge }))).await.status, 201);
     test.provider.fail_refund();
     let path = "/admin/payment-events?state=reported";
