@@ -46,7 +46,7 @@ pub struct NewApiToken {
     #[garde(length(chars, min = 1, max = 100), custom(is_one_line))]
     #[schema(format = "one-line", min_length = 1, max_length = 100)]
     label: String,
-    /// What it may do.
+    /// The permitted actions.
     #[garde(length(min = 1, max = 3))]
     #[schema(min_items = 1, max_items = 3)]
     scopes: Vec<TokenScope>,

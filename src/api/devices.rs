@@ -166,7 +166,7 @@ fn command(text: &String, _: &()) -> garde::Result {
     }
 }
 
-/// What a toggle wants.
+/// The body of a toggle: the wanted value.
 #[derive(Default, Deserialize, ToSchema, Validate)]
 #[schema(example = json!({ "value": true }))]
 pub struct ToggleRequest {

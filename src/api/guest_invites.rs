@@ -1,4 +1,4 @@
-//! What is shared with a user, and the invitations by which it comes: `/guest-invites/*`.
+//! Servers that are shared with a user, and the invitations by which they come: `/guest-invites/*`.
 
 use actix_web::{HttpRequest, HttpResponse, web};
 use garde::Validate;

@@ -46,7 +46,7 @@ use crate::{
 /// How often an erasure begins again, because a checkout was opened meanwhile or another transaction had what it locks.
 const ATTEMPTS: usize = 10;
 
-/// How long ago the sign-in may be with which a user erases themselves.
+/// The greatest age of the sign-in with which a user erases themselves.
 const FRESH_SIGN_IN: Duration = Duration::minutes(15);
 
 /// That the user means it.
@@ -58,14 +58,14 @@ pub struct ErasureRequest {
     confirm: String,
 }
 
-/// It is done.
+/// The erasure is done.
 #[derive(Serialize, ToSchema)]
 struct ErasureAnswer {
     ok: bool,
     payments: PaymentsEnd,
 }
 
-/// What runs at the payment provider.
+/// Subscriptions that run at the payment provider.
 #[derive(Clone, Copy, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 enum PaymentsEnd {
@@ -229,7 +229,7 @@ enum ErasureAttempt {
     Erased(Erased),
     /// The session has ended since the request was let in.
     SignedOut,
-    /// It is still to be paid for.
+    /// The first payment is due.
     SubscriptionRuns,
     /// Another than the one that is closed.
     CheckoutOpened,

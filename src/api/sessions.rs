@@ -70,7 +70,7 @@ pub struct EndingOptions {
     devices: bool,
 }
 
-/// How many have ended.
+/// The number of sessions that ended.
 #[derive(Serialize, ToSchema)]
 struct SessionsEnded {
     ok: bool,

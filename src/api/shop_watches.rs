@@ -60,7 +60,7 @@ pub struct NewWatch {
     #[serde(default)]
     #[schema(default = json!("changes"))]
     direction: PriceDirection,
-    /// Whether shops sell the item or buy it. Of those that buy, the price is what they pay.
+    /// The side of the shops: they sell the item or buy it. The price of those that buy is what they pay.
     #[serde(default)]
     #[schema(default = json!("sells"))]
     side: WatchSide,
@@ -79,11 +79,11 @@ pub struct WatchEdit {
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<i32>, minimum = 0, maximum = 2_147_483_647)]
     expected_price: Option<Option<Value>>,
-    /// What is expected of the price.
+    /// The expectation of the price.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<PriceDirection>)]
     direction: Option<Option<PriceDirection>>,
-    /// Whether shops sell the item or buy it.
+    /// The side of the shops: they sell the item or buy it.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<WatchSide>)]
     side: Option<Option<WatchSide>>,
@@ -192,7 +192,7 @@ struct WatchView {
     id: String,
     /// `null`: any shop.
     vendor_id: Option<String>,
-    /// Whether this shop is on the map, as far as the shops are known; `null` while nothing is known of them.
+    /// True if this shop is on the map, as far as the shops are known; `null` while nothing is known of them.
     vendor_known: Option<bool>,
     item_id: String,
     #[schema(value_type = Option<String>)]

@@ -42,9 +42,9 @@ const HISTORY: i64 = 200;
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Delivery {
-    /// What the game server reports. While it does not report shops, they are as they were last seen.
+    /// The game server's reports. While it does not report shops, they are as they were last seen.
     reports: Reports,
-    /// Whether it reports shops; `null`: not known yet.
+    /// True if it reports shops; `null`: not known yet.
     available: Option<bool>,
     /// Why, in words.
     evidence: String,
@@ -244,13 +244,13 @@ impl MarketRead {
         items::item(id).is_some() || offers().any(|offer| [offer.key.item_id, offer.key.currency_id].contains(&id))
     }
 
-    /// Whether this shop is there; `None` while nothing is known of the shops.
+    /// True if this shop is there; `None` while nothing is known of the shops.
     pub(super) fn knows(&self, vendor: VendorId) -> Option<bool> {
         let is_there = self.stored.shops.iter().any(|shop| shop.id == vendor);
         (self.stored.reports.reports().shops == Reported::Yes).then_some(is_there)
     }
 
-    /// Whether nothing becomes of a watch, because the game server does not report shops.
+    /// True if nothing becomes of a watch, because the game server does not report shops.
     pub(super) fn is_paused(&self) -> bool {
         self.stored.reports.reports().shops == Reported::No
     }

@@ -54,7 +54,7 @@ struct Timeline {
     entries: Vec<TimelineEntry>,
     /// The `before` of the next page; `null` after the last.
     next: Option<String>,
-    /// What the game server reports. While it does not report events or shops, that none is here says nothing.
+    /// The game server's reports. While it does not report events or shops, their absence here says nothing.
     reports: Reports,
 }
 

@@ -8,12 +8,12 @@ use crate::domain::{
     token_scope::TokenScope::{self, Chat, Devices, Read},
 };
 
-/// What a token is for.
+/// The purpose of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKind {
-    /// Of a helper device.
+    /// The token of a helper device.
     Helper,
-    /// Of an overlay: the server in the path is its own.
+    /// The token of an overlay: the server in the path is its own.
     Overlay,
     /// An API token of this scope.
     Api(TokenScope),
@@ -90,7 +90,7 @@ impl TokenKind {
         }
     }
 
-    /// Whether a token of this access is of the kind.
+    /// True if a token of this access is of the kind.
     pub fn is_of(self, access: &RelayAccess) -> bool {
         match access {
             RelayAccess::Session => false,

@@ -28,16 +28,16 @@ use crate::{
 const PREFIX: &str = "backups";
 /// Bytes of a piece; S3 takes 10,000 of them: 50 GB. The client gives each 8 s.
 const PIECE: u64 = 5 << 20;
-/// How long a piece may take with its retries.
+/// The deadline of a piece with its retries.
 const DEADLINE: Duration = Duration::from_secs(300);
 
-/// What to copy.
+/// The backup to copy.
 #[derive(clap::Args)]
 pub struct StoreOptions {
     /// A backup that was verified: of `companion backup`, or a dump of PostgreSQL. Names begin with `companion-` and
     /// sort by time
     file: PathBuf,
-    /// How many are kept in the bucket
+    /// Number of backups that are kept in the bucket
     #[arg(long, default_value = "14", value_parser = clap::value_parser!(u16).range(1..))]
     keep: u16,
     #[command(flatten)]

@@ -207,7 +207,7 @@ async fn refuse_running(context: &BillingContext, subscription: String) -> Resul
     }
 }
 
-/// Whether a checkout that was opened before can still be paid; otherwise why not.
+/// `Ok` if a checkout that was opened before can still be paid; otherwise the reason.
 pub async fn check_open(context: &BillingContext, checkout: &str) -> Result<(), CheckoutError> {
     match context.client.checkout(checkout).await? {
         CheckoutState::Open => return Ok(()),

@@ -47,7 +47,7 @@ pub async fn end_customer(context: &BillingContext, turn: CustomerTurn) -> Resul
 }
 
 async fn end_all(context: &BillingContext, customer: &str) -> Result<(), PaymentsError> {
-    // What is paid meanwhile is in the list afterwards.
+    // A payment meanwhile is in the list afterwards.
     for checkout in context.client.open_checkouts_of(customer).await? {
         context.client.close_checkout(&checkout).await?;
     }
@@ -66,7 +66,7 @@ pub async fn end(context: &BillingContext, provided: &ProviderSubscription) -> R
         Ok(_) => {
             log::info!(subscription = id.as_str(), customer = customer.as_str(); "a subscription without a user was ended")
         }
-        // It has gone meanwhile.
+        // The subscription has gone meanwhile.
         Err(PaymentsError::Unknown { .. }) => {}
         Err(error) => return Err(error),
     }

@@ -44,7 +44,7 @@ pub enum HealOutcome {
     /// It was only looked for.
     Left,
     Healed,
-    /// It does not run any longer.
+    /// The subscription has ended.
     Ended,
     /// It could not be healed, and why.
     Unhealed(String),
@@ -57,11 +57,11 @@ pub struct Reconciled {
     pub differences: usize,
     /// Also those that were ended.
     pub healed: usize,
-    /// Those that run for no user who is known, and were left so.
+    /// Subscriptions that run for no user who is known, and were left so.
     pub unowned: usize,
 }
 
-/// What is done about differences.
+/// The treatment of differences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReconcileMode {
     /// Nothing.
@@ -72,24 +72,24 @@ pub enum ReconcileMode {
     EndUnowned,
 }
 
-/// What differs.
+/// A difference.
 enum Difference {
     /// What is stored, or is not; in words.
     Stored(String),
-    /// It runs for a user who has erased themselves.
+    /// The subscription runs for a user who has erased themselves.
     Erased,
-    /// It runs for nobody who is known.
+    /// The subscription runs for no known user.
     Unowned(ParkReason),
     /// A subscription that runs there and has ended here for good.
     EndedHere,
 }
 
-/// What the provider says of a user's subscriptions.
+/// The provider's answer about a user's subscriptions.
 #[derive(Debug, Default)]
 pub struct UserStanding {
-    /// Those that go on there.
+    /// Subscriptions that go on at the provider.
     pub running: Vec<String>,
-    /// Those that go on here, and of which it does not know.
+    /// Subscriptions that go on here, and of which the provider does not know.
     pub unknown: BTreeSet<String>,
     /// The provider knows neither the customers nor one of these, whose period is not over: the key may be of another
     /// account.

@@ -29,9 +29,9 @@ use crate::{
     },
 };
 
-/// How long one process is at an attempt: longer than the provider may take for it.
+/// The longest time that one process spends on an attempt: longer than the provider may take for it.
 const CLAIM: TimeDelta = TimeDelta::seconds(30);
-/// How long one request waits for the attempt of another.
+/// The longest wait of one request for the attempt of another.
 const WAIT: Duration = Duration::from_secs(20);
 /// Between two looks at it.
 const LOOK: Duration = Duration::from_millis(50);
@@ -50,7 +50,7 @@ pub enum RefundError {
     Database(#[from] DbError),
 }
 
-/// What a request begins, or finds begun.
+/// The attempt that a request begins, or finds begun.
 #[derive(Clone, Debug)]
 pub enum RefundStart {
     /// This attempt is what was asked for: [`finish`] it.
@@ -155,7 +155,7 @@ pub fn begin(
     let begun =
         audit::append(db, head, &NewAuditEntry { actor: &actor, action, target, payload: &payload, result }, now)?;
     let (charge_id, issued_at) = (plan.charge_id.clone(), now);
-    // Whoever finishes it claims it.
+    // The request that finishes it claims it.
     let attempt = RefundAttempt { begun, charge_id, issued_at, claimed_until: now, outcome: None, named_at: None };
     refund_attempts::insert(db, &attempt, plan.payment_intent_id.as_deref())?;
     Ok(RefundStart::Attempt(begun))
@@ -172,7 +172,7 @@ fn plan_of(entry: &AuditEntry) -> Option<RefundPlan> {
     serde_json::from_value(payload["asked"].take()).ok()
 }
 
-/// What is known of an attempt.
+/// The known outcome of an attempt.
 enum RefundLook {
     Over(Result<IssuedRefund, RefundError>),
     /// Another process, or another request, is at it.
@@ -250,7 +250,7 @@ fn outcomes(db: &mut Db, begun: &AuditEntry) -> Result<Vec<AuditEntry>, DbError>
     Ok(entries)
 }
 
-/// What an entry says became of an attempt; `None`: it is not known.
+/// The outcome of an attempt, as an entry has it; `None`: it is not known.
 fn outcome_of(entry: AuditEntry) -> Option<Result<IssuedRefund, RefundError>> {
     let mut payload: Value = serde_json::from_str(&entry.payload).ok()?;
     let after = payload["after"].take();
@@ -277,7 +277,7 @@ async fn ask_and_store(
     let now = context.clock.now();
     let store = move |db: &mut Db| {
         let head = audit::lock(db)?;
-        // What is unknown can be asked at once by the next request for the same.
+        // The next request for the same can ask at once about an unknown outcome.
         if !refund_attempts::claim(db, begun, until, now)? {
             return Ok(false);
         }
@@ -307,7 +307,7 @@ async fn ask(context: &BillingContext, plan: &RefundPlan) -> Result<IssuedRefund
     let unknown = |error: PaymentsError| RefundError::Unknown(error.to_string());
     let is_it = |refund: &ProviderRefund| match &refund.attempt {
         Some(attempt) => *attempt == plan.idempotency_key,
-        // Of an older version of this service.
+        // An entry of an older version of this service.
         None => {
             refund.issued_at.as_ref() == Some(&plan.issued_at) && refund.issued_by.as_ref() == Some(&plan.issued_by)
         }

@@ -135,7 +135,7 @@ async fn report(context: &BillingContext, name: &EventName, about: ChargeReport)
     Ok(outcome)
 }
 
-/// Who paid a charge, if the provider knows.
+/// The payer of a charge, if the provider knows.
 async fn payer(context: &BillingContext, charge: Option<&str>) -> Result<Option<String>, PaymentsError> {
     let Some(charge) = charge else { return Ok(None) };
     match context.client.charge(RefundOf::Charge(charge)).await {

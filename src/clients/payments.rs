@@ -77,12 +77,12 @@ pub enum ClosedCheckout {
     Paid(String),
 }
 
-/// How a checkout stands.
+/// The state of a checkout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckoutState {
-    /// It can be paid.
+    /// The checkout can be paid.
     Open,
-    /// It was paid; the subscription.
+    /// Paid; the subscription.
     Paid(String),
     /// Nobody can pay there, or the provider does not know it.
     Closed,
@@ -135,7 +135,7 @@ pub struct ProviderRefund {
     pub issued_at: Option<String>,
     /// The idempotency key of ours with which it was made.
     pub attempt: Option<String>,
-    /// Who paid, where the provider says so.
+    /// The payer, where the provider says so.
     pub customer: Option<String>,
     pub created: Option<Timestamp>,
 }

@@ -28,7 +28,7 @@ impl InviteTokens {
         URL_SAFE_NO_PAD.encode([&random[..], &tag.as_ref()[..TAG]].concat())
     }
 
-    /// Whether this token was made here. The time of the comparison tells at most a tag, which opens nothing.
+    /// True if this token was made here. The time of the comparison tells at most a tag, which opens nothing.
     pub fn is_ours(&self, token: &str) -> bool {
         let Ok(bytes) = URL_SAFE_NO_PAD.decode(token) else { return false };
         let Some((random, tag)) = bytes.split_at_checked(RANDOM) else { return false };

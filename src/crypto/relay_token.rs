@@ -32,12 +32,12 @@ struct Claims {
     jti: String,
     aud: String,
     sid: String,
-    /// What it was minted for, by the kind of credential that did.
+    /// The purpose for which it was minted, by the kind of credential that did.
     via: Via,
     /// The one server that it is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     srv: Option<String>,
-    /// What an API token may do.
+    /// The scopes of an API token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     scopes: Option<String>,
     /// The keys of the state that an overlay shows; absent: all.

@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// How precisely the last use is stored.
+/// The precision of the stored last use.
 const TOUCH_INTERVAL: Duration = Duration::minutes(1);
 
 /// A token, without its secret.
@@ -44,12 +44,12 @@ pub struct ApiToken {
 }
 
 impl ApiToken {
-    /// Whether [`touch`] would write.
+    /// True if [`touch`] would write.
     pub fn wants_touch(&self, now: Timestamp) -> bool {
         self.last_used_at.is_none_or(|at| at <= now - TOUCH_INTERVAL)
     }
 
-    /// Whether it has ended.
+    /// True if it has ended.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
     }
@@ -91,7 +91,7 @@ pub fn find(db: &mut Db, token_hash: &str, now: Timestamp) -> Result<Option<ApiT
     Ok(token.filter(|token| !token.is_expired(now)))
 }
 
-/// Of these tokens those that go on, with their users.
+/// Those of the tokens that go on, with their users.
 pub fn owners(db: &mut Db, ids: &[ApiTokenId], now: Timestamp) -> Result<Vec<(ApiTokenId, UserId)>, DbError> {
     let tokens: Vec<ApiToken> = api_tokens::table
         .filter(api_tokens::id.eq_any(ids.iter().map(ApiTokenId::as_str)))

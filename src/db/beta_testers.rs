@@ -88,7 +88,7 @@ pub fn find_all(db: &mut Db, accounts: &[PlatformId]) -> Result<HashMap<Platform
     Ok(testers.map(|tester| (tester.account, tester.entry)).collect())
 }
 
-/// How many there are, and so many of them by account, after this one.
+/// The number of beta testers, and a page of them by account, after this one.
 pub fn list(db: &mut Db, after: &str, limit: i64, offset: i64) -> Result<(i64, Vec<BetaTester>), DbError> {
     let total = beta_testers::table.count().get_result(db)?;
     let rows = beta_testers::table

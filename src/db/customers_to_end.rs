@@ -80,7 +80,7 @@ pub fn remove(db: &mut Db, turn: &CustomerTurn) -> Result<(), DbError> {
     Ok(())
 }
 
-/// How many there are.
+/// The number of rows.
 pub fn count(db: &mut Db) -> Result<i64, DbError> {
     Ok(customers_to_end::table.count().get_result(db)?)
 }

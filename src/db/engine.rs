@@ -176,7 +176,7 @@ mod tests {
         is_unique: bool,
     }
 
-    /// What a stored value is, whatever the engine calls it.
+    /// The kind of a stored value, whatever the engine calls it.
     fn class(data_type: &str) -> &str {
         match data_type.to_ascii_lowercase().as_str() {
             "text" => "text",

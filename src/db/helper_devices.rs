@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// How precisely the last use is stored.
+/// The precision of the stored last use.
 const TOUCH_INTERVAL: Duration = Duration::minutes(1);
 
 /// A helper device.
@@ -43,7 +43,7 @@ pub struct HelperDevice {
 }
 
 impl HelperDevice {
-    /// Whether [`touch`] would write.
+    /// True if [`touch`] would write.
     pub fn wants_touch(&self, now: Timestamp) -> bool {
         self.last_used_at.is_none_or(|at| at <= now - TOUCH_INTERVAL)
     }

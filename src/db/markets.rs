@@ -95,7 +95,7 @@ fn row(db: &mut Db, game_server: &GameServerId) -> Result<Option<MarketRow>, DbE
     Ok(markets::table.find(game_server.as_str()).select(MarketRow::as_select()).first(db).optional()?)
 }
 
-/// What the game server was known to report.
+/// The game server's reports, as last known.
 pub fn reports(db: &mut Db, game_server: &GameServerId) -> Result<KnownReports, DbError> {
     Ok(row(db, game_server)?.map(|row| row.reports()).unwrap_or_default())
 }

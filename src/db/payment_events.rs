@@ -153,7 +153,7 @@ pub fn report(
     Ok(())
 }
 
-/// How many an admin has to see, and the newest of them, or of those before this place.
+/// The number of events that an admin has to see, and the newest of them, or of those before this place.
 pub fn reported(db: &mut Db, before: Option<&Cursor>, limit: usize) -> Result<(usize, Vec<ShownEvent>), DbError> {
     let reported = || payment_events::table.filter(payment_events::state.eq(REPORTED));
     let count: i64 = reported().count().get_result(db)?;
@@ -197,7 +197,7 @@ pub fn claim(db: &mut Db, now: Timestamp) -> Result<Option<ShownEvent>, DbError>
     Ok(None)
 }
 
-/// How many are parked, and the oldest of them, or of those after this place.
+/// The number of parked events, and the oldest of them, or of those after this place.
 pub fn parked(db: &mut Db, after: Option<&Cursor>, limit: usize) -> Result<(usize, Vec<ShownEvent>), DbError> {
     let parked = || payment_events::table.filter(payment_events::state.eq(PARKED));
     let count: i64 = parked().count().get_result(db)?;

@@ -299,7 +299,7 @@ pub struct Erased {
     pub acknowledged: Vec<ServerId>,
     /// Map notes on servers of others, by server.
     pub notes: Vec<(ServerId, String)>,
-    /// Of the payment provider, at which something may run.
+    /// The customer id of the payment provider, at which a subscription may run.
     pub customers: Vec<CustomerTurn>,
 }
 

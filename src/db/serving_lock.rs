@@ -61,7 +61,7 @@ impl fmt::Display for LockHolder {
     }
 }
 
-/// Who has the lock, as of the last look.
+/// The holder of the lock, as of the last look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LockState {
     Ours {

@@ -21,7 +21,7 @@ use crate::{
 pub const LIFETIME: Duration = Duration::days(30);
 /// A session ends this long after it was last used.
 pub const IDLE_LIFETIME: Duration = Duration::days(14);
-/// How precisely the last use is stored.
+/// The precision of the stored last use.
 const TOUCH_INTERVAL: Duration = Duration::minutes(1);
 
 /// A session.
@@ -41,7 +41,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Whether [`touch`] would write.
+    /// True if [`touch`] would write.
     pub fn wants_touch(&self, now: Timestamp) -> bool {
         self.last_seen_at <= now - TOUCH_INTERVAL
     }

@@ -35,7 +35,7 @@ pub struct SmartDevice {
     /// Metres from the south-west corner; both or none.
     pub x: Option<f64>,
     pub y: Option<f64>,
-    /// What events have said of it, as JSON.
+    /// The facts that events have reported of it, as JSON.
     pub reported: Option<String>,
 }
 

@@ -103,7 +103,7 @@ pub enum AuditResult {
     Done,
     /// Something outside of the database is about to be asked; another entry says what came of it.
     Begun,
-    /// It was refused outside, and not done.
+    /// Refused outside, and not done.
     Failed,
     /// Others did not say what became of it. Of a refund a further entry does, once that is known.
     Unknown,

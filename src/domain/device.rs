@@ -33,7 +33,7 @@ pub enum Reachable {
     /// The game does not show it to the paired player. Said of cameras alone: of every other device that the player has
     /// no tool cupboard for, the game says the same as of one that is gone.
     NoPrivilege,
-    /// It was asked, and no answer came.
+    /// Asked, and no answer came.
     NoResponse,
 }
 

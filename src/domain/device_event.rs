@@ -1,4 +1,4 @@
-//! What happens to smart devices: the fields of events of kind `device`.
+//! Events of kind `device`: their actions and fields.
 
 use serde::Serialize;
 use serde_json::{Map, Value};

@@ -9,7 +9,7 @@ use utoipa::{
 
 use crate::domain::world_event::{EventKind, WorldEvent};
 
-/// What a field of `data` holds.
+/// The content of a field of `data`.
 #[derive(Clone, Copy)]
 enum Holds {
     Text,
@@ -24,7 +24,7 @@ enum Holds {
     Item,
     MaybeItem,
     Items,
-    /// What is watched of a shop: a word of `WatchState`.
+    /// The state of a watch: a word of `WatchState`.
     WatchState,
     /// A word of `WatchSide`.
     WatchSide,
@@ -50,7 +50,7 @@ const fn shape(kind: EventKind, actions: &'static [&'static str], fields: DataFi
 
 const MARKER: (&str, Holds) = ("markerId", Holds::Text);
 const MEMBER: [(&str, Holds); 2] = [("steamId", Holds::Text), ("name", Holds::Text)];
-/// Of [`DeviceEvent`](crate::domain::device_event::DeviceEvent).
+/// The shape of [`DeviceEvent`](crate::domain::device_event::DeviceEvent).
 const DEVICE: [(&str, Holds); 3] = [("deviceId", Holds::Text), ("deviceKind", Holds::Text), ("name", Holds::Text)];
 const PUSHED: DataFields = &[("message", Holds::Text)];
 const WATCHED: DataFields = &[
@@ -185,7 +185,7 @@ impl Holds {
 }
 
 impl Shape {
-    /// Of its schema: kind and first action, `OilrigCalledEvent`.
+    /// The name of its schema: kind and first action, `OilrigCalledEvent`.
     fn name(&self) -> String {
         let words =
             [self.kind.word()].into_iter().chain(self.actions.first().into_iter().flat_map(|word| word.split('_')));
@@ -230,7 +230,7 @@ impl Shape {
     }
 }
 
-/// What undercuts a watched offer.
+/// The offer that undercuts a watched one.
 fn cheaper_shop() -> Value {
     json!({
         "type": "object",

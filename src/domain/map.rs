@@ -34,7 +34,7 @@ pub enum MarkerKind {
 }
 
 impl MarkerKind {
-    /// Whether it is of an event: something that comes and goes.
+    /// True for a marker of an event: something that comes and goes.
     pub fn is_event(self) -> bool {
         matches!(
             self,

@@ -221,12 +221,12 @@ fn reported(kind: ReportKind, object: &Value) -> EventEffect {
 }
 
 impl ProviderSubscription {
-    /// Whether it goes on at the provider.
+    /// True if it goes on at the provider.
     pub fn is_running(&self) -> bool {
         SubscriptionStatus::of_provider(&self.status).is_running()
     }
 
-    /// Whether it was sold here: by what checkout noted on it, or by its price. The account may sell other things.
+    /// True if it was sold here: by what checkout noted on it, or by its price. The account may sell other things.
     pub fn is_ours(&self, prices: &TierPrices) -> bool {
         self.user.is_some() || prices.plan_of(&self.prices).is_some()
     }
@@ -245,7 +245,7 @@ impl ProviderSubscription {
         let period = items.iter().filter_map(period).min().or_else(|| period(object));
         let (start, end) = (period.and_then(|(_, start)| start), period.map(|(end, _)| end));
         let has_ended = matches!(status.as_str(), "canceled" | "incomplete_expired");
-        // Of one that has ended, the flag says that it ended with its period.
+        // The flag of one that has ended says that it ended with its period.
         let ended_at_once = has_ended && object["cancel_at_period_end"] != true;
         let ended_at = || time_at(object, "/ended_at").or_else(|| time_at(object, "/canceled_at")).or(start);
         let paid_until = |end: Timestamp| if ended_at_once { end.min(ended_at().unwrap_or_default()) } else { end };

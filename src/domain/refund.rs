@@ -26,7 +26,7 @@ pub struct RefundPlan {
     pub issued_at: String,
     /// Names the attempt, also in the refund's metadata.
     pub idempotency_key: String,
-    /// It is all that was left of the charge.
+    /// The amount is all that was left of the charge.
     #[serde(default)]
     pub all: bool,
     /// The member who paid; `None`: a customer who is no member here.
@@ -35,7 +35,7 @@ pub struct RefundPlan {
 }
 
 impl RefundPlan {
-    /// Whether a request for this amount (`None`: all that is left) and reason asks for the same.
+    /// True if a request for this amount (`None`: all that is left) and reason asks for the same.
     pub fn is_asked_by(&self, amount: Option<i64>, reason: Option<&str>) -> bool {
         let is_same_amount = amount.map_or(self.all, |amount| amount == self.amount);
         is_same_amount && self.reason.as_deref() == reason

@@ -22,7 +22,7 @@ pub enum RelayAccess {
 }
 
 impl RelayAccess {
-    /// Whether the token came from a cookie, which a browser adds by itself.
+    /// True if the token came from a cookie, which a browser adds by itself.
     pub fn is_session(&self) -> bool {
         matches!(self, Self::Session)
     }
@@ -36,7 +36,7 @@ impl RelayAccess {
         }
     }
 
-    /// Whether it permits this action, where the role of its user does.
+    /// True if it permits this action, where the role of its user does.
     pub fn may(&self, action: Action) -> bool {
         match self {
             Self::Session => true,

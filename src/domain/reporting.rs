@@ -1,4 +1,5 @@
-//! What a game server reports of its map at all: its events (ships, helicopters, the vendor, crates) and its shops.
+//! The kinds of things that a game server reports at all: its events (ships, helicopters, the vendor, crates) and its
+//! shops.
 //!
 //! Some game servers leave both out of their answers. Then nothing on the map says nothing about the world. One marker is
 //! evidence that its like is reported. None for long is evidence that it is not: even an empty map has the shops of its
@@ -12,14 +13,15 @@ use crate::domain::time::{self, Moment, Timestamp};
 
 /// Silence in fewer answers is no evidence.
 const ANSWERS: u32 = 30;
-/// So long a silence of shops is.
+/// The time without shops that counts as silence.
 const SHOPS_SILENT: TimeDelta = TimeDelta::minutes(10);
-/// So long a silence of events is, while players are on: the game sends a ship, a helicopter or the vendor more often.
+/// The time without events, while players are on, that counts as silence: the game sends a ship, a helicopter or the
+/// vendor more often.
 const EVENTS_SILENT: TimeDelta = TimeDelta::hours(6);
-/// Of the time between two answers no more counts.
+/// The longest part of the time between two answers that counts.
 const LONGEST_STEP: TimeDelta = TimeDelta::seconds(60);
 
-/// Whether a game server reports something.
+/// The reporting of one kind of thing by a game server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Reported {
@@ -49,7 +51,7 @@ pub struct Evidence {
     pub as_of: Timestamp,
 }
 
-/// What is known, and why.
+/// The verdict, and its evidence.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KnownReports {
     pub events: Option<Evidence>,
@@ -113,7 +115,7 @@ impl Reporting {
         Self { known, ..Self::default() }
     }
 
-    /// What is known so far.
+    /// The verdicts so far.
     pub fn known(&self) -> &KnownReports {
         &self.known
     }
@@ -136,12 +138,12 @@ impl Reporting {
         is_news
     }
 
-    /// What has to be stored since the last call; `None` if nothing.
+    /// The verdicts to store since the last call; `None` if there are none.
     pub fn take_unwritten(&mut self) -> Option<KnownReports> {
         std::mem::take(&mut self.is_unwritten).then(|| self.known.clone())
     }
 
-    /// It could not be stored: it is taken again.
+    /// The write failed: the verdicts are taken again.
     pub fn put_back(&mut self) {
         self.is_unwritten = true;
     }

@@ -69,7 +69,7 @@ impl Sections {
     /// The whole state.
     pub const ALL: Self = Self((1 << StateKey::ALL.len()) - 1);
 
-    /// How many sets there are.
+    /// The number of possible sets.
     pub const SETS: u64 = 1 << StateKey::ALL.len();
 
     /// The same as text.
@@ -82,17 +82,17 @@ impl Sections {
         StateKey::ALL.into_iter().filter(move |key| self.contains(*key))
     }
 
-    /// Whether this is the whole state.
+    /// True if this is the whole state.
     pub fn is_all(self) -> bool {
         self == Self::ALL
     }
 
-    /// Whether this key is among them.
+    /// True if this key is among them.
     pub fn contains(self, key: StateKey) -> bool {
         self.0 & 1 << key as u8 != 0
     }
 
-    /// Those that are in both.
+    /// The sections that are in both.
     pub fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
@@ -102,7 +102,7 @@ impl Sections {
         self.and(others) == others
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }

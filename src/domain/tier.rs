@@ -12,7 +12,7 @@ use crate::domain::{
 
 /// How long a tier stays after a payment could not be charged.
 pub const GRACE: TimeDelta = TimeDelta::days(7);
-/// How long a tier stays after its subscription should have been renewed, when nothing was heard of that.
+/// The time that a tier stays after its subscription should have been renewed, when nothing was heard of that.
 pub const RENEWAL_LEEWAY: TimeDelta = TimeDelta::days(3);
 
 /// What can be subscribed to, the smallest first.
@@ -157,12 +157,12 @@ impl TierSubscription {
         tier.filter(|_| self.entitles(now))
     }
 
-    /// Whether another payment comes unless the user ends it.
+    /// True if another payment comes unless the user ends it.
     pub fn is_to_renew(&self) -> bool {
         self.status.is_running() && self.status != SubscriptionStatus::Incomplete && !self.cancel_at_period_end
     }
 
-    /// Whether nothing is left of what it gave.
+    /// True if nothing is left of what it gave.
     pub fn is_over(&self, now: Timestamp) -> bool {
         !self.entitles(now)
     }
@@ -176,7 +176,7 @@ impl TierSubscription {
         }
     }
 
-    /// Whether its period is over, and nothing was heard of the next one.
+    /// True if its period is over, and nothing was heard of the next one.
     pub fn is_overdue(&self, now: Timestamp) -> bool {
         self.period_end.is_some_and(|end| now >= end + RENEWAL_LEEWAY)
     }

@@ -1,4 +1,4 @@
-//! What a user's API token may do: less than its user, never more.
+//! The scopes of a user's API token: less than its user may do, never more.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -59,12 +59,12 @@ impl TokenScopes {
         TokenScope::ALL.into_iter().filter(move |scope| self.contains(*scope))
     }
 
-    /// Whether this one is among them.
+    /// True if this one is among them.
     pub fn contains(self, scope: TokenScope) -> bool {
         self.0 & 1 << scope as u8 != 0
     }
 
-    /// Whether they permit this at the relay.
+    /// True if they permit this at the relay.
     pub fn permit(self, action: Action) -> bool {
         match action {
             Action::Watch => self.contains(TokenScope::Read),

@@ -123,7 +123,7 @@ pub struct WorldEvent {
 }
 
 impl WorldEvent {
-    /// So many lines of chat were dropped: `{ kind: "chat", action: "dropped", data: { lines }, … }`.
+    /// Lines of chat were dropped: `{ kind: "chat", action: "dropped", data: { lines }, … }`.
     pub fn chat_dropped(lines: u32, ts: Timestamp) -> Self {
         Self {
             kind: EventKind::Chat,

@@ -59,7 +59,7 @@ pub enum SocketEvent {
 
 /// The right to one open socket; given back when dropped. Small, because there is one per connection.
 pub struct Admission {
-    /// What this socket may do.
+    /// The permitted actions of this socket.
     pub access: RelayAccess,
     connection: u64,
     events: Arc<WeakRecipient<SocketEvent>>,

@@ -28,7 +28,7 @@ pub const COMMAND_DEADLINE: Duration = Duration::from_secs(5);
 /// A switch that does not show what was wanted is asked again after so long.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
-/// What a user wants of a switch.
+/// A user's wish for a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish {
     /// The wanted value; without one it is flipped from what is true when its turn comes.

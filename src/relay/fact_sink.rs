@@ -77,7 +77,7 @@ pub enum Fact {
     LinkAlive(ServerId, Timestamp),
     /// The game server has accepted the credentials of this version.
     Accepted(ServerId, i32),
-    /// What events have said of this device of this server, as JSON.
+    /// The facts that events have reported of this device of this server, as JSON.
     Device(ServerId, Arc<str>, String),
     /// A line of the team's chat.
     Chat(ServerId, KeptLine),

@@ -63,7 +63,7 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     pending: LedgerWrite,
-    /// How incidents go on, for the next write of repeats.
+    /// Repeats of incidents, for their next write.
     repeats: LedgerWrite,
     /// A task writes repeats, and ends when there are none.
     writes_repeats: bool,
@@ -178,7 +178,7 @@ impl Ledger {
 
     fn submit(&self, write: LedgerWrite) -> u64 {
         let mut queue = self.0.queue.borrow_mut();
-        // What waits is older.
+        // The waiting write is older.
         queue.repeats.incidents.retain(|incident, _| !write.incidents.contains_key(incident));
         if queue.ends {
             queue.news.extend(write.clone());

@@ -51,7 +51,7 @@ pub enum GameUpdate {
         monuments: Option<Vec<Monument>>,
         /// When a link before was last known to be up.
         alive_until: Option<Timestamp>,
-        /// What the game server was known to report.
+        /// The game server's reports, as last known.
         reports: Reports,
     },
     /// The link is up and the player token is good.
@@ -67,7 +67,7 @@ pub enum GameUpdate {
     Team(Answered<AppTeamInfo>),
     Chat(AppTeamChat),
     Markers(AppMapMarkers),
-    /// What the game server is known to report, by the answers so far.
+    /// The game server's reports, by the answers so far.
     Reports(Reports),
     Map(AppMap),
     /// The devices paired to this server, by device id.
@@ -84,7 +84,7 @@ pub enum GameUpdate {
     Camera {
         device: Arc<str>,
         reachable: Reachable,
-        /// Of the frame that it showed.
+        /// The moment of the frame that it showed.
         frame_at: Option<Timestamp>,
     },
     /// What the game server said unasked, and the number of it on this link.
@@ -98,7 +98,7 @@ pub struct PairedDevice {
     pub label: Option<String>,
     /// An alarm's, as it was last seen.
     pub last_value: Option<bool>,
-    /// What events have said of it.
+    /// The facts that events have reported of it.
     pub reported: Option<ReportedFacts>,
     /// Metres from the south-west corner, as its owner said.
     pub place: Option<(f64, f64)>,
@@ -124,7 +124,7 @@ pub struct Outcome {
     pub alarms: Vec<AlarmTrigger>,
     /// Alarms whose value is not what it was; `None`: it is not paired any more.
     pub alarm_values: Vec<(Arc<str>, Option<bool>)>,
-    /// What events have said of devices, where that is not what is stored.
+    /// The facts that events have reported of devices, where they differ from the stored ones.
     pub reported: Vec<(Arc<str>, ReportedFacts)>,
     /// A complete answer of the map is in the state.
     pub shops_seen: bool,

@@ -73,7 +73,7 @@ impl Markets {
         })
     }
 
-    /// What this game server reports, if this process has it from its answers.
+    /// The reports of this game server, if this process has them from its answers.
     pub fn reports(&self, game_server: &GameServerId) -> Option<KnownReports> {
         let market = self.lock().get(game_server).and_then(Weak::upgrade)?;
         let state = market.lock();
@@ -131,7 +131,7 @@ impl SharedMarket {
         is_fed
     }
 
-    /// What has to be stored since the last call; `None` if nothing.
+    /// The verdicts to store since the last call; `None` if there are none.
     pub fn take_unwritten(&self, now: Timestamp, new_id: impl FnMut() -> String) -> Option<MarketStep> {
         let mut state = self.lock();
         let write = state.market.take_unwritten();

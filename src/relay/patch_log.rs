@@ -141,7 +141,7 @@ impl PatchLog {
         *self = Self::new(self.server.clone());
     }
 
-    /// What brings these keys of a client from `from` to now.
+    /// The patch that brings these keys of a client from `from` to now.
     pub fn since(&mut self, from: Position, sections: Sections) -> CatchUp {
         let head = self.head(sections);
         if head == NOWHERE {

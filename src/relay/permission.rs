@@ -1,4 +1,5 @@
-//! What a socket may say, by what its token was minted for: an overlay watches one server, and nothing else. Pure.
+//! The messages that a socket may send, by the purpose of its token: an overlay watches one server, and nothing else.
+//! Pure.
 
 use crate::{
     domain::{access::Action, relay_access::RelayAccess},

@@ -454,7 +454,7 @@ pub fn part_of_snapshot(server: &ServerId, at: Position, whole: &SharedFrame, se
     SharedFrame::text(&serde_json::to_vec(&part).expect("messages are plain data"))
 }
 
-/// Whether a patch has no operation.
+/// True if a patch has no operation.
 pub fn is_empty_patch(patch: &SharedFrame) -> bool {
     patch.plain().ends_with(br#""patch":[]}"#)
 }

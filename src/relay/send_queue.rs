@@ -261,7 +261,7 @@ impl SendQueue {
                 // If the smaller snapshot may not come yet: better a large patch than a map that does not move.
                 CatchUp::Patch { large: true, .. } if !ahead && view.snapshot_at(now).is_none() => CatchUp::Snapshot,
                 CatchUp::Nothing if came_back => CatchUp::Patch { frame: log.unchanged(sections), large: false },
-                // It came and went before it was sent.
+                // The raid came and went before it was sent.
                 CatchUp::Patch { frame, .. }
                     if !came_back && !sections.is_all() && protocol::is_empty_patch(&frame) =>
                 {

@@ -127,7 +127,7 @@ impl ShopWatcher {
         None
     }
 
-    /// What the game server reports, if it is known which one it is.
+    /// The reports of the game server, if it is known which one it is.
     pub fn reports(&self) -> Option<Reports> {
         let market = self.market.borrow().clone().filter(|market| market.is_loaded())?;
         Some(market.read(|market| market.reports().reports()))

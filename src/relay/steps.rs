@@ -137,7 +137,7 @@ impl Steps {
         self.snapshot_size.max(if have_raids { RAID_BYTES } else { FEW_BYTES })
     }
 
-    /// Whether they have all changes of these keys after this `seq`.
+    /// True if they have all changes of these keys after this `seq`.
     pub fn reach(&self, seq: u64, sections: Sections) -> bool {
         match sections.is_all() {
             true => self.steps.front().is_some_and(|oldest| oldest.base <= seq),

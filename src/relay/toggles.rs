@@ -36,10 +36,10 @@ struct WaitingToggle {
     owed: Vec<oneshot::Sender<ToggleResult>>,
 }
 
-/// What becomes of a new toggle.
+/// The fate of a new toggle.
 #[derive(Debug)]
 pub enum Added {
-    /// It begins now: carry it out, then call [`Toggles::end`].
+    /// Its turn is now: carry it out, then call [`Toggles::end`].
     Begins(oneshot::Receiver<ToggleResult>),
     /// Its turn comes, or it is one with another.
     Waits(oneshot::Receiver<ToggleResult>),
@@ -66,7 +66,7 @@ impl Toggles {
         if wishes.len() == 1 && wishes[0].owed.len() == 1 { Added::Begins(toggled) } else { Added::Waits(toggled) }
     }
 
-    /// Whether what is known of this switch may not be true.
+    /// True if the known value of this switch may be wrong.
     pub fn is_unsure(&self, device: &Arc<str>) -> bool {
         self.unsure.contains(device)
     }
@@ -111,7 +111,7 @@ mod tests {
         Wish { value, by: "u".into() }
     }
 
-    /// So many seconds from a moment that is always the same.
+    /// The moment this number of seconds after a fixed one.
     fn until(seconds: u64) -> Instant {
         static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
         *BEGIN + Duration::from_secs(seconds)

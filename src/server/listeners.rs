@@ -29,7 +29,7 @@ impl Listeners {
     }
 }
 
-/// What clients may have of this limit of open files. One address never has more than half of it.
+/// The connections that this limit of open files leaves to clients. One address never has more than half of it.
 pub fn connection_limits(open_files: usize, workers: usize, wanted: usize) -> ConnectionLimits {
     let total = descriptors::for_clients(open_files, workers);
     let limits = ConnectionLimits { total, per_household: wanted.min(total / 2), from_loopback: total / 2 };
@@ -47,7 +47,7 @@ pub fn connection_limits(open_files: usize, workers: usize, wanted: usize) -> Co
     limits
 }
 
-/// Of these connections, how many may be about to become sockets. One household never makes the others wait.
+/// The share of these connections that may be about to become sockets. One address never makes the others wait.
 pub fn handshake_limits(connections: ConnectionLimits) -> ConnectionLimits {
     let total = connections.total / 4;
     ConnectionLimits { total, per_household: (total / 8).max(2), from_loopback: (total / 2).max(2) }

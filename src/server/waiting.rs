@@ -71,7 +71,7 @@ impl WaitingService {
                 .workers(1)
                 .max_connections(CONNECTIONS)
                 .client_request_timeout(Duration::from_secs(5))
-                // Whoever asks again asks the process that serves by then.
+                // A client that asks again reaches the process that serves by then.
                 .keep_alive(KeepAlive::Disabled)
                 .disable_signals()
                 .shutdown_timeout(1)

@@ -1,4 +1,4 @@
-//! What is done on a walk: what users, time and the way to the provider do. Refunds are in `refunds`.
+//! The acts of a walk: those of users, of time and of the way to the provider. Refunds are in `refunds`.
 //!
 //! To add an act: a line in [`MENU`], and what it does in [`Walk::act`].
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 pub const TIERS: [&str; 3] = ["SCOUT", "OPERATOR", "OVERLORD"];
-/// Of each tier by the month, then of each by the year.
+/// Prices of each tier by the month, then of each by the year.
 pub const PRICES: [&str; 6] = [
     "price_scout",
     "price_operator",
@@ -338,7 +338,7 @@ impl Walk {
         self.say(format!("the dispute of {charge}: {status}"));
     }
 
-    /// What happens to a subscription without its customer: it is ended, or something is not paid.
+    /// Events of a subscription without its customer: it is ended, or a payment fails.
     async fn change_at_provider(&mut self) {
         let all = self.books("subscriptions").await;
         let running: Vec<&Value> = all.iter().filter(|one| runs(one)).collect();
@@ -442,7 +442,7 @@ impl Walk {
     }
 }
 
-/// What is asked of `/billing/checkout` for a plan; the month is also meant by saying nothing.
+/// The body of `/billing/checkout` for a plan; without an interval it is the month.
 fn plan_body(plan: usize) -> Value {
     match (TIERS[plan % 3], INTERVALS[plan / 3]) {
         (tier, "month") if plan == 0 => json!({ "tier": tier }),
@@ -450,12 +450,12 @@ fn plan_body(plan: usize) -> Value {
     }
 }
 
-/// Whether it goes on at the provider.
+/// True if it goes on at the provider.
 pub fn runs(subscription: &Value) -> bool {
     !matches!(subscription["status"].as_str(), Some("canceled" | "incomplete_expired"))
 }
 
-/// Whether the page is the portal's, on which a subscriber confirms a change.
+/// True if the page is the portal's, on which a subscriber confirms a change.
 fn is_change(body: &Value) -> bool {
     body["url"].as_str().is_some_and(|url| url.contains("/portal/"))
 }

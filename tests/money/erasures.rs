@@ -18,7 +18,7 @@ pub struct Erasure {
     user: String,
     /// Since when, seconds since 1970.
     at: i64,
-    /// It was answered that nothing runs for them.
+    /// The answer said that nothing runs for them.
     is_ended: bool,
 }
 
@@ -42,7 +42,7 @@ impl Walk {
         json!({ "confirm": self.persons[person].account.to_string() })
     }
 
-    /// Whether the user is gone, also if the answer was lost.
+    /// True if the user is gone, also if the answer was lost.
     pub async fn note_erasure(&mut self, person: usize, at: i64, answer: &Answer) {
         if answer.status == 200 || self.person(person, Method::GET, "/me", None, None).await.status == 401 {
             let known = &mut self.persons[person];
@@ -57,7 +57,7 @@ impl Walk {
     }
 
     async fn erase_now(&mut self, person: usize) {
-        // It must be lately that they signed in.
+        // An erasure needs a recent sign-in.
         self.sign_in(person).await;
         let (at, body) = (self.clock.now().timestamp(), self.confirmation(person));
         let answer = self.person(person, Method::DELETE, "/me", None, Some(&body)).await;
@@ -109,7 +109,7 @@ impl Walk {
         self.advance(hours * 3_600).await;
     }
 
-    /// What runs for users who are gone.
+    /// Subscriptions that run for users who are gone.
     async fn running_of_gone(&self) -> Vec<String> {
         let all = self.books("subscriptions").await;
         let is_gone = |one: &&Value| self.erasures.iter().any(|erasure| one["metadata"]["userId"] == *erasure.user);
@@ -117,12 +117,12 @@ impl Walk {
         running.map(|one| one["id"].as_str().unwrap_or_default().to_owned()).collect()
     }
 
-    /// Whether this user has erased themselves.
+    /// True if this user has erased themselves.
     pub fn is_gone(&self, user: &str) -> bool {
         self.erasures.iter().any(|erasure| erasure.user == user)
     }
 
-    /// Whether it is of a user who is gone, and the service has said that it ends it, or nothing yet.
+    /// True for a subscription of a user who is gone that the service ends, or has not answered about yet.
     pub fn is_ending(&self, subscription: &Value) -> bool {
         let is_of = |erasure: &&Erasure| subscription["metadata"]["userId"] == *erasure.user;
         self.erasures.iter().find(is_of).is_some_and(|erasure| !erasure.is_ended)

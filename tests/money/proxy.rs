@@ -29,15 +29,15 @@ const PAGES: [&[u8]; 4] = [
 ];
 const MAX_REQUEST: usize = 64 * 1024;
 
-/// What happens to requests on the way.
+/// The faults of requests on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireFault {
     None,
     /// Each takes so many milliseconds longer, half of it before it is done and half of it after.
     Slow(u64),
-    /// What changes something is done, and its answer lost.
+    /// Changes are carried out, and their answer is lost.
     LoseAnswers,
-    /// What changes something is done, and answered 500.
+    /// Changes are carried out, and answered 500.
     ActAndFail,
     /// Requests that change something are carried out, and something in between answers with a page of its own.
     ActAndMisanswer,
@@ -50,23 +50,23 @@ pub enum WireFault {
 /// A moment of a request, at which it waits while the service is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KillMoment {
-    /// It has come.
+    /// The request has come.
     Asked,
     /// The provider has done it.
     Done,
-    /// It was answered.
+    /// The request was answered.
     Answered,
 }
 
 struct Shared {
     /// Which request is stopped, and when.
     stop: Mutex<Option<(u64, KillMoment)>>,
-    /// Whether that was reached.
+    /// True if that was reached.
     stopped: watch::Sender<bool>,
     provider: SocketAddr,
     fault: Mutex<WireFault>,
     random: Mutex<Stream>,
-    /// How many requests have come.
+    /// The number of requests that have come.
     seen: watch::Sender<u64>,
 }
 
@@ -116,7 +116,7 @@ impl FaultProxy {
         self.shared.stopped.send_replace(false);
     }
 
-    /// How many requests have come.
+    /// The number of requests that have come.
     pub fn seen(&self) -> u64 {
         *self.shared.seen.borrow()
     }

@@ -14,7 +14,7 @@ use crate::{
 
 const REASONS: [&str; 2] = ["duplicate", "requested_by_customer"];
 
-/// What an admin means to pay back, once: however often it is clicked.
+/// A refund that an admin means once, however often it is clicked.
 pub struct RefundIntent {
     pub charge: String,
     /// None: all that is left.
@@ -28,7 +28,7 @@ pub struct RefundIntent {
     first_sent_at: DateTime<Utc>,
 }
 
-/// How long the service knows a key: later, the same request is meant once more.
+/// The time that the service knows a key: later, the same request is meant once more.
 const KEY_KNOWN: TimeDelta = TimeDelta::hours(24);
 
 impl Walk {

@@ -98,7 +98,7 @@ impl Drop for ServiceProcess {
     }
 }
 
-/// What the log of the services in this directory says of errors and panics.
+/// The errors and panics in the log of the services in this directory.
 pub fn errors(directory: &Path) -> Vec<String> {
     let Ok(log) = File::open(directory.join("service.log")) else { return Vec::new() };
     let lines = BufReader::new(log).lines().map_while(Result::ok);

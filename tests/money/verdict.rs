@@ -1,4 +1,4 @@
-//! What must hold: while a walk goes on, when all is well again, and in the end, when months have passed.
+//! The invariants: while a walk goes on, when all is well again, and in the end, when months have passed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -190,7 +190,7 @@ impl Walk {
         let charges: BTreeSet<&str> = made.iter().filter_map(|refund| refund["charge"].as_str()).collect();
         for charge in charges {
             let of_charge = || self.intents.iter().filter(|intent| intent.charge == charge);
-            // What was meant as all that is left fits any amount.
+            // A refund of all that is left fits any amount.
             let mut any = of_charge().filter(|intent| intent.amount.is_none()).count();
             let mut meant: Vec<i64> = of_charge().filter_map(|intent| intent.amount).collect();
             let mut amounts: Vec<i64> = made
@@ -247,7 +247,7 @@ impl Walk {
         }
     }
 
-    /// What the provider's books and the beta tests give this person.
+    /// The tier that the provider's books and the beta tests give this person.
     fn possible_tiers(&self, person: usize, own: &[&Value], invoices: &[Value]) -> BTreeSet<Option<&'static str>> {
         let (mut paid, mut perhaps) = (None, BTreeSet::new());
         for one in own {
@@ -270,7 +270,7 @@ impl Walk {
         possible
     }
 
-    /// What webhooks missed ends here.
+    /// Heals what webhooks missed.
     pub async fn reconcile(&mut self) {
         let differences = self.service().reconcile().await;
         self.say(format!("reconciled: {differences:?}"));

@@ -56,14 +56,14 @@ pub struct Person {
     pub beta: Option<&'static str>,
 }
 
-/// What the service answered; status 0 if nothing came.
+/// The answer of the service; status 0 if nothing came.
 pub struct Answer {
     pub status: u16,
     pub body: Value,
 }
 
 impl Answer {
-    /// Whether it says what became of the request.
+    /// True if it says what became of the request.
     pub fn is_known(&self) -> bool {
         (200..500).contains(&self.status)
     }
@@ -86,7 +86,7 @@ pub struct Walk {
     pub erasures: Vec<Erasure>,
     /// When a page was paid, seconds since 1970.
     pub paid_at: BTreeSet<i64>,
-    /// What does not hold, by the name of the invariant: the first time.
+    /// Broken invariants by name: the first time.
     pub broken: BTreeMap<&'static str, String>,
     pub story: Vec<String>,
     prints: bool,
@@ -302,7 +302,7 @@ impl Walk {
         all.iter().filter(|one| one["metadata"]["userId"].as_str().is_some_and(|user| users.contains(user))).collect()
     }
 
-    /// Those of them that go on, but for what is about to be ended for users who are gone.
+    /// The subscriptions that go on, but for those about to be ended for users who are gone.
     pub fn running_of<'a>(&self, person: usize, all: &'a [Value]) -> Vec<&'a Value> {
         self.subscriptions_of(person, all).into_iter().filter(|one| runs(one) && !self.is_ending(one)).collect()
     }
@@ -382,7 +382,7 @@ impl Walk {
         self.deliver_all().await;
         self.advance(RETRIED_WITHIN).await;
         self.deliver_all().await;
-        // It looks what is left when it starts.
+        // The service looks what is left when it starts.
         self.start_again().await;
         let began = Instant::now();
         loop {

@@ -32,7 +32,7 @@ fn found(connection: &mut PgConnection, name: &str) -> i64 {
     sql_query(query).bind::<Text, _>(name).get_result::<Count>(connection).unwrap().count
 }
 
-/// How many alarms are in incidents.
+/// The number of alarms in incidents.
 fn alarms(postgres: &Postgres) -> i64 {
     let mut connection = PgConnection::establish(&postgres.url()).unwrap();
     let query = "SELECT coalesce(sum(count), 0)::bigint AS count FROM incidents";
@@ -94,7 +94,7 @@ async fn a_second_process_waits_and_takes_over_without_losing_an_alarm() {
         let users: Vec<User> = cookies.iter().map(|cookie| User::new(&second.addresses, cookie)).collect();
         let _open = join_all(users.iter().map(|user| user.open())).await;
         until("the alarm", || async { alarms(&postgres) == *round }).await;
-        // It is seen to end, so that the next one is another one.
+        // Its end is awaited, so that the next one is another one.
         game.world(|world| world.release_alarm(BASE_ALARM));
         let owner = &users[0];
         until("its end", || async {

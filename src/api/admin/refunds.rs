@@ -331,10 +331,10 @@ fn not_made(error: RefundError) -> ApiError {
     }
 }
 
-/// What a request does.
+/// The effect of a request.
 #[derive(Serialize, Deserialize)]
 enum RefundStep {
-    /// It asks for what the attempt that began with this entry of the audit log asks for.
+    /// The same as the attempt that began with this entry of the audit log.
     Join(i64),
     Begin {
         plan: Box<RefundPlan>,

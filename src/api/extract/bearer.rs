@@ -29,13 +29,13 @@ use crate::{
 
 /// Bytes of a device token.
 pub const TOKEN_BYTES: usize = 48;
-/// What an API token begins with, so that it is recognised where it should not be, and its bytes, which follow in hex.
+/// The prefix of an API token, so that it is recognised where it should not be; its bytes follow in hex.
 pub const API_TOKEN_PREFIX: &str = "companion_";
 pub const API_TOKEN_BYTES: usize = 32;
 
 /// A token as it was sent, if it has the form of ours; its hash is what is stored.
 pub enum SentToken {
-    /// Of a helper device or an overlay.
+    /// A helper device or an overlay.
     Device { hash: String },
     /// A user's API token.
     Api { hash: String },
@@ -45,7 +45,7 @@ pub enum SentToken {
 pub struct TokenHolder {
     pub user: User,
     pub access: RelayAccess,
-    /// What the relay's sockets end with.
+    /// The credential whose end closes the relay's sockets.
     pub session: SessionId,
     pub label: Option<String>,
 }
@@ -72,14 +72,14 @@ impl FromRequest for DeviceOwner {
     }
 }
 
-/// Who holds the token of this request. Without one, or with one that is not valid: an error.
+/// The holder of the request's token. Without one, or with one that is not valid: an error.
 pub fn required(req: &HttpRequest) -> impl Future<Output = Result<TokenHolder, ApiError>> + use<> {
     let missing = if bears_token(req.headers()) { ApiError::DeadToken } else { ApiError::NoDeviceToken };
     let (req, sent) = (req.clone(), sent_token(req.headers()));
     async move { Ok(holder(&req, sent.ok_or(missing)?, |_, _| Ok(())).await?.0) }
 }
 
-/// Whether the request carries a bearer token, valid or not.
+/// True if the request carries a bearer token, valid or not.
 pub fn bears_token(headers: &HeaderMap) -> bool {
     bearer(headers).is_some()
 }
@@ -103,7 +103,7 @@ fn is_hex(text: &str, bytes: usize) -> bool {
     text.len() == 2 * bytes && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// What is stored of a token.
+/// The stored part of a token.
 enum FoundToken {
     Device(HelperDevice),
     Api(ApiToken),
@@ -118,7 +118,7 @@ impl FoundToken {
     }
 }
 
-/// Who holds this token, within their budget, and what `also` reads for them in the same trip to the database.
+/// The holder of this token, within their budget, and the result of `also`, read in the same trip to the database.
 pub async fn holder<T, F>(req: &HttpRequest, token: SentToken, also: F) -> Result<(TokenHolder, T), ApiError>
 where
     T: Send + 'static,
@@ -151,7 +151,7 @@ where
             TokenHolder { user, access, session: SessionId::of_device(&id), label }
         }
         FoundToken::Api(token) => {
-            // Of its own: a program that asks too much takes nothing from its user.
+            // A budget of its own: a program that asks too much takes nothing from its user.
             context.rate_limits.take_token(&notes, &token.id)?;
             if token.wants_touch(now) {
                 let id = token.id.clone();

@@ -1,4 +1,4 @@
-//! Who calls a route that takes tokens besides cookies.
+//! The caller of a route that takes tokens besides cookies.
 
 use actix_web::{FromRequest, HttpRequest, dev::Payload};
 use futures_util::{FutureExt as _, future::LocalBoxFuture};
@@ -51,7 +51,7 @@ where
     }
 }
 
-/// Whether tokens of this form are looked at where these kinds are taken.
+/// True if tokens of this form are looked at where these kinds are taken.
 fn is_taken(token: &SentToken, kinds: &[TokenKind]) -> bool {
     match token {
         SentToken::Device { .. } => kinds.iter().any(|kind| matches!(kind, TokenKind::Helper | TokenKind::Overlay)),

@@ -95,7 +95,7 @@ pub fn fault(path: &serde_path_to_error::Path, text: &str) -> FieldError {
     }
 }
 
-/// What serde expects, without the names of Rust's types.
+/// The expectation of serde, without the names of Rust's types.
 fn in_words(expected: &str) -> String {
     let most = match expected {
         "u8" => u64::from(u8::MAX),

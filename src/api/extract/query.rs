@@ -14,7 +14,7 @@ use crate::api::error::{ApiError, FieldError};
 /// The query of the request, decoded and validated by its `garde` rules.
 pub struct Query<T>(pub T);
 
-/// What was read, or the parameter that is wrong.
+/// The parsed query, or the parameter that is wrong.
 struct Read<T>(Result<T, FieldError>);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Read<T> {

@@ -49,7 +49,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for StrictObjects<D> {
         self.0.deserialize_struct(name, fields, StrictObjects(Object(visitor)))
     }
 
-    /// Of a field that the struct does not know.
+    /// The error about a field that the struct does not know.
     fn deserialize_ignored_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, D::Error> {
         Err(D::Error::custom(UNKNOWN_FIELD))
     }

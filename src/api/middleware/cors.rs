@@ -96,7 +96,7 @@ pub async fn any_origin(
     Ok(answer)
 }
 
-/// Whether the request comes from a page of another origin than the two that may read with cookies.
+/// True if the request comes from a page of another origin than the two that may read with cookies.
 fn is_foreign(req: &ServiceRequest) -> bool {
     let urls = &ApiContext::of(req.request()).urls;
     let own = [&urls.frontend, &urls.admin].map(|url| url.origin().ascii_serialization());

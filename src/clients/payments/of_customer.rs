@@ -1,4 +1,4 @@
-//! What there is of one customer, checkout or subscription, and how a subscription is ended.
+//! Reads one customer, checkout or subscription, and ends a subscription.
 
 use reqwest::Method;
 use serde_json::Value;
@@ -76,7 +76,7 @@ impl PaymentsClient {
         page_address(&self.post("/v1/billing_portal/sessions", fields, &key).await?)
     }
 
-    /// How a checkout stands now.
+    /// The present state of a checkout.
     pub async fn checkout(&self, id: &str) -> Result<CheckoutState, PaymentsError> {
         let session = match self.get(&format!("/v1/checkout/sessions/{id}"), &[]).await {
             Err(PaymentsError::Unknown { .. }) => return Ok(CheckoutState::Closed),

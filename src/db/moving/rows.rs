@@ -12,10 +12,10 @@ use diesel::{
 };
 use ring::digest::{SHA256, digest};
 
-/// How an instant is sent and compared.
+/// The form in which an instant is sent and compared.
 const TIME: &str = "%Y-%m-%d %H:%M:%S%.6f";
 
-/// What a stored value is, whatever the engine calls it.
+/// The kind of a stored value, whatever the engine calls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellKind {
     Text,
@@ -27,7 +27,7 @@ pub enum CellKind {
 }
 
 impl CellKind {
-    /// Of a type of PostgreSQL.
+    /// The kind of a type of PostgreSQL.
     pub fn of(data_type: &str) -> Option<Self> {
         Some(match data_type {
             "text" => Self::Text,
@@ -50,7 +50,7 @@ impl CellKind {
         }
     }
 
-    /// What PostgreSQL stores of one that was sent. It makes a smaller integer of a larger one by itself.
+    /// The expression by which PostgreSQL stores one that was sent. A larger integer becomes a smaller one by itself.
     pub fn stored(self, value: &str) -> String {
         match self {
             Self::Flag => format!("{value} <> 0"),
@@ -59,7 +59,7 @@ impl CellKind {
         }
     }
 
-    /// What PostgreSQL gives of one that is stored, as it was sent.
+    /// The expression by which PostgreSQL gives a stored one as it was sent.
     pub fn read(self, column: &str) -> String {
         match self {
             Self::Text | Self::Real | Self::Bytes => column.to_owned(),

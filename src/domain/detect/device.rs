@@ -24,7 +24,7 @@ const EVENTS: usize = 6;
 const SPAN: Duration = Duration::from_secs(600);
 /// An event without room is tried again after this.
 const TRIED_AGAIN: TimeDelta = TimeDelta::seconds(10);
-/// So long after a toggle, a change of its switch is by its user.
+/// The time after a toggle in which a change of its switch is by its user.
 const TOGGLE: TimeDelta = TimeDelta::seconds(10);
 const DAY: TimeDelta = TimeDelta::hours(24);
 const QUARTER: TimeDelta = TimeDelta::hours(6);
@@ -74,7 +74,7 @@ impl Upkeep {
         }
     }
 
-    /// It falls at each limit, and rises only well above it.
+    /// The level falls at each limit, and rises only well above it.
     fn after(before: Option<Self>, left: TimeDelta) -> Self {
         let Some(before) = before else { return Self::of(left) };
         let fallen = Self::of(left).min(before);
@@ -112,7 +112,7 @@ impl<T: Copy + PartialEq> Topic<T> {
         (self.reported != Some(value)).then(|| since + lasts)
     }
 
-    /// What is to be reported.
+    /// The events that are to be reported.
     fn news(&self, lasts: TimeDelta, now: Moment) -> Option<T> {
         self.due(lasts).filter(|due| *due <= now).and(self.seen).map(|(value, _)| value)
     }
@@ -122,7 +122,7 @@ impl<T: Copy + PartialEq> Topic<T> {
 #[derive(Debug, Default)]
 pub struct Devices {
     watched: HashMap<Arc<str>, WatchedDevice>,
-    /// Of which events have said something since they were last taken.
+    /// Devices that events have reported on since they were last taken.
     changed: Vec<Arc<str>>,
 }
 
@@ -139,7 +139,7 @@ struct WatchedDevice {
     toggle: Option<(Option<bool>, UserId, Moment)>,
     /// The user who has turned it to what is seen.
     by: Option<UserId>,
-    /// It has answered on this link: what is due may be reported.
+    /// The device has answered on this link: what is due may be reported.
     heard: bool,
     reported: Window,
     /// There was no room for an event before.
@@ -299,7 +299,7 @@ impl WatchedDevice {
         if !self.heard {
             return None;
         }
-        // What is not reported now is not due either.
+        // An event that is not reported now is not due either.
         let is_there = self.there.seen.is_some_and(|(there, _)| there);
         let has_power = self.powered.reported == Some(true) && self.powered.seen.is_some_and(|(powered, _)| powered);
         let of_device = [self.on.due(TimeDelta::zero()), self.powered.due(SETTLED)].into_iter().filter(|_| is_there);
@@ -314,7 +314,7 @@ impl WatchedDevice {
 }
 
 impl Devices {
-    /// What events have said of a device before this start, unless more is known.
+    /// Restores the reported facts of a device from before this start, unless more is known.
     pub fn remember(&mut self, id: &Arc<str>, reported: ReportedFacts) {
         self.watched.entry(id.clone()).or_insert_with(|| WatchedDevice::new(reported));
     }
@@ -375,7 +375,7 @@ impl Devices {
         }
     }
 
-    /// What is to be stored.
+    /// The facts that are to be stored.
     pub fn take_changed(&mut self) -> Vec<(Arc<str>, ReportedFacts)> {
         let changed = std::mem::take(&mut self.changed);
         changed

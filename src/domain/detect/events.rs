@@ -67,7 +67,7 @@ impl<'a> Events<'a> {
         Self { around, now, priming, reported, events: Vec::new(), suppressed: 0 }
     }
 
-    /// Whether an event would not be suppressed.
+    /// True if an event would not be suppressed.
     pub(super) fn has_room(&self) -> bool {
         let millis = u64::try_from(self.now.steady().num_milliseconds()).unwrap_or_default();
         self.events.len() < MAX_EVENTS && self.reported.available_at(millis, EVENTS_A_MINUTE).is_none()

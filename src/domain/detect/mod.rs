@@ -178,7 +178,7 @@ impl Detectors {
         events.finish()
     }
 
-    /// What is due about a device without an answer.
+    /// The events that are due about a device without an answer.
     pub fn device_due(
         &mut self,
         around: &Surroundings,

@@ -37,7 +37,7 @@ impl Shops {
         Self { known: Sightings::new(MAX_SHOPS) }
     }
 
-    /// Whether there are shops on the map.
+    /// True if there are shops on the map.
     pub(super) fn is_any_known(&self) -> bool {
         self.known.present().next().is_some()
     }

@@ -45,7 +45,7 @@ pub struct MarketWrite {
     pub shops: Vec<Shop>,
     /// What happened, oldest first.
     pub records: Vec<OfferRecord>,
-    /// What the game server reports, when it is no longer what it was.
+    /// The game server's reports, when they have changed.
     pub reports: Option<KnownReports>,
 }
 
@@ -134,7 +134,7 @@ impl Market {
         self.reporting.see_events(markers, is_populated, now);
     }
 
-    /// What the game server reports, as far as it is known.
+    /// The game server's reports, as far as they are known.
     pub fn reports(&self) -> &KnownReports {
         self.reporting.known()
     }
@@ -163,7 +163,7 @@ impl Market {
         self.shops.iter().map(|(id, followed)| followed.shop(*id))
     }
 
-    /// What has to be stored since the last call; `None` if nothing.
+    /// The verdicts to store since the last call; `None` if there are none.
     pub fn take_unwritten(&mut self) -> Option<MarketWrite> {
         let reports = self.reporting.take_unwritten();
         if self.unwritten.is_empty() && self.records.is_empty() && reports.is_none() {

@@ -53,7 +53,7 @@ pub struct ShopWatch {
     pub version: i32,
 }
 
-/// What is expected of the price, by the piece.
+/// The expectation of the price, by the piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum PriceDirection {
@@ -89,7 +89,7 @@ impl PriceDirection {
     }
 }
 
-/// What shops do with the item.
+/// The side of the shops: they sell or buy the item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WatchSide {
@@ -122,7 +122,7 @@ impl WatchSide {
         }
     }
 
-    /// What the watched item costs or brings, in this offer.
+    /// The price of the watched item in this offer, paid or received.
     fn price(self, offer: &Offer) -> Price {
         match self {
             Self::Sells => offer.price,
@@ -250,7 +250,7 @@ impl ShopWatch {
         VendorId::parse(self.vendor.as_deref()?)
     }
 
-    /// Of the offers the one that is watched.
+    /// The watched one of the offers.
     fn find<'a>(&self, shops: &'a [Shop]) -> Option<Seen<'a>> {
         let own = self.vendor_id();
         let is_any = self.vendor.is_none();
@@ -370,7 +370,7 @@ impl ShopWatch {
     }
 }
 
-/// Whether it is another price by the piece.
+/// True if it is another price by the piece.
 fn has_moved(known: Option<Price>, found: Option<Price>) -> bool {
     known.zip(found).is_some_and(|(known, found)| known.by_piece(found).is_ne())
 }

@@ -27,7 +27,7 @@ use crate::{
 
 fn paired(stored: SmartDevice) -> (Arc<str>, PairedDevice) {
     let SmartDevice { device_id, kind, name, label, last_value, x, y, reported, .. } = stored;
-    // Of a later version it may be more than is known here.
+    // A later version may have stored more than is known here.
     let reported = reported.and_then(|reported| serde_json::from_str(&reported).ok());
     (device_id.into(), PairedDevice { kind, name, label, last_value, reported, place: x.zip(y) })
 }

@@ -118,7 +118,7 @@ impl LiveState {
             }
             Err(AskError::Refused(word)) if word == "not_found" => {
                 self.freshness.devices.insert(id.clone(), now);
-                // It is asked once more before an event says so.
+                // The device is asked once more before an event says so.
                 outcome.ask_again = (device.reachable != Reachable::Removed).then(|| id.clone());
                 device = Device { reachable: Reachable::Removed, value: None, storage: None, ..device };
             }

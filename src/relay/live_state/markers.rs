@@ -1,4 +1,4 @@
-//! What is on the map, and what the game server reports of it.
+//! Markers of the map, and the game server's reports of them.
 
 use super::{LiveState, Outcome};
 use crate::{

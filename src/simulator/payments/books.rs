@@ -24,7 +24,7 @@ use super::change::SubscriptionChange;
 
 /// The latest events and answers that are remembered.
 const REMEMBERED: usize = 10_000;
-/// How long the answer to an idempotency key is kept, seconds: a day, as the real one promises.
+/// The time that the answer to an idempotency key is kept, seconds: a day, as the real one promises.
 const ANSWER_KEPT: i64 = 24 * 60 * 60;
 const VERSION: &str = "2026-10-28.endive";
 

@@ -15,7 +15,7 @@ pub enum SubscriptionChange {
     FirstPaymentExpired,
     /// It ends now.
     End,
-    /// It ends because its period does, and says so.
+    /// The end with its period, which the subscription states.
     EndWithPeriod,
     /// It is renewed, and the payment fails.
     FailPayment,

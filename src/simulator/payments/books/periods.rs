@@ -1,4 +1,4 @@
-//! What time does to subscriptions: a period that is over is renewed and charged, or was the last.
+//! The course of subscriptions: a period that is over is renewed and charged, or was the last.
 
 use serde_json::json;
 

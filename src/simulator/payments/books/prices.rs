@@ -16,7 +16,7 @@ pub struct SimulatedPrice {
 }
 
 const DAY: i64 = 24 * 60 * 60;
-/// Of a price that is not known.
+/// The refusal of a price that is not known.
 const MONTH: i64 = 30 * DAY;
 
 /// The prices that there are.
