@@ -538,8 +538,10 @@ impl From<DbError> for ApiError {
         match error {
             DbError::NotFound => Self::NotFound,
             DbError::Conflict => Self::Conflict,
-            DbError::Unavailable(_) => Self::Unavailable(error.into()),
-            DbError::Query(_) | DbError::NewerSchema(_) | DbError::Panicked => Self::Internal(error.into()),
+            DbError::Unavailable(_) | DbError::Damaged(_) => Self::Unavailable(error.into()),
+            DbError::Query(_) | DbError::Malformed | DbError::NewerSchema(_) | DbError::Panicked => {
+                Self::Internal(error.into())
+            }
         }
     }
 }

@@ -13,8 +13,14 @@ pub enum DbError {
     /// Worth another attempt later.
     #[error("the database is not available: {0}")]
     Unavailable(String),
+    /// Parts of it cannot be read or written until it is repaired; others may still work.
+    #[error("the database is damaged: {0}; restore a backup, see docs/operations.md")]
+    Damaged(String),
     #[error("the database refused a query: {0}")]
     Query(String),
+    /// One row is at fault, not the database.
+    #[error("a stored value has an unexpected form")]
+    Malformed,
     /// A newer program has brought the schema up to date: this one would not understand it.
     #[error("{0}")]
     NewerSchema(String),
@@ -46,12 +52,13 @@ impl From<Error> for DbError {
                         DbError::Unavailable(message.to_owned())
                     }
                     _ if is_passing(message) => DbError::Unavailable(message.to_owned()),
+                    _ if is_damage(message) => DbError::Damaged(message.to_owned()),
                     _ => DbError::Query(format!("{kind:?}: {message}")),
                 }
             }
             Error::BrokenTransactionManager => DbError::Unavailable("the connection broke".to_owned()),
             Error::RollbackErrorOnCommit { commit_error, .. } => DbError::from(*commit_error),
-            Error::DeserializationError(_) => DbError::Query("a stored value has an unexpected form".to_owned()),
+            Error::DeserializationError(_) => DbError::Malformed,
             other => DbError::Query(other.to_string()),
         }
     }
@@ -86,6 +93,31 @@ fn is_passing(message: &str) -> bool {
     PASSING.iter().any(|passing| message.contains(passing))
 }
 
+/// Damage to the stored bytes, which diesel does not distinguish: SQLITE_CORRUPT and SQLITE_NOTADB, and XX001 and XX002 of
+/// PostgreSQL. The query is not at fault.
+fn is_damage(message: &str) -> bool {
+    const DAMAGE: [&str; 15] = [
+        // SQLite
+        "database disk image is malformed",
+        "malformed database schema",
+        "file is not a database",
+        // PostgreSQL
+        "invalid page in block",
+        "could not read block",
+        "could not read blocks",
+        "missing chunk number",
+        "unexpected chunk",
+        "compressed pglz data is corrupt",
+        "contains unexpected zero page",
+        "contains corrupted page",
+        "is not a btree",
+        "could not access status of transaction",
+        "could not open file \"base/",
+        "failed to re-find parent key",
+    ];
+    DAMAGE.iter().any(|damage| message.contains(damage))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,6 +130,9 @@ mod tests {
         };
         for trouble in ["database or disk is full", "cannot execute INSERT in a read-only transaction"] {
             assert!(matches!(told(trouble), DbError::Unavailable(_)), "{trouble}");
+        }
+        for damage in ["database disk image is malformed", "invalid page in block 3 of relation base/16384/16386"] {
+            assert!(matches!(told(damage), DbError::Damaged(_)), "{damage}");
         }
         assert!(matches!(told("invalid byte sequence for encoding"), DbError::Query(_)));
     }

@@ -6,44 +6,43 @@
 //! kept. Once everything in the file is in the database, it is emptied. A file that was removed, renamed or
 //! cut short meanwhile is written again before the next line is.
 
+mod file;
 mod line;
+mod replay;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io::{self, Write as _},
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread,
+    time::Duration,
 };
 
 use futures_util::future::LocalBoxFuture;
 use rustix::fs::{FallocateFlags, fallocate};
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::Instant};
 
-use self::line::Line;
+pub use self::{
+    file::{JOURNAL, JournalError},
+    replay::{REFUSED, refused_bytes, replay, waiting},
+};
+use self::{
+    file::{LARGEST, open_file},
+    line::{Line, lengths, read},
+};
 use crate::{
-    db::{
-        error::DbError,
-        incidents::{self, LedgerWrite},
-        pool::Pool,
-        unkept::Unkept,
-    },
+    db::{incidents::LedgerWrite, unkept::Unkept},
     domain::ids::ServerId,
 };
 
-/// Name of the file in the data directory.
-pub const JOURNAL: &str = "alarms.journal";
-/// Where what the database refuses, and what cannot be read, is kept for a person to look at. As large as the journal.
-pub const REFUSED: &str = "alarms.refused";
 /// Where it is written again, before it takes that name.
 const REWRITTEN: &str = "alarms.journal.new";
-/// Bytes that the file may have: tens of thousands of alarms.
-const LARGEST: u64 = 16 << 20;
 /// Bytes of it for the lines of one server: thousands of incidents.
 const SHARE: u64 = 1 << 20;
 /// Servers with fewer bytes than `SMALL` have the last part of the file for themselves.
@@ -56,15 +55,6 @@ const GROWN: u64 = SHARE / 4;
 const RESERVED: u64 = 256 << 10;
 /// Lines that wait for the disk: a burst of several servers at once.
 const WAITING: usize = 4_096;
-
-/// Why the journal was not opened, or not taken over into the database.
-#[derive(Debug, thiserror::Error)]
-pub enum JournalError {
-    #[error("the file cannot be used: {0}")]
-    File(#[from] io::Error),
-    #[error("it could not be stored: {0}")]
-    Database(#[from] DbError),
-}
 
 /// A simulated disk beneath the journal: it takes a line when it comes to it, or fails after some of its bytes.
 pub type JournalDisk = dyn Fn(&[u8]) -> LocalBoxFuture<'static, Result<(), usize>> + Send + Sync;
@@ -117,6 +107,8 @@ struct Share {
     bytes: u64,
     /// Lines that are not in the database.
     unsettled: usize,
+    /// When the first line came since there was none.
+    since: Option<Instant>,
 }
 
 impl Journal {
@@ -138,7 +130,12 @@ impl Journal {
             log::warn!("no room on the disk is reserved for the journal of alarms: {error}");
         }
         let text = fs::read(&path)?;
-        let (directory, shares) = (directory.to_owned(), HashMap::new());
+        let mut shares = HashMap::<_, Share>::new();
+        // A damaged database did not take them; the next start tries again.
+        for (server, bytes) in lengths(&text) {
+            shares.entry(server).or_default().add(bytes);
+        }
+        let directory = directory.to_owned();
         let open = OpenJournal { directory, file, text, torn: false, merged: 0, shares };
         let (settled, unkept) = (Settled::default(), Unkept::default());
         Ok(Self { open: Arc::new(Mutex::new(open)), jobs: None, disk: None, settled, unkept })
@@ -178,6 +175,11 @@ impl Journal {
         written.await.map_err(|_| io::Error::other("the journal is closed"))?
     }
 
+    /// For how long the oldest write in the file has waited for the database; none if none waits.
+    pub fn oldest_wait(&self) -> Option<Duration> {
+        lock(&self.open).shares.values().filter_map(|share| share.since).map(|since| since.elapsed()).max()
+    }
+
     /// So many writes of this server that were kept are in the database now.
     pub fn settle(&self, server: &ServerId, count: usize) {
         if count == 0 {
@@ -194,10 +196,6 @@ impl Journal {
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn open_file(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
 fn reserve(file: &File) -> io::Result<()> {
@@ -229,6 +227,23 @@ fn write(file: &mut File, text: &[u8]) -> io::Result<()> {
     file.sync_data()
 }
 
+impl Share {
+    /// Counts a line of so many bytes.
+    fn add(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        self.unsettled += 1;
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    /// Counts lines that need not be stored any more.
+    fn settle(&mut self, lines: usize) {
+        self.unsettled = self.unsettled.saturating_sub(lines);
+        if self.unsettled == 0 {
+            self.since = None;
+        }
+    }
+}
+
 impl OpenJournal {
     /// What became of each line.
     fn append(&mut self, lines: &[NewLine]) -> Vec<io::Result<()>> {
@@ -257,9 +272,7 @@ impl OpenJournal {
         let mut admit = |line: &NewLine| {
             self.has_room(line, text.len() as u64)?;
             text.extend_from_slice(&line.text);
-            let share = self.shares.entry(line.server.clone()).or_default();
-            share.bytes += line.text.len() as u64;
-            share.unsettled += 1;
+            self.shares.entry(line.server.clone()).or_default().add(line.text.len() as u64);
             Ok(())
         };
         let mut admitted: Vec<io::Result<()>> = lines.iter().map(&mut admit).collect();
@@ -279,7 +292,7 @@ impl OpenJournal {
                 for (line, admitted) in lines.iter().zip(&mut admitted).filter(|(_, admitted)| admitted.is_ok()) {
                     if let Some(share) = self.shares.get_mut(&line.server) {
                         share.bytes -= line.text.len() as u64;
-                        share.unsettled -= 1;
+                        share.settle(1);
                     }
                     *admitted = Err(io::Error::new(error.kind(), error.to_string()));
                 }
@@ -364,7 +377,7 @@ impl OpenJournal {
     fn settle(&mut self, settled: &Settled) {
         for (server, count) in lock(settled).drain() {
             if let Some(share) = self.shares.get_mut(&server) {
-                share.unsettled = share.unsettled.saturating_sub(count);
+                share.settle(count);
             }
         }
         if !self.text.is_empty() && self.shares.values().all(|share| share.unsettled == 0) {
@@ -388,96 +401,6 @@ fn merge(text: &[u8]) -> BTreeMap<ServerId, LedgerWrite> {
         merged.entry(server).or_default().extend(write);
     }
     merged
-}
-
-/// The lines of a text, and those that cannot be read.
-fn read(text: &[u8]) -> (Vec<Line>, Vec<Vec<u8>>) {
-    let (mut lines, mut unreadable) = (Vec::new(), Vec::new());
-    for text in text.split(|byte| *byte == b'\n').filter(|text| !text.is_empty()) {
-        match Line::read(text) {
-            Some(line) => lines.push(line),
-            None => unreadable.push(text.to_owned()),
-        }
-    }
-    (lines, unreadable)
-}
-
-/// Stores what a process before this one kept in this directory and could not store, one transaction for each server,
-/// and empties its journal. What can never be stored is kept in [`REFUSED`]; while the database is in passing trouble,
-/// this is an error and the journal stays. Blocks. Call it before anything reads the ledger.
-pub fn replay(directory: &Path, pool: &Pool) -> Result<(), JournalError> {
-    fs::create_dir_all(directory)?;
-    let path = directory.join(JOURNAL);
-    let text = match fs::read(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error.into()),
-    };
-    let mut stored = 0;
-    let (lines, mut refused) = read(&text);
-    let mut by_server: BTreeMap<ServerId, Vec<Line>> = BTreeMap::new();
-    for line in lines {
-        by_server.entry(line.server.clone()).or_default().push(line);
-    }
-    for (server, lines) in by_server {
-        let mut merged = LedgerWrite::default();
-        lines.iter().for_each(|line| merged.extend(line.write.clone()));
-        match store(pool, &server, &merged)? {
-            Replayed::All => stored += 1,
-            Replayed::ServerGone => log::info!(server = server.as_str(); "alarms of a deleted server are dropped"),
-            // Only the lines that are at fault.
-            Replayed::Refused => {
-                for line in lines {
-                    if let Replayed::Refused = store(pool, &server, &line.write)? {
-                        let mut text = line.text()?;
-                        text.pop();
-                        refused.push(text);
-                    }
-                }
-            }
-        }
-    }
-    if !refused.is_empty() {
-        set_aside(&directory.join(REFUSED), &refused)?;
-    }
-    OpenOptions::new().write(true).truncate(true).open(&path)?.sync_all()?;
-    if stored > 0 {
-        log::info!(servers = stored; "alarms of the journal are stored");
-    }
-    Ok(())
-}
-
-/// What became of a write at the start.
-enum Replayed {
-    All,
-    ServerGone,
-    /// It can never be stored.
-    Refused,
-}
-
-fn store(pool: &Pool, server: &ServerId, write: &LedgerWrite) -> Result<Replayed, DbError> {
-    match pool.write_blocking(|db| incidents::write(db, server, write)) {
-        Ok(()) => Ok(Replayed::All),
-        Err(DbError::NotFound) => Ok(Replayed::ServerGone),
-        Err(error @ (DbError::Query(_) | DbError::Conflict)) => {
-            log::error!(server = server.as_str(); "alarms of the journal are refused: {error}");
-            Ok(Replayed::Refused)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-fn set_aside(path: &Path, lines: &[Vec<u8>]) -> io::Result<()> {
-    let mut text = lines.join(&b'\n');
-    text.push(b'\n');
-    let mut file = open_file(path)?;
-    if file.metadata()?.len() + text.len() as u64 > LARGEST {
-        log::error!(lines = lines.len(); "lines of the journal of alarms are dropped: {} is full", path.display());
-        return Ok(());
-    }
-    log::error!(lines = lines.len(); "lines of the journal of alarms are kept aside in {}", path.display());
-    file.write_all(&text)?;
-    file.sync_all()
 }
 
 #[cfg(test)]

@@ -25,13 +25,16 @@ const FIELDS: [&str; 10] =
 /// Bytes of a body that is read for them.
 const BODY: usize = 16 * 1024;
 
-/// The fault of a push itself, in a fixed word; `None` if it may well be stored another time.
+/// The faults of a push itself, in fixed words.
+pub const FAULTS: [&str; 3] = ["panicked", "conflict", "query_refused"];
+
+/// The fault of a push itself, one of [`FAULTS`]; `None` if it may well be stored another time.
 pub fn own_fault(error: &DbError) -> Option<&'static str> {
     match error {
-        DbError::Unavailable(_) | DbError::NewerSchema(_) => None,
+        DbError::Unavailable(_) | DbError::Damaged(_) | DbError::NewerSchema(_) => None,
         DbError::Panicked => Some("panicked"),
         DbError::Conflict | DbError::NotFound => Some("conflict"),
-        DbError::Query(_) => Some("query_refused"),
+        DbError::Query(_) | DbError::Malformed => Some("query_refused"),
     }
 }
 
@@ -95,6 +98,7 @@ mod tests {
     #[test]
     fn a_database_that_is_down_is_no_fault_of_a_push() {
         assert_eq!(own_fault(&DbError::Unavailable("down".into())), None);
+        assert_eq!(own_fault(&DbError::Damaged("a page".into())), None);
         for (error, reason) in [
             (DbError::Panicked, "panicked"),
             (DbError::Conflict, "conflict"),

@@ -194,6 +194,11 @@ fn interest(db: &mut Db, place: &GamePlace, servers: BTreeSet<ServerId>) -> Resu
         let paired = match paired_servers::get(db, &server) {
             Ok(paired) => Some(paired),
             Err(DbError::NotFound) => None,
+            // The others go on.
+            Err(error @ DbError::Malformed) => {
+                log::error!(server = server.as_str(); "its players are not looked for: {error}");
+                continue;
+            }
             Err(error) => return Err(error),
         };
         let here = paired.filter(|paired| paired.address == place.address && paired.port == place.port);
@@ -258,7 +263,14 @@ fn store_look(
 ) -> Result<Vec<PlayerSeen>, DbError> {
     let mut news = Vec::new();
     for server in servers {
-        for player in tracked_players::list(db, server)? {
+        let players = match tracked_players::list(db, server) {
+            Err(error @ DbError::Malformed) => {
+                log::error!(server = server.as_str(); "its tracked players cannot be read: {error}");
+                continue;
+            }
+            players => players?,
+        };
+        for player in players {
             let is_online = NameKey::of(&player.tracker_name).is_some_and(|key| online.contains(&key));
             let known_at = known_at.filter(|known_at| player.created_at <= *known_at);
             let step = look(player.open_session(), is_online, known_at, now);

@@ -88,6 +88,11 @@ fn tracked_place(db: &mut Db, server: &ServerId) -> Result<Option<GamePlace>, Db
     match paired_servers::get(db, server) {
         Ok(paired) => Ok(Some(GamePlace { address: paired.address, port: paired.port })),
         Err(DbError::NotFound) => Ok(None),
+        // The others go on.
+        Err(error @ DbError::Malformed) => {
+            log::error!(server = server.as_str(); "its players are not looked for: {error}");
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }

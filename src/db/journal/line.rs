@@ -179,6 +179,24 @@ impl From<ShortLine> for Line {
     }
 }
 
+/// The servers of the lines of a text, and how many bytes each line has.
+pub(super) fn lengths(text: &[u8]) -> impl Iterator<Item = (ServerId, u64)> {
+    let lines = text.split_inclusive(|byte| *byte == b'\n');
+    lines.filter_map(|line| Some((Line::read(line.trim_ascii_end())?.server, line.len() as u64)))
+}
+
+/// The lines of a text, and those that cannot be read.
+pub(super) fn read(text: &[u8]) -> (Vec<Line>, Vec<Vec<u8>>) {
+    let (mut lines, mut unreadable) = (Vec::new(), Vec::new());
+    for text in text.split(|byte| *byte == b'\n').filter(|text| !text.is_empty()) {
+        match Line::read(text) {
+            Some(line) => lines.push(line),
+            None => unreadable.push(text.to_owned()),
+        }
+    }
+    (lines, unreadable)
+}
+
 #[cfg(test)]
 mod tests {
     use chrono::SubsecRound as _;

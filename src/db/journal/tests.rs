@@ -1,9 +1,13 @@
+use std::fs::OpenOptions;
+
 use diesel::connection::SimpleConnection as _;
 
 use super::*;
 use crate::{
     db::{
         alarms::{AlarmState, Arrival},
+        error::DbError,
+        incidents,
         pool::Db,
         testing,
     },
@@ -243,7 +247,7 @@ async fn many_loud_servers_leave_room_for_a_quiet_one() {
     let directory = tempfile::tempdir().unwrap();
     let journal = Journal::open_simulated(directory.path()).unwrap();
     fill(&journal, LARGEST - FOR_THE_SMALL);
-    lock(&journal.open).shares.insert("loud".into(), Share { bytes: SMALL, unsettled: 1 });
+    lock(&journal.open).shares.insert("loud".into(), Share { bytes: SMALL, unsettled: 1, since: None });
     assert!(journal.append(&"loud".into(), &write("a")).await.is_err());
     assert!(journal.append(&"quiet".into(), &write("a")).await.is_ok());
 }

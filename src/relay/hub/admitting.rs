@@ -161,7 +161,7 @@ impl Handler<Admit> for Hub {
             let reason = match answered {
                 Ok(Ok(Ok(true))) => return Ok(admission),
                 Ok(Ok(Ok(false))) => return Err(AdmitRefused::SignedOut),
-                Ok(Ok(Err(error))) if !matches!(*error, DbError::Unavailable(_)) => {
+                Ok(Ok(Err(error))) if !matches!(*error, DbError::Unavailable(_) | DbError::Damaged(_)) => {
                     log::error!("a session could not be checked: {error}");
                     return Err(AdmitRefused::Unavailable);
                 }

@@ -1,0 +1,28 @@
+//! The file of the journal: its name, its bounds, and why it is not used.
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::OpenOptionsExt as _,
+    path::Path,
+};
+
+use crate::db::error::DbError;
+
+/// Name of the file in the data directory.
+pub const JOURNAL: &str = "alarms.journal";
+/// Bytes that the file may have: tens of thousands of alarms.
+pub const LARGEST: u64 = 16 << 20;
+
+/// Why the journal was not opened, or not taken over into the database.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    #[error("the file cannot be used: {0}")]
+    File(#[from] io::Error),
+    #[error("it could not be stored: {0}")]
+    Database(#[from] DbError),
+}
+
+pub fn open_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+}

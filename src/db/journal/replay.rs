@@ -1,0 +1,121 @@
+//! The journal at a start, and between two runs: what is in it goes into the database, and what no database takes is kept
+//! aside.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, OpenOptions},
+    io::{self, Write as _},
+    path::Path,
+};
+
+use super::{
+    file::{JOURNAL, JournalError, LARGEST, open_file},
+    line::{Line, lengths, read},
+};
+use crate::{
+    db::{
+        error::DbError,
+        incidents::{self, LedgerWrite},
+        pool::Pool,
+    },
+    domain::ids::ServerId,
+};
+
+/// Where what the database refuses, and what cannot be read, is kept for a person to look at. As large as the journal.
+pub const REFUSED: &str = "alarms.refused";
+
+/// Bytes of [`REFUSED`] in this directory.
+pub fn refused_bytes(directory: &Path) -> io::Result<u64> {
+    match fs::metadata(directory.join(REFUSED)) {
+        Ok(file) => Ok(file.len()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(error),
+    }
+}
+
+/// The number of writes in the journal of this directory; `None`: nothing has served from it yet.
+pub fn waiting(directory: &Path) -> io::Result<Option<usize>> {
+    match fs::read(directory.join(JOURNAL)) {
+        Ok(text) => Ok(Some(lengths(&text).count())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Stores what a process before this one kept in this directory and could not store, one transaction for each server,
+/// and empties its journal. What can never be stored is kept in [`REFUSED`]; while the database is in passing trouble,
+/// this is an error and the journal stays. Blocks. Call it before anything reads the ledger.
+pub fn replay(directory: &Path, pool: &Pool) -> Result<(), JournalError> {
+    fs::create_dir_all(directory)?;
+    let path = directory.join(JOURNAL);
+    let text = match fs::read(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    let mut stored = 0;
+    let (lines, mut refused) = read(&text);
+    let mut by_server: BTreeMap<ServerId, Vec<Line>> = BTreeMap::new();
+    for line in lines {
+        by_server.entry(line.server.clone()).or_default().push(line);
+    }
+    for (server, lines) in by_server {
+        let mut merged = LedgerWrite::default();
+        lines.iter().for_each(|line| merged.extend(line.write.clone()));
+        match store(pool, &server, &merged)? {
+            Replayed::All => stored += 1,
+            Replayed::ServerGone => log::info!(server = server.as_str(); "alarms of a deleted server are dropped"),
+            // Only the lines that are at fault.
+            Replayed::Refused => {
+                for line in lines {
+                    if let Replayed::Refused = store(pool, &server, &line.write)? {
+                        let mut text = line.text()?;
+                        text.pop();
+                        refused.push(text);
+                    }
+                }
+            }
+        }
+    }
+    if !refused.is_empty() {
+        set_aside(&directory.join(REFUSED), &refused)?;
+    }
+    OpenOptions::new().write(true).truncate(true).open(&path)?.sync_all()?;
+    if stored > 0 {
+        log::info!(servers = stored; "alarms of the journal are stored");
+    }
+    Ok(())
+}
+
+/// What became of a write at the start.
+enum Replayed {
+    All,
+    ServerGone,
+    /// It can never be stored.
+    Refused,
+}
+
+fn store(pool: &Pool, server: &ServerId, write: &LedgerWrite) -> Result<Replayed, DbError> {
+    match pool.write_blocking(|db| incidents::write(db, server, write)) {
+        Ok(()) => Ok(Replayed::All),
+        Err(DbError::NotFound) => Ok(Replayed::ServerGone),
+        Err(error @ (DbError::Query(_) | DbError::Malformed | DbError::Conflict)) => {
+            log::error!(server = server.as_str(); "alarms of the journal are refused: {error}");
+            Ok(Replayed::Refused)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn set_aside(path: &Path, lines: &[Vec<u8>]) -> io::Result<()> {
+    let mut text = lines.join(&b'\n');
+    text.push(b'\n');
+    let mut file = open_file(path)?;
+    if file.metadata()?.len() + text.len() as u64 > LARGEST {
+        log::error!(lines = lines.len(); "lines of the journal of alarms are dropped: {} is full", path.display());
+        return Ok(());
+    }
+    log::error!(lines = lines.len(); "lines of the journal of alarms are kept aside in {}", path.display());
+    file.write_all(&text)?;
+    file.sync_all()
+}
