@@ -25,6 +25,7 @@ use companion::{
     crypto::{self, account_mark::AccountMarks, keys::Purpose, random::Random},
     db::{
         audit::{self, AuditHead},
+        database_file,
         error::DbError,
         file_size, moving,
         pool::Pool,
@@ -304,6 +305,11 @@ fn move_to(target: SecretString, settings: Settings) -> ExitCode {
         Ok(Some(in_use)) => in_use,
         Ok(None) => return fail("migrate --to", "a companion serves from DATA_DIR: stop it first"),
         Err(error) => return fail(&source.data_dir.display().to_string(), error),
+    };
+    let _database_in_use = match database_file::take(path) {
+        Ok(Some(in_use)) => in_use,
+        Ok(None) => return fail("migrate --to", "a companion serves from DATABASE_URL: stop it first"),
+        Err(error) => return fail(&path.display().to_string(), error),
     };
     let line = LiveLine::new("moving to PostgreSQL");
     let moved = moving::move_to_postgres(path, url, &Clock::system(), |table| line.say(format!("moving {table}")));

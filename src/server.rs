@@ -8,7 +8,7 @@ mod start_error;
 pub mod stopping;
 mod waiting;
 
-use std::{fs::File, future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use actix::{Addr, Arbiter};
 use actix_web::{dev, rt, web};
@@ -63,7 +63,7 @@ use crate::{
     net::{
         Names, Network,
         budgets::{RequestBudgets, TOGGLE, ToggleBudgets},
-        connections::Connections,
+        connections::{Connections, SPARE},
         descriptors,
         refusals::{self, RefusalLog},
         tls_config,
@@ -89,6 +89,7 @@ use crate::{
 
 use self::{
     listeners::{Listeners, connection_limits, handshake_limits},
+    opening::InUse,
     stopping::Stopping,
 };
 pub use self::{opening::OpenDatabase, start_error::StartError};
@@ -119,7 +120,7 @@ pub struct Server {
     /// The longest time over which open sockets are closed at the end.
     drain: Duration,
     context: web::Data<ApiContext>,
-    _in_use: File,
+    _in_use: InUse,
     /// The lock of the database, after the data directory: who takes it over finds that free.
     lock: Option<ServingLock>,
 }
@@ -188,7 +189,7 @@ impl Server {
             clock: clock.clone(),
             random: random.clone(),
             pool: pool.clone(),
-            journal,
+            journal: journal.clone(),
             network: Network::system(),
             vault: vault.clone(),
             game,
@@ -267,6 +268,8 @@ impl Server {
             data_dir,
             metrics_token: operation.metrics_token,
             write_state: ShortCache::new(own_state::WRITTEN_FOR),
+            write_faults: Default::default(),
+            journal,
             own_state: ShortCache::new(own_state::STATUS_FOR),
             started_at: clock.now(),
             service_status: ShortCache::new(STATUS_KEPT),
@@ -315,7 +318,7 @@ impl Server {
             let builder = actix_server::Server::build().workers(workers).disable_signals().shutdown_timeout(DRAIN);
             builder.max_concurrent_connections(connections.div_ceil(workers) + SURPLUS)
         };
-        let api = api::bind(listening(limits.total), listener, connections, context.clone())
+        let api = api::bind(listening(limits.total + SPARE), listener, connections, context.clone())
             .map_err(|cause| StartError::Bind { variable: "API_LISTEN", address: api_addr, cause })?
             .run();
         log::info!("the API listens on http://{api_addr}");
@@ -353,7 +356,10 @@ impl Server {
     pub async fn run_until_stopped(mut self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
         let rotation = rt::spawn(rotation::run(self.context.vault.clone()));
         let own_addresses = rt::spawn(own_addresses::watch(self.context.clone(), [self.api_addr, self.relay_addr]));
-        let upkeep = rt::spawn(async { tokio::join!(api::metrics::upkeep(), memory::give_back()) });
+        let context = self.context.clone();
+        let upkeep = rt::spawn(async move {
+            tokio::join!(api::metrics::upkeep(), memory::give_back(), context.watch_writes());
+        });
         let mut stopping = Stopping {
             health: self.health,
             hub: self.hub,

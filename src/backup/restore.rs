@@ -117,7 +117,7 @@ pub fn restore(options: RestoreOptions, clock: &Clock) -> Result<Restored, Backu
     let made = made;
     let is_empty = fs::read_dir(&data_dir).and_then(|entries| {
         let names: io::Result<Vec<_>> = entries.map(|entry| Ok(entry?.file_name())).collect();
-        Ok(names?.iter().all(|name| name == LOCK_FILE))
+        Ok(names?.iter().all(|name| Path::new(name).extension().is_some_and(|end| end == "lock")))
     });
     if !is_empty.map_err(BackupError::io(data_dir.display()))? {
         let refusal = format!("{} is not empty: restore into another DATA_DIR, or move it away", data_dir.display());

@@ -41,6 +41,7 @@ pub mod chat_links;
 pub mod conveyor_rows;
 pub mod customers_to_end;
 pub mod daily_counts;
+pub mod database_file;
 pub mod edited_items;
 pub mod encryption_keys;
 pub mod engine;

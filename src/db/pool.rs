@@ -6,10 +6,7 @@
 use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     thread,
     time::Duration,
 };
@@ -28,6 +25,7 @@ use tokio::{
 use crate::{
     config::Database,
     db::{
+        database_file::DatabaseFile,
         engine::{self, Access, EngineError},
         error::DbError,
         job_queue::{JobQueue, JobUrgency},
@@ -58,6 +56,8 @@ pub enum Db {
 pub struct Pool {
     readers: Arc<DbLane>,
     writers: Arc<DbLane>,
+    /// Of SQLite.
+    file: Option<Arc<DatabaseFile>>,
 }
 
 /// How busy the connections are.
@@ -87,12 +87,14 @@ type Job = Box<dyn FnOnce(Result<&mut Db, DbError>) -> QueryAnswer + Send>;
 /// Answers the caller: with the result of the queries, unless something went wrong after them.
 type QueryAnswer = Box<dyn FnOnce(Result<(), DbError>) + Send>;
 
-/// Some connections, and whether the database refused the last one that was asked for.
+/// Some connections, and why the database refused the last one that was asked for.
 #[derive(Clone)]
 struct DbConnections {
     made: r2d2::Pool<Connector>,
-    refused: Arc<AtomicBool>,
+    refused: ConnectRefusal,
 }
+
+type ConnectRefusal = Arc<Mutex<Option<String>>>;
 
 /// Some connections, and the queries that wait for them.
 struct DbLane {
@@ -123,11 +125,14 @@ impl Pool {
         match database {
             Database::Postgres(_) => {
                 let both = lane(POSTGRES_CONNECTIONS, 1, Access::Write)?;
-                Ok(Pool { readers: both.clone(), writers: both })
+                Ok(Pool { readers: both.clone(), writers: both, file: None })
             }
             // SQLite has one writer at a time: one connection, so that writers queue here and not in its busy loop.
-            Database::Sqlite(_) => {
-                Ok(Pool { writers: lane(1, 0, Access::Write)?, readers: lane(SQLITE_READERS, 0, Access::Read)? })
+            Database::Sqlite(path) => {
+                let (writers, readers) = (lane(1, 0, Access::Write)?, lane(SQLITE_READERS, 0, Access::Read)?);
+                let file = DatabaseFile::at(path)
+                    .map_err(|error| DbError::Unavailable(format!("{}: {error}", path.display())))?;
+                Ok(Pool { writers, readers, file: Some(Arc::new(file)) })
             }
         }
     }
@@ -182,6 +187,11 @@ impl Pool {
         self.writers.run(JobUrgency::Ordinary, empty).await
     }
 
+    /// The file of a SQLite database.
+    pub fn file(&self) -> Option<Arc<DatabaseFile>> {
+        self.file.clone()
+    }
+
     /// How busy it is now.
     pub fn load(&self) -> PoolLoad {
         let lanes = [Some(&self.writers), (!Arc::ptr_eq(&self.readers, &self.writers)).then_some(&self.readers)];
@@ -218,6 +228,8 @@ impl DbLane {
             .max_size(size)
             .min_idle(Some(1))
             .connection_timeout(DEADLINE)
+            // Each query that gets no connection says why; the pool would say it once more with every attempt.
+            .error_handler(Box::new(r2d2::NopErrorHandler))
             .build(connector)
             .map_err(|error| DbError::Unavailable(error.to_string()))?;
         let turns = Arc::new(Semaphore::new(size as usize));
@@ -311,8 +323,10 @@ impl DbConnections {
             if let Some(free) = self.made.try_get() {
                 return Ok(free);
             }
-            if self.refused.load(Ordering::Relaxed) && self.made.state().connections == 0 {
-                return Err(DbError::Unavailable("it refuses connections".to_owned()));
+            if self.made.state().connections == 0
+                && let Some(reason) = &*self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+            {
+                return Err(DbError::Unavailable(format!("it refuses connections: {}", reason.trim())));
             }
             if let Ok(made) = self.made.get_timeout(LOOKED_EVERY) {
                 return Ok(made);
@@ -361,8 +375,8 @@ fn transaction<T>(db: &mut Db, change: impl FnOnce(&mut Db) -> Result<T, DbError
 struct Connector {
     database: Database,
     access: Access,
-    /// The last attempt failed.
-    refused: Arc<AtomicBool>,
+    /// Why the last attempt failed.
+    refused: ConnectRefusal,
 }
 
 impl r2d2::ManageConnection for Connector {
@@ -374,7 +388,8 @@ impl r2d2::ManageConnection for Connector {
             Database::Sqlite(path) => engine::open_sqlite(path, self.access).map(Db::Sqlite),
             Database::Postgres(url) => engine::open_postgres(url).map(Db::Pg),
         };
-        self.refused.store(opened.is_err(), Ordering::Relaxed);
+        let refused = opened.as_ref().err().map(ToString::to_string);
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = refused;
         opened
     }
 

@@ -1,13 +1,7 @@
 //! The database at a start: taken for this process, opened, brought up to date, and given what a process before this one
 //! kept for it.
 
-use std::{
-    fs::File,
-    path::{Path, PathBuf},
-    sync::Arc,
-    thread,
-    time::Duration,
-};
+use std::{fs::File, io, path::PathBuf, sync::Arc, thread, time::Duration};
 
 use tokio::{
     sync::oneshot,
@@ -20,10 +14,11 @@ use crate::{
     config::{self, Config, Database},
     crypto::{random::Random, sealer::Sealer},
     db::{
-        encryption_keys, engine, erasure_list,
+        database_file, encryption_keys, engine, erasure_list,
         error::DbError,
         journal::{self, Journal, JournalError},
         pool::Pool,
+        schema_steps,
         serving_lock::{LockState, ServingLock},
     },
     domain::backoff::Backoff,
@@ -46,7 +41,7 @@ pub struct OpenDatabase {
     /// Number of the key that seals from now on.
     pub(super) key_version: i32,
     /// Held for as long as the process serves.
-    pub(super) in_use: File,
+    pub(super) in_use: InUse,
     /// On PostgreSQL; held as long.
     pub(super) lock: Option<ServingLock>,
     /// If the process has waited for another one to end.
@@ -58,7 +53,13 @@ struct OpenedOnce {
     pool: Pool,
     journal: Journal,
     key_version: i32,
-    in_use: File,
+    in_use: InUse,
+}
+
+/// The locks of the data directory, and of the SQLite file.
+pub(super) struct InUse {
+    _data_dir: File,
+    _database: Option<File>,
 }
 
 /// What an attempt needs.
@@ -96,7 +97,12 @@ impl OpenDatabase {
                 };
                 let service = match &mut waiting {
                     Some(service) => service,
-                    none => none.insert(WaitingService::start(config, clock)?),
+                    none => {
+                        // A standby that could not take over is found now.
+                        let attempt = attempt.clone();
+                        on_a_thread(move || attempt.check_key_of_other()).await?;
+                        none.insert(WaitingService::start(config, clock)?)
+                    }
                 };
                 if last.as_ref() != Some(&reason) {
                     log::info!("the service {reason}");
@@ -161,30 +167,83 @@ impl Attempt {
     }
 
     fn run(self) -> Result<OpenedOnce, StartError> {
-        let in_use = lock(&self.data_dir).map_err(|error| match (error, &self.database) {
-            (StartError::InUse(directory), Database::Postgres(_)) => StartError::EndsStill(directory),
-            (error, _) => error,
-        })?;
-        let pool = Pool::open(&self.database)?;
-        if !self.key_lost {
-            match rotation::none_opens(&Vault::new(pool.clone(), self.sealer)) {
-                Ok(Some(stored)) => return Err(StartError::WrongKey { stored }),
-                Ok(None) => {}
-                // The service is there for those whose rows can be read.
-                Err(error) => log::warn!("it is not known whether the keys open what is stored: {error}"),
-            }
+        let in_use = self.lock_storage()?;
+        if let Database::Sqlite(path) = &self.database
+            && !path.exists()
+            && journal::waiting(&self.data_dir).is_ok_and(|waiting| waiting.is_some())
+        {
+            log::error!(
+                "{} does not exist, though a companion has served from {}: an empty database is made. If that is not \
+                 wanted, stop now, and restore a backup or correct DATABASE_URL",
+                path.display(),
+                self.data_dir.display()
+            );
         }
+        let pool = Pool::open(&self.database)?;
+        self.check_key(&pool)?;
         let listed = erasure_list::read(&self.data_dir)
             .map_err(|cause| StartError::DataDir { directory: self.data_dir.clone(), cause })?;
         match pool.write_blocking(|db| erasure_list::apply(db, &listed, self.clock.now()))? {
             0 => {}
             erased => log::warn!("{erased} users who had erased themselves were in the database again, and are erased"),
         }
-        journal::replay(&self.data_dir, &pool)?;
+        match journal::replay(&self.data_dir, &pool) {
+            // Alarms are delivered, and kept in the journal until the database is repaired.
+            Err(JournalError::Database(error @ DbError::Damaged(_))) => log::error!("the journal of alarms: {error}"),
+            replayed => replayed?,
+        }
         let journal = Journal::open(&self.data_dir).map_err(JournalError::from)?;
         let now = self.clock.now();
         let key_version = pool.write_blocking(|db| encryption_keys::take_into_use(db, &self.fingerprint, now))?;
         Ok(OpenedOnce { pool, journal, key_version, in_use })
+    }
+
+    /// Takes the data directory and the SQLite file for this process alone: two would write one journal, or answer twice.
+    fn lock_storage(&self) -> Result<InUse, StartError> {
+        let failed = |cause| StartError::DataDir { directory: self.data_dir.clone(), cause };
+        let Some(data_dir) = config::take_data_dir(&self.data_dir).map_err(failed)? else {
+            return Err(match &self.database {
+                Database::Postgres(_) => StartError::EndsStill(self.data_dir.clone()),
+                Database::Sqlite(_) => StartError::InUse(self.data_dir.clone()),
+            });
+        };
+        let database = match &self.database {
+            Database::Postgres(_) => None,
+            Database::Sqlite(path) => {
+                let unavailable = |cause: io::Error| DbError::Unavailable(format!("{}: {cause}", path.display()));
+                let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+                directory.map_or(Ok(()), config::create_private_dir).map_err(unavailable)?;
+                let taken = database_file::take(path).map_err(unavailable)?;
+                Some(taken.ok_or_else(|| StartError::DatabaseInUse(path.clone()))?)
+            }
+        };
+        Ok(InUse { _data_dir: data_dir, _database: database })
+    }
+
+    /// Fails if the keys open nothing of what is stored.
+    fn check_key(&self, pool: &Pool) -> Result<(), StartError> {
+        if self.key_lost {
+            return Ok(());
+        }
+        match rotation::none_opens(&Vault::new(pool.clone(), self.sealer.clone())) {
+            Ok(Some(stored)) => return Err(StartError::WrongKey { stored }),
+            Ok(None) => {}
+            // The service is there for those whose rows can be read.
+            Err(error) => log::warn!("it is not known whether the keys open what is stored: {error}"),
+        }
+        Ok(())
+    }
+
+    /// [`check_key`](Self::check_key) of a database from which another process serves. Blocks.
+    fn check_key_of_other(&self) -> Result<(), StartError> {
+        match schema_steps::open_existing(&self.database) {
+            Ok(pool) => self.check_key(&pool),
+            // With a newer program, the schema is older until it takes over.
+            Err(error) => {
+                log::info!("it is not known yet whether the keys open what is stored: {error}");
+                Ok(())
+            }
+        }
     }
 
     async fn ask_until_answered(self, random: &Random) -> Result<Option<ServingLock>, StartError> {
@@ -239,12 +298,6 @@ async fn on_a_thread<T: Send + 'static>(
             Err(_) => log::warn!("the service waits for its database, which has not answered yet"),
         }
     }
-}
-
-/// Takes the data directory for this process alone: two would write one journal.
-fn lock(data_dir: &Path) -> Result<File, StartError> {
-    let failed = |cause| StartError::DataDir { directory: data_dir.to_owned(), cause };
-    config::take_data_dir(data_dir).map_err(failed)?.ok_or_else(|| StartError::InUse(data_dir.to_owned()))
 }
 
 fn passes(error: &StartError) -> bool {

@@ -16,6 +16,8 @@ pub enum StartError {
     Journal(#[from] JournalError),
     #[error("DATA_DIR {}: another companion serves from it", .0.display())]
     InUse(PathBuf),
+    #[error("{}: another companion serves from this database, with another DATA_DIR", .0.display())]
+    DatabaseInUse(PathBuf),
     /// On PostgreSQL, whose lock says that no other one serves from the database.
     #[error("DATA_DIR {}: another companion has not ended yet, or serves from another database", .0.display())]
     EndsStill(PathBuf),

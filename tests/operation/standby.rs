@@ -13,6 +13,7 @@ use futures_util::future::join_all;
 use reqwest::Method;
 use rustix::process::Signal;
 use serde_json::Value;
+use tempfile::TempDir;
 use tokio::time::sleep;
 
 use super::{User, crash::Service, database::Postgres, installation, still_game, until};
@@ -105,6 +106,24 @@ async fn a_second_process_waits_and_takes_over_without_losing_an_alarm() {
         .await;
         first = second;
     }
+}
+
+#[actix_web::test]
+async fn a_process_with_another_key_does_not_wait() {
+    let Some(postgres) = Postgres::create() else { return };
+    let flag = format!("--database-url={}", postgres.url());
+    let (installation, cookies) = installation(1, &[&flag, "--drain-seconds=0"]);
+    let first = installation.start();
+    let game = still_game().await;
+    User::new(&first.addresses, &cookies[0]).pair(game.addr()).await;
+    let other = TempDir::new().unwrap();
+    let mut command = super::binary::companion(other.path());
+    command.args(["serve", "--data-dir=.", "--api-listen=127.0.0.1:0", "--relay-listen=127.0.0.1:0", &flag]);
+    let output = actix_web::web::block(move || command.output().unwrap()).await.unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("none of 1 stored secrets opens"), "{text}");
+    assert!(serves(&first).await);
 }
 
 #[actix_web::test]
