@@ -5,6 +5,8 @@
 
 use std::{collections::BTreeMap, ops::ControlFlow, time::Duration};
 
+use tokio::time::Instant;
+
 use crate::{
     db::error::DbError,
     vault::{InspectedBatch, SecretTable, UnreadableSecret, Vault},
@@ -16,7 +18,8 @@ const BATCH: usize = 50;
 pub const PAUSE: Duration = Duration::from_millis(100);
 /// Rest between two passes.
 const EVERY: Duration = Duration::from_secs(60);
-/// Rest after a pass that found secrets which do not open.
+/// Time between two inspections of all secrets, and while some do not open.
+const INSPECTED_EVERY: Duration = Duration::from_secs(3_600);
 const EVERY_UNREADABLE: Duration = Duration::from_secs(600);
 /// Secrets that a pass names; it counts the rest.
 const NAMED: usize = 100;
@@ -26,9 +29,22 @@ const NAMED: usize = 100;
 pub struct RotationPass {
     /// Secrets that are sealed with the current key now.
     pub resealed: usize,
-    /// Secrets that do not open, and the first of them.
-    pub unreadable: usize,
+    pub unreadable: UnreadableSecrets,
+}
+
+/// Secrets that do not open.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct UnreadableSecrets {
+    pub count: usize,
+    /// The first of them.
     pub named: Vec<UnreadableSecret>,
+}
+
+impl UnreadableSecrets {
+    fn extend(&mut self, more: Vec<UnreadableSecret>) {
+        self.count += more.len();
+        self.named.extend(more.into_iter().take(NAMED - self.named.len()));
+    }
 }
 
 /// Goes once over all secrets that older keys sealed, with a rest after each batch.
@@ -40,40 +56,65 @@ pub async fn pass(vault: &Vault, pause: Duration) -> Result<RotationPass, DbErro
             log::debug!("re-sealed {} rows with key {}", batch.resealed, vault.key_version());
             after = batch.last_row;
             done.resealed += batch.resealed;
-            done.unreadable += batch.unreadable.len();
-            done.named.extend(batch.unreadable.into_iter().take(NAMED - done.named.len()));
+            done.unreadable.extend(batch.unreadable);
             tokio::time::sleep(pause).await;
         }
     }
     Ok(done)
 }
 
-/// Passes without end.
+/// Opens every secret, also those of the current key, which may be damaged; with a rest after each batch.
+pub async fn inspection(vault: &Vault, pause: Duration) -> Result<UnreadableSecrets, DbError> {
+    let mut unreadable = UnreadableSecrets::default();
+    for table in SecretTable::ALL {
+        let mut after = String::new();
+        while let Some(batch) = vault.inspect_in_background(table, after, BATCH).await? {
+            after = batch.last_row;
+            unreadable.extend(batch.unreadable);
+            tokio::time::sleep(pause).await;
+        }
+    }
+    Ok(unreadable)
+}
+
+/// Passes and inspections without end.
 pub async fn run(vault: Vault) {
-    let mut known = Vec::new();
+    let (mut known, mut inspected) = (UnreadableSecrets::default(), None::<Instant>);
     loop {
         let mut rest = EVERY;
         match pass(&vault, PAUSE).await {
-            Ok(RotationPass { resealed, unreadable, named }) => {
-                if resealed > 0 {
-                    log::info!("re-sealed {resealed} secrets with key {}", vault.key_version());
+            Ok(done) => {
+                if done.resealed > 0 {
+                    log::info!("re-sealed {} secrets with key {}", done.resealed, vault.key_version());
                 }
-                // Everything that opens is done: only what cannot be opened still waits.
-                metrics::gauge!("companion_sealed_secrets_waiting").set(unreadable as f64);
-                vault.set_unreadable(unreadable);
-                // Reported when it changes, not with every pass.
-                if named != known {
-                    named.iter().for_each(|unreadable| log::error!("{unreadable}"));
-                    log::error!("{unreadable} stored secrets cannot be opened; see `companion keys status`");
-                    known = named;
+                let is_due = inspected.is_none_or(|at| at.elapsed() >= INSPECTED_EVERY);
+                if is_due || done.unreadable.count > 0 || known.count > 0 {
+                    match inspection(&vault, PAUSE).await {
+                        Ok(unreadable) => {
+                            inspected = Some(Instant::now());
+                            report(&vault, &known, &unreadable);
+                            known = unreadable;
+                        }
+                        Err(error) => log::warn!("stored secrets could not be inspected: {error}"),
+                    }
                 }
-                if unreadable > 0 {
+                if known.count > 0 {
                     rest = EVERY_UNREADABLE;
                 }
             }
             Err(error) => log::warn!("the rotation of keys pauses: {error}"),
         }
         tokio::time::sleep(rest).await;
+    }
+}
+
+/// Counts what does not open, and logs it when it is not what was known.
+fn report(vault: &Vault, known: &UnreadableSecrets, unreadable: &UnreadableSecrets) {
+    metrics::gauge!("companion_sealed_secrets_waiting").set(unreadable.count as f64);
+    vault.set_unreadable(unreadable.count);
+    if known != unreadable {
+        unreadable.named.iter().for_each(|unreadable| log::error!("{unreadable}"));
+        log::error!("{} stored secrets cannot be opened; see `companion keys status`", unreadable.count);
     }
 }
 
@@ -175,9 +216,12 @@ mod tests {
         }
     }
 
+    fn run_here<T>(task: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(task)
+    }
+
     fn sweep(vault: &Vault) -> RotationPass {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        runtime.block_on(pass(vault, Duration::ZERO)).unwrap()
+        run_here(pass(vault, Duration::ZERO)).unwrap()
     }
 
     #[test]
@@ -187,7 +231,7 @@ mod tests {
             let (all, rotated) = (3 * (BATCH + 1), vault(pool, 2, Some(1), 2));
             assert_eq!(status(&rotated).unwrap().by_key, BTreeMap::from([(1, all)]));
             let done = sweep(&rotated);
-            assert_eq!((done.resealed, done.unreadable), (all, 0));
+            assert_eq!((done.resealed, done.unreadable.count), (all, 0));
             // The previous key is not needed any more.
             let status = status(&vault(pool, 2, None, 2)).unwrap();
             assert_eq!((status.by_key, status.unreadable), (BTreeMap::from([(2, all)]), vec![]));
@@ -209,15 +253,36 @@ mod tests {
             .unwrap();
 
             let wrong = sweep(&vault(pool, 2, Some(9), 2));
-            assert_eq!((wrong.resealed, wrong.unreadable), (0, 6));
+            assert_eq!((wrong.resealed, wrong.unreadable.count), (0, 6));
             let right = sweep(&vault(pool, 2, Some(1), 2));
-            assert_eq!((right.resealed, right.unreadable), (5, 1));
+            assert_eq!((right.resealed, right.unreadable.count), (5, 1));
             let name = "push credential of user user-0000: not sealed here, or damaged";
-            assert_eq!(right.named[0].to_string(), name);
+            assert_eq!(right.unreadable.named[0].to_string(), name);
             let after = pool.read_blocking(|db| push_credentials::get(db, &"user-0000".into())).unwrap().unwrap();
             assert_eq!((after.in_use.sealed, after.in_use.key_version), (damaged, 1));
             let reported = status(&vault(pool, 2, Some(1), 2)).unwrap();
-            assert_eq!((reported.by_key, reported.unreadable), (BTreeMap::from([(1, 1), (2, 5)]), right.named));
+            assert_eq!(
+                (reported.by_key, reported.unreadable),
+                (BTreeMap::from([(1, 1), (2, 5)]), right.unreadable.named)
+            );
+        });
+    }
+
+    #[test]
+    fn a_damaged_secret_of_the_current_key_is_found() {
+        testing::on_each_database(|pool| {
+            fill(pool, BATCH + 1);
+            let ours = vault(pool, 1, None, 1);
+            let found = || run_here(inspection(&ours, Duration::ZERO)).unwrap();
+            assert_eq!(found(), UnreadableSecrets::default());
+            let server = ServerId::from("server-0050");
+            let sealed = pool.read_blocking(|db| paired_servers::get(db, &server)).unwrap().player_token_sealed;
+            let mut damaged = sealed.clone();
+            damaged[30] ^= 1;
+            pool.write_blocking(|db| paired_servers::replace_token(db, &server, &sealed, &damaged, 1)).unwrap();
+            assert_eq!((sweep(&ours).unreadable.count, found().count), (0, 1));
+            let name = "player token of paired server server-0050: not sealed here, or damaged";
+            assert_eq!(found().named[0].to_string(), name);
         });
     }
 }

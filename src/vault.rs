@@ -18,7 +18,7 @@ use crate::{
     crypto::sealer::{OpenError, Opened, Sealer},
     db::{
         error::DbError,
-        paired_servers::{self, PairedServer},
+        paired_servers::{self, PairedServer, SealedToken},
         pool::{Db, Pool},
         push_credentials::{self, SealedBundle, Slot},
     },
@@ -231,6 +231,17 @@ impl Vault {
         Ok(Some(batch.await?))
     }
 
+    /// [`inspect_next`](Self::inspect_next) on a database thread.
+    pub async fn inspect_in_background(
+        &self,
+        table: SecretTable,
+        after: String,
+        limit: usize,
+    ) -> Result<Option<InspectedBatch>, DbError> {
+        let sealer = self.sealer.clone();
+        self.pool.read(move |db| inspect(db, &sealer, table, &after, limit)).await
+    }
+
     /// Opens the secrets of the next `limit` rows after this one, and stores nothing; `None` when there are no more.
     /// Blocks.
     pub fn inspect_next(
@@ -239,20 +250,30 @@ impl Vault {
         after: &str,
         limit: usize,
     ) -> Result<Option<InspectedBatch>, DbError> {
-        let secrets = self.pool.read_blocking(|db| list_older(db, table, i32::MAX, after, limit))?;
-        let Some(last) = secrets.last() else { return Ok(None) };
-        let mut batch = InspectedBatch {
-            last_row: last.row.clone(),
-            key_versions: secrets.iter().map(|secret| secret.key_version).collect(),
-            unreadable: Vec::new(),
-        };
-        for secret in secrets {
-            if let Err(error) = secret.open(&self.sealer) {
-                batch.unreadable.push(secret.unreadable(error));
-            }
-        }
-        Ok(Some(batch))
+        self.pool.read_blocking(|db| inspect(db, &self.sealer, table, after, limit))
     }
+}
+
+fn inspect(
+    db: &mut Db,
+    sealer: &Sealer,
+    table: SecretTable,
+    after: &str,
+    limit: usize,
+) -> Result<Option<InspectedBatch>, DbError> {
+    let secrets = list_older(db, table, i32::MAX, after, limit)?;
+    let Some(last) = secrets.last() else { return Ok(None) };
+    let mut batch = InspectedBatch {
+        last_row: last.row.clone(),
+        key_versions: secrets.iter().map(|secret| secret.key_version).collect(),
+        unreadable: Vec::new(),
+    };
+    for secret in secrets {
+        if let Err(error) = secret.open(sealer) {
+            batch.unreadable.push(secret.unreadable(error));
+        }
+    }
+    Ok(Some(batch))
 }
 
 fn player_token(plaintext: &SecretSlice<u8>) -> Option<i32> {
@@ -279,12 +300,9 @@ impl SealedSecret {
     }
 
     fn player_token(server: &PairedServer) -> Self {
-        Self {
-            kind: SecretKind::PlayerToken,
-            row: server.id.to_string(),
-            bytes: server.player_token_sealed.clone(),
-            key_version: server.key_version,
-        }
+        let PairedServer { id, player_token_sealed, key_version, .. } = server;
+        let player_token_sealed = player_token_sealed.clone();
+        SealedToken { id: id.clone(), player_token_sealed, key_version: *key_version }.into()
     }
 
     fn open(&self, sealer: &Sealer) -> Result<Opened, OpenError> {
@@ -317,6 +335,12 @@ impl SealedSecret {
     }
 }
 
+impl From<SealedToken> for SealedSecret {
+    fn from(SealedToken { id, player_token_sealed: bytes, key_version }: SealedToken) -> Self {
+        Self { kind: SecretKind::PlayerToken, row: id.to_string(), bytes, key_version }
+    }
+}
+
 /// The secrets of some rows that keys before `key_version` sealed, by row, from after this one on.
 fn list_older(
     db: &mut Db,
@@ -338,7 +362,7 @@ fn list_older(
         }
         SecretTable::PairedServers => {
             let rows = paired_servers::list_older(db, key_version, &after.into(), limit)?;
-            Ok(rows.iter().map(SealedSecret::player_token).collect())
+            Ok(rows.into_iter().map(SealedSecret::from).collect())
         }
     }
 }

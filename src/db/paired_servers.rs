@@ -58,6 +58,16 @@ pub struct PairedServer {
     pub baseline: Baseline,
 }
 
+/// A player token as it is stored. Without the rest of its row, which may be damaged.
+#[derive(Clone, Debug, PartialEq, Eq, Queryable, Selectable)]
+#[diesel(table_name = paired_servers)]
+pub struct SealedToken {
+    #[diesel(deserialize_as = String)]
+    pub id: ServerId,
+    pub player_token_sealed: Vec<u8>,
+    pub key_version: i32,
+}
+
 impl PairedServer {
     /// Nobody named it: its name is its address.
     fn is_unnamed(&self) -> bool {
@@ -287,21 +297,21 @@ pub fn count_older(db: &mut Db, key_version: i32) -> Result<i64, DbError> {
     Ok(paired_servers::table.filter(paired_servers::key_version.lt(key_version)).count().get_result(db)?)
 }
 
-/// At most `limit` servers whose token an older key sealed, by id, those after this one.
-pub fn list_older(db: &mut Db, key_version: i32, after: &ServerId, limit: usize) -> Result<Vec<PairedServer>, DbError> {
+/// At most `limit` tokens that an older key sealed, by id of their servers, those after this one.
+pub fn list_older(db: &mut Db, key_version: i32, after: &ServerId, limit: usize) -> Result<Vec<SealedToken>, DbError> {
     // Mostly there is none, and then nothing is walked through.
     let older = paired_servers::table.filter(paired_servers::key_version.lt(key_version));
     if !diesel::select(exists(older)).get_result::<bool>(db)? {
         return Ok(Vec::new());
     }
-    let servers = paired_servers::table
+    let tokens = paired_servers::table
         .filter(paired_servers::id.gt(after.as_str()))
         .filter(paired_servers::key_version.lt(key_version))
         .order(paired_servers::id)
         .limit(limit as i64)
-        .select(PairedServer::as_select())
+        .select(SealedToken::as_select())
         .load(db)?;
-    Ok(servers)
+    Ok(tokens)
 }
 
 #[cfg(test)]
