@@ -38,7 +38,7 @@ use crate::{
         account_mark::AccountMarks, interaction_signature::InteractionKey, invite_token::InviteTokens, random::Random,
         relay_token::RelayTokens, sealer::Sealer, session_cookie::SealedCookie,
     },
-    db::{pool::Pool, usage::Usage},
+    db::{journal::Journal, pool::Pool, usage::Usage},
     domain::{
         ids::{PlatformId, ServerId, UserId},
         outbound::Confirmations,
@@ -128,6 +128,10 @@ pub struct ApiContext {
     /// What `/metrics` asks for; none: it is for this machine only.
     pub metrics_token: Option<SecretString>,
     pub write_state: ShortCache<WriteState>,
+    /// The faults of it that the log has.
+    pub write_faults: Mutex<Vec<String>>,
+    /// Alarms that wait for the database.
+    pub journal: Journal,
     pub own_state: ShortCache<OwnState>,
 }
 

@@ -24,8 +24,9 @@ struct Liveness {
 #[derive(Serialize, ToSchema)]
 struct ServiceReadiness {
     ok: bool,
-    /// Needs the operator, and no reason to send traffic elsewhere: `storedSecrets`, some of which do not open.
-    #[schema(max_items = 1)]
+    /// Needs the operator, and no reason to send traffic elsewhere: `alarms`, which wait for the database for more than a
+    /// minute, and `storedSecrets`, some of which do not open.
+    #[schema(max_items = 2)]
     warnings: Vec<FieldError>,
 }
 

@@ -29,13 +29,14 @@ use crate::{
     crypto::digest::sha256_hex,
     db::{
         alarms::{self, Tally},
-        incidents, last_backup, paired_servers,
+        incidents, journal, last_backup, paired_servers,
         pool::{Db, PoolLoad},
         push_credentials,
     },
     domain::{payment::ReportKind, problem, time::Timestamp},
-    net::{refusals, unread_forwarding},
+    net::{neighbour, refusals, unread_forwarding},
     panics,
+    push::failure::FAULTS,
     relay::hub::SendTotals,
 };
 
@@ -80,11 +81,15 @@ fn install() -> Option<PrometheusHandle> {
     route_class::describe();
     sign_in::describe();
     unread_forwarding::describe();
+    neighbour::describe();
     let connections = [problem::UNAVAILABLE.code, problem::TOO_MANY_CONNECTIONS.code];
     refusals::describe(&NOTABLE, &connections, problem::RATE_LIMITED.code, CLASSES.iter().map(|class| class.name));
     // What has not happened yet is 0, not absent: a rate needs the 0 before the first one.
     histograms.filter(|(name, _)| *name != route_class::SECONDS).for_each(|(name, _)| drop(metrics::histogram!(name)));
     counter!("companion_alarms_kept_nowhere_total").absolute(0);
+    for reason in FAULTS {
+        counter!("companion_push_dead_letters_total", "reason" => reason).absolute(0);
+    }
     gauge!("companion_payment_events_parked").set(0.0);
     for kind in ReportKind::ALL {
         counter!("companion_payment_reports_total", "kind" => kind.as_str()).absolute(0);
@@ -115,7 +120,8 @@ fn describe() {
     describe_gauge!("companion_push_sessions", "Push sessions, by state.");
     describe_gauge!("companion_request_budget_ratio", "The part of the request budgets of game servers that is left.");
     describe_gauge!("companion_alarms", "Alarms in the ledger, by state.");
-    describe_gauge!("companion_alarms_oldest_unfinished_seconds", "Age of the oldest alarm that is in no incident yet; 0 if there is none.");
+    describe_gauge!("companion_alarms_oldest_unfinished_seconds", "Age of the oldest alarm that is in no incident yet, or waits in the journal for the database; 0 if there is none.");
+    describe_gauge!("companion_alarms_refused_bytes", "Size of alarms.refused, where alarms are that no database took.");
     describe_counter!("companion_alarms_kept_nowhere_total", "Alarms that neither the database nor the journal took in time.");
     describe_gauge!("companion_incidents", "Incidents in the ledger, by state.");
     describe_gauge!("companion_incidents_oldest_unheard_seconds", "Age of the oldest incident that nobody heard of; 0 if there is none.");
@@ -128,7 +134,7 @@ fn describe() {
     describe_gauge!("companion_sealed_secrets_older", "Stored secrets that an older key sealed; 0 when a rotation is done.");
     describe_gauge!("companion_sealed_secrets_waiting", "Stored secrets that cannot be opened with the keys that are set.");
     describe_counter!("companion_push_ignored_total", "Pushes that are not for this service, by reason.");
-    describe_counter!("companion_push_dead_letters_total", "Pushes that could not be handled and were set aside.");
+    describe_counter!("companion_push_dead_letters_total", "Pushes that could not be handled and were set aside, by reason.");
     describe_counter!("companion_payment_events_total", "Events of the payment provider, by outcome.");
     describe_gauge!("companion_payment_customers_to_end", "Customers of users who are gone, for whom something may still run at the payment provider.");
     describe_counter!("companion_payment_reports_total", "Charges at which an admin has to look, by kind.");
@@ -211,20 +217,25 @@ pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Re
         })
     };
     let (started_at, data_dir) = (context.started_at, context.data_dir.clone());
+    let refused_in = context.data_dir.clone();
     // What does not answer keeps its last values, and nothing else waits for it.
-    let (missing, written, links, push, stored, backed_up, _) = tokio::join!(
+    let (missing, written, links, push, stored, backed_up, refused, _) = tokio::join!(
         context.not_ready(),
         context.written(),
         context.link_counts(),
         context.push_counts(),
         timeout(ACTOR_DEADLINE, context.pool.read(read)),
         web::block(move || last_backup::read(&data_dir)),
+        web::block(move || journal::refused_bytes(&refused_in)),
         web::block(move || process_metrics::report(started_at)),
     );
     gauge!("companion_ready").set(f64::from(missing.is_empty()));
     if let Ok(Ok(backed_up)) = backed_up {
         let seconds = backed_up.map_or(0.0, |at| at.timestamp() as f64);
         gauge!("companion_last_backup_timestamp_seconds").set(seconds);
+    }
+    if let Ok(Ok(refused)) = refused {
+        gauge!("companion_alarms_refused_bytes").set(refused as f64);
     }
     report_sent(&context.relay_health.sent.totals());
     gauge!("companion_relay_connections").set(context.sockets() as f64);
@@ -250,8 +261,10 @@ pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Re
             gauge!("companion_disk_free_bytes").set(free as f64);
         }
     }
-    if let Ok(Ok(stored)) = stored {
-        report_stored(stored, context.clock.now());
+    let waited = context.journal.oldest_wait().unwrap_or_default().as_secs_f64();
+    match stored {
+        Ok(Ok(stored)) => report_stored(stored, waited, context.clock.now()),
+        _ => gauge!("companion_alarms_oldest_unfinished_seconds").set(waited),
     }
     Ok(HttpResponse::Ok().content_type("text/plain; version=0.0.4").body(recorder.render()))
 }
@@ -268,7 +281,7 @@ fn report_sent(totals: &SendTotals) {
     gauge!("companion_relay_subscriptions").set(totals.subscriptions as f64);
 }
 
-fn report_stored(stored: StoredFigures, now: Timestamp) {
+fn report_stored(stored: StoredFigures, waited: f64, now: Timestamp) {
     let StoredFigures { tally, incidents, oldest_unheard, older_secrets } = stored;
     for (state, count) in tally.counts {
         gauge!("companion_alarms", "state" => state).set(count as f64);
@@ -277,7 +290,7 @@ fn report_stored(stored: StoredFigures, now: Timestamp) {
         gauge!("companion_incidents", "state" => state).set(count as f64);
     }
     let age = |since: Option<Timestamp>| since.map_or(0.0, |since| (now - since).num_milliseconds() as f64 / 1_000.0);
-    gauge!("companion_alarms_oldest_unfinished_seconds").set(age(tally.oldest_unfinished));
+    gauge!("companion_alarms_oldest_unfinished_seconds").set(age(tally.oldest_unfinished).max(waited));
     gauge!("companion_incidents_oldest_unheard_seconds").set(age(oldest_unheard));
     gauge!("companion_sealed_secrets_older").set(older_secrets as f64);
 }

@@ -1,15 +1,20 @@
 //! Finds out how the service itself is: what `/health/db`, `/ready`, `/status` and `/metrics` say, each in its way.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    sync::{Arc, PoisonError, atomic::Ordering},
+    time::Duration,
+};
 
-use tokio::time::timeout;
+use actix_web::web;
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::{
     api::{
         context::{ACTOR_DEADLINE, ApiContext, in_time},
         error::{ApiError, FieldError},
-        own_state::{OwnState, WriteState, free_bytes},
+        own_state::{LONGEST_ALARM_WAIT, OwnState, WriteState, free_bytes},
     },
+    config,
     db::{incidents, users, write_check},
     domain::ids::UserId,
     push::{
@@ -18,6 +23,9 @@ use crate::{
     },
     relay::hub::{CountLinks, LinkCounts, LinksLoaded},
 };
+
+/// Time between two looks of the service after itself.
+const WATCHED_EVERY: Duration = Duration::from_secs(60);
 
 impl ApiContext {
     /// The service is about to end.
@@ -35,15 +43,49 @@ impl ApiContext {
                 Ok(Err(error)) => Err(error.to_string()),
                 Err(_) => Err("no answer in time".to_owned()),
             };
-            if let Err(error) = &database {
-                log::error!("the database takes nothing: {error}");
-            }
-            let directory = self.data_dir.clone();
+            let (data_dir, file) = (self.data_dir.clone(), self.pool.file());
+            let look = move || {
+                let file = file.map_or(Ok(()), |file| file.check());
+                (free_bytes(&data_dir), config::is_writable(&data_dir), file)
+            };
             // On a thread that may wait: a file system may hang.
-            let free = timeout(ACTOR_DEADLINE, self.pool.read(move |_| Ok(free_bytes(&directory)))).await;
-            Ok(WriteState { database, free: free.ok().and_then(Result::ok).flatten() })
+            let looked = timeout(ACTOR_DEADLINE, web::block(look)).await;
+            let (free, directory, file) = looked.ok().and_then(Result::ok).unwrap_or((None, Ok(()), Ok(())));
+            let state = WriteState { database: database.and(file), free, directory };
+            self.report_faults(&state);
+            Ok(state)
         };
         self.write_state.get(&self.clock, check).await
+    }
+
+    /// Logs what cannot be written, when it changes.
+    fn report_faults(&self, state: &WriteState) {
+        let faults = state.faults();
+        let mut known = self.write_faults.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known != faults {
+            faults.iter().for_each(|fault| log::error!("{fault}"));
+            if faults.is_empty() {
+                log::info!("the database and the data directory take what is written again");
+            }
+            *known = faults;
+        }
+    }
+
+    /// Looks after what can be written, without end: nothing else may ask.
+    pub async fn watch_writes(&self) {
+        let mut ticks = interval(WATCHED_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            // Its faults are in the log.
+            let _ = self.written().await;
+            if let Some(wait) = self.journal.oldest_wait().filter(|wait| *wait > LONGEST_ALARM_WAIT) {
+                log::error!(
+                    "alarms have waited for the database for {} s: `companion doctor` looks at it",
+                    wait.as_secs()
+                );
+            }
+        }
     }
 
     /// The database answers, and takes what is written.
@@ -70,7 +112,14 @@ impl ApiContext {
             in_time(self.push.send(SessionsLoaded)),
         );
         let answers = matches!(database, Ok(Ok(())));
-        let (takes, room) = written.map_or((false, true), |state| (state.database.is_ok(), state.has_room()));
+        let (takes, disk) = written.map_or((false, None), |state| {
+            let disk = match (state.has_room(), &state.directory) {
+                (false, _) => Some("almost full"),
+                (true, Err(_)) => Some("takes no files"),
+                (true, Ok(())) => None,
+            };
+            (state.database.is_ok(), disk)
+        });
         let loaded = |state: Result<bool, ApiError>| match state {
             Ok(true) => None,
             Ok(false) => Some("not loaded yet"),
@@ -82,7 +131,7 @@ impl ApiContext {
                 "database",
                 if !answers { Some("no answer") } else { (!takes).then_some("takes nothing that is written") },
             ),
-            ("disk", (!room).then_some("almost full")),
+            ("disk", disk),
             ("gameLinks", loaded(links)),
             ("pushSessions", loaded(sessions)),
         ]
@@ -94,9 +143,14 @@ impl ApiContext {
     /// Faults that need the operator, though the service is ready.
     pub fn warnings(&self) -> Vec<FieldError> {
         let unreadable = self.vault.unreadable();
-        let message = format!("{unreadable} do not open with the keys that are set; see `companion keys status`");
-        let warning = FieldError { path: "storedSecrets".to_owned(), message };
-        Vec::from_iter((unreadable > 0).then_some(warning))
+        let secrets = (unreadable > 0)
+            .then(|| format!("{unreadable} do not open with the keys that are set; see `companion keys status`"));
+        let wait = self.journal.oldest_wait().filter(|wait| *wait > LONGEST_ALARM_WAIT);
+        let alarms = wait.map(|wait| {
+            format!("the oldest has waited for the database for {} s; see `companion doctor`", wait.as_secs())
+        });
+        let warnings = [("alarms", alarms), ("storedSecrets", secrets)].into_iter();
+        warnings.filter_map(|(path, message)| Some(FieldError { path: path.to_owned(), message: message? })).collect()
     }
 
     /// How many links there are in each state.
@@ -128,6 +182,7 @@ impl ApiContext {
                 written: written?,
                 links: links.ok(),
                 push: push.ok(),
+                alarm_wait: self.journal.oldest_wait(),
                 unreadable_secrets: self.vault.unreadable(),
                 sockets: self.sockets(),
                 unnamed_proxy: self.connections.unread_forwarding.is_noticed(self.clock.moment()),

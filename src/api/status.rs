@@ -16,7 +16,7 @@ use crate::{
     api::{
         context::ApiContext,
         error::ApiError,
-        own_state::OwnState,
+        own_state::{LONGEST_ALARM_WAIT, OwnState, mostly_unreachable},
         page::{answer, whole},
     },
     domain::time::{self, Timestamp},
@@ -29,6 +29,8 @@ pub const COMMIT: &str = env!("COMPANION_COMMIT");
 /// The text of `--version`.
 pub const VERSION_AND_COMMIT: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("COMPANION_COMMIT"), ")");
 
+/// So many links that are unreachable are more than game servers that happen to be down.
+const LINKS_DOWN: usize = 3;
 /// Seconds after which a browser asks again.
 const RENEWED_AFTER: u16 = 15;
 
@@ -47,8 +49,10 @@ pub struct ServiceState {
     uptime: u64,
     /// The database takes what is written.
     database: bool,
-    /// The data directory has room.
+    /// The data directory has room, and takes files.
     disk: bool,
+    /// No alarm has waited for the database for more than a minute.
+    alarms_stored: bool,
     /// How many links to game servers there are in each state; absent while they do not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     links: Option<BTreeMap<&'static str, usize>>,
@@ -79,8 +83,11 @@ enum OverallState {
 
 impl ServiceState {
     fn new(own: &OwnState, started_at: Timestamp, uptime: u64) -> Self {
-        let (database, disk) = (own.written.database.is_ok(), own.written.has_room());
-        let works = database && disk && own.links.is_some() && own.push.is_some() && own.unreadable_secrets == 0;
+        let (database, disk) = (own.written.database.is_ok(), own.written.has_room() && own.written.directory.is_ok());
+        let alarms_stored = own.alarm_wait.is_none_or(|wait| wait <= LONGEST_ALARM_WAIT);
+        let links = own.links.as_ref().is_some_and(|links| !mostly_unreachable(&links.by_state, LINKS_DOWN));
+        let push = own.push.is_some_and(|push| !mostly_unreachable(&push, 1));
+        let works = database && disk && alarms_stored && links && push && own.unreadable_secrets == 0;
         let state = match (own.stopping, works) {
             (true, _) => OverallState::Stopping,
             (false, true) => OverallState::Ok,
@@ -94,6 +101,7 @@ impl ServiceState {
             uptime,
             database,
             disk,
+            alarms_stored,
             links: own.links.as_ref().map(|links| links.by_state.into_iter().collect()),
             push: own.push.map(|push| push.into_iter().collect()),
             sockets: own.sockets,
@@ -110,7 +118,8 @@ impl ServiceState {
             OverallState::Stopping => "The service is stopping",
         };
         let database = if self.database { "takes and keeps what is written" } else { "takes nothing that is written" };
-        let disk = if self.disk { "has room" } else { "is almost full" };
+        let disk = if self.disk { "has room" } else { "is almost full, or takes no files" };
+        let alarms = if self.alarms_stored { "are stored" } else { "wait for the database, in a file" };
         let sockets = match self.sockets {
             0 => "none is connected".to_owned(),
             1 => "1 is connected".to_owned(),
@@ -130,6 +139,7 @@ impl ServiceState {
         let parts = [
             ("Database", database.to_owned()),
             ("Disk", disk.to_owned()),
+            ("Alarms", alarms.to_owned()),
             ("Stored credentials", secrets),
             ("Links to game servers", counted(self.links.as_ref())),
             ("Push sessions", counted(self.push.as_ref())),
@@ -202,7 +212,7 @@ mod tests {
     fn own(database: Result<(), String>, last_alarm: Option<&str>) -> OwnState {
         OwnState {
             stopping: false,
-            written: Arc::new(WriteState { database, free: None }),
+            written: Arc::new(WriteState { database, free: None, directory: Ok(()) }),
             links: None,
             push: Some([
                 ("connecting", 0),
@@ -211,6 +221,7 @@ mod tests {
                 ("refresh_needed", 1),
                 ("unreadable", 0),
             ]),
+            alarm_wait: None,
             sockets: 1,
             unnamed_proxy: false,
             unreadable_secrets: 0,

@@ -21,6 +21,7 @@ use crate::{
     config::{BaseUrl, ChatPlatform},
     crypto::random::Random,
     domain::backoff::jittered,
+    net::neighbour::Neighbour,
 };
 
 const NEIGHBOUR: &str = "the chat platform";
@@ -121,13 +122,16 @@ impl ChatClient {
         let mut authorization = HeaderValue::from_str(&format!("Bot {}", self.settings.token.expose_secret()))
             .map_err(|_| unavailable("the token is no text of a header"))?;
         authorization.set_sensitive(true);
-        let request = http::traced(self.http.request(Method::PUT, self.settings.base_url.at(path)))
+        let request = self
+            .http
+            .request(Method::PUT, self.settings.base_url.at(path))
             .header(AUTHORIZATION, authorization)
             .header(USER_AGENT, &self.user_agent)
             .header(CONTENT_TYPE, "application/json")
             .body(commands)
             .timeout(ATTEMPT_DEADLINE);
-        let response = request.send().await.map_err(|error| unavailable(http::reason(&error)))?;
+        let response = http::send(Neighbour::Chat, request).await;
+        let response = response.map_err(|error| unavailable(http::reason(&error)))?;
         let (status, header) = (response.status(), response.headers().get(RETRY_AFTER).cloned());
         let body = read_capped(response, MAX_ANSWER).await.map_err(|error| unavailable(error.to_string()))?;
         let answer: Option<Value> = serde_json::from_slice(&body).ok();

@@ -5,7 +5,11 @@ use std::{io, time::Duration};
 use reqwest::dns::{Name, Resolving};
 use rustls::ClientConfig;
 
-use crate::net::{Names, trace};
+use crate::net::{
+    Names,
+    neighbour::{Neighbour, RequestOutcome},
+    trace,
+};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const TOTAL_TIMEOUT: Duration = Duration::from_secs(8);
@@ -37,12 +41,18 @@ impl reqwest::dns::Resolve for HttpNames {
     }
 }
 
-/// The request, with its place in the trace of what it is made for.
-pub fn traced(request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
-    match trace::current() {
+/// Sends the request, with its place in the trace of what it is made for, and counts whether the neighbour answered.
+pub async fn send(neighbour: Neighbour, request: reqwest::RequestBuilder) -> reqwest::Result<reqwest::Response> {
+    let request = match trace::current() {
         Some(trace) => request.header("traceparent", trace.traceparent()),
         None => request,
-    }
+    };
+    let answered = request.send().await;
+    neighbour.count(match &answered {
+        Ok(response) => RequestOutcome::of_status(response.status().as_u16()),
+        Err(_) => RequestOutcome::Failed,
+    });
+    answered
 }
 
 /// Why a body was not read.

@@ -16,6 +16,7 @@ use crate::{
         openid::{self, Checked, OpenIdProvider, Rejected},
         plain_text::plain_text,
     },
+    net::neighbour::Neighbour,
 };
 
 const NEIGHBOUR: &str = "the identity provider";
@@ -59,11 +60,8 @@ impl IdentityClient {
     /// Checks 11 and 12: the provider itself says whether it made this assertion.
     pub async fn verify(&self, checked: &Checked) -> Result<(), VerifyError> {
         let unavailable = |reason: String| ClientError::Unavailable { neighbour: NEIGHBOUR, reason };
-        let response = http::traced(self.http.post(&self.provider.endpoint))
-            .form(&checked.verification())
-            .send()
-            .await
-            .map_err(|e| unavailable(http::reason(&e)))?;
+        let request = self.http.post(&self.provider.endpoint).form(&checked.verification());
+        let response = http::send(Neighbour::SignIn, request).await.map_err(|e| unavailable(http::reason(&e)))?;
         let status = response.status();
         match status.as_u16() {
             200 => {}
@@ -88,12 +86,12 @@ impl IdentityClient {
     }
 
     async fn fetch_profile(&self, api: &ProfileApi, id: &PlatformId) -> Result<Option<PlatformProfile>, String> {
-        let response = http::traced(self.http.get(api.base_url.at("/ISteamUser/GetPlayerSummaries/v0002/")))
+        let request = self
+            .http
+            .get(api.base_url.at("/ISteamUser/GetPlayerSummaries/v0002/"))
             .query(&[("key", api.key.expose_secret()), ("steamids", id.as_str())])
-            .timeout(PROFILE_TIMEOUT)
-            .send()
-            .await
-            .map_err(|e| http::reason(&e))?;
+            .timeout(PROFILE_TIMEOUT);
+        let response = http::send(Neighbour::Profiles, request).await.map_err(|e| http::reason(&e))?;
         if response.status() != reqwest::StatusCode::OK {
             return Err(format!("status {}", response.status()));
         }

@@ -21,7 +21,6 @@ use self::{
     attempt::attempt,
     provider_error::{unavailable, unreadable},
 };
-use super::http;
 use crate::{
     config::Payments,
     crypto::{digest::sha256_hex, random::Random},
@@ -391,7 +390,8 @@ impl PaymentsClient {
     }
 
     fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
-        http::traced(self.http.request(method, self.settings.base_url.at(path)))
+        self.http
+            .request(method, self.settings.base_url.at(path))
             .bearer_auth(self.settings.key.expose_secret())
             .header("Stripe-Version", &self.settings.api_version)
             .timeout(ATTEMPT_DEADLINE)

@@ -31,6 +31,7 @@ use crate::{
         backoff::jittered, plain_text::plain_text, player_name::NAME_CHARS, rate::Window, server_match::ListedServer,
         time::Timestamp,
     },
+    net::neighbour::Neighbour,
 };
 
 const NEIGHBOUR: &str = "the player-statistics service";
@@ -221,12 +222,12 @@ impl PlayerStatsClient {
         query: &[(&str, &str)],
     ) -> Result<T, PlayerStatsError> {
         self.pace().take(Instant::now()).map_err(PlayerStatsError::Busy)?;
-        let request = self.http.get(self.settings.base_url.at(path)).query(query).timeout(ATTEMPT_DEADLINE);
-        let mut request = http::traced(request);
+        let mut request = self.http.get(self.settings.base_url.at(path)).query(query).timeout(ATTEMPT_DEADLINE);
         if let Some(token) = &self.settings.token {
             request = request.bearer_auth(token.expose_secret());
         }
-        let response = request.send().await.map_err(|error| unavailable(http::reason(&error)))?;
+        let response = http::send(Neighbour::PlayerStats, request).await;
+        let response = response.map_err(|error| unavailable(http::reason(&error)))?;
         self.heed(response.status(), response.headers())?;
         match response.status() {
             StatusCode::OK => {}

@@ -11,6 +11,7 @@ pub mod http_service;
 mod http_stream;
 mod memory;
 mod names;
+pub mod neighbour;
 mod network;
 pub mod refusals;
 mod stream;

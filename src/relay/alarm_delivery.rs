@@ -361,7 +361,8 @@ impl AlarmDelivery {
     fn publish(&self, changes: &[RaidChange], heard_at: Option<Instant>) -> Vec<Sent> {
         let send = |RaidChange { incident, message }: &RaidChange| {
             let raid = message.as_ref()?;
-            log::info!(server = self.server.as_str(), incident = incident.as_str(), count = raid.count; "raid alarm");
+            let line = if heard_at.is_some() { "raid alarm" } else { "raid alarm of before, announced once more" };
+            log::info!(server = self.server.as_str(), incident = incident.as_str(), count = raid.count; "{line}");
             let acknowledged: Vec<UserId> =
                 self.raids.borrow().get(incident).into_iter().flat_map(|known| known.acks.keys().cloned()).collect();
             let (taken, all) = self.publisher.borrow().deliver_alarm(raid, &acknowledged, heard_at);

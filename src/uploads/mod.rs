@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use crate::{
     config::{ImageBucket, ImageStorage, create_private_dir},
     domain::image_name::ImageName,
+    net::neighbour::{Neighbour, RequestOutcome},
 };
 
 pub mod picture;
@@ -149,7 +150,14 @@ fn path(name: &ImageName) -> Path {
 }
 
 async fn in_time<T>(asked: impl Future<Output = object_store::Result<T>>) -> Result<T, ImageStoreError> {
-    timeout(DEADLINE, asked).await.map_err(|_| ImageStoreError::Late)?.map_err(ImageStoreError::from)
+    use object_store::Error as Fault;
+    let done = timeout(DEADLINE, asked).await;
+    Neighbour::Images.count(match &done {
+        Ok(Ok(_) | Err(Fault::NotFound { .. } | Fault::NotImplemented { .. })) => RequestOutcome::Answered,
+        Ok(Err(Fault::PermissionDenied { .. } | Fault::Unauthenticated { .. })) => RequestOutcome::Refused,
+        Ok(Err(_)) | Err(_) => RequestOutcome::Failed,
+    });
+    done.map_err(|_| ImageStoreError::Late)?.map_err(ImageStoreError::from)
 }
 
 /// The bucket itself.

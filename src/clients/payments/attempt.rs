@@ -4,7 +4,10 @@ use reqwest::StatusCode;
 use serde_json::Value;
 
 use super::provider_error::{PaymentsError, unavailable, unreadable};
-use crate::clients::http::{self, read_capped};
+use crate::{
+    clients::http::{self, read_capped},
+    net::neighbour::Neighbour,
+};
 
 /// Largest answer that is read, bytes: a hundred subscriptions have half of it.
 const MAX_ANSWER: usize = 2 * 1024 * 1024;
@@ -14,7 +17,8 @@ const MAX_ANSWER: usize = 2 * 1024 * 1024;
 /// Success is 200 and a refusal has the provider's own error object. Anything else comes from something in between, and
 /// says nothing of what the provider did.
 pub(super) async fn attempt(request: reqwest::RequestBuilder) -> Result<Value, (PaymentsError, bool)> {
-    let response = request.send().await.map_err(|error| (unavailable(http::reason(&error)), true))?;
+    let response = http::send(Neighbour::Payments, request).await;
+    let response = response.map_err(|error| (unavailable(http::reason(&error)), true))?;
     let status = response.status();
     let advice = response.headers().get("stripe-should-retry").map(|advice| advice == "true");
     let body = read_capped(response, MAX_ANSWER).await.map_err(|error| (unavailable(error.to_string()), true))?;
