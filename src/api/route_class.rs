@@ -20,8 +20,10 @@ const CLASSES: [&str; 12] = [
     "relay-token",
     "admin",
     "public",
-    "operator",
+    OPERATOR,
 ];
+/// The class of the operator's questions.
+pub const OPERATOR: &str = "operator";
 /// Requests that matched no route.
 const NONE: &str = "none";
 const STATUSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
@@ -41,7 +43,7 @@ pub fn route_class(route: Option<&str>) -> &'static str {
         ("intel", _) => "intel",
         ("relay", _) => "relay-token",
         ("admin", _) => "admin",
-        ("health" | "ready" | "status" | "metrics", _) => "operator",
+        ("health" | "ready" | "status" | "metrics", _) => OPERATOR,
         _ => "public",
     }
 }

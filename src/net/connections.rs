@@ -3,6 +3,8 @@
 //! The peer of a connection is counted when it is accepted. A trusted proxy is nobody's household: it is counted in all
 //! only, and those behind it are counted where a request says who they are: each request of the API while it is
 //! answered, and each socket of the relay while it is open.
+//!
+//! Where all are taken, a few spare ones are left to the operator's questions: the service tells that it is full.
 
 use std::{
     collections::HashMap,
@@ -21,6 +23,8 @@ use crate::{
 };
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
+/// Spare connections.
+pub const SPARE: usize = 8;
 
 /// How many connections there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +48,7 @@ pub struct Connections {
 #[derive(Debug, Default)]
 struct OpenConnections {
     total: usize,
+    spare: usize,
     by_household: HashMap<IpAddr, usize>,
 }
 
@@ -62,6 +67,7 @@ pub struct ConnectionPermit {
     connections: Arc<Connections>,
     /// Counted in all.
     whole: bool,
+    spare: bool,
     household: Option<IpAddr>,
 }
 
@@ -74,6 +80,24 @@ impl Connections {
     pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Result<ConnectionPermit, Crowded> {
         let household = (!self.proxies.contain(peer)).then(|| household(peer));
         self.permit(true, household)
+    }
+
+    /// [`admit`](Self::admit), or a spare connection where there is no other. The machine itself gets one also when it has
+    /// as many as it may: a proxy that nobody named may hold them.
+    pub fn admit_or_spare(self: &Arc<Self>, peer: IpAddr) -> Result<ConnectionPermit, Crowded> {
+        self.admit(peer).or_else(|crowded| match crowded {
+            Crowded::Household if !peer.to_canonical().is_loopback() => Err(crowded),
+            _ => self.spare().ok_or(crowded),
+        })
+    }
+
+    fn spare(self: &Arc<Self>) -> Option<ConnectionPermit> {
+        let mut open = self.open();
+        if open.spare >= SPARE {
+            return None;
+        }
+        open.spare += 1;
+        Some(ConnectionPermit { connections: self.clone(), whole: false, spare: true, household: None })
     }
 
     /// For what the client of a request with these headers has open behind a proxy; `None` where its connection is
@@ -125,11 +149,18 @@ impl Connections {
             *count += 1;
         }
         open.total += usize::from(whole);
-        Ok(ConnectionPermit { connections: self.clone(), whole, household })
+        Ok(ConnectionPermit { connections: self.clone(), whole, spare: false, household })
     }
 
     fn open(&self) -> MutexGuard<'_, OpenConnections> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ConnectionPermit {
+    /// True for a connection that is only for the operator's questions.
+    pub fn is_spare(&self) -> bool {
+        self.spare
     }
 }
 
@@ -142,6 +173,7 @@ impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut open = self.connections.open();
         open.total -= usize::from(self.whole);
+        open.spare -= usize::from(self.spare);
         if let Some(household) = self.household
             && let Some(count) = open.by_household.get_mut(&household)
         {
@@ -187,10 +219,28 @@ mod tests {
     }
 
     #[test]
+    fn a_full_service_has_spare_connections() {
+        let connections = connections(4, 2);
+        let mut held: Vec<_> = (1..=4).map(|last| connections.admit([192, 0, last, 1].into()).unwrap()).collect();
+        assert!(held.iter().all(|permit| !permit.is_spare()));
+        let spare: Vec<_> = (0..SPARE).map(|_| connections.admit_or_spare(address("192.0.9.1")).unwrap()).collect();
+        assert!(spare.iter().all(ConnectionPermit::is_spare));
+        assert_eq!(connections.admit_or_spare(address("192.0.9.1")).unwrap_err(), Crowded::Service);
+        assert_eq!(connections.load(), (4, 4));
+        drop(spare);
+        held.truncate(1);
+        assert!(!connections.admit_or_spare(address("192.0.9.1")).unwrap().is_spare());
+        held.extend((0..2).map(|_| connections.admit(address("192.0.9.1")).unwrap()));
+        assert_eq!(connections.admit_or_spare(address("192.0.9.1")).unwrap_err(), Crowded::Household);
+        assert_eq!(connections.open().spare, 0);
+    }
+
+    #[test]
     fn the_machine_itself_has_a_limit_of_its_own() {
         let connections = connections(9, 2);
         let held: Vec<_> = (0..3).map(|_| connections.admit(address("127.0.0.1")).unwrap()).collect();
         assert_eq!(connections.admit(address("127.0.0.1")).unwrap_err(), Crowded::Household);
+        assert!(connections.admit_or_spare(address("127.0.0.1")).unwrap().is_spare());
         assert!(connections.admit(address("127.0.0.2")).is_ok());
         drop(held);
     }

@@ -62,11 +62,17 @@ where
         })
         .on_connect_ext(|stream: &HttpStream, extensions| {
             extensions.insert(stream.exchanges());
+            if stream.is_spare() {
+                extensions.insert(SpareConnection);
+            }
         })
 }
 
-/// Accepts connections for this HTTP service, as long as they are not too many; with `handshakes`, as long as they speak
-/// HTTP there must not be too many of those either.
+/// Among the data of a connection that is only for the operator's questions: one, and then it is closed.
+pub struct SpareConnection;
+
+/// Accepts connections for this HTTP service, as long as they are not too many, and then spare ones; with `handshakes`, no
+/// spare ones, and as long as they speak HTTP there must not be too many of those either.
 pub fn accepting<S>(
     connections: Arc<Connections>,
     handshakes: Option<Arc<Connections>>,
@@ -85,9 +91,12 @@ where
         let (connections, handshakes) = (connections.clone(), handshakes.clone());
         async move {
             let peer = stream.peer_addr()?;
-            let admitted = connections
-                .admit(peer.ip())
-                .and_then(|permit| Ok((permit, handshakes.map(|handshakes| handshakes.admit(peer.ip())).transpose()?)));
+            let admitted = match handshakes {
+                None => connections.admit_or_spare(peer.ip()).map(|permit| (permit, None)),
+                Some(handshakes) => {
+                    connections.admit(peer.ip()).and_then(|permit| Ok((permit, Some(handshakes.admit(peer.ip())?))))
+                }
+            };
             match admitted {
                 Ok((permit, handshake)) => {
                     SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER)?;
@@ -152,12 +161,12 @@ where
             *request.payload() =
                 Payload::Stream { payload: Box::pin(TimedBody { body, exchanges, due, timer: Timer::default() }) };
         }
-        let wants_upgrade = request.upgrade();
+        let (wants_upgrade, is_spare) = (request.upgrade(), request.conn_data::<SpareConnection>().is_some());
         let answered = app.call(request);
         async move {
             let mut response: Response<B> = answered.await?.into();
-            if wants_upgrade && response.status() != StatusCode::SWITCHING_PROTOCOLS {
-                // The answer would repeat the `upgrade` of the request.
+            if is_spare || wants_upgrade && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+                // To a request for an upgrade, the answer would repeat the `upgrade` of the request.
                 response.head_mut().set_connection_type(ConnectionType::Close);
             }
             Ok(response.map_body(|_, answer| TimedAnswer {

@@ -120,6 +120,11 @@ impl HttpStream {
         self.exchanges.clone()
     }
 
+    /// True for a connection that is only for the operator's questions.
+    pub fn is_spare(&self) -> bool {
+        self.permit.is_spare()
+    }
+
     /// The connection, for another protocol.
     pub fn into_parts(self) -> (TcpStream, ConnectionPermit) {
         (self.stream, self.permit)

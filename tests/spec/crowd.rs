@@ -122,6 +122,39 @@ async fn one_address_cannot_take_every_descriptor() {
 }
 
 #[actix_web::test]
+async fn a_full_service_still_answers_its_operator() {
+    let service = Narrow::start();
+    let ask = |from: &'static str, path: &'static str| async move {
+        let mut stream = connect(from, service.api).await;
+        let head = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let _ = stream.write_all(head.as_bytes()).await;
+        until_closed(&mut stream).await
+    };
+    // Each has had an answer, and stays.
+    let hold = |from: &'static str| async move {
+        let mut stream = connect(from, service.api).await;
+        stream.write_all(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        assert!(timeout(PATIENCE, stream.read(&mut [0; 512])).await.unwrap().unwrap() > 0);
+        stream
+    };
+    let crowd =
+        join_all(["127.0.0.1", "127.0.0.2"].into_iter().flat_map(|from| (0..60).map(move |_| hold(from)))).await;
+    let refused = ask("127.0.0.3", "/me").await;
+    assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("unavailable"), "{refused}");
+    for path in ["/health", "/ready", "/status"] {
+        let answer = ask("127.0.0.3", path).await;
+        assert!(answer.contains("x-request-id"), "{path}: {answer}");
+    }
+    let metrics = ask("127.0.0.3", "/metrics").await;
+    let figure = |name: &str| -> u64 {
+        metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).unwrap().trim().parse().unwrap()
+    };
+    let figures = ["companion_client_connections", "companion_client_connections_limit"].map(figure);
+    assert_eq!(figures, [120, 120], "{metrics}");
+    drop(crowd);
+}
+
+#[actix_web::test]
 async fn one_address_cannot_take_every_handshake() {
     let service = Narrow::start();
     let handshake = |from: &'static str| async move {

@@ -1,5 +1,7 @@
 //! The limits of the client's address: around every route, and tighter ones around some.
 
+use std::net::Ipv4Addr;
+
 use actix_web::{
     Error,
     body::{BoxBody, MessageBody},
@@ -9,8 +11,14 @@ use actix_web::{
 };
 
 use crate::{
-    api::{context::ApiContext, error::ApiError, request_notes::RequestNotes},
-    net::budgets::LimitReport,
+    api::{
+        context::ApiContext,
+        error::ApiError,
+        request_notes::RequestNotes,
+        route_class::{OPERATOR, route_class},
+    },
+    domain::problem,
+    net::{budgets::LimitReport, http_service::SpareConnection, refusals},
 };
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -41,6 +49,11 @@ async fn admitted(
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let context = ApiContext::of(req.request());
+    if req.conn_data::<SpareConnection>().is_some() && route_class(req.match_pattern().as_deref()) != OPERATOR {
+        let from = req.peer_addr().map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.ip());
+        refusals::count_connection(problem::UNAVAILABLE.code, true, from);
+        return Ok(req.error_response(ApiError::Unavailable("all connections are taken".into())));
+    }
     if let Some(peer) = req.peer_addr() {
         context.connections.note_forwarding(peer.ip(), req.headers(), context.clock.moment());
     }
