@@ -59,7 +59,14 @@ impl ListenSettings {
             Some(workers) => check.parse("WORKERS", &workers, "a number from 1"),
             None => Some(thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)),
         };
-        let trusted_proxies = TrustedProxies::parse(&self.trusted_proxies.unwrap_or_default());
+        let trusted_proxies = given(self.trusted_proxies);
+        if check.production && trusted_proxies.is_none() {
+            check.warning(
+                "TRUSTED_PROXIES",
+                "names none: behind a reverse proxy, all clients then share the limits of one address",
+            );
+        }
+        let trusted_proxies = TrustedProxies::parse(&trusted_proxies.unwrap_or_default());
         let trusted_proxies = trusted_proxies.map_err(|error| check.fault("TRUSTED_PROXIES", error)).ok();
         let connections_per_address = match given(self.connections_per_address) {
             Some(connections) => check.parse("CONNECTIONS_PER_ADDRESS", &connections, "a number from 1"),

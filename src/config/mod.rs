@@ -307,13 +307,16 @@ mod tests {
         assert_eq!(provider.endpoint, "https://steamcommunity.com/openid/login");
         assert_eq!(provider.claimed_id_prefix, "https://steamcommunity.com/openid/id/");
         assert!(matches!(config.database, Database::Sqlite(path) if path == Path::new("data/companion.db")));
-        let missing = ["METRICS_TOKEN", "ADMIN_PLATFORM_IDS"];
+        let missing = ["METRICS_TOKEN", "ADMIN_PLATFORM_IDS", "TRUSTED_PROXIES"];
         let warned = |warnings: &[String]| missing.map(|name| warnings.iter().any(|warning| warning.starts_with(name)));
-        assert_eq!(warned(&config.warnings), [true, true]);
-        let all =
-            production(&["--metrics-token=0123456789abcdef0123456789abcdef", "--admin-platform-ids=76561198000000001"]);
-        assert_eq!(warned(&Config::check(all).unwrap().warnings), [false, false]);
-        assert_eq!(warned(&Config::check(settings(&[])).unwrap().warnings), [false, false]);
+        assert_eq!(warned(&config.warnings), [true; 3]);
+        let all = production(&[
+            "--metrics-token=0123456789abcdef0123456789abcdef",
+            "--admin-platform-ids=76561198000000001",
+            "--trusted-proxies=127.0.0.1",
+        ]);
+        assert_eq!(warned(&Config::check(all).unwrap().warnings), [false; 3]);
+        assert_eq!(warned(&Config::check(settings(&[])).unwrap().warnings), [false; 3]);
     }
 
     #[test]

@@ -21,6 +21,30 @@ pub fn write(db: &mut Db, now: Timestamp) -> Result<(), DbError> {
     Ok(())
 }
 
+/// Makes the same write and undoes it. Call it in a transaction.
+pub fn try_out(db: &mut Db, now: Timestamp) -> Result<(), DbError> {
+    let undone = db.transaction::<(), TriedWrite, _>(|db| {
+        write(db, now).map_err(TriedWrite::Failed)?;
+        Err(TriedWrite::Written)
+    });
+    match undone {
+        Err(TriedWrite::Failed(error)) => Err(error),
+        Ok(()) | Err(TriedWrite::Written) => Ok(()),
+    }
+}
+
+/// The end of a write that is undone either way.
+enum TriedWrite {
+    Written,
+    Failed(DbError),
+}
+
+impl From<diesel::result::Error> for TriedWrite {
+    fn from(error: diesel::result::Error) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use diesel::connection::SimpleConnection as _;
@@ -36,6 +60,18 @@ mod tests {
             }
             let rows = pool.read_blocking(|db| Ok(write_checks::table.count().get_result::<i64>(db)?)).unwrap();
             assert_eq!(rows, 1);
+        });
+    }
+
+    #[test]
+    fn a_write_that_is_tried_out_leaves_nothing() {
+        testing::on_each_database(|pool| {
+            let stored = || pool.read_blocking(|db| Ok(write_checks::table.count().get_result::<i64>(db)?)).unwrap();
+            pool.write_blocking(|db| try_out(db, now())).unwrap();
+            assert_eq!(stored(), 0);
+            pool.write_blocking(|db| Ok(diesel::sql_query("DROP TABLE write_checks").execute(db)?)).unwrap();
+            let refused = pool.write_blocking(|db| try_out(db, now())).unwrap_err();
+            assert!(matches!(refused, DbError::Query(_)), "{refused}");
         });
     }
 

@@ -1,9 +1,11 @@
 //! The database: whether it is there, of this program's schema, and can be written.
 
+use std::path::Path;
+
 use chrono::{DateTime, TimeDelta};
 use diesel::{
     QueryableByName, RunQueryDsl as _, sql_query,
-    sql_types::{BigInt, Text},
+    sql_types::{BigInt, Bool, Text},
 };
 
 use super::observation::Observation;
@@ -11,9 +13,12 @@ use crate::{
     clock::Clock,
     config::Database,
     db::{
+        database_file,
         error::DbError,
+        journal,
         pool::{Db, Pool},
         schema_steps::{self, SchemaSteps},
+        write_check,
     },
 };
 
@@ -40,13 +45,11 @@ struct ServerFacts {
 }
 
 /// What there is to say, and how far the database's own clock is ahead of this machine's, if it has one. Blocks.
-pub(super) fn examine(database: &Database, clock: &Clock) -> (Vec<Observation>, Option<TimeDelta>) {
+pub(super) fn examine(database: &Database, data_dir: &Path, clock: &Clock) -> (Vec<Observation>, Option<TimeDelta>) {
     if let Database::Sqlite(path) = database
         && !path.exists()
     {
-        let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-        let text = format!("{} does not exist; the first `companion serve` makes it", path.display());
-        return (vec![Observation::doubtful(SUBJECT, text)], None);
+        return (vec![missing(path, data_dir)], None);
     }
     let (mut findings, mut skew) = (Vec::new(), None);
     let examined = Pool::open_as_it_is(database).and_then(|pool| {
@@ -73,18 +76,83 @@ pub(super) fn examine(database: &Database, clock: &Clock) -> (Vec<Observation>, 
                 Observation::fine(SUBJECT, format!("PostgreSQL {version} answers"))
             }
         });
-        // An empty transaction takes the lock of writers.
-        pool.write_blocking(|_| Ok(()))
+        if let Some(damage) = pool.read_blocking(damage)? {
+            return Err(DbError::Damaged(damage));
+        }
+        if !pool.read_blocking(may_create)? {
+            findings.push(Observation::broken(
+                SUBJECT,
+                "its user may not create tables, which an upgrade needs; GRANT CREATE ON SCHEMA public TO that user",
+            ));
+        }
+        // Of an older schema, the table may be missing.
+        let is_up_to_date = steps.newest.is_some() && steps.pending == 0 && steps.unknown.is_empty();
+        pool.write_blocking(|db| if is_up_to_date { write_check::try_out(db, clock.now()) } else { Ok(()) })
     });
     match examined {
-        Ok(()) => findings.push(Observation::fine(SUBJECT, "it can be written")),
+        Ok(()) => findings.push(Observation::fine(SUBJECT, "it takes what is written")),
         Err(DbError::Unavailable(reason)) => findings.push(Observation::broken(
             SUBJECT,
             format!("{}; see that it runs, and that DATABASE_URL and DATA_DIR are right", reason.trim()),
         )),
+        Err(error @ DbError::Query(_)) => findings.push(Observation::broken(
+            SUBJECT,
+            format!("{error}; its user needs SELECT, INSERT, UPDATE and DELETE on all tables"),
+        )),
         Err(error) => findings.push(Observation::broken(SUBJECT, error.to_string())),
     }
     (findings, skew)
+}
+
+/// The finding about a SQLite file that is not there.
+fn missing(path: &Path, data_dir: &Path) -> Observation {
+    let shown = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let shown = shown.display();
+    if database_file::is_taken(path) {
+        return Observation::broken(
+            SUBJECT,
+            format!(
+                "{shown} was removed while a companion serves from it: what it stores is lost when it ends. Do not stop \
+                 it before you have saved the file: docs/operations.md, A database file that was removed"
+            ),
+        );
+    }
+    match journal::waiting(data_dir) {
+        Ok(None) => {
+            Observation::doubtful(SUBJECT, format!("{shown} does not exist; the first `companion serve` makes it"))
+        }
+        _ => Observation::broken(
+            SUBJECT,
+            format!(
+                "{shown} does not exist, and a companion has served from this DATA_DIR; restore a backup, or correct \
+                 DATABASE_URL: `companion serve` would begin with an empty one"
+            ),
+        ),
+    }
+}
+
+/// The first damage that SQLite finds in its file. PostgreSQL has `amcheck` for that.
+fn damage(db: &mut Db) -> Result<Option<String>, DbError> {
+    #[derive(QueryableByName)]
+    struct CheckedPages {
+        #[diesel(sql_type = Text)]
+        quick_check: String,
+    }
+    let Db::Sqlite(db) = db else { return Ok(None) };
+    let found = sql_query("PRAGMA quick_check(1)").get_result::<CheckedPages>(db)?.quick_check;
+    Ok((found != "ok").then(|| found.replace('\n', " ")))
+}
+
+/// True if an upgrade may add tables.
+fn may_create(db: &mut Db) -> Result<bool, DbError> {
+    #[derive(QueryableByName)]
+    struct SchemaRight {
+        #[diesel(sql_type = Bool)]
+        granted: bool,
+    }
+    let Db::Pg(db) = db else { return Ok(true) };
+    let asked = sql_query("SELECT coalesce(has_schema_privilege(current_schema(), 'CREATE'), false) AS granted");
+    Ok(asked.get_result::<SchemaRight>(db)?.granted)
 }
 
 fn schema(steps: &SchemaSteps) -> Observation {

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use chrono::TimeDelta;
 use rustix::fs::statvfs;
 use serde_json::Value;
 
@@ -18,13 +19,20 @@ use crate::{
         http::{self, read_capped},
         relay_health::RelayHealthClient,
     },
+    clock::Clock,
     config::{Config, LOCK_FILE},
+    db::{
+        journal::{self, JOURNAL, REFUSED},
+        last_backup,
+    },
     net::{descriptors, tls_config},
 };
 
 /// Room on the disk of the data directory, bytes: with less, alarms will soon not be kept; with less, look now.
 const TOO_LITTLE: u64 = 64 << 20;
 const LITTLE: u64 = 1 << 30;
+/// A day and two hours, as in the alert rule.
+const BACKUP_AGE: TimeDelta = TimeDelta::hours(26);
 /// A service says how it is within this time, in so many bytes.
 const STATUS_DEADLINE: Duration = Duration::from_secs(5);
 const MOST_STATUS: usize = 64 * 1024;
@@ -36,7 +44,51 @@ pub(super) fn examine(config: &Config) -> Vec<Observation> {
 }
 
 pub(super) fn of_data_dir(path: &Path) -> Vec<Observation> {
-    vec![data_dir(path), disk(path)]
+    [data_dir(path), disk(path)].into_iter().chain(kept_alarms(path)).collect()
+}
+
+/// Alarms that are in files of the data directory, and not in the database.
+fn kept_alarms(path: &Path) -> Vec<Observation> {
+    const SUBJECT: &str = "alarms";
+    let waiting = journal::waiting(path).ok().flatten().unwrap_or_default();
+    let waiting = (waiting > 0).then(|| {
+        let text = format!(
+            "{waiting} writes of alarms wait in {JOURNAL} for the database; a service that runs, or the next start, \
+             stores them once the database takes them"
+        );
+        Observation::doubtful(SUBJECT, text)
+    });
+    let refused = journal::refused_bytes(path).unwrap_or_default();
+    let refused = (refused > 0).then(|| {
+        let text = format!(
+            "{REFUSED} has {refused} bytes of alarms that the database did not take; see docs/operations.md, \
+             CompanionAlarmsRefused"
+        );
+        Observation::broken(SUBJECT, text)
+    });
+    waiting.into_iter().chain(refused).collect()
+}
+
+/// The age of the last backup.
+pub(super) fn backup(path: &Path, clock: &Clock) -> Observation {
+    const SUBJECT: &str = "backup";
+    let age = match last_backup::read(path) {
+        Ok(noted) => noted.map(|at| clock.now() - at),
+        Err(error) => return Observation::broken(SUBJECT, format!("when the last one was cannot be read: {error}")),
+    };
+    match age {
+        Some(age) if age <= BACKUP_AGE => Observation::fine(SUBJECT, format!("the last is {} h old", age.num_hours())),
+        Some(age) => Observation::doubtful(
+            SUBJECT,
+            format!("the last is {} h old; see companion-backup.service, or the container `backup`", age.num_hours()),
+        ),
+        None => Observation::doubtful(SUBJECT, "none was noted yet; see docs/operations.md, Backups"),
+    }
+}
+
+/// True if a process serves from this data directory.
+fn is_held(path: &Path) -> bool {
+    File::open(path.join(LOCK_FILE)).is_ok_and(|lock| lock.try_lock().is_err())
 }
 
 fn data_dir(path: &Path) -> Observation {
@@ -68,8 +120,7 @@ fn data_dir(path: &Path) -> Observation {
             format!("{shown} is open to every user of this machine; chmod 700 {shown}"),
         );
     }
-    let held = File::open(path.join(LOCK_FILE)).is_ok_and(|lock| lock.try_lock().is_err());
-    let note = if held { "a companion serves from it" } else { "no companion serves from it now" };
+    let note = if is_held(path) { "a companion serves from it" } else { "no companion serves from it now" };
     Observation::fine(SUBJECT, format!("{shown}; {note}"))
 }
 
@@ -128,7 +179,21 @@ pub(super) async fn ports(config: &Config) -> Vec<Observation> {
                              says which it is"
                         ),
                     ),
+                    Ok(()) if !is_held(&config.data_dir) => Observation::doubtful(
+                        SUBJECT,
+                        format!(
+                            "a companion answers on {address} ({variable}), and it does not serve from this DATA_DIR: what \
+                             is said here is not of it; run doctor with its settings"
+                        ),
+                    ),
                     Ok(()) => Observation::fine(SUBJECT, format!("a companion answers on {address} ({variable})")),
+                    Err(reason) if is_held(&config.data_dir) => Observation::broken(
+                        SUBJECT,
+                        format!(
+                            "the companion that serves from this DATA_DIR does not answer on {address} ({variable}): \
+                             {reason}; it is full or hangs, see its log and companion_client_connections"
+                        ),
+                    ),
                     Err(reason) => Observation::broken(
                         SUBJECT,
                         format!(

@@ -12,7 +12,7 @@ pub use self::observation::{Diagnosis, Observation};
 use crate::{
     clients::{http, relay_health::RelayHealthClient},
     clock::Clock,
-    config::{Config, Settings, StoragePlaces},
+    config::{Config, Environment, Settings, StoragePlaces},
     net::tls_config,
 };
 
@@ -36,7 +36,10 @@ pub async fn examine(settings: Settings, clock: &Clock, mut tell: impl FnMut(&Ob
             tell(vec![Observation::fine("settings", "they are valid")]);
             tell(config.warnings.iter().map(|line| Observation::doubtful("settings", line)).collect());
             tell(machine::examine(&config));
-            let (findings, database_clock) = database::examine(&config.database, clock);
+            if config.environment == Environment::Production {
+                tell(vec![machine::backup(&config.data_dir, clock)]);
+            }
+            let (findings, database_clock) = database::examine(&config.database, &config.data_dir, clock);
             tell(findings);
             if unmade.is_empty() {
                 tell(stored_secrets::examine(&config).into_iter().collect());
@@ -50,7 +53,7 @@ pub async fn examine(settings: Settings, clock: &Clock, mut tell: impl FnMut(&Ob
             // The database can be looked at, if at least its place is right.
             if let Ok(StoragePlaces { data_dir, database, .. }) = storage {
                 tell(machine::of_data_dir(&data_dir));
-                tell(database::examine(&database, clock).0);
+                tell(database::examine(&database, &data_dir, clock).0);
             }
         }
     }

@@ -14,7 +14,8 @@ use crate::{
     clock::Clock,
     config::{Config, ImageStorage},
     domain::limits::PROVIDER_CLOCK_SKEW,
-    net::{Names, Network, tls_config},
+    net::{Names, Network, NetworkError, tls_config},
+    push::login::is_untrusted,
 };
 
 /// How long one may take, with the look-up of its name.
@@ -22,16 +23,17 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// Of what a `Date` says, seconds may be cut off, and it was on its way.
 const NO_SKEW: TimeDelta = TimeDelta::seconds(3);
 
-/// Somebody whom the service calls.
-struct Neighbour {
+/// A service that this one calls.
+struct NeighbourAddress {
     what: &'static str,
     variable: &'static str,
     url: Url,
 }
 
-fn neighbours(config: &Config) -> Vec<Neighbour> {
+fn neighbours(config: &Config) -> Vec<NeighbourAddress> {
     let mut all = Vec::new();
-    let mut add = |what, variable, url: Option<Url>| all.extend(url.map(|url| Neighbour { what, variable, url }));
+    let mut add =
+        |what, variable, url: Option<Url>| all.extend(url.map(|url| NeighbourAddress { what, variable, url }));
     add("sign-in", "IDENTITY_LOGIN_URL", Url::parse(&config.identity.provider.endpoint).ok());
     add("profiles", "PLATFORM_API_URL", config.identity.profiles.as_ref().map(|api| Url::clone(&api.base_url)));
     add("player stats", "PLAYER_STATS_URL", config.player_stats.as_ref().map(|stats| Url::clone(&stats.base_url)));
@@ -63,8 +65,8 @@ pub(super) async fn examine(config: &Config, clock: &Clock, database_clock: Opti
 }
 
 /// Any answer will do: what it says is nobody's business here. How far its clock is ahead of ours, if it says.
-async fn ask(neighbour: Neighbour, client: &reqwest::Client, clock: &Clock) -> (Observation, Option<TimeDelta>) {
-    let Neighbour { what, variable, url } = neighbour;
+async fn ask(neighbour: NeighbourAddress, client: &reqwest::Client, clock: &Clock) -> (Observation, Option<TimeDelta>) {
+    let NeighbourAddress { what, variable, url } = neighbour;
     let shown = url.origin().ascii_serialization();
     if let Some(unknown) = unresolved(what, variable, &url).await {
         return (unknown, None);
@@ -116,12 +118,18 @@ async fn push(config: &Config, tls: rustls::ClientConfig) -> Observation {
     let network = Network::system();
     match timeout(DEADLINE, network.connect_secure(host, port, Arc::new(tls))).await {
         Ok(Ok(_)) => Observation::fine(SUBJECT, format!("{host}:{port} answers, and its certificate is right")),
-        Ok(Err(error)) => Observation::broken(
-            SUBJECT,
-            format!(
-                "{host}:{port}: {error}; without it no pushed alarm arrives. See DNS and firewall, or PUSH_ADDRESS"
-            ),
-        ),
+        Ok(Err(error)) => {
+            let remedy = match &error {
+                NetworkError::Unreachable(cause) if is_untrusted(cause) => {
+                    "See what answers there and this machine's clock; a CA of your own goes into EXTRA_CA_FILE"
+                }
+                _ => "See DNS and firewall, or PUSH_ADDRESS",
+            };
+            Observation::broken(
+                SUBJECT,
+                format!("{host}:{port}: {error}; without it no pushed alarm arrives. {remedy}"),
+            )
+        }
         Err(_) => Observation::broken(
             SUBJECT,
             format!("{host}:{port}: no answer in time; without it no pushed alarm arrives. See the firewall"),

@@ -10,9 +10,23 @@ const SUBJECT: &str = "keys";
 /// Opens every stored secret. Nothing where there is no database to look at: others say so. Blocks.
 pub(super) fn examine(config: &Config) -> Option<Observation> {
     let (lost, sealer) = (config.secrets.credentials_key_lost, config.secrets.sealer(0, Random::system()));
-    let status = rotation::status(&Vault::new(open_existing(&config.database).ok()?, Arc::new(sealer))).ok()?;
+    let status = match rotation::status(&Vault::new(open_existing(&config.database).ok()?, Arc::new(sealer))) {
+        Ok(status) => status,
+        Err(error) => {
+            let text = format!("the stored secrets cannot be read: {error}; see the database");
+            return Some(Observation::broken(SUBJECT, text));
+        }
+    };
     let (stored, unreadable) = (status.by_key.values().sum::<usize>(), status.unreadable.len());
+    let of_another_key = status.unreadable.iter().filter(|secret| secret.is_of_another_key()).count();
     Some(match (unreadable, lost) {
+        (1.., _) if of_another_key == 0 => Observation::broken(
+            SUBJECT,
+            format!(
+                "{unreadable} of {stored} stored secrets are damaged, and no key opens them: `companion keys status` names \
+                 them; their users pair or upload again, or restore a backup"
+            ),
+        ),
         (0, true) => Observation::doubtful(
             SUBJECT,
             format!("all {stored} stored secrets open; take CREDS_ENCRYPTION_KEY_LOST out of the settings"),

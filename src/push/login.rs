@@ -71,8 +71,8 @@ impl LoginError {
     }
 }
 
-/// TLS does not accept the certificate of whoever answers.
-fn is_untrusted(error: &io::Error) -> bool {
+/// True for a connection that ended because of the other end's certificate.
+pub fn is_untrusted(error: &io::Error) -> bool {
     let error = error.get_ref().and_then(|error| error.downcast_ref());
     matches!(error, Some(rustls::Error::InvalidCertificate(_)))
 }
