@@ -43,5 +43,6 @@ mod rotation;
 mod session;
 mod sign_in;
 mod start;
+mod storage_faults;
 mod tracking;
 mod upgrade;

@@ -1,0 +1,202 @@
+//! Faults of what the service stores in, as its operator meets them: none is silent, and no alarm is lost by one.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::Write as _,
+    os::unix::fs::FileExt as _,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::Arc,
+};
+
+use diesel::{
+    Connection as _, QueryableByName, RunQueryDsl as _, SqliteConnection, connection::SimpleConnection as _, sql_query,
+    sql_types::BigInt,
+};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::harness::{
+    app::TestApp,
+    binary::companion,
+    game::{self, ALICE},
+};
+
+#[derive(QueryableByName)]
+struct RootPage {
+    #[diesel(sql_type = BigInt)]
+    offset: i64,
+}
+
+/// Overwrites the first page of this table. The service does not run.
+fn damage(path: &Path, table: &str) {
+    let mut db = SqliteConnection::establish(path.to_str().unwrap()).unwrap();
+    db.batch_execute("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    let query = format!(
+        "SELECT (rootpage - 1) * page_size AS offset FROM sqlite_master, pragma_page_size WHERE name = '{table}'"
+    );
+    let RootPage { offset } = sql_query(query).get_result(&mut db).unwrap();
+    drop(db);
+    OpenOptions::new().write(true).open(path).unwrap().write_all_at(&[0xff; 64], offset as u64).unwrap();
+}
+
+fn database(app: &TestApp) -> PathBuf {
+    app.directory().join("test.db")
+}
+
+/// The lines of `companion doctor` about this subject.
+async fn doctor(directory: &Path, subject: &str) -> String {
+    let mut command = companion(directory);
+    let url = format!("--database-url=sqlite:{}", directory.join("test.db").display());
+    command.args(["doctor", "--data-dir=.", &url, "--api-listen=127.0.0.1:0", "--relay-listen=127.0.0.1:0"]);
+    command.args(["--push-address=127.0.0.1:9", "--identity-login-url=http://127.0.0.1:9"]);
+    let output = actix_web::web::block(move || command.output().unwrap()).await.unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<_> =
+        text.lines().filter(|line| line.get(6..).is_some_and(|line| line.starts_with(subject))).collect();
+    assert!(!lines.is_empty(), "{subject}: {text}");
+    lines.join("\n")
+}
+
+/// The value of a metric without labels.
+async fn metric(app: &TestApp, name: &str) -> f64 {
+    let metrics = app.browser().get("/metrics").await.text();
+    let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("{name} is missing")).parse().unwrap()
+}
+
+#[actix_web::test]
+async fn alarms_of_a_damaged_database_stay_in_the_journal() {
+    let app = TestApp::start_beside_games().await;
+    let (game, mut alice) = (game::still(&app).await, app.signed_in(ALICE).await);
+    let server = game::pair(&mut alice, &game).await;
+    let path = database(&app);
+    let app = app.restart_after(move || damage(&path, "incidents")).await;
+    let journal = app.directory().join("alarms.journal");
+    let mut alice = app.again(&alice);
+    let drill = alice.post(&format!("/paired-servers/{server}/drill"), None).await;
+    assert_eq!(drill.status, 200, "the journal keeps it: {}", drill.text());
+    let kept = fs::read_to_string(&journal).unwrap();
+    assert!(kept.contains(&server), "{kept}");
+    assert!(metric(&app, "companion_alarms_oldest_unfinished_seconds").await > 0.0);
+
+    let app = app.restart().await;
+    assert!(fs::read_to_string(&journal).unwrap().contains(&server), "no start sets it aside");
+    assert!(metric(&app, "companion_alarms_oldest_unfinished_seconds").await > 0.0);
+    assert_eq!(metric(&app, "companion_alarms_refused_bytes").await, 0.0);
+    assert!(!app.directory().join("alarms.refused").exists());
+    let said = doctor(app.directory(), "database").await;
+    assert!(said.contains("FAIL") && said.contains("is damaged") && said.contains("restore a backup"), "{said}");
+    let said = doctor(app.directory(), "alarms").await;
+    assert!(said.starts_with("warn") && said.contains("alarms.journal"), "{said}");
+    app.stop().await;
+}
+
+#[actix_web::test]
+async fn alarms_that_were_set_aside_are_told_and_can_be_taken_back() {
+    let app = TestApp::start_beside_games().await;
+    let (game, mut alice) = (game::still(&app).await, app.signed_in(ALICE).await);
+    let server = game::pair(&mut alice, &game).await;
+    let path = database(&app);
+    let app = app.restart_after(move || damage(&path, "incidents")).await;
+    let mut alice = app.again(&alice);
+    assert_eq!(alice.post(&format!("/paired-servers/{server}/drill"), None).await.status, 200);
+    let directory = app.directory().to_owned();
+    let (journal, refused) = (directory.join("alarms.journal"), directory.join("alarms.refused"));
+    let lines = fs::read(&journal).unwrap();
+    fs::write(&refused, &lines).unwrap();
+    assert!(metric(&app, "companion_alarms_refused_bytes").await > 0.0);
+    let said = doctor(&directory, "alarms").await;
+    assert!(said.contains("FAIL") && said.contains("CompanionAlarmsRefused"), "{said}");
+
+    // A repaired database, and the lines where the documentation says.
+    let app = app
+        .restart_after({
+            let path = directory.join("test.db");
+            move || {
+                let fresh = directory.join("fresh.db");
+                let mut db = SqliteConnection::establish(path.to_str().unwrap()).unwrap();
+                db.batch_execute(&format!(
+                    "PRAGMA writable_schema = ON; DELETE FROM sqlite_master WHERE tbl_name = 'incidents'; \
+                     PRAGMA writable_schema = RESET; VACUUM INTO '{}'",
+                    fresh.display()
+                ))
+                .unwrap();
+                drop(db);
+                // Of the old file.
+                for log in ["test.db-wal", "test.db-shm"] {
+                    let _ = fs::remove_file(path.with_file_name(log));
+                }
+                fs::remove_file(&journal).unwrap();
+                let mut journal = OpenOptions::new().append(true).create(true).open(&journal).unwrap();
+                journal.write_all(&fs::read(&refused).unwrap()).unwrap();
+                fs::remove_file(&refused).unwrap();
+                let schema = table_of_a_new_database("incidents");
+                let mut db = SqliteConnection::establish(fresh.to_str().unwrap()).unwrap();
+                db.batch_execute(&schema).unwrap();
+                fs::rename(&fresh, &path).unwrap();
+            }
+        })
+        .await;
+    let mut alice = app.again(&alice);
+    let raids = alice.get(&format!("/paired-servers/{server}/alarms")).await.json();
+    assert_eq!(raids["alarms"].as_array().map(Vec::len), Some(1), "{raids}");
+    app.stop().await;
+}
+
+/// What makes this table and its indexes.
+fn table_of_a_new_database(table: &str) -> String {
+    #[derive(QueryableByName)]
+    struct Statement {
+        #[diesel(sql_type = diesel::sql_types::Text)]
+        sql: String,
+    }
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("new.db");
+    companion::db::pool::Pool::open(&companion::config::Database::Sqlite(path.clone())).unwrap();
+    let mut db = SqliteConnection::establish(path.to_str().unwrap()).unwrap();
+    let query = format!(
+        "SELECT sql || ';' AS sql FROM sqlite_master WHERE tbl_name = '{table}' AND sql IS NOT NULL ORDER BY type DESC"
+    );
+    let statements: Vec<Statement> = sql_query(query).load(&mut db).unwrap();
+    statements.into_iter().map(|statement| statement.sql).collect::<Vec<_>>().join("\n")
+}
+
+#[actix_web::test]
+async fn a_database_file_that_is_gone_is_noticed_while_it_is_open() {
+    let directory = Arc::new(TempDir::new().unwrap());
+    let url = format!("sqlite:{}", directory.path().join("test.db").display());
+    let app = TestApp::start_in(directory.clone(), url, &[]).await;
+    let mut browser = app.browser();
+    browser.get_until("/ready", |ready| ready["ok"] == true).await;
+    let path = database(&app);
+    let aside = app.directory().join("aside.db");
+    fs::rename(&path, &aside).unwrap();
+    app.clock.advance(chrono::TimeDelta::seconds(6));
+    let problem = browser.get("/ready").await.expect_problem(503, "not_ready");
+    assert_eq!(problem["errors"], json!([{ "path": "database", "message": "takes nothing that is written" }]));
+    assert_eq!(browser.get("/status").await.json()["state"], "degraded");
+    let said = doctor(app.directory(), "database").await;
+    assert!(said.starts_with("FAIL") && said.contains("was removed while a companion serves from it"), "{said}");
+    fs::rename(&aside, &path).unwrap();
+    app.clock.advance(chrono::TimeDelta::seconds(6));
+    assert_eq!(browser.get("/ready").await.status, 200);
+    app.stop().await;
+    fs::remove_file(&path).unwrap();
+    let said = doctor(directory.path(), "database").await;
+    assert!(said.starts_with("FAIL") && said.contains("restore a backup"), "{said}");
+}
+
+#[actix_web::test]
+async fn a_sqlite_file_is_for_one_service() {
+    let app = TestApp::start().await;
+    let other = Arc::new(TempDir::new().unwrap());
+    let mut command = companion(other.path());
+    let url = format!("--database-url=sqlite:{}", database(&app).display());
+    command.args(["serve", "--data-dir=.", &url, "--api-listen=127.0.0.1:0", "--relay-listen=127.0.0.1:0"]);
+    command.stderr(Stdio::piped());
+    let output = actix_web::web::block(move || command.output().unwrap()).await.unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("another companion serves from this database"), "{text}");
+}
