@@ -1,4 +1,5 @@
-//! Links that nobody watches: what one costs, how long it takes until all are up, and how long an alarm takes meanwhile.
+//! Links that nobody watches: what one costs, how long it takes until all are up, and how long an alarm takes
+//! meanwhile.
 //!
 //! ```text
 //! cargo bench --bench links -- [LINKS [MARKERS]]    200 links to game servers with 50 markers unless said
@@ -45,8 +46,8 @@ use companion::{
     },
     net::descriptors,
     relay::{
+        client::server_lookup::FindServer,
         hub::{CountLinks, Hub},
-        server_lookup::FindServer,
     },
     server::Server,
 };

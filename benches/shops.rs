@@ -23,8 +23,8 @@ use companion::{
     },
     game::wire::{AppInfo, AppMapMarkers, AppMarker, AppMarkerType, app_marker::SellOrder},
     relay::{
-        live_state::{GameUpdate, LiveState},
-        markets::{Markets, SharedMarket},
+        shared::markets::{Markets, SharedMarket},
+        state::live_state::{GameUpdate, LiveState},
     },
 };
 

@@ -16,15 +16,19 @@ use companion::{
         time::Timestamp,
     },
     relay::{
-        deflate::Deflate,
-        feed::Feed,
-        frame::SharedFrame,
-        frame_budget::Millis,
-        patch_log::{CatchUp, PatchLog},
-        protocol,
-        publication::Position,
-        send_queue::{Next, SendQueue},
-        steps::{Step, Steps},
+        client::{
+            feed::Feed,
+            frame_budget::Millis,
+            patch_log::{CatchUp, PatchLog},
+            send_queue::{Next, SendQueue},
+        },
+        wire::{
+            deflate::Deflate,
+            frame::SharedFrame,
+            protocol,
+            publication::Position,
+            steps::{Step, Steps},
+        },
     },
 };
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};

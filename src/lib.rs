@@ -11,26 +11,26 @@
 //! ([`pairings`]) and opening stored secrets ([`vault`]) are written once, for the API and for pushes.
 //!
 //! # The path of a frame
-//! [`relay::link_supervisor`] keeps the link to a paired game server up ([`game::link`]), asks within the game's own
-//! token buckets ([`game::asker`]), and reports the answers to the server's [`relay::game_connection`]. That actor
-//! applies each to its [`relay::live_state`], which is pure: an update in; a step of the state, world events
-//! ([`domain::detect`]), chat and alarms out. [`relay::publisher`] encodes the step once, as a JSON Patch, and sends it to
-//! its subscribers: one [`relay::server_subscription`] per worker thread, which lets its sockets write
-//! ([`relay::socket`]). When a socket may write is decided by [`relay::send_queue`] and [`relay::frame_budget`]: never
-//! more than 60 frames in 10 seconds, raids first, patches last and merged when their turn comes ([`relay::patch_log`]),
-//! and no kind of message ever stops another. So a limit or a slow reader delays the state and never loses it, and no
-//! client has a queue of patches.
+//! [`relay::game::link_supervisor`] keeps the link to a paired game server up ([`game::link`]), asks within the game's
+//! own token buckets ([`game::asker`]), and reports the answers to the server's [`relay::game::game_connection`]. That
+//! actor applies each to its [`relay::state::live_state`], which is pure: an update in; a step of the state, world
+//! events ([`domain::detect`]), chat and alarms out. [`relay::wire::publisher`] encodes the step once, as a JSON Patch,
+//! and sends it to its subscribers: one [`relay::client::server_subscription`] per worker thread, which lets its
+//! sockets write ([`relay::client::socket`]). When a socket may write is decided by [`relay::client::send_queue`] and
+//! [`relay::client::frame_budget`]: never more than 60 frames in 10 seconds, raids first, patches last and merged when
+//! their turn comes ([`relay::client::patch_log`]), and no kind of message ever stops another. So a limit or a slow
+//! reader delays the state and never loses it, and no client has a queue of patches.
 //!
 //! # The path of an alarm
 //! A smart alarm goes off. The game server says so on the live link, if that is up, and the game pushes it
 //! ([`push::session`], Google's MCS) to the players it concerns, who may have nothing open. A push is stored in one
 //! transaction with what it changes ([`push::inbox`]) and then sent to the server's game connection. There both ways
-//! meet, in [`relay::alarm_delivery`]: [`domain::raid`] decides whether an alarm opens an incident or belongs to one; it
-//! is written into the ledger ([`db::alarms`], [`db::incidents`]), sent to every socket that watches, and shown in
-//! `state.raids` for a day, so that whoever comes later is told, too. [`relay::ledger`] waits for the database half a
-//! second; then [`db::journal`] keeps the alarm until the database takes it. An incident is unheard until a socket took its
-//! message, or a state that holds it. After a restart the incidents of the last day are shown again, and pushes that
-//! were in none yet are delivered.
+//! meet, in [`relay::alarms::alarm_delivery`]: [`domain::raid`] decides whether an alarm opens an incident or belongs
+//! to one; it is written into the ledger ([`db::alarms`], [`db::incidents`]), sent to every socket that watches, and
+//! shown in `state.raids` for a day, so that whoever comes later is told, too. [`relay::alarms::ledger`] waits for the
+//! database half a second; then [`db::journal`] keeps the alarm until the database takes it. An incident is unheard
+//! until a socket took its message, or a state that holds it. After a restart the incidents of the last day are shown
+//! again, and pushes that were in none yet are delivered.
 //!
 //! # The path of a tracked player
 //! [`tracking::worker`] has one watch for each game server at which somebody tracks players, on a thread of its own.
@@ -40,16 +40,17 @@
 //! there; who came and went is sent to the hub, which tells and keeps it as an event of the paired server.
 //!
 //! # The path of a line of chat
-//! The game server repeats what the team says, and its last lines after each connect. [`relay::team_chat`] gives each
-//! line an id that follows from who said what when; so it is told once and kept once, however often it comes. What the
-//! owner says ([`api::chat`]) goes to the game server and is answered when the game repeats it. Events, chat and maps
-//! reach the database through [`relay::fact_sink`], which nobody waits for.
+//! The game server repeats what the team says, and its last lines after each connect. [`relay::state::team_chat`] gives
+//! each line an id that follows from who said what when; so it is told once and kept once, however often it comes. What
+//! the owner says ([`api::chat`]) goes to the game server and is answered when the game repeats it. Events, chat and
+//! maps reach the database through [`relay::shared::fact_sink`], which nobody waits for.
 //!
 //! # The path of a camera picture
 //! A user pulls ([`api::cameras`]); the hub checks the access and the device, and the game connection looks through the
-//! camera ([`relay::camera_looks`]): it subscribes, collects frames until they cover the picture ([`game::camera_shot`]),
-//! and everybody who pulled meanwhile gets the same shot. The API draws it ([`game::camera_picture`]) on a thread for
-//! blocking work. A link watches one camera at a time, and none when nobody has pulled for some seconds.
+//! camera ([`relay::game::camera_looks`]): it subscribes, collects frames until they cover the picture
+//! ([`game::camera_shot`]), and everybody who pulled meanwhile gets the same shot. The API draws it
+//! ([`game::camera_picture`]) on a thread for blocking work. A link watches one camera at a time, and none when nobody
+//! has pulled for some seconds.
 //!
 //! # The path of a payment
 //! A user opens a checkout ([`billing::checkout`], which closes the one before) and pays at the payment provider, which
@@ -87,10 +88,11 @@
 //! `unreachable` with the reason and `nextAttemptAt`, which every client gets as a patch. Attempts come after 1 s, 2 s,
 //! 4 s and so on up to 5 minutes, jittered, and never end. Sections of the state without an answer for three of their
 //! polls are named as stale ([`domain::freshness`]), with a link or without. Detectors pause, so that nothing counts as
-//! gone because we did not look. When many links are lost together, or start together, [`relay::connect_turns`] spreads
-//! their attempts over seconds. Once the link is up again, everything but the map of the same wipe is asked for again: a
-//! wipe in between is recognised from the stored world, an alarm that is on and was off goes off now, and a gap of 30 s or
-//! more becomes an event, also one in which the service itself was away. Pushed alarms arrive all the while, as they do not need the link.
+//! gone because we did not look. When many links are lost together, or start together, [`relay::shared::connect_turns`]
+//! spreads their attempts over seconds. Once the link is up again, everything but the map of the same wipe is asked for
+//! again: a wipe in between is recognised from the stored world, an alarm that is on and was off goes off now, and a
+//! gap of 30 s or more becomes an event, also one in which the service itself was away. Pushed alarms arrive all the
+//! while, as they do not need the link.
 //!
 //! # When another process serves
 //! On PostgreSQL a process serves only while it has the lock of the database ([`db::serving_lock`]). One that does not get
@@ -112,7 +114,7 @@
 //! 8  server  demo  watch  simulator   wire and run the service; its neighbours in a box; a relay client
 //!    backup  doctor                   take and restore backups; look at what the service needs
 //! 7  api  rotation                    routes > endpoints > extract > context, error; sealed rows follow the current key
-//! 6  relay push tracking billing      listener > hub > client_socket > … > protocol; worker > supervisor > session; looks
+//! 6  relay push tracking billing      listener > hub > client > game > … > wire; worker > supervisor > session; looks
 //! 5  pairings  vault  catalogue       pair a server or device; open and re-seal stored secrets; items as admins say
 //! 4  db  clients  game  uploads       rows; calls to others; how the game speaks; images that are kept
 //! 4  logging                          how a line of the log looks

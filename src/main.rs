@@ -35,7 +35,7 @@ use companion::{
     doctor::{self, Diagnosis},
     logging::{self, LogFormat},
     net::tls_config,
-    relay::schema,
+    relay::wire::schema,
     reports::{self, KeysState},
     server::{OpenDatabase, Server},
     simulator::{self, SimulateOptions},

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_tungstenite::{connect_async, tungstenite::Message};
 
-use crate::{clients::http, demo::DemoFile, net::tls_config, relay::publication::Position};
+use crate::{clients::http, demo::DemoFile, net::tls_config, relay::wire::publication::Position};
 
 /// What to watch.
 #[derive(clap::Args)]

@@ -32,7 +32,10 @@ use companion::{
         session_status::{PushSession, PushState, SessionFault},
         worker::{self, PushSessions, PushWorker, SessionsLoaded},
     },
-    relay::{self, context::RelayContext, fact_sink::FactSink},
+    relay::{
+        self,
+        shared::{context::RelayContext, fact_sink::FactSink},
+    },
     simulator::push_service::{PushService, PushServiceFaults, PushedServer},
     vault::Vault,
 };

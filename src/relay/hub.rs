@@ -28,36 +28,36 @@ use crate::{
         server_state::ConnectionState,
     },
     relay::{
-        admission::{SocketEvent, SocketOrder},
-        close::Reason,
-        context::RelayContext,
-        game_connection::{
+        client::admission::{SocketEvent, SocketOrder},
+        client::server_lookup::{FindServer, FoundServer},
+        game::game_connection::{
             ConnectionEvent, ConnectionStart, GameConnection, LastHeard, ReloadDevices, RetryLink, SetWatchers,
             StopConnection,
         },
-        presence::Presence,
-        publication::AllowedUsers,
-        recent_changes::RecentChanges,
-        send_counts::ThreadCounts,
-        server_lookup::{FindServer, FoundServer},
+        hub::presence::Presence,
+        hub::recent_changes::RecentChanges,
+        shared::context::RelayContext,
+        wire::close::Reason,
+        wire::publication::AllowedUsers,
+        wire::send_counts::ThreadCounts,
     },
 };
 
 pub use crate::relay::{
-    alarm_delivery::{DrillOutcome, PushedAlarm},
-    camera_looks::{CameraError, PullCameraFrame},
-    commands::{
+    alarms::alarm_delivery::{DrillOutcome, PushedAlarm},
+    alarms::ledger::STORED_WITHIN,
+    game::camera_looks::{CameraError, PullCameraFrame},
+    game::commands::{
         AcknowledgeRaid, AcknowledgementsErased, ChatError, CommandError, DeviceToggle, NotesChanged, PlaceDevice,
         ReadDevices, SendChat, UserCommand, Wish,
     },
-    game_connection::{LinkStatus, players::PlayerSeen},
-    ledger::STORED_WITHIN,
-    link_counts::{CountLinks, LinkCounts},
-    markets::Markets,
-    pairing_news::PairingNews,
-    send_counts::SendTotals,
-    shop_watcher::ShopWatchesChanged,
-    team_chat::shown_text,
+    game::game_connection::{LinkStatus, players::PlayerSeen},
+    hub::link_counts::{CountLinks, LinkCounts},
+    hub::pairing_news::PairingNews,
+    market::shop_watcher::ShopWatchesChanged,
+    shared::markets::Markets,
+    state::team_chat::shown_text,
+    wire::send_counts::SendTotals,
 };
 
 /// How long a socket waits for the database where something else may answer for it.
@@ -482,10 +482,14 @@ mod chat;
 mod counting;
 mod devices;
 mod ending;
+pub mod link_counts;
 mod notes;
 mod online;
 mod pairing;
+mod pairing_news;
 mod players;
+pub mod presence;
+pub mod recent_changes;
 mod shops;
 #[cfg(test)]
 mod tests;

@@ -51,12 +51,14 @@ use crate::{
         refusals::{NotedRefusal, RefusalLog},
     },
     relay::{
-        admission::{Admission, Admit, AdmitRefused},
-        client_socket::ClientSocket,
-        deflate,
+        client::{
+            admission::{Admission, Admit, AdmitRefused},
+            client_socket::ClientSocket,
+            relay_worker::RelayWorker,
+            sockets::Sockets,
+        },
         hub::{Hub, RelayHealth},
-        relay_worker::RelayWorker,
-        sockets::Sockets,
+        wire::deflate,
     },
 };
 

@@ -12,8 +12,8 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::{
     push::worker::{PushWorker, StopPush},
     relay::{
-        context::RelayContext,
         hub::{Drain, EndLinks, Hub, RelayHealth, STORED_WITHIN},
+        shared::context::RelayContext,
     },
     tracking::worker::{StopTracking, TrackingWorker},
 };

@@ -37,17 +37,12 @@ use companion::{
     },
     relay::{
         self,
-        admission::Admit,
-        client_socket::ClientSocket,
-        connect_turns::ConnectTurns,
-        context::RelayContext,
-        fact_sink::FactSink,
+        client::{admission::Admit, client_socket::ClientSocket, relay_worker::RelayWorker, sockets::Sockets},
         hub::{
             AccessChanged, DevicesChanged, Hub, RelayHealth, SendChat, ServerPaired, ServerRemoved, SessionEnded,
             StartDrill,
         },
-        relay_worker::RelayWorker,
-        sockets::Sockets,
+        shared::{connect_turns::ConnectTurns, context::RelayContext, fact_sink::FactSink},
     },
     server::stopping::Stopping,
     simulator::{

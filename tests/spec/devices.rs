@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use companion::{
-    relay::schema,
+    relay::wire::schema,
     simulator::world::{
         BASE_ALARM, GATE_SWITCH, LIGHTS_SWITCH, LOOT_BOX, SimulatedDevice, SimulatedWorld, TOOL_CUPBOARD,
     },

@@ -24,8 +24,8 @@ use crate::{
         ids::{ApiTokenId, HelperDeviceId, SessionId, UserId},
     },
     relay::{
-        admission::{Admission, Admit, AdmitRefused, SocketEvent, SocketOrder},
-        close::Reason,
+        client::admission::{Admission, Admit, AdmitRefused, SocketEvent, SocketOrder},
+        wire::close::Reason,
     },
 };
 

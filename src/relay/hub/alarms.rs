@@ -10,7 +10,7 @@ use crate::{
         pool::Db,
     },
     domain::{access::Action, ids::ServerId},
-    relay::{
+    relay::game::{
         commands::{AcknowledgeRaid, AcknowledgementsErased, CommandError},
         game_connection::{DeliverPushedAlarm, Drill, ShowAcknowledgement},
     },

@@ -11,7 +11,7 @@ use crate::{
         smart_devices::{self, SmartDevice},
     },
     domain::{access::Action, device::DeviceKind},
-    relay::camera_looks::{CameraError, CameraLook, LookThrough, PullCameraFrame},
+    relay::game::camera_looks::{CameraError, CameraLook, LookThrough, PullCameraFrame},
 };
 
 impl Handler<PullCameraFrame> for Hub {

@@ -6,7 +6,7 @@ use super::Hub;
 use crate::{
     db::access,
     domain::{access::Action, chat::KeptLine},
-    relay::commands::{ChatError, SayInTeam, SendChat},
+    relay::game::commands::{ChatError, SayInTeam, SendChat},
 };
 
 impl Handler<SendChat> for Hub {

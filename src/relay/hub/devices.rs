@@ -7,7 +7,7 @@ use actix::prelude::*;
 use super::Hub;
 use crate::{
     domain::device::DeviceReport,
-    relay::commands::{PlaceDevice, ReadDevices},
+    relay::game::commands::{PlaceDevice, ReadDevices},
 };
 
 impl Handler<ReadDevices> for Hub {

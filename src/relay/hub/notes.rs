@@ -3,7 +3,7 @@
 use actix::prelude::*;
 
 use super::Hub;
-use crate::relay::commands::NotesChanged;
+use crate::relay::game::commands::NotesChanged;
 
 impl Handler<NotesChanged> for Hub {
     type Result = ();

@@ -3,7 +3,7 @@
 use actix::prelude::*;
 
 use super::{Hub, PairingNews, SocketOrder};
-use crate::relay::protocol::ServerMessage;
+use crate::relay::wire::protocol::ServerMessage;
 
 impl Handler<PairingNews> for Hub {
     type Result = ();

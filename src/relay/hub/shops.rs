@@ -3,7 +3,7 @@
 use actix::prelude::*;
 
 use super::Hub;
-use crate::relay::shop_watcher::ShopWatchesChanged;
+use crate::relay::market::shop_watcher::ShopWatchesChanged;
 
 impl Handler<ShopWatchesChanged> for Hub {
     type Result = ();

@@ -7,7 +7,11 @@ use actix::prelude::*;
 use super::{AccessChanged, Hub};
 use crate::{
     domain::ids::ServerId,
-    relay::{admission::SocketOrder, close::Reason, game_connection::SetWatchers, publication::AllowedUsers},
+    relay::{
+        client::admission::SocketOrder,
+        game::game_connection::SetWatchers,
+        wire::{close::Reason, publication::AllowedUsers},
+    },
 };
 
 /// When a look that the database did not answer is repeated.

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use companion::relay::schema;
+use companion::relay::wire::schema;
 use futures_util::{SinkExt as _, StreamExt as _};
 use jsonschema::Validator;
 use serde_json::{Value, json};

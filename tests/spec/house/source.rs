@@ -36,7 +36,7 @@ impl Library {
         Self::new(files)
     }
 
-    fn new(mut files: BTreeMap<ModulePath, SourceFile>) -> Self {
+    pub fn new(mut files: BTreeMap<ModulePath, SourceFile>) -> Self {
         let mut test_files = Vec::new();
         for (module, file) in &files {
             for name in split_tests(&tokens(&file.text)).test_files {
@@ -167,6 +167,12 @@ fn mentions<'a>(module: &ModulePath, tokens: &[&'a str]) -> Vec<Mention<'a>> {
                     mentions.push(Mention { path, within: within.clone(), binds: Some(name) });
                 }
                 continue;
+            }
+            // A visibility, `pub(in …)`, is no import.
+            "in" if at > 1 && tokens[at - 2..at] == ["pub", "("] => {
+                while tokens[at] != ")" {
+                    at += 1;
+                }
             }
             name if is_name(name) && after == "::" && before != "::" && before != "." => {
                 let mut path = vec![name];

@@ -15,7 +15,7 @@ use companion::{
         time::{self, Timestamp},
     },
     game::wire::{AppMap, AppMarkerType, app_map, app_marker::SellOrder},
-    relay::live_state::{GameUpdate, LiveState},
+    relay::state::live_state::{GameUpdate, LiveState},
     simulator::{
         market::{Fake, SeededMarket},
         world::{SimulatedWorld, TEAM},

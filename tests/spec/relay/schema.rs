@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use companion::{
-    relay::schema,
+    relay::wire::schema,
     simulator::world::{BASE_ALARM, GATE_SWITCH, TEAM},
 };
 use serde_json::{Value, json};

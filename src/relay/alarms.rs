@@ -1,0 +1,4 @@
+//! Alarms on their way into an incident, the ledger and every socket that watches.
+
+pub mod alarm_delivery;
+pub mod ledger;

@@ -1,0 +1,110 @@
+//! The ledger of before, taken up at the start. An alarm does not wait for that; what rang meanwhile is merged with
+//! what is known then.
+
+use std::{collections::BTreeSet, rc::Rc};
+
+use futures_util::future::join_all;
+use tokio::{
+    select,
+    time::{Instant, timeout},
+};
+
+use super::AlarmDelivery;
+use crate::{
+    db::{
+        alarms,
+        incidents::{self, LedgerWrite, StoredIncident, UNHEARD},
+        pool::Db,
+        start::read_until_answered,
+    },
+    domain::{
+        incident::Raid,
+        raid::{self, LATE, MergedIncident, RaidChange},
+    },
+    relay::alarms::ledger::STORED_WITHIN,
+};
+
+/// Pushes of before that are remembered as taken up.
+const TAKEN_UP_BEFORE: usize = 200;
+
+/// Rows of the ledger of a server at the start.
+struct StoredAlarms {
+    incidents: Vec<StoredIncident>,
+    waiting: Vec<alarms::WaitingPush>,
+    taken_up: Vec<String>,
+}
+
+impl AlarmDelivery {
+    /// Takes up what the ledger has: the incidents of the last day, and the pushes that are in none yet. Tries until the
+    /// database answers.
+    pub async fn load(self: Rc<Self>) {
+        let (server, clock) = (self.server.clone(), self.context.clock.clone());
+        let read = move |db: &mut Db| {
+            Ok(StoredAlarms {
+                incidents: incidents::shown(db, &server, clock.now())?,
+                waiting: alarms::waiting(db, &server)?,
+                taken_up: alarms::newest_finished(db, &server, TAKEN_UP_BEFORE)?,
+            })
+        };
+        let stored = read_until_answered(&self.context.pool, &self.context.random, "the ledger of alarms", read).await;
+        self.taken_up.borrow_mut().extend(stored.taken_up);
+        let changes = self.restore(stored.incidents);
+        self.known.set(true);
+        self.is_known.notify_waiters();
+        self.changed.notify_one();
+        let heard_at = Instant::now();
+        let pushes = stored.waiting.into_iter().map(|push| self.clone().pushed_alarm(push.into(), heard_at));
+        let pushes = join_all(pushes.collect::<Vec<_>>());
+        let sent = self.publish(&changes, None).into_iter().map(|sent| self.clone().hear(sent));
+        tokio::join!(join_all(sent.collect::<Vec<_>>()), pushes);
+    }
+
+    /// Takes up these incidents, merges what rang before they were known, and says what has to be shown and sent.
+    fn restore(&self, stored: Vec<StoredIncident>) -> Vec<RaidChange> {
+        let now = self.context.clock.moment();
+        let (mut raids, mut unheard) = (self.raids.borrow_mut(), self.unheard.borrow_mut());
+        let (mut restored, mut silent, mut write) = (BTreeSet::new(), BTreeSet::new(), LedgerWrite::default());
+        for StoredIncident { id, incident, title, state, .. } in stored {
+            if let Some(incident) = raid::ended_meanwhile(&incident, now.stamp) {
+                write.incidents.insert(id, (incident, title));
+            } else if raids.restore(id.clone(), incident, title, now) {
+                if state == UNHEARD {
+                    silent.insert(id.clone());
+                }
+                restored.insert(id);
+            }
+        }
+        let merged = raids.merge();
+        for MergedIncident { id, into } in merged {
+            let was_heard = !silent.remove(&id) && unheard.remove(&id).is_none();
+            if was_heard {
+                silent.remove(&into);
+            }
+            restored.extend([id.clone(), into.clone()]);
+            write.merged.insert(id, into);
+        }
+        // Perhaps it was announced before: who watches now hears of it once more, and shows what is new there.
+        let repeated = |id: &String| {
+            let incident = raids.get(id).filter(|_| silent.contains(id))?;
+            let late = incident.late || now.stamp - incident.last_at > LATE;
+            Some(Raid { late, ..Raid::new(id, incident, true) })
+        };
+        let changes = restored.into_iter().map(|id| RaidChange { message: repeated(&id), incident: id }).collect();
+        unheard.extend(silent.into_iter().map(|id| (id, None)));
+        drop((raids, unheard));
+        write.extend(self.facts(write.merged.clone().values()));
+        self.ledger.write_later(write);
+        changes
+    }
+
+    /// Waits until the ledger has been read, but not for long: then what is known is merged with the alarm afterwards.
+    pub(super) async fn wait_until_known(&self) {
+        if !self.known.get() {
+            // The wait ends either way.
+            select! {
+                _ = timeout(STORED_WITHIN, self.is_known.notified()) => {}
+                () = self.context.journal.unkept.ending() => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What the sockets of one worker thread share: its subscriptions, found by paired server, and the way to the hub.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    rc::Rc,
+};
+
+use actix::Recipient;
+
+use crate::{
+    clock::Clock,
+    domain::ids::{ServerId, UserId},
+    net::budgets::ToggleBudgets,
+    relay::{
+        client::{
+            server_lookup::FindServer,
+            server_subscription::{MAILBOX, ServerSubscription, Subscription},
+            sockets::Sockets,
+        },
+        game::commands::{AcknowledgeRaid, UserCommand},
+    },
+};
+
+/// The paired server could not be looked up; try again.
+#[derive(Debug)]
+pub struct FindFailed;
+
+/// See the module.
+pub struct RelayWorker {
+    pub clock: Clock,
+    servers: Recipient<FindServer>,
+    pub commands: Recipient<UserCommand>,
+    pub acknowledgements: Recipient<AcknowledgeRaid>,
+    pub toggles: ToggleBudgets,
+    pub sockets: Rc<Sockets>,
+    /// Room of a new subscription for publications; a simulation has little.
+    pub mailbox: Cell<usize>,
+    subscriptions: RefCell<HashMap<ServerId, Rc<Subscription>>>,
+}
+
+impl RelayWorker {
+    /// A thread without subscriptions.
+    pub fn new(
+        clock: Clock,
+        servers: Recipient<FindServer>,
+        commands: Recipient<UserCommand>,
+        acknowledgements: Recipient<AcknowledgeRaid>,
+        toggles: ToggleBudgets,
+        sockets: Rc<Sockets>,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            clock,
+            servers,
+            commands,
+            acknowledgements,
+            toggles,
+            sockets,
+            mailbox: Cell::new(MAILBOX),
+            subscriptions: RefCell::default(),
+        })
+    }
+
+    /// The subscription of this server, started if need be; none if this user may not watch it. Asks the hub only
+    /// when this thread does not know the server yet, or not that this user may watch it.
+    pub async fn subscription(&self, server: &ServerId, user: &UserId) -> Result<Option<Rc<Subscription>>, FindFailed> {
+        if let Some(known) = self.known(server)
+            && known.watchers.may_watch(user)
+        {
+            return Ok(Some(known));
+        }
+        let found = self.servers.send(FindServer { server: server.clone() }).await;
+        let Some(found) = found.map_err(|_| FindFailed)?.map_err(|_| FindFailed)? else { return Ok(None) };
+        // Known before, or by another socket that was quicker; this answer may be newer.
+        if let Some(known) = self.known(server) {
+            known.set_watchers(found.allowed);
+            return Ok(known.watchers.may_watch(user).then_some(known));
+        }
+        if !found.allowed.users.contains(user) {
+            return Ok(None);
+        }
+        let (clock, servers, sockets) = (self.clock.clone(), self.servers.clone(), self.sockets.clone());
+        let started = ServerSubscription::start(server.clone(), clock, found, servers, sockets, self.mailbox.get());
+        let mut subscriptions = self.subscriptions.borrow_mut();
+        subscriptions.retain(|_, subscription| subscription.is_live());
+        subscriptions.insert(server.clone(), started.clone());
+        Ok(Some(started))
+    }
+
+    fn known(&self, server: &ServerId) -> Option<Rc<Subscription>> {
+        self.subscriptions.borrow().get(server).filter(|known| known.is_live()).cloned()
+    }
+}

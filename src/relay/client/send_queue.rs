@@ -1,0 +1,359 @@
+//! What waits to be written to one WebSocket, and in which order it goes. Pure, with the time as an argument.
+//!
+//! How much may go is for the [`FrameBudget`] to say. Raids go first, then events, chat and replies, and patches last,
+//! merged at the moment they are sent; a lane that must wait holds back none below it, as each has its floor. Over
+//! budget nothing is lost but chat: of its lines the oldest that wait are dropped, and how many is told.
+//!
+//! When more than a handful of raids wait, a patch that shows all of them goes ahead.
+
+mod waiting;
+
+use std::{cell::Cell, rc::Rc, sync::Arc};
+
+use smallvec::SmallVec;
+
+use self::waiting::{DroppedChat, QUEUED, WaitingMessages, earlier};
+pub use self::waiting::{Next, QueuedFrame};
+use crate::{
+    domain::{
+        ids::ServerId,
+        limits,
+        sections::{Sections, StateKey},
+    },
+    relay::{
+        client::{
+            feed::{Feed, Round},
+            frame_budget::{FrameBudget, Millis, SPAN},
+            patch_log::CatchUp,
+        },
+        wire::{
+            protocol,
+            publication::{Lane, Position},
+            send_counts::SendCounts,
+        },
+    },
+};
+
+/// Patches of one connection come in a short burst, then evenly, so that no client that is over budget has to look at
+/// a still map until its window slides. Burst and pace together stay within the room that the other lanes leave.
+const PATCH_PACE: Millis = 250;
+/// Patches may come earlier by this than evenly: four at once at the full pace, fewer at a slower one.
+const PATCH_BURST: Millis = 3 * PATCH_PACE;
+
+/// More messages wait that may not be dropped than the limit allows: the client is too slow.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Overflow;
+
+/// One watched server.
+struct View {
+    feed: Rc<Feed>,
+    /// The keys of the state that the client wants.
+    sections: Sections,
+    has: Has,
+    /// When its last snapshot was sent.
+    snapshot_sent: Option<Millis>,
+    /// The rounds in which the feed last listed this socket as up to date, and as without a snapshot.
+    up_to_date: Cell<Round>,
+    without: Cell<Round>,
+}
+
+/// What the client has of a server.
+#[derive(Clone, Copy)]
+enum Has {
+    /// Nothing before its first snapshot.
+    Nothing,
+    /// What it said when it came back; nothing was sent since.
+    Said(Position),
+    Sent(Position),
+}
+
+impl Has {
+    fn position(self) -> Option<Position> {
+        match self {
+            Self::Nothing => None,
+            Self::Said(position) | Self::Sent(position) => Some(position),
+        }
+    }
+}
+
+impl View {
+    fn new(feed: &Rc<Feed>, position: Option<Position>, sections: Sections, snapshot_sent: Option<Millis>) -> Self {
+        let (up_to_date, without) = (Cell::default(), Cell::default());
+        let has = position.map_or(Has::Nothing, Has::Said);
+        Self { feed: feed.clone(), sections, has, snapshot_sent, up_to_date, without }
+    }
+
+    fn unlist(&self, socket: u32) {
+        self.feed.up_to_date.of(self.sections).remove(socket);
+        self.feed.without.remove(socket);
+    }
+
+    /// When a snapshot may go out; none = now.
+    fn snapshot_at(&self, now: Millis) -> Option<Millis> {
+        self.snapshot_sent.map(|sent| sent + limits::SNAPSHOT_SPAN_MS).filter(|at| *at > now)
+    }
+}
+
+/// See the module. Small, because there is one per connection.
+#[derive(Default)]
+pub struct SendQueue {
+    /// Of its socket, on its thread.
+    number: u32,
+    counts: Arc<SendCounts>,
+    budget: FrameBudget,
+    /// Only while something does.
+    waiting: Option<Box<WaitingMessages>>,
+    /// Most watch one server.
+    views: SmallVec<[View; 1]>,
+    /// The view whose turn is next. Of views there are at most [`limits::SUBSCRIPTIONS`].
+    turn: u16,
+    /// When the last patch would have been due had all come evenly.
+    paced: Millis,
+    /// Something was watched that is no longer.
+    has_left: bool,
+    /// When snapshots of servers were sent that are watched no longer. Only those of the last 5 s are kept.
+    left: Vec<(ServerId, Millis)>,
+}
+
+impl SendQueue {
+    /// An empty queue of the socket of this number, which counts here.
+    pub fn new(number: u32, counts: Arc<SendCounts>) -> Self {
+        let mut queue = Self::default();
+        queue.number = number;
+        queue.counts = counts;
+        queue
+    }
+
+    /// Puts a message into the queue of its lane, which is not that of the state. Too many waiting end the connection;
+    /// of chat the oldest line is dropped.
+    pub fn push(&mut self, lane: Lane, queued: QueuedFrame, now: Millis) -> Result<(), Overflow> {
+        let waiting = self.waiting.get_or_insert_default();
+        if lane != Lane::Chat && waiting.undroppable() >= limits::WAITING_MESSAGES {
+            return Err(Overflow);
+        }
+        let WaitingMessages { lanes, dropped } = &mut **waiting;
+        let waiting = &mut lanes[lane as usize];
+        waiting.push_back(queued);
+        self.counts.waiting(lane).add(1);
+        if lane == Lane::Chat
+            && waiting.len() > limits::CHAT_LINES
+            && let Some(QueuedFrame { feed: Some(feed), .. }) = waiting.pop_front()
+        {
+            self.counts.waiting(lane).remove(1);
+            match dropped.iter_mut().find(|dropped| Rc::ptr_eq(&dropped.feed, &feed)) {
+                Some(dropped) => dropped.lines += 1,
+                None => dropped.push(DroppedChat { feed, lines: 1, due: now + SPAN }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts watching these keys of the state, from the position that the client says it has, if it does; or asks for a fresh snapshot of what is
+    /// watched already. Once something was unwatched, what the client says is not relied on: more may be on its way to it.
+    pub fn watch(&mut self, feed: &Rc<Feed>, from: Option<Position>, sections: Sections) {
+        let from = from.filter(|_| !self.has_left);
+        match self.views.iter_mut().find(|view| view.feed.server == feed.server) {
+            Some(view) => {
+                view.unlist(self.number);
+                *view = View::new(feed, None, sections, view.snapshot_sent);
+            }
+            None => {
+                let left = self.left.iter().position(|(server, _)| *server == feed.server);
+                let snapshot_sent = left.map(|index| self.left.swap_remove(index).1);
+                self.views.push(View::new(feed, from, sections, snapshot_sent));
+                self.counts.subscriptions.add(1);
+            }
+        }
+    }
+
+    /// Stops watching, and drops what still waits from that server.
+    pub fn unwatch(&mut self, server: &ServerId, now: Millis) {
+        self.left.retain(|(_, sent)| sent + limits::SNAPSHOT_SPAN_MS > now);
+        if let Some(index) = self.views.iter().position(|view| view.feed.server == *server) {
+            let view = self.views.remove(index);
+            self.has_left = true;
+            view.unlist(self.number);
+            self.left.extend(view.snapshot_sent.map(|sent| (server.clone(), sent)));
+            self.counts.subscriptions.remove(1);
+        }
+        if let Some(waiting) = &mut self.waiting {
+            waiting.drop_of(server, &self.counts);
+        }
+    }
+
+    /// Drops everything that waits and stops watching: the connection is being closed.
+    pub fn clear(&mut self) {
+        if let Some(waiting) = self.waiting.take() {
+            for (lane, waiting) in QUEUED.into_iter().zip(&waiting.lanes) {
+                self.counts.waiting(lane).remove(waiting.len());
+            }
+        }
+        self.counts.subscriptions.remove(self.views.len());
+        for view in self.views.drain(..) {
+            view.unlist(self.number);
+        }
+    }
+
+    /// Whether this server is watched.
+    pub fn watches(&self, server: &ServerId) -> bool {
+        self.views.iter().any(|view| view.feed.server == *server)
+    }
+
+    /// How many servers are watched.
+    pub fn watching(&self) -> usize {
+        self.views.len()
+    }
+
+    /// Reads some of what [`SendQueue::next`] will read.
+    pub fn read_ahead(&self) -> impl Sized {
+        let view = self.views.first();
+        (
+            view.and_then(|view| view.has.position()),
+            view.map(|view| view.without.get()),
+            self.paced,
+            self.budget.read_ahead(),
+        )
+    }
+
+    /// The next message, which the caller then writes; or when to ask again.
+    pub fn next(&mut self, now: Millis) -> Next {
+        let mut wait = None;
+        if self.waiting.is_some() {
+            if self.raids_waiting() > limits::HANDFUL_OF_RAIDS {
+                match self.next_view(now, true) {
+                    Next::At(at) => wait = Some(at),
+                    Next::Idle => {}
+                    next => return next,
+                }
+            }
+            let message = self.waiting.as_mut().map(|waiting| waiting.next(&mut self.budget, &self.counts, now));
+            match message {
+                Some(Next::At(at)) => wait = Some(earlier(wait, at)),
+                Some(Next::Idle) | None => self.waiting = None,
+                Some(next) => return next,
+            }
+        }
+        match self.next_view(now, false) {
+            Next::At(at) => Next::At(earlier(wait, at)),
+            Next::Idle => wait.map_or(Next::Idle, Next::At),
+            next => next,
+        }
+    }
+
+    fn raids_waiting(&self) -> usize {
+        self.waiting.as_ref().map_or(0, |waiting| waiting.raids().len())
+    }
+
+    /// The next snapshot or patch, the views taking turns; or when to ask again. Ahead of the raids that wait: of those
+    /// views alone that show them.
+    fn next_view(&mut self, now: Millis, ahead: bool) -> Next {
+        let mut wait = None;
+        for offset in 0..self.views.len() {
+            let index = (usize::from(self.turn) + offset) % self.views.len();
+            let view = &self.views[index];
+            let View { feed, sections, has, up_to_date, without, .. } = view;
+            let sections = *sections;
+            let raids_wait = sections.contains(StateKey::Raids)
+                && self.waiting.as_ref().is_some_and(|waiting| waiting.has_raids_of(feed));
+            if ahead && !raids_wait {
+                continue;
+            }
+            let (position, came_back) = (has.position(), matches!(has, Has::Said(_)));
+            let mut log = feed.log.borrow_mut();
+            let catch_up = position.map_or(CatchUp::Snapshot, |from| log.since(from, sections));
+            let catch_up = match catch_up {
+                // If the smaller snapshot may not come yet: better a large patch than a map that does not move.
+                CatchUp::Patch { large: true, .. } if !ahead && view.snapshot_at(now).is_none() => CatchUp::Snapshot,
+                CatchUp::Nothing if came_back => CatchUp::Patch { frame: log.unchanged(sections), large: false },
+                // The raid came and went before it was sent.
+                CatchUp::Patch { frame, .. }
+                    if !came_back && !sections.is_all() && protocol::is_empty_patch(&frame) =>
+                {
+                    CatchUp::Nothing
+                }
+                other => other,
+            };
+            let (frame, is_snapshot) = match catch_up {
+                CatchUp::Nothing => {
+                    feed.up_to_date.of(sections).add(self.number, up_to_date);
+                    continue;
+                }
+                CatchUp::Patch { frame, .. } => {
+                    if let Some(at) = patch_at(&mut self.budget, &mut self.paced, now) {
+                        return Next::At(earlier(wait, at));
+                    }
+                    (frame, false)
+                }
+                CatchUp::Snapshot => {
+                    if let Some(at) = view.snapshot_at(now) {
+                        wait = Some(earlier(wait, at));
+                        continue;
+                    }
+                    if let Some(at) = self.budget.available_at(now, Lane::State) {
+                        return Next::At(earlier(wait, at));
+                    }
+                    match log.snapshot(sections) {
+                        Some(frame) => (frame, true),
+                        None => {
+                            feed.want_snapshot();
+                            feed.without.add(self.number, without);
+                            continue;
+                        }
+                    }
+                }
+            };
+            let (reached, now_at) = (log.head(sections), log.position());
+            drop(log);
+            // On it hangs that the client has the incidents.
+            let receipt = match is_snapshot {
+                _ if !sections.contains(StateKey::Raids) => None,
+                true => feed.snapshot_receipt(),
+                false => (came_back || raids_wait).then(|| feed.return_receipt(now_at)),
+            };
+            if raids_wait && let Some(waiting) = &self.waiting {
+                waiting.note_shown(feed);
+            }
+            if is_snapshot {
+                self.counts.snapshots.add(1);
+            } else {
+                self.counts.patches.add(1);
+                let is_merged = sections.is_all() && position.is_some_and(|from| from.seq + 1 < reached.seq);
+                self.counts.merged_patches.add(usize::from(is_merged));
+                self.paced = self.paced.max(now) + pace(&mut self.budget, now);
+            }
+            self.budget.record(now, Lane::State);
+            let view = &mut self.views[index];
+            view.has = Has::Sent(reached);
+            if is_snapshot {
+                view.snapshot_sent = Some(now);
+            }
+            self.turn = (index + 1) as u16;
+            return Next::Send(QueuedFrame { frame, receipt, feed: None });
+        }
+        wait.map_or(Next::Idle, Next::At)
+    }
+}
+
+impl Drop for SendQueue {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// When a patch may go out, given when the last would have been due; none = now.
+fn patch_at(budget: &mut FrameBudget, paced: &mut Millis, now: Millis) -> Option<Millis> {
+    // What was sent at a slower pace is not made up for.
+    *paced = (*paced).min(now + PATCH_BURST + pace(budget, now));
+    let due = paced.checked_sub(PATCH_BURST).filter(|at| *at > now);
+    budget.available_at(now, Lane::State).max(due)
+}
+
+/// Time between two patches: the room that the other lanes leave, spread over the window.
+fn pace(budget: &mut FrameBudget, now: Millis) -> Millis {
+    PATCH_PACE.max(budget.spread(now, Lane::State))
+}
+
+#[cfg(test)]
+mod lane_tests;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,339 @@
+//! Actor: a paired server on one worker thread. Started by the first socket of that thread that subscribes; receives
+//! the publications of its [`GameConnection`] and writes straight to the sockets that watch. When the game connection
+//! fails, it asks the hub for the one that takes its place. Stops when nobody has watched for a while, or when the
+//! paired server is gone.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use actix::prelude::*;
+use tokio::{
+    task::yield_now,
+    time::{Instant, sleep},
+};
+
+use crate::{
+    clock::Clock,
+    domain::{
+        backoff::Backoff,
+        ids::{ServerId, UserId},
+        sections::{Sections, StateKey},
+    },
+    panics::{self, Part},
+    relay::{
+        client::{
+            feed::{Feed, FeedRequest},
+            send_queue::QueuedFrame,
+            server_lookup::{FindServer, FoundServer},
+            socket::{Socket, with_read_ahead},
+            sockets::{BATCH, Sockets},
+            watchers::Watchers,
+        },
+        game::game_connection::{GameConnection, RequestSnapshot, StateTaken, Subscribe, Unsubscribe},
+        wire::{
+            close::Reason,
+            frame::SharedFrame,
+            protocol::Refusal,
+            publication::{AllowedUsers, Lane, Publication},
+            receipt::{Receipt, Taken},
+        },
+    },
+};
+
+/// Publications that wait for this thread; beyond it steps are left out, and a snapshot makes up for them.
+pub const MAILBOX: usize = 1_024;
+/// How often it is checked whether anybody still watches, and old steps are forgotten.
+const LINGER: Duration = Duration::from_secs(30);
+/// A random byte for pauses that need not differ: one thread asks for one server.
+const NO_JITTER: u8 = 128;
+
+/// A subscription as the sockets of its thread share it.
+pub struct Subscription {
+    pub feed: Rc<Feed>,
+    pub watchers: Watchers,
+    connection: RefCell<Addr<GameConnection>>,
+    /// The actor has stopped or is about to; whoever wants to watch starts another one.
+    ended: Cell<bool>,
+}
+
+impl Subscription {
+    /// Whether its actor runs.
+    pub fn is_live(&self) -> bool {
+        !self.ended.get()
+    }
+
+    fn connection(&self) -> Addr<GameConnection> {
+        self.connection.borrow().clone()
+    }
+
+    /// Replaces who may watch, unless what is known is newer; the watch of everybody else ends.
+    pub fn set_watchers(&self, allowed: AllowedUsers) {
+        for socket in self.watchers.allow(allowed) {
+            self.end_watch(&socket);
+        }
+    }
+
+    fn end_watch(&self, socket: &Rc<Socket>) {
+        socket.queue.borrow_mut().unwatch(&self.feed.server, socket.now());
+        socket.push(Lane::Reply, Refusal::unknown_server(self.feed.server.clone()).frame());
+    }
+}
+
+/// See the module.
+pub struct ServerSubscription {
+    subscription: Rc<Subscription>,
+    servers: Recipient<FindServer>,
+    sockets: Rc<Sockets>,
+    mailbox: usize,
+    /// Sockets that are still to be served for the last news.
+    pass: VecDeque<u32>,
+    /// Nobody watched at the last check.
+    idle: bool,
+    /// Its game connection is gone, and another is being asked for.
+    searching: bool,
+    /// Since when it has its game connection.
+    since: Instant,
+    backoff: Backoff,
+}
+
+impl ServerSubscription {
+    /// Starts on this thread, with room for so many publications. `servers` is asked again if the game connection fails.
+    pub fn start(
+        server: ServerId,
+        clock: Clock,
+        found: FoundServer,
+        servers: Recipient<FindServer>,
+        sockets: Rc<Sockets>,
+        mailbox: usize,
+    ) -> Rc<Subscription> {
+        let subscription = Rc::new(Subscription {
+            feed: Feed::new(server, clock),
+            watchers: Watchers::new(found.allowed),
+            connection: RefCell::new(found.connection),
+            ended: Cell::new(false),
+        });
+        Actor::start(Self {
+            subscription: subscription.clone(),
+            servers,
+            sockets,
+            mailbox,
+            pass: VecDeque::new(),
+            idle: false,
+            searching: false,
+            since: Instant::now(),
+            backoff: Backoff::new(),
+        });
+        subscription
+    }
+
+    fn subscribe(&self, ctx: &mut Context<Self>) {
+        let subscribed = self.subscription.connection().send(Subscribe { subscriber: ctx.address().recipient() });
+        ctx.spawn(subscribed.into_actor(self).map(|subscribed, actor, ctx| {
+            if subscribed.is_err() {
+                actor.search(ctx);
+            }
+        }));
+    }
+
+    /// Asks for the game connection that takes the place of the one that is gone. Its snapshot brings the sockets on.
+    fn search(&mut self, ctx: &mut Context<Self>) {
+        if !std::mem::replace(&mut self.searching, true) {
+            self.ask_after_a_pause(ctx);
+        }
+    }
+
+    fn ask_after_a_pause(&mut self, ctx: &mut Context<Self>) {
+        // A connection that fails at once, again and again, does not keep us busy.
+        let pause = self.backoff.after(self.since.elapsed(), Duration::ZERO, NO_JITTER);
+        self.since = Instant::now();
+        let (servers, server) = (self.servers.clone(), self.subscription.feed.server.clone());
+        let found = async move {
+            sleep(pause).await;
+            servers.send(FindServer { server }).await
+        };
+        ctx.spawn(found.into_actor(self).map(|found, actor, ctx| match found {
+            Ok(Ok(Some(found))) => {
+                actor.searching = false;
+                actor.since = Instant::now();
+                *actor.subscription.connection.borrow_mut() = found.connection;
+                actor.subscription.set_watchers(found.allowed);
+                actor.subscribe(ctx);
+                actor.subscription.feed.mark_snapshot_wanted();
+                actor.ask_if_wanted(ctx);
+            }
+            Ok(Err(_)) => actor.ask_after_a_pause(ctx),
+            // It was deleted, or the service stops.
+            Ok(Ok(None)) | Err(_) => ctx.stop(),
+        }));
+    }
+
+    /// Serves these sockets, in batches: an alarm that comes meanwhile waits for one batch, not for all sockets.
+    fn serve(&mut self, sockets: impl IntoIterator<Item = u32>, ctx: &mut Context<Self>) {
+        let idle = self.pass.is_empty();
+        self.pass.extend(sockets);
+        if idle {
+            self.serve_batch(ctx);
+        }
+    }
+
+    fn serve_batch(&mut self, ctx: &mut Context<Self>) {
+        let batch: Vec<u32> = self.pass.drain(..self.pass.len().min(BATCH)).collect();
+        for socket in with_read_ahead(&self.sockets.of(&batch)) {
+            socket.pump();
+        }
+        self.ask_if_wanted(ctx);
+        if !self.pass.is_empty() {
+            ctx.spawn(yield_now().into_actor(self).map(|(), actor, ctx| actor.serve_batch(ctx)));
+        }
+    }
+
+    fn ask_if_wanted(&self, ctx: &Context<Self>) {
+        if self.subscription.feed.take_snapshot_wanted() {
+            self.subscription.connection().do_send(RequestSnapshot { subscriber: ctx.address().recipient() });
+        }
+    }
+
+    fn deliver(&mut self, lane: Lane, about: Sections, frame: SharedFrame, ctx: &mut Context<Self>) {
+        let queued = QueuedFrame { frame, receipt: None, feed: Some(self.subscription.feed.clone()) };
+        let mut numbers = Vec::new();
+        for socket in with_read_ahead(&self.subscription.watchers.all()) {
+            if socket.sees.get().contain_all(about) {
+                socket.put(lane, queued.clone());
+                numbers.push(socket.number);
+            }
+        }
+        self.serve(numbers, ctx);
+    }
+
+    /// Delivers an alarm to all but these users; resolves to the number of sockets whose kernel buffer took it.
+    fn deliver_alarm(
+        &self,
+        frame: SharedFrame,
+        acknowledged: &[UserId],
+        on_all_threads: Arc<Taken>,
+    ) -> impl Future<Output = usize> + use<> {
+        let (receipt, taken, finished) = Receipt::of_alarm(on_all_threads);
+        let queued = QueuedFrame { frame, receipt: Some(receipt), feed: Some(self.subscription.feed.clone()) };
+        for socket in with_read_ahead(&self.subscription.watchers.all()) {
+            if !acknowledged.contains(&socket.user) && socket.sees.get().contains(StateKey::Raids) {
+                socket.push(Lane::Raid, queued.clone());
+            }
+        }
+        drop(queued);
+        async move {
+            // This channel never sends, it only ends: with the last socket that has taken its message or is gone. In a
+            // crowd of raids that is minutes later.
+            let _ = finished.await;
+            taken.get()
+        }
+    }
+}
+
+impl Actor for ServerSubscription {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(self.mailbox);
+        self.subscribe(ctx);
+        self.subscription.feed.connect(ctx.address().recipient());
+        self.ask_if_wanted(ctx);
+        ctx.run_interval(LINGER, |actor, ctx| {
+            let feed = &actor.subscription.feed;
+            feed.log.borrow_mut().forget_old(feed.clock.moment());
+            let idle = actor.subscription.watchers.is_empty();
+            if idle && actor.idle {
+                ctx.stop();
+            } else if !actor.subscription.connection().connected() {
+                actor.search(ctx);
+            }
+            actor.idle = idle;
+        });
+    }
+
+    fn stopping(&mut self, ctx: &mut Self::Context) -> Running {
+        self.subscription.ended.set(true);
+        self.subscription.connection().do_send(Unsubscribe { subscriber: ctx.address().recipient() });
+        let failed = panics::notice(Part::ServerSubscription, self.subscription.feed.server.as_str());
+        for socket in self.subscription.watchers.remove_all() {
+            match failed {
+                // Its client comes back and finds the server anew. Later, and each by itself: it may be this very socket
+                // that panics.
+                true => drop(actix::spawn(async move { socket.close(Reason::Failed) })),
+                false => self.subscription.end_watch(&socket),
+            }
+        }
+        self.subscription.feed.log.borrow_mut().clear();
+        self.subscription.feed.drop_receipts();
+        Running::Stop
+    }
+}
+
+impl Handler<Publication> for ServerSubscription {
+    type Result = Response<usize>;
+
+    fn handle(&mut self, publication: Publication, ctx: &mut Self::Context) -> Response<usize> {
+        let feed = self.subscription.feed.clone();
+        match publication {
+            Publication::Advance { epoch, step } => {
+                let changed = step.sections();
+                let follows = feed.log.borrow_mut().advance(epoch, step);
+                if follows {
+                    self.serve(feed.up_to_date.take_changed(changed), ctx);
+                } else {
+                    feed.mark_snapshot_wanted();
+                    self.ask_if_wanted(ctx);
+                }
+            }
+            Publication::Snapshot { position, frame, steps } => {
+                let is_news = feed.log.borrow_mut().restart(position, frame, steps);
+                let (receipt, first) = Receipt::of_first();
+                feed.set_snapshot_receipt(receipt);
+                let mut sockets = feed.without.take();
+                if is_news {
+                    sockets.extend(feed.up_to_date.take());
+                }
+                self.serve(sockets, ctx);
+                return Response::fut(async move { usize::from(first.await.is_ok()) });
+            }
+            Publication::Deliver { lane, about, frame } => self.deliver(lane, about, frame, ctx),
+            Publication::DeliverAlarm { frame, acknowledged, taken } => {
+                return Response::fut(self.deliver_alarm(frame, &acknowledged, taken));
+            }
+            Publication::Skipped => {
+                feed.mark_snapshot_wanted();
+                self.ask_if_wanted(ctx);
+            }
+            Publication::ConnectionFailed => self.search(ctx),
+            Publication::SetWatchers(allowed) => {
+                self.subscription.set_watchers(allowed);
+                if self.subscription.watchers.nobody_may_watch() {
+                    ctx.stop();
+                }
+            }
+        }
+        Response::reply(0)
+    }
+}
+
+impl Handler<FeedRequest> for ServerSubscription {
+    type Result = ();
+
+    fn handle(&mut self, request: FeedRequest, ctx: &mut Self::Context) {
+        match request {
+            FeedRequest::Snapshot => self.ask_if_wanted(ctx),
+            FeedRequest::Return { position, taken } => {
+                let connection = self.subscription.connection();
+                ctx.spawn(taken.into_actor(self).map(move |taken, _, _| {
+                    if taken.is_ok() {
+                        connection.do_send(StateTaken(position));
+                    }
+                }));
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Who may watch one paired server, and which sockets of this thread do. The one owner of both.
+
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+
+use crate::{
+    domain::ids::UserId,
+    relay::{client::socket::Socket, wire::publication::AllowedUsers},
+};
+
+/// See the module.
+pub struct Watchers {
+    allowed: RefCell<AllowedUsers>,
+    /// By their numbers.
+    sockets: RefCell<BTreeMap<u32, Rc<Socket>>>,
+}
+
+impl Watchers {
+    /// Nobody watches yet.
+    pub fn new(allowed: AllowedUsers) -> Self {
+        Self { allowed: RefCell::new(allowed), sockets: RefCell::default() }
+    }
+
+    /// Whether this user may watch.
+    pub fn may_watch(&self, user: &UserId) -> bool {
+        self.allowed.borrow().users.contains(user)
+    }
+
+    /// Whether anybody may watch; if not, the paired server is gone.
+    pub fn nobody_may_watch(&self) -> bool {
+        self.allowed.borrow().users.is_empty()
+    }
+
+    /// Replaces who may watch, unless what is known is newer; returns the sockets whose watch ends thereby.
+    pub fn allow(&self, allowed: AllowedUsers) -> Vec<Rc<Socket>> {
+        if allowed.version < self.allowed.borrow().version {
+            return Vec::new();
+        }
+        let mut sockets = self.sockets.borrow_mut();
+        let end = sockets.extract_if(.., |_, socket| !allowed.users.contains(&socket.user));
+        let end = end.map(|(_, socket)| socket).collect();
+        *self.allowed.borrow_mut() = allowed;
+        end
+    }
+
+    /// Adds a socket.
+    pub fn add(&self, socket: &Rc<Socket>) {
+        self.sockets.borrow_mut().insert(socket.number, socket.clone());
+    }
+
+    /// Removes a socket.
+    pub fn remove(&self, socket: &Socket) {
+        self.sockets.borrow_mut().remove(&socket.number);
+    }
+
+    /// Removes all sockets and returns them.
+    pub fn remove_all(&self) -> Vec<Rc<Socket>> {
+        self.sockets.take().into_values().collect()
+    }
+
+    /// Whether no socket watches.
+    pub fn is_empty(&self) -> bool {
+        self.sockets.borrow().is_empty()
+    }
+
+    /// All sockets, by their numbers.
+    pub fn all(&self) -> Vec<Rc<Socket>> {
+        self.sockets.borrow().values().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{net::Memory, relay::client::socket::SocketThread};
+
+    fn allowed(version: u64, users: &[&str]) -> AllowedUsers {
+        let users = Arc::new(users.iter().map(|user| UserId::from(*user)).collect());
+        AllowedUsers { version, users, ..AllowedUsers::default() }
+    }
+
+    fn socket(number: u32, user: &str) -> Rc<Socket> {
+        Socket::new(SocketThread::new(Default::default()), number, user.into(), Memory::pair(64).0.into(), false)
+    }
+
+    #[tokio::test]
+    async fn who_may_no_longer_watch_is_returned() {
+        let watchers = Watchers::new(allowed(1, &["alice", "bob"]));
+        let (alice, bob) = (socket(0, "alice"), socket(1, "bob"));
+        for socket in [&alice, &bob, &bob] {
+            watchers.add(socket);
+        }
+        let ended = watchers.allow(allowed(2, &["alice"]));
+        assert!(matches!(&ended[..], [socket] if Rc::ptr_eq(socket, &bob)));
+        assert!(watchers.may_watch(&"alice".into()) && !watchers.may_watch(&"bob".into()));
+        assert!(matches!(&watchers.all()[..], [socket] if Rc::ptr_eq(socket, &alice)));
+        watchers.remove(&alice);
+        assert!(watchers.is_empty());
+    }
+
+    #[tokio::test]
+    async fn an_older_answer_never_replaces_a_newer_one() {
+        let watchers = Watchers::new(allowed(5, &["alice"]));
+        watchers.add(&socket(0, "alice"));
+        assert!(watchers.allow(allowed(4, &[])).is_empty());
+        assert!(watchers.may_watch(&"alice".into()) && !watchers.is_empty());
+        assert_eq!(watchers.allow(allowed(6, &[])).len(), 1);
+        assert!(watchers.nobody_may_watch() && watchers.is_empty());
+        assert!(watchers.allow(allowed(5, &["alice"])).is_empty());
+        assert!(!watchers.may_watch(&"alice".into()), "revoked for good");
+    }
+}

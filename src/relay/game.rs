@@ -1,0 +1,11 @@
+//! Game servers: one connection each, its link, and the commands and camera pictures that pass over it.
+
+pub mod camera_looks;
+pub mod commands;
+pub mod device_looks;
+pub mod game_connection;
+pub mod link_end;
+pub mod link_supervisor;
+pub mod poll_plan;
+mod stored_world;
+pub mod toggles;

@@ -1,0 +1,163 @@
+//! The devices of a game connection: what is known of them, and toggling a switch.
+
+use std::{future::ready, sync::Arc};
+
+use actix::prelude::*;
+use tokio::time::{Instant, timeout_at};
+
+use super::{GameConnection, ReloadDevices};
+use crate::{
+    db::{
+        pool::Db,
+        smart_devices::{self, SmartDevice},
+        start::read_until_answered,
+    },
+    domain::{
+        detect::device::ReportedFacts,
+        device::{Device, DeviceKind, Reachable},
+    },
+    game::{asker::Asker, link::Answered},
+    relay::{
+        game::{
+            commands::{self, COMMAND_DEADLINE, CommandError, DeviceToggle, ReadDevices, Wish},
+            toggles::{Added, ToggleResult},
+        },
+        shared::fact_sink::Fact,
+        state::live_state::{GameUpdate, PairedDevice},
+    },
+};
+
+fn paired(stored: SmartDevice) -> (Arc<str>, PairedDevice) {
+    let SmartDevice { device_id, kind, name, label, last_value, x, y, reported, .. } = stored;
+    // A later version may have stored more than is known here.
+    let reported = reported.and_then(|reported| serde_json::from_str(&reported).ok());
+    (device_id.into(), PairedDevice { kind, name, label, last_value, reported, place: x.zip(y) })
+}
+
+impl Handler<ReadDevices> for GameConnection {
+    type Result = MessageResult<ReadDevices>;
+
+    fn handle(&mut self, _: ReadDevices, _: &mut Self::Context) -> Self::Result {
+        MessageResult(self.live.borrow().devices())
+    }
+}
+
+impl Handler<ReloadDevices> for GameConnection {
+    type Result = ();
+
+    fn handle(&mut self, _: ReloadDevices, ctx: &mut Self::Context) {
+        self.load_devices(ctx);
+    }
+}
+
+impl Handler<DeviceToggle> for GameConnection {
+    type Result = ResponseFuture<ToggleResult>;
+
+    fn handle(&mut self, DeviceToggle { device, wish }: DeviceToggle, ctx: &mut Self::Context) -> Self::Result {
+        let device: Arc<str> = device.into();
+        let until = Instant::now() + COMMAND_DEADLINE;
+        let toggled = match self.toggles.add(&device, wish.clone(), until) {
+            Added::Begins(toggled) => {
+                self.toggle(device, wish, until, ctx);
+                toggled
+            }
+            Added::Waits(toggled) => toggled,
+            Added::Full => return Box::pin(ready(Err(CommandError::TooMany))),
+        };
+        Box::pin(async move {
+            match timeout_at(until, toggled).await {
+                Ok(toggled) => toggled.unwrap_or(Err(CommandError::Unavailable)),
+                Err(_) => Err(CommandError::TimedOut),
+            }
+        })
+    }
+}
+
+impl GameConnection {
+    /// Shows the devices as they are stored, whether there is a link or not, and asks those that have not answered. None is
+    /// taken for unpaired because the database does not answer: an alarm that is not asked is not heard.
+    pub(super) fn load_devices(&mut self, ctx: &mut Context<Self>) {
+        self.devices_version += 1;
+        let (version, context, server) = (self.devices_version, self.context.clone(), self.server.clone());
+        let devices = async move {
+            let read = move |db: &mut Db| smart_devices::list(db, &server);
+            read_until_answered(&context.pool, &context.random, "devices", read).await
+        };
+        ctx.spawn(devices.into_actor(self).map(move |devices, connection, ctx| {
+            // An answer to an earlier question may come later.
+            if connection.devices_version == version {
+                let known = devices.into_iter().map(paired).collect();
+                connection.update(GameUpdate::Devices(known), ctx);
+                connection.ask_silent(ctx);
+            }
+        }));
+    }
+
+    /// Asks the devices of which no answer is known; without a link, the next one asks all.
+    fn ask_silent(&mut self, ctx: &mut Context<Self>) {
+        if self.link.is_none() {
+            return;
+        }
+        let live = self.live.borrow();
+        let is_silent = |device: &Device| device.kind != DeviceKind::Camera && device.reachable != Reachable::Ok;
+        let silent = live.state().devices.iter().filter(|(_, device)| is_silent(device));
+        let silent: Vec<Arc<str>> = silent.map(|(id, _)| id.clone()).collect();
+        drop(live);
+        for device in silent {
+            self.look_now(device, ctx);
+        }
+    }
+
+    /// Keeps what events have said of devices.
+    pub(super) fn store_reported(&self, reported: Vec<(Arc<str>, ReportedFacts)>) {
+        for (device, reported) in reported {
+            let reported = serde_json::to_string(&reported).expect("it is plain data");
+            self.context.facts.store(Fact::Device(self.server.clone(), device, reported));
+        }
+    }
+
+    /// Carries out a toggle whose turn it is, and after it those that wait.
+    fn toggle(&mut self, device: Arc<str>, Wish { value: wanted, by }: Wish, until: Instant, ctx: &mut Context<Self>) {
+        let (link, entity, known) = match self.switch(&device) {
+            Ok(switch) => switch,
+            Err(error) => return self.toggled(device, Err(error), ctx),
+        };
+        self.live.borrow_mut().toggled(&device, wanted, by, self.context.clock.moment());
+        let toggled = async move {
+            let toggled = timeout_at(until, commands::toggle(&link, entity, wanted, known)).await;
+            toggled.unwrap_or(Err(CommandError::TimedOut))
+        };
+        ctx.spawn(toggled.into_actor(self).map(move |toggled, connection, ctx| {
+            let toggled = toggled.map(|(value, Answered { asked_after, content })| {
+                let answer = Ok(Answered { asked_after, content: Some(content) });
+                connection.update(GameUpdate::Device { device: device.clone(), answer }, ctx);
+                value
+            });
+            connection.toggled(device, toggled, ctx);
+        }));
+    }
+
+    fn toggled(&mut self, device: Arc<str>, toggled: ToggleResult, ctx: &mut Context<Self>) {
+        if let Some((next, until)) = self.toggles.end(&device, toggled) {
+            self.toggle(device, next, until, ctx);
+        }
+    }
+
+    /// The link, the entity id, and the value if it is known.
+    fn switch(&self, device: &Arc<str>) -> Result<(Asker, u64, Option<bool>), CommandError> {
+        let live = self.live.borrow();
+        let known = live.state().devices.get(device);
+        match (known, self.link.clone(), device.parse::<u64>()) {
+            (Some(known), ..) if !matches!(known.kind, DeviceKind::Switch | DeviceKind::Unknown) => {
+                Err(CommandError::NotASwitch)
+            }
+            // Without a link the devices may not even be known yet.
+            (_, None, _) => Err(CommandError::Unavailable),
+            (None, ..) => Err(CommandError::UnknownDevice),
+            (Some(known), Some(link), Ok(entity)) => {
+                Ok((link, entity, known.value.filter(|_| !self.toggles.is_unsure(device))))
+            }
+            _ => Err(CommandError::Unavailable),
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Tracked players at a game connection: who came and went is told and kept as what the game reports.
+
+use actix::prelude::*;
+
+use super::GameConnection;
+use crate::{
+    domain::{ids::ServerId, world_event::WorldEvent},
+    relay::wire::{
+        protocol::{KnownEvent, ServerMessage},
+        publication::Lane,
+    },
+};
+
+/// A tracked player of this paired server came online or went offline: everybody who watches it is told.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct PlayerSeen {
+    pub server: ServerId,
+    pub event: WorldEvent,
+}
+
+impl Handler<PlayerSeen> for GameConnection {
+    type Result = ();
+
+    fn handle(&mut self, PlayerSeen { event, .. }: PlayerSeen, _: &mut Self::Context) {
+        let id = self.context.record(&self.server, self.game_server.as_ref(), &event);
+        let event = KnownEvent { id: id.as_deref(), event: &event };
+        let message = ServerMessage::Event { server_id: &self.server, event };
+        self.publisher.borrow_mut().deliver(Lane::Event, &message);
+    }
+}

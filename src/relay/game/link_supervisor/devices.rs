@@ -1,0 +1,91 @@
+//! The link's devices: how each answers.
+
+use std::time::Duration;
+
+use tokio::{
+    sync::Notify,
+    time::{sleep, timeout},
+};
+
+use super::{ANSWER_DEADLINE, SILENT_ANSWERS, Supervisor, Unneeded};
+use crate::{
+    db::{
+        pool::Db,
+        smart_devices::{self, SmartDevice},
+        start::read_until_answered,
+    },
+    domain::{device::DeviceKind, freshness::DEVICES_EVERY},
+    game::{asker::Asker, budget::Priority, link::AskError},
+    relay::{game::link_end::LinkEnd, state::live_state::GameUpdate},
+};
+
+/// How often a device is asked again that was refused for the rate.
+const RATE_REFUSALS: u32 = 3;
+
+/// At least so much time is between two rounds: a game server that sends rubbish does not spend our budget on them.
+const ROUNDS_APART: Duration = Duration::from_secs(10);
+
+impl Supervisor {
+    pub(super) async fn keep_devices(&self, asker: &Asker, alarms_asked: &Notify) -> Result<Unneeded, LinkEnd> {
+        loop {
+            if Box::pin(self.devices(asker, alarms_asked)).await?.is_err() {
+                return Ok(Unneeded);
+            }
+            alarms_asked.notify_one();
+            sleep(ROUNDS_APART).await;
+            // Sooner if a change may have been missed.
+            let _ = timeout(DEVICES_EVERY.unwatched - ROUNDS_APART, self.devices_wanted.notified()).await;
+        }
+    }
+
+    /// Asks every paired device, alarms first, which also subscribes this link to its changes. One that is paired
+    /// meanwhile is asked by the game connection.
+    async fn devices(&self, asker: &Asker, alarms_asked: &Notify) -> Result<Result<(), Unneeded>, LinkEnd> {
+        let server = self.server.clone();
+        let read = move |db: &mut Db| smart_devices::list(db, &server);
+        let mut rows = read_until_answered(&self.context.pool, &self.context.random, "devices", read).await;
+        rows.sort_by_key(urgency);
+        for row in rows {
+            if urgency(&row) == Urgency::CanWait {
+                alarms_asked.notify_one();
+            }
+            let Ok(entity) = row.device_id.parse::<u64>() else { continue };
+            let mut answer = asker.entity(entity, Priority::EntitySync, ANSWER_DEADLINE).await;
+            // Until it has answered, its alarms do not reach us; our predecessor may have spent the tokens before it died.
+            for _ in 0..RATE_REFUSALS {
+                if !matches!(&answer, Err(AskError::Refused(word)) if word == "rate_limit") {
+                    break;
+                }
+                answer = asker.entity(entity, Priority::EntitySync, ANSWER_DEADLINE).await;
+            }
+            self.count_silence(matches!(answer, Err(AskError::TimedOut)));
+            match &answer {
+                Err(AskError::Closed) => return Err(LinkEnd::by(AskError::Closed)),
+                Err(error @ AskError::TooMany(_)) => self.warn_of_refusal(error),
+                _ if self.silent.get() >= SILENT_ANSWERS => return Err(LinkEnd::by(AskError::TimedOut)),
+                _ => {}
+            }
+            if self.update(GameUpdate::Device { device: row.device_id.into(), answer }).await.is_err() {
+                return Ok(Err(Unneeded));
+            }
+        }
+        Ok(Ok(()))
+    }
+}
+
+/// In which order devices are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Urgency {
+    Alarm,
+    /// Not asked yet: it may be one.
+    MayBeAlarm,
+    CanWait,
+}
+
+fn urgency(device: &SmartDevice) -> Urgency {
+    match device.kind {
+        DeviceKind::Alarm => Urgency::Alarm,
+        DeviceKind::Unknown => Urgency::MayBeAlarm,
+        DeviceKind::Switch | DeviceKind::StorageMonitor | DeviceKind::Camera => Urgency::CanWait,
+    }
+}

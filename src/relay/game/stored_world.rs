@@ -1,0 +1,30 @@
+//! What a game connection learns of its game server before the link is up: what earlier ones stored.
+
+use crate::{
+    db::{
+        error::DbError,
+        maps, markets,
+        paired_servers::{self, PairedServer},
+        pool::Db,
+    },
+    domain::{ids::GameServerId, reporting::KnownReports},
+    relay::state::live_state::GameUpdate,
+};
+
+/// The stored world. Its monuments are left out where the map is not kept, so that they come with it again. `NotFound` if
+/// the server is not paired any more.
+pub fn read(db: &mut Db, server: &PairedServer) -> Result<GameUpdate, DbError> {
+    let world = server.baseline.clone().world();
+    let mut monuments = paired_servers::monuments(db, &server.id)?;
+    if let (Some(world), true) = (&world, monuments.is_some())
+        && !maps::is_stored(db, &server.address, server.port, world)?
+    {
+        monuments = None;
+    }
+    let reports = match server.is_accepted() {
+        true => markets::reports(db, &GameServerId::at(&server.address, server.port))?,
+        false => KnownReports::default(),
+    };
+    let reports = reports.reports();
+    Ok(GameUpdate::StoredWorld { world, monuments, alive_until: server.link_alive_at, reports })
+}

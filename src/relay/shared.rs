@@ -1,0 +1,8 @@
+//! Parts of the relay that are one for all its connections: the context, the writer of events and chat, and turns to
+//! connect.
+
+pub mod connect_turns;
+pub mod context;
+pub mod fact_sink;
+pub mod markets;
+pub mod recent_events;

@@ -1,0 +1,66 @@
+//! What the relay's actors share.
+
+use std::sync::Arc;
+
+use crate::{
+    clock::Clock,
+    config,
+    crypto::random::Random,
+    db::{journal::Journal, pool::Pool},
+    domain::{
+        ids::{GameServerId, ServerId},
+        timeline::{TimelineEntry, TimelineOwner},
+        world_event::{EventKind, WorldEvent},
+    },
+    game::{asker::Budgets, decoding::MessageDecoder, outbound::Outbound},
+    net::Network,
+    relay::shared::{
+        connect_turns::ConnectTurns,
+        fact_sink::{Fact, FactSink},
+        markets::Markets,
+        recent_events::RecentEvents,
+    },
+    vault::Vault,
+};
+
+/// Built once, shared by all.
+pub struct RelayContext {
+    pub clock: Clock,
+    pub random: Random,
+    pub network: Network,
+    pub pool: Pool,
+    pub journal: Journal,
+    pub vault: Vault,
+    pub game: config::Game,
+    pub budgets: Budgets,
+    pub connect_turns: ConnectTurns,
+    pub outbound: Arc<Outbound>,
+    pub recent_events: RecentEvents,
+    pub facts: FactSink,
+    pub markets: Arc<Markets>,
+    pub decoder: MessageDecoder,
+}
+
+impl RelayContext {
+    /// Adds an event of this paired server to the timeline; gives its id there. What many links to one game server see is
+    /// one entry. `game_server` is absent as long as there was no link.
+    pub fn record(&self, server: &ServerId, game_server: Option<&GameServerId>, event: &WorldEvent) -> Option<String> {
+        // That lines of chat were left out concerns those who read them now.
+        if event.kind == EventKind::Chat {
+            return None;
+        }
+        let now = self.clock.moment();
+        let new_id = || self.random.id(now.stamp);
+        let (owner, id, is_new) = match game_server.filter(|_| event.kind.is_of_world()) {
+            Some(game_server) => {
+                let (id, is_new) = self.recent_events.id(game_server, server, event, now, new_id);
+                (TimelineOwner::GameServer(game_server.clone()), id, is_new)
+            }
+            None => (TimelineOwner::Server(server.clone()), new_id(), true),
+        };
+        if is_new {
+            self.facts.store(Fact::Event(owner, TimelineEntry::of_event(id.clone(), event)));
+        }
+        Some(id)
+    }
+}

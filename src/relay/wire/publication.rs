@@ -1,0 +1,67 @@
+//! What a game connection publishes to those who subscribed to it: plain data, so that a subscriber may be a thread of
+//! this process or, one day, another node.
+
+use std::{collections::HashSet, sync::Arc};
+
+use actix::Message;
+
+use crate::{
+    domain::{ids::UserId, sections::Sections},
+    relay::wire::{
+        frame::SharedFrame,
+        receipt::Taken,
+        steps::{Step, Steps},
+    },
+};
+
+/// Where a state or a client is: a `seq` within an epoch. An epoch begins with each start of a game connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    pub epoch: u64,
+    pub seq: u64,
+}
+
+/// What a data frame is, by priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    Raid,
+    Event,
+    Chat,
+    /// Pong, ack, error.
+    Reply,
+    /// Snapshots and patches, which wait in no queue: they are made when their turn comes.
+    State,
+}
+
+/// Who may watch a paired server, as of one look at the database. A later look has a higher version.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllowedUsers {
+    pub version: u64,
+    pub users: Arc<HashSet<UserId>>,
+    /// The one of them who paired it.
+    pub owner: Option<UserId>,
+    /// Its guests are not known.
+    pub is_partial: bool,
+}
+
+/// To each subscriber. Answered with the number of sockets that took the bytes; 0 where that is not counted.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "usize")]
+pub enum Publication {
+    /// The state took a step.
+    Advance { epoch: u64, step: Arc<Step> },
+    /// The snapshot that this subscriber asked for, and the last steps to it; answered when a first socket has it, or none
+    /// will.
+    Snapshot { position: Position, frame: SharedFrame, steps: Steps },
+    /// An event or a line of chat, for every client that may see all of these keys of the state.
+    Deliver { lane: Lane, about: Sections, frame: SharedFrame },
+    /// A raid alarm, for every client but those of users who have taken note; answered when the sockets have it or are
+    /// gone. Each socket that has it is counted in `taken` at once.
+    DeliverAlarm { frame: SharedFrame, acknowledged: Arc<[UserId]>, taken: Arc<Taken> },
+    /// Steps were left out because the subscriber was too busy; a snapshot makes up for them.
+    Skipped,
+    /// The game connection has failed, and another takes its place: find the server again.
+    ConnectionFailed,
+    /// From now on only these may watch; nobody at all once the paired server is gone.
+    SetWatchers(AllowedUsers),
+}
