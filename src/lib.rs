@@ -6,9 +6,9 @@
 //! layers observe it, apply CORS and the limits of its address; [`api::routes`] finds the
 //! handler, whose signature says who may call ([`api::extract`], by the table in [`domain::access`]). The handler turns
 //! the input into types of [`domain`], does its reads and writes in one trip to the database ([`db::pool::Pool`]), and
-//! answers. What goes wrong becomes a problem document in [`api::error`], and nowhere else. When the relay must know of
-//! a change, the handler sends a message to [`relay::hub`], the one door between the two. Pairing a server or a device
-//! ([`pairings`]) and opening stored secrets ([`vault`]) are written once, for the API and for pushes.
+//! answers. What goes wrong becomes a problem document in [`api::answer::error`], and nowhere else. When the relay must
+//! know of a change, the handler sends a message to [`relay::hub`], the one door between the two. Pairing a server or a
+//! device ([`pairings`]) and opening stored secrets ([`vault`]) are written once, for the API and for pushes.
 //!
 //! # The path of a frame
 //! [`relay::game::link_supervisor`] keeps the link to a paired game server up ([`game::link`]), asks within the game's
@@ -42,12 +42,12 @@
 //! # The path of a line of chat
 //! The game server repeats what the team says, and its last lines after each connect. [`relay::state::team_chat`] gives
 //! each line an id that follows from who said what when; so it is told once and kept once, however often it comes. What
-//! the owner says ([`api::chat`]) goes to the game server and is answered when the game repeats it. Events, chat and
-//! maps reach the database through [`relay::shared::fact_sink`], which nobody waits for.
+//! the owner says ([`api::server::chat`]) goes to the game server and is answered when the game repeats it. Events,
+//! chat and maps reach the database through [`relay::shared::fact_sink`], which nobody waits for.
 //!
 //! # The path of a camera picture
-//! A user pulls ([`api::cameras`]); the hub checks the access and the device, and the game connection looks through the
-//! camera ([`relay::game::camera_looks`]): it subscribes, collects frames until they cover the picture
+//! A user pulls ([`api::server::cameras`]); the hub checks the access and the device, and the game connection looks
+//! through the camera ([`relay::game::camera_looks`]): it subscribes, collects frames until they cover the picture
 //! ([`game::camera_shot`]), and everybody who pulled meanwhile gets the same shot. The API draws it
 //! ([`game::camera_picture`]) on a thread for blocking work. A link watches one camera at a time, and none when nobody
 //! has pulled for some seconds.
@@ -63,24 +63,25 @@
 //! # The path of content
 //! What players read and admins write (stores, wiki pages, names and icons of items) ships with the service, in
 //! `domain/data`: a row exists only once an admin changed it. A store or page is read from the database each time, so a
-//! change is seen at once ([`api::stores`], [`api::wiki`]); the catalogue of items is in memory, because names are wanted
-//! deep in the live state ([`domain::items`], kept up to date by [`catalogue`]). An uploaded image is received up to a limit,
-//! decoded on a thread for blocking work and written anew ([`uploads::picture`]), named by its bytes and kept in a
-//! directory or in S3 ([`uploads`]); which are used is in [`db::images`], and what nothing uses is deleted.
+//! change is seen at once ([`api::content::stores`], [`api::content::wiki`]); the catalogue of items is in memory,
+//! because names are wanted deep in the live state ([`domain::items`], kept up to date by [`catalogue`]). An uploaded
+//! image is received up to a limit, decoded on a thread for blocking work and written anew ([`uploads::picture`]),
+//! named by its bytes and kept in a directory or in S3 ([`uploads`]); which are used is in [`db::images`], and what
+//! nothing uses is deleted.
 //!
 //! # The path of a bot's command
 //! Somebody gives the support bot a command, and the chat platform sends it, signed
-//! ([`crypto::interaction_signature`]), to [`api::interactions`]. [`domain::chat_commands`] reads it, and
+//! ([`crypto::interaction_signature`]), to [`api::bot::interactions`]. [`domain::chat_commands`] reads it, and
 //! [`domain::chat_answers`] makes a sentence of what the stores, the catalogue and, for a linked account
-//! ([`api::chat_links`]), the shops of the user's servers say. The platform learns which commands there are from an admin
-//! ([`clients::chat`]).
+//! ([`api::bot::chat_links`]), the shops of the user's servers say. The platform learns which commands there are from
+//! an admin ([`clients::chat`]).
 //!
 //! # The path of an admin's change
 //! [`api::middleware::admin_only`] is the door of everything below `/admin`: an allowlist of accounts. What an admin
 //! changes goes through [`api::extract::admin`], and no other way: a change of the database in one transaction with its entry in
 //! the audit log ([`db::audit`], a chain of hashes), a refund between two entries. What admins are shown of all members
-//! ([`db::members`], [`db::usage`]) is computed once at a time and kept for seconds ([`api::short_cache`]); what happened on
-//! a day is counted when it is over ([`db::daily_counts`]).
+//! ([`db::members`], [`db::usage`]) is computed once at a time and kept for seconds ([`api::caches::short_cache`]);
+//! what happened on a day is counted when it is over ([`db::daily_counts`]).
 //!
 //! # When a game server dies
 //! The link ends: at once if the connection breaks, after two unanswered requests or 40 s of silence if it just stops.

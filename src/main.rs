@@ -10,7 +10,7 @@ use std::{
 
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum as _};
 use companion::{
-    api::{openapi, status::VERSION_AND_COMMIT},
+    api::{document::openapi, operation::status::VERSION_AND_COMMIT},
     backup::{self, BackupOptions, RestoreOptions, StoreOptions},
     billing::{
         context::BillingContext,

@@ -18,15 +18,13 @@ use tokio::time::Instant;
 use crate::{
     api::{
         self,
-        activity::ActivityCounts,
-        camera_drawing::DrawingTurns,
-        client_config::PRICES_KEPT,
+        caches::{
+            activity::ActivityCounts, camera_drawing::DrawingTurns, image_uploads::Images, map_pictures::MapPictures,
+            own_state, short_cache::ShortCache,
+        },
         context::{ApiContext, ChatBot},
-        image_uploads::Images,
-        map_pictures::MapPictures,
-        own_state,
+        operation::client_config::PRICES_KEPT,
         rate_limits::RateLimits,
-        short_cache::ShortCache,
     },
     billing::{self, context::BillingContext},
     catalogue::CatalogueKeeper,
@@ -136,7 +134,7 @@ impl Server {
     pub fn build_on(opened: OpenDatabase, config: Config, clock: Clock) -> Result<Self, StartError> {
         crypto::install();
         // Before anything is counted.
-        api::metrics::recorder();
+        api::operation::metrics::recorder();
         // Taken apart: each part goes only to what needs it, and the secrets end with this function.
         let Config {
             environment,
@@ -356,7 +354,7 @@ impl Server {
         let own_addresses = rt::spawn(own_addresses::watch(self.context.clone(), [self.api_addr, self.relay_addr]));
         let context = self.context.clone();
         let upkeep = rt::spawn(async move {
-            tokio::join!(api::metrics::upkeep(), memory::give_back(), context.watch_writes());
+            tokio::join!(api::operation::metrics::upkeep(), memory::give_back(), context.watch_writes());
         });
         let mut stopping = Stopping {
             health: self.health,

@@ -1,10 +1,31 @@
 //! The HTTP API: routes, endpoints, extractors, and how errors become answers.
 //!
 //! An endpoint is in the file named after its table in the contract. Rules live in `domain`, SQL in `db`.
+//!
+//! Imports between the rooms go down:
+//!
+//! ```text
+//! routes       every path, one line each
+//! document     OpenAPI, and the check of requests by it
+//! bot          commands on the chat platform
+//! admin        the admin surface
+//! intel        shops, map notes, tracked players, timeline
+//! server       paired servers, their devices, alarms and guests
+//! operation    health, status, metrics
+//! account      sign-in, credentials, personal data
+//! content      stores, wiki, images, items
+//! money        checkout and webhook
+//! middleware   layers around requests
+//! extract      the caller and the input, by the types of a handler
+//! context      shared by all endpoints
+//! caches       computed once, shared from memory
+//! rate_limits  how often a client may call
+//! answer       errors, pages, lists, entity tags
+//! ```
 
 use std::{io, net::TcpListener, sync::Arc};
 
-use self::{context::ApiContext, error::ApiError};
+use self::{answer::error::ApiError, context::ApiContext};
 use crate::{
     domain::limits::{IDLE_CONNECTION, JSON_BODY},
     net::{connections::Connections, http_service},
@@ -19,82 +40,22 @@ use actix_web::{
     web,
 };
 
-pub mod activity;
+pub mod account;
 pub mod admin;
-pub mod alarms;
-pub mod aliases;
-pub mod api_tokens;
-pub mod billing;
-pub mod blocked_inviters;
-pub mod camera_drawing;
-pub mod cameras;
-pub mod chat;
-pub mod chat_links;
-pub mod chat_problem;
-pub mod client_config;
+pub mod answer;
+pub mod bot;
+pub mod caches;
+pub mod content;
 pub mod context;
-pub mod credentials;
-pub mod devices;
-pub mod docs;
-pub mod done;
-pub mod ended_credentials;
-pub mod error;
-pub mod etags;
-pub mod example_values;
+pub mod document;
 pub mod extract;
-pub mod fields;
-pub mod fixed_answer;
-pub mod guest_invites;
-pub mod guests;
-pub mod health;
-pub mod image_uploads;
-pub mod images;
-pub mod index;
-pub mod interactions;
-pub mod item_answers;
-pub mod items;
-pub mod list_page;
-pub mod map_notes;
-pub mod map_pictures;
-pub mod map_places;
-pub mod maps;
-pub mod me;
-pub mod metrics;
+pub mod intel;
 pub mod middleware;
-pub mod openapi;
-pub mod operation_answers;
-pub mod operation_names;
-pub mod own_state;
-pub mod page;
-pub mod paired_servers;
-pub mod pairing;
-pub mod personal_data;
-pub mod problem_pages;
-pub mod process_metrics;
-pub mod push_bundle;
+pub mod money;
+pub mod operation;
 pub mod rate_limits;
-pub mod readiness;
-pub mod request_notes;
-pub mod route_class;
 pub mod routes;
-pub mod service_status;
-pub mod sessions;
-pub mod shop_scan;
-pub mod shop_watches;
-pub mod shops;
-pub mod short_cache;
-pub mod sign_in;
-pub mod state_checks;
-pub mod status;
-pub mod store_answers;
-pub mod stores;
-pub mod tier_limits;
-pub mod timeline;
-pub mod token_routes;
-pub mod tracking;
-pub mod transaction;
-pub mod watch_checks;
-pub mod wiki;
+pub mod server;
 
 /// Binds the API to a listening socket.
 pub fn bind(
@@ -132,7 +93,7 @@ fn app(
         .app_data(web::PathConfig::default().error_handler(|_, _| ApiError::NotFound.into()))
         .configure(routes::routes)
         .wrap(from_fn(middleware::content_encoding::check))
-        .wrap(from_fn(middleware::known_input::check))
+        .wrap(from_fn(document::known_input::check))
         .wrap(from_fn(middleware::head::as_get))
         .wrap(from_fn(middleware::admin_only::is_on))
         .wrap(from_fn(middleware::rate_limit::address))

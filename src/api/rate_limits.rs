@@ -10,7 +10,7 @@ use std::{
 use actix_web::HttpRequest;
 
 use crate::{
-    api::{error::ApiError, request_notes::RequestNotes},
+    api::answer::{error::ApiError, request_notes::RequestNotes},
     clock::Clock,
     domain::{
         client_address::{TrustedProxies, household},

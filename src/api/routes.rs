@@ -7,11 +7,20 @@ use actix_web::{
 };
 
 use super::{
-    admin, alarms, aliases, api_tokens, billing, blocked_inviters, cameras, chat, chat_links, client_config,
-    credentials, devices, error::ApiError, guest_invites, guests, health, images, index, interactions, items,
-    map_notes, maps, me, metrics, middleware::rate_limit, openapi, paired_servers, pairing, personal_data,
-    problem_pages, readiness, sessions, shop_scan, shop_watches, shops, sign_in, status, stores, timeline, tracking,
-    wiki,
+    account::{api_tokens, credentials, me, pairing, personal_data, sessions, sign_in},
+    admin,
+    answer::error::ApiError,
+    bot::{chat_links, interactions},
+    content::{images, items, stores, wiki},
+    document::openapi,
+    intel::{map_notes, shop_scan, shop_watches, shops, timeline, tracking},
+    middleware::rate_limit,
+    money::billing,
+    operation::{client_config, health, index, metrics, problem_pages, status},
+    server::{
+        alarms, aliases, blocked_inviters, cameras, chat, devices, guest_invites, guests, maps, paired_servers,
+        readiness,
+    },
 };
 use crate::domain::limits::{JSON_BODY, WEBHOOK_BODY};
 

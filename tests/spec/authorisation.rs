@@ -533,7 +533,7 @@ fn every_route_has_a_row() {
 
 #[test]
 fn the_document_names_api_tokens_at_exactly_the_routes_that_take_them() {
-    let document = companion::api::openapi::value();
+    let document = companion::api::document::openapi::value();
     let mut named = BTreeSet::new();
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {

@@ -155,7 +155,7 @@ const CONTRACT: &[&str] = &[
 
 #[test]
 fn every_operation_has_a_name_of_its_own() {
-    let paths = companion::api::openapi::value()["paths"].as_object().unwrap();
+    let paths = companion::api::document::openapi::value()["paths"].as_object().unwrap();
     let operations = paths.values().flat_map(|item| item.as_object().unwrap().values());
     let names: Vec<&str> = operations.map(|operation| operation["operationId"].as_str().unwrap()).collect();
     assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "{names:?}");
@@ -163,7 +163,7 @@ fn every_operation_has_a_name_of_its_own() {
 
 /// The object that a GET answers, with what is flattened into it.
 fn fields_of(schema: &Value) -> Vec<(String, Value)> {
-    let schemas = &companion::api::openapi::value()["components"]["schemas"];
+    let schemas = &companion::api::document::openapi::value()["components"]["schemas"];
     if let Some(name) = schema["$ref"].as_str().and_then(|target| target.rsplit('/').next()) {
         return fields_of(&schemas[name]);
     }
@@ -223,7 +223,7 @@ fn places<'a>(schema: &'a Value, way: &str, found: &mut Vec<(String, &'a Value)>
 
 #[test]
 fn what_a_client_sends_has_its_limits_in_the_schema() {
-    let document = companion::api::openapi::value();
+    let document = companion::api::document::openapi::value();
     let (mut sent, mut found) = (Vec::new(), Vec::new());
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {

@@ -10,8 +10,8 @@ use utoipa::ToSchema;
 
 use crate::{
     api::{
+        answer::error::{ApiError, Problem},
         context::ApiContext,
-        error::{ApiError, Problem},
     },
     db::{daily_counts::DayCounts, usage::Usage},
     domain::time::{self, Timestamp},

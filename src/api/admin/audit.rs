@@ -9,10 +9,12 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     api::{
+        answer::{
+            error::{ApiError, Problem},
+            list_page::next_of,
+        },
         context::ApiContext,
-        error::{ApiError, Problem},
         extract::query::Query,
-        list_page::next_of,
     },
     db::audit::{self, AuditEntry, AuditPage},
     domain::{

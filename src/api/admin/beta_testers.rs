@@ -8,12 +8,14 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     api::{
+        answer::{
+            done::Done,
+            error::{ApiError, Problem},
+            fields::{is_platform_id, is_tier, lines},
+            list_page::next_of,
+        },
         context::ApiContext,
-        done::Done,
-        error::{ApiError, Problem},
         extract::{admin::Admin, idempotent::Idempotent, json::Json, query::Query},
-        fields::{is_platform_id, is_tier, lines},
-        list_page::next_of,
     },
     db::{
         beta_testers::{self, BetaTester},

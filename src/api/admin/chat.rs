@@ -8,9 +8,11 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     api::{
-        chat_problem::ChatProblem,
+        answer::{
+            chat_problem::ChatProblem,
+            error::{ApiError, Problem},
+        },
         context::ApiContext,
-        error::{ApiError, Problem},
         extract::{admin::Admin, query::Query},
     },
     clients::chat::ChatPlatformError,

@@ -11,12 +11,14 @@ use utoipa::{IntoParams, ToSchema};
 use super::items::is_shortname;
 use crate::{
     api::{
+        answer::{
+            done::Done,
+            error::{ApiError, FieldError, Problem},
+            fields::{IntegerOrText, is_one_line},
+            list_page::next_of,
+        },
         context::ApiContext,
-        done::Done,
-        error::{ApiError, FieldError, Problem},
         extract::{admin::Admin, idempotent::Idempotent, json::Json, query::Query},
-        fields::{IntegerOrText, is_one_line},
-        list_page::next_of,
     },
     db::{
         conveyor_rows::{self, ConveyorRow},

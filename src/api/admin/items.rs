@@ -12,14 +12,18 @@ use utoipa::{IntoParams, ToSchema};
 use crate::{
     api::{
         admin::upload,
+        answer::{
+            done::Done,
+            error::{ApiError, Problem},
+            fields::is_one_line,
+            list_page::{ListPage, ListPlace},
+        },
+        caches::{
+            image_uploads::{ImageForm, ImageLocation},
+            item_answers::{ItemList, ItemView},
+        },
         context::ApiContext,
-        done::Done,
-        error::{ApiError, Problem},
         extract::{admin::Admin, json::Json, query::Query},
-        fields::is_one_line,
-        image_uploads::{ImageForm, ImageLocation},
-        item_answers::{ItemList, ItemView},
-        list_page::{ListPage, ListPlace},
     },
     db::{edited_items, images},
     domain::{

@@ -1,5 +1,5 @@
-//! How the service and its members are: `/admin/users/overview`. Portals ask every few seconds: what is counted over all
-//! members is counted once for all of them.
+//! How the service and its members are: `/admin/users/overview`. Portals ask every few seconds: what is counted over
+//! all members is counted once for all of them.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,14 @@ use utoipa::{IntoParams, ToSchema};
 use super::member_views::StatusUser;
 use crate::{
     api::{
+        answer::{
+            error::{ApiError, Problem},
+            fields::own_id,
+            list_page::next_of,
+        },
+        caches::service_status::ServiceStatus,
         context::ApiContext,
-        error::{ApiError, Problem},
         extract::query::Query,
-        fields::own_id,
-        list_page::next_of,
-        service_status::ServiceStatus,
     },
     db::{
         members::{self, MemberStatus, MemberTotals},

@@ -1,5 +1,5 @@
-//! Taking paired servers away: `/admin/paired-servers/{id}`, `/admin/users/{userId}/paired-servers`. Live links, watches and
-//! overlays end at once, as when the owner deletes them.
+//! Taking paired servers away: `/admin/paired-servers/{id}`, `/admin/users/{userId}/paired-servers`. Live links,
+//! watches and overlays end at once, as when the owner deletes them.
 
 use actix::Addr;
 use actix_web::{HttpResponse, web};
@@ -8,9 +8,11 @@ use utoipa::ToSchema;
 
 use crate::{
     api::{
+        answer::{
+            done::Done,
+            error::{ApiError, Problem},
+        },
         context::ApiContext,
-        done::Done,
-        error::{ApiError, Problem},
         extract::admin::Admin,
     },
     db::{

@@ -5,8 +5,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::api::{
+    answer::error::{ApiError, Problem},
     context::ApiContext,
-    error::{ApiError, Problem},
     extract::admin::Admin,
 };
 

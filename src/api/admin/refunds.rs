@@ -10,16 +10,18 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     api::{
-        billing::billing,
+        answer::{
+            error::{ApiError, Problem},
+            list_page::{cursor, next_of, not_a_next},
+        },
         context::ApiContext,
-        error::{ApiError, Problem},
         extract::{
             admin::Admin,
             idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
             json::Json,
             query::Query,
         },
-        list_page::{cursor, next_of, not_a_next},
+        money::billing::billing,
     },
     billing::{
         context::BillingContext,

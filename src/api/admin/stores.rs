@@ -8,11 +8,13 @@ use utoipa::ToSchema;
 
 use crate::{
     api::{
+        answer::{
+            error::{ApiError, Problem},
+            etags::{self, Caching, Precondition},
+        },
+        caches::store_answers::{SHIPPED, StoreAnswer, StoreView, content, digest, named},
         context::ApiContext,
-        error::{ApiError, Problem},
-        etags::{self, Caching, Precondition},
         extract::{admin::Admin, json::Json},
-        store_answers::{SHIPPED, StoreAnswer, StoreView, content, digest, named},
     },
     db::{
         pool::Db,

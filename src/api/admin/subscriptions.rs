@@ -7,10 +7,10 @@ use utoipa::ToSchema;
 
 use crate::{
     api::{
-        billing::billing,
+        answer::error::{ApiError, Problem},
         context::ApiContext,
-        error::{ApiError, Problem},
         extract::admin::Admin,
+        money::billing::billing,
     },
     billing::{
         endings::{self, EndingError},

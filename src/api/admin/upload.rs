@@ -5,7 +5,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde_json::json;
 
 use crate::{
-    api::{context::ApiContext, error::ApiError, extract::admin::Admin, image_uploads::ImageLocation},
+    api::{answer::error::ApiError, caches::image_uploads::ImageLocation, context::ApiContext, extract::admin::Admin},
     crypto::digest::sha256_hex,
     domain::{
         audit::{AdminAction, Written},

@@ -11,15 +11,15 @@ use utoipa::{IntoParams, ToSchema};
 use super::member_views::{HostView, MemberView};
 use crate::{
     api::{
+        account::{credentials::PushCredentialView, me::SubscriptionView},
+        answer::{
+            error::{ApiError, Problem},
+            fields::own_id,
+            list_page::next_of,
+        },
         context::ApiContext,
-        credentials::PushCredentialView,
-        error::{ApiError, Problem},
         extract::{admin::Admin, query::Query},
-        fields::own_id,
-        guests::GuestView,
-        list_page::next_of,
-        me::SubscriptionView,
-        paired_servers::PairedServerView,
+        server::{guests::GuestView, paired_servers::PairedServerView},
     },
     db::{
         guests::{self, Guest},

@@ -10,13 +10,15 @@ use utoipa::ToSchema;
 use crate::{
     api::{
         admin::upload,
+        answer::{
+            done::Done,
+            error::{ApiError, FieldError, Problem},
+            etags::{self, Caching, Precondition},
+        },
+        caches::image_uploads::{ImageForm, ImageLocation},
+        content::wiki::{PageAddress, SHIPPED, WikiPageView, WikiTree, current, digest, read_tree, respond, version},
         context::ApiContext,
-        done::Done,
-        error::{ApiError, FieldError, Problem},
-        etags::{self, Caching, Precondition},
         extract::{admin::Admin, json::Json, query::Query},
-        image_uploads::{ImageForm, ImageLocation},
-        wiki::{PageAddress, SHIPPED, WikiPageView, WikiTree, current, digest, read_tree, respond, version},
     },
     db::{images, pool::Db, wiki_pages},
     domain::{

@@ -9,13 +9,12 @@ use serde_json::json;
 
 use crate::{
     api::{
+        answer::{error::ApiError, transaction},
         context::ApiContext,
-        error::ApiError,
         extract::{
             idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
             session_user::signed_in,
         },
-        transaction,
     },
     db::{
         audit::{self, AuditPayload, LockedHead, NewAuditEntry},

@@ -1,5 +1,5 @@
 //! Callers with a token instead of a cookie: `Authorization: Bearer` (RFC 6750 §2.1). Which routes take one is in
-//! [`token_routes`](crate::api::token_routes).
+//! [`token_routes`](crate::api::extract::token_routes).
 
 use actix_web::{
     FromRequest, HttpRequest,
@@ -9,7 +9,11 @@ use actix_web::{
 use futures_util::{FutureExt as _, future::LocalBoxFuture};
 
 use crate::{
-    api::{context::ApiContext, error::ApiError, extract::last_use, request_notes::RequestNotes},
+    api::{
+        answer::{error::ApiError, request_notes::RequestNotes},
+        context::ApiContext,
+        extract::last_use,
+    },
     crypto::digest::sha256_hex,
     db::{
         access,

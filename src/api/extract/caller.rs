@@ -5,12 +5,12 @@ use futures_util::{FutureExt as _, future::LocalBoxFuture};
 
 use crate::{
     api::{
-        error::ApiError,
+        answer::error::ApiError,
         extract::{
             bearer::{self, SentToken, TokenHolder},
             session_user::{SessionUser, signed_in},
+            token_routes::{self, TokenKind},
         },
-        token_routes::{self, TokenKind},
     },
     db::{error::DbError, pool::Db, users::User},
     domain::{ids::UserId, relay_access::RelayAccess},

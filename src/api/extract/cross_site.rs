@@ -12,7 +12,7 @@ use actix_web::{
 use url::Url;
 
 use crate::{
-    api::{context::ApiContext, error::ApiError},
+    api::{answer::error::ApiError, context::ApiContext},
     config::PublicUrls,
     domain::return_target::same_origin,
 };

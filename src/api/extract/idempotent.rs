@@ -22,7 +22,10 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::time::timeout;
 
 use crate::{
-    api::{context::ApiContext, error::ApiError, transaction},
+    api::{
+        answer::{error::ApiError, transaction},
+        context::ApiContext,
+    },
     crypto::{
         digest::{PartsDigest, sha256_hex},
         sealer::{Place, Sealer},

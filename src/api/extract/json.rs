@@ -6,7 +6,7 @@ use futures_util::future::LocalBoxFuture;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::strict_objects::{StrictObjects, UNKNOWN_FIELD};
-use crate::api::error::{ApiError, FieldError, SHOWN_CHARS};
+use crate::api::answer::error::{ApiError, FieldError, SHOWN_CHARS};
 
 /// The body of the request, decoded and validated by its `garde` rules. As long as the `PayloadConfig` of its resource
 /// allows.

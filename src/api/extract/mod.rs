@@ -12,3 +12,4 @@ pub mod query;
 pub mod relay_caller;
 pub mod session_user;
 pub mod strict_objects;
+pub mod token_routes;

@@ -1,13 +1,13 @@
-//! The paired server that the path names by `{id}` or `{serverId}`, when the caller may do with it what the handler does. Without a
-//! session, or a token where the route takes one: 401; for a stranger: 404, as if there were no such server; for a guest
-//! where only the owner may act: 403 `owner_only`; with a token of another server: 404.
+//! The paired server that the path names by `{id}` or `{serverId}`, when the caller may do with it what the handler
+//! does. Without a session, or a token where the route takes one: 401; for a stranger: 404, as if there were no such
+//! server; for a guest where only the owner may act: 403 `owner_only`; with a token of another server: 404.
 
 use actix_web::{FromRequest, HttpRequest, dev::Payload};
 use futures_util::{FutureExt as _, future::LocalBoxFuture};
 
 use crate::{
     api::{
-        error::ApiError,
+        answer::error::ApiError,
         extract::caller::{Caller, calling},
     },
     db::{access, users::User},

@@ -9,7 +9,7 @@ use serde::{
 };
 
 use super::json::fault;
-use crate::api::error::{ApiError, FieldError};
+use crate::api::answer::error::{ApiError, FieldError};
 
 /// The query of the request, decoded and validated by its `garde` rules.
 pub struct Query<T>(pub T);

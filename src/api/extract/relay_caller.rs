@@ -5,7 +5,7 @@ use futures_util::{FutureExt as _, future::LocalBoxFuture};
 
 use crate::{
     api::{
-        error::ApiError,
+        answer::error::ApiError,
         extract::{
             bearer::{self, TokenHolder, bears_token},
             session_user::SessionUser,

@@ -6,10 +6,9 @@ use futures_util::{FutureExt as _, future::LocalBoxFuture};
 
 use crate::{
     api::{
+        answer::{error::ApiError, request_notes::RequestNotes},
         context::ApiContext,
-        error::ApiError,
         extract::{cross_site, last_use},
-        request_notes::RequestNotes,
     },
     crypto::session_cookie::SESSION_COOKIE,
     db::{

@@ -8,7 +8,7 @@ use actix_web::{
     middleware::Next,
 };
 
-use crate::api::{context::ApiContext, error::ApiError, extract::admin::Admin};
+use crate::api::{answer::error::ApiError, context::ApiContext, extract::admin::Admin};
 
 /// Without an allowlist nothing else is looked at, not even whether there is such a route. Around every route; for
 /// `middleware::from_fn`.

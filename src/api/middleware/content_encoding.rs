@@ -8,7 +8,7 @@ use actix_web::{
     middleware::Next,
 };
 
-use crate::api::error::ApiError;
+use crate::api::answer::error::ApiError;
 
 /// For `middleware::from_fn`.
 pub async fn check(

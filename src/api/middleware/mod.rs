@@ -4,6 +4,6 @@ pub mod admin_only;
 pub mod content_encoding;
 pub mod cors;
 pub mod head;
-pub mod known_input;
 pub mod observe;
 pub mod rate_limit;
+pub mod route_class;

@@ -1,4 +1,5 @@
-//! The outermost layer: the request id and its trace, the log line, security headers, and the problem document of every error.
+//! The outermost layer: the request id and its trace, the log line, security headers, and the problem document of every
+//! error.
 
 use std::{fmt, sync::Arc};
 
@@ -19,12 +20,14 @@ use url::Url;
 
 use crate::{
     api::{
+        answer::{
+            error::{ApiError, PROBLEM_JSON, Problem},
+            page,
+            request_notes::RequestNotes,
+        },
         context::ApiContext,
-        error::{ApiError, PROBLEM_JSON, Problem},
         extract::idempotent::REPLAYED,
-        page,
-        request_notes::RequestNotes,
-        route_class,
+        middleware::route_class,
     },
     config::BaseUrl,
     domain::{client_address::network, ids::UserId},

@@ -12,10 +12,9 @@ use actix_web::{
 
 use crate::{
     api::{
+        answer::{error::ApiError, request_notes::RequestNotes},
         context::ApiContext,
-        error::ApiError,
-        request_notes::RequestNotes,
-        route_class::{OPERATOR, route_class},
+        middleware::route_class::{OPERATOR, route_class},
     },
     domain::problem,
     net::{budgets::LimitReport, http_service::SpareConnection, refusals},

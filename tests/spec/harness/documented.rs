@@ -1,11 +1,12 @@
-//! Holds every answer that a test gets against the OpenAPI document: its status, its content type, its form and its code.
+//! Holds every answer that a test gets against the OpenAPI document: its status, its content type, its form and its
+//! code.
 
 use std::{
     collections::BTreeMap,
     sync::{Mutex, PoisonError},
 };
 
-use companion::api::openapi;
+use companion::api::document::openapi;
 use jsonschema::Validator;
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};

@@ -6,8 +6,31 @@ use super::source::{Library, SourceFile};
 
 /// A folder, its rooms and the modules in its hall, the lowest first: each may import those before it. The folder's own
 /// file is `""`, and `*` are all that are not named.
-const FOLDERS: [(&str, &[&str]); 1] =
-    [("relay", &["shared", "wire", "state", "market", "alarms", "game", "client", "hub", "listener", ""])];
+const FOLDERS: [(&str, &[&str]); 2] = [
+    ("relay", &["shared", "wire", "state", "market", "alarms", "game", "client", "hub", "listener", ""]),
+    (
+        "api",
+        &[
+            "answer",
+            "rate_limits",
+            "caches",
+            "context",
+            "extract",
+            "middleware",
+            "money",
+            "content",
+            "account",
+            "operation",
+            "server",
+            "intel",
+            "admin",
+            "bot",
+            "document",
+            "routes",
+            "",
+        ],
+    ),
+];
 
 #[test]
 fn imports_between_rooms_only_go_down() {

@@ -1,0 +1,31 @@
+//! The end of a credential that stands for a user at the relay: a helper device, an overlay or an API token.
+
+use actix_web::HttpResponse;
+
+use crate::{
+    api::{
+        answer::{done::Done, error::ApiError},
+        context::ApiContext,
+    },
+    db::{error::DbError, pool::Db},
+    domain::ids::SessionId,
+    relay::hub::SessionEnded,
+};
+
+/// Deletes a credential and ends its sockets at the relay; 404 where `delete` finds none.
+pub async fn end(
+    context: &ApiContext,
+    session: SessionId,
+    delete: impl FnOnce(&mut Db) -> Result<bool, DbError> + Send + 'static,
+) -> Result<HttpResponse, ApiError> {
+    let hub = context.hub.clone();
+    let tell = move |deleted: &bool| {
+        if *deleted {
+            hub.do_send(SessionEnded { session });
+        }
+    };
+    match context.pool.write_and_tell(delete, tell).await? {
+        true => Ok(HttpResponse::Ok().json(Done::OK)),
+        false => Err(ApiError::NotFound),
+    }
+}

@@ -1,0 +1,297 @@
+//! What is stored about the signed-in user: `/me/export`, and its erasure, `DELETE /me`.
+
+use actix_web::{
+    HttpRequest, HttpResponse,
+    http::header::{self, ContentDisposition, DispositionParam, DispositionType},
+    web,
+};
+use bytes::Bytes;
+use chrono::Duration;
+use futures_util::{Stream, stream};
+use garde::Validate;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{
+    api::{
+        account::sign_in::clear_session_cookie,
+        answer::error::{ApiError, Problem},
+        context::ApiContext,
+        extract::{json::Json, session_user::SessionUser},
+        money::billing,
+    },
+    billing::{
+        checkout::{self, CheckoutError},
+        endings,
+        reconcile::UserStanding,
+    },
+    db::{
+        customers_to_end::CustomerTurn,
+        erasure_list,
+        error::DbError,
+        former_subscribers, payment_customers,
+        personal_data::{self, Erased, PERSONAL_DATA, RowPlace},
+        pool::Db,
+        sessions, subscriptions,
+        users::User,
+    },
+    domain::{
+        ids::{SessionId, UserId},
+        time,
+    },
+    push::worker::{CredentialChanged, ServersChanged},
+    relay::hub::{AccessChanged, AcknowledgementsErased, NotesChanged, ServerRemoved, SessionEnded},
+};
+
+/// How often an erasure begins again, because a checkout was opened meanwhile or another transaction had what it locks.
+const ATTEMPTS: usize = 10;
+
+/// The greatest age of the sign-in with which a user erases themselves.
+const FRESH_SIGN_IN: Duration = Duration::minutes(15);
+
+/// That the user means it.
+#[derive(Deserialize, ToSchema, Validate)]
+pub struct ErasureRequest {
+    /// The user's own platform id.
+    #[garde(length(max = 64))]
+    #[schema(max_length = 64, example = "76561198000000001")]
+    confirm: String,
+}
+
+/// The erasure is done.
+#[derive(Serialize, ToSchema)]
+struct ErasureAnswer {
+    ok: bool,
+    payments: PaymentsEnd,
+}
+
+/// Subscriptions that run at the payment provider.
+#[derive(Clone, Copy, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+enum PaymentsEnd {
+    /// The user never was at the checkout.
+    None,
+    /// Nothing any more.
+    Ended,
+    /// The provider does not answer. Whatever runs is ended as soon as it does.
+    Ending,
+}
+
+/// Everything that is stored about the user: an object of lists, one for each kind of row (`profile`, `sessions`,
+/// `pairedServers`, `smartDevices`, `helperDevices`, `mapNotes`, `trackedPlayers`, `shopWatches`, `guests`, `guestOf`, `alarms`,
+/// `incidents`, `acknowledgements`, `timeline`, `chatLines`, `subscriptions` and more), with the timeline and chat of the own
+/// servers. Of a push credential there is its state and never its content; other secrets are not in it either. It is sent
+/// while it is read: if something fails on the way, the body ends early and is no whole JSON.
+#[utoipa::path(get, path = "/me/export", tag = "privacy", security(("session" = [])), responses(
+    (status = 200, body = Object, headers(("Content-Disposition" = String))),
+))]
+pub async fn export(
+    req: HttpRequest,
+    SessionUser { user, .. }: SessionUser,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    context.rate_limits.take_export(&req, &user.id)?;
+    let file = DispositionParam::Filename(format!("companion-{}.json", user.platform_id));
+    let disposition = ContentDisposition { disposition: DispositionType::Attachment, parameters: vec![file] };
+    Ok(HttpResponse::Ok()
+        .content_type("application/json")
+        .insert_header(disposition)
+        .insert_header((header::CACHE_CONTROL, "no-store"))
+        .streaming(chunks(context, user)))
+}
+
+/// Where an export has come to.
+#[derive(Clone)]
+struct ExportPlace {
+    list: usize,
+    /// None: its first page.
+    after: Option<RowPlace>,
+}
+
+/// The document in pieces: one page of a list each.
+fn chunks(context: web::Data<ApiContext>, user: User) -> impl Stream<Item = Result<Bytes, DbError>> {
+    let start = Some(ExportPlace { list: 0, after: None });
+    stream::try_unfold(start, move |place| {
+        let (context, user) = (context.clone(), user.clone());
+        async move {
+            let Some(ExportPlace { list, after }) = place else { return Ok(None) };
+            let Some(rows) = PERSONAL_DATA.get(list) else { return Ok(Some((Bytes::from_static(b"]}\n"), None))) };
+            let goes_on = after.is_some();
+            let (page, next) = context.pool.read(move |db| rows.read(db, &user, after.as_ref())).await?;
+            let mut text = match (list, goes_on) {
+                (0, false) => {
+                    format!("{{\"exportedAt\":\"{}\",\"{}\":[", time::to_wire(context.clock.now()), rows.name)
+                }
+                (_, false) => format!("],\"{}\":[", rows.name),
+                (_, true) if page.is_empty() => String::new(),
+                (_, true) => ",".to_owned(),
+            };
+            text += &page.join(",");
+            let next = match next {
+                Some(after) => ExportPlace { list, after: Some(after) },
+                None => ExportPlace { list: list + 1, after: None },
+            };
+            Ok(Some((Bytes::from(text), Some(next))))
+        }
+    })
+}
+
+/// Erases the user: everything that is stored about them, at once and for good, with their paired servers and what others
+/// had of these. Their sessions, sockets, game links and push session end. A subscription must have been cancelled before. It
+/// ends at once then, also at the payment provider, so that nothing can renew it: what is left of its period is lost. When
+/// the provider does not answer, `payments` is `ending`: its id of the customer is kept until it has ended everything. What stays: the audit log of admins, which names accounts and what was changed of them;
+/// what game servers say of players; and of a user who had a subscription a keyed hash of the account, so that there is one
+/// trial for each. Who signs in again is a new user.
+#[utoipa::path(delete, path = "/me", tag = "privacy", security(("session" = [])), request_body = ErasureRequest, responses(
+    (status = 200, body = ErasureAnswer),
+    (status = 400, body = Problem, content_type = "application/problem+json",
+        description = "`invalid_request`: `confirm` is not the user's platform id"),
+    (status = 401, body = Problem, content_type = "application/problem+json",
+        description = "`unauthenticated`; `fresh_sign_in_required`: the sign-in was more than 15 minutes ago"),
+    (status = 409, body = Problem, content_type = "application/problem+json",
+        description = "`subscription_runs`: cancel it in the portal first"),
+))]
+pub async fn erase(
+    caller: SessionUser,
+    Json(ErasureRequest { confirm }): Json<ErasureRequest>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    if confirm != caller.user.platform_id.as_str() {
+        return Err(ApiError::invalid("confirm", "must be your platform id"));
+    }
+    caller.signed_in_within(FRESH_SIGN_IN, context.clock.now())?;
+    let SessionUser { user, session, .. } = caller;
+    let mut attempt = 1;
+    let customers = loop {
+        let id = user.id.clone();
+        let open = context.pool.read(move |db| payment_customers::open_checkout(db, &id)).await?;
+        let standing = standing(&context, &user.id, open.as_deref()).await?;
+        match erase_once(&context, &user, &session, open, standing).await {
+            Ok(ErasureAttempt::Erased(erased)) => break erased.customers,
+            Ok(ErasureAttempt::SignedOut) => return Err(ApiError::Unauthenticated),
+            Ok(ErasureAttempt::SubscriptionRuns) => return Err(ApiError::SubscriptionRuns),
+            Ok(ErasureAttempt::CheckoutOpened) if attempt < ATTEMPTS => {}
+            Ok(ErasureAttempt::CheckoutOpened) => {
+                return Err(DbError::Unavailable("checkouts of a user are opened all the time".to_owned()).into());
+            }
+            Err(error) if error.is_lost_lock() && attempt < ATTEMPTS => {}
+            Err(error) => return Err(error.into()),
+        }
+        attempt += 1;
+    };
+    log::info!(user:% = user.id; "a user has erased themselves");
+    // Otherwise the next sweep does it.
+    if let Err(error) = context.pool.empty_log().await {
+        log::warn!("the log of the database still has what was erased: {error}");
+    }
+    let payments = end_payments(&context, customers).await;
+    let mut response = HttpResponse::Ok().json(ErasureAnswer { ok: true, payments });
+    clear_session_cookie(&mut response, &context, &session);
+    Ok(response)
+}
+
+/// Has the provider close the open checkout, and store how the subscriptions stand; what it says. `None`: it does not
+/// answer. What is stored counts then, and what runs is ended afterwards.
+async fn standing(context: &ApiContext, user: &UserId, open: Option<&str>) -> Result<Option<UserStanding>, ApiError> {
+    let Ok(billing) = billing::billing(context) else { return Ok(Some(UserStanding::default())) };
+    match checkout::prepare_erasure(billing, user, open).await {
+        Ok(standing) => Ok(Some(standing)),
+        Err(CheckoutError::Provider(error)) => {
+            log::warn!(user:%; "a user is erased, and the payment provider does not say what runs: {error}");
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Ends what runs for these customers; the worker does what cannot be done now.
+async fn end_payments(context: &ApiContext, customers: Vec<CustomerTurn>) -> PaymentsEnd {
+    if customers.is_empty() {
+        return PaymentsEnd::None;
+    }
+    let Ok(billing) = billing::billing(context) else { return PaymentsEnd::Ending };
+    let mut end = PaymentsEnd::Ended;
+    for turn in customers {
+        match endings::end_customer(billing, turn).await {
+            Ok(true) => {}
+            Ok(false) => end = PaymentsEnd::Ending,
+            Err(error) => {
+                log::warn!("it is not stored that nothing runs for a customer: {error}");
+                end = PaymentsEnd::Ending;
+            }
+        }
+    }
+    end
+}
+
+/// How an attempt to erase a user ended.
+enum ErasureAttempt {
+    Erased(Erased),
+    /// The session has ended since the request was let in.
+    SignedOut,
+    /// The first payment is due.
+    SubscriptionRuns,
+    /// Another than the one that is closed.
+    CheckoutOpened,
+}
+
+/// Erases the user, unless there is another checkout than `closed`, which could still be paid, or a subscription that
+/// renews. Those that the provider does not know do not.
+async fn erase_once(
+    context: &ApiContext,
+    user: &User,
+    session: &SessionId,
+    closed: Option<String>,
+    standing: Option<UserStanding>,
+) -> Result<ErasureAttempt, DbError> {
+    let (now, mark) = (context.clock.now(), context.account_marks.of(&user.platform_id));
+    let (hub, push, id, user) = (context.hub.clone(), context.push.clone(), user.id.clone(), user.clone());
+    let (session, data_dir) = (session.clone(), context.data_dir.clone());
+    let erase = move |db: &mut Db| {
+        personal_data::begin_erasure(db, &user.id)?;
+        if !sessions::lock(db, &session)? {
+            return Ok(ErasureAttempt::SignedOut);
+        }
+        if payment_customers::lock_checkout(db, &user.id)? != closed {
+            return Ok(ErasureAttempt::CheckoutOpened);
+        }
+        let known = subscriptions::list_for(db, &user.id)?;
+        let is_unknown = |id: &String| standing.as_ref().is_some_and(|standing| standing.unknown.contains(id));
+        if known.iter().any(|known| known.is_to_renew() && !is_unknown(&known.id)) {
+            return Ok(ErasureAttempt::SubscriptionRuns);
+        }
+        // While the provider does not answer, the last checkout may have been paid.
+        if !known.is_empty() || standing.is_none() && closed.is_some() {
+            former_subscribers::put(db, &mark)?;
+        }
+        personal_data::erase(db, &user, now).map(ErasureAttempt::Erased)
+    };
+    let tell = move |attempt: &ErasureAttempt| {
+        let ErasureAttempt::Erased(erased) = attempt else { return };
+        // On the database's thread, which nobody can stop: a client that leaves must not keep the user off the list.
+        if let Err(error) = erasure_list::note(&data_dir, &id, now) {
+            log::error!(user:% = id; "an erasure is not on the list that restored backups are held against: {error}");
+        }
+        let Erased { sessions, helper_devices, api_tokens, servers, shared, acknowledged, notes, .. } = erased;
+        let of_devices = helper_devices.iter().map(SessionId::of_device);
+        let of_tokens = api_tokens.iter().map(SessionId::of_token);
+        for session in sessions.iter().cloned().chain(of_devices).chain(of_tokens) {
+            hub.do_send(SessionEnded { session });
+        }
+        for server in servers {
+            hub.do_send(ServerRemoved { server: server.clone() });
+        }
+        for (server, note) in notes {
+            hub.do_send(NotesChanged { server: server.clone(), deleted: Some(note.clone()) });
+        }
+        for server in shared {
+            hub.do_send(AccessChanged { server: server.clone() });
+        }
+        for server in acknowledged {
+            hub.do_send(AcknowledgementsErased { server: server.clone(), user: id.clone() });
+        }
+        push.do_send(CredentialChanged { user: id.clone() });
+        push.do_send(ServersChanged { user: id });
+    };
+    context.pool.write_and_tell(erase, tell).await
+}

@@ -1,0 +1,159 @@
+//! The support bot: `/chat/interactions`, which the chat platform calls for every command that somebody gives it.
+//!
+//! The platform waits three seconds, so there is always an answer in time: what cannot be looked up is said so.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use actix_web::{HttpRequest, HttpResponse, web};
+use serde_json::Value;
+use tokio::time::timeout;
+
+use crate::{
+    api::{
+        answer::{
+            chat_problem::ChatProblem,
+            error::{ApiError, Problem},
+        },
+        caches::store_answers::{SHIPPED, content},
+        context::ApiContext,
+        intel::shops::MarketRead,
+    },
+    crypto::{digest::sha256_hex, interaction_signature, webhook_signature::SignatureFault},
+    db::{access, chat_links, error::DbError, paired_servers::PairedServer, pool::Db, stores},
+    domain::{
+        access::Role,
+        chat_answers::{self, BotMessages, BotReply},
+        chat_commands::BotCommand,
+        chat_interaction::{self, Interaction},
+        chat_link::ChatLinkCode,
+        ids::{ChatUserId, GameServerId, UserId},
+        shop::Shop,
+        stores::StoreName,
+        time::Timestamp,
+    },
+    relay::hub::Markets,
+};
+
+const SIGNATURE: &str = "x-signature-ed25519";
+const SIGNED_AT: &str = "x-signature-timestamp";
+/// How long an answer may take.
+const ANSWER_DEADLINE: Duration = Duration::from_millis(2_500);
+/// Game servers whose offers are looked at for one answer, the user's own first.
+const PRICED_SERVERS: usize = 20;
+
+/// Takes an interaction of the chat platform, at most 64 KiB, signed with Ed25519 in `X-Signature-Ed25519` over the text
+/// of `X-Signature-Timestamp` and the body. A ping is answered with a pong (type 1), a command with a message (type 4).
+#[utoipa::path(post, path = "/chat/interactions", tag = "chat platform",
+    request_body(content = Object, content_type = "application/json", example = json!({ "type": 1 })), responses(
+    (status = 200, body = Object, description = "`{ type: 1 }`, or `{ type: 4, data: { content, allowed_mentions, flags } }`"),
+    (status = 401, body = Problem, content_type = "application/problem+json",
+        description = "`invalid_interaction_signature`"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`chat_disabled`"),
+))]
+pub async fn receive(
+    req: HttpRequest,
+    body: web::Bytes,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let bot = context.chat_bot()?;
+    let header = |name: &str| {
+        let mut values = req.headers().get_all(name);
+        let value = values.next().and_then(|value| value.to_str().ok());
+        // Which of two would be meant?
+        value.filter(|_| values.next().is_none())
+    };
+    let checked = match (header(SIGNATURE), header(SIGNED_AT)) {
+        (Some(signature), Some(time)) => {
+            interaction_signature::verify(&bot.public_key, signature, time, &body, context.clock.now())
+        }
+        _ => Err(SignatureFault::Malformed),
+    };
+    checked.map_err(|fault| ApiError::Chat(ChatProblem::Unsigned(fault)))?;
+    let body: Value = serde_json::from_slice(&body).map_err(|_| ApiError::MalformedJson)?;
+    let interaction =
+        Interaction::read(&body).map_err(|path| ApiError::invalid(path, "is missing or has another form"))?;
+    Ok(HttpResponse::Ok().json(match interaction {
+        Interaction::Ping => chat_interaction::pong(),
+        Interaction::Command { by, command } => chat_interaction::message(&answer(&context, by, command).await),
+    }))
+}
+
+/// What the bot says to a command of this account.
+async fn answer(context: &ApiContext, by: ChatUserId, command: Option<BotCommand>) -> BotReply {
+    let Some(command) = command else { return BotMessages::default().unknown_command() };
+    let asked = AskedCommand {
+        code: ChatLinkCode::new(context.random.bytes()),
+        frontend: context.urls.frontend.to_string(),
+        live: context.markets.clone(),
+        now: context.clock.now(),
+        by,
+    };
+    let writes = command == BotCommand::Link;
+    let tell = move |db: &mut Db| asked.tell(db, &command);
+    let told = async { if writes { context.pool.write(tell).await } else { context.pool.read(tell).await } };
+    match timeout(ANSWER_DEADLINE, told).await {
+        Ok(Ok(reply)) => return reply,
+        Ok(Err(error)) => log::warn!("the bot had no answer: {error}"),
+        Err(_) => log::warn!("the bot had no answer in time"),
+    }
+    BotMessages::default().unavailable()
+}
+
+/// Who asks, and what an answer is made with.
+struct AskedCommand {
+    by: ChatUserId,
+    /// A new one.
+    code: ChatLinkCode,
+    /// Where the code is entered.
+    frontend: String,
+    live: Arc<Markets>,
+    now: Timestamp,
+}
+
+impl AskedCommand {
+    fn tell(&self, db: &mut Db, command: &BotCommand) -> Result<BotReply, DbError> {
+        let messages = BotMessages::new(store(db, StoreName::Messages)?);
+        Ok(match command {
+            BotCommand::Craft { item, amount } => {
+                chat_answers::craft(&messages, &store(db, StoreName::Crafting)?, item, *amount)
+            }
+            BotCommand::Raid { target, amount } => {
+                chat_answers::raid(&messages, &store(db, StoreName::Raid)?, target, *amount)
+            }
+            BotCommand::Faq { question } => {
+                chat_answers::faq(&messages, &store(db, StoreName::Faq)?, question.as_deref())
+            }
+            BotCommand::Item { item } => chat_answers::item(&messages, item),
+            BotCommand::Price { item } => match chat_links::user_of(db, &self.by)? {
+                Some(user) => chat_answers::price(&messages, item, &self.offers(db, &user)?),
+                None => messages.not_linked(),
+            },
+            BotCommand::Link => {
+                chat_links::issue(db, &self.by, &sha256_hex(self.code.as_str().as_bytes()), self.now)?;
+                messages.code(self.code.as_str(), &self.frontend)
+            }
+        })
+    }
+
+    /// The shops on the servers that the user may watch, each game server once.
+    fn offers(&self, db: &mut Db, user: &UserId) -> Result<Vec<(String, Vec<Shop>)>, DbError> {
+        let mut seen = BTreeSet::new();
+        let mut servers = access::servers_of(db, user)?;
+        // Among those of one game server, one that may read what is known of it.
+        servers.sort_by_key(|(server, _)| !server.is_accepted());
+        servers.retain(|(server, _)| seen.insert(GameServerId::at(&server.address, server.port)));
+        let market = |(server, role): (PairedServer, Role)| {
+            let read = MarketRead::load(db, &self.live, &server.id, self.now)?;
+            Ok((server.name_for(role).to_owned(), read.stored.shops))
+        };
+        servers.into_iter().take(PRICED_SERVERS).map(market).collect()
+    }
+}
+
+/// What a store holds now.
+fn store(db: &mut Db, name: StoreName) -> Result<Value, DbError> {
+    let version = stores::newest(db, name)?.map_or(SHIPPED, |newest| newest.version);
+    let (data, _) = content(db, name, version)?;
+    // Only JSON is ever written; and of anything else the bot says that it knows nothing.
+    Ok(serde_json::from_str(&data).unwrap_or_default())
+}

@@ -1,0 +1,102 @@
+//! How the service itself is, as of a moment ago. [`state_checks`](crate::api::operation::state_checks) finds it out.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use chrono::TimeDelta;
+use rustix::fs::statvfs;
+
+use crate::{domain::time::Timestamp, push::session_status::PushCounts, relay::hub::LinkCounts};
+
+/// For how long one look at whether something can be written counts: polls then cost nothing.
+pub const WRITTEN_FOR: TimeDelta = TimeDelta::seconds(5);
+/// For how long everybody is shown the same status.
+pub const STATUS_FOR: TimeDelta = TimeDelta::seconds(5);
+/// An alarm that waits for longer needs the operator.
+pub const LONGEST_ALARM_WAIT: Duration = Duration::from_secs(60);
+/// Bytes that the data directory's file system has free, at the least.
+const LEAST_FREE: u64 = 64 << 20;
+
+/// What came of the last attempt to write.
+pub struct WriteState {
+    /// Why the database takes nothing, if it takes nothing.
+    pub database: Result<(), String>,
+    /// Bytes that are free where the data directory is; none if the system does not say.
+    pub free: Option<u64>,
+    /// Why the data directory takes no files, if it takes none.
+    pub directory: Result<(), String>,
+}
+
+impl WriteState {
+    /// Whether the data directory has room.
+    pub fn has_room(&self) -> bool {
+        self.free.is_none_or(|free| free >= LEAST_FREE)
+    }
+
+    /// A sentence for each fault, for the log.
+    pub fn faults(&self) -> Vec<String> {
+        let database = self.database.as_ref().err().map(|error| format!("the database takes nothing: {error}"));
+        let directory = self.directory.as_ref().err().map(|error| format!("the data directory {error}"));
+        let room = (!self.has_room())
+            .then(|| format!("less than {} MiB are free where the data directory is: make room", LEAST_FREE >> 20));
+        [database, directory, room].into_iter().flatten().collect()
+    }
+}
+
+/// True if more than half of these are unreachable, and so many at least.
+pub fn mostly_unreachable(states: &[(&'static str, usize)], least: usize) -> bool {
+    let all: usize = states.iter().map(|(_, count)| count).sum();
+    let unreachable = states.iter().find(|(state, _)| *state == "unreachable").map_or(0, |(_, count)| *count);
+    unreachable >= least && 2 * unreachable > all
+}
+
+/// How the service is. `None`: the part does not answer.
+pub struct OwnState {
+    pub stopping: bool,
+    pub written: Arc<WriteState>,
+    pub links: Option<LinkCounts>,
+    pub push: Option<PushCounts>,
+    /// For how long the oldest alarm of the journal has waited for the database; none if none waits.
+    pub alarm_wait: Option<Duration>,
+    /// Stored secrets that do not open.
+    pub unreadable_secrets: usize,
+    /// Open sockets.
+    pub sockets: usize,
+    /// A reverse proxy seems not to be named in the settings.
+    pub unnamed_proxy: bool,
+    /// When a socket last took an alarm.
+    pub last_alarm: Option<Timestamp>,
+}
+
+/// Bytes that are free for this process where the directory is. Blocks.
+pub fn free_bytes(directory: &Path) -> Option<u64> {
+    let file_system = statvfs(directory).ok()?;
+    Some(file_system.f_bavail.saturating_mul(file_system.f_frsize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_is_almost_full_below_its_threshold() {
+        let state = |free| WriteState { database: Ok(()), free, directory: Ok(()) };
+        assert!(state(None).has_room() && state(Some(LEAST_FREE)).has_room());
+        assert!(!state(Some(LEAST_FREE - 1)).has_room());
+        assert_eq!((state(None).faults().len(), state(Some(0)).faults().len()), (0, 1));
+    }
+
+    #[test]
+    fn a_lost_network_is_more_than_a_game_server_that_is_down() {
+        let states = |connected, unreachable| [("connected", connected), ("unreachable", unreachable), ("paused", 0)];
+        assert!(mostly_unreachable(&states(2, 3), 3) && mostly_unreachable(&states(0, 1), 1));
+        assert!(!mostly_unreachable(&states(0, 2), 3) && !mostly_unreachable(&states(3, 3), 3));
+        assert!(!mostly_unreachable(&states(0, 0), 0));
+    }
+
+    #[test]
+    fn the_system_says_what_is_free() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(free_bytes(directory.path()).is_some());
+        assert_eq!(free_bytes(&directory.path().join("missing")), None);
+    }
+}

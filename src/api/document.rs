@@ -1,0 +1,8 @@
+//! The OpenAPI document and its page, and the check that a request has nothing else.
+
+pub mod docs;
+pub mod example_values;
+pub mod known_input;
+pub mod openapi;
+pub mod operation_answers;
+pub mod operation_names;

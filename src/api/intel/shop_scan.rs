@@ -1,0 +1,97 @@
+//! The suspicious shops of a game server: `/intel/{serverId}/shops/scan`.
+
+use actix_web::{HttpResponse, web};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{
+    api::{
+        answer::{
+            error::ApiError,
+            list_page::{ListPage, ListPlace},
+        },
+        context::ApiContext,
+        extract::{paired_server::WatchedServer, query::Query},
+        intel::shops::{Delivery, MarketRead, OfferItems},
+    },
+    db::pool::Db,
+    domain::shop::{VendorId, scan},
+};
+
+/// Why a shop is suspicious.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct ReasonView {
+    /// `far_below_median`, `below_median`, `far_above_median`, `below_crafting_cost`, `impossible_stock`,
+    /// `impossible_price`, `appears_and_vanishes`, `moved`, `imitates_name`.
+    #[schema(format = "scan-reason")]
+    reason: &'static str,
+    weight: u32,
+    /// The offer it is about, if it is about one.
+    offer: Option<OfferItems>,
+    /// In words.
+    detail: String,
+}
+
+/// A suspicious shop.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct SuspectView {
+    #[schema(value_type = String)]
+    vendor_id: VendorId,
+    name: String,
+    x: f64,
+    y: f64,
+    grid: String,
+    #[schema(minimum = 30, maximum = 100)]
+    score: u32,
+    /// Heaviest first.
+    reasons: Vec<ReasonView>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct ScanResults {
+    /// Most suspicious first.
+    results: Vec<SuspectView>,
+    /// The `before` of the next page; `null` after the last.
+    next: Option<String>,
+    #[serde(flatten)]
+    delivery: Delivery,
+}
+
+/// The suspicious shops of a game server.
+#[utoipa::path(get, path = "/intel/{serverId}/shops/scan", tag = "intel", security(("session" = [])),
+    params(("serverId" = String, Path), ListPage), responses(
+    (status = 200, body = ScanResults),
+))]
+pub async fn suspicious(
+    WatchedServer { id, .. }: WatchedServer,
+    Query(page): Query<ListPage>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let (now, live) = (context.clock.now(), context.markets.clone());
+    // Scanned on the database's thread, which may block.
+    let scan = move |db: &mut Db| {
+        let market = MarketRead::load(db, &live, &id, now)?;
+        let results: Vec<_> = scan::scan(&market.stored.shops).into_iter().map(suspect).collect();
+        Ok((results, market))
+    };
+    let (results, market) = context.pool.read(scan).await?;
+    let place = |suspect: &SuspectView| {
+        ListPlace::new(u64::from(scan::HIGHEST_SCORE - suspect.score), suspect.vendor_id.to_string())
+    };
+    let (results, next) = page.cut(results, place)?;
+    let delivery = market.delivery(&context);
+    Ok(HttpResponse::Ok().json(ScanResults { results, next, delivery }))
+}
+
+fn suspect(suspect: scan::Suspect) -> SuspectView {
+    let scan::Suspect { shop, score, reasons } = suspect;
+    let (x, y) = shop.id.place();
+    let reason = |scan::Suspicion { reason, weight, offer, detail }| {
+        let offer = offer.map(OfferItems::from);
+        ReasonView { reason, weight, offer, detail }
+    };
+    let (name, grid) = (shop.shown_name().to_owned(), shop.grid.clone());
+    SuspectView { vendor_id: shop.id, name, x, y, grid, score, reasons: reasons.into_iter().map(reason).collect() }
+}

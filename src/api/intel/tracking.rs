@@ -1,0 +1,382 @@
+//! Tracked players of a paired server: `/intel/{serverId}/tracking/*`.
+
+use actix_web::{HttpResponse, http::StatusCode, web};
+use chrono::TimeDelta;
+use garde::Validate;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::{
+    api::{
+        answer::{
+            done::Done,
+            error::{ApiError, Problem},
+            fields::{given, is_platform_id, lines, one_line, rfc3339, visible_name},
+            list_page::{ListPage, ListPlace},
+        },
+        context::ApiContext,
+        extract::{
+            idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
+            json::Json,
+            paired_server::{OwnedServer, WatchedServer},
+            query::Query,
+        },
+    },
+    db::{
+        access,
+        error::DbError,
+        paired_servers, player_sessions,
+        pool::Db,
+        server_matches::{self, StoredMatch},
+        tracked_players::{self, NewTrackedPlayer, TrackedPlayer, TrackedPlayerChange},
+    },
+    domain::{
+        ids::ServerId,
+        limits::TRACKED_PLAYERS_PER_SERVER,
+        player_name::NameKey,
+        player_session::{BLIND_AFTER, play_time_by_hour},
+        server_match::{Confidence, MatchedBy, ServerMatch},
+        time::{self, Timestamp},
+    },
+    tracking::worker::TrackingChanged,
+};
+
+/// Play time is summed up over so many days, and so many sessions of them.
+const PLAY_TIME_DAYS: i64 = 30;
+const PLAY_TIME_SESSIONS: i64 = 5_000;
+
+/// A player to be tracked.
+#[derive(Deserialize, ToSchema, Validate)]
+#[serde(rename_all = "camelCase")]
+#[schema(example = json!({ "trackerName": "Grim", "tag": "neighbour", "note": "Raids at night" }))]
+pub struct NewTracking {
+    /// The player's name in the game, as others see it.
+    #[garde(custom(visible_name))]
+    #[schema(format = "one-line", min_length = 1, max_length = 64)]
+    tracker_name: String,
+    #[garde(length(chars, min = 1, max = 32), custom(one_line))]
+    #[schema(format = "one-line", min_length = 1, max_length = 32)]
+    tag: Option<String>,
+    #[garde(length(chars, min = 1, max = 1000), custom(lines))]
+    #[schema(format = "lines", min_length = 1, max_length = 1000)]
+    note: Option<String>,
+}
+
+/// What changes: what is absent stays, `null` removes.
+#[derive(Deserialize, ToSchema, Validate)]
+#[serde(rename_all = "camelCase")]
+#[schema(example = json!({ "tag": null, "platformId": "76561198000000004" }))]
+pub struct TrackingPatch {
+    #[serde(default, deserialize_with = "given")]
+    #[garde(inner(length(chars, min = 1, max = 32), custom(one_line)))]
+    #[schema(value_type = Option<String>, format = "one-line", min_length = 1, max_length = 32)]
+    tag: Option<Option<String>>,
+    #[serde(default, deserialize_with = "given")]
+    #[garde(inner(length(chars, min = 1, max = 1000), custom(lines)))]
+    #[schema(value_type = Option<String>, format = "lines", min_length = 1, max_length = 1000)]
+    note: Option<Option<String>>,
+    /// SteamID64.
+    #[serde(default, deserialize_with = "given")]
+    #[garde(inner(inner(custom(is_platform_id))))]
+    #[schema(value_type = Option<String>, format = "steamid64")]
+    platform_id: Option<Option<String>>,
+}
+
+/// A tracked player.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct TrackedPlayerView {
+    id: String,
+    tracker_name: String,
+    tag: Option<String>,
+    note: Option<String>,
+    /// SteamID64, as the owner knows it.
+    platform_id: Option<String>,
+    /// The id of the user who tracks the player.
+    author: String,
+    #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+    /// As far as it is known; see `asOf` of the list.
+    online: bool,
+    #[serde(serialize_with = "time::wire_option")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    online_since: Option<Timestamp>,
+    #[serde(serialize_with = "time::wire_option")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    last_seen_at: Option<Timestamp>,
+}
+
+/// The server of the player-statistics service.
+#[derive(Serialize, ToSchema)]
+struct MatchView {
+    /// Its id there.
+    id: String,
+    name: String,
+    /// `certain`, `likely` or `possible`.
+    confidence: Confidence,
+    /// What is the same: `address`, `port`, `name`.
+    by: Vec<MatchedBy>,
+}
+
+/// How far it is known who is online.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct TrackingStatus {
+    /// The server of the player-statistics service; `null`: none was found yet.
+    #[serde(rename = "match")]
+    matched: Option<MatchView>,
+    /// When the server was looked for there.
+    #[serde(serialize_with = "time::wire_option")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    checked_at: Option<Timestamp>,
+    /// The server hides the names of its players: nobody can be tracked there.
+    names_hidden: bool,
+    /// When it was last known who is online.
+    #[serde(serialize_with = "time::wire_option")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    as_of: Option<Timestamp>,
+    /// It is not known now: no service, no match, a service that is down, or a budget that is spent.
+    stale: bool,
+}
+
+#[derive(Serialize, ToSchema)]
+struct TrackedPlayerList {
+    /// By name.
+    players: Vec<TrackedPlayerView>,
+    /// The `before` of the next page; `null` after the last.
+    next: Option<String>,
+    #[serde(flatten)]
+    status: TrackingStatus,
+}
+
+/// A time on the game server.
+#[derive(Serialize, ToSchema)]
+struct SessionView {
+    #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
+    from: Timestamp,
+    /// When the player was last seen in it; `null`: it goes on.
+    #[serde(serialize_with = "time::wire_option")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    to: Option<Timestamp>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct PlayerSessionList {
+    /// Newest first.
+    sessions: Vec<SessionView>,
+    /// The `before` of the next page; `null` after the last.
+    next: Option<String>,
+    online: bool,
+    #[serde(serialize_with = "time::wire_option")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    online_since: Option<Timestamp>,
+    #[serde(serialize_with = "time::wire_option")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    last_seen_at: Option<Timestamp>,
+    /// Seconds of play in each hour of the day (UTC, from 0 to 23), over the last 30 days.
+    #[schema(min_items = 24, max_items = 24)]
+    play_time_by_hour: Vec<i64>,
+    #[serde(flatten)]
+    status: TrackingStatus,
+}
+
+/// How many sessions.
+#[derive(Deserialize, IntoParams, Validate)]
+pub struct SessionPage {
+    /// At most so many; 50 if absent.
+    #[garde(range(min = 1, max = 500))]
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<i64>,
+    /// Only those that began earlier: the `next` of the page before.
+    #[garde(skip)]
+    #[param(format = DateTime)]
+    before: Option<String>,
+}
+
+impl From<TrackedPlayer> for TrackedPlayerView {
+    fn from(player: TrackedPlayer) -> Self {
+        Self {
+            id: player.id,
+            tracker_name: player.tracker_name,
+            tag: player.tag,
+            note: player.note,
+            platform_id: player.platform_id,
+            author: player.author_id.to_string(),
+            created_at: player.created_at,
+            online: player.online_since.is_some(),
+            online_since: player.online_since,
+            last_seen_at: player.last_seen_at,
+        }
+    }
+}
+
+impl TrackingStatus {
+    fn new(known: Option<StoredMatch>, context: &ApiContext) -> Self {
+        let as_of = known.as_ref().and_then(|known| known.polled_at);
+        let is_old = as_of.is_none_or(|as_of| context.clock.now() - as_of > BLIND_AFTER);
+        let names_hidden = known.as_ref().is_some_and(|known| known.names_hidden);
+        let checked_at = known.as_ref().map(|known| known.checked_at);
+        let matched = known.and_then(|known| known.matched);
+        let stale = context.tracking.is_none() || matched.is_none() || is_old;
+        let matched = matched.map(|ServerMatch { id, name, confidence, by }| MatchView { id, name, confidence, by });
+        Self { matched, checked_at, names_hidden, as_of, stale }
+    }
+}
+
+/// What is known of the game server at the player-statistics service.
+fn known_match(db: &mut Db, server: &ServerId) -> Result<Option<StoredMatch>, DbError> {
+    let paired = paired_servers::get(db, server)?;
+    server_matches::get(db, &paired.address, paired.port)
+}
+
+/// The tracked players of a server, and how far it is known whether they are online.
+#[utoipa::path(get, path = "/intel/{serverId}/tracking", tag = "intel", security(("session" = [])),
+    params(("serverId" = String, Path), ListPage), responses(
+    (status = 200, body = TrackedPlayerList),
+))]
+pub async fn list(
+    server: WatchedServer,
+    Query(page): Query<ListPage>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    // In this order: a look that is stored meanwhile must not make its time that of older players.
+    let read = move |db: &mut Db| Ok((known_match(db, &server.id)?, tracked_players::list(db, &server.id)?));
+    let (known, players) = context.pool.read(read).await?;
+    let (players, next) = page.cut(players, |player: &TrackedPlayer| ListPlace::new(0, &player.name_key))?;
+    let players = players.into_iter().map(TrackedPlayerView::from).collect();
+    Ok(HttpResponse::Ok().json(TrackedPlayerList { players, next, status: TrackingStatus::new(known, &context) }))
+}
+
+/// Tracks a player by name. A name that is tracked already: 409 `conflict`.
+#[utoipa::path(post, path = "/intel/{serverId}/tracking", tag = "intel", security(("session" = [])),
+    params(("serverId" = String, Path)), request_body = NewTracking, responses(
+    (status = 201, body = TrackedPlayerView),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
+    (status = 409, body = Problem, content_type = "application/problem+json", description = "`conflict`, `limit_reached`"),
+))]
+pub async fn add(
+    OwnedServer { user, id: server }: OwnedServer,
+    once: Idempotent,
+    Json(new): Json<NewTracking>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let now = context.clock.now();
+    let name = new.tracker_name.trim().to_owned();
+    let key = NameKey::of(&name).ok_or_else(|| ApiError::invalid("trackerName", "must have visible characters"))?;
+    let new = NewTrackedPlayer {
+        id: context.random.id(now),
+        server: server.clone(),
+        tracker_name: name,
+        key,
+        tag: new.tag,
+        note: new.note,
+        author: user.id.clone(),
+    };
+    let (watched, caller) = (server.clone(), user.id.clone());
+    let add = move |db: &mut Db| {
+        paired_servers::lock(db, &server)?;
+        access::required(db, &user.id, &server)?;
+        if tracked_players::count(db, &server)? >= TRACKED_PLAYERS_PER_SERVER {
+            let message = format!("One server can have {TRACKED_PLAYERS_PER_SERVER} tracked players at most.");
+            return Err(ApiError::LimitReached(message));
+        }
+        let added = TrackedPlayerView::from(tracked_players::insert(db, &new, now)?);
+        Ok((ReplayableAnswer::new(StatusCode::CREATED, &added), ()))
+    };
+    let tracking = context.tracking.clone();
+    let tell = move |_: &()| {
+        if let Some(tracking) = tracking {
+            tracking.do_send(TrackingChanged { server: watched });
+        }
+    };
+    once.write(KeyCaller::User(caller), add, tell).await
+}
+
+/// Changes what the owner noted of a player.
+#[utoipa::path(patch, path = "/intel/{serverId}/tracking/{id}", tag = "intel", security(("session" = [])),
+    params(("serverId" = String, Path), ("id" = String, Path)), request_body = TrackingPatch, responses(
+    (status = 200, body = TrackedPlayerView),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
+))]
+pub async fn change(
+    OwnedServer { user, id: server }: OwnedServer,
+    path: web::Path<(String, String)>,
+    Json(patch): Json<TrackingPatch>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let (_, player) = path.into_inner();
+    let TrackingPatch { tag, note, platform_id } = patch;
+    let change = TrackedPlayerChange { tag, note, platform_id };
+    let update = move |db: &mut Db| {
+        access::required(db, &user.id, &server)?;
+        tracked_players::update(db, &server, &player, &change)
+    };
+    Ok(HttpResponse::Ok().json(TrackedPlayerView::from(context.pool.write(update).await?)))
+}
+
+/// Tracks a player no longer; the sessions are forgotten.
+#[utoipa::path(delete, path = "/intel/{serverId}/tracking/{id}", tag = "intel", security(("session" = [])),
+    params(("serverId" = String, Path), ("id" = String, Path)), responses(
+    (status = 200, body = Done),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
+))]
+pub async fn remove(
+    OwnedServer { user, id: server }: OwnedServer,
+    path: web::Path<(String, String)>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let (_, player) = path.into_inner();
+    let remove = move |db: &mut Db| {
+        access::required(db, &user.id, &server)?;
+        tracked_players::delete(db, &server, &player)
+    };
+    match context.pool.write(remove).await? {
+        true => Ok(HttpResponse::Ok().json(Done::OK)),
+        false => Err(ApiError::NotFound),
+    }
+}
+
+/// When a tracked player was on the game server.
+#[utoipa::path(get, path = "/intel/{serverId}/tracking/{id}/sessions", tag = "intel", security(("session" = [])),
+    params(("serverId" = String, Path), ("id" = String, Path), SessionPage), responses(
+    (status = 200, body = PlayerSessionList),
+))]
+pub async fn sessions(
+    WatchedServer { id: server, .. }: WatchedServer,
+    path: web::Path<(String, String)>,
+    Query(page): Query<SessionPage>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let (_, player) = path.into_inner();
+    let before = page.before.as_deref().map(|before| rfc3339("before", before)).transpose()?;
+    let read = move |db: &mut Db| {
+        let player = tracked_players::get(db, &server, &player)?;
+        let past = player_sessions::list(db, &player.id, PLAY_TIME_SESSIONS)?;
+        Ok((player, past, known_match(db, &server)?))
+    };
+    let (player, past, known) = context.pool.read(read).await?;
+    let since = context.clock.now() - TimeDelta::days(PLAY_TIME_DAYS);
+    let open = player.open_session();
+    let played = past.iter().map(|session| (session.began_at, session.ended_at));
+    let played = played.chain(open.map(|open| (open.began_at, open.seen_at)));
+    let play_time_by_hour = play_time_by_hour(played.map(|(from, to)| (from.max(since), to))).to_vec();
+    let open_view = open.map(|open| SessionView { from: open.began_at, to: None });
+    let past = past.iter().map(|session| SessionView { from: session.began_at, to: Some(session.ended_at) });
+    let limit = usize::try_from(page.limit.unwrap_or(50)).unwrap_or_default();
+    let mut rest =
+        open_view.into_iter().chain(past).filter(|session| before.is_none_or(|before| session.from < before));
+    let sessions: Vec<SessionView> = rest.by_ref().take(limit).collect();
+    let next = rest.next().and(sessions.last()).map(|last| time::to_wire(last.from));
+    Ok(HttpResponse::Ok().json(PlayerSessionList {
+        sessions,
+        next,
+        online: open.is_some(),
+        online_since: player.online_since,
+        last_seen_at: player.last_seen_at,
+        play_time_by_hour,
+        status: TrackingStatus::new(known, &context),
+    }))
+}

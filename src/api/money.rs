@@ -1,0 +1,3 @@
+//! Checkout and the events of the payment provider.
+
+pub mod billing;

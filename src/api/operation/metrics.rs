@@ -1,0 +1,305 @@
+//! Metrics for operators, in the text format of Prometheus.
+//!
+//! Most are read when somebody asks; what is frequent is counted where it happens, without a lock. No label names a
+//! user, a server or anything else of which there may be any number.
+
+use std::{sync::OnceLock, time::Duration};
+
+use actix_web::{
+    HttpRequest, HttpResponse,
+    guard::GuardContext,
+    http::header::{self, HeaderMap},
+    web,
+};
+use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use secrecy::{ExposeSecret as _, SecretString};
+use tokio::time::timeout;
+
+use crate::{
+    api::{
+        account::sign_in,
+        answer::error::ApiError,
+        context::{ACTOR_DEADLINE, ApiContext},
+        middleware::route_class,
+        operation::{
+            process_metrics,
+            status::{COMMIT, VERSION},
+        },
+        rate_limits::CLASSES,
+    },
+    config::Environment,
+    crypto::digest::sha256_hex,
+    db::{
+        alarms::{self, Tally},
+        incidents, journal, last_backup, paired_servers,
+        pool::{Db, PoolLoad},
+        push_credentials,
+    },
+    domain::{payment::ReportKind, problem, time::Timestamp},
+    net::{neighbour, refusals, unread_forwarding},
+    panics,
+    push::failure::FAULTS,
+    relay::hub::SendTotals,
+};
+
+/// How often the samples of histograms are put into their buckets, so that they do not pile up when nobody asks.
+const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+
+/// Seconds. An alarm that takes longer than the last bucket waits for a socket that does not read.
+const RAID_LATENCY: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
+const HTTP_SECONDS: [f64; 6] = [0.005, 0.025, 0.1, 0.5, 2.0, 10.0];
+const DATABASE_WAIT: [f64; 9] = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 2.5];
+
+/// Codes of refusals that are counted before there is one; those of limits are so by their class.
+const NOTABLE: [&str; 9] = [
+    problem::INVALID_SIGNATURE.code,
+    problem::SIGN_IN_REJECTED.code,
+    problem::INVALID_PAIRING_CODE.code,
+    problem::CONFIRMATION_NEEDED.code,
+    problem::UNKNOWN_INVITE.code,
+    problem::UNKNOWN_CHAT_CODE.code,
+    problem::UNAUTHENTICATED.code,
+    problem::INVALID_RELAY_TOKEN.code,
+    problem::TOO_MANY_CONNECTIONS.code,
+];
+
+/// The process's recorder; the first call installs it.
+pub fn recorder() -> Option<&'static PrometheusHandle> {
+    static RECORDER: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
+    RECORDER.get_or_init(install).as_ref()
+}
+
+fn install() -> Option<PrometheusHandle> {
+    let histograms =
+        [("companion_raid_latency_seconds", &RAID_LATENCY[..]), ("companion_database_wait_seconds", &DATABASE_WAIT)];
+    let histograms = histograms.into_iter().chain([(route_class::SECONDS, &HTTP_SECONDS[..])]);
+    let mut builder = PrometheusBuilder::new();
+    for (name, buckets) in histograms.clone() {
+        builder = builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), buckets).ok()?;
+    }
+    let recorder = builder.install_recorder().ok()?;
+    describe();
+    panics::describe();
+    route_class::describe();
+    sign_in::describe();
+    unread_forwarding::describe();
+    neighbour::describe();
+    let connections = [problem::UNAVAILABLE.code, problem::TOO_MANY_CONNECTIONS.code];
+    refusals::describe(&NOTABLE, &connections, problem::RATE_LIMITED.code, CLASSES.iter().map(|class| class.name));
+    // What has not happened yet is 0, not absent: a rate needs the 0 before the first one.
+    histograms.filter(|(name, _)| *name != route_class::SECONDS).for_each(|(name, _)| drop(metrics::histogram!(name)));
+    counter!("companion_alarms_kept_nowhere_total").absolute(0);
+    for reason in FAULTS {
+        counter!("companion_push_dead_letters_total", "reason" => reason).absolute(0);
+    }
+    gauge!("companion_payment_events_parked").set(0.0);
+    for kind in ReportKind::ALL {
+        counter!("companion_payment_reports_total", "kind" => kind.as_str()).absolute(0);
+    }
+    gauge!("companion_payment_customers_to_end").set(0.0);
+    gauge!("companion_sealed_secrets_waiting").set(0.0);
+    gauge!("companion_serving").set(1.0);
+    gauge!("companion_build_info", "version" => VERSION, "commit" => COMMIT).set(1.0);
+    Some(recorder)
+}
+
+#[rustfmt::skip]
+fn describe() {
+    describe_gauge!("companion_build_info", "What runs, in its labels; always 1.");
+    describe_gauge!("companion_serving", "1; 0 at a process that waits for another one to end, which has no other metrics.");
+    describe_gauge!("companion_ready", "1 while /ready says yes.");
+    describe_gauge!("companion_relay_connections", "Open WebSockets.");
+    describe_gauge!("companion_client_connections", "Connections of clients to both listeners.");
+    describe_gauge!("companion_client_connections_limit", "How many of them there may be; further ones are refused.");
+    describe_gauge!("companion_relay_subscriptions", "Watched servers, once for each WebSocket.");
+    describe_counter!("companion_relay_frames_total", "Data frames sent to WebSockets, by kind.");
+    describe_counter!("companion_relay_bytes_total", "Bytes that the kernel took for WebSockets.");
+    describe_counter!("companion_relay_merged_patches_total", "Patches that were several in one, because their client was slower.");
+    describe_gauge!("companion_relay_messages_waiting", "Messages that wait for a WebSocket, by lane.");
+    describe_gauge!("companion_snapshot_age_seconds", "Time since the game servers of connected links last said something.");
+    describe_histogram!("companion_raid_latency_seconds", "From an alarm that was heard to a WebSocket that took it.");
+    describe_gauge!("companion_links", "Links to game servers, by state.");
+    describe_gauge!("companion_push_sessions", "Push sessions, by state.");
+    describe_gauge!("companion_request_budget_ratio", "The part of the request budgets of game servers that is left.");
+    describe_gauge!("companion_alarms", "Alarms in the ledger, by state.");
+    describe_gauge!("companion_alarms_oldest_unfinished_seconds", "Age of the oldest alarm that is in no incident yet, or waits in the journal for the database; 0 if there is none.");
+    describe_gauge!("companion_alarms_refused_bytes", "Size of alarms.refused, where alarms are that no database took.");
+    describe_counter!("companion_alarms_kept_nowhere_total", "Alarms that neither the database nor the journal took in time.");
+    describe_gauge!("companion_incidents", "Incidents in the ledger, by state.");
+    describe_gauge!("companion_incidents_oldest_unheard_seconds", "Age of the oldest incident that nobody heard of; 0 if there is none.");
+    describe_gauge!("companion_database_up", "1 while the database takes what is written.");
+    describe_gauge!("companion_database_connections", "Connections to the database: open ones, and those that run a query.");
+    describe_gauge!("companion_database_queries_waiting", "Queries that wait for a connection.");
+    describe_histogram!("companion_database_wait_seconds", "How long queries waited for a connection.");
+    describe_gauge!("companion_last_backup_timestamp_seconds", "When `companion store-backup` last noted a backup, in seconds since 1970; 0: never.");
+    describe_gauge!("companion_disk_free_bytes", "Free bytes where the data directory is.");
+    describe_gauge!("companion_sealed_secrets_older", "Stored secrets that an older key sealed; 0 when a rotation is done.");
+    describe_gauge!("companion_sealed_secrets_waiting", "Stored secrets that cannot be opened with the keys that are set.");
+    describe_counter!("companion_push_ignored_total", "Pushes that are not for this service, by reason.");
+    describe_counter!("companion_push_dead_letters_total", "Pushes that could not be handled and were set aside, by reason.");
+    describe_counter!("companion_payment_events_total", "Events of the payment provider, by outcome.");
+    describe_gauge!("companion_payment_customers_to_end", "Customers of users who are gone, for whom something may still run at the payment provider.");
+    describe_counter!("companion_payment_reports_total", "Charges at which an admin has to look, by kind.");
+    describe_gauge!("companion_payment_events_parked", "Payment events that wait because something about them is unknown.");
+    describe_counter!("companion_player_stats_requests_total", "Requests to the player-statistics service, by whether the budget paid for them.");
+    describe_gauge!("process_start_time_seconds", "When the service started, in seconds since 1970.");
+    describe_counter!("process_cpu_seconds_total", "Time of the processors that was used.");
+    describe_gauge!("process_resident_memory_bytes", "Memory in use.");
+    describe_gauge!("process_open_fds", "Open files.");
+    describe_gauge!("process_max_fds", "The limit of open files.");
+}
+
+/// Sorts samples into buckets, without end.
+pub async fn upkeep() {
+    let mut ticks = tokio::time::interval(UPKEEP_EVERY);
+    loop {
+        ticks.tick().await;
+        if let Some(recorder) = recorder() {
+            recorder.run_upkeep();
+        }
+    }
+}
+
+/// True if there are metrics for a request. With a token, for every one, which then has to bring it. Without, in development,
+/// for one straight from this machine, not through a proxy that says it is one; in production for none, as a proxy may say
+/// nothing. For `Resource::guard`.
+pub fn is_offered(request: &GuardContext<'_>) -> bool {
+    let Some(context) = request.app_data::<web::Data<ApiContext>>() else { return false };
+    let by_token = context.metrics_token.is_some();
+    if !by_token && context.environment == Environment::Production {
+        return false;
+    }
+    let peer = request.head().peer_addr;
+    by_token
+        || peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback()) && !is_forwarded(request.head().headers())
+}
+
+fn is_forwarded(headers: &HeaderMap) -> bool {
+    let mut names = headers.keys().map(|name| name.as_str());
+    names.any(|name| matches!(name, "forwarded" | "via" | "x-real-ip") || name.starts_with("x-forwarded-"))
+}
+
+/// Whether the request brings this token. Digests are compared, so that the time tells nothing of it.
+fn brings(headers: &HeaderMap, token: &SecretString) -> bool {
+    let brought = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+    brought.is_some_and(|brought| sha256_hex(brought.as_bytes()) == sha256_hex(token.expose_secret().as_bytes()))
+}
+
+/// What the ledger and the sealed secrets look like.
+struct StoredFigures {
+    tally: Tally,
+    incidents: Vec<(&'static str, i64)>,
+    oldest_unheard: Option<Timestamp>,
+    older_secrets: i64,
+}
+
+/// Metrics of the service. With `METRICS_TOKEN` from everywhere, and then only with `Authorization: Bearer`; without, in
+/// development and from this machine only, otherwise there is no such route.
+#[utoipa::path(get, path = "/metrics", tag = "health", responses(
+    (status = 200, content_type = "text/plain"),
+    (status = 401, body = crate::api::answer::error::Problem, content_type = "application/problem+json"),
+    (status = 404, body = crate::api::answer::error::Problem, content_type = "application/problem+json",
+        description = "`not_found`: no token is set"),
+))]
+pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+    if let Some(token) = &context.metrics_token
+        && !brings(request.headers(), token)
+    {
+        return Err(ApiError::Unauthenticated);
+    }
+    let recorder = recorder().ok_or(ApiError::NotFound)?;
+    let key_version = context.vault.key_version();
+    let read = move |db: &mut Db| {
+        let older_bundles = push_credentials::count_older(db, key_version)?;
+        Ok(StoredFigures {
+            tally: alarms::tally(db)?,
+            incidents: incidents::tally(db)?,
+            oldest_unheard: incidents::oldest_unheard(db)?,
+            older_secrets: older_bundles + paired_servers::count_older(db, key_version)?,
+        })
+    };
+    let (started_at, data_dir) = (context.started_at, context.data_dir.clone());
+    let refused_in = context.data_dir.clone();
+    // What does not answer keeps its last values, and nothing else waits for it.
+    let (missing, written, links, push, stored, backed_up, refused, _) = tokio::join!(
+        context.not_ready(),
+        context.written(),
+        context.link_counts(),
+        context.push_counts(),
+        timeout(ACTOR_DEADLINE, context.pool.read(read)),
+        web::block(move || last_backup::read(&data_dir)),
+        web::block(move || journal::refused_bytes(&refused_in)),
+        web::block(move || process_metrics::report(started_at)),
+    );
+    gauge!("companion_ready").set(f64::from(missing.is_empty()));
+    if let Ok(Ok(backed_up)) = backed_up {
+        let seconds = backed_up.map_or(0.0, |at| at.timestamp() as f64);
+        gauge!("companion_last_backup_timestamp_seconds").set(seconds);
+    }
+    if let Ok(Ok(refused)) = refused {
+        gauge!("companion_alarms_refused_bytes").set(refused as f64);
+    }
+    report_sent(&context.relay_health.sent.totals());
+    gauge!("companion_relay_connections").set(context.sockets() as f64);
+    let (open, limit) = context.connections.load();
+    gauge!("companion_client_connections").set(open as f64);
+    gauge!("companion_client_connections_limit").set(limit as f64);
+    if let Ok(links) = links {
+        report_states("companion_links", &links.by_state);
+        gauge!("companion_snapshot_age_seconds", "of" => "oldest").set(links.oldest_state);
+        gauge!("companion_snapshot_age_seconds", "of" => "mean").set(links.mean_state);
+        gauge!("companion_request_budget_ratio", "of" => "least").set(links.least_budget);
+        gauge!("companion_request_budget_ratio", "of" => "mean").set(links.mean_budget);
+    }
+    if let Ok(push) = push {
+        report_states("companion_push_sessions", &push);
+    }
+    let PoolLoad { open, busy, waiting } = context.pool.load();
+    report_states("companion_database_connections", &[("open", open), ("busy", busy)]);
+    gauge!("companion_database_queries_waiting").set(waiting as f64);
+    if let Ok(written) = written {
+        gauge!("companion_database_up").set(f64::from(written.database.is_ok()));
+        if let Some(free) = written.free {
+            gauge!("companion_disk_free_bytes").set(free as f64);
+        }
+    }
+    let waited = context.journal.oldest_wait().unwrap_or_default().as_secs_f64();
+    match stored {
+        Ok(Ok(stored)) => report_stored(stored, waited, context.clock.now()),
+        _ => gauge!("companion_alarms_oldest_unfinished_seconds").set(waited),
+    }
+    Ok(HttpResponse::Ok().content_type("text/plain; version=0.0.4").body(recorder.render()))
+}
+
+fn report_sent(totals: &SendTotals) {
+    for (kind, frames) in totals.frames {
+        counter!("companion_relay_frames_total", "kind" => kind).absolute(frames);
+    }
+    for (lane, waiting) in totals.waiting {
+        gauge!("companion_relay_messages_waiting", "lane" => lane).set(waiting as f64);
+    }
+    counter!("companion_relay_bytes_total").absolute(totals.bytes);
+    counter!("companion_relay_merged_patches_total").absolute(totals.merged_patches);
+    gauge!("companion_relay_subscriptions").set(totals.subscriptions as f64);
+}
+
+fn report_stored(stored: StoredFigures, waited: f64, now: Timestamp) {
+    let StoredFigures { tally, incidents, oldest_unheard, older_secrets } = stored;
+    for (state, count) in tally.counts {
+        gauge!("companion_alarms", "state" => state).set(count as f64);
+    }
+    for (state, count) in incidents {
+        gauge!("companion_incidents", "state" => state).set(count as f64);
+    }
+    let age = |since: Option<Timestamp>| since.map_or(0.0, |since| (now - since).num_milliseconds() as f64 / 1_000.0);
+    gauge!("companion_alarms_oldest_unfinished_seconds").set(age(tally.oldest_unfinished).max(waited));
+    gauge!("companion_incidents_oldest_unheard_seconds").set(age(oldest_unheard));
+    gauge!("companion_sealed_secrets_older").set(older_secrets as f64);
+}
+
+fn report_states(name: &'static str, states: &[(&'static str, usize)]) {
+    for &(state, count) in states {
+        gauge!(name, "state" => state).set(count as f64);
+    }
+}

@@ -1,0 +1,258 @@
+//! The service's own state for everybody: no user, no server, nothing that tells who is watched.
+
+use std::collections::BTreeMap;
+
+use actix_web::{
+    HttpRequest, HttpResponse,
+    http::header::{self, HeaderValue},
+    web,
+};
+use chrono::{DurationRound as _, TimeDelta};
+use maud::html;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{
+    api::{
+        answer::{
+            error::ApiError,
+            page::{answer, whole},
+        },
+        caches::own_state::{LONGEST_ALARM_WAIT, OwnState, mostly_unreachable},
+        context::ApiContext,
+    },
+    domain::time::{self, Timestamp},
+};
+
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Of the source, or `unknown`.
+pub const COMMIT: &str = env!("COMPANION_COMMIT");
+
+/// The text of `--version`.
+pub const VERSION_AND_COMMIT: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("COMPANION_COMMIT"), ")");
+
+/// So many links that are unreachable are more than game servers that happen to be down.
+const LINKS_DOWN: usize = 3;
+/// Seconds after which a browser asks again.
+const RENEWED_AFTER: u16 = 15;
+
+/// How the service is.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceState {
+    state: OverallState,
+    version: &'static str,
+    /// Of the source it was built from, or `unknown`.
+    commit: &'static str,
+    #[serde(serialize_with = "time::wire")]
+    #[schema(value_type = String, format = DateTime)]
+    started_at: Timestamp,
+    /// Seconds since start.
+    uptime: u64,
+    /// The database takes what is written.
+    database: bool,
+    /// The data directory has room, and takes files.
+    disk: bool,
+    /// No alarm has waited for the database for more than a minute.
+    alarms_stored: bool,
+    /// How many links to game servers there are in each state; absent while they do not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    links: Option<BTreeMap<&'static str, usize>>,
+    /// How many push sessions there are in each state; absent while they do not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    push: Option<BTreeMap<&'static str, usize>>,
+    /// Open WebSockets.
+    sockets: usize,
+    /// Requests come over a reverse proxy that `TRUSTED_PROXIES` does not name: all of its clients share the limits of
+    /// one address.
+    unnamed_proxy: bool,
+    /// Stored credentials that do not open with the service's keys.
+    unreadable_secrets: usize,
+    /// The hour in which an alarm was last delivered. Not the minute: who raids has no use for it then.
+    #[serde(serialize_with = "time::wire_option")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    last_alarm_delivered_at: Option<Timestamp>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum OverallState {
+    Ok,
+    /// Something does not work; the other fields say what.
+    Degraded,
+    Stopping,
+}
+
+impl ServiceState {
+    fn new(own: &OwnState, started_at: Timestamp, uptime: u64) -> Self {
+        let (database, disk) = (own.written.database.is_ok(), own.written.has_room() && own.written.directory.is_ok());
+        let alarms_stored = own.alarm_wait.is_none_or(|wait| wait <= LONGEST_ALARM_WAIT);
+        let links = own.links.as_ref().is_some_and(|links| !mostly_unreachable(&links.by_state, LINKS_DOWN));
+        let push = own.push.is_some_and(|push| !mostly_unreachable(&push, 1));
+        let works = database && disk && alarms_stored && links && push && own.unreadable_secrets == 0;
+        let state = match (own.stopping, works) {
+            (true, _) => OverallState::Stopping,
+            (false, true) => OverallState::Ok,
+            (false, false) => OverallState::Degraded,
+        };
+        Self {
+            state,
+            version: VERSION,
+            commit: COMMIT,
+            started_at,
+            uptime,
+            database,
+            disk,
+            alarms_stored,
+            links: own.links.as_ref().map(|links| links.by_state.into_iter().collect()),
+            push: own.push.map(|push| push.into_iter().collect()),
+            sockets: own.sockets,
+            unnamed_proxy: own.unnamed_proxy,
+            unreadable_secrets: own.unreadable_secrets,
+            last_alarm_delivered_at: own.last_alarm.and_then(|at| at.duration_trunc(TimeDelta::hours(1)).ok()),
+        }
+    }
+
+    fn page(&self, now: Timestamp) -> String {
+        let title = match self.state {
+            OverallState::Ok => "Everything works",
+            OverallState::Degraded => "Something does not work",
+            OverallState::Stopping => "The service is stopping",
+        };
+        let database = if self.database { "takes and keeps what is written" } else { "takes nothing that is written" };
+        let disk = if self.disk { "has room" } else { "is almost full, or takes no files" };
+        let alarms = if self.alarms_stored { "are stored" } else { "wait for the database, in a file" };
+        let sockets = match self.sockets {
+            0 => "none is connected".to_owned(),
+            1 => "1 is connected".to_owned(),
+            sockets => format!("{sockets} are connected"),
+        };
+        let secrets = match self.unreadable_secrets {
+            0 => "all open".to_owned(),
+            unreadable => format!("{unreadable} cannot be read; the operator is repairing this"),
+        };
+        let alarm = match self.last_alarm_delivered_at.map(|at| (now - at).num_hours()) {
+            None => "none yet".to_owned(),
+            Some(..1) => "within the last hour".to_owned(),
+            Some(hours @ 1..48) => format!("within the last {} hours", hours + 1),
+            Some(hours) => format!("within the last {} days", hours / 24 + 1),
+        };
+        let proxy = if self.unnamed_proxy { "not named in TRUSTED_PROXIES" } else { "nothing unusual" };
+        let parts = [
+            ("Database", database.to_owned()),
+            ("Disk", disk.to_owned()),
+            ("Alarms", alarms.to_owned()),
+            ("Stored credentials", secrets),
+            ("Links to game servers", counted(self.links.as_ref())),
+            ("Push sessions", counted(self.push.as_ref())),
+            ("Dashboards and overlays", sockets),
+            ("Reverse proxy", proxy.to_owned()),
+            ("Last alarm delivered", alarm),
+        ];
+        let Self { version, commit, .. } = self;
+        let content = html! {
+            h1 { (title) }
+            table {
+                @for (part, state) in parts { tr { th { (part) } td { (state) } } }
+            }
+            p.quiet {
+                "Version " (version) ", commit " (commit) ", up for " (duration(self.uptime)) ". This page renews itself."
+            }
+        };
+        whole(&format!("companion: {title}"), &content)
+    }
+}
+
+/// The states that there are, in words.
+fn counted(states: Option<&BTreeMap<&'static str, usize>>) -> String {
+    let Some(states) = states else { return "no answer".to_owned() };
+    let there = states.iter().filter(|(_, count)| **count > 0);
+    let words: Vec<String> = there.map(|(state, count)| format!("{count} {}", state.replace('_', " "))).collect();
+    if words.is_empty() { "none".to_owned() } else { words.join(", ") }
+}
+
+fn duration(seconds: u64) -> String {
+    match seconds {
+        ..120 => format!("{seconds} seconds"),
+        120..7_200 => format!("{} minutes", seconds / 60),
+        7_200..172_800 => format!("{} hours", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+/// How the service is, as of a few seconds ago: for browsers a page in plain words, otherwise JSON.
+#[utoipa::path(get, path = "/status", tag = "health", responses(
+    (status = 200, content(
+        (ServiceState = "application/json"),
+        (String = "text/html"),
+    )),
+))]
+pub async fn status(request: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+    let own = context.own_state().await?;
+    let state = ServiceState::new(&own, context.started_at, context.started.elapsed().as_secs());
+    let accepts = request.headers().get_all(header::ACCEPT);
+    let wants_page = accepts.filter_map(|value| value.to_str().ok()).any(|accept| accept.contains("text/html"));
+    let mut response = match wants_page {
+        true => answer(state.page(context.clock.now())),
+        false => HttpResponse::Ok().json(state),
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::VARY, HeaderValue::from_static("accept"));
+    if wants_page {
+        headers.insert(header::REFRESH, RENEWED_AFTER.into());
+    }
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::api::caches::own_state::WriteState;
+
+    fn own(database: Result<(), String>, last_alarm: Option<&str>) -> OwnState {
+        OwnState {
+            stopping: false,
+            written: Arc::new(WriteState { database, free: None, directory: Ok(()) }),
+            links: None,
+            push: Some([
+                ("connecting", 0),
+                ("connected", 3),
+                ("unreachable", 0),
+                ("refresh_needed", 1),
+                ("unreadable", 0),
+            ]),
+            alarm_wait: None,
+            sockets: 1,
+            unnamed_proxy: false,
+            unreadable_secrets: 0,
+            last_alarm: last_alarm.map(|at| at.parse().unwrap()),
+        }
+    }
+
+    #[test]
+    fn the_page_says_it_in_words() {
+        let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
+        let page = |own: &OwnState| ServiceState::new(own, now, 7_300).page(now);
+        let healthy = page(&own(Ok(()), Some("2026-11-21T11:59:30Z")));
+        for words in
+            ["3 connected, 1 refresh needed", "no answer", "1 is connected", "within the last 2 hours", "2 hours"]
+        {
+            assert!(healthy.contains(words), "{words}: {healthy}");
+        }
+        let broken = page(&own(Err("the disk's own words".into()), None));
+        assert!(broken.contains("takes nothing that is written") && broken.contains("none yet"), "{broken}");
+        assert!(!broken.contains("own words"), "{broken}");
+    }
+
+    #[test]
+    fn the_hour_of_an_alarm_is_told_and_not_its_minute() {
+        let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
+        let state = ServiceState::new(&own(Ok(()), Some("2026-11-21T03:17:45Z")), now, 1);
+        assert_eq!(state.state, OverallState::Degraded, "the links do not answer");
+        let told = serde_json::to_value(state).unwrap();
+        assert_eq!(told["lastAlarmDeliveredAt"], "2026-11-21T03:00:00.000Z");
+        assert!(told.get("links").is_none());
+    }
+}

@@ -1,0 +1,243 @@
+//! Guests of a paired server and invitations to it: `/paired-servers/{id}/guests/*`.
+
+use actix_web::{HttpResponse, http::StatusCode, web};
+use garde::Validate;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{
+    api::{
+        answer::{
+            done::Done,
+            error::{ApiError, Problem},
+            fields::{is_platform_id, one_line},
+            list_page::{ListPage, ListPlace},
+            tier_limits,
+        },
+        context::ApiContext,
+        extract::{
+            idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
+            json::Json,
+            paired_server::{OwnedServer, WatchedServer},
+            query::Query,
+        },
+    },
+    crypto::digest::sha256_hex,
+    db::{
+        access,
+        guests::{self, Guest, InviteRefused, Invitee},
+        pool::Db,
+        users::User,
+    },
+    domain::{
+        access::Role,
+        ids::GuestId,
+        limits::GUESTS_PER_SERVER,
+        time::{self, Timestamp},
+    },
+    relay::hub::AccessChanged,
+};
+
+/// Whom to invite: an account, or whoever opens a link first. One of the two.
+#[derive(Deserialize, ToSchema, Validate)]
+#[serde(rename_all = "camelCase")]
+#[schema(example = json!({ "platformId": "76561198000000003", "label": "Bob" }))]
+pub struct NewGuest {
+    /// SteamID64. The account need not have signed in before.
+    #[garde(inner(custom(is_platform_id)))]
+    #[schema(format = "steamid64")]
+    platform_id: Option<String>,
+    /// Make a link, which one user can accept within seven days.
+    #[garde(skip)]
+    #[serde(default)]
+    link: bool,
+    /// For the owner, to know who it was for.
+    #[garde(length(chars, min = 1, max = 100), custom(one_line))]
+    #[schema(format = "one-line", min_length = 1, max_length = 100)]
+    label: Option<String>,
+}
+
+/// A user, as others see them.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PersonView {
+    pub id: String,
+    display_name: String,
+    /// https.
+    avatar_url: Option<String>,
+}
+
+impl From<User> for PersonView {
+    fn from(user: User) -> Self {
+        Self { id: user.id.to_string(), display_name: user.display_name, avatar_url: user.avatar_url }
+    }
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::api) enum GuestState {
+    /// Nobody has accepted yet.
+    Invited,
+    Guest,
+}
+
+/// A guest, or an open invitation; the id stays the same.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct GuestView {
+    id: String,
+    state: GuestState,
+    /// Who the guest is; `null` while the invitation is open.
+    user: Option<PersonView>,
+    /// The account of the guest, or the one that is invited; `null` for an open link. Only the owner sees it, as the next
+    /// three.
+    platform_id: Option<String>,
+    label: Option<String>,
+    #[serde(serialize_with = "time::wire_option")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    invited_at: Option<Timestamp>,
+    /// When an open link ends.
+    #[serde(serialize_with = "time::wire_option")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    expires_at: Option<Timestamp>,
+    #[serde(serialize_with = "time::wire_option")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    since: Option<Timestamp>,
+}
+
+/// An invitation as it was made. The link is not shown again.
+#[derive(Serialize, ToSchema)]
+struct NewGuestView {
+    #[serde(flatten)]
+    guest: GuestView,
+    /// For `POST /guest-invites/accept`; of a link only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
+    /// A page of the dashboard, with the token in its fragment; of a link only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct GuestList {
+    /// Oldest first. Guests see the guests, the owner also the open invitations.
+    guests: Vec<GuestView>,
+    /// The `before` of the next page; `null` after the last.
+    next: Option<String>,
+}
+
+impl GuestView {
+    pub fn new(guest: Guest, seen_by: Role) -> Self {
+        let Guest { id, accepted, platform_id, label, invited_at, expires_at, .. } = guest;
+        let (user, since) = accepted.unzip();
+        let state = if user.is_some() { GuestState::Guest } else { GuestState::Invited };
+        let platform_id = user.as_ref().map(|user| user.platform_id.to_string()).or(platform_id);
+        let is_owner = seen_by == Role::Owner;
+        Self {
+            id: id.to_string(),
+            state,
+            user: user.map(PersonView::from),
+            platform_id: platform_id.filter(|_| is_owner),
+            label: label.filter(|_| is_owner),
+            invited_at: Some(invited_at).filter(|_| is_owner),
+            expires_at: expires_at.filter(|_| is_owner),
+            since,
+        }
+    }
+}
+
+/// The guests of a server, and for its owner the open invitations.
+#[utoipa::path(get, path = "/paired-servers/{id}/guests", tag = "guests", security(("session" = [])),
+    params(("id" = String, Path), ListPage), responses(
+    (status = 200, body = GuestList),
+))]
+pub async fn list(
+    WatchedServer { id, role, .. }: WatchedServer,
+    Query(page): Query<ListPage>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let now = context.clock.now();
+    let mut list = context.pool.read(move |db| guests::list(db, &id, now)).await?;
+    list.retain(|guest| role == Role::Owner || guest.accepted.is_some());
+    let guests = list.into_iter().map(|guest| GuestView::new(guest, role)).collect();
+    let (guests, next) = page.cut(guests, |guest: &GuestView| {
+        ListPlace::oldest_first(guest.invited_at.or(guest.since).unwrap_or_default(), &guest.id)
+    })?;
+    Ok(HttpResponse::Ok().json(GuestList { guests, next }))
+}
+
+/// Invites an account, or makes a link for one guest. Either is `invited` until a user accepts it (`POST
+/// /guest-invites/accept`), and an account that does not exist here or refuses looks like one that has not accepted yet.
+#[utoipa::path(post, path = "/paired-servers/{id}/guests", tag = "guests", security(("session" = [])),
+    params(("id" = String, Path)), request_body = NewGuest, responses(
+    (status = 201, body = NewGuestView),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
+    (status = 409, body = Problem, content_type = "application/problem+json",
+        description = "`limit_reached`; `conflict`: the account is a guest, or invited"),
+))]
+pub async fn invite(
+    OwnedServer { user, id: server }: OwnedServer,
+    once: Idempotent,
+    Json(new): Json<NewGuest>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let (invitee, token) = match (new.platform_id, new.link) {
+        (Some(_), true) => return Err(ApiError::invalid("link", "is not for an account: invite by one of the two")),
+        (None, false) => return Err(ApiError::invalid("platformId", "is required, unless `link` is true")),
+        (Some(account), false) => (Invitee::Account(account.into()), None),
+        (None, true) => {
+            let token = context.invite_tokens.mint();
+            (Invitee::Link { token_hash: sha256_hex(token.as_bytes()) }, Some(token))
+        }
+    };
+    let (now, label) = (context.clock.now(), new.label);
+    let id = context.random.id::<GuestId>(now);
+    let url = token.as_ref().map(|token| context.urls.frontend.at(&format!("/invite#token={token}")));
+    let (caller, enforced) = (user.id.clone(), context.enforce_tiers);
+    let invite = move |db: &mut Db| {
+        access::required(db, &user.id, &server)?;
+        if enforced && let Some(limit) = tier_limits::guests(db, &user.id, &server, now)? {
+            return Err(limit.into());
+        }
+        let invited = guests::invite(db, &id, &server, &invitee, label.as_deref(), now)?;
+        let guest = invited.map_err(|refused| match refused {
+            InviteRefused::Owner => ApiError::invalid("platformId", "is your own account"),
+            InviteRefused::Known => ApiError::Conflict,
+            InviteRefused::Full => ApiError::LimitReached(format!(
+                "One server can have {GUESTS_PER_SERVER} guests and open invitations at most. Remove one first."
+            )),
+        })?;
+        let view = NewGuestView { guest: GuestView::new(guest, Role::Owner), token, url };
+        Ok((ReplayableAnswer::new(StatusCode::CREATED, &view), ()))
+    };
+    once.write(KeyCaller::User(caller), invite, |()| ()).await
+}
+
+/// Removes a guest, whose watches end at once, or takes an open invitation back.
+#[utoipa::path(delete, path = "/paired-servers/{id}/guests/{guestId}", tag = "guests", security(("session" = [])),
+    params(("id" = String, Path), ("guestId" = String, Path)), responses(
+    (status = 200, body = Done),
+    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
+))]
+pub async fn remove(
+    OwnedServer { user, id: server }: OwnedServer,
+    path: web::Path<(String, String)>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let guest = GuestId::from(path.into_inner().1);
+    let (hub, watched) = (context.hub.clone(), server.clone());
+    let remove = move |db: &mut Db| {
+        access::required(db, &user.id, &server)?;
+        guests::remove(db, &server, &guest)
+    };
+    let tell = move |removed: &bool| {
+        if *removed {
+            hub.do_send(AccessChanged { server: watched });
+        }
+    };
+    if context.pool.write_and_tell(remove, tell).await? {
+        Ok(HttpResponse::Ok().json(Done::OK))
+    } else {
+        Err(ApiError::NotFound)
+    }
+}
