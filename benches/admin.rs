@@ -1,6 +1,6 @@
-//! How long admins wait with 100 000 members and 1 000 000 entries in the audit log: searching members, the overview (its
-//! totals, which are kept for seconds, and a page of it), analytics, and the audit log by each filter. On SQLite, and with
-//! `TEST_POSTGRES_URL`, a role that may create databases, on PostgreSQL.
+//! How long admins wait with 100 000 members and 1 000 000 entries in the audit log: searching members, the overview
+//! (its totals, which are kept for seconds, and a page of it), analytics, and the audit log by each filter. On SQLite,
+//! and with `TEST_POSTGRES_URL`, a role that may create databases, on PostgreSQL.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 
@@ -14,10 +14,10 @@ use companion::{
         PURGE_BATCH,
         audit::{self, AuditPage, AuditPayload, NewAuditEntry},
         beta_testers, daily_counts,
+        engine::pool::{Db, Pool},
         guests::{self, InviteKey, Invitee},
         members,
         paired_servers::{self, StoredPairing},
-        pool::{Db, Pool},
         push_credentials::{self, SealedBundle},
         subscriptions::{self, OwnedSubscription},
         timeline,

@@ -14,8 +14,8 @@ use companion::{
     config::Database,
     crypto::random::Random,
     db::{
+        engine::pool::Pool,
         markets::{self, StoredMarket},
-        pool::Pool,
     },
     domain::{
         ids::GameServerId,

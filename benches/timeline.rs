@@ -1,5 +1,5 @@
-//! How long a page of a timeline takes among 1 000 000 entries: the newest 200 of a server, 200 from anywhere, and 200 of
-//! some kinds. Four fifths of the entries are the server's own or its game server's. On SQLite, and with
+//! How long a page of a timeline takes among 1 000 000 entries: the newest 200 of a server, 200 from anywhere, and 200
+//! of some kinds. Four fifths of the entries are the server's own or its game server's. On SQLite, and with
 //! `TEST_POSTGRES_URL`, a role that may create databases, on PostgreSQL.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
@@ -11,8 +11,8 @@ use companion::{
     config::Database,
     crypto::random::Random,
     db::{
+        engine::pool::Pool,
         paired_servers::{self, StoredPairing},
-        pool::Pool,
         timeline, users,
     },
     domain::{

@@ -1,5 +1,5 @@
-//! Keeps the catalogue of items in memory ([`items`]) as the database has it: at once when this process changed it, within
-//! five seconds when another one did.
+//! Keeps the catalogue of items in memory ([`items`]) as the database has it: at once when this process changed it,
+//! within five seconds when another one did.
 
 use std::{
     collections::HashMap,
@@ -10,7 +10,10 @@ use std::{
 use tokio::{sync::Mutex, time};
 
 use crate::{
-    db::{edited_items, error::DbError, pool::Pool},
+    db::{
+        edited_items,
+        engine::{error::DbError, pool::Pool},
+    },
     domain::items::{self, ItemEdit},
 };
 

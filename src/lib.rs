@@ -5,10 +5,11 @@
 //! A browser asks the API. [`net::http_service`] accepts its connection, if there is room, and bounds its time. [`api`]'s
 //! layers observe it, apply CORS and the limits of its address; [`api::routes`] finds the
 //! handler, whose signature says who may call ([`api::extract`], by the table in [`domain::access`]). The handler turns
-//! the input into types of [`domain`], does its reads and writes in one trip to the database ([`db::pool::Pool`]), and
-//! answers. What goes wrong becomes a problem document in [`api::answer::error`], and nowhere else. When the relay must
-//! know of a change, the handler sends a message to [`relay::hub`], the one door between the two. Pairing a server or a
-//! device ([`pairings`]) and opening stored secrets ([`vault`]) are written once, for the API and for pushes.
+//! the input into types of [`domain`], does its reads and writes in one trip to the database
+//! ([`db::engine::pool::Pool`]), and answers. What goes wrong becomes a problem document in [`api::answer::error`], and
+//! nowhere else. When the relay must know of a change, the handler sends a message to [`relay::hub`], the one door
+//! between the two. Pairing a server or a device ([`pairings`]) and opening stored secrets ([`vault`]) are written
+//! once, for the API and for pushes.
 //!
 //! # The path of a frame
 //! [`relay::game::link_supervisor`] keeps the link to a paired game server up ([`game::link`]), asks within the game's
@@ -96,9 +97,9 @@
 //! while, as they do not need the link.
 //!
 //! # When another process serves
-//! On PostgreSQL a process serves only while it has the lock of the database ([`db::serving_lock`]). One that does not get
-//! it answers on both listeners that it waits (`server::waiting`), and opens the database when the lock is free. One whose
-//! lock has passed to another ends.
+//! On PostgreSQL a process serves only while it has the lock of the database ([`db::engine::serving_lock`]). One that
+//! does not get it answers on both listeners that it waits (`server::waiting`), and opens the database when the lock is
+//! free. One whose lock has passed to another ends.
 //!
 //! # When something panics
 //! Only the task in which it happens ends, and [`panics`] logs and counts it. A link or a push session is tried again. A

@@ -25,11 +25,8 @@ use companion::{
     crypto::{self, account_mark::AccountMarks, keys::Purpose, random::Random},
     db::{
         audit::{self, AuditHead},
-        database_file,
-        error::DbError,
-        file_size, moving,
-        pool::Pool,
-        schema_steps::open_existing,
+        engine::{database_file, error::DbError, file_size, pool::Pool, schema_steps::open_existing},
+        moving,
     },
     demo::{Demo, DemoOptions},
     doctor::{self, Diagnosis},

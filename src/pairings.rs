@@ -1,6 +1,6 @@
 //! Pairing a game server or a smart device, for the API and for the game's pushes alike.
 //!
-//! Call these functions in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
+//! Call these functions in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 
 use std::time::Duration;
 
@@ -9,9 +9,8 @@ use secrecy::{ExposeSecret as _, SecretBox};
 use crate::{
     crypto::random::Random,
     db::{
-        error::DbError,
+        engine::{error::DbError, pool::Db},
         paired_servers::{self, PairedServer, StoredPairing},
-        pool::Db,
         smart_devices::{self, SmartDevice},
         users,
     },
@@ -213,7 +212,7 @@ mod tests {
         clock::Clock,
         crypto::{keys::Key32, sealer::Sealer},
         db::{
-            pool::Pool,
+            engine::pool::Pool,
             testing::{self, later, now},
         },
         domain::limits::NEW_GAME_SERVERS_PER_USER,

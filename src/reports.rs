@@ -7,12 +7,14 @@ use crate::{
     crypto::random::Random,
     db::{
         alarms as db_alarms, encryption_keys,
-        error::DbError,
+        engine::{
+            error::DbError,
+            pool::{Db, Pool},
+            schema_steps::open_existing,
+        },
         failed_pushes::{self, FailedPush},
         incidents,
         payment_events::{self, ShownEvent},
-        pool::{Db, Pool},
-        schema_steps::open_existing,
     },
     domain::time,
     rotation,

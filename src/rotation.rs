@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, ops::ControlFlow, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    db::error::DbError,
+    db::engine::error::DbError,
     vault::{InspectedBatch, SecretTable, UnreadableSecret, Vault},
 };
 
@@ -176,8 +176,8 @@ mod tests {
     use crate::{
         crypto::{keys::Key32, random::Random, sealer::Sealer},
         db::{
+            engine::pool::Pool,
             paired_servers,
-            pool::Pool,
             push_credentials::{self, SealedBundle, Slot},
             testing::{self, later, now},
         },

@@ -45,10 +45,11 @@ use crate::{
         session_cookie::{SESSION_COOKIE, SealedCookie},
     },
     db::{
-        PURGE_BATCH, alarms, alias_answers, chat_lines, chat_links, daily_counts, error::DbError, failed_pushes,
-        guests, idempotency_keys, incidents, map_notes, maps, openid_nonces, pairing_codes, payment_events,
-        player_sessions, player_stats_spending, pool::Db, push_seen, refund_attempts, server_matches,
-        serving_lock::ServingLock, sessions, shop_history, shops, timeline,
+        PURGE_BATCH, alarms, alias_answers, chat_lines, chat_links, daily_counts,
+        engine::{error::DbError, pool::Db, serving_lock::ServingLock},
+        failed_pushes, guests, idempotency_keys, incidents, map_notes, maps, openid_nonces, pairing_codes,
+        payment_events, player_sessions, player_stats_spending, push_seen, refund_attempts, server_matches, sessions,
+        shop_history, shops, timeline,
     },
     domain::{
         fair_budget::FairBudget,

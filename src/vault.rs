@@ -17,9 +17,9 @@ use secrecy::{ExposeSecret as _, SecretBox, SecretSlice, zeroize::Zeroizing};
 use crate::{
     crypto::sealer::{OpenError, Opened, Sealer},
     db::{
-        error::DbError,
+        engine::error::DbError,
+        engine::pool::{Db, Pool},
         paired_servers::{self, PairedServer, SealedToken},
-        pool::{Db, Pool},
         push_credentials::{self, SealedBundle, Slot},
     },
     domain::{

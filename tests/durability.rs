@@ -17,8 +17,10 @@ use companion::{
     clock::Clock,
     crypto::random::Random,
     db::{
-        error::DbError,
-        pool::{Db, Pool},
+        engine::{
+            error::DbError,
+            pool::{Db, Pool},
+        },
         subscriptions,
     },
     demo,

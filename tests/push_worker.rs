@@ -17,9 +17,11 @@ use companion::{
     config::{Database, Game, GameLinkPolicy, PushAddress},
     crypto::{self, keys::Key32, random::Random, sealer::Sealer},
     db::{
-        error::DbError,
+        engine::{
+            error::DbError,
+            pool::{DiskMoment, Pool},
+        },
         journal::Journal,
-        pool::{DiskMoment, Pool},
         push_credentials::{self, SealedBundle},
         schema::alarms,
         users,

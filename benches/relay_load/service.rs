@@ -23,8 +23,8 @@ use companion::{
     },
     db::{
         encryption_keys,
+        engine::pool::{Db, Pool},
         paired_servers::{self, StoredPairing},
-        pool::{Db, Pool},
         schema::guests,
         sessions, smart_devices,
         users::{self, StoredProfile},

@@ -39,7 +39,7 @@ use crate::{
         account_mark::AccountMarks, interaction_signature::InteractionKey, invite_token::InviteTokens, random::Random,
         relay_token::RelayTokens, sealer::Sealer, session_cookie::SealedCookie,
     },
-    db::{journal::Journal, pool::Pool, usage::Usage},
+    db::{engine::pool::Pool, journal::Journal, usage::Usage},
     domain::{
         ids::{PlatformId, ServerId, UserId},
         outbound::Confirmations,

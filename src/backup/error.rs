@@ -5,8 +5,7 @@ use std::{fmt::Display, io, path::PathBuf};
 use crate::{
     config::InvalidSettings,
     db::{
-        engine::EngineError,
-        error::DbError,
+        engine::{EngineError, error::DbError},
         journal::{JOURNAL, REFUSED},
     },
     domain::plain_text::escaped,

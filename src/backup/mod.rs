@@ -1,5 +1,5 @@
-//! `companion backup` and `companion restore`: all that a service on SQLite keeps, in one file, taken while it runs; and
-//! `companion store-backup`: a copy of a backup, of either engine, off site.
+//! `companion backup` and `companion restore`: all that a service on SQLite keeps, in one file, taken while it runs;
+//! and `companion store-backup`: a copy of a backup, of either engine, off site.
 //!
 //! The file is a tar archive: the database as of one moment; the journal of alarms as of just before it, because an
 //! alarm that is in both is stored once; the images that this database knows; and a manifest with the SHA-256 of each
@@ -34,13 +34,10 @@ use crate::{
     clock::Clock,
     config::{Database, ImageStorage, SECRETS_FILE, Settings, StoragePlaces, fresh_secrets},
     db::{
-        engine::{self, Access},
+        engine::{self, Access, error::DbError, pool::Db, schema_steps},
         erasure_list::ERASURES,
-        error::DbError,
         images,
         journal::{JOURNAL, REFUSED},
-        pool::Db,
-        schema_steps,
     },
     domain::{image_name::ImageName, time},
     uploads,

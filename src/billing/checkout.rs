@@ -10,10 +10,9 @@ use crate::{
     config::BaseUrl,
     crypto::digest::sha256_hex,
     db::{
-        error::DbError,
+        engine::{error::DbError, pool::Db},
         former_subscribers, payment_customers,
         payment_events::EventState,
-        pool::Db,
         subscriptions,
         users::{self, User},
     },

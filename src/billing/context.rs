@@ -10,7 +10,7 @@ use crate::{
     clock::Clock,
     config::Payments,
     crypto::{account_mark::AccountMarks, random::Random},
-    db::pool::Pool,
+    db::engine::pool::Pool,
     domain::plan::TierPrices,
 };
 

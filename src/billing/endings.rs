@@ -1,5 +1,5 @@
-//! Ends subscriptions at the payment provider: what runs for users who are gone, at once if it answers and otherwise by the
-//! worker; and one of a member, as an admin wants it.
+//! Ends subscriptions at the payment provider: what runs for users who are gone, at once if it answers and otherwise by
+//! the worker; and one of a member, as an admin wants it.
 
 use chrono::TimeDelta;
 use serde_json::{Value, json};
@@ -10,8 +10,7 @@ use crate::{
     db::{
         audit,
         customers_to_end::{self, CustomerTurn},
-        error::DbError,
-        pool::Db,
+        engine::{error::DbError, pool::Db},
         subscriptions,
     },
     domain::{

@@ -1,5 +1,5 @@
-//! Compares subscriptions with the provider and stores what differs: what webhooks missed ends here. What runs there for
-//! nobody is found, too.
+//! Compares subscriptions with the provider and stores what differs: what webhooks missed ends here. What runs there
+//! for nobody is found, too.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -11,11 +11,10 @@ use crate::{
     },
     clients::payments::PaymentsError,
     db::{
-        error::DbError,
+        engine::{error::DbError, pool::Db},
         payment_customers,
         payment_events::EventState,
         personal_data,
-        pool::Db,
         subscriptions::{self, StoredSubscription},
     },
     domain::{

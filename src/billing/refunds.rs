@@ -16,9 +16,8 @@ use crate::{
     clients::payments::{PaymentsError, ProviderRefund, RefundOf, RefundRequest},
     db::{
         audit::{self, AuditEntry, AuditPayload, LockedHead, NewAuditEntry},
-        error::DbError,
+        engine::{error::DbError, pool::Db},
         payment_customers,
-        pool::Db,
         refund_attempts::{self, RefundAttempt},
     },
     domain::{

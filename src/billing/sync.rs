@@ -10,11 +10,10 @@ use crate::{
     clients::payments::{PaymentsError, RefundOf},
     db::{
         customers_to_end,
-        error::DbError,
+        engine::{error::DbError, pool::Db},
         payment_customers,
         payment_events::{self, EventState, Payer, ShownEvent},
         personal_data,
-        pool::Db,
         subscriptions::{self, OwnedSubscription, StoredSubscription, SubscriptionPut},
         users,
     },

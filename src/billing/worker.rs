@@ -1,5 +1,5 @@
-//! What billing does by itself: looks at its prices once, tries parked events again, ends what runs for users who are gone,
-//! finds out what became of refunds, and compares all with the provider in the night (UTC).
+//! What billing does by itself: looks at its prices once, tries parked events again, ends what runs for users who are
+//! gone, finds out what became of refunds, and compares all with the provider in the night (UTC).
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
     },
     db::{
         customers_to_end,
-        error::DbError,
+        engine::error::DbError,
         payment_events::{self, EventState},
     },
     domain::{

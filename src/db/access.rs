@@ -5,9 +5,8 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        error::DbError,
+        engine::{error::DbError, pool::Db},
         paired_servers::{self as servers, PairedServer},
-        pool::Db,
         schema::{guests, paired_servers},
     },
     domain::{

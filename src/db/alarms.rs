@@ -1,5 +1,5 @@
-//! The ledger of alarms, by arrival: each alarm that reached us and what it became. An alarm is stored here before it is
-//! delivered, so that no crash loses one; what became of its incident is in [`incidents`](super::incidents).
+//! The ledger of alarms, by arrival: each alarm that reached us and what it became. An alarm is stored here before it
+//! is delivered, so that no crash loses one; what became of its incident is in [`incidents`](super::incidents).
 //!
 //! An alarm is `received` (a push that its game connection does not have yet), then it has `opened` an incident or was
 //! `merged` into one, and is finished with that. A push that fits no paired server is `unmatched`. Repeats that the link
@@ -11,10 +11,12 @@ use serde::{Deserialize, Serialize};
 use crate::{
     db::{
         PURGE_BATCH,
-        error::DbError,
-        pool::Db,
+        engine::{
+            error::DbError,
+            pool::Db,
+            timestamp::{StoredTimestamp, StoredTimestampOption},
+        },
         schema::alarms,
-        timestamp::{StoredTimestamp, StoredTimestampOption},
     },
     domain::{
         ids::{ServerId, UserId},

@@ -5,11 +5,13 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        error::DbError,
-        pool::Db,
+        engine::{
+            error::DbError,
+            pool::Db,
+            stored_server::StoredServer,
+            timestamp::{StoredTimestamp, StoredTimestampOption},
+        },
         schema::{api_tokens, users},
-        stored_server::StoredServer,
-        timestamp::{StoredTimestamp, StoredTimestampOption},
     },
     domain::{
         ids::{ApiTokenId, ServerId, UserId},
@@ -57,7 +59,7 @@ impl ApiToken {
 
 /// Adds a token whose secret has this hash, unless its user has so many; whether it was added.
 ///
-/// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
+/// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn insert(db: &mut Db, token: &ApiToken, token_hash: &str, most: usize) -> Result<bool, DbError> {
     let user = token.user_id.as_str();
     // Locks the user's row: two requests at once could otherwise both see room.
@@ -142,7 +144,7 @@ mod tests {
     use super::*;
     use crate::{
         db::{
-            pool::Pool,
+            engine::pool::Pool,
             testing::{self, later, now},
         },
         domain::token_scope::TokenScope,

@@ -16,10 +16,8 @@ use serde_json::{Value, json};
 use crate::{
     crypto::digest::sha256_hex,
     db::{
-        error::DbError,
-        pool::Db,
+        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
         schema::{audit, audit_head},
-        timestamp::StoredTimestamp,
     },
     domain::{
         audit::{AdminAction, AuditResult, redacted},

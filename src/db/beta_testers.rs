@@ -6,10 +6,12 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        error::DbError,
-        pool::Db,
+        engine::{
+            error::DbError,
+            pool::Db,
+            timestamp::{StoredTimestamp, StoredTimestampOption},
+        },
         schema::beta_testers,
-        timestamp::{StoredTimestamp, StoredTimestampOption},
     },
     domain::{
         ids::PlatformId,

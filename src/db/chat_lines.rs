@@ -3,7 +3,10 @@
 use diesel::prelude::*;
 
 use crate::{
-    db::{error::DbError, pool::Db, schema::chat_lines, timestamp::StoredTimestamp},
+    db::{
+        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        schema::chat_lines,
+    },
     domain::{
         chat::{ChatLine, KeptLine},
         ids::ServerId,
@@ -31,7 +34,7 @@ impl From<LineRow> for KeptLine {
 
 /// Adds a line; one with a known id is there already. Of too many, the oldest go.
 ///
-/// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
+/// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn insert(db: &mut Db, server: &ServerId, kept: &KeptLine) -> Result<(), DbError> {
     let row = (
         chat_lines::server_id.eq(server.as_str()),
@@ -90,7 +93,7 @@ pub fn purge(db: &mut Db, until: Timestamp) -> Result<usize, DbError> {
 mod tests {
     use super::*;
     use crate::db::{
-        pool::Pool,
+        engine::pool::Pool,
         testing::{self, later},
     };
 

@@ -6,8 +6,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        error::DbError,
-        pool::Db,
+        engine::{error::DbError, pool::Db},
         schema::{chat_link_codes, chat_links},
     },
     domain::{
@@ -85,7 +84,7 @@ pub fn purge(db: &mut Db, now: Timestamp) -> Result<usize, DbError> {
 mod tests {
     use super::*;
     use crate::db::{
-        pool::Pool,
+        engine::pool::Pool,
         testing::{self, later, now},
     };
 

@@ -4,7 +4,10 @@
 use diesel::prelude::*;
 
 use crate::{
-    db::{error::DbError, pool::Db, schema::customers_to_end, timestamp::StoredTimestamp},
+    db::{
+        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        schema::customers_to_end,
+    },
     domain::{payment::retry_at, time::Timestamp},
 };
 
@@ -47,7 +50,7 @@ fn put_at(db: &mut Db, customer: &str, next: Timestamp) -> Result<CustomerTurn, 
 
 /// Takes the turn that is due first, for one of all processes. If nothing becomes of it, the next one comes later.
 ///
-/// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
+/// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn claim(db: &mut Db, now: Timestamp) -> Result<Option<CustomerTurn>, DbError> {
     let due = || customers_to_end::next_attempt_at.le(now.naive_utc());
     loop {

@@ -9,8 +9,7 @@ use diesel::{dsl::count_star, prelude::*};
 use crate::{
     db::{
         PURGE_BATCH,
-        error::DbError,
-        pool::Db,
+        engine::{error::DbError, pool::Db},
         schema::{active_days, daily_counts, incidents, timeline, users},
     },
     domain::{ids::UserId, time::Timestamp},

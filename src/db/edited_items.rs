@@ -4,8 +4,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        error::DbError,
-        pool::Db,
+        engine::{error::DbError, pool::Db},
         schema::{edited_items, edited_items_version},
     },
     domain::{items::ItemEdit, time::Timestamp},

@@ -3,14 +3,17 @@
 use diesel::prelude::*;
 
 use crate::{
-    db::{error::DbError, pool::Db, schema::encryption_keys},
+    db::{
+        engine::{error::DbError, pool::Db},
+        schema::encryption_keys,
+    },
     domain::time::Timestamp,
 };
 
 /// The number of the key that the service now runs with: a new key gets the next one, and so does a key that is used
 /// again after a newer one. So the key versions of rows only grow.
 ///
-/// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
+/// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn take_into_use(db: &mut Db, fingerprint: &str, now: Timestamp) -> Result<i32, DbError> {
     loop {
         let newest: Option<(i32, String)> = encryption_keys::table

@@ -1,4 +1,22 @@
 //! The two engines: opens a connection to either.
+//!
+//! The modules below have what every table needs: the pool, errors, stored instants, the steps of the schema and the
+//! lock of the process that serves.
+
+pub mod database_file;
+pub mod error;
+pub mod file_size;
+pub mod job_queue;
+pub mod pool;
+#[cfg(all(test, feature = "postgres-tls"))]
+mod postgres_tls;
+pub mod schema_steps;
+pub mod serving_lock;
+pub mod start;
+pub mod stored_monuments;
+pub mod stored_server;
+pub mod timestamp;
+pub mod write_check;
 
 use std::{fs::OpenOptions, io, os::unix::fs::OpenOptionsExt as _, path::Path};
 
@@ -8,7 +26,7 @@ use diesel::{
 };
 use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::{config, db::error::DbError};
+use crate::{config, db::engine::error::DbError};
 
 /// How long a connection to SQLite waits for another one, milliseconds.
 const PATIENT: &str = "PRAGMA busy_timeout = 5000";
@@ -151,7 +169,7 @@ mod tests {
     use super::*;
     use crate::{
         config::Database,
-        db::{pool::Pool, testing::Postgres},
+        db::{engine::pool::Pool, testing::Postgres},
     };
 
     #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, QueryableByName)]

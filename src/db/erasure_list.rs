@@ -1,5 +1,5 @@
-//! Users who have erased themselves, by their ids, in a file of the data directory: outside of the database, so that they
-//! stay erased when an older backup of it is restored. An id says nothing of a user whose rows are gone.
+//! Users who have erased themselves, by their ids, in a file of the data directory: outside of the database, so that
+//! they stay erased when an older backup of it is restored. An id says nothing of a user whose rows are gone.
 
 use std::{
     fs::{self, OpenOptions},
@@ -11,7 +11,12 @@ use std::{
 use diesel::prelude::*;
 
 use crate::{
-    db::{error::DbError, personal_data, pool::Db, schema::users, users::User},
+    db::{
+        engine::{error::DbError, pool::Db},
+        personal_data,
+        schema::users,
+        users::User,
+    },
     domain::{
         ids::UserId,
         time::{self, Timestamp},

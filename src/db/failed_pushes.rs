@@ -5,7 +5,10 @@ use chrono::Duration;
 use diesel::{dsl::count_star, prelude::*};
 
 use crate::{
-    db::{error::DbError, pool::Db, schema::failed_pushes, timestamp::StoredTimestamp},
+    db::{
+        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        schema::failed_pushes,
+    },
     domain::{
         ids::UserId,
         limits::{DEAD_LETTERS_PER_USER, HISTORY_DAYS},
@@ -32,7 +35,7 @@ pub struct FailedPush {
 
 /// Counts one more failure of this push; returns how many there are.
 ///
-/// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
+/// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn count(db: &mut Db, user: &UserId, push_id: &str, reason: &str, now: Timestamp) -> Result<i32, DbError> {
     let row = failed_pushes::table.find((user.as_str(), push_id));
     let failure = (failed_pushes::reason.eq(reason), failed_pushes::failed_at.eq(now.naive_utc()));

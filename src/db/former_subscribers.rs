@@ -3,7 +3,10 @@
 
 use diesel::prelude::*;
 
-use crate::db::{error::DbError, pool::Db, schema::former_subscribers};
+use crate::db::{
+    engine::{error::DbError, pool::Db},
+    schema::former_subscribers,
+};
 
 /// Adds a mark.
 pub fn put(db: &mut Db, mark: &str) -> Result<(), DbError> {

@@ -2,8 +2,8 @@
 //! it. It is for an account, whose user becomes the guest at the next sign-in (at once if there is one already), or for
 //! whoever has a link first; of its token only the SHA-256 is stored. What a guest may do is not decided here.
 //!
-//! Call what changes something in a transaction ([`Pool::write`](crate::db::pool::Pool::write)). All changes of one
-//! server's guests wait for each other: each locks the server's row first.
+//! Call what changes something in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)). All changes of
+//! one server's guests wait for each other: each locks the server's row first.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,12 +16,14 @@ use diesel::{
 use crate::{
     db::{
         PURGE_BATCH, api_tokens,
-        error::DbError,
+        engine::{
+            error::DbError,
+            pool::Db,
+            timestamp::{StoredTimestamp, StoredTimestampOption},
+        },
         helper_devices, invite_refusals,
         paired_servers::{PairedServer, lock},
-        pool::Db,
         schema::{blocked_inviters, guests, paired_servers, refused_invites, users},
-        timestamp::{StoredTimestamp, StoredTimestampOption},
         users::User,
     },
     domain::{

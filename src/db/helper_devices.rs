@@ -1,17 +1,19 @@
-//! Helper devices: programs that act for a user with a long-lived token, whose hash is stored. An overlay is one that may
-//! only watch one server.
+//! Helper devices: programs that act for a user with a long-lived token, whose hash is stored. An overlay is one that
+//! may only watch one server.
 
 use chrono::Duration;
 use diesel::prelude::*;
 
 use crate::{
     db::{
-        error::DbError,
+        engine::{
+            error::DbError,
+            pool::Db,
+            stored_server::StoredServer,
+            timestamp::{StoredTimestamp, StoredTimestampOption},
+        },
         pairing_codes::CodePurpose,
-        pool::Db,
         schema::helper_devices,
-        stored_server::StoredServer,
-        timestamp::{StoredTimestamp, StoredTimestampOption},
     },
     domain::{
         ids::{HelperDeviceId, ServerId, UserId},
@@ -144,7 +146,7 @@ pub fn delete_overlays(db: &mut Db, user: &UserId, server: &ServerId) -> Result<
 mod tests {
     use super::*;
     use crate::db::{
-        pool::Pool,
+        engine::pool::Pool,
         testing::{self, later, now},
     };
 

@@ -3,7 +3,11 @@
 use diesel::prelude::*;
 
 use crate::{
-    db::{error::DbError, pool::Db, schema::idempotency_keys, timestamp::StoredTimestamp, users},
+    db::{
+        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        schema::idempotency_keys,
+        users,
+    },
     domain::{
         ids::{HelperDeviceId, PlatformId, UserId},
         limits::IDEMPOTENCY_KEYS_PER_CALLER,

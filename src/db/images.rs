@@ -8,8 +8,7 @@ use diesel::{
 
 use crate::{
     db::{
-        error::DbError,
-        pool::Db,
+        engine::{error::DbError, pool::Db},
         schema::{image_uses, images},
     },
     domain::{image_name::ImageName, time::Timestamp},

@@ -17,11 +17,13 @@ use crate::{
     db::{
         PURGE_BATCH,
         alarms::{self, Arrival},
-        error::DbError,
+        engine::{
+            error::DbError,
+            pool::Db,
+            timestamp::{StoredTimestamp, StoredTimestampOption},
+        },
         paired_servers,
-        pool::Db,
         schema::{incident_acks, incidents, merged_incidents, smart_devices},
-        timestamp::{StoredTimestamp, StoredTimestampOption},
     },
     domain::{
         ids::{ServerId, UserId},

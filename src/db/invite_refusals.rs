@@ -4,10 +4,8 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        error::DbError,
-        pool::Db,
+        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
         schema::{blocked_inviters, refused_invites, users},
-        timestamp::StoredTimestamp,
         users::{self as user_rows, User},
     },
     domain::{

@@ -5,10 +5,12 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        error::DbError,
-        pool::Db,
+        engine::{
+            error::DbError,
+            pool::Db,
+            timestamp::{StoredTimestamp, StoredTimestampOption},
+        },
         schema::map_notes,
-        timestamp::{StoredTimestamp, StoredTimestampOption},
     },
     domain::{ids::ServerId, time::Timestamp},
 };

@@ -1,5 +1,5 @@
-//! The maps of game servers: one for each, however many have paired it, and its picture in the sizes that were asked for.
-//! The map of a new world takes the place of the one before.
+//! The maps of game servers: one for each, however many have paired it, and its picture in the sizes that were asked
+//! for. The map of a new world takes the place of the one before.
 
 use diesel::{
     dsl::{exists, not},
@@ -10,10 +10,8 @@ use crate::{
     crypto::digest::sha256_hex,
     db::{
         PURGE_BATCH,
-        error::DbError,
-        pool::Db,
+        engine::{error::DbError, pool::Db, stored_monuments},
         schema::{map_pictures, maps, paired_servers},
-        stored_monuments,
     },
     domain::{
         detect::wipe::World,
@@ -93,7 +91,7 @@ pub fn is_stored(db: &mut Db, address: &str, port: u16, known: &World) -> Result
 
 /// Stores a map in place of the one before. The same map again changes nothing.
 ///
-/// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
+/// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn put(db: &mut Db, address: &str, port: u16, map: &WorldMap, now: Timestamp) -> Result<(), DbError> {
     let WorldMap { world, monuments, drawing } = map;
     let picture = drawing.picture.as_ref();
@@ -137,7 +135,7 @@ pub fn picture(db: &mut Db, address: &str, port: u16, version: &str, size: u32) 
 
 /// Keeps the picture in one more size, if the map still has this version.
 ///
-/// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
+/// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn keep_scaled(
     db: &mut Db,
     address: &str,

@@ -4,7 +4,11 @@
 use diesel::prelude::*;
 
 use crate::{
-    db::{error::DbError, pool::Db, schema::markets, shop_history, shops, timestamp::StoredTimestampOption},
+    db::{
+        engine::{error::DbError, pool::Db, timestamp::StoredTimestampOption},
+        schema::markets,
+        shop_history, shops,
+    },
     domain::{
         detect::wipe::World,
         ids::GameServerId,

@@ -8,12 +8,10 @@ use diesel::{dsl::count_star, prelude::*};
 use crate::{
     db::{
         chat_links,
-        error::DbError,
+        engine::{error::DbError, pool::Db, timestamp::StoredTimestampOption},
         payment_customers,
-        pool::Db,
         schema::{beta_testers, guests, paired_servers, push_credentials, users},
         subscriptions, tiers,
-        timestamp::StoredTimestampOption,
         users::{self as accounts, User},
     },
     domain::{
@@ -202,7 +200,7 @@ mod tests {
     use crate::{
         db::{
             beta_testers as testers,
-            pool::Pool,
+            engine::pool::Pool,
             push_credentials::{SealedBundle, upload},
             subscriptions::{OwnedSubscription, put},
             testing::{self, later, now},

@@ -8,8 +8,8 @@
 macro_rules! on_backend {
     ($db:expr, |$connection:ident| $query:expr) => {
         match $db {
-            $crate::db::pool::Db::Pg($connection) => $query,
-            $crate::db::pool::Db::Sqlite($connection) => $query,
+            $crate::db::engine::pool::Db::Pg($connection) => $query,
+            $crate::db::engine::pool::Db::Sqlite($connection) => $query,
         }
     };
 }
@@ -41,14 +41,11 @@ pub mod chat_links;
 pub mod conveyor_rows;
 pub mod customers_to_end;
 pub mod daily_counts;
-pub mod database_file;
 pub mod edited_items;
 pub mod encryption_keys;
 pub mod engine;
 pub mod erasure_list;
-pub mod error;
 pub mod failed_pushes;
-pub mod file_size;
 pub mod former_subscribers;
 pub mod guests;
 pub mod helper_devices;
@@ -56,7 +53,6 @@ pub mod idempotency_keys;
 pub mod images;
 pub mod incidents;
 pub mod invite_refusals;
-pub mod job_queue;
 pub mod journal;
 pub mod last_backup;
 pub mod map_notes;
@@ -73,42 +69,32 @@ pub mod payment_events;
 pub mod personal_data;
 pub mod player_sessions;
 pub mod player_stats_spending;
-pub mod pool;
 pub mod push_credentials;
 pub mod push_refusals;
 pub mod push_seen;
 pub mod refund_attempts;
 pub mod schema;
-pub mod schema_steps;
 pub mod server_matches;
-pub mod serving_lock;
 pub mod sessions;
 pub mod shop_history;
 pub mod shop_watches;
 pub mod shops;
 pub mod smart_devices;
-pub mod start;
-pub mod stored_monuments;
-pub mod stored_server;
 pub mod stores;
 pub mod subscriptions;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod tiers;
 pub mod timeline;
-pub mod timestamp;
 pub mod tracked_players;
 pub mod unkept;
 pub mod usage;
 pub mod user_search;
 pub mod users;
 pub mod wiki_pages;
-pub mod write_check;
 
 /// Rows that a purge deletes at once, so that no other writer waits long for it. One that deleted fewer is done.
 pub const PURGE_BATCH: usize = 500;
 
-#[cfg(all(test, feature = "postgres-tls"))]
-mod postgres_tls;
 #[cfg(test)]
 mod query_plans;

@@ -21,8 +21,8 @@ use self::rows::{Cell, CellKind, MovedRow, RowsDigest};
 use crate::{
     clock::Clock,
     config::Database,
-    db::{
-        engine::{self, Access},
+    db::engine::{
+        self, Access,
         error::DbError,
         schema_steps,
         serving_lock::{LockState, ServingLock},

@@ -3,7 +3,10 @@
 use diesel::prelude::*;
 
 use crate::{
-    db::{error::DbError, pool::Db, schema::openid_nonces},
+    db::{
+        engine::{error::DbError, pool::Db},
+        schema::openid_nonces,
+    },
     domain::time::Timestamp,
 };
 

@@ -4,11 +4,13 @@ use diesel::{dsl::exists, prelude::*};
 
 use crate::{
     db::{
-        error::DbError,
-        pool::Db,
+        engine::{
+            error::DbError,
+            pool::Db,
+            stored_monuments,
+            timestamp::{StoredTimestamp, StoredTimestampOption},
+        },
         schema::paired_servers,
-        stored_monuments,
-        timestamp::{StoredTimestamp, StoredTimestampOption},
     },
     domain::{
         access::Role,
@@ -175,7 +177,7 @@ pub struct StoredPairing {
 
 /// Stores a pairing in the row with this id, and makes the row if there is none.
 ///
-/// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
+/// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn put(db: &mut Db, id: &ServerId, pairing: &StoredPairing, now: Timestamp) -> Result<PairedServer, DbError> {
     let changes = (
         paired_servers::game_server_id.eq(pairing.game_server_id.as_deref()),
@@ -318,7 +320,7 @@ pub fn list_older(db: &mut Db, key_version: i32, after: &ServerId, limit: usize)
 mod tests {
     use super::*;
     use crate::db::{
-        pool::Pool,
+        engine::pool::Pool,
         testing::{self, later, now},
     };
 

@@ -5,11 +5,9 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        error::DbError,
+        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
         pairing_requests,
-        pool::Db,
         schema::{pairing_codes, users},
-        timestamp::StoredTimestamp,
     },
     domain::{
         ids::{ServerId, UserId},
@@ -35,7 +33,7 @@ pub struct CodePurpose {
 /// Adds a code for this user that no live code equals; the user's oldest ones are deleted to make room. `Unavailable`
 /// when `draw` returns only live ones. `network` is that of the session that asks for it.
 ///
-/// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
+/// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn issue(
     db: &mut Db,
     purpose: &CodePurpose,
@@ -119,7 +117,7 @@ pub fn purge(db: &mut Db, now: Timestamp) -> Result<usize, DbError> {
 mod tests {
     use super::*;
     use crate::db::{
-        pool::Pool,
+        engine::pool::Pool,
         testing::{self, later, now},
     };
 

@@ -1,14 +1,12 @@
-//! Devices that know a pairing code, in another network than it was issued in, and wait for its user to confirm them. They
-//! end with their code.
+//! Devices that know a pairing code, in another network than it was issued in, and wait for its user to confirm them.
+//! They end with their code.
 
 use diesel::prelude::*;
 
 use crate::{
     db::{
-        error::DbError,
-        pool::Db,
+        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
         schema::{pairing_codes, pairing_requests},
-        timestamp::StoredTimestamp,
     },
     domain::{
         ids::UserId,
@@ -29,7 +27,7 @@ fn of_row((id, label, expires_at, network, requested_at, confirmed): RequestRow)
 /// user and the request if it is a new one; `None` if it waits already, or the code has ended. One too many takes the place
 /// of the oldest that is not confirmed.
 ///
-/// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
+/// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn ask(
     db: &mut Db,
     code: &PairingCode,
@@ -113,8 +111,8 @@ pub fn is_confirmed(db: &mut Db, code: &PairingCode, network: &str) -> Result<bo
 mod tests {
     use super::*;
     use crate::db::{
+        engine::pool::Pool,
         pairing_codes::{self, CodePurpose, TypedCode},
-        pool::Pool,
         testing::{self, later, now},
     };
 

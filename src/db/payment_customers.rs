@@ -3,7 +3,10 @@
 use diesel::prelude::*;
 
 use crate::{
-    db::{error::DbError, pool::Db, schema::payment_customers},
+    db::{
+        engine::{error::DbError, pool::Db},
+        schema::payment_customers,
+    },
     domain::ids::UserId,
 };
 

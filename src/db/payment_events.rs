@@ -7,10 +7,12 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        error::DbError,
-        pool::Db,
+        engine::{
+            error::DbError,
+            pool::Db,
+            timestamp::{StoredTimestamp, StoredTimestampOption},
+        },
         schema::payment_events,
-        timestamp::{StoredTimestamp, StoredTimestampOption},
     },
     domain::{
         ids::UserId,
@@ -72,7 +74,7 @@ pub fn is_settled(db: &mut Db, id: &str) -> Result<bool, DbError> {
 /// Records what became of an event; one that was parked is settled, or parked for longer when its turn had come and
 /// nobody had claimed it: the provider may send it many times meanwhile.
 ///
-/// Call it in the transaction of the effect ([`Pool::write`](crate::db::pool::Pool::write)).
+/// Call it in the transaction of the effect ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn record(
     db: &mut Db,
     id: &str,
@@ -129,7 +131,7 @@ pub struct Payer<'a> {
 
 /// Records an event that an admin has to see.
 ///
-/// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
+/// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn report(
     db: &mut Db,
     id: &str,
@@ -180,7 +182,7 @@ pub fn due(db: &mut Db, limit: i64, now: Timestamp) -> Result<Vec<ShownEvent>, D
 /// Takes the turn of the parked event that is due first, for one of all processes. It is to be tried then: if nothing
 /// becomes of that, also because the process ends, its next turn comes as after every attempt.
 ///
-/// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
+/// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn claim(db: &mut Db, now: Timestamp) -> Result<Option<ShownEvent>, DbError> {
     while let Some(event) = due(db, 1, now)?.pop() {
         let attempts = event.attempts.saturating_add(1);

@@ -1,5 +1,5 @@
-//! Everything that is stored about a user: as it is given to them, and how it is erased. What hangs on the user's row, or
-//! on one of their paired servers, goes with it; this names the rest.
+//! Everything that is stored about a user: as it is given to them, and how it is erased. What hangs on the user's row,
+//! or on one of their paired servers, goes with it; this names the rest.
 //!
 //! Kept on purpose: the audit log, which is a chain; and what belongs to a game server or to other users, in which the
 //! user occurs as a player of the game.
@@ -16,8 +16,7 @@ use crate::{
     crypto::digest::sha256_hex,
     db::{
         customers_to_end::{self, CustomerTurn},
-        error::DbError,
-        pool::Db,
+        engine::{error::DbError, pool::Db},
         schema::{
             active_days, api_tokens, beta_testers, chat_link_codes, chat_links, erased_customers, guests,
             helper_devices, idempotency_keys, incident_acks, incidents, map_notes, paired_servers, payment_customers,
@@ -307,7 +306,7 @@ pub struct Erased {
 /// before its user), and nobody but an erasure is to fail for that: it waits for a shorter time than PostgreSQL does before
 /// it ends a deadlock, and than an alarm does for the ledger. Whoever gets [`DbError::is_lost_lock`] begins again.
 ///
-/// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
+/// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn begin_erasure(db: &mut Db, user: &UserId) -> Result<(), DbError> {
     if let Db::Pg(db) = db {
         db.batch_execute("SET LOCAL lock_timeout = '200ms'")?;

@@ -1,17 +1,20 @@
-//! What each user has spent of the day's requests to the player-statistics service, so that a restart does not begin the
-//! day anew.
+//! What each user has spent of the day's requests to the player-statistics service, so that a restart does not begin
+//! the day anew.
 
 use chrono::{NaiveDate, NaiveTime};
 use diesel::prelude::*;
 
 use crate::{
-    db::{error::DbError, pool::Db, schema::player_stats_spending as spending},
+    db::{
+        engine::{error::DbError, pool::Db},
+        schema::player_stats_spending as spending,
+    },
     domain::{ids::UserId, time::Timestamp},
 };
 
 /// Stores what users have spent on this day, in parts of a request. One who is gone is left out.
 ///
-/// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
+/// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn put(db: &mut Db, day: NaiveDate, spent: &[(UserId, u64)]) -> Result<(), DbError> {
     use crate::db::schema::users;
     for (user, spent) in spent {

@@ -7,10 +7,12 @@ use diesel::{dsl::exists, prelude::*};
 
 use crate::{
     db::{
-        error::DbError,
-        pool::Db,
+        engine::{
+            error::DbError,
+            pool::Db,
+            timestamp::{StoredTimestamp, StoredTimestampOption},
+        },
         schema::push_credentials,
-        timestamp::{StoredTimestamp, StoredTimestampOption},
     },
     domain::{ids::UserId, time::Timestamp},
 };
@@ -119,7 +121,7 @@ struct NothingStaged {
 /// Stores an upload: beside a bundle that has proven itself it is staged, otherwise it replaces what is stored.
 /// Returns the slot, and the time of the upload as stored (later by a microsecond when another one had the same).
 ///
-/// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
+/// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn upload(db: &mut Db, user: &UserId, bundle: &SealedBundle) -> Result<(Slot, Timestamp), DbError> {
     let first = (
         push_credentials::user_id.eq(user.as_str()),
@@ -271,7 +273,7 @@ pub fn list_older(db: &mut Db, key_version: i32, after: &UserId, limit: usize) -
 mod tests {
     use super::*;
     use crate::db::{
-        pool::Pool,
+        engine::pool::Pool,
         testing::{self, later, now},
     };
 

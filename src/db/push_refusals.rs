@@ -3,7 +3,10 @@
 use diesel::prelude::*;
 
 use crate::{
-    db::{error::DbError, pool::Db, schema::push_refusals, timestamp::StoredTimestamp},
+    db::{
+        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        schema::push_refusals,
+    },
     domain::{credential::RefusalReason, ids::UserId, time::Timestamp},
 };
 
@@ -19,7 +22,7 @@ pub struct PushRefusal {
 }
 
 /// Stores that a bundle does not work, in place of an earlier one. What was dismissed stays so until another bundle is
-/// refused. Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
+/// refused. Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn put(db: &mut Db, user: &UserId, refusal: &PushRefusal) -> Result<(), DbError> {
     let row = push_refusals::table.find(user.as_str());
     let refused =
@@ -78,7 +81,7 @@ pub fn dismiss(db: &mut Db, user: &UserId) -> Result<bool, DbError> {
 mod tests {
     use super::*;
     use crate::db::{
-        pool::Pool,
+        engine::pool::Pool,
         push_credentials::{self, SealedBundle},
         testing::{self, later, now},
     };

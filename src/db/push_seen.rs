@@ -4,7 +4,10 @@ use chrono::Duration;
 use diesel::prelude::*;
 
 use crate::{
-    db::{error::DbError, pool::Db, schema::push_seen},
+    db::{
+        engine::{error::DbError, pool::Db},
+        schema::push_seen,
+    },
     domain::{
         ids::UserId,
         limits::{PUSH_SEEN_DAYS, PUSH_SEEN_PER_USER},
@@ -14,7 +17,7 @@ use crate::{
 
 /// Stores the message's id; false when it was received before. Only the newest [`PUSH_SEEN_PER_USER`] are kept.
 ///
-/// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
+/// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn insert(db: &mut Db, user: &UserId, persistent_id: &str, now: Timestamp) -> Result<bool, DbError> {
     let row = (
         push_seen::user_id.eq(user.as_str()),

@@ -1,5 +1,5 @@
-//! Refunds that are under way: at most one of a charge. One stays until it is over, and longer when it ended without the
-//! admin who asked for it being shown that: then the same again is answered with what became of it.
+//! Refunds that are under way: at most one of a charge. One stays until it is over, and longer when it ended without
+//! the admin who asked for it being shown that: then the same again is answered with what became of it.
 //!
 //! Rows are made and settled while the end of the audit log is locked ([`audit::lock`](crate::db::audit::lock)).
 
@@ -7,10 +7,12 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        error::DbError,
-        pool::Db,
+        engine::{
+            error::DbError,
+            pool::Db,
+            timestamp::{StoredTimestamp, StoredTimestampOption},
+        },
         schema::refund_attempts,
-        timestamp::{StoredTimestamp, StoredTimestampOption},
     },
     domain::time::Timestamp,
 };

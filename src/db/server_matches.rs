@@ -5,10 +5,12 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        error::DbError,
-        pool::Db,
+        engine::{
+            error::DbError,
+            pool::Db,
+            timestamp::{StoredTimestamp, StoredTimestampOption},
+        },
         schema::server_matches,
-        timestamp::{StoredTimestamp, StoredTimestampOption},
     },
     domain::{server_match::ServerMatch, time::Timestamp},
 };

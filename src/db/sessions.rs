@@ -6,10 +6,8 @@ use diesel::prelude::*;
 use crate::{
     db::{
         daily_counts,
-        error::DbError,
-        pool::Db,
+        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
         schema::{sessions, users},
-        timestamp::StoredTimestamp,
     },
     domain::{
         ids::{SessionId, UserId},
@@ -165,7 +163,7 @@ pub fn purge(db: &mut Db, now: Timestamp) -> Result<usize, DbError> {
 mod tests {
     use super::*;
     use crate::db::{
-        pool::Pool,
+        engine::pool::Pool,
         testing::{self, now},
         users,
     };

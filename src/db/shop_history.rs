@@ -4,7 +4,10 @@
 use diesel::prelude::*;
 
 use crate::{
-    db::{error::DbError, pool::Db, schema::shop_history, timestamp::StoredTimestamp},
+    db::{
+        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        schema::shop_history,
+    },
     domain::{
         ids::GameServerId,
         shop::{OfferKey, OfferNews, OfferRecord, Price, VendorId},

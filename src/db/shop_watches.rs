@@ -3,7 +3,10 @@
 use diesel::prelude::*;
 
 use crate::{
-    db::{error::DbError, pool::Db, schema::shop_watches, timestamp::StoredTimestamp},
+    db::{
+        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        schema::shop_watches,
+    },
     domain::{
         ids::ServerId,
         shop::{

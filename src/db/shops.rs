@@ -4,10 +4,12 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        error::DbError,
-        pool::Db,
+        engine::{
+            error::DbError,
+            pool::Db,
+            timestamp::{StoredTimestamp, StoredTimestampOption},
+        },
         schema::shops,
-        timestamp::{StoredTimestamp, StoredTimestampOption},
     },
     domain::{
         ids::GameServerId,

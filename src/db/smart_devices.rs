@@ -8,7 +8,10 @@ use diesel::{
 };
 
 use crate::{
-    db::{error::DbError, pool::Db, schema::smart_devices, timestamp::StoredTimestamp},
+    db::{
+        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        schema::smart_devices,
+    },
     domain::{device::DeviceKind, ids::ServerId, time::Timestamp},
 };
 

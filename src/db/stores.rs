@@ -3,7 +3,10 @@
 use diesel::prelude::*;
 
 use crate::{
-    db::{error::DbError, pool::Db, schema::store_versions, timestamp::StoredTimestamp},
+    db::{
+        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        schema::store_versions,
+    },
     domain::{ids::PlatformId, limits::STORE_VERSIONS, stores::StoreName, time::Timestamp},
 };
 

@@ -9,10 +9,12 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        error::DbError,
-        pool::Db,
+        engine::{
+            error::DbError,
+            pool::Db,
+            timestamp::{StoredTimestamp, StoredTimestampOption},
+        },
         schema::subscriptions,
-        timestamp::{StoredTimestamp, StoredTimestampOption},
     },
     domain::{
         billing_interval::BillingInterval,
@@ -215,7 +217,7 @@ pub fn page(db: &mut Db, after: &str, limit: i64) -> Result<Vec<StoredSubscripti
 /// word, whatever was known. Kept here: since when a payment is due, for as long as it is; and which tier was paid last,
 /// but for one that is past due, of which the provider was asked.
 ///
-/// Call it in a transaction ([`Pool::write`](crate::db::pool::Pool::write)).
+/// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn put(
     db: &mut Db,
     owned: &OwnedSubscription,

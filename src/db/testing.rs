@@ -18,10 +18,10 @@ use crate::{
     config::Database,
     crypto::random::Random,
     db::{
+        engine::pool::Pool,
         guests::{self, InviteKey, Invitee},
         incidents::LedgerWrite,
         paired_servers::{self, PairedServer, StoredPairing},
-        pool::Pool,
         users,
     },
     domain::{

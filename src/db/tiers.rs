@@ -7,8 +7,7 @@ use diesel::prelude::*;
 use crate::{
     db::{
         beta_testers,
-        error::DbError,
-        pool::Db,
+        engine::{error::DbError, pool::Db},
         schema::{guests, paired_servers, shop_watches, users},
         subscriptions,
         users::User,

@@ -6,12 +6,10 @@ use serde_json::{Value, json};
 
 use crate::{
     db::{
-        error::DbError,
+        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
         incidents::{self, StoredIncident},
         maps, markets, paired_servers,
-        pool::Db,
         schema::timeline,
-        timestamp::StoredTimestamp,
     },
     domain::{
         ids::{GameServerId, ServerId},

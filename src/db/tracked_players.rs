@@ -4,11 +4,13 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        error::DbError,
+        engine::{
+            error::DbError,
+            pool::Db,
+            timestamp::{StoredTimestamp, StoredTimestampOption},
+        },
         player_sessions,
-        pool::Db,
         schema::tracked_players,
-        timestamp::{StoredTimestamp, StoredTimestampOption},
     },
     domain::{
         ids::{ServerId, UserId},
@@ -183,7 +185,7 @@ pub fn seen(db: &mut Db, server: &ServerId, now: Timestamp) -> Result<(), DbErro
 mod tests {
     use super::*;
     use crate::db::{
-        pool::Pool,
+        engine::pool::Pool,
         testing::{self, later, now},
     };
 

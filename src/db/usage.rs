@@ -1,5 +1,5 @@
-//! How the service is used, for admins: members, subscriptions and pairings now, and the counts of days. Each number comes
-//! from an index or from counted days, so that all of it costs the same however long the history is.
+//! How the service is used, for admins: members, subscriptions and pairings now, and the counts of days. Each number
+//! comes from an index or from counted days, so that all of it costs the same however long the history is.
 
 use chrono::{NaiveDate, TimeDelta};
 use diesel::prelude::*;
@@ -7,8 +7,7 @@ use diesel::prelude::*;
 use crate::{
     db::{
         daily_counts::{self, DayCounts},
-        error::DbError,
-        pool::Db,
+        engine::{error::DbError, pool::Db},
         schema::{paired_servers, subscriptions, users as members},
         users,
     },

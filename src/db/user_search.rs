@@ -6,7 +6,10 @@ use std::collections::BTreeSet;
 use diesel::{dsl::count, prelude::*};
 
 use crate::{
-    db::{error::DbError, pool::Db, schema::user_search},
+    db::{
+        engine::{error::DbError, pool::Db},
+        schema::user_search,
+    },
     domain::{
         ids::{PlatformId, UserId},
         player_name::NameKey,

@@ -3,7 +3,12 @@
 use diesel::prelude::*;
 
 use crate::{
-    db::{daily_counts, error::DbError, pool::Db, schema::users, timestamp::StoredTimestamp, user_search},
+    db::{
+        daily_counts,
+        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        schema::users,
+        user_search,
+    },
     domain::{
         ids::{PlatformId, UserId},
         player_name::NameKey,

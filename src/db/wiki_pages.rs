@@ -6,10 +6,8 @@ use diesel::{dsl::max, prelude::*};
 
 use crate::{
     db::{
-        error::DbError,
-        pool::Db,
+        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
         schema::{wiki_pages, wiki_versions},
-        timestamp::StoredTimestamp,
     },
     domain::{
         ids::PlatformId,

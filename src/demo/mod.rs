@@ -1,5 +1,5 @@
-//! `companion demo`: the service and its simulated neighbours in one process, with a signed-in user, a paired game server
-//! and smart devices, ready to watch. Needs no account, key, network or file.
+//! `companion demo`: the service and its simulated neighbours in one process, with a signed-in user, a paired game
+//! server and smart devices, ready to watch. Needs no account, key, network or file.
 
 pub mod user;
 
@@ -26,7 +26,7 @@ use crate::{
     clock::Clock,
     config::{self, ChatSettings, Config, InvalidSettings, PaymentSettings, Settings},
     crypto::random::Random,
-    db::{error::DbError, incidents, paired_servers, users},
+    db::{engine::error::DbError, incidents, paired_servers, users},
     domain::{
         billing_interval::BillingInterval,
         device::DeviceKind,

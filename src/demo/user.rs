@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::{
     api::context::ApiContext,
     db::{
-        error::DbError,
+        engine::error::DbError,
         push_credentials::{self, SealedBundle},
         sessions,
         users::{self, StoredProfile},

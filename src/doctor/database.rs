@@ -13,12 +13,14 @@ use crate::{
     clock::Clock,
     config::Database,
     db::{
-        database_file,
-        error::DbError,
+        engine::{
+            database_file,
+            error::DbError,
+            pool::{Db, Pool},
+            schema_steps::{self, SchemaSteps},
+            write_check,
+        },
         journal,
-        pool::{Db, Pool},
-        schema_steps::{self, SchemaSteps},
-        write_check,
     },
 };
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::observation::Observation;
-use crate::{config::Config, crypto::random::Random, db::schema_steps::open_existing, rotation, vault::Vault};
+use crate::{config::Config, crypto::random::Random, db::engine::schema_steps::open_existing, rotation, vault::Vault};
 
 const SUBJECT: &str = "keys";
 

@@ -7,7 +7,10 @@ use actix::Addr;
 use tokio::time::Instant;
 
 use crate::{
-    db::{error::DbError, paired_servers::PairedServer, pool::Db},
+    db::{
+        engine::{error::DbError, pool::Db},
+        paired_servers::PairedServer,
+    },
     domain::{
         ids::{ServerId, UserId},
         time::Timestamp,

@@ -6,8 +6,8 @@ use actix::Addr;
 use rustls::ClientConfig;
 
 use crate::{
-    clock::Clock, config::PushAddress, crypto::random::Random, db::pool::Pool, game::outbound::Outbound, net::Network,
-    push::login_turns::LoginTurns, relay::hub::Hub, vault::Vault,
+    clock::Clock, config::PushAddress, crypto::random::Random, db::engine::pool::Pool, game::outbound::Outbound,
+    net::Network, push::login_turns::LoginTurns, relay::hub::Hub, vault::Vault,
 };
 
 /// Built once, shared by all sessions.

@@ -7,7 +7,10 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     crypto::digest::sha256_hex,
-    db::{error::DbError, failed_pushes, pool::Db, push_seen},
+    db::{
+        engine::{error::DbError, pool::Db},
+        failed_pushes, push_seen,
+    },
     domain::{
         ids::UserId,
         limits::PUSH_ATTEMPTS,

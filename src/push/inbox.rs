@@ -9,9 +9,8 @@ use crate::{
     crypto::{digest::sha256_hex, random::Random},
     db::{
         alarms::{self, AlarmState, Arrival},
-        error::DbError,
+        engine::{error::DbError, pool::Db},
         paired_servers::{self, PairedServer},
-        pool::Db,
         push_seen, timeline,
     },
     domain::{

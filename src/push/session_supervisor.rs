@@ -20,14 +20,11 @@ use tokio::{
 use crate::{
     db::{
         alarms,
-        error::DbError,
+        engine::{error::DbError, pool::Db, start::read_until_answered},
         paired_servers::{self, PairedServer},
-        pool::Db,
         push_credentials::{self, Slot},
         push_refusals::{self, PushRefusal},
-        push_seen,
-        start::read_until_answered,
-        users,
+        push_seen, users,
     },
     domain::{
         backoff::Backoff,

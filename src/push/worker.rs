@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use crate::{
-    db::{push_credentials, start::read_until_answered},
+    db::{engine::start::read_until_answered, push_credentials},
     domain::{backoff::Backoff, ids::UserId},
     panics::{self, Part},
     push::{

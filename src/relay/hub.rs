@@ -19,7 +19,11 @@ use tokio::{
 
 use crate::{
     config::GameLinkPolicy,
-    db::{access, error::DbError, paired_servers, start::read_until_answered},
+    db::{
+        access,
+        engine::{error::DbError, start::read_until_answered},
+        paired_servers,
+    },
     domain::{
         access::Action,
         backoff::Backoff,
@@ -28,18 +32,17 @@ use crate::{
         server_state::ConnectionState,
     },
     relay::{
-        client::admission::{SocketEvent, SocketOrder},
-        client::server_lookup::{FindServer, FoundServer},
+        client::{
+            admission::{SocketEvent, SocketOrder},
+            server_lookup::{FindServer, FoundServer},
+        },
         game::game_connection::{
             ConnectionEvent, ConnectionStart, GameConnection, LastHeard, ReloadDevices, RetryLink, SetWatchers,
             StopConnection,
         },
-        hub::presence::Presence,
-        hub::recent_changes::RecentChanges,
+        hub::{presence::Presence, recent_changes::RecentChanges},
         shared::context::RelayContext,
-        wire::close::Reason,
-        wire::publication::AllowedUsers,
-        wire::send_counts::ThreadCounts,
+        wire::{close::Reason, publication::AllowedUsers, send_counts::ThreadCounts},
     },
 };
 

@@ -1,5 +1,5 @@
-//! The database at a start: taken for this process, opened, brought up to date, and given what a process before this one
-//! kept for it.
+//! The database at a start: taken for this process, opened, brought up to date, and given what a process before this
+//! one kept for it.
 
 use std::{fs::File, io, path::PathBuf, sync::Arc, thread, time::Duration};
 
@@ -14,12 +14,16 @@ use crate::{
     config::{self, Config, Database},
     crypto::{random::Random, sealer::Sealer},
     db::{
-        database_file, encryption_keys, engine, erasure_list,
-        error::DbError,
+        encryption_keys,
+        engine::{
+            self, database_file,
+            error::DbError,
+            pool::Pool,
+            schema_steps,
+            serving_lock::{LockState, ServingLock},
+        },
+        erasure_list,
         journal::{self, Journal, JournalError},
-        pool::Pool,
-        schema_steps,
-        serving_lock::{LockState, ServingLock},
     },
     domain::backoff::Backoff,
     rotation,

@@ -3,7 +3,10 @@
 use std::{io, net::SocketAddr, path::PathBuf};
 
 use crate::{
-    db::{error::DbError, journal::JournalError, serving_lock::LockHolder},
+    db::{
+        engine::{error::DbError, serving_lock::LockHolder},
+        journal::JournalError,
+    },
     uploads::ImageStoreError,
 };
 

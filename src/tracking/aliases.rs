@@ -15,7 +15,7 @@ use crate::{
     clients::player_stats::FoundPlayer,
     db::{
         alias_answers::{self, StoredAnswer},
-        error::DbError,
+        engine::error::DbError,
         paired_servers, server_matches,
     },
     domain::{

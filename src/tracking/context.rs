@@ -11,7 +11,7 @@ use crate::{
     clients::player_stats::PlayerStatsClient,
     clock::Clock,
     crypto::random::Random,
-    db::pool::Pool,
+    db::engine::pool::Pool,
     domain::{fair_budget::FairBudget, ids::UserId},
     net::Names,
     relay::hub::PlayerSeen,

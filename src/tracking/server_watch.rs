@@ -14,9 +14,8 @@ use tokio::time::sleep;
 use crate::{
     clients::player_stats::PlayerStatsError,
     db::{
-        error::DbError,
+        engine::{error::DbError, pool::Db},
         paired_servers,
-        pool::Db,
         server_matches::{self, StoredMatch},
         tracked_players::{self, TrackedPlayer},
     },
@@ -304,7 +303,7 @@ fn event(player: &TrackedPlayer, news: PlayerNews, now: Timestamp) -> WorldEvent
 mod tests {
     use super::*;
     use crate::db::{
-        pool::Pool,
+        engine::pool::Pool,
         testing::{self, later, now},
         tracked_players::NewTrackedPlayer,
     };

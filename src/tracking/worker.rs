@@ -18,7 +18,8 @@ use tokio::time::sleep;
 
 use crate::{
     db::{
-        error::DbError, paired_servers, player_stats_spending, pool::Db, start::read_until_answered, tracked_players,
+        engine::{error::DbError, pool::Db, start::read_until_answered},
+        paired_servers, player_stats_spending, tracked_players,
     },
     domain::ids::ServerId,
     panics::{self, Part},

@@ -11,7 +11,7 @@ use std::{
 use chrono::{TimeDelta, Utc};
 use companion::{
     clock::Clock,
-    db::{paired_servers, pool::Pool, smart_devices},
+    db::{engine::pool::Pool, paired_servers, smart_devices},
     demo,
     domain::time::Timestamp,
     simulator::{

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use companion::db::{pool::Pool, schema};
+use companion::db::{engine::pool::Pool, schema};
 use diesel::prelude::*;
 
 use crate::trial::{QUIET, Trial, Trigger};

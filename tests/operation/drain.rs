@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use companion::{
-    db::{incidents, pool::Pool},
+    db::{engine::pool::Pool, incidents},
     simulator::world::BASE_ALARM,
 };
 use futures_util::future::join_all;

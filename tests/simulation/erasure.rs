@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use companion::{
     db::{
+        engine::pool::{Db, Pool},
         personal_data::{self, Erased},
-        pool::{Db, Pool},
         schema::{alarms, chat_lines, incidents, map_notes, timeline},
         sessions, users,
     },

@@ -9,7 +9,7 @@ use std::{
 
 use companion::{
     db::{
-        pool::Pool,
+        engine::pool::Pool,
         schema::{alarms, incidents, merged_incidents, timeline},
     },
     domain::{ids::ServerId, raid::SHOWN},

@@ -9,10 +9,12 @@ use companion::{
     config::{Game, GameLinkPolicy, PushAddress},
     crypto::{keys::Key32, random::Random, sealer::Sealer},
     db::{
-        error::DbError,
+        engine::{
+            error::DbError,
+            pool::{Db, Pool},
+        },
         journal::{self, JOURNAL, Journal},
         paired_servers,
-        pool::{Db, Pool},
         push_credentials::{self, SealedBundle},
         schema::{alarms, guests, incidents},
         sessions, users,

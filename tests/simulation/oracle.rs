@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
 use companion::{
     db::{
-        pool::Pool,
+        engine::pool::Pool,
         schema::{alarms, incidents},
     },
     domain::ids::ServerId,

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use companion::{
     db::{
+        engine::pool::Pool,
         map_notes,
-        pool::Pool,
         schema::{chat_lines, timeline},
     },
     domain::ids::{GameServerId, ServerId},

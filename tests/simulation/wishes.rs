@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use companion::{
     db::{
-        pool::Pool,
+        engine::pool::Pool,
         schema::{incident_acks, incidents},
     },
     simulator::world::{GATE_SWITCH, SimulatedDevice},

@@ -20,7 +20,7 @@ use chrono::{DateTime, TimeDelta};
 use companion::{
     clock::Clock,
     config::Database,
-    db::{error::DbError, pool::DiskMoment},
+    db::engine::{error::DbError, pool::DiskMoment},
     domain::ids::{SessionId, UserId},
     net::Memory,
     simulator::{

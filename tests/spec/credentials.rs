@@ -4,7 +4,7 @@ use chrono::Duration;
 use companion::{
     clock::Clock,
     config::Database,
-    db::{pool::Pool, push_credentials},
+    db::{engine::pool::Pool, push_credentials},
     domain::ids::UserId,
 };
 use reqwest::{Method, header::CONTENT_TYPE};

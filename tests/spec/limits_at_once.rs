@@ -4,9 +4,9 @@
 use companion::{
     config::Database,
     db::{
-        beta_testers, map_notes,
-        pool::Pool,
-        shop_watches,
+        beta_testers,
+        engine::pool::Pool,
+        map_notes, shop_watches,
         tracked_players::{self, NewTrackedPlayer},
     },
     domain::{

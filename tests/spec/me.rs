@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use companion::{
-    db::{
+    db::engine::{
         error::DbError,
         pool::{Db, Pool},
     },

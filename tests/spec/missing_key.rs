@@ -7,8 +7,8 @@ use companion::{
     config::Database,
     crypto::{keys::Key32, random::Random, sealer::Sealer},
     db::{
+        engine::pool::Pool,
         paired_servers,
-        pool::Pool,
         push_credentials::{self, Slot},
     },
     domain::ids::UserId,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, path::Path, process::Output};
 
-use companion::{config::Database, db::pool::Pool};
+use companion::{config::Database, db::engine::pool::Pool};
 use diesel::connection::SimpleConnection as _;
 use tempfile::TempDir;
 

@@ -4,7 +4,7 @@ use std::{fs, future::pending, net::SocketAddr};
 
 use actix_web::{rt, web};
 use chrono::TimeDelta;
-use companion::{api::context::ApiContext, clock::Clock, db::pool::Db, server::Server};
+use companion::{api::context::ApiContext, clock::Clock, db::engine::pool::Db, server::Server};
 use diesel::{Connection as _, SqliteConnection, connection::SimpleConnection as _};
 use reqwest::{
     Method,

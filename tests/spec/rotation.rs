@@ -13,8 +13,9 @@ use companion::{
     config::Database,
     crypto::{keys::Key32, random::Random, sealer::Sealer},
     db::{
-        encryption_keys, paired_servers,
-        pool::Pool,
+        encryption_keys,
+        engine::pool::Pool,
+        paired_servers,
         push_credentials::{self, SealedBundle, Slot},
         users,
     },

@@ -1,7 +1,7 @@
 //! The start of the service: what it does while its database fails, and what it does not ask its neighbours for again.
 
 use companion::{
-    db::{paired_servers, pool::Pool},
+    db::{engine::pool::Pool, paired_servers},
     simulator::{game_server::GameServer, world::BASE_ALARM},
 };
 use diesel::connection::SimpleConnection as _;

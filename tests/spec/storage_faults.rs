@@ -153,7 +153,7 @@ fn table_of_a_new_database(table: &str) -> String {
     }
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("new.db");
-    companion::db::pool::Pool::open(&companion::config::Database::Sqlite(path.clone())).unwrap();
+    companion::db::engine::pool::Pool::open(&companion::config::Database::Sqlite(path.clone())).unwrap();
     let mut db = SqliteConnection::establish(path.to_str().unwrap()).unwrap();
     let query = format!(
         "SELECT sql || ';' AS sql FROM sqlite_master WHERE tbl_name = '{table}' AND sql IS NOT NULL ORDER BY type DESC"

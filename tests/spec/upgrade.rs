@@ -1,5 +1,5 @@
-//! Upgrades: a database of every earlier version, with a row in each of its tables, is brought up to date by a start and
-//! keeps its rows, and the service runs on it. The backup from before undoes an upgrade.
+//! Upgrades: a database of every earlier version, with a row in each of its tables, is brought up to date by a start
+//! and keeps its rows, and the service runs on it. The backup from before undoes an upgrade.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -7,9 +7,11 @@ use companion::{
     config::Database,
     db::{
         audit,
-        engine::{self, Access},
-        pool::{Db, Pool},
-        schema_steps,
+        engine::{
+            self, Access,
+            pool::{Db, Pool},
+            schema_steps,
+        },
     },
 };
 use diesel::{

@@ -29,7 +29,7 @@ use crate::{
     db::{
         access,
         api_tokens::{self, ApiToken},
-        pool::Db,
+        engine::pool::Db,
     },
     domain::{
         access::Action,

@@ -16,7 +16,7 @@ use crate::{
         extract::{bearer::DeviceOwner, json::is_json, session_user::SessionUser},
     },
     db::{
-        pool::Db,
+        engine::pool::Db,
         push_credentials::{self, PushCredential, SealedBundle, Slot},
         push_refusals::{self, PushRefusal},
     },

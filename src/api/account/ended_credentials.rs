@@ -7,7 +7,7 @@ use crate::{
         answer::{done::Done, error::ApiError},
         context::ApiContext,
     },
-    db::{error::DbError, pool::Db},
+    db::engine::{error::DbError, pool::Db},
     domain::ids::SessionId,
     relay::hub::SessionEnded,
 };

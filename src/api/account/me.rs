@@ -18,8 +18,7 @@ use crate::{
     },
     db::{
         chat_links,
-        error::DbError,
-        pool::Db,
+        engine::{error::DbError, pool::Db},
         tiers::{self, TierUse},
         users::{self, PreferenceChange, User},
     },

@@ -28,11 +28,10 @@ use crate::{
     crypto::digest::sha256_hex,
     db::{
         access,
-        error::DbError,
+        engine::{error::DbError, pool::Db},
         helper_devices::{self, HelperDevice},
         pairing_codes::{self, CodePurpose},
         pairing_requests,
-        pool::Db,
     },
     domain::{
         access::Action,

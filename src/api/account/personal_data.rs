@@ -27,11 +27,9 @@ use crate::{
     },
     db::{
         customers_to_end::CustomerTurn,
-        erasure_list,
-        error::DbError,
-        former_subscribers, payment_customers,
+        engine::{error::DbError, pool::Db},
+        erasure_list, former_subscribers, payment_customers,
         personal_data::{self, Erased, PERSONAL_DATA, RowPlace},
-        pool::Db,
         sessions, subscriptions,
         users::User,
     },

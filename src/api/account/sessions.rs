@@ -17,8 +17,8 @@ use crate::{
         extract::{query::Query, session_user::SessionUser},
     },
     db::{
+        engine::pool::Db,
         helper_devices,
-        pool::Db,
         sessions::{self, Session},
     },
     domain::{

@@ -24,7 +24,7 @@ use crate::{
     clients::identity::VerifyError,
     config::Environment,
     crypto::digest::sha256_hex,
-    db::{openid_nonces, pool::Db, sessions, users},
+    db::{engine::pool::Db, openid_nonces, sessions, users},
     domain::{
         ids::{PlatformId, SessionId, UserId},
         limits::LOGIN_MINUTES,

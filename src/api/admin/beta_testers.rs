@@ -19,7 +19,7 @@ use crate::{
     },
     db::{
         beta_testers::{self, BetaTester},
-        pool::Db,
+        engine::pool::Db,
     },
     domain::{
         audit::{AdminAction, Written},

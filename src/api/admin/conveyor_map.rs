@@ -22,7 +22,7 @@ use crate::{
     },
     db::{
         conveyor_rows::{self, ConveyorRow},
-        error::DbError,
+        engine::error::DbError,
     },
     domain::{
         audit::{AdminAction, Written},

@@ -21,8 +21,8 @@ use crate::{
         extract::query::Query,
     },
     db::{
+        engine::pool::Db,
         members::{self, MemberStatus, MemberTotals},
-        pool::Db,
     },
     domain::ids::UserId,
 };

@@ -16,8 +16,8 @@ use crate::{
         extract::admin::Admin,
     },
     db::{
+        engine::pool::Db,
         paired_servers::{self, PairedServer},
-        pool::Db,
         users,
     },
     domain::{

@@ -29,9 +29,10 @@ use crate::{
     },
     clients::payments::{PaymentsError, ProviderCharge, RefundOf},
     db::{
-        audit, payment_customers,
+        audit,
+        engine::pool::Db,
+        payment_customers,
         payment_events::{self, ShownEvent},
-        pool::Db,
         users,
     },
     domain::{

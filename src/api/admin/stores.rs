@@ -17,7 +17,7 @@ use crate::{
         extract::{admin::Admin, json::Json},
     },
     db::{
-        pool::Db,
+        engine::pool::Db,
         stores::{self, StoreVersion},
     },
     domain::{

@@ -22,10 +22,9 @@ use crate::{
         server::{guests::GuestView, paired_servers::PairedServerView},
     },
     db::{
+        engine::pool::Db,
         guests::{self, Guest},
-        incidents, members, paired_servers, payment_customers,
-        pool::Db,
-        push_credentials, push_refusals, sessions, tiers,
+        incidents, members, paired_servers, payment_customers, push_credentials, push_refusals, sessions, tiers,
         users::{self, User},
     },
     domain::{

@@ -20,7 +20,7 @@ use crate::{
         context::ApiContext,
         extract::{admin::Admin, json::Json, query::Query},
     },
-    db::{images, pool::Db, wiki_pages},
+    db::{engine::pool::Db, images, wiki_pages},
     domain::{
         audit::{AdminAction, Written},
         ids::PlatformId,

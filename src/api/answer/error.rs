@@ -19,7 +19,7 @@ use crate::{
     api::answer::chat_problem::ChatProblem,
     clients::chat::RefusedValue,
     config::BaseUrl,
-    db::error::DbError,
+    db::engine::error::DbError,
     domain::problem::{self, ProblemCode},
     net::budgets::{LimitReport, whole_seconds},
 };

@@ -2,7 +2,10 @@
 
 use crate::{
     api::answer::error::ApiError,
-    db::{error::DbError, paired_servers, pool::Db},
+    db::{
+        engine::{error::DbError, pool::Db},
+        paired_servers,
+    },
     domain::{ids::ServerId, map::BEYOND_THE_MAP},
 };
 

@@ -2,7 +2,10 @@
 
 use crate::{
     api::answer::error::ApiError,
-    db::{error::DbError, guests, paired_servers, pool::Db, tiers},
+    db::{
+        engine::{error::DbError, pool::Db},
+        guests, paired_servers, tiers,
+    },
     domain::{
         ids::{ServerId, UserId},
         tier::{Entitlements, Tier},

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{
     api::answer::error::ApiError,
-    db::{
+    db::engine::{
         error::DbError,
         pool::{Db, Pool},
     },

@@ -17,7 +17,7 @@ use crate::{
         rate_limits::{Guessed, guessed_wrong},
     },
     crypto::digest::sha256_hex,
-    db::{chat_links, error::DbError},
+    db::{chat_links, engine::error::DbError},
     domain::chat_link::ChatLinkCode,
 };
 

@@ -19,7 +19,12 @@ use crate::{
         intel::shops::MarketRead,
     },
     crypto::{digest::sha256_hex, interaction_signature, webhook_signature::SignatureFault},
-    db::{access, chat_links, error::DbError, paired_servers::PairedServer, pool::Db, stores},
+    db::{
+        access, chat_links,
+        engine::{error::DbError, pool::Db},
+        paired_servers::PairedServer,
+        stores,
+    },
     domain::{
         access::Role,
         chat_answers::{self, BotMessages, BotReply},

@@ -1,5 +1,5 @@
-//! What users do, counted by kind for the admins' analytics: in memory, and added to the day's counts each minute. What the
-//! end of the process loses is a minute of counts.
+//! What users do, counted by kind for the admins' analytics: in memory, and added to the day's counts each minute. What
+//! the end of the process loses is a minute of counts.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use actix_web::http::Method;
 
 use crate::{
     clock::Clock,
-    db::{daily_counts, pool::Pool},
+    db::{daily_counts, engine::pool::Pool},
 };
 
 /// What was done since it was last stored.

@@ -17,8 +17,8 @@ use crate::{
     api::answer::error::ApiError,
     crypto::digest::sha256_hex,
     db::{
+        engine::pool::Pool,
         images::{self, UploadedImage},
-        pool::Pool,
     },
     domain::{
         image_name::ImageName,

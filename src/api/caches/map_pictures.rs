@@ -24,8 +24,8 @@ use tokio::{
 use crate::{
     api::answer::error::ApiError,
     db::{
+        engine::pool::Pool,
         maps::{self, AS_SENT},
-        pool::Pool,
     },
     domain::ids::UserId,
     game::map_picture::scale,

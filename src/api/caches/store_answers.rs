@@ -18,8 +18,10 @@ use crate::{
     },
     crypto::digest::sha256_hex,
     db::{
-        error::DbError,
-        pool::{Db, Pool},
+        engine::{
+            error::DbError,
+            pool::{Db, Pool},
+        },
         stores::{self, StoreVersion},
     },
     domain::{

@@ -18,7 +18,10 @@ use crate::{
         extract::query::Query,
     },
     crypto::digest::sha256_hex,
-    db::{error::DbError, pool::Db, wiki_pages},
+    db::{
+        engine::{error::DbError, pool::Db},
+        wiki_pages,
+    },
     domain::{
         time::{self, Timestamp},
         wiki::{self, WikiPage, WikiSection, WikiSlug},

@@ -18,8 +18,7 @@ use crate::{
     },
     db::{
         audit::{self, AuditPayload, LockedHead, NewAuditEntry},
-        error::DbError,
-        pool::Db,
+        engine::{error::DbError, pool::Db},
         sessions,
     },
     domain::{

@@ -18,9 +18,8 @@ use crate::{
     db::{
         access,
         api_tokens::{self, ApiToken},
-        error::DbError,
+        engine::{error::DbError, pool::Db},
         helper_devices::{self, HelperDevice},
-        pool::Db,
         users::{self, User},
     },
     domain::{

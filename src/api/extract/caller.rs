@@ -12,7 +12,10 @@ use crate::{
             token_routes::{self, TokenKind},
         },
     },
-    db::{error::DbError, pool::Db, users::User},
+    db::{
+        engine::{error::DbError, pool::Db},
+        users::User,
+    },
     domain::{ids::UserId, relay_access::RelayAccess},
 };
 

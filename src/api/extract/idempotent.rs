@@ -31,8 +31,8 @@ use crate::{
         sealer::{Place, Sealer},
     },
     db::{
+        engine::pool::Db,
         idempotency_keys::{self, KeyTaken, KeyedRequest, KnownKey},
-        pool::Db,
     },
     domain::{
         ids::HelperDeviceId,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::db::error::DbError;
+use crate::db::engine::error::DbError;
 
 /// Longest wait of a request for a database that takes nothing.
 const STORED_WITHIN: Duration = Duration::from_millis(200);

@@ -12,8 +12,7 @@ use crate::{
     },
     crypto::session_cookie::SESSION_COOKIE,
     db::{
-        error::DbError,
-        pool::Db,
+        engine::{error::DbError, pool::Db},
         sessions,
         users::{self, User},
     },

@@ -25,10 +25,9 @@ use crate::{
     },
     db::{
         access,
-        error::DbError,
+        engine::{error::DbError, pool::Db},
         map_notes::{self, NoteChange, StoredNote},
         paired_servers,
-        pool::Db,
     },
     domain::{
         access::Action,

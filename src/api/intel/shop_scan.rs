@@ -14,7 +14,7 @@ use crate::{
         extract::{paired_server::WatchedServer, query::Query},
         intel::shops::{Delivery, MarketRead, OfferItems},
     },
-    db::pool::Db,
+    db::engine::pool::Db,
     domain::shop::{VendorId, scan},
 };
 

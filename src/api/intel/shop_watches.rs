@@ -29,7 +29,7 @@ use crate::{
             watch_checks::{check, refuse_twin},
         },
     },
-    db::{access, pool::Db, shop_watches, users},
+    db::{access, engine::pool::Db, shop_watches, users},
     domain::{
         items::ItemNames,
         limits::SHOP_WATCHES_PER_SERVER,

@@ -18,10 +18,9 @@ use crate::{
         extract::{paired_server::WatchedServer, query::Query},
     },
     db::{
-        error::DbError,
+        engine::{error::DbError, pool::Db},
         markets::{self, StoredMarket},
         paired_servers,
-        pool::Db,
         shop_history::{self, HistoryPage},
     },
     domain::{

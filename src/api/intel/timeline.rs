@@ -15,7 +15,7 @@ use crate::{
         context::ApiContext,
         extract::{paired_server::WatchedServer, query::Query},
     },
-    db::{markets, paired_servers, pool::Db, timeline},
+    db::{engine::pool::Db, markets, paired_servers, timeline},
     domain::{
         ids::GameServerId,
         reporting::{KnownReports, Reports},

@@ -24,9 +24,8 @@ use crate::{
     },
     db::{
         access,
-        error::DbError,
+        engine::{error::DbError, pool::Db},
         paired_servers, player_sessions,
-        pool::Db,
         server_matches::{self, StoredMatch},
         tracked_players::{self, NewTrackedPlayer, TrackedPlayer, TrackedPlayerChange},
     },

@@ -32,9 +32,8 @@ use crate::{
     crypto::digest::sha256_hex,
     db::{
         alarms::{self, Tally},
-        incidents, journal, last_backup, paired_servers,
-        pool::{Db, PoolLoad},
-        push_credentials,
+        engine::pool::{Db, PoolLoad},
+        incidents, journal, last_backup, paired_servers, push_credentials,
     },
     domain::{payment::ReportKind, problem, time::Timestamp},
     net::{neighbour, refusals, unread_forwarding},

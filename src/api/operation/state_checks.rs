@@ -15,7 +15,7 @@ use crate::{
         context::{ACTOR_DEADLINE, ApiContext, in_time},
     },
     config,
-    db::{incidents, users, write_check},
+    db::{engine::write_check, incidents, users},
     domain::ids::UserId,
     push::{
         session_status::PushCounts,

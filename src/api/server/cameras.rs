@@ -23,7 +23,7 @@ use crate::{
         extract::{paired_server::WatchedServer, query::Query},
         server::devices::reports,
     },
-    db::{paired_servers, pool::Db, smart_devices},
+    db::{engine::pool::Db, paired_servers, smart_devices},
     domain::{
         camera::{self, MonumentCamera},
         device::Reachable,

@@ -26,8 +26,9 @@ use crate::{
         rate_limits::too_many_toggles,
     },
     db::{
-        access, paired_servers,
-        pool::Db,
+        access,
+        engine::pool::Db,
+        paired_servers,
         smart_devices::{self, DeviceChange, SmartDevice},
     },
     domain::{

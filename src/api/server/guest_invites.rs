@@ -20,8 +20,8 @@ use crate::{
     },
     crypto::digest::sha256_hex,
     db::{
+        engine::pool::Db,
         guests::{self, InviteKey, LinkRefused, OpenLink, SharedServer},
-        pool::Db,
     },
     domain::{
         access::Role,

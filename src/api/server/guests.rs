@@ -25,8 +25,8 @@ use crate::{
     crypto::digest::sha256_hex,
     db::{
         access,
+        engine::pool::Db,
         guests::{self, Guest, InviteRefused, Invitee},
-        pool::Db,
         users::User,
     },
     domain::{

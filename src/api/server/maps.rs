@@ -16,9 +16,9 @@ use crate::{
         extract::{paired_server::WatchedServer, query::Query},
     },
     db::{
+        engine::pool::Db,
         maps::{self, AS_SENT, StoredMap, StoredPicture},
         paired_servers,
-        pool::Db,
     },
     domain::{
         ids::ServerId,

@@ -28,10 +28,9 @@ use crate::{
     config::GameLinkPolicy,
     db::{
         access,
-        error::DbError,
+        engine::{error::DbError, pool::Db},
         incidents,
         paired_servers::{self, PairedServer},
-        pool::Db,
     },
     domain::{
         access::Role,

@@ -14,7 +14,7 @@ use crate::{
         context::ApiContext,
         extract::paired_server::{OwnedServer, WatchedServer},
     },
-    db::{alarms, paired_servers, pool::Db, push_refusals, smart_devices},
+    db::{alarms, engine::pool::Db, paired_servers, push_refusals, smart_devices},
     domain::{
         access::Role,
         device::DeviceKind,

@@ -4,7 +4,7 @@ use diesel::{connection::SimpleConnection as _, sql_query};
 
 use super::*;
 use crate::db::{
-    pool::Pool,
+    engine::pool::Pool,
     testing::{self, later, now},
 };
 

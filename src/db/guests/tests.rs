@@ -1,8 +1,8 @@
 use super::*;
 use crate::db::{
     access,
+    engine::pool::Pool,
     pairing_codes::CodePurpose,
-    pool::Pool,
     testing::{self, later, now},
     users as user_table,
 };

@@ -2,7 +2,7 @@ use super::*;
 use crate::{
     db::{
         alarms::AlarmState,
-        pool::Pool,
+        engine::pool::Pool,
         testing::{self, later, now},
     },
     domain::device::DeviceKind,

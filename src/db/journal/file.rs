@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use crate::db::error::DbError;
+use crate::db::engine::error::DbError;
 
 /// Name of the file in the data directory.
 pub const JOURNAL: &str = "alarms.journal";

@@ -1,5 +1,5 @@
-//! The journal at a start, and between two runs: what is in it goes into the database, and what no database takes is kept
-//! aside.
+//! The journal at a start, and between two runs: what is in it goes into the database, and what no database takes is
+//! kept aside.
 
 use std::{
     collections::BTreeMap,
@@ -14,9 +14,8 @@ use super::{
 };
 use crate::{
     db::{
-        error::DbError,
+        engine::{error::DbError, pool::Pool},
         incidents::{self, LedgerWrite},
-        pool::Pool,
     },
     domain::ids::ServerId,
 };

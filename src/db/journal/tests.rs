@@ -6,10 +6,8 @@ use super::*;
 use crate::{
     db::{
         alarms::{AlarmState, Arrival},
-        error::DbError,
-        incidents,
-        pool::Db,
-        testing,
+        engine::{error::DbError, pool::Db},
+        incidents, testing,
     },
     domain::incident::{AlarmPath, DevicePlace},
 };

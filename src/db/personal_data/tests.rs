@@ -5,9 +5,8 @@ use serde_json::Value;
 
 use super::*;
 use crate::db::{
-    paired_servers, payment_customers,
-    pool::Pool,
-    schema_steps, sessions, testing,
+    engine::{pool::Pool, schema_steps},
+    paired_servers, payment_customers, sessions, testing,
     users::{self, StoredProfile},
 };
 

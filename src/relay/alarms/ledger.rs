@@ -13,10 +13,9 @@ use tokio::{
 
 use crate::{
     db::{
-        error::DbError,
+        engine::{error::DbError, pool::Pool},
         incidents::{self, LedgerWrite},
         journal::Journal,
-        pool::Pool,
         unkept::Held,
     },
     domain::ids::ServerId,

@@ -3,7 +3,7 @@
 use actix::{Addr, Message};
 
 use crate::{
-    db::error::DbError,
+    db::engine::error::DbError,
     domain::ids::ServerId,
     relay::{game::game_connection::GameConnection, wire::publication::AllowedUsers},
 };

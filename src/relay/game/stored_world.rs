@@ -2,10 +2,9 @@
 
 use crate::{
     db::{
-        error::DbError,
+        engine::{error::DbError, pool::Db},
         maps, markets,
         paired_servers::{self, PairedServer},
-        pool::Db,
     },
     domain::{ids::GameServerId, reporting::KnownReports},
     relay::state::live_state::GameUpdate,

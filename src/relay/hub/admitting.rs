@@ -14,10 +14,11 @@ use crate::{
     clock::Clock,
     db::{
         api_tokens,
-        error::DbError,
-        helper_devices,
-        pool::{Db, Pool},
-        sessions,
+        engine::{
+            error::DbError,
+            pool::{Db, Pool},
+        },
+        helper_devices, sessions,
     },
     domain::{
         backoff::Backoff,

@@ -6,8 +6,8 @@ use super::{AlarmPushed, DrillError, DrillOutcome, Hub, StartDrill};
 use crate::{
     db::{
         access,
+        engine::pool::Db,
         incidents::{self, StoredIncident},
-        pool::Db,
     },
     domain::{access::Action, ids::ServerId},
     relay::game::{

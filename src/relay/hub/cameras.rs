@@ -6,8 +6,7 @@ use super::Hub;
 use crate::{
     db::{
         access,
-        error::DbError,
-        pool::Db,
+        engine::{error::DbError, pool::Db},
         smart_devices::{self, SmartDevice},
     },
     domain::{access::Action, device::DeviceKind},

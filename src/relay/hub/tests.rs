@@ -27,9 +27,9 @@ use crate::{
     config::{Database, Game},
     crypto::{keys::Key32, random::Random, sealer::Sealer},
     db::{
+        engine::pool::{Db, DiskMoment, Pool},
         journal::Journal,
         paired_servers::StoredPairing,
-        pool::{Db, DiskMoment, Pool},
         testing::{self, now},
     },
     domain::{link_reason::LinkReason, relay_access::RelayAccess, sections::Sections},

@@ -11,7 +11,10 @@ use std::{
 use actix::Message;
 
 use crate::{
-    db::{error::DbError, markets, pool::Db, shop_watches},
+    db::{
+        engine::{error::DbError, pool::Db},
+        markets, shop_watches,
+    },
     domain::{
         ids::{GameServerId, ServerId},
         rate::Window,

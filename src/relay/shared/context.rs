@@ -6,7 +6,7 @@ use crate::{
     clock::Clock,
     config,
     crypto::random::Random,
-    db::{journal::Journal, pool::Pool},
+    db::{engine::pool::Pool, journal::Journal},
     domain::{
         ids::{GameServerId, ServerId},
         timeline::{TimelineEntry, TimelineOwner},

@@ -23,13 +23,14 @@ use crate::{
     crypto::random::Random,
     db::{
         chat_lines,
-        error::DbError,
+        engine::{
+            error::DbError,
+            pool::{Db, Pool},
+        },
         map_notes::{self, StoredNote},
         maps,
         markets::{self, MarketStep},
-        paired_servers,
-        pool::{Db, Pool},
-        shop_watches, smart_devices, timeline,
+        paired_servers, shop_watches, smart_devices, timeline,
     },
     domain::{
         backoff::Backoff,

@@ -2,7 +2,7 @@
 
 use companion::{
     config::Database,
-    db::pool::{Db, Pool},
+    db::engine::pool::{Db, Pool},
 };
 use diesel::connection::SimpleConnection as _;
 use serde_json::{Value, json};

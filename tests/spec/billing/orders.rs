@@ -1,11 +1,11 @@
-//! The provider's events in every order, doubled, at once and while it goes on changing: what is stored in the end is the
-//! provider's truth.
+//! The provider's events in every order, doubled, at once and while it goes on changing: what is stored in the end is
+//! the provider's truth.
 
 use companion::{
     billing::sync::described,
     config::Database,
     crypto::random::Random,
-    db::{pool::Pool, subscriptions},
+    db::{engine::pool::Pool, subscriptions},
     domain::{
         payment::ProviderSubscription,
         plan::{PriceList, TierPrices},

@@ -4,7 +4,7 @@ use std::process::Output;
 
 use companion::{
     config::Database,
-    db::{payment_customers, payment_events, pool::Pool, subscriptions},
+    db::{engine::pool::Pool, payment_customers, payment_events, subscriptions},
     simulator::payments::{PaymentFaults, SubscriptionChange},
 };
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use companion::{
     config::Database,
-    db::{beta_testers, pool::Pool},
+    db::{beta_testers, engine::pool::Pool},
     domain::tier::{BetaEntry, Tier},
     simulator::payments::SubscriptionChange,
 };

@@ -12,7 +12,7 @@ use companion::{
     clock::Clock,
     config::Database,
     db::{
-        pool::{Db, Pool},
+        engine::pool::{Db, Pool},
         push_refusals,
         schema::{alarms, incidents, timeline, users},
     },

@@ -8,28 +8,7 @@ use super::source::{Library, SourceFile};
 /// file is `""`, and `*` are all that are not named.
 const FOLDERS: [(&str, &[&str]); 2] = [
     ("relay", &["shared", "wire", "state", "market", "alarms", "game", "client", "hub", "listener", ""]),
-    (
-        "api",
-        &[
-            "answer",
-            "rate_limits",
-            "caches",
-            "context",
-            "extract",
-            "middleware",
-            "money",
-            "content",
-            "account",
-            "operation",
-            "server",
-            "intel",
-            "admin",
-            "bot",
-            "document",
-            "routes",
-            "",
-        ],
-    ),
+    ("db", &["schema", "engine", "", "*"]),
 ];
 
 #[test]

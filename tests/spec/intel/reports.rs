@@ -3,8 +3,8 @@
 use companion::{
     config::Database,
     db::{
+        engine::pool::Pool,
         markets::{self, MarketStep},
-        pool::Pool,
     },
     domain::{
         ids::GameServerId,

@@ -13,9 +13,8 @@ use super::AlarmDelivery;
 use crate::{
     db::{
         alarms,
+        engine::{pool::Db, start::read_until_answered},
         incidents::{self, LedgerWrite, StoredIncident, UNHEARD},
-        pool::Db,
-        start::read_until_answered,
     },
     domain::{
         incident::Raid,

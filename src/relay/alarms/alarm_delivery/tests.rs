@@ -12,11 +12,10 @@ use crate::{
     config::{Database, Game, GameLinkPolicy},
     crypto::{keys::Key32, random::Random, sealer::Sealer},
     db::{
+        engine::pool::{Db, Pool},
         incidents,
         journal::{self, Journal},
-        paired_servers,
-        pool::{Db, Pool},
-        smart_devices, testing,
+        paired_servers, smart_devices, testing,
     },
     domain::{device::DeviceKind, incident::DevicePlace},
     game::{asker::Budgets, decoding::MessageDecoder, outbound::Outbound},

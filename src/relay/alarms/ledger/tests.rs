@@ -13,9 +13,9 @@ use super::*;
 use crate::{
     config::Database,
     db::{
+        engine::pool::DiskMoment,
         incidents::StoredIncident,
         journal::{self, JOURNAL},
-        pool::DiskMoment,
         testing::{self, incident_write},
     },
 };

@@ -8,9 +8,8 @@ use tokio::time::{Instant, timeout_at};
 use super::{GameConnection, ReloadDevices};
 use crate::{
     db::{
-        pool::Db,
+        engine::{pool::Db, start::read_until_answered},
         smart_devices::{self, SmartDevice},
-        start::read_until_answered,
     },
     domain::{
         detect::device::ReportedFacts,

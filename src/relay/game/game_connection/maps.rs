@@ -6,7 +6,7 @@ use actix::prelude::*;
 
 use super::GameConnection;
 use crate::{
-    db::{paired_servers, pool::Db},
+    db::{engine::pool::Db, paired_servers},
     domain::{
         detect::wipe::World,
         world_map::{MapDrawing, WorldMap},

@@ -7,8 +7,8 @@ use actix::prelude::*;
 use super::GameConnection;
 use crate::{
     db::{
+        engine::start::read_until_answered,
         map_notes::{self, StoredNote},
-        start::read_until_answered,
     },
     domain::{map::MapNote, time::Timestamp},
     relay::{game::commands::NotesChanged, shared::fact_sink::Fact, state::live_state::GameUpdate},

@@ -5,7 +5,7 @@ use chrono::TimeDelta;
 
 use super::GameConnection;
 use crate::{
-    db::{pool::Db, smart_devices},
+    db::{engine::pool::Db, smart_devices},
     relay::game::commands::{PlaceDevice, UnplacedDevice},
 };
 

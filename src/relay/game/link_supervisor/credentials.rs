@@ -6,7 +6,7 @@ use tokio::time::timeout;
 
 use super::Supervisor;
 use crate::{
-    db::{error::DbError, paired_servers},
+    db::{engine::error::DbError, paired_servers},
     domain::{ids::GameServerId, link_reason::LinkReason, outbound::Target, server_state::ConnectionState},
     game::link::{LinkEnded, Player, Route},
     relay::{

@@ -10,9 +10,8 @@ use tokio::{
 use super::{ANSWER_DEADLINE, SILENT_ANSWERS, Supervisor, Unneeded};
 use crate::{
     db::{
-        pool::Db,
+        engine::{pool::Db, start::read_until_answered},
         smart_devices::{self, SmartDevice},
-        start::read_until_answered,
     },
     domain::{device::DeviceKind, freshness::DEVICES_EVERY},
     game::{asker::Asker, budget::Priority, link::AskError},

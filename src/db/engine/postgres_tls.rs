@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::{
     config::Database,
-    db::{error::DbError, pool::Pool},
+    db::engine::{error::DbError, pool::Pool},
 };
 
 /// A server with a self-signed certificate for localhost, stopped with this value.

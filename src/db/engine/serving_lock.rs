@@ -24,7 +24,7 @@ use tokio::{
 
 use crate::{
     clock::Clock,
-    db::{engine, error::DbError},
+    db::engine::{self, error::DbError},
     domain::time,
 };
 

@@ -3,7 +3,10 @@
 use diesel::prelude::*;
 
 use crate::{
-    db::{error::DbError, pool::Db, schema::write_checks},
+    db::{
+        engine::{error::DbError, pool::Db},
+        schema::write_checks,
+    },
     domain::time::Timestamp,
 };
 

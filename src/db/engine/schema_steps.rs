@@ -16,9 +16,11 @@ use diesel_migrations::{EmbeddedMigrations, MigrationHarness as _, embed_migrati
 use crate::{
     config::Database,
     db::{
-        engine::{self, Access, EngineError, create_private_file},
-        error::DbError,
-        pool::{Db, Pool, SimulatedDisk},
+        engine::{
+            self, Access, EngineError, create_private_file,
+            error::DbError,
+            pool::{Db, Pool, SimulatedDisk},
+        },
         schema::program_versions,
     },
 };

@@ -24,9 +24,9 @@ use tokio::{
 
 use crate::{
     config::Database,
-    db::{
+    db::engine::{
+        self, Access, EngineError,
         database_file::DatabaseFile,
-        engine::{self, Access, EngineError},
         error::DbError,
         job_queue::{JobQueue, JobUrgency},
     },
@@ -117,7 +117,7 @@ impl Pool {
     }
 
     /// The same; with a simulated disk, queries run on the thread of their caller, between two calls of it.
-    pub(super) fn connect(database: &Database, disk: Option<Arc<SimulatedDisk>>) -> Result<Pool, DbError> {
+    pub(in crate::db) fn connect(database: &Database, disk: Option<Arc<SimulatedDisk>>) -> Result<Pool, DbError> {
         let lane = |size, reserved, access| {
             let connector = Connector { database: database.clone(), access, refused: Arc::default() };
             DbLane::open(connector, size, reserved, disk.clone()).map(Arc::new)

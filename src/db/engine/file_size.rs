@@ -25,7 +25,7 @@ mod tests {
     #[tokio::test]
     async fn a_write_beyond_the_limit_fails_and_the_process_goes_on() {
         if env::var_os(LIMITED).is_none() {
-            let name = "db::file_size::tests::a_write_beyond_the_limit_fails_and_the_process_goes_on";
+            let name = "db::engine::file_size::tests::a_write_beyond_the_limit_fails_and_the_process_goes_on";
             let child = Command::new(env::current_exe().unwrap()).args(["--exact", name]).env(LIMITED, "1").output();
             let child = child.unwrap();
             assert!(child.status.success(), "{}: {}", child.status, String::from_utf8_lossy(&child.stdout));

@@ -6,7 +6,7 @@ use tokio::time::sleep;
 
 use crate::{
     crypto::random::Random,
-    db::{
+    db::engine::{
         error::DbError,
         pool::{Db, Pool},
     },
