@@ -48,7 +48,7 @@ const PAIRING: LimitClass = wrong_guesses("pairing");
 const INVITES: LimitClass = wrong_guesses("invites");
 const CHAT_CODES: LimitClass = wrong_guesses("chat-codes");
 
-/// Every class; the README has the same table.
+/// Every class; docs/api.md has the same table.
 pub const CLASSES: [LimitClass; 14] = [
     ADDRESS,
     PROBE,
@@ -249,8 +249,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_readme_has_every_class() {
-        let mut listed: Vec<String> = include_str!("../../README.md")
+    fn the_documentation_has_every_class() {
+        let mut listed: Vec<String> = include_str!("../../docs/api.md")
             .lines()
             .filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |"))
             .filter(|line| {

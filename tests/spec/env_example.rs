@@ -1,24 +1,49 @@
-//! `.env.example` has every variable of the settings, as the command line defines it.
+//! `.env.example` and docs/configuration.md have every variable of the settings, as the command line defines it.
 
 use std::{env, fmt::Write as _, fs, path::Path};
 
 use clap::{Args as _, Command};
 use companion::config::Settings;
 
-/// Set, the file is written anew.
+/// Set, the files are written again.
 const UPDATE: &str = "UPDATE_ENV_EXAMPLE";
 const FILE: &str = ".env.example";
+const PAGE: &str = "docs/configuration.md";
+/// The table of the page is between these.
+const TABLE_BEGINS: &str = "by `UPDATE_ENV_EXAMPLE=1 cargo test --test spec env_example` -->\n";
+const TABLE_ENDS: &str = "<!-- end of settings -->";
+
+/// A variable: its name, default and help.
+fn variables() -> Vec<(String, String, String)> {
+    let mut variables = Vec::new();
+    for argument in Settings::augment_args(Command::new("serve")).get_arguments() {
+        let Some(variable) = argument.get_env().and_then(|variable| variable.to_str()) else { continue };
+        let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+        let defaults: Vec<_> = argument.get_default_values().iter().filter_map(|value| value.to_str()).collect();
+        variables.push((variable.to_owned(), defaults.join(","), help));
+    }
+    variables
+}
+
+/// The page with the table of now.
+fn rendered_page(page: &str) -> String {
+    let (before, rest) = page.split_once(TABLE_BEGINS).expect("the page has a place for the table");
+    let (_, after) = rest.split_once(TABLE_ENDS).expect("the table has an end");
+    let mut table = "\n| Variable | Default | Meaning |\n|---|---|---|\n".to_owned();
+    for (variable, default, help) in variables() {
+        let default = if default.is_empty() { String::new() } else { format!("`{default}`") };
+        writeln!(table, "| `{variable}` | {default} | {} |", help.replace('|', "\\|")).unwrap();
+    }
+    format!("{before}{TABLE_BEGINS}{table}\n{TABLE_ENDS}{after}")
+}
 
 fn rendered() -> String {
     let mut text = "# Every variable of companion; those that are commented out have the value shown, or none. `companion serve`\n\
                     # reads `.env` of its working directory, or the file that --env-file names. `companion gen-secrets` prints\n\
                     # values for the secrets. A secret can be in a file: SESSION_SECRET_FILE names that of SESSION_SECRET, and so on.\n"
         .to_owned();
-    for argument in Settings::augment_args(Command::new("serve")).get_arguments() {
-        let Some(variable) = argument.get_env().and_then(|variable| variable.to_str()) else { continue };
-        let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
-        let defaults: Vec<_> = argument.get_default_values().iter().filter_map(|value| value.to_str()).collect();
-        write!(text, "\n# {help}\n#{variable}={}\n", defaults.join(",")).unwrap();
+    for (variable, default, help) in variables() {
+        write!(text, "\n# {help}\n#{variable}={default}\n").unwrap();
     }
     text
 }
@@ -37,6 +62,18 @@ fn the_example_of_variables_is_up_to_date() {
     for (number, line) in written.lines().enumerate() {
         assert!(line.is_empty() || line.starts_with('#'), "line {number} sets something: {line}");
     }
+}
+
+#[test]
+fn the_page_of_settings_is_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(PAGE);
+    let written = fs::read_to_string(&path).unwrap();
+    let page = rendered_page(&written);
+    if env::var_os(UPDATE).is_some() {
+        fs::write(&path, &page).unwrap();
+        return;
+    }
+    assert!(written == page, "{PAGE} is out of date: `{UPDATE}=1 cargo test --test spec env_example` writes it again");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The README says for how long things are kept; the numbers are the service's own.
+//! docs/privacy.md says for how long things are kept; the numbers are the service's own.
 
 use companion::{
     db::{guests, sessions},
@@ -6,7 +6,7 @@ use companion::{
 };
 
 #[test]
-fn the_readme_says_how_long_everything_is_kept() {
+fn the_page_says_how_long_everything_is_kept() {
     assert_eq!(pairing::LIFETIME, chat_link::LIFETIME);
     let history = format!("{} days", limits::HISTORY_DAYS);
     let rows = [
@@ -35,15 +35,15 @@ fn the_readme_says_how_long_everything_is_kept() {
         ("team chat", format!("{history}, the newest {} lines of a server", limits::CHAT_LINES_PER_SERVER)),
         ("shops that are gone, prices of shops", history.clone()),
         ("names at the player-statistics service", history),
-        ("maps of game servers that nobody has paired any more", format!("{} day", limits::UNPAIRED_MAP_DAYS)),
+        ("maps of game servers that are no longer paired", format!("{} day", limits::UNPAIRED_MAP_DAYS)),
         ("events of the payment provider", format!("{} days", limits::PAYMENT_EVENT_DAYS)),
         ("versions of stores and wiki pages", format!("the newest {}", limits::STORE_VERSIONS)),
         ("uploaded images that nothing uses", format!("{} hours", limits::UNUSED_IMAGE_HOURS)),
     ];
     assert_eq!(limits::STORE_VERSIONS, limits::WIKI_VERSIONS);
-    let readme = include_str!("../../README.md");
+    let page = include_str!("../../docs/privacy.md");
     for (what, kept) in rows {
         let row = format!("| {what} | {kept} |");
-        assert!(readme.lines().any(|line| line == row), "{row}");
+        assert!(page.lines().any(|line| line == row), "{row}");
     }
 }
