@@ -1,6 +1,7 @@
 //! Rules about the source itself: imports only go down and never in a circle, no file is too long, and a type name
 //! means one thing.
 
+mod english;
 mod rooms;
 mod source;
 

@@ -114,7 +114,7 @@ impl Library {
     }
 }
 
-fn rust_files(directory: &Path) -> Vec<PathBuf> {
+pub fn rust_files(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let files = entries.flat_map(|path| if path.is_dir() { rust_files(&path) } else { vec![path] });
     files.filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect()

@@ -1,0 +1,81 @@
+//! Plain English: comments say what things are by nouns and verbs, without the riddles of a dialect. Both counts only fall.
+
+use std::{fs, path::Path};
+
+use super::source::rust_files;
+
+/// Words of the dialect, in comments of `src` and in the documentation.
+const WORDS: [&str; 11] = [
+    "told", "tells", "tell", "anew", "whom", "whoever", "nobody", "somebody", "so many", "stands", "any more",
+];
+const MOST_WORDS: usize = 604;
+/// Openings that hide what a sentence is about.
+const OPENINGS: [&str; 11] =
+    ["What", "Whether", "Who", "How", "Why", "Of", "It", "Those", "So", "That", "The same"];
+/// Of a thousand lines of comments.
+const MOST_OPENINGS: usize = 128;
+
+/// The text of a comment's line.
+fn comment(line: &str) -> Option<&str> {
+    let line = line.trim_start().strip_prefix("//")?;
+    let text = line.strip_prefix(['/', '!']).unwrap_or(line);
+    Some(text.strip_prefix(' ').unwrap_or(text))
+}
+
+/// True if the text has these words, alone.
+fn count(text: &str, words: &str) -> usize {
+    let text = text.to_lowercase();
+    let is_alone = |at: usize| {
+        let (before, after) = (text[..at].chars().next_back(), text[at + words.len()..].chars().next());
+        ![before, after].into_iter().flatten().any(|beside| beside.is_alphanumeric() || beside == '_')
+    };
+    text.match_indices(words).filter(|(at, _)| is_alone(*at)).count()
+}
+
+fn opens(text: &str) -> bool {
+    OPENINGS.iter().any(|opening| {
+        text.strip_prefix(opening).is_some_and(|rest| !rest.starts_with(|next: char| next.is_alphanumeric()))
+    })
+}
+
+/// Counts of one text: words of the dialect, hidden openings, lines of comments.
+fn counted(source: &str) -> (usize, usize, usize) {
+    let (mut words, mut openings, mut lines) = (0, 0, 0);
+    let mut begins = true;
+    for line in source.lines() {
+        let Some(text) = comment(line) else {
+            begins = true;
+            continue;
+        };
+        lines += 1;
+        words += WORDS.iter().map(|word| count(text, word)).sum::<usize>();
+        openings += usize::from(begins && opens(text));
+        begins = text.is_empty() || text.trim_end().ends_with(['.', ':']);
+    }
+    (words, openings, lines)
+}
+
+#[test]
+fn comments_and_documentation_are_plain_english() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut total = (0, 0, 0);
+    for path in rust_files(&root.join("src")) {
+        let (words, openings, lines) = counted(&fs::read_to_string(path).unwrap());
+        total = (total.0 + words, total.1 + openings, total.2 + lines);
+    }
+    let pages = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    for page in pages.chain([root.join("README.md"), root.join("CHANGELOG.md")]) {
+        let text = fs::read_to_string(&page).unwrap();
+        total.0 += WORDS.iter().map(|word| count(&text, word)).sum::<usize>();
+    }
+    let (words, openings, lines) = total;
+    assert!(words <= MOST_WORDS, "{words} words of the dialect {WORDS:?}, {MOST_WORDS} are the most");
+    let of_a_thousand = (1_000 * openings).div_ceil(lines);
+    assert!(of_a_thousand <= MOST_OPENINGS, "{openings} of {lines} lines open with {OPENINGS:?}");
+}
+
+#[test]
+fn words_and_openings_are_found() {
+    let source = "//! Whoever asks is told.\n\n/// Retold: foretells nothing.\n/// It has\n/// it. It\nfn what() {}\n// What for\n";
+    assert_eq!(counted(source), (2, 2, 5));
+}
