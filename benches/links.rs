@@ -29,6 +29,7 @@ use companion::{
     config::Config,
     crypto::relay_token::RelayClaims,
     db::{
+        engine::error::DbError,
         paired_servers::{self, StoredPairing},
         sessions, smart_devices,
         users::{self, StoredProfile},
@@ -175,7 +176,7 @@ impl Service {
         let context = server.context();
         let (now, vault) = (context.clock.now(), context.vault.clone());
         let user = |n: usize| UserId::from(format!("user-{}", n.min(WATCHED)));
-        let write = context.pool.write(move |db| {
+        let write = context.pool.write(move |db| -> std::result::Result<_, DbError> {
             for n in 0..=WATCHED {
                 let profile = StoredProfile { display_name: format!("Player {n}"), avatar_url: None };
                 users::sign_in(db, &user(n), &PlatformId::from((PLAYER + n as u64).to_string()), Some(&profile), now)?;

@@ -215,7 +215,7 @@ impl Vault {
         let Some(last) = older.last() else { return Ok(None) };
         let mut batch = ResealedBatch { last_row: last.row.clone(), resealed: 0, unreadable: Vec::new() };
         let sealer = self.sealer.clone();
-        let batch = self.pool.write(move |db| {
+        let batch = self.pool.write(move |db| -> Result<_, DbError> {
             for secret in older {
                 match secret.open(&sealer) {
                     Ok(opened) => {

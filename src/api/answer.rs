@@ -11,4 +11,3 @@ pub mod map_places;
 pub mod page;
 pub mod request_notes;
 pub mod tier_limits;
-pub mod transaction;

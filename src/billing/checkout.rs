@@ -131,7 +131,7 @@ pub async fn open_checkout(
     let opened = open(context, user, customer, wanted, frontend, is_first, &key).await?;
     for attempt in 1..=ATTEMPTS {
         let (id, mark, from, to) = (user.id.clone(), mark.clone(), before.clone(), opened.id.clone());
-        let replace = move |db: &mut Db| {
+        let replace = move |db: &mut Db| -> Result<_, DbError> {
             // Another request's checkout, paid meanwhile, was the first: this one has its trial no more.
             if is_first && !never_subscribed(db, &id, &mark)? {
                 return Ok(Replaced::NotFirst);

@@ -40,6 +40,9 @@ pub enum EventOutcome {
 }
 
 impl EventOutcome {
+    /// Every outcome of [`as_str`](Self::as_str).
+    pub const WORDS: [&str; 4] = ["applied", "ignored", "parked", "duplicate"];
+
     /// For answers, the log and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -117,7 +120,7 @@ async fn report(context: &BillingContext, name: &EventName, about: ChargeReport)
         }
     }
     let (name, now, kind) = (name.clone(), context.clock.now(), about.kind.as_str());
-    let record = move |db: &mut Db| {
+    let record = move |db: &mut Db| -> Result<_, DbError> {
         if payment_events::is_settled(db, &name.id)? {
             return Ok(EventOutcome::Duplicate);
         }

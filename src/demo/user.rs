@@ -31,7 +31,7 @@ pub async fn sign_in(context: &ApiContext, platform_id: u64, name: &str) -> Resu
     let cookie = format!("{}={}", context.session_cookie.name(), context.session_cookie.seal(session.as_str()));
     let platform_id = PlatformId::from(platform_id.to_string());
     let profile = StoredProfile { display_name: name.to_owned(), avatar_url: None };
-    let user = context.pool.write(move |db| {
+    let user = context.pool.write(move |db| -> Result<_, DbError> {
         let user = users::sign_in(db, &new_user, &platform_id, Some(&profile), now)?;
         sessions::insert(db, &session, &user.id, now)?;
         Ok(user.id)

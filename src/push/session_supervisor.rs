@@ -443,7 +443,7 @@ impl SessionSupervisor {
             }
             Err(SessionFailure { refusal: Some(refusal), details, .. }) => {
                 log::warn!(user = self.user.as_str(); "a new bundle does not work, the old one stays: {details}");
-                let dropped = pool.write(move |db| {
+                let dropped = pool.write(move |db| -> Result<_, DbError> {
                     if push_credentials::drop_staged(db, &user, refusal.uploaded_at)? {
                         push_refusals::put(db, &user, &refusal)?;
                     }

@@ -4,7 +4,12 @@ use std::{fs, future::pending, net::SocketAddr};
 
 use actix_web::{rt, web};
 use chrono::TimeDelta;
-use companion::{api::context::ApiContext, clock::Clock, db::engine::pool::Db, server::Server};
+use companion::{
+    api::context::ApiContext,
+    clock::Clock,
+    db::engine::{error::DbError, pool::Db},
+    server::Server,
+};
 use diesel::{Connection as _, SqliteConnection, connection::SimpleConnection as _};
 use reqwest::{
     Method,
@@ -45,7 +50,7 @@ impl Opened {
     /// Lets no table of the database grow, or lets them again.
     async fn set_full(&self, full: bool) {
         let execute = |statement: &'static str| {
-            self.context.pool.write(move |db: &mut Db| {
+            self.context.pool.write(move |db: &mut Db| -> Result<_, DbError> {
                 let Db::Sqlite(db) = db else { panic!("it is an SQLite file") };
                 Ok(db.batch_execute(statement)?)
             })

@@ -15,7 +15,6 @@ use crate::{
             error::{ApiError, Problem},
             fields::{is_one_line, one_line},
             list_page::{ListPage, ListPlace},
-            transaction,
         },
         context::ApiContext,
         extract::{
@@ -170,7 +169,7 @@ pub async fn make(
             ))),
         }
     };
-    transaction::write_and_tell(&context.pool, make, |()| ()).await?;
+    context.pool.write(make).await?;
     log::info!(user:% = made.user_id, token:% = made.id; "an API token was made");
     Ok(HttpResponse::Created().json(MadeApiToken { token, view: made.into() }))
 }

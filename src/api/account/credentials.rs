@@ -10,7 +10,6 @@ use crate::{
         answer::{
             done::Done,
             error::{ApiError, Problem},
-            transaction,
         },
         context::ApiContext,
         extract::{bearer::DeviceOwner, json::is_json, session_user::SessionUser},
@@ -214,7 +213,7 @@ pub async fn upload(
     };
     let (push, changed) = (context.push.clone(), user.id.clone());
     let tell = move |_: &_| push.do_send(CredentialChanged { user: changed });
-    let (slot, uploaded_at) = transaction::write_and_tell(&context.pool, upload, tell).await?;
+    let (slot, uploaded_at) = context.pool.write_and_tell(upload, tell).await?;
     log::info!(user:% = user.id, staged = slot == Slot::Staged; "a push credential was uploaded");
     Ok(HttpResponse::Ok().json(Uploaded {
         ok: true,

@@ -130,7 +130,7 @@ pub async fn end_others(
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let (hub, id) = (context.hub.clone(), user.id.clone());
-    let end = move |db: &mut Db| {
+    let end = move |db: &mut Db| -> Result<_, ApiError> {
         let Some(sessions) = sessions::delete_others(db, &id, &session)? else { return Ok(None) };
         let devices = if devices { helper_devices::delete_all(db, &id)? } else { Vec::new() };
         Ok(Some((sessions, devices)))

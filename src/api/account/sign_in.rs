@@ -191,7 +191,7 @@ async fn complete_sign_in(
     let (endpoint, nonce) = (context.identity.provider.endpoint.clone(), checked.nonce);
     let login = sha256_hex(attempt.state.as_bytes());
     let now = context.clock.now();
-    let is_first = context.pool.write(move |db| {
+    let is_first = context.pool.write(move |db| -> Result<_, ApiError> {
         Ok(openid_nonces::insert(db, &endpoint, &nonce, now)? && openid_nonces::insert(db, CALLBACK, &login, now)?)
     });
     if !is_first.await? {
@@ -214,7 +214,7 @@ async fn sign_in(
     let session = context.random.id::<SessionId>(now);
     let id = session.clone();
     let hub = context.hub.clone();
-    let write = move |db: &mut Db| {
+    let write = move |db: &mut Db| -> Result<_, ApiError> {
         // The browser loses the cookie of this session. Locked before the user's row, in the order of those who store its last use.
         let ended = match former {
             Some(former) if sessions::delete(db, &former)? => Some(former),

@@ -366,7 +366,7 @@ async fn plan(
     let named = charge_id.clone().or(payment_intent_id.clone()).unwrap_or_default();
     let asked = reason.clone();
     let now = context.clock.now();
-    let arrive = move |db: &mut Db| {
+    let arrive = move |db: &mut Db| -> Result<_, ApiError> {
         let after = audit::lock(db)?.id();
         let is_asked = |plan: &RefundPlan| plan.is_asked_by(amount, asked.as_deref());
         let start = if keyed { None } else { refunds::in_the_way(db, &named, after, now, is_asked)? };

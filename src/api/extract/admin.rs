@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::{
     api::{
-        answer::{error::ApiError, transaction},
+        answer::error::ApiError,
         context::ApiContext,
         extract::{
             idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
@@ -85,7 +85,7 @@ impl Admin {
         F: FnOnce(&mut Db, Timestamp) -> Result<Written<T>, ApiError> + Send + 'static,
     {
         let change = self.recorded(action, target, change);
-        transaction::write_and_tell(&self.context.pool, change, tell).await
+        self.context.pool.write_and_tell(change, tell).await
     }
 
     /// [`write`](Self::write) of what may be sent again; the closure gives the answer.
@@ -116,7 +116,7 @@ impl Admin {
             still_signed_in(db, &session)?;
             change(db, head, now)
         };
-        transaction::write_and_tell(&self.context.pool, change, |_| ()).await
+        self.context.pool.write(change).await
     }
 
     /// The change, with its entry in the audit log.
@@ -159,7 +159,7 @@ impl Admin {
             let begun = begin(db)?;
             still_signed_in(db, &session).map(|()| begun)
         };
-        let begun = transaction::write_and_tell(&self.context.pool, begin, |_| ()).await?;
+        let begun = self.context.pool.write(begin).await?;
         let (admin, target) = (self.clone(), target.to_owned());
         let done = rt::spawn(trace::carried(async move {
             let (answer, after, result) = match call.await {

@@ -22,10 +22,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::time::timeout;
 
 use crate::{
-    api::{
-        answer::{error::ApiError, transaction},
-        context::ApiContext,
-    },
+    api::{answer::error::ApiError, context::ApiContext},
     crypto::{
         digest::{PartsDigest, sha256_hex},
         sealer::{Place, Sealer},
@@ -227,7 +224,7 @@ impl Idempotent {
                 tell(value);
             }
         };
-        Ok(match transaction::write_and_tell(&self.context.pool, write, tell).await? {
+        Ok(match self.context.pool.write_and_tell(write, tell).await? {
             WriteOutcome::Done(answer, _) => answer.respond(false),
             WriteOutcome::Replayed(answer) => answer.respond(true),
         })
@@ -290,7 +287,7 @@ impl Idempotent {
                 let plan = plan(Some(&keyed.request.id)).await?;
                 let (claim, sealed, now) = (keyed.clone(), keyed.seal(&plan)?, context.clock.now());
                 let take = move |db: &mut Db| claim.take(db, &sealed, Some(until), now);
-                if !transaction::write_and_tell(&context.pool, take, |_| ()).await? {
+                if !context.pool.write(take).await? {
                     return Err(ApiError::IdempotencyKeyInUse);
                 }
                 plan

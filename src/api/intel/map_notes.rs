@@ -25,7 +25,7 @@ use crate::{
     },
     db::{
         access,
-        engine::{error::DbError, pool::Db},
+        engine::pool::Db,
         map_notes::{self, NoteChange, StoredNote},
         paired_servers,
     },
@@ -240,24 +240,16 @@ pub async fn edit(
     let category = category.map(|category| category.word().to_owned());
     let change = NoteChange { x, y, category, label, expires_at };
     let id = server.clone();
-    let edit = move |db: &mut Db| {
-        if let Err(refused) = may_change(db, &user.id, &id, &note, now)? {
-            return Ok(Err(refused));
-        }
+    let edit = move |db: &mut Db| -> Result<_, ApiError> {
+        may_change(db, &user.id, &id, &note, now)?;
         let size = map_size(db, &id)?;
-        if let Err(refused) = check_place(size, change.x, change.y) {
-            return Ok(Err(refused));
-        }
+        check_place(size, change.x, change.y)?;
         let note = map_notes::update(db, &id, &note, &change, now)?;
-        Ok(Ok(MapNoteView::new(note, size)))
+        Ok(MapNoteView::new(note, size))
     };
     let hub = context.hub.clone();
-    let tell = move |written: &Result<_, ApiError>| {
-        if written.is_ok() {
-            hub.do_send(NotesChanged { server, deleted: None });
-        }
-    };
-    let changed = context.pool.write_and_tell(edit, tell).await??;
+    let tell = move |_: &_| hub.do_send(NotesChanged { server, deleted: None });
+    let changed = context.pool.write_and_tell(edit, tell).await?;
     Ok(HttpResponse::Ok().json(changed))
 }
 
@@ -275,20 +267,13 @@ pub async fn remove(
     let WatchedServer { user, id: server, .. } = permitted(server)?;
     let ((_, note), now) = (path.into_inner(), context.clock.now());
     let (id, deleted) = (server.clone(), note.clone());
-    let remove = move |db: &mut Db| {
-        if let Err(refused) = may_change(db, &user.id, &id, &note, now)? {
-            return Ok(Err(refused));
-        }
-        map_notes::delete(db, &id, &note)?;
-        Ok(Ok(()))
+    let remove = move |db: &mut Db| -> Result<_, ApiError> {
+        may_change(db, &user.id, &id, &note, now)?;
+        Ok(map_notes::delete(db, &id, &note)?)
     };
     let hub = context.hub.clone();
-    let tell = move |removed: &Result<(), ApiError>| {
-        if removed.is_ok() {
-            hub.do_send(NotesChanged { server, deleted: Some(deleted) });
-        }
-    };
-    context.pool.write_and_tell(remove, tell).await??;
+    let tell = move |_: &_| hub.do_send(NotesChanged { server, deleted: Some(deleted) });
+    context.pool.write_and_tell(remove, tell).await?;
     Ok(HttpResponse::Ok().json(Done::OK))
 }
 
@@ -297,18 +282,12 @@ fn permitted(server: WatchedServer) -> Result<WatchedServer, ApiError> {
 }
 
 /// Whether this user may change the note now.
-fn may_change(
-    db: &mut Db,
-    user: &UserId,
-    server: &ServerId,
-    note: &str,
-    now: Timestamp,
-) -> Result<Result<(), ApiError>, DbError> {
+fn may_change(db: &mut Db, user: &UserId, server: &ServerId, note: &str, now: Timestamp) -> Result<(), ApiError> {
     let role = access::required(db, user, server)?;
     let note = map_notes::get(db, server, note, now)?;
     if note.source == "game" {
-        return Ok(Err(ApiError::invalid("id", "is a note of the game, which is changed in the game")));
+        return Err(ApiError::invalid("id", "is a note of the game, which is changed in the game"));
     }
     let is_own = note.author_id.as_deref() == Some(user.as_str());
-    Ok(if is_own || role.may(Action::Edit) { Ok(()) } else { Err(ApiError::OwnerOnly) })
+    if is_own || role.may(Action::Edit) { Ok(()) } else { Err(ApiError::OwnerOnly) }
 }

@@ -358,7 +358,7 @@ pub async fn edit(
     let (_, id) = path.into_inner();
     let (changed, now, wanted) = (server.clone(), context.clock.now(), edit.wanted()?);
     let live = context.markets.clone();
-    let edit = move |db: &mut Db| {
+    let edit = move |db: &mut Db| -> Result<_, ApiError> {
         users::lock(db, &user.id)?;
         access::required(db, &user.id, &server)?;
         let mut watch = shop_watches::get(db, &server, &id)?;
@@ -372,26 +372,20 @@ pub async fn edit(
         let known = shop_watches::list(db, &server)?;
         let size = map_size(db, &server)?;
         // A watch that was added before there were these rules can be edited in all else.
-        if wanted.currency_id.is_some()
-            && let Err(refused) = check(&watch, &market, size)
-        {
-            return Ok(Err(refused));
+        if wanted.currency_id.is_some() {
+            check(&watch, &market, size)?;
         }
         let watch = market.look(&watch);
         let is_other_offer = wanted.currency_id.is_some() || wanted.side.is_some() || wanted.direction.is_some();
-        if is_other_offer && let Err(refused) = refuse_twin(&watch, &known) {
-            return Ok(Err(refused));
+        if is_other_offer {
+            refuse_twin(&watch, &known)?;
         }
         shop_watches::edit(db, &server, &watch)?;
-        Ok(Ok(WatchView::new(watch, &market)))
+        Ok(WatchView::new(watch, &market))
     };
     let hub = context.hub.clone();
-    let tell = move |edited: &Result<_, ApiError>| {
-        if edited.is_ok() {
-            hub.do_send(ShopWatchesChanged { server: changed });
-        }
-    };
-    let watch = context.pool.write_and_tell(edit, tell).await??;
+    let tell = move |_: &_| hub.do_send(ShopWatchesChanged { server: changed });
+    let watch = context.pool.write_and_tell(edit, tell).await?;
     Ok(HttpResponse::Ok().json(watch))
 }
 

@@ -306,29 +306,23 @@ pub async fn edit(
     let change = DeviceChange { label, custom_command, on_message, off_message, x, y };
     let (_, device) = path.into_inner();
     let (watched, id) = (server.clone(), device.clone());
-    let edit = move |db: &mut Db| {
+    let edit = move |db: &mut Db| -> Result<_, ApiError> {
         paired_servers::lock(db, &server)?;
         access::required(db, &user.id, &server)?;
         let size = map_size(db, &server)?;
-        if let Err(refused) = check_place(size, change.x.flatten(), change.y.flatten()) {
-            return Ok(Err(refused));
-        }
+        check_place(size, change.x.flatten(), change.y.flatten())?;
         if let Some(Some(command)) = &change.custom_command {
             let others = smart_devices::list(db, &server)?.into_iter().filter(|other| other.device_id != id);
             let same = |other: &str| other.to_lowercase() == command.to_lowercase();
             if others.filter_map(|other| other.custom_command).any(|other| same(&other)) {
-                return Ok(Err(ApiError::invalid("customCommand", "is the command of another device")));
+                return Err(ApiError::invalid("customCommand", "is the command of another device"));
             }
         }
-        Ok(Ok((smart_devices::change(db, &server, &id, &change)?, size)))
+        Ok((smart_devices::change(db, &server, &id, &change)?, size))
     };
     let (hub, changed) = (context.hub.clone(), watched.clone());
-    let tell = move |edited: &Result<_, ApiError>| {
-        if edited.is_ok() {
-            hub.do_send(DevicesChanged { server: changed });
-        }
-    };
-    let (stored, size) = context.pool.write_and_tell(edit, tell).await??;
+    let tell = move |_: &_| hub.do_send(DevicesChanged { server: changed });
+    let (stored, size) = context.pool.write_and_tell(edit, tell).await?;
     let report = reports(&context, &watched).await?.remove(device.as_str());
     Ok(HttpResponse::Ok().json(DeviceView::new(stored, report, size)))
 }

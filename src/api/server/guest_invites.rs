@@ -219,7 +219,7 @@ pub async fn leave(
 ) -> Result<HttpResponse, ApiError> {
     let server = ServerId::from(path.into_inner());
     let (hub, watched, now) = (context.hub.clone(), server.clone(), context.clock.now());
-    let leave = move |db: &mut Db| {
+    let leave = move |db: &mut Db| -> Result<_, ApiError> {
         let left = guests::leave(db, &user.id, &server)?;
         Ok((left, !left && guests::refuse(db, &user, &server, now)?))
     };

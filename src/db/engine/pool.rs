@@ -148,20 +148,22 @@ impl Pool {
 
     /// Runs queries as one transaction: committed when `change` returns `Ok`, rolled back when not. Once begun it runs
     /// to its end, even if the caller stops waiting or gets `Unavailable` because it took too long.
-    pub async fn write<T, F>(&self, change: F) -> Result<T, DbError>
+    pub async fn write<T, E, F>(&self, change: F) -> Result<T, E>
     where
         T: Send + 'static,
-        F: FnOnce(&mut Db) -> Result<T, DbError> + Send + 'static,
+        E: From<DbError> + Send + 'static,
+        F: FnOnce(&mut Db) -> Result<T, E> + Send + 'static,
     {
         self.writers.run(JobUrgency::Ordinary, |db| transaction(db, change)).await
     }
 
     /// [`write`](Self::write), and tells of it once it is committed, even if its caller has stopped waiting by then: on
     /// the thread that committed it, so it must not block.
-    pub async fn write_and_tell<T, F>(&self, change: F, tell: impl FnOnce(&T) + Send + 'static) -> Result<T, DbError>
+    pub async fn write_and_tell<T, E, F>(&self, change: F, tell: impl FnOnce(&T) + Send + 'static) -> Result<T, E>
     where
         T: Send + 'static,
-        F: FnOnce(&mut Db) -> Result<T, DbError> + Send + 'static,
+        E: From<DbError> + Send + 'static,
+        F: FnOnce(&mut Db) -> Result<T, E> + Send + 'static,
     {
         self.writers.run(JobUrgency::Ordinary, |db| transaction(db, change).inspect(tell)).await
     }
@@ -256,28 +258,29 @@ impl DbLane {
         thread::Builder::new().name("database".to_owned()).spawn(work).map(drop)
     }
 
-    async fn run<T, F>(&self, urgency: JobUrgency, query: F) -> Result<T, DbError>
+    async fn run<T, E, F>(&self, urgency: JobUrgency, query: F) -> Result<T, E>
     where
         T: Send + 'static,
-        F: FnOnce(&mut Db) -> Result<T, DbError> + Send + 'static,
+        E: From<DbError> + Send + 'static,
+        F: FnOnce(&mut Db) -> Result<T, E> + Send + 'static,
     {
         let (reply, answered) = oneshot::channel();
         let (since, trace) = (time::Instant::now(), trace::current());
         let job: Job = Box::new(move |db| {
             metrics::histogram!("companion_database_wait_seconds").record(since.elapsed());
-            let done = trace::resumed(trace, || db.and_then(query));
-            Box::new(move |after| drop(reply.send(after.and(done))))
+            let done = trace::resumed(trace, || query(db?));
+            Box::new(move |after: Result<(), DbError>| drop(reply.send(after.map_err(E::from).and(done))))
         });
         let Some(_ticket) = self.queue.push(urgency, job) else {
-            return Err(DbError::Unavailable("too many queries wait".to_owned()));
+            return Err(DbError::Unavailable("too many queries wait".to_owned()).into());
         };
         if let Some(simulated) = &self.simulated {
             simulated.spawn_turn(self.queue.clone(), self.connections.clone());
         }
         match time::timeout(DEADLINE, answered).await {
             Ok(Ok(done)) => done,
-            Ok(Err(_)) => Err(DbError::Panicked),
-            Err(_) => Err(DbError::Unavailable(format!("no answer within {} s", DEADLINE.as_secs()))),
+            Ok(Err(_)) => Err(DbError::Panicked.into()),
+            Err(_) => Err(DbError::Unavailable(format!("no answer within {} s", DEADLINE.as_secs())).into()),
         }
     }
 }
@@ -341,22 +344,18 @@ impl DbConnections {
     }
 }
 
-fn transaction<T>(db: &mut Db, change: impl FnOnce(&mut Db) -> Result<T, DbError>) -> Result<T, DbError> {
-    match db {
-        Db::Pg(connection) => AnsiTransactionManager::begin_transaction(connection)?,
-        // A transaction that begins as a reader cannot always become a writer.
-        Db::Sqlite(connection) => AnsiTransactionManager::begin_transaction_sql(connection, "BEGIN IMMEDIATE")?,
-    }
+fn transaction<T, E: From<DbError>>(db: &mut Db, change: impl FnOnce(&mut Db) -> Result<T, E>) -> Result<T, E> {
+    begin(db).map_err(DbError::from)?;
     let changed = change(db).and_then(|value| {
         // PostgreSQL answers COMMIT without an error when an earlier, swallowed error has already undone everything.
         if let Db::Pg(connection) = db {
-            connection.batch_execute("SELECT 1")?;
+            connection.batch_execute("SELECT 1").map_err(DbError::from)?;
         }
         Ok(value)
     });
     match changed {
         Ok(value) => {
-            <Db as diesel::Connection>::TransactionManager::commit_transaction(db)?;
+            <Db as diesel::Connection>::TransactionManager::commit_transaction(db).map_err(DbError::from)?;
             Ok(value)
         }
         Err(error) => {
@@ -366,6 +365,14 @@ fn transaction<T>(db: &mut Db, change: impl FnOnce(&mut Db) -> Result<T, DbError
             }
             Err(error)
         }
+    }
+}
+
+fn begin(db: &mut Db) -> diesel::QueryResult<()> {
+    match db {
+        Db::Pg(connection) => AnsiTransactionManager::begin_transaction(connection),
+        // A transaction that begins as a reader cannot always become a writer.
+        Db::Sqlite(connection) => AnsiTransactionManager::begin_transaction_sql(connection, "BEGIN IMMEDIATE"),
     }
 }
 

@@ -6,7 +6,7 @@ use super::{AlarmPushed, DrillError, DrillOutcome, Hub, StartDrill};
 use crate::{
     db::{
         access,
-        engine::pool::Db,
+        engine::{error::DbError, pool::Db},
         incidents::{self, StoredIncident},
     },
     domain::{access::Action, ids::ServerId},
@@ -33,7 +33,7 @@ impl Handler<AcknowledgeRaid> for Hub {
             }
         };
         let stored = async move {
-            let acknowledge = move |db: &mut Db| {
+            let acknowledge = move |db: &mut Db| -> Result<_, DbError> {
                 if !access::role(db, &by, &asked)?.is_some_and(|role| role.may(Action::Acknowledge)) {
                     return Ok(Err(CommandError::UnknownServer));
                 }

@@ -137,7 +137,7 @@ async fn what_was_deleted_is_in_no_file_once_nobody_reads_the_log() {
     pool.write(insert).await.unwrap();
     let mut reader = engine::open_sqlite(&directory.path().join("test.db"), Access::Read).unwrap();
     reader.batch_execute("BEGIN; SELECT * FROM users").unwrap();
-    pool.write(|db| Ok(diesel::sql_query("DELETE FROM users").execute(db)?)).await.unwrap();
+    pool.write(|db| -> Result<_, DbError> { Ok(diesel::sql_query("DELETE FROM users").execute(db)?) }).await.unwrap();
     assert!(!pool.empty_log().await.unwrap(), "a reader still needs the log");
     assert!(is_kept(name));
     pool.write(|db| users::sign_in(db, &"other".into(), &"other".into(), None, now())).await.unwrap();
@@ -150,12 +150,17 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap()
 }
 
+/// Changes nothing.
+fn nothing(_: &mut Db) -> Result<(), DbError> {
+    Ok(())
+}
+
 /// Holds a writer until the sender sends or is gone; resolves when it does.
 async fn occupy(pool: &Pool) -> std::sync::mpsc::Sender<()> {
     let ((release, released), (begin, begun)) = (std::sync::mpsc::channel(), oneshot::channel());
     let pool = pool.clone();
     actix::spawn(async move {
-        let held = pool.write(move |_| {
+        let held = pool.write(move |_| -> Result<_, DbError> {
             begin.send(()).unwrap();
             let _ = released.recv();
             Ok(())
@@ -174,7 +179,7 @@ fn queries_need_no_thread_of_the_blocking_pool() {
             let held = tokio::task::spawn_blocking(move || released.recv());
             let found = pool.read(|db| users::find(db, &"user".into())).await.unwrap();
             assert_eq!(found, None);
-            pool.write(|_| Ok(())).await.unwrap();
+            pool.write(nothing).await.unwrap();
             drop(release);
             assert!(held.await.unwrap().is_err());
         });
@@ -196,7 +201,7 @@ async fn a_mute_nameserver_holds_up_no_query() {
         })
         .collect();
     for _ in 0..10 {
-        pool.write(|_| Ok(())).await.unwrap();
+        pool.write(nothing).await.unwrap();
     }
     time::pause();
     for connecting in connecting {
@@ -213,7 +218,7 @@ async fn a_caller_is_answered_in_time_and_a_write_that_nobody_waits_for_is_not_b
     assert!(matches!(late, Err(DbError::Unavailable(_))), "{late:?}");
     time::resume();
     drop(release);
-    pool.write(|_| Ok(())).await.unwrap();
+    pool.write(nothing).await.unwrap();
     assert_eq!(pool.read(|db| users::find(db, &"late".into())).await.unwrap(), None);
 }
 
@@ -249,7 +254,7 @@ async fn ordinary_writes_never_hold_every_connection_to_postgres() {
     }
     pool.write_first(|_| Ok(()), |()| {}).await.unwrap();
     time::pause();
-    assert!(matches!(pool.write(|_| Ok(())).await, Err(DbError::Unavailable(_))), "every other one is held");
+    assert!(matches!(pool.write(nothing).await, Err(DbError::Unavailable(_))), "every other one is held");
 }
 
 #[actix::test]
@@ -258,12 +263,12 @@ async fn a_lock_of_another_process_delays_a_writer_no_longer_than_its_deadline()
     let other = Pool::open(&Database::Sqlite(directory.path().join("test.db"))).unwrap();
     let release = occupy(&other).await;
     time::pause();
-    let (first, second) = tokio::join!(pool.write(|_| Ok(())), pool.write_first(|_| Ok(()), |()| {}));
+    let (first, second) = tokio::join!(pool.write(nothing), pool.write_first(|_| Ok(()), |()| {}));
     assert!(matches!((first, second), (Err(DbError::Unavailable(_)), Err(DbError::Unavailable(_)))));
     time::resume();
     pool.read(|db| users::find(db, &"user".into())).await.expect("readers go on");
     drop(release);
-    pool.write(|_| Ok(())).await.unwrap();
+    pool.write(nothing).await.unwrap();
 }
 
 #[actix::test]
@@ -271,7 +276,7 @@ async fn a_database_that_hangs_holds_its_threads_and_nobody_else() {
     let Some(postgres) = testing::Postgres::create() else { return };
     let relay = testing::FreezingRelay::before(&postgres);
     let pool = Pool::open(&relay.database()).unwrap();
-    pool.write(|_| Ok(())).await.unwrap();
+    pool.write(nothing).await.unwrap();
     relay.freeze(true);
     time::pause();
     let reads = (0..200).map(|_| pool.read(|db| users::find(db, &"user".into())));
@@ -279,7 +284,7 @@ async fn a_database_that_hangs_holds_its_threads_and_nobody_else() {
     assert!(answers.iter().all(|answer| matches!(answer, Err(DbError::Unavailable(_)))));
     time::resume();
     relay.freeze(false);
-    pool.write(|_| Ok(())).await.unwrap();
+    pool.write(nothing).await.unwrap();
 }
 
 #[actix::test]
