@@ -28,6 +28,7 @@ use crate::{
         },
         rate_limits::CLASSES,
     },
+    billing::sync::EventOutcome,
     config::Environment,
     crypto::digest::sha256_hex,
     db::{
@@ -93,6 +94,9 @@ fn install() -> Option<PrometheusHandle> {
         counter!("companion_push_dead_letters_total", "reason" => reason).absolute(0);
     }
     gauge!("companion_payment_events_parked").set(0.0);
+    for outcome in EventOutcome::WORDS {
+        counter!("companion_payment_events_total", "outcome" => outcome).absolute(0);
+    }
     for kind in ReportKind::ALL {
         counter!("companion_payment_reports_total", "kind" => kind.as_str()).absolute(0);
     }

@@ -5,13 +5,11 @@ use std::{fs, path::Path};
 use super::source::rust_files;
 
 /// Words of the dialect, in comments of `src` and in the documentation.
-const WORDS: [&str; 11] = [
-    "told", "tells", "tell", "anew", "whom", "whoever", "nobody", "somebody", "so many", "stands", "any more",
-];
+const WORDS: [&str; 11] =
+    ["told", "tells", "tell", "anew", "whom", "whoever", "nobody", "somebody", "so many", "stands", "any more"];
 const MOST_WORDS: usize = 604;
 /// Openings that hide what a sentence is about.
-const OPENINGS: [&str; 11] =
-    ["What", "Whether", "Who", "How", "Why", "Of", "It", "Those", "So", "That", "The same"];
+const OPENINGS: [&str; 11] = ["What", "Whether", "Who", "How", "Why", "Of", "It", "Those", "So", "That", "The same"];
 /// Of a thousand lines of comments.
 const MOST_OPENINGS: usize = 128;
 
