@@ -1,4 +1,4 @@
-//! What is true without any neighbour: rules, limits, the live state and what can be read from it.
+//! Rules, limits, the live state and the readings of it, without any neighbour.
 //!
 //! Nothing here reads a clock, the environment, randomness, a socket or a database; they come in as arguments.
 //! One thing changes: the catalogue in [`items`], by what admins say.

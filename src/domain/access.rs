@@ -1,8 +1,8 @@
-//! Who may do what with a paired server: one table, for the API and the relay alike.
+//! Permissions on a paired server: one table, for the API and the relay alike.
 
 use serde::Serialize;
 
-/// What a user is to a paired server. For anybody else the server does not exist.
+/// The relation of a user to a paired server. For all other users the server does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Role {
@@ -10,24 +10,24 @@ pub enum Role {
     Owner,
     /// Was invited to it by the owner.
     Guest,
-    /// Is an overlay: a device that shows the server to whoever watches a stream. Never a user.
+    /// Is an overlay: a device that shows the server to the viewers of a stream. Never a user.
     Overlay,
 }
 
-/// What can be done with a paired server.
+/// An action on a paired server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Read it: its live state, its devices, whether an alarm would arrive.
     Watch,
-    /// Take note of an incident, so that it does not ring any more.
+    /// Acknowledge an incident: it stops ringing.
     Acknowledge,
     /// Add a map note, and delete those that one added.
     AddNote,
     /// Command a device in the game, for example switch it.
     Command,
-    /// Change or delete it, its devices, its guests, or what others wrote there.
+    /// Change or delete it, its devices, its guests, or the notes of others there.
     Edit,
-    /// Send a test alarm to everybody who watches.
+    /// Send a test alarm to all who watch.
     Drill,
 }
 

@@ -1,20 +1,20 @@
-//! What admins do, as the audit log names and tells it.
+//! Actions of admins, as the audit log names and shows them.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-/// What an admin did. The names are stored, and never change their meaning.
+/// An action of an admin. The names are stored, and never change their meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdminAction {
     SignUserOut,
     DeletePairedServer,
-    /// All of one user.
+    /// All paired servers of one user.
     DeletePairedServers,
     PutBetaTester,
     DeleteBetaTester,
     Refund,
-    /// All of one user, from the payment provider.
+    /// All subscriptions of one user, from the payment provider.
     FetchSubscriptions,
     EndSubscription,
     RegisterChatCommands,
@@ -24,14 +24,14 @@ pub enum AdminAction {
     DeleteItem,
     AddConveyorRow,
     PutConveyorRow,
-    /// The category of several.
+    /// The category of several rows.
     PutConveyorRows,
     DeleteConveyorRow,
     UploadImage,
     PutWikiPage,
     RestoreWikiPage,
     DeleteWikiPage,
-    /// One that this version does not know.
+    /// An action that this version does not know.
     Other,
 }
 
@@ -61,7 +61,7 @@ impl AdminAction {
         Self::Other,
     ];
 
-    /// The action that is stored so.
+    /// The action that is stored under this name.
     pub fn parse(text: &str) -> Self {
         Self::ALL.into_iter().find(|action| action.as_str() == text).unwrap_or(Self::Other)
     }
@@ -95,24 +95,24 @@ impl AdminAction {
     }
 }
 
-/// What became of it.
+/// The outcome of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AuditResult {
-    /// It was done in the same transaction, or outside after an entry that it had begun.
+    /// Done in the same transaction, or outside after an entry with `Begun`.
     Done,
-    /// Something outside of the database is about to be asked; another entry says what came of it.
+    /// Something outside of the database is about to be asked; another entry records its outcome.
     Begun,
     /// Refused outside, and not done.
     Failed,
-    /// Others did not say what became of it. Of a refund a further entry does, once that is known.
+    /// No outcome was reported. For a refund a further entry follows once the outcome is known.
     Unknown,
 }
 
 impl AuditResult {
     const ALL: [Self; 4] = [Self::Done, Self::Begun, Self::Failed, Self::Unknown];
 
-    /// The result that is stored so; of any other text nothing is known.
+    /// The result that is stored under this name; `Unknown` for any other text.
     pub fn parse(text: &str) -> Self {
         Self::ALL.into_iter().find(|result| result.as_str() == text).unwrap_or(Self::Unknown)
     }
@@ -128,7 +128,7 @@ impl AuditResult {
     }
 }
 
-/// What a write gives, and what it changed: `null` before what is new, and after what is gone.
+/// The value that a write returns, and its change: `before` is `null` for a new row, `after` for a deleted one.
 #[derive(Debug)]
 pub struct Written<T> {
     pub value: T,
@@ -137,7 +137,7 @@ pub struct Written<T> {
 }
 
 impl<T> Written<T> {
-    /// What it changed, as it is shown to admins; secrets in it are blacked out when it is stored.
+    /// A write with its change, as admins see it; secrets in the change are blacked out when it is stored.
     pub fn new(value: T, before: impl Serialize, after: impl Serialize) -> Self {
         Self { value, before: told(before), after: told(after) }
     }
@@ -148,10 +148,10 @@ fn told(value: impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or_else(|error| Value::String(format!("not told: {error}")))
 }
 
-/// What stands in place of a secret.
+/// Replacement of a secret.
 const REDACTED: &str = "[redacted]";
 
-/// The value without what its names call a secret; whether one is there stays visible.
+/// The value with its secrets, found by the names of fields, replaced; `null` and flags remain, so presence is visible.
 pub fn redacted(value: Value) -> Value {
     let field = |(name, value): (String, Value)| {
         let value = match (names_a_secret(&name), value) {

@@ -7,7 +7,7 @@ const LONGEST: Duration = Duration::from_secs(300);
 /// After a connection that lasted this long, the pauses start again.
 const HEALTHY_AFTER: Duration = Duration::from_secs(60);
 
-/// How long to wait before the next attempt.
+/// Exponential backoff: the pauses between attempts.
 #[derive(Debug)]
 pub struct Backoff {
     next: Duration,
@@ -24,7 +24,7 @@ impl Backoff {
         Self::between(Self::FIRST, LONGEST)
     }
 
-    /// The same with another first and longest pause.
+    /// A backoff with other first and longest pauses.
     pub fn between(first: Duration, longest: Duration) -> Self {
         Self { next: first, first, longest }
     }

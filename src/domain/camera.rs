@@ -1,4 +1,4 @@
-//! Cameras by their identifiers: what a user may write, and which ones monuments have.
+//! Cameras by their identifiers: the form of an identifier, and the cameras of monuments.
 
 use std::fmt;
 
@@ -38,11 +38,11 @@ impl fmt::Display for CameraId {
     }
 }
 
-/// A camera that stands at a monument of a map.
+/// A camera at a monument of a map.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MonumentCamera<'a> {
     pub id: &'static str,
-    /// What it shows.
+    /// Name of the view.
     pub name: &'static str,
     pub monument: &'a Monument,
 }
@@ -60,8 +60,8 @@ pub fn of_monuments(monuments: &[Monument]) -> Vec<MonumentCamera<'_>> {
     found
 }
 
-/// The fixed identifiers. Underwater labs and the abandoned military base have cameras too, but with digits that each
-/// map draws anew; those of the cargo ship belong to no place.
+/// The fixed identifiers. Underwater labs and the abandoned military base have cameras too, but their digits are new on
+/// each map; those of the cargo ship belong to no place.
 fn of_token(token: &str) -> &'static [(&'static str, &'static str)] {
     match token {
         "airfield_display_name" => &[("AIRFIELDHELIPAD", "Helipad")],

@@ -52,7 +52,7 @@ pub trait Node: fmt::Debug + Send + Sync {
     /// The value as JSON.
     fn json(&self) -> Box<RawValue>;
 
-    /// About how many bytes of memory it takes, rather too many: what it points to counts as long as its JSON.
+    /// About how many bytes of memory it takes, rather too many: shared data counts as long as its JSON.
     fn bytes(&self) -> usize;
 }
 

@@ -21,7 +21,7 @@ pub struct ChatLine {
 /// A line under the id by which it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KeptLine {
-    /// The same whenever and however often the line is heard.
+    /// Independent of when and how often the line is heard.
     pub id: String,
     #[serde(flatten)]
     pub line: ChatLine,

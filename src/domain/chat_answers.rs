@@ -1,7 +1,7 @@
-//! What the support bot says, from what was asked, the stores ([`stores`](crate::domain::stores)) and the catalogue of
+//! Answers of the support bot, from the question, the stores ([`stores`](crate::domain::stores)) and the catalogue of
 //! items. Admins write the stores: whatever they hold, there is an answer.
 //!
-//! What comes from outside is escaped, so that a shop cannot be named like a link. Answers of the FAQ are not.
+//! Text from outside is escaped, so that a shop cannot be named like a link. Answers of the FAQ are not.
 
 use std::{
     cmp::Reverse,
@@ -24,17 +24,17 @@ use crate::domain::{
 const LONGEST_MESSAGE: usize = 2_000;
 /// Characters of a name.
 const LONGEST_NAME: usize = 80;
-/// Items that are looked at for one with a recipe.
+/// Items that are searched for one with a recipe.
 const CANDIDATES: usize = 20;
-/// Offers of a server that are told: the cheapest for each currency.
+/// Offers shown of each server: the cheapest for each currency.
 const OFFERS: usize = 3;
 
-/// What the bot says.
+/// A message of the bot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BotReply {
     /// With the platform's own marks; 1 to 2000 characters.
     pub text: String,
-    /// Only the account sees it that gave the command.
+    /// Visible only to the account that gave the command.
     pub private: bool,
 }
 
@@ -53,7 +53,7 @@ impl BotReply {
 pub struct BotMessages(Value);
 
 impl BotMessages {
-    /// A message that the store does not have is said as it ships.
+    /// Messages from a store; one that the store does not have has its shipped text.
     pub fn new(store: Value) -> Self {
         Self(store)
     }
@@ -66,7 +66,7 @@ impl BotMessages {
         filled(&template, places)
     }
 
-    /// The bot cannot look now.
+    /// The data cannot be read now.
     pub fn unavailable(&self) -> BotReply {
         BotReply::private(self.say("error.unavailable", &[]))
     }
@@ -87,7 +87,7 @@ impl BotMessages {
     }
 }
 
-/// What an item is crafted of: at least so many pieces, or what one crafting gives.
+/// The ingredients of an item: for at least this many pieces, or for one crafting.
 pub fn craft(messages: &BotMessages, crafting: &Value, asked: &str, pieces: Option<u32>) -> BotReply {
     let Some((shortname, recipe)) = recipe(crafting, asked) else {
         return BotReply::private(messages.say("craft.unknown", &[("item", &shown(asked))]));
@@ -125,7 +125,7 @@ fn recipe<'a>(crafting: &'a Value, asked: &str) -> Option<(&'a str, &'a Value)> 
     Some((shortname, recipe))
 }
 
-/// What it takes to get through a wall or door, or so many of them.
+/// The tools needed to get through a wall or door, or through the given number of them.
 pub fn raid(messages: &BotMessages, raid: &Value, asked: &str, amount: Option<u32>) -> BotReply {
     let name = |target: &Value| target["name"].as_str().map(str::to_owned);
     let targets: Vec<(String, &Value)> =
@@ -167,7 +167,7 @@ pub fn faq(messages: &BotMessages, faq: &Value, asked: Option<&str>) -> BotReply
     BotReply::private(questions.fold(intro, |text, question| text + &question))
 }
 
-/// What is known of an item.
+/// The known facts of an item.
 pub fn item(messages: &BotMessages, asked: &str) -> BotReply {
     let Some(item) = find_item(asked) else {
         return BotReply::private(messages.say("item.unknown", &[("item", &shown(asked))]));
@@ -190,7 +190,7 @@ pub fn item(messages: &BotMessages, asked: &str) -> BotReply {
     BotReply::shared(messages.say("item.answer", &places))
 }
 
-/// The item that somebody means.
+/// The item that best fits the question.
 fn find_item(asked: &str) -> Option<Arc<CatalogueItem>> {
     item_search::search(&items::all(), asked, 1).into_iter().next()
 }
@@ -247,8 +247,8 @@ fn cheapest(shops: &[Shop], item: i32) -> Vec<(&Shop, &Offer)> {
     cheapest.take(OFFERS).collect()
 }
 
-/// The one whose names fit best: the same, then one that begins so, then the shortest that has all words, then the one
-/// that has most of them.
+/// The value whose names fit best: an equal name, then one that begins with the question, then the shortest with all
+/// words, then the one with most of them.
 fn best<'a, T>(all: &'a [T], asked: &str, names: impl Fn(&T) -> Vec<&String>) -> Option<&'a T> {
     let asked = asked.trim().to_lowercase();
     let words: Vec<&str> = asked.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() > 2).collect();
@@ -279,7 +279,7 @@ fn shown(text: &str) -> String {
     plain_text(text, LONGEST_NAME).chars().flat_map(escaped).collect()
 }
 
-/// The template with values in its places; what a value says is no place.
+/// The template with values in its places; braces within a value are not places.
 fn filled(template: &str, places: &[(&str, &str)]) -> String {
     let mut text = String::new();
     let mut rest = template;

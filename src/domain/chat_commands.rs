@@ -1,5 +1,5 @@
 //! The support bot's commands: as the chat platform registers them (`data/chat_commands.json`), the platform's limits on
-//! them, and a command as somebody gave it.
+//! them, and a command as a user gave it.
 
 use serde_json::Value;
 
@@ -33,11 +33,11 @@ const MOST_PIECES: u32 = 10_000;
 pub struct SchemaFault {
     /// Names and array indexes joined by dots, such as `0.options.1.name`; empty for the whole list.
     pub path: String,
-    /// What is wrong, in words.
+    /// The fault, in words.
     pub message: &'static str,
 }
 
-/// Everything that is wrong with a list of chat-input commands.
+/// All faults of a list of chat-input commands.
 pub fn faults(commands: &Value) -> Vec<SchemaFault> {
     let mut check = SchemaCheck::default();
     let Some(list) = commands.as_array() else {
@@ -182,14 +182,14 @@ fn length(text: &Value) -> Option<usize> {
     text.as_str().map(|text| text.chars().count())
 }
 
-/// What counts toward [`LONGEST_COMMAND`], also below.
+/// Characters of this object and all below it that count toward [`LONGEST_COMMAND`].
 fn characters(object: &Value) -> usize {
     let own = ["name", "description", "value"].iter().filter_map(|field| length(&object[*field])).sum::<usize>();
     let below = ["options", "choices"].iter().filter_map(|field| object[*field].as_array()).flatten();
     own + below.map(characters).sum::<usize>()
 }
 
-/// A command as somebody gave it.
+/// A command as a user gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BotCommand {
     Craft {

@@ -1,4 +1,4 @@
-//! What the chat platform sends to the bot's endpoint, and what it is answered.
+//! Requests of the chat platform to the bot's endpoint, and the answers to them.
 
 use serde_json::{Value, json};
 
@@ -18,14 +18,14 @@ const SUPPRESS_EMBEDS: u64 = 1 << 2;
 /// An interaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Interaction {
-    /// The platform looks whether the endpoint is there.
+    /// The platform checks that the endpoint is there.
     Ping,
     /// A command, given by this account; `None`: none of ours.
     Command { by: ChatUserId, command: Option<BotCommand> },
 }
 
 impl Interaction {
-    /// Reads an interaction; the path of the field that is missing, or has a form that we know nothing of.
+    /// Reads an interaction; the error is the path of the field that is missing or has an unknown form.
     pub fn read(body: &Value) -> Result<Self, &'static str> {
         match body["type"].as_u64() {
             Some(PING) => Ok(Self::Ping),
@@ -47,7 +47,7 @@ impl ChatUserId {
     }
 }
 
-/// Whether this is an id as the platform writes it; it may become a part of a path.
+/// True for an id as the platform writes it; it may become a part of a path.
 pub fn is_platform_number(text: &str) -> bool {
     (1..=20).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -57,7 +57,7 @@ pub fn pong() -> Value {
     json!({ "type": PONG })
 }
 
-/// The answer to a command. It mentions nobody and shows nothing of what it links to, whatever its text says.
+/// The answer to a command. It mentions no one and has no previews of links, whatever its text says.
 pub fn message(reply: &BotReply) -> Value {
     let flags = if reply.private { SUPPRESS_EMBEDS | EPHEMERAL } else { SUPPRESS_EMBEDS };
     let data = json!({ "content": reply.text, "allowed_mentions": { "parse": [] }, "flags": flags });

@@ -7,7 +7,7 @@ use chrono::Duration;
 
 use crate::domain::pairing::ALPHABET;
 
-/// How long a code is valid.
+/// Lifetime of a code.
 pub const LIFETIME: Duration = Duration::minutes(10);
 
 /// Characters of each half.

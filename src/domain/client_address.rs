@@ -1,4 +1,4 @@
-//! Whose a request is: its peer's, or that of whoever stands behind a reverse proxy that is trusted.
+//! The client address of a request: the peer's, or the one that a trusted reverse proxy reports.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -11,7 +11,7 @@ use ipnet::{IpNet, Ipv4Net};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedProxies(Arc<[IpNet]>);
 
-/// Why a text names no proxies.
+/// Error in a list of proxies.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidProxies {
     #[error("has {0}, which is neither an IP address nor a network such as 10.0.0.0/8 or fd00::/8")]
@@ -32,14 +32,14 @@ impl TrustedProxies {
         if are_most(&networks) { Err(InvalidProxies::Most) } else { Ok(Self(networks)) }
     }
 
-    /// Whether this is the address of one of them.
+    /// True if this is the address of one of them.
     pub fn contain(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.0.iter().any(|network| network.contains(&address))
     }
 
     /// The client's address: the peer's, or, when the peer is a proxy, the last one in `X-Forwarded-For` that is not a
-    /// proxy's. `forwarded` are the fields of that name in their order. What no proxy of ours has written is not read.
+    /// proxy's. `forwarded` are the fields of that name in their order. Only entries of trusted proxies are read.
     pub fn client<'a>(&self, peer: IpAddr, forwarded: impl Iterator<Item = &'a str>) -> IpAddr {
         let mut client = peer.to_canonical();
         if !self.contain(client) {
@@ -99,7 +99,7 @@ fn parse_hop(text: &str) -> Option<IpAddr> {
     address.ok().map(|address| address.to_canonical())
 }
 
-/// Those who share a budget: an IPv4 address, or an IPv6 /64, which one household has for itself.
+/// The unit that shares a budget: an IPv4 address, or an IPv6 /64, which one household has for itself.
 pub fn household(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),

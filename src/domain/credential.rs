@@ -8,14 +8,14 @@ use serde_json::value::RawValue;
 
 use crate::domain::{ids::PlatformId, limits::BUNDLE_BYTES, time::Timestamp};
 
-/// How long a registration lives if its bundle states no expiry.
+/// Lifetime of a registration whose bundle states no expiry.
 pub const LIFETIME: Duration = Duration::days(14);
-/// How long before the expiry its owner is warned.
+/// Time before the expiry at which its owner is warned.
 pub const WARN_BEFORE: Duration = Duration::hours(72);
 /// An expiry later than this is ignored.
 const LONGEST_LIFE: Duration = Duration::days(366);
 
-/// What is read of a bundle.
+/// The facts that are read of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UploadedBundle {
     /// The account at the identity provider to which it belongs, as the bundle says.
@@ -24,7 +24,7 @@ pub struct UploadedBundle {
     pub expires_at: Timestamp,
 }
 
-/// Why a bundle is refused; does not reveal its content.
+/// Fault of an uploaded bundle; does not reveal its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidBundle {
     #[error("the bundle is larger than 64 KiB")]
@@ -37,12 +37,12 @@ pub enum InvalidBundle {
     NoPlatformId,
 }
 
-/// Why a stored bundle does not work.
+/// Reason for which a stored bundle does not work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalReason {
     /// The push service refuses its login.
     LoginRefused,
-    /// It has no login of the form that every helper writes.
+    /// The bundle has no login of the form that every helper writes.
     UnusableBundle,
 }
 
@@ -60,7 +60,7 @@ impl RefusalReason {
         if word == Self::UnusableBundle.word() { Self::UnusableBundle } else { Self::LoginRefused }
     }
 
-    /// What its owner can do.
+    /// Advice for its owner.
     pub fn advice(self) -> &'static str {
         match self {
             Self::LoginRefused => {
@@ -74,10 +74,10 @@ impl RefusalReason {
     }
 }
 
-/// How helper tools spell the expiry.
+/// Spellings of the expiry in helper tools.
 const EXPIRY: [&str; 6] = ["expiresAt", "expires_at", "ExpiresAt", "expireDate", "expire_date", "ExpireDate"];
 
-/// The one field that must be there once: of two, readers differ in which they take.
+/// The one field that must be there exactly once: of two, readers differ in which they take.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct BundleOwner<'a> {
@@ -119,7 +119,7 @@ fn instant(text: &str) -> Option<Timestamp> {
     }
 }
 
-/// What the owner of a credential has to know of its expiry.
+/// A warning about the expiry, for the owner of a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Warning {

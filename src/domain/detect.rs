@@ -70,13 +70,13 @@ pub struct Detectors {
     pub devices: Devices,
     /// Events of the last minute.
     reported: Window,
-    /// Of the latest answer, for events that come without one.
+    /// Taken from the latest answer, for events that come without one.
     map_size: u32,
     markers_primed: bool,
     team_primed: bool,
     lost_at: Option<Moment>,
     reports: Reports,
-    /// Since when answers show neither shops, which they did before, nor events.
+    /// Start of the time in which answers show neither shops, which they did before, nor events.
     silent_since: Option<Moment>,
 }
 
@@ -209,8 +209,8 @@ impl Detectors {
         events.finish()
     }
 
-    /// What the game server reports. When it no longer does, what was there is forgotten without a word, and no timer of it
-    /// comes due.
+    /// Sets the kinds of things that the game server reports. When it stops reporting one, all markers are forgotten
+    /// without events, and none of their timers comes due.
     pub fn set_reports(&mut self, reports: Reports) {
         let stops = |before, after| before != Reported::No && after == Reported::No;
         if stops(self.reports.events, reports.events) || stops(self.reports.shops, reports.shops) {
@@ -228,8 +228,8 @@ impl Detectors {
         self.devices.unheard();
     }
 
-    /// The link is back. After a short gap the next answers are compared with what was known, else they prime, and what
-    /// came due in between is passed over.
+    /// The link is back. After a short gap the next answers are compared with the last known ones, else they prime, and
+    /// timers that came due in between are passed over.
     pub fn link_up(&mut self, now: Moment) {
         if self.lost_at.take().is_some_and(|lost| now - lost > SHORT_GAP) {
             self.markers_primed = false;

@@ -9,7 +9,7 @@ use crate::domain::{
     time::{self, Timestamp},
 };
 
-/// What a smart device is.
+/// Kind of a smart device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum DeviceKind {
@@ -21,7 +21,7 @@ pub enum DeviceKind {
     Unknown,
 }
 
-/// Whether a device answers.
+/// Reachability of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reachable {
@@ -30,8 +30,8 @@ pub enum Reachable {
     Pending,
     /// Destroyed, picked up, or the paired player lost the tool cupboard.
     Removed,
-    /// The game does not show it to the paired player. Said of cameras alone: of every other device that the player has
-    /// no tool cupboard for, the game says the same as of one that is gone.
+    /// The game does not show it to the paired player. Used for cameras alone: for every other device that the player
+    /// has no tool cupboard for, the game gives the same answer as for one that is gone.
     NoPrivilege,
     /// Asked, and no answer came.
     NoResponse,
@@ -65,7 +65,7 @@ impl From<Item> for NamedItem {
     }
 }
 
-/// What a storage monitor is attached to.
+/// The container that a storage monitor is attached to.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Storage {
@@ -73,7 +73,7 @@ pub struct Storage {
     pub capacity: i32,
     /// Slots in use.
     pub used: i32,
-    /// Added up by item, in a stable order.
+    /// Stacks added up by item, in a stable order.
     #[schema(value_type = Vec<NamedItem>)]
     pub items: Vec<Item>,
     /// True on a tool cupboard.
@@ -103,7 +103,7 @@ pub struct Device {
     pub storage: Option<Storage>,
 }
 
-/// A device as it was last heard of.
+/// A device as it last answered.
 #[derive(Clone, Debug)]
 pub struct DeviceReport {
     pub device: Device,

@@ -9,8 +9,8 @@ use crate::domain::{
     time::{self, Timestamp},
 };
 
-/// What an event of kind `device` says beside the fields of every event: these fields are in `data`, and `action` is beside
-/// it.
+/// Fields of an event of kind `device` besides the fields of every event: these fields are in `data`, and `action` is
+/// beside it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceEvent {
@@ -23,7 +23,7 @@ pub struct DeviceEvent {
     pub action: DeviceAction,
 }
 
-/// What happened. Nothing is said of a device that was asked in vain: that is of the link.
+/// The change of a device. A device that did not answer gives no event: that concerns the link.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "action", rename_all = "snake_case")]
 pub enum DeviceAction {
@@ -32,18 +32,18 @@ pub enum DeviceAction {
         /// The user who toggled it here; `null` if it was turned in the game.
         by: Option<UserId>,
     },
-    /// A switch is off, or an alarm has no power any longer.
+    /// A switch is off, or an alarm no longer has power.
     TurnedOff {
         /// The user who toggled it here; `null` if it was turned in the game.
         by: Option<UserId>,
     },
-    /// The game knows it no longer: it is destroyed or picked up, or the paired player lost the tool cupboard.
+    /// The game no longer knows it: it is destroyed or picked up, or the paired player lost the tool cupboard.
     Unreachable,
     /// The game knows it again.
     Reachable,
-    /// A storage monitor has no power, or is not attached any longer.
+    /// A storage monitor has no power, or is no longer attached.
     PowerLost,
-    /// Every slot of the container is in use. Said again after a tenth of them was free.
+    /// Every slot of the container is in use. Repeated after a tenth of them was free.
     Full {
         /// Slots.
         capacity: i32,
@@ -53,7 +53,7 @@ pub enum DeviceAction {
         /// Slots.
         capacity: i32,
     },
-    /// Upkeep runs out in less than `hours`. Said again after it was refilled to a tenth more.
+    /// Upkeep runs out in less than `hours`. Repeated after it was refilled to a tenth more.
     #[serde(rename_all = "camelCase")]
     UpkeepLow {
         /// 24 or 6.

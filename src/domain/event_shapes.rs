@@ -1,5 +1,5 @@
-//! What events of each kind are made of: their actions, and the fields of `data` that come with these. The relay's schema
-//! and the document of the API are made of this table; the relay's `event` and an entry of the timeline are the same.
+//! Shapes of the events of each kind: the actions, and their fields of `data`. The relay's schema and the document of
+//! the API are made of this table; the relay's `event` and an entry of the timeline are the same.
 
 use serde_json::{Map, Value, json};
 use utoipa::{

@@ -1,8 +1,8 @@
-//! The requests that a paid neighbour may be asked in a day, shared fairly between the users for whom it is asked.
+//! Daily budget of requests to a paid neighbour, shared fairly between the users for whom it is asked.
 //!
 //! Each user who asked within the last hour has an equal share. A share is released evenly over the day (UTC), a
-//! quarter of it at once, so that whoever comes in the evening finds something left; what others do not use is theirs
-//! who ask. A request that serves several users is paid by all of them, in equal parts as far as they can. The day's
+//! quarter of it at once, so that a user who comes in the evening finds something left; unused shares go to active
+//! users. A request that serves several users is paid by all of them, in equal parts as far as they can. The day's
 //! total is never exceeded.
 
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use crate::domain::{ids::UserId, time::Timestamp};
 
 /// Parts of a request in which spending is counted.
 const REQUEST: u64 = 1_000;
-/// What part of a day's share is released at its beginning: one in so many.
+/// Divisor of a day's share: this part is released at its beginning.
 const AT_ONCE: u64 = 4;
 const DAY: u64 = 24 * 60 * 60;
-/// Who asked for nothing so long has no share.
+/// A user without a request for this long has no share.
 const SHARES_FOR: TimeDelta = TimeDelta::hours(1);
 
 /// See the module.
@@ -28,22 +28,22 @@ pub struct FairBudget {
     users: BTreeMap<UserId, Spending>,
 }
 
-/// One user's.
+/// Spending of one user.
 #[derive(Debug)]
 struct Spending {
     spent: u64,
     asked_at: Timestamp,
-    /// Spent more since it was last stored.
+    /// Has spent more since it was last stored.
     changed: bool,
 }
 
 impl FairBudget {
-    /// So many requests a day, none spent.
+    /// A budget of `requests` a day, none spent.
     pub fn new(requests: u32, now: Timestamp) -> Self {
         Self { total: u64::from(requests) * REQUEST, day: now.date_naive(), spent: 0, users: BTreeMap::new() }
     }
 
-    /// Takes up what was spent this day, in parts of a request, before a restart.
+    /// Restores the spending of this day from before a restart, in parts of a request.
     pub fn restore(&mut self, spent: impl IntoIterator<Item = (UserId, u64)>, now: Timestamp) {
         for (user, spent) in spent {
             self.spent += spent;
@@ -52,12 +52,12 @@ impl FairBudget {
         }
     }
 
-    /// The day that is being spent.
+    /// The day of the current spending.
     pub fn day(&self) -> NaiveDate {
         self.day
     }
 
-    /// What users have spent this day and was not given out by this before, in parts of a request.
+    /// Spending of each user this day that has changed since the last call, in parts of a request.
     pub fn take_changes(&mut self) -> Vec<(UserId, u64)> {
         let changed = |(user, known): (&UserId, &mut Spending)| {
             std::mem::take(&mut known.changed).then(|| (user.clone(), known.spent))
@@ -104,7 +104,7 @@ impl FairBudget {
         true
     }
 
-    /// What a user may have spent until now.
+    /// Parts of a request that a user may have spent until now.
     fn allowance(&self, now: Timestamp) -> u64 {
         let users = self.users.values().filter(|known| now - known.asked_at < SHARES_FOR).count().max(1) as u64;
         let passed = u64::from(now.num_seconds_from_midnight());
@@ -124,7 +124,7 @@ mod tests {
         "2026-11-21T00:00:00Z".parse::<Timestamp>().unwrap() + TimeDelta::hours(hours)
     }
 
-    /// How many requests these users get, asking as often as they can.
+    /// Number of requests that these users get, asking as often as they can.
     fn drain(budget: &mut FairBudget, users: &[&str], now: Timestamp) -> usize {
         let users: Vec<UserId> = users.iter().map(|user| UserId::from(*user)).collect();
         (0..10_000).take_while(|_| budget.take(&users, now)).count()

@@ -1,5 +1,5 @@
-//! How old what is known of a game server is: a section whose last answer is older than three of its polls is stale, and
-//! the state says so. What was never answered is not stale; it is not there.
+//! Age of the facts about a game server: a section whose last answer is older than three of its polls is stale, and the
+//! state says so. A section without any answer is not stale; it is not there.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,12 +13,12 @@ use utoipa::ToSchema;
 
 use crate::domain::time::{self, Moment, Timestamp};
 
-/// Between two questions about the same thing.
+/// Pauses between two questions about the same thing.
 #[derive(Clone, Copy, Debug)]
 pub struct PollPace {
-    /// While somebody watches.
+    /// While a client watches.
     pub watched: Duration,
-    /// While nobody does: events are noticed, and alarms are broadcast.
+    /// While none does: events are noticed, and alarms are broadcast.
     pub unwatched: Duration,
 }
 
@@ -48,34 +48,34 @@ const STALE_AFTER: i32 = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StaleSection {
-    /// When it was last heard of.
+    /// When its last answer came.
     #[serde(serialize_with = "time::wire")]
     #[schema(value_type = String, format = DateTime)]
     pub as_of: Timestamp,
 }
 
 /// The stale sections, named as in the state. `server` is what the game server says of itself, with the hour; map notes
-/// of the game come with `team`; `devices` is as old as the device that was heard of longest ago.
+/// of the game come with `team`; `devices` is as old as the oldest answer of a device.
 pub type StaleSections = BTreeMap<&'static str, StaleSection>;
 
-/// When each section was last heard of.
+/// Time of the last answer of each section.
 #[derive(Debug, Default)]
 pub struct Freshness {
     pub info: Option<Moment>,
     pub time: Option<Moment>,
     pub team: Option<Moment>,
     pub markers: Option<Moment>,
-    /// Those that ever answered, by device id.
+    /// Devices that ever answered, by id.
     pub devices: HashMap<Arc<str>, Moment>,
-    /// Since when somebody watches. What was asked for seldom until then is fresh for as many polls from then on.
+    /// Since when a client watches. An older answer is fresh for the same number of polls from then on.
     pub watched_since: Option<Moment>,
 }
 
 impl Freshness {
-    /// What is stale now.
+    /// The sections that are stale now.
     pub fn stale(&self, now: Moment) -> StaleSections {
         let stale = self.heard().filter(|(.., fresh_until)| now > *fresh_until);
-        // Of what the game server says of itself, the older part counts.
+        // The older part of `server` counts.
         stale.fold(StaleSections::new(), |mut stale, (section, at, _)| {
             let known = stale.entry(section).or_insert(StaleSection { as_of: at.stamp });
             known.as_of = known.as_of.min(at.stamp);
@@ -83,13 +83,13 @@ impl Freshness {
         })
     }
 
-    /// When more becomes stale, if nothing is heard until then.
+    /// Time at which more becomes stale, if no answer comes until then.
     pub fn next_due(&self, now: Moment) -> Option<Moment> {
         let ends = self.heard().map(|(.., fresh_until)| fresh_until + TimeDelta::nanoseconds(1));
         ends.filter(|end| *end > now).min()
     }
 
-    /// Each part that was heard of: its section, when, and until when it is fresh.
+    /// Each part that has answered: its section, when, and until when it is fresh.
     fn heard(&self) -> impl Iterator<Item = (&'static str, Moment, Moment)> {
         let oldest_device = self.devices.values().min().copied();
         let parts = [

@@ -1,9 +1,9 @@
-//! How far a member has come on the way to a watched base, and what is missing.
+//! Progress of a member on the way to a watched base, and the step that is missing.
 
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// Where a member stands.
+/// Stage of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FunnelStage {
@@ -11,17 +11,17 @@ pub enum FunnelStage {
     NoCredentials,
     NoPairedServer,
     Ready,
-    /// A guest of somebody else's server, without one of their own: nothing else is needed.
+    /// A guest of another user's server, without one of their own: nothing else is needed.
     GuestReady,
 }
 
-/// What decides it.
+/// Facts that decide the stage.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FunnelFacts {
     /// By a subscription or as a beta tester.
     pub has_tier: bool,
     pub has_credential: bool,
-    /// An own one.
+    /// One of their own.
     pub has_paired_server: bool,
     pub is_guest: bool,
 }
@@ -52,7 +52,7 @@ impl FunnelStage {
         }
     }
 
-    /// What is missing, in words; `None` if nothing is.
+    /// The missing step, in words; `None` if none is missing.
     pub fn stuck_reason(self) -> Option<&'static str> {
         match self {
             Self::NoSubscription => Some("Has no subscription, and is no beta tester."),

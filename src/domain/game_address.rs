@@ -36,7 +36,7 @@ impl GameAddress {
         }
     }
 
-    /// Whether this name can only mean the machine itself (RFC 6761 §6.3).
+    /// True if this name can only mean the machine itself (RFC 6761 §6.3).
     pub fn is_localhost_name(&self) -> bool {
         matches!(self, Self::Name(name) if name == "localhost" || name.ends_with(".localhost"))
     }

@@ -8,7 +8,7 @@ use crate::domain::monument::Monument;
 /// Edge of a cell as the game intends it, metres.
 pub const CELL: f64 = 146.25;
 
-/// How the grid is laid over the map; clients disagree, see the variants.
+/// Layout of the grid over the map; clients disagree, see the variants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GridStyle {
     /// As the game itself labels positions: the map is divided into equal cells of whole metres.

@@ -92,7 +92,7 @@ pub struct GuessLimits {
     /// Number of the oldest.
     first: u64,
     paid_back: usize,
-    /// When each network guessed, oldest first; without what was paid back.
+    /// Times at which each network guessed, oldest first; without the guesses that were paid back.
     networks: HashMap<Prefix, VecDeque<Moment>>,
 }
 
@@ -152,7 +152,7 @@ impl GuessLimits {
         }
     }
 
-    /// Forgets what is older than [`SPAN`].
+    /// Forgets guesses older than [`SPAN`].
     pub fn forget_old(&mut self, now: Moment) {
         while self.charges.front().is_some_and(|oldest| oldest.at + SPAN <= now) {
             self.forget_oldest();

@@ -45,7 +45,7 @@ id!(
     ServerId
 );
 id!(
-    /// A game server, whoever has paired it: its address and port, as they are stored with each pairing.
+    /// A game server, independent of its pairings: its address and port, as they are stored with each pairing.
     GameServerId
 );
 id!(

@@ -10,7 +10,7 @@ use crate::domain::{
     time::{self, Timestamp},
 };
 
-/// How an alarm reached us.
+/// Path by which an alarm reached us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AlarmPath {
@@ -33,10 +33,10 @@ impl AlarmPath {
     }
 }
 
-/// Where a device stands.
+/// Place of a device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DevicePlace {
-    /// Metres from the south-west corner; `null` while nobody said.
+    /// Metres from the south-west corner; `null` while the place is unknown.
     #[schema(required)]
     pub x: Option<f64>,
     #[schema(required)]
@@ -61,7 +61,7 @@ pub struct Incident {
     #[serde(serialize_with = "time::wire")]
     #[schema(value_type = String, format = DateTime)]
     pub last_at: Timestamp,
-    /// When it had been quiet for so long that it was over.
+    /// When it had been quiet long enough to be over.
     #[serde(serialize_with = "time::wire_option")]
     #[schema(value_type = Option<String>, format = DateTime, required)]
     pub ended_at: Option<Timestamp>,
@@ -72,7 +72,7 @@ pub struct Incident {
     pub late: bool,
     /// Nothing happens in the game.
     pub drill: bool,
-    /// Who acknowledged it, by user id, and when.
+    /// Users who acknowledged it, by user id, and when.
     #[serde(serialize_with = "acknowledgements")]
     #[schema(value_type = HashMap<String, DateTime<Utc>>)]
     pub acks: BTreeMap<UserId, Timestamp>,
@@ -92,7 +92,7 @@ pub struct Raid {
     pub alarm_name: String,
     #[serde(flatten)]
     pub place: DevicePlace,
-    /// Of the first trigger.
+    /// Time of the first trigger.
     #[serde(serialize_with = "time::wire")]
     #[schema(value_type = String, format = DateTime)]
     pub ts: Timestamp,

@@ -1,10 +1,10 @@
-//! Finds items by what somebody types.
+//! Search of items by typed text.
 
 use std::sync::Arc;
 
 use crate::domain::items::CatalogueItem;
 
-/// How well an item matches, the best first.
+/// Quality of a match, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Match {
     /// Its name, short name or id.
@@ -42,7 +42,7 @@ fn match_of(item: &CatalogueItem, query: &str) -> Option<Match> {
     if texts.iter().any(|text| text.starts_with(query)) {
         return Some(Match::Prefix);
     }
-    // As good as its worst word.
+    // The match is as good as its worst word.
     query.split_whitespace().map(|word| word_match(&texts, word)).collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 

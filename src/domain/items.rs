@@ -1,5 +1,5 @@
-//! The game's items: what an item id means, how much of it a slot holds, and what it is crafted of. The embedded default
-//! catalogue (`data/items.tsv`, `data/crafting.tsv`) is read once. Whoever needs an item asks [`item`] or [`by_shortname`].
+//! The game's items: the meaning of an item id, its pieces in a slot, and its recipe. The embedded default catalogue
+//! (`data/items.tsv`, `data/crafting.tsv`) is read once. Look items up with [`item`] or [`by_shortname`].
 //!
 //! Admins edit items, and names are wanted deep in the live state, where they cost nothing until they are written. So
 //! there is one catalogue for the process, in memory: [`put`] and [`take_back`] change it, and nothing else does.
@@ -35,17 +35,17 @@ pub struct CatalogueItem {
     pub source: ItemSource,
 }
 
-/// Who says what an item is.
+/// Source of an item's facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemSource {
     /// The embedded catalogue.
     Catalogue,
-    /// An admin: of an item of the catalogue, or of one that it does not have.
+    /// An admin, for an item of the catalogue or a new one.
     Admin,
 }
 
-/// What an admin says of an item.
+/// An admin's edit of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemEdit {
     pub id: i32,
@@ -175,7 +175,7 @@ pub fn embedded_all() -> Vec<Arc<CatalogueItem>> {
     EMBEDDED.by_id.values().cloned().collect()
 }
 
-/// The item as the embedded catalogue has it, whatever admins said.
+/// The item as the embedded catalogue has it, regardless of edits.
 pub fn embedded(id: i32) -> Option<Arc<CatalogueItem>> {
     EMBEDDED.get(id)
 }
@@ -185,12 +185,12 @@ pub fn embedded_by_shortname(shortname: &str) -> Option<Arc<CatalogueItem>> {
     EMBEDDED.by_shortname.get(shortname).and_then(|id| EMBEDDED.get(*id))
 }
 
-/// How many items the embedded catalogue has.
+/// Number of items in the embedded catalogue.
 pub fn count() -> usize {
     EMBEDDED.by_id.len()
 }
 
-/// From now on the item is as an admin says. What it is crafted of stays.
+/// Makes the item as in the edit from now on. The recipe remains.
 pub fn put(edit: &ItemEdit) {
     let item = CatalogueItem {
         id: edit.id,
@@ -205,7 +205,7 @@ pub fn put(edit: &ItemEdit) {
     CATALOGUE.write().unwrap_or_else(PoisonError::into_inner).insert(item);
 }
 
-/// What an admin said of the item does not count any more.
+/// Takes back an admin's edit of the item.
 pub fn take_back(id: i32) {
     let mut catalogue = CATALOGUE.write().unwrap_or_else(PoisonError::into_inner);
     match embedded(id) {
@@ -215,7 +215,7 @@ pub fn take_back(id: i32) {
 }
 
 impl CatalogueItem {
-    /// How many pieces one crafting makes, where it is known.
+    /// Number of pieces that one crafting makes, where it is known.
     pub fn made_at_once(&self) -> Option<u32> {
         MADE_AT_ONCE.iter().find(|(shortname, _)| *shortname == &*self.shortname).map(|(_, made)| *made)
     }
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(in_words(SCRAP, false), "Scrap");
     }
 
-    /// Of items that no other test looks at: the catalogue is one for the process.
+    /// Uses items that no other test looks at: the process has one catalogue.
     #[test]
     fn what_an_admin_says_counts_until_it_is_taken_back() {
         let edit = |id, shortname: &str, name: &str| ItemEdit {

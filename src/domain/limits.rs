@@ -6,13 +6,13 @@ use std::time::Duration;
 pub const OUTBOUND_FRAMES: usize = 60;
 /// Ten seconds and a tenth of a second: frames sent evenly may arrive in bursts, and the client counts arrivals.
 pub const OUTBOUND_SPAN: Duration = Duration::from_millis(10_100);
-/// Lines of chat from the relay to one connection in any [`OUTBOUND_SPAN`], and how many wait for their turn.
+/// Lines of chat from the relay to one connection in any [`OUTBOUND_SPAN`], and most that wait for their turn.
 pub const CHAT_LINES: usize = 20;
 /// One snapshot per server and connection in this time.
 pub const SNAPSHOT_SPAN_MS: u64 = 5_000;
 /// Messages that may not be dropped and wait for one connection.
 pub const WAITING_MESSAGES: usize = 1_000;
-/// As many raids go before anything else: of ten seconds, and of those that wait.
+/// At most this many raids go before anything else, both of those sent in ten seconds and of those that wait.
 pub const HANDFUL_OF_RAIDS: usize = 8;
 /// Messages from one client in any [`INBOUND_SPAN`].
 pub const INBOUND_MESSAGES: usize = 30;
@@ -28,20 +28,20 @@ pub const SUBSCRIPTIONS: usize = 100;
 /// Connections from one client address (an IPv6 /64 is one), as far as the limit of open files allows.
 pub const CONNECTIONS_PER_ADDRESS: usize = 1_024;
 
-/// How long the head of a request may take, from its first byte.
+/// Deadline for the head of a request, from its first byte.
 pub const HEAD_DEADLINE: Duration = Duration::from_secs(5);
-/// How long the body of a request may take, from the end of its head.
+/// Deadline for the body of a request, from the end of its head.
 pub const BODY_DEADLINE: Duration = Duration::from_secs(10);
-/// How long a connection to the API stays open without a request. Longer than proxies keep theirs (60 s in nginx and at
-/// AWS), or now and then a request would meet a connection that is just being closed.
+/// Time that a connection to the API stays open without a request. Longer than proxies keep theirs (60 s in nginx and
+/// at AWS), or now and then a request would meet a connection that is just being closed.
 pub const IDLE_CONNECTION: Duration = Duration::from_secs(75);
-/// How long an answer waits for a client that takes nothing of it.
+/// Time that an answer waits for a client that takes nothing of it.
 pub const ANSWER_STALL: Duration = Duration::from_secs(10);
 
 /// Open relay connections of one user.
 pub const CONNECTIONS_PER_USER: usize = 20;
 
-/// How far the clock of the identity provider may be from ours.
+/// Most that the clock of the identity provider may differ from ours.
 pub const PROVIDER_CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
 
 /// Largest number of a version, of rows to leave out or of an amount that can be asked for: any client's integers hold it.
@@ -59,7 +59,7 @@ pub const WIKI_FRONTMATTER: usize = 16 * 1024;
 pub const WIKI_VERSIONS: i64 = 20;
 pub const WIKI_PAGES: i64 = 1_000;
 
-/// Largest JSON body of what holds a store or a wiki page: JSON escapes some characters.
+/// Largest JSON body with a store or a wiki page: JSON escapes some characters.
 pub const CONTENT_BODY: usize = STORE_BYTES + 64 * 1024;
 
 /// Items that admins have edited or added, and rows of the conveyor map.
@@ -74,7 +74,7 @@ pub const WIKI_IMAGE_EDGE: u32 = 4_096;
 pub const IMAGE_PIXELS: u64 = 8_000_000;
 /// Largest image as it is kept, bytes: what was compressed with losses grows.
 pub const KEPT_IMAGE_BYTES: usize = 16 * 1024 * 1024;
-/// How long an upload may take, from the end of its head.
+/// Deadline for an upload, from the end of its head.
 pub const UPLOAD_DEADLINE: Duration = Duration::from_secs(30);
 /// For how many hours an uploaded image may wait to be used.
 pub const UNUSED_IMAGE_HOURS: i64 = 24;
@@ -116,7 +116,7 @@ pub const CAMERA_FRAMES_PER_USER: u32 = 120;
 /// Toggles of smart switches by one user: burst, and how many come back per minute.
 pub const TOGGLES_PER_USER: u32 = 60;
 
-/// Exports of all that is stored about one user: burst, and how many come back per minute.
+/// Exports of all data stored about one user: burst, and how many come back per minute.
 pub const EXPORTS_PER_USER: u32 = 3;
 
 /// Addresses of game servers that one user pairs and had not paired, in any minute: each makes the service connect there.
@@ -125,8 +125,8 @@ pub const NEW_GAME_SERVERS_PER_USER: u32 = 10;
 /// Attempts to reach a game server that did not answer, in any minute, because its user asks for them.
 pub const ASKED_ATTEMPTS: usize = 5;
 
-/// Questions to the identity provider whether it signed somebody in, of all users together: at once, and how many come back
-/// per second.
+/// Questions to the identity provider whether it signed a user in, of all users together: at once, and how many come
+/// back per second.
 pub const CONFIRMATIONS: u32 = 300;
 pub const CONFIRMATIONS_PER_SECOND: u32 = 10;
 
@@ -182,7 +182,7 @@ pub const BUNDLE_BYTES: usize = 64 * 1024;
 pub const PUSH_SEEN_PER_USER: usize = 1_000;
 pub const PUSH_SEEN_DAYS: i64 = 30;
 
-/// A push that fails by itself so often becomes a dead letter, and the next one is taken.
+/// A push that fails by itself this often becomes a dead letter, and the next one is taken.
 pub const PUSH_ATTEMPTS: i32 = 3;
 
 /// Dead letters of one user that are kept, the newest.
@@ -191,7 +191,7 @@ pub const DEAD_LETTERS_PER_USER: usize = 100;
 /// For how many days the timeline, the ledger of alarms and dead letters can be looked up.
 pub const HISTORY_DAYS: i64 = 90;
 
-/// For how many days the map of a game server is kept that nobody has paired any more.
+/// Days for which the map of a game server without any pairing is kept.
 pub const UNPAIRED_MAP_DAYS: i64 = 1;
 
 /// Tracked players of one paired server.

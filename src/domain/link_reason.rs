@@ -1,4 +1,4 @@
-//! Why there is no link to a game server, in words for its owner. What a library has to say goes to the log.
+//! Reasons for which there is no link to a game server, in words for its owner. Texts of libraries go to the log.
 
 use std::fmt;
 
@@ -10,24 +10,24 @@ pub enum LinkReason {
     NobodyWatches,
     /// The name of the game server has no address.
     NotFound,
-    /// It has one in a network that is not ours to enter.
+    /// The name has an address in a network that is not ours to enter.
     NotPublic,
     NoConnection,
-    /// It answers the handshake with something that is no WebSocket.
+    /// The address answers the handshake with something that is no WebSocket.
     NoCompanion,
     Refused,
     Silent,
     Closed,
     TooMuch,
-    /// It refused to say what it is.
+    /// The game server refused to say what it is.
     Failing,
     UnknownToken,
     Banned,
     UnreadableToken,
     /// The key that sealed the player token is not configured.
     MissingKey,
-    /// No game server has answered at this address so far. Which of the reasons it is would say what is in networks that the
-    /// user cannot reach.
+    /// No game server has answered at this address so far. A more exact reason would reveal what is in networks that
+    /// the user cannot reach.
     NoGameServer,
     OtherCredentials,
     OurDatabase,

@@ -1,4 +1,4 @@
-//! What is on the map: markers and notes, as clients see them.
+//! Markers and notes on the map, as clients see them.
 
 use std::{fmt, sync::Arc};
 
@@ -13,10 +13,10 @@ use crate::domain::{
 
 /// Edge of the largest map there may be, metres.
 pub const LARGEST_MAP: f64 = 20_000.0;
-/// How far beyond the map something may be noted, metres.
+/// Largest distance of a note beyond the map, metres.
 pub const BEYOND_THE_MAP: f64 = 500.0;
 
-/// What a marker on the map means (protocol §2.8).
+/// Meaning of a marker on the map (protocol §2.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum MarkerKind {
@@ -61,12 +61,12 @@ pub struct SellOrder {
     pub in_stock: i32,
     pub item_is_blueprint: bool,
     pub currency_is_blueprint: bool,
-    /// Of damaged goods: hundredths of the full condition.
+    /// For damaged goods: hundredths of the full condition.
     pub condition: Option<u8>,
 }
 
 impl SellOrder {
-    /// Of damaged goods: part of the full condition, 0..1.
+    /// For damaged goods: part of the full condition, 0..1.
     pub fn condition(&self) -> Option<f64> {
         self.condition.map(|hundredths| f64::from(hundredths) / 100.0)
     }
@@ -116,8 +116,8 @@ impl From<SellOrder> for NamedSellOrder {
     }
 }
 
-/// A marker on the map. Every link has as many as its game server shows, so it is kept small: what few have is in a box,
-/// and what follows from the rest is made when it is written.
+/// A marker on the map. Every link has as many as its game server shows, so it is kept small: rare fields are in a box,
+/// and derived values are computed when it is written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Marker {
     pub kind: MarkerKind,
@@ -131,7 +131,7 @@ pub struct Marker {
     pub sell_orders: Box<[SellOrder]>,
 }
 
-/// What few markers have.
+/// Fields that few markers have.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MarkerDetails {
     /// Degrees; movers only.
@@ -153,7 +153,7 @@ pub struct MapPlace {
 }
 
 impl MapPlace {
-    /// The place that is so many metres from the south-west corner.
+    /// The place that is `x` metres east and `y` metres north of the south-west corner.
     pub fn at(x: f64, y: f64) -> Self {
         let centimetres = |metres: f64| (metres * 100.0).round() as i32;
         Self { east: centimetres(x), north: centimetres(y) }
@@ -165,7 +165,7 @@ impl MapPlace {
     }
 }
 
-/// As the ids of shops are written: `<east>_<north>`.
+/// Writes it as in the ids of shops: `<east>_<north>`.
 impl fmt::Display for MapPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}_{}", self.east, self.north)
@@ -173,7 +173,7 @@ impl fmt::Display for MapPlace {
 }
 
 impl Marker {
-    /// One with no more than a place.
+    /// A marker with no more than a place.
     pub fn new(kind: MarkerKind, place: MapPlace, map_size: u32) -> Self {
         let (details, name, out_of_stock, sell_orders) = Default::default();
         Self { kind, place, map_size, details, name, out_of_stock, sell_orders }
@@ -192,7 +192,7 @@ impl Marker {
 #[serde(rename_all = "camelCase")]
 pub struct ShownMarker<'a> {
     kind: MarkerKind,
-    /// Of a vending machine: the id of its shop, as `GET /paired-servers/{id}/shops` names it and
+    /// For a vending machine: the id of its shop, as `GET /paired-servers/{id}/shops` names it and
     /// `POST /intel/{serverId}/shops` takes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]

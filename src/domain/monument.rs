@@ -1,8 +1,8 @@
-//! Monuments of a map: what their tokens mean.
+//! Monuments of a map: the meaning of their tokens.
 
 use crate::domain::plain_text::plain_text;
 
-/// A monument on the map. Every link has dozens, so what the game's own are called is not kept with each.
+/// A monument on the map. Every link has dozens, so the names of the game's own are not kept with each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Monument {
     /// Metres from the south-west corner.
@@ -64,7 +64,7 @@ impl Monument {
         }
     }
 
-    /// How far from its centre a position still counts as "at" it, metres; 0 if unknown.
+    /// Distance from its centre at which a position still counts as "at" it, metres; 0 if unknown.
     pub fn radius(&self) -> f64 {
         match &self.kind {
             Kind::Known(KnownMonument(.., radius)) => *radius,

@@ -22,11 +22,11 @@ const MAX_NONCE: usize = 255;
 /// Fields of every positive assertion.
 const EXPECTED: [&str; 9] =
     ["ns", "mode", "op_endpoint", "claimed_id", "identity", "return_to", "response_nonce", "signed", "assoc_handle"];
-/// What the signature must cover for the answer to mean anything.
+/// Fields that the signature must cover for the answer to mean anything.
 const MUST_BE_SIGNED: [&str; 6] =
     ["op_endpoint", "claimed_id", "identity", "return_to", "response_nonce", "assoc_handle"];
 
-/// Why the answer of a browser is refused. The text names the check, never the values.
+/// Fault of a browser's answer. The text names the check, never the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
     #[error("the answer is malformed: {0}")]
@@ -47,7 +47,7 @@ pub enum Rejected {
     NotConfirmed,
 }
 
-/// What came back with the browser, after the first three checks.
+/// The answer that came back with the browser, after the first three checks.
 #[derive(Debug)]
 pub enum Answer {
     /// The provider claims who the user is; nothing is verified yet.
@@ -187,7 +187,7 @@ fn nonce_time(nonce: &str) -> Option<Timestamp> {
     (digits_in_place && !rest.is_empty()).then(|| parsed.and_utc())
 }
 
-/// Whether the answer to `check_authentication` confirms (check 12): key-value form, each line split at its first
+/// True if the answer to `check_authentication` confirms (check 12): key-value form, each line split at its first
 /// colon, keys in any order.
 pub fn confirms(body: &str) -> bool {
     let value = |wanted: &str| {
@@ -202,7 +202,7 @@ pub fn confirms(body: &str) -> bool {
 pub struct OpenIdProvider {
     /// The OP endpoint: login page and verification.
     pub endpoint: String,
-    /// What every claimed identifier starts with, before the account number.
+    /// Beginning of every claimed identifier, before the account number.
     pub claimed_id_prefix: String,
 }
 

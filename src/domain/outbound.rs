@@ -13,9 +13,9 @@ use crate::domain::{
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// An address is remembered for so long after the end of its pause.
+/// An address is remembered for this long after the end of its pause.
 const REMEMBERED: TimeDelta = TimeDelta::minutes(10);
-/// Keys that are remembered before those that count no more are looked for.
+/// Number of keys from which on outdated ones are looked for.
 const FEW: usize = 1_024;
 
 fn milliseconds(now: Moment) -> u64 {
@@ -41,15 +41,15 @@ impl NewAddresses {
     }
 }
 
-/// A game server's address, and whose pairing makes us connect to it.
+/// A game server's address, and the user whose pairing makes us connect to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
     pub owner: UserId,
     pub at: GameServerId,
 }
 
-/// Pauses between attempts to reach what did not answer. They belong to the address, so that they go on when it is paired
-/// again, also after its pairing was deleted.
+/// Pauses between attempts to reach game servers that did not answer. They belong to the address, so that they go on
+/// when it is paired again, also after its pairing was deleted.
 #[derive(Debug, Default)]
 pub struct Retries(Remembered<Target, Retry>);
 
@@ -101,12 +101,12 @@ pub struct Confirmations {
     logins: Remembered<String, Moment>,
 }
 
-/// Why the identity provider is not asked.
+/// Reason against asking the identity provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unconfirmed {
     /// The provider was asked for this login before.
     Repeated,
-    /// The provider was asked too often for others; how long to wait.
+    /// The provider was asked too often for other logins; the time to wait.
     Busy(Duration),
 }
 
@@ -132,7 +132,7 @@ impl Confirmations {
 #[derive(Debug)]
 struct Remembered<K, V> {
     known: HashMap<K, V>,
-    /// With so many keys, those that count no more are looked for.
+    /// Number of keys from which on outdated ones are looked for.
     full: usize,
 }
 

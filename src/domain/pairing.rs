@@ -1,4 +1,4 @@
-//! Pairing codes: what they look like, how long they live, and when one needs its user's confirmation.
+//! Pairing codes: their form, their lifetime, and the cases in which a user must confirm one.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::domain::{
     time::{self, Timestamp},
 };
 
-/// How long a code is valid.
+/// Lifetime of a code.
 pub const LIFETIME: Duration = Duration::minutes(10);
 
 /// 32 characters that are hard to confuse.
@@ -48,7 +48,7 @@ impl fmt::Debug for PairingCode {
     }
 }
 
-/// Which of a user's active codes, oldest first, one more code invalidates.
+/// The part of a user's active codes, oldest first, that one more code invalidates.
 pub fn pushed_out<T>(active: &[T]) -> &[T] {
     &active[..(active.len() + 1).saturating_sub(ACTIVE_PAIRING_CODES)]
 }

@@ -1,5 +1,5 @@
-//! What the payment provider's objects say (Stripe's API, in its current and its older shapes), read leniently: only what
-//! is needed, wherever a version has it, and unknown words are not an error.
+//! Reads the payment provider's objects (Stripe's API, in its current and its older shapes), leniently: only the fields
+//! that are needed, wherever a version has them, and unknown words are not an error.
 
 use chrono::TimeDelta;
 use serde::Serialize;
@@ -22,15 +22,15 @@ pub struct PaymentEvent {
     pub id: String,
     /// The provider's word.
     pub kind: String,
-    /// Whether it is about real money.
+    /// True if it is about real money.
     pub livemode: Option<bool>,
     pub effect: EventEffect,
 }
 
-/// What an event asks for.
+/// Consequence of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventEffect {
-    /// The subscription has changed: how it stands now must be fetched, because events come in any order.
+    /// The subscription has changed: its current state must be fetched, because events come in any order.
     Fetch(SubscriptionRef),
     /// The subscription has ended: the last word about it.
     Ended(Box<ProviderSubscription>),
@@ -47,7 +47,7 @@ pub struct ChargeReport {
     pub charge: Option<String>,
 }
 
-/// Why an admin has to look at a charge.
+/// Reason for which an admin has to look at a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportKind {
     /// The payer wants the money back from their bank; it is to be answered in time.
@@ -93,18 +93,18 @@ pub struct ProviderSubscription {
     /// The provider's word.
     pub status: String,
     pub prices: Vec<String>,
-    /// Of the item whose period ends first.
+    /// Start of the current period, of the item whose period ends first.
     pub period_start: Option<Timestamp>,
-    /// When it ended, if that was at once and not with its period.
+    /// End of that period; the time of the end if it ended earlier.
     pub period_end: Option<Timestamp>,
-    /// It is to end, now or at the end of the period.
+    /// True if it is to end, now or at the end of the period.
     pub cancel_at_period_end: bool,
-    /// It ended because it was not paid.
+    /// True if it ended because it was not paid.
     pub lapsed: bool,
     pub created: Option<Timestamp>,
 }
 
-/// Why an event cannot be read.
+/// Fault of an event that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnreadableEvent {
     NotJson,
@@ -112,7 +112,7 @@ pub enum UnreadableEvent {
     Field(&'static str),
 }
 
-/// Why an event waits.
+/// Reason for which an event waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParkReason {
     /// The provider did not answer, or refused to.
@@ -122,9 +122,9 @@ pub enum ParkReason {
     /// Stored, but without a tier.
     UnknownPrice,
     UnknownCustomer,
-    /// Checkout named a user who is not there (any more).
+    /// Checkout named a user who does not (or no longer) exist.
     UnknownUser,
-    /// Others change the subscription all the time.
+    /// The subscription kept changing meanwhile.
     Contended,
 }
 
@@ -142,7 +142,7 @@ impl ParkReason {
     }
 }
 
-/// When a parked event is tried again, after so many attempts.
+/// Time of the next try of a parked event, after this many attempts.
 pub fn retry_at(attempts: i32, now: Timestamp) -> Timestamp {
     let doubled = FIRST_RETRY * 2_i32.pow(attempts.clamp(0, 12).unsigned_abs());
     now + doubled.min(LONGEST_RETRY)
@@ -268,7 +268,7 @@ impl ProviderSubscription {
     }
 }
 
-/// An id, of which an expanded object is known by its own. It becomes part of a path.
+/// An id; an expanded object is represented by its own id. It becomes part of a path.
 pub fn id_at(value: &Value, pointer: &str) -> Option<String> {
     let found = value.pointer(pointer)?;
     let id = found.as_str().or_else(|| found["id"].as_str())?;

@@ -6,7 +6,7 @@ use chrono::TimeDelta;
 
 use crate::domain::time::Moment;
 
-/// Edges closer than this to the last trigger are the contact's bouncing.
+/// Edges closer than this to the last trigger are contact bounce.
 const DEBOUNCE: TimeDelta = TimeDelta::seconds(1);
 
 /// The last known values of a game server's alarms. Only devices that are paired come here, so they bound it.
@@ -76,9 +76,9 @@ impl Alarms {
         triggers
     }
 
-    /// The value in an answer that was asked for after so many broadcasts, and before the last one about the device: it
-    /// does not say how the alarm is. But if the alarm was not known to be on at any time since, it went off unseen;
-    /// true = it triggers.
+    /// The value in an answer that was asked for after `asked_after` broadcasts, and before the last one about the
+    /// device: it does not say how the alarm is. But if the alarm was not known to be on at any time since, it went off
+    /// unseen; true = it triggers.
     pub fn answered_late(&mut self, device_id: &str, value: bool, asked_after: u64, now: Moment) -> bool {
         let Some(alarm) = self.known.get_mut(device_id) else { return false };
         let triggers = value && !alarm.value && alarm.off_with <= asked_after && !alarm.bounces(now);
@@ -99,7 +99,7 @@ impl Alarms {
         self.link_lost_at = lost_at;
     }
 
-    /// Forgets devices that are not paired any more; their ids.
+    /// Forgets devices that are no longer paired; returns their ids.
     pub fn retain(&mut self, is_paired: impl Fn(&str) -> bool) -> Vec<String> {
         self.known.extract_if(|device_id, _| !is_paired(device_id)).map(|(device_id, _)| device_id).collect()
     }
@@ -110,7 +110,7 @@ impl Alarms {
             self.known.insert(device_id.to_owned(), alarm);
         }
         let Some(alarm) = self.known.get_mut(device_id) else { return false };
-        // It went off again while nobody looked: a change to on is an edge, whatever was stored.
+        // The alarm went off again while there was no link: a change to on is an edge, whatever was stored.
         let before = std::mem::replace(&mut alarm.value, value) && !(alarm.remembered && is_change);
         (alarm.remembered, alarm.seen_on_link) = (false, true);
         let triggers = value && !before && !alarm.bounces(now);
@@ -209,7 +209,7 @@ mod tests {
         assert!(!alarms.answered("7", true, at(20_000)), "and known to be");
         assert!(!alarms.changed("7", false, 2, at(30_000)));
         assert!(!alarms.answered_late("7", true, 1, at(30_100)), "it was known to be on when it was asked");
-        // Nobody saw it go on; the broadcast says that it went off, the answer that it was on.
+        // No answer showed it going on; the broadcast says that it went off, the answer that it was on.
         alarms.link_up(Some(at(35_000)));
         assert!(!alarms.changed("7", false, 1, at(40_000)));
         assert!(alarms.answered_late("7", true, 0, at(40_100)));

@@ -127,7 +127,7 @@ impl Cargo {
         }
     }
 
-    /// Passes over what became due unseen.
+    /// Passes over the turn that came due unseen.
     pub(super) fn skip(&mut self, now: Moment) {
         for ship in self.0.present_mut() {
             ship.egress_at = ship.egress_at.filter(|at| *at > now);

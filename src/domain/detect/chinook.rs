@@ -23,7 +23,7 @@ const ARRIVES_BEYOND: f64 = 4.0 * CELL;
 struct Chinook {
     x: f64,
     y: f64,
-    /// It has been to a rig; each chinook is called once.
+    /// The chinook has been to a rig; each is called once.
     was_called: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Smart devices: turned, gone, without power, full, empty, upkeep that runs out. What a device shows is compared with
-//! what events have said of it, which is stored, so that a restart repeats nothing.
+//! Smart devices: turned, gone, without power, full, empty, upkeep that runs out. The current facts of a device are
+//! compared with those in its events, which are stored, so that a restart repeats nothing.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -17,9 +17,9 @@ use crate::domain::{
     world_event::EventKind,
 };
 
-/// All but turning must last so long: contents move in steps, and a device that is gone is asked once more.
+/// All facts but on and off must last this long: contents move in steps, and a device that is gone is asked once more.
 const SETTLED: TimeDelta = TimeDelta::seconds(5);
-/// A blinking light is no news: events of one device in any span. What it then shows is reported when there is room.
+/// Most events of one device in any span: a blinking light is no news. Its last fact is reported when there is room.
 const EVENTS: usize = 6;
 const SPAN: Duration = Duration::from_secs(600);
 /// An event without room is tried again after this.
@@ -31,7 +31,7 @@ const QUARTER: TimeDelta = TimeDelta::hours(6);
 /// Upkeep above a limit by less than this, or by less than a tenth, has not risen.
 const LITTLE_UPKEEP: TimeDelta = TimeDelta::minutes(10);
 
-/// What events have said of a device, or would have if it were not how it was first seen.
+/// The facts of a device as its events reported them, or as it was first seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReportedFacts {
@@ -82,7 +82,7 @@ impl Upkeep {
     }
 }
 
-/// One thing about a device: as it is seen since when, and as it was reported.
+/// One fact of a device: its current value and since when, and its reported value.
 #[derive(Debug)]
 struct Topic<T> {
     reported: Option<T>,
@@ -96,7 +96,7 @@ impl<T> Default for Topic<T> {
 }
 
 impl<T: Copy + PartialEq> Topic<T> {
-    /// What is seen first only shows how things are. True = it was not seen so before.
+    /// Records a value; the first one is not news. True = the value is new.
     fn see(&mut self, value: T, now: Moment) -> bool {
         self.reported.get_or_insert(value);
         let is_new = self.seen.is_none_or(|(seen, _)| seen != value);
@@ -106,13 +106,13 @@ impl<T: Copy + PartialEq> Topic<T> {
         is_new
     }
 
-    /// When what is seen and was not reported has lasted so long.
+    /// Time at which the current, unreported value will have lasted for `lasts`.
     fn due(&self, lasts: TimeDelta) -> Option<Moment> {
         let (value, since) = self.seen?;
         (self.reported != Some(value)).then(|| since + lasts)
     }
 
-    /// The events that are to be reported.
+    /// The value to report, if it has lasted long enough.
     fn news(&self, lasts: TimeDelta, now: Moment) -> Option<T> {
         self.due(lasts).filter(|due| *due <= now).and(self.seen).map(|(value, _)| value)
     }
@@ -137,9 +137,9 @@ struct WatchedDevice {
     expires_at: Option<Timestamp>,
     /// A toggle: the wanted value, of which user, when.
     toggle: Option<(Option<bool>, UserId, Moment)>,
-    /// The user who has turned it to what is seen.
+    /// The user who has turned it to its current value.
     by: Option<UserId>,
-    /// The device has answered on this link: what is due may be reported.
+    /// The device has answered on this link: due events may be reported.
     heard: bool,
     reported: Window,
     /// There was no room for an event before.
@@ -319,7 +319,7 @@ impl Devices {
         self.watched.entry(id.clone()).or_insert_with(|| WatchedDevice::new(reported));
     }
 
-    /// Forgets devices that are not paired any more.
+    /// Forgets devices that are no longer paired.
     pub fn retain(&mut self, is_paired: impl Fn(&str) -> bool) {
         self.watched.retain(|id, _| is_paired(id));
     }
@@ -362,12 +362,12 @@ impl Devices {
         self.watched.values().filter_map(|watched| watched.next_due(now)).min()
     }
 
-    /// The link is lost, or there is a new one: what was heard before may have changed.
+    /// The link is lost, or there is a new one: earlier answers may be out of date.
     pub(super) fn unheard(&mut self) {
         self.watched.values_mut().for_each(|watched| watched.heard = false);
     }
 
-    /// A wipe: no device is there any more, as everybody knows.
+    /// A wipe: all devices are gone, which is no news.
     pub(super) fn wiped(&mut self) {
         for (id, watched) in &mut self.watched {
             *watched = WatchedDevice::new(ReportedFacts { there: Some(false), ..ReportedFacts::default() });

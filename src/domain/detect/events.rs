@@ -1,4 +1,4 @@
-//! Collects the events of one call, and holds what all families need to write one.
+//! Collects the events of one call, and has what all families need to write one.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const MAX_EVENTS: usize = 100;
 const EVENTS_A_MINUTE: usize = 300;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What does not move around the events.
+/// The fixed surroundings of events.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings<'a> {
     /// Edge length of the world, metres; 0 = not known.
@@ -28,7 +28,7 @@ pub struct Surroundings<'a> {
 }
 
 impl Surroundings<'_> {
-    /// Whether a position is further than `margin` metres beyond the edge; a negative margin lies inside.
+    /// True if a position is further than `margin` metres beyond the edge; a negative margin lies inside.
     pub(super) fn is_beyond(&self, margin: f64, x: f64, y: f64) -> bool {
         let inside = -margin..=f64::from(self.map_size) + margin;
         self.map_size > 0 && !(inside.contains(&x) && inside.contains(&y))
@@ -55,7 +55,7 @@ pub(super) fn event_window() -> Window {
 pub(super) struct Events<'a> {
     pub(super) around: &'a Surroundings<'a>,
     pub(super) now: Moment,
-    /// The answer only shows how things stand: nothing in it is events.
+    /// The answer only sets the baseline: it gives no events.
     pub(super) priming: bool,
     reported: &'a mut Window,
     events: Vec<WorldEvent>,

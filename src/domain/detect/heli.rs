@@ -58,7 +58,7 @@ impl Heli {
         });
     }
 
-    /// Whether a helicopter was lost around here in the last minutes.
+    /// True if a helicopter was lost around here in the last minutes.
     pub(super) fn was_lost_near(&self, x: f64, y: f64) -> bool {
         self.0.absent().any(|helicopter| (helicopter.x - x).hypot(helicopter.y - y) <= CRASH_REACH)
     }

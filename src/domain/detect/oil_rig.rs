@@ -18,7 +18,7 @@ const UNLOCK_AFTER: TimeDelta = TimeDelta::minutes(15);
 /// Timers that run at once; a custom map may name any number of rigs.
 const MAX_RIGS: usize = 32;
 
-/// What a rig's timer reports, by minutes from the unlocking of the crate.
+/// Events of a rig's timer, by minutes from the unlocking of the crate.
 const STAGES: [(i64, &str); 4] =
     [(-10, "crate_unlocks_soon"), (-5, "crate_unlocks_soon"), (0, "crate_unlocked"), (15, "ready")];
 
@@ -58,7 +58,7 @@ impl OilRigs {
         self.0.values().filter_map(|rig| Some(rig.unlocks_at + TimeDelta::minutes(STAGES.get(rig.done)?.0))).min()
     }
 
-    /// Tells what has become due, of several stages of a rig the last.
+    /// Reports the stages that have come due, of several stages of a rig the last.
     pub(super) fn tick(&mut self, events: &mut Events) {
         for rig in self.0.values_mut() {
             let due = rig.due(events.now);
@@ -70,7 +70,7 @@ impl OilRigs {
         self.0.retain(|_, rig| rig.done < STAGES.len());
     }
 
-    /// Passes over what became due unseen.
+    /// Passes over the stages that came due unseen.
     pub(super) fn skip(&mut self, now: Moment) {
         for rig in self.0.values_mut() {
             rig.done = rig.due(now);

@@ -1,4 +1,4 @@
-//! What is there and what is gone: one missing in one answer may be a flicker, so "gone" needs several.
+//! Presence of things: one missing in one answer may be a flicker, so "gone" needs several.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ const MISSES: u32 = 3;
 /// …over at least this long make it gone.
 const MISSING_FOR: TimeDelta = TimeDelta::seconds(6);
 
-/// How long the gone are remembered, so that "gone" can be taken back.
+/// Time for which the gone are remembered, so that "gone" can be taken back.
 const REMEMBER: TimeDelta = TimeDelta::minutes(10);
 
-/// The gone that are remembered.
+/// Number of the gone that are remembered.
 const MAX_GONE: usize = 256;
 
 /// Things of one kind by key, over successive answers. Each answer: [`Sightings::see`] for all in it, then
@@ -48,12 +48,12 @@ struct Missing {
     since: Moment,
 }
 
-/// How something in an answer was known before.
+/// Earlier knowledge of something in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sighting {
     New,
     Known,
-    /// It was taken for gone.
+    /// Back after it was taken for gone.
     Back,
 }
 
@@ -93,8 +93,8 @@ impl<K: Ord, T> Sightings<K, T> {
         search(known).or_else(|_| search(fresh).map(behind_known).map_err(behind_known))
     }
 
-    /// Ends an answer: calls `gone` for what has been missing long enough. While priming, what is not in the answer is
-    /// forgotten without a word.
+    /// Ends an answer: calls `gone` for things that have been missing long enough. While priming, things that are not
+    /// in the answer are forgotten without a call.
     pub(super) fn sweep(&mut self, now: Moment, priming: bool, mut gone: impl FnMut(&K, &mut T)) {
         let round = self.round;
         self.round = self.round.wrapping_add(1);
@@ -122,7 +122,7 @@ impl<K: Ord, T> Sightings<K, T> {
         self.gone.retain(|_, (_, since)| now - *since < REMEMBER);
     }
 
-    /// What is there, the missing that are not yet gone included.
+    /// The present things, including the missing ones that are not yet gone.
     pub(super) fn present(&self) -> impl Iterator<Item = (&K, &T)> {
         self.present.iter().map(|entry| (&entry.key, &entry.value))
     }
@@ -139,7 +139,7 @@ impl<K: Ord, T> Sightings<K, T> {
         self.present.iter_mut().map(|entry| &mut entry.value)
     }
 
-    /// What is missing or went in the last minutes.
+    /// Things that are missing, or that went in the last minutes.
     pub(super) fn absent(&self) -> impl Iterator<Item = &T> {
         let missing = self.present.iter().filter(|entry| entry.missing.is_some()).map(|entry| &entry.value);
         missing.chain(self.gone.values().map(|(value, _)| value))

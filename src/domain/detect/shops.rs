@@ -1,4 +1,4 @@
-//! Vending machines: opened, removed. What changes within a shop is no event; the market follows it.
+//! Vending machines: opened, removed. A change within a shop is no event; the market follows it.
 //!
 //! A machine is known by its exact place, because its marker id changes. Machines at one place are one shop. Those
 //! outside of the map are the game's own and come and go.
@@ -28,7 +28,7 @@ const LONGEST_NAME: usize = 80;
 
 #[derive(Debug)]
 pub(super) struct Shops {
-    /// The machine that stands for a shop, which the state has too.
+    /// The machine that represents a shop, shared with the state.
     known: Sightings<MapPlace, Arc<Marker>>,
 }
 
@@ -69,7 +69,7 @@ impl Shops {
 
     /// The machines of one place.
     fn see(&mut self, shop: &[(u64, &Arc<Marker>)], events: &mut Events) {
-        // One that sells stands for all.
+        // A machine that sells represents all.
         let (id, machine) = *shop.iter().find(|(_, machine)| sells(machine)).unwrap_or(&shop[0]);
         let Some((sighting, known)) = self.known.see(machine.place, || machine.clone()) else { return };
         if !Arc::ptr_eq(known, machine) {

@@ -19,7 +19,7 @@ const MAX_MEMBERS: u32 = 256;
 /// Characters of a name in a title.
 const LONGEST_NAME: usize = 64;
 
-/// What a member is compared by.
+/// The facts by which a member is compared.
 #[derive(Debug)]
 struct Known {
     name: String,
@@ -41,7 +41,7 @@ impl Team {
         Self { members: Sightings::new(MAX_MEMBERS), leader: None }
     }
 
-    /// Whether the list is of another team: at most the paired player is in both, and others took the others' place.
+    /// True if the list is of another team: at most the paired player is in both, and others took the others' place.
     pub(super) fn is_another<'a>(&self, members: impl Iterator<Item = (u64, &'a Member)>) -> bool {
         let known = self.members.present().count();
         let (mut kept, mut joined) = (0, 0);
@@ -55,7 +55,7 @@ impl Team {
         kept <= 1 && joined > 0 && known > kept
     }
 
-    /// A complete list. One without anybody says nothing: the paired player is always in it.
+    /// A complete list. An empty one says nothing: the paired player is always in it.
     pub(super) fn answer<'a>(
         &mut self,
         leader: Option<&str>,

@@ -1,4 +1,4 @@
-//! Whether a mover moves.
+//! Movement of a marker.
 
 use chrono::TimeDelta;
 

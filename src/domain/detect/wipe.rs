@@ -12,7 +12,7 @@ use crate::domain::{
 /// The wipe time of one world differs by less.
 const SAME_WIPE: TimeDelta = TimeDelta::seconds(60);
 
-/// What differs from world to world, as `getInfo` has it; absent = the answer did not say.
+/// Identity of a world, as `getInfo` has it; absent = the answer did not say.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct World {
@@ -29,7 +29,7 @@ pub struct World {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wipe {
     pub wiped_at: Option<Timestamp>,
-    /// What differs: `wipeTime`, `seed`, `salt`, `mapSize`.
+    /// The differences: `wipeTime`, `seed`, `salt`, `mapSize`.
     pub reasons: Vec<&'static str>,
 }
 
@@ -62,7 +62,7 @@ impl World {
         is_later || self.is_same(other)
     }
 
-    /// What to remember after an answer: its fields, and of the same world those it did not say.
+    /// The world to remember after an answer: its fields, and for those it lacks the known ones of the same world.
     pub fn updated(self, seen: World) -> World {
         if self.compare(&seen).is_some() {
             return seen;

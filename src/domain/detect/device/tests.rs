@@ -71,7 +71,7 @@ impl Base {
         self.devices.next_due(at(seconds)).map(|due| due.steady().num_seconds())
     }
 
-    /// The same devices after a restart.
+    /// Restarts with the same devices.
     fn restarted(mut self) -> Self {
         let changed = self.devices.take_changed();
         let mut devices = Devices::default();
