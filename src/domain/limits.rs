@@ -41,7 +41,7 @@ pub const ANSWER_STALL: Duration = Duration::from_secs(10);
 /// Open relay connections of one user.
 pub const CONNECTIONS_PER_USER: usize = 20;
 
-/// Most that the clock of the identity provider may differ from ours.
+/// Largest difference between the clock of the identity provider and ours.
 pub const PROVIDER_CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
 
 /// Largest number of a version, of rows to leave out or of an amount that can be asked for: any client's integers hold it.

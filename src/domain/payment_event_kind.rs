@@ -28,7 +28,7 @@ impl PaymentEventKind {
         Self::Other,
     ];
 
-    /// The provider's word, as it is shown.
+    /// The provider's word, as admins see it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::CheckoutCompleted => "checkout.session.completed",
@@ -43,7 +43,7 @@ impl PaymentEventKind {
         }
     }
 
-    /// The type that the provider names so.
+    /// The type that the provider names with this word.
     pub fn of_provider(word: &str) -> Self {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word).unwrap_or(Self::Other)
     }

@@ -32,7 +32,7 @@ pub fn plain_text(text: &str, limit: usize) -> String {
     plain.trim().to_owned()
 }
 
-/// The text with such characters as `\u{…}`: a terminal shows all of it, and obeys none of it.
+/// The text with invisible characters as `\u{…}`: a terminal shows all of it, and obeys none of it.
 pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,4 +1,4 @@
-//! Plans for sale: a tier, charged by the month or by the year, and the payment provider's prices of that.
+//! Plans for sale: a tier, charged by the month or by the year, and its prices at the payment provider.
 
 use crate::domain::{billing_interval::BillingInterval, tier::Tier};
 
@@ -10,7 +10,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// All: of each tier the monthly one, then the yearly one.
+    /// All plans: of each tier the monthly one, then the yearly one.
     pub fn all() -> impl Iterator<Item = Self> {
         Tier::ALL.into_iter().flat_map(|tier| BillingInterval::ALL.map(|interval| Self { tier, interval }))
     }
@@ -38,19 +38,19 @@ pub struct SoldPlan {
 /// The provider's prices of one plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PriceList {
-    /// The one of a new checkout.
+    /// The price of a new checkout.
     pub sold: String,
     /// Prices of earlier checkouts, which subscriptions may still have.
     pub former: Vec<String>,
 }
 
 impl PriceList {
-    /// One price.
+    /// A list with one price.
     pub fn of(sold: impl Into<String>) -> Self {
         Self { sold: sold.into(), former: Vec::new() }
     }
 
-    /// All of them.
+    /// The sold price, then the former ones.
     pub fn all(&self) -> impl Iterator<Item = &String> {
         [&self.sold].into_iter().chain(&self.former)
     }

@@ -6,12 +6,12 @@ use crate::domain::plain_text::plain_text;
 /// Longest name that is kept, characters; the platform allows 32.
 pub const NAME_CHARS: usize = 64;
 
-/// So many players must be online before their names tell anything about the server.
+/// Least number of players online from which their names are evidence about the server.
 const TELLING: usize = 8;
 /// Hundredths of the names that must look made up.
 const MADE_UP: usize = 95;
 
-/// What two names are compared by: without invisible characters and markup, and in lower case.
+/// Key by which names are compared: without invisible characters and markup, and in lower case.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NameKey(String);
 
@@ -28,7 +28,7 @@ impl NameKey {
     }
 }
 
-/// Whether a server hides the names of its players, so that nobody can be found there by name: it lists none although
+/// True if a server hides the names of its players, so that none can be found there by name: it lists none although
 /// `players` are online, or it shows names of the game's streamer mode, which are first names in small letters.
 pub fn hides_names<'a>(players: u32, names: impl IntoIterator<Item = &'a str>) -> bool {
     let is_made_up = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase());

@@ -1,7 +1,7 @@
 //! When a tracked player was on the game server: successive looks at who is online become sessions.
 //!
-//! A player counts as gone after two looks without them, because a list may miss somebody once. A time in which nobody
-//! looked is no evidence: what happened in it is no news.
+//! A player counts as gone after two looks without them, because a list may miss one once. A time without looks is no
+//! evidence: changes during it are no news.
 
 use chrono::{DurationRound as _, TimeDelta, Timelike as _};
 
@@ -9,7 +9,7 @@ use crate::domain::time::Timestamp;
 
 /// Looks without the player before they count as gone.
 const MISSED: i32 = 2;
-/// Longer without a look, and what changed meanwhile is no news.
+/// After a longer time without a look, changes are no news.
 pub const BLIND_AFTER: TimeDelta = TimeDelta::minutes(15);
 
 /// A session that has not ended.
@@ -22,21 +22,21 @@ pub struct OpenSession {
     pub missed: i32,
 }
 
-/// What everybody who watches is told.
+/// News of a player, for all who watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlayerNews {
     CameOnline,
     WentOffline,
 }
 
-/// What a look changes; nothing, if the player was and is offline.
+/// Changes that follow from a look; none if the player was and is offline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionStep {
     /// The open session ended when the player was last seen.
     pub ends: bool,
     /// A session begins now.
     pub begins: bool,
-    /// The player is missing, in the open session, for so many looks now.
+    /// Number of looks for which the player is missing by now, in the open session.
     pub missed: Option<i32>,
     /// The player, who was missing, is back in the open session.
     pub is_back: bool,

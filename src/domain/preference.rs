@@ -1,4 +1,4 @@
-//! What users say of themselves: their time zone and their language.
+//! Preferences of a user: time zone and language.
 
 use language_tags::LanguageTag;
 

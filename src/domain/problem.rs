@@ -11,9 +11,9 @@ pub struct ProblemCode {
     /// The statuses with which it comes, the usual one first.
     pub statuses: &'static [u16],
     pub title: &'static str,
-    /// What has happened.
+    /// Description of the failure.
     pub meaning: &'static str,
-    /// What the client should do.
+    /// Advice for the client.
     pub remedy: &'static str,
 }
 

@@ -17,10 +17,10 @@ use crate::domain::{
     time::{Moment, Timestamp},
 };
 
-/// For how long an incident that has ended is part of the state, and how many of those are, the newest. Open ones all are.
+/// For how long an incident that has ended is part of the state, and at most how many, the newest. Open ones all are.
 pub const SHOWN_FOR: TimeDelta = TimeDelta::hours(24);
 pub const SHOWN: usize = 50;
-/// The same for drills.
+/// For how long a drill that has ended is part of the state, and at most how many, the newest.
 pub const DRILL_SHOWN_FOR: TimeDelta = TimeDelta::minutes(10);
 pub const DRILLS_SHOWN: usize = 10;
 
@@ -30,24 +30,24 @@ const MAX_PUSHED: usize = 30;
 /// Characters of a push message's title.
 const LONGEST_TITLE: usize = 128;
 
-/// What came of an alarm.
+/// Outcome of an alarm.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RaidUpdate {
     /// The one incident this alarm belongs to.
     pub incident: String,
-    /// It opened that incident; otherwise it was merged into it.
+    /// True if the alarm opened that incident; otherwise it was merged into it.
     pub opened: bool,
     /// The first alarm of the incident by this path.
     pub first_by_path: bool,
-    /// What to store and send at once, in this order.
+    /// Changes to store and send at once, in this order.
     pub changes: Vec<RaidChange>,
 }
 
-/// An incident that changed, or is not shown any more.
+/// An incident that changed, or is no longer shown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RaidChange {
     pub incident: String,
-    /// What to send besides the state.
+    /// Message to send besides the state.
     pub message: Option<Raid>,
 }
 
@@ -73,7 +73,7 @@ impl Raids {
         Self::default()
     }
 
-    /// The incident as it is now; none if it is not shown any more.
+    /// The incident as it is now; `None` if it is no longer shown.
     pub fn get(&self, incident: &str) -> Option<&Incident> {
         self.incidents.get(incident).map(|tracked| &tracked.incident)
     }
@@ -84,7 +84,7 @@ impl Raids {
     }
 
     /// An alarm seen on the live link. One that rose unseen, at any time since the link was lost, is the trigger that a
-    /// push has reported since, if one has.
+    /// push has reported since, if any.
     pub fn alarm(
         &mut self,
         id: &str,
@@ -126,8 +126,8 @@ impl Raids {
         self.open(opened, now, new_id)
     }
 
-    /// An alarm that came as a push message sent at `sent`; it does not say which device it was. `named` are the paired
-    /// devices that have its title as their name: if there are any, it is of no other.
+    /// An alarm that came as a push message sent at `sent`; it does not name the device. `named` are the paired devices
+    /// that have its title as their name: if there are any, the message is of one of them.
     pub fn pushed(
         &mut self,
         title: &str,
@@ -137,14 +137,14 @@ impl Raids {
         new_id: impl FnOnce() -> String,
     ) -> RaidUpdate {
         let title = plain_text(title, LONGEST_TITLE);
-        // One that took its time counts where it was sent.
+        // A delayed push counts at the time when it was sent.
         let delayed = now.stamp - sent > SAME_TRIGGER;
         let at = if delayed { now.at(sent) } else { now };
         if let Some((id, certainty)) = self.known_by_title(&title, named, at, now)
             && let Some(tracked) = self.incidents.get_mut(&id)
         {
             let is_same = !tracked.is_pushed() && tracked.is_unmatched(AlarmPath::Link, at);
-            // One of before its first trigger was not seen on the link; what the link has counted is no new trigger.
+            // A trigger before the first one was not seen on the link; one that the link has counted is no new trigger.
             let is_before = tracked.first_trigger - at > SAME_TRIGGER;
             if is_same {
                 tracked.unmatched = None;
@@ -188,7 +188,7 @@ impl Raids {
         self.open(opened, now, new_id)
     }
 
-    /// Takes up an incident as the ledger has it; one that is known here is newer. True if it was not.
+    /// Takes up an incident as the ledger has it, unless it is known here, which is newer. True if it was taken up.
     pub fn restore(&mut self, id: String, incident: Incident, title: Option<String>, now: Moment) -> bool {
         if self.incidents.contains_key(&id) {
             return false;
@@ -209,8 +209,8 @@ impl Raids {
         true
     }
 
-    /// The user has taken note: the incident does not ring for that user any more. None if it is not shown, or if that
-    /// is known.
+    /// Acknowledges the incident for this user: it no longer rings for them. `None` if it is not shown, or was
+    /// acknowledged before.
     pub fn acknowledge(&mut self, incident: &str, user: &UserId, at: Timestamp) -> Option<RaidChange> {
         let acks = &mut self.incidents.get_mut(incident)?.incident.acks;
         let is_new = !acks.contains_key(user);
@@ -218,7 +218,7 @@ impl Raids {
         is_new.then(|| RaidChange { incident: incident.to_owned(), message: None })
     }
 
-    /// This user is gone, and with them whatever they had taken note of.
+    /// Forgets a deleted user and their acknowledgements.
     pub fn forget_user(&mut self, user: &UserId) -> Vec<RaidChange> {
         let forgotten = self.incidents.iter_mut().filter_map(|(incident, tracked)| {
             tracked.incident.acks.remove(user)?;
@@ -246,7 +246,7 @@ impl Raids {
         let id = new_id();
         let message = Raid::new(&id, &incident, false);
         let mut changes = Vec::new();
-        // The last word of the one before it.
+        // The last update of the incident before.
         for (before, tracked) in &mut self.incidents {
             if tracked.incident.alarm_id == alarm_id && !tracked.incident.drill {
                 changes.extend(tracked.end(before, now));
@@ -268,7 +268,7 @@ impl Raids {
         RaidUpdate { incident: id, opened: true, first_by_path: true, changes }
     }
 
-    /// The newest incident of which this holds.
+    /// The newest incident for which this holds.
     fn find(&mut self, holds: impl Fn(&Tracked) -> bool) -> Option<(String, &mut Tracked)> {
         let found = self.incidents.iter_mut().rev().find(|(_, tracked)| !tracked.incident.drill && holds(tracked));
         found.map(|(id, tracked)| (id.clone(), tracked))
@@ -337,8 +337,8 @@ impl Raids {
         only_unanswered(likely)
     }
 
-    /// The device that push messages of this title belong to, as the incidents of the last day tell: the one of that
-    /// name, otherwise the one they were matched with.
+    /// The device that push messages of this title belong to, by the incidents of the last day: the one of that name,
+    /// otherwise the one they were matched with.
     fn owner(&self, title: &str) -> Option<&str> {
         let devices = || self.incidents.values().rev().filter(|tracked| tracked.is_devices());
         let mut seen = BTreeSet::new();
@@ -349,7 +349,7 @@ impl Raids {
         owner.map(|tracked| tracked.incident.alarm_id.as_str())
     }
 
-    /// Whether the title of this device's push messages is known.
+    /// True if the title of this device's push messages is known.
     fn has_title(&self, device: &str) -> bool {
         self.incidents.values().any(|tracked| tracked.incident.alarm_id == device && tracked.title.is_some())
     }
@@ -361,17 +361,17 @@ pub fn ended_meanwhile(incident: &Incident, now: Timestamp) -> Option<Incident> 
     is_left_open.then(|| Incident { ended_at: Some(incident.last_at + QUIET), ..incident.clone() })
 }
 
-/// How sure it is that two reports are of one alarm.
+/// Certainty that two reports are of one alarm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Certainty {
     /// The device, its name or its title say so.
     Exact,
-    /// Only the time does. Should they be two after all, the update that goes out at once tells of the second.
+    /// Only the time does. Should they be two after all, the update that goes out at once reports the second.
     Likely,
 }
 
-/// The one incident that time alone may give to an alarm. With several it is open which; and one that a user has
-/// acknowledged would swallow the alarm, should it be another.
+/// The one incident that time alone may give to an alarm. With several candidates it is undecided, and one that a user
+/// has acknowledged would swallow the alarm, should it be another.
 fn only_unanswered<'a>(mut likely: impl Iterator<Item = (&'a String, &'a Tracked)>) -> Option<(String, Certainty)> {
     let (id, tracked) = likely.next()?;
     let is_alone = likely.next().is_none();
@@ -388,7 +388,7 @@ struct NewIncident<'a> {
 }
 
 impl RaidUpdate {
-    /// What is new is shown at once, though nothing may be sent.
+    /// A merged alarm. A new fact is shown at once, even without a message.
     fn merged(incident: String, first_by_path: bool, renamed: bool, message: Option<Raid>) -> Self {
         let changed = first_by_path || renamed || message.is_some();
         let changes = changed.then(|| RaidChange { incident: incident.clone(), message }).into_iter().collect();

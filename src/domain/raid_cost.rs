@@ -1,4 +1,4 @@
-//! What it takes to get through a wall or door of the game, and how much sulfur that is.
+//! Tools needed to get through a wall or door of the game, and the sulfur in them.
 //!
 //! The counts are of a piece at full health, hit from its hard side, as players know them; the sulfur is computed from
 //! the crafting table.
@@ -7,12 +7,12 @@ use serde::Serialize;
 
 use crate::domain::items::{self, CatalogueItem};
 
-/// What is thrown, placed or shot, in the order of the counts.
+/// Explosives and ammunition, in the order of the counts.
 const TOOLS: [&str; 4] = ["explosive.satchel", "explosive.timed", "ammo.rocket.basic", "ammo.rifle.explosive"];
-/// Ingredients of ingredients are followed so deep; the game's recipes are less deep.
+/// Ingredients of ingredients are followed to this depth; the game's recipes are less deep.
 const DEEPEST: usize = 8;
 
-/// What stands in the way: name, kind and how many of each tool it takes.
+/// A wall or door: name, kind and number of each tool that it takes.
 type Barrier = (&'static str, &'static str, [u32; 4]);
 
 const BARRIERS: [Barrier; 11] = [
@@ -35,11 +35,11 @@ pub struct RaidTarget {
     pub name: &'static str,
     /// `wall` or `door`.
     pub kind: &'static str,
-    /// The one of the least sulfur first.
+    /// Least sulfur first.
     pub ways: Vec<RaidWay>,
 }
 
-/// So many of one tool.
+/// The number of one tool.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RaidWay {
     pub shortname: &'static str,

@@ -1,4 +1,4 @@
-//! How often something may happen. Times are milliseconds of any clock that only goes forward.
+//! Limits on rates. Times are milliseconds of any clock that only goes forward.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ impl Window {
         Self { sent: SmallVec::new(), limit, span, newest: 0 }
     }
 
-    /// How many sends the window holds at `now`.
+    /// Number of sends in the window at `now`.
     pub fn used(&self, now: u64) -> usize {
         self.sent.len() - self.expired(now.max(self.newest))
     }
@@ -52,7 +52,7 @@ impl Window {
         self.newest = now;
     }
 
-    /// How many of the oldest have expired. A send expires when **more** than the span has passed: times are
+    /// Number of the oldest sends that have expired. A send expires when **more** than the span has passed: times are
     /// whole milliseconds, and two that differ by the span may be just short of it.
     fn expired(&self, now: u64) -> usize {
         let span = u64::from(self.span);
@@ -120,7 +120,7 @@ impl Bucket {
         self.at = self.at.max(now);
     }
 
-    /// Whether it holds all it can, as a new one does.
+    /// True if it holds all it can, as a new one does.
     pub fn is_full(&self, now: u64) -> bool {
         self.level_at(now) == self.capacity
     }

@@ -1,4 +1,4 @@
-//! Refunds: what is asked for, when two ask for the same, and what comes of it.
+//! Refunds: the request, the case of two equal ones, and the outcome.
 
 use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
@@ -9,8 +9,7 @@ use crate::domain::time::Timestamp;
 /// The provider knows an idempotency key for at least a day.
 const KEY_KEPT: TimeDelta = TimeDelta::hours(23);
 
-/// What the provider is asked for, all of which it compares with what came with the same key before. The audit log has it,
-/// too.
+/// Request to the provider, which compares all of it with the last request of the same key. The audit log has it, too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RefundPlan {
@@ -41,8 +40,8 @@ impl RefundPlan {
         is_same_amount && self.reason.as_deref() == reason
     }
 
-    /// Whether the provider still knows its key, which it counts from the first time that it was sent. One that it has
-    /// forgotten would pay once more.
+    /// True if the provider still knows its key, which counts from the first request. With a key that it has forgotten
+    /// it would pay once more.
     pub fn is_known_to_provider(&self, now: Timestamp) -> bool {
         self.issued_at.parse::<Timestamp>().is_ok_and(|first| now - first < KEY_KEPT)
     }
@@ -99,7 +98,7 @@ impl RefundStatus {
     }
 }
 
-/// Why a refund was not made.
+/// Reason for which a refund was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefundRefusal {
     UnknownCharge,

@@ -1,4 +1,4 @@
-//! How the holder of a relay token came to it, and what their socket may do thereby.
+//! Origin of a relay token, and the permissions that a socket has by it.
 
 use crate::domain::{
     access::{Action, Role},
@@ -27,7 +27,7 @@ impl RelayAccess {
         matches!(self, Self::Session)
     }
 
-    /// The one server that it is for, if it is for one.
+    /// The one server that it is for; `None` if it is for all.
     pub fn only(&self) -> Option<&ServerId> {
         match self {
             Self::Session | Self::Helper => None,

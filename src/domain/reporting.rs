@@ -1,7 +1,7 @@
 //! The kinds of things that a game server reports at all: its events (ships, helicopters, the vendor, crates) and its
 //! shops.
 //!
-//! Some game servers leave both out of their answers. Then nothing on the map says nothing about the world. One marker is
+//! Some game servers leave both out of their answers. Then an empty map says nothing about the world. One marker is
 //! evidence that its like is reported. None for long is evidence that it is not: even an empty map has the shops of its
 //! safe zones, and where people play, something moves within hours.
 
@@ -32,8 +32,8 @@ pub enum Reported {
     Unknown,
 }
 
-/// What a game server reports, by evidence. While it does not report events or shops, nothing is taken for gone, and what
-/// watches them pauses.
+/// Kinds of things that a game server reports, by evidence. While it does not report events or shops, nothing is taken
+/// for gone, and the watches of them pause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Reports {
     /// Ships, helicopters, the travelling vendor, crates.
@@ -41,7 +41,7 @@ pub struct Reports {
     pub shops: Reported,
 }
 
-/// That it is reported or not, and why that is known.
+/// A verdict, reported or not, and its evidence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evidence {
     pub reported: bool,
@@ -59,7 +59,7 @@ pub struct KnownReports {
 }
 
 impl KnownReports {
-    /// The same in short.
+    /// The verdicts without their evidence.
     pub fn reports(&self) -> Reports {
         let word = |evidence: &Option<Evidence>| match evidence {
             Some(Evidence { reported: true, .. }) => Reported::Yes,
@@ -79,7 +79,7 @@ pub struct Reporting {
     is_unwritten: bool,
 }
 
-/// Answers without any, in a row.
+/// Answers in a row without such things.
 #[derive(Debug, Default)]
 struct Silence {
     answers: u32,
@@ -110,7 +110,7 @@ impl Silence {
 }
 
 impl Reporting {
-    /// As it was known before.
+    /// Continues from stored verdicts.
     pub fn restore(known: KnownReports) -> Self {
         Self { known, ..Self::default() }
     }
@@ -120,7 +120,7 @@ impl Reporting {
         &self.known
     }
 
-    /// A complete answer has so many vending machines. True if something became known.
+    /// A complete answer has this many vending machines. True if something became known.
     pub fn see_shops(&mut self, machines: usize, now: Moment) -> bool {
         let seen = (machines > 0).then(|| format!("the map showed vending machines ({machines})"));
         let silent = || "vending machine".to_owned();
@@ -129,7 +129,7 @@ impl Reporting {
         is_news
     }
 
-    /// A complete answer has so many markers of events. `is_populated`: players are on. True if something became known.
+    /// A complete answer has this many event markers. `is_populated`: players are on. True if something became known.
     pub fn see_events(&mut self, markers: usize, is_populated: bool, now: Moment) -> bool {
         let seen = (markers > 0).then(|| format!("the map showed events ({markers})"));
         let silent = || "event".to_owned();
@@ -209,7 +209,7 @@ mod tests {
         assert!((0..hours(24)).all(|poll| !reporting.see_events(0, false, at(poll * 10))), "who should see any");
         let day = hours(24);
         assert!((0..hours(6) - 1).all(|poll| !reporting.see_events(0, true, at((day + poll) * 10))));
-        // The link was down for a day: of that a minute counts.
+        // The link was down for a day: a minute of it counts.
         let later = (day + hours(30)) * 10;
         assert!(reporting.see_events(0, true, at(later)));
         assert_eq!(reporting.known().reports(), Reports { events: Reported::No, shops: Reported::Unknown });

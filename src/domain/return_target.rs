@@ -5,7 +5,7 @@ use url::Url;
 /// Longest `return` that is read, bytes: as it is given, and as it is written again.
 const MAX_LENGTH: usize = 2048;
 
-/// The parameter that tells the page of ours what became of a sign-in.
+/// The parameter with the outcome of a sign-in, for the page of ours.
 const SIGN_IN: &str = "signIn";
 
 /// The target of the redirect: `requested` when its scheme, host and port are those of `frontend` or `admin`,
@@ -18,7 +18,7 @@ pub fn choose(requested: Option<&str>, frontend: &Url, admin: &Url) -> String {
     }
 }
 
-/// The target, which learns that the user did not sign in.
+/// The target, with the outcome that the user did not sign in.
 pub fn cancelled(target: &str) -> String {
     let Ok(mut url) = Url::parse(target) else { return target.to_owned() };
     let others: Vec<(String, String)> = url
@@ -48,7 +48,7 @@ fn parse(text: &str) -> Option<Url> {
     (plain && !authority.contains('@') && url.as_str().len() <= MAX_LENGTH).then_some(url)
 }
 
-/// Whether scheme, host and port are equal; default ports count as written out.
+/// True if scheme, host and port are equal; default ports count as written out.
 pub fn same_origin(a: &Url, b: &Url) -> bool {
     a.scheme() == b.scheme() && a.host() == b.host() && a.port_or_known_default() == b.port_or_known_default()
 }

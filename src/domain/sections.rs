@@ -1,4 +1,4 @@
-//! Sets of the state's keys: what a client wants of a state, or may see of it.
+//! Sets of the state's keys: those that a client wants of a state, or may see of it.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -35,7 +35,7 @@ impl StateKey {
 }
 
 impl From<Section> for StateKey {
-    /// Under which key this object of the state is.
+    /// The key under which this section of the state is.
     fn from(section: Section) -> Self {
         match section {
             Section::Server => Self::Server,
@@ -72,7 +72,7 @@ impl Sections {
     /// The number of possible sets.
     pub const SETS: u64 = 1 << StateKey::ALL.len();
 
-    /// The same as text.
+    /// The words of the set, with spaces between.
     pub fn text(self) -> String {
         self.iter().map(StateKey::word).collect::<Vec<_>>().join(" ")
     }

@@ -1,7 +1,7 @@
 //! Which server of the player-statistics service a paired game server is.
 //!
 //! The service knows a server by its game port; a pairing has the companion port, by default 67 above it. Several
-//! servers share an address, and names are copied: how sure the match is, and by what, is shown.
+//! servers share an address, and names are copied: the certainty of a match and its evidence are shown.
 
 use std::collections::BTreeSet;
 
@@ -10,19 +10,19 @@ use utoipa::ToSchema;
 
 use crate::domain::plain_text::plain_text;
 
-/// The companion port is so far above the game port, or above a remote-control port next to it, by default.
+/// Default distances of the companion port above the game port, or above a remote-control port next to it.
 const COMPANION_OFFSETS: [u16; 3] = [67, 68, 69];
 /// Names are compared as far as this, characters.
 const SERVER_NAME_CHARS: usize = 120;
 
-/// A paired game server, as far as a match needs it.
+/// The facts of a paired game server that a match needs.
 #[derive(Clone, Debug, Default)]
 pub struct PairedPlace {
     /// The address as it is paired, and those that its name leads to.
     pub addresses: BTreeSet<String>,
     /// The companion port.
     pub port: u16,
-    /// What users call it: that of the game, unless they changed it.
+    /// Names by users: the game's, unless they changed it.
     pub names: BTreeSet<String>,
 }
 
@@ -37,7 +37,7 @@ pub struct ListedServer {
     pub ports: Vec<u16>,
 }
 
-/// How sure a match is; the later, the surer.
+/// Certainty of a match; the later, the surer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Confidence {
@@ -49,7 +49,7 @@ pub enum Confidence {
     Certain,
 }
 
-/// What is the same.
+/// A fact that is equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum MatchedBy {
@@ -58,7 +58,7 @@ pub enum MatchedBy {
     Name,
 }
 
-/// The server of the service.
+/// The matched server of the service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerMatch {
     /// Its id there.
@@ -86,7 +86,7 @@ pub fn best_match(paired: &PairedPlace, listed: &[ListedServer]) -> Option<Serve
     best.next().filter(|_| best.next().is_none())
 }
 
-/// Whether this place and this server are one, and why. `neighbours` are listed at the same address.
+/// The match of this place and this server, if they are one. `neighbours` are listed at the same address.
 fn matched(paired: &PairedPlace, server: &ListedServer, neighbours: usize) -> Option<ServerMatch> {
     let address = is_at(paired, server);
     let port = server.ports.iter().any(|listed| {

@@ -43,7 +43,7 @@ pub struct Member {
     pub died_at: Option<Timestamp>,
 }
 
-/// What is known of the team as a whole.
+/// Facts about the team as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TeamHead {
@@ -77,7 +77,7 @@ impl ConnectionState {
     ];
 }
 
-/// What is known of the game server as a whole, and how fresh the state is.
+/// Facts about the game server as a whole, and the freshness of the state.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerHead {
@@ -86,7 +86,7 @@ pub struct ServerHead {
     #[serde(serialize_with = "time::wire")]
     #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
-    /// Why there is no connection, in words.
+    /// Reason for the missing connection, in words.
     #[schema(value_type = Option<String>, required)]
     pub reason: Option<LinkReason>,
     #[serde(serialize_with = "time::wire_option")]
@@ -113,7 +113,7 @@ pub struct ServerHead {
     pub sunrise: Option<f64>,
     #[schema(required)]
     pub sunset: Option<f64>,
-    /// Remembered of the game server, also across wipes and restarts.
+    /// Remembered for the game server, also across wipes and restarts.
     pub reports: Reports,
     /// `server`, `team`, `mapMarkers` and `devices`, as far as they had no answer for three of their polls. Empty, and
     /// then not sent, while all is fresh.
@@ -122,7 +122,7 @@ pub struct ServerHead {
     pub stale: StaleSections,
 }
 
-/// Values by id, with edits that say what they changed. In a vector of just their number: every link has dozens, and the
+/// Values by id, whose edits return what they changed. In a vector of just their number: every link has dozens, and the
 /// ids seldom change.
 #[derive(Clone, Debug, Default)]
 pub struct Keyed<K, T>(Vec<(K, Arc<T>)>);
@@ -239,7 +239,7 @@ pub struct ServerState {
     pub devices: Keyed<Arc<str>, Device>,
     /// By note id.
     pub map_notes: Keyed<Arc<str>, MapNote>,
-    /// Of the last day, by incident id.
+    /// Incidents of the last day, by incident id.
     pub raids: Keyed<Arc<str>, Incident>,
 }
 
@@ -301,7 +301,7 @@ pub struct StateDocument<'a> {
     /// By note id.
     #[schema(value_type = HashMap<String, MapNote>, required = false)]
     map_notes: &'a Keyed<Arc<str>, MapNote>,
-    /// Of the last day, by incident id. A client raises the alarm on any that it has not shown yet.
+    /// Incidents of the last day, by incident id. A client raises the alarm on any that it has not shown yet.
     #[schema(value_type = HashMap<String, Incident>, required = false)]
     raids: &'a Keyed<Arc<str>, Incident>,
 }

@@ -70,7 +70,7 @@ impl Serialize for VendorId {
     }
 }
 
-/// What is sold for what.
+/// Identity of an offer: goods and currency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OfferKey {
@@ -82,27 +82,27 @@ pub struct OfferKey {
     pub currency_is_blueprint: bool,
 }
 
-/// A price: so many pieces for so many of the currency.
+/// A price: `quantity` pieces for `cost` pieces of the currency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Price {
-    /// Of one purchase.
+    /// Cost of one purchase.
     pub cost: i32,
     /// Pieces that one purchase gives.
     pub quantity: i32,
 }
 
 impl Price {
-    /// Compares what one piece costs, exactly. A quantity below one counts as one.
+    /// Compares the costs of one piece, exactly. A quantity below one counts as one.
     pub fn by_piece(self, other: Self) -> Ordering {
         self.times(1).cmp_to(other.times(1))
     }
 
-    /// Whether `factor` pieces here cost less than one there.
+    /// True if `factor` pieces here cost less than one there.
     pub fn is_below(self, factor: u32, other: Self) -> bool {
         self.times(factor).cmp_to(other.times(1)) == Ordering::Less
     }
 
-    /// What one piece costs, rounded: for display.
+    /// Cost of one piece, rounded: for display.
     pub fn per_piece(self) -> f64 {
         f64::from(self.cost) / f64::from(self.quantity.max(1))
     }
@@ -127,7 +127,7 @@ impl Ratio {
 pub struct Offer {
     #[serde(flatten)]
     pub key: OfferKey,
-    /// The lowest, where a shop has the same offer several times.
+    /// The lowest price, where a shop has the same offer several times.
     #[serde(flatten)]
     pub price: Price,
     /// Purchases left, of all that are the same offer.
@@ -136,27 +136,27 @@ pub struct Offer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<f64>,
     pub first_seen_at: Timestamp,
-    /// When it last was another price or stock.
+    /// When its price or stock last changed.
     pub changed_at: Timestamp,
 }
 
-/// A shop, as far as it is known.
+/// The known facts of a shop.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shop {
     pub id: VendorId,
     /// Plain text; empty if it has none.
     pub name: String,
     pub grid: String,
-    /// Of the map itself, not of a player; `None` while the monuments of the map are not known.
+    /// True for a shop of the map itself, not of a player; `None` while the monuments of the map are not known.
     pub npc: Option<bool>,
-    /// By key, each once. Those of a shop that is gone are its last.
+    /// By key, each once. A gone shop has its last offers.
     pub offers: Vec<Offer>,
     pub first_seen_at: Timestamp,
-    /// When anything about it last was different.
+    /// When any of its facts last changed.
     pub changed_at: Timestamp,
     /// Since when it is not there.
     pub gone_at: Option<Timestamp>,
-    /// How often it came back after it was gone.
+    /// Number of times that it came back after it was gone.
     pub returns: u32,
     /// A shop of the same name and offers vanished there when this one appeared.
     pub moved_from: Option<VendorId>,
@@ -168,26 +168,26 @@ impl Shop {
         self.offers.binary_search_by_key(key, |offer| offer.key).ok().map(|index| &self.offers[index])
     }
 
-    /// Whether it is on the map.
+    /// True if it is on the map.
     pub fn is_there(&self) -> bool {
         self.gone_at.is_none()
     }
 
-    /// Its name, or what it is called without one.
+    /// Its name, or a substitute for an empty one.
     pub fn shown_name(&self) -> &str {
         if self.name.is_empty() { "A shop" } else { &self.name }
     }
 }
 
-/// What became different about an offer.
+/// A change of an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfferNews {
-    /// It is new, or its shop is.
+    /// The offer is new, or its shop is.
     Listed,
     PriceChanged,
     SoldOut,
     Restocked,
-    /// It is no longer there, or its shop is not.
+    /// The offer is no longer there, or its shop is not.
     Delisted,
 }
 
@@ -226,8 +226,8 @@ pub struct OfferRecord {
 const SLOTS: i64 = 30;
 
 impl Offer {
-    /// Whether so much fits into no vending machine with the game's own stack sizes, not even into two at one place.
-    /// Blueprints, and items that are not in the catalogue, are believed.
+    /// True if this stock does not fit into a vending machine with the game's own stack sizes, not even into two at one
+    /// place. Blueprints, and items that are not in the catalogue, are believed.
     pub fn overflows(&self) -> bool {
         let pieces = self.in_stock.saturating_mul(i64::from(self.price.quantity.max(1)));
         let item = items::item(self.key.item_id).filter(|_| !self.key.item_is_blueprint);
@@ -235,7 +235,7 @@ impl Offer {
     }
 }
 
-/// Monuments where nobody can build: their vending machines are the game's.
+/// Monuments around which players cannot build: their vending machines are the game's.
 const SAFE_ZONES: [&str; 6] = [
     "outpost",
     "bandit_camp",
@@ -266,7 +266,7 @@ impl MarketGround {
         }
     }
 
-    /// Whether a shop here is the map's own: outside of the map (deep sea), or in a safe zone. `None`: not known yet.
+    /// True if a shop here is the map's own: outside of the map (deep sea), or in a safe zone. `None`: not known yet.
     pub fn is_npc(&self, vendor: VendorId) -> Option<bool> {
         let (x, y) = vendor.place();
         let inside = 0.0..=f64::from(self.map_size);
@@ -278,12 +278,12 @@ impl MarketGround {
     }
 }
 
-/// Whether a marker is a vending machine. The travelling vendor is none: the game does not tell what it sells.
+/// True if a marker is a vending machine. The travelling vendor is none: the game does not say what it sells.
 fn is_machine(marker: &Marker) -> bool {
     marker.kind == MarkerKind::VendingMachine
 }
 
-/// What a machine's order offers.
+/// The offer of a machine's order.
 fn key_of(order: &SellOrder) -> OfferKey {
     OfferKey {
         item_id: order.item_id,

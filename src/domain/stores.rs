@@ -9,15 +9,15 @@ use utoipa::ToSchema;
 
 use crate::domain::{items, raid_cost};
 
-/// Which store.
+/// The name of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum StoreName {
-    /// What the dashboard and the bot say, with places in braces.
+    /// Texts of the dashboard and the bot, with places in braces.
     Messages,
-    /// What items are crafted of.
+    /// Ingredients of items.
     Crafting,
-    /// What it takes to get through walls and doors.
+    /// Tools needed to get through walls and doors.
     Raid,
     /// Questions about this service, and their answers.
     Faq,
@@ -52,7 +52,7 @@ impl StoreName {
     }
 }
 
-/// Why a text cannot be the data of a store.
+/// Fault of a text that cannot be the data of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreDataError {
     #[error("must be at most {0} bytes of JSON")]
@@ -61,7 +61,7 @@ pub enum StoreDataError {
     Unreadable,
 }
 
-/// Whether this well-formed JSON text can be the data of a store: readers must be able to parse it, too.
+/// Checks that this well-formed JSON text can be the data of a store: readers must be able to parse it, too.
 pub fn check_data(text: &str, most_bytes: usize) -> Result<(), StoreDataError> {
     if text.len() > most_bytes {
         return Err(StoreDataError::TooLarge(most_bytes));

@@ -1,4 +1,4 @@
-//! Which tier a user has, why, and what it unlocks: computed when it is read, from what is stored and the time.
+//! The tier of a user, its reasons and its entitlements: computed on each read, from the stored facts and the time.
 
 use chrono::TimeDelta;
 use serde::Serialize;
@@ -10,12 +10,12 @@ use crate::domain::{
     time::{self, Timestamp},
 };
 
-/// How long a tier stays after a payment could not be charged.
+/// Time that a tier remains after a payment could not be charged.
 pub const GRACE: TimeDelta = TimeDelta::days(7);
-/// The time that a tier stays after its subscription should have been renewed, when nothing was heard of that.
+/// Time that a tier remains after its subscription should have been renewed, without news of the renewal.
 pub const RENEWAL_LEEWAY: TimeDelta = TimeDelta::days(3);
 
-/// What can be subscribed to, the smallest first.
+/// A tier that can be subscribed to, the smallest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Tier {
@@ -41,7 +41,7 @@ impl Tier {
     }
 }
 
-/// How a subscription stands.
+/// Status of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum SubscriptionStatus {
@@ -49,11 +49,11 @@ pub enum SubscriptionStatus {
     Trialing,
     /// A payment could not be charged and is tried again.
     PastDue,
-    /// It has ended, for good.
+    /// Ended, for good.
     Canceled,
     /// The first payment is not done.
     Incomplete,
-    /// No payment is tried any more.
+    /// No payment is tried again.
     Unpaid,
     Paused,
 }
@@ -92,13 +92,13 @@ impl SubscriptionStatus {
         }
     }
 
-    /// Whether it goes on at the provider, so that a second subscription would be charged beside it.
+    /// True if it goes on at the provider, so that a second subscription would be charged beside it.
     pub fn is_running(self) -> bool {
         self != Self::Canceled
     }
 }
 
-/// What a tier unlocks.
+/// Rights that a tier unlocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entitlements {
     /// Guests and open invitations of one paired server.
@@ -114,7 +114,7 @@ impl Entitlements {
             None => (0, 0),
             Some(Tier::Scout) => (1, 10),
             Some(Tier::Operator) => (3, 50),
-            // As many as a single server may have, so that no other limit stands in the way.
+            // As many as a single server may have, so that no other limit applies first.
             Some(Tier::Overlord) => (8, SHOP_WATCHES_PER_SERVER as u32),
         };
         Self { guests_per_server, watched_shops }
@@ -124,9 +124,9 @@ impl Entitlements {
 /// A subscription as it was last known at the provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TierSubscription {
-    /// The provider's.
+    /// The provider's id.
     pub id: String,
-    /// `None`: of a price that is not configured.
+    /// `None`: it has a price that is not configured.
     pub tier: Option<Tier>,
     /// The interval at which it is charged; `None` as for the tier.
     pub interval: Option<BillingInterval>,
@@ -138,9 +138,9 @@ pub struct TierSubscription {
     /// The period that is paid or to be paid. It ends with a subscription that ended at once.
     pub period_start: Option<Timestamp>,
     pub period_end: Option<Timestamp>,
-    /// It ends with the period.
+    /// True if it ends with the period.
     pub cancel_at_period_end: bool,
-    /// The provider ended it because it was not paid: what is left of its period counts for nothing.
+    /// The provider ended it because it was not paid: the rest of its period counts for nothing.
     pub lapsed: bool,
     pub started_at: Timestamp,
     /// Since when it is stored as [`SubscriptionStatus::PastDue`]. The provider does not say; storing it does.
@@ -148,7 +148,7 @@ pub struct TierSubscription {
 }
 
 impl TierSubscription {
-    /// The tier to which it entitles now. What is not paid, such as an upgrade, gives none: then the last one that was.
+    /// The tier to which it entitles now. An unpaid one, such as an upgrade, gives none: then the last paid one counts.
     pub fn tier_at(&self, now: Timestamp) -> Option<Tier> {
         let tier = match self.status {
             SubscriptionStatus::PastDue | SubscriptionStatus::Canceled => self.paid_tier,
@@ -162,7 +162,7 @@ impl TierSubscription {
         self.status.is_running() && self.status != SubscriptionStatus::Incomplete && !self.cancel_at_period_end
     }
 
-    /// True if nothing is left of what it gave.
+    /// True if it no longer entitles to anything.
     pub fn is_over(&self, now: Timestamp) -> bool {
         !self.entitles(now)
     }
@@ -176,17 +176,17 @@ impl TierSubscription {
         }
     }
 
-    /// True if its period is over, and nothing was heard of the next one.
+    /// True if its period is over, without news of the next one.
     pub fn is_overdue(&self, now: Timestamp) -> bool {
         self.period_end.is_some_and(|end| now >= end + RENEWAL_LEEWAY)
     }
 
-    /// Another failure before a payment does not begin the days anew.
+    /// End of the grace period; another failure before a payment does not start it again.
     fn grace_ends(&self) -> Option<Timestamp> {
         Some(self.past_due_since.or(self.period_start)? + GRACE)
     }
 
-    /// How it stands, in words.
+    /// Its state, in words.
     fn fact(&self, now: Timestamp) -> String {
         let tier = self.tier.map_or("a price that is not configured", Tier::as_str);
         let until = |end: Option<Timestamp>| end.map_or_else(|| "an unknown time".to_owned(), time::to_wire);
@@ -220,7 +220,7 @@ impl TierSubscription {
     }
 }
 
-/// The tier that a beta tester has for nothing.
+/// The free tier of a beta tester.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BetaEntry {
     pub tier: Tier,
@@ -229,13 +229,13 @@ pub struct BetaEntry {
 }
 
 impl EffectiveTier {
-    /// Of a user who has nothing.
+    /// The tier of a user without any.
     pub fn none() -> Self {
         Self { tier: None, source: None, subscription: None, why: Vec::new() }
     }
 }
 
-/// By what a user has a tier.
+/// Source of a user's tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum TierSource {
@@ -300,7 +300,7 @@ mod tests {
         Timestamp::from_timestamp_secs(1_800_000_000).unwrap() + TimeDelta::days(day)
     }
 
-    /// Of the days 0 to 30.
+    /// A subscription for the days 0 to 30.
     fn subscription(tier: Tier, status: SubscriptionStatus) -> TierSubscription {
         TierSubscription {
             id: "sub_1".into(),

@@ -20,7 +20,7 @@ pub fn from_unix(seconds: u32) -> Option<Timestamp> {
     (seconds != 0).then(|| DateTime::from_timestamp(i64::from(seconds), 0)).flatten()
 }
 
-/// Whether every database and client reads it back as it is: RFC 3339 has four digits for a year, and not all know leap
+/// True if every database and client reads it back as it is: RFC 3339 has four digits for a year, and not all know leap
 /// seconds.
 pub fn is_storable(at: Timestamp) -> bool {
     (0..=9999).contains(&at.year()) && at.nanosecond() < 1_000_000_000
@@ -50,12 +50,12 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// So long after the start of the steady clock, at this time of day.
+    /// The moment with this reading of the steady clock and this time of day.
     pub fn new(steady: TimeDelta, stamp: Timestamp) -> Self {
         Self { steady, stamp }
     }
 
-    /// How long the steady clock has run.
+    /// Reading of the steady clock: the time that it has run.
     pub fn steady(self) -> TimeDelta {
         self.steady
     }
@@ -86,7 +86,7 @@ impl Ord for Moment {
     }
 }
 
-/// Where both clocks are one, as in tests.
+/// For places where both clocks are one, such as tests.
 impl From<Timestamp> for Moment {
     fn from(stamp: Timestamp) -> Self {
         Self { steady: stamp - Timestamp::UNIX_EPOCH, stamp }

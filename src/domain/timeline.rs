@@ -1,4 +1,4 @@
-//! What is kept of what happened: entries of the timeline, and how they are paged through.
+//! Entries of the timeline, and the paging through them.
 
 use chrono::DateTime;
 use serde::Serialize;
@@ -10,12 +10,12 @@ use crate::domain::{
     world_event::{EventKind, WorldEvent},
 };
 
-/// Whose an entry is.
+/// Owner of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TimelineOwner {
     GameServer(GameServerId),
     Server(ServerId),
-    /// It concerns no paired server.
+    /// A user, for an entry about no paired server.
     User(UserId),
 }
 
@@ -26,7 +26,7 @@ pub struct TimelineEntry {
     pub id: String,
     /// For example `cargo`, `death`, `gap`.
     pub kind: String,
-    /// What happened within the kind, for example `entered`.
+    /// The event within the kind, for example `entered`.
     pub action: String,
     /// When it happened, as well as it is known.
     #[serde(serialize_with = "time::wire")]
@@ -49,13 +49,13 @@ pub struct Cursor {
     pub id: String,
 }
 
-/// Which entries.
+/// Selection of entries.
 #[derive(Clone, Debug)]
 pub struct TimelinePage {
-    /// Of this time or later.
+    /// Earliest time of an entry.
     pub since: Option<Timestamp>,
     pub before: Option<Cursor>,
-    /// Of these kinds; all if absent.
+    /// Kinds of the entries; all if absent.
     pub kinds: Option<Vec<String>>,
     pub limit: usize,
 }
@@ -76,7 +76,7 @@ impl TimelineEntry {
         }
     }
 
-    /// Where the page after this entry begins.
+    /// The cursor of the page after this entry.
     pub fn cursor(&self) -> Cursor {
         Cursor { ts: self.ts, id: self.id.clone() }
     }
@@ -97,7 +97,7 @@ impl Cursor {
 }
 
 impl EventKind {
-    /// Whether it concerns the game server, and so everybody who paired it.
+    /// True if it concerns the game server, and so all users who paired it.
     pub fn is_of_world(self) -> bool {
         use EventKind::*;
         matches!(self, Cargo | Heli | Chinook | Crate | Oilrig | Vendor | Explosion | Wipe | Shop)

@@ -49,12 +49,12 @@ impl From<String> for TokenScopes {
 }
 
 impl TokenScopes {
-    /// The same as text.
+    /// The words of the set, with spaces between.
     pub fn text(self) -> String {
         self.iter().map(TokenScope::word).collect::<Vec<_>>().join(" ")
     }
 
-    /// Each of them, once.
+    /// Each scope, once.
     pub fn iter(self) -> impl Iterator<Item = TokenScope> {
         TokenScope::ALL.into_iter().filter(move |scope| self.contains(*scope))
     }

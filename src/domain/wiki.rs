@@ -1,4 +1,4 @@
-//! Wiki pages: which slugs there may be, what a page holds, and the tree that follows from the frontmatter. The pages that
+//! Wiki pages: the form of slugs, the content of a page, and the tree that follows from the frontmatter. The pages that
 //! the service ships with are embedded; each counts until an admin writes or deletes it.
 
 use std::{cmp::Ordering, collections::BTreeMap, fmt, sync::LazyLock};
@@ -45,7 +45,7 @@ impl fmt::Display for WikiSlug {
     }
 }
 
-/// What a page holds.
+/// Content of a page.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WikiPage {
     /// `section`, `order` and `title` place the page in the tree; the rest is free.
@@ -54,7 +54,7 @@ pub struct WikiPage {
     pub body: String,
 }
 
-/// Where a page stands in the tree.
+/// Place of a page in the tree.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WikiPlace {
     pub section: String,
@@ -80,7 +80,7 @@ pub struct WikiLink {
 }
 
 impl WikiPage {
-    /// What is wrong with the page: the field, and why.
+    /// The faults of the page: the field, and the reason.
     pub fn faults(&self) -> Vec<(&'static str, String)> {
         let mut faults = Vec::new();
         for field in ["section", "title"] {
@@ -111,7 +111,7 @@ impl WikiPage {
         faults
     }
 
-    /// Where the page stands in the tree; without a title it is called by its slug.
+    /// Place of the page in the tree; without a title it is called by its slug.
     pub fn place(&self, slug: &WikiSlug) -> WikiPlace {
         let text = |field| self.frontmatter.get(field).and_then(Value::as_str).map(|text| text.trim().to_owned());
         WikiPlace {

@@ -1,4 +1,4 @@
-//! What happened in a game world, in the form of the relay message `event`.
+//! Events of a game world, in the form of the relay message `event`.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -100,13 +100,13 @@ impl EventKind {
     }
 }
 
-/// One world event: `{ kind, action, grid, x, y, ts, title, data }`, as an entry of the timeline has it. Which actions and
-/// fields there are is in [`event_shapes`](crate::domain::event_shapes).
+/// One world event: `{ kind, action, grid, x, y, ts, title, data }`, as an entry of the timeline has it. The actions
+/// and fields are in [`event_shapes`](crate::domain::event_shapes).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorldEvent {
     pub kind: EventKind,
-    /// What happened within the family, for example `entered`, `docked`, `left`, `shot_down`.
+    /// The event within the family, for example `entered`, `docked`, `left`, `shot_down`.
     pub action: &'static str,
     /// Grid label, outside of the map a compass direction (`NE`), `""` where there is no place.
     pub grid: String,

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::domain::{detect::wipe::World, monument::Monument};
 
-/// What a game server says of its map.
+/// A game server's answer about its map.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorldMap {
     pub world: World,
@@ -12,12 +12,12 @@ pub struct WorldMap {
     pub drawing: MapDrawing,
 }
 
-/// What the map looks like.
+/// Drawing of the map.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MapDrawing {
     /// Colour around the picture, `#` and hex digits.
     pub background: Option<String>,
-    /// `None`: what came is no picture that can be shown.
+    /// `None`: the data received is no picture that can be shown.
     pub picture: Option<MapPicture>,
 }
 

@@ -1,4 +1,4 @@
-//! What of the incidents comes due: updates that were held back, ends, and that they are shown no longer.
+//! Due changes of incidents: updates that were held back, ends, and the removal from the state.
 
 use chrono::TimeDelta;
 
@@ -9,7 +9,7 @@ use super::{
 use crate::domain::time::Moment;
 
 impl Raids {
-    /// When an update, an end or the oblivion of an incident comes due.
+    /// Time at which an update, an end or the removal of an incident comes due.
     pub fn next_due(&self, now: Moment) -> Option<Moment> {
         let mut room = Room::default();
         // The newest first, as they are kept.
@@ -20,7 +20,7 @@ impl Raids {
         due.min()
     }
 
-    /// Updates that have become due, ends, and incidents that are shown no longer; call it when something comes due.
+    /// Updates that have become due, ends, and incidents that are no longer shown; call it when something comes due.
     pub fn tick(&mut self, now: Moment) -> Vec<RaidChange> {
         // An incident that ends now is forgotten at the next call: its end has to be stored first.
         let mut changes = self.forget(now);
@@ -28,7 +28,7 @@ impl Raids {
         changes
     }
 
-    /// Forgets what is shown no longer.
+    /// Forgets incidents that are no longer shown.
     fn forget(&mut self, now: Moment) -> Vec<RaidChange> {
         let mut room = Room::default();
         let mut stays = |tracked: &Tracked| {
@@ -58,7 +58,7 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Takes the place of this incident; false if none is left.
+    /// Takes room for this incident; false if none is left.
     fn take(&mut self, tracked: &Tracked) -> bool {
         let places = match tracked.incident.drill {
             true => &mut self.drills,
@@ -81,7 +81,7 @@ impl Tracked {
         if self.incident.drill { DRILL_SHOWN_FOR } else { SHOWN_FOR }
     }
 
-    /// When there is something to say of it, or nothing any more.
+    /// Time of its next update, end or removal.
     fn next_due(&self) -> Moment {
         let update = self.changed.then(|| self.last_sent + UPDATE_EVERY);
         let end = self.incident.ended_at.is_none().then(|| self.last_heard + QUIET + TimeDelta::nanoseconds(1));

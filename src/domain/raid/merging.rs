@@ -44,7 +44,7 @@ impl Tracked {
             && (self.is_named(&newer.incident.alarm_name) || newer.is_named(&self.incident.alarm_name))
     }
 
-    /// Takes all that the newer one has.
+    /// Takes over everything from the newer one.
     fn absorb(&mut self, newer: Tracked) {
         let Tracked { incident, last_trigger, last_heard, last_sent, unmatched, title, .. } = newer;
         self.title = self.title.take().or(title);

@@ -63,7 +63,7 @@ impl Timeline {
         let due = self.raids.next_due(now);
         let changes = self.raids.tick(now);
         assert!(changes.is_empty() || due.is_some_and(|due| due <= now), "it was due");
-        // Those that have just ended may be too many to be shown, once that is stored.
+        // Incidents that have just ended may be too many to be shown, once that is stored.
         while self.raids.next_due(now).is_some_and(|due| due <= now) {
             assert!(messages(self.raids.tick(now)).is_empty(), "it was said");
         }
@@ -280,14 +280,14 @@ fn a_raid_that_goes_on_rings_however_much_of_it_came_late() {
     timeline.named_alarm("7", "Gate", now + 1_000);
     timeline.named_alarm("7", "Gate", now + 60_000);
     assert_eq!(ends(&timeline)[2], (false, 3, None));
-    // Pushes that are always late by a minute, or a clock that is: one raid all the same.
+    // Pushes that are always late by a minute, or a clock that is: one raid nevertheless.
     let mut timeline = Timeline::new();
     let opened = (0..20).filter(|n| {
         timeline.tick(n * 20_000 + minute);
         timeline.pushed_late("Gate", n * 20_000, n * 20_000 + minute).opened
     });
     assert_eq!(opened.count(), 1);
-    // The same trigger by the other path belongs to what is over.
+    // A report of the same trigger by the other path belongs to the ended incident.
     let mut timeline = Timeline::new();
     timeline.alarm("7", 0);
     timeline.tick(90_001);

@@ -1,4 +1,4 @@
-//! One incident, and what decides to which triggers it belongs and what is said of it next.
+//! One incident, with the rules for which triggers belong to it and what its next message is.
 
 use chrono::TimeDelta;
 
@@ -28,7 +28,7 @@ pub(super) struct Tracked {
     pub(super) incident: Incident,
     pub(super) first_trigger: Moment,
     pub(super) last_trigger: Moment,
-    /// When it was last heard of: a push that took a moment keeps it as a fresh one does.
+    /// When it last had a trigger: a push that took a moment keeps it open as a fresh one does.
     pub(super) last_heard: Moment,
     pub(super) last_sent: Moment,
     /// Something changed since it was sent.
@@ -45,9 +45,9 @@ pub(super) fn heard(at: Moment, now: Moment) -> Moment {
 }
 
 impl Tracked {
-    /// Whether a trigger that this path reports `now` and that was `at` belongs to it; one of before comes by a push that
-    /// took its time. One of now opens an incident rather than to go on with one that is over, or that was late: nobody
-    /// would hear of it.
+    /// True if a trigger at `at` that this path reports `now` belongs to it; an earlier one comes by a delayed push. A
+    /// fresh trigger opens an incident rather than to go on with one that is over, or that was late: no user would hear
+    /// of it.
     pub(super) fn takes(&self, path: AlarmPath, at: Moment, now: Moment) -> bool {
         let is_near = at - self.last_trigger <= QUIET && self.first_trigger - at <= QUIET;
         let is_over = self.incident.ended_at.is_some() && now - at <= QUIET;
@@ -56,8 +56,8 @@ impl Tracked {
         is_near && (!is_over && !is_late || self.is_unmatched(other, at))
     }
 
-    /// The same for a trigger on the link; of one that rose unseen, a push may have said so at any time since then, and
-    /// its incident may be over.
+    /// As [`Self::takes`], for a trigger on the link; one that rose unseen may have been reported by a push at any time
+    /// since then, and its incident may be over.
     pub(super) fn takes_on_link(&self, unseen_since: Option<Moment>, now: Moment) -> bool {
         unseen_since.is_some_and(|since| self.is_pushed_since(since)) || self.takes(AlarmPath::Link, now, now)
     }
@@ -91,7 +91,7 @@ impl Tracked {
         !self.incident.drill && !self.is_pushed()
     }
 
-    /// Notes the title of a device's push message; true if it is new. The device's own name is a better one than what
+    /// Notes the title of a device's push message; true if it is new. The device's own name is better than a title that
     /// only came at the same time.
     pub(super) fn take_title(&mut self, title: String) -> bool {
         let is_better =
@@ -135,7 +135,7 @@ impl Tracked {
         self.changed = true;
     }
 
-    /// The update, if there is something to say and it is time.
+    /// The update, if something is unsent and it is time.
     pub(super) fn due(&mut self, id: &str, now: Moment) -> Option<Raid> {
         let is_due = self.changed && now - self.last_sent >= UPDATE_EVERY;
         is_due.then(|| self.update(id, now))

@@ -2,8 +2,8 @@
 //!
 //! A shop is gone when it is missing in several answers that have others, as everywhere in the detectors; an answer
 //! without any shop says nothing, because the game server may not report them ([`reporting`](crate::domain::reporting)).
-//! An offer is delisted at once, because its machine is there and says so. What changed is kept until somebody takes it to the database; an answer in
-//! which nothing changed leaves nothing to take.
+//! An offer is delisted at once, because its machine is there and says so. Changes are kept until the caller takes them
+//! to the database; an answer in which nothing changed leaves nothing to take.
 
 mod followed;
 
@@ -26,24 +26,24 @@ use crate::domain::{
 /// Shops that are followed.
 pub const MAX_SHOPS: usize = 5_000;
 
-/// Missing in so many complete answers, over at least this long, makes a shop gone.
+/// Missing in this many complete answers, over at least this long, makes a shop gone.
 const MISSES: u32 = 3;
 const MISSING_FOR: TimeDelta = TimeDelta::seconds(6);
-/// How long, and how many of, the gone are remembered here; the database has them longer.
+/// Time for which, and number up to which, the gone are remembered here; the database has them longer.
 pub const REMEMBERED: TimeDelta = TimeDelta::hours(24);
 pub const MAX_GONE: usize = 1_000;
 /// A shop that appears where none was is the same that vanished elsewhere no longer ago than this.
 const MOVE_SPAN: TimeDelta = TimeDelta::hours(1);
 
-/// Lines of history that wait for the database; of more, the oldest are dropped.
+/// Lines of history that wait for the database; beyond that, the oldest are dropped.
 const WAITING_RECORDS: usize = 10_000;
 
-/// What has to be stored.
+/// Changes to store.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MarketWrite {
     /// As they are now.
     pub shops: Vec<Shop>,
-    /// What happened, oldest first.
+    /// The news, oldest first.
     pub records: Vec<OfferRecord>,
     /// The game server's reports, when they have changed.
     pub reports: Option<KnownReports>,
@@ -129,7 +129,7 @@ impl Market {
         self.version != version
     }
 
-    /// A complete answer has so many markers of events; `is_populated`: players are on.
+    /// A complete answer has this many markers of events; `is_populated`: players are on.
     pub fn see_events(&mut self, markers: usize, is_populated: bool, now: Moment) {
         self.reporting.see_events(markers, is_populated, now);
     }
@@ -139,7 +139,7 @@ impl Market {
         self.reporting.known()
     }
 
-    /// Another number: something changed.
+    /// Number that differs after each change.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -177,7 +177,7 @@ impl Market {
         })
     }
 
-    /// It could not be stored: it is taken again with the next.
+    /// Puts back changes that could not be stored: they are taken again with the next.
     pub fn put_back(&mut self, write: MarketWrite) {
         self.unwritten.extend(write.shops.iter().map(|shop| shop.id));
         for record in write.records.into_iter().rev() {
@@ -189,7 +189,7 @@ impl Market {
         }
     }
 
-    /// A shop is different now.
+    /// Marks a shop as changed.
     fn change(&mut self, id: VendorId, news: Vec<OfferRecord>) {
         self.version += 1;
         self.unwritten.insert(id);
@@ -197,7 +197,7 @@ impl Market {
         self.bound_records();
     }
 
-    /// Counts the misses of all that are not among these, and lets go of those that are gone.
+    /// Counts the misses of all shops that are not among these, and lets go of those that are gone.
     fn miss(&mut self, seen: &[VendorId], now: Moment) {
         let mut gone = Vec::new();
         for (id, followed) in &mut self.shops {
@@ -233,7 +233,7 @@ impl Market {
         let mut changed = Vec::new();
         for (id, followed) in &mut self.shops {
             let npc = self.ground.is_npc(*id);
-            // What was known is not forgotten while the map is not known.
+            // Known facts remain while the map is not known.
             if npc.is_some() && npc != followed.npc {
                 followed.npc = npc;
                 changed.push(*id);
@@ -244,7 +244,7 @@ impl Market {
         }
     }
 
-    /// Forgets those that are gone for long, or too many.
+    /// Forgets shops that are gone for long, or too many.
     fn forget(&mut self, now: Timestamp) {
         let mut gone: Vec<(Timestamp, VendorId)> =
             self.shops.iter().filter_map(|(id, followed)| Some((followed.gone_at()?, *id))).collect();
@@ -284,7 +284,7 @@ fn first_seen(group: &Group, ground: &MarketGround, vanished: &BTreeMap<Likeness
     shop
 }
 
-/// What a shop that moves takes along: its name and its prices.
+/// Facts that a shop takes along when it moves: its name and its prices.
 type Likeness = (String, Vec<(OfferKey, Price)>);
 
 fn likeness(shop: &Shop) -> Likeness {

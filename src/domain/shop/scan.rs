@@ -17,9 +17,10 @@
 //! | `imitates_name` | 35 | its name looks like that of an older shop elsewhere without being the same, or is that of the map's own |
 //!
 //! A median needs [`ENOUGH`] other shops. What ingredients cost is the median of their offers in that currency, or what
-//! crafting them costs if that is less; the currency itself is worth itself, and what nobody sells is worth nothing, so
-//! that the sum is a lower bound. Components are loot and not judged by their recipes. Where most of the market is below
-//! the bound too, the recipe is not what sets the price. Where a quarter of all shops hold more than that, the server has larger stacks, and `impossible_stock` counts for nobody.
+//! crafting them costs if that is less; the currency itself is worth itself, and an item without offers is worth
+//! nothing, so that the sum is a lower bound. Components are loot and not judged by their recipes. Where most of the
+//! market is below the bound too, the recipe is not what sets the price. Where a quarter of all shops hold more than that, the
+//! server has larger stacks, and `impossible_stock` counts for none.
 
 use std::{
     cell::RefCell,
@@ -32,9 +33,9 @@ use serde::Serialize;
 use super::{Offer, OfferKey, Price, Shop, VendorId};
 use crate::domain::items;
 
-/// From this score on a shop is reported.
+/// Least score of a shop that is reported.
 pub const THRESHOLD: u32 = 30;
-/// No shop has a higher one.
+/// Highest score of a shop.
 pub const HIGHEST_SCORE: u32 = 100;
 /// Other shops with the same offer that make a median.
 pub const ENOUGH: usize = 3;
@@ -42,13 +43,13 @@ pub const ENOUGH: usize = 3;
 const NEIGHBOURS: f64 = 50.0;
 /// Shorter names look alike by chance.
 const SHORTEST_NAME: usize = 4;
-/// Of shops that look alike the oldest so many are compared with.
+/// Number of shops with a similar name, the oldest, with which a shop is compared.
 const MOST_ALIKE: usize = 100;
-/// What the game calls a machine that its owner gave no name.
+/// The game's names for a machine that its owner gave no name.
 const DEFAULT_NAMES: [&str; 3] = ["a shop", "shop", "vending machine"];
-/// Ingredients of ingredients are followed so deep; the game's recipes are less deep.
+/// Ingredients of ingredients are followed to this depth; the game's recipes are less deep.
 const DEEPEST: usize = 8;
-/// An item of which a slot holds as many may be crafted several at once; then so many are assumed.
+/// An item with stacks of at least this size may be crafted several at once; then this many are assumed.
 const MANY_IN_A_STACK: u32 = 64;
 const MANY_AT_ONCE: f64 = 10.0;
 
@@ -59,7 +60,7 @@ pub struct Suspicion {
     /// See the module.
     pub reason: &'static str,
     pub weight: u32,
-    /// The offer it is about, the first of several.
+    /// The offer that the reason is about, the first of several.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub offer: Option<OfferKey>,
     /// In words.
@@ -133,7 +134,7 @@ fn moved(shop: &Shop) -> Option<Suspicion> {
 /// All prices of each offer, cheapest first, with their shops; the shops must be judged.
 struct Prices {
     by_key: HashMap<OfferKey, Vec<(Price, VendorId)>>,
-    /// What crafting a piece of an item costs at least, in a currency; worked out once.
+    /// Least cost of crafting a piece of an item, in a currency; computed once.
     crafting: RefCell<HashMap<(i32, i32), Option<f64>>>,
 }
 
@@ -200,7 +201,7 @@ impl Prices {
         found
     }
 
-    /// What the ingredients of one piece cost at least in the offer's currency; `None` for what is not judged so.
+    /// Least cost of the ingredients of one piece in the offer's currency; `None` for an offer that is not judged so.
     fn crafting_cost_of(&self, key: &OfferKey) -> Option<f64> {
         let is_plain = !key.item_is_blueprint && !key.currency_is_blueprint && !key.worn;
         is_plain.then(|| self.crafting_cost(key.item_id, key.currency_id, 0)).flatten()
@@ -223,7 +224,7 @@ impl Prices {
         cost
     }
 
-    /// What a piece is worth at least in the currency; 0 if unknown.
+    /// Least worth of a piece in the currency; 0 if unknown.
     fn worth(&self, item_id: i32, currency_id: i32, depth: usize) -> f64 {
         if item_id == currency_id {
             return 1.0;
@@ -239,7 +240,7 @@ impl Prices {
     }
 }
 
-/// Shops by what their names look like.
+/// Shops by the look of their names.
 struct ShopNames<'a>(HashMap<String, Vec<&'a Shop>>);
 
 impl<'a> ShopNames<'a> {

@@ -18,12 +18,12 @@ pub(crate) fn id(shortname: &str) -> i32 {
     items::by_shortname(shortname).expect("an item of the catalogue").id
 }
 
-/// So many seconds after 2026-11-21 12:00 UTC, on both clocks.
+/// This many seconds after 2026-11-21 12:00 UTC, on both clocks.
 pub(crate) fn at(seconds: i64) -> Moment {
     (Timestamp::from_timestamp(1_795_262_400, 0).expect("a time") + TimeDelta::seconds(seconds)).into()
 }
 
-/// An order: pieces of an item for scrap, so often.
+/// An order: pieces of an item for scrap, and its stock.
 pub(crate) fn order(shortname: &str, quantity: i32, cost: i32, in_stock: i32) -> SellOrder {
     SellOrder {
         item_id: id(shortname),

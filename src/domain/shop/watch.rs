@@ -35,18 +35,18 @@ use crate::domain::{
 pub struct ShopWatch {
     /// Our own id.
     pub id: String,
-    /// One that is no shop's, of an older version, is missing. `None`: any shop.
+    /// A text that is no shop's id, of an older version, is missing. `None`: any shop.
     pub vendor: Option<String>,
     pub item_id: i32,
     pub side: WatchSide,
     pub direction: PriceDirection,
-    /// Of one purchase.
+    /// Price of one purchase.
     pub expected_price: Option<i32>,
     pub currency_id: Option<i32>,
-    /// What the price is compared with, since the offer was first seen.
+    /// The price to compare with, since the offer was first seen.
     pub baseline: Option<WatchedPrice>,
     pub finding: Finding,
-    /// When it was first found so.
+    /// Start of the current finding.
     pub as_of: Timestamp,
     pub created_at: Timestamp,
     /// Rises with each edit by its owner.
@@ -59,7 +59,7 @@ pub struct ShopWatch {
 pub enum PriceDirection {
     AtMost,
     AtLeast,
-    /// That it stays as it is: each change is news.
+    /// An unchanged price: each change is news.
     #[default]
     Changes,
 }
@@ -139,7 +139,7 @@ impl WatchSide {
     }
 }
 
-/// The price that is expected, and in what.
+/// The expected price and its currency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchedPrice {
     pub currency_id: i32,
@@ -180,7 +180,7 @@ impl WatchState {
     }
 }
 
-/// How a watched offer stands.
+/// State of a watched offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub state: WatchState,
@@ -207,7 +207,7 @@ struct Seen<'a> {
 }
 
 impl ShopWatch {
-    /// Looks at all shops. What is found now, and what the price is compared with from now on.
+    /// Looks at all shops. Returns the finding, and the price to compare with from now on.
     pub fn look(&self, shops: &[Shop]) -> (Finding, Option<WatchedPrice>) {
         let Some(Seen { shop, offer, price }) = self.find(shops) else { return (Finding::NOTHING, self.baseline) };
         let (_, (currency_id, _)) = self.side.goods(&offer.key);
@@ -287,8 +287,8 @@ impl ShopWatch {
             .min_by(|(a_id, a), (b_id, b)| self.side.better(*a, *b).then_with(|| a_id.cmp(b_id)))
     }
 
-    /// What is news when this is found: the action of the event, or `None`. Stock alone is news only when it is gone or
-    /// back.
+    /// The action of the event that reports this finding, or `None` if it is no news. Stock alone is news only when
+    /// it is gone or back.
     pub fn news(&self, found: &Finding) -> Option<&'static str> {
         let known = &self.finding;
         let has_bound = self.direction != PriceDirection::Changes;
@@ -316,7 +316,7 @@ impl ShopWatch {
         }
     }
 
-    /// The event that says so, of this watch as it is now. `shop` is the one that has the offer, or had it.
+    /// The event with this action, of this watch as it is now. `shop` is the one that has the offer, or had it.
     pub fn event(&self, action: &'static str, shop: Option<&Shop>, now: Timestamp) -> WorldEvent {
         let currency_id = self.currency();
         let cost = |price: Option<Price>| price.map(|price| price.cost);

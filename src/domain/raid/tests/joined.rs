@@ -14,10 +14,10 @@ fn an_alarm_is_not_taken_for_one_that_a_user_has_acknowledged() {
     let vault = timeline.named_alarm("8", "Vault door", 5_000);
     assert_eq!(seen(&vault), [("incident-002", 1, false)]);
     assert_eq!(timeline.raids.get("incident-001").unwrap().alarm_name, "Compound wall");
-    // The same the other way round.
+    // A push is not taken for an acknowledged alarm either.
     timeline.raids.acknowledge("incident-002", &"alice".into(), at(6_000).stamp);
     assert_eq!(seen(&timeline.pushed("Raid!", 7_000)), [("incident-003", 1, false)]);
-    // What its name says is sure all the same.
+    // A match by name is certain nevertheless.
     assert!(timeline.pushed("Vault door", 8_000).is_empty());
 }
 
@@ -66,13 +66,13 @@ fn a_title_that_is_one_devices_is_no_other_devices() {
     assert!(timeline.named_alarm("7", "Roof", hour + 2_000).is_empty(), "learnt");
     assert_eq!(timeline.raids.get("incident-004").unwrap().alarm_id, "7");
     assert!(timeline.raids.get("incident-005").is_none());
-    // Nor is another title that device's, nor the name of a device another one's.
+    // Another title is not that device's, nor is the name of a device another one's.
     timeline.named_alarm("7", "Roof", 2 * hour);
     assert_eq!(seen(&timeline.pushed("Something", 2 * hour + 1)), [("incident-007", 1, false)]);
     assert!(timeline.pushed("Roof is under attack", 2 * hour + 2).is_empty());
     timeline.named_alarm("9", "Shed", 3 * hour);
     assert_eq!(seen(&timeline.pushed("Gate", 3 * hour + 1)), [("incident-010", 1, false)]);
-    // It holds after a restart.
+    // This holds after a restart.
     let mut restarted = Timeline { next: 100, ..Timeline::new() };
     for (id, tracked) in &timeline.raids.incidents {
         restarted.raids.restore(id.clone(), tracked.incident.clone(), tracked.title.clone(), at(4 * hour));
@@ -118,7 +118,7 @@ proptest! {
     ) {
         let mut timeline = Timeline::new();
         let mut now = 0;
-        // By incident: what its messages and its matches have told.
+        // Names that each incident's messages and matches have reported.
         let mut known = HashMap::<String, BTreeSet<String>>::new();
         for (advance, alarm_number, on_link, acknowledges) in steps {
             now += advance;

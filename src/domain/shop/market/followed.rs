@@ -17,8 +17,8 @@ const LONGEST_NAME: usize = 80;
 /// The machines of one place.
 pub(super) type Group<'a> = [(VendorId, &'a Arc<Marker>)];
 
-/// A shop with what is needed to follow it. Every link has dozens that seldom change, so what the machines say is kept
-/// only with them, which the state has too.
+/// A shop with the state needed to follow it. Every link has dozens that seldom change, so what the machines say is
+/// kept only with them, which the state has too.
 #[derive(Debug)]
 pub(super) struct Followed {
     goods: Goods,
@@ -28,12 +28,12 @@ pub(super) struct Followed {
     pub(super) missing: Option<Box<Absence>>,
 }
 
-/// What a shop is called and sells.
+/// Name and offers of a shop.
 #[derive(Debug)]
 enum Goods {
-    /// As its one machine said in the last answer that it was in. No offer has changed since the shop was first seen, here.
+    /// As its one machine said in the last answer that had it. No offer has changed since this process first saw the shop.
     Plain(Arc<Marker>),
-    /// As its machines said in the last answer that it was in.
+    /// As its machines said in the last answer that had it.
     Seen(Box<SeenGoods>),
     /// As it was before, or was stored.
     Kept(Box<KeptGoods>),
@@ -103,7 +103,7 @@ impl Followed {
         }
     }
 
-    /// Its machines in the last answer that it was in; none if it is as it was before.
+    /// Its machines in the last answer that had it; none if it is as it was before.
     fn machines(&self) -> &[Arc<Marker>] {
         match &self.goods {
             Goods::Plain(machine) => slice::from_ref(machine),
@@ -145,8 +145,8 @@ impl Followed {
         shop
     }
 
-    /// The shop, which has this id, is in an answer. What became different about its offers; `None` if nothing about it
-    /// did.
+    /// Updates the shop, which has this id, from an answer. Returns the changes of its offers; `None` if nothing about
+    /// it changed.
     pub(super) fn see(&mut self, id: VendorId, group: &Group, now: Timestamp) -> Option<Vec<OfferRecord>> {
         self.missing = None;
         let known = self.machines();

@@ -21,7 +21,7 @@ fn bob(market: &Market) -> Shop {
     market.shop(VendorId::at(100.0, 100.0)).expect("it is known")
 }
 
-/// What would be stored of the answer's changes to offers.
+/// News of offers that would be stored.
 fn news(market: &mut Market) -> Vec<OfferNews> {
     market
         .take_unwritten()

@@ -9,7 +9,7 @@ use crate::domain::{
     },
 };
 
-/// Honest shops that sell the same for so much, 100 m apart.
+/// Honest shops that each sell ten of the item for one of these costs, 100 m apart.
 fn honest(costs: &[i32], item: &str) -> Vec<Marker> {
     let shop = |(n, cost): (usize, &i32)| {
         machine(100.0 + 100.0 * n as f64, 500.0, &format!("Honest {n}"), &[order(item, 10, *cost, 5)])
@@ -58,7 +58,7 @@ fn a_price_below_what_the_ingredients_cost_is() {
     market.extend(cloth.map(|shop| Marker { place: MapPlace { north: 70_000, ..shop.place }, ..shop }));
     assert_eq!(reasons(&market, fake(&[order("lowgradefuel", 10, 87, 1)])), ["below_crafting_cost"]);
     assert_eq!(reasons(&market, fake(&[order("lowgradefuel", 10, 88, 1)])), [""; 0]);
-    // Where everybody sells so, it is the price.
+    // Where all shops ask as little, it is the price.
     let fuel = honest(&[50, 50, 50], "lowgradefuel").into_iter();
     market.extend(fuel.map(|shop| Marker { place: MapPlace { north: 90_000, ..shop.place }, ..shop }));
     assert_eq!(reasons(&market, fake(&[order("lowgradefuel", 10, 50, 1)])), [""; 0]);
