@@ -19,7 +19,7 @@ pub enum Role {
 pub enum Action {
     /// Read it: its live state, its devices, whether an alarm would arrive.
     Watch,
-    /// Acknowledge an incident: it stops ringing.
+    /// Acknowledge an incident: it stops ringing for that user.
     Acknowledge,
     /// Add a map note, and delete those that one added.
     AddNote,

@@ -47,8 +47,8 @@ pub struct MonumentCamera<'a> {
     pub monument: &'a Monument,
 }
 
-/// The cameras of these monuments. Identifiers are the game's and do not say which of two equal monuments is meant: each
-/// comes once, with the first.
+/// The cameras of these monuments. Identifiers are the game's and do not say which of two equal monuments is meant:
+/// each comes once, with the first.
 pub fn of_monuments(monuments: &[Monument]) -> Vec<MonumentCamera<'_>> {
     let mut found: Vec<MonumentCamera<'_>> = Vec::new();
     for monument in monuments {

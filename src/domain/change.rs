@@ -1,8 +1,8 @@
 //! One edit of the live state, and how a run of edits becomes a JSON Patch (RFC 6902).
 //!
-//! A patch is written from the changes, never from a comparison of two documents, so its cost follows the change and not
-//! the state. Because a change carries the old and the new value, any run of consecutive changes merges into one patch
-//! without a look at the state ([`merge`]).
+//! A patch is written from the changes, never from a comparison of two documents, so its cost follows the change and
+//! not the state. Because a change carries the old and the new value, any run of consecutive changes merges into one
+//! patch without a look at the state ([`merge`]).
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -52,7 +52,7 @@ pub trait Node: fmt::Debug + Send + Sync {
     /// The value as JSON.
     fn json(&self) -> Box<RawValue>;
 
-    /// About how many bytes of memory it takes, rather too many: shared data counts as long as its JSON.
+    /// About how many bytes of memory it takes, rather too many: data behind pointers counts as long as its JSON.
     fn bytes(&self) -> usize;
 }
 

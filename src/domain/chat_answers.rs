@@ -24,7 +24,7 @@ use crate::domain::{
 const LONGEST_MESSAGE: usize = 2_000;
 /// Characters of a name.
 const LONGEST_NAME: usize = 80;
-/// Items that are searched for one with a recipe.
+/// Found items among which one with a recipe is looked for.
 const CANDIDATES: usize = 20;
 /// Offers shown of each server: the cheapest for each currency.
 const OFFERS: usize = 3;

@@ -1,5 +1,5 @@
-//! The support bot's commands: as the chat platform registers them (`data/chat_commands.json`), the platform's limits on
-//! them, and a command as a user gave it.
+//! The support bot's commands: as the chat platform registers them (`data/chat_commands.json`), the platform's limits
+//! on them, and a command as a user gave it.
 
 use serde_json::Value;
 

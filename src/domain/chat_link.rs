@@ -25,7 +25,8 @@ impl ChatLinkCode {
         Self(format!("{}-{}", String::from_iter(first), String::from_iter(last)))
     }
 
-    /// Reads a typed code: spaces around it, case and the hyphen do not matter. `None` if it is not in the form of our codes.
+    /// Reads a typed code: spaces around it, case and the hyphen do not matter. `None` if it is not in the form of our
+    /// codes.
     pub fn parse(text: &str) -> Option<Self> {
         let typed = text.trim().to_ascii_uppercase().replacen('-', "", 1);
         let is_code = typed.len() == 2 * HALF && typed.bytes().all(|byte| ALPHABET.contains(&byte));

@@ -57,7 +57,8 @@ impl TrustedProxies {
     }
 }
 
-/// True if these are more than half of the addresses of IPv4, or of those of IPv6 that are given out, which is 2000::/3.
+/// True if these are more than half of the addresses of IPv4, or of those of IPv6 that are given out, which is
+/// 2000::/3.
 fn are_most(networks: &[IpNet]) -> bool {
     let bits = |network: IpNet| u128::from(network.max_prefix_len() - network.prefix_len());
     let is_given_out = |network: &IpNet| match network {

@@ -1,4 +1,5 @@
-//! Push credential bundles: opaque JSON of which only the owner and the expiry are read, and when to warn of the expiry.
+//! Push credential bundles: opaque JSON of which only the owner and the expiry are read, and when to warn of the
+//! expiry.
 
 use std::collections::HashMap;
 

@@ -26,7 +26,8 @@ pub enum DeviceKind {
 #[serde(rename_all = "snake_case")]
 pub enum Reachable {
     Ok,
-    /// Not asked yet: there was no link since it was added, or since the start. A camera is asked when it is looked through.
+    /// Not asked yet: there was no link since it was added, or since the start. A camera is asked when it is looked
+    /// through.
     Pending,
     /// Destroyed, picked up, or the paired player lost the tool cupboard.
     Removed,

@@ -1,4 +1,4 @@
-//! Daily budget of requests to a paid neighbour, shared fairly between the users for whom it is asked.
+//! Daily budget of requests to a paid neighbour, shared fairly between the users it is asked for.
 //!
 //! Each user who asked within the last hour has an equal share. A share is released evenly over the day (UTC), a
 //! quarter of it at once, so that a user who comes in the evening finds something left; unused shares go to active
@@ -13,7 +13,7 @@ use crate::domain::{ids::UserId, time::Timestamp};
 
 /// Parts of a request in which spending is counted.
 const REQUEST: u64 = 1_000;
-/// Divisor of a day's share: this part is released at its beginning.
+/// One part in this many of a day's share is released at its beginning.
 const AT_ONCE: u64 = 4;
 const DAY: u64 = 24 * 60 * 60;
 /// A user without a request for this long has no share.

@@ -27,8 +27,8 @@ pub fn label(style: GridStyle, map_size: u32, x: f64, y: f64) -> String {
     }
 }
 
-/// Where something is, as it follows a verb: `at Launch Site` (the nearest monument within its radius), else `in D7`, else
-/// `north-east of the map`; `""` where the position is unusable.
+/// Where something is, as it follows a verb: `at Launch Site` (the nearest monument within its radius), else `in D7`,
+/// else `north-east of the map`; `""` where the position is unusable.
 pub fn place(map_size: u32, monuments: &[Monument], x: f64, y: f64) -> String {
     let nearest = monuments
         .iter()

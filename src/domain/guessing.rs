@@ -36,7 +36,8 @@ pub const EVERYWHERE: PrefixLimits = PrefixLimits {
     v6: &[(64, WRONG_PER_ADDRESS as usize), (56, 10), (48, 20), (32, 100)],
 };
 
-/// Limits of guesses that only find codes of their own network: neighbours in the prefixes around it cannot spend these.
+/// Limits of guesses that only find codes of their own network: neighbours in the prefixes around it cannot spend
+/// these.
 pub const AT_HOME: PrefixLimits = PrefixLimits { v4: &[(32, 50)], v6: &[(64, 50)] };
 
 /// All addresses that begin with these bits.
@@ -82,8 +83,8 @@ pub struct Guess {
 /// The wrong guesses of one kind.
 ///
 /// A guess is charged before it is looked up, so that guesses at once are no more than guesses one after the other, and
-/// paid back if it was right. A network that has guessed too often is refused without a look-up; any other is looked up,
-/// however many networks guess. Memory is bounded: beyond `REMEMBERED`, the oldest are forgotten before their time.
+/// paid back if it was right. A network that has guessed too often is refused without a look-up; any other is looked
+/// up, however many networks guess. Memory is bounded: beyond `REMEMBERED`, the oldest are forgotten before their time.
 #[derive(Debug)]
 pub struct GuessLimits {
     limits: &'static PrefixLimits,

@@ -1,5 +1,5 @@
-//! The name of an uploaded image: the SHA-256 of its bytes and its format. Different bytes have different names, so what
-//! has a name never changes.
+//! The name of an uploaded image: the SHA-256 of its bytes and its format. Different bytes have different names, so
+//! what has a name never changes.
 
 use std::{collections::BTreeSet, fmt};
 

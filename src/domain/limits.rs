@@ -6,7 +6,7 @@ use std::time::Duration;
 pub const OUTBOUND_FRAMES: usize = 60;
 /// Ten seconds and a tenth of a second: frames sent evenly may arrive in bursts, and the client counts arrivals.
 pub const OUTBOUND_SPAN: Duration = Duration::from_millis(10_100);
-/// Lines of chat from the relay to one connection in any [`OUTBOUND_SPAN`], and most that wait for their turn.
+/// Lines of chat from the relay to one connection in any [`OUTBOUND_SPAN`], and the most that wait for their turn.
 pub const CHAT_LINES: usize = 20;
 /// One snapshot per server and connection in this time.
 pub const SNAPSHOT_SPAN_MS: u64 = 5_000;
@@ -44,7 +44,8 @@ pub const CONNECTIONS_PER_USER: usize = 20;
 /// Largest difference between the clock of the identity provider and ours.
 pub const PROVIDER_CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
 
-/// Largest number of a version, of rows to leave out or of an amount that can be asked for: any client's integers hold it.
+/// Largest number of a version, of rows to leave out or of an amount that can be asked for: any client's integers hold
+/// it.
 pub const LARGEST_NUMBER: i64 = 2_147_483_647;
 /// Largest JSON body, bytes.
 pub const JSON_BODY: usize = 64 * 1024;
@@ -53,7 +54,8 @@ pub const JSON_BODY: usize = 64 * 1024;
 pub const STORE_BYTES: usize = 1024 * 1024;
 pub const STORE_VERSIONS: i64 = 20;
 
-/// Largest body of a wiki page and largest frontmatter, bytes; how many versions of a page are kept, and how many pages.
+/// Largest body of a wiki page and largest frontmatter, bytes; how many versions of a page are kept, and how many
+/// pages.
 pub const WIKI_BODY: usize = 256 * 1024;
 pub const WIKI_FRONTMATTER: usize = 16 * 1024;
 pub const WIKI_VERSIONS: i64 = 20;
@@ -90,8 +92,8 @@ pub const PAYMENT_EVENT_DAYS: i64 = 90;
 pub const IDEMPOTENCY_HOURS: i64 = 24;
 pub const IDEMPOTENCY_KEY_LENGTH: usize = 255;
 pub const IDEMPOTENCY_KEYS_PER_CALLER: i64 = 2_000;
-/// Least characters of a key under which the answer to an activation is given again, and for how many minutes it is: with the
-/// code, which may be seen on a stream, the key is all that protects the token.
+/// Least characters of a key under which the answer to an activation is given again, and for how many minutes it is:
+/// with the code, which may be seen on a stream, the key is all that protects the token.
 pub const ACTIVATION_KEY_LENGTH: usize = 16;
 pub const ACTIVATION_REPLAY_MINUTES: i64 = 10;
 /// Largest answer that is kept for a key, bytes.
@@ -119,7 +121,8 @@ pub const TOGGLES_PER_USER: u32 = 60;
 /// Exports of all data stored about one user: burst, and how many come back per minute.
 pub const EXPORTS_PER_USER: u32 = 3;
 
-/// Addresses of game servers that one user pairs and had not paired, in any minute: each makes the service connect there.
+/// Addresses of game servers that one user pairs and had not paired, in any minute: each makes the service connect
+/// there.
 pub const NEW_GAME_SERVERS_PER_USER: u32 = 10;
 
 /// Attempts to reach a game server that did not answer, in any minute, because its user asks for them.

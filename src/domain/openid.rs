@@ -1,11 +1,11 @@
 //! Sign-in by OpenID 2.0, as a relying party in stateless mode: the login URL, and what must hold before an answer is
 //! accepted.
 //!
-//! There is one provider and its address is configured: no discovery, no associations, and nothing in the answer decides
-//! who is asked. The mandatory checks of a positive assertion are numbered 1 to 14, in their order. Here are 1 to 3, 5 to
-//! 10 and the reading of 12. The caller does the others: 4 (the login state), 11 (asking the provider), 13 (the nonce is
-//! used once) and 14 (only then sign in). Sources: OpenID Authentication 2.0 §§ 9 to 11, and the public mistakes of other
-//! relying parties.
+//! There is one provider and its address is configured: no discovery, no associations, and nothing in the answer
+//! decides who is asked. The mandatory checks of a positive assertion are numbered 1 to 14, in their order. Here are 1
+//! to 3, 5 to 10 and the reading of 12. The caller does the others: 4 (the login state), 11 (asking the provider), 13
+//! (the nonce is used once) and 14 (only then sign in). Sources: OpenID Authentication 2.0 §§ 9 to 11, and the public
+//! mistakes of other relying parties.
 
 use chrono::NaiveDateTime;
 use url::{Url, form_urlencoded};

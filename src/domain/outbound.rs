@@ -1,4 +1,5 @@
-//! Limits of what users can make the service connect to: new game servers, the same one again, and the identity provider.
+//! Limits of what users can make the service connect to: new game servers, the same one again, and the identity
+//! provider.
 
 use std::{collections::HashMap, hash::Hash, time::Duration};
 
@@ -63,8 +64,8 @@ struct Retry {
 }
 
 impl Retries {
-    /// The time until an attempt may begin that the user asks for: none, unless they have asked for [`ASKED_ATTEMPTS`] in the
-    /// last minute and the pause is not over.
+    /// The time until an attempt may begin that the user asks for: none, unless they have asked for [`ASKED_ATTEMPTS`]
+    /// in the last minute and the pause is not over.
     pub fn ask(&mut self, target: &Target, now: Moment) -> Duration {
         let Some(retry) = self.0.known.get_mut(target) else { return Duration::ZERO };
         let left = (retry.next_at - now).to_std().unwrap_or_default();

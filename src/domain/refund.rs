@@ -9,7 +9,7 @@ use crate::domain::time::Timestamp;
 /// The provider knows an idempotency key for at least a day.
 const KEY_KEPT: TimeDelta = TimeDelta::hours(23);
 
-/// Request to the provider, which compares all of it with the last request of the same key. The audit log has it, too.
+/// Request to the provider, which compares all of it with an earlier one of the same key. The audit log has it, too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RefundPlan {

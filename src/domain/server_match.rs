@@ -22,7 +22,7 @@ pub struct PairedPlace {
     pub addresses: BTreeSet<String>,
     /// The companion port.
     pub port: u16,
-    /// Names by users: the game's, unless they changed it.
+    /// Names given by users: the game's, unless they changed it.
     pub names: BTreeSet<String>,
 }
 
@@ -49,7 +49,7 @@ pub enum Confidence {
     Certain,
 }
 
-/// A fact that is equal.
+/// A fact on which both agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum MatchedBy {

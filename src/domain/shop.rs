@@ -1,8 +1,8 @@
 //! Vending machines as shops that stay the same while their marker ids change.
 //!
-//! A shop is its place, to the centimetre; machines at one place are one shop. What it sells for what is an offer: item,
-//! whether it is a blueprint, whether it is worn, currency, whether that is a blueprint. Prices are ratios of integers
-//! and are compared by the piece, exactly, and never across currencies.
+//! A shop is its place, to the centimetre; machines at one place are one shop. What it sells for what is an offer:
+//! item, whether it is a blueprint, whether it is worn, currency, whether that is a blueprint. Prices are ratios of
+//! integers and are compared by the piece, exactly, and never across currencies.
 //!
 //! [`market`] follows all shops of a game server, [`watch`] compares one offer with what its watcher expects, and
 //! [`scan`] looks for shops that are suspicious.

@@ -1,5 +1,5 @@
-//! The stores: JSON that the dashboard and the bot read at run time and admins edit. Each ships with content, which counts
-//! until an admin writes another.
+//! The stores: JSON that the dashboard and the bot read at run time and admins edit. Each ships with content, which
+//! counts until an admin writes another.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 

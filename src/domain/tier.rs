@@ -15,7 +15,7 @@ pub const GRACE: TimeDelta = TimeDelta::days(7);
 /// Time that a tier remains after its subscription should have been renewed, without news of the renewal.
 pub const RENEWAL_LEEWAY: TimeDelta = TimeDelta::days(3);
 
-/// A tier that can be subscribed to, the smallest first.
+/// A tier to subscribe to; the smallest comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Tier {
@@ -133,7 +133,8 @@ pub struct TierSubscription {
     pub status: SubscriptionStatus,
     /// The provider's price.
     pub price: Option<String>,
-    /// The tier of the last price that was paid, as far as it was seen here. The provider does not say; storing it does.
+    /// The tier of the last price that was paid, as far as it was seen here. The provider does not say; storing it
+    /// does.
     pub paid_tier: Option<Tier>,
     /// The period that is paid or to be paid. It ends with a subscription that ended at once.
     pub period_start: Option<Timestamp>,

@@ -1,5 +1,5 @@
-//! Texts that are one of a few words, by the `format` under which schemas name them: in the document of the API and in that
-//! of the relay each becomes a schema of its own.
+//! Texts that are one of a few words, by the `format` under which schemas name them: in the document of the API and in
+//! that of the relay each becomes a schema of its own.
 
 use std::collections::BTreeSet;
 

@@ -49,8 +49,8 @@ impl Alarms {
         self.known.get(device_id).map(|alarm| alarm.value)
     }
 
-    /// When the last link was lost that had said how the alarm is; `None` once this one has. A rise that the first answer
-    /// shows may have been at any time since then. Links in between may have ended before they asked.
+    /// When the last link was lost that had said how the alarm is; `None` once this one has. A rise that the first
+    /// answer shows may have been at any time since then. Links in between may have ended before they asked.
     pub fn unseen_since(&self, device_id: &str) -> Option<Moment> {
         match self.known.get(device_id) {
             Some(Alarm { seen_on_link: true, .. }) => None,
@@ -110,7 +110,7 @@ impl Alarms {
             self.known.insert(device_id.to_owned(), alarm);
         }
         let Some(alarm) = self.known.get_mut(device_id) else { return false };
-        // The alarm went off again while there was no link: a change to on is an edge, whatever was stored.
+        // The alarm went off again unseen: a change to on is an edge, whatever was stored.
         let before = std::mem::replace(&mut alarm.value, value) && !(alarm.remembered && is_change);
         (alarm.remembered, alarm.seen_on_link) = (false, true);
         let triggers = value && !before && !alarm.bounces(now);
@@ -209,7 +209,7 @@ mod tests {
         assert!(!alarms.answered("7", true, at(20_000)), "and known to be");
         assert!(!alarms.changed("7", false, 2, at(30_000)));
         assert!(!alarms.answered_late("7", true, 1, at(30_100)), "it was known to be on when it was asked");
-        // No answer showed it going on; the broadcast says that it went off, the answer that it was on.
+        // Its rise was not seen; the broadcast says that it went off, the answer that it was on.
         alarms.link_up(Some(at(35_000)));
         assert!(!alarms.changed("7", false, 1, at(40_000)));
         assert!(alarms.answered_late("7", true, 0, at(40_100)));

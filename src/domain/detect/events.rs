@@ -73,7 +73,8 @@ impl<'a> Events<'a> {
         self.events.len() < MAX_EVENTS && self.reported.available_at(millis, EVENTS_A_MINUTE).is_none()
     }
 
-    /// Reports an event. `title` gets the place in words (`in D7`, or nothing); `data` is an object with further fields.
+    /// Reports an event. `title` gets the place in words (`in D7`, or nothing); `data` is an object with further
+    /// fields.
     pub(super) fn report(
         &mut self,
         kind: EventKind,

@@ -22,8 +22,8 @@ const MAX_GONE: usize = 256;
 /// [`Sightings::sweep`]. Most kinds have one thing or none, so they are in vectors, which are small.
 #[derive(Debug)]
 pub(super) struct Sightings<K, T> {
-    /// First those that were known before the current answer, in the order of their keys; then those that are new in it,
-    /// in the order of theirs.
+    /// First those that were known before the current answer, in the order of their keys; then those that are new in
+    /// it, in the order of theirs.
     present: Vec<Entry<K, T>>,
     known: u32,
     limit: u32,

@@ -1,9 +1,10 @@
 //! All shops of one game server, over successive complete answers.
 //!
 //! A shop is gone when it is missing in several answers that have others, as everywhere in the detectors; an answer
-//! without any shop says nothing, because the game server may not report them ([`reporting`](crate::domain::reporting)).
-//! An offer is delisted at once, because its machine is there and says so. Changes are kept until the caller takes them
-//! to the database; an answer in which nothing changed leaves nothing to take.
+//! without any shop says nothing, because the game server may not report them
+//! ([`reporting`](crate::domain::reporting)). An offer is delisted at once, because its machine is there and says so.
+//! Changes are kept until the caller takes them to the database; an answer in which nothing changed leaves nothing to
+//! take.
 
 mod followed;
 

@@ -1,8 +1,8 @@
 //! Which shops are suspicious, and why.
 //!
 //! Each reason counts once for a shop, by its weight; the score is their sum, 100 at most. A shop is reported from
-//! [`THRESHOLD`] on. The map's own shops, and those of which it is not known yet whether they are, are never suspicious,
-//! and nothing is compared with them but names.
+//! [`THRESHOLD`] on. The map's own shops, and those of which it is not known yet whether they are, are never
+//! suspicious, and nothing is compared with them but names.
 //!
 //! | Reason | Weight | When |
 //! |---|---|---|
@@ -16,11 +16,11 @@
 //! | `moved` | 15 | a shop of the same name and offers vanished elsewhere when it appeared |
 //! | `imitates_name` | 35 | its name looks like that of an older shop elsewhere without being the same, or is that of the map's own |
 //!
-//! A median needs [`ENOUGH`] other shops. What ingredients cost is the median of their offers in that currency, or what
-//! crafting them costs if that is less; the currency itself is worth itself, and an item without offers is worth
+//! A median needs [`ENOUGH`] other shops. The cost of ingredients is the median of their offers in that currency, or of
+//! crafting them if that is less; the currency itself is worth itself, and an item without offers is worth
 //! nothing, so that the sum is a lower bound. Components are loot and not judged by their recipes. Where most of the
-//! market is below the bound too, the recipe is not what sets the price. Where a quarter of all shops hold more than that, the
-//! server has larger stacks, and `impossible_stock` counts for none.
+//! market is below the bound too, the recipe is not what sets the price. Where a quarter of all shops hold more than
+//! that, the server has larger stacks, and `impossible_stock` counts for none.
 
 use std::{
     cell::RefCell,
@@ -43,7 +43,7 @@ pub const ENOUGH: usize = 3;
 const NEIGHBOURS: f64 = 50.0;
 /// Shorter names look alike by chance.
 const SHORTEST_NAME: usize = 4;
-/// Number of shops with a similar name, the oldest, with which a shop is compared.
+/// A shop is compared with at most this many of those that look alike, the oldest.
 const MOST_ALIKE: usize = 100;
 /// The game's names for a machine that its owner gave no name.
 const DEFAULT_NAMES: [&str; 3] = ["a shop", "shop", "vending machine"];

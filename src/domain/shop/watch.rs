@@ -2,9 +2,9 @@
 //!
 //! A watch names an item, and may name a shop, a currency, and the price of one purchase that is expected. Without an
 //! expected price, the first one seen is. It is of shops that sell the item, or of shops that buy it: then the price is
-//! what such a shop pays. Of several offers of the item the first is watched: not a blueprint, not worn, for scrap, then
-//! by currency; from then on its currency is pinned. A watch of any shop follows the best offer that is in stock: the
-//! cheapest of those that sell, the best paid of those that buy. The findings, the most urgent first:
+//! what such a shop pays. Of several offers of the item the first is watched: not a blueprint, not worn, for scrap,
+//! then by currency; from then on its currency is pinned. A watch of any shop follows the best offer that is in stock:
+//! the cheapest of those that sell, the best paid of those that buy. The findings, the most urgent first:
 //!
 //! | State | The offer |
 //! |---|---|
@@ -14,8 +14,8 @@
 //! | `returned` | was missing and is back; stays until there is something else to say |
 //! | `ok` | is as expected |
 //!
-//! Besides, it may be sold out. One move of a price is one piece of news at most. With `atMost` and `atLeast`, moves of a
-//! price that is not as expected are none.
+//! Besides, it may be sold out. One move of a price is one piece of news at most. With `atMost` and `atLeast`, moves of
+//! a price that is not as expected are none.
 
 use std::cmp::Ordering;
 
@@ -146,10 +146,10 @@ pub struct WatchedPrice {
     pub price: Price,
 }
 
-/// The state of a watched offer. `missing`: it is not there, or its shop is not. `changed`: by the piece it costs something
-/// else than expected, more than `atMost` or less than `atLeast`. `undercut`: another player's shop that has it in stock
-/// beats it by the piece. `returned`: it was missing and is back, until there is something else to say. `ok`: it is as
-/// expected. Of several that hold, the first of these.
+/// The state of a watched offer. `missing`: it is not there, or its shop is not. `changed`: by the piece it costs
+/// something else than expected, more than `atMost` or less than `atLeast`. `undercut`: another player's shop that has
+/// it in stock beats it by the piece. `returned`: it was missing and is back, until there is something else to say.
+/// `ok`: it is as expected. Of several that hold, the first of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WatchState {
@@ -275,8 +275,8 @@ impl ShopWatch {
             })
     }
 
-    /// The best of the other players' shops that offer the same for a better price, by the piece; among equals the first
-    /// by id.
+    /// The best of the other players' shops that offer the same for a better price, by the piece; among equals the
+    /// first by id.
     fn undercut(&self, own: &Shop, offer: &Offer, price: Price, shops: &[Shop]) -> Option<(VendorId, Price)> {
         shops
             .iter()

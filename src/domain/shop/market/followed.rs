@@ -31,9 +31,9 @@ pub(super) struct Followed {
 /// Name and offers of a shop.
 #[derive(Debug)]
 enum Goods {
-    /// As its one machine said in the last answer that had it. No offer has changed since this process first saw the shop.
+    /// As its one machine said in the last answer with it. No offer has changed since the shop was first seen, here.
     Plain(Arc<Marker>),
-    /// As its machines said in the last answer that had it.
+    /// As its machines said in the last answer with them.
     Seen(Box<SeenGoods>),
     /// As it was before, or was stored.
     Kept(Box<KeptGoods>),
