@@ -1,4 +1,4 @@
-//! How the game speaks: its messages, a link to a game server, and what its answers mean.
+//! Protocol of the game: its messages, a link to a game server, and the meaning of its answers.
 
 pub mod address;
 pub mod asker;

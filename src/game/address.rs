@@ -1,9 +1,9 @@
-//! Which addresses a game server may have. They arrive in push messages and are untrusted: nobody may make this
+//! Permitted addresses of game servers. They arrive in push messages and are untrusted: no push may make this
 //! service call its own network.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether the address belongs to the public internet (IANA special-purpose registries, RFC 6890).
+/// True if the address belongs to the public internet (IANA special-purpose registries, RFC 6890).
 ///
 /// Resolve a name once, check **every** address with this, and connect to the one that was checked.
 pub fn is_public(address: IpAddr) -> bool {

@@ -20,7 +20,7 @@ pub struct Budgets(Mutex<HashMap<(String, u16), Arc<SharedBudget>>>);
 
 /// The mirrored token buckets of one game server.
 pub struct SharedBudget {
-    /// What the budget's milliseconds count from.
+    /// Zero of the budget's milliseconds.
     origin: Instant,
     budget: Mutex<Budget>,
 }
@@ -29,7 +29,7 @@ impl Budgets {
     /// The buckets of this game server.
     pub fn of(&self, route: &Route) -> Arc<SharedBudget> {
         let mut budgets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whoever holds no link to a server needs no memory of it: buckets refill within seconds.
+        // A server without a link needs no buckets: they refill within seconds.
         budgets.retain(|_, budget| Arc::strong_count(budget) > 1);
         let key = (route.host.clone(), route.port);
         budgets.entry(key).or_default().clone()

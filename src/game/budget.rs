@@ -20,8 +20,8 @@ pub mod cost {
     pub const REQUEST: u32 = TOKEN;
 }
 
-/// What a request is for; the lower ones leave tokens for the higher ones. Entity sync, of which there may be any amount,
-/// has a rate of its own below that of the tokens: what is left of them is the share of polling.
+/// Purpose of a request; the lower ones leave tokens for the higher ones. Entity sync, which has no upper bound, has a
+/// rate of its own below that of the tokens: the rest is the share of polling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
     /// The map picture, which is large and seldom new.
@@ -59,7 +59,7 @@ pub struct Budget {
 #[derive(Debug)]
 struct Buckets {
     tokens: Bucket,
-    /// What of them entity sync may take. A player polls about 0.6 a second.
+    /// Tokens that entity sync may take. A player polls about 0.6 a second.
     entity_sync: Bucket,
 }
 
@@ -105,7 +105,7 @@ impl Budget {
         all.map(|buckets| buckets.tokens.left(now)).fold(1.0, f64::min)
     }
 
-    /// How long a request has to wait; zero = it may go now.
+    /// Time that a request has to wait; zero = it may go now.
     pub fn wait_for(&self, player: u64, cost: u32, priority: Priority, now: u64) -> Duration {
         let (player_reserve, address_reserve) = priority.reserves();
         // A player who is not in the map has a full bucket, which serves every cost.
@@ -125,7 +125,7 @@ impl Budget {
         Ok(())
     }
 
-    /// The game server refused a request of this player for its rate: somebody else spends too, start from nothing.
+    /// Empties the buckets after the game server refused a request of this player for its rate: others spend too.
     pub fn refused(&mut self, player: u64, now: u64) {
         buckets_of(&mut self.players, player, now).tokens.drain(now);
         self.address.tokens.drain(now);

@@ -3,7 +3,7 @@
 //! A picture of width × height samples arrives in frames of about 3000. Sample number k belongs to pixel
 //! `sample_order(width, height)[k]`; within a frame each sample may refer to one of 64 remembered ones.
 
-/// What one ray met.
+/// Result of one ray.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// 0..=1023: the distance as a fraction of the far plane.
@@ -147,7 +147,7 @@ pub fn decode_rays(data: &[u8]) -> Result<Vec<Sample>, CutShort> {
     Ok(samples)
 }
 
-/// How many samples a frame has: those that [`decode_rays`] would unpack.
+/// Number of samples in a frame: those that [`decode_rays`] would unpack.
 pub fn count_samples(data: &[u8]) -> Result<usize, CutShort> {
     let (mut at, mut count) = (0, 0);
     while let Some(control) = data.get(at) {

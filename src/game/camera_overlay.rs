@@ -14,14 +14,14 @@ const NAME_SHADOW: Rgb<u8> = Rgb([0x00, 0x00, 0x00]);
 const HIDDEN_MARGIN: f32 = 0.5;
 /// Nothing nearer than this is drawn, metres: it would fill the picture.
 const NEAREST: f32 = 0.1;
-/// Metres of a person's box that the body reaches beyond, and where the name stands above its middle.
+/// Metres that the body reaches beyond a person's box, and height of the name above the middle of the box.
 const HEAD: f32 = 0.3;
 const NAME_ABOVE: f32 = 1.3;
 /// The part of a tree that is its crown, from the top, and the width of its trunk as a part of the crown's.
 const CROWN: f32 = 0.75;
 const TRUNK: f32 = 0.2;
 
-/// How far right and down something is, and half its extent, all in pixels from the top left corner.
+/// Position to the right and down, and half the extent, all in pixels from the top left corner.
 struct Projected {
     x: f32,
     y: f32,

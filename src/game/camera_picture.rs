@@ -13,12 +13,12 @@ use super::{
     camera_shot::CameraShot,
 };
 
-/// Of JPEG files, 1..=100.
+/// Quality of JPEG files, 1..=100.
 const QUALITY: u8 = 85;
-/// Where no ray has been yet.
+/// Colour of pixels that no ray has reached yet.
 const UNKNOWN: Rgb<u8> = Rgb([96, 96, 96]);
 const SKY: Rgb<u8> = Rgb([208, 230, 252]);
-/// Red, green and blue of each material in full light; the first also stands for unknown ones.
+/// Red, green and blue of each material in full light; the first is also that of unknown ones.
 const MATERIALS: [[f64; 3]; 8] = [
     [0.5, 0.5, 0.5],
     [0.8, 0.7, 0.7],
@@ -52,7 +52,7 @@ fn last_samples(shot: &CameraShot) -> Vec<Option<Sample>> {
     let order = sample_order(width, height);
     let mut samples = vec![None; order.len()];
     for frame in &shot.frames {
-        // It was counted when it was read: it is whole.
+        // The samples were counted when the frame was read: it is whole.
         let decoded = decode_rays(frame.data()).unwrap_or_default();
         for (n, sample) in decoded.into_iter().enumerate() {
             let (x, y) = order[(frame.offset + n) % order.len()];

@@ -1,5 +1,5 @@
-//! What a camera has sent, read within bounds: its view, the packed samples of its frames, and what it recognises
-//! (protocol §5).
+//! Answers of a camera, read within bounds: its view, the packed samples of its frames, and the entities that it
+//! recognises (protocol §5).
 
 use bytes::Bytes;
 
@@ -19,7 +19,7 @@ const ENTITIES: usize = 128;
 /// Characters of a name.
 const LONGEST_NAME: usize = 24;
 
-/// What the game server sent is no picture, or one beyond our limits.
+/// The game server sent no picture, or one beyond our limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("what the game server sent is no picture")]
 pub struct NoPicture;
@@ -30,7 +30,7 @@ impl From<CutShort> for NoPicture {
     }
 }
 
-/// How a camera sees, as it says when it is subscribed to.
+/// View of a camera, from the answer to a subscription.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CameraView {
     /// Pixels, at least 1.
@@ -53,7 +53,7 @@ impl CameraView {
         (is_sound && view.pixels() <= LARGEST_PICTURE).then_some(view).ok_or(NoPicture)
     }
 
-    /// How many samples cover the whole picture.
+    /// Number of samples that cover the whole picture.
     pub fn pixels(&self) -> usize {
         usize::from(self.width) * usize::from(self.height)
     }
@@ -79,7 +79,7 @@ impl RayFrame {
         Ok(Self { offset, samples, data: Bytes::copy_from_slice(&rays.ray_data) })
     }
 
-    /// How many samples it has.
+    /// Number of samples in the frame.
     pub fn samples(&self) -> usize {
         self.samples
     }
@@ -90,7 +90,7 @@ impl RayFrame {
     }
 }
 
-/// What a camera recognises.
+/// Kind of an entity that a camera recognises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeenKind {
     Tree,

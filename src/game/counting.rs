@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-/// What a message repeats. The limits are of one message, and far above what real game servers send.
+/// Repeated element of a message. The limits are per message, and far above what real game servers send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeated {
     Markers,
@@ -23,7 +23,7 @@ pub enum Repeated {
 const KINDS: usize = Repeated::CameraEntities as usize + 1;
 
 impl Repeated {
-    /// How many one message may have.
+    /// Largest number of these elements in one message.
     pub fn limit(self) -> usize {
         match self {
             Self::Markers => 20_000,
@@ -55,7 +55,7 @@ impl fmt::Display for Repeated {
 #[derive(Debug, PartialEq, Eq)]
 pub struct NoMessage;
 
-/// What an `AppMessage` repeats more often than it may, if anything.
+/// The element that an `AppMessage` repeats more often than it may, if any.
 pub fn excess(message: &[u8]) -> Result<Option<Repeated>, NoMessage> {
     let mut counts = [0; KINDS];
     let mut excess = None;
@@ -207,7 +207,7 @@ mod tests {
         response(AppResponse { map_markers: Some(AppMapMarkers { markers: of(n) }), ..Default::default() })
     }
 
-    /// A message in which one thing comes so many times.
+    /// A message that repeats one element the given number of times.
     type Many = fn(usize) -> Vec<u8>;
 
     /// Every repeated field of an `AppMessage`.
@@ -311,7 +311,7 @@ mod tests {
         #[test]
         fn bytes_of_any_kind_end_the_pass(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let passed = excess(&bytes);
-            // It never takes for rubbish what prost takes for a message, but for groups.
+            // The pass accepts every message that prost accepts, except those with groups.
             if AppMessage::decode(&bytes[..]).is_ok() && !bytes.iter().any(|byte| matches!(byte & 7, 3 | 4)) {
                 prop_assert_eq!(passed, Ok(None));
             }

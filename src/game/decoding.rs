@@ -27,12 +27,12 @@ const MAPS: usize = 8;
 /// Bytes of one permit of the budget.
 const PERMIT: usize = 1_024;
 
-/// Why a message is not read.
+/// Failure of reading a message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum DecodeError {
-    /// It is no message of the protocol.
+    /// The bytes are no message of the protocol.
     NoMessage,
-    /// It repeats something more often than is accepted; with the `seq` of the response in it, if any.
+    /// An element is repeated more often than is accepted; with the `seq` of the response in it, if any.
     TooMany { repeated: Repeated, seq: Option<u32> },
 }
 

@@ -67,18 +67,18 @@ pub struct Route {
     pub port: u16,
     /// Base URL of the publisher's proxy, if connections go through it.
     pub proxy: Option<String>,
-    /// Which addresses may be connected to.
+    /// Addresses that may be connected to.
     pub outbound: Arc<Outbound>,
 }
 
-/// Who asks. The token is the player's secret.
+/// Player who makes the requests. The token is the player's secret.
 pub struct Player {
     /// SteamID64.
     pub id: u64,
     pub token: SecretBox<i32>,
 }
 
-/// Why no link came about.
+/// Failure of a connection attempt.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     #[error(transparent)]
@@ -92,7 +92,7 @@ pub enum ConnectError {
     TimedOut,
 }
 
-/// Why a request has no answer.
+/// Failure of a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AskError {
     /// The game server's own word (protocol §1.6), for example `not_found` or `rate_limit`.
@@ -106,7 +106,7 @@ pub enum AskError {
     Closed,
 }
 
-/// Why a link ended.
+/// Cause of a link's end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkEnded {
     #[error("the game server closed it")]
@@ -123,10 +123,10 @@ pub enum LinkEnded {
     Unneeded,
 }
 
-/// What a game server answered.
+/// Answer of a game server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answered<T> {
-    /// How many broadcasts of this link had come when it was asked for. What a later broadcast says may be newer.
+    /// Number of broadcasts that this link had received when the request was sent. A later broadcast may be newer.
     pub asked_after: u64,
     pub content: T,
 }
@@ -134,9 +134,9 @@ pub struct Answered<T> {
 /// A live link; clones share it.
 #[derive(Clone)]
 pub struct Link {
-    /// One for all: each sender may leave a message behind, however many wait, also when whoever asked has given up.
+    /// One sender for all callers: each clone would add a slot, which the request of a caller who gave up may fill.
     requests: Arc<Mutex<mpsc::Sender<Outgoing>>>,
-    /// How many broadcasts are handled.
+    /// Number of broadcasts handled.
     handled: watch::Receiver<u64>,
 }
 
@@ -147,20 +147,20 @@ struct Outgoing {
 
 struct OrderedAnswer {
     answered: Answered<Box<AppResponse>>,
-    /// How many broadcasts came before it.
+    /// Number of broadcasts before the answer.
     after: u64,
 }
 
-/// What a game server says unasked, in order.
+/// Broadcasts of a game server, in order.
 pub struct Broadcasts {
     received: mpsc::Receiver<Heard>,
-    /// How many were handed over.
+    /// Number of broadcasts handed over.
     number: u64,
     handled: watch::Sender<u64>,
-    /// Of the one that is handled now.
+    /// Permit of the broadcast that is handled now.
     permit: Option<DecodingPermit>,
     link: JoinHandle<LinkEnded>,
-    /// Its end is the link's.
+    /// Dropping it ends the link.
     _taken: oneshot::Sender<Infallible>,
 }
 
@@ -217,8 +217,8 @@ impl Link {
 }
 
 impl Broadcasts {
-    /// The next one and its number, counted from 1, or why the link ended. `None` for a message that could not be read: it
-    /// may have been a broadcast. To ask for it is to say that the one before is handled.
+    /// The next broadcast and its number, counted from 1, or the cause of the link's end. `None` for a message that
+    /// could not be read: it may have been a broadcast. The call marks the broadcast before as handled.
     pub async fn next(&mut self) -> Result<(u64, Option<Box<AppBroadcast>>), LinkEnded> {
         self.permit = None;
         self.handled.send_replace(self.number);
@@ -231,7 +231,7 @@ impl Broadcasts {
     }
 }
 
-/// Whom a proxy has to prove to be.
+/// TLS configuration that checks a proxy's certificate.
 static PROXY_TLS: LazyLock<Arc<ClientConfig>> =
     LazyLock::new(|| Arc::new(tls_config(None).expect("only a file of certificates can be wrong")));
 
@@ -263,11 +263,11 @@ async fn open(network: &Network, route: &Route) -> Result<WebSocket, ConnectErro
     }
 }
 
-/// What is asked, answered and heard on a link.
+/// Requests, answers and broadcasts of a link.
 struct Exchange {
     player: Player,
     waiting: HashMap<u32, Waiting>,
-    /// Of the last request.
+    /// Number of the last request.
     seq: u32,
     /// The last request for the map.
     map_request: Option<u32>,
@@ -307,12 +307,12 @@ impl Exchange {
         if let Some(Waiting { asked_after, answer }) = self.waiting.remove(&seq) {
             let after = self.heard;
             let answered = response.map(|content| OrderedAnswer { answered: Answered { asked_after, content }, after });
-            // Whoever gave up waiting is gone; nobody misses the answer.
+            // The caller may have given up: then the answer is dropped.
             let _ = answer.send(answered);
         }
     }
 
-    /// Hands over what a message of so many bytes answers, and gives back what it broadcasts. An error ends the link.
+    /// Delivers the answer in a message of `bytes` bytes, and returns the broadcast in it. An error ends the link.
     fn take(
         &mut self,
         bytes: usize,
@@ -369,7 +369,7 @@ fn run(
         let mut decoding: Option<Decoding> = None;
         let ended = loop {
             let limit = exchange.limit();
-            // What is written is in a box: a link that waits has no room for it.
+            // Writes are boxed, so that a waiting link holds no memory for them.
             let taken = tokio::select! {
                 received = socket.next(limit), if decoding.is_none() => {
                     (last_received, pinged) = (Instant::now(), false);
@@ -399,7 +399,7 @@ fn run(
                 }
                 next = outgoing.next() => match next {
                     Some(next) => {
-                        // What is asked together goes together; what was given up meanwhile does not go.
+                        // Waiting requests are sent together; those given up meanwhile are not sent.
                         let more = std::iter::from_fn(|| outgoing.try_recv().ok());
                         let wanted = std::iter::once(next).chain(more).filter(|next| !next.answer.is_closed());
                         let requests: Vec<_> = wanted.map(|next| exchange.begin(next)).collect();
@@ -408,7 +408,7 @@ fn run(
                     None => Err(LinkEnded::Unneeded),
                 },
                 Err(_) = &mut untaken => Err(LinkEnded::Unneeded),
-                // It is not put off with every message, but looks again when it comes.
+                // The timer is not reset by every message; when it fires, the last message is looked at.
                 () = silent.as_mut() => {
                     let now = Instant::now();
                     // While a message is decoded, none is read.
@@ -435,7 +435,7 @@ fn run(
                 Err(ended) => break ended,
             }
         };
-        // Whoever asked hears of it now.
+        // Ends the requests that wait for an answer.
         drop((exchange, outgoing));
         // A courtesy: the peer may be gone.
         let _ = Box::pin(timeout(Duration::from_secs(1), socket.close())).await;

@@ -19,10 +19,10 @@ const PICTURE_BYTES: usize = 12 * 1024 * 1024;
 const LONGEST_EDGE: u32 = 6_144;
 /// The size of a picture is in its first bytes; more of it is not looked at where it is read.
 const HEAD_BYTES: usize = 64 * 1024;
-/// Of the smaller pictures, 1 to 100.
+/// Quality of the smaller pictures, 1 to 100.
 const QUALITY: u8 = 82;
 
-/// What a map answer looks like. Tolerant: what makes no sense is left out.
+/// Reads the drawing in a map answer. Tolerant: what makes no sense is left out.
 pub fn read(map: &AppMap) -> MapDrawing {
     let is_colour = |text: &&str| {
         let digits = text.strip_prefix('#').unwrap_or_default();

@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// Markers beyond this many are left out: no game server has so many, and every one costs memory here.
+/// Markers beyond this many are left out: no game server has them, and every one costs memory here.
 pub const MARKERS: usize = 20_000;
 const MEMBERS: usize = 64;
 const NOTES: usize = 128;
@@ -195,7 +195,7 @@ pub fn monuments(map: &AppMap) -> Vec<Monument> {
     monuments
 }
 
-/// What differs from world to world.
+/// Reads the facts that differ from world to world.
 pub fn world(info: &AppInfo) -> World {
     World {
         wiped_at: time::from_unix(info.wipe_time),
@@ -206,7 +206,7 @@ pub fn world(info: &AppInfo) -> World {
     }
 }
 
-/// What kind of device answered.
+/// Kind of the device that answered.
 pub fn device_kind(kind: i32) -> DeviceKind {
     match AppEntityType::try_from(kind) {
         Ok(AppEntityType::Switch) => DeviceKind::Switch,

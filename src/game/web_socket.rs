@@ -1,8 +1,8 @@
 //! The WebSocket of a game link: a client's end (RFC 6455) that holds no buffer while it waits.
 //!
-//! Thousands of links wait nearly all of the time. So what arrives is read into memory of just its size, which goes with
-//! the message that it was. How large a message may be is said anew for each: one that says it is larger is an error
-//! before it is read.
+//! Thousands of links wait nearly all of the time, so each message is read into memory of just its size, which is
+//! freed with it. The caller limits the size of each message: one whose head states a larger size is an error before
+//! it is read.
 
 use std::{
     fmt,
@@ -58,7 +58,7 @@ pub struct WebSocket {
     beside: usize,
 }
 
-/// What the peer has sent.
+/// Message of the peer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Incoming {
     Binary(Bytes),
@@ -69,12 +69,12 @@ pub enum Incoming {
     Close,
 }
 
-/// Why nothing more is received.
+/// Failure after which nothing more is received.
 #[derive(Debug)]
 pub enum ReceiveError {
     /// A message is larger than it may be.
     TooLarge,
-    /// What came is not of the protocol.
+    /// The bytes are not of the protocol.
     Malformed(&'static str),
     Io(io::Error),
 }
@@ -114,7 +114,7 @@ impl WebSocket {
         }
     }
 
-    /// What comes next; a message may have so many bytes. No byte is lost when this is dropped before it is ready.
+    /// The next message, of at most `limit` bytes. No byte is lost when this is dropped before it is ready.
     pub async fn next(&mut self, limit: usize) -> Result<Incoming, ReceiveError> {
         loop {
             if let Some(received) = self.take(limit)? {
@@ -253,7 +253,7 @@ fn write_frame(frames: &mut BytesMut, kind: OpCode, payload: &[u8]) {
     Parser::write_message(frames, payload, kind, true, true);
 }
 
-/// Whether the answer to the handshake agrees (RFC 6455 §4.1).
+/// Checks the answer to the handshake (RFC 6455 §4.1).
 fn check(response: &Response, key: &str) -> Result<(), Error> {
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         return Err(Error::Http(Box::new(response.clone())));
@@ -292,7 +292,7 @@ mod tests {
         frame
     }
 
-    /// What is received of these bytes, however they are cut, until they end.
+    /// Messages received from these bytes, however they are cut, and the error at their end.
     async fn receive(bytes: &[u8], limit: usize) -> (Vec<Incoming>, ReceiveError) {
         let mut outcomes = Vec::new();
         for piece in [1, 3, bytes.len().max(1)] {
