@@ -1,5 +1,5 @@
-//! A push between its arrival and the moment when it is stored. Its alarm is told once, whoever is first: the database
-//! that stored it, or the session that waits no longer.
+//! A push between its arrival and the moment when it is stored. Its alarm is delivered once: by the database that
+//! stored it, or by the session that waits no longer, whichever is first.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -32,7 +32,7 @@ pub struct ArrivedPush {
     alarm_server: AlarmServer,
     arrived_at: Timestamp,
     heard_at: Instant,
-    /// The server for which the hub was told of its alarm.
+    /// The server for which the alarm was delivered to the hub.
     told: Mutex<Option<ServerId>>,
 }
 
@@ -54,7 +54,7 @@ impl ArrivedPush {
         matches!(Notification::read(&self.message.app_data), Notification::Alarm(_))
     }
 
-    /// Tells the hub of an alarm, stored or not, if it is of one of these servers and was not told before.
+    /// Delivers an alarm to the hub, stored or not, if it is of one of these servers and was not delivered before.
     pub fn deliver(&self, servers: &[PairedServer], hub: &Addr<Hub>) {
         let (alarm_id, alarm_server) = (self.alarm_id.as_str(), &self.alarm_server);
         if let Some((server, alarm)) = inbox::alarm(servers, &self.message, alarm_id, alarm_server, self.arrived_at) {
@@ -66,7 +66,7 @@ impl ArrivedPush {
         }
     }
 
-    /// Stores what it changes, and tells the hub once that is committed. True if something was paired.
+    /// Stores the push, and reports its changes to the hub once they are committed. True if something was paired.
     pub async fn store(self: Arc<Self>, context: Arc<PushContext>) -> Result<bool, DbError> {
         let (hub, stored) = (context.hub.clone(), self.clone());
         let (vault, random) = (context.vault.clone(), context.random.clone());
@@ -80,7 +80,7 @@ impl ArrivedPush {
         Ok(matches!(outcome, PushOutcome::Paired { .. }))
     }
 
-    /// Tells the hub what it has changed.
+    /// Reports the changes to the hub.
     fn tell(&self, hub: &Addr<Hub>, outcome: &PushOutcome) {
         let user = &self.owner.user;
         match outcome {
@@ -106,7 +106,8 @@ impl ArrivedPush {
         }
     }
 
-    /// The server that was told of it is paired no longer, if it is not this one, which has yet to hear of it.
+    /// Delivers a stored alarm for this server, unless that is done. If it was delivered for another server, that one
+    /// is no longer paired.
     fn tell_stored(&self, hub: &Addr<Hub>, server: &ServerId, alarm: &PushedAlarm) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.as_ref() != Some(server) {

@@ -1,4 +1,4 @@
-//! What the push worker and its supervisors share.
+//! Shared state of the push worker and its supervisors.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! A push that cannot be handled: whether it is to blame itself, and what is kept of it when it is given up.
 //!
-//! A push is acknowledged only once it is stored, and those behind it wait for that. So one that fails whenever it is
-//! tried would keep all after it in memory, until none is read any more.
+//! A push is acknowledged only once it is stored, and those behind it wait for that. One that fails whenever it is
+//! tried would keep all after it in memory, until none is read at all.
 
 use serde_json::{Map, Value, json};
 
@@ -68,7 +68,7 @@ fn digest(message: &PushMessage) -> String {
     sha256_hex(json!([sent, message.app_data]).to_string().as_bytes())
 }
 
-/// What the push says, as JSON of a few kilobytes, without secrets.
+/// Content of the push, as JSON of a few kilobytes, without secrets.
 fn content(message: &PushMessage) -> String {
     let value = |key: &str| message.app_data.iter().find(|(name, _)| name == key).map_or("", |(_, value)| value);
     let body: Map<String, Value> = Some(value("body"))

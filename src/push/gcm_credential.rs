@@ -5,14 +5,14 @@ use serde_json::{Map, Value};
 
 use crate::domain::ids::PlatformId;
 
-/// What a push session needs of a bundle (GCM: Google Cloud Messaging).
+/// Part of a bundle that a push session needs (GCM: Google Cloud Messaging).
 #[derive(Debug)]
 pub struct GcmCredential {
     pub android_id: u64,
     pub security_token: SecretBox<u64>,
 }
 
-/// Why a bundle cannot be used. It names the field, never its content.
+/// Fault of a bundle that cannot be used. Names the field, never its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GcmCredentialError {
     #[error("the bundle is not a JSON object")]

@@ -1,5 +1,5 @@
-//! What a push changes, in one transaction. It first stores that the push was received, so that a push which comes
-//! again changes nothing, and a crash in between loses nothing.
+//! Changes by a push, in one transaction, which first stores that the push was received: a push that comes again
+//! changes nothing, and a crash in between loses nothing.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -68,7 +68,7 @@ impl AlarmServer {
     }
 }
 
-/// The alarm of this push and its server, as far as that can be told without the database, from the owner's servers.
+/// The alarm of this push and its server, found among the owner's servers, without the database.
 pub fn alarm(
     servers: &[PairedServer],
     message: &PushMessage,
@@ -116,7 +116,7 @@ fn alarmed<'a>(servers: &'a [PairedServer], identity: &ServerIdentity) -> Option
         .or_else(|| only(&|server| server.game_server_id.is_none()))
 }
 
-/// What a push changed, for the relay once it is stored.
+/// Changes by a push, for the relay once they are stored.
 #[derive(Debug, PartialEq)]
 pub enum PushOutcome {
     Paired {
@@ -134,18 +134,18 @@ pub enum PushOutcome {
     },
     /// Stored, and of no concern to the relay.
     Noted,
-    /// Nothing changed: why.
+    /// Nothing changed; the reason.
     Ignored(&'static str),
 }
 
-/// What a pairing push says of a device.
+/// Device in a pairing push.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PushedDevice {
-    /// Nothing: it is of the server alone.
+    /// No device: the push is of the server alone.
     None,
-    /// It was paired before, perhaps by this push.
+    /// Paired before, perhaps by this push.
     Known,
-    /// It was not. Its player stands at it.
+    /// Not paired before. The player is next to it.
     New { id: String, player: PlatformId, sent: Timestamp },
 }
 
@@ -156,7 +156,7 @@ impl PushOutcome {
     }
 }
 
-/// What every step of the transaction needs.
+/// Inputs of every step of the transaction.
 pub struct Inbox<'a> {
     pub owner: &'a PushOwner,
     pub vault: &'a Vault,
@@ -196,8 +196,8 @@ impl Inbox<'_> {
         }
     }
 
-    /// A push that is stored already. Nothing changes; but the answer that it is stored may have come too late, so what
-    /// the relay may not know yet is told once more.
+    /// Handles a push that is stored already. Nothing changes; but the answer that it is stored may have come too late,
+    /// so changes that the relay may not know yet are reported once more.
     fn again(&self, db: &mut Db, message: &PushMessage) -> Result<PushOutcome, DbError> {
         let identity = match Notification::read(&message.app_data) {
             Notification::Alarm(AlarmPush { title, message: text, .. }) => {
@@ -279,7 +279,7 @@ impl Inbox<'_> {
             sent_at: Some(sent),
         };
         if !alarms::receive(db, &arrival)? {
-            // It was delivered while the database did not answer, and the ledger has that.
+            // Delivered while the database did not answer, as the ledger records.
             return Ok(PushOutcome::Ignored("delivered"));
         }
         match server {

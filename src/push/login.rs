@@ -24,7 +24,7 @@ use crate::{
 const DEADLINE: Duration = Duration::from_secs(15);
 /// Ids that one login names.
 const RECEIVED_IDS: usize = 1000;
-/// What the login is checked against: an Android id and its token.
+/// Kind of login: by an Android id and its token.
 const ANDROID_ID: i32 = 2;
 
 /// The account whose pushes are received.
@@ -35,7 +35,7 @@ pub struct PushLogin {
     pub received: Vec<String>,
 }
 
-/// Why there is no session.
+/// Failure of a login.
 #[derive(Debug, thiserror::Error)]
 pub enum LoginError {
     #[error(transparent)]
@@ -55,7 +55,7 @@ pub enum LoginError {
 }
 
 impl LoginError {
-    /// The same in fixed words.
+    /// The failure in fixed words.
     pub fn fault(&self) -> SessionFault {
         match self {
             Self::Network(NetworkError::Unresolved(_)) => SessionFault::Unresolved,

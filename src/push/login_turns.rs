@@ -34,19 +34,19 @@ impl LoginTurns {
         self.turns.acquire().await.expect("it is never closed")
     }
 
-    /// So many sessions may have to log in at once.
+    /// Sets the number of sessions that may have to log in at once.
     pub fn set_sessions(&self, sessions: usize) {
         self.sessions.store(sessions, Ordering::Relaxed);
     }
 
-    /// How much later than it could a session logs in again, by two random bytes.
+    /// Delay before a session logs in again, from two random bytes.
     pub fn delay(&self, random: [u8; 2]) -> Duration {
         let part = f64::from(u16::from_le_bytes(random)) / f64::from(u16::MAX);
         spread(self.sessions.load(Ordering::Relaxed)).mul_f64(part)
     }
 }
 
-/// The time over which the logins of so many sessions are spread.
+/// The time over which the logins of this many sessions are spread.
 pub fn spread(sessions: usize) -> Duration {
     EACH.saturating_mul(u32::try_from(sessions).unwrap_or(u32::MAX)).min(LONGEST_SPREAD)
 }

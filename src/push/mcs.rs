@@ -151,7 +151,7 @@ mod tests {
         chopped(stream, &[])
     }
 
-    /// The same, when the bytes arrive in pieces of these sizes and then the rest.
+    /// Frames of a stream that arrives in pieces of these sizes and then the rest.
     fn chopped(mut stream: &[u8], sizes: &[usize]) -> (Vec<Frame>, Option<FrameError>) {
         let (mut decoder, mut buffer, mut frames) = (Decoder::default(), BytesMut::new(), Vec::new());
         for size in sizes.iter().copied().chain([usize::MAX]) {

@@ -39,7 +39,7 @@ impl From<DataMessageStanza> for PushMessage {
     }
 }
 
-/// It is stored and sent again: PostgreSQL takes no NUL, for example.
+/// True if the id can be stored and sent again: PostgreSQL takes no NUL, for example.
 fn is_persistent_id(id: &str) -> bool {
     (1..=PERSISTENT_ID).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic())
 }

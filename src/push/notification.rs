@@ -1,4 +1,4 @@
-//! What the game pushes, in types of the domain. Tolerant where nothing depends on it, strict where something is stored.
+//! Pushes of the game, in types of the domain. Tolerant where nothing depends on it, strict where something is stored.
 
 use std::borrow::Cow;
 
@@ -32,9 +32,9 @@ pub enum Notification {
     Login(Encounter),
     /// From the publisher.
     News { title: String, message: String },
-    /// Of a kind that this version does not know.
+    /// A kind that this version does not know.
     Unknown { channel: String, title: String, message: String },
-    /// Of a known kind, and not readable as such.
+    /// A known kind, and not readable as such.
     Malformed(Malformed),
 }
 
@@ -79,7 +79,7 @@ pub struct Encounter {
     pub player_name: String,
 }
 
-/// What identifies a game server: its id, otherwise its address, and at worst its name alone.
+/// Identity of a game server: its id, otherwise its address, and at worst its name alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerIdentity {
     pub game_server_id: Option<String>,
@@ -88,7 +88,7 @@ pub struct ServerIdentity {
     pub address: Option<(GameAddress, u16)>,
 }
 
-/// Why a push cannot be used. It names the field, never its content.
+/// Fault of a push that cannot be used. Names the field, never its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     #[error("the body is larger than {BODY} bytes")]

@@ -36,7 +36,7 @@ const IDLE_BUFFER: usize = 1024;
 /// Extension of an [`IqStanza`] that acknowledges what was received.
 const STREAM_ACK: i32 = 13;
 
-/// Why a session is over.
+/// Cause of a session's end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SessionEnd {
     #[error("the push service closed the connection")]
@@ -55,7 +55,7 @@ pub enum SessionEnd {
 }
 
 impl SessionEnd {
-    /// The same in fixed words.
+    /// The cause in fixed words.
     pub fn fault(&self) -> SessionFault {
         match self {
             Self::Closed | Self::StreamError(_) => SessionFault::Closed,
@@ -66,7 +66,7 @@ impl SessionEnd {
     }
 }
 
-/// What the push service sent.
+/// Event from the push service.
 #[derive(Debug)]
 pub enum Received {
     /// To be acknowledged once it is [`stored`](McsSession::stored).
@@ -145,8 +145,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> McsSession<S> {
         }
     }
 
-    /// Waits for what comes next, and acknowledges what is stored. It may be dropped at any time without losing
-    /// anything, but heartbeats and deadlines wait while nobody calls it. After an error the session is over.
+    /// Waits for the next event, and acknowledges what is stored. The future may be dropped at any time without losing
+    /// anything, but heartbeats and deadlines wait until the next call. After an error the session is over.
     pub async fn next(&mut self) -> Result<Received, SessionEnd> {
         loop {
             if self.unacknowledged >= MESSAGES_PER_ACK {
@@ -290,7 +290,7 @@ mod tests {
         service.send(&[message(1)]).await;
         let Received::Message(first, receipt) = session.next().await.expect("a message") else { panic!("no message") };
         assert_eq!(first.app_data[0].1, "1");
-        // It is not stored yet: nothing is acknowledged, though the next is asked for.
+        // Not stored yet: nothing is acknowledged, though the next is asked for.
         assert!(timeout(Duration::from_secs(60), session.next()).await.is_err());
         assert!(timeout(Duration::from_secs(20), service.received()).await.is_err());
         session.stored(receipt);
@@ -432,7 +432,7 @@ mod tests {
         };
         let (session, ()) = tokio::join!(log_in(ours, login()), answering);
         let mut session = session.expect("a session");
-        // Each ping gets an answer longer than itself, and nobody reads the answers.
+        // Each ping gets an answer longer than itself, and the answers are not read.
         tokio::spawn(async move {
             while service.stream.write_all(&bytes(Frame::HeartbeatPing(HeartbeatPing::default()))).await.is_ok() {}
             // Keeps the connection until the test is over.

@@ -1,4 +1,4 @@
-//! What is known of a user's push session: its supervisor writes it, the worker reads it for the API.
+//! Status of a user's push session: its supervisor writes it, the worker reads it for the API.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -31,28 +31,28 @@ impl PushState {
     ];
 }
 
-/// How many push sessions there are in each state.
+/// Number of push sessions in each state.
 pub type PushCounts = [(&'static str, usize); PushState::WORDS.len()];
 
-/// Why there is no session, in fixed words. What a library or the push service said is in the log.
+/// Reason for having no session, in fixed words. The words of a library or of the push service are in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionFault {
     /// The push service's name is not resolved.
     Unresolved,
     NoConnection,
-    /// TLS: whoever answers is not the push service.
+    /// TLS: the peer that answers is not the push service.
     UntrustedCertificate,
     TimedOut,
     LoginRefused,
     /// The push service has a fault of its own.
     ServiceFault,
-    /// What came is not the protocol.
+    /// The answer is not of the protocol.
     Protocol,
     /// The push service ended the session.
     Closed,
     ConnectionBroke,
-    /// The connection was open, and nobody at its other end.
+    /// The connection was open, and its other end silent.
     Silent,
     /// The bundle has no login of the form that every helper writes.
     UnusableBundle,
@@ -64,7 +64,7 @@ pub enum SessionFault {
     Database,
     /// A push is not stored yet: that is tried again, while the session goes on.
     PushNotStored,
-    /// A panic of our own; it is started anew.
+    /// A panic of our own; the session is started again.
     OurFault,
 }
 
@@ -86,7 +86,7 @@ pub struct PushSession {
 pub struct SessionStatus(Mutex<Option<PushSession>>);
 
 impl SessionStatus {
-    /// Of a session that has yet to log in.
+    /// Status of a session that has yet to log in.
     pub fn connecting(since: Timestamp) -> Self {
         let state = PushState::Connecting;
         let session = PushSession { state, since, last_heartbeat_at: None, last_message_at: None, last_error: None };
@@ -124,7 +124,7 @@ impl SessionStatus {
         }
     }
 
-    /// There is no credential any more, and so no session.
+    /// Ends the session for good: the credential is gone.
     pub fn end(&self) {
         *self.lock() = None;
     }

@@ -2,11 +2,11 @@
 //! whenever the session ends.
 //!
 //! Reading and storing go on side by side. A database that hangs or refuses holds up neither the session nor an alarm:
-//! what is pushed waits in memory, alarms are told without it, and each push is acknowledged once it is stored. A
-//! session that ends takes nothing of that along.
+//! pushes wait in memory, alarms are delivered without it, and each push is acknowledged once it is stored. The end
+//! of a session loses nothing of that.
 //!
 //! A bundle that was uploaded over one that works is staged: it is tried beside the session in use and replaces it
-//! only once it has logged in. One that is refused is dropped, and the one in use stays. Its owner is told of a refusal.
+//! only once it has logged in. One that is refused is dropped, and the one in use stays. The owner sees the refusal.
 
 use std::{cell::RefCell, convert::Infallible, rc::Rc, sync::Arc, time::Duration};
 
@@ -57,13 +57,13 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Longest pause before one is tried again that a database in trouble does not store.
 const LONGEST_STORE_PAUSE: Duration = Duration::from_secs(15);
 
-/// Why there is no session, or no longer.
+/// Failure of a login or end of a session.
 struct SessionFailure {
     state: PushState,
     fault: SessionFault,
     /// For the log.
     details: String,
-    /// What the owner is told, if the bundle is to blame.
+    /// Notice to the owner, if the bundle is to blame.
     refusal: Option<PushRefusal>,
 }
 
@@ -76,7 +76,7 @@ impl SessionFailure {
         Self { state: PushState::Unreadable, fault, details: details.to_string(), refusal: None }
     }
 
-    /// The same with this bundle, which may be to blame.
+    /// Adds a refusal of this bundle, if it is to blame.
     fn of(self, bundle: &PushBundle, now: Timestamp) -> Self {
         let reason = match self.fault {
             SessionFault::LoginRefused => RefusalReason::LoginRefused,
@@ -135,7 +135,7 @@ impl Pauses {
 }
 
 /// Runs until the worker or the credential is gone.
-/// Whoever changes the user's paired servers notifies `servers_changed`.
+/// Code that changes the user's paired servers must notify `servers_changed`.
 pub async fn supervise(
     status: Arc<SessionStatus>,
     context: Arc<PushContext>,
@@ -174,7 +174,7 @@ struct SessionSupervisor {
 }
 
 impl SessionSupervisor {
-    /// Keeps a session of the bundle in use up; ends when there is none any more.
+    /// Keeps a session of the bundle in use up; ends when there is no such bundle.
     async fn keep_session(&self) {
         let (mut pauses, mut logged) = (Pauses::new(), None);
         loop {
@@ -190,7 +190,7 @@ impl SessionSupervisor {
         }
     }
 
-    /// One session from its login to its end; `Ok` if there is no credential any more.
+    /// Runs a session from its login to its end; `Ok` if there is no credential.
     async fn run_session(&self) -> Result<(), SessionFailure> {
         let Some(owner) = self.owner_of(Slot::InUse).await? else { return Ok(()) };
         let turn = self.context.logins.take().await;
@@ -241,7 +241,7 @@ impl SessionSupervisor {
         }
     }
 
-    /// Tells of an alarm after half a second, if the database has not done so: it waits for nothing longer.
+    /// Delivers an alarm after half a second, if the database has not done so: it waits for nothing longer.
     fn deliver_in_time(&self, push: Arc<ArrivedPush>) {
         let (servers, hub) = (self.servers.clone(), self.context.hub.clone());
         // A task of its own: this supervisor may be aborted at any moment.
@@ -261,7 +261,7 @@ impl SessionSupervisor {
         }
     }
 
-    /// What follows a login: it is stored, and the hub is told of what waits for it. Pushes come meanwhile.
+    /// Stores a login, and delivers the alarms that wait to the hub. Pushes come meanwhile.
     async fn note_login(&self, uploaded_at: Timestamp, turn: SemaphorePermit<'_>) {
         let (user, now) = (self.user.clone(), self.context.clock.now());
         let proven = self.context.pool.write(move |db| {
@@ -310,8 +310,8 @@ impl SessionSupervisor {
         Ok(Some(PushOwner { user: self.user.clone(), platform: owner.platform_id, outbound }))
     }
 
-    /// Tells the hub of alarms that are stored and in no incident: the answer that one is stored may have come too late,
-    /// and the push service does not send it again. Whoever has it already knows that.
+    /// Delivers the alarms that are stored and in no incident to the hub: the answer that one is stored may have come
+    /// too late, and the push service does not send it again. The hub recognises those that it has.
     async fn tell_waiting(&self) -> Result<(), DbError> {
         let servers: Vec<ServerId> = self.servers.borrow().iter().map(|server| server.id.clone()).collect();
         let waiting = self.context.pool.read(move |db| {
@@ -400,7 +400,8 @@ impl SessionSupervisor {
     async fn log_in(&self, owner: &PushOwner, slot: Slot) -> Result<Option<(McsSession, Timestamp)>, SessionFailure> {
         let context = &self.context;
         let stream = login::connect(&context.network, &context.address, context.tls.clone()).await?;
-        // Only now: opening it writes it, sealed again, which thousands of sessions must not do while they reach nobody.
+        // Only now: opening a bundle stores it, sealed again, which thousands of sessions must not do while none can
+        // connect.
         let Some(bundle) = self.open(slot).await? else { return Ok(None) };
         let failed = |failure: SessionFailure| failure.of(&bundle, context.clock.now());
         let credential = GcmCredential::read(bundle.json.expose_secret(), &owner.platform);

@@ -44,7 +44,7 @@ impl Service {
         }
     }
 
-    /// What the session sends while something is asked of it.
+    /// Next frame of the session, which is polled meanwhile.
     pub async fn received_beside(&mut self, session: &mut McsSession<DuplexStream>) -> Frame {
         tokio::select! {
             frame = self.received() => frame,

@@ -59,7 +59,7 @@ pub struct PushSessions {
 #[rtype(result = "bool")]
 pub struct SessionsLoaded;
 
-/// How many push sessions there are in each state.
+/// Asks for the number of push sessions in each state.
 #[derive(Message)]
 #[rtype(result = "PushCounts")]
 pub struct CountSessions;
