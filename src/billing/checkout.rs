@@ -19,10 +19,10 @@ use crate::{
     domain::{ids::UserId, payment::ParkReason, plan::SoldPlan},
 };
 
-/// How often other requests of a user may open a checkout before one is told to come again.
+/// Checkouts that other requests of a user may open meanwhile before a request is refused for now.
 const ATTEMPTS: usize = 10;
 
-/// Why no page was opened.
+/// Failure of opening a page.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckoutError {
     /// There is a subscription, which the portal changes.
@@ -96,12 +96,12 @@ async fn open_change(
     }
 }
 
-/// Opens a checkout, unless the provider knows of a subscription that goes on. Afterwards the provider sends the browser to the front end, whose page then
-/// waits for the tier to appear in `/me`: coming back proves nothing.
+/// Opens a checkout, unless the provider knows of a subscription that goes on. Afterwards the provider sends the
+/// browser to the front end, whose page then waits for the tier to appear in `/me`: coming back proves nothing.
 ///
-/// Of a user's checkouts only the last can be paid: the one before is closed first. When the provider does not close it,
-/// no other is opened, because both could be paid; it would hardly open one then. `key` is the same for a repetition:
-/// what a process that died had opened, and not stored, is opened again by the provider's own means.
+/// Only the last checkout of a user can be paid: the one before is closed first. When the provider does not close it,
+/// no other is opened, because both could be paid; it would hardly open one then. A repetition has the same `key`: the
+/// provider then returns the checkout that a process had opened and not stored when it died.
 pub async fn open_checkout(
     context: &BillingContext,
     user: &User,
@@ -161,7 +161,7 @@ pub async fn open_checkout(
             close(context, other).await?;
         }
     }
-    // It is not the last, and nobody has its address.
+    // This checkout is not the last, and its address was given to no one.
     context.client.close_checkout(&opened.id).await?;
     Err(DbError::Unavailable("checkouts of a user are opened all the time".to_owned()).into())
 }
@@ -292,7 +292,7 @@ pub async fn open_portal(context: &BillingContext, user: &User, frontend: &BaseU
     }
 }
 
-/// Makes the user a customer, in place of one that the provider does not know any more. The customer.
+/// Makes the user a customer, in place of one that the provider no longer knows. Returns the customer.
 async fn become_customer(
     context: &BillingContext,
     user: &User,

@@ -1,4 +1,4 @@
-//! What billing's parts share.
+//! Shared state of billing's parts.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -14,7 +14,7 @@ use crate::{
     domain::plan::TierPrices,
 };
 
-/// Subscriptions that are changed at the same time have different turns, as far as there are so many.
+/// Turns over which subscriptions are spread, so that most that are changed at the same time have different ones.
 const TURNS: usize = 64;
 
 /// Built once, shared by all.
@@ -27,7 +27,7 @@ pub struct BillingContext {
     pub account_marks: AccountMarks,
     /// Any of them may have signed a webhook.
     pub webhook_secrets: Vec<SecretString>,
-    /// Whether the key is for real money, if it says so.
+    /// True if the key is for real money; `None` if it does not say so.
     pub livemode: Option<bool>,
     turns: [Mutex<()>; TURNS],
 }

@@ -24,7 +24,7 @@ const UNDER_WAY: TimeDelta = TimeDelta::minutes(1);
 /// Endings that were begun before are left as they are.
 const SWEPT: TimeDelta = TimeDelta::days(2);
 
-/// Why a stored subscription was not ended, or not seen to end.
+/// Failure to end a stored subscription, or to see it end.
 #[derive(Debug, thiserror::Error)]
 pub enum EndingError {
     #[error(transparent)]

@@ -1,5 +1,5 @@
-//! Compares subscriptions with the provider and stores what differs: what webhooks missed ends here. What runs there
-//! for nobody is found, too.
+//! Compares subscriptions with the provider and stores the differences: changes that webhooks missed end here. Finds
+//! subscriptions that run there for no user, too.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -28,28 +28,28 @@ use crate::{
 /// Stored subscriptions that are looked at together.
 const BATCH: i64 = 200;
 
-/// Something to tell whoever watches.
+/// Progress of a comparison, for its caller.
 #[derive(Debug)]
 pub enum ReconcileStep {
-    /// So many were compared.
+    /// Number of subscriptions compared.
     Compared(usize),
-    /// What differs at this subscription, and what was done about it.
+    /// A difference at this subscription, in words, and its outcome.
     Differs { id: String, what: String, outcome: HealOutcome },
 }
 
-/// What was done about a difference.
+/// Outcome of a difference.
 #[derive(Debug, PartialEq, Eq)]
 pub enum HealOutcome {
-    /// It was only looked for.
+    /// Only reported, as the mode demands.
     Left,
     Healed,
     /// The subscription has ended.
     Ended,
-    /// It could not be healed, and why.
+    /// Not healed; the reason.
     Unhealed(String),
 }
 
-/// What a comparison found.
+/// Result of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reconciled {
     pub compared: usize,
@@ -63,17 +63,17 @@ pub struct Reconciled {
 /// The treatment of differences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReconcileMode {
-    /// Nothing.
+    /// Only reports them.
     Look,
-    /// What is stored follows the provider. What runs for a user who has erased themselves is ended.
+    /// Stored subscriptions follow the provider. One that runs for a user who has erased themselves is ended.
     Heal,
-    /// The same, and what was sold here and runs for no user who is known is ended, too.
+    /// As `Heal`; a subscription that was sold here and runs for no known user is ended, too.
     EndUnowned,
 }
 
 /// A difference.
 enum Difference {
-    /// What is stored, or is not; in words.
+    /// The stored subscription differs or is missing; in words.
     Stored(String),
     /// The subscription runs for a user who has erased themselves.
     Erased,
@@ -95,7 +95,7 @@ pub struct UserStanding {
     pub is_foreign: bool,
 }
 
-/// Why it was not compared to the end. What was healed before stays so.
+/// Failure of a comparison before its end. Subscriptions that were healed before stay so.
 #[derive(Debug, thiserror::Error)]
 pub enum ReconcileError {
     #[error(transparent)]
@@ -146,7 +146,7 @@ pub async fn reconcile(
             break;
         }
     }
-    // What is stored and goes on must be at the provider.
+    // Stored subscriptions that go on must be at the provider.
     let mut after = String::new();
     loop {
         let from = after.clone();
@@ -212,7 +212,7 @@ pub async fn reconcile_user(context: &BillingContext, user: &UserId) -> Result<U
     Ok(standing)
 }
 
-/// The same, but not of a subscription that has ended since the provider listed it.
+/// As [`difference`], but `None` for a subscription that has ended since the provider listed it.
 async fn lasting_difference(
     context: &BillingContext,
     provided: &ProviderSubscription,
@@ -226,7 +226,7 @@ async fn lasting_difference(
     Ok(found)
 }
 
-/// What differs. An account of the provider may sell other things, too: those differ from nothing.
+/// The difference, if any. An account of the provider may sell other things, too: those are no difference.
 async fn difference(context: &BillingContext, provided: &ProviderSubscription) -> Result<Option<Difference>, DbError> {
     let theirs = described(provided, &context.prices, context.clock.now());
     let (provided, prices) = (provided.clone(), context.prices.clone());

@@ -37,12 +37,12 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Attempts of one sweep.
 const SWEPT: i64 = 20;
 
-/// Why there is no refund.
+/// Failure of a refund.
 #[derive(Debug, thiserror::Error)]
 pub enum RefundError {
     #[error("the refund was not made: {0:?}")]
     NotMade(RefundRefusal),
-    /// Nobody knows whether it was made.
+    /// Made or not: the outcome is unknown.
     #[error("it is not known whether the refund was made: {0}")]
     Unknown(String),
     #[error(transparent)]

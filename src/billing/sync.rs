@@ -1,8 +1,8 @@
 //! Makes what is stored follow the provider, one event at a time, in whatever order, number and company events come.
 //!
-//! An event says only *that* a subscription has changed: how it stands is fetched before the transaction that stores it
-//! with the event's id. Between the two nobody else may have stored it, or it is fetched again ([`subscriptions::put`]),
-//! so that the last thing stored was fetched last, and after the last event came. The end of a subscription is the
+//! An event says only *that* a subscription has changed: its state is fetched before the transaction that stores it
+//! with the event's id. If another process stored it between the two, it is fetched again ([`subscriptions::put`]), so
+//! that the last state stored was fetched last, and after the last event came. The end of a subscription is the
 //! provider's last word and is taken from the event itself.
 
 use crate::{
@@ -28,14 +28,14 @@ use crate::{
     },
 };
 
-/// How often a subscription is fetched for one event before others have their way.
+/// Fetches of a subscription for one event before the event is parked, because others store it all the time.
 const ATTEMPTS: usize = 5;
 
-/// What became of an event.
+/// Outcome of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventOutcome {
     Taken(EventState),
-    /// It was taken before, and nothing changed.
+    /// Taken before: nothing changed.
     Duplicate,
 }
 
@@ -54,17 +54,17 @@ impl EventOutcome {
     }
 }
 
-/// What is recorded of an event.
+/// Recorded part of an event.
 #[derive(Clone, Debug)]
 struct EventName {
     id: String,
     kind: String,
 }
 
-/// What a transaction did.
+/// Result of a transaction.
 enum Stored {
     Outcome(EventOutcome),
-    /// Somebody else stored the subscription meanwhile: nothing was done.
+    /// The subscription was stored elsewhere meanwhile: nothing was done.
     Outdated,
 }
 
@@ -198,7 +198,7 @@ async fn follow(context: &BillingContext, name: &EventName, about: SubscriptionR
     follow_as(context, Some(name), about).await
 }
 
-/// Fetches how a subscription stands and stores it, again if somebody else stored it meanwhile.
+/// Fetches a subscription and stores it, once more if it was stored elsewhere meanwhile.
 async fn follow_as(
     context: &BillingContext,
     name: Option<&EventName>,
@@ -229,7 +229,7 @@ async fn follow_as(
     park(context, name, about, ParkReason::Contended).await
 }
 
-/// A subscription as it stands, and if it is past due the tier of the last price that was paid.
+/// The present state of a subscription, and if it is past due the tier of the last price that was paid.
 async fn fetch(
     context: &BillingContext,
     id: &str,
@@ -261,7 +261,7 @@ async fn park(
     let Some(name) = name.cloned() else { return Ok(outcome) };
     let now = context.clock.now();
     let record = move |db: &mut Db| {
-        // The same event may have been taken elsewhere meanwhile.
+        // Another process may have taken the event meanwhile.
         if payment_events::is_settled(db, &name.id)? {
             return Ok(EventOutcome::Duplicate);
         }
@@ -321,7 +321,7 @@ async fn store(
     context.pool.write(store).await
 }
 
-/// Whose subscription it is: whose it was, who is its customer, or whom checkout named.
+/// Owner of a subscription: the stored one, otherwise the customer's user, otherwise the user named at checkout.
 pub(super) fn owner_of(
     db: &mut Db,
     provided: &ProviderSubscription,

@@ -1,5 +1,5 @@
-//! What billing does by itself: looks at its prices once, tries parked events again, ends what runs for users who are
-//! gone, finds out what became of refunds, and compares all with the provider in the night (UTC).
+//! Background work of billing: looks at its prices once, tries parked events again, ends subscriptions of users who are
+//! gone, finds out the outcome of refunds, and compares all with the provider in the night (UTC).
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ use crate::{
     panics::{self, Part},
 };
 
-/// How often it is looked whether something is due.
+/// Time between two checks for due work.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// When the database fails.
 const AFTER_FAILURE: Duration = Duration::from_secs(30);
