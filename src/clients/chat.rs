@@ -35,9 +35,9 @@ const CALL_DEADLINE: Duration = Duration::from_secs(15);
 const RETRY_PAUSE: Duration = Duration::from_millis(400);
 /// A longer pause that the platform asks for is passed on instead.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// What it is taken to ask for when it does not say.
+/// Pause when the platform asks for one without its length.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Values of a refusal that are named, and how deep they are looked for.
+/// Largest number of values of a refusal that are named, and the depth to which they are looked for.
 const MOST_VALUES: usize = 20;
 const DEEPEST: usize = 12;
 
@@ -46,7 +46,7 @@ const UNKNOWN_APPLICATION: u64 = 10_002;
 const UNKNOWN_GUILD: u64 = 10_004;
 const MISSING_ACCESS: u64 = 50_001;
 
-/// Why nothing was registered.
+/// Failure of a registration.
 #[derive(Debug, thiserror::Error)]
 pub enum ChatPlatformError {
     #[error(transparent)]
@@ -60,7 +60,7 @@ pub enum ChatPlatformError {
     /// There is no such guild, or the bot's application has no commands in it.
     #[error("the chat platform knows no such guild, or the application is not in it")]
     NoGuild,
-    /// It does not take the commands.
+    /// The platform does not take the commands.
     #[error("the chat platform refused: status {status}, code {code}")]
     Refused {
         status: u16,
@@ -142,7 +142,7 @@ impl ChatClient {
     }
 }
 
-/// What an answer other than 200 says.
+/// Reads the error in an answer other than 200.
 fn refusal(status: StatusCode, retry_after: Option<&str>, answer: &Value) -> ChatPlatformError {
     let code = answer["code"].as_u64().unwrap_or_default();
     match status {

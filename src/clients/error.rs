@@ -1,4 +1,4 @@
-//! Why a call to a neighbour failed.
+//! Failure of a call to a neighbour.
 
 /// Never holds a URL: some carry keys in their query.
 #[derive(Debug, thiserror::Error)]

@@ -55,7 +55,7 @@ pub async fn send(neighbour: Neighbour, request: reqwest::RequestBuilder) -> req
     answered
 }
 
-/// Why a body was not read.
+/// Failure of reading a body.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     #[error("{}", reason(.0))]
@@ -76,7 +76,7 @@ pub async fn read_capped(mut response: reqwest::Response, cap: usize) -> Result<
     Ok(body)
 }
 
-/// Why the request failed, without its URL, which may hold a key.
+/// Cause of a failed request, without its URL, which may hold a key.
 pub fn reason(error: &reqwest::Error) -> String {
     let kind = match error {
         e if e.is_timeout() => "no answer in time",

@@ -43,7 +43,7 @@ pub struct IdentityClient {
     profiles: Option<ProfileApi>,
 }
 
-/// Why an assertion is not confirmed.
+/// Failure to confirm an assertion.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
     #[error(transparent)]

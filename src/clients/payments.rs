@@ -45,7 +45,7 @@ const PAGE: &str = "100";
 /// Pages of the refunds of one charge.
 const REFUND_PAGES: usize = 10;
 
-/// What a checkout is for.
+/// A checkout to be opened.
 #[derive(Clone, Debug)]
 pub struct CheckoutRequest<'a> {
     pub user: &'a UserId,
@@ -53,7 +53,7 @@ pub struct CheckoutRequest<'a> {
     pub wanted: &'a SoldPlan,
     pub success_url: &'a str,
     pub cancel_url: &'a str,
-    /// The same for a repetition, and for no other: one that lasts longer would bring an expired page back.
+    /// Shared by the repetitions of one request only: a key that lasts longer would bring an expired page back.
     pub idempotency_key: &'a str,
     /// The user never had a subscription, and may have a trial.
     pub is_first: bool,
@@ -63,16 +63,16 @@ pub struct CheckoutRequest<'a> {
 #[derive(Clone, Debug)]
 pub struct OpenedCheckout {
     pub id: String,
-    /// Of its page.
+    /// Address of its page.
     pub url: String,
 }
 
-/// What became of a checkout that was to be closed.
+/// Outcome of closing a checkout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClosedCheckout {
-    /// Nobody can pay there any more, or ever could.
+    /// The checkout cannot be paid, now or later.
     Unpaid,
-    /// It was paid before; the subscription.
+    /// Paid before; the subscription.
     Paid(String),
 }
 
@@ -83,11 +83,11 @@ pub enum CheckoutState {
     Open,
     /// Paid; the subscription.
     Paid(String),
-    /// Nobody can pay there, or the provider does not know it.
+    /// The checkout cannot be paid, or the provider does not know it.
     Closed,
 }
 
-/// What is paid back, of a charge or of a payment.
+/// A refund to be made, of a charge or of a payment.
 #[derive(Clone, Debug)]
 pub struct RefundRequest<'a> {
     pub of: RefundOf<'a>,
@@ -99,11 +99,11 @@ pub struct RefundRequest<'a> {
     pub issued_by: &'a str,
     /// RFC 3339.
     pub issued_at: &'a str,
-    /// The same for a repetition of the same refund, and for no other.
+    /// Shared by the repetitions of one refund only.
     pub idempotency_key: &'a str,
 }
 
-/// By what a payment is named.
+/// Reference to a payment.
 #[derive(Clone, Copy, Debug)]
 pub enum RefundOf<'a> {
     Charge(&'a str),
@@ -182,7 +182,7 @@ pub struct PaymentsClient {
     random: Random,
 }
 
-/// What is sent: fields in the form encoding, or as a query.
+/// Fields of a request, in the form encoding or as a query.
 type RequestFields<'a> = [(&'a str, &'a str)];
 
 impl PaymentsClient {
@@ -191,7 +191,7 @@ impl PaymentsClient {
     }
 
     /// Makes a customer of the user, or finds the one that was made with the same key within a day. `instead_of` is one
-    /// that the provider does not know any more.
+    /// that the provider no longer knows.
     pub async fn create_customer(
         &self,
         user: &UserId,
@@ -259,7 +259,7 @@ impl PaymentsClient {
         }
     }
 
-    /// How a subscription stands now.
+    /// The present state of a subscription.
     pub async fn subscription(&self, id: &str) -> Result<ProviderSubscription, PaymentsError> {
         let answer = self.get(&format!("/v1/subscriptions/{id}"), &[]).await?;
         ProviderSubscription::read(&answer).filter(|read| read.id == id).ok_or_else(|| unreadable("a subscription"))

@@ -54,16 +54,16 @@ const AT_ONCE: usize = 4;
 /// The service's budgets by the minute (60 without a token and 300 with one), less what others behind our address need.
 const PER_MINUTE: [usize; 2] = [55, 280];
 const MINUTE: Duration = Duration::from_secs(60);
-/// How long it is left alone after it said that there were too many requests: as it says, within these.
+/// Shortest and longest pause after the service reported too many requests; it names the length itself.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(15 * 60)];
-/// The same when it does not say, and after an answer that was the last of the minute.
+/// Pause when the service names none, and after an answer that was the last of the minute.
 const PAUSE: Duration = Duration::from_secs(60);
 const LAST_OF_MINUTE: Duration = Duration::from_secs(5);
 
-/// Who is on a server.
+/// Players who are on a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OnlinePlayers {
-    /// How many, by the server's own count.
+    /// Number of players, by the server's own count.
     pub count: u32,
     /// Their names, as far as they are shown.
     pub names: Vec<String>,
@@ -90,15 +90,15 @@ pub struct SeenName {
     pub last_seen: Option<Timestamp>,
 }
 
-/// Why there is no answer.
+/// Failure of a request.
 #[derive(Debug, thiserror::Error)]
 pub enum PlayerStatsError {
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// It was asked too much and is left alone so long.
+    /// The service was asked too much; the rest of the pause.
     #[error("the player-statistics service was asked too much, {} s are left", .0.as_secs())]
     Busy(Duration),
-    /// There is no such server (any more).
+    /// There is no such server, or no longer.
     #[error("the player-statistics service does not know it")]
     Unknown,
 }
@@ -121,7 +121,7 @@ struct RequestPace {
 }
 
 impl RequestPace {
-    /// Takes a place in the minute, or says how long there is none.
+    /// Takes a place in the minute, or returns the time until there is one.
     fn take(&mut self, now: Instant) -> Result<(), Duration> {
         match self.pause(now) {
             Some(pause) => Err(pause),
@@ -132,7 +132,7 @@ impl RequestPace {
         }
     }
 
-    /// How long there is no place.
+    /// Time until there is a place; `None` if there is one.
     fn pause(&self, now: Instant) -> Option<Duration> {
         let told = self.paused_until.map(|until| until.saturating_duration_since(now)).filter(|pause| !pause.is_zero());
         let full = || {
@@ -154,7 +154,7 @@ impl PlayerStatsClient {
         Self { http, settings, random, turns: Semaphore::new(AT_ONCE), pace: Mutex::new(pace) }
     }
 
-    /// How long the service is left alone, if it was asked too much.
+    /// Time for which the service is still left alone, if it was asked too much.
     pub fn pause(&self) -> Option<Duration> {
         self.pace().pause(Instant::now())
     }
@@ -166,7 +166,7 @@ impl PlayerStatsClient {
         Ok(answer.data.into_iter().filter_map(StatsEntry::into_server).collect())
     }
 
-    /// Who is on this server now, in one request.
+    /// Players on this server now, in one request.
     pub async fn online_players(&self, server: &str) -> Result<OnlinePlayers, PlayerStatsError> {
         let answer: StatsDocument<StatsEntry, StatsEntry> =
             self.get(&format!("/servers/{server}"), &[("include", "player")]).await?;
@@ -286,7 +286,7 @@ struct StatsEntry {
     relationships: Relationships,
 }
 
-/// Those of all kinds of entries that are read. One of an unexpected form is left out.
+/// Attributes of all kinds of entries that are read. One of an unexpected form is left out.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Attributes {
@@ -306,7 +306,7 @@ struct Attributes {
     private: Option<bool>,
     #[serde(deserialize_with = "lenient")]
     updated_at: Option<String>,
-    /// Of an identifier: its kind, the text, and when it was last seen.
+    /// Kind of an identifier; then its text, and when it was last seen.
     #[serde(rename = "type", deserialize_with = "lenient")]
     kind: Option<String>,
     #[serde(deserialize_with = "lenient")]

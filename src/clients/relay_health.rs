@@ -1,4 +1,4 @@
-//! Whether the relay answers: `GET /health` of its listener, over HTTP, as everybody else asks it.
+//! Checks that the relay answers: `GET /health` of its listener, over HTTP, like every other client.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -32,7 +32,7 @@ impl RelayHealthClient {
         Self { http, url: format!("http://{relay}/health") }
     }
 
-    /// Asks it once; why it does not answer.
+    /// Asks the relay once; the reason if it does not answer well.
     pub async fn check(&self) -> Result<(), String> {
         let response = self.http.get(&self.url).timeout(DEADLINE).send().await.map_err(|error| http::reason(&error))?;
         if response.status() != StatusCode::OK {
@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(url("192.0.2.1:81"), "http://192.0.2.1:81/health");
     }
 
-    /// What is said of a relay that answers so; of one that does not listen, if there is no answer.
+    /// Result of checking a relay that gives this answer; of one that does not listen, if there is no answer.
     async fn told(answer: Option<&'static str>) -> Result<(), String> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

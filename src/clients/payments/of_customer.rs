@@ -37,7 +37,7 @@ impl PaymentsClient {
         Ok(invoice::paid_prices(invoices))
     }
 
-    /// Opens the portal of a customer; the address of its page, which lets whoever has it in.
+    /// Opens the portal of a customer; the address of its page, which admits anyone who has it.
     pub async fn open_portal(&self, customer: &str, return_url: &str) -> Result<String, PaymentsError> {
         self.open_portal_with(&[("customer", customer), ("return_url", return_url)]).await
     }

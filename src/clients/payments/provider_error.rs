@@ -1,10 +1,10 @@
-//! Why the provider gave no answer.
+//! Failures of requests to the provider.
 
 use crate::clients::error::ClientError;
 
 const NEIGHBOUR: &str = "the payment provider";
 
-/// Why there is no answer.
+/// Failure of a request.
 #[derive(Debug, thiserror::Error)]
 pub enum PaymentsError {
     #[error(transparent)]
