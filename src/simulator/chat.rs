@@ -1,5 +1,5 @@
 //! A chat platform in the form of Discord's API: it takes the commands of one application as strictly as the real one,
-//! keeps them, and sends a command that somebody gives to the service, signed. Each fault comes on demand.
+//! keeps them, and sends the commands of users to the service, signed. Each fault comes on demand.
 
 use std::{
     collections::BTreeMap,
@@ -25,23 +25,23 @@ use serde_json::{Map, Value, json};
 
 use crate::{clock::Clock, domain::chat_commands, simulator::loopback_client::loopback_client};
 
-/// How the bot is known, and the guilds that there are; in the second, the application has no commands.
+/// The bot's identity, and the guilds that there are; in the second, the application has no commands.
 pub const BOT_TOKEN: &str = "simulated.bot.token";
 pub const APPLICATION: &str = "110000000000000001";
 pub const GUILD: &str = "120000000000000001";
 pub const OTHER_GUILD: &str = "120000000000000002";
 
-/// The private key: the platform here is of one application, and a secret to nobody.
+/// The private key: the platform here is of one application, and the key is no secret.
 const SEED: [u8; 32] = [7; 32];
-/// How long the service may take for an interaction.
+/// Time that the service may take for an interaction.
 const DEADLINE: Duration = Duration::from_secs(3);
 const LONGEST_MESSAGE: usize = 2_000;
 
-/// How the platform misbehaves; the default is not at all. Also `POST /faults`, as JSON in camelCase.
+/// Faults of the platform; none by default. Also the body of `POST /faults`, as JSON in camelCase.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ChatFaults {
-    /// So many requests more are answered that there were too many.
+    /// Number of further requests that are answered with "too many requests".
     pub too_many: u32,
     /// Seconds after which there may be another one.
     pub retry_after: f64,
@@ -51,7 +51,7 @@ pub struct ChatFaults {
     pub most_commands: Option<usize>,
 }
 
-/// A command that somebody gives.
+/// A command that a user gives.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GivenCommand {
@@ -60,7 +60,7 @@ pub struct GivenCommand {
     /// Texts and whole numbers, by name.
     #[serde(default)]
     pub options: Map<String, Value>,
-    /// Who gives it, decimal digits.
+    /// Id of the user, decimal digits.
     #[serde(default = "somebody")]
     pub user: String,
 }
@@ -174,7 +174,7 @@ impl ChatService {
         commands.iter().filter_map(|command| command["name"].as_str().map(str::to_owned)).collect()
     }
 
-    /// How often the API was asked.
+    /// Number of requests to the API.
     pub fn asked(&self) -> u64 {
         self.shared.books().asked
     }

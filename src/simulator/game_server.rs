@@ -56,14 +56,14 @@ const REFUSALS_AT_ONCE: usize = 64;
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// How to start a server.
+/// Options of a server.
 pub struct GameServerOptions {
     /// Port 0 takes a free one.
     pub listen: SocketAddr,
     pub world: SimulatedWorld,
     /// Paired players: SteamID64 and player token.
     pub players: Vec<(u64, i32)>,
-    /// How often the world advances.
+    /// Time between two advances of the world.
     pub tick: Duration,
     /// World seconds per second; at 0 only [`GameServer::advance`] moves the time.
     pub time_scale: f64,
@@ -189,7 +189,7 @@ impl GameServer {
         self.shared.lock().clients.count()
     }
 
-    /// How often the map was asked for.
+    /// Number of requests for the map.
     pub fn maps(&self) -> usize {
         self.shared.lock().maps
     }
@@ -199,7 +199,7 @@ impl GameServer {
         self.shared.lock().toggles
     }
 
-    /// How many camera subscriptions began (renewals are none), and how many there are now.
+    /// Number of camera subscriptions that began (renewals are none), and of those that there are now.
     pub fn camera_subscriptions(&self) -> (usize, usize) {
         self.shared.lock().cameras.count()
     }

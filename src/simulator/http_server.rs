@@ -1,4 +1,4 @@
-//! What the simulated neighbours that speak HTTP run on.
+//! HTTP server of the simulated neighbours.
 
 use std::{io, net::TcpListener};
 

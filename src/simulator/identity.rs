@@ -140,7 +140,7 @@ impl SimulatedProvider {
         answer(return_to, &fields)
     }
 
-    /// Whether this provider made the assertion and has not confirmed it yet.
+    /// Confirms an assertion: true if this provider made it and has not confirmed it yet.
     fn confirm(&self, fields: &Fields) -> bool {
         let genuine = field(fields, "openid.signed") == SIGNED
             && BASE64_STANDARD
@@ -239,7 +239,7 @@ async fn ask(provider: web::Data<SimulatedProvider>, fields: web::Query<Fields>)
             )
         })
         .collect();
-    // What comes from outside is inserted last, so that nothing in it can be a placeholder of the template.
+    // Texts from outside are inserted last, so that nothing in them can be a placeholder of the template.
     let page = PAGE.replace("{persons}", &persons).replace("{realm}", &escaped(&realm)).replace("{fields}", &hidden);
     HttpResponse::Ok().content_type("text/html; charset=utf-8").insert_header((CACHE_CONTROL, "no-store")).body(page)
 }

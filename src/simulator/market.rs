@@ -11,7 +11,7 @@ use crate::{
     game::wire::{AppMarker, AppMarkerType, app_marker::SellOrder},
 };
 
-/// What honest shops sell: item, pieces, currency, cost.
+/// Goods of honest shops: item, pieces, currency, cost.
 const GOODS: [(&str, i32, &str, i32); 12] = [
     ("wood", 1000, "scrap", 20),
     ("stones", 1000, "scrap", 25),
@@ -38,7 +38,7 @@ const BUILT_FROM: f32 = 150.0;
 /// Between two owners' shops, metres.
 const APART: f32 = 60.0;
 
-/// What is wrong with a shop.
+/// Fraud of a shop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fake {
     /// Far cheaper than the others.
@@ -70,13 +70,13 @@ struct Stall {
     /// As it is on the map, or was before it vanished.
     marker: AppMarker,
     is_there: bool,
-    /// What it asks at other times is near to this.
+    /// Base of each order's cost; at other times the cost is near to it.
     costs: Vec<i32>,
     fake: Option<Fake>,
 }
 
 impl SeededMarket {
-    /// Opens so many honest shops.
+    /// Opens the given number of honest shops.
     pub fn open(world: &mut SimulatedWorld, seed: u64, shops: usize) -> Self {
         let mut market = Self { rng: Rng::new(seed), stalls: Vec::new() };
         for index in 0..shops {
@@ -89,7 +89,7 @@ impl SeededMarket {
         market
     }
 
-    /// Opens so many fakes, of each kind in turn.
+    /// Opens the given number of fakes, of each kind in turn.
     pub fn plant(&mut self, world: &mut SimulatedWorld, fakes: usize) {
         let honest: Vec<String> = self
             .stalls

@@ -139,7 +139,7 @@ impl PaymentService {
         self.shared.step(|books, now| books.dispute(None, status, now));
     }
 
-    /// The same of this charge.
+    /// As [`Self::dispute`], of this charge.
     pub fn dispute_charge(&self, charge: &str, status: &str) {
         self.shared.step(|books, now| books.dispute(Some(charge), status, now));
     }
@@ -149,24 +149,24 @@ impl PaymentService {
         self.shared.books().refunds(None, None).into_iter().cloned().collect()
     }
 
-    /// Until so many refunds were made.
+    /// Waits until this many refunds were made.
     pub async fn refunded_until(&self, count: usize) {
         while self.refunds().len() < count {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 
-    /// How many checkouts can be paid.
+    /// Number of checkouts that can be paid.
     pub fn open_checkouts(&self) -> usize {
         self.shared.books().open_sessions()
     }
 
-    /// How often the API was asked.
+    /// Number of requests to the API.
     pub fn asked(&self) -> u64 {
         self.shared.books().asked
     }
 
-    /// Until the API was asked so often.
+    /// Waits until the API was asked this often.
     pub async fn asked_until(&self, times: u64) {
         while self.asked() < times {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -183,7 +183,7 @@ impl PaymentService {
         self.shared.books().forget_customer(customer);
     }
 
-    /// Until every event that was sent has been taken, or given up.
+    /// Waits until every event that was sent has been taken, or given up.
     pub async fn delivered(&self) {
         while self.shared.delivery.under_way() > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -33,9 +33,9 @@ const PER_MINUTE: [usize; 2] = [60, 300];
 const ASKED: usize = 1_000;
 /// Bytes of an answer that is too large: more than any real one.
 const TOO_LARGE: usize = 8 * 1024 * 1024;
-/// The game port is so far below the companion port.
+/// The game port is this far below the companion port.
 const COMPANION_OFFSET: u16 = 67;
-/// What a server in streamer mode shows in place of names.
+/// Made-up names that a server in streamer mode shows.
 const MADE_UP: [&str; 12] = [
     "diana", "brandi", "todd", "lynwood", "asuncion", "laronda", "matt", "emilio", "nevada", "emily", "chanel",
     "santiago",
@@ -50,7 +50,7 @@ pub struct ListedGame {
     pub address: String,
     /// The game port.
     pub port: u16,
-    /// It is in streamer mode: twelve made-up names are shown, whoever is online.
+    /// The server is in streamer mode: twelve made-up names are shown, independent of the players online.
     pub hides_names: bool,
 }
 
@@ -67,7 +67,7 @@ impl ListedGame {
 pub enum Habit {
     Online,
     Offline,
-    /// So many seconds online, then so many offline, and so on.
+    /// The first number of seconds online, then the second offline, and so on.
     ComesAndGoes(i64, i64),
 }
 
@@ -81,7 +81,7 @@ impl Habit {
     }
 }
 
-/// A player whom the service knows.
+/// A player known to the service.
 #[derive(Clone, Debug)]
 pub struct KnownPlayer {
     /// Every name, the present one first.
@@ -106,7 +106,7 @@ pub fn regulars(server: &str) -> Vec<KnownPlayer> {
     .to_vec()
 }
 
-/// How the service misbehaves; the default is not at all.
+/// Faults of the service; none by default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PlayerStatsFaults {
     /// Every request is answered with this status.
@@ -380,7 +380,7 @@ fn player_id(number: usize) -> String {
     (1_000_000 + number).to_string()
 }
 
-/// So many days ago.
+/// The time this many days ago.
 fn seen(now: Timestamp, days: i64) -> String {
     time::to_wire(now - TimeDelta::days(days))
 }

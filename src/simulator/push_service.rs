@@ -42,7 +42,7 @@ use crate::{clock::Clock, domain::time::Timestamp};
 pub const DEMO_ANDROID_ID: u64 = 5_000_000_000_000_000_001;
 pub const DEMO_SECURITY_TOKEN: u64 = 1_234_567_890_123_456_789;
 
-/// How long Google keeps a message for a client that is away.
+/// Time for which Google keeps a message for a client that is away.
 const FOUR_WEEKS: TimeDelta = TimeDelta::weeks(4);
 const TLS_DEADLINE: Duration = Duration::from_secs(15);
 const CONNECTIONS: usize = 20_000;
@@ -79,7 +79,7 @@ impl PushService {
         Self::start_as(CertificateAuthority::fresh()?, listen, logins, clock).await
     }
 
-    /// The same with a certificate of this authority: clients that trust it already go on.
+    /// As [`Self::start`], with a certificate of this authority: clients that trust it already go on.
     pub async fn start_as(
         authority: CertificateAuthority,
         listen: SocketAddr,
@@ -121,7 +121,7 @@ impl PushService {
         self.push_at(android_id, app_data, self.shared.clock.now(), FOUR_WEEKS)
     }
 
-    /// The same, as if sent at another time; `ttl` after it, the message expires.
+    /// As [`Self::push`], as if sent at another time; `ttl` after it, the message expires.
     pub fn push_at(&self, android_id: u64, app_data: Vec<(String, String)>, sent: Timestamp, ttl: TimeDelta) -> String {
         self.shared.lock().push(android_id, app_data, sent, ttl)
     }
@@ -149,12 +149,12 @@ impl PushService {
         }
     }
 
-    /// What clients did so far.
+    /// Actions of clients so far.
     pub fn counts(&self) -> Counts {
         self.shared.lock().counts.clone()
     }
 
-    /// Whether the account is logged in.
+    /// True if the account is logged in.
     pub fn connected(&self, android_id: u64) -> bool {
         self.shared.lock().by_id.get(&android_id).is_some_and(|account| account.session.is_some())
     }

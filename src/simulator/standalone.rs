@@ -48,7 +48,7 @@ pub struct SimulateOptions {
     /// Port of the chat platform
     #[arg(long, default_value_t = 8087)]
     pub chat_port: u16,
-    /// Where the chat platform sends the commands that somebody gives
+    /// Where the chat platform sends the commands of users
     #[arg(long, default_value = "http://127.0.0.1:8080/chat/interactions")]
     pub interactions_url: String,
     /// Seed of everything that happens in the simulated world

@@ -78,7 +78,7 @@ impl SimulatedWorld {
         world
     }
 
-    /// The same with `count` more shops that never change (load tests).
+    /// Adds `count` shops that never change (load tests).
     pub fn with_markers(mut self, count: usize) -> Self {
         for _ in 0..count {
             shops::open(&mut self.markers, &self.terrain, &mut self.rng, shops::STATIC_SHOP, 2);
@@ -147,7 +147,7 @@ impl SimulatedWorld {
         self.move_until(now);
     }
 
-    /// What to broadcast since the last call.
+    /// Changes since the last call, to be broadcast.
     pub fn take_changes(&mut self) -> Vec<WorldChange> {
         std::mem::take(&mut self.changes)
     }
@@ -413,7 +413,7 @@ impl SimulatedWorld {
         }
     }
 
-    // What clients ask for
+    // Requests of clients
 
     /// SteamID64 of every member of the team.
     pub fn team(&self) -> Vec<u64> {
@@ -484,7 +484,7 @@ impl SimulatedWorld {
         self.devices.app_entity_info(entity_id)
     }
 
-    /// Whether the alarm sends push messages to the player.
+    /// True if the alarm sends push messages to the player.
     pub fn subscription(&self, entity_id: u64, player: u64) -> Result<bool, GameError> {
         self.devices.subscription(entity_id, player)
     }

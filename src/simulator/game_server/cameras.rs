@@ -1,4 +1,4 @@
-//! Who watches which camera, and who steers it.
+//! Subscribers of the cameras, and the players who steer them.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -103,7 +103,7 @@ impl CameraSessions {
         self.controllers.clear();
     }
 
-    /// How many subscriptions began, and how many there are now.
+    /// Number of subscriptions that began, and of those that there are now.
     pub fn count(&self) -> (usize, usize) {
         (self.begun, self.sessions.len())
     }

@@ -24,7 +24,7 @@ pub struct GameClient {
     _cut: oneshot::Sender<Infallible>,
 }
 
-/// What the connection of a client works with.
+/// Queues of a client's connection.
 pub struct ClientQueue {
     pub id: u64,
     pub outbox: mpsc::Sender<Bytes>,

@@ -22,9 +22,9 @@ use super::{
 };
 use crate::game::wire::{AppBroadcast, AppMessage, AppResponse};
 
-/// What a full server writes instead of an HTTP answer: a WebSocket close frame, code 1000.
+/// Answer of a full server, instead of HTTP: a WebSocket close frame, code 1000.
 const REFUSAL: [u8; 4] = [0x88, 0x02, 0x03, 0xE8];
-/// How long a refused client may take to read the refusal.
+/// Time that a refused client may take to read the refusal.
 const REFUSAL_DEADLINE: Duration = Duration::from_secs(1);
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 const WRITE_DEADLINE: Duration = Duration::from_secs(5);

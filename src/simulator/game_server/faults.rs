@@ -1,4 +1,4 @@
-//! How a game server misbehaves.
+//! Faults of a game server.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use prost::Message as _;
 
 use crate::game::wire::{AppMarker, AppMarkerType, AppMessage};
 
-/// How the server misbehaves; the default is not at all.
+/// Faults of the server; none by default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GameServerFaults {
     /// The game thread hangs: requests are read and never answered, nothing is broadcast, pings are still answered.
@@ -26,7 +26,7 @@ pub struct GameServerFaults {
     pub unknown_fields: bool,
     /// A switch or an alarm changes right after it was asked, and its broadcast overtakes the answer.
     pub overtaken: bool,
-    /// Switches are told to turn, and stay as they are.
+    /// Switches do not turn on a request for it.
     pub stuck: bool,
     /// Answers with markers have this many more, which are nothing and nowhere.
     pub extra_markers: usize,

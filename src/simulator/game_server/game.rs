@@ -70,7 +70,7 @@ pub struct SimulatedGame {
     bad_tokens: TokenBuckets<IpAddr>,
 }
 
-/// How a message is answered.
+/// Answer to a message.
 pub enum Reply {
     Send(Box<AppResponse>),
     Nothing,
@@ -204,7 +204,7 @@ impl SimulatedGame {
         Ok(answer)
     }
 
-    /// What the next camera frame of a client shows; `None` when there is nothing to send.
+    /// Content of the next camera frame of a client; `None` when there is nothing to send.
     pub fn camera_frame(&mut self, client: u64, now: Instant) -> Option<(Scene, usize)> {
         if self.faults.frozen {
             return None;

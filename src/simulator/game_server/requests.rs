@@ -67,7 +67,7 @@ pub fn answer(
     })
 }
 
-/// Whether this is a request about one entity: a client that makes it gets the broadcasts of that entity from then on.
+/// True if this is a request about one entity: a client that makes it gets the entity's broadcasts from then on.
 pub fn watches_entity(request: &AppRequest) -> bool {
     request.get_entity_info.is_some()
         || request.set_entity_value.is_some()

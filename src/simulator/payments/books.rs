@@ -1,4 +1,4 @@
-//! What the provider knows: every object as its API shows it, and what happens to them.
+//! Books of the provider: every object as its API shows it, and the changes of these objects.
 
 mod by_customer;
 mod disputes;
@@ -28,7 +28,7 @@ const REMEMBERED: usize = 10_000;
 const ANSWER_KEPT: i64 = 24 * 60 * 60;
 const VERSION: &str = "2026-10-28.endive";
 
-/// Why something is not done, in the words of the API.
+/// Refusal of a request, in the words of the API.
 #[derive(Debug)]
 pub struct ApiRefusal {
     pub status: u16,
@@ -175,7 +175,7 @@ impl Books {
         self.sessions.get(id)
     }
 
-    /// How many checkouts are open.
+    /// Number of open checkouts.
     pub fn open_sessions(&self) -> usize {
         self.sessions.values().filter(|session| session["status"] == "open").count()
     }
@@ -345,7 +345,7 @@ impl Books {
         self.subscriptions.get(id)
     }
 
-    /// Of this customer, newest first.
+    /// Subscriptions of this customer, newest first.
     pub fn subscriptions(&self, customer: Option<&str>, with_ended: bool) -> Vec<&Value> {
         let fits = |known: &&Value| {
             customer.is_none_or(|customer| known["customer"] == customer)
@@ -358,7 +358,7 @@ impl Books {
         self.charges.iter().find(|charge| charge["id"] == id)
     }
 
-    /// Of this customer and this payment, newest first.
+    /// Charges of this customer and this payment, newest first.
     pub fn charges(&self, customer: Option<&str>, payment: Option<&str>) -> Vec<&Value> {
         let fits = |charge: &&Value| {
             customer.is_none_or(|customer| charge["customer"] == customer)
@@ -367,7 +367,7 @@ impl Books {
         self.charges.iter().rev().filter(fits).collect()
     }
 
-    /// Of this charge and this payment, newest first.
+    /// Refunds of this charge and this payment, newest first.
     pub fn refunds(&self, charge: Option<&str>, payment: Option<&str>) -> Vec<&Value> {
         let fits = |refund: &&Value| {
             charge.is_none_or(|charge| refund["charge"] == charge)

@@ -1,23 +1,23 @@
-//! What can be done to a subscription, by its customer or by time.
+//! Changes of a subscription, by its customer or by time.
 
-/// What can be done to a subscription.
+/// A change of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubscriptionChange {
     /// To this price.
     Plan(String),
-    /// It ends with its period.
+    /// The subscription ends with its period.
     Cancel,
-    /// It does not.
+    /// The subscription does not end with its period.
     Keep,
     /// Its first payment is not done yet.
     FirstPaymentOpen,
     /// Its first payment was never done.
     FirstPaymentExpired,
-    /// It ends now.
+    /// The subscription ends now.
     End,
     /// The end with its period, which the subscription states.
     EndWithPeriod,
-    /// It is renewed, and the payment fails.
+    /// The subscription is renewed, and the payment fails.
     FailPayment,
     /// To this price, within the period, and the payment fails.
     FailUpgrade(String),

@@ -30,7 +30,7 @@ pub fn routes(config: &mut ServiceConfig) {
 }
 
 fn page(title: &str, content: &str) -> HttpResponse {
-    // What comes from outside is inserted last, so that nothing in it can be a placeholder of the template.
+    // Texts from outside are inserted last, so that nothing in them can be a placeholder of the template.
     let page = PAGE.replace("{title}", title).replace("{content}", content);
     HttpResponse::Ok().content_type("text/html; charset=utf-8").insert_header((CACHE_CONTROL, "no-store")).body(page)
 }

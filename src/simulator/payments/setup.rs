@@ -1,4 +1,4 @@
-//! How the provider is set up: its secrets, and how it misbehaves.
+//! Setup of the provider: its secrets and its faults.
 
 use serde::Deserialize;
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 pub const PAYMENT_KEY: &str = "sk_test_simulated";
 pub const WEBHOOK_SECRET: &str = "whsec_simulated";
 
-/// How the provider misbehaves; the default is not at all. Also `POST /faults`, as JSON in camelCase.
+/// Faults of the provider; none by default. Also the body of `POST /faults`, as JSON in camelCase.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct PaymentFaults {
@@ -14,19 +14,19 @@ pub struct PaymentFaults {
     pub status: Option<u16>,
     /// The key is of another account, which has nothing.
     pub other_account: bool,
-    /// Answers of the API come so many milliseconds later, or when this ends.
+    /// Answers of the API come this many milliseconds later, or when this ends.
     pub answer_delay: u64,
     /// Refunds are made, and their answers lost.
     pub lose_refunds: bool,
     /// Refunds are made, and something in between answers with a page of this status.
     pub refund_answer: Option<u16>,
-    /// Refunds are made at once, and their answers come so many milliseconds later, or when this ends.
+    /// Refunds are made at once, and their answers come this many milliseconds later, or when this ends.
     pub refund_delay: u64,
-    /// Events are not sent before it ends; whoever asks has them.
+    /// Events are not sent before this ends; a client that asks has them.
     pub hold_events: bool,
-    /// Events are sent so many milliseconds later.
+    /// Events are sent this many milliseconds later.
     pub event_delay: u64,
-    /// Each event is sent so many times more.
+    /// Each event is sent this many times more.
     pub duplicates: u32,
     /// The events of each step are sent in the reverse order.
     pub reversed: bool,

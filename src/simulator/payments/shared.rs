@@ -1,4 +1,4 @@
-//! What the provider's pages, its API and whoever started it share.
+//! Shared state of the provider's pages, its API and the code that started it.
 
 use std::{
     io,
@@ -9,7 +9,7 @@ use std::{
 use super::{books::Books, delivery::EventDelivery, setup::PaymentFaults};
 use crate::clock::Clock;
 
-/// What its pages and its API share.
+/// See the module.
 pub struct SharedPayments {
     pub addr: SocketAddr,
     pub clock: Clock,

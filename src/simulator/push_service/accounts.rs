@@ -25,7 +25,7 @@ const VIOLATIONS: usize = 100;
 const SENDER: &str = "976529667804";
 const PACKAGE: &str = "com.facepunch.rust.companion";
 
-/// What clients did so far.
+/// Actions of clients so far.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// Logins, and those of them that were refused.
@@ -36,7 +36,7 @@ pub struct Counts {
     /// Their answers to ours.
     pub pongs: u32,
     pub stream_acks: u32,
-    /// What no client of the real service does; the connection was cut.
+    /// Actions of no client of the real service; the connection was cut.
     pub violations: Vec<String>,
 }
 
@@ -99,14 +99,14 @@ struct QueuedPush {
     frame: Option<i32>,
 }
 
-/// What a connection does next.
+/// Next step of a connection.
 pub enum Instruction {
     Deliver(Box<DataMessageStanza>),
     Ping,
     Close,
     /// Ends the connection without a close frame.
     Cut,
-    /// Until this time, if any, or until it is woken.
+    /// Waits until this time, if any, or until it is woken.
     Wait(Option<Instant>),
 }
 
@@ -183,7 +183,7 @@ impl Accounts {
         number
     }
 
-    /// What the connection of this session does next; a message becomes its frame `frame`.
+    /// Next step of this session's connection; a message becomes its frame `frame`.
     fn instruct(&mut self, android_id: u64, session: u64, frame: i32, now: Timestamp) -> Instruction {
         let faults = self.faults;
         let Some(account) = self.by_id.get_mut(&android_id) else { return Instruction::Cut };
@@ -260,7 +260,7 @@ pub struct LoggedIn<'a> {
 }
 
 impl LoggedIn<'_> {
-    /// What the connection does next, and the faults of the moment; a message becomes its frame `frame`.
+    /// Next step of the connection, and the faults of the moment; a message becomes its frame `frame`.
     pub fn instruction(&self, frame: i32) -> (Instruction, PushServiceFaults) {
         let mut accounts = self.shared.lock();
         let instruction = accounts.instruct(self.android_id, self.session, frame, self.shared.clock.now());

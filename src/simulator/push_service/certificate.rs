@@ -22,7 +22,7 @@ const HOST: &str = "mtalk.google.com";
 /// Where a directory keeps the key.
 const KEY_FILE: &str = "push-ca.key";
 
-/// The authority's key. Its certificate says nothing else that clients look at: whoever trusts one that was made of this
+/// The authority's key. Its certificate says nothing else that clients look at: a client that trusts one made of this
 /// key trusts all of them.
 pub struct CertificateAuthority(KeyPair);
 

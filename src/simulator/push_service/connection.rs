@@ -27,7 +27,7 @@ const PING_INTERVAL: Duration = Duration::from_secs(30 * 60);
 const STREAM_ACK: i32 = 13;
 const UNAUTHORIZED: i32 = 401;
 
-/// Why a connection is over.
+/// Cause of a connection's end.
 enum End {
     Gone,
     /// The client did what no client of the real service does.

@@ -1,8 +1,8 @@
-//! How a push service misbehaves.
+//! Faults of a push service.
 
 use std::time::Duration;
 
-/// How the service misbehaves; the default is not at all.
+/// Faults of the service; none by default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PushServiceFaults {
     /// Every login is refused with this code.

@@ -1,8 +1,8 @@
-//! What the game and its publisher push: the data of each kind of push message.
+//! Pushes of the game and of its publisher: the data of each kind of push message.
 
 use serde_json::{Map, Value, json};
 
-/// How the pushes of a game server name it.
+/// A game server, as named in its pushes.
 #[derive(Clone, Debug)]
 pub struct PushedServer {
     /// A GUID.

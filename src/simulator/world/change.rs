@@ -1,4 +1,4 @@
-//! What a game server broadcasts, and why.
+//! Changes of the world that a game server broadcasts.
 
 use crate::game::wire::{AppEntityPayload, AppTeamMessage};
 

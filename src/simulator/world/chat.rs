@@ -13,7 +13,7 @@ pub const CHAT_LINES: usize = 100;
 /// Characters of a line; longer ones are cut.
 const LINE_LENGTH: usize = 256;
 
-/// What the team says by itself.
+/// Chat lines of the team, said without a cause.
 pub const CHATTER: [&str; 14] = [
     "anyone got spare metal frags?",
     "running a quick loop past the gas station",

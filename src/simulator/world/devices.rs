@@ -186,7 +186,7 @@ impl SimulatedDevices {
         Ok(AppEntityInfo { r#type: device.entity_type() as i32, payload: device.payload(false) })
     }
 
-    /// Whether the alarm sends push messages to the player.
+    /// True if the alarm sends push messages to the player.
     pub fn subscription(&self, entity_id: u64, player: u64) -> Result<bool, GameError> {
         match self.get(entity_id) {
             None => Err("not_found"),

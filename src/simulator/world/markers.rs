@@ -1,4 +1,4 @@
-//! What is on the map, except the players.
+//! Markers of the map, except the players.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What happens in the world by itself, and when.
+//! Events in the world that happen by themselves, and their times.
 
 use std::collections::BTreeMap;
 

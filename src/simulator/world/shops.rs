@@ -14,12 +14,12 @@ use crate::{
 
 /// Shops of an island, besides the bait.
 const SHOPS: usize = 40;
-/// Of them those at the outpost.
+/// Shops among them at the outpost.
 const OUTPOST_SHOPS: usize = 8;
 /// The name of shops whose stock never changes.
 pub const STATIC_SHOP: &str = "Static Shop";
 
-/// What shops sell: item, pieces, currency, cost.
+/// Goods of shops: item, pieces, currency, cost.
 const GOODS: [(i32, i32, i32, i32); 14] = [
     (WOOD, 1000, SCRAP, 20),
     (STONES, 1000, SCRAP, 25),
