@@ -113,7 +113,7 @@ impl Budget {
         Duration::from_millis(player.max(self.address.wait(cost, priority, address_reserve, now)))
     }
 
-    /// Spends the cost in both buckets, or in neither and says how long to wait.
+    /// Spends the cost in both buckets, or in neither and returns the time to wait.
     pub fn take(&mut self, player: u64, cost: u32, priority: Priority, now: u64) -> Result<(), Duration> {
         let wait = self.wait_for(player, cost, priority, now);
         if !wait.is_zero() {

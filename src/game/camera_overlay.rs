@@ -39,7 +39,7 @@ struct Projection {
 }
 
 impl Projection {
-    /// None for a field of view that is none.
+    /// `None` if the field of view is not between 0 and 180 degrees.
     fn of(shot: &CameraShot) -> Option<Self> {
         let (width, height) = (f32::from(shot.view.width), f32::from(shot.view.height));
         let is_angle = shot.vertical_fov > 0.0 && shot.vertical_fov < 180.0;
@@ -47,7 +47,7 @@ impl Projection {
         is_angle.then_some(Self { width, height, focal, near: shot.view.near_plane.max(NEAREST) })
     }
 
-    /// Where a box of this extent is seen; none behind the near plane.
+    /// Projects a box of this extent; `None` behind the near plane.
     fn project(&self, [x, y, z]: [f32; 3], wide: f32, high: f32) -> Option<Projected> {
         if z <= self.near {
             return None;

@@ -62,7 +62,7 @@ fn last_samples(shot: &CameraShot) -> Vec<Option<Sample>> {
     samples
 }
 
-/// In the numbers and the order of operations of other clients, so that none differs by one.
+/// Colour of a sample, in the number types and order of operations of other clients, so that no value differs by one.
 fn colour(sample: Sample) -> Rgb<u8> {
     if sample == Sample::SKY {
         return SKY;

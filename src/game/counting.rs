@@ -1,8 +1,8 @@
-//! Counts what a message of a game server repeats, before it is decoded: a marker is two bytes on the wire and hundreds
-//! in memory, so the size of a message says little about what it becomes.
+//! Counts the repeated elements of a game server's message before it is decoded: a marker is two bytes on the wire and
+//! hundreds in memory, so the bytes of a message say little about the memory that it takes.
 //!
-//! One pass over the protobuf wire, without allocation. It knows only the way to repeated fields; what is left out here
-//! is one value, however often it comes.
+//! One pass over the protobuf wire, without allocation. It follows only the fields that lead to repeated ones; every
+//! other field is one value, however often it comes.
 
 use std::fmt;
 
@@ -81,7 +81,7 @@ pub fn response_seq(message: &[u8]) -> Option<u32> {
     }
 }
 
-/// A field that is a message: its number, what each of it counts as, and what it has within.
+/// A field that is a message: its number, the element that each one counts as, and its nested fields.
 struct Nested(u64, Option<Repeated>, &'static [Nested]);
 
 const TEAM: &[Nested] = &[
@@ -131,7 +131,7 @@ fn count(message: &[u8], nested: &[Nested], see: &mut impl FnMut(Repeated)) -> R
 }
 
 enum Content<'a> {
-    /// A varint; what has a fixed length is not looked at.
+    /// A varint; values of fixed length are not looked at.
     Number(u64),
     Fixed,
     Bytes(&'a [u8]),
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn one_value_in_many_pieces_is_counted_as_a_whole() {
-        // Protobuf joins what comes several times in a field that is not repeated.
+        // Protobuf merges the occurrences of a field that is not repeated.
         let pieces = [markers(15_000), markers(5_001)].concat();
         assert_eq!(excess(&pieces), Ok(Some(Repeated::Markers)));
     }

@@ -1,4 +1,4 @@
-//! Decodes what game servers send, so that none of them can hold up the others: small messages where they are read,
+//! Decodes the messages of game servers, so that no server can hold up the others: small messages where they are read,
 //! large ones on a few threads of their own and within one budget of bytes for the whole process. Maps, the largest,
 //! are awaited a few at a time.
 
@@ -42,7 +42,7 @@ pub type DecodingPermit = OwnedSemaphorePermit;
 /// See the module. Clones share the threads and the budget.
 #[derive(Clone, Debug)]
 pub struct MessageDecoder {
-    /// None: large messages are decoded where they are read, too.
+    /// `None`: large messages are decoded where they are read, too.
     threads: Option<Arc<Semaphore>>,
     budget: Arc<Semaphore>,
     maps: Arc<Semaphore>,
@@ -74,7 +74,7 @@ impl MessageDecoder {
         let permit = self.budget.clone().acquire_many_owned(permits).await.ok();
         let Some(threads) = &self.threads else { return Ok((decode(payload)?, permit)) };
         let thread = threads.clone().acquire_owned().await.ok();
-        // Both permits go along: who stops waiting does not end the work.
+        // Both permits move along: a caller that stops waiting does not end the work.
         let decoding = task::spawn_blocking(move || {
             let _thread = thread;
             Ok((decode(payload)?, permit))

@@ -5,7 +5,7 @@
 //! [`Broadcasts`] are dropped.
 //!
 //! Broadcasts and answers keep their order: an answer is handed over when the broadcasts that came before it are handled,
-//! and says which ones came before it was asked for.
+//! and has the number of those that came before its request.
 
 use std::{
     collections::HashMap,
@@ -47,7 +47,7 @@ use crate::{
 const CONNECT_DEADLINE: Duration = Duration::from_secs(15);
 /// A write that the peer does not take ends the link.
 const WRITE_DEADLINE: Duration = Duration::from_secs(10);
-/// Without any sign of life for so long, the peer is asked for one; for as long once more, the link has ended.
+/// After this long without a sign of life the peer is pinged; after as long again the link has ended.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 /// Bytes of a message while a map is awaited: its picture is megabytes.
 const MAP_LIMIT: usize = 32 * 1024 * 1024;
@@ -58,7 +58,7 @@ const REQUESTS: usize = 64;
 /// Broadcasts read and not yet taken; when full, reading waits and the game server feels it.
 const BROADCASTS: usize = 256;
 
-/// Where a game server is, and which way to go.
+/// Address of a game server, and the way to it.
 #[derive(Clone)]
 pub struct Route {
     /// Host name or address of the game server.
@@ -350,7 +350,7 @@ impl Exchange {
     }
 }
 
-/// A large message that is decoded elsewhere: its size, and what it says.
+/// A large message that is decoded elsewhere: its size and its content.
 type Decoding = LocalBoxFuture<'static, Box<(usize, Result<(AppMessage, Option<DecodingPermit>), DecodeError>)>>;
 
 #[allow(clippy::manual_async_fn, reason = "an async function has room for its arguments twice")]

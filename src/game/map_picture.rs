@@ -1,4 +1,4 @@
-//! The picture in a game server's map answer: what of it can be shown, and smaller ones.
+//! The picture in a game server's map answer: its limits, and smaller copies.
 
 use std::io::Cursor;
 
@@ -17,7 +17,7 @@ use crate::{
 const PICTURE_BYTES: usize = 12 * 1024 * 1024;
 /// Pixels of an edge; those of real maps have 4 000 at most.
 const LONGEST_EDGE: u32 = 6_144;
-/// The size of a picture is in its first bytes; more of it is not looked at where it is read.
+/// The size of a picture is in its first bytes; the rest is not looked at when a map is read.
 const HEAD_BYTES: usize = 64 * 1024;
 /// Quality of the smaller pictures, 1 to 100.
 const QUALITY: u8 = 82;
@@ -40,7 +40,7 @@ fn picture(map: &AppMap) -> Option<MapPicture> {
     if width.min(height) == 0 || width.max(height) > LONGEST_EDGE {
         return None;
     }
-    // The margin is said in pixels of the size that the answer claims.
+    // The margin is given in pixels of the size that the answer claims.
     let claimed = u64::from(map.width.max(1));
     let margin = u64::try_from(map.ocean_margin).unwrap_or_default() * u64::from(width) / claimed;
     let margin = u32::try_from(margin).ok().filter(|margin| margin.saturating_mul(2) < width.min(height));

@@ -21,7 +21,7 @@ pub struct Outbound {
     clock: Clock,
     /// Addresses of this machine and private ones may be connected to.
     allows_private: bool,
-    /// Where this service itself is reached.
+    /// Addresses of this service itself.
     own: RwLock<Vec<IpAddr>>,
     new_addresses: Mutex<NewAddresses>,
     retries: Mutex<Retries>,
@@ -33,7 +33,7 @@ impl Outbound {
         Self { clock, allows_private, own, new_addresses, retries }
     }
 
-    /// From now on, this service is reached at these addresses.
+    /// Sets the addresses of this service itself.
     pub fn set_own(&self, addresses: Vec<IpAddr>) {
         *self.own.write().unwrap_or_else(PoisonError::into_inner) = addresses;
     }

@@ -29,7 +29,7 @@ const MONUMENTS: usize = 1_024;
 /// Characters of a name; the game's own limits are lower.
 const TEXT: usize = 128;
 
-/// Centimetres are enough, and equal places stay equal. None for what is not a place.
+/// Rounds to centimetres, so that equal places stay equal. `None` for a value that is no place.
 fn metres(value: f32) -> Option<f64> {
     (value.is_finite() && value.abs() < 1e6).then(|| (f64::from(value) * 100.0).round() / 100.0)
 }

@@ -52,7 +52,7 @@ pub struct WebSocket {
     stream: Transport,
     /// Read and not taken yet; without memory when empty.
     unread: BytesMut,
-    /// A message of which more parts come, and whether it is binary.
+    /// A message of which more parts come; true if it is binary.
     begun: Option<(bool, BytesMut)>,
     /// Bytes of heads and control frames since the last message.
     beside: usize,
@@ -189,13 +189,13 @@ impl WebSocket {
         }
         let end = begin + length;
         if self.unread.len() < end {
-            // Room for the rest, but never for much more than what came: a peer may say what it does not do.
+            // Room for the rest, but never for much more than what came: a peer may announce more than it sends.
             let rest = end - self.unread.len();
             self.unread.reserve(rest.min(self.unread.len().max(READ_SIZE)));
             return Ok(None);
         }
         self.beside = beside;
-        // Neither does what follows hold the memory of a large frame, nor is it copied for each of many small ones.
+        // The bytes behind neither hold the memory of a large frame, nor are copied for each of many small ones.
         let mut frame = match self.unread.len() - end {
             0 => take(&mut self.unread),
             rest if rest < end => {
@@ -231,7 +231,7 @@ impl WebSocket {
         self.write_control(OpCode::Pong, payload).await
     }
 
-    /// Says that nothing more follows.
+    /// Sends a close frame.
     pub async fn close(&mut self) -> io::Result<()> {
         self.write_control(OpCode::Close, &[]).await
     }
@@ -248,7 +248,7 @@ impl WebSocket {
     }
 }
 
-/// As a client writes it: masked.
+/// Writes a frame as clients do: masked.
 fn write_frame(frames: &mut BytesMut, kind: OpCode, payload: &[u8]) {
     Parser::write_message(frames, payload, kind, true, true);
 }
