@@ -21,7 +21,7 @@ pub struct PushContext {
     pub address: PushAddress,
     /// Bounds and spreads the logins of all sessions.
     pub logins: LoginTurns,
-    /// Which game servers may be paired.
+    /// Limits on the game servers that may be paired.
     pub outbound: Arc<Outbound>,
     /// Receives what was pushed, once it is stored.
     pub hub: Addr<Hub>,

@@ -1,4 +1,4 @@
-//! A push that cannot be handled: whether it is to blame itself, and what is kept of it when it is given up.
+//! A push that cannot be handled: its own faults, and the dead letter that is kept when it is given up.
 //!
 //! A push is acknowledged only once it is stored, and those behind it wait for that. One that fails whenever it is
 //! tried would keep all after it in memory, until none is read at all.

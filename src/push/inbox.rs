@@ -30,17 +30,17 @@ use crate::{
     vault::Vault,
 };
 
-/// Whose push it is, and what it may do.
+/// Owner of a push, and the limits on pairing.
 #[derive(Clone)]
 pub struct PushOwner {
     pub user: UserId,
     pub platform: PlatformId,
-    /// Which game servers may be paired.
+    /// Limits on the game servers that may be paired.
     pub outbound: Arc<Outbound>,
 }
 
-/// The server that the alarm of one push is of: telling of it and storing it must not choose two. It is chosen by
-/// whichever comes first, and once more only when it is paired no longer.
+/// The server of the alarm in one push: delivering and storing the alarm must not choose two. The first of them
+/// chooses it; it is chosen once more only when it is no longer paired.
 #[derive(Debug, Default)]
 pub struct AlarmServer(Mutex<Option<ServerId>>);
 
@@ -49,7 +49,7 @@ impl AlarmServer {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// By the owner's servers as they were last read.
+    /// Chooses among the owner's servers as they were last read.
     fn among_known(&self, servers: &[PairedServer], identity: &ServerIdentity) -> Option<ServerId> {
         let mut chosen = self.chosen();
         if chosen.is_none() {
@@ -58,7 +58,7 @@ impl AlarmServer {
         chosen.clone()
     }
 
-    /// By the owner's servers as they are.
+    /// Chooses among the owner's servers in the database.
     fn among_stored(&self, servers: &[PairedServer], identity: &ServerIdentity) -> Option<ServerId> {
         let mut chosen = self.chosen();
         if !servers.iter().any(|server| Some(&server.id) == chosen.as_ref()) {
@@ -168,7 +168,7 @@ pub struct Inbox<'a> {
 }
 
 impl Inbox<'_> {
-    /// Stores one push and what it changes. Call it in a transaction.
+    /// Stores one push and its changes. Call it in a transaction.
     pub fn store(&self, db: &mut Db, message: &PushMessage) -> Result<PushOutcome, DbError> {
         if let Some(id) = &message.persistent_id
             && !push_seen::insert(db, &self.owner.user, id, self.now)?

@@ -1,5 +1,5 @@
 //! Logins of all sessions of this process: a lost network sends them back together, and they must not look like an
-//! attack, nor keep threads and database from what else they do.
+//! attack, nor keep threads and database from other work.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -11,9 +11,9 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 /// Logins under way at once, each over within its deadlines. Each writes to the database, where alarms must not wait long
 /// behind them.
 const AT_ONCE: usize = 50;
-/// Room for the return of each session.
+/// Part of the spread for each session.
 const EACH: Duration = Duration::from_millis(10);
-/// In this time all are back, however many: an alarm that waits for its session is late.
+/// Longest spread, however many sessions: an alarm that waits for its session is late.
 const LONGEST_SPREAD: Duration = Duration::from_secs(60);
 
 /// Shared by all sessions.

@@ -1,7 +1,7 @@
 //! One push session: whatever Google's MCS delivers after the login, until either side ends it.
 //!
-//! No task and no policy: the caller asks for what comes next, and says when it has stored a message; only then is that
-//! acknowledged, with all before it. What was not acknowledged comes again at a later login.
+//! No task and no policy: the caller asks for the next event, and reports when it has stored a message; only then is
+//! that acknowledged, with all before it. A message that was not acknowledged comes again at a later login.
 
 use std::{collections::VecDeque, fmt, io, time::Duration};
 
@@ -77,7 +77,7 @@ pub enum Received {
     Heartbeat,
 }
 
-/// Which message of a session it was: the number of its frame.
+/// Identifies a message of a session: the number of its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PushReceipt(i32);
 
@@ -107,7 +107,7 @@ impl<S> fmt::Debug for McsSession<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> McsSession<S> {
-    /// Speaks the protocol's version first; the login comes next.
+    /// Writes the protocol's version first; the login comes next.
     pub(super) fn new(stream: S) -> Self {
         let mut outbox = BytesMut::new();
         outbox.put_u8(VERSION);
@@ -125,7 +125,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> McsSession<S> {
         }
     }
 
-    /// Sends a frame and gives the next one that comes.
+    /// Sends a frame and returns the next one that comes.
     pub(super) async fn ask(&mut self, frame: Frame) -> Result<Frame, SessionEnd> {
         self.send(frame);
         self.flush().await?;
@@ -137,7 +137,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> McsSession<S> {
         }
     }
 
-    /// A message is stored: a later call of [`next`](Self::next) acknowledges it, as soon as all before it are stored.
+    /// Marks a message as stored: a later call of [`next`](Self::next) acknowledges it once all before it are stored.
     pub fn stored(&mut self, receipt: PushReceipt) {
         if let Ok(place) = self.unstored.binary_search(&receipt) {
             self.unstored.remove(place);
@@ -263,7 +263,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> McsSession<S> {
                 self.answer_by = Some(Instant::now() + ANSWER_DEADLINE);
                 let last_stream_id_received = Some(self.acknowledgeable());
                 self.send(Frame::HeartbeatPing(HeartbeatPing { last_stream_id_received, ..HeartbeatPing::default() }));
-                // `next` writes it before it reads on, also within a frame.
+                // `next` writes the outbox before it reads on, also within a frame.
                 Ok(())
             }
         }

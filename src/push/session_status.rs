@@ -93,7 +93,7 @@ impl SessionStatus {
         Self(Mutex::new(Some(session)))
     }
 
-    /// The state now, which may be the same as before, and what went wrong.
+    /// Sets the state, which may be the same as before, and the fault.
     pub fn set_state(&self, state: PushState, fault: Option<SessionFault>, now: Timestamp) {
         if let Some(session) = self.lock().as_mut() {
             if session.state != state {
@@ -103,21 +103,21 @@ impl SessionStatus {
         }
     }
 
-    /// A push is not stored yet, or all are again. The session may have ended meanwhile, which matters more.
+    /// Notes that a push is not stored yet, or that all are again. The end of a session meanwhile matters more.
     pub fn set_unstored(&self, unstored: bool) {
         if let Some(session) = self.lock().as_mut().filter(|session| session.state == PushState::Connected) {
             session.last_error = unstored.then_some(SessionFault::PushNotStored);
         }
     }
 
-    /// A heartbeat came now.
+    /// Notes a heartbeat that came now.
     pub fn heard(&self, now: Timestamp) {
         if let Some(session) = self.lock().as_mut() {
             session.last_heartbeat_at = Some(now);
         }
     }
 
-    /// A push came now, and is stored.
+    /// Notes a push that came now and is stored.
     pub fn received(&self, now: Timestamp) {
         if let Some(session) = self.lock().as_mut() {
             session.last_message_at = Some(now);

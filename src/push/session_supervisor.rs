@@ -54,7 +54,7 @@ const REFUSED_PAUSES: [Duration; 2] = [Duration::from_secs(60), Duration::from_s
 
 /// Between two attempts to store a push that fails by its own fault.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// Longest pause before one is tried again that a database in trouble does not store.
+/// Longest pause before a push is tried again that a database in trouble did not store.
 const LONGEST_STORE_PAUSE: Duration = Duration::from_secs(15);
 
 /// Failure of a login or end of a session.
@@ -155,7 +155,7 @@ pub async fn supervise(
     };
     select! {
         () = sessions => {}
-        // Also between sessions.
+        // Pushes are stored between sessions, too.
         never = supervisor.store_all() => match never {},
     }
     supervisor.unstored.clear();
@@ -168,7 +168,7 @@ struct SessionSupervisor {
     user: UserId,
     /// The user's paired servers as last read: an alarm does not wait for the database.
     servers: Rc<RefCell<Vec<PairedServer>>>,
-    /// They have to be read again.
+    /// Notified when they have to be read again.
     servers_changed: Arc<Notify>,
     unstored: Arc<UnstoredPushes>,
 }
@@ -217,8 +217,8 @@ impl SessionSupervisor {
         }
     }
 
-    /// Reads what is pushed until the session ends. What is not stored by then is not acknowledged, and comes again; until
-    /// then it is stored from here.
+    /// Reads pushes until the session ends. A push that is not stored by then is not acknowledged and comes again;
+    /// until then it is stored from here.
     async fn receive(&self, session: &mut McsSession, owner: &PushOwner) -> SessionEnd {
         self.unstored.begin_session();
         loop {

@@ -21,7 +21,7 @@ pub fn login() -> PushLogin {
     }
 }
 
-/// The service's end of a connection: time is paused, so whatever waits for the other side waits no time.
+/// The service's end of a connection: time is paused, so waiting for the other side takes no time.
 #[derive(Debug)]
 pub struct Service {
     pub stream: DuplexStream,

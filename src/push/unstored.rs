@@ -1,7 +1,7 @@
 //! Pushes of one user that arrived and are not stored yet, in the order in which they came.
 //!
-//! They outlive the session that brought them, and its supervisor: a session that ends loses nothing that was read. What
-//! the push service sends again at the next login is the same push, as long as it waits here.
+//! They outlive the session that brought them, and its supervisor: a session that ends loses nothing that was read. A
+//! push that the service sends again at the next login is the same one, as long as it waits here.
 
 use std::{
     collections::VecDeque,
@@ -28,7 +28,7 @@ pub struct UnstoredPushes {
 struct PushQueue {
     waiting: VecDeque<UnstoredPush>,
     bytes: usize,
-    /// Receipts of what is stored, for the session in use.
+    /// Receipts of stored pushes, for the session in use.
     stored: Vec<PushReceipt>,
     /// Receipts that the session in use has not got back yet.
     owed: usize,
@@ -45,14 +45,14 @@ impl UnstoredPushes {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A session begins: the receipts of the one before mean nothing to it.
+    /// Begins a session: the receipts of the one before mean nothing to it.
     pub fn begin_session(&self) {
         let mut queue = self.queue();
         (queue.stored, queue.owed) = (Vec::new(), 0);
         queue.waiting.iter_mut().for_each(|waiting| waiting.receipts.clear());
     }
 
-    /// The credential is gone, and with it whatever came by it.
+    /// Drops all pushes, because their credential is gone.
     pub fn clear(&self) {
         *self.queue() = PushQueue::default();
     }
@@ -62,7 +62,7 @@ impl UnstoredPushes {
         queue.waiting.len() < PUSHES && queue.owed < PUSHES && queue.bytes < BYTES
     }
 
-    /// A message of the session in use: the push that it is, unless it waits already.
+    /// Adds a message of the session in use; returns its push, unless it waits already.
     pub fn arrive(
         &self,
         message: PushMessage,
@@ -96,7 +96,7 @@ impl UnstoredPushes {
         }
     }
 
-    /// This push, the first, is stored.
+    /// Removes this push, the first, as it is stored.
     pub fn store_first(&self, push: &Arc<ArrivedPush>) {
         let mut queue = self.queue();
         if let Some(waiting) = queue.waiting.pop_front_if(|waiting| Arc::ptr_eq(&waiting.push, push)) {
@@ -106,7 +106,7 @@ impl UnstoredPushes {
         }
     }
 
-    /// Waits until something is stored: the receipts of it that the session in use gave.
+    /// Waits until something is stored; returns the receipts that the session in use gave for it.
     pub async fn receipts(&self) -> Vec<PushReceipt> {
         self.stored.notified().await;
         let mut queue = self.queue();

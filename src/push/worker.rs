@@ -54,7 +54,7 @@ pub struct PushSessions {
     pub users: Vec<UserId>,
 }
 
-/// Are the sessions of all stored credentials on their way? Not before the database has once said which there are.
+/// Asks if the sessions of all stored credentials are on their way. False until the database has listed these once.
 #[derive(Message)]
 #[rtype(result = "bool")]
 pub struct SessionsLoaded;
@@ -79,7 +79,7 @@ struct SupervisedSession {
     status: Arc<SessionStatus>,
     supervisor: AbortHandle,
     servers_changed: Arc<Notify>,
-    /// The next session of this user takes them over.
+    /// Pushes that the next session of this user takes over.
     unstored: Arc<UnstoredPushes>,
 }
 
@@ -150,7 +150,7 @@ impl Actor for PushWorker {
         ctx.spawn(users.into_actor(self).map(|users, worker, _| {
             let total = users.len();
             for (place, user) in users.into_iter().enumerate() {
-                // One that was uploaded meanwhile has its session.
+                // A credential that was uploaded meanwhile has its session.
                 if !worker.sessions.contains_key(&user) {
                     worker.supervise(user, login_turns::spread(total).mul_f64(place as f64 / total as f64));
                 }
