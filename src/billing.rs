@@ -1,10 +1,9 @@
-//! Billing: what the payment provider's events change, and how what is stored follows the provider whatever becomes of
-//! its events.
+//! Billing: stored subscriptions follow the payment provider by its events, and also without them.
 //!
-//! [`sync`] takes an event: it fetches the subscription and stores it with the event's id in one transaction. What it
-//! cannot place is parked, and [`worker`] tries it again; [`reconcile`] compares everything with the provider, nightly.
-//! [`checkout`] opens the provider's pages; [`refunds`] pays back, one attempt on a charge at a time; [`endings`] ends what
-//! runs for users who are gone.
+//! [`sync`] takes an event: it fetches the subscription and stores it with the event's id in one transaction. An event
+//! that it cannot place is parked, and [`worker`] tries it again; [`reconcile`] compares everything with the provider,
+//! nightly. [`checkout`] opens the provider's pages; [`refunds`] pays back, one attempt on a charge at a time;
+//! [`endings`] ends the subscriptions of users who are gone.
 
 pub mod checkout;
 pub mod context;

@@ -56,7 +56,7 @@ impl From<ReconcileError> for CheckoutError {
 #[derive(Clone, Debug)]
 pub enum OpenedPage {
     Checkout(OpenedCheckout),
-    /// Where a subscriber confirms the change to that plan; its address.
+    /// Address of the page where a subscriber confirms the change to that plan.
     Change(String),
 }
 
@@ -132,7 +132,7 @@ pub async fn open_checkout(
     for attempt in 1..=ATTEMPTS {
         let (id, mark, from, to) = (user.id.clone(), mark.clone(), before.clone(), opened.id.clone());
         let replace = move |db: &mut Db| -> Result<_, DbError> {
-            // Another request's checkout, paid meanwhile, was the first: this one has its trial no more.
+            // Another request's checkout, paid meanwhile, was the first: this one must not have a trial.
             if is_first && !never_subscribed(db, &id, &mark)? {
                 return Ok(Replaced::NotFirst);
             }
@@ -154,7 +154,7 @@ pub async fn open_checkout(
                 return Err(CheckoutError::Gone);
             }
         }
-        // The last one closes only its own: the other's page is open then.
+        // The last attempt closes only its own checkout: the other's page is open then.
         if attempt < ATTEMPTS
             && let Some(other) = &before
         {
@@ -253,7 +253,7 @@ async fn open(
     }
 }
 
-/// Closes the checkout of a user who is to be erased, for good, and stores how their subscriptions stand.
+/// Closes the checkout of a user who is to be erased, for good, and stores the state of their subscriptions.
 pub async fn prepare_erasure(
     context: &BillingContext,
     user: &UserId,

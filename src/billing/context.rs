@@ -25,7 +25,7 @@ pub struct BillingContext {
     pub client: PaymentsClient,
     pub prices: TierPrices,
     pub account_marks: AccountMarks,
-    /// Any of them may have signed a webhook.
+    /// Secrets of webhooks, any of which may have signed one.
     pub webhook_secrets: Vec<SecretString>,
     /// True if the key is for real money; `None` if it does not say so.
     pub livemode: Option<bool>,

@@ -1,5 +1,5 @@
-//! Ends subscriptions at the payment provider: what runs for users who are gone, at once if it answers and otherwise by
-//! the worker; and one of a member, as an admin wants it.
+//! Ends subscriptions at the payment provider: those of users who are gone, at once if it answers and otherwise by the
+//! worker; and one of a member, on an admin's request.
 
 use chrono::TimeDelta;
 use serde_json::{Value, json};
@@ -19,9 +19,9 @@ use crate::{
     },
 };
 
-/// An ending that was begun later may be under way: longer than the provider may take for it.
+/// Age up to which an ending may be under way: longer than the provider may take for it.
 const UNDER_WAY: TimeDelta = TimeDelta::minutes(1);
-/// Endings that were begun before are left as they are.
+/// Age beyond which endings are left as they are.
 const SWEPT: TimeDelta = TimeDelta::days(2);
 
 /// Failure to end a stored subscription, or to see it end.
@@ -33,8 +33,8 @@ pub enum EndingError {
     Database(#[from] DbError),
 }
 
-/// Ends all that runs for a customer or could be begun, and forgets them then. False: the provider did not answer, and
-/// the worker tries again.
+/// Ends a customer's subscriptions and open checkouts, and then forgets the customer. False: the provider did not
+/// answer, and the worker tries again.
 pub async fn end_customer(context: &BillingContext, turn: CustomerTurn) -> Result<bool, DbError> {
     if let Err(error) = end_all(context, &turn.customer).await {
         log::warn!(customer = turn.customer.as_str();
@@ -85,8 +85,8 @@ pub async fn end_stored(context: &BillingContext, id: &str) -> Result<Subscripti
     }
 }
 
-/// Writes into the audit log what came of endings of which it does not say that: the process ended, or the provider's
-/// answer was lost.
+/// Writes the outcome of endings into the audit log where it is missing: the process ended, or the provider's answer
+/// was lost.
 pub async fn sweep(context: &BillingContext) -> Result<(), DbError> {
     let now = context.clock.now();
     let of_time = (now - SWEPT, now - UNDER_WAY);

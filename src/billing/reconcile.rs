@@ -54,7 +54,7 @@ pub enum HealOutcome {
 pub struct Reconciled {
     pub compared: usize,
     pub differences: usize,
-    /// Also those that were ended.
+    /// Differences that were healed, ended subscriptions included.
     pub healed: usize,
     /// Subscriptions that run for no user who is known, and were left so.
     pub unowned: usize,
@@ -158,7 +158,7 @@ pub async fn reconcile(
             if !status.is_running() || seen.contains(id) {
                 continue;
             }
-            // Made since the list was read, or not there.
+            // The subscription was made since the list was read, or is not there.
             if let Err(PaymentsError::Unknown { .. }) = context.client.subscription(id).await {
                 done.differences += 1;
                 let (id, what) = (id.clone(), format!("{} here, unknown to the provider", status.as_str()));
@@ -170,7 +170,8 @@ pub async fn reconcile(
     }
 }
 
-/// Compares those of one user, and stores what differs: those of their customers, and those that go on here.
+/// Compares the subscriptions of one user, and stores the differences: those of their customers, and those that go on
+/// here.
 pub async fn reconcile_user(context: &BillingContext, user: &UserId) -> Result<UserStanding, ReconcileError> {
     let id = user.clone();
     let read = move |db: &mut Db| {
@@ -280,7 +281,7 @@ async fn settle(
     })
 }
 
-/// One that the provider does not know any longer is ended once nothing is left of it. Until then the wrong key may be the
+/// Ends a subscription that the provider no longer knows, once its period is over. Until then the wrong key may be the
 /// reason.
 async fn settle_unknown(
     context: &BillingContext,

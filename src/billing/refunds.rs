@@ -1,8 +1,8 @@
 //! Pays back, one attempt on a charge at a time.
 //!
 //! An attempt begins with an entry of the audit log and a row ([`refund_attempts`]) in one transaction; then the provider
-//! is asked, with the attempt's own key; then a further entry says what came of it. Where the process ends in between, or
-//! the provider does not say, [`sweep`] asks again: it looks among the charge's refunds for the one that names the
+//! is asked, with the attempt's own key; then a further entry records the outcome. Where the process ends in between,
+//! or the provider does not say, [`sweep`] asks again: it looks among the charge's refunds for the one that names the
 //! attempt, and only then asks for it once more with the same key, for as long as the provider knows that.
 
 use std::time::Duration;
@@ -58,8 +58,8 @@ pub enum RefundStart {
     Open(String),
 }
 
-/// The attempt in the way of a request without a key that asks for this, if there is one. `after`: the last entry of the
-/// audit log when the request came, after which what began was under way at the same time.
+/// The attempt in the way of a request for this refund without a key, if there is one. `after`: the last entry of the
+/// audit log when the request came; attempts begun after it were under way at the same time.
 ///
 /// Call it in a transaction that has locked the end of the audit log.
 pub fn in_the_way(
@@ -160,7 +160,7 @@ pub fn begin(
     Ok(RefundStart::Attempt(begun))
 }
 
-/// The entry with which an attempt began, and what it asks for.
+/// The entry with which an attempt began, and the refund that it asks for.
 fn begun(db: &mut Db, id: i64) -> Result<Option<(AuditEntry, RefundPlan)>, DbError> {
     let entry = audit::get(db, id)?;
     Ok(entry.and_then(|entry| plan_of(&entry).map(|plan| (entry, plan))))
@@ -174,13 +174,13 @@ fn plan_of(entry: &AuditEntry) -> Option<RefundPlan> {
 /// The known outcome of an attempt.
 enum RefundLook {
     Over(Result<IssuedRefund, RefundError>),
-    /// Another process, or another request, is at it.
+    /// Another process, or another request, works on the attempt.
     Busy,
-    /// This one is at it now, until then.
+    /// This request works on the attempt, until the given time.
     Mine(Box<RefundPlan>, Timestamp),
 }
 
-/// Waits for an attempt, or asks the provider for it: its refund.
+/// Waits for an attempt, or asks the provider for it; returns its refund.
 pub async fn finish(context: &BillingContext, begun: i64) -> Result<IssuedRefund, RefundError> {
     let asked = Instant::now();
     loop {
@@ -199,7 +199,7 @@ pub async fn finish(context: &BillingContext, begun: i64) -> Result<IssuedRefund
     }
 }
 
-/// Asks what became of the attempts that no process is at.
+/// Asks for the outcome of attempts that no process works on.
 pub async fn sweep(context: &BillingContext) -> Result<(), DbError> {
     let now = context.clock.now();
     for attempt in context.pool.read(move |db| refund_attempts::abandoned(db, SWEPT, now)).await? {
@@ -211,7 +211,7 @@ pub async fn sweep(context: &BillingContext) -> Result<(), DbError> {
     Ok(())
 }
 
-/// The admin who asked for an attempt gets its outcome: the same again is another refund.
+/// Notes that the admin of an attempt gets its outcome: the same request again is another refund.
 pub async fn note_shown(context: &BillingContext, begun: i64) {
     if let Err(error) = context.pool.write(move |db| refund_attempts::delete_shown(db, begun)).await {
         log::warn!("it is not stored that the outcome of entry {begun} was shown: {error}");
@@ -242,7 +242,7 @@ async fn look(context: &BillingContext, begun: i64) -> Result<RefundLook, DbErro
     context.pool.write(look).await
 }
 
-/// The entries that say what came of this one, the oldest first.
+/// Entries with the outcome of this one, the oldest first.
 fn outcomes(db: &mut Db, begun: &AuditEntry) -> Result<Vec<AuditEntry>, DbError> {
     let mut entries = audit::about_since(db, AdminAction::Refund, &begun.target, begun.id)?;
     entries.retain(|entry| entry.begun() == Some(begun.id));

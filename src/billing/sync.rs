@@ -1,4 +1,5 @@
-//! Makes what is stored follow the provider, one event at a time, in whatever order, number and company events come.
+//! Makes stored subscriptions follow the provider, one event at a time: in any order, repeated, or at the same time as
+//! others.
 //!
 //! An event says only *that* a subscription has changed: its state is fetched before the transaction that stores it
 //! with the event's id. If another process stored it between the two, it is fetched again ([`subscriptions::put`]), so
@@ -106,8 +107,8 @@ pub async fn store_ended(context: &BillingContext, ended: ProviderSubscription) 
     end(context, None, ended).await
 }
 
-/// Records a charge at which an admin has to look. A dispute that was lost ends what its payer has subscribed to here:
-/// what the provider does not answer or end is an error, so that it sends the event again.
+/// Records a charge at which an admin has to look. A dispute that was lost ends the payer's subscriptions here: if the
+/// provider does not answer or end one, that is an error, so that it sends the event again.
 async fn report(context: &BillingContext, name: &EventName, about: ChargeReport) -> Result<EventOutcome, DbError> {
     let id = name.id.clone();
     if context.pool.read(move |db| payment_events::is_settled(db, &id)).await? {
@@ -147,7 +148,7 @@ async fn payer(context: &BillingContext, charge: Option<&str>) -> Result<Option<
     }
 }
 
-/// Ends what runs for a customer and was sold here.
+/// Ends the running subscriptions of a customer that were sold here.
 async fn end_all(context: &BillingContext, customer: &str) -> Result<Vec<ProviderSubscription>, PaymentsError> {
     let all = context.client.subscriptions_of(customer).await?;
     let mut ended = Vec::new();
@@ -191,7 +192,7 @@ async fn end(
 
 async fn follow(context: &BillingContext, name: &EventName, about: SubscriptionRef) -> Result<EventOutcome, DbError> {
     let id = name.id.clone();
-    // An event that was taken costs no question to the provider.
+    // An event that was taken needs no request to the provider.
     if context.pool.read(move |db| payment_events::is_settled(db, &id)).await? {
         return Ok(EventOutcome::Duplicate);
     }

@@ -28,7 +28,7 @@ use crate::{
 
 /// Time between two checks for due work.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// When the database fails.
+/// Pause after a failure of the database.
 const AFTER_FAILURE: Duration = Duration::from_secs(30);
 /// Parked events that are tried again in one look.
 const RETRIES: usize = 20;
@@ -73,7 +73,7 @@ pub async fn run(context: Arc<BillingContext>) {
     }
 }
 
-/// Says what is wrong with the configured prices, if the provider answers.
+/// Logs the faults of the configured prices.
 async fn check_prices(context: &BillingContext) {
     for SoldPlan { plan, price } in Plan::all().filter_map(|plan| context.prices.sold(plan)) {
         let (variable, interval) = (plan.variable(), plan.interval.as_str());
