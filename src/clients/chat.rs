@@ -75,7 +75,7 @@ pub enum ChatPlatformError {
 pub struct RefusedValue {
     /// Names and array indexes joined by dots, from the list of commands on.
     pub path: String,
-    /// The platform's word for why.
+    /// Reason, in the platform's own word.
     pub code: String,
 }
 
@@ -94,7 +94,7 @@ impl ChatClient {
         Self { http, settings, user_agent, random }
     }
 
-    /// Replaces the commands of this guild (decimal digits), or the global ones, by this JSON list; how many there are.
+    /// Replaces the commands of this guild (decimal digits), or the global ones, by this JSON list; their number.
     pub async fn register_commands(
         &self,
         guild: Option<&str>,

@@ -41,7 +41,7 @@ impl reqwest::dns::Resolve for HttpNames {
     }
 }
 
-/// Sends the request, with its place in the trace of what it is made for, and counts whether the neighbour answered.
+/// Sends the request, with its place in the caller's trace, and counts whether the neighbour answered.
 pub async fn send(neighbour: Neighbour, request: reqwest::RequestBuilder) -> reqwest::Result<reqwest::Response> {
     let request = match trace::current() {
         Some(trace) => request.header("traceparent", trace.traceparent()),

@@ -225,7 +225,7 @@ impl PaymentsClient {
             ("cancel_url", request.cancel_url),
         ];
         if settings.automatic_tax {
-            // A customer that is there is changed only where that is allowed.
+            // An existing customer is changed only where that is allowed.
             fields.extend([
                 ("automatic_tax[enabled]", "true"),
                 ("billing_address_collection", "required"),

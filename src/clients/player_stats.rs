@@ -2,7 +2,7 @@
 //! one, and under which names a player was seen.
 //!
 //! Its answers change without notice and are read leniently: what is missing is left out. It counts requests: as long as
-//! it says that there are too many, or the budget of its documentation is spent, it is not asked.
+//! it reports too many, or the budget of its documentation is spent, it is not asked.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -112,7 +112,7 @@ pub struct PlayerStatsClient {
     pace: Mutex<RequestPace>,
 }
 
-/// When the service may be asked.
+/// Pace of requests to the service.
 struct RequestPace {
     started: Instant,
     /// Requests of the last minute.
@@ -240,7 +240,7 @@ impl PlayerStatsClient {
         })
     }
 
-    /// Does what an answer says about how much may be asked.
+    /// Follows the limits that an answer states.
     fn heed(&self, status: StatusCode, headers: &HeaderMap) -> Result<(), PlayerStatsError> {
         let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
         let now = Instant::now();

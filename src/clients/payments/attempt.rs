@@ -1,4 +1,4 @@
-//! One request to the provider, and what its answer says.
+//! One request to the provider, and its answer.
 
 use reqwest::StatusCode;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::{
 /// Largest answer that is read, bytes: a hundred subscriptions have half of it.
 const MAX_ANSWER: usize = 2 * 1024 * 1024;
 
-/// One attempt; an error with whether another one may help.
+/// Makes one attempt; an error comes with true if another one may help.
 ///
 /// Success is 200 and a refusal has the provider's own error object. Anything else comes from something in between, and
 /// says nothing of what the provider did.

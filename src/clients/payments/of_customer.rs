@@ -89,7 +89,7 @@ impl PaymentsClient {
         })
     }
 
-    /// Ends a subscription at once. One that has ended before is given as it is.
+    /// Ends a subscription at once. One that has ended before is returned as it is.
     pub async fn end_subscription(&self, id: &str) -> Result<ProviderSubscription, PaymentsError> {
         let path = format!("/v1/subscriptions/{id}");
         let refused = match self.call(|| self.request(Method::DELETE, &path)).await {

@@ -9,7 +9,7 @@ const NEIGHBOUR: &str = "the payment provider";
 pub enum PaymentsError {
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// There is no such thing. The parameter that named it, if one did.
+    /// The provider knows no such object; the parameter that named it, if one did.
     #[error("the payment provider does not know it")]
     Unknown { param: Option<String> },
     /// The provider knows nothing of a customer who goes on paying.
@@ -20,12 +20,12 @@ pub enum PaymentsError {
     Refused { status: u16, code: String },
 }
 
-/// Its answer has another form than this.
+/// An answer of another form than this.
 pub(super) fn unreadable(what: &str) -> PaymentsError {
     unavailable(format!("its answer is no {what}"))
 }
 
-/// No answer that says what it did.
+/// No answer that says what the provider did.
 pub(super) fn unavailable(reason: impl Into<String>) -> PaymentsError {
     ClientError::Unavailable { neighbour: NEIGHBOUR, reason: reason.into() }.into()
 }
