@@ -43,7 +43,7 @@ const LONGEST_MESSAGE: usize = 2_000;
 pub struct ChatFaults {
     /// Number of further requests that are answered with "too many requests".
     pub too_many: u32,
-    /// Seconds after which there may be another one.
+    /// Seconds of the pause that these answers ask for.
     pub retry_after: f64,
     /// Every request is answered with this status.
     pub status: Option<u16>,
@@ -111,7 +111,7 @@ struct ChatBooks {
     interactions_url: String,
 }
 
-/// Status, code and, mirroring the request, what is wrong with it.
+/// Status, code and, mirroring the request, its faults.
 struct ChatRefusal(u16, u64, Value);
 
 impl ChatService {
@@ -157,12 +157,12 @@ impl ChatService {
         ]
     }
 
-    /// Where interactions are sent.
+    /// Sets the address to which interactions are sent.
     pub fn set_interactions(&self, url: String) {
         self.shared.books().interactions_url = url;
     }
 
-    /// Changes how it misbehaves.
+    /// Sets the faults.
     pub fn set_faults(&self, faults: ChatFaults) {
         self.shared.books().faults = faults;
     }

@@ -155,7 +155,7 @@ impl GameServer {
         }
     }
 
-    /// Reads the world or changes it; what follows from the change is broadcast before this returns.
+    /// Reads the world or changes it; the effects of the change are broadcast before this returns.
     pub fn world<T>(&self, change: impl FnOnce(&mut SimulatedWorld) -> T) -> T {
         let mut game = self.shared.lock();
         let result = change(&mut game.world);
@@ -168,7 +168,7 @@ impl GameServer {
         self.world(|world| world.advance_to(world.now() + TimeDelta::from_std(by).unwrap_or(TimeDelta::MAX / 2)));
     }
 
-    /// Changes how the server misbehaves.
+    /// Changes the faults.
     pub fn faults(&self, change: impl FnOnce(&mut GameServerFaults)) {
         let mut game = self.shared.lock();
         change(&mut game.faults);

@@ -189,7 +189,7 @@ fn bad(why: &str) -> HttpResponse {
     HttpResponse::BadRequest().content_type("text/plain; charset=utf-8").body(format!("{why}\n"))
 }
 
-/// Where the answer goes, and the realm to show to the person; or why the request is not OpenID as it must be.
+/// Return address of the answer, and the realm to show to the person; or the fault of a request that is not OpenID.
 fn checked(fields: &Fields) -> Result<(Url, String), &'static str> {
     if field(fields, "openid.ns") != NAMESPACE {
         return Err("openid.ns is not OpenID 2.0");

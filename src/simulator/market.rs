@@ -49,7 +49,7 @@ pub enum Fake {
     Overfull,
     /// Has the name of an honest shop, but for a letter that looks the same.
     Imitation,
-    /// Is there, and is not, and is.
+    /// Vanishes and comes back.
     Blinking,
     /// Cheap, and each time elsewhere.
     Moving,
@@ -148,7 +148,7 @@ impl SeededMarket {
         }
     }
 
-    /// Where the fakes are, and what is wrong with each.
+    /// Place and fraud of each fake.
     pub fn fakes(&self) -> impl Iterator<Item = (Point, Fake)> {
         self.stalls.iter().filter_map(|stall| Some((Point::new(stall.marker.x, stall.marker.y), stall.fake?)))
     }

@@ -68,12 +68,12 @@ impl PaymentService {
         settings
     }
 
-    /// Where events are sent.
+    /// Sets the address to which events are sent.
     pub fn set_webhook(&self, url: String) {
         self.shared.delivery.set_url(url);
     }
 
-    /// Changes how it misbehaves.
+    /// Sets the faults.
     pub fn set_faults(&self, faults: PaymentFaults) {
         *self.shared.faults() = faults;
     }
@@ -119,7 +119,7 @@ impl PaymentService {
         self.shared.step(|books, now| books.subscribe(customer, user, price, now))
     }
 
-    /// Does this to a subscription, as the portal does.
+    /// Makes this change of a subscription, as the portal does.
     pub fn change(&self, subscription: &str, change: &SubscriptionChange) {
         self.shared.step(|books, now| books.change(subscription, change, now));
     }

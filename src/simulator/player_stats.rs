@@ -189,19 +189,19 @@ impl PlayerStatsService {
         self.shared.state().games.push(game);
     }
 
-    /// The service knows one more player.
+    /// Adds a player to those that the service knows.
     pub fn add(&self, player: KnownPlayer) {
         self.shared.state().players.push(player);
     }
 
-    /// The player who is called so now behaves otherwise.
+    /// Changes the habit of the player with this present name.
     pub fn set_habit(&self, name: &str, habit: Habit) {
         let mut state = self.shared.state();
         let called_so = |player: &&mut KnownPlayer| player.names.first().is_some_and(|known| known == name);
         state.players.iter_mut().filter(called_so).for_each(|player| player.habit = habit);
     }
 
-    /// Changes how it misbehaves.
+    /// Sets the faults.
     pub fn set_faults(&self, faults: PlayerStatsFaults) {
         self.shared.state().faults = faults;
     }

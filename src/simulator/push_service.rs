@@ -132,7 +132,7 @@ impl PushService {
         accounts.by_id.entry(android_id).or_insert_with(|| Account::new(security_token)).token = security_token;
     }
 
-    /// Changes how the service misbehaves.
+    /// Changes the faults.
     pub fn faults(&self, change: impl FnOnce(&mut PushServiceFaults)) {
         let mut accounts = self.shared.lock();
         change(&mut accounts.faults);

@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// A subscription ends when it is not renewed for so long.
+/// A subscription ends when it is not renewed for this long.
 const RENEWAL: Duration = Duration::from_secs(30);
 /// `AppCameraInput.buttons`.
 const FIRE_PRIMARY: i32 = 1024;

@@ -15,9 +15,9 @@ const OUTBOX: usize = 1024;
 /// One connected client.
 pub struct GameClient {
     pub address: IpAddr,
-    /// Whose team broadcasts it gets: set by the first valid request.
+    /// Player whose team broadcasts it gets: set by the first valid request.
     pub player: Option<u64>,
-    /// Whose entityChanged it gets.
+    /// Entities whose entityChanged it gets.
     pub entities: HashSet<u64>,
     outbox: mpsc::Sender<Bytes>,
     /// Its connection ends when this is dropped.
@@ -77,7 +77,7 @@ impl GameClients {
         self.by_id.values().filter(|client| client.address == address).count()
     }
 
-    /// Sends the same bytes to everybody of this audience, if there is anybody; those who do not read are cut.
+    /// Sends the same bytes to every client of this audience, if there is one; clients that do not read are cut.
     pub fn broadcast(&mut self, audience: impl Fn(&GameClient) -> bool, encode: impl FnOnce() -> Bytes) {
         if self.by_id.values().any(&audience) {
             let data = encode();

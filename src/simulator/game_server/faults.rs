@@ -51,7 +51,7 @@ impl GameServerFaults {
         }
     }
 
-    /// The bytes of a message, with what is wrong with them.
+    /// The bytes of a message, with the faults applied.
     pub fn encode(&self, mut message: AppMessage) -> Bytes {
         if self.rubbish {
             return Bytes::from_static(&[0xFF, 0x07, 0x00, 0x13, 0x37, 0xFF]);

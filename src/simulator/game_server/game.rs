@@ -32,7 +32,7 @@ use crate::{
 /// The game, shared by the connections behind one lock that is never held across an await.
 pub struct SharedGame {
     game: Mutex<SimulatedGame>,
-    /// Which pixel each camera sample belongs to.
+    /// Pixel of each camera sample.
     pub sample_order: Vec<(u16, u16)>,
     /// One permit per refusal under way.
     pub refusals: Semaphore,
@@ -98,7 +98,7 @@ impl SimulatedGame {
         }
     }
 
-    /// A new client; `None` if the server is full.
+    /// Admits a new client; `None` if the server is full.
     pub fn admit(&mut self, address: IpAddr) -> Option<ClientQueue> {
         let full = self.faults.refuse
             || self.clients.count() >= self.limits.connections
@@ -106,7 +106,7 @@ impl SimulatedGame {
         (!full).then(|| self.clients.admit(address))
     }
 
-    /// A client has left.
+    /// Removes a client that has left.
     pub fn remove(&mut self, client: u64) {
         self.clients.remove(client);
         self.cameras.end(client);
@@ -166,7 +166,7 @@ impl SimulatedGame {
         enough
     }
 
-    /// From now on the client gets the broadcasts of this player.
+    /// Makes the client get the broadcasts of this player from now on.
     fn bind(&mut self, client: u64, player: u64) {
         if let Some(bound) = self.clients.get_mut(client)
             && bound.player.replace(player).is_some_and(|before| before != player)

@@ -15,7 +15,7 @@ use crate::{
 /// Shortest time between two pushes of one alarm.
 const ALARM_COOLDOWN: TimeDelta = TimeDelta::seconds(30);
 
-/// Where the push messages of a game server go.
+/// Destination of a game server's push messages.
 pub struct GamePushes {
     service: Arc<PushService>,
     server: PushedServer,
@@ -26,7 +26,7 @@ pub struct GamePushes {
 }
 
 impl GamePushes {
-    /// To these phones: Android id by SteamID64.
+    /// Sends to these phones: Android id by SteamID64.
     pub fn new(service: Arc<PushService>, server: PushedServer, phones: HashMap<u64, u64>) -> Self {
         Self { service, server, phones, alarms: HashMap::new() }
     }

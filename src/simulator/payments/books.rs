@@ -252,7 +252,7 @@ impl Books {
         id
     }
 
-    /// The subscription costs nothing until then.
+    /// Makes the subscription free until this time.
     fn try_out(&mut self, id: &str, until: i64, now: i64) {
         // The charge with which it began.
         self.charges.pop();

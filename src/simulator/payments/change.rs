@@ -3,7 +3,7 @@
 /// A change of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubscriptionChange {
-    /// To this price.
+    /// Change to this price.
     Plan(String),
     /// The subscription ends with its period.
     Cancel,
@@ -19,7 +19,7 @@ pub enum SubscriptionChange {
     EndWithPeriod,
     /// The subscription is renewed, and the payment fails.
     FailPayment,
-    /// To this price, within the period, and the payment fails.
+    /// Change to this price, within the period, and the payment fails.
     FailUpgrade(String),
     /// The payment that failed is made.
     PayAgain,

@@ -36,7 +36,7 @@ pub struct Counts {
     /// Their answers to ours.
     pub pongs: u32,
     pub stream_acks: u32,
-    /// Actions of no client of the real service; the connection was cut.
+    /// Actions that no client of the real service takes; the connection was cut.
     pub violations: Vec<String>,
 }
 

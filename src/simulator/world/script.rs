@@ -59,7 +59,7 @@ pub const AFTER_WIPE: [(i64, ScriptEvent); 8] = [
 ];
 
 impl ScriptEvent {
-    /// In how many seconds something of this kind happens again, and what; `None` for what another event causes.
+    /// Seconds until an event of this kind happens again, and that event; `None` for one that another event causes.
     pub fn next(self, rng: &mut Rng) -> Option<(f32, Self)> {
         let (low, high) = match self {
             Self::Chat => (25.0, 120.0),

@@ -1,4 +1,4 @@
-//! Shops: what they sell, and what their customers do.
+//! Shops: their goods and their trade.
 
 use super::{
     items::{

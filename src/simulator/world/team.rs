@@ -87,7 +87,7 @@ impl SimulatedTeam {
         self.members.iter_mut().find(|member| member.steam_id == steam_id)
     }
 
-    /// Everybody who is alive and online walks for this many seconds, from one point near the base to the next.
+    /// Every member who is alive and online walks for this many seconds, from one point near the base to the next.
     pub fn walk(&mut self, terrain: &Terrain, rng: &mut Rng, seconds: f32) {
         let base = terrain.base();
         for walk in &mut self.walks {
@@ -120,7 +120,7 @@ impl SimulatedTeam {
         }
     }
 
-    /// The member dies and leaves a death note. Whether anything changed, here and below.
+    /// The member dies and leaves a death note. True if anything changed, here and below.
     pub fn kill(&mut self, steam_id: u64, now: Timestamp) -> bool {
         let Some(member) = self.member_mut(steam_id).filter(|member| member.is_alive) else {
             return false;

@@ -1,11 +1,11 @@
-//! Checkouts by their customer, and what the provider forgets.
+//! Checkouts by their customer, and objects that the provider forgets.
 
 use serde_json::Value;
 
 use super::{Books, shown_session};
 
 impl Books {
-    /// The checkouts of this customer that stand so, newest first.
+    /// The checkouts of this customer with this status, newest first.
     pub fn sessions(&self, customer: Option<&str>, status: Option<&str>) -> Vec<Value> {
         let fits = |session: &&Value| {
             customer.is_none_or(|customer| session["customer"] == customer)

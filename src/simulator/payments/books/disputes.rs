@@ -5,8 +5,8 @@ use serde_json::json;
 use super::Books;
 
 impl Books {
-    /// A charge is disputed (`needs_response`), or its dispute is closed with this status; `None`: the latest charge. What
-    /// is disputed, or was lost, cannot be paid back.
+    /// Disputes a charge (`needs_response`), or closes its dispute with this status; `None`: the latest charge. A
+    /// charge that is disputed, or was lost, cannot be paid back.
     pub fn dispute(&mut self, charge: Option<&str>, status: &str, now: i64) {
         let found = self.charges.iter_mut().rev().find(|known| charge.is_none_or(|charge| known["id"] == charge));
         let Some(charge) = found else { return };

@@ -16,7 +16,7 @@ pub struct SimulatedPrice {
 }
 
 const DAY: i64 = 24 * 60 * 60;
-/// The refusal of a price that is not known.
+/// Seconds of a month, which has 30 days here.
 const MONTH: i64 = 30 * DAY;
 
 /// The prices that there are.
