@@ -1,9 +1,9 @@
 //! The push worker: pairings and alarms as the game pushes them, with or without a user online.
 //!
-//! [`worker`] has one session per stored credential; [`session_supervisor`] keeps it up; [`login`] and [`session`] speak
-//! the protocol of [`mcs`]; [`arrived_push`] is a push on its way, and [`unstored`] holds those that wait: [`inbox`]
-//! stores the changes by one before they are reported, but an alarm does not wait long for that; [`failure`] ends the
-//! attempts to store one that never can be.
+//! [`worker`] has one session per stored credential; [`session_supervisor`] keeps it up; [`login`] and [`session`]
+//! speak the protocol of [`mcs`]; [`arrived_push`] is a push on its way, and [`unstored`] holds those that wait:
+//! [`inbox`] stores the changes by one before they are reported, but an alarm does not wait long for that; [`failure`]
+//! ends the attempts to store one that never can be.
 
 pub mod arrived_push;
 pub mod context;

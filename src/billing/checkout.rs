@@ -60,7 +60,8 @@ pub enum OpenedPage {
     Change(String),
 }
 
-/// Opens the page that leads to a plan: a checkout, or for a subscriber to another plan the portal's page of that change.
+/// Opens the page that leads to a plan: a checkout, or for a subscriber to another plan the portal's page of that
+/// change.
 pub async fn open_page(
     context: &BillingContext,
     user: &User,
@@ -268,7 +269,8 @@ pub async fn prepare_erasure(
     known_standing(context, user).await
 }
 
-/// The standing of a user's subscriptions; an error if that cannot be known, because the provider knows nothing of the user.
+/// The standing of a user's subscriptions; an error if that cannot be known, because the provider knows nothing of the
+/// user.
 async fn known_standing(context: &BillingContext, user: &UserId) -> Result<UserStanding, CheckoutError> {
     let standing = reconcile::reconcile_user(context, user).await?;
     match standing.is_foreign {

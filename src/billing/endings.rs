@@ -72,8 +72,8 @@ pub async fn end(context: &BillingContext, provided: &ProviderSubscription) -> R
     Ok(())
 }
 
-/// Ends a stored subscription at the provider and here. The provider is also asked about one that has ended here: it may
-/// have been ended while the provider did not know it.
+/// Ends a stored subscription at the provider and here. The provider is also asked about one that has ended here: it
+/// may have been ended while the provider did not know it.
 pub async fn end_stored(context: &BillingContext, id: &str) -> Result<SubscriptionEnding, EndingError> {
     match ended_there(context, id).await {
         Ok((ended, ending)) => {

@@ -1,9 +1,9 @@
 //! Pays back, one attempt on a charge at a time.
 //!
-//! An attempt begins with an entry of the audit log and a row ([`refund_attempts`]) in one transaction; then the provider
-//! is asked, with the attempt's own key; then a further entry records the outcome. Where the process ends in between,
-//! or the provider does not say, [`sweep`] asks again: it looks among the charge's refunds for the one that names the
-//! attempt, and only then asks for it once more with the same key, for as long as the provider knows that.
+//! An attempt begins with an entry of the audit log and a row ([`refund_attempts`]) in one transaction; then the
+//! provider is asked, with the attempt's own key; then a further entry records the outcome. Where the process ends in
+//! between, or the provider does not say, [`sweep`] asks again: it looks among the charge's refunds for the one that
+//! names the attempt, and only then asks for it once more with the same key, for as long as the provider knows that.
 
 use std::time::Duration;
 
@@ -88,8 +88,8 @@ pub fn in_the_way(
     }))
 }
 
-/// An attempt that another refund of its charge waits for, in words: it is not over, or it was made and its admin has not
-/// seen that. The latter is named once; the same request still gets it.
+/// An attempt that another refund of its charge waits for, in words: it is not over, or it was made and its admin has
+/// not seen that. The latter is named once; the same request still gets it.
 fn named(db: &mut Db, attempt: &RefundAttempt, plan: &RefundPlan, now: Timestamp) -> Result<Option<String>, DbError> {
     let outcome = match attempt.outcome {
         None => return Ok(Some(described(attempt.begun, plan, "is not over"))),
@@ -112,8 +112,8 @@ fn described(begun: i64, plan: &RefundPlan, state: &str) -> String {
     )
 }
 
-/// Begins an attempt, which the caller then finishes. With `keyed`, the request names it by a key of its own: one that the
-/// same key has begun before goes on, and an equal one of another key is another one.
+/// Begins an attempt, which the caller then finishes. With `keyed`, the request names it by a key of its own: one that
+/// the same key has begun before goes on, and an equal one of another key is another one.
 ///
 /// Call it in the transaction that has locked the end of the audit log.
 pub fn begin(

@@ -186,7 +186,8 @@ async fn end(
             return Ok(outcome);
         }
     }
-    // Only two processes that see the subscription for the first time at once come here, and the provider sends it again.
+    // Only two processes that see the subscription for the first time at once come here, and the provider sends it
+    // again.
     Err(DbError::Unavailable("a subscription is changed all the time".to_owned()))
 }
 

@@ -1,8 +1,8 @@
-//! The player-statistics service, over HTTP in the form of BattleMetrics' API: which servers there are, who is online on
-//! one, and under which names a player was seen.
+//! The player-statistics service, over HTTP in the form of BattleMetrics' API: which servers there are, who is online
+//! on one, and under which names a player was seen.
 //!
-//! Its answers change without notice and are read leniently: what is missing is left out. It counts requests: as long as
-//! it reports too many, or the budget of its documentation is spent, it is not asked.
+//! Its answers change without notice and are read leniently: what is missing is left out. It counts requests: as long
+//! as it reports too many, or the budget of its documentation is spent, it is not asked.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -179,8 +179,8 @@ impl PlayerStatsClient {
         })
     }
 
-    /// The players that a search for this name finds, who were on this server (`None`: on any of the game), with all their
-    /// names; the latest first.
+    /// The players that a search for this name finds, who were on this server (`None`: on any of the game), with all
+    /// their names; the latest first.
     pub async fn find_players(&self, name: &str, server: Option<&str>) -> Result<Vec<FoundPlayer>, PlayerStatsError> {
         // In quotes it is one phrase; a quote inside would end it.
         let phrase = format!("\"{}\"", name.replace('"', " "));

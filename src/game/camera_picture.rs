@@ -1,5 +1,5 @@
-//! The picture of a camera: samples become colours (protocol §5.5), trees and persons are drawn over them, and the whole
-//! becomes a JPEG or PNG file.
+//! The picture of a camera: samples become colours (protocol §5.5), trees and persons are drawn over them, and the
+//! whole becomes a JPEG or PNG file.
 //!
 //! Drawing takes milliseconds: do it where blocking work belongs.
 
@@ -137,7 +137,8 @@ mod tests {
 
     #[test]
     fn samples_land_on_their_pixels_and_rows_count_upwards() {
-        // The first samples of a 4 × 4 picture belong to (2,1) (3,3) (0,2) (0,0), y upwards; the last to (2,3) (0,3) (1,0).
+        // The first samples of a 4 × 4 picture belong to (2,1) (3,3) (0,2) (0,0), y upwards; the last to (2,3) (0,3)
+        // (1,0).
         let first = rays(0, &[sample(500, 63, 7), sample(400, 63, 2), sample(300, 63, 5), Sample::SKY]);
         // Offsets run on beyond the number of pixels.
         let last = rays(16 * 5 + 13, &[sample(200, 63, 6), sample(100, 31, 1), sample(90, 0, 3)]);

@@ -69,7 +69,8 @@ pub struct RayFrame {
 }
 
 impl RayFrame {
-    /// Reads a frame of a camera with this view. The bytes are copied, as those of the message belong to a larger whole.
+    /// Reads a frame of a camera with this view. The bytes are copied, as those of the message belong to a larger
+    /// whole.
     pub fn read(rays: &AppCameraRays, view: &CameraView) -> Result<Self, NoPicture> {
         if rays.ray_data.len() > LARGEST_FRAME {
             return Err(NoPicture);
@@ -118,7 +119,8 @@ impl SeenEntity {
     }
 }
 
-/// The trees and persons of a frame, the nearest first; those of an unknown kind and those without a place are left out.
+/// The trees and persons of a frame, the nearest first; those of an unknown kind and those without a place are left
+/// out.
 pub fn read_entities(rays: &AppCameraRays) -> Vec<SeenEntity> {
     let mut seen: Vec<SeenEntity> = rays
         .entities

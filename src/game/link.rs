@@ -4,8 +4,8 @@
 //! WebSocket; it ends when the peer does, when the link is silent for too long, or when the last [`Link`] or the
 //! [`Broadcasts`] are dropped.
 //!
-//! Broadcasts and answers keep their order: an answer is handed over when the broadcasts that came before it are handled,
-//! and has the number of those that came before its request.
+//! Broadcasts and answers keep their order: an answer is handed over when the broadcasts that came before it are
+//! handled, and has the number of those that came before its request.
 
 use std::{
     collections::HashMap,

@@ -44,7 +44,8 @@ impl Outbound {
         self.allows_private || is_public(address) && !is_own()
     }
 
-    /// True if a game server may be paired at this address. Names are looked at again where they are resolved, at connect.
+    /// True if a game server may be paired at this address. Names are looked at again where they are resolved, at
+    /// connect.
     pub fn allows_pairing(&self, address: &GameAddress) -> bool {
         match address {
             GameAddress::Ip(ip) => self.allows(*ip),

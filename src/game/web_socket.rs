@@ -139,7 +139,8 @@ impl WebSocket {
         Poll::Ready(Ok(read.filled().len()))
     }
 
-    /// Takes the next frame out of what is read; `None` if more must be read for it, or for the message it is a part of.
+    /// Takes the next frame out of what is read; `None` if more must be read for it, or for the message it is a part
+    /// of.
     fn take(&mut self, limit: usize) -> Result<Option<Incoming>, ReceiveError> {
         loop {
             let Some((head, frame)) = self.take_frame(limit)? else { return Ok(None) };

@@ -8,8 +8,8 @@ use std::{
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Logins under way at once, each over within its deadlines. Each writes to the database, where alarms must not wait long
-/// behind them.
+/// Logins under way at once, each over within its deadlines. Each writes to the database, where alarms must not wait
+/// long behind them.
 const AT_ONCE: usize = 50;
 /// Part of the spread for each session.
 const EACH: Duration = Duration::from_millis(10);

@@ -30,8 +30,8 @@ pub enum Frame {
     StreamError(StreamErrorStanza),
     /// A tag that is not for us; skipped by its length.
     Other(u8),
-    /// A frame of a known tag whose payload is no such message; skipped too, because a message that we cannot read would
-    /// otherwise be delivered again after each reconnect.
+    /// A frame of a known tag whose payload is no such message; skipped too, because a message that we cannot read
+    /// would otherwise be delivered again after each reconnect.
     Unreadable(u8),
 }
 

@@ -395,8 +395,8 @@ impl SessionSupervisor {
         }
     }
 
-    /// Connects and logs in with the bundle in a slot: the session, and when the bundle was uploaded; `None` if nothing is
-    /// stored. The caller holds a turn.
+    /// Connects and logs in with the bundle in a slot: the session, and when the bundle was uploaded; `None` if nothing
+    /// is stored. The caller holds a turn.
     async fn log_in(&self, owner: &PushOwner, slot: Slot) -> Result<Option<(McsSession, Timestamp)>, SessionFailure> {
         let context = &self.context;
         let stream = login::connect(&context.network, &context.address, context.tls.clone()).await?;
@@ -412,7 +412,8 @@ impl SessionSupervisor {
         Ok(Some((session.map_err(|error| failed(error.into()))?, bundle.uploaded_at)))
     }
 
-    /// Ends when a staged bundle has logged in and has replaced the one in use; never, if there is none or it is refused.
+    /// Ends when a staged bundle has logged in and has replaced the one in use; never, if there is none or it is
+    /// refused.
     async fn prove_staged(&self) {
         let mut pauses = Pauses::new();
         loop {

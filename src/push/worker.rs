@@ -1,7 +1,7 @@
 //! Actor: supervises one push session per stored credential, and is the only way from the API into the push worker.
 //! Starts a session for every stored credential, paced, and for every uploaded one, at once, on the threads for push
-//! sessions. Sessions report to the relay's hub what arrived, and never wait for this actor. Stops first when the service
-//! stops.
+//! sessions. Sessions report to the relay's hub what arrived, and never wait for this actor. Stops first when the
+//! service stops.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 

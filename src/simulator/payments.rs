@@ -1,6 +1,6 @@
 //! A payment provider in the form of Stripe's API: customers, a checkout page on which one click pays, a portal page,
-//! subscriptions, refunds and signed webhooks. Nothing costs anything. It fails, and delivers its events late, twice and in
-//! another order, on demand.
+//! subscriptions, refunds and signed webhooks. Nothing costs anything. It fails, and delivers its events late, twice
+//! and in another order, on demand.
 
 mod api;
 mod books;

@@ -1,5 +1,5 @@
-//! A player-statistics service in the form of BattleMetrics' API: its servers, who is online on them, and the names that
-//! players had. It enforces the real one's limits and misbehaves on demand.
+//! A player-statistics service in the form of BattleMetrics' API: its servers, who is online on them, and the names
+//! that players had. It enforces the real one's limits and misbehaves on demand.
 
 use std::{
     collections::{HashMap, VecDeque},

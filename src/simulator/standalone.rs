@@ -101,11 +101,12 @@ pub fn persons() -> Vec<Person> {
 }
 
 /// Runs a game server, an identity provider, a push service, a player-statistics service, a payment provider and a chat
-/// platform until Ctrl-C. The push service has one account, for which the pairings of the game server and its devices wait.
+/// platform until Ctrl-C. The push service has one account, for which the pairings of the game server and its devices
+/// wait.
 ///
-/// Prints one line of JSON when all accept connections: `game`, `identity`, `push`, `playerStats`, `payments` and `chat`
-/// (host and port), `playerId` (decimal text), `playerToken`, `androidId` and `securityToken` (decimal texts), `caFile`
-/// (null without `ca_file` and `env_file`), and `devices` (entity id and name of each).
+/// Prints one line of JSON when all accept connections: `game`, `identity`, `push`, `playerStats`, `payments` and
+/// `chat` (host and port), `playerId` (decimal text), `playerToken`, `androidId` and `securityToken` (decimal texts),
+/// `caFile` (null without `ca_file` and `env_file`), and `devices` (entity id and name of each).
 pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
     let listen = |port| SocketAddr::new(options.listen_ip, port);
     let clock = Clock::system();

@@ -1,7 +1,8 @@
 //! A seeded, scripted world: a team, its base and devices, ships and helicopters, shops, raids.
 //!
 //! The state is kept in the game's own messages. Time is an argument; what a real server would broadcast is kept as
-//! [`WorldChange`]s until the caller takes them out. The script is dense in the first 90 seconds and continues at random.
+//! [`WorldChange`]s until the caller takes them out. The script is dense in the first 90 seconds and continues at
+//! random.
 
 mod cameras;
 mod change;

@@ -18,8 +18,8 @@ impl Books {
         self.take_charge(id, &[(price["id"].as_str().unwrap_or_default(), amount)], now);
     }
 
-    /// Changes the price of a subscription, within its period or, where the interval is another, with a new one. What is
-    /// left of the former price is given back against the new one; the difference is charged at once.
+    /// Changes the price of a subscription, within its period or, where the interval is another, with a new one. What
+    /// is left of the former price is given back against the new one; the difference is charged at once.
     pub fn change_plan(&mut self, id: &str, plan: &str, now: i64) {
         let Some(subscription) = self.subscriptions.get_mut(id) else { return };
         let (status, item) = (subscription["status"].clone(), &mut subscription["items"]["data"][0]);
