@@ -1,6 +1,6 @@
 //! Actor: the registry of live connections, and the only door from the API and the push worker into the relay. Started
 //! once, by [`relay::start`](super::start); knows which game connections live and who is present; closes what a
-//! revocation ends; starts game connections that failed anew. Stops with the process.
+//! revocation ends; restarts game connections that failed. Stops with the process.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -63,7 +63,7 @@ pub use crate::relay::{
     wire::send_counts::SendTotals,
 };
 
-/// How long a socket waits for the database where something else may answer for it.
+/// Longest wait of a socket for the database where something else may answer for it.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
 
 /// A game server was paired, perhaps again: open its link now.
@@ -89,7 +89,7 @@ pub struct DevicesChanged {
     pub server: ServerId,
 }
 
-/// Who may watch a paired server has changed.
+/// The users who may watch a paired server have changed.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct AccessChanged {
@@ -132,12 +132,12 @@ pub struct StartDrill {
     pub server: ServerId,
 }
 
-/// Why there was no test alarm.
+/// Failure of a test alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrillError {
-    /// The server is not paired any more.
+    /// The server is no longer paired.
     UnknownServer,
-    /// It could not be stored.
+    /// The alarm could not be stored.
     Unavailable,
 }
 
@@ -146,8 +146,8 @@ pub enum DrillError {
 #[rtype(result = "bool")]
 pub struct LinksLoaded;
 
-/// Refuse new sockets, and close the open ones one after the other, over this time at the most. Answered when all were
-/// told; then they close by themselves.
+/// Refuse new sockets, and close the open ones one after the other, over this time at the most. Answered when all have
+/// got their order; then they close by themselves.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Drain {
@@ -159,12 +159,12 @@ pub struct Drain {
 #[rtype(result = "()")]
 pub struct EndLinks;
 
-/// What `GET /health` of the relay and operators are told, readable from every thread.
+/// Figures for `GET /health` of the relay and for operators, readable from every thread.
 #[derive(Default)]
 pub struct RelayHealth {
     /// Sockets open now.
     pub active: AtomicUsize,
-    /// What the worker threads send.
+    /// Counts of what the worker threads send.
     pub sent: ThreadCounts,
     /// The service is about to end.
     pub draining: AtomicBool,
@@ -178,7 +178,7 @@ pub struct Hub {
     arbiters: Vec<ArbiterHandle>,
     connections: HashMap<ServerId, LiveConnection>,
     link_statuses: HashMap<ServerId, LinkStatus>,
-    /// Of servers whose connection failed: how long to wait the next time.
+    /// Backoff of the servers whose connection failed.
     failed: HashMap<ServerId, Backoff>,
     recent: RecentChanges,
     presence: Presence,
@@ -191,12 +191,12 @@ pub struct Hub {
     unchecked: HashMap<SessionId, UserId>,
     /// Where all sockets say that they are open or gone; known once the hub runs.
     socket_events: Option<Arc<WeakRecipient<SocketEvent>>>,
-    /// Of the latest look at who may watch.
+    /// Version of the latest look at who may watch.
     access_version: u64,
-    /// Of the latest game connection.
+    /// Epoch of the latest game connection.
     epoch: u64,
     links_loaded: bool,
-    /// No socket is admitted any more, and then no link begins any more.
+    /// No more sockets are admitted; once `ending`, no link begins either.
     draining: bool,
     ending: bool,
 }
@@ -206,11 +206,11 @@ struct LiveConnection {
     since: Instant,
     /// When its game server last said something.
     heard: LastHeard,
-    /// Who may watch, as the database last said.
+    /// Users who may watch, by the last answer of the database.
     allowed: Option<AllowedUsers>,
 }
 
-/// A session that somebody asks for, and who wants to know whether it goes on.
+/// A session that a caller asks for, and the caller's channel: true if the session goes on.
 struct AskedSession {
     user: UserId,
     session: SessionId,
@@ -250,8 +250,8 @@ impl Hub {
         if let Some(known) = self.connections.get(server).filter(|known| known.address.connected()) {
             return Some(known.address.clone());
         }
-        // It only rises, also while the clock stands still or is set back.
-        // The numbers between two are those of its sections.
+        // The epoch only rises, also while the clock is stopped or set back.
+        // The numbers between two epochs are for the sections of the first.
         let micros = self.context.clock.now().timestamp_micros().unsigned_abs();
         self.epoch = (self.epoch / Sections::SETS + 1).max(micros / Sections::SETS) * Sections::SETS;
         let heard = LastHeard::default();
@@ -270,7 +270,7 @@ impl Hub {
         LinkStatus { state: ConnectionState::Connecting, since, reason: None, next_attempt_at: None }
     }
 
-    /// Ends the link and every watch of a server that is not paired any more.
+    /// Ends the link and every watch of a server that is no longer paired.
     fn forget(&mut self, server: ServerId) {
         self.access_version += 1;
         self.link_statuses.remove(&server);
@@ -284,7 +284,7 @@ impl Hub {
         self.recent.remove(server, self.access_version, self.context.clock.moment());
     }
 
-    /// A game connection has panicked: it is started anew, after a pause if nobody asks for it before.
+    /// Restarts a game connection that has panicked, after a pause if no one asks for it before.
     fn restart(&mut self, server: ServerId, connection: &Addr<GameConnection>, ctx: &mut Context<Self>) {
         let Some(known) = self.connections.get(&server).filter(|known| known.address == *connection) else { return };
         let lived = known.since.elapsed();
@@ -298,8 +298,8 @@ impl Hub {
         }
     }
 
-    /// Who may watch. The version is that of the question, so that the answer to a later one has a higher version,
-    /// whichever comes first.
+    /// Users who may watch. The version is that of the question, so that the answer to a later one has a higher
+    /// version, whichever comes first.
     fn allowed_users(&mut self, server: ServerId) -> impl Future<Output = Result<AllowedUsers, DbError>> + use<> {
         self.access_version += 1;
         let (version, pool) = (self.access_version, self.context.pool.clone());

@@ -65,7 +65,7 @@ use crate::{
 /// Sub-protocol under which the token may come instead of the query.
 const BEARER: &str = "bearer.";
 
-/// What the listener needs of the service.
+/// Parts of the service that the listener uses.
 pub struct ListenerContext {
     pub clock: Clock,
     pub random: Random,
@@ -78,7 +78,7 @@ pub struct ListenerContext {
     pub base: BaseUrl,
     pub toggles: ToggleBudgets,
     pub connections: Arc<Connections>,
-    /// Of those, the ones that are no sockets yet.
+    /// The `connections` that are no sockets yet.
     pub handshakes: Arc<Connections>,
     pub hub: Addr<Hub>,
     pub health: Arc<RelayHealth>,
@@ -165,7 +165,7 @@ async fn hand_over(
 ) -> io::Result<()> {
     let (request, response) = response.into_parts();
     // actix keeps some requests to use them again: with the headers, each would keep the buffer that they were read into.
-    // Nobody else holds this one any more.
+    // No one else holds this request by now.
     *ServiceRequest::from_parts(request, Payload::None).headers_mut() = HeaderMap::new();
     let (mut response, body) = response.into_parts();
     let opening = response.extensions_mut().remove::<Opening>();
@@ -288,7 +288,7 @@ fn bearer_protocol(headers: &HeaderMap) -> Option<String> {
     offered.find(|protocol| protocol.starts_with(BEARER)).map(str::to_owned)
 }
 
-/// Why there is no WebSocket.
+/// Reasons against a WebSocket.
 #[derive(Clone, Copy)]
 enum Refused {
     NotFound,

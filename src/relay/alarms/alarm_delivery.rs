@@ -49,7 +49,7 @@ const TAKEN_UP: usize = 2_000;
 /// A test alarm is answered within this time, with the sockets that have taken it by then.
 const DRILL_ANSWERED_WITHIN: Duration = Duration::from_secs(3);
 
-/// How far a test alarm came.
+/// Reach of a test alarm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DrillOutcome {
     pub incident: String,
@@ -73,7 +73,7 @@ impl From<alarms::WaitingPush> for PushedAlarm {
     }
 }
 
-/// The alarms of one paired server. What it returns are futures that the caller has to drive.
+/// The alarms of one paired server. The futures that it returns must be polled by the caller.
 pub struct AlarmDelivery {
     server: ServerId,
     context: Arc<RelayContext>,
@@ -81,7 +81,7 @@ pub struct AlarmDelivery {
     publisher: Rc<RefCell<Publisher>>,
     ledger: Ledger,
     raids: RefCell<Raids>,
-    /// Incidents that nobody heard of, with the position from which on the state holds them.
+    /// Incidents that reached no one yet, with the position from which on the state holds them.
     unheard: RefCell<BTreeMap<String, Option<Position>>>,
     taken_up: RefCell<VecDeque<String>>,
     values: RefCell<AlarmValues>,
@@ -95,7 +95,7 @@ pub struct AlarmDelivery {
 /// A message on its way.
 struct Sent {
     incident: String,
-    /// So far.
+    /// The sockets that took it so far.
     taken: Arc<Taken>,
     /// The number of sockets that took it, once all have or are gone.
     all: LocalBoxFuture<'static, usize>,
@@ -154,7 +154,7 @@ impl AlarmDelivery {
         join_all(self.publish(&update.changes, Some(heard_at)).into_iter().map(|sent| self.follow(sent))).await;
     }
 
-    /// An alarm has this value now; `None`: it is not paired any more.
+    /// An alarm has this value now; `None`: it is no longer paired.
     pub fn note_value(&self, device: &str, value: Option<bool>) {
         if self.values.borrow_mut().note(device, value, self.context.clock.moment()) {
             let values = [(device.to_owned(), false)].into();
@@ -281,7 +281,7 @@ impl AlarmDelivery {
         self.ledger.write_later(write);
     }
 
-    /// Stores an alarm and what it changed, then sends it. Whoever drives what is sent stores who took it, too.
+    /// Stores an alarm and what it changed, then sends it. The caller must poll [`Sent::all`]: it records the delivery.
     async fn deliver(
         self: &Rc<Self>,
         update: RaidUpdate,
@@ -318,7 +318,7 @@ impl AlarmDelivery {
         (kept, Sent { incident, taken, all: all.boxed_local() })
     }
 
-    /// Waits for the sockets that take this message of an incident. If nobody has heard of that yet, who takes it counts.
+    /// Waits for the sockets that take this message of an incident; records them if it reached no one before.
     fn follow(self: &Rc<Self>, sent: Sent) -> LocalBoxFuture<'static, usize> {
         match self.unheard.borrow().contains_key(&sent.incident) {
             true => self.clone().hear(sent).boxed_local(),
@@ -390,7 +390,7 @@ impl AlarmDelivery {
         }
     }
 
-    /// So many sockets took the message of this incident.
+    /// This number of sockets took the message of the incident.
     fn heard(&self, incident: &str, sockets: usize) {
         if sockets > 0 {
             self.unheard.borrow_mut().remove(incident);

@@ -1,7 +1,7 @@
 //! What the alarms of one paired server want stored, on its way to the database: in order, one transaction at a time.
 //!
-//! Whoever writes waits for it no longer than [`STORED_WITHIN`]; then the journal keeps it, and the database gets it as
-//! soon as it answers. What waits is merged, so it does not grow with the time that the database is away.
+//! A writer waits for its write no longer than [`STORED_WITHIN`]; then the journal keeps it, and the database gets it
+//! as soon as it answers. Waiting writes are merged, so they do not grow with the time that the database is away.
 
 use std::{cell::RefCell, collections::VecDeque, rc::Rc, time::Duration};
 
@@ -66,12 +66,12 @@ struct Queue {
     repeats: LedgerWrite,
     /// A task writes repeats, and ends when there are none.
     writes_repeats: bool,
-    /// What the database is asked to store now.
+    /// The write under way to the database.
     writing: LedgerWrite,
     /// Submitted since the journal was last given all that waits; only once the process ends.
     news: LedgerWrite,
     ends: bool,
-    /// How many writes were submitted, and up to which one the last attempt got.
+    /// Number of the writes submitted, and up to which one the last attempt got.
     submitted: u64,
     attempted: u64,
     stored: u64,
@@ -99,7 +99,7 @@ impl Ledger {
         self.write_alarm(write, Instant::now()).await
     }
 
-    /// The same for an alarm that was heard then and may have waited already.
+    /// [`write`](Self::write) for an alarm that was heard then and may have waited already.
     pub async fn write_alarm(&self, write: LedgerWrite, heard_at: Instant) -> Kept {
         if write.is_empty() {
             return Kept::Database;
@@ -128,7 +128,7 @@ impl Ledger {
         Kept::Nowhere
     }
 
-    /// Stores how incidents go on, the first time at once and then every second; nobody waits for it.
+    /// Stores how incidents go on, the first time at once and then every second; no one waits for it.
     pub fn write_repeats(&self, repeats: LedgerWrite) {
         if repeats.is_empty() {
             return;
@@ -158,7 +158,7 @@ impl Ledger {
         }
     }
 
-    /// Submits a write that nobody waits for.
+    /// Submits a write that no one waits for.
     pub fn write_later(&self, write: LedgerWrite) {
         if !write.is_empty() {
             self.submit(write);
@@ -234,7 +234,7 @@ impl Shared {
         kept.is_ok()
     }
 
-    /// Writes until nothing waits any more. Once the process ends, the journal keeps what waits meanwhile.
+    /// Writes until nothing waits. Once the process ends, the journal keeps what waits meanwhile.
     async fn run(self: Rc<Self>) {
         let written = self.write_until_idle();
         pin!(written);
@@ -351,7 +351,7 @@ impl Shared {
 }
 
 impl Queue {
-    /// Nothing is held any more once all of it is kept.
+    /// Releases the hold once all writes are kept.
     fn release(&mut self) {
         if self.kept.max(self.stored) >= self.submitted && self.repeats.is_empty() {
             self.held = None;

@@ -1,6 +1,6 @@
 //! The camera that a game connection watches for its users. Pulls of one camera that come together share one look at it;
 //! a game server shows a link one camera at a time (protocol §5.1), so looks at several take turns. A camera stays
-//! subscribed to for some seconds after a look, so that whoever pulls again and again subscribes once.
+//! subscribed to for some seconds after a look, so that a client that pulls again and again subscribes once.
 
 use std::{
     cell::{Cell, RefCell},
@@ -37,9 +37,9 @@ use crate::{
 
 /// A pull waits this long for the game server, its turn included.
 pub const CAMERA_DEADLINE: Duration = Duration::from_secs(5);
-/// A shot serves everybody for so long.
+/// A shot serves all users this long.
 const SHOT_LIFE: Duration = Duration::from_secs(2);
-/// A camera that nobody pulled for so long is unsubscribed from.
+/// A camera without a pull for this long is unsubscribed from.
 pub const LINGER: Duration = Duration::from_secs(5);
 /// The game drops a viewer that does not renew within 30 s.
 const RENEW_AFTER: Duration = Duration::from_secs(10);
@@ -65,7 +65,7 @@ pub struct LookThrough {
     pub camera: String,
 }
 
-/// Why there is no frame.
+/// Failure of a pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CameraError {
     UnknownServer,
@@ -84,7 +84,7 @@ pub enum CameraError {
     AccessDenied,
     /// The game server shows no cameras at all.
     Disabled,
-    /// What came is no picture.
+    /// The frames are no picture.
     Unreadable,
     /// Our own fault; try again.
     Internal,
@@ -121,7 +121,7 @@ pub type SharedLook = Shared<LocalBoxFuture<'static, CameraLook>>;
 /// See the module. One of each game connection.
 pub struct CameraLooks {
     clock: Clock,
-    /// Held by whoever asks the game server about cameras.
+    /// Held by the caller that asks the game server about cameras.
     turn: Mutex<()>,
     watched: RefCell<Option<WatchedCamera>>,
     /// A frame came, or none will.
@@ -240,7 +240,7 @@ impl CameraLooks {
         }
     }
 
-    /// What the watched camera shows; none until frames cover the whole picture.
+    /// Picture of the watched camera; none until frames cover all of it.
     fn shot(&self) -> Result<Option<CameraShot>, CameraError> {
         let mut watched = self.watched.borrow_mut();
         // The link is gone.
@@ -267,7 +267,7 @@ impl CameraLooks {
         self.changed.notify_waiters();
     }
 
-    /// Unsubscribes, when nobody has wanted a camera for a while. Call it so long after each look.
+    /// Unsubscribes if no camera was wanted for [`LINGER`]. Call it that long after each look.
     pub fn end_unused(self: &Rc<Self>, link: Option<&Asker>) -> Option<impl Future<Output = ()> + use<>> {
         let is_unused = |looks: &Self| looks.wanted.get().is_some_and(|wanted| wanted.elapsed() >= LINGER);
         let link = link.filter(|_| is_unused(self))?.clone();
@@ -307,9 +307,9 @@ struct WatchedCamera {
     heard: Instant,
     /// Just as many as cover the picture, or fewer.
     frames: VecDeque<RayFrame>,
-    /// Of all the frames.
+    /// Samples of all the frames.
     samples: usize,
-    /// Of the last frame.
+    /// Time of the last frame.
     at: Timestamp,
     vertical_fov: f32,
     entities: Vec<SeenEntity>,

@@ -1,4 +1,4 @@
-//! What a user may command a game server to do, from the socket or the API to the game.
+//! Commands of users to a game server, from the socket or the API to the game.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -59,7 +59,7 @@ pub struct ReadDevices {
     pub server: ServerId,
 }
 
-/// This player has just paired a new device in the game, and so stands at it.
+/// This player has just paired a new device in the game, and so is beside it.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct PlaceDevice {
@@ -127,7 +127,7 @@ pub struct SendChat {
     pub text: String,
 }
 
-/// Why a line was not said, or is not known to be.
+/// Reasons why a line was not said, or is not known to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChatError {
     UnknownServer,
@@ -138,7 +138,7 @@ pub enum ChatError {
     Refused,
     /// There is no link, or the game server refused for another reason: it was not said.
     Unavailable,
-    /// The game server has not answered, or has not repeated the line, and may not be there any more.
+    /// The game server has not answered, or has not repeated the line, and may be gone.
     TimedOut,
     /// Our own fault; try again.
     Internal,
@@ -155,7 +155,7 @@ impl From<AskError> for ChatError {
     }
 }
 
-/// Why a command was not carried out.
+/// Failure of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandError {
     UnknownServer,
@@ -164,7 +164,7 @@ pub enum CommandError {
     UnknownDevice,
     UnknownIncident,
     NotASwitch,
-    /// The game server knows no such device any more, or the paired player has lost the tool cupboard.
+    /// The game server no longer knows the device, or the paired player has lost the tool cupboard.
     DeviceRemoved,
     /// Too many toggles of this switch wait.
     TooMany,
@@ -241,7 +241,7 @@ pub async fn say(link: &Asker, message: String) -> Result<(), ChatError> {
 }
 
 /// Asks again while the game server says that it was asked too much: its mirrored budget is empty then, and the next
-/// question waits for its turn. Whoever calls sets the deadline.
+/// question waits for its turn. The caller sets the deadline.
 async fn patiently<T, F>(ask: impl Fn() -> F) -> Result<T, AskError>
 where
     F: Future<Output = Result<T, AskError>>,

@@ -11,7 +11,7 @@ pub struct DeviceLooks(HashMap<Arc<str>, Look>);
 enum Look {
     Planned,
     UnderWay,
-    /// What the look finds may be out of date.
+    /// The answer to the look may be out of date.
     ChangedSince,
 }
 

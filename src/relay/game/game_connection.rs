@@ -132,19 +132,19 @@ pub struct LinkStatus {
     pub next_attempt_at: Option<Timestamp>,
 }
 
-/// What became of a game connection. Sent to the hub.
+/// News of a game connection, for the hub.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub enum ConnectionEvent {
     /// The status of its link changed.
     Status { server: ServerId, status: LinkStatus },
-    /// The server is not paired any more.
+    /// The server is no longer paired.
     ServerGone { server: ServerId },
-    /// It has ended by a panic.
+    /// The connection has ended by a panic.
     Failed { server: ServerId, connection: Addr<GameConnection> },
 }
 
-/// How a game connection begins.
+/// Start of a game connection.
 #[derive(Clone, Debug)]
 pub struct ConnectionStart {
     /// Greater than that of every connection of this server before.
@@ -166,7 +166,7 @@ pub struct GameConnection {
     alarms: Rc<AlarmDelivery>,
     shops: Rc<ShopWatcher>,
     link: Option<Asker>,
-    /// Whom the link is or was to.
+    /// Peer of the link, or of the last one.
     game_server: Option<GameServerId>,
     looks: DeviceLooks,
     toggles: Toggles,
@@ -175,11 +175,11 @@ pub struct GameConnection {
     alive_kept: Option<(Moment, Timestamp)>,
     /// Lines that users say, in their order.
     echoes: Vec<AwaitedEcho>,
-    /// Of the latest question for the stored notes.
+    /// Version of the latest question for the stored notes.
     notes_version: u64,
-    /// The same for the stored devices.
+    /// Version of the latest question for the stored devices.
     devices_version: u64,
-    /// Once somebody has looked through one.
+    /// Set by the first look through a camera.
     cameras: std::cell::OnceCell<Rc<CameraLooks>>,
     /// The look whether a camera is still wanted.
     camera_end: Option<SpawnHandle>,
@@ -352,7 +352,7 @@ impl Actor for GameConnection {
     fn stopping(&mut self, ctx: &mut Self::Context) -> Running {
         if panics::notice(Part::GameConnection, self.server.as_str()) {
             self.keep_alive(true);
-            // First to the hub, so that nobody who asks for the server now finds this connection.
+            // First to the hub, so that no one who asks for the server now finds this connection.
             self.hub.do_send(ConnectionEvent::Failed { server: self.server.clone(), connection: ctx.address() });
             if let Ok(publisher) = self.publisher.try_borrow() {
                 publisher.fail();

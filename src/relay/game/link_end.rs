@@ -1,4 +1,4 @@
-//! Why a link to a game server was not made, or has ended.
+//! The end of a link to a game server, or of an attempt to make one.
 
 use std::time::Duration;
 
@@ -13,18 +13,18 @@ const PAUSE_REFUSED: Duration = Duration::from_secs(60);
 /// A refused token is tried again now and then, as the refusal may be a passing fault of the game server.
 pub const PAUSE_REJECTED: Duration = Duration::from_secs(3_600);
 
-/// Why there is no link, or no longer.
+/// Cause of the missing link, and the least pause.
 pub struct LinkEnd {
     pub state: ConnectionState,
     pub reason: LinkReason,
-    /// What there is to say besides, for the log.
+    /// Details for the log.
     pub detail: String,
     /// Least time until the next attempt.
     pub pause: Duration,
 }
 
 impl LinkEnd {
-    /// The game server cannot be reached, or not any more.
+    /// The game server cannot be reached, or no longer.
     pub fn unreachable(reason: LinkReason, detail: impl ToString) -> Self {
         let (state, detail) = (ConnectionState::Unreachable, detail.to_string());
         Self { state, reason, detail, pause: Duration::ZERO }

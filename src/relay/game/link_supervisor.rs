@@ -77,11 +77,11 @@ pub enum LinkReport {
         port: u16,
         turn: Option<DecodingPermit>,
     },
-    /// The server is not paired any more: there is no link to hold.
+    /// The server is no longer paired: there is no link to hold.
     ServerGone,
 }
 
-/// What may wake the supervisor.
+/// Signals that wake the supervisor.
 #[derive(Default)]
 pub struct Wake {
     /// A user asks for the link: try at once. One that is up stays.
@@ -89,12 +89,12 @@ pub struct Wake {
     /// Address or credentials changed: open the link again at once.
     pub replaced: Notify,
     is_watched: AtomicBool,
-    /// Somebody begins to watch.
+    /// A user begins to watch.
     watched: Notify,
 }
 
 impl Wake {
-    /// Whether somebody watches: then more is asked for, and at once.
+    /// Sets whether a user watches: then more is asked for, and at once.
     pub fn watch(&self, is_watched: bool) {
         if !self.is_watched.swap(is_watched, Ordering::Relaxed) && is_watched {
             self.watched.notify_one();
@@ -163,7 +163,7 @@ struct Supervisor {
 /// The game connection is gone, so is the need for a link.
 struct Unneeded;
 
-/// What became of a poll that the link survives.
+/// Result of a poll that the link survives.
 enum Polled {
     /// Perhaps with a refusal.
     Answered,
@@ -172,7 +172,7 @@ enum Polled {
 }
 
 impl Supervisor {
-    /// One link after the other, until nobody needs any more.
+    /// One link after the other, until none is needed.
     async fn run(&self) {
         let context = &self.context;
         let mut backoff = Backoff::new();
@@ -191,7 +191,7 @@ impl Supervisor {
             let LinkEnd { state, reason, detail, pause } = end;
             log::info!(server = self.server.as_str(), state:? = state; "no link to the game server: {reason} ({detail})");
             let shown = if self.answered.get() { reason } else { reason.before_any_answer() };
-            // The time of the next attempt tells no more than the reason.
+            // The time of the next attempt must not reveal more than the reason does.
             let least = if shown == reason { pause } else { Duration::ZERO };
             let (held, random) = (started.elapsed(), context.random.byte());
             let pause = match &*self.target.borrow() {
@@ -217,14 +217,14 @@ impl Supervisor {
         }
     }
 
-    /// One link from beginning to end. Ok when nobody needs it any more.
+    /// One link from beginning to end. Ok when it is no longer needed.
     async fn hold(&self, turn: ConnectTurn, is_asked_for: bool) -> Result<Unneeded, LinkEnd> {
         self.silent.set(0);
         self.refused.set(false);
         self.map_wanted.notified().now_or_never();
         self.wake.answered();
-        // What is done once a link, or now and then, is in a box, which is freed when it is done: the rest is what a link
-        // that waits for its next poll costs.
+        // Steps that run once a link, or now and then, are in a box, which is freed at their end: a link that waits for
+        // its next poll costs only the rest.
         let Some((route, player, credentials)) = Box::pin(self.read()).await? else {
             let _ = self.report(LinkReport::ServerGone).await;
             return Ok(Unneeded);
@@ -344,8 +344,8 @@ impl Supervisor {
         }
     }
 
-    /// Asks these things together and reports the answers. That none comes counts once, however many were asked: a game
-    /// server that stands still for a moment is not dead.
+    /// Asks these things together and reports the answers. Silence counts once, however many were asked: a game server
+    /// that pauses for a moment is not dead.
     async fn poll_all(&self, asker: &Asker, polls: &[Poll]) -> Result<Result<(), Unneeded>, LinkEnd> {
         let polls = try_join_all(polls.iter().map(|poll| self.poll(asker, *poll)));
         let mut silent = true;

@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use crate::domain::freshness::{INFO_EVERY, MARKERS_EVERY, PollPace, TEAM_EVERY, TIME_EVERY};
 
-/// What is asked for again and again, or once after a connect.
+/// Questions that are asked again and again, or once after a connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Poll {
     Info,
@@ -16,7 +16,7 @@ pub enum Poll {
     Markers,
 }
 
-/// What is asked for again and again.
+/// Questions that are asked again and again.
 const POLLS: [(Poll, PollPace); 4] =
     [(Poll::Markers, MARKERS_EVERY), (Poll::Team, TEAM_EVERY), (Poll::Time, TIME_EVERY), (Poll::Info, INFO_EVERY)];
 
@@ -38,14 +38,14 @@ impl PollPlan {
         Self { asked }
     }
 
-    /// What is asked for next, and when.
+    /// The next poll, and its time.
     pub fn next(&self, is_watched: bool) -> (Poll, Instant) {
         let due = self.all().map(|(poll, pace, asked)| (poll, asked + pace.of(is_watched)));
         due.min_by_key(|(_, at)| *at).expect("there are polls")
     }
 
-    /// What is asked for together at this time: all that is due, or would be in a tenth of its pause. One waking and one
-    /// way to the game server serve all of it.
+    /// Polls to ask together at this time: all that are due, or would be in a tenth of their pause. One waking and one
+    /// way to the game server serve all of them.
     pub fn due(&self, now: Instant, is_watched: bool) -> Vec<Poll> {
         let is_due = |pace: PollPace, asked| now >= asked + pace.of(is_watched).mul_f64(0.9);
         self.all().filter(|(_, pace, asked)| is_due(*pace, *asked)).map(|(poll, ..)| poll).collect()
@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    /// What is asked for in this time, in seconds from the start, if answers take none.
+    /// Polls within this time, each with its seconds from the start, if answers take none.
     fn polls(plan: &mut PollPlan, start: Instant, until: u64, is_watched: bool) -> Vec<(Poll, u64)> {
         let mut polls = Vec::new();
         loop {

@@ -1,4 +1,4 @@
-//! What a game connection learns of its game server before the link is up: what earlier ones stored.
+//! Knowledge of a game server before the link is up: the records of earlier links.
 
 use crate::{
     db::{
@@ -10,8 +10,8 @@ use crate::{
     relay::state::live_state::GameUpdate,
 };
 
-/// The stored world. Its monuments are left out where the map is not kept, so that they come with it again. `NotFound` if
-/// the server is not paired any more.
+/// The stored world. Its monuments are left out where the map is not kept, so that they come with it again. `NotFound`
+/// if the server is no longer paired.
 pub fn read(db: &mut Db, server: &PairedServer) -> Result<GameUpdate, DbError> {
     let world = server.baseline.clone().world();
     let mut monuments = paired_servers::monuments(db, &server.id)?;

@@ -1,4 +1,4 @@
-//! Who may open a socket. While the database does not answer, a token is enough: it is signed, and minutes old. Its
+//! Admission of sockets. While the database does not answer, a token is enough: it is signed, and minutes old. Its
 //! session is checked as soon as the database answers, and the socket closed if it has ended.
 
 use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
@@ -32,7 +32,7 @@ use crate::{
 
 /// Sessions that one query asks for.
 const ASKED_AT_ONCE: usize = 500;
-/// Longest pause between two checks of sessions that nobody could check.
+/// Longest pause between two checks of sessions that could not be checked so far.
 const CHECKED_WITHIN: Duration = Duration::from_secs(5);
 
 /// The users of those of these sessions that go on.
@@ -92,7 +92,7 @@ impl Hub {
             let owners = owners.map_err(Arc::new);
             for AskedSession { user, session, answer } in asked {
                 let goes_on = owners.as_ref().map(|owners| owners.get(&session) == Some(&user));
-                // Who asked may have given up.
+                // The caller may have given up.
                 let _ = answer.send(goes_on.map_err(Arc::clone));
             }
             hub.ask_for_all(ctx);
@@ -109,7 +109,7 @@ impl Hub {
     }
 
     fn check_unchecked(&mut self, pause: Duration, mut backoff: Backoff, ctx: &mut Context<Self>) {
-        // Where the sockets are gone, nothing hangs on it any more.
+        // A session without sockets needs no check.
         let present = self.presence.sessions();
         self.unchecked.retain(|session, _| present.contains(session));
         let unchecked: Vec<SessionId> = self.unchecked.keys().cloned().collect();

@@ -24,7 +24,7 @@ impl Handler<AcknowledgeRaid> for Hub {
         let (pool, now) = (self.context.pool.clone(), self.context.clock.now());
         let (asked, by) = (server.clone(), user.clone());
         let hub = ctx.address();
-        // Also for whoever has stopped waiting by then.
+        // Also if the caller has stopped waiting by then.
         let show = move |known: &Result<StoredIncident, CommandError>| {
             // Perhaps of the incident that it is a part of.
             if let Ok(StoredIncident { id, .. }) = known {

@@ -1,4 +1,4 @@
-//! What is known of devices, through the hub.
+//! Questions about devices, through the hub.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -26,7 +26,7 @@ impl Handler<PlaceDevice> for Hub {
     type Result = ();
 
     fn handle(&mut self, place: PlaceDevice, _: &mut Self::Context) {
-        // Without a connection nobody knows where the player is.
+        // Only a connection knows where the player is.
         if let Some(connection) = self.connections.get(&place.server) {
             connection.address.do_send(place);
         }

@@ -11,7 +11,7 @@ use super::{Drain, EndLinks, Hub, Reason, SocketOrder, StopConnection};
 /// Between two sockets, at the most: they come back one after the other, too, and not all at once.
 const APART: Duration = Duration::from_millis(10);
 
-/// When each of so many sockets is closed, after now; `jitter` is random.
+/// Time from now until each of these sockets is closed; `jitter` is random.
 fn close_times(sockets: usize, over: Duration, mut jitter: impl FnMut() -> u8) -> impl Iterator<Item = Duration> {
     let apart = (over / sockets.max(1) as u32).min(APART);
     (0..sockets).map(move |place| apart * place as u32 + apart.mul_f64(f64::from(jitter()) / 256.0))

@@ -1,10 +1,10 @@
-//! How the links are, all together: for operators.
+//! State of the links, all together: for operators.
 
 use actix::Message;
 
 use crate::domain::server_state::ConnectionState;
 
-/// How many links there are in each state, and how old what they know is.
+/// Number of links in each state, and age of what they know.
 #[derive(Message)]
 #[rtype(result = "LinkCounts")]
 pub struct CountLinks;

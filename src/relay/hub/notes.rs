@@ -1,4 +1,4 @@
-//! What the hub does about map notes.
+//! Map notes through the hub.
 
 use actix::prelude::*;
 

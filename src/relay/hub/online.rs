@@ -1,4 +1,4 @@
-//! Who is online.
+//! Users who are online.
 
 use actix::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Tracked players through the hub: who came and went is told to everybody who watches the server.
+//! Tracked players through the hub: every watcher of a server gets its players' coming and going.
 
 use actix::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Who is present: the admitted sockets, by user and session, and whether one more may come. Pure bookkeeping.
+//! The admitted sockets, by user and session, and whether one more may come. Pure bookkeeping.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,7 +19,7 @@ pub struct Presence {
     /// By the lower half of the connection number.
     sockets: Slab<PresentSocket>,
     per_user: HashMap<UserId, usize>,
-    /// How many were admitted, which is the upper half of the last number: none is used twice.
+    /// Number of sockets admitted so far, the upper half of the last number: none is used twice.
     admitted: u32,
 }
 
@@ -125,7 +125,7 @@ impl Presence {
         self.sockets.iter().filter(|(_, socket)| socket.recipient.is_some()).map(|(_, socket)| &socket.user)
     }
 
-    /// How many sockets are admitted.
+    /// Number of sockets that are present.
     pub fn count(&self) -> usize {
         self.sockets.len()
     }

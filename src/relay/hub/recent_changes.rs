@@ -1,5 +1,6 @@
-//! What became of paired servers within the last minutes. An answer of the database, or a message, may be from before
-//! that: it must not start a deleted server's link anew, nor let anybody watch whose access has ended. Pure bookkeeping.
+//! Changes of paired servers within the last minutes. An answer of the database, or a message, may be from before such
+//! a change: it must not restart a deleted server's link, nor let a user watch whose access has ended. Pure
+//! bookkeeping.
 
 use std::collections::HashMap;
 
@@ -24,7 +25,7 @@ struct RecentChange {
 }
 
 impl RecentChanges {
-    /// The server was deleted: nobody may watch it from this version on.
+    /// The server was deleted: no user may watch it from this version on.
     pub fn remove(&mut self, server: ServerId, version: u64, now: Moment) {
         self.put(
             server,
@@ -32,7 +33,7 @@ impl RecentChanges {
         );
     }
 
-    /// Who may watch the server has changed to this.
+    /// From now on these users may watch the server.
     pub fn set_watchers(&mut self, server: ServerId, allowed: AllowedUsers, now: Moment) {
         let known = self.0.get(&server);
         let removed = known.is_some_and(|known| known.removed);
@@ -48,12 +49,12 @@ impl RecentChanges {
         }
     }
 
-    /// Whether the server was deleted lately.
+    /// True if the server was deleted lately.
     pub fn is_removed(&self, server: &ServerId) -> bool {
         self.0.get(server).is_some_and(|change| change.removed)
     }
 
-    /// Who may watch, by this answer or by what is known since it was asked for.
+    /// Users who may watch, by this answer or by a later change.
     pub fn newest(&self, server: &ServerId, answer: AllowedUsers) -> AllowedUsers {
         match self.0.get(server) {
             Some(change) if change.allowed.version > answer.version => change.allowed.clone(),

@@ -1,4 +1,4 @@
-//! What the API tells game connections about watched shops.
+//! Watched shops, from the API to the game connections.
 
 use actix::prelude::*;
 

@@ -66,10 +66,10 @@ impl Handler<Panic> for GameConnection {
     }
 }
 
-/// How game servers and the database behave, and who was connected to.
+/// Behaviour of game servers and of the database, and the hosts that were connected to.
 #[derive(Default)]
 struct Outside {
-    /// So many reads fail.
+    /// Number of reads that fail.
     failing_reads: AtomicU32,
     /// The next read is held once it has its answer, until this notifies.
     hold_next: AtomicBool,
@@ -117,7 +117,7 @@ impl Outside {
         .boxed_local()
     }
 
-    /// How often this server was connected to.
+    /// Number of connects to this server.
     fn dials(&self, server: &str) -> usize {
         let host = host(server);
         self.dialled.lock().unwrap().iter().filter(|(dialled, _)| *dialled == host).count()
@@ -491,7 +491,7 @@ fn a_game_connection_that_panics_is_started_anew_and_its_watchers_go_on() {
         assert!(relay.outside.dials("two") > dials, "also the one that nobody watches");
         assert_eq!(relay.find("three").await.unwrap().connection, other, "others go on");
 
-        // What it says from now on arrives.
+        // Publications of the new connection arrive.
         let again = relay.find("one").await.unwrap().connection;
         again.do_send(SetWatchers(AllowedUsers { version: u64::MAX, ..AllowedUsers::default() }));
         sleep(Duration::from_secs(1)).await;

@@ -1,4 +1,4 @@
-//! Who may watch, when that changes: one look at the database at a time for each server, however many changes come.
+//! Changes of who may watch: one look at the database at a time for each server, however many changes come.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 impl Hub {
-    /// Looks who may watch, and tells whoever must know.
+    /// Reads who may watch, and passes it on to the sockets and the game connection.
     fn look_at_access(&mut self, server: ServerId, ctx: &mut Context<Self>) {
         let allowed = self.allowed_users(server.clone());
         let version = self.access_version;
@@ -37,18 +37,18 @@ impl Hub {
                 }
             };
             let is_partial = allowed.is_partial;
-            // Without a connection too: whoever asks for the server may have an older answer already.
+            // `recent` also without a connection: a caller that asks for the server may have an older answer already.
             if let Some(connection) = hub.connections.get_mut(&server) {
                 connection.allowed = Some(allowed.clone());
                 connection.address.do_send(SetWatchers(allowed.clone()));
             }
             hub.recent.set_watchers(server.clone(), allowed, hub.context.clock.moment());
             if is_partial {
-                // What changes until then is in that look.
+                // That look has all changes until then.
                 ctx.run_later(LOOK_AGAIN, |hub, ctx| hub.look_at_access(server, ctx));
                 return;
             }
-            // What changed since the look began is in none yet.
+            // A change since this look began is in no look yet.
             if hub.access_looks.remove(&server) == Some(true) {
                 hub.access_looks.insert(server.clone(), false);
                 hub.look_at_access(server, ctx);

@@ -1,5 +1,5 @@
-//! One paired server's share of its game server's market: feeds it with the answers of its link, and tells its watchers
-//! what becomes of the offers that its owner watches.
+//! One paired server's share of its game server's market: feeds it with the answers of its link, and reports to its
+//! watchers what becomes of the offers that its owner watches.
 
 use std::{
     cell::{Cell, RefCell},
@@ -57,13 +57,13 @@ pub struct ShopWatcher {
     /// The version of the market in which they were looked at.
     judged: Cell<Option<u64>>,
     is_loading: Cell<bool>,
-    /// Findings that were told.
+    /// Findings that were sent.
     told: RefCell<Window>,
     start: Moment,
 }
 
-/// Findings told in any minute: a game server whose prices never rest must not fill its watchers' sockets. What is not
-/// told is still stored as the latest finding.
+/// Findings sent in any minute: a game server whose prices never rest must not fill its watchers' sockets. A finding
+/// that is not sent is still stored as the latest one.
 const TOLD: usize = 30;
 const TOLD_SPAN: Duration = Duration::from_secs(60);
 
@@ -107,7 +107,7 @@ impl ShopWatcher {
         if !self.is_loaded(&market) {
             return to_load;
         }
-        // What is new of a market that is compared for the first time is large: while many wait, it waits, too.
+        // The first comparison of a market finds much that is new: while many markets wait, this one waits, too.
         let turn = self.context.facts.turn_of_market();
         if turn.is_none() && market.read(Market::answered_at).is_none() {
             return None;
@@ -153,7 +153,7 @@ impl ShopWatcher {
             Ok(mut stored) => {
                 let known = self.watches.take().unwrap_or_default();
                 for watch in &mut stored {
-                    // What was found since may not be stored yet.
+                    // Later findings may not be stored yet.
                     if let Some(known) =
                         known.iter().find(|known| (&known.id, known.version) == (&watch.id, watch.version))
                     {
@@ -188,7 +188,7 @@ impl ShopWatcher {
         self.is_loading.set(false);
     }
 
-    /// Looks at what is watched, if the market has changed, and tells what is new.
+    /// Looks at the watched offers, if the market has changed, and reports what is new.
     fn judge(&self, market: &SharedMarket, now: Moment) {
         let mut found: Vec<(ShopWatch, Option<WorldEvent>)> = Vec::new();
         market.read(|market| {

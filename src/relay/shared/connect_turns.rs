@@ -22,18 +22,18 @@ const BURST: u32 = 50;
 const PER_SECOND: u32 = 500;
 /// Links that connect at a time.
 const AT_ONCE: usize = 512;
-/// A connect that takes longer holds up nobody else: many game servers may be gone at once.
+/// A connect that takes longer holds up no other: many game servers may be gone at once.
 const SLOW: Duration = Duration::from_secs(2);
 
 /// See the module.
 pub struct ConnectTurns {
     at_once: Arc<Semaphore>,
-    /// Whoever waits does so here, in order; only the first waits for the bucket.
+    /// All links wait here, in order; only the first waits for the bucket.
     pace: Mutex<Pace>,
 }
 
 struct Pace {
-    /// What the bucket's milliseconds count from.
+    /// Start of the bucket's milliseconds.
     origin: Instant,
     bucket: Bucket,
 }

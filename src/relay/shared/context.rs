@@ -1,4 +1,4 @@
-//! What the relay's actors share.
+//! Parts that the relay's actors share.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl RelayContext {
     /// Adds an event of this paired server to the timeline; gives its id there. What many links to one game server see is
     /// one entry. `game_server` is absent as long as there was no link.
     pub fn record(&self, server: &ServerId, game_server: Option<&GameServerId>, event: &WorldEvent) -> Option<String> {
-        // That lines of chat were left out concerns those who read them now.
+        // Lines of chat that were left out concern only those who read now.
         if event.kind == EventKind::Chat {
             return None;
         }

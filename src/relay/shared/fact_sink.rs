@@ -1,6 +1,6 @@
-//! The one way of world events and chat into the database: a bounded queue, written in batches. Nobody waits for it but
-//! who says a line in the chat, and while the database does not answer, what is queued waits. What does not fit is
-//! dropped, counted and reported.
+//! The one way of world events and chat into the database: a bounded write-behind queue, written in batches. Only the
+//! author of a line in the chat waits for it. While the database does not answer, the queue waits. Facts that do not
+//! fit are dropped, counted and reported.
 
 use std::{
     sync::{
@@ -69,9 +69,9 @@ pub struct NewMap {
 #[derive(Clone, Debug)]
 pub enum Fact {
     Event(TimelineOwner, TimelineEntry),
-    /// What became different about a game server's shops.
+    /// Changes of a game server's shops.
     Market(MarketStep),
-    /// What was found for a watched offer.
+    /// Finding for a watched offer.
     Finding(ShopWatch),
     Map(Arc<NewMap>),
     /// The link of this server was up then.
@@ -91,7 +91,7 @@ pub enum Fact {
 }
 
 impl Fact {
-    /// The same, in parts of at most a batch.
+    /// This fact in parts of at most a batch.
     fn parts(self) -> Vec<Self> {
         match self {
             Self::Market(step) => step.parts(BATCH).into_iter().map(Self::Market).collect(),
@@ -199,7 +199,7 @@ impl FactWriter {
                         }
                     }
                 };
-                // What is gathered when the time is over is in the batch.
+                // All that is gathered by then is in the batch.
                 let _ = timeout(GATHERED_FOR, gather).await;
             }
             let (mut facts, mut rows, mut waiting) = (Vec::new(), 0, Vec::new());

@@ -39,7 +39,7 @@ pub struct SharedMarket {
 
 #[derive(Default)]
 struct MarketState {
-    /// What is stored is known: before, nothing is compared, or all shops would be new after each start.
+    /// The stored market is known: before, nothing is compared, or all shops would be new after each start.
     is_loaded: bool,
     wipe: i32,
     wipe_unwritten: bool,
@@ -97,12 +97,12 @@ impl SharedMarket {
         &self.game_server
     }
 
-    /// Whether what is stored is known.
+    /// True if the stored market is known.
     pub fn is_loaded(&self) -> bool {
         self.lock().is_loaded
     }
 
-    /// What is stored; if it is known already, that is newer.
+    /// Takes over the stored market, unless one is known already: that is newer.
     pub fn restore(&self, stored: StoredMarket) {
         let mut state = self.lock();
         if !state.is_loaded {
@@ -145,7 +145,7 @@ impl SharedMarket {
         Some(MarketStep { game_server: self.game_server.clone(), wipe, world, write, record_ids, at: now })
     }
 
-    /// It could not be stored: it comes again with the next answer.
+    /// Puts back a step that could not be stored: it comes again with the next answer.
     pub fn put_back(&self, step: MarketStep) {
         let mut state = self.lock();
         if state.wipe == step.wipe {

@@ -24,7 +24,7 @@ const REMEMBERED: usize = 2_000;
 #[derive(Default)]
 pub struct RecentEvents(Mutex<HashMap<GameServerId, Vec<SeenEvent>>>);
 
-/// What makes two reports one event: family, action, and what it happened to.
+/// Identity of an event, the same in all reports of it: family, action, and what it happened to.
 type EventKey = (EventKind, &'static str, String);
 
 struct SeenEvent {
@@ -65,7 +65,7 @@ impl RecentEvents {
     }
 }
 
-/// What the event happened to, the same for every link: marker, rig, or place of a shop and what it sells.
+/// Subject of the event, the same for every link: marker, rig, or place of a shop and what it sells.
 fn subject(event: &WorldEvent) -> String {
     let field = |name: &str| event.data.get(name).map(Value::to_string).unwrap_or_default();
     match event.kind {

@@ -5,7 +5,7 @@
 use actix_http::ws::{CloseCode, CloseReason, OpCode, Parser};
 use bytes::{Bytes, BytesMut};
 
-/// Why a connection ends.
+/// Reasons for the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The peer said goodbye; see [`answer`].
@@ -82,7 +82,7 @@ impl Reason {
 }
 
 /// The answer to the peer's close frame: its own code, and none where it gave none (RFC 6455, 5.5.1), so that a client
-/// is told the code with which it closed.
+/// gets back the code with which it closed.
 pub fn answer(said: Option<CloseReason>) -> Bytes {
     let mut frame = BytesMut::new();
     Parser::write_close(&mut frame, said.map(|CloseReason { code, .. }| code.into()), false);

@@ -6,15 +6,15 @@ use std::cell::RefCell;
 use actix_web::http::header::{HeaderMap, SEC_WEBSOCKET_EXTENSIONS};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
-/// How an offer is accepted (RFC 7692, 7.1.1).
+/// The answer that accepts an offer (RFC 7692, 7.1.1).
 pub const ACCEPTED: &str = "permessage-deflate; server_no_context_takeover; client_no_context_takeover";
-/// What a sender leaves out at the end of each message (RFC 7692, 7.2.1).
+/// Bytes that a sender leaves out at the end of each message (RFC 7692, 7.2.1).
 const TAIL: [u8; 4] = [0, 0, 0xFF, 0xFF];
 /// Room asked for at a time, bytes.
 const ROOM: usize = 1024;
 
-/// Whether the client offers it in a way that is accepted as [`ACCEPTED`]. An offer that limits our window is not: what
-/// we compress is shared by all clients.
+/// True if the client offers compression in a way that is accepted as [`ACCEPTED`]. An offer that limits our window is
+/// not: all clients share what we compress.
 pub fn is_offered(headers: &HeaderMap) -> bool {
     let lists = headers.get_all(SEC_WEBSOCKET_EXTENSIONS).filter_map(|value| value.to_str().ok());
     lists.flat_map(|list| list.split(',')).any(is_acceptable)
@@ -47,12 +47,12 @@ fn is_acceptable(offer: &str) -> bool {
 /// Not a compressed message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum InflateError {
-    /// It is longer than it may be.
+    /// The message is longer than it may be.
     TooBig,
     Corrupt,
 }
 
-/// What compresses and decompresses on one thread. Holds its memory from when it is first used.
+/// Compressor and decompressor of one thread. Holds its memory from the first use on.
 #[derive(Default)]
 pub struct Deflate {
     compress: RefCell<Option<Compress>>,
@@ -80,7 +80,7 @@ impl Deflate {
         payload
     }
 
-    /// The message of such a payload, which is no longer than so many bytes.
+    /// The message of a compressed payload, at most `longest` bytes.
     pub fn decompress(&self, payload: &[u8], longest: usize) -> Result<Vec<u8>, InflateError> {
         let mut decompress = self.decompress.borrow_mut();
         let decompress = decompress.get_or_insert_with(|| Decompress::new(false));
@@ -100,7 +100,7 @@ impl Deflate {
                 }
                 let has_room = message.len() < message.capacity();
                 match status {
-                    // What follows a last block is another stream (RFC 7692, 7.2.3.4).
+                    // Bytes after a last block are another stream (RFC 7692, 7.2.3.4).
                     Status::StreamEnd => decompress.reset(false),
                     Status::BufError if has_room && !part.is_empty() => return Err(InflateError::Corrupt),
                     Status::Ok | Status::BufError => {}

@@ -74,7 +74,7 @@ fn encode(payload: &[u8]) -> BytesMut {
     frame
 }
 
-/// What follows the head of a server's frame (RFC 6455, 5.2).
+/// Payload of a server's frame, after its head (RFC 6455, 5.2).
 fn payload(frame: &[u8]) -> &[u8] {
     let head = match frame[1] {
         0..126 => 2,

@@ -4,7 +4,7 @@
 //! refused or malformed message is answered by `error { code, message, serverId?, requestId? }`; a `deviceToggle`
 //! that carries a `requestId` is answered by `ack { requestId }`. `raid` carries `incident`, `count`, `update`, `late`,
 //! `drill` and the place of its device. `raidAck { serverId, incident, requestId? }` takes note of an incident: it does
-//! not ring any more for that user. `state.raids` has the incidents of the last day; a client raises on any that it has
+//! no longer rings for that user. `state.raids` has the incidents of the last day; a client raises on any that it has
 //! not shown.
 //!
 //! A socket may do what the token was for that minted its relay token. An overlay watches one server: for any other it gets
@@ -70,14 +70,14 @@ pub enum ClientMessage {
     /// events and the lines of chat that were missed. A position is
     /// for a new connection: it is ignored where the server is watched already, and after an `unsubscribe`.
     Subscribe {
-        /// Of `GET /paired-servers`.
+        /// Server id, as in `GET /paired-servers`.
         #[serde(rename = "serverId")]
         #[schema(value_type = String, max_length = 128, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
         server: ServerId,
-        /// Of the last `snapshot` or `patch` of this server. Without it, `seq` says nothing.
+        /// Epoch of the last `snapshot` or `patch` of this server. Without it, `seq` says nothing.
         #[serde(skip_serializing_if = "Option::is_none")]
         epoch: Option<u64>,
-        /// The same.
+        /// `seq` of that `snapshot` or `patch`.
         #[serde(skip_serializing_if = "Option::is_none")]
         seq: Option<u64>,
         /// The keys of the state that the client wants; absent: all. A position is of the same keys: with others a
@@ -128,7 +128,7 @@ pub enum ClientMessage {
     Ping,
 }
 
-/// Why a message was refused; the code is on the wire.
+/// Reasons for the refusal of a message; the code is on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
@@ -215,7 +215,7 @@ impl<'de> Deserialize<'de> for MessageFields<'de> {
 const ID_LIMIT: usize = 128;
 
 impl<'a> MessageFields<'a> {
-    /// Of an object.
+    /// Fields of a JSON object.
     fn read(text: &'a [u8]) -> Result<Self, Refusal> {
         serde_json::from_slice(text).map_err(|error| {
             let message = if error.is_data() { "a message is a JSON object" } else { "the message is not JSON" };
@@ -331,7 +331,7 @@ pub struct KnownLine<'a> {
     pub line: &'a ChatLine,
 }
 
-/// What the service says to a client: one object in one text frame. Further types and fields may come with later
+/// A message of the service to a client: one object in one text frame. Further types and fields may come with later
 /// versions: ignore those that you do not know.
 #[derive(Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "lowercase")]
@@ -341,14 +341,14 @@ pub enum ServerMessage<'a> {
     Snapshot {
         #[schema(value_type = String)]
         server_id: &'a ServerId,
-        /// Another epoch is another run of the stream: its `seq` starts anew.
+        /// Another epoch is another run of the stream: its `seq` starts again.
         epoch: u64,
         /// The version of the state.
         seq: u64,
         #[schema(value_type = StateDocument)]
         state: &'a ServerState,
     },
-    /// What changed in the state; nothing, when a client came back to the state that it had.
+    /// Changes of the state; none, when a client came back to the state that it had.
     #[serde(rename_all = "camelCase")]
     Patch {
         #[schema(value_type = String)]
@@ -419,7 +419,7 @@ impl Refusal {
     }
 }
 
-/// The event that so many lines of this server's chat were dropped, as a frame.
+/// The event that this number of lines of the server's chat were dropped, as a frame.
 pub fn chat_dropped(server: &ServerId, lines: u32, now: Timestamp) -> SharedFrame {
     let event = KnownEvent { id: None, event: &WorldEvent::chat_dropped(lines, now) };
     ServerMessage::Event { server_id: server, event }.frame()

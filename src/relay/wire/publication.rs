@@ -1,5 +1,5 @@
-//! What a game connection publishes to those who subscribed to it: plain data, so that a subscriber may be a thread of
-//! this process or, one day, another node.
+//! Publications of a game connection to its subscribers: plain data, so that a subscriber may be a thread of this
+//! process or, one day, another node.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -21,7 +21,7 @@ pub struct Position {
     pub seq: u64,
 }
 
-/// What a data frame is, by priority.
+/// Kinds of data frames, by priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     Raid,
@@ -33,7 +33,7 @@ pub enum Lane {
     State,
 }
 
-/// Who may watch a paired server, as of one look at the database. A later look has a higher version.
+/// Users who may watch a paired server, as of one look at the database. A later look has a higher version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowedUsers {
     pub version: u64,
@@ -62,6 +62,6 @@ pub enum Publication {
     Skipped,
     /// The game connection has failed, and another takes its place: find the server again.
     ConnectionFailed,
-    /// From now on only these may watch; nobody at all once the paired server is gone.
+    /// From now on only these may watch; the set is empty once the paired server is gone.
     SetWatchers(AllowedUsers),
 }

@@ -29,12 +29,12 @@ use crate::{
 pub struct Publisher {
     server: ServerId,
     position: Position,
-    /// The snapshot of the current position, once somebody needed it.
+    /// The snapshot of the current position, once a subscriber needed it.
     snapshot: Option<SharedFrame>,
-    /// The last steps while somebody subscribes, for a thread that has not got them.
+    /// The last steps while there are subscribers, for a thread that has not got them.
     steps: Steps,
     subscribers: Vec<Subscriber>,
-    /// Who may watch, once it has changed since the start.
+    /// Users who may watch, once they have changed since the start.
     allowed: Option<AllowedUsers>,
 }
 
@@ -45,7 +45,7 @@ struct Subscriber {
 }
 
 impl Publisher {
-    /// Nobody subscribes yet. Positions of another start of the same server have another epoch.
+    /// A publisher without subscribers. Positions of another start of the same server have another epoch.
     pub fn new(server: ServerId, epoch: u64) -> Self {
         let (position, steps) = (Position { epoch, seq: 0 }, Steps::default());
         Self { server, position, snapshot: None, steps, subscribers: Vec::new(), allowed: None }
@@ -72,7 +72,7 @@ impl Publisher {
         self.position
     }
 
-    /// Whether anybody subscribes.
+    /// True if there are subscribers.
     pub fn has_subscribers(&self) -> bool {
         !self.subscribers.is_empty()
     }
@@ -155,11 +155,11 @@ impl Publisher {
         let alarm = Publication::DeliverAlarm { frame, acknowledged: acknowledged.into(), taken: taken.clone() };
         let send = |known: &Subscriber| known.recipient.send(alarm.clone());
         let answers = join_all(self.subscribers.iter().map(send).collect::<Vec<_>>());
-        // A subscription that has just ended has no sockets any more.
+        // A subscription that has just ended has no sockets left.
         (taken, async move { answers.await.into_iter().filter_map(Result::ok).sum() })
     }
 
-    /// Tells every subscriber that this connection has failed.
+    /// Notifies every subscriber that this connection has failed.
     pub fn fail(&self) {
         self.publish(&Publication::ConnectionFailed);
     }

@@ -1,4 +1,4 @@
-//! How whoever publishes a frame learns which sockets took it.
+//! Receipts: the publisher of a frame learns from them which sockets took it.
 
 use std::{
     cell::{Cell, RefCell},
@@ -29,12 +29,12 @@ impl Taken {
         Arc::new(Self { heard_at, ..Self::default() })
     }
 
-    /// How many.
+    /// Number of the sockets.
     pub fn sockets(&self) -> usize {
         self.sockets.load(Ordering::Relaxed)
     }
 
-    /// Waits for the first one. For one who waits.
+    /// Waits for the first socket. Only one task may wait.
     pub async fn first(&self) {
         while self.sockets() == 0 {
             self.first.notified().await;
@@ -61,7 +61,7 @@ pub struct Receipt {
     taken: Rc<Cell<usize>>,
     /// A patch has shown the alarm where its message waits: it is not late when that follows.
     is_shown: Cell<bool>,
-    /// Of an alarm: counts those of all threads.
+    /// For an alarm: counts the sockets of all threads.
     on_all_threads: Option<Arc<Taken>>,
     /// Sent on at the first socket, or dropped with the last copy.
     first: RefCell<Option<oneshot::Sender<()>>>,
@@ -116,7 +116,7 @@ impl Receipt {
             }
         }
         if let Some(first) = self.first.borrow_mut().take() {
-            // Nobody may want to know any more.
+            // The receiver may be gone.
             let _ = first.send(());
         }
     }

@@ -39,7 +39,7 @@ pub fn document() -> Value {
     })
 }
 
-/// The same as text.
+/// The document as text.
 pub fn json() -> String {
     serde_json::to_string_pretty(&document()).expect("a document is plain data")
 }
@@ -56,7 +56,7 @@ fn point_to_definitions(schema: &mut Value) {
     }
 }
 
-/// What a schema cannot say.
+/// The rules that a schema cannot express.
 fn description() -> String {
     let codes: Vec<String> = Reason::ALL
         .into_iter()

@@ -1,7 +1,7 @@
-//! What the sockets of one worker thread send, counted where it happens.
+//! Counts of what the sockets of one worker thread send.
 //!
-//! Only that thread writes, so that counting is a load and a store: no lock, no locked instruction, no text. Whoever
-//! reads adds the threads up.
+//! Only that thread writes, so that counting is a load and a store: no lock, no locked instruction, no text. A reader
+//! adds the threads up.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -15,12 +15,12 @@ use crate::relay::wire::publication::Lane;
 pub struct OwnCount(AtomicU64);
 
 impl OwnCount {
-    /// So many more.
+    /// Adds `more` to the count.
     pub fn add(&self, more: usize) {
         self.0.store(self.get().wrapping_add(more as u64), Ordering::Relaxed);
     }
 
-    /// So many fewer.
+    /// Takes `fewer` off the count.
     pub fn remove(&self, fewer: usize) {
         self.0.store(self.get().wrapping_sub(fewer as u64), Ordering::Relaxed);
     }
@@ -39,9 +39,9 @@ pub struct SendCounts {
     waiting: [OwnCount; 4],
     pub snapshots: OwnCount,
     pub patches: OwnCount,
-    /// Of the patches, those that are several in one.
+    /// The `patches` that are several in one.
     pub merged_patches: OwnCount,
-    /// That the kernel took, of frames of every kind.
+    /// Bytes that the kernel took, of frames of every kind.
     pub bytes: OwnCount,
     /// Watched servers, once for each socket.
     pub subscriptions: OwnCount,

@@ -23,7 +23,7 @@ const AGE: TimeDelta = TimeDelta::seconds(60);
 /// Bytes of steps that are kept although the snapshot is smaller: a client that waits for the next snapshot, which is
 /// up to five seconds, has a map that does not move.
 pub const FEW_BYTES: usize = 32 * 1024;
-/// The same while raids are among them: hundreds of incidents at once.
+/// This limit while raids are among them: hundreds of incidents at once.
 const RAID_BYTES: usize = 512 * 1024;
 
 /// One edit of the live state, with the frame for every client at `base`.
@@ -77,7 +77,7 @@ pub struct Steps {
     snapshot_size: usize,
     /// At which `seq` each key changed last.
     changed: SeqByKey,
-    /// The same of the steps that are forgotten.
+    /// At which `seq` each key changed last in the steps that are forgotten.
     forgotten: SeqByKey,
 }
 
@@ -109,7 +109,7 @@ impl Steps {
         self.forgotten = self.changed;
     }
 
-    /// Forgets all, and a step to this `seq` that nobody needs.
+    /// Forgets all steps, and one to this `seq` that no one needs.
     pub fn skip(&mut self, seq: u64, changes: &[Change]) {
         note(&mut self.changed, changed(changes), seq);
         self.clear();
@@ -120,7 +120,7 @@ impl Steps {
         latest(&self.changed, sections)
     }
 
-    /// So large is the newest snapshot, in bytes.
+    /// Sets the size of the newest snapshot, in bytes.
     pub fn set_snapshot_size(&mut self, bytes: usize) {
         self.snapshot_size = bytes;
     }

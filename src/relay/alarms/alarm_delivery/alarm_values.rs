@@ -8,7 +8,7 @@ use chrono::TimeDelta;
 
 use crate::domain::time::Moment;
 
-/// An alarm that is on for so long without an incident of its own is stored as on: one that flutters is not worth a write
+/// An alarm that is on this long without an incident of its own is stored as on: one that flutters is not worth a write
 /// each time.
 const ON_FOR: TimeDelta = TimeDelta::seconds(10);
 
@@ -24,7 +24,7 @@ struct AlarmValue {
 }
 
 impl AlarmValues {
-    /// An alarm has this value; `None`: it is not paired any more. True if that it is off has to be stored now.
+    /// An alarm has this value; `None`: it is no longer paired. True if its value "off" has to be stored now.
     pub fn note(&mut self, device: &str, value: Option<bool>, now: Moment) -> bool {
         let Some(value) = value else {
             self.0.remove(device);
@@ -40,7 +40,7 @@ impl AlarmValues {
         is_news && !value
     }
 
-    /// That it is on is stored with its incident; false: it is off again by now.
+    /// The value "on" is stored with the incident of this alarm; false: the alarm is off again by now.
     pub fn store_on(&mut self, device: &str) -> bool {
         let known = self.0.entry(device.to_owned()).or_default();
         let is_on = known.stored != Some(false) || known.due.is_some();
@@ -50,7 +50,7 @@ impl AlarmValues {
         is_on
     }
 
-    /// Those of which it is to be stored now that they are on.
+    /// Takes the alarms whose value "on" is to be stored now.
     pub fn take_due(&mut self, now: Moment) -> Vec<String> {
         let due = self.0.iter_mut().filter(|(_, known)| known.due.is_some_and(|due| due <= now));
         due.map(|(device, known)| {

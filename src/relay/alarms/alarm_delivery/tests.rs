@@ -118,14 +118,14 @@ impl World {
         Self { directory, context: Arc::new(context) }
     }
 
-    /// A start of the service, with a client on so many sockets.
+    /// A start of the service, with a client on this number of sockets.
     async fn start(&self, sockets: usize) -> Life {
         let life = self.start_unread(sockets);
         life.alarms.clone().load().await;
         life
     }
 
-    /// The same before the ledger is read.
+    /// A start whose ledger is not read yet.
     fn start_unread(&self, sockets: usize) -> Life {
         let publisher = Rc::new(RefCell::new(Publisher::new("one".into(), 1)));
         let live = Rc::new(RefCell::new(LiveState::new(self.context.clock.now())));
@@ -166,7 +166,7 @@ impl World {
         stored.into_iter().rev().map(|stored| (stored.state, stored.incident.count, stored.sockets)).collect()
     }
 
-    /// How many alarms are in each state.
+    /// Number of alarms in each state.
     fn alarms(&self) -> Vec<(&'static str, i64)> {
         let counts = self.context.pool.read_blocking(alarms::tally).unwrap().counts;
         counts.into_iter().filter(|(_, count)| *count > 0).collect()
@@ -426,7 +426,7 @@ async fn what_rang_before_the_ledger_could_be_read_belongs_to_the_known_incident
     assert_eq!(life.seen().len(), 1);
     assert_eq!(acknowledge(&rung, "bob").id, known);
 
-    // The same after a start, and once more after a journal of before.
+    // Both remain after a start, and also after a journal of before.
     let again = world.start(1).await;
     assert_eq!(again.raids()[&known]["acks"].as_object().unwrap().len(), 2);
     let late = LedgerWrite {

@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// How the disk of the database is.
+/// Condition of the disk of the database.
 #[derive(Clone, Copy, PartialEq)]
 enum Disk {
     Works,

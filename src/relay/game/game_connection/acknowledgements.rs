@@ -1,4 +1,4 @@
-//! Who has taken note of incidents.
+//! Acknowledgements of incidents.
 
 use actix::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Keeps when the link was last up, so that whoever comes after this process knows since when nobody looked.
+//! Keeps when the link was last up, so that the next process knows since when no one looked.
 
 use chrono::TimeDelta;
 

@@ -1,4 +1,4 @@
-//! The team's chat at a game connection: what was said is told and kept, and users say something themselves.
+//! The team's chat at a game connection: lines are delivered and kept, and users say something themselves.
 
 use std::time::Duration;
 
@@ -19,11 +19,11 @@ use crate::{
     },
 };
 
-/// How long an answer waits for the database; with [`COMMAND_DEADLINE`] less than whoever asked waits.
+/// Longest wait of an answer for the database; with [`COMMAND_DEADLINE`] less than its caller waits.
 const FLUSHED_WITHIN: Duration = Duration::from_secs(2);
 
 impl GameConnection {
-    /// Tells the lines that are news, and keeps all.
+    /// Delivers the lines that are news, and keeps all.
     pub(super) fn hear_chat(&mut self, lines: Vec<HeardLine>) {
         for HeardLine { kept, author, is_news } in lines {
             if is_news {
@@ -38,7 +38,7 @@ impl GameConnection {
         }
     }
 
-    /// Answers whoever said this line, which older game servers cut. The player may say others in the game meanwhile.
+    /// Answers the user of this line, which older game servers cut. The player may say others in the game meanwhile.
     fn hear_echo(&mut self, author: u64, kept: KeptLine) {
         let is_ours = self.link.as_ref().is_some_and(|link| link.player() == author);
         if is_ours && !self.echoes.is_empty() {
@@ -70,7 +70,7 @@ impl Handler<SayInTeam> for GameConnection {
         let said = async move {
             let said = timeout(COMMAND_DEADLINE, said).await.unwrap_or(Err(ChatError::TimedOut));
             if said.is_ok() {
-                // Who is told that it is said finds it in the chat. It is said, however long that takes.
+                // A user whose line is confirmed finds it in the stored chat. It is said, however long the write takes.
                 facts.flush(FLUSHED_WITHIN).await;
             }
             said

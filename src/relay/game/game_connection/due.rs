@@ -24,7 +24,7 @@ impl GameConnection {
         }
     }
 
-    /// Tells of incidents when something is due.
+    /// Reports incidents when something is due.
     pub(super) fn await_alarms(&mut self, ctx: &mut Context<Self>) {
         ctx.spawn(self.alarms.clone().due().into_actor(self).map(|(), connection, ctx| {
             if let Some(updates) = connection.alarms.tick() {

@@ -1,4 +1,4 @@
-//! How old what is known of a game server is, readable from every thread.
+//! Age of what is known of a game server, readable from every thread.
 
 use std::sync::{
     Arc,
@@ -12,7 +12,7 @@ use crate::domain::time::Timestamp;
 pub struct LastHeard(Arc<AtomicI64>);
 
 impl LastHeard {
-    /// It has, now.
+    /// Records that the game server said something at `now`.
     pub fn note(&self, now: Timestamp) {
         self.0.store(now.timestamp_millis(), Ordering::Relaxed);
     }

@@ -43,7 +43,7 @@ impl GameConnection {
         }
     }
 
-    /// What was noted before is of another world.
+    /// Drops the notes of before: they are of another world.
     pub(super) fn wipe_notes(&self, at: Timestamp) {
         self.context.facts.store(Fact::NotesWiped(self.server.clone(), at));
     }

@@ -1,4 +1,4 @@
-//! Where new devices stand: the game does not say, but whoever pairs one stands at it.
+//! Places of new devices: the game does not say where they are, but a player who pairs one is beside it.
 
 use actix::prelude::*;
 use chrono::TimeDelta;
@@ -9,10 +9,10 @@ use crate::{
     relay::game::commands::{PlaceDevice, UnplacedDevice},
 };
 
-/// How long after the pairing the place of the player is still believed to be that of the device. The team is asked for
-/// every 5 s.
+/// Time after the pairing within which the place of the player is believed to be that of the device. The team is asked
+/// for every 5 s.
 const AT_THAT_MOMENT: TimeDelta = TimeDelta::seconds(15);
-/// Devices that wait; nobody pairs more within that time.
+/// Devices that wait; no one pairs more within that time.
 const WAITING: usize = 32;
 
 impl GameConnection {

@@ -1,4 +1,4 @@
-//! Tracked players at a game connection: who came and went is told and kept as what the game reports.
+//! Tracked players at a game connection: their coming and going is delivered and kept like events of the game.
 
 use actix::prelude::*;
 
@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// A tracked player of this paired server came online or went offline: everybody who watches it is told.
+/// A tracked player of this paired server came online or went offline: every watcher gets the event.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct PlayerSeen {

@@ -1,4 +1,4 @@
-//! What a game connection does about shops: see [`shop_watcher`](crate::relay::market::shop_watcher).
+//! Shops at a game connection: see [`shop_watcher`](crate::relay::market::shop_watcher).
 
 use actix::prelude::*;
 

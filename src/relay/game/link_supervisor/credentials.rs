@@ -23,8 +23,8 @@ use crate::{
 const STORED_IN_TIME: Duration = Duration::from_millis(500);
 
 impl Supervisor {
-    /// Where to connect to, as which player, and the version of these credentials unless it was accepted before; `None` if
-    /// the server is not paired any more. The token is open only from here to the end of the link.
+    /// Where to connect to, as which player, and the version of these credentials unless it was accepted before; `None`
+    /// if the server is no longer paired. The token is open only from here to the end of the link.
     pub(super) async fn read(&self) -> Result<Option<(Route, Player, Option<i32>)>, LinkEnd> {
         let unreadable = |reason: LinkReason, detail: &str| LinkEnd {
             state: ConnectionState::NoCredentials,

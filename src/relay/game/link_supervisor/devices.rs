@@ -18,7 +18,7 @@ use crate::{
     relay::{game::link_end::LinkEnd, state::live_state::GameUpdate},
 };
 
-/// How often a device is asked again that was refused for the rate.
+/// Retries of a device that was refused for the rate.
 const RATE_REFUSALS: u32 = 3;
 
 /// At least so much time is between two rounds: a game server that sends rubbish does not spend our budget on them.
