@@ -1,4 +1,4 @@
-//! What the alarms of one paired server want stored, on its way to the database: in order, one transaction at a time.
+//! Write-behind queue of the alarms of one paired server: in order, one transaction at a time.
 //!
 //! A writer waits for its write no longer than [`STORED_WITHIN`]; then the journal keeps it, and the database gets it
 //! as soon as it answers. Waiting writes are merged, so they do not grow with the time that the database is away.

@@ -1,4 +1,4 @@
-//! The right to one open socket, and what a socket and whoever admitted it say to each other.
+//! The right to one open socket, and the messages between a socket and the actor that admitted it.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub struct Admit {
     pub access: RelayAccess,
 }
 
-/// Why not.
+/// Reasons against a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdmitRefused {
     /// The session has ended since the token was issued.
@@ -63,7 +63,7 @@ pub struct Admission {
     pub access: RelayAccess,
     connection: u64,
     events: Arc<WeakRecipient<SocketEvent>>,
-    /// Of its connection, and of its client behind a proxy.
+    /// Permits of its connection, and of its client behind a proxy.
     permits: SmallVec<[ConnectionPermit; 1]>,
 }
 
@@ -89,7 +89,7 @@ impl Admission {
     }
 
     fn tell(&self, event: SocketEvent) {
-        // Without whoever admitted it there is nobody to tell.
+        // The actor that admitted it may be gone.
         if let Some(events) = self.events.upgrade() {
             events.do_send(event);
         }

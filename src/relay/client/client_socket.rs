@@ -55,14 +55,14 @@ pub struct ClientSocket {
     /// A message that comes in fragments. Boxed, as it is rare.
     fragments: Option<Box<Fragments>>,
     received: Window,
-    /// What this socket watches.
+    /// The servers that this socket watches.
     subscriptions: SmallVec<[Rc<Subscription>; 1]>,
 }
 
 // Up to this the task of its actor is 512 bytes; beyond it 640, which alignment makes 768.
 const _: () = assert!(size_of::<ClientSocket>() <= 112);
 
-/// What is seldom needed.
+/// The fields that are seldom needed.
 struct Rest {
     admission: Admission,
     /// Subscriptions being looked up.
@@ -71,7 +71,7 @@ struct Rest {
 
 struct Requested {
     server: ServerId,
-    /// What the client says it has.
+    /// Position that the client says it has.
     from: Option<Position>,
     sections: Sections,
     /// Unsubscribed meanwhile.
@@ -167,7 +167,7 @@ impl ClientSocket {
             (requested.from, requested.sections, requested.cancelled) = (from, sections, false);
             return;
         }
-        // Those whose access ended are watched no longer.
+        // Servers whose access ended are no longer watched.
         let queue = self.socket.queue.borrow();
         self.subscriptions.retain(|subscription| queue.watches(&subscription.feed.server));
         let known = queue.watches(&server);
@@ -197,7 +197,7 @@ impl ClientSocket {
         }));
     }
 
-    /// The subscription stays wanted until the database answers; its client is told once that it takes longer.
+    /// The subscription stays wanted until the database answers; its client is notified once that it takes longer.
     fn look_up_again(&mut self, server: ServerId, paused: Duration, mut backoff: Backoff, ctx: &mut Context<Self>) {
         let cancelled = |requested: &Requested| requested.server == server && requested.cancelled;
         if self.socket.closing().is_some() || self.rest.requested.iter().any(cancelled) {
@@ -321,7 +321,7 @@ impl ClientSocket {
     }
 }
 
-/// How a command that was not carried out is answered.
+/// Answer to a command that was not carried out.
 fn refusal(error: CommandError) -> (ErrorCode, &'static str) {
     match error {
         CommandError::UnknownServer => (ErrorCode::UnknownServer, "no such paired server"),

@@ -18,13 +18,13 @@ use crate::{
     },
 };
 
-/// What the sockets of a thread ask of the subscription.
+/// Requests of the sockets of a thread to the subscription.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub enum FeedRequest {
     /// One needs a snapshot that is not here yet.
     Snapshot,
-    /// Tell when the first of those that came back has this position.
+    /// Report when the first of the clients that came back has this position.
     Return { position: Position, taken: oneshot::Receiver<()> },
 }
 
@@ -60,9 +60,9 @@ impl Listed {
         }
     }
 
-    /// All of them. From here on whoever has nothing to do is listed again.
+    /// Takes all. From here on each socket that has nothing to do is listed again.
     pub fn take(&self) -> Vec<u32> {
-        // It may not be 0 again.
+        // 0 is for sockets that were never listed.
         self.round.set(self.round.get().checked_add(1).unwrap_or(1));
         self.sockets.take()
     }
@@ -84,7 +84,7 @@ impl UpToDate {
         list
     }
 
-    /// Takes those that want any of these keys. A step is one for whoever wants all.
+    /// Takes the sockets that want any of these keys. Those that want all are always taken.
     pub fn take_changed(&self, changed: Sections) -> Vec<u32> {
         self.take_where(|sections| sections.is_all() || !sections.and(changed).is_empty())
     }
@@ -106,14 +106,14 @@ pub struct Feed {
     pub clock: Clock,
     pub log: RefCell<PatchLog>,
     snapshot_wanted: Cell<bool>,
-    /// Of the newest snapshot.
+    /// Receipt of the newest snapshot.
     receipt: RefCell<Option<Rc<Receipt>>>,
-    /// Of those that came back to this position.
+    /// Receipt of the clients that came back to this position.
     returned: RefCell<Option<(Position, Rc<Receipt>)>>,
     /// The sockets that are where the log is: the next step is for them. Those that are not, because they may not send
     /// now, come back by themselves; so a step costs nothing for them.
     pub up_to_date: UpToDate,
-    /// Those that wait for a snapshot.
+    /// The sockets that wait for a snapshot.
     pub without: Listed,
     /// Set once the subscription has started.
     source: OnceCell<Recipient<FeedRequest>>,
@@ -126,7 +126,7 @@ impl fmt::Debug for Feed {
 }
 
 impl Feed {
-    /// A feed that nobody fills yet.
+    /// A feed that is not filled yet.
     pub fn new(server: ServerId, clock: Clock) -> Rc<Self> {
         Rc::new(Self {
             log: RefCell::new(PatchLog::new(server.clone())),
@@ -152,7 +152,7 @@ impl Feed {
         *self.receipt.borrow_mut() = Some(receipt);
     }
 
-    /// Nobody wants to know any more what is confirmed.
+    /// Drops the receipts: no one waits for them.
     pub fn drop_receipts(&self) {
         *self.receipt.borrow_mut() = None;
         *self.returned.borrow_mut() = None;
@@ -193,7 +193,7 @@ impl Feed {
         self.snapshot_wanted.set(true);
     }
 
-    /// Whether a snapshot is wanted; from then on it counts as asked for.
+    /// True if a snapshot is wanted; from then on it counts as asked for.
     pub fn take_snapshot_wanted(&self) -> bool {
         self.snapshot_wanted.take()
     }

@@ -26,10 +26,10 @@ use crate::{
     },
 };
 
-/// What brings a client to now.
+/// The step that brings a client to now.
 #[derive(Debug, PartialEq)]
 pub enum CatchUp {
-    /// It is there.
+    /// The client is there.
     Nothing,
     Patch {
         frame: SharedFrame,
@@ -51,9 +51,9 @@ pub struct PatchLog {
     /// Merged patches to the current position, by the `seq` they start from and what they are of.
     merged: Vec<(u64, Sections, SharedFrame)>,
     merged_bytes: usize,
-    /// The snapshot of the current position, once somebody needed it.
+    /// The snapshot of the current position, once a client needed it.
     snapshot: Option<SharedFrame>,
-    /// The same of some keys.
+    /// Snapshots of some keys at the current position.
     parts: Vec<(Sections, SharedFrame)>,
 }
 
@@ -483,7 +483,7 @@ mod tests {
             let whole = protocol::snapshot(&server, epoch, seq, &state);
             for client in &mut clients {
                 prop_assert!(client.catch_up(&mut log, &whole), "{:?}", client.sections);
-                // With the position of one set nobody goes on in another.
+                // With the position of one set no client goes on in another.
                 for set in sets.iter().filter(|set| **set != client.sections) {
                     prop_assert_eq!(log.since(client.position.unwrap(), *set), CatchUp::Snapshot);
                 }

@@ -6,7 +6,7 @@ use crate::{
     relay::wire::protocol::{ClientMessage, ErrorCode, Refusal},
 };
 
-/// Why this message is refused to a socket of this access; `None` if it is not.
+/// The refusal of this message to a socket of this access; `None` if it is allowed.
 pub fn refusal(access: &RelayAccess, message: &ClientMessage) -> Option<Refusal> {
     let (server, action, request) = match message {
         ClientMessage::Ping | ClientMessage::Unsubscribe { .. } => return None,

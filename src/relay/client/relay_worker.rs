@@ -1,4 +1,4 @@
-//! What the sockets of one worker thread share: its subscriptions, found by paired server, and the way to the hub.
+//! Shared by the sockets of one worker thread: its subscriptions, found by paired server, and the way to the hub.
 
 use std::{
     cell::{Cell, RefCell},

@@ -1,8 +1,8 @@
-//! What waits to be written to one WebSocket, and in which order it goes. Pure, with the time as an argument.
+//! The messages that wait to be written to one WebSocket, and their order. Pure, with the time as an argument.
 //!
-//! How much may go is for the [`FrameBudget`] to say. Raids go first, then events, chat and replies, and patches last,
-//! merged at the moment they are sent; a lane that must wait holds back none below it, as each has its floor. Over
-//! budget nothing is lost but chat: of its lines the oldest that wait are dropped, and how many is told.
+//! The [`FrameBudget`] limits how much may go. Raids go first, then events, chat and replies, and patches last, merged
+//! at the moment they are sent; a lane that must wait holds back none below it, as each has its floor. Over budget
+//! nothing is lost but chat: of its lines the oldest that wait are dropped, and their number is reported.
 //!
 //! When more than a handful of raids wait, a patch that shows all of them goes ahead.
 
@@ -57,12 +57,12 @@ struct View {
     without: Cell<Round>,
 }
 
-/// What the client has of a server.
+/// State of a server at the client.
 #[derive(Clone, Copy)]
 enum Has {
     /// Nothing before its first snapshot.
     Nothing,
-    /// What it said when it came back; nothing was sent since.
+    /// Position that it said when it came back; nothing was sent since.
     Said(Position),
     Sent(Position),
 }
@@ -97,7 +97,7 @@ impl View {
 /// See the module. Small, because there is one per connection.
 #[derive(Default)]
 pub struct SendQueue {
-    /// Of its socket, on its thread.
+    /// Number of its socket, on its thread.
     number: u32,
     counts: Arc<SendCounts>,
     budget: FrameBudget,
@@ -194,12 +194,12 @@ impl SendQueue {
         }
     }
 
-    /// Whether this server is watched.
+    /// True if this server is watched.
     pub fn watches(&self, server: &ServerId) -> bool {
         self.views.iter().any(|view| view.feed.server == *server)
     }
 
-    /// How many servers are watched.
+    /// Number of servers that are watched.
     pub fn watching(&self) -> usize {
         self.views.len()
     }
@@ -342,7 +342,7 @@ impl Drop for SendQueue {
 
 /// When a patch may go out, given when the last would have been due; none = now.
 fn patch_at(budget: &mut FrameBudget, paced: &mut Millis, now: Millis) -> Option<Millis> {
-    // What was sent at a slower pace is not made up for.
+    // Time lost to a slower pace is not made up for.
     *paced = (*paced).min(now + PATCH_BURST + pace(budget, now));
     let due = paced.checked_sub(PATCH_BURST).filter(|at| *at > now);
     budget.available_at(now, Lane::State).max(due)

@@ -1,4 +1,4 @@
-//! How a worker thread finds a paired server: it asks the hub.
+//! Look-up of a paired server: a worker thread asks the hub.
 
 use actix::{Addr, Message};
 

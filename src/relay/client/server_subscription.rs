@@ -1,6 +1,6 @@
 //! Actor: a paired server on one worker thread. Started by the first socket of that thread that subscribes; receives
 //! the publications of its [`GameConnection`] and writes straight to the sockets that watch. When the game connection
-//! fails, it asks the hub for the one that takes its place. Stops when nobody has watched for a while, or when the
+//! fails, it asks the hub for the one that takes its place. Stops when no one has watched for a while, or when the
 //! paired server is gone.
 
 use std::{
@@ -47,7 +47,7 @@ use crate::{
 
 /// Publications that wait for this thread; beyond it steps are left out, and a snapshot makes up for them.
 pub const MAILBOX: usize = 1_024;
-/// How often it is checked whether anybody still watches, and old steps are forgotten.
+/// Time between two checks whether any socket still watches, at which old steps are forgotten.
 const LINGER: Duration = Duration::from_secs(30);
 /// A random byte for pauses that need not differ: one thread asks for one server.
 const NO_JITTER: u8 = 128;
@@ -57,12 +57,12 @@ pub struct Subscription {
     pub feed: Rc<Feed>,
     pub watchers: Watchers,
     connection: RefCell<Addr<GameConnection>>,
-    /// The actor has stopped or is about to; whoever wants to watch starts another one.
+    /// The actor has stopped or is about to; a socket that wants to watch starts another one.
     ended: Cell<bool>,
 }
 
 impl Subscription {
-    /// Whether its actor runs.
+    /// True if its actor runs.
     pub fn is_live(&self) -> bool {
         !self.ended.get()
     }
@@ -92,7 +92,7 @@ pub struct ServerSubscription {
     mailbox: usize,
     /// Sockets that are still to be served for the last news.
     pass: VecDeque<u32>,
-    /// Nobody watched at the last check.
+    /// No socket watched at the last check.
     idle: bool,
     /// Its game connection is gone, and another is being asked for.
     searching: bool,
@@ -102,7 +102,7 @@ pub struct ServerSubscription {
 }
 
 impl ServerSubscription {
-    /// Starts on this thread, with room for so many publications. `servers` is asked again if the game connection fails.
+    /// Starts on this thread, with room for `mailbox` publications. `servers` is asked again if the connection fails.
     pub fn start(
         server: ServerId,
         clock: Clock,
@@ -167,7 +167,7 @@ impl ServerSubscription {
                 actor.ask_if_wanted(ctx);
             }
             Ok(Err(_)) => actor.ask_after_a_pause(ctx),
-            // It was deleted, or the service stops.
+            // The server was deleted, or the service stops.
             Ok(Ok(None)) | Err(_) => ctx.stop(),
         }));
     }
@@ -261,8 +261,8 @@ impl Actor for ServerSubscription {
         let failed = panics::notice(Part::ServerSubscription, self.subscription.feed.server.as_str());
         for socket in self.subscription.watchers.remove_all() {
             match failed {
-                // Its client comes back and finds the server anew. Later, and each by itself: it may be this very socket
-                // that panics.
+                // Its client comes back and finds the server again. Later, and each by itself: it may be this very
+                // socket that panics.
                 true => drop(actix::spawn(async move { socket.close(Reason::Failed) })),
                 false => self.subscription.end_watch(&socket),
             }

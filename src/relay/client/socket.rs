@@ -45,21 +45,21 @@ use crate::{
 const READ_SIZE: usize = 4 * 1024;
 /// Sockets whose memory is read ahead: few enough that it is still in the cache when their turn comes.
 const READ_AHEAD: usize = 32;
-/// How long the pong of a ping may take, or a frame may wait for room.
+/// Longest time until the pong of a ping, and longest wait of a frame for room.
 pub const PONG_DEADLINE: Millis = 10_000;
-/// How long a closed socket waits for the peer to hang up too.
+/// Longest wait of a closed socket for the peer to hang up too.
 pub const GOODBYE_DEADLINE: Millis = 2_000;
 /// No turn.
 const NEVER: Millis = Millis::MAX;
-/// How the frames begin that begin a compressed message, besides the bit for the last frame of a message.
+/// First byte of a frame that begins a compressed message, without the bit for the last frame of a message.
 const DEFLATED_TEXT: u8 = RSV1 | 0x1;
 const DEFLATED_BINARY: u8 = RSV1 | 0x2;
 /// Bytes of the largest frame that is accepted: its payload, and a header of at most fourteen.
 const LARGEST_FRAME: usize = limits::INBOUND_BYTES + 14;
 
-/// What the sockets of one thread share.
+/// Shared by the sockets of one thread.
 pub struct SocketThread {
-    /// What their milliseconds count from.
+    /// Start of their milliseconds.
     origin: Instant,
     counts: Arc<SendCounts>,
     turns: RefCell<Turns>,
@@ -69,7 +69,7 @@ pub struct SocketThread {
 }
 
 impl SocketThread {
-    /// Nobody waits for a turn yet; what goes out is counted here.
+    /// A thread without turns; sent frames and bytes are counted in `counts`.
     pub fn new(counts: Arc<SendCounts>) -> Rc<Self> {
         let (turns, deflate, earlier) = (RefCell::default(), Deflate::default(), Notify::new());
         Rc::new(Self { origin: Instant::now(), counts, turns, deflate, earlier })
@@ -112,7 +112,7 @@ pub struct Socket {
     half: Cell<Option<Box<Half>>>,
     /// Ping, pong or close: not data, so not counted, and sent before anything else. One at a time is enough.
     control: Cell<Option<Box<Bytes>>>,
-    /// Why this socket is being closed, and when that began.
+    /// Reason and start of the closing of this socket.
     closing: Cell<Option<(Reason, Millis)>>,
     /// The close frame is written; what the peer still sends is thrown away until it hangs up too. Hanging up over
     /// unread bytes would reset the connection, and the close code could be lost on the way.
@@ -224,12 +224,12 @@ impl Socket {
         }
     }
 
-    /// Why this socket is being closed, if it is.
+    /// The reason for closing this socket, if it is being closed.
     pub fn closing(&self) -> Option<Reason> {
         self.closing.get().map(|(reason, _)| reason)
     }
 
-    /// Whether a socket that is being closed is over, whatever its peer does.
+    /// True if a socket that is being closed is over, whatever its peer does.
     fn is_over(&self, now: Millis) -> bool {
         self.done.get() || self.closing.get().is_some_and(|(_, since)| since + GOODBYE_DEADLINE <= now)
     }
@@ -287,7 +287,7 @@ impl Socket {
     pub fn pump(&self) {
         let now = self.now();
         self.write(now);
-        // Whoever polls the reading half also waits for room and for the end.
+        // The task that polls the reading half also waits for room and for the end.
         if self.blocked_since().is_some() || self.is_over(now) {
             self.wake();
         }
@@ -362,9 +362,9 @@ impl Socket {
     }
 }
 
-/// These sockets, in order, for whoever writes to each. The memory of some is read before any of them is written to: so it
-/// arrives together, and is not waited for at every socket. With thousands of sockets, that is most of what a frame costs
-/// outside the kernel.
+/// These sockets, in order, for a caller that writes to each. The memory of some is read before any of them is written
+/// to: so it arrives together, and is not waited for at every socket. With thousands of sockets, that is most of what a
+/// frame costs outside the kernel.
 pub fn with_read_ahead(sockets: &[Rc<Socket>]) -> impl Iterator<Item = &Rc<Socket>> {
     sockets.chunks(READ_AHEAD).flat_map(|some| {
         some.iter().for_each(|socket| socket.read_ahead());
@@ -375,11 +375,11 @@ pub fn with_read_ahead(sockets: &[Rc<Socket>]) -> impl Iterator<Item = &Rc<Socke
 /// A frame that a client sent.
 pub struct ReceivedFrame {
     pub frame: ws::Frame,
-    /// It begins a compressed message.
+    /// The frame begins a compressed message.
     pub is_deflated: bool,
 }
 
-/// What a client sent, frame by frame; ends when the connection does. Holds no buffer while idle.
+/// Frames of a client; ends when the connection does. Holds no buffer while idle.
 pub struct Inbound {
     socket: Rc<Socket>,
     codec: Codec,
@@ -438,7 +438,7 @@ impl futures_util::Stream for Inbound {
                     None if this.buffer.len() > LARGEST_FRAME => {
                         return Poll::Ready(Some(Err(ProtocolError::Overflow)));
                     }
-                    // It looks again when there is more.
+                    // Looked at again when there is more.
                     None => this.buffer[0] = first,
                 }
             }

@@ -27,7 +27,7 @@ use crate::{
 /// Sockets that are served before others on this thread get a turn: about two milliseconds of writing.
 pub const BATCH: usize = 256;
 
-/// Each socket is pinged once in so many seconds, those of the same remainder together. Its pong may take ten of them.
+/// Seconds between two pings of a socket; those of the same remainder are pinged together. Its pong may take ten.
 const HEARTBEAT: usize = 25;
 const PONG_WITHIN: usize = PONG_DEADLINE as usize / 1_000;
 

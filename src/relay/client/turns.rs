@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::relay::client::frame_budget::Millis;
 
-/// How far turns are moved at the most. Small beside the pace of patches.
+/// Turns are moved by less than this. Small beside the pace of patches.
 const TICK: Millis = 16;
 
 /// See the module.

@@ -1,4 +1,4 @@
-//! Who may watch one paired server, and which sockets of this thread do. The one owner of both.
+//! Users who may watch one paired server, and sockets of this thread that do. The one owner of both.
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
@@ -15,22 +15,22 @@ pub struct Watchers {
 }
 
 impl Watchers {
-    /// Nobody watches yet.
+    /// No socket watches yet.
     pub fn new(allowed: AllowedUsers) -> Self {
         Self { allowed: RefCell::new(allowed), sockets: RefCell::default() }
     }
 
-    /// Whether this user may watch.
+    /// True if this user may watch.
     pub fn may_watch(&self, user: &UserId) -> bool {
         self.allowed.borrow().users.contains(user)
     }
 
-    /// Whether anybody may watch; if not, the paired server is gone.
+    /// True if no user may watch: the paired server is gone.
     pub fn nobody_may_watch(&self) -> bool {
         self.allowed.borrow().users.is_empty()
     }
 
-    /// Replaces who may watch, unless what is known is newer; returns the sockets whose watch ends thereby.
+    /// Replaces who may watch, unless a newer version is known; returns the sockets whose watch ends thereby.
     pub fn allow(&self, allowed: AllowedUsers) -> Vec<Rc<Socket>> {
         if allowed.version < self.allowed.borrow().version {
             return Vec::new();
@@ -57,7 +57,7 @@ impl Watchers {
         self.sockets.take().into_values().collect()
     }
 
-    /// Whether no socket watches.
+    /// True if no socket watches.
     pub fn is_empty(&self) -> bool {
         self.sockets.borrow().is_empty()
     }

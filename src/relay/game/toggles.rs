@@ -71,8 +71,8 @@ impl Toggles {
         self.unsure.contains(device)
     }
 
-    /// Ends the toggle under way and answers those who wait for it. Returns the next, if there is one, and until when it
-    /// has time; one whose callers have all left is not carried out.
+    /// Ends the toggle under way and answers those who wait for it. Returns the next, if there is one, and until when
+    /// it has time; one whose callers have all left is not carried out.
     pub fn end(&mut self, device: &Arc<str>, toggled: ToggleResult) -> Option<(Wish, Instant)> {
         match toggled {
             Err(CommandError::TimedOut) => self.unsure.insert(device.clone()),

@@ -44,7 +44,7 @@ impl Hub {
             }
             hub.recent.set_watchers(server.clone(), allowed, hub.context.clock.moment());
             if is_partial {
-                // That look has all changes until then.
+                // The next look has all changes until then.
                 ctx.run_later(LOOK_AGAIN, |hub, ctx| hub.look_at_access(server, ctx));
                 return;
             }

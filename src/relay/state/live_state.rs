@@ -42,7 +42,7 @@ use crate::{
 /// A blind interval shorter than this is no event.
 const SHORTEST_GAP: TimeDelta = TimeDelta::seconds(30);
 
-/// What the link has learnt.
+/// News from the link.
 pub enum GameUpdate {
     /// The world as it was stored, and its monuments if its map was known. Comes before the link is up, or a wipe in our
     /// absence would go unseen.
@@ -80,14 +80,14 @@ pub enum GameUpdate {
         device: Arc<str>,
         answer: Result<Answered<Option<AppEntityInfo>>, AskError>,
     },
-    /// How a look through a camera, which is not polled, ended.
+    /// End of a look through a camera, which is not polled.
     Camera {
         device: Arc<str>,
         reachable: Reachable,
         /// The moment of the frame that it showed.
         frame_at: Option<Timestamp>,
     },
-    /// What the game server said unasked, and the number of it on this link.
+    /// A broadcast of the game server, and its number on this link.
     Broadcast(u64, Box<AppBroadcast>),
 }
 
@@ -114,7 +114,7 @@ pub struct AlarmTrigger {
     pub unseen_since: Option<Moment>,
 }
 
-/// What follows from an update.
+/// Results of an update.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// One step of the state; empty = no step.
@@ -122,13 +122,13 @@ pub struct Outcome {
     pub events: Vec<WorldEvent>,
     pub chat: Vec<HeardLine>,
     pub alarms: Vec<AlarmTrigger>,
-    /// Alarms whose value is not what it was; `None`: it is not paired any more.
+    /// Alarms whose value has changed; `None`: it is no longer paired.
     pub alarm_values: Vec<(Arc<str>, Option<bool>)>,
     /// The facts that events have reported of devices, where they differ from the stored ones.
     pub reported: Vec<(Arc<str>, ReportedFacts)>,
     /// A complete answer of the map is in the state.
     pub shops_seen: bool,
-    /// What the detector noted on the map, by note id.
+    /// Notes of the detector on the map, by note id.
     pub death_notes: Vec<(Arc<str>, MapNote)>,
     /// The notes that the team has placed in the game, all of them, when they are others than before.
     pub game_notes: Option<Vec<(Arc<str>, MapNote)>>,
@@ -147,7 +147,7 @@ pub struct Outcome {
 pub struct LiveState {
     state: ServerState,
     monuments: Vec<Monument>,
-    /// What the monuments belong to; the map is asked for again when it changes.
+    /// World of the monuments; the map is asked for again when it changes.
     map: Option<World>,
     /// The world as it was last known, also across restarts; another one is a wipe.
     world: Option<World>,
@@ -233,7 +233,7 @@ impl LiveState {
     pub fn update(&mut self, update: GameUpdate, now: Moment) -> Outcome {
         let mut outcome = Outcome::default();
         match update {
-            // What is known here is newer than what is stored.
+            // A world that is known here is newer than the stored one.
             GameUpdate::StoredWorld { world, monuments, alive_until, reports } => {
                 if !self.connected && self.blind_since.is_none() {
                     self.alive_before = alive_until;
@@ -290,14 +290,14 @@ impl LiveState {
             }
         }
         self.follow_events(now, &mut outcome);
-        // What becomes stale is for the tick; what was, may be fresh again.
+        // New stale sections are for the tick; those that were stale may be fresh again.
         if !self.state.server.stale.is_empty() {
             self.judge_freshness(now, &mut outcome);
         }
         outcome
     }
 
-    /// Somebody begins to watch, or nobody does any more: what is asked for more often is stale sooner.
+    /// A user begins to watch, or the last one stops: sections that are asked for more often are stale sooner.
     pub fn watch(&mut self, is_watched: bool, now: Moment) {
         self.freshness.watched_since = is_watched.then(|| self.freshness.watched_since.unwrap_or(now));
     }
@@ -309,8 +309,8 @@ impl LiveState {
         timers.into_iter().flatten().chain(expiries).min()
     }
 
-    /// What comes due without an answer: timers of detectors, notes that expire, sections that become stale. Call it when
-    /// something does.
+    /// Does all that comes due without an answer: timers of detectors, notes that expire, sections that become stale.
+    /// Call it when something does.
     pub fn tick(&mut self, now: Moment) -> Outcome {
         let mut outcome = Outcome { events: self.detectors.tick(now), ..Outcome::default() };
         outcome.events.extend(self.chat.take_dropped(now).map(|lines| WorldEvent::chat_dropped(lines, now.stamp)));
@@ -391,7 +391,7 @@ impl LiveState {
         self.state.server.map_size.unwrap_or_default()
     }
 
-    /// What the game server says of itself.
+    /// Takes in what the game server says of itself.
     fn update_info(&mut self, info: &AppInfo, now: Moment, outcome: &mut Outcome) {
         self.freshness.info = Some(now);
         let seen = reading::world(info);
@@ -421,7 +421,7 @@ impl LiveState {
         outcome.map_wanted = !self.map.as_ref().is_some_and(is_known);
     }
 
-    /// A new map: nothing of the old one is there any more.
+    /// A new map: nothing of the old one remains.
     fn wipe(&mut self, wipe: &Wipe, now: Moment, outcome: &mut Outcome) {
         self.detectors.wiped();
         self.monuments.clear();

@@ -14,7 +14,7 @@ use crate::{
     game::wire::AppTeamMessage,
 };
 
-/// Chat lines delivered in ten seconds; a game server that sends more loses the rest, and nobody is flooded.
+/// Chat lines delivered in ten seconds; a game server that sends more loses the rest, and no one is flooded.
 const LINES: u32 = 100;
 const SPAN: TimeDelta = TimeDelta::seconds(10);
 /// Lines remembered, so that none is delivered twice.
@@ -31,16 +31,16 @@ pub struct HeardLine {
     pub kept: KeptLine,
     /// SteamID64 of who said it.
     pub author: u64,
-    /// It was said while we listened, or while we could not; not before.
+    /// The line was said while we listened, or while we could not; not before.
     pub is_news: bool,
 }
 
-/// The lines of one player, one second and the same words: the game does not tell them apart.
+/// The lines of one player, one second and the same words: the game does not distinguish them.
 struct SeenLine {
-    /// Of the first of them.
+    /// Id of the first of them.
     id: String,
     count: u32,
-    /// So many of them were only in a history, and may still be told.
+    /// Number of them that were only in a history, and may still come as broadcasts.
     untold: u32,
 }
 
@@ -50,11 +50,11 @@ pub struct TeamChat {
     /// The first history has come.
     primed: bool,
     seen: VecDeque<SeenLine>,
-    /// The second of the last line, and how many were before it in that second: the game tells no more of their order.
+    /// The second of the last line, and how many were before it in that second: the game gives no finer order.
     last: (u32, u32),
     window_start: Option<Moment>,
     in_window: u32,
-    /// Lines that were too many and are not told yet.
+    /// Lines that were too many and are not reported yet.
     dropped: u32,
 }
 
@@ -63,13 +63,13 @@ pub fn shown_text(text: &str) -> String {
     plain_text(text, TEXT)
 }
 
-/// The same line always has the same id, also after a restart.
+/// Id of a line: always the same, also after a restart.
 fn id(line: &AppTeamMessage) -> String {
     let text: String = line.message.chars().take(TEXT).collect();
     sha256_hex(format!("{} {} {text}", line.steam_id, line.time).as_bytes())[..ID].to_owned()
 }
 
-/// The id of a line that was said so often in one second; `first` is that of the first.
+/// The id of the line that is the `number`th of its kind in one second; `first` is the id of the first.
 fn numbered(first: String, number: u32) -> String {
     match number {
         1 => first,
@@ -98,14 +98,14 @@ impl TeamChat {
             }
         }
         if first {
-            // It neither counts as said now nor as dropped.
+            // The first history neither counts as said now nor as dropped.
             (self.in_window, self.dropped) = (0, 0);
             heard.iter_mut().for_each(|line| line.is_news = false);
         }
         heard
     }
 
-    /// A line that was just said; none if a history had it, or it is one too many. The game tells each line once: the
+    /// A line that was just said; none if a history had it, or it is one too many. The game sends each line once: the
     /// same words again in the same second are another line.
     pub fn line(&mut self, line: AppTeamMessage, now: Moment) -> Option<HeardLine> {
         let seen = self.seen(id(&line));
@@ -118,7 +118,7 @@ impl TeamChat {
         self.hear(line, kept_as, now)
     }
 
-    /// What was seen of the lines with this id.
+    /// The record of the lines with this id.
     fn seen(&mut self, id: String) -> &mut SeenLine {
         let place = match self.seen.iter().position(|seen| seen.id == id) {
             Some(place) => place,
@@ -160,7 +160,7 @@ impl TeamChat {
         self.window_start.filter(|_| self.dropped > 0).map(|start| start + SPAN)
     }
 
-    /// How many lines were too many in the ten seconds that have passed, if any were; each is told once.
+    /// Number of lines that were too many in the ten seconds that have passed, if any were; each is reported once.
     pub fn take_dropped(&mut self, now: Moment) -> Option<u32> {
         let over = self.window_start.is_some_and(|start| now - start >= SPAN);
         (over && self.dropped > 0).then(|| std::mem::take(&mut self.dropped))

@@ -3,9 +3,9 @@
 //! Beyond the spec: `snapshot` and `patch` carry `epoch` and `seq`, `patch` also `base`, the `seq` it applies on. A
 //! refused or malformed message is answered by `error { code, message, serverId?, requestId? }`; a `deviceToggle`
 //! that carries a `requestId` is answered by `ack { requestId }`. `raid` carries `incident`, `count`, `update`, `late`,
-//! `drill` and the place of its device. `raidAck { serverId, incident, requestId? }` takes note of an incident: it does
-//! no longer rings for that user. `state.raids` has the incidents of the last day; a client raises on any that it has
-//! not shown.
+//! `drill` and the place of its device. `raidAck { serverId, incident, requestId? }` takes note of an incident: it no
+//! longer rings for that user. `state.raids` has the incidents of the last day; a client raises on any that it has not
+//! shown.
 //!
 //! A socket may do what the token was for that minted its relay token. An overlay watches one server: for any other it gets
 //! `unknown_server`, and `deviceToggle` and `raidAck` are refused with `owner_only`. A helper device watches and

@@ -1,4 +1,4 @@
-//! What goes out of which lane, and when, whatever wants out.
+//! Order and times of the lanes, whatever waits in them.
 
 use std::collections::HashMap;
 
@@ -37,7 +37,7 @@ fn snapshot() -> SharedFrame {
     Bytes::from_static(&[b'-'; 1 << 14]).into()
 }
 
-/// What goes out now.
+/// All that goes out now.
 fn drain(queue: &mut SendQueue, now: Millis) -> Vec<String> {
     let next = || match queue.next(now) {
         Next::Send(QueuedFrame { frame, .. }) => Some(String::from_utf8_lossy(frame.plain()).into_owned()),
@@ -176,7 +176,7 @@ proptest! {
             if lane == Lane::Chat {
                 prop_assert!(sent.is_sorted_by(|one, next| one < next), "chat keeps its order");
                 prop_assert_eq!(sent.len() as u32 + socket.told, pushed);
-                // Those said last are never the ones that are dropped.
+                // The lines said last are never the ones that are dropped.
                 let last = sent.iter().rev().zip((0..pushed).rev()).take(limits::CHAT_LINES);
                 prop_assert!(last.clone().all(|(sent, said)| *sent == said), "{sent:?} of {pushed}");
             } else {

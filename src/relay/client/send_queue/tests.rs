@@ -28,7 +28,7 @@ struct World {
     state: ServerState,
     position: Position,
     feed: Rc<Feed>,
-    /// Those of the publisher.
+    /// Steps of the publisher.
     steps: Steps,
     history: HashMap<u64, Value>,
     now: Moment,
@@ -100,7 +100,7 @@ impl World {
         self.step(changes, lost);
     }
 
-    /// What the subscription does when somebody needs a snapshot.
+    /// Acts as the subscription does when a socket needs a snapshot.
     fn supply(&self) {
         if self.feed.take_snapshot_wanted() {
             let Position { epoch, seq } = self.position;
@@ -115,7 +115,7 @@ fn marker(x: f64, named: bool) -> Marker {
     Marker { name: named.then(|| "named".into()), ..ship }
 }
 
-/// Nobody fills it.
+/// A feed that only the test fills.
 fn feed(name: &str) -> Rc<Feed> {
     Feed::new(name.into(), Clock::adjustable(Timestamp::UNIX_EPOCH))
 }
@@ -132,7 +132,7 @@ struct Client {
     /// Raids, events, lines of chat and replies.
     messages: u32,
     chat: Vec<Millis>,
-    /// Lines of chat of which it was told that they were dropped.
+    /// Lines of chat that were reported to it as dropped.
     dropped: u32,
 }
 
@@ -146,7 +146,7 @@ impl Client {
         self.queue.watch(&world.feed, from, sections);
     }
 
-    /// What it should have of the world at this `seq`.
+    /// State of the world that it should have at this `seq`.
     fn expected(&self, world: &World, seq: u64) -> Value {
         let mut state = world.history[&seq].clone();
         let fields = state.as_object_mut().expect("a state");
@@ -154,7 +154,7 @@ impl Client {
         state
     }
 
-    /// Takes up to so many frames, and checks every one.
+    /// Takes at most `most` frames, and checks every one.
     fn take(&mut self, worlds: &[World], most: usize, now: Millis) -> Next {
         for _ in 0..most {
             match self.queue.next(now) {
@@ -206,7 +206,7 @@ impl Client {
     }
 }
 
-/// How many of these times are within ten seconds before now.
+/// Number of these times within ten seconds before now.
 fn recent(times: &[Millis], now: Millis) -> usize {
     times.iter().rev().take_while(|at| now - **at < 10_000).count()
 }
@@ -235,9 +235,9 @@ enum Act {
     Wait(Millis),
     Watch(usize, usize),
     Unwatch(usize, usize),
-    /// So many messages at once.
+    /// Client, lane, and number of messages at once.
     Push(usize, Lane, usize),
-    /// A client reads so many frames, as its socket has room.
+    /// A client reads this number of frames, as its socket has room.
     Take(usize, usize),
     Supply,
     /// With what it knew, and asks to go on from there.

@@ -42,7 +42,7 @@ impl From<SharedFrame> for QueuedFrame {
 #[derive(Debug)]
 pub enum Next {
     Send(QueuedFrame),
-    /// Tell that so many lines of this server's chat were dropped.
+    /// Report that this number of lines of the server's chat were dropped.
     ChatDropped {
         feed: Rc<Feed>,
         lines: u32,

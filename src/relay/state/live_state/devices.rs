@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// A device that was heard of within this time does answer, although one question stayed without: nobody waits longer.
+/// A device that was heard of within this time does answer, although one question stayed without: no one waits longer.
 const HEARD_LATELY: TimeDelta = TimeDelta::seconds(10);
 
 fn device_place(place: Option<(f64, f64)>, map_size: u32) -> DevicePlace {
@@ -196,7 +196,7 @@ impl LiveState {
                 }
                 outcome.ask_again = Some(id.clone());
             }
-            // It was not known to be an alarm when the broadcast came.
+            // The device was not known to be an alarm when the broadcast came.
             DeviceKind::Alarm if was_unknown => {
                 let value = device.value;
                 let changed = |alarms: &mut Alarms| value.is_some_and(|value| alarms.changed(id, value, number, now));
@@ -206,7 +206,7 @@ impl LiveState {
             DeviceKind::Alarm => {
                 let triggers = answered.is_some_and(|value| self.alarms.answered_late(id, value, asked_after, now));
                 if triggers {
-                    // It is what the broadcast said by now.
+                    // The value is that of the broadcast by now.
                     outcome.alarm_values.extend(device.value.map(|value| (id.clone(), Some(value))));
                 }
                 trigger_if(triggers, id, device, None, outcome);

@@ -36,7 +36,7 @@ impl LiveState {
         self.state.edit_server(&mut outcome.changes, |server| server.reports = reports);
     }
 
-    /// Whether an answer has lost its shops on the way: all gone at once is not believed at first (protocol §4.1).
+    /// True if an answer has lost its shops on the way: all gone at once is not believed at first (protocol §4.1).
     fn is_truncated(&mut self, markers: &[(u64, Marker)]) -> bool {
         let is_shop = |marker: &Marker| marker.kind == MarkerKind::VendingMachine;
         let known = self.state.map_markers.iter().filter(|(_, marker)| is_shop(marker)).count();

@@ -60,7 +60,7 @@ fn answer(kind: AppEntityType, payload: AppEntityPayload) -> GameUpdate {
     answer_after(u64::MAX, kind, payload)
 }
 
-/// Asked for when so many broadcasts had come.
+/// An answer to a question that was asked after this number of broadcasts.
 fn answer_after(asked_after: u64, kind: AppEntityType, payload: AppEntityPayload) -> GameUpdate {
     let content = Some(AppEntityInfo { r#type: kind.into(), payload });
     GameUpdate::Device { device: "42".into(), answer: Ok(Answered { asked_after, content }) }
@@ -93,7 +93,7 @@ struct Watched {
     live: LiveState,
     client: Value,
     now: i64,
-    /// What was to come due after the last step.
+    /// Next due time after the last step.
     due: Option<Moment>,
 }
 
@@ -211,7 +211,7 @@ fn the_time_between_two_lives_of_the_service_is_a_gap_of_which_the_second_tells_
     let down = || GameUpdate::Disconnected { state: ConnectionState::Unreachable, reason: None, next_attempt_at: None };
     watched.now = 10;
     watched.update(down());
-    // What is known is newer than what is stored.
+    // The known state is newer than the stored one.
     watched.update(stored(Some(at(-600))));
     watched.now = 20;
     assert!(watched.update(GameUpdate::Connected(info(1_000))).events.is_empty());
@@ -282,7 +282,7 @@ fn a_game_server_that_falls_silent_takes_nothing_away() {
         watched.now = poll * 10;
         assert!(watched.update(GameUpdate::Markers(shops(0..0))).events.is_empty());
     }
-    // It reports again. The ship may be a new one; the shops were there all the while.
+    // The server reports again. The ship may be a new one; the shops were there all the while.
     let events = watched.update(GameUpdate::Markers(all)).events;
     assert!(matches!(&events[..], [ship] if ship.kind == EventKind::Cargo && ship.action == "located"), "{events:?}");
     watched.update(reports(Reported::Yes, Reported::Yes));
