@@ -310,8 +310,8 @@ impl Hub {
         }
     }
 
-    /// The connection of a server and who may watch it; none if it is not paired. While the database does not answer, who
-    /// was allowed last still is.
+    /// The connection of a server and who may watch it; none if it is not paired. While the database does not answer,
+    /// the users of its last answer may watch.
     fn find(
         &mut self,
         server: ServerId,
@@ -323,7 +323,7 @@ impl Hub {
             let allowed = allowed.unwrap_or_else(|_| Err(DbError::Unavailable("no answer in time".to_owned())));
             let allowed = allowed.or_else(|error| {
                 let known = hub.connections.get(&server).and_then(|known| known.allowed.clone());
-                // Whose access may have ended is not known: they wait for the answer.
+                // A partial answer does not know the guests: they wait for a full one.
                 let known = known.map(|known| hub.recent.newest(&server, known));
                 let is_whole = |known: &AllowedUsers| !known.users.is_empty() && !known.is_partial;
                 known.filter(|known| is_whole(known) || hub.recent.is_removed(&server)).ok_or(error)

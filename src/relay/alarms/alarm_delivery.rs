@@ -1,5 +1,5 @@
-//! Alarms on their way: to an incident, into the ledger, into the state and to every socket that watches, and who heard
-//! of it back into the ledger.
+//! Alarms on their way: to an incident, into the ledger, into the state and to every socket that watches; the number of
+//! sockets goes back into the ledger.
 //!
 //! An alarm is stored before it is delivered, so that no crash loses one; a database that does not answer holds it up
 //! for half a second. An incident stays unheard until a socket took its message or a state that holds it.
@@ -210,7 +210,7 @@ impl AlarmDelivery {
         let sockets = match timeout_at(answered_by, &mut heard.all).await {
             Ok(sockets) => sockets,
             Err(_) => {
-                // One that does not read is waited for, but not by the user.
+                // The user does not wait for a socket that does not read.
                 actix::spawn(heard.all);
                 heard.taken.sockets()
             }
@@ -355,7 +355,7 @@ impl AlarmDelivery {
         LedgerWrite { incidents: facts.collect(), ..Default::default() }
     }
 
-    /// Sends the messages and shows the changes. What is sent has to be driven.
+    /// Sends the messages and shows the changes. The caller must poll [`Sent::all`] of each.
     fn publish(&self, changes: &[RaidChange], heard_at: Option<Instant>) -> Vec<Sent> {
         let send = |RaidChange { incident, message }: &RaidChange| {
             let raid = message.as_ref()?;

@@ -23,10 +23,10 @@ use crate::{
 
 /// An alarm waits for the database no longer than this, and for the journal as long once more.
 pub const STORED_WITHIN: Duration = Duration::from_millis(500);
-/// Between two attempts to write.
+/// Pauses between two attempts to write.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// While the process ends, a journal that took nothing is asked again after so long.
+/// Pause before a journal that took nothing is asked again, while the process ends.
 const JOURNAL_AGAIN: Duration = Duration::from_millis(500);
 /// Arrivals that wait for the database; the journal has them too.
 const ARRIVALS: usize = 10_000;
@@ -77,7 +77,7 @@ struct Queue {
     stored: u64,
     /// The paired server is gone.
     gone: bool,
-    /// Since when the database has owed an answer, or what it failed with is tried again.
+    /// Since when the database has owed an answer, or a failed write is tried again.
     busy_since: Option<Instant>,
     /// Writes that the journal keeps, by number.
     journaled: VecDeque<u64>,
@@ -107,7 +107,7 @@ impl Ledger {
         let shared = &self.0;
         let busy_since = shared.queue.borrow().busy_since;
         let number = self.submit(write.clone());
-        // One that others have waited for in vain is not waited for again.
+        // A database that others have waited for in vain is not waited for again.
         let until = busy_since.map_or(heard_at, |since| since.min(heard_at)) + STORED_WITHIN;
         let attempted = select! {
             biased;

@@ -1,6 +1,6 @@
 //! Actor: one WebSocket client. Started on its worker thread once the handshake is done; speaks to the subscriptions of
-//! its thread and, for commands, to the hub. Its mailbox carries only what is inbound; what is outbound the
-//! subscriptions write straight into its [`Socket`]. Stops when the connection is over.
+//! its thread and, for commands, to the hub. Its mailbox carries only inbound messages; the subscriptions write the
+//! outbound ones straight into its [`Socket`]. Stops when the connection is over.
 
 use std::{rc::Rc, time::Duration};
 

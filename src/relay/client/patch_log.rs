@@ -121,8 +121,8 @@ impl PatchLog {
         self.merged_bytes = 0;
     }
 
-    /// Stores a snapshot: of now, or of a later position that the steps did not reach, with the steps to there. Whether it
-    /// is a later one.
+    /// Stores a snapshot: of now, or of a later position that the steps did not reach, with the steps to there. True if
+    /// it is a later one.
     pub fn restart(&mut self, position: Position, snapshot: SharedFrame, steps: Steps) -> bool {
         let is_later = position != self.position;
         if is_later {
@@ -173,7 +173,7 @@ impl PatchLog {
         self.patch(frame)
     }
 
-    /// The patch for who came back and has the current position of these keys already.
+    /// The patch for a client that came back and has the current position of these keys already.
     pub fn unchanged(&self, sections: Sections) -> SharedFrame {
         let Position { epoch, seq } = self.head(sections);
         protocol::patch(&self.server, epoch, seq, seq, &[])
@@ -371,7 +371,7 @@ mod tests {
     }
 
     impl Watching {
-        /// Takes what the log has for it, by the rules of the send queue. Whether it is up to date.
+        /// Takes what the log has for it, by the rules of the send queue. True if it is up to date.
         fn catch_up(&mut self, log: &mut PatchLog, whole: &SharedFrame) -> bool {
             let catch_up = self.position.map_or(CatchUp::Snapshot, |from| log.since(from, self.sections));
             match catch_up {

@@ -109,7 +109,7 @@ pub struct SendQueue {
     turn: u16,
     /// When the last patch would have been due had all come evenly.
     paced: Millis,
-    /// Something was watched that is no longer.
+    /// A server was watched that is no longer.
     has_left: bool,
     /// When snapshots of servers were sent that are watched no longer. Only those of the last 5 s are kept.
     left: Vec<(ServerId, Millis)>,
@@ -148,8 +148,9 @@ impl SendQueue {
         Ok(())
     }
 
-    /// Starts watching these keys of the state, from the position that the client says it has, if it does; or asks for a fresh snapshot of what is
-    /// watched already. Once something was unwatched, what the client says is not relied on: more may be on its way to it.
+    /// Starts watching these keys of the state, from the position that the client says it has, if it does; or asks for
+    /// a fresh snapshot of a server that is watched already. Once a server was unwatched, the client's position is not
+    /// relied on: more may be on its way to it.
     pub fn watch(&mut self, feed: &Rc<Feed>, from: Option<Position>, sections: Sections) {
         let from = from.filter(|_| !self.has_left);
         match self.views.iter_mut().find(|view| view.feed.server == feed.server) {
@@ -244,8 +245,8 @@ impl SendQueue {
         self.waiting.as_ref().map_or(0, |waiting| waiting.raids().len())
     }
 
-    /// The next snapshot or patch, the views taking turns; or when to ask again. Ahead of the raids that wait: of those
-    /// views alone that show them.
+    /// The next snapshot or patch, the views served round-robin; or when to ask again. With `ahead`, of the views alone
+    /// that show the raids that wait.
     fn next_view(&mut self, now: Millis, ahead: bool) -> Next {
         let mut wait = None;
         for offset in 0..self.views.len() {
@@ -304,7 +305,7 @@ impl SendQueue {
             };
             let (reached, now_at) = (log.head(sections), log.position());
             drop(log);
-            // On it hangs that the client has the incidents.
+            // The receipt confirms that the client has the incidents.
             let receipt = match is_snapshot {
                 _ if !sections.contains(StateKey::Raids) => None,
                 true => feed.snapshot_receipt(),

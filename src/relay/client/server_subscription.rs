@@ -71,7 +71,7 @@ impl Subscription {
         self.connection.borrow().clone()
     }
 
-    /// Replaces who may watch, unless what is known is newer; the watch of everybody else ends.
+    /// Replaces who may watch, unless a newer version is known; the watch of all others ends.
     pub fn set_watchers(&self, allowed: AllowedUsers) {
         for socket in self.watchers.allow(allowed) {
             self.end_watch(&socket);

@@ -1,8 +1,8 @@
 //! The stream of one WebSocket, shared on its thread by the actor that reads it and the subscriptions that write it.
 //!
 //! Writing needs no mailbox: [`Socket::pump`] writes frames of the send queue for as long as the limits allow and the
-//! kernel takes them. What a slow reader can hold is one frame half written (shared with everybody else), the bounded
-//! queue and the kernel's bounded buffer. [`Inbound`] is the reading half, and what wakes writing that had to wait.
+//! kernel takes them. A slow reader can hold one frame half written (shared with all others), the bounded queue and the
+//! kernel's bounded buffer. [`Inbound`] is the reading half, and wakes writing that had to wait.
 
 use std::{
     cell::{Cell, RefCell},
@@ -85,7 +85,7 @@ impl SocketThread {
         self.turns.borrow().first().map(|at| self.origin + Duration::from_millis(at))
     }
 
-    /// Waits until there is an earlier one. For one who waits.
+    /// Waits until there is an earlier turn. Only one task may wait.
     pub async fn earlier_turn(&self) {
         self.earlier.notified().await;
     }
@@ -175,7 +175,7 @@ impl Socket {
         }
     }
 
-    /// Writes what may be written, now that what waited may go.
+    /// Writes what may be written now.
     pub fn take_turn(&self) {
         if self.turn.get() <= self.now() {
             self.turn.set(NEVER);
@@ -246,7 +246,7 @@ impl Socket {
         self.silent.set(false);
     }
 
-    /// A frame came that begins no message; how many did since the last ping.
+    /// Counts a frame that begins no message. Returns their number since the last ping.
     pub fn heard_part(&self) -> u16 {
         self.parts.update(|parts| parts.saturating_add(1));
         self.parts.get()

@@ -1,4 +1,4 @@
-//! Which sockets of one thread are served when. Pure: numbers of sockets, by time.
+//! Turns of the sockets of one thread: their numbers, by the tick at which they are served. Pure.
 //!
 //! Times are rounded up to a tick, so that many sockets are served together, after one wait.
 
@@ -16,12 +16,12 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// When a socket that wants to be served at this time is served.
+    /// Tick of a socket that wants to be served at this time.
     pub fn tick(at: Millis) -> Millis {
         at.next_multiple_of(TICK)
     }
 
-    /// Adds a socket at its tick. Whether it is now the first of all.
+    /// Adds a socket at its tick. True if it is now the first of all.
     pub fn add(&mut self, tick: Millis, socket: u32) -> bool {
         let earlier = self.first().is_none_or(|first| tick < first);
         self.sockets.entry(tick).or_default().push(socket);

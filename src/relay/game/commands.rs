@@ -25,7 +25,7 @@ use crate::{
 /// A command waits this long for the game server.
 pub const COMMAND_DEADLINE: Duration = Duration::from_secs(5);
 
-/// A switch that does not show what was wanted is asked again after so long.
+/// Pause before a switch that does not show the wanted value is asked again.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 /// A user's wish for a switch.

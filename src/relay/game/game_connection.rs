@@ -52,8 +52,8 @@ use crate::{
     },
 };
 
-/// Everything that waits here is bounded by its sender: one supervisor that waits for each answer, one message per
-/// subscriber and snapshot, commands that wait for theirs.
+/// The senders bound what waits here: one supervisor that waits for each answer, one message per subscriber and
+/// snapshot, commands that wait for their answers.
 const MAILBOX: usize = 1_024;
 
 /// Publish to this subscriber. A snapshot comes when it is asked for.

@@ -110,7 +110,7 @@ impl Wake {
         self.answered();
     }
 
-    /// Whatever called for a new attempt until now has it.
+    /// Clears all calls for a new attempt until now: this is it.
     fn answered(&self) {
         self.retry.notified().now_or_never();
         self.replaced.notified().now_or_never();

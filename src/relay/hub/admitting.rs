@@ -35,7 +35,7 @@ const ASKED_AT_ONCE: usize = 500;
 /// Longest pause between two checks of sessions that could not be checked so far.
 const CHECKED_WITHIN: Duration = Duration::from_secs(5);
 
-/// The users of those of these sessions that go on.
+/// The sessions among `asked` that go on, with their users.
 fn owners(
     pool: &Pool,
     clock: &Clock,
@@ -65,7 +65,7 @@ fn owners(
 }
 
 impl Hub {
-    /// Asks the database for a session. While it answers, those who ask next wait, and are then asked for together.
+    /// Asks the database for a session. Until it answers, further sessions wait, and are then asked for together.
     fn ask(
         &mut self,
         user: UserId,

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{Drain, EndLinks, Hub, Reason, SocketOrder, StopConnection};
 
-/// Between two sockets, at the most: they come back one after the other, too, and not all at once.
+/// Longest time between two closes: the clients come back one after the other, too, and not all at once.
 const APART: Duration = Duration::from_millis(10);
 
 /// Time from now until each of these sockets is closed; `jitter` is random.

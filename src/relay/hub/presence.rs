@@ -92,8 +92,8 @@ impl Presence {
         self.sockets.iter().map(|(_, socket)| &socket.session).collect()
     }
 
-    /// Ends the sockets that are for this server only, but for those of users who stay. Returns what closes their open sockets; those
-    /// not yet open are closed when they are.
+    /// Ends the sockets that are for this server only, but for those of users who stay. Returns what closes their open
+    /// sockets; those not yet open are closed when they are.
     pub fn end_only_of(&mut self, server: &ServerId, stays: impl Fn(&UserId) -> bool) -> Vec<Recipient<SocketOrder>> {
         self.end(|socket| socket.only.as_ref() == Some(server) && !stays(&socket.user))
     }

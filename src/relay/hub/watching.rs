@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// When a look that the database did not answer is repeated.
+/// Pause before a look that the database did not answer is repeated.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 impl Hub {
@@ -28,7 +28,7 @@ impl Hub {
                     hub.close_only_of(&server, &allowed);
                     allowed
                 }
-                // No guest keeps what may have been taken away. The owner has nothing that could be.
+                // No guest keeps an access that may have ended. That of the owner cannot.
                 Err(error) => {
                     log::error!("access could not be read, the watches of all guests of the server end: {error}");
                     let known = hub.connections.get(&server).and_then(|known| known.allowed.as_ref());

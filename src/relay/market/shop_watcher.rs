@@ -89,7 +89,7 @@ impl ShopWatcher {
         })
     }
 
-    /// The link is to this game server. What is still to be read from the database, to be run.
+    /// The link is to this game server. The returned future must be run: it reads what is missing from the database.
     pub fn linked(self: &Rc<Self>, game_server: &GameServerId) -> Option<impl Future<Output = ()> + use<>> {
         let is_other = |market: &Arc<SharedMarket>| market.game_server() != game_server;
         if self.market.borrow().as_ref().is_none_or(is_other) {
@@ -99,8 +99,8 @@ impl ShopWatcher {
         self.to_load()
     }
 
-    /// The live state has a complete answer of the map. What is still to be read from the database, to be run: until
-    /// then nothing is compared.
+    /// The live state has a complete answer of the map. The returned future must be run: it reads what is missing from
+    /// the database, and until then nothing is compared.
     pub fn answered(self: &Rc<Self>, now: Moment) -> Option<impl Future<Output = ()> + use<>> {
         let to_load = self.to_load();
         let market = self.market.borrow().clone()?;

@@ -46,9 +46,10 @@ use crate::{
 
 /// Facts that wait. At a few hundred bytes each, some megabytes.
 const WAITING: usize = 20_000;
-/// Markets that wait: what is new of one is dozens of kilobytes. Others keep theirs, which is less, until their next answer.
+/// Markets that wait: the changes of one are dozens of kilobytes. Others keep theirs, which are fewer, until their next
+/// answer.
 const MARKETS_WAITING: usize = 64;
-/// Rows of one transaction, and how long the first of them waits for others. Everybody waits for a transaction, alarms
+/// Rows of one transaction, and how long the first of them waits for others. All writers wait for a transaction, alarms
 /// too: a large market is stored in several.
 const BATCH: usize = 250;
 const GATHERED_FOR: Duration = Duration::from_millis(250);

@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// A link that had no answer for so long no longer feeds the market.
+/// A link without an answer for this long no longer feeds the market.
 const FEEDS_FOR: TimeDelta = TimeDelta::seconds(30);
 /// The wipe time of one world differs by less.
 const SAME_WIPE: TimeDelta = TimeDelta::seconds(60);
@@ -92,7 +92,7 @@ impl Markets {
 }
 
 impl SharedMarket {
-    /// Whose it is.
+    /// The game server of this market.
     pub fn game_server(&self) -> &GameServerId {
         &self.game_server
     }
@@ -112,7 +112,7 @@ impl SharedMarket {
         }
     }
 
-    /// A complete answer, of the link of this paired server; `is_populated`: players are on. Whether it feeds the market.
+    /// Takes a complete answer of this server's link; `is_populated`: players are on. True if it feeds the market.
     pub fn answer<'a>(
         &self,
         feeder: &ServerId,
@@ -174,7 +174,7 @@ impl MarketState {
     }
 
     /// Compares the world of an answer: another one is a wipe, and begins an empty market. False for a world that was
-    /// before this one.
+    /// before the known one.
     fn see(&mut self, seen: Option<&World>) -> bool {
         let Some(seen) = seen else { return true };
         let known = self.world.take().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The way from a game connection to everybody who watches: position, snapshot, subscribers. Each publication is
-//! encoded once, for all.
+//! The way from a game connection to all watchers: position, snapshot, subscribers. Each publication is encoded once,
+//! for all.
 
 use std::sync::Arc;
 
@@ -142,8 +142,9 @@ impl Publisher {
         }
     }
 
-    /// Delivers a raid alarm to all but these users; `heard_at` is when it was heard, if it was just now. The sockets that took it so far, and a future of their number once
-    /// all have or are gone: what still waits in this process would be lost with it.
+    /// Delivers a raid alarm to all but these users; `heard_at` is when it was heard, if it was just now. Returns the
+    /// sockets that took it so far, and a future of their number once all have or are gone: what still waits in this
+    /// process would be lost with it.
     pub fn deliver_alarm(
         &self,
         raid: &Raid,

@@ -70,7 +70,7 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// A receipt of an alarm, its count, and what ends when every copy is gone, written or not.
+    /// A receipt of an alarm, its count, and a channel that ends when every copy is gone, written or not.
     pub fn of_alarm(on_all_threads: Arc<Taken>) -> (Rc<Self>, Rc<Cell<usize>>, oneshot::Receiver<()>) {
         let (sender, finished) = oneshot::channel();
         let taken = Rc::new(Cell::new(0));
@@ -84,7 +84,7 @@ impl Receipt {
         (Rc::new(receipt), taken, finished)
     }
 
-    /// A receipt, and what is sent on when a first socket took the frame; it ends without if none will.
+    /// A receipt, and a channel that is sent on when a first socket took the frame; it ends without if none will.
     pub fn of_first() -> (Rc<Self>, oneshot::Receiver<()>) {
         let (sender, first) = oneshot::channel();
         let receipt = Self {

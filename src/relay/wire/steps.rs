@@ -1,9 +1,9 @@
 //! The last steps to a server's state, one after the other. Pure.
 //!
-//! They are kept for a minute at the most, and no more of them than a snapshot is large: who fell behind further is better
-//! off with a snapshot. While raids are among them it is more, because a snapshot may not come at once. For each key of
-//! the state it is known when it changed last, and to where the steps reach back: who wants some keys only is not behind
-//! because others change.
+//! They are kept for a minute at the most, and no more of them than a snapshot is large: a client further behind is
+//! better off with a snapshot. While raids are among them the limit is higher, because a snapshot may not come at once.
+//! For each key of the state it is known when it changed last, and to where the steps reach back: a client that wants
+//! only some keys is not behind because others change.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
     relay::wire::frame::SharedFrame,
 };
 
-/// For how long a step is kept.
+/// Longest time that a step is kept.
 const AGE: TimeDelta = TimeDelta::seconds(60);
 /// Bytes of steps that are kept although the snapshot is smaller: a client that waits for the next snapshot, which is
 /// up to five seconds, has a map that does not move.
@@ -34,7 +34,7 @@ pub struct Step {
     pub changes: Vec<Change>,
     pub frame: SharedFrame,
     pub at: Moment,
-    /// About how many bytes of memory it holds.
+    /// Bytes of memory that it holds, approximately.
     pub bytes: usize,
 }
 

@@ -1,5 +1,5 @@
-//! When the values of alarms are stored. An alarm that is on after a start, and was stored as off, went off while the
-//! service was away: so it is stored at once that one is off, and that one is on with its incident, or when it has been on
+//! Times at which the values of alarms are stored. An alarm that is on after a start, and was stored as off, went off
+//! while the service was away: so "off" is stored at once, and "on" with its incident, or when the alarm has been on
 //! for a while. Pure bookkeeping.
 
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ pub struct AlarmValues(HashMap<String, AlarmValue>);
 #[derive(Default)]
 struct AlarmValue {
     stored: Option<bool>,
-    /// When it is to be stored that it is on.
+    /// When the value "on" is to be stored.
     due: Option<Moment>,
 }
 
@@ -60,7 +60,7 @@ impl AlarmValues {
         .collect()
     }
 
-    /// When there is something to store.
+    /// The next time at which there is something to store.
     pub fn next_due(&self) -> Option<Moment> {
         self.0.values().filter_map(|known| known.due).min()
     }

@@ -1,4 +1,4 @@
-//! With which credentials a link is opened, and that the game server has accepted them.
+//! The credentials of a link, and the record that the game server has accepted them.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::{
     vault::VaultError,
 };
 
-/// A database that takes longer gets it later.
+/// Longest wait for the database; one that takes longer gets the record later.
 const STORED_IN_TIME: Duration = Duration::from_millis(500);
 
 impl Supervisor {
@@ -76,8 +76,8 @@ impl Supervisor {
         Ok(Some((route, Player { id, token }, credentials)))
     }
 
-    /// Stores that credentials of this version were accepted, before the link is shown: who sees it also sees what others
-    /// learnt of the game server. A database that does not answer does not hold the link up.
+    /// Stores that credentials of this version were accepted, before the link is shown: a user who sees the link also
+    /// sees what others learnt of the game server. A database that does not answer does not hold the link up.
     pub(super) async fn accepted(&self, credentials: Option<i32>) {
         let Some(version) = credentials else { return };
         let server = self.server.clone();

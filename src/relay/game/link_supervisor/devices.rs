@@ -1,4 +1,4 @@
-//! The link's devices: how each answers.
+//! Rounds of questions to the link's devices.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::{
 /// Retries of a device that was refused for the rate.
 const RATE_REFUSALS: u32 = 3;
 
-/// At least so much time is between two rounds: a game server that sends rubbish does not spend our budget on them.
+/// Least time between two rounds: a game server that sends rubbish does not spend our budget on them.
 const ROUNDS_APART: Duration = Duration::from_secs(10);
 
 impl Supervisor {
@@ -72,7 +72,7 @@ impl Supervisor {
     }
 }
 
-/// In which order devices are asked.
+/// Order in which devices are asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Urgency {
     Alarm,
