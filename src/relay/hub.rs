@@ -96,7 +96,7 @@ pub struct AccessChanged {
     pub server: ServerId,
 }
 
-/// A session signed out, or a helper device ([`SessionId::of_device`]) was deleted: close the sockets that came from it.
+/// A session signed out, or a helper device ([`SessionId::of_device`]) was deleted: close its sockets.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct SessionEnded {

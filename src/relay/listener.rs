@@ -164,8 +164,8 @@ async fn hand_over(
     worker: Rc<RelayWorker>,
 ) -> io::Result<()> {
     let (request, response) = response.into_parts();
-    // actix keeps some requests to use them again: with the headers, each would keep the buffer that they were read into.
-    // No one else holds this request by now.
+    // actix keeps some requests to use them again: with the headers, each would keep the buffer that they were read
+    // into. No one else holds this request by now.
     *ServiceRequest::from_parts(request, Payload::None).headers_mut() = HeaderMap::new();
     let (mut response, body) = response.into_parts();
     let opening = response.extensions_mut().remove::<Opening>();

@@ -42,8 +42,8 @@ use crate::{
     },
 };
 
-/// Pushes that are remembered as taken up: a push comes again until it is stored, and a session has up to 1 000 that are
-/// not.
+/// Pushes that are remembered as taken up: a push comes again until it is stored, and a session has up to 1 000 that
+/// are not.
 const TAKEN_UP: usize = 2_000;
 
 /// A test alarm is answered within this time, with the sockets that have taken it by then.

@@ -85,8 +85,8 @@ struct Fragments {
 }
 
 impl ClientSocket {
-    /// Owns a stream from after its handshake, in which permessage-deflate was agreed or was not; `early` is what the client
-    /// has already sent behind it.
+    /// Owns a stream from after its handshake, in which permessage-deflate was agreed or was not; `early` is what the
+    /// client has already sent behind it.
     pub fn start(
         worker: Rc<RelayWorker>,
         user: UserId,
@@ -289,8 +289,8 @@ impl ClientSocket {
         }
     }
 
-    /// Counts a frame. A message counts once, in however many fragments it comes; the other frames have a limit of their
-    /// own, so that a client which sends all the messages it may can still answer a ping and say goodbye.
+    /// Counts a frame. A message counts once, in however many fragments it comes; the other frames have a limit of
+    /// their own, so that a client which sends all the messages it may can still answer a ping and say goodbye.
     fn is_too_much(&mut self, frame: &Result<ws::Frame, ProtocolError>) -> bool {
         use Item::{FirstBinary, FirstText};
         use ws::Frame::{Binary, Continuation, Text};

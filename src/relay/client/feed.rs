@@ -68,7 +68,7 @@ impl Listed {
     }
 }
 
-/// Sockets that are where the log is, by the keys of the state that they want: a step in other keys costs nothing for them.
+/// Sockets that are where the log is, by the keys of the state that they want: a step in other keys costs nothing.
 #[derive(Default)]
 pub struct UpToDate(RefCell<Vec<(Sections, Rc<Listed>)>>);
 

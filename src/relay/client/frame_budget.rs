@@ -1,9 +1,9 @@
 //! Count of the data frames that one socket was sent lately, by lane, and which lane may send now. Pure.
 //!
-//! The limit is a true sliding window: no 10 seconds ever hold more than 60 data frames, nor more than 20 lines of chat.
-//! Every lane has a floor of the window that no other lane can use, except that a handful of raids can use all of it.
-//! Thus a lane that never ends slows the others and stops none: many raids leave room for the patches that show all of
-//! them at once. Room outside the floors goes to the first that asks.
+//! The limit is a true sliding window: no 10 seconds ever hold more than 60 data frames, nor more than 20 lines of
+//! chat. Every lane has a floor of the window that no other lane can use, except that a handful of raids can use all of
+//! it. Thus a lane that never ends slows the others and stops none: many raids leave room for the patches that show all
+//! of them at once. Room outside the floors goes to the first that asks.
 
 use std::collections::VecDeque;
 

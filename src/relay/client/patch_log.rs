@@ -3,9 +3,9 @@
 //! A client at an earlier position gets **one** patch from there to now, shared by all clients at the same position, or
 //! a snapshot when that is smaller or the steps do not reach back. No client has a queue of patches.
 //!
-//! A client that wants some keys of the state is in a stream of its own, shared by all that want the same: its epoch has the
-//! number of the set, and its `seq` is that at which one of its keys changed last. So all that are up to date are at one
-//! position, however long nothing changed for them, and a step in other keys is none for them.
+//! A client that wants some keys of the state is in a stream of its own, shared by all that want the same: its epoch
+//! has the number of the set, and its `seq` is that at which one of its keys changed last. So all that are up to date
+//! are at one position, however long nothing changed for them, and a step in other keys is none for them.
 //!
 //! See [`Steps`] for how far back that is.
 

@@ -183,8 +183,8 @@ impl Socket {
         self.pump();
     }
 
-    /// Waits for a turn at this time, unless one comes before. Turns that were asked for stay, so that one may come when
-    /// nothing is to be done.
+    /// Waits for a turn at this time, unless one comes before. Turns that were asked for stay, so that one may come
+    /// when nothing is to be done.
     fn wait_until(&self, at: Millis) {
         let tick = Turns::tick(at);
         if tick < self.turn.get() {
@@ -252,8 +252,8 @@ impl Socket {
         self.parts.get()
     }
 
-    /// Gives up a client that was silent since the last ping, or that does not read: one that talks and does not read is
-    /// no better than a silent one.
+    /// Gives up a client that was silent since the last ping, or that does not read: one that talks and does not read
+    /// is no better than a silent one.
     pub fn drop_if_dead(&self) {
         let slow = self.blocked_since().is_some_and(|since| since + PONG_DEADLINE <= self.now());
         if slow || self.silent.get() {

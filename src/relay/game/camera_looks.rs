@@ -1,5 +1,5 @@
-//! The camera that a game connection watches for its users. Pulls of one camera that come together share one look at it;
-//! a game server shows a link one camera at a time (protocol §5.1), so looks at several take turns. A camera stays
+//! The camera that a game connection watches for its users. Pulls of one camera that come together share one look at
+//! it; a game server shows a link one camera at a time (protocol §5.1), so looks at several take turns. A camera stays
 //! subscribed to for some seconds after a look, so that a client that pulls again and again subscribes once.
 
 use std::{

@@ -188,9 +188,9 @@ impl From<AskError> for CommandError {
     }
 }
 
-/// Sets a switch to this value, or to the opposite of what it is: of its known value, or of what it answers. Then asks it
-/// until it is: a game server says yes before it has turned the switch, and also if something else holds it. The caller
-/// sets the deadline.
+/// Sets a switch to this value, or to the opposite of what it is: of its known value, or of what it answers. Then asks
+/// it until it is: a game server says yes before it has turned the switch, and also if something else holds it. The
+/// caller sets the deadline.
 pub async fn toggle(
     link: &Asker,
     entity: u64,

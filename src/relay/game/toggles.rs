@@ -48,8 +48,8 @@ pub enum Added {
 }
 
 impl Toggles {
-    /// Adds a toggle that has time until then. One that wants the same value as the last before it is one with that; two
-    /// flips are two.
+    /// Adds a toggle that has time until then. One that wants the same value as the last before it is one with that;
+    /// two flips are two.
     pub fn add(&mut self, device: &Arc<str>, wish: Wish, until: Instant) -> Added {
         let SwitchQueue(wishes) = self.queues.entry(device.clone()).or_default();
         if wishes.iter().map(|waiting| waiting.owed.len()).sum::<usize>() >= OWED {

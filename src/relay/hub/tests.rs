@@ -311,7 +311,7 @@ fn a_link_whose_server_is_not_stored_any_more_ends_by_itself() {
         let (_, _, client) = watch(&worker, "one").await;
         sleep(Duration::from_secs(5)).await;
         let connection = relay.find("one").await.expect("a server").connection;
-        relay.delete_row("one"); // the hub is not told
+        relay.delete_row("one"); // without a message to the hub
         sleep(Duration::from_secs(60)).await;
         assert!(relay.status("one").await.is_none() && relay.status("two").await.is_some());
         assert!(!connection.connected());

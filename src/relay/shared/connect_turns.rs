@@ -1,6 +1,6 @@
-//! Turns to connect to game servers, of the whole process. When few links want one they have it at once; when many do, as
-//! after a start or when the network was lost, they go one after another, so that neither we nor our neighbours get all
-//! of them in one instant.
+//! Turns to connect to game servers, of the whole process. When few links want one they have it at once; when many do,
+//! as after a start or when the network was lost, they go one after another, so that neither we nor our neighbours get
+//! all of them in one instant.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 

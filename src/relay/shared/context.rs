@@ -42,8 +42,8 @@ pub struct RelayContext {
 }
 
 impl RelayContext {
-    /// Adds an event of this paired server to the timeline; gives its id there. What many links to one game server see is
-    /// one entry. `game_server` is absent as long as there was no link.
+    /// Adds an event of this paired server to the timeline; gives its id there. What many links to one game server see
+    /// is one entry. `game_server` is absent as long as there was no link.
     pub fn record(&self, server: &ServerId, game_server: Option<&GameServerId>, event: &WorldEvent) -> Option<String> {
         // Lines of chat that were left out concern only those who read now.
         if event.kind == EventKind::Chat {

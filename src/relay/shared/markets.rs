@@ -61,7 +61,8 @@ impl Markets {
         fresh
     }
 
-    /// The market of this game server with the shops that are there, if this process knows more of it than the database.
+    /// The market of this game server with the shops that are there, if this process knows more of it than the
+    /// database.
     pub fn current(&self, game_server: &GameServerId) -> Option<StoredMarket> {
         let market = self.lock().get(game_server).and_then(Weak::upgrade)?;
         let state = market.lock();

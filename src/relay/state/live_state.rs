@@ -44,8 +44,8 @@ const SHORTEST_GAP: TimeDelta = TimeDelta::seconds(30);
 
 /// News from the link.
 pub enum GameUpdate {
-    /// The world as it was stored, and its monuments if its map was known. Comes before the link is up, or a wipe in our
-    /// absence would go unseen.
+    /// The world as it was stored, and its monuments if its map was known. Comes before the link is up, or a wipe in
+    /// our absence would go unseen.
     StoredWorld {
         world: Option<World>,
         monuments: Option<Vec<Monument>>,
@@ -138,8 +138,8 @@ pub struct Outcome {
     pub world: Option<World>,
     /// The map must be asked for.
     pub map_wanted: bool,
-    /// A device that has changed and says more when asked: ask it in a moment. A tool cupboard computes its upkeep again
-    /// (protocol §3.4); an answer that came late may be older than the broadcast before it.
+    /// A device that has changed and says more when asked: ask it in a moment. A tool cupboard computes its upkeep
+    /// again (protocol §3.4); an answer that came late may be older than the broadcast before it.
     pub ask_again: Option<Arc<str>>,
 }
 

@@ -7,32 +7,34 @@
 //! longer rings for that user. `state.raids` has the incidents of the last day; a client raises on any that it has not
 //! shown.
 //!
-//! A socket may do what the token was for that minted its relay token. An overlay watches one server: for any other it gets
-//! `unknown_server`, and `deviceToggle` and `raidAck` are refused with `owner_only`. A helper device watches and
-//! acknowledges: `deviceToggle` is refused with `insufficient_scope`. An API token watches with the scope `read`, and with
-//! `devices` it toggles and acknowledges; the socket closes when the token ends.
+//! A socket may do what the token was for that minted its relay token. An overlay watches one server: for any other it
+//! gets `unknown_server`, and `deviceToggle` and `raidAck` are refused with `owner_only`. A helper device watches and
+//! acknowledges: `deviceToggle` is refused with `insufficient_scope`. An API token watches with the scope `read`, and
+//! with `devices` it toggles and acknowledges; the socket closes when the token ends.
 //!
-//! `subscribe` takes `sections`, keys of the state: snapshot and patches are of these only, and `epoch` and `seq` are of these,
-//! too: a step that changes nothing in them sends nothing and leaves `seq` as it is. Events, chat and raids come as ever.
-//! The token of an overlay may be for some sections; it sees no others, and gets only events about these: without `raids` no
-//! `raid`, without `devices` no event of a device, without `team` none of a player, without `mapMarkers` none of the world
-//! or a shop, without `server` no `wipe` and no `gap`. Chat comes to overlays of all sections only.
+//! `subscribe` takes `sections`, keys of the state: snapshot and patches are of these only, and `epoch` and `seq` are
+//! of these, too: a step that changes nothing in them sends nothing and leaves `seq` as it is. Events, chat and raids
+//! come as ever. The token of an overlay may be for some sections; it sees no others, and gets only events about these:
+//! without `raids` no `raid`, without `devices` no event of a device, without `team` none of a player, without
+//! `mapMarkers` none of the world or a shop, without `server` no `wipe` and no `gap`. Chat comes to overlays of all
+//! sections only.
 //!
-//! A line of `chat` carries the `id` under which `GET /paired-servers/{id}/chat` has it, an `event` that of the timeline.
+//! A line of `chat` carries the `id` under which `GET /paired-servers/{id}/chat` has it, an `event` that of the
+//! timeline.
 //!
-//! At most 20 lines of `chat` in 10 s reach one connection. Of more, the oldest that wait are dropped, and an `event` of
-//! kind `chat` and action `dropped` says how many in `data.lines`, at most one in 10 s for each server.
+//! At most 20 lines of `chat` in 10 s reach one connection. Of more, the oldest that wait are dropped, and an `event`
+//! of kind `chat` and action `dropped` says how many in `data.lines`, at most one in 10 s for each server.
 //!
-//! A snapshot or a patch brings a client that was away to the state of now, raids included. Events and lines of chat of the
-//! time in between are not sent: they are in `GET /intel/{serverId}/timeline?since=` and
-//! `GET /paired-servers/{id}/chat?since=`, under the same ids. A snapshot and a patch carry no time: for `since` a client keeps
-//! the header `Date` of an answer of the API.
+//! A snapshot or a patch brings a client that was away to the state of now, raids included. Events and lines of chat of
+//! the time in between are not sent: they are in `GET /intel/{serverId}/timeline?since=` and
+//! `GET /paired-servers/{id}/chat?since=`, under the same ids. A snapshot and a patch carry no time: for `since` a
+//! client keeps the header `Date` of an answer of the API.
 //!
 //! In the state, `server.stale` is `{ <section>: { asOf } }` with the sections `server`, `team`, `mapMarkers` and
 //! `devices` that had no answer for three of their polls; it is absent while all is fresh.
 //!
-//! Frames for many clients are encoded once, WebSocket header included, and shared. Where `RELAY_DEFLATE` is set and the
-//! client offers it, messages are compressed ([`crate::relay::wire::deflate`]), once for all such clients.
+//! Frames for many clients are encoded once, WebSocket header included, and shared. Where `RELAY_DEFLATE` is set and
+//! the client offers it, messages are compressed ([`crate::relay::wire::deflate`]), once for all such clients.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -66,9 +68,9 @@ use crate::{
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum ClientMessage {
     /// Starts the stream of a paired server; a `snapshot` follows, at most one in 5 s for each server. To a client that
-    /// was away shortly and says which state it has, a `patch` from there instead, if the relay still can. Neither holds the
-    /// events and the lines of chat that were missed. A position is
-    /// for a new connection: it is ignored where the server is watched already, and after an `unsubscribe`.
+    /// was away shortly and says which state it has, a `patch` from there instead, if the relay still can. Neither
+    /// holds the events and the lines of chat that were missed. A position is for a new connection: it is ignored where
+    /// the server is watched already, and after an `unsubscribe`.
     Subscribe {
         /// Server id, as in `GET /paired-servers`.
         #[serde(rename = "serverId")]
@@ -91,11 +93,11 @@ pub enum ClientMessage {
         #[schema(value_type = String, max_length = 128, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
         server: ServerId,
     },
-    /// Toggles a smart switch: to `value`, or without it from what is true when its turn comes. Toggles of one device are
-    /// carried out one after the other; those that want the same `value` and follow each other are one. Success is an `ack`
-    /// of the request id, and the new state comes as a `patch`; otherwise an `error`: `game_server_timeout` if the game does
-    /// not show the wanted state within five seconds, `rate_limited` after 60 toggles of a user in 60 s, at the API and at
-    /// the relay together. For the owner only.
+    /// Toggles a smart switch: to `value`, or without it from what is true when its turn comes. Toggles of one device
+    /// are carried out one after the other; those that want the same `value` and follow each other are one. Success is
+    /// an `ack` of the request id, and the new state comes as a `patch`; otherwise an `error`: `game_server_timeout` if
+    /// the game does not show the wanted state within five seconds, `rate_limited` after 60 toggles of a user in 60 s,
+    /// at the API and at the relay together. For the owner only.
     DeviceToggle {
         #[serde(rename = "serverId")]
         #[schema(value_type = String, max_length = 128, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
@@ -336,7 +338,8 @@ pub struct KnownLine<'a> {
 #[derive(Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum ServerMessage<'a> {
-    /// The state of a server, all of it or the sections that are watched, after `subscribe` and whenever that is shorter than patches.
+    /// The state of a server, all of it or the sections that are watched, after `subscribe` and whenever that is
+    /// shorter than patches.
     #[serde(rename_all = "camelCase")]
     Snapshot {
         #[schema(value_type = String)]
@@ -362,9 +365,9 @@ pub enum ServerMessage<'a> {
         patch: JsonPatch<'a>,
     },
     /// Something happened: an entry of the timeline. What happened while a client was away is not sent later: ask
-    /// `GET /intel/{serverId}/timeline?since=`, with the time of the header `Date` of an earlier answer of the API. An overlay that was made for some sections gets only events about these: of
-    /// devices with `devices`, of players with `team`, of the world and of shops with `mapMarkers`, `raid` with `raids`,
-    /// `wipe` and `gap` with `server`.
+    /// `GET /intel/{serverId}/timeline?since=`, with the time of the header `Date` of an earlier answer of the API. An
+    /// overlay that was made for some sections gets only events about these: of devices with `devices`, of players with
+    /// `team`, of the world and of shops with `mapMarkers`, `raid` with `raids`, `wipe` and `gap` with `server`.
     #[serde(rename_all = "camelCase")]
     Event {
         #[schema(value_type = String)]
@@ -372,16 +375,17 @@ pub enum ServerMessage<'a> {
         #[schema(value_type = WorldEvent)]
         event: KnownEvent<'a>,
     },
-    /// The team said something in the game. At most 20 lines in 10 s reach one connection; an `event` of kind `chat` and
-    /// action `dropped` says in `data.lines` how many more there were. What was said while a client was away is not sent
-    /// later: ask `GET /paired-servers/{id}/chat?since=`. An overlay that was made for some sections gets none.
+    /// The team said something in the game. At most 20 lines in 10 s reach one connection; an `event` of kind `chat`
+    /// and action `dropped` says in `data.lines` how many more there were. What was said while a client was away is not
+    /// sent later: ask `GET /paired-servers/{id}/chat?since=`. An overlay that was made for some sections gets none.
     #[serde(rename_all = "camelCase")]
     Chat {
         #[schema(value_type = String)]
         server_id: &'a ServerId,
         chat: KnownLine<'a>,
     },
-    /// A raid alarm. It is never dropped. An overlay that was made for some sections gets it if `raids` is one of them. `state.raids` may show the incident before, and for long after.
+    /// A raid alarm. It is never dropped. An overlay that was made for some sections gets it if `raids` is one of them.
+    /// `state.raids` may show the incident before, and for long after.
     #[serde(rename_all = "camelCase")]
     Raid {
         #[schema(value_type = String)]
@@ -389,8 +393,8 @@ pub enum ServerMessage<'a> {
         #[serde(flatten)]
         raid: &'a Raid,
     },
-    /// A device in another network has typed a pairing code of this user, while many wrong codes are tried: it is paired
-    /// once the user confirms it with `POST /pairing/device/requests/{id}`. To the user's browsers only.
+    /// A device in another network has typed a pairing code of this user, while many wrong codes are tried: it is
+    /// paired once the user confirms it with `POST /pairing/device/requests/{id}`. To the user's browsers only.
     #[serde(rename = "pairingRequest")]
     PairingRequest { request: &'a ConfirmationRequest },
     /// A device was paired with a code of this user. To the user's browsers only.

@@ -50,8 +50,8 @@ pub struct AllowedUsers {
 pub enum Publication {
     /// The state took a step.
     Advance { epoch: u64, step: Arc<Step> },
-    /// The snapshot that this subscriber asked for, and the last steps to it; answered when a first socket has it, or none
-    /// will.
+    /// The snapshot that this subscriber asked for, and the last steps to it; answered when a first socket has it, or
+    /// none will.
     Snapshot { position: Position, frame: SharedFrame, steps: Steps },
     /// An event or a line of chat, for every client that may see all of these keys of the state.
     Deliver { lane: Lane, about: Sections, frame: SharedFrame },

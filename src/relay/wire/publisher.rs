@@ -110,8 +110,8 @@ impl Publisher {
         }
     }
 
-    /// Sends a subscriber the snapshot of now; `state` is encoded at most once for a position. Resolves to the position,
-    /// once a socket has it; none if it will have none.
+    /// Sends a subscriber the snapshot of now; `state` is encoded at most once for a position. Resolves to the
+    /// position, once a socket has it; none if it will have none.
     pub fn send_snapshot(
         &mut self,
         subscriber: &Recipient<Publication>,

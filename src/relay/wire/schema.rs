@@ -14,8 +14,8 @@ use crate::{
     },
 };
 
-/// The schema of every message in both directions: `$defs.ClientMessage` has those to the relay, `$defs.ServerMessage` those
-/// from it.
+/// The schema of every message in both directions: `$defs.ClientMessage` has those to the relay, `$defs.ServerMessage`
+/// those from it.
 pub fn document() -> Value {
     let mut schemas = vec![
         (ClientMessage::name().into_owned(), ClientMessage::schema()),

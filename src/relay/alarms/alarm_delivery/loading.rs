@@ -34,8 +34,8 @@ struct StoredAlarms {
 }
 
 impl AlarmDelivery {
-    /// Takes up what the ledger has: the incidents of the last day, and the pushes that are in none yet. Tries until the
-    /// database answers.
+    /// Takes up what the ledger has: the incidents of the last day, and the pushes that are in none yet. Tries until
+    /// the database answers.
     pub async fn load(self: Rc<Self>) {
         let (server, clock) = (self.server.clone(), self.context.clock.clone());
         let read = move |db: &mut Db| {

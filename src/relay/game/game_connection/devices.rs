@@ -73,8 +73,8 @@ impl Handler<DeviceToggle> for GameConnection {
 }
 
 impl GameConnection {
-    /// Shows the devices as they are stored, whether there is a link or not, and asks those that have not answered. None is
-    /// taken for unpaired because the database does not answer: an alarm that is not asked is not heard.
+    /// Shows the devices as they are stored, whether there is a link or not, and asks those that have not answered.
+    /// None is taken for unpaired because the database does not answer: an alarm that is not asked is not heard.
     pub(super) fn load_devices(&mut self, ctx: &mut Context<Self>) {
         self.devices_version += 1;
         let (version, context, server) = (self.devices_version, self.context.clone(), self.server.clone());

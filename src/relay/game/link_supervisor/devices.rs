@@ -50,7 +50,7 @@ impl Supervisor {
             }
             let Ok(entity) = row.device_id.parse::<u64>() else { continue };
             let mut answer = asker.entity(entity, Priority::EntitySync, ANSWER_DEADLINE).await;
-            // Until it has answered, its alarms do not reach us; our predecessor may have spent the tokens before it died.
+            // Until it has answered, its alarms do not reach us; our predecessor may have spent the tokens.
             for _ in 0..RATE_REFUSALS {
                 if !matches!(&answer, Err(AskError::Refused(word)) if word == "rate_limit") {
                     break;
