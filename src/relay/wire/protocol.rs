@@ -79,7 +79,7 @@ pub enum ClientMessage {
         /// Epoch of the last `snapshot` or `patch` of this server. Without it, `seq` says nothing.
         #[serde(skip_serializing_if = "Option::is_none")]
         epoch: Option<u64>,
-        /// `seq` of that `snapshot` or `patch`.
+        /// `seq` of the same `snapshot` or `patch` as `epoch`.
         #[serde(skip_serializing_if = "Option::is_none")]
         seq: Option<u64>,
         /// The keys of the state that the client wants; absent: all. A position is of the same keys: with others a
