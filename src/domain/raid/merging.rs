@@ -29,6 +29,8 @@ impl Tracked {
         let is_drill = self.incident.drill || newer.incident.drill;
         let (began, at) = (self.first_trigger, newer.first_trigger);
         let is_near = at - began >= TimeDelta::zero() && at - self.last_trigger <= QUIET;
+        // Triggers of the ledger are taken for those of now if the clock was set back since.
+        let is_near = is_near && newer.incident.first_at - self.incident.last_at <= QUIET;
         is_open && !is_drill && is_near && self.is_of_the_same_alarm(newer)
     }
 

@@ -80,3 +80,12 @@ fn what_is_over_late_or_a_drill_takes_nothing() {
     assert!(!takes(|known| known.late = true, 1_000));
     assert!(!takes(|known| known.drill = true, 1_000));
 }
+
+#[test]
+fn what_is_hours_apart_stays_apart_when_the_clock_was_set_back_since() {
+    let mut raids = Raids::new();
+    let [one, other] = [7_200_000, 7_290_000].map(|milliseconds| at(milliseconds).stamp);
+    let of_before = Incident { first_at: one, last_at: one, ended_at: Some(other), ..known("7", "Gate") };
+    assert!(raids.restore("1".into(), of_before, None, at(60_000)));
+    assert_eq!(merge(&mut raids, known("7", "Gate"), 60_000), []);
+}
