@@ -12,6 +12,8 @@ use crate::game::wire::{AppMarker, AppMarkerType, AppMessage};
 pub struct GameServerFaults {
     /// The game thread hangs: requests are read and never answered, nothing is broadcast, pings are still answered.
     pub frozen: bool,
+    /// Broadcasts wait for the end of this; answers do not.
+    pub late_broadcasts: bool,
     /// New connections get the refusal of a full server.
     pub refuse: bool,
     /// Every request is answered with `rate_limit`.

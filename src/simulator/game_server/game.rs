@@ -213,9 +213,9 @@ impl SimulatedGame {
         self.cameras.next_frame(client, player, &self.world, now)
     }
 
-    /// Broadcasts what changed in the world. A frozen game does so when it is no longer frozen.
+    /// Broadcasts what changed in the world. A frozen game does so when it is no longer frozen, a late one later.
     pub fn publish(&mut self) {
-        if self.faults.frozen {
+        if self.faults.frozen || self.faults.late_broadcasts {
             return;
         }
         for change in self.world.take_changes() {
