@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     judge::Judge,
-    world::{PAIRED, World},
+    world::{PAIRED, ROOF_ALARM, SHED_ALARM, World},
 };
 
 impl Judge {
@@ -37,7 +37,7 @@ impl Judge {
                     wrong.push(format!("member {member:?}: {shown}"));
                 }
             }
-            for id in [BASE_ALARM, WALL_ALARM, GATE_SWITCH] {
+            for id in [BASE_ALARM, WALL_ALARM, ROOF_ALARM, SHED_ALARM, GATE_SWITCH] {
                 let shown = &state["devices"][id.to_string()];
                 let there = simulated.devices().find(|(known, ..)| *known == id).map(|(.., device)| device);
                 let value = match there {

@@ -12,7 +12,7 @@ use companion::{
         engine::pool::Pool,
         schema::{alarms, incidents, merged_incidents, timeline},
     },
-    domain::{ids::ServerId, raid::SHOWN},
+    domain::ids::ServerId,
 };
 use diesel::{ExpressionMethods as _, QueryDsl as _, RunQueryDsl as _};
 use serde_json::Value;
@@ -21,12 +21,12 @@ use tokio::time::{Duration, Instant};
 use crate::{
     dashboard::{Dashboard, Known},
     guests::Guests,
-    oracle::AlarmOracle,
+    oracle::{self, AlarmOracle},
     records::Records,
     script::LAST_ALARM,
     wire::{Wire, WireKind},
     wishes::Wishes,
-    world::{PAIRED, World, world},
+    world::{self, PAIRED, World, world},
 };
 
 /// What is known to be broken: the invariant, a seed that breaks it, and why.
@@ -68,7 +68,8 @@ pub struct Judge {
     last_alarms: BTreeSet<(usize, String)>,
     /// Servers whose deletion was acknowledged, and when.
     gone: BTreeMap<String, Instant>,
-    /// The wall clock was set back.
+    /// The wall clock was set, and it was set back.
+    pub jumped: bool,
     pub set_back: bool,
     /// The disk was full or very slow.
     pub bad_disk: bool,
@@ -221,16 +222,11 @@ impl Judge {
 
     /// After the healthy minutes at the end.
     pub fn end(&mut self, world: &World, pool: &Pool, dashboards: &[std::rc::Rc<Dashboard>]) {
-        self.check_ledger(world, pool);
-        for (game, server) in world.games.iter().enumerate() {
-            let (links, paired) = (server.connections(), PAIRED.iter().filter(|paired| paired.2 == game).count());
-            if links != paired {
-                self.broken(
-                    "one-link-per-server",
-                    format!("{links} links to game server {game}, paired {paired} times"),
-                );
-            }
+        if let Some(panic) = world::PANIC.lock().expect("nothing panics within").take() {
+            self.broken("nothing-panics", panic);
         }
+        self.check_ledger(world, pool);
+        self.check_links(world, |links, paired| links == paired);
         let sockets = world.wires.borrow().iter().filter(|wire| wire.kind == WireKind::Relay && wire.is_open()).count();
         if sockets > dashboards.len() {
             let details = format!("{sockets} sockets of {} dashboards", dashboards.len());
@@ -251,12 +247,7 @@ impl Judge {
         let gone: Vec<String> = self.gone.keys().cloned().collect();
         self.check_gone(pool, &gone);
         self.check_records(world, pool, &watched);
-        let raids: Vec<(String, String, bool)> = pool
-            .read_blocking(|db| {
-                let raids = incidents::table.filter(incidents::drill.eq(false));
-                Ok(raids.select((incidents::server_id, incidents::id, incidents::ended_at.is_null())).load(db)?)
-            })
-            .expect("the ledger can be read");
+        let raids = oracle::raids(pool);
         for dashboard in dashboards {
             let (known, number) = (dashboard.known.borrow(), dashboard.number);
             for paired in dashboard.watches.borrow().iter() {
@@ -266,17 +257,7 @@ impl Judge {
                     self.broken("last-alarm", format!("dashboard {number} did not receive that of {name}"));
                 }
                 if let Some(Known { state, .. }) = known.get(server.as_str()) {
-                    let shown = state["raids"].as_object().into_iter().flatten();
-                    let shown: BTreeSet<&str> =
-                        shown.filter(|(_, raid)| raid["drill"] == false).map(|(id, _)| id.as_str()).collect();
-                    let of_server = raids.iter().filter(|(of, ..)| of == server.as_str());
-                    let (open, ended): (BTreeSet<_>, BTreeSet<_>) =
-                        of_server.map(|(_, id, is_open)| (id.as_str(), *is_open)).partition(|(_, is_open)| *is_open);
-                    let newest = ended.into_iter().rev().take(SHOWN);
-                    let stored: BTreeSet<&str> = open.into_iter().chain(newest).map(|(id, _)| id).collect();
-                    if shown != stored {
-                        self.broken("raids-are-shown", format!("{name}: dashboard {number} has {shown:?}, {stored:?}"));
-                    }
+                    self.check_raids(&format!("dashboard {number} of {name}"), &server, &state["raids"], &raids);
                 }
                 match known.get(server.as_str()) {
                     None => self.broken("all-watch", format!("dashboard {number} has no state of {name}")),
@@ -293,14 +274,32 @@ impl Judge {
         }
     }
 
+    /// Links of each game server, and how often it is paired.
+    pub fn check_links(&mut self, world: &World, are_right: impl Fn(usize, usize) -> bool) {
+        for (game, server) in world.games.iter().enumerate() {
+            let (links, paired) = (server.connections(), PAIRED.iter().filter(|paired| paired.2 == game).count());
+            if !are_right(links, paired) {
+                let details = format!("{links} links to game server {game}, paired {paired} times");
+                self.broken("one-link-per-server", details);
+            }
+        }
+    }
+
     fn check_ledger(&mut self, world: &World, pool: &Pool) {
         type Row = (String, String, String, Option<String>, Option<chrono::NaiveDateTime>);
-        type IncidentRow = (String, String, i64, bool);
+        type IncidentRow = (String, String, i64, bool, String, i64);
         let (rows, stored): (Vec<Row>, Vec<IncidentRow>) = pool
             .read_blocking(|db| {
                 let columns = (alarms::path, alarms::title, alarms::state, alarms::incident, alarms::finished_at);
                 let rows = alarms::table.order(alarms::id).select(columns).load(db)?;
-                let columns = (incidents::id, incidents::state, incidents::sockets, incidents::late);
+                let columns = (
+                    incidents::id,
+                    incidents::state,
+                    incidents::sockets,
+                    incidents::late,
+                    incidents::alarm_id,
+                    incidents::count,
+                );
                 Ok((rows, incidents::table.order(incidents::id).select(columns).load(db)?))
             })
             .expect("the ledger can be read");
@@ -341,6 +340,14 @@ impl Judge {
         }
         if let Some(details) = dishonest {
             self.broken("sockets-are-honest", details);
+        }
+        for (id, .., alarm, count) in stored.iter().filter(|row| row.4.starts_with("push:")) {
+            let of_it = rows.iter().filter(|row| row.3.as_ref() == Some(id)).count() as i64;
+            // One that comes again while the ledger is not known may ring twice.
+            let is_sure = world.lives.get() == 1 && !self.bad_disk;
+            if *count < of_it || (is_sure && *count != of_it) {
+                self.broken("each-push-counted", format!("{alarm:?} counts {count}, of {of_it} pushes"));
+            }
         }
         if let Some((incident, times)) = opened.iter().find(|(_, times)| **times > 1) {
             self.broken("one-incident", format!("{incident} was opened {times} times"));

@@ -61,7 +61,7 @@ use tokio::time::Instant;
 
 use crate::{
     random::Stream,
-    world::{GAMES, JournalFate, PAIRED, PHONES, Request, USERS, UserAct, World, world},
+    world::{GAMES, JournalFate, PAIRED, PHONES, ROOF_ALARM, Request, SHED_ALARM, USERS, UserAct, World, world},
 };
 
 /// The longest time over which sockets are closed when a life ends gracefully, and for all of that.
@@ -137,7 +137,7 @@ impl Service {
         let outbound = Outbound::new(world.clock.clone(), true);
         let outcome = pairings::pair_server(db, &self.vault, &self.random, request, &outbound, world.clock.now())?;
         let outcome = outcome.expect("far below the limits");
-        for entity_id in [BASE_ALARM, WALL_ALARM, GATE_SWITCH] {
+        for entity_id in [BASE_ALARM, WALL_ALARM, ROOF_ALARM, SHED_ALARM, GATE_SWITCH] {
             let device = DeviceRequest { entity_id, kind: None, name: None, label: None };
             let paired = pairings::pair_device(db, &outcome.server.id, device, world.clock.now())?;
             paired.expect("far below the limits");

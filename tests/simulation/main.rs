@@ -20,6 +20,7 @@ mod ending;
 mod entropy;
 mod erasure;
 mod guests;
+mod healthy;
 mod judge;
 mod life;
 mod oracle;
@@ -100,6 +101,7 @@ fn run(seed: u64, script: Script, print: bool) -> (u64, BTreeMap<&'static str, S
     let directory = directory();
     end_in_time(directory.path().to_owned());
     entropy::seed(seed);
+    world::note_panics();
     companion::crypto::install();
     let mut builder = tokio::runtime::Builder::new_current_thread();
     // No I/O driver: a real socket panics.

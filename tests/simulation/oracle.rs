@@ -1,7 +1,7 @@
 //! The oracle of alarms: what the game fired in the healthy minutes against what was told, counted and ended. The other
 //! minutes have faults that may delay and repeat; there only what was never fired may not be told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
 use companion::{
@@ -9,22 +9,23 @@ use companion::{
         engine::pool::Pool,
         schema::{alarms, incidents},
     },
-    domain::ids::ServerId,
+    domain::{ids::ServerId, raid::SHOWN},
     simulator::world::{BASE_ALARM, SimulatedDevice, SimulatedWorld, WALL_ALARM},
 };
 use diesel::{ExpressionMethods as _, QueryDsl as _, RunQueryDsl as _};
 use serde_json::Value;
 
 use crate::{
+    healthy::{BASE_NAME, slow_title},
     judge::Judge,
-    script::{FIRST_HEALTHY_ALARM, SECOND_HEALTHY_ALARM},
-    world::{GAMES, PAIRED, World, world},
+    script::{FIRST_HEALTHY_ALARM, ROOF_ON, SECOND_HEALTHY_ALARM, SLOW_PUSH},
+    world::{GAMES, PAIRED, ROOF_ALARM, SHED_ALARM, World, world},
 };
 
 /// Virtual milliseconds within which a dashboard hears of an alarm when nothing is wrong.
 const TOLD_WITHIN: u64 = 2_000;
-/// The same of a repeat: its update may wait for ten seconds after the message before.
-const UPDATED_WITHIN: u64 = 12_000;
+/// Its update may have to wait for so long after the message before.
+const UPDATES_APART: u64 = 10_000;
 /// Quiet time after which an incident ends.
 const QUIET: TimeDelta = TimeDelta::seconds(90);
 
@@ -43,6 +44,8 @@ pub struct AlarmOracle {
     fired_at: Option<DateTime<Utc>>,
     /// The same of the one that went on while no link was up.
     unseen_at: Option<DateTime<Utc>>,
+    /// The same of the one that went on while there was no process.
+    missed_at: Option<DateTime<Utc>>,
     /// By dashboard and incident.
     told: BTreeMap<(usize, String), Vec<Told>>,
 }
@@ -76,6 +79,11 @@ impl AlarmOracle {
         self.unseen_at = Some(now);
     }
 
+    /// An alarm goes on while there is no process.
+    pub fn miss(&mut self, now: DateTime<Utc>) {
+        self.missed_at = Some(now);
+    }
+
     /// A dashboard received a message about an incident.
     pub fn tell(&mut self, dashboard: usize, message: &Value) {
         let Some(incident) = message["incident"].as_str() else { return };
@@ -99,6 +107,28 @@ struct Row {
     ended_at: Option<NaiveDateTime>,
     count: i64,
     state: String,
+    sockets: i64,
+    late: bool,
+    title: Option<String>,
+}
+
+impl Row {
+    fn is_near(&self, at: NaiveDateTime) -> bool {
+        (self.first_at - at).abs() < TimeDelta::seconds(5)
+    }
+}
+
+/// Server, id, count, end and state of a raid.
+type ShownRaid = (String, String, i64, Option<NaiveDateTime>, String);
+
+/// The raids of all servers.
+pub fn raids(pool: &Pool) -> Vec<ShownRaid> {
+    let read = pool.read_blocking(|db| {
+        let raids = incidents::table.filter(incidents::drill.eq(false));
+        let columns = (incidents::server_id, incidents::id, incidents::count, incidents::ended_at, incidents::state);
+        Ok(raids.select(columns).load(db)?)
+    });
+    read.expect("the ledger can be read")
 }
 
 impl Judge {
@@ -116,13 +146,101 @@ impl Judge {
             }
             let watchers = watched.iter().filter(|(_, paired)| PAIRED[*paired].0 == name);
             let watchers: Vec<usize> = watchers.map(|(dashboard, _)| *dashboard).collect();
+            self.check_one_at_a_time(name, &rows);
             self.check_healthy_alarm(name, &rows, &watchers);
+            self.check_slow_push(name, &rows, &watchers);
+            self.check_missed(name, &rows, &watchers);
+            self.check_roof(name, &rows);
+        }
+    }
+
+    /// An alarm that goes off again within the quiet time goes on with its incident.
+    fn check_one_at_a_time(&mut self, name: &str, rows: &[Row]) {
+        // Rows are labelled by the wall clock.
+        if self.jumped {
+            return;
+        }
+        let is_device = |row: &&Row| !row.late && row.alarm_id.parse::<u64>().is_ok();
+        let mut devices: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
+        rows.iter().filter(is_device).for_each(|row| devices.entry(&row.alarm_id).or_default().push(row));
+        for of_device in devices.values_mut() {
+            of_device.sort_by_key(|row| row.first_at);
+            for pair in of_device.windows(2) {
+                if pair[1].first_at - pair[0].last_at <= QUIET {
+                    self.broken("one-at-a-time", format!("{name}: {:?}, then {:?}", pair[0], pair[1]));
+                }
+            }
+        }
+    }
+
+    /// A push while the database is slow is not late.
+    fn check_slow_push(&mut self, name: &str, rows: &[Row], watchers: &[usize]) {
+        let title = slow_title(name);
+        let is_it = |row: &&Row| row.alarm_id == format!("push:{title}") || row.title.as_ref() == Some(&title);
+        let Some(row) = rows.iter().find(is_it) else {
+            return self.broken("told-in-time", format!("{title:?} has no incident"));
+        };
+        for dashboard in watchers {
+            if !self.oracle.was_told(*dashboard, &row.id, |told| told.at <= SLOW_PUSH + TOLD_WITHIN) {
+                self.broken("told-in-time", format!("dashboard {dashboard} of {name}: {row:?}"));
+            }
+        }
+    }
+
+    /// An alarm that went on while there was no process is heard of once there is one.
+    fn check_missed(&mut self, name: &str, rows: &[Row], watchers: &[usize]) {
+        let Some(missed) = self.oracle.missed_at.map(|at| at.naive_utc()) else { return };
+        let is_it = |row: &&Row| {
+            let after = row.first_at - missed;
+            row.alarm_id == SHED_ALARM.to_string() && after > -TimeDelta::seconds(1) && after < TimeDelta::seconds(25)
+        };
+        let all: Vec<&Row> = rows.iter().filter(is_it).collect();
+        let is_heard = |row: &Row| watchers.is_empty() || row.state != "unheard";
+        if !matches!(all[..], [row] if row.count == 1 && is_heard(row)) {
+            self.broken("missed-is-counted", format!("{name}: what went on at {missed} is {all:?} of {rows:?}"));
+        }
+    }
+
+    /// An alarm that stays on rings once, also if the process ends meanwhile.
+    fn check_roof(&mut self, name: &str, rows: &[Row]) {
+        let Some(rung) = self.oracle.fired_at.map(|at| at.naive_utc()) else { return };
+        let rung = rung + TimeDelta::milliseconds((ROOF_ON - FIRST_HEALTHY_ALARM) as i64);
+        let is_it = |row: &&Row| {
+            let after = row.first_at - rung;
+            row.alarm_id == ROOF_ALARM.to_string() && after > -TimeDelta::seconds(1) && after < TimeDelta::seconds(30)
+        };
+        let all: Vec<&Row> = rows.iter().filter(is_it).collect();
+        if !matches!(all[..], [row] if row.count == 1) {
+            self.broken("each-alarm-counted", format!("{name}: what stays on rang as {all:?}"));
+        }
+    }
+
+    /// The raids of a state are those of the ledger, and the ledger has it that they were heard of.
+    pub fn check_raids(&mut self, whose: &str, server: &ServerId, shown: &Value, raids: &[ShownRaid]) {
+        let shown = shown.as_object().into_iter().flatten().filter(|(_, raid)| raid["drill"] == false);
+        let shown: BTreeMap<&str, &Value> = shown.map(|(id, raid)| (id.as_str(), raid)).collect();
+        let of_server = raids.iter().filter(|(of, ..)| of == server.as_str());
+        let of_server: BTreeMap<&str, &ShownRaid> = of_server.map(|raid| (raid.1.as_str(), raid)).collect();
+        let (open, ended): (Vec<&str>, Vec<&str>) = of_server.keys().partition(|id| of_server[**id].3.is_none());
+        let stored: BTreeSet<&str> = ended.into_iter().rev().take(SHOWN).chain(open).collect();
+        let ids: BTreeSet<&str> = shown.keys().copied().collect();
+        if ids != stored {
+            self.broken("raids-are-shown", format!("{whose} has {ids:?}, {stored:?}"));
+        }
+        for (id, (.., count, ended_at, state)) in of_server.iter().filter(|(id, _)| shown.contains_key(**id)) {
+            let raid = shown[id];
+            if raid["count"] != *count || raid["endedAt"].is_null() != ended_at.is_none() {
+                self.broken("raids-are-true", format!("{whose}: {raid} is stored as {count}, ended at {ended_at:?}"));
+            }
+            if state == "unheard" {
+                self.broken("shown-is-heard", format!("{whose} has {id}, which the ledger has as unheard"));
+            }
         }
     }
 
     fn check_healthy_alarm(&mut self, name: &str, rows: &[Row], watchers: &[usize]) {
         let Some(fired) = self.oracle.fired_at.map(|at| at.naive_utc()) else { return };
-        let is_near = |row: &&Row| (row.first_at - fired).abs() < TimeDelta::seconds(5);
+        let is_near = |row: &&Row| row.is_near(fired);
         let wall = WALL_ALARM.to_string();
         let of_wall: Vec<&Row> = rows.iter().filter(|row| row.alarm_id == wall).filter(is_near).collect();
         let [row] = of_wall[..] else {
@@ -142,6 +260,9 @@ impl Judge {
         if !watchers.is_empty() && row.state == "unheard" {
             self.broken("delivered-is-true", format!("{name}: {watchers:?} watch, {row:?}"));
         }
+        if usize::try_from(row.sockets) != Ok(watchers.len()) {
+            self.broken("sockets-are-counted", format!("{name}: {watchers:?} watch, {row:?}"));
+        }
         if watchers.is_empty() && row.state == "delivered" {
             self.broken("delivered-is-true", format!("{name}: nobody watches, {row:?}"));
         }
@@ -150,18 +271,20 @@ impl Judge {
             if !self.oracle.was_told(*dashboard, &row.id, |told| !told.update && told.at <= first) {
                 self.broken("told-in-time", format!("dashboard {dashboard} of {name}: {row:?}"));
             }
-            let second = SECOND_HEALTHY_ALARM + UPDATED_WITHIN;
+            let second = SECOND_HEALTHY_ALARM.max(FIRST_HEALTHY_ALARM + UPDATES_APART) + TOLD_WITHIN;
             if !self.oracle.was_told(*dashboard, &row.id, |told| told.update && told.count == 2 && told.at <= second) {
                 self.broken("updated-in-time", format!("dashboard {dashboard} of {name}: {row:?}"));
             }
         }
         let base = BASE_ALARM.to_string();
         if let Some(unseen) = self.oracle.unseen_at.map(|at| at.naive_utc()) {
-            let is_it = |row: &&Row| (row.first_at - unseen).abs() < TimeDelta::seconds(60) && row.alarm_id == base;
-            let counted: i64 = rows.iter().filter(is_it).map(|row| row.count).sum();
-            // The last alarm comes within the quiet time of the one that rose unseen. A player who paired twice has each
-            // push twice.
-            if counted < 2 {
+            let is_near = |row: &&Row| (row.first_at - unseen).abs() < TimeDelta::seconds(60);
+            let is_it = |row: &&Row| row.alarm_id == base || row.alarm_id == format!("push:{BASE_NAME}");
+            let counted: i64 = rows.iter().filter(is_near).filter(is_it).map(|row| row.count).sum();
+            // The last alarm comes within the quiet time of the one that rose unseen, and whether it was pushed or seen
+            // first, or both, it is one. Bob is pushed that of a game server, too, that he has not paired.
+            let has_more = PAIRED.iter().any(|(paired, owner, _)| *paired == name && *owner != 0);
+            if counted < 2 || (counted > 2 && !has_more) {
                 self.broken("unseen-is-counted", format!("{name}: what rose while no link was up counts {counted}"));
             }
         }
@@ -183,6 +306,9 @@ fn read(pool: &Pool, server: &ServerId) -> (Vec<Row>, i64) {
             incidents::ended_at,
             incidents::count,
             incidents::state,
+            incidents::sockets,
+            incidents::late,
+            incidents::title,
         );
         let of_server = incidents::table.filter(incidents::server_id.eq(server.as_str()));
         let rows = of_server.filter(incidents::drill.eq(false)).select(columns).load(db)?;

@@ -27,6 +27,8 @@ pub const HEALTHY_LINES: [&str; 3] = ["They are at the wall", "Where is everybod
 pub struct Records {
     /// By dashboard, server and id of the line: its text, and how often it was told.
     lines: BTreeMap<(usize, String, String), (String, u32)>,
+    /// By dashboard, server and words, which are said once: the id of the line.
+    ids: BTreeMap<(usize, String, String), String>,
     /// Servers and ids of events.
     events: BTreeSet<(String, String)>,
     /// Dashboards that heard of the death in the healthy minutes, and servers.
@@ -39,6 +41,11 @@ pub struct Records {
     pub notices: BTreeMap<String, (usize, bool)>,
     /// Whose may be gone.
     erased: BTreeSet<usize>,
+}
+
+/// Words that are said once.
+fn is_unique(text: &str) -> bool {
+    text.starts_with("Line ") || text.starts_with("Said ")
 }
 
 /// A line that an owner said through the API.
@@ -60,6 +67,10 @@ impl Records {
         self.erased.insert(user);
     }
 
+    pub fn is_any_erased(&self) -> bool {
+        !self.erased.is_empty()
+    }
+
     pub fn acknowledge(&mut self, text: &str) {
         if let Some(said) = self.said.get_mut(text) {
             said.acknowledged = true;
@@ -73,7 +84,12 @@ impl Judge {
         let word = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
         let told = self.records.lines.entry((dashboard, server.to_owned(), word("id"))).or_default();
         (told.0, told.1) = (word("text"), told.1 + 1);
-        if told.1 > 1 {
+        let is_again = told.1 > 1;
+        let known = match is_unique(&word("text")) {
+            true => self.records.ids.insert((dashboard, server.to_owned(), word("text")), word("id")),
+            false => None,
+        };
+        if is_again || known.is_some_and(|id| id != word("id")) {
             self.broken("each-line-once", format!("dashboard {dashboard} of {server}: {line}"));
         }
     }
@@ -112,6 +128,12 @@ impl Judge {
         );
         let there: Vec<ServerId> = PAIRED.iter().filter_map(|(name, ..)| self.server(name)).collect();
         let is_there = |server: &str| there.iter().any(|known| known.as_str() == server);
+        let mut texts = BTreeSet::new();
+        for (server, _, text) in lines.iter().filter(|(.., text)| is_unique(text)) {
+            if !texts.insert((server, text)) {
+                self.broken("each-line-once", format!("{text:?} of {server} is stored twice"));
+            }
+        }
         self.check_said(&lines, world.lives.get() == 1);
         for (dashboard, paired) in watched {
             let Some(server) = self.server(PAIRED[*paired].0) else { continue };

@@ -1,4 +1,4 @@
-//! A script as it runs: what each act does to the service and its neighbours, and the healthy minutes after it.
+//! A script as it runs: what each act does to the service and its neighbours, until the healthy minutes.
 
 use std::{rc::Rc, time::Duration};
 
@@ -6,7 +6,7 @@ use chrono::TimeDelta;
 use companion::simulator::{
     game_server::{DEMO_TOKEN, GameServerFaults},
     push_service::{self, PushServiceFaults, PushedServer},
-    world::{BASE_ALARM, GATE_SWITCH, SimulatedDevice, SimulatedWorld, TEAM, WALL_ALARM},
+    world::{BASE_ALARM, GATE_SWITCH, TEAM, WALL_ALARM},
 };
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
@@ -14,18 +14,13 @@ use tokio::time::{Instant, sleep_until};
 use crate::{
     dashboard::Dashboard,
     life, oracle,
-    random::Stream,
-    records::HEALTHY_LINES,
-    script::{
-        Act, DASHBOARDS, FIRST_HEALTHY_ALARM, HEALTHY_CHAT, HEALTHY_DEATH, HEALTHY_FROM, HEALTHY_SAY, HEALTHY_TOGGLE,
-        LAST_ALARM, SECOND_HEALTHY_ALARM, Script, UNSEEN_ALARM, UNSEEN_FOR,
-    },
+    script::{Act, DASHBOARDS, HEALTHY_FROM, Script},
     wire::WireKind,
     world::{Fate, GAMES, JournalFate, PAIRED, PHONES, USERS, UserAct, World},
 };
 
 /// A game server as its pushes name it.
-fn pushed_server(game: usize) -> PushedServer {
+pub fn pushed_server(game: usize) -> PushedServer {
     let (ip, port) = GAMES[game];
     PushedServer { id: String::new(), name: format!("Island {game}"), ip: ip.to_owned(), port }
 }
@@ -60,125 +55,15 @@ impl Run {
             self.world.trace(&format!("{act:?}"));
             self.act(act);
         }
-        at(HEALTHY_FROM).await;
-        self.heal();
-        at(HEALTHY_TOGGLE).await;
-        self.toggle_gates();
-        at(HEALTHY_CHAT).await;
-        for game in &self.world.games {
-            game.world(|world| HEALTHY_LINES.iter().for_each(|line| world.say(TEAM[1].0, line)));
-        }
-        at(HEALTHY_SAY).await;
-        (0..PAIRED.len()).for_each(|paired| self.say_by_api(paired));
-        at(HEALTHY_DEATH).await;
-        for game in &self.world.games {
-            game.world(|world| world.kill(TEAM[1].0));
-        }
-        at(FIRST_HEALTHY_ALARM).await;
-        self.world.trace("an alarm");
-        self.world.judge.borrow_mut().oracle.fire(self.world.clock.now());
-        let change_all =
-            |change: fn(&mut SimulatedWorld)| (0..GAMES.len()).for_each(|game| oracle::change(game, change));
-        change_all(|world| world.fire_alarm(WALL_ALARM));
-        at(SECOND_HEALTHY_ALARM - 1_000).await;
-        change_all(|world| world.release_alarm(WALL_ALARM));
-        at(SECOND_HEALTHY_ALARM).await;
-        change_all(|world| world.fire_alarm(WALL_ALARM));
-        at(UNSEEN_ALARM).await;
-        let until = Instant::now() + Duration::from_millis(UNSEEN_FOR);
-        for (host, _) in GAMES {
-            self.world.refused.borrow_mut().insert(host.to_owned(), until);
-        }
-        self.world.games.iter().for_each(companion::simulator::game_server::GameServer::drop_connections);
-        // A push that comes before the loss is noticed is taken for another trigger than what the next link sees.
-        at(UNSEEN_ALARM + 1_000).await;
-        self.world.judge.borrow_mut().oracle.fire_unseen(self.world.clock.now());
-        change_all(|world| world.fire_alarm(BASE_ALARM));
-        at(LAST_ALARM - 10_000).await;
-        change_all(|world| world.release_alarm(BASE_ALARM));
-        at(LAST_ALARM).await;
-        self.world.trace("the last alarms");
-        change_all(|world| world.fire_alarm(BASE_ALARM));
-    }
-
-    /// Nothing is wrong any more, and everybody is signed in and watches.
-    fn heal(self: &Rc<Self>) {
-        self.world.trace("healthy");
-        self.world.fate.set(Fate::Run);
-        self.world.journal_fate.set(JournalFate::Run);
-        self.world.refused.borrow_mut().clear();
-        // In half of the seeds only the link says that an alarm went off.
-        let are_pushed = Stream::of(self.world.seed, "pushed").chance(50);
-        for game in 0..GAMES.len() {
-            self.world.games[game].faults(|faults| *faults = GameServerFaults::default());
-            oracle::change(game, |world| {
-                // A wipe has destroyed them; the owner builds them again.
-                let plays = |user: &usize| PAIRED.iter().any(|(_, owner, of)| (*owner, *of) == (*user, game));
-                let players = (0..USERS.len()).filter(plays).map(|user| TEAM[user].0).collect();
-                let everybody = [TEAM[0].0, TEAM[1].0].into();
-                for (alarm, name, subscribers) in
-                    [(BASE_ALARM, "Base alarm", everybody), (WALL_ALARM, "Wall alarm", players)]
-                {
-                    let subscribers = if are_pushed { subscribers } else { Default::default() };
-                    world.release_alarm(alarm);
-                    world.add_device(alarm, name, SimulatedDevice::Alarm { on: false, subscribers });
-                }
-                world.respawn(TEAM[1].0);
-                if !world.devices().any(|(id, ..)| id == GATE_SWITCH) {
-                    world.add_device(GATE_SWITCH, "Gate", SimulatedDevice::Switch { on: false });
-                }
-            });
-        }
-        self.world.pushes.faults(|faults| *faults = PushServiceFaults::default());
-        // In half of the seeds whoever has a dead connection must notice it.
-        let are_cut = Stream::of(self.world.seed, "heal").chance(50);
-        let wires = self.world.wires.borrow().clone();
-        for wire in wires {
-            wire.set_lag((1, 5));
-            if !wire.lossless.get() {
-                wire.stall(false);
-                if are_cut {
-                    wire.cut();
-                }
-            }
-        }
-        for paired in 0..PAIRED.len() {
-            let dashboards: Vec<_> =
-                self.dashboards.iter().filter(|it| it.watches.borrow().contains(&paired)).cloned().collect();
-            // A server that was deleted has another id now.
-            let run = self.clone();
-            self.user_then(UserAct::Pair(paired), move || {
-                let subscribe = move || dashboards.iter().for_each(|it| it.send_subscribe(paired, false));
-                match paired {
-                    0 => run.user_then(UserAct::Guest(true), subscribe),
-                    _ => subscribe(),
-                }
-            });
-        }
-        if are_cut {
-            (0..USERS.len()).for_each(|user| self.user(UserAct::UploadCredential(user)));
-        }
-    }
-
-    /// The owner wants a value of each gate.
-    fn toggle_gates(&self) {
-        let mut random = Stream::of(self.world.seed, "gates");
-        for paired in [0, 1] {
-            let mut judge = self.world.judge.borrow_mut();
-            let Some(server) = judge.server(PAIRED[paired].0) else { continue };
-            let (value, request) = (random.chance(50), format!("gate {paired}"));
-            judge.wishes.want(&request, PAIRED[paired].2, value);
-            self.dashboards[0].send(json!({ "type": "deviceToggle", "serverId": server, "value": value,
-                "deviceId": GATE_SWITCH.to_string(), "requestId": request }));
-        }
+        self.stay_healthy().await;
     }
 
     /// Again and again until it is acknowledged, as a user would.
-    fn user(&self, act: UserAct) {
+    pub fn user(&self, act: UserAct) {
         self.user_then(act, || {});
     }
 
-    fn user_then(&self, act: UserAct, then: impl FnOnce() + 'static) {
+    pub fn user_then(&self, act: UserAct, then: impl FnOnce() + 'static) {
         let world = self.world.clone();
         tokio::task::spawn_local(async move {
             while !world.act(act.clone()).await {
@@ -205,20 +90,32 @@ impl Run {
         }
     }
 
-    fn act(&self, act: Act) {
+    fn act(self: &Rc<Self>, act: Act) {
         let world = &self.world;
         let alarm_id = |alarm| [BASE_ALARM, WALL_ALARM][alarm];
         match act {
             Act::Alarm { game, alarm } => oracle::change(game, |game| game.fire_alarm(alarm_id(alarm))),
             Act::AlarmOff { game, alarm } => oracle::change(game, |game| game.release_alarm(alarm_id(alarm))),
-            Act::Push { user, game } | Act::LatePush { user, game } => {
-                let number = self.pushed.replace(self.pushed.get() + 1);
-                let late = matches!(act, Act::LatePush { .. });
-                let title = format!("{} {number}", if late { "late" } else { "push" });
-                let push = pushed_server(game).alarm(&title, "words");
-                world.judge.borrow_mut().pushed.insert(title, (user, game));
-                let sent = world.clock.now() - TimeDelta::minutes(if late { 30 } else { 0 });
-                world.pushes.push_at(PHONES[user].0, push, sent, TimeDelta::weeks(4));
+            Act::Push { user, game } => self.push_alarm(user, game, TimeDelta::zero()),
+            Act::LatePush { user, game } => self.push_alarm(user, game, TimeDelta::minutes(30)),
+            Act::PushAgain(paired) => self.push_again(paired),
+            Act::UnstoredPush { user, is_killed } => {
+                world.judge.borrow_mut().bad_disk = true;
+                world.fate.set(Fate::Full);
+                self.push_alarm(
+                    user,
+                    PAIRED.iter().find(|paired| paired.1 == user).expect("each has one").2,
+                    TimeDelta::zero(),
+                );
+                self.push_notice(user, 2);
+                if is_killed {
+                    self.lossy();
+                    let world = world.clone();
+                    tokio::task::spawn_local(async move {
+                        tokio::time::sleep(Duration::from_secs(3)).await;
+                        world.kill("killed");
+                    });
+                }
             }
             Act::Chat(game) => self.say(game, 1),
             Act::ChatBurst(game) => self.say(game, 40),
@@ -242,6 +139,18 @@ impl Run {
             }
             Act::Say(paired) => self.say_by_api(paired),
             Act::Restart(game) => world.games[game].drop_connections(),
+            Act::RestartAndTalk(game) => {
+                world.games[game].faults(|faults| faults.late_broadcasts = true);
+                world.games[game].drop_connections();
+                let run = self.clone();
+                tokio::task::spawn_local(async move {
+                    for _ in 0..20 {
+                        run.say(game, 1);
+                        tokio::time::sleep(Duration::from_millis(500)).await;
+                    }
+                    run.world.games[game].faults(|faults| faults.late_broadcasts = false);
+                });
+            }
             Act::Toggle(number) => {
                 let dashboard = &self.dashboards[number];
                 // Perhaps one of which its user is only a guest.
@@ -365,8 +274,30 @@ impl Run {
                     world.kill("killed");
                 });
             }
+            Act::FlakyStart(game) => {
+                self.lossy();
+                world.judge.borrow_mut().bad_disk = true;
+                world.next_fate.set(Fate::Flaky(60));
+                let world = world.clone();
+                tokio::task::spawn_local(async move {
+                    for pulse in 0..12 {
+                        oracle::change(game, |world| world.release_alarm(WALL_ALARM));
+                        oracle::change(game, |world| world.fire_alarm(WALL_ALARM));
+                        tokio::time::sleep(Duration::from_millis(1_500)).await;
+                        if world.millis() >= HEALTHY_FROM {
+                            return;
+                        }
+                        if pulse == 0 {
+                            world.kill("killed");
+                        }
+                    }
+                    world.fate.set(Fate::Run);
+                });
+            }
             Act::Jump(seconds) => {
-                world.judge.borrow_mut().set_back |= seconds < 0;
+                let mut judge = world.judge.borrow_mut();
+                (judge.jumped, judge.set_back) = (true, judge.set_back || seconds < 0);
+                drop(judge);
                 world.jump(seconds);
             }
             Act::Kill => {
@@ -390,6 +321,27 @@ impl Run {
                     world.end();
                 });
             }
+            Act::KillAtRecovery(in_queries) => {
+                self.lossy();
+                world.judge.borrow_mut().bad_disk = true;
+                world.fate.set(Fate::Full);
+                for game in 0..GAMES.len() {
+                    oracle::change(game, |world| world.release_alarm(WALL_ALARM));
+                    oracle::change(game, |world| world.fire_alarm(WALL_ALARM));
+                }
+                let world = world.clone();
+                tokio::task::spawn_local(async move {
+                    tokio::time::sleep(Duration::from_secs(3)).await;
+                    if world.millis() < HEALTHY_FROM {
+                        world.fate.set(Fate::Die { in_queries, committed: true });
+                    }
+                });
+            }
+            Act::KillAtPush { paired, in_queries, committed } => {
+                self.lossy();
+                self.push_again(paired);
+                world.fate.set(Fate::Die { in_queries, committed });
+            }
             Act::KillAtAlarm { game, in_queries, committed } => {
                 self.lossy();
                 oracle::change(game, |world| world.release_alarm(WALL_ALARM));
@@ -408,13 +360,33 @@ impl Run {
     }
 
     /// The owner says a line through the API, once.
-    fn say_by_api(&self, paired: usize) {
+    pub fn say_by_api(&self, paired: usize) {
         let number = self.said.replace(self.said.get() + 1);
         self.attempt(UserAct::Say(paired, format!("Said {number}")));
     }
 
+    /// An alarm that the link does not see, sent so long ago. Its title is its own.
+    fn push_alarm(&self, user: usize, game: usize, ago: TimeDelta) {
+        let number = self.pushed.replace(self.pushed.get() + 1);
+        let title = format!("{} {number}", if ago.is_zero() { "push" } else { "late" });
+        self.push_titled(user, game, &title, ago);
+    }
+
+    pub fn push_titled(&self, user: usize, game: usize, title: &str, ago: TimeDelta) {
+        let world = &self.world;
+        world.judge.borrow_mut().pushed.insert(title.to_owned(), (user, game));
+        let push = pushed_server(game).alarm(title, "words");
+        world.pushes.push_at(PHONES[user].0, push, world.clock.now() - ago, TimeDelta::weeks(4));
+    }
+
+    /// An alarm that the link does not see, and that has rung before.
+    fn push_again(&self, paired: usize) {
+        let (_, user, game) = PAIRED[paired];
+        self.world.pushes.push(PHONES[user].0, pushed_server(game).alarm("Sirens", "words"));
+    }
+
     /// Its words are its own, so that it can be found.
-    fn push_notice(&self, user: usize, kind: u8) {
+    pub fn push_notice(&self, user: usize, kind: u8) {
         let number = self.pushed.replace(self.pushed.get() + 1);
         let who = format!("somebody-{number:04}");
         let server = pushed_server(PAIRED.iter().find(|paired| paired.1 == user).expect("each has one").2);
@@ -428,7 +400,7 @@ impl Run {
         self.world.judge.borrow_mut().records.notices.insert(who, (user, is_of_server));
     }
 
-    fn lossy(&self) {
+    pub fn lossy(&self) {
         self.world.judge.borrow_mut().lossy = true;
     }
 

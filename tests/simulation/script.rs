@@ -14,18 +14,35 @@ pub const LENGTH: u64 = 600_000;
 pub const HEALTHY_FROM: u64 = 270_000;
 /// When the owner wants the gates to be as they are at the end.
 pub const HEALTHY_TOGGLE: u64 = 400_000;
+/// When the database becomes slow, what is pushed then, and until when it is so.
+pub const SLOW_FROM: u64 = 404_000;
+pub const SLOW_PUSH: u64 = 406_000;
+pub const SLOW_UNTIL: u64 = 412_000;
 /// When mates say something in the healthy minutes.
 pub const HEALTHY_CHAT: u64 = 420_000;
 /// When each owner says a line through the API.
 pub const HEALTHY_SAY: u64 = 425_000;
 /// When a mate dies.
 pub const HEALTHY_DEATH: u64 = 430_000;
+/// When something is pushed, and when the push service sends everything once more.
+pub const HEALTHY_NOTICE: u64 = 432_000;
+pub const REPLAY_FROM: u64 = 434_000;
+pub const REPLAY_UNTIL: u64 = 438_000;
+/// When an alarm goes on, and off again.
+pub const SHED_ON: u64 = 440_000;
+pub const SHED_OFF: u64 = 444_000;
 /// When an alarm goes off in the healthy minutes, and once more. Its incident ends before the end.
 pub const FIRST_HEALTHY_ALARM: u64 = 450_000;
-pub const SECOND_HEALTHY_ALARM: u64 = FIRST_HEALTHY_ALARM + 16_000;
-/// When an alarm goes on while no link is up, which comes back soon and sees it.
+pub const SECOND_HEALTHY_ALARM: u64 = FIRST_HEALTHY_ALARM + 6_000;
+/// When an alarm goes on while no link is up, which comes back and sees it: later than two reports of one trigger are
+/// apart.
 pub const UNSEEN_ALARM: u64 = 500_000;
-pub const UNSEEN_FOR: u64 = 5_000;
+pub const UNSEEN_FOR: u64 = 12_000;
+/// When an alarm goes on, and stays on.
+pub const ROOF_ON: u64 = LAST_END - 3_000;
+/// When the process may end once more, and for how long the alarm that went on and off waits until it goes on again.
+pub const LAST_END: u64 = 540_000;
+pub const MISSED_AFTER: u64 = 300;
 /// When the last alarm goes off, which everybody must receive.
 pub const LAST_ALARM: u64 = LENGTH - 30_000;
 
@@ -50,6 +67,13 @@ pub enum Act {
         user: usize,
         game: usize,
     },
+    /// A push of an alarm that has rung before.
+    PushAgain(usize),
+    /// The database takes nothing when an alarm and something else are pushed; then the process may die.
+    UnstoredPush {
+        user: usize,
+        is_killed: bool,
+    },
     /// A push of what is no alarm: a death, a login or news.
     Notice {
         user: usize,
@@ -71,6 +95,8 @@ pub enum Act {
     Die(usize),
     /// The game server restarts: every connection to it ends.
     Restart(usize),
+    /// The same, and mates go on to talk.
+    RestartAndTalk(usize),
     // Users
     Toggle(usize),
     Ping(usize),
@@ -101,12 +127,22 @@ pub enum Act {
     TornJournal(usize),
     /// The process dies, and the start after it fails: the journal cannot be read, and then it dies before it has emptied it.
     FailedStart(usize),
+    /// The process dies, and after the start the database fails now and then, while an alarm goes on and off.
+    FlakyStart(usize),
     Jump(i64),
     Kill,
     /// The service ends gracefully.
     End,
     /// The same right after an alarm, with a disk that takes nothing.
     EndAtAlarm(usize),
+    /// The process dies so many queries after a push of an alarm that has rung before.
+    KillAtPush {
+        paired: usize,
+        in_queries: u64,
+        committed: bool,
+    },
+    /// The database takes nothing when alarms go on everywhere, and the process dies so many queries after it does again.
+    KillAtRecovery(u64),
     /// The process dies so many queries after an alarm.
     KillAtAlarm {
         game: usize,
@@ -119,10 +155,11 @@ pub enum Act {
 type Draw = fn(&mut Stream) -> Act;
 
 /// Kinds of acts with their weights; a seed keeps only some of the faults.
-const MENU: [(u64, Draw); 45] = [
+const MENU: [(u64, Draw); 51] = [
     (30, |r| Act::Alarm { game: game(r), alarm: r.below(2) as usize }),
     (20, |r| Act::AlarmOff { game: game(r), alarm: r.below(2) as usize }),
     (12, |r| Act::Push { user: user(r), game: game(r) }),
+    (6, |r| Act::PushAgain(paired(r))),
     (3, |r| Act::LatePush { user: user(r), game: game(r) }),
     (10, |r| Act::Chat(game(r))),
     (3, |r| Act::Say(paired(r))),
@@ -133,6 +170,7 @@ const MENU: [(u64, Draw); 45] = [
     (1, |r| Act::Wipe(game(r))),
     (4, |r| Act::Die(game(r))),
     (1, |r| Act::Restart(game(r))),
+    (1, |r| Act::RestartAndTalk(game(r))),
     (8, |r| Act::Toggle(dashboard(r))),
     (5, |r| Act::Ping(dashboard(r))),
     (6, |r| Act::Subscribe(dashboard(r), paired(r))),
@@ -161,13 +199,17 @@ const MENU: [(u64, Draw); 45] = [
     (3, |r| Act::JournalDisk(journal_disk(r))),
     (2, |r| Act::TornJournal(game(r))),
     (2, |r| Act::FailedStart(game(r))),
+    (2, |r| Act::FlakyStart(game(r))),
+    (3, |r| Act::UnstoredPush { user: user(r), is_killed: r.chance(50) }),
     (2, |r| Act::Jump(r.between(0, 7_200) as i64 - 3_600)),
     (3, |_| Act::Kill),
     (2, |_| Act::End),
     (2, |r| Act::EndAtAlarm(game(r))),
+    (3, |r| Act::KillAtPush { paired: paired(r), in_queries: r.below(6), committed: r.chance(50) }),
+    (2, |r| Act::KillAtRecovery(r.below(12))),
     (4, |r| Act::KillAtAlarm { game: game(r), in_queries: r.below(5), committed: r.chance(50) }),
 ];
-const FIRST_FAULT: usize = 27;
+const FIRST_FAULT: usize = 29;
 pub const DASHBOARDS: [(usize, &[usize]); 5] = [(0, &[0, 1]), (0, &[0]), (0, &[1]), (1, &[2]), (1, &[2])];
 
 fn game(random: &mut Stream) -> usize {
@@ -191,10 +233,11 @@ fn kind(random: &mut Stream) -> WireKind {
 }
 
 fn disk(random: &mut Stream) -> Fate {
-    match random.below(4) {
+    match random.below(5) {
         0 => Fate::Slow(random.between(20, 400)),
         1 => Fate::Slow(random.between(400, 7_000)),
         2 => Fate::Full,
+        3 => Fate::Flaky(random.between(20, 80)),
         _ => Fate::Run,
     }
 }

@@ -9,7 +9,7 @@ use std::{
     path::PathBuf,
     rc::Rc,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -26,7 +26,7 @@ use companion::{
     simulator::{
         game_server::{DEMO_TOKEN, GameServer, GameServerOptions, Limits},
         push_service::PushService,
-        world::{SimulatedWorld, TEAM},
+        world::{SimulatedDevice, SimulatedWorld, TEAM},
     },
 };
 use tokio::{
@@ -38,6 +38,7 @@ use tokio::{
 use crate::{
     judge::Judge,
     random::{Stream, fold},
+    script::HEALTHY_FROM,
     wire::{Wire, WireKind},
 };
 
@@ -48,6 +49,12 @@ pub const PHONES: [(u64, u64); 2] = [(7_001, 71), (7_002, 72)];
 pub const GAMES: [(&str, u16); 2] = [("10.0.0.1", 28_082), ("10.0.0.2", 28_082)];
 /// Paired servers: id, owner, game. Alice plays on both, Bob on the first.
 pub const PAIRED: [(&str, usize, usize); 3] = [("alice-1", 0, 0), ("alice-2", 0, 1), ("bob-1", 1, 0)];
+/// Alarms that the game knows besides its own two.
+pub const ROOF_ALARM: u64 = 4_801;
+pub const SHED_ALARM: u64 = 4_802;
+pub const MORE_ALARMS: [(u64, &str); 2] = [(ROOF_ALARM, "Roof alarm"), (SHED_ALARM, "Shed alarm")];
+/// Seeds in a hundred whose game servers are far away until everything is healthy.
+const FAR: u64 = 40;
 const PUSH_HOST: &str = "push.example.com";
 
 /// What becomes of queries.
@@ -58,6 +65,8 @@ pub enum Fate {
     Slow(u64),
     /// Every write is refused.
     Full,
+    /// This share of the queries, in a hundred, fails; half as many fail after their commit.
+    Flaky(u64),
     /// The process dies at this query, before it or after its commit.
     Die {
         in_queries: u64,
@@ -127,6 +136,8 @@ pub struct World {
     pub wires: RefCell<Vec<Rc<Wire>>>,
     pub fate: Cell<Fate>,
     pub journal_fate: Cell<JournalFate>,
+    /// With which the next life begins.
+    pub next_fate: Cell<Fate>,
     /// The next start fails.
     pub start_fails: Cell<bool>,
     /// Until when connections to this host are refused.
@@ -148,8 +159,27 @@ pub struct World {
     pub directory: PathBuf,
 }
 
+/// The alarms of which nothing is pushed.
+pub fn add_alarms(world: &mut SimulatedWorld) {
+    for (alarm, name) in MORE_ALARMS {
+        world.add_device(alarm, name, SimulatedDevice::Alarm { on: false, subscribers: Default::default() });
+    }
+}
+
 /// Virtual milliseconds that this process has come to, for [`end_in_time`](crate::end_in_time).
 pub static REACHED: AtomicU64 = AtomicU64::new(0);
+
+/// The first panic, also of what is started again.
+pub static PANIC: Mutex<Option<String>> = Mutex::new(None);
+
+/// From now on.
+pub fn note_panics() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        before(panic);
+        PANIC.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| panic.to_string());
+    }));
+}
 
 thread_local! {
     static WORLD: RefCell<Option<Rc<World>>> = const { RefCell::new(None) };
@@ -170,7 +200,8 @@ impl World {
         let pushes = Arc::new(pushes.expect("a certificate"));
         let games: Vec<GameServer> = (0..GAMES.len())
             .map(|game| {
-                let world = SimulatedWorld::new(seed.wrapping_add(game as u64), start);
+                let mut world = SimulatedWorld::new(seed.wrapping_add(game as u64), start);
+                add_alarms(&mut world);
                 let server = GameServer::new(GameServerOptions {
                     listen: address(GAMES[game]),
                     players: vec![(TEAM[0].0, DEMO_TOKEN), (TEAM[1].0, DEMO_TOKEN + 1)],
@@ -196,6 +227,7 @@ impl World {
             wires: RefCell::default(),
             fate: Cell::new(Fate::Run),
             journal_fate: Cell::new(JournalFate::Run),
+            next_fate: Cell::new(Fate::Run),
             start_fails: Cell::new(false),
             refused: RefCell::default(),
             dead: Cell::new(true),
@@ -241,7 +273,7 @@ impl World {
     pub fn begin_life(&self) -> mpsc::UnboundedReceiver<Request> {
         self.dead.set(false);
         self.lives.set(self.lives.get() + 1);
-        self.fate.set(Fate::Run);
+        self.fate.set(self.next_fate.replace(Fate::Run));
         self.journal_fate.set(JournalFate::Run);
         self.ending.set(false);
         let (sender, requests) = mpsc::unbounded_channel();
@@ -336,7 +368,11 @@ impl World {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         let kind = if game.is_some() { WireKind::Link } else { WireKind::Push };
-        let (service, neighbour, _) = world.add_wire(kind);
+        let (service, neighbour, wire) = world.add_wire(kind);
+        let is_far = kind == WireKind::Link && world.millis() < HEALTHY_FROM;
+        if is_far && Stream::of(world.seed, "far").chance(FAR) {
+            wire.set_lag((20, 400));
+        }
         match game {
             Some(game) => {
                 let server = &world.games[game];
@@ -359,6 +395,9 @@ impl World {
             sleep(Duration::from_millis(jitter)).await;
             match world.fate.get() {
                 Fate::Slow(by) => sleep(Duration::from_millis(by)).await,
+                Fate::Flaky(percent) if world.disk_random.borrow_mut().chance(percent) => {
+                    return Err(DbError::Unavailable("the disk fails".to_owned()));
+                }
                 Fate::Full if moment == DiskMoment::BeforeWrite => {
                     return Err(DbError::Unavailable("the disk is full".to_owned()));
                 }
@@ -368,8 +407,14 @@ impl World {
                 }
                 _ => {}
             }
-        } else if (Fate::Die { in_queries: 0, committed: true }) == world.fate.get() {
-            world.kill("dies after a commit");
+        } else {
+            match world.fate.get() {
+                Fate::Die { in_queries: 0, committed: true } => world.kill("dies after a commit"),
+                Fate::Flaky(percent) if world.disk_random.borrow_mut().chance(percent / 2) => {
+                    return Err(DbError::Unavailable("the disk fails after a commit".to_owned()));
+                }
+                _ => {}
+            }
         }
         if world.dead.get() {
             return std::future::pending().await;
