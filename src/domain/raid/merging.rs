@@ -59,7 +59,7 @@ impl Tracked {
         }
         self.incident.count = self.incident.count.saturating_add(incident.count);
         self.incident.last_at = self.incident.last_at.max(incident.last_at);
-        self.incident.ended_at = incident.ended_at;
+        self.incident.ended_at = incident.ended_at.map(|_| self.incident.last_at + QUIET);
         self.incident.paths.extend(incident.paths);
         for (user, at) in incident.acks {
             self.incident.acks.entry(user).or_insert(at);

@@ -82,6 +82,17 @@ fn what_is_over_late_or_a_drill_takes_nothing() {
 }
 
 #[test]
+fn what_is_over_ends_after_the_last_trigger_of_both() {
+    let mut raids = Raids::new();
+    let ended = Incident { first_at: at(1_000).stamp, last_at: at(1_000).stamp, ..known("7", "Gate") };
+    let ended = Incident { ended_at: Some(at(91_000).stamp), ..ended };
+    assert!(raids.restore("1".into(), ended, None, at(100_000)));
+    let longer = Incident { last_at: at(20_000).stamp, ..known("7", "Gate") };
+    assert_eq!(merge(&mut raids, longer, 100_000), into_known("1"));
+    assert_eq!(raids.get("0").unwrap().ended_at, Some(at(110_000).stamp));
+}
+
+#[test]
 fn what_is_hours_apart_stays_apart_when_the_clock_was_set_back_since() {
     let mut raids = Raids::new();
     let [one, other] = [7_200_000, 7_290_000].map(|milliseconds| at(milliseconds).stamp);
