@@ -151,6 +151,8 @@ pub struct LiveState {
     map: Option<World>,
     /// The world as it was last known, also across restarts; another one is a wipe.
     world: Option<World>,
+    /// When a wipe was last seen. Stored notes of before are of another world.
+    wiped_at: Option<Timestamp>,
     detectors: Detectors,
     alarms: Alarms,
     chat: TeamChat,
@@ -179,6 +181,7 @@ impl LiveState {
             monuments: Vec::new(),
             map: None,
             world: None,
+            wiped_at: None,
             detectors: Detectors::new(),
             alarms: Alarms::new(),
             chat: TeamChat::default(),
@@ -423,6 +426,7 @@ impl LiveState {
 
     /// A new map: nothing of the old one remains.
     fn wipe(&mut self, wipe: &Wipe, now: Moment, outcome: &mut Outcome) {
+        self.wiped_at = Some(now.stamp);
         self.detectors.wiped();
         self.monuments.clear();
         self.map = None;

@@ -28,6 +28,8 @@ impl LiveState {
     pub(super) fn update_notes(&mut self, mut notes: Vec<(Arc<str>, MapNote)>, changes: &mut Vec<Change>) {
         let map_size = self.map_size();
         notes.retain(|(_, note)| note.source != GAME || !self.game_notes_known);
+        // They may have been read before the wipe is stored.
+        notes.retain(|(_, note)| self.wiped_at.is_none_or(|wiped| note.created_at >= wiped));
         let stored: HashSet<Arc<str>> = notes.iter().map(|(id, _)| id.clone()).collect();
         let of_users = self.state.map_notes.iter().filter(|(_, note)| note.source == USER);
         let gone: Vec<_> = of_users.filter(|(id, _)| !stored.contains(*id)).map(|(id, _)| id.clone()).collect();
@@ -115,5 +117,40 @@ impl LiveState {
         for (_, id) in &of_deaths[..of_deaths.len().saturating_sub(DEATH_NOTES)] {
             self.state.map_notes.put(Section::MapNotes, id.clone(), None, changes);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{domain::time::Timestamp, game::wire::AppInfo, relay::live_state::GameUpdate};
+
+    fn at(seconds: i64) -> Moment {
+        (Timestamp::UNIX_EPOCH + TimeDelta::seconds(1_800_000_000 + seconds)).into()
+    }
+
+    #[test]
+    fn stored_notes_of_before_a_wipe_do_not_come_back() {
+        let info = |wipe_time| AppInfo { map_size: 4_000, wipe_time, ..AppInfo::default() };
+        let note = |id: &str, seconds| {
+            let note = MapNote {
+                x: 1_000.0,
+                y: 1_000.0,
+                grid: String::new(),
+                category: "death".into(),
+                label: None,
+                source: DETECTOR,
+                author: None,
+                created_at: at(seconds).stamp,
+                expires_at: None,
+            };
+            (Arc::from(id), note)
+        };
+        let mut live = LiveState::new(at(0).stamp);
+        live.update(GameUpdate::Connected(info(1_000)), at(0));
+        live.update(GameUpdate::Info(info(90_000)), at(10));
+        live.update(GameUpdate::Notes(vec![note("old", 5), note("new", 15)]), at(20));
+        let shown: Vec<&str> = live.state().map_notes.iter().map(|(id, _)| &**id).collect();
+        assert_eq!(shown, ["new"]);
     }
 }
