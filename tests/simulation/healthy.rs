@@ -28,8 +28,9 @@ use crate::{
 /// Seeds in a hundred in which the process ends once more, one way or the other.
 const ENDS_ONCE_MORE: u64 = 40;
 
-/// Title of what is pushed of the alarm at the base.
+/// Titles of what is pushed of the alarms at the base and at its wall.
 pub const BASE_NAME: &str = "Base alarm";
+pub const WALL_NAME: &str = "Wall alarm";
 
 /// Title of what is pushed for this paired server while the database is slow.
 pub fn slow_title(paired: &str) -> String {
@@ -155,6 +156,7 @@ impl Run {
     fn heal(self: &Rc<Self>) {
         self.world.trace("healthy");
         self.world.fate.set(Fate::Run);
+        self.world.next_fate.set(Fate::Run);
         self.world.journal_fate.set(JournalFate::Run);
         self.world.refused.borrow_mut().clear();
         // In half of the seeds only the link says that an alarm went off.
@@ -166,8 +168,7 @@ impl Run {
                 let plays = |user: &usize| PAIRED.iter().any(|(_, owner, of)| (*owner, *of) == (*user, game));
                 let players = (0..USERS.len()).filter(plays).map(|user| TEAM[user].0).collect();
                 let everybody = [TEAM[0].0, TEAM[1].0].into();
-                for (alarm, name, subscribers) in
-                    [(BASE_ALARM, BASE_NAME, everybody), (WALL_ALARM, "Wall alarm", players)]
+                for (alarm, name, subscribers) in [(BASE_ALARM, BASE_NAME, everybody), (WALL_ALARM, WALL_NAME, players)]
                 {
                     let subscribers = if are_pushed { subscribers } else { Default::default() };
                     world.release_alarm(alarm);

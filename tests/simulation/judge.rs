@@ -342,11 +342,16 @@ impl Judge {
             self.broken("sockets-are-honest", details);
         }
         for (id, .., alarm, count) in stored.iter().filter(|row| row.4.starts_with("push:")) {
-            let of_it = rows.iter().filter(|row| row.3.as_ref() == Some(id)).count() as i64;
+            let of_it: Vec<&str> = rows
+                .iter()
+                .filter(|row| row.0 == "push" && row.3.as_ref() == Some(id))
+                .map(|row| row.1.as_str())
+                .collect();
+            let pushes = of_it.len() as i64;
             // One that comes again while the ledger is not known may ring twice.
             let is_sure = world.lives.get() == 1 && !self.bad_disk;
-            if *count < of_it || (is_sure && *count != of_it) {
-                self.broken("each-push-counted", format!("{alarm:?} counts {count}, of {of_it} pushes"));
+            if *count < pushes || (is_sure && *count != pushes) {
+                self.broken("each-push-counted", format!("{alarm:?} counts {count}: {of_it:?}"));
             }
         }
         if let Some((incident, times)) = opened.iter().find(|(_, times)| **times > 1) {

@@ -16,7 +16,7 @@ use diesel::{ExpressionMethods as _, QueryDsl as _, RunQueryDsl as _};
 use serde_json::Value;
 
 use crate::{
-    healthy::{BASE_NAME, slow_title},
+    healthy::{BASE_NAME, WALL_NAME, slow_title},
     judge::Judge,
     script::{FIRST_HEALTHY_ALARM, ROOF_ON, SECOND_HEALTHY_ALARM, SLOW_PUSH},
     world::{GAMES, PAIRED, ROOF_ALARM, SHED_ALARM, World, world},
@@ -146,7 +146,7 @@ impl Judge {
             }
             let watchers = watched.iter().filter(|(_, paired)| PAIRED[*paired].0 == name);
             let watchers: Vec<usize> = watchers.map(|(dashboard, _)| *dashboard).collect();
-            self.check_one_at_a_time(name, &rows);
+            self.check_one_at_a_time(name, &rows, pool);
             self.check_healthy_alarm(name, &rows, &watchers);
             self.check_slow_push(name, &rows, &watchers);
             self.check_missed(name, &rows, &watchers);
@@ -155,12 +155,14 @@ impl Judge {
     }
 
     /// An alarm that goes off again within the quiet time goes on with its incident.
-    fn check_one_at_a_time(&mut self, name: &str, rows: &[Row]) {
+    fn check_one_at_a_time(&mut self, name: &str, rows: &[Row], pool: &Pool) {
         // Rows are labelled by the wall clock.
         if self.jumped {
             return;
         }
-        let is_device = |row: &&Row| !row.late && row.alarm_id.parse::<u64>().is_ok();
+        // One that a push has opened may be the link's by its time alone.
+        let opened = opened_by_link(pool);
+        let is_device = |row: &&Row| !row.late && opened.contains(&row.id);
         let mut devices: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
         rows.iter().filter(is_device).for_each(|row| devices.entry(&row.alarm_id).or_default().push(row));
         for of_device in devices.values_mut() {
@@ -240,6 +242,13 @@ impl Judge {
 
     fn check_healthy_alarm(&mut self, name: &str, rows: &[Row], watchers: &[usize]) {
         let Some(fired) = self.oracle.fired_at.map(|at| at.naive_utc()) else { return };
+        // Two alarms at once, of which one was pushed: its title may be taken for that of the other, and stays with it.
+        let titles = [(WALL_ALARM, BASE_NAME), (BASE_ALARM, WALL_NAME)].map(|(id, title)| (id.to_string(), title));
+        let is_mistaken =
+            |row: &Row| titles.contains(&(row.alarm_id.clone(), row.title.as_deref().unwrap_or_default()));
+        if rows.iter().any(is_mistaken) {
+            return;
+        }
         let is_near = |row: &&Row| row.is_near(fired);
         let wall = WALL_ALARM.to_string();
         let of_wall: Vec<&Row> = rows.iter().filter(|row| row.alarm_id == wall).filter(is_near).collect();
@@ -282,9 +291,14 @@ impl Judge {
             let is_it = |row: &&Row| row.alarm_id == base || row.alarm_id == format!("push:{BASE_NAME}");
             let counted: i64 = rows.iter().filter(is_near).filter(is_it).map(|row| row.count).sum();
             // The last alarm comes within the quiet time of the one that rose unseen, and whether it was pushed or seen
-            // first, or both, it is one. Bob is pushed that of a game server, too, that he has not paired.
-            let has_more = PAIRED.iter().any(|(paired, owner, _)| *paired == name && *owner != 0);
-            if counted < 2 || (counted > 2 && !has_more) {
+            // first, or both, it is one, unless other pushes are taken for its own. Bob is pushed that of a game server,
+            // too, that he has not paired.
+            let is_other =
+                |row: &Row| row.alarm_id == base && row.title.as_ref().is_some_and(|title| title != BASE_NAME);
+            let may_be_more = self.jumped
+                || rows.iter().any(is_other)
+                || PAIRED.iter().any(|(paired, owner, _)| *paired == name && *owner != 0);
+            if counted < 2 || (counted > 2 && !may_be_more) {
                 self.broken("unseen-is-counted", format!("{name}: what rose while no link was up counts {counted}"));
             }
         }
@@ -316,4 +330,13 @@ fn read(pool: &Pool, server: &ServerId) -> (Vec<Row>, i64) {
         Ok((rows, pushes.count().get_result(db)?))
     });
     read.expect("the ledger can be read")
+}
+
+/// Incidents that an alarm on the link has opened.
+fn opened_by_link(pool: &Pool) -> BTreeSet<String> {
+    let read = pool.read_blocking(|db| {
+        let opened = alarms::table.filter(alarms::path.eq("link")).filter(alarms::state.eq("opened"));
+        Ok(opened.select(alarms::incident).load::<Option<String>>(db)?)
+    });
+    read.expect("the ledger can be read").into_iter().flatten().collect()
 }

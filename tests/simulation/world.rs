@@ -298,6 +298,8 @@ impl World {
             self.ending.set(false);
         }
         self.requests.borrow_mut().take();
+        // What was said in this life is not news of the next one.
+        self.games.iter().for_each(|game| game.faults(|faults| faults.late_broadcasts = false));
         for wire in self.wires.borrow_mut().drain(..) {
             // A process that is killed says no goodbye, and a slow wire may show that only while the next one ends.
             if how != "ended" {
