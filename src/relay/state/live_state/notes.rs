@@ -123,7 +123,7 @@ impl LiveState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{domain::time::Timestamp, game::wire::AppInfo, relay::live_state::GameUpdate};
+    use crate::{domain::time::Timestamp, game::wire::AppInfo, relay::state::live_state::GameUpdate};
 
     fn at(seconds: i64) -> Moment {
         (Timestamp::UNIX_EPOCH + TimeDelta::seconds(1_800_000_000 + seconds)).into()
