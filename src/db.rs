@@ -4,7 +4,7 @@
 //! SQLite and PostgreSQL share the schema and the code. Ids and times come from the caller; instants are stored as
 //! UTC with microseconds.
 
-/// The same query, compiled for each engine: for what diesel does not offer over both at once (`ON CONFLICT`).
+/// Compiles one query for each engine: for what diesel does not offer over both at once (`ON CONFLICT`).
 macro_rules! on_backend {
     ($db:expr, |$connection:ident| $query:expr) => {
         match $db {

@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// What has become of an alarm.
+/// State of an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum AlarmState {
     Received,
@@ -111,7 +111,7 @@ pub fn assign(
     now: Timestamp,
 ) -> Result<bool, DbError> {
     let received = alarms::table.find(id).filter(alarms::incident.is_null());
-    // It may have matched no server when it was stored: the one of its incident is paired since.
+    // When stored, it may have matched no server: the one of its incident is paired since.
     let set = (
         alarms::server_id.eq(server.as_str()),
         alarms::state.eq(state.word()),
@@ -170,7 +170,7 @@ pub fn last_unmatched(db: &mut Db, user: &UserId, since: Timestamp) -> Result<Op
     Ok(newest.map(|(title, at)| (title, at.and_utc())))
 }
 
-/// How many alarms are in each state, and since when the oldest unfinished one waits.
+/// Number of alarms in each state, and since when the oldest unfinished one waits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tally {
     pub counts: Vec<(&'static str, i64)>,

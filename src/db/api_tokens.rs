@@ -57,7 +57,7 @@ impl ApiToken {
     }
 }
 
-/// Adds a token whose secret has this hash, unless its user has so many; whether it was added.
+/// Adds a token whose secret has this hash, unless its user has `most` already; true if it was added.
 ///
 /// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn insert(db: &mut Db, token: &ApiToken, token_hash: &str, most: usize) -> Result<bool, DbError> {
@@ -93,7 +93,7 @@ pub fn find(db: &mut Db, token_hash: &str, now: Timestamp) -> Result<Option<ApiT
     Ok(token.filter(|token| !token.is_expired(now)))
 }
 
-/// Those of the tokens that go on, with their users.
+/// The tokens among these that have not expired, with their users.
 pub fn owners(db: &mut Db, ids: &[ApiTokenId], now: Timestamp) -> Result<Vec<(ApiTokenId, UserId)>, DbError> {
     let tokens: Vec<ApiToken> = api_tokens::table
         .filter(api_tokens::id.eq_any(ids.iter().map(ApiTokenId::as_str)))

@@ -1,10 +1,10 @@
-//! The audit log: what admins did. It is append-only, which the database itself enforces, and a chain, so that an entry
-//! that was changed or taken out by somebody who got around that shows ([`verify`]).
+//! The audit log: what admins did. It is append-only, which the database itself enforces, and a chain: if an attacker
+//! gets around that and changes or removes an entry, it shows ([`verify`]).
 //!
 //! `hash = SHA-256(previous hash, "\n", content)`, hashes in hex, the one before the first empty; `content` is the JSON array
 //! `[id, microseconds since 1970, actor, action, target, payload, result]`, in which the payload is the stored text.
-//! Ids are 1, 2, 3…; `audit_head` holds the last one, so that missing last entries show too. Whoever can write all of the
-//! database can write another chain: keep the last hash that `companion audit verify` prints elsewhere.
+//! Ids are 1, 2, 3…; `audit_head` holds the last one, so that missing last entries show too. With write access to the
+//! whole database another chain can be written: keep the last hash that `companion audit verify` prints elsewhere.
 //!
 //! Handlers write here through `api::extract::admin` only; what became of a refund is written by `billing::refunds`.
 
@@ -26,25 +26,25 @@ use crate::{
     },
 };
 
-/// Bytes of what an entry tells of the state before, and of that after. Of more, only size and hash are kept.
+/// Bytes that an entry holds of the state before, and of that after. Of more, only size and hash are kept.
 const TOLD_BYTES: usize = 16 * 1024;
 /// The only row of `audit_head`.
 const HEAD: i32 = 1;
 /// Entries that are read at once to be verified.
 const VERIFIED_AT_ONCE: i64 = 1_000;
 
-/// What an admin did, to be appended.
+/// An action of an admin, to be appended.
 #[derive(Debug)]
 pub struct NewAuditEntry<'a> {
     pub actor: &'a PlatformId,
     pub action: AdminAction,
-    /// What it was done to: an id or a name.
+    /// Target of the action: an id or a name.
     pub target: &'a str,
     pub payload: &'a AuditPayload,
     pub result: AuditResult,
 }
 
-/// What an entry tells of a change: JSON, without secrets, bounded.
+/// Details of a change in an entry: JSON, without secrets, bounded.
 #[derive(Debug)]
 pub struct AuditPayload(String);
 
@@ -71,7 +71,7 @@ pub struct AuditPage {
     pub action: Option<String>,
     pub actor: Option<String>,
     pub target: Option<String>,
-    /// Of this time or later.
+    /// Only entries of this time or later.
     pub since: Option<Timestamp>,
     /// Older than the entry of this time and id.
     pub before: Option<(Timestamp, i64)>,
@@ -142,7 +142,7 @@ impl AuditEntry {
         payload["begun"].as_str()?.parse().ok()
     }
 
-    /// What its hash must be after this one.
+    /// The hash that this entry must have after the `previous` one.
     fn hash_after(&self, previous: &str) -> String {
         let Self { id, at, actor, action, target, payload, result, hash: _ } = self;
         let content = json!([id, at.timestamp_micros(), actor, action, target, payload, result]);
@@ -223,7 +223,7 @@ pub fn append_outcome(
     append(db, head, &outcome, now)
 }
 
-/// How many entries match, whatever the page, and those of the page, newest first.
+/// Number of matching entries on all pages, and the entries of this page, newest first.
 pub fn list(db: &mut Db, page: &AuditPage) -> Result<(i64, Vec<AuditEntry>), DbError> {
     let AuditPage { action, actor, target, since, before, limit } = page;
     let matching = || {
@@ -299,8 +299,8 @@ fn head(db: &mut Db) -> Result<AuditHead, DbError> {
     Ok(AuditHead { id, hash })
 }
 
-/// Computes the whole chain again: its last entry, or where it breaks first. Tells now and then how far it is, and of how
-/// many entries. Blocks.
+/// Computes the whole chain again: its last entry, or where it breaks first. Reports now and then how many entries are
+/// checked, and of how many. Blocks.
 pub fn verify(db: &mut Db, mut progress: impl FnMut(i64, i64)) -> Result<Result<AuditHead, ChainBreak>, DbError> {
     // In this order: entries may be appended in between.
     let newest: Option<i64> = audit::table.select(max(audit::id)).first(db)?;

@@ -74,13 +74,13 @@ pub fn put(
     find(db, account)?.ok_or(DbError::NotFound)
 }
 
-/// What this account has, also when it is over.
+/// The entry of this account, also when it is over.
 pub fn find(db: &mut Db, account: &PlatformId) -> Result<Option<BetaTester>, DbError> {
     let row = beta_testers::table.find(account.as_str()).select(BetaTesterRow::as_select()).first(db).optional()?;
     Ok(row.and_then(BetaTesterRow::tester))
 }
 
-/// What each of these accounts has, also when it is over.
+/// The entry of each of these accounts, also when it is over.
 pub fn find_all(db: &mut Db, accounts: &[PlatformId]) -> Result<HashMap<PlatformId, BetaEntry>, DbError> {
     let rows: Vec<BetaTesterRow> = beta_testers::table
         .filter(beta_testers::platform_id.eq_any(accounts.iter().map(PlatformId::as_str)))

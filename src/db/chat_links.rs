@@ -57,7 +57,7 @@ pub fn user_of(db: &mut Db, account: &ChatUserId) -> Result<Option<UserId>, DbEr
     Ok(user.first::<String>(db).optional()?.map(UserId::from))
 }
 
-/// Those of these users who have linked an account.
+/// The users among these who have linked an account.
 pub fn linked(db: &mut Db, users: &[UserId]) -> Result<BTreeSet<UserId>, DbError> {
     let users = users.iter().map(UserId::as_str);
     let linked: Vec<String> =
@@ -65,7 +65,7 @@ pub fn linked(db: &mut Db, users: &[UserId]) -> Result<BTreeSet<UserId>, DbError
     Ok(linked.into_iter().map(UserId::from).collect())
 }
 
-/// How many users have linked an account.
+/// Number of users who have linked an account.
 pub fn count(db: &mut Db) -> Result<i64, DbError> {
     Ok(chat_links::table.count().get_result(db)?)
 }

@@ -21,7 +21,7 @@ pub struct ConveyorRow {
     pub updated_at: Timestamp,
 }
 
-/// The rows after this short name, so many at most, by short name.
+/// At most `limit` rows after this short name, by short name.
 pub fn list(db: &mut Db, after: Option<&str>, limit: i64) -> Result<Vec<ConveyorRow>, DbError> {
     let mut rows = conveyor_rows::table.order(conveyor_rows::shortname).limit(limit).into_boxed();
     if let Some(after) = after {

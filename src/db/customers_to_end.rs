@@ -11,7 +11,7 @@ use crate::{
     domain::{payment::retry_at, time::Timestamp},
 };
 
-/// One whose turn was taken: nobody else comes before the next one.
+/// A customer whose turn was taken: no other process takes it before `next`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomerTurn {
     pub customer: String,
@@ -27,12 +27,12 @@ struct CustomerRow {
     next_attempt_at: Timestamp,
 }
 
-/// Adds a customer, or begins anew with one that is there, and takes the first turn.
+/// Adds a customer, or starts again with one that is there, and takes the first turn.
 pub fn put(db: &mut Db, customer: &str, now: Timestamp) -> Result<CustomerTurn, DbError> {
     put_at(db, customer, retry_at(0, now))
 }
 
-/// The same; the turn is whose comes first.
+/// Adds a customer as [`put`] does, but leaves the first turn to any process.
 pub fn put_due(db: &mut Db, customer: &str, now: Timestamp) -> Result<(), DbError> {
     put_at(db, customer, now).map(drop)
 }

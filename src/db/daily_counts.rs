@@ -1,5 +1,5 @@
-//! What happened on each day, so that analytics cost the same however long the history is: who was there, and counts by
-//! kind. Days are UTC's. A day is counted once it is over ([`roll_up`]); what users did is counted as it happens ([`add`]).
+//! Counts of each day, so that analytics cost the same however long the history is: who was there, and counts by kind.
+//! Days are UTC's. A day is counted once it is over ([`roll_up`]); what users did is counted as it happens ([`add`]).
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ const RAIDS: &str = "raids";
 const EVENT: &str = "event:";
 const ACTIVITY: &str = "activity:";
 
-/// What was counted on a day.
+/// Counts of one day.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DayCounts {
     /// Users who were there.
@@ -38,7 +38,7 @@ pub struct DayCounts {
     pub raids: i64,
     /// Entries of the timeline by kind.
     pub events: BTreeMap<String, i64>,
-    /// What users did, by kind.
+    /// Actions of users, by kind.
     pub activity: BTreeMap<String, i64>,
 }
 
@@ -73,8 +73,8 @@ pub fn add(db: &mut Db, done: &BTreeMap<&'static str, i64>, now: Timestamp) -> R
     Ok(())
 }
 
-/// Counts a day that is over and was not counted, or deletes a batch of what is not needed any more; returns how many rows,
-/// and [`PURGE_BATCH`] when it should be called again.
+/// Counts a day that is over and was not counted, or deletes a batch of what is no longer needed; returns how many
+/// rows, and [`PURGE_BATCH`] when it should be called again.
 pub fn roll_up(db: &mut Db, now: Timestamp) -> Result<usize, DbError> {
     let over = (now - LATE).date_naive();
     let counted = counted_days(db, now)?;
@@ -207,7 +207,7 @@ mod tests {
                 roll_up(later(DAY));
                 assert_eq!(read(), fresh);
             }
-            // What is counted is not counted again when its rows are gone.
+            // A counted day is not counted again when its rows are gone.
             roll_up(later(2 * DAY));
             pool.write_blocking(|db| Ok(diesel::delete(timeline::table).execute(db)?)).unwrap();
             assert_eq!(read()[..fresh.len() - 1], fresh[..fresh.len() - 1]);

@@ -1,4 +1,4 @@
-//! What admins say of items, over the embedded catalogue.
+//! Edits of items by admins, over the embedded catalogue.
 
 use diesel::prelude::*;
 
@@ -48,13 +48,13 @@ pub fn count(db: &mut Db) -> Result<i64, DbError> {
     Ok(edited_items::table.count().get_result(db)?)
 }
 
-/// What is said of this item.
+/// The edit of this item.
 pub fn find(db: &mut Db, id: i32) -> Result<Option<ItemEdit>, DbError> {
     let row = edited_items::table.find(id).select(EditedItemRow::as_select()).first(db).optional()?;
     Ok(row.map(Into::into))
 }
 
-/// Says it, in place of what was said. `Conflict` if another item has the short name.
+/// Stores the edit, in place of the one before. `Conflict` if another item has the short name.
 pub fn put(db: &mut Db, edit: &ItemEdit, now: Timestamp) -> Result<(), DbError> {
     rise(db)?;
     let ItemEdit { id, shortname, name, category, stack_size, icon } = edit;

@@ -28,17 +28,17 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::{config, db::engine::error::DbError};
 
-/// How long a connection to SQLite waits for another one, milliseconds.
+/// Time for which a connection to SQLite waits for another one, milliseconds.
 const PATIENT: &str = "PRAGMA busy_timeout = 5000";
 
-/// What a connection to SQLite may do.
+/// Rights of a connection to SQLite.
 #[derive(Clone, Copy, Debug)]
 pub enum Access {
     Read,
     Write,
 }
 
-/// Why a connection was not made, without the URL.
+/// Reason why a connection was not made, without the URL.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct EngineError(String);
@@ -65,15 +65,15 @@ pub fn open_sqlite(path: &Path, access: Access) -> Result<SqliteConnection, Engi
     Ok(connection)
 }
 
-/// Writes what the log of SQLite holds into its file and empties the log, which still had what is deleted. False when
-/// somebody reads from it.
+/// Writes what the log of SQLite holds into its file and empties the log, which still had what is deleted. False while
+/// another connection reads from it.
 pub fn empty_log(connection: &mut SqliteConnection) -> Result<bool, EngineError> {
     #[derive(QueryableByName)]
     struct Checkpoint {
         #[diesel(sql_type = Integer)]
         busy: i32,
     }
-    // Nobody can write meanwhile.
+    // No connection can write meanwhile: wait briefly.
     connection.batch_execute("PRAGMA busy_timeout = 50")?;
     let done = sql_query("PRAGMA wal_checkpoint(TRUNCATE)").get_result::<Checkpoint>(connection);
     connection.batch_execute(PATIENT)?;
@@ -92,10 +92,10 @@ pub fn open_postgres(url: &SecretString) -> Result<PgConnection, EngineError> {
     Ok(connection)
 }
 
-/// Whether a start that failed with this is worth another attempt: the database is down, hangs or is locked. One that
-/// refuses us, or cannot be meant, stays so.
+/// True if a start that failed with this is worth another attempt: the database is down, hangs or is locked. An error
+/// that refuses us, or a wrong setting, is permanent.
 pub fn is_not_there_yet(error: &DbError) -> bool {
-    // The words of libpq and of SQLite, which have no other way to tell.
+    // Texts of libpq and of SQLite: there is no other sign.
     const DOWN: [&str; 10] = [
         "Connection refused",
         "Connection reset",
@@ -112,7 +112,7 @@ pub fn is_not_there_yet(error: &DbError) -> bool {
         ["the database system is", "too many clients", "remaining connection slots", "terminating connection"];
     let DbError::Unavailable(message) = error else { return false };
     let any = |words: &[&str], text: &str| words.iter().any(|word| text.contains(word));
-    // Of several addresses one may have been down, while another has refused us.
+    // One of several addresses may have been down, while another has refused us.
     let mut refusals = message.lines().filter(|line| line.contains("FATAL:"));
     refusals.all(|refusal| any(&COMING, refusal)) && (any(&DOWN, message) || any(&COMING, message))
 }
@@ -125,8 +125,8 @@ pub fn create_private_file(path: &Path) -> io::Result<()> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path).map(drop)
 }
 
-/// What ends a connection whose host is gone, where the URL does not say otherwise: seconds, or milliseconds for
-/// `tcp_user_timeout`.
+/// Settings that end a connection whose host is gone, where the URL does not say otherwise: seconds, or milliseconds
+/// for `tcp_user_timeout`.
 const CONNECTION_DEADLINES: [(&str, &str); 5] = [
     ("connect_timeout=", "5"),
     ("tcp_user_timeout=", "15000"),

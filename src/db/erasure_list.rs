@@ -41,7 +41,7 @@ pub fn ids(list: &str) -> Vec<UserId> {
     list.lines().filter_map(|line| line.split_whitespace().nth(1)).map(UserId::from).collect()
 }
 
-/// Erases those users of the list whom an older backup has brought back, and gives how many these were. Call it before
+/// Erases the users of the list that an older backup has brought back; returns how many these were. Call it before
 /// anybody is served.
 pub fn apply(db: &mut Db, listed: &[UserId], now: Timestamp) -> Result<usize, DbError> {
     let mut erased = 0;
@@ -78,7 +78,7 @@ mod tests {
                 testing::user(pool, user);
             }
             testing::server(pool, "ann", "server");
-            // A line that was cut off is nobody's.
+            // A line that was cut off names no user.
             fs::write(directory.path().join(ERASURES), "2026-11-25T17:00:00.000Z be").unwrap();
             note(directory.path(), &"ann".into(), testing::now()).unwrap();
             note(directory.path(), &"gone".into(), testing::now()).unwrap();

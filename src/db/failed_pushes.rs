@@ -25,9 +25,9 @@ pub struct FailedPush {
     /// The push service's persistent id, or a digest of the push.
     pub push_id: String,
     pub attempts: i32,
-    /// Why the last one failed, in a fixed word.
+    /// Reason of the last failure, in a fixed word.
     pub reason: String,
-    /// What it says, without secrets.
+    /// Content of the push, without secrets.
     pub content: String,
     #[diesel(deserialize_as = StoredTimestamp)]
     pub failed_at: Timestamp,
@@ -72,7 +72,7 @@ pub fn give_up(db: &mut Db, user: &UserId, push_id: &str, content: &str) -> Resu
     Ok(())
 }
 
-/// How many dead letters there are, and the newest `limit` of them.
+/// Number of dead letters, and the newest `limit` of them.
 pub fn dead_letters(db: &mut Db, limit: usize) -> Result<(i64, Vec<FailedPush>), DbError> {
     let dead = || failed_pushes::table.filter(failed_pushes::dead);
     let newest = dead()

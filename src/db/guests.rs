@@ -1,6 +1,6 @@
 //! Guests of paired servers and invitations, which are the same rows: an invitation becomes a guest when a user is in
 //! it. It is for an account, whose user becomes the guest at the next sign-in (at once if there is one already), or for
-//! whoever has a link first; of its token only the SHA-256 is stored. What a guest may do is not decided here.
+//! the first user of a link; of the link's token only the SHA-256 is stored. What a guest may do is not decided here.
 //!
 //! Call what changes something in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)). All changes of
 //! one server's guests wait for each other: each locks the server's row first.
@@ -33,7 +33,7 @@ use crate::{
     },
 };
 
-/// How long a link that nobody accepted is remembered after its end, to be told from one that never was.
+/// Time for which a link that no one accepted is remembered after its end, so that it differs from one that never was.
 pub const EXPIRED_KEPT: Duration = Duration::days(30);
 
 /// A guest, or an open invitation.
@@ -51,17 +51,17 @@ pub struct Guest {
     pub expires_at: Option<Timestamp>,
 }
 
-/// Who is invited.
+/// Addressee of an invitation.
 #[derive(Clone, Debug)]
 pub enum Invitee {
     Account(PlatformId),
-    /// Whoever has the token with this hash first.
+    /// The first user with the token that has this hash.
     Link {
         token_hash: String,
     },
 }
 
-/// Why nobody was invited.
+/// Reasons against an invitation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InviteRefused {
     /// The account is the owner's.
@@ -81,12 +81,12 @@ pub enum InviteKey {
     Account(GuestId),
 }
 
-/// Why an invitation opens nothing.
+/// Reasons why an invitation opens nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkRefused {
     /// There is none, or it was taken back.
     Unknown,
-    /// Somebody else has accepted it.
+    /// Another user has accepted it.
     Used,
     Expired,
     /// The server is the user's own.
@@ -95,7 +95,7 @@ pub enum LinkRefused {
     Full,
 }
 
-/// What a link that nobody has accepted opens.
+/// Contents of a link that no one has accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenLink {
     pub expires_at: Option<Timestamp>,
@@ -212,7 +212,7 @@ pub fn list(db: &mut Db, server: &ServerId, now: Timestamp) -> Result<Vec<Guest>
         .collect())
 }
 
-/// What a link opens.
+/// The contents of a link, before it is accepted.
 pub fn preview(db: &mut Db, token_hash: &str, now: Timestamp) -> Result<Result<OpenLink, LinkRefused>, DbError> {
     let Some(row) = of_token(db, token_hash)? else { return Ok(Err(LinkRefused::Unknown)) };
     if row.user_id.is_some() {
@@ -267,7 +267,7 @@ pub fn accept(
     Ok(Ok(server))
 }
 
-/// The open invitations of this account that the user has not refused, from inviters whom the user does not block; the
+/// The open invitations of this account that the user has not refused, except from inviters that the user blocks; the
 /// newest [`INVITES_SHOWN`], oldest first.
 pub fn invitations(db: &mut Db, user: &User) -> Result<Vec<SharedServer>, DbError> {
     let refused = refused_invites::table
@@ -352,7 +352,7 @@ fn with_owners(db: &mut Db, rows: Vec<(GuestRow, PairedServer)>) -> Result<Vec<S
     Ok(shared.collect())
 }
 
-/// Which of these users are guests and have no paired server of their own: their setup is done, by somebody else.
+/// The users among these who are guests and have no paired server of their own: the owner has done their setup.
 pub fn guest_ready(db: &mut Db, among: &[UserId]) -> Result<HashSet<UserId>, DbError> {
     let among: Vec<&str> = among.iter().map(UserId::as_str).collect();
     let own = paired_servers::table.filter(paired_servers::owner_id.eq(users::id)).select(paired_servers::id);
@@ -416,7 +416,7 @@ fn is_guest(db: &mut Db, server: &ServerId, user: &UserId) -> Result<bool, DbErr
     Ok(guest.select(guests::id).first::<String>(db).optional()?.is_some())
 }
 
-/// Of how many servers the user is a guest.
+/// Number of servers of which the user is a guest.
 fn count_shared(db: &mut Db, user: &UserId) -> Result<usize, DbError> {
     let count: i64 = guests::table.filter(guests::user_id.eq(user.as_str())).count().get_result(db)?;
     Ok(usize::try_from(count).unwrap_or(usize::MAX))

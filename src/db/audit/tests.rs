@@ -19,7 +19,7 @@ fn verified(pool: &Pool) -> Result<AuditHead, ChainBreak> {
     pool.read_blocking(|db| verify(db, |_, _| ())).unwrap()
 }
 
-/// What somebody with the keys to the database does.
+/// Changes the table as an attacker with access to the database would.
 fn tamper(pool: &Pool, sql: &str) {
     pool.write_blocking(|db| {
         match db {

@@ -30,7 +30,8 @@ pub enum DbError {
 }
 
 impl DbError {
-    /// Whether another transaction had a lock that this one needed. It is undone, and may go through if it is run again.
+    /// True if another transaction had a lock that this one needed. This one is undone, and may go through if it is run
+    /// again.
     pub fn is_lost_lock(&self) -> bool {
         const LOST: [&str; 3] =
             ["deadlock detected", "canceling statement due to lock timeout", "could not serialize access"];

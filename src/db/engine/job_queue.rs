@@ -5,10 +5,10 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-/// Jobs of one urgency that may wait; further ones are refused. Whoever gives up makes room.
+/// Jobs of one urgency that may wait; further ones are refused. A caller that gives up makes room.
 const MOST_WAITING: usize = 16_384;
 
-/// How urgent a job is, the least urgent first.
+/// Urgency of a job, the least urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum JobUrgency {
     Ordinary,
@@ -84,7 +84,7 @@ impl<J> JobQueue<J> {
         self.lock().next(JobUrgency::Ordinary)
     }
 
-    /// How many jobs wait, those that nobody waits for included.
+    /// Number of waiting jobs, including those whose caller has given up.
     pub fn waiting_jobs(&self) -> usize {
         let waiting = self.lock();
         waiting.first.len() + waiting.ordinary.len()

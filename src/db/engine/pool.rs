@@ -33,7 +33,7 @@ use crate::{
     net::trace,
 };
 
-/// How long a caller waits for its answer before it gets [`DbError::Unavailable`].
+/// Time for which a caller waits for its answer before it gets [`DbError::Unavailable`].
 const DEADLINE: Duration = Duration::from_secs(5);
 /// Time between two looks of a waiting query whether there will be a connection.
 const LOOKED_EVERY: Duration = Duration::from_millis(200);
@@ -56,11 +56,11 @@ pub enum Db {
 pub struct Pool {
     readers: Arc<DbLane>,
     writers: Arc<DbLane>,
-    /// Of SQLite.
+    /// The file of SQLite; `None` for PostgreSQL.
     file: Option<Arc<DatabaseFile>>,
 }
 
-/// How busy the connections are.
+/// Load of the connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolLoad {
     /// Open connections, and those of them that run a query.
@@ -103,7 +103,7 @@ struct DbLane {
     simulated: Option<SimulatedLane>,
 }
 
-/// What takes the place of a lane's threads.
+/// Replaces a lane's threads in a simulation.
 struct SimulatedLane {
     disk: Arc<SimulatedDisk>,
     turns: Arc<Semaphore>,
@@ -116,7 +116,7 @@ impl Pool {
         Self::connect(database, None)
     }
 
-    /// The same; with a simulated disk, queries run on the thread of their caller, between two calls of it.
+    /// Connects; with a simulated disk, queries run on the thread of their caller, between two calls of the disk.
     pub(in crate::db) fn connect(database: &Database, disk: Option<Arc<SimulatedDisk>>) -> Result<Pool, DbError> {
         let lane = |size, reserved, access| {
             let connector = Connector { database: database.clone(), access, refused: Arc::default() };
@@ -157,8 +157,8 @@ impl Pool {
         self.writers.run(JobUrgency::Ordinary, |db| transaction(db, change)).await
     }
 
-    /// [`write`](Self::write), and tells of it once it is committed, even if its caller has stopped waiting by then: on
-    /// the thread that committed it, so it must not block.
+    /// [`write`](Self::write), and calls `tell` once the change is committed, even if its caller has stopped waiting by
+    /// then: on the thread that committed it, so `tell` must not block.
     pub async fn write_and_tell<T, E, F>(&self, change: F, tell: impl FnOnce(&T) + Send + 'static) -> Result<T, E>
     where
         T: Send + 'static,
@@ -177,8 +177,8 @@ impl Pool {
         self.writers.run(JobUrgency::First, |db| transaction(db, change).inspect(tell)).await
     }
 
-    /// Takes what was deleted out of SQLite's log, too. False when it is still there, because somebody reads from the log;
-    /// none of the others waits for that. PostgreSQL has a log of its own.
+    /// Removes what was deleted from SQLite's log, too. False when it is still there, because another connection reads
+    /// from the log; none of the others waits for that. PostgreSQL has a log of its own.
     pub async fn empty_log(&self) -> Result<bool, DbError> {
         let empty = |db: &mut Db| match db {
             Db::Pg(_) => Ok(true),
@@ -194,7 +194,7 @@ impl Pool {
         self.file.clone()
     }
 
-    /// How busy it is now.
+    /// Current load of the connections.
     pub fn load(&self) -> PoolLoad {
         let lanes = [Some(&self.writers), (!Arc::ptr_eq(&self.readers, &self.writers)).then_some(&self.readers)];
         lanes.into_iter().flatten().fold(PoolLoad::default(), |load, lane| {
@@ -219,7 +219,7 @@ impl Pool {
 }
 
 impl DbLane {
-    /// With so many connections, `reserved` of which only do what comes first.
+    /// Opens `size` connections, `reserved` of which only run jobs of [`JobUrgency::First`].
     fn open(connector: Connector, size: u32, reserved: u32, disk: Option<Arc<SimulatedDisk>>) -> Result<Self, DbError> {
         let before = match connector.access {
             Access::Read => DiskMoment::BeforeRead,
@@ -382,7 +382,7 @@ fn begin(db: &mut Db) -> diesel::QueryResult<()> {
 struct Connector {
     database: Database,
     access: Access,
-    /// Why the last attempt failed.
+    /// Reason why the last attempt was refused.
     refused: ConnectRefusal,
 }
 

@@ -44,7 +44,7 @@ impl TlsServer {
         let data = server.data();
         fs::write(data.join("pg_hba.conf"), "hostssl all all 127.0.0.1/32 trust\n").unwrap();
         fs::write(server.certificate(), certificate.cert.pem()).unwrap();
-        // As PostgreSQL wants it: its own file, for nobody else.
+        // PostgreSQL requires this: its own file, for no one else.
         let key = data.join("server.key");
         fs::copy(data.join("PG_VERSION"), &key).unwrap();
         fs::write(&key, certificate.signing_key.serialize_pem()).unwrap();

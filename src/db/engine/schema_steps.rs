@@ -32,12 +32,12 @@ const MIGRATION_LOCK: i64 = 0x636f_6d70_616e_696f;
 /// The version of this program.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What a database has of the steps that this program knows.
+/// State of a database: which of the steps that this program knows it has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SchemaSteps {
     /// The newest step that it has; none: nothing was ever kept in it.
     pub newest: Option<String>,
-    /// How many steps it does not have yet.
+    /// Number of steps that it does not have yet.
     pub pending: usize,
     /// Steps of a newer program.
     pub unknown: Vec<String>,
@@ -70,7 +70,8 @@ impl Pool {
         Self::connect(database, None)
     }
 
-    /// The same for a simulation on one thread: queries run on the thread of their caller, between two calls of the disk.
+    /// Opens the database for a simulation on one thread: queries run on the thread of their caller, between two calls
+    /// of the disk.
     pub fn open_simulated(database: &Database, disk: Arc<SimulatedDisk>) -> Result<Pool, DbError> {
         migrate(database)?;
         Self::connect(database, Some(disk))

@@ -140,9 +140,9 @@ impl ServingLock {
         self.state.changed().await.map_err(|_| DbError::Panicked)
     }
 
-    /// Completes with the reason when this process is not the one that serves any more: another one has the lock, or it has
-    /// not been seen for some seconds while another one waits. Without one that waits, a database that is away is no
-    /// reason: alarms are delivered all the same.
+    /// Completes with the reason when this process no longer is the one that serves: another one has the lock, or it
+    /// has not been seen for some seconds while another one waits. Without one that waits, a database that is away is
+    /// no reason: alarms are delivered all the same.
     pub async fn lost(&mut self) -> String {
         let (mut seen, mut awaited, mut failed) = (Instant::now(), false, None);
         loop {

@@ -1,4 +1,4 @@
-//! What is read once at a start, of the service or of a part of it, and then never again.
+//! Reads that are done once at a start, of the service or of a part of it, and then never again.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{
     domain::backoff::Backoff,
 };
 
-/// A database that answers again is not left waiting for longer: nobody is watched over until then.
+/// Longest pause before the database is asked again: until it answers, no user is watched over.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
 /// Reads until the database answers, with growing pauses. `what` names it in the log.

@@ -87,7 +87,7 @@ mod tests {
                     Db::Pg(_) => Ok(false),
                 })
             };
-            // It is never fewer than there are.
+            // SQLite never sets the limit below the pages in use.
             if limited(1).unwrap() {
                 let full = pool.write_blocking(|db| write(db, now())).unwrap_err();
                 assert!(matches!(full, DbError::Unavailable(_)), "{full}");

@@ -52,7 +52,7 @@ fn shown(pool: &Pool, user: &str) -> Vec<String> {
     invited.into_iter().map(|invite| invite.guest.to_string()).collect()
 }
 
-/// Users and ids of a list, `-` where nobody is in it.
+/// Users and ids of a list, `-` where no user has accepted.
 fn listed(pool: &Pool, at: Timestamp) -> Vec<(String, String)> {
     let list = pool.read_blocking(|db| list(db, &"server".into(), at)).unwrap();
     let name = |guest: &Guest| guest.accepted.as_ref().map_or("-".to_owned(), |(user, _)| user.id.to_string());
