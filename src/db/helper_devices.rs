@@ -84,7 +84,7 @@ pub fn find_by_token(db: &mut Db, token_hash: &str) -> Result<Option<HelperDevic
     Ok(device)
 }
 
-/// Of these devices those that there are, with their users.
+/// The devices among these that exist, with their users.
 pub fn owners(db: &mut Db, ids: &[HelperDeviceId]) -> Result<Vec<(HelperDeviceId, UserId)>, DbError> {
     let owners: Vec<(String, String)> = helper_devices::table
         .filter(helper_devices::id.eq_any(ids.iter().map(HelperDeviceId::as_str)))
@@ -103,7 +103,7 @@ pub fn list(db: &mut Db, user: &UserId) -> Result<Vec<HelperDevice>, DbError> {
     Ok(devices)
 }
 
-/// How many devices the user has.
+/// Number of devices of the user.
 pub fn count(db: &mut Db, user: &UserId) -> Result<usize, DbError> {
     let count: i64 = helper_devices::table.filter(helper_devices::user_id.eq(user.as_str())).count().get_result(db)?;
     Ok(usize::try_from(count).unwrap_or(usize::MAX))

@@ -15,12 +15,12 @@ use crate::{
     },
 };
 
-/// Who sends a request with a key.
+/// Sender of a request with a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyCaller {
     User(UserId),
     Admin(PlatformId),
-    /// Nobody who is signed in, but whoever knows something; named by its hash.
+    /// A caller who is not signed in, but knows a secret; named by its hash.
     Knowing(String),
 }
 
@@ -33,7 +33,7 @@ impl KeyCaller {
         }
     }
 
-    /// Whether there is still such a user. Whoever erases the user waits until the transaction ends.
+    /// True if the user still exists. An erasure of the user waits until the transaction ends.
     fn lock(&self, db: &mut Db) -> Result<bool, DbError> {
         match self {
             Self::User(user) => users::lock(db, user),
@@ -53,10 +53,10 @@ pub struct KeyedRequest {
     pub request: String,
 }
 
-/// What is known of a key.
+/// State of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownKey {
-    /// It came with the same request.
+    /// True if the key came with the same request.
     pub is_same: bool,
     /// The answer, or what the request is about to do.
     pub sealed: Vec<u8>,
@@ -64,7 +64,7 @@ pub struct KnownKey {
     pub claimed_until: Option<Timestamp>,
 }
 
-/// What became of a new key.
+/// Outcome of taking a new key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyTaken {
     First,
@@ -105,7 +105,7 @@ pub fn take(
     Ok(if count > IDEMPOTENCY_KEYS_PER_CALLER { KeyTaken::Full } else { KeyTaken::First })
 }
 
-/// What is known of the key.
+/// The state of the key; `None` if it is new.
 pub fn find(db: &mut Db, keyed: &KeyedRequest) -> Result<Option<KnownKey>, DbError> {
     let row: Option<(String, Vec<u8>, Option<StoredTimestamp>)> = idempotency_keys::table
         .find(&keyed.id)
@@ -136,7 +136,7 @@ pub fn answer(db: &mut Db, id: &str, sealed: &[u8], device: Option<&HelperDevice
     Ok(())
 }
 
-/// Moves the end of a claim; false when somebody else has done so, or it is answered.
+/// Moves the end of a claim; false when another request has done so, or it is answered.
 pub fn reclaim(db: &mut Db, id: &str, before: Timestamp, until: Timestamp) -> Result<bool, DbError> {
     let claim = idempotency_keys::table.find(id).filter(idempotency_keys::claimed_until.eq(before.naive_utc()));
     let moved = diesel::update(claim).set(idempotency_keys::claimed_until.eq(until.naive_utc())).execute(db)?;

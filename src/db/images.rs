@@ -50,7 +50,7 @@ pub fn kept(db: &mut Db) -> Result<Vec<ImageName>, DbError> {
     Ok(names.iter().filter_map(|name| ImageName::parse(name)).collect())
 }
 
-/// Whether there is an image of this name, or one that is about to be deleted.
+/// True if there is an image of this name, or one that is about to be deleted.
 pub fn is_known(db: &mut Db, image: &ImageName) -> Result<bool, DbError> {
     Ok(diesel::select(exists(images::table.find(image.as_str()))).get_result(db)?)
 }
@@ -68,7 +68,7 @@ pub fn use_by(db: &mut Db, image: &ImageName, user: &str) -> Result<bool, DbErro
     Ok(true)
 }
 
-/// This uses no image any more. Gives those that nothing uses now.
+/// Ends every use of images by `user`. Gives those that nothing uses now.
 pub fn release(db: &mut Db, user: &str, now: Timestamp) -> Result<Vec<ImageName>, DbError> {
     let uses = || image_uses::table.filter(image_uses::used_by.eq(user));
     let released: Vec<String> = uses().select(image_uses::image).load(db)?;

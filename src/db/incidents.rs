@@ -45,7 +45,7 @@ pub const STATES: [&str; 5] = [UNHEARD, DELIVERED, DELIVERED_LATER, ACKNOWLEDGED
 /// Open incidents of one server that are read at its start, the newest; alarms and titles of pushes bound them far below.
 const MOST_OPEN: i64 = 2_000;
 
-/// What the alarms of one server want stored, all of it at once. Storing it again changes nothing, and an older one
+/// Changes of the alarms of one server, to be stored all at once. Storing them again changes nothing, and an older one
 /// never undoes a newer one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -54,7 +54,7 @@ pub struct LedgerWrite {
     pub incidents: BTreeMap<String, (Incident, Option<String>)>,
     /// By id.
     pub arrivals: BTreeMap<String, Arrival>,
-    /// Incidents that somebody heard of.
+    /// Incidents that at least one user heard of.
     pub heard: BTreeMap<String, HeardBy>,
     /// The last values of alarms, by device id.
     pub values: BTreeMap<String, bool>,
@@ -62,16 +62,16 @@ pub struct LedgerWrite {
     pub merged: BTreeMap<String, String>,
 }
 
-/// What became of incidents.
+/// Summary of incidents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IncidentSummary {
-    /// How many are in each of [`STATES`] that has any.
+    /// Number in each of [`STATES`] that has any.
     pub by_state: BTreeMap<String, i64>,
     /// When the last one began.
     pub last_at: Option<Timestamp>,
 }
 
-/// How somebody heard of an incident.
+/// Delivery of an incident.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeardBy {
     /// Sockets that took the message; 0: it was in a snapshot.
@@ -92,7 +92,7 @@ impl LedgerWrite {
         self.merged.extend(newer.merged);
     }
 
-    /// Whether there is nothing to store.
+    /// True if there is nothing to store.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -232,7 +232,7 @@ fn put(db: &mut Db, server: &ServerId, id: &str, incident: &Incident, title: Opt
 pub struct StoredIncident {
     pub id: String,
     pub incident: Incident,
-    /// Of its pushes.
+    /// Title of its pushes.
     pub title: Option<String>,
     pub state: String,
     /// Sockets that took its message.
@@ -354,7 +354,7 @@ fn with_acks(db: &mut Db, rows: Vec<IncidentRow>) -> Result<Vec<StoredIncident>,
         .collect())
 }
 
-/// How many alarms of these servers are going on, drills aside; a server without one is absent.
+/// Number of alarms of these servers that are going on, drills aside; a server without one is absent.
 pub fn open(db: &mut Db, servers: &[ServerId]) -> Result<BTreeMap<ServerId, i64>, DbError> {
     if servers.is_empty() {
         return Ok(BTreeMap::new());
@@ -390,7 +390,7 @@ pub fn acknowledge(
     Ok(with_acks(db, vec![row])?.pop())
 }
 
-/// What nobody heard of since this time has expired, a batch of it. Returns how many.
+/// Expires a batch of the incidents that are unheard and older than this time. Returns how many.
 pub fn expire(db: &mut Db, since: Timestamp) -> Result<usize, DbError> {
     let unheard = incidents::table.filter(incidents::state.eq(UNHEARD));
     let ids: Vec<String> = unheard
@@ -415,7 +415,7 @@ pub fn purge(db: &mut Db, before: Timestamp) -> Result<usize, DbError> {
     Ok(diesel::delete(incidents::table.filter(incidents::id.eq_any(ids))).execute(db)?)
 }
 
-/// What became of the incidents of these servers, drills aside: how many are in each state, and when the last one began.
+/// Summary of the incidents of these servers, drills aside: the number in each state, and when the last one began.
 pub fn summary(db: &mut Db, servers: &[ServerId]) -> Result<IncidentSummary, DbError> {
     if servers.is_empty() {
         return Ok(IncidentSummary::default());
@@ -430,7 +430,7 @@ pub fn summary(db: &mut Db, servers: &[ServerId]) -> Result<IncidentSummary, DbE
     Ok(IncidentSummary { by_state: rows.into_iter().map(|(state, count, _)| (state, count)).collect(), last_at })
 }
 
-/// How many incidents are in each state.
+/// Number of incidents in each state.
 pub fn tally(db: &mut Db) -> Result<Vec<(&'static str, i64)>, DbError> {
     let count = |state| Ok((state, incidents::table.filter(incidents::state.eq(state)).count().get_result(db)?));
     STATES.into_iter().map(count).collect()
@@ -443,7 +443,7 @@ pub fn oldest_unheard(db: &mut Db) -> Result<Option<Timestamp>, DbError> {
     Ok(oldest.map(|at| at.and_utc()))
 }
 
-/// When somebody last heard of an incident.
+/// Time at which a user last heard of an incident.
 pub fn last_heard(db: &mut Db) -> Result<Option<Timestamp>, DbError> {
     let last: Option<chrono::NaiveDateTime> = incidents::table.select(max(incidents::heard_at)).first(db)?;
     Ok(last.map(|at| at.and_utc()))

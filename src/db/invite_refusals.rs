@@ -1,4 +1,4 @@
-//! Invitations that a user does not want: refused ones, by server, and those of inviters whom the user blocks.
+//! Invitations that a user does not want: refused ones, by server, and those of inviters that the user blocks.
 
 use diesel::prelude::*;
 

@@ -68,7 +68,7 @@ pub struct Journal {
     /// In a simulation.
     disk: Option<Arc<JournalDisk>>,
     settled: Settled,
-    /// What neither the database nor this has yet.
+    /// Writes that are neither in the database nor here yet.
     pub unkept: Unkept,
 }
 
@@ -98,7 +98,7 @@ struct OpenJournal {
     torn: bool,
     /// Their length when they were last merged.
     merged: u64,
-    /// Of servers with lines in the file.
+    /// Shares of the servers with lines in the file.
     shares: HashMap<ServerId, Share>,
 }
 
@@ -122,7 +122,7 @@ impl Journal {
         Ok(Self { jobs: Some(sender), ..journal })
     }
 
-    /// The same for a simulation on one thread: the caller's thread writes.
+    /// Opens the journal for a simulation on one thread: the caller's thread writes.
     pub fn open_simulated(directory: &Path) -> io::Result<Self> {
         let path = directory.join(JOURNAL);
         let file = open_file(&path)?;
@@ -141,7 +141,7 @@ impl Journal {
         Ok(Self { open: Arc::new(Mutex::new(open)), jobs: None, disk: None, settled, unkept })
     }
 
-    /// The same journal on this disk.
+    /// Puts the journal on this disk.
     pub fn on_disk(self, disk: Arc<JournalDisk>) -> Self {
         Self { disk: Some(disk), ..self }
     }
@@ -180,7 +180,7 @@ impl Journal {
         lock(&self.open).shares.values().filter_map(|share| share.since).map(|since| since.elapsed()).max()
     }
 
-    /// So many writes of this server that were kept are in the database now.
+    /// Records that `count` writes of this server that were kept are in the database now.
     pub fn settle(&self, server: &ServerId, count: usize) {
         if count == 0 {
             return;
@@ -214,7 +214,7 @@ fn work(open: &Mutex<OpenJournal>, settled: &Settled, jobs: &Receiver<JournalJob
         }
         let mut open = lock(open);
         for (done, written) in waiting.into_iter().zip(open.append(&lines)) {
-            // Whoever does not wait any more has delivered without it.
+            // A caller that no longer waits has delivered without it.
             let _ = done.send(written);
         }
         open.settle(settled);
@@ -228,14 +228,14 @@ fn write(file: &mut File, text: &[u8]) -> io::Result<()> {
 }
 
 impl Share {
-    /// Counts a line of so many bytes.
+    /// Counts a line of this many bytes.
     fn add(&mut self, bytes: u64) {
         self.bytes += bytes;
         self.unsettled += 1;
         self.since.get_or_insert_with(Instant::now);
     }
 
-    /// Counts lines that need not be stored any more.
+    /// Counts lines that no longer need to be stored.
     fn settle(&mut self, lines: usize) {
         self.unsettled = self.unsettled.saturating_sub(lines);
         if self.unsettled == 0 {
@@ -245,7 +245,7 @@ impl Share {
 }
 
 impl OpenJournal {
-    /// What became of each line.
+    /// Appends the lines; returns the outcome of each.
     fn append(&mut self, lines: &[NewLine]) -> Vec<io::Result<()>> {
         self.append_by(lines, write)
     }
@@ -322,7 +322,7 @@ impl OpenJournal {
         self.text.len() as u64
     }
 
-    /// Whether the line fits behind so many bytes that are not written yet.
+    /// Fails if the line has no room behind `before` bytes that are not written yet.
     fn has_room(&self, line: &NewLine, before: u64) -> io::Result<()> {
         let length = line.text.len() as u64;
         let used = self.shares.get(&line.server).map_or(0, |share| share.bytes) + length;
@@ -356,7 +356,7 @@ impl OpenJournal {
             text.extend_from_slice(&line);
         }
         let path = self.directory.join(REWRITTEN);
-        // Of an attempt that failed.
+        // A failed attempt may have left the file.
         let _ = fs::remove_file(&path);
         let mut file = open_file(&path)?;
         let _ = reserve(&file);

@@ -36,14 +36,14 @@ pub struct StoredNote {
     pub expires_at: Option<Timestamp>,
 }
 
-/// What of a note can be changed; what is absent stays.
+/// Change of a note; what is absent stays.
 #[derive(Clone, Debug, Default, AsChangeset)]
 #[diesel(table_name = map_notes)]
 pub struct NoteChange {
     pub x: Option<f64>,
     pub y: Option<f64>,
     pub category: Option<String>,
-    /// `Some(None)`: no label any more.
+    /// `Some(None)`: the label is removed.
     pub label: Option<Option<String>>,
     /// `Some(None)`: until the wipe.
     pub expires_at: Option<Option<chrono::NaiveDateTime>>,
@@ -63,7 +63,7 @@ pub fn get(db: &mut Db, server: &ServerId, id: &str, now: Timestamp) -> Result<S
     if note.expires_at.is_some_and(|at| at <= now) { Err(DbError::NotFound) } else { Ok(note) }
 }
 
-/// How many notes users have made on the server.
+/// Number of notes that users have made on the server.
 pub fn count(db: &mut Db, server: &ServerId) -> Result<usize, DbError> {
     let notes: i64 = map_notes::table
         .filter(map_notes::server_id.eq(server.as_str()).and(map_notes::source.eq("user")))

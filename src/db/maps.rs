@@ -35,7 +35,7 @@ pub struct StoredMap {
     pub picture: Option<StoredPicture>,
 }
 
-/// What is known of a map's picture.
+/// Description of a map's picture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredPicture {
     /// Pixels, as the game server sent it.
@@ -83,7 +83,7 @@ pub fn world(db: &mut Db, address: &str, port: u16) -> Result<Option<World>, DbE
     Ok(stored.map(|world| serde_json::from_str(&world).unwrap_or_default()))
 }
 
-/// Whether the map of this world is stored.
+/// True if the map of this world is stored.
 pub fn is_stored(db: &mut Db, address: &str, port: u16, known: &World) -> Result<bool, DbError> {
     let stored = world(db, address, port)?;
     Ok(stored.is_some_and(|stored| stored.compare(known).is_none() && stored.level == known.level))
@@ -164,8 +164,8 @@ fn insert_picture(db: &mut Db, address: &str, port: u16, version: &str, size: u3
     Ok(())
 }
 
-/// Deletes a batch of the maps that were stored until then, of game servers that nobody has paired any more; returns how
-/// many.
+/// Deletes a batch of the maps that were stored until then, of game servers that no longer are paired by any user;
+/// returns how many.
 pub fn purge(db: &mut Db, until: Timestamp) -> Result<usize, DbError> {
     let pairings = paired_servers::table
         .filter(paired_servers::address.eq(maps::address).and(paired_servers::port.eq(maps::port)))

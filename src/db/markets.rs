@@ -23,14 +23,14 @@ use crate::{
 pub struct StoredMarket {
     /// Counts the worlds of the game server.
     pub wipe: i32,
-    /// What is known of the world.
+    /// The world, if it is known.
     pub world: Option<World>,
     pub reports: KnownReports,
-    /// Those that are there, and those that went not long ago.
+    /// Shops that are there, and shops that went not long ago.
     pub shops: Vec<Shop>,
 }
 
-/// What became different about a market.
+/// Change of a market.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MarketStep {
     pub game_server: GameServerId,
@@ -48,7 +48,7 @@ impl MarketStep {
         self.write.shops.len() + self.write.records.len()
     }
 
-    /// The same in parts of so many rows at most, to be stored one after the other.
+    /// Splits the step into parts of at most `rows` rows, to be stored one after the other.
     pub fn parts(self, rows: usize) -> Vec<Self> {
         if self.rows() <= rows {
             return vec![self];
@@ -109,7 +109,7 @@ pub fn load(db: &mut Db, game_server: &GameServerId, gone_since: Timestamp) -> R
     let Some(row) = row(db, game_server)? else { return Ok(StoredMarket::default()) };
     let reports = row.reports();
     let MarketRow { wipe, world, .. } = row;
-    // What cannot be read is learnt again with the next answer.
+    // A world that cannot be read is learnt again with the next answer.
     let world = world.and_then(|world| serde_json::from_str(&world).ok());
     Ok(StoredMarket { wipe, world, reports, shops: shops::list(db, game_server, wipe, gone_since)? })
 }

@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// How many members there are of what.
+/// Numbers of members.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberTotals {
     pub users: i64,
@@ -40,7 +40,7 @@ pub struct MemberTotals {
     pub stuck: BTreeMap<&'static str, i64>,
 }
 
-/// How far a member has come.
+/// Progress of a member.
 #[derive(Clone, Debug)]
 pub struct MemberStatus {
     pub user: User,
@@ -51,7 +51,7 @@ pub struct MemberStatus {
     pub paired_servers: i64,
     /// The servers of others.
     pub hosts: Vec<HostServer>,
-    /// Whether a chat account is linked.
+    /// True if a chat account is linked.
     pub chat_linked: bool,
     pub stage: FunnelStage,
 }
@@ -65,8 +65,8 @@ pub struct HostServer {
     pub host_name: String,
 }
 
-/// How many members a search finds, and so many of them, the newest first: by account, by the words of a name, or by the
-/// whole id of a subscription or customer at the payment provider. `None`: all of them.
+/// Total of the members that a search finds, and at most `limit` of them, the newest first: by account, by the words of
+/// a name, or by the whole id of a subscription or customer at the payment provider. `None`: all of them.
 pub fn search(
     db: &mut Db,
     text: Option<&str>,
@@ -92,7 +92,7 @@ pub fn search(
     }
 }
 
-/// How many there are. Reads everybody who has anything: not for every request.
+/// Numbers of all members. Reads everybody who has anything: not for every request.
 pub fn totals(db: &mut Db, now: Timestamp) -> Result<MemberTotals, DbError> {
     let users: i64 = users::table.count().get_result(db)?;
     let paid = subscriptions::entitled(db, now)?;
@@ -132,7 +132,7 @@ pub fn totals(db: &mut Db, now: Timestamp) -> Result<MemberTotals, DbError> {
     Ok(totals)
 }
 
-/// How far each of these has come, in their order.
+/// Progress of each of these members, in their order.
 pub fn statuses(db: &mut Db, members: Vec<User>, now: Timestamp) -> Result<Vec<MemberStatus>, DbError> {
     if members.is_empty() {
         return Ok(Vec::new());

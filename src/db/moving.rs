@@ -37,7 +37,7 @@ const FILLED_AT_FIRST: [&str; 3] = ["audit_head", "edited_items_version", "progr
 const MOST_ROWS: usize = 1_000;
 const MOST_BYTES: usize = 4 << 20;
 
-/// Why nothing was moved.
+/// Failure of a move.
 #[derive(Debug, thiserror::Error)]
 pub enum MoveError {
     #[error("{place}: {cause}")]
@@ -111,8 +111,8 @@ struct IsFilled {
     filled: bool,
 }
 
-/// Moves everything from the SQLite file, which nobody else may write meanwhile, to a PostgreSQL that is empty. Both have the
-/// steps of this program then. `moving` is called with each table before it is moved. Blocks.
+/// Moves everything from the SQLite file, which no other process may write meanwhile, to a PostgreSQL that is empty.
+/// Both have the steps of this program then. `moving` is called with each table before it is moved. Blocks.
 pub fn move_to_postgres(
     source: &Path,
     target: &SecretString,
@@ -124,7 +124,7 @@ pub fn move_to_postgres(
     let from = engine::open_sqlite(source, Access::Write);
     let mut from =
         from.map_err(|error| DbError::Unavailable(error.to_string())).map_err(MoveError::at("the SQLite file"))?;
-    // Nobody writes until it is done.
+    // No other process writes until the move is done.
     from.batch_execute("BEGIN IMMEDIATE").map_err(MoveError::at("the SQLite file"))?;
 
     let lock = ServingLock::ask(target, clock).map_err(MoveError::at("the target"))?;

@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// What others than the owner call a server that nobody named.
+/// Name that is shown to others than the owner if the server has no name of its own.
 const UNNAMED: &str = "Game server";
 
 /// A paired game server.
@@ -71,7 +71,7 @@ pub struct SealedToken {
 }
 
 impl PairedServer {
-    /// Nobody named it: its name is its address.
+    /// True if the server has no name of its own: its name is its address.
     fn is_unnamed(&self) -> bool {
         let with_port = GameServerId::at(&self.address, self.port);
         [self.address.as_str(), with_port.as_str()].iter().any(|address| self.name.eq_ignore_ascii_case(address))
@@ -93,7 +93,7 @@ impl PairedServer {
         self.is_accepted() && latest.is_none_or(|latest| self.world().is_since(latest))
     }
 
-    /// What it is called for this role: the address is for the owner alone.
+    /// Name of the server for this role: the address is for the owner alone.
     pub fn name_for(&self, role: Role) -> &str {
         if role == Role::Owner || !self.is_unnamed() { &self.name } else { UNNAMED }
     }
@@ -161,7 +161,8 @@ impl TryFrom<Port> for u16 {
     }
 }
 
-/// What pairing stores. Of one owner, no two rows have the same game-server id, nor the same address, port and player.
+/// Content of a pairing. For one owner, no two rows have the same game-server id, nor the same address, port and
+/// player.
 #[derive(Clone, Debug)]
 pub struct StoredPairing {
     pub owner: UserId,
@@ -225,8 +226,8 @@ pub fn list_ids(db: &mut Db) -> Result<Vec<ServerId>, DbError> {
     Ok(ids.into_iter().map(ServerId::from).collect())
 }
 
-/// Locks the server's row until the transaction ends: whoever counts what a server has waits here for who adds to it.
-/// The owner; `None` if there is no such server.
+/// Locks the server's row until the transaction ends: a transaction that counts what a server has waits here for one
+/// that adds to it. Returns the owner; `None` if there is no such server.
 pub fn lock(db: &mut Db, id: &ServerId) -> Result<Option<UserId>, DbError> {
     let owner: Option<String> = diesel::update(paired_servers::table.find(id.as_str()))
         .set(paired_servers::id.eq(paired_servers::id))
@@ -294,7 +295,7 @@ pub fn replace_token(
     Ok(diesel::update(unchanged).set(resealed).execute(db)? == 1)
 }
 
-/// How many tokens keys before this one sealed.
+/// Number of tokens that are sealed with keys before this one.
 pub fn count_older(db: &mut Db, key_version: i32) -> Result<i64, DbError> {
     Ok(paired_servers::table.filter(paired_servers::key_version.lt(key_version)).count().get_result(db)?)
 }

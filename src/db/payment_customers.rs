@@ -35,7 +35,8 @@ pub fn put(db: &mut Db, user: &UserId, customer: &str) -> Result<(), DbError> {
     Ok(())
 }
 
-/// The same for a user who is no customer yet; nothing changes for one who is, or when another user is this customer.
+/// Makes this user a customer if the user is none yet; nothing changes otherwise, or when another user is this
+/// customer.
 pub fn put_first(db: &mut Db, user: &UserId, customer: &str) -> Result<(), DbError> {
     let row = (payment_customers::user_id.eq(user.as_str()), payment_customers::customer_id.eq(customer));
     let put = diesel::insert_into(payment_customers::table).values(row).on_conflict_do_nothing();
@@ -49,7 +50,7 @@ pub fn open_checkout(db: &mut Db, user: &UserId) -> Result<Option<String>, DbErr
     Ok(row.first::<Option<String>>(db).optional()?.flatten())
 }
 
-/// The same, and no other becomes the last one until the transaction ends.
+/// The last checkout, as [`open_checkout`]; no other becomes the last one until the transaction ends.
 pub fn lock_checkout(db: &mut Db, user: &UserId) -> Result<Option<String>, DbError> {
     let row = payment_customers::table.find(user.as_str()).select(payment_customers::open_checkout);
     let open: Option<Option<String>> = match db {

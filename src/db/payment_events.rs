@@ -25,12 +25,12 @@ use crate::{
 const PARKED: &str = "parked";
 const REPORTED: &str = "reported";
 
-/// What became of an event.
+/// State of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventState {
     /// Its effect is stored.
     Applied,
-    /// It has none, for this reason.
+    /// The event has no effect, for this reason.
     Ignored(&'static str),
     Parked(ParkReason),
 }
@@ -65,14 +65,14 @@ pub struct ShownEvent {
     pub charge_id: Option<String>,
 }
 
-/// Whether the event was taken and does not wait.
+/// True if the event was taken and does not wait.
 pub fn is_settled(db: &mut Db, id: &str) -> Result<bool, DbError> {
     let state: Option<String> = payment_events::table.find(id).select(payment_events::state).first(db).optional()?;
     Ok(state.is_some_and(|state| state != PARKED))
 }
 
-/// Records what became of an event; one that was parked is settled, or parked for longer when its turn had come and
-/// nobody had claimed it: the provider may send it many times meanwhile.
+/// Records the state of an event; one that was parked is settled, or parked for longer when its turn had come and no
+/// process had claimed it: the provider may send it many times meanwhile.
 ///
 /// Call it in the transaction of the effect ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn record(
@@ -83,7 +83,7 @@ pub fn record(
     state: EventState,
     now: Timestamp,
 ) -> Result<(), DbError> {
-    // What is settled stays so, also when another process has settled it since this one looked.
+    // A settled event stays so, also when another process has settled it since this one looked.
     let is_parked = payment_events::table.find(id).filter(payment_events::state.eq(PARKED));
     let known: Option<(i32, Option<chrono::NaiveDateTime>)> = payment_events::table
         .find(id)
@@ -169,7 +169,7 @@ pub fn reported(db: &mut Db, before: Option<&Cursor>, limit: usize) -> Result<(u
     Ok((usize::try_from(count).unwrap_or(usize::MAX), newest.select(ShownEvent::as_select()).load(db)?))
 }
 
-/// The parked events whose turn has come, so many at most.
+/// At most `limit` parked events whose turn has come.
 pub fn due(db: &mut Db, limit: i64, now: Timestamp) -> Result<Vec<ShownEvent>, DbError> {
     let due = payment_events::table
         .filter(payment_events::next_attempt_at.le(now.naive_utc()))

@@ -33,7 +33,7 @@ use crate::{
 /// Rows that are read at once.
 pub const PAGE: usize = 500;
 
-/// Who wrote what an admin wrote who has erased themselves; the audit log knows more.
+/// Name of an erased admin as the writer of content; the audit log knows more.
 const ERASED_WRITER: &str = "erased";
 
 /// One list of what is stored about a user. It is read by keyset: a page begins after the last row of the one before, and
@@ -140,7 +140,7 @@ struct KeyedRow {
     second_key: String,
 }
 
-/// How the engines write a query.
+/// The engine that a query is written for.
 #[derive(Clone, Copy)]
 enum Dialect {
     Sqlite,
@@ -284,7 +284,7 @@ fn camel_case(column: &str) -> String {
     })
 }
 
-/// What others must be told after an erasure.
+/// Traces of an erased user that other parts must be notified of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Erased {
     pub sessions: Vec<SessionId>,
@@ -292,9 +292,9 @@ pub struct Erased {
     pub api_tokens: Vec<ApiTokenId>,
     /// Own ones.
     pub servers: Vec<ServerId>,
-    /// Of which the user was a guest.
+    /// Servers of which the user was a guest.
     pub shared: Vec<ServerId>,
-    /// Of others, whose alarms the user took note of.
+    /// Servers of others, whose alarms the user took note of.
     pub acknowledged: Vec<ServerId>,
     /// Map notes on servers of others, by server.
     pub notes: Vec<(ServerId, String)>,
@@ -302,9 +302,10 @@ pub struct Erased {
     pub customers: Vec<CustomerTurn>,
 }
 
-/// Begins an erasure: nothing of this user is added until the transaction ends. Others lock in another order (the server
-/// before its user), and nobody but an erasure is to fail for that: it waits for a shorter time than PostgreSQL does before
-/// it ends a deadlock, and than an alarm does for the ledger. Whoever gets [`DbError::is_lost_lock`] begins again.
+/// Begins an erasure: nothing of this user is added until the transaction ends. Others lock in another order (the
+/// server before its user), and only an erasure may fail for that: it waits for a shorter time than PostgreSQL does
+/// before it ends a deadlock, and than an alarm does for the ledger. On [`DbError::is_lost_lock`] the caller begins
+/// again.
 ///
 /// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn begin_erasure(db: &mut Db, user: &UserId) -> Result<(), DbError> {
@@ -396,7 +397,7 @@ fn forget_payments(db: &mut Db, user: &str, now: Timestamp) -> Result<Vec<Custom
     customers.iter().map(|customer| customers_to_end::put(db, customer, now)).collect()
 }
 
-/// Whether this customer of the payment provider was a user who has erased themselves.
+/// True if this customer of the payment provider was a user who has erased themselves.
 pub fn is_erased_customer(db: &mut Db, customer: &str) -> Result<bool, DbError> {
     let row = erased_customers::table.find(sha256_hex(customer.as_bytes()));
     Ok(row.select(erased_customers::customer_hash).first::<String>(db).optional()?.is_some())

@@ -1,5 +1,5 @@
-//! What each user has spent of the day's requests to the player-statistics service, so that a restart does not begin
-//! the day anew.
+//! Requests to the player-statistics service that each user has spent today, so that a restart does not reset the day's
+//! budget.
 
 use chrono::{NaiveDate, NaiveTime};
 use diesel::prelude::*;
@@ -36,7 +36,7 @@ pub fn put(db: &mut Db, day: NaiveDate, spent: &[(UserId, u64)]) -> Result<(), D
     Ok(())
 }
 
-/// What users have spent on this day.
+/// Requests that each user has spent on this day.
 pub fn list(db: &mut Db, day: NaiveDate) -> Result<Vec<(UserId, u64)>, DbError> {
     let rows: Vec<(String, i64)> = spending::table
         .filter(spending::day.eq(day.and_time(NaiveTime::MIN)))

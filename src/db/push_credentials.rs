@@ -240,7 +240,7 @@ pub fn replace_sealed(
     Ok(replaced == 1)
 }
 
-/// How many bundles keys before this one sealed.
+/// Number of bundles that are sealed with keys before this one.
 pub fn count_older(db: &mut Db, key_version: i32) -> Result<i64, DbError> {
     let in_use = push_credentials::table.filter(push_credentials::key_version.lt(key_version));
     let staged = push_credentials::table.filter(push_credentials::staged_key_version.lt(key_version));

@@ -86,7 +86,7 @@ fn statements(db: &mut Db, make: impl FnOnce(&mut Db)) -> Vec<String> {
     std::mem::take(&mut *statements.lock().unwrap())
 }
 
-/// How the engine would do it.
+/// The engine's plan for the statement.
 fn plan(db: &mut Db, statement: &str) -> Vec<String> {
     let steps: Vec<PlanStep> = match db {
         Db::Sqlite(connection) => sql_query(format!("EXPLAIN QUERY PLAN {statement}")).load(connection).unwrap(),
@@ -104,7 +104,7 @@ fn plan(db: &mut Db, statement: &str) -> Vec<String> {
     steps.into_iter().map(|step| step.detail).collect()
 }
 
-/// Those of what admins write for everybody to read.
+/// Queries of the content that admins write for everybody to read.
 fn content_queries(db: &mut Db) {
     let (faq, by) = (StoreName::Faq, "admin".into());
     stores::put(db, faq, "1", "digest", &by, now()).unwrap();
@@ -421,7 +421,7 @@ fn no_statement_reads_a_whole_table() {
         pool.write_blocking(|db| tracked_players::insert(db, &new, now())).unwrap();
         pool.write_blocking(|db| {
             let mut statements = statements(db, every_query);
-            // It looks for nothing.
+            // An INSERT looks for nothing.
             statements.retain(|statement| !statement.starts_with("INSERT"));
             assert!(statements.len() > 30 && statements.iter().any(|statement| statement.contains("DELETE")));
             if let Db::Pg(connection) = db {

@@ -94,7 +94,7 @@ pub fn name(db: &mut Db, begun: i64, now: Timestamp) -> Result<(), DbError> {
     Ok(())
 }
 
-/// The open ones that no process is at, the first so many.
+/// The first `limit` open attempts that no process works on.
 pub fn abandoned(db: &mut Db, limit: i64, now: Timestamp) -> Result<Vec<RefundAttempt>, DbError> {
     let open = refund_attempts::claimed_until.le(now.naive_utc()).and(refund_attempts::outcome.is_null());
     let rows = refund_attempts::table.filter(open).order(refund_attempts::claimed_until).limit(limit);

@@ -15,7 +15,7 @@ use crate::{
     domain::{server_match::ServerMatch, time::Timestamp},
 };
 
-/// What is known of a game server at the service.
+/// Match of a game server at the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredMatch {
     /// `None`: none was found.
@@ -44,7 +44,7 @@ pub fn get(db: &mut Db, address: &str, port: u16) -> Result<Option<StoredMatch>,
     let row = server_matches::table.find((address, i32::from(port)));
     let row: Option<MatchRow> = row.select(MatchRow::as_select()).first(db).optional()?;
     Ok(row.map(|MatchRow { matched, names_hidden, checked_at, polled_at }| {
-        // What cannot be read is looked for again.
+        // A match that cannot be read is looked for again.
         let matched = matched.and_then(|matched| serde_json::from_str(&matched).ok());
         StoredMatch { matched, names_hidden, checked_at, polled_at }
     }))
@@ -75,7 +75,7 @@ pub fn put(
     Ok(())
 }
 
-/// It is known who is online, unless the server hides it.
+/// Records that the players online are known, unless the server hides them.
 pub fn polled(db: &mut Db, address: &str, port: u16, names_hidden: bool, now: Timestamp) -> Result<(), DbError> {
     let row = server_matches::table.find((address, i32::from(port)));
     let polled = (server_matches::names_hidden.eq(names_hidden), server_matches::polled_at.eq(now.naive_utc()));

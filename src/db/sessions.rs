@@ -59,7 +59,7 @@ pub fn insert(db: &mut Db, id: &SessionId, user: &UserId, now: Timestamp) -> Res
     Ok(())
 }
 
-/// Of a session that has not ended.
+/// Filter for sessions that have not ended.
 #[diesel::dsl::auto_type(no_type_alias)]
 fn goes_on(now: Timestamp) -> _ {
     let (now, idle_since): (NaiveDateTime, NaiveDateTime) = (now.naive_utc(), (now - IDLE_LIFETIME).naive_utc());
@@ -73,7 +73,7 @@ pub fn find(db: &mut Db, id: &SessionId, now: Timestamp) -> Result<Option<Sessio
     Ok(session)
 }
 
-/// Whether there is this session. It is not deleted before the transaction ends.
+/// True if the session exists. It is not deleted before the transaction ends.
 pub fn lock(db: &mut Db, id: &SessionId) -> Result<bool, DbError> {
     let row = sessions::table.find(id.as_str()).select(sessions::id);
     let found: Option<String> = match db {
@@ -84,7 +84,7 @@ pub fn lock(db: &mut Db, id: &SessionId) -> Result<bool, DbError> {
     Ok(found.is_some())
 }
 
-/// Of these sessions those that have not ended, with their users.
+/// The sessions among these that have not ended, with their users.
 pub fn owners(db: &mut Db, ids: &[SessionId], now: Timestamp) -> Result<Vec<(SessionId, UserId)>, DbError> {
     let owners: Vec<(String, String)> = sessions::table
         .filter(sessions::id.eq_any(ids.iter().map(SessionId::as_str)))

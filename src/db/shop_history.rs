@@ -1,5 +1,5 @@
-//! What became of the offers of shops: one row each time an offer is listed, has another price, sells out, is restocked
-//! or delisted.
+//! History of the offers of shops: one row each time an offer is listed, has another price, sells out, is restocked or
+//! delisted.
 
 use diesel::prelude::*;
 

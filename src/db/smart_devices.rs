@@ -42,7 +42,7 @@ pub struct SmartDevice {
     pub reported: Option<String>,
 }
 
-/// What the owner may write; what is absent stays, `Some(None)` takes away.
+/// Change of a device by its owner; what is absent stays, `Some(None)` removes.
 #[derive(Clone, Debug, Default, PartialEq, AsChangeset)]
 #[diesel(table_name = smart_devices)]
 pub struct DeviceChange {

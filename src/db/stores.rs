@@ -1,4 +1,5 @@
-//! What admins wrote into the stores: the newest versions of each. A store without any is as the service ships it.
+//! Content that admins wrote into the stores: the newest versions of each. A store without any is as the service ships
+//! it.
 
 use diesel::prelude::*;
 
@@ -16,7 +17,7 @@ use crate::{
 pub struct StoreVersion {
     pub version: i64,
     pub bytes: i64,
-    /// Of the data.
+    /// Digest of the data.
     pub digest: String,
     #[diesel(deserialize_as = StoredTimestamp)]
     pub written_at: Timestamp,
@@ -43,7 +44,7 @@ pub fn get(db: &mut Db, store: StoreName, version: i64) -> Result<(StoreVersion,
     Ok(version.select((StoreVersion::as_select(), store_versions::data)).first(db)?)
 }
 
-/// Writes the next version, and drops those that are too old. `Conflict` if somebody else wrote it at the same time.
+/// Writes the next version, and drops those that are too old. `Conflict` if another admin wrote it at the same time.
 pub fn put(
     db: &mut Db,
     store: StoreName,

@@ -1,7 +1,7 @@
 //! Subscriptions by the payment provider's id, each as it was last known there.
 //!
-//! Whoever fetched one stores it only if nobody stored it in between (`version`), and fetches again otherwise: so what is
-//! stored was fetched after everything that was stored before, whatever the order of events.
+//! A fetched subscription is stored only if no other process stored it in between (`version`), and fetched again
+//! otherwise: so what is stored was fetched after everything that was stored before, whatever the order of events.
 
 use std::collections::{HashMap, HashSet};
 
@@ -74,13 +74,13 @@ impl StoredSubscription {
     }
 }
 
-/// What became of storing one.
+/// Outcome of storing a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubscriptionPut {
     Stored,
-    /// It has ended before, for good.
+    /// The subscription has ended before, for good.
     HasEnded,
-    /// Somebody else stored it since this version.
+    /// Another caller stored it since this version.
     Outdated,
 }
 
@@ -132,7 +132,7 @@ pub fn get(db: &mut Db, id: &str) -> Result<Option<StoredSubscription>, DbError>
     Ok(row.map(StoredSubscription::from))
 }
 
-/// Those of a user, oldest first.
+/// The user's subscriptions, oldest first.
 pub fn list_for(db: &mut Db, user: &UserId) -> Result<Vec<TierSubscription>, DbError> {
     let rows = subscriptions::table
         .filter(subscriptions::user_id.eq(user.as_str()))
@@ -142,7 +142,7 @@ pub fn list_for(db: &mut Db, user: &UserId) -> Result<Vec<TierSubscription>, DbE
     Ok(rows.into_iter().map(|row| StoredSubscription::from(row).owned.subscription).collect())
 }
 
-/// Those of each of these users, oldest first.
+/// The subscriptions of each of these users, oldest first.
 pub fn list_for_all(db: &mut Db, users: &[UserId]) -> Result<HashMap<UserId, Vec<TierSubscription>>, DbError> {
     let rows: Vec<SubscriptionRow> = subscriptions::table
         .filter(subscriptions::user_id.eq_any(users.iter().map(UserId::as_str)))
@@ -202,7 +202,7 @@ pub fn end_unknown(db: &mut Db, id: &str, version: i64) -> Result<bool, DbError>
     Ok(ended == 1)
 }
 
-/// So many after this id, by id.
+/// At most `limit` subscriptions after this id, by id.
 pub fn page(db: &mut Db, after: &str, limit: i64) -> Result<Vec<StoredSubscription>, DbError> {
     let rows = subscriptions::table
         .filter(subscriptions::id.gt(after))

@@ -156,7 +156,7 @@ pub fn now() -> Timestamp {
     DateTime::from_timestamp_micros(1_800_000_000_123_456).expect("within the calendar")
 }
 
-/// So many seconds after [`now`].
+/// This many seconds after [`now`].
 pub fn later(seconds: i64) -> Timestamp {
     now() + Duration::seconds(seconds)
 }

@@ -1,4 +1,4 @@
-//! What decides the tier of a user, read in one go.
+//! Facts that decide the tier of a user, read in one go.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// What a user has of what a tier limits.
+/// Usage of what a tier limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TierUse {
     /// Guests and open invitations of the server that has most.
@@ -58,7 +58,7 @@ pub fn effective_of_all(
     Ok(members.iter().map(tier).collect())
 }
 
-/// How much of it a user uses.
+/// The user's usage of what a tier limits.
 pub fn used(db: &mut Db, user: &UserId, now: Timestamp) -> Result<TierUse, DbError> {
     let own = paired_servers::table.filter(paired_servers::owner_id.eq(user.as_str())).select(paired_servers::id);
     let own: Vec<String> = own.load(db)?;

@@ -68,7 +68,7 @@ pub struct NewTrackedPlayer {
     pub author: UserId,
 }
 
-/// What changes; `None` stays, `Some(None)` is removed.
+/// Change of a tracked player; `None` stays, `Some(None)` is removed.
 #[derive(Clone, Debug, Default)]
 pub struct TrackedPlayerChange {
     pub tag: Option<Option<String>>,
@@ -109,7 +109,7 @@ pub fn list(db: &mut Db, server: &ServerId) -> Result<Vec<TrackedPlayer>, DbErro
     Ok(players)
 }
 
-/// How many players are tracked at a server.
+/// Number of players tracked at a server.
 pub fn count(db: &mut Db, server: &ServerId) -> Result<usize, DbError> {
     let of_server = tracked_players::table.filter(tracked_players::server_id.eq(server.as_str()));
     let count: i64 = of_server.count().get_result(db)?;

@@ -29,7 +29,7 @@ impl Unkept {
 
     /// Resolves when the process ends: what the database does not have by then goes into the journal.
     pub async fn ending(&self) {
-        // It never fails: the sender is ours.
+        // This never fails: the sender is ours.
         let _ = self.ending.subscribe().wait_for(|ending| *ending).await;
     }
 

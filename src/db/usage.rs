@@ -1,5 +1,5 @@
-//! How the service is used, for admins: members, subscriptions and pairings now, and the counts of days. Each number
-//! comes from an index or from counted days, so that all of it costs the same however long the history is.
+//! Usage of the service, for admins: members, subscriptions and pairings now, and the counts of days. Each number comes
+//! from an index or from counted days, so that all of it costs the same however long the history is.
 
 use chrono::{NaiveDate, TimeDelta};
 use diesel::prelude::*;
@@ -14,7 +14,7 @@ use crate::{
     domain::{tier::SubscriptionStatus, time::Timestamp},
 };
 
-/// How the service is used.
+/// Usage of the service.
 #[derive(Clone, Debug)]
 pub struct Usage {
     pub at: Timestamp,

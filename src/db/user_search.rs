@@ -1,4 +1,4 @@
-//! What members are found by: the platform id, and the name from the start of each of its words. A search is a range of
+//! Search keys of members: the platform id, and the name from the start of each of its words. A search is a range of
 //! keys, which both engines serve from an index; no text of a search is a pattern.
 
 use std::collections::BTreeSet;
@@ -51,8 +51,8 @@ fn keys(account: &PlatformId, name: &str) -> BTreeSet<String> {
     keys
 }
 
-/// How many users have a key that begins with this, and so many of them, the newest first; with `before`, of those that are
-/// older than that one.
+/// Number of users with a key that begins with this, and at most `limit` of them, the newest first; with `before`, of
+/// those that are older than that one.
 pub fn find(
     db: &mut Db,
     start: &NameKey,

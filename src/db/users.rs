@@ -36,7 +36,7 @@ pub struct User {
     pub locale: Option<String>,
 }
 
-/// What a user changes of themselves; the inner `None` takes a value away.
+/// Change by a user of their own preferences; an inner `None` removes a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, AsChangeset)]
 #[diesel(table_name = users)]
 pub struct PreferenceChange {
@@ -83,8 +83,8 @@ pub fn sign_in(
     Ok(user)
 }
 
-/// How many users there are whose account or a word of whose name begins so (`None`: all), and so many of them, the newest
-/// first; with `before`, of those that are older than that one.
+/// Number of users whose account or a word of whose name begins so (`None`: all), and at most `limit` of them, the
+/// newest first; with `before`, of those that are older than that one.
 pub fn search(
     db: &mut Db,
     start: Option<&NameKey>,
@@ -121,13 +121,13 @@ pub fn change(db: &mut Db, id: &UserId, change: &PreferenceChange) -> Result<Use
     find(db, id)?.ok_or(DbError::NotFound)
 }
 
-/// Locks the user's row until the transaction ends: whoever counts what a user has waits here for who adds to it. Lock
-/// it before a server's. False: there is no such user.
+/// Locks the user's row until the transaction ends: a transaction that counts what a user has waits here for one that
+/// adds to it. Lock it before a server's. False: there is no such user.
 pub fn lock(db: &mut Db, id: &UserId) -> Result<bool, DbError> {
     Ok(diesel::update(users::table.find(id.as_str())).set(users::id.eq(users::id)).execute(db)? == 1)
 }
 
-/// The same of the user with this account.
+/// Locks the row of the user with this account, as [`lock`] does.
 pub fn lock_account(db: &mut Db, account: &PlatformId) -> Result<bool, DbError> {
     let user = users::table.filter(users::platform_id.eq(account.as_str()));
     Ok(diesel::update(user).set(users::id.eq(users::id)).execute(db)? == 1)
@@ -144,7 +144,7 @@ pub fn lock_out(db: &mut Db, id: &UserId) -> Result<(), DbError> {
     Ok(())
 }
 
-/// How many users there are.
+/// Number of users.
 pub fn count(db: &mut Db) -> Result<i64, DbError> {
     Ok(users::table.count().get_result(db)?)
 }

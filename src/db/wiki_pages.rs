@@ -23,7 +23,7 @@ use crate::{
 pub struct WikiHead {
     pub version: i64,
     place: Option<String>,
-    /// Of its content.
+    /// Digest of the content.
     pub digest: String,
 }
 
@@ -46,7 +46,7 @@ impl WikiHead {
     }
 }
 
-/// Where the page of each slug stands; `None` for one that was deleted.
+/// Place of the page of each slug; `None` for one that was deleted.
 pub fn places(db: &mut Db) -> Result<Vec<(WikiSlug, Option<WikiPlace>)>, DbError> {
     let rows: Vec<(String, Option<String>)> =
         wiki_pages::table.select((wiki_pages::slug, wiki_pages::place)).order(wiki_pages::slug).load(db)?;
@@ -63,7 +63,7 @@ pub fn places(db: &mut Db) -> Result<Vec<(WikiSlug, Option<WikiPlace>)>, DbError
     Ok(rows.into_iter().filter_map(read).collect())
 }
 
-/// How many pages there are here, also deleted ones.
+/// Number of pages in the database, also deleted ones.
 pub fn count(db: &mut Db) -> Result<i64, DbError> {
     Ok(wiki_pages::table.count().get_result(db)?)
 }
@@ -87,7 +87,7 @@ pub fn get(db: &mut Db, slug: &WikiSlug, version: i64) -> Result<(WikiPage, Wiki
     Ok((WikiPage { frontmatter: serde_json::from_str(&frontmatter).unwrap_or_default(), body }, version))
 }
 
-/// Writes the next version. Gives it, and the versions that are not kept any more.
+/// Writes the next version. Gives it, and the numbers of the versions that are no longer kept.
 pub fn put(
     db: &mut Db,
     slug: &WikiSlug,

@@ -14,7 +14,7 @@ pub const JOURNAL: &str = "alarms.journal";
 /// Bytes that the file may have: tens of thousands of alarms.
 pub const LARGEST: u64 = 16 << 20;
 
-/// Why the journal was not opened, or not taken over into the database.
+/// Failure to open the journal, or to take it over into the database.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     #[error("the file cannot be used: {0}")]

@@ -86,11 +86,11 @@ pub fn replay(directory: &Path, pool: &Pool) -> Result<(), JournalError> {
     Ok(())
 }
 
-/// What became of a write at the start.
+/// Outcome of a write at the start.
 enum Replayed {
     All,
     ServerGone,
-    /// It can never be stored.
+    /// The write can never be stored.
     Refused,
 }
 

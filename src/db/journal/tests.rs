@@ -169,7 +169,7 @@ async fn room_on_the_disk_is_reserved_for_it_also_once_it_was_emptied() {
     assert!(on_disk() >= RESERVED);
 }
 
-/// Leaves no more room than if so many bytes of others were there, which cannot be merged.
+/// Leaves as little room as `bytes` of others would, which cannot be merged.
 fn fill(journal: &Journal, bytes: u64) {
     let mut open = lock(&journal.open);
     open.file.set_len(bytes).unwrap();

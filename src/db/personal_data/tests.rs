@@ -10,8 +10,8 @@ use crate::db::{
     users::{self, StoredProfile},
 };
 
-/// What belongs to nobody: to the service, to game servers, to the game. A table that is not here is filled for a user, and
-/// nothing of that may be left.
+/// Tables without an owner: of the service, of game servers, of the game. A table that is not here is filled for a
+/// user, and nothing of that may be left.
 const NOBODYS: [&str; 24] = [
     "__diesel_schema_migrations",
     "alias_answers",
@@ -39,10 +39,10 @@ const NOBODYS: [&str; 24] = [
     "write_checks",
 ];
 
-/// What stays, but for who it was.
+/// Tables whose rows stay, without their user.
 const CONTENT: [&str; 5] = ["audit", "chat_link_codes", "payment_events", "store_versions", "wiki_versions"];
 
-/// What others need first.
+/// Tables that other tables refer to, to be filled first.
 const FIRST: [&str; 6] = ["users", "paired_servers", "incidents", "tracked_players", "push_credentials", "wiki_pages"];
 
 #[derive(QueryableByName)]
@@ -170,7 +170,7 @@ fn user(pool: &Pool, id: &str) -> User {
     pool.read_blocking(|db| users::find(db, &id.into())).unwrap().unwrap()
 }
 
-/// What Ann has with Bob, and the answer to the activation of her device.
+/// Data that Ann shares with Bob, and the answer to the activation of her device.
 const SHARED: &str = "
     INSERT INTO guests (id, server_id, user_id, invited_at) VALUES ('g1', 'bob-server', 'ann', '2026-11-21 12:00:00');
     INSERT INTO guests (id, server_id, platform_id, invited_at)
@@ -266,8 +266,8 @@ fn an_export_has_a_row_of_every_table_and_no_secret() {
         let sorted = pool.read_blocking(|db| PERSONAL_DATA[12].read(db, &ann, None)).unwrap().0;
         assert_eq!(sorted.len(), 2, "on the own server, and on Bob's: {sorted:?}");
 
-        // Codes cannot be told: only their hash is stored. Content has no user but its writer. What is kept for a request that
-        // may come again is sealed, and stands elsewhere.
+        // Codes cannot be listed: only their hash is stored. Content has no user but its writer. The rows kept for a
+        // request that may come again are sealed, and their content is listed elsewhere.
         let told: BTreeSet<&str> = PERSONAL_DATA.iter().map(|rows| rows.table).collect();
         let untold = ["chat_link_codes", "idempotency_keys", "store_versions", "wiki_versions"];
         for table in tables.keys().map(String::as_str).filter(|table| !NOBODYS.contains(table)) {
