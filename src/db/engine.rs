@@ -92,8 +92,8 @@ pub fn open_postgres(url: &SecretString) -> Result<PgConnection, EngineError> {
     Ok(connection)
 }
 
-/// True if a start that failed with this is worth another attempt: the database is down, hangs or is locked. An error
-/// that refuses us, or a wrong setting, is permanent.
+/// True if a start that failed with this is worth another attempt: the database is down, hangs or is locked. Any
+/// other error, such as a refusal, is permanent.
 pub fn is_not_there_yet(error: &DbError) -> bool {
     // Texts of libpq and of SQLite: there is no other sign.
     const DOWN: [&str; 10] = [

@@ -71,7 +71,7 @@ pub struct IncidentSummary {
     pub last_at: Option<Timestamp>,
 }
 
-/// Delivery of an incident.
+/// Delivery of an incident to users.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeardBy {
     /// Sockets that took the message; 0: it was in a snapshot.

@@ -164,7 +164,7 @@ fn insert_picture(db: &mut Db, address: &str, port: u16, version: &str, size: u3
     Ok(())
 }
 
-/// Deletes a batch of the maps that were stored until then, of game servers that no longer are paired by any user;
+/// Deletes a batch of the maps that were stored until then, of game servers that are no longer paired by any user;
 /// returns how many.
 pub fn purge(db: &mut Db, until: Timestamp) -> Result<usize, DbError> {
     let pairings = paired_servers::table

@@ -157,8 +157,8 @@ impl Pool {
         self.writers.run(JobUrgency::Ordinary, |db| transaction(db, change)).await
     }
 
-    /// [`write`](Self::write), and calls `tell` once the change is committed, even if its caller has stopped waiting by
-    /// then: on the thread that committed it, so `tell` must not block.
+    /// [`write`](Self::write), and runs the callback once the change is committed, even if its caller has stopped
+    /// waiting by then: on the thread that committed it, so the callback must not block.
     pub async fn write_and_tell<T, E, F>(&self, change: F, tell: impl FnOnce(&T) + Send + 'static) -> Result<T, E>
     where
         T: Send + 'static,
