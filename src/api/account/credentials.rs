@@ -98,7 +98,7 @@ pub struct RefusalView {
     /// `login_refused` or `unusable_bundle`.
     #[schema(format = "credential-refusal")]
     reason: &'static str,
-    /// What its owner can do.
+    /// Advice to its owner.
     advice: &'static str,
 }
 
@@ -153,7 +153,7 @@ impl PushCredentialView {
     }
 }
 
-/// What the game's companion login gave: only the account is read, everything else is kept as it is.
+/// The result of the game's companion login: only the account is read, everything else is kept as it is.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase", example = json!({
     "platformId": "76561198000000001",

@@ -1,4 +1,4 @@
-//! The end of a credential that stands for a user at the relay: a helper device, an overlay or an API token.
+//! The end of a credential that represents a user at the relay: a helper device, an overlay or an API token.
 
 use actix_web::HttpResponse;
 

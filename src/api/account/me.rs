@@ -48,7 +48,7 @@ struct Me {
     /// An account of the chat platform is linked.
     chat_linked: bool,
     subscription: SubscriptionView,
-    /// Whether the admin routes are open to this user.
+    /// True if the admin routes are open to this user.
     admin: bool,
 }
 
@@ -56,14 +56,14 @@ struct Me {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::api) struct SubscriptionView {
-    /// What the user has now: by a subscription, or else as a beta tester. `SCOUT`, `OPERATOR`, `OVERLORD` or null.
+    /// Tier of the user now: by a subscription, or else as a beta tester. `SCOUT`, `OPERATOR`, `OVERLORD` or null.
     tier: Option<Tier>,
-    /// By what: `paid`, `beta` or null.
+    /// Source of the tier: `paid`, `beta` or null.
     #[schema(value_type = Option<String>, pattern = "^(paid|beta)$")]
     source: Option<TierSource>,
     /// The payment provider's id of the subscription.
     payment_subscription_id: Option<String>,
-    /// Of the subscription: `ACTIVE`, `TRIALING`, `PAST_DUE`, `CANCELED`, `INCOMPLETE`, `UNPAID`, `PAUSED` or null.
+    /// Subscription status: `ACTIVE`, `TRIALING`, `PAST_DUE`, `CANCELED`, `INCOMPLETE`, `UNPAID`, `PAUSED` or null.
     status: Option<SubscriptionStatus>,
     /// The interval at which the subscription is charged: `month`, `year` or null.
     interval: Option<BillingInterval>,
@@ -73,11 +73,11 @@ pub(in crate::api) struct SubscriptionView {
     cancel_at_period_end: bool,
     entitlements: EntitlementsView,
     used: UsedView,
-    /// Why the tier is what it is: facts, in words.
+    /// Reasons for the tier: facts, in words.
     why: Vec<String>,
 }
 
-/// What the tier unlocks; without a tier, nothing.
+/// Entitlements of the tier; without a tier, nothing.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct EntitlementsView {
@@ -85,11 +85,11 @@ struct EntitlementsView {
     guests_per_server: u32,
     /// On all servers together.
     watched_shops: u32,
-    /// False: the service does not hold anybody to these numbers.
+    /// False: the service does not hold users to these numbers.
     enforced: bool,
 }
 
-/// How much of it is used.
+/// Used part of the entitlements.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct UsedView {
@@ -117,7 +117,7 @@ impl SubscriptionView {
     }
 }
 
-/// What to change; null takes a value away, and what is absent stays.
+/// Preferences to change; null removes a value, and an absent field stays.
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
 pub struct PreferencePatch {
@@ -141,7 +141,7 @@ fn is_locale(tag: &str, _: &()) -> garde::Result {
     preference::locale(tag).map(drop).ok_or_else(|| garde::Error::new("must be a language tag (BCP 47)"))
 }
 
-/// What `/me` shows beside the user.
+/// The values that `/me` shows beside the user.
 struct Standing {
     effective: EffectiveTier,
     used: TierUse,
@@ -174,7 +174,7 @@ impl Me {
     }
 }
 
-/// Who is signed in, and what they have.
+/// The signed-in user, with subscription and entitlements.
 #[utoipa::path(get, path = "/me", tag = "sign-in", security(("session" = [])), responses(
     (status = 200, body = Me),
 ))]

@@ -200,7 +200,7 @@ pub async fn issue(
     once.write(KeyCaller::User(caller), issue, |()| ()).await
 }
 
-/// Whether the user may watch the server of an overlay; a helper is always allowed.
+/// True if the user may watch the server of an overlay; a helper is always allowed.
 fn still_allowed(db: &mut Db, purpose: &CodePurpose) -> Result<bool, DbError> {
     let Some(server) = &purpose.overlay else { return Ok(true) };
     Ok(access::role(db, &purpose.user, server)?.is_some_and(|role| role.may(Action::Watch)))
@@ -257,7 +257,7 @@ async fn exchange(
     let code = PairingCode::parse(&context.pairing_code_prefix, code).ok_or(ApiError::InvalidPairingCode)?;
     let (asked, from) = (code.clone(), network.clone());
     let live = context.pool.read(move |db| pairing_codes::find(db, &asked, &from, now)).await?;
-    // Nobody is signed in: in one network, whoever has the code and the key is the same caller.
+    // No user is signed in: in one network, all requests with the code and the key are of the same caller.
     let caller = KeyCaller::Knowing(format!("code {} {network}", sha256_hex(code.as_str().as_bytes())));
     let since = now - TimeDelta::minutes(ACTIVATION_REPLAY_MINUTES);
     match live {

@@ -1,4 +1,4 @@
-//! What is stored about the signed-in user: `/me/export`, and its erasure, `DELETE /me`.
+//! The data stored about the signed-in user: `/me/export`, and its erasure, `DELETE /me`.
 
 use actix_web::{
     HttpRequest, HttpResponse,
@@ -41,13 +41,13 @@ use crate::{
     relay::hub::{AccessChanged, AcknowledgementsErased, NotesChanged, ServerRemoved, SessionEnded},
 };
 
-/// How often an erasure begins again, because a checkout was opened meanwhile or another transaction had what it locks.
+/// Most attempts of an erasure, repeated after a new checkout or while another transaction has what it locks.
 const ATTEMPTS: usize = 10;
 
 /// The greatest age of the sign-in with which a user erases themselves.
 const FRESH_SIGN_IN: Duration = Duration::minutes(15);
 
-/// That the user means it.
+/// Body of `DELETE /me`: the confirmation.
 #[derive(Deserialize, ToSchema, Validate)]
 pub struct ErasureRequest {
     /// The user's own platform id.
@@ -69,7 +69,7 @@ struct ErasureAnswer {
 enum PaymentsEnd {
     /// The user never was at the checkout.
     None,
-    /// Nothing any more.
+    /// All have ended.
     Ended,
     /// The provider does not answer. Whatever runs is ended as soon as it does.
     Ending,
@@ -78,7 +78,8 @@ enum PaymentsEnd {
 /// Everything that is stored about the user: an object of lists, one for each kind of row (`profile`, `sessions`,
 /// `pairedServers`, `smartDevices`, `helperDevices`, `mapNotes`, `trackedPlayers`, `shopWatches`, `guests`, `guestOf`, `alarms`,
 /// `incidents`, `acknowledgements`, `timeline`, `chatLines`, `subscriptions` and more), with the timeline and chat of the own
-/// servers. Of a push credential there is its state and never its content; other secrets are not in it either. It is sent
+/// servers. A push credential is there with its state and never its content; other secrets are not in it either. It is
+/// sent
 /// while it is read: if something fails on the way, the body ends early and is no whole JSON.
 #[utoipa::path(get, path = "/me/export", tag = "privacy", security(("session" = [])), responses(
     (status = 200, body = Object, headers(("Content-Disposition" = String))),
@@ -98,11 +99,11 @@ pub async fn export(
         .streaming(chunks(context, user)))
 }
 
-/// Where an export has come to.
+/// The place that an export has reached.
 #[derive(Clone)]
 struct ExportPlace {
     list: usize,
-    /// None: its first page.
+    /// `None`: the list's first page.
     after: Option<RowPlace>,
 }
 
@@ -134,12 +135,13 @@ fn chunks(context: web::Data<ApiContext>, user: User) -> impl Stream<Item = Resu
     })
 }
 
-/// Erases the user: everything that is stored about them, at once and for good, with their paired servers and what others
-/// had of these. Their sessions, sockets, game links and push session end. A subscription must have been cancelled before. It
-/// ends at once then, also at the payment provider, so that nothing can renew it: what is left of its period is lost. When
-/// the provider does not answer, `payments` is `ending`: its id of the customer is kept until it has ended everything. What stays: the audit log of admins, which names accounts and what was changed of them;
-/// what game servers say of players; and of a user who had a subscription a keyed hash of the account, so that there is one
-/// trial for each. Who signs in again is a new user.
+/// Erases the user: everything that is stored about them, at once and for good, with their paired servers and what
+/// others had of these. Their sessions, sockets, game links and push session end. A subscription must have been
+/// cancelled before. It ends at once then, also at the payment provider, so that nothing can renew it: the rest of its
+/// period is lost. When the provider does not answer, `payments` is `ending`: its id of the customer is kept until it
+/// has ended everything. These stay: the audit log of admins, which names accounts and what was changed of them; what
+/// game servers say of players; and of a user who had a subscription a keyed hash of the account, so that there is one
+/// trial for each. A user who signs in again is a new one.
 #[utoipa::path(delete, path = "/me", tag = "privacy", security(("session" = [])), request_body = ErasureRequest, responses(
     (status = 200, body = ErasureAnswer),
     (status = 400, body = Problem, content_type = "application/problem+json",
@@ -188,8 +190,8 @@ pub async fn erase(
     Ok(response)
 }
 
-/// Has the provider close the open checkout, and store how the subscriptions stand; what it says. `None`: it does not
-/// answer. What is stored counts then, and what runs is ended afterwards.
+/// Has the provider close the open checkout, stores the state of the subscriptions, and returns it. `None`: the
+/// provider does not answer; then the stored state counts, and what runs is ended afterwards.
 async fn standing(context: &ApiContext, user: &UserId, open: Option<&str>) -> Result<Option<UserStanding>, ApiError> {
     let Ok(billing) = billing::billing(context) else { return Ok(Some(UserStanding::default())) };
     match checkout::prepare_erasure(billing, user, open).await {
@@ -222,19 +224,19 @@ async fn end_payments(context: &ApiContext, customers: Vec<CustomerTurn>) -> Pay
     end
 }
 
-/// How an attempt to erase a user ended.
+/// Outcome of an attempt to erase a user.
 enum ErasureAttempt {
     Erased(Erased),
     /// The session has ended since the request was let in.
     SignedOut,
     /// The first payment is due.
     SubscriptionRuns,
-    /// Another than the one that is closed.
+    /// A checkout other than the closed one is open.
     CheckoutOpened,
 }
 
 /// Erases the user, unless there is another checkout than `closed`, which could still be paid, or a subscription that
-/// renews. Those that the provider does not know do not.
+/// renews. A subscription that the provider does not know does not renew.
 async fn erase_once(
     context: &ApiContext,
     user: &User,
@@ -266,7 +268,7 @@ async fn erase_once(
     };
     let tell = move |attempt: &ErasureAttempt| {
         let ErasureAttempt::Erased(erased) = attempt else { return };
-        // On the database's thread, which nobody can stop: a client that leaves must not keep the user off the list.
+        // On the database's thread, which cannot be stopped: a client that leaves must not keep the user off the list.
         if let Err(error) = erasure_list::note(&data_dir, &id, now) {
             log::error!(user:% = id; "an erasure is not on the list that restored backups are held against: {error}");
         }

@@ -7,7 +7,7 @@ use utoipa::{
     openapi::{RefOr, schema::Schema},
 };
 
-/// What a helper registered at the push service. The service keeps it as it comes.
+/// A helper's registration at the push service. The API keeps it as it comes.
 pub struct HelperBundle;
 
 impl ToSchema for HelperBundle {

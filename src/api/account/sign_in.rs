@@ -39,7 +39,7 @@ use crate::{
 /// Where the provider sends the browser back to, below BASE_URL.
 const CALLBACK: &str = "/auth/platform/callback";
 
-/// How long a login at the provider may last. A used one is remembered longer: as long as a nonce.
+/// Longest duration of a login at the provider. A used one is remembered longer: as long as a nonce.
 const LOGIN_LIFETIME: chrono::Duration = chrono::Duration::minutes(LOGIN_MINUTES);
 
 /// A login that has begun at the identity provider, as its browser keeps it, sealed.
@@ -82,8 +82,8 @@ struct StartQuery {
     r#return: Option<String>,
 }
 
-/// Sends the browser to the identity provider. The attempt is kept by the browser alone: nobody who has not signed in
-/// makes the database grow.
+/// Sends the browser to the identity provider. The attempt is kept by the browser alone: requests before sign-in do not
+/// make the database grow.
 #[utoipa::path(get, path = "/auth/platform", tag = "sign-in", params(StartQuery), responses(
     (status = 302, description = "To the identity provider; sets the login-state cookie"),
 ))]
