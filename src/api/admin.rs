@@ -14,8 +14,8 @@
 //!
 //! The closure is one transaction with its entry in the audit log; an `Err` (of any
 //! [`ApiError`](crate::api::answer::error::ApiError), also of a `DbError`) undoes it and is the answer.
-//! `write_and_tell` also tells the relay once it is committed. What others do for us (a refund) goes through `effect`:
-//! an entry before, one with what came of it. New actions have a name in
+//! `write_and_tell` also notifies the relay after the commit. Requests to other services (a refund) go through
+//! `effect`: an entry before, and one with the outcome. New actions have a name in
 //! [`AdminAction`](crate::domain::audit::AdminAction). `tests/spec/admin/writes.rs` has an example of every write, and
 //! fails for a route without one.
 

@@ -1,4 +1,4 @@
-//! How the service is used: `/admin/analytics`. Read from counts of days, so that it costs the same however long the
+//! Usage of the service: `/admin/analytics`. Read from counts of days, so that it costs the same however long the
 //! history is.
 
 use std::collections::BTreeMap;
@@ -17,10 +17,10 @@ use crate::{
     domain::time::{self, Timestamp},
 };
 
-/// Days of what is told of a week, with today.
+/// Days in the figures of a week, with today.
 const WEEK: usize = 7;
 
-/// How the service is used. Up to a minute old.
+/// Usage of the service. Up to a minute old.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct Analytics {
@@ -31,7 +31,7 @@ struct Analytics {
     subscriptions: SubscriptionCounts,
     /// Servers that were paired within 7 days, and still are.
     pairings7d: i64,
-    /// What users did, today and on the 6 days before (UTC), most first. Counted by the API: a minute may be missing.
+    /// Actions of users, today and on the 6 days before (UTC), most first. Counted by the API: a minute may be missing.
     #[schema(max_items = 50)]
     activity_by_type7d: Vec<TypeCount>,
     /// Entries of timelines and raids, of the same days, most first.
@@ -80,7 +80,7 @@ struct DayView {
     raids: i64,
 }
 
-/// How the service is used.
+/// Usage of the service.
 #[utoipa::path(get, path = "/admin/analytics", tag = "admin", security(("session" = [])), responses(
     (status = 200, body = Analytics),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),

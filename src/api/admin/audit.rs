@@ -1,4 +1,4 @@
-//! What admins did: `/admin/audit`.
+//! The log of admins' actions: `/admin/audit`.
 
 use actix_web::{HttpResponse, web};
 use chrono::{DateTime, Utc};
@@ -27,10 +27,10 @@ use crate::{
 /// Entries of a page when no `limit` is given.
 const PAGE: usize = 200;
 
-/// Which entries.
+/// Filters and a page of entries.
 #[derive(Deserialize, IntoParams, Validate)]
 pub struct AuditQuery {
-    /// At most so many; 200 if absent.
+    /// Most entries of the page; 200 if absent.
     #[garde(range(min = 1, max = 500))]
     #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
@@ -63,7 +63,7 @@ fn plain(text: &Option<String>, _: &()) -> garde::Result {
 
 #[derive(Serialize, ToSchema)]
 struct AuditLog {
-    /// How many entries match, whatever `before` and `limit` are.
+    /// Number of entries that match, whatever `before` and `limit` are.
     total: i64,
     /// Newest first.
     entries: Vec<AuditEntryView>,
@@ -71,7 +71,7 @@ struct AuditLog {
     next: Option<String>,
 }
 
-/// What an admin did.
+/// An action of an admin.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct AuditEntryView {
@@ -82,13 +82,13 @@ struct AuditEntryView {
     /// `other`: one of a later version.
     #[schema(format = "admin-action")]
     action: &'static str,
-    /// What it was done to.
+    /// Target of the action.
     target: String,
-    /// `{ before, after }` without secrets; of what is asked of others `{ asked }`, and of what came of that
+    /// `{ before, after }` without secrets; for a request to another service `{ asked }`, and for its outcome
     /// `{ begun, after }`, where `begun` is the id of the first entry.
     #[schema(value_type = Object)]
     payload: Value,
-    /// `done`, `begun`, `failed`, or `unknown`: others did not say what became of it.
+    /// `done`, `begun`, `failed`, or `unknown`: the other service did not report the outcome.
     result: AuditResult,
     #[serde(serialize_with = "time::wire")]
     #[schema(value_type = String, format = DateTime)]
@@ -106,7 +106,7 @@ impl From<AuditEntry> for AuditEntryView {
     }
 }
 
-/// What admins did, newest first.
+/// The actions of admins, newest first.
 #[utoipa::path(get, path = "/admin/audit", tag = "admin", security(("session" = [])), params(AuditQuery), responses(
     (status = 200, body = AuditLog),
     (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
@@ -133,7 +133,7 @@ impl AuditQuery {
             let place = cursor.or_else(|| Some((read_time(&before)?, i64::MIN)));
             place.ok_or_else(|| ApiError::invalid("before", "must be a time, or the `next` of another page"))
         });
-        // A form sends what is left empty, too.
+        // A form also sends the fields that are left empty.
         let given = |text: Option<String>| text.filter(|text| !text.is_empty());
         Ok(AuditPage {
             action: given(action),

@@ -33,14 +33,14 @@ use crate::{
 /// Entries of a page when no `limit` is given.
 const PAGE: i64 = 200;
 
-/// Which entries.
+/// A page of entries.
 #[derive(Deserialize, IntoParams, Validate)]
 pub struct BetaTesterQuery {
-    /// At most so many; 200 if absent.
+    /// Most entries of the page; 200 if absent.
     #[garde(range(min = 1, max = 500))]
     #[param(minimum = 1, maximum = 500)]
     limit: Option<i64>,
-    /// So many are left out.
+    /// Number of entries to skip.
     #[garde(range(min = 0, max = LARGEST_NUMBER))]
     #[param(minimum = 0, maximum = 2_147_483_647)]
     offset: Option<i64>,
@@ -109,7 +109,7 @@ impl BetaTesterView {
     }
 }
 
-/// Who has a tier for nothing, also when it has expired.
+/// The accounts that have a tier for nothing, also when it has expired.
 #[utoipa::path(get, path = "/admin/beta-testers", tag = "admin", security(("session" = [])), params(BetaTesterQuery),
     responses(
     (status = 200, body = BetaTesterList),

@@ -43,7 +43,7 @@ fn is_group(group: &Option<String>, _: &()) -> garde::Result {
 
 #[derive(Serialize, ToSchema)]
 struct RegisteredCommands {
-    /// How many commands the platform has now.
+    /// Number of commands that the platform has now.
     registered: usize,
     /// `global` or `guild`.
     #[schema(format = "command-scope")]

@@ -71,7 +71,7 @@ pub struct ConveyorCategories {
     category: String,
 }
 
-/// Which rows.
+/// A page of rows.
 #[derive(Deserialize, IntoParams, Validate)]
 pub struct ConveyorQuery {
     /// Most rows of the page; all if absent.
@@ -90,7 +90,7 @@ pub struct ConveyorQuery {
 pub struct ConveyorRowView {
     shortname: String,
     item_id: String,
-    /// As in the catalogue now; the short name for an item that is not in it any more.
+    /// As in the catalogue now; the short name for an item that is no longer in it.
     #[schema(value_type = String)]
     name: Arc<str>,
     category: String,

@@ -1,4 +1,4 @@
-//! The game's items: what admins say of them, over the embedded catalogue.
+//! The game's items: admins' edits over the embedded catalogue.
 
 use std::collections::BTreeSet;
 
@@ -38,12 +38,12 @@ use crate::{
 /// Results of a search when no `limit` is given.
 const RESULTS: usize = 20;
 
-/// What an admin says of an item.
+/// An admin's edit of an item.
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({ "name": "Sulfur", "category": "Resources" }))]
 pub struct ItemBody {
-    /// The game's own name. Of an item of the embedded catalogue it is known, and cannot be another.
+    /// The game's own name. For an item of the embedded catalogue it is known, and cannot be another.
     #[garde(inner(custom(is_shortname)))]
     #[schema(format = "shortname", min_length = 1, max_length = 100)]
     shortname: Option<String>,
@@ -71,7 +71,7 @@ pub fn is_shortname(text: &str, _: &()) -> garde::Result {
     }
 }
 
-/// What to look for.
+/// A search for items.
 #[derive(Deserialize, IntoParams, Validate)]
 pub struct ItemSearch {
     /// Words of a name or short name, or an id.
@@ -124,7 +124,7 @@ pub async fn search(
     Ok(HttpResponse::Ok().json(ItemResults { results, next }))
 }
 
-/// Says what an item is, of the embedded catalogue or a further one. Everybody sees it at once, wherever the item is named.
+/// Writes an item of the embedded catalogue or a further one. Everyone sees it at once, wherever the item is named.
 #[utoipa::path(put, path = "/admin/items/{id}", tag = "admin", security(("session" = [])),
     params(("id" = String, Path, description = "The game's item id")), request_body = ItemBody, responses(
     (status = 200, body = ItemView),
@@ -165,7 +165,7 @@ pub async fn put(
     Ok(HttpResponse::Ok().json(ItemView::new(&item, &context.urls)))
 }
 
-/// Takes back what admins said of an item: one of the embedded catalogue is as it was, another one is gone. Its icon is
+/// Takes back the admins' edit of an item: one of the embedded catalogue is as it was, another one is gone. Its icon is
 /// deleted if nothing else uses it.
 #[utoipa::path(delete, path = "/admin/items/{id}", tag = "admin", security(("session" = [])),
     params(("id" = String, Path, description = "The game's item id")), responses(
@@ -212,7 +212,7 @@ fn item_id(text: &str) -> Result<i32, ApiError> {
     text.parse().map_err(|_| ApiError::NotFound)
 }
 
-/// What the body says, checked against the embedded catalogue.
+/// The edit in this body, checked against the embedded catalogue.
 fn edit(id: i32, body: ItemBody, context: &ApiContext) -> Result<ItemEdit, ApiError> {
     let ItemBody { shortname, name, category, icon_url, stack_size } = body;
     let shortname = match (items::embedded(id), shortname) {
@@ -243,7 +243,7 @@ fn image_user(id: i32) -> String {
     format!("item:{id}")
 }
 
-/// As the audit log tells it.
+/// The edit as the audit log shows it.
 fn told(edit: Option<&ItemEdit>) -> Value {
     edit.map_or(Value::Null, |edit| {
         let ItemEdit { id, shortname, name, category, stack_size, icon } = edit;

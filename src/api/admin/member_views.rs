@@ -40,10 +40,10 @@ pub struct MemberView {
 struct MemberTierView {
     /// By a subscription, or else as a beta tester.
     tier: Option<Tier>,
-    /// By what: `paid`, `beta` or null.
+    /// Source of the tier: `paid`, `beta` or null.
     #[schema(value_type = Option<String>, pattern = "^(paid|beta)$")]
     source: Option<TierSource>,
-    /// Of the subscription.
+    /// Status of the subscription.
     status: Option<SubscriptionStatus>,
     /// The interval at which the subscription is charged.
     interval: Option<BillingInterval>,
@@ -60,7 +60,7 @@ impl MemberView {
     }
 }
 
-/// How far a member has come.
+/// Progress of a member.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StatusUser {
@@ -71,7 +71,7 @@ pub struct StatusUser {
     /// At least one dashboard or overlay is open.
     online: bool,
     tier: Option<Tier>,
-    /// By what: `paid`, `beta` or null.
+    /// Source of the tier: `paid`, `beta` or null.
     #[schema(value_type = Option<String>, pattern = "^(paid|beta)$")]
     source: Option<TierSource>,
     status: Option<SubscriptionStatus>,
@@ -81,18 +81,18 @@ pub struct StatusUser {
     /// `missing`, `unproven` or `proven`.
     #[schema(format = "credential-state")]
     credential_state: &'static str,
-    /// Own ones.
+    /// Number of own servers.
     paired_servers: i64,
     /// The servers of others.
     guest_of: Vec<HostView>,
-    /// Whether a chat account is linked.
+    /// True if a chat account is linked.
     chat_linked: bool,
     #[serde(serialize_with = "time::wire")]
     #[schema(value_type = String, format = DateTime)]
     last_seen_at: Timestamp,
     /// `no-subscription`, `no-credentials`, `no-paired-server`, `ready` or `guest-ready`.
     funnel_stage: FunnelStage,
-    /// What is missing, in words.
+    /// The missing step, in words.
     stuck_reason: Option<&'static str>,
 }
 

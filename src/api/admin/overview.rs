@@ -1,5 +1,5 @@
-//! How the service and its members are: `/admin/users/overview`. Portals ask every few seconds: what is counted over
-//! all members is counted once for all of them.
+//! State of the service and its members: `/admin/users/overview`. Portals ask every few seconds: counts over all
+//! members are taken once for all of them.
 
 use std::collections::BTreeMap;
 
@@ -30,14 +30,14 @@ use crate::{
 /// Members of a page when no `limit` is given.
 const PAGE: i64 = 200;
 
-/// Which members.
+/// A search and a page of members.
 #[derive(Deserialize, IntoParams, Validate)]
 pub struct OverviewQuery {
-    /// What the platform id, or a word of the name, begins with.
+    /// Beginning of the platform id, or of a word of the name.
     #[garde(length(chars, max = 100))]
     #[param(max_length = 100)]
     q: Option<String>,
-    /// At most so many; 200 if absent.
+    /// Most members of the page; 200 if absent.
     #[garde(range(min = 1, max = 500))]
     #[param(minimum = 1, maximum = 500)]
     limit: Option<i64>,
@@ -50,9 +50,9 @@ pub struct OverviewQuery {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct Overview {
-    /// Whether the relay's `/health` answered within 3 s.
+    /// True if the relay's `/health` answered within 3 s.
     relay_reachable: bool,
-    /// Why not.
+    /// Reason, if it did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     relay_error: Option<String>,
     totals: OverviewTotals,
@@ -62,27 +62,27 @@ struct Overview {
     next: Option<String>,
 }
 
-/// Of all members, whatever is searched for. Up to 10 seconds old, as is who is online.
+/// Counts over all members, whatever is searched for. Up to 10 seconds old, as is who is online.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct OverviewTotals {
     total_users: i64,
     online: usize,
-    /// With a subscription that entitles.
+    /// Members with a subscription that entitles.
     paid: usize,
     /// Active beta testers who have signed in.
     beta: usize,
     with_creds: usize,
-    /// With a linked chat account.
+    /// Members with a linked chat account.
     with_chat: i64,
-    /// With an own server.
+    /// Members with an own server.
     with_paired: usize,
     /// Members by stage: `no-subscription`, `no-credentials`, `no-paired-server`.
     #[schema(value_type = Object)]
     stuck: BTreeMap<&'static str, i64>,
 }
 
-/// How the relay and the members are: who is online, how far each has come, and where they get stuck.
+/// State of the relay and the members: who is online, how far each has come, and where they get stuck.
 #[utoipa::path(get, path = "/admin/users/overview", tag = "admin", security(("session" = [])), params(OverviewQuery),
     responses(
     (status = 200, body = Overview),

@@ -35,7 +35,7 @@ struct DeletedServers {
     deleted: usize,
 }
 
-/// What the audit log tells of a server.
+/// A server as the audit log shows it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ToldServer<'a> {
@@ -63,7 +63,7 @@ impl<'a> From<&'a PairedServer> for ToldServer<'a> {
     }
 }
 
-/// The relay and the push worker, which end what lives of deleted servers.
+/// Notifies the relay and the push worker, which end what runs for deleted servers.
 fn end_lives(hub: Addr<Hub>, push: Addr<PushWorker>) -> impl Fn(&PairedServer) + Send {
     move |server| {
         hub.do_send(ServerRemoved { server: server.id.clone() });

@@ -1,4 +1,4 @@
-//! Whether the caller is an admin: `/admin/ping`.
+//! A check that the caller is an admin: `/admin/ping`.
 
 use actix_web::{HttpResponse, web};
 use serde::Serialize;
@@ -14,9 +14,9 @@ use crate::api::{
 #[serde(rename_all = "camelCase")]
 struct AdminPing {
     admin: bool,
-    /// Of the caller.
+    /// The caller's platform id.
     platform_id: String,
-    /// How many admins there are.
+    /// Number of admins.
     allowlist_size: usize,
 }
 

@@ -54,7 +54,7 @@ const EVENTS: usize = 200;
 /// The largest amount that the provider takes in any currency.
 const LARGEST_REFUND: i64 = 999_999_999_999;
 
-/// What is paid back.
+/// A refund to make.
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({ "chargeId": "ch_1", "amount": 500, "reason": "requested_by_customer" }))]
@@ -87,7 +87,7 @@ fn is_reason(text: &str, _: &()) -> garde::Result {
     known.then_some(()).ok_or_else(|| garde::Error::new("must be duplicate, fraudulent or requested_by_customer"))
 }
 
-/// Which refunds or charges.
+/// A page of refunds or charges.
 #[derive(Deserialize, IntoParams, Validate)]
 pub struct ProviderPage {
     /// Most entries of the page; 20 refunds or 100 charges if absent.
@@ -100,7 +100,7 @@ pub struct ProviderPage {
     before: Option<String>,
 }
 
-/// Which events.
+/// A page of events.
 #[derive(Deserialize, IntoParams, Validate)]
 pub struct PaymentEventQuery {
     /// `parked` (if absent): those that wait, the oldest first; `reported`: disputes, and refunds that failed at the bank,
@@ -108,7 +108,7 @@ pub struct PaymentEventQuery {
     #[garde(custom(is_shown))]
     #[param(pattern = "^(parked|reported)$")]
     state: Option<String>,
-    /// At most so many; 200 if absent.
+    /// Most events of the page; 200 if absent.
     #[garde(range(min = 1, max = 500))]
     #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
@@ -135,7 +135,7 @@ struct RefundView {
     status: RefundStatus,
     charge_id: Option<String>,
     payment_intent_id: Option<String>,
-    /// The member who paid; null: a customer who is no member here (any more).
+    /// The member who paid; null: a customer who is not, or no longer, a member here.
     user_id: Option<String>,
     /// Platform id of the admin; null: it was issued at the provider.
     issued_by: Option<String>,
@@ -160,7 +160,7 @@ struct RefundList {
     next: Option<String>,
 }
 
-/// What a member has paid.
+/// A charge of a member.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ChargeView {
@@ -202,7 +202,7 @@ struct PaymentEventView {
     kind: &'static str,
     /// `parked` or `reported`.
     state: &'static str,
-    /// Why it waits; or `dispute_opened`, `dispute_lost`, `dispute_closed`, `refund_failed`.
+    /// Reason to wait; or `dispute_opened`, `dispute_lost`, `dispute_closed`, `refund_failed`.
     reason: Option<String>,
     /// The charge that is disputed, or whose refund failed.
     charge_id: Option<String>,
@@ -213,7 +213,7 @@ struct PaymentEventView {
     #[serde(serialize_with = "time::wire")]
     #[schema(value_type = String, format = DateTime)]
     received_at: Timestamp,
-    /// How often it was tried again.
+    /// Number of further attempts.
     attempts: i32,
     #[serde(serialize_with = "time::wire_option")]
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -269,12 +269,12 @@ fn refused(error: PaymentsError) -> ApiError {
     }
 }
 
-/// Pays a charge back, or a part of it. It does not change the tier; an event of the provider may. One refund of a charge
-/// at a time: while one is under way, or nobody knows what became of it, the same again without an `Idempotency-Key` is
-/// that one, and anything else is `refund_open`. After `payment_provider_unavailable` the provider is asked again each
-/// minute; what became of it is a further entry of the audit log, and the answer to the same request. The same again after
-/// an answer pays back again, unless it comes with the same `Idempotency-Key`; each key is a refund of its own. An answer
-/// that its client did not wait for counts as given: one that waits less than 30 s sends a key.
+/// Pays a charge back, or a part of it. The tier does not change; an event of the provider may change it. One refund of
+/// a charge at a time: while one is under way, or its outcome is unknown, the same request without an `Idempotency-Key`
+/// is that one, and any other is `refund_open`. After `payment_provider_unavailable` the provider is asked again each
+/// minute; the outcome is a further entry of the audit log, and the answer to the same request. The same request after
+/// an answer pays back again, unless it has the same `Idempotency-Key`; each key is a refund of its own. An answer that
+/// its client did not wait for counts as given: a client that waits less than 30 s sends a key.
 #[utoipa::path(post, path = "/admin/refund", tag = "admin", security(("session" = [])), request_body = NewRefund,
     responses(
     (status = 201, body = RefundView),
@@ -337,7 +337,7 @@ fn not_made(error: RefundError) -> ApiError {
 /// The effect of a request.
 #[derive(Serialize, Deserialize)]
 enum RefundStep {
-    /// The same as the attempt that began with this entry of the audit log.
+    /// Joins the attempt that began with this entry of the audit log.
     Join(i64),
     Begin {
         plan: Box<RefundPlan>,
@@ -423,7 +423,7 @@ pub async fn list(
     Ok(HttpResponse::Ok().json(RefundList { refunds: refunds.into_iter().map(RefundView::from).collect(), next }))
 }
 
-/// What a member has paid, to choose a refund from.
+/// The charges of a member, to choose a refund from.
 #[utoipa::path(get, path = "/admin/users/{id}/charges", tag = "admin", security(("session" = [])),
     params(("id" = String, Path), ProviderPage), responses(
     (status = 200, body = ChargeList),

@@ -164,7 +164,7 @@ pub async fn versions(name: web::Path<String>, context: web::Data<ApiContext>) -
     Ok(HttpResponse::Ok().json(StoreVersionList { versions }))
 }
 
-/// What a version of a store held.
+/// The content of a version of a store.
 #[utoipa::path(get, path = "/admin/store/{name}/versions/{version}", tag = "admin", security(("session" = [])),
     params(("name" = String, Path), ("version" = i64, Path, minimum = 0, maximum = 2_147_483_647, description = "0: what the service ships")),
     responses(
@@ -209,7 +209,7 @@ pub async fn restore(
     answer(written.await?)
 }
 
-/// Writes the next version. The audit log says which; what it holds is among the versions.
+/// Writes the next version. The audit log has its number; its content is among the versions.
 fn write(
     db: &mut Db,
     store: StoreName,

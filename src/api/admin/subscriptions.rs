@@ -31,7 +31,7 @@ use crate::{
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct StoredSubscriptionView {
-    /// The payment provider's.
+    /// Id at the payment provider.
     id: String,
     /// Null: of a price that is not configured.
     tier: Option<Tier>,
@@ -40,7 +40,7 @@ struct StoredSubscriptionView {
     /// The tier of the last price that was paid.
     paid_tier: Option<Tier>,
     status: SubscriptionStatus,
-    /// The payment provider's.
+    /// Id at the payment provider.
     price_id: Option<String>,
     #[serde(serialize_with = "time::wire_option")]
     #[schema(value_type = Option<String>, format = DateTime)]

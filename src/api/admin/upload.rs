@@ -1,4 +1,4 @@
-//! How an admin's image is taken, whatever it is for.
+//! Upload of an admin's image, for any purpose.
 
 use actix_multipart::Multipart;
 use actix_web::{HttpRequest, HttpResponse};
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Receives an image of at most so many pixels wide and high, and stores it.
+/// Receives an image of at most `longest` pixels in width and height, and stores it.
 pub async fn upload(admin: Admin, req: &HttpRequest, form: Multipart, longest: u32) -> Result<HttpResponse, ApiError> {
     let context = ApiContext::of(req).clone();
     let cleaned = context.images.receive(req, form, longest).await?;

@@ -40,23 +40,23 @@ use crate::{
 /// Members of a page when no `limit` is given.
 const PAGE: i64 = 50;
 
-/// Which members.
+/// A search and a page of members.
 #[derive(Deserialize, IntoParams, Validate)]
 pub struct MemberQuery {
-    /// What the platform id, or a word of the name, begins with; upper and lower case are one. Or the whole id of a
+    /// Beginning of the platform id, or of a word of the name; upper and lower case are one. Or the whole id of a
     /// subscription or customer at the payment provider.
     #[garde(length(chars, max = 255))]
     #[param(max_length = 255)]
     q: Option<String>,
-    /// At most so many; 50 if absent.
+    /// Most members of the page; 50 if absent.
     #[garde(range(min = 1, max = 500))]
     #[param(minimum = 1, maximum = 500)]
     limit: Option<i64>,
-    /// So many are left out.
+    /// Number of members to skip.
     #[garde(range(min = 0, max = LARGEST_NUMBER))]
     #[param(minimum = 0, maximum = 2_147_483_647)]
     offset: Option<i64>,
-    /// Only members before this one: the `next` of the page before. Unlike `offset`, it leaves nobody out when others come.
+    /// Only members before this one: the `next` of the page before. Unlike `offset`, it skips no one when others come.
     #[garde(inner(custom(own_id)))]
     #[param(format = Uuid)]
     before: Option<String>,
@@ -64,7 +64,7 @@ pub struct MemberQuery {
 
 #[derive(Serialize, ToSchema)]
 struct MemberList {
-    /// How many match, whatever the page is.
+    /// Number of members that match, whatever the page is.
     total: i64,
     /// The newest members first.
     users: Vec<MemberView>,
@@ -95,7 +95,7 @@ struct MemberDetail {
     subscription: SubscriptionView,
     /// The customer at the payment provider; null: they were never at the checkout.
     payment_customer_id: Option<String>,
-    /// Own ones.
+    /// The member's own servers.
     paired_servers: Vec<PairedServerView>,
     /// Its state, never its content.
     push_credential: PushCredentialView,
@@ -130,7 +130,7 @@ struct AlarmSummary {
 #[derive(Serialize, ToSchema)]
 struct SignedOut {
     ok: bool,
-    /// How many sessions were ended.
+    /// Number of sessions that were ended.
     sessions: usize,
 }
 

@@ -245,7 +245,7 @@ pub async fn read_version(
     Ok(respond(&req, &view, Some(&digest), Caching::Private))
 }
 
-/// Puts a page back to an earlier version, as a new one. So comes back a page that was deleted.
+/// Puts a page back to an earlier version, as a new one; also a page that was deleted.
 #[utoipa::path(post, path = "/admin/wiki/page/restore", tag = "admin", security(("session" = [])),
     params(("if-match" = Option<String>, Header, description = "The `ETag` of what is changed"),
         ("if-none-match" = Option<String>, Header, description = "`*`: only if there is none")),
@@ -288,8 +288,7 @@ pub async fn upload_image(admin: Admin, req: HttpRequest, form: Multipart) -> Re
     upload::upload(admin, &req, form, WIKI_IMAGE_EDGE).await
 }
 
-/// Writes the next version, and counts its images as used. Gives the page as it now is, and the images that nothing uses
-/// any more.
+/// Writes the next version, and counts its images as used. Returns the page as it now is and the unused images.
 fn write(
     db: &mut Db,
     slug: &WikiSlug,
