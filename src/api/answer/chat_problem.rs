@@ -1,4 +1,4 @@
-//! What goes wrong between the service, the chat platform and who links an account of it.
+//! Failures between the service, the chat platform and a user who links an account of it.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{
 pub enum ChatProblem {
     /// No support bot is configured.
     Disabled,
-    /// The platform had too many requests of ours, and wants us to wait so long.
+    /// The platform had too many requests of ours, and wants us to wait for this time.
     Busy(Duration),
     Unavailable(ClientError),
     /// The platform does not take the bot's token: a fault of the settings.

@@ -1,10 +1,9 @@
-//! How an error becomes an answer: RFC 9457 problem documents, with the codes of
-//! [`domain::problem`](crate::domain::problem).
+//! Errors as answers: RFC 9457 problem documents, with the codes of [`domain::problem`](crate::domain::problem).
 //!
 //! Above 500 lines: one enum, and for each of its many variants a line in every match.
 //!
-//! A variant is what a *client* can distinguish. Causes of internal failures go to the log, once, and nowhere else; the
-//! request id joins the two.
+//! A variant is a failure that a *client* can distinguish. Causes of internal failures go to the log, once, and nowhere
+//! else; the request id joins the two.
 
 use std::{error::Error as StdError, fmt};
 
@@ -81,7 +80,7 @@ pub enum ApiError {
     InvalidPairingCode,
     /// The code is right, and its user has to confirm the device first.
     ConfirmationNeeded,
-    /// The bundle belongs to somebody else.
+    /// The bundle belongs to another account.
     MismatchedPlatformId,
     CrossSite,
     /// There is no admin.
@@ -95,7 +94,7 @@ pub enum ApiError {
     NotFound,
     /// No such invitation link, or it was taken back.
     UnknownInvite,
-    /// Somebody else has accepted the link.
+    /// Another user has accepted the link.
     InviteUsed,
     InviteExpired,
     MethodNotAllowed,
@@ -106,7 +105,7 @@ pub enum ApiError {
     IdempotencyKeyReused,
     /// The request with this key is under way.
     IdempotencyKeyInUse,
-    /// It is not any more what the client takes it for.
+    /// The content is no longer what the client takes it for.
     PreconditionFailed,
     /// The uploaded file is no image that is taken.
     InvalidImage(String),
@@ -129,7 +128,7 @@ pub enum ApiError {
     InvalidSignature(String),
     /// Only switches can be toggled.
     NotASwitch,
-    /// The game server does not know the device any more.
+    /// The game server no longer knows the device.
     DeviceRemoved,
     /// This device has no camera frames.
     NotACamera,
@@ -143,7 +142,7 @@ pub enum ApiError {
     CamerasDisabled,
     /// The game server knows no such camera.
     UnknownCamera,
-    /// What the game server sent is no picture.
+    /// The game server's frame is no picture.
     CameraUnreadable,
     /// The paired player is in no team.
     NoTeam,
@@ -151,7 +150,7 @@ pub enum ApiError {
     MessageNotSent,
     /// The map of the server's world has not come yet.
     MapUnknown,
-    /// What the game server sent as the picture of its map is none.
+    /// The game server's picture of its map is no picture.
     MapUnreadable,
     /// There is no link to the game server, or it refused.
     GameServerUnavailable,
@@ -179,9 +178,9 @@ pub enum ApiError {
     Chat(ChatProblem),
     /// The database or an actor does not answer.
     Unavailable(Box<dyn StdError + Send + Sync>),
-    /// These parts of the service have not started yet, or do not answer.
     /// Another key sealed what would be replaced.
     AwaitsKey,
+    /// These parts of the service have not started yet, or do not answer.
     NotReady(Vec<FieldError>),
     /// A refusal of the web framework's own.
     Framework(StatusCode),
@@ -193,7 +192,7 @@ impl ApiError {
         Self::Invalid(vec![FieldError { path: path.to_owned(), message: message.into() }])
     }
 
-    /// Whether it is sure that nothing was done. A conflict of idempotency keys says nothing of what the other one did.
+    /// True if certainly nothing was done. A conflict of idempotency keys says nothing about the other request.
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Conflict | Self::Exists(_) => false,
@@ -443,8 +442,8 @@ impl ApiError {
         }
     }
 
-    /// What the client should present instead (RFC 9110 §11.6.1). No scheme is registered for cookies; browsers pass
-    /// over those that they do not know.
+    /// Credential that the client should present instead (RFC 9110 §11.6.1). No scheme is registered for cookies;
+    /// browsers pass over those that they do not know.
     fn challenge(&self) -> Option<&'static str> {
         Some(match self {
             Self::Unauthenticated => "Cookie realm=\"companion\", cookie-name=\"rp_sess\"",

@@ -16,7 +16,7 @@ pub fn tag(digest: &str) -> EntityTag {
     EntityTag::new_strong(digest.to_owned())
 }
 
-/// True if the client says that it has what this tag stands for.
+/// True if the client says that it has the content of this tag.
 fn has(req: &HttpRequest, tag: &EntityTag) -> bool {
     req.headers().contains_key(header::IF_NONE_MATCH)
         && match IfNoneMatch::parse(req) {
@@ -48,7 +48,7 @@ pub enum Caching {
     Public,
     /// The browser that asked.
     Private,
-    /// The same, for a year: what the URL names never changes.
+    /// Also proxies, for a year: the content of a URL never changes.
     PublicImmutable,
     PrivateImmutable,
 }
@@ -64,7 +64,7 @@ impl Caching {
     }
 }
 
-/// What the client takes for granted (`If-Match`, `If-None-Match`); without these headers, nothing.
+/// State that the client takes for granted (`If-Match`, `If-None-Match`); without these headers, none.
 #[derive(Clone, Debug)]
 pub struct Precondition {
     is: Option<IfMatch>,
@@ -80,7 +80,7 @@ impl FromRequest for Precondition {
         let is = given(header::IF_MATCH).then(|| IfMatch::parse(req)).transpose();
         let is_not = given(header::IF_NONE_MATCH).then(|| IfNoneMatch::parse(req)).transpose();
         let fault = |name| Err(ApiError::invalid(name, "is not a list of entity tags"));
-        // What is no tag was passed over.
+        // Values that are no tag were passed over.
         ready(match (is, is_not) {
             (Err(_), _) => fault("If-Match"),
             (Ok(Some(IfMatch::Items(tags))), _) if tags.is_empty() => fault("If-Match"),
@@ -92,7 +92,7 @@ impl FromRequest for Precondition {
 }
 
 impl Precondition {
-    /// Whether it holds for what is there now, by its digest; `None`: nothing is there.
+    /// Checks the precondition against the present content, by its digest; `None`: there is none.
     pub fn check(&self, digest: Option<&str>) -> Result<(), ApiError> {
         let is = match (&self.is, digest) {
             (None, _) => true,

@@ -92,7 +92,7 @@ pub fn is_tier(text: &str, _: &()) -> garde::Result {
     Tier::parse(text).map(|_| ()).ok_or_else(|| garde::Error::new("must be SCOUT, OPERATOR or OVERLORD"))
 }
 
-/// Tells `null`, which takes a value away, from a field that is absent.
+/// Distinguishes `null`, which removes a value, from an absent field.
 pub fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }

@@ -1,4 +1,4 @@
-//! Answers that are the same for everybody as long as the process runs: compressed once, and sent again only to clients
+//! Answers that are the same for everyone as long as the process runs: compressed once, and sent again only to clients
 //! that do not have them.
 
 use std::io::Write as _;

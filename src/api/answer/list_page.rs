@@ -10,7 +10,7 @@ use crate::{
     domain::{time::Timestamp, timeline::Cursor},
 };
 
-/// Which part of the list.
+/// A page of the list.
 #[derive(Default, Deserialize, IntoParams, Validate)]
 pub struct ListPage {
     /// Most entries of the page; all if absent.

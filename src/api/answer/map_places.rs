@@ -15,7 +15,7 @@ pub fn map_size(db: &mut Db, server: &ServerId) -> Result<u32, DbError> {
     Ok(size.and_then(|size| u32::try_from(size).ok()).unwrap_or_default())
 }
 
-/// Whether the place is at most 500 m beyond a map of this size.
+/// Checks that the place is at most 500 m beyond a map of this size.
 pub fn check_place(map_size: u32, x: Option<f64>, y: Option<f64>) -> Result<(), ApiError> {
     let end = f64::from(map_size) + BEYOND_THE_MAP;
     match [("x", x), ("y", y)].into_iter().find(|(_, place)| map_size > 0 && place.is_some_and(|place| place > end)) {

@@ -21,7 +21,7 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// What the browser may do with a page: its `Content-Security-Policy`.
+/// The browser's permissions for a page: its `Content-Security-Policy`.
 pub fn policy() -> &'static str {
     &POLICY
 }
@@ -43,7 +43,7 @@ pub fn whole(title: &str, content: &Markup) -> String {
     page.into_string()
 }
 
-/// As an answer.
+/// The page as an answer.
 pub fn answer(page: impl Into<String>) -> HttpResponse {
     HttpResponse::Ok()
         .content_type(ContentType::html())
@@ -51,7 +51,7 @@ pub fn answer(page: impl Into<String>) -> HttpResponse {
         .body(page.into())
 }
 
-/// Text in which what stands between backticks is code.
+/// Text with the parts between backticks as code.
 pub fn words(text: &str) -> Markup {
     html! {
         @for (number, part) in text.split('`').enumerate() {

@@ -1,4 +1,4 @@
-//! What layers and extractors note of a request, for its log line and its header fields.
+//! Notes of layers and extractors on a request, for its log line and its header fields.
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -11,7 +11,7 @@ use crate::{domain::ids::UserId, net::budgets::LimitReport};
 pub struct RequestNotes {
     /// The budgets that it was paid from.
     pub limits: RefCell<Vec<LimitReport>>,
-    /// Who calls.
+    /// The caller.
     pub user: RefCell<Option<UserId>>,
 }
 

@@ -1,4 +1,4 @@
-//! Holds the owner of a server to what their tier unlocks, where tiers are enforced. What is there already stays.
+//! Holds the owner of a server to what their tier unlocks, where tiers are enforced. Existing guests and watches stay.
 
 use crate::{
     api::answer::error::ApiError,
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Why one more is refused.
+/// Refusal of one more.
 #[derive(Debug)]
 pub struct TierLimit {
     tier: Option<Tier>,

@@ -1,5 +1,5 @@
-//! What users do, counted by kind for the admins' analytics: in memory, and added to the day's counts each minute. What
-//! the end of the process loses is a minute of counts.
+//! Actions of users, counted by kind for the admins' analytics: in memory, and added to the day's counts each minute.
+//! The end of the process loses a minute of counts.
 
 use std::{
     collections::BTreeMap,
@@ -13,11 +13,11 @@ use crate::{
     db::{daily_counts, engine::pool::Pool},
 };
 
-/// What was done since it was last stored.
+/// Actions that are not stored yet.
 #[derive(Default)]
 pub struct ActivityCounts(Mutex<BTreeMap<&'static str, i64>>);
 
-/// What a successful request to this route means, if it is something that a user did.
+/// The action that a successful request to this route means, if it is one of a user.
 fn kind(method: &Method, route: &str) -> Option<&'static str> {
     Some(match (method.as_str(), route) {
         ("POST", "/relay/token") => "dashboard",
@@ -56,7 +56,7 @@ impl ActivityCounts {
         *self.lock().entry(kind).or_default() += 1;
     }
 
-    /// Adds what was done to the counts of the day; once more later what could not be stored.
+    /// Adds the actions to the counts of the day; those that could not be stored are added later.
     pub async fn store(&self, pool: &Pool, clock: &Clock) {
         let done = std::mem::take(&mut *self.lock());
         if done.is_empty() {

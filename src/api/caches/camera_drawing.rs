@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Pictures that are drawn at once, and how long one more waits for its turn.
+/// Pictures that are drawn at once, and the longest wait of one more.
 const DRAWN_AT_ONCE: usize = 2;
 const DRAW_DEADLINE: Duration = Duration::from_secs(3);
 
@@ -36,7 +36,7 @@ impl DrawingTurns {
     ) -> Result<Vec<u8>, ApiError> {
         let turn = timeout(DRAW_DEADLINE, self.0.clone().acquire_owned()).await;
         let turn = turn.map_err(|_| ApiError::Unavailable("too many camera pictures are drawn".into()))?;
-        // The permit goes along: who stops waiting does not end the work.
+        // The permit goes along: the work goes on when the caller stops waiting.
         let drawn = web::block(move || {
             let _turn = turn;
             format.encode(&draw(&shot, with_entities))

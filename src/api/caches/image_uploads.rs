@@ -32,8 +32,8 @@ use crate::{
     },
 };
 
-/// Files that are received at once, so that a few slow ones hold nobody up; those that are decoded, and how long one more
-/// waits for its turn.
+/// Files that are received at once, so that a few slow ones do not block others; those that are decoded, and the
+/// longest wait of one more.
 const RECEIVED_AT_ONCE: usize = 8;
 const DECODED_AT_ONCE: usize = 2;
 const TURN_DEADLINE: Duration = Duration::from_secs(3);
@@ -51,10 +51,10 @@ pub struct ImageForm {
     file: Vec<u8>,
 }
 
-/// Where an image is.
+/// Address of an image.
 #[derive(Serialize, ToSchema)]
 pub struct ImageLocation {
-    /// Other bytes have another one: what is there never changes.
+    /// Other bytes have another URL: its content never changes.
     pub url: String,
 }
 
@@ -73,10 +73,10 @@ impl Images {
         Self { store, receiving, decoding, changing: Mutex::default() }
     }
 
-    /// Receives the file of a form and writes it anew. Nothing is stored yet.
+    /// Receives the file of a form and encodes it again. Nothing is stored yet.
     pub async fn receive(&self, req: &HttpRequest, form: Multipart, longest: u32) -> Result<CleanPicture, ApiError> {
         let receiving = turn(&self.receiving).await?;
-        // For whoever has a slow line; that it is an admin is known here.
+        // For admins on slow lines; the caller is known to be one here.
         BodyDeadline::extend(&req.extensions(), UPLOAD_DEADLINE);
         let announced = req.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         if announced.is_some_and(|length: usize| length > IMAGE_BYTES + FORM_BYTES) {
@@ -84,7 +84,7 @@ impl Images {
         }
         let file = file_of(form).await?;
         let decoding = turn(&self.decoding).await?;
-        // The turns go along: who stops waiting does not end the work.
+        // The permits go along: the work goes on when the caller stops waiting.
         let cleaned = web::block(move || {
             let _turns = (receiving, decoding);
             picture::clean(&file, longest)
@@ -107,7 +107,7 @@ impl Images {
         self.store.put(&name, file.into()).await?;
         let known = pool.write(move |db| images::insert(db, &image, now)).await;
         if let Err(error) = known {
-            // Unless it was there before, nobody knows of it.
+            // Unless it was there before, nothing refers to it.
             let doomed = name.clone();
             if pool.read(move |db| images::is_known(db, &doomed)).await.is_ok_and(|is_known| !is_known)
                 && let Err(error) = self.store.delete(&name).await
@@ -119,13 +119,12 @@ impl Images {
         Ok(name)
     }
 
-    /// Deletes these images, unless something uses them by now. What is left when one fails is deleted by
-    /// [`sweep`](Self::sweep).
+    /// Deletes these images, unless something uses them by now. If one fails, [`sweep`](Self::sweep) deletes the rest.
     pub async fn delete_unused(&self, pool: &Pool, names: Vec<ImageName>) {
         for name in names {
             if let Err(error) = self.delete(pool, &name).await {
                 log::warn!("the image {name} was not deleted: {error:?}");
-                // Whoever waits does not wait for a storage that is away, once for each image.
+                // The caller must not wait for an absent storage once for each image.
                 break;
             }
         }

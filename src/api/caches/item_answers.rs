@@ -38,7 +38,7 @@ pub struct ItemView {
     icon_url: Option<String>,
     /// Pieces that one slot holds; `null`: not known.
     stack_size: Option<u32>,
-    /// `catalogue` or `admin`: who says all this.
+    /// `catalogue` or `admin`: the source of these values.
     source: ItemSource,
 }
 
@@ -74,7 +74,7 @@ impl ItemView {
     }
 }
 
-/// All items as they were last sent: whoever reads them shares the bytes.
+/// All items as they were last sent: all readers share the bytes.
 #[derive(Default)]
 pub struct ItemsAnswer(Mutex<Option<SentItems>>);
 
@@ -89,7 +89,7 @@ pub struct SentItems {
 impl ItemsAnswer {
     /// All items as they are now.
     pub fn get(&self, catalogue: &CatalogueKeeper, urls: &PublicUrls) -> Result<SentItems, ApiError> {
-        // Read first: what changes meanwhile is another version.
+        // Read first: a change meanwhile is another version.
         let version = catalogue.version();
         let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sent) = sent.as_ref().filter(|sent| sent.version == version) {

@@ -1,5 +1,5 @@
-//! Pictures of maps on their way to clients. They are megabytes, so whoever reads the same one shares it, and only some
-//! are in memory at once. Smaller sizes are drawn once, on a thread for blocking work, and kept; a picture that cannot be
+//! Pictures of maps on their way to clients. They are megabytes, so all readers of one share it, and only some are in
+//! memory at once. Smaller sizes are drawn once, on a thread for blocking work, and kept; a picture that cannot be
 //! drawn is not tried again.
 
 use std::{
@@ -31,19 +31,19 @@ use crate::{
     game::map_picture::scale,
 };
 
-/// Different pictures in memory at once, at most 12 MiB each, and how long one more waits for its turn.
+/// Different pictures in memory at once, at most 12 MiB each, and the longest wait of one more.
 const AT_ONCE: usize = 12;
-/// Of those: how many one user was the first to read.
+/// Most of those that one user was the first to read.
 const PER_USER: usize = 3;
 const TURN_DEADLINE: Duration = Duration::from_secs(3);
-/// Whoever has not read a picture after this time loses it when another needs its place.
+/// A reader that has not finished a picture after this time loses it when another needs its place.
 const READING_TIME: Duration = Duration::from_secs(30);
 /// Bytes of a picture that are handed over at once.
 const PIECE: usize = 16 * 1024;
-/// Pictures that are known to be unreadable; then they are forgotten and tried anew.
+/// Most pictures that are known to be unreadable; then they are forgotten and tried again.
 const UNREADABLE: usize = 1_000;
 
-/// Which picture.
+/// Key of a picture.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PictureKey {
     pub address: String,
@@ -63,10 +63,10 @@ pub struct MapPictures {
     unreadable: Mutex<HashSet<String>>,
 }
 
-/// Where a picture is while somebody reads it. Whoever fetches it holds the lock: the others wait for the same one.
+/// Place of a picture while it is read. The request that fetches it holds the lock: the others wait for the same one.
 type PictureSlot = Arc<AsyncMutex<Weak<ReadPicture>>>;
 
-/// A picture that somebody reads.
+/// A picture that is being read.
 struct ReadPicture {
     size: u64,
     since: Instant,
@@ -79,7 +79,7 @@ struct HeldPicture {
     _turn: PictureTurn,
 }
 
-/// One of the pictures at once, and of those of a user.
+/// A place among the pictures at once, and among those of a user.
 struct PictureTurn {
     _of_all: OwnedSemaphorePermit,
     _of_user: OwnedSemaphorePermit,
@@ -159,7 +159,7 @@ impl MapPictures {
         read.entry(key.clone()).or_default().clone()
     }
 
-    /// The user's share comes first: whoever waits for it takes no turn of others.
+    /// The user's share comes first: a request that waits for it takes no turn of others.
     async fn turn(&self, user: &UserId) -> Result<PictureTurn, ApiError> {
         let share = {
             let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
@@ -213,7 +213,7 @@ impl MapPictures {
         }
         let Some(original) = stored(pool, key, AS_SENT).await? else { return Ok(None) };
         let size = key.size;
-        // The permit goes along: who stops waiting does not end the work.
+        // The permit goes along: the work goes on when the caller stops waiting.
         let drawn = web::block(move || {
             let _turn = turn;
             scale(&original, size)
@@ -264,7 +264,7 @@ mod tests {
         PictureKey { address: "192.0.2.1".into(), port, version: "1".into(), size: AS_SENT }
     }
 
-    /// Somebody begins to read a picture.
+    /// Begins to read a picture.
     async fn read(pictures: &MapPictures, port: u16, turn: PictureTurn) -> PictureBody {
         let picture = ReadPicture::new(vec![1; PIECE + 1], turn);
         *pictures.slot(&key(port)).lock_owned().await = Arc::downgrade(&picture);

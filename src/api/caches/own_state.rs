@@ -1,4 +1,4 @@
-//! How the service itself is, as of a moment ago. [`state_checks`](crate::api::operation::state_checks) finds it out.
+//! State of the service itself, as of a moment ago. [`state_checks`](crate::api::operation::state_checks) finds it out.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -9,25 +9,25 @@ use crate::{domain::time::Timestamp, push::session_status::PushCounts, relay::hu
 
 /// For how long one look at whether something can be written counts: polls then cost nothing.
 pub const WRITTEN_FOR: TimeDelta = TimeDelta::seconds(5);
-/// For how long everybody is shown the same status.
+/// For how long everyone is shown the same status.
 pub const STATUS_FOR: TimeDelta = TimeDelta::seconds(5);
 /// An alarm that waits for longer needs the operator.
 pub const LONGEST_ALARM_WAIT: Duration = Duration::from_secs(60);
 /// Bytes that the data directory's file system has free, at the least.
 const LEAST_FREE: u64 = 64 << 20;
 
-/// What came of the last attempt to write.
+/// Outcome of the last attempt to write.
 pub struct WriteState {
-    /// Why the database takes nothing, if it takes nothing.
+    /// `Err`: the reason why the database takes nothing.
     pub database: Result<(), String>,
     /// Bytes that are free where the data directory is; none if the system does not say.
     pub free: Option<u64>,
-    /// Why the data directory takes no files, if it takes none.
+    /// `Err`: the reason why the data directory takes no files.
     pub directory: Result<(), String>,
 }
 
 impl WriteState {
-    /// Whether the data directory has room.
+    /// True if the data directory has room.
     pub fn has_room(&self) -> bool {
         self.free.is_none_or(|free| free >= LEAST_FREE)
     }
@@ -42,14 +42,14 @@ impl WriteState {
     }
 }
 
-/// True if more than half of these are unreachable, and so many at least.
+/// True if more than half of these are unreachable, and at least `least`.
 pub fn mostly_unreachable(states: &[(&'static str, usize)], least: usize) -> bool {
     let all: usize = states.iter().map(|(_, count)| count).sum();
     let unreachable = states.iter().find(|(state, _)| *state == "unreachable").map_or(0, |(_, count)| *count);
     unreachable >= least && 2 * unreachable > all
 }
 
-/// How the service is. `None`: the part does not answer.
+/// State of the service. `None`: the part does not answer.
 pub struct OwnState {
     pub stopping: bool,
     pub written: Arc<WriteState>,

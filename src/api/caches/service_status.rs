@@ -1,4 +1,4 @@
-//! What admins are shown of all members and of the relay, whoever asks.
+//! State of all members and of the relay, the same for every admin.
 
 use std::collections::HashSet;
 
@@ -8,6 +8,6 @@ use crate::{db::members::MemberTotals, domain::ids::UserId};
 pub struct ServiceStatus {
     pub totals: MemberTotals,
     pub online: HashSet<UserId>,
-    /// Why the relay does not answer, if it does not.
+    /// `Err`: the reason why the relay does not answer.
     pub relay: Result<(), String>,
 }

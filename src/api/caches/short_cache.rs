@@ -14,12 +14,12 @@ pub struct ShortCache<T> {
 }
 
 impl<T> ShortCache<T> {
-    /// Keeps each value so long.
+    /// Keeps each value for this long.
     pub fn new(kept_for: TimeDelta) -> Self {
         Self { kept_for, value: Mutex::new(None) }
     }
 
-    /// The value, computed if the last one is too old. Whoever asks meanwhile waits for the same one; an error is not kept.
+    /// The value, computed if the last one is too old. Callers meanwhile wait for the same one; an error is not kept.
     pub async fn get<F>(&self, clock: &Clock, compute: impl FnOnce() -> F) -> Result<Arc<T>, ApiError>
     where
         F: Future<Output = Result<T, ApiError>>,

@@ -1,4 +1,4 @@
-//! The stores as they are sent, shared by whoever reads them.
+//! The stores as they are sent, shared by all readers.
 
 use std::{
     collections::HashMap,
@@ -33,7 +33,7 @@ use crate::{
 /// The version of what the service ships.
 pub const SHIPPED: i64 = 0;
 
-/// What a store holds.
+/// The content of a store.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StoreView {
@@ -53,7 +53,7 @@ pub struct StoreAnswer {
     pub body: Bytes,
 }
 
-/// The stores as they were last sent: whoever reads one shares it.
+/// The stores as they were last sent: all readers of one share it.
 #[derive(Default)]
 pub struct StoreAnswers(Mutex<HashMap<StoreName, (Option<StoreVersion>, StoreAnswer)>>);
 
@@ -75,7 +75,7 @@ impl StoreAnswers {
 }
 
 impl StoreAnswer {
-    /// Of this data, JSON text.
+    /// The answer with this data, JSON text.
     pub fn new(data: String, updated_at: Option<Timestamp>) -> Result<Self, ApiError> {
         let digest = digest(&data);
         let data = RawValue::from_string(data).map_err(|error| ApiError::Internal(error.into()))?;
@@ -89,7 +89,7 @@ impl StoreAnswer {
     }
 }
 
-/// What a version of a store holds, JSON text, and when it was written; `NotFound` if it is not kept.
+/// The content of a version of a store, JSON text, and when it was written; `NotFound` if it is not kept.
 pub fn content(db: &mut Db, store: StoreName, version: i64) -> Result<(String, Option<Timestamp>), DbError> {
     if version == SHIPPED {
         return Ok((store.shipped().to_owned(), None));
