@@ -1,5 +1,5 @@
 //! The admin who calls, and the only doors through which an admin's request changes something: [`Admin::write`] for the
-//! database, [`Admin::effect`] for what others do for us. Both leave an entry in the audit log.
+//! database, [`Admin::effect`] for requests to other services. Both leave an entry in the audit log.
 
 use std::future::{Ready, ready};
 
@@ -47,7 +47,7 @@ impl FromRequest for Admin {
 }
 
 impl Admin {
-    /// Who calls, if it is an admin.
+    /// The caller, if it is an admin.
     pub fn calling(req: &HttpRequest) -> impl Future<Output = Result<Self, ApiError>> + use<> {
         let context = ApiContext::of(req).clone();
         let (caller, is_final) = (signed_in(req, |_, _| Ok(())), is_final(req.method().as_str(), req.path()));
@@ -72,7 +72,7 @@ impl Admin {
         self.write_and_tell(action, target, change, |_| ()).await
     }
 
-    /// The same, and tells others once it is committed, as `Pool::write_and_tell` does.
+    /// [`write`](Self::write) that also notifies others after the commit, as `Pool::write_and_tell` does.
     pub async fn write_and_tell<T, F>(
         &self,
         action: AdminAction,
@@ -143,8 +143,8 @@ impl Admin {
         }
     }
 
-    /// Has others do something, after an entry that it is `asked`; a second entry says what came of it. Goes on when the
-    /// client leaves. `call` has its own deadlines.
+    /// Runs an effect at another service, after an entry that it is `asked`; a second entry records the outcome. Goes
+    /// on when the client leaves. `call` has its own deadlines.
     pub async fn effect<T: 'static>(
         &self,
         action: AdminAction,
@@ -170,7 +170,7 @@ impl Admin {
                     (Err(error), why, result)
                 }
             };
-            // It is done, and the log says that it was begun.
+            // The effect is over, and the log says that it was begun.
             let payload = AuditPayload::of_outcome(begun, after);
             if let Err(error) = admin.context.pool.write(admin.entry(action, &target, payload, result)).await {
                 log::error!("the audit log does not say what came of entry {begun}: {error}");
@@ -202,7 +202,7 @@ pub fn is_final(method: &str, path: &str) -> bool {
     method.eq_ignore_ascii_case("delete") || path == "/admin/refund"
 }
 
-/// The request may have been under way for long: whoever has signed out or erased themselves meanwhile does nothing more.
+/// Refuses an admin who has signed out or was erased meanwhile: the request may have been under way for long.
 fn still_signed_in(db: &mut Db, session: &SessionId) -> Result<(), ApiError> {
     match sessions::lock(db, session)? {
         true => Ok(()),

@@ -19,7 +19,7 @@ use crate::{
     domain::{ids::UserId, relay_access::RelayAccess},
 };
 
-/// A user, and what they came with.
+/// A user, and the access by which they came.
 pub struct Caller {
     pub user: User,
     pub access: RelayAccess,
@@ -35,8 +35,8 @@ impl FromRequest for Caller {
     }
 }
 
-/// Who calls, by a token where the route takes one and it was sent, or else by the session's cookie; and what `also` reads
-/// for them in the same trip to the database.
+/// The caller, by a token where the route takes one and it was sent, or else by the session's cookie; and the result of
+/// `also`, read in the same trip to the database.
 pub async fn calling<T, F>(req: &HttpRequest, also: F) -> Result<(Caller, T), ApiError>
 where
     T: Send + 'static,

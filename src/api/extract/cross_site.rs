@@ -29,7 +29,7 @@ pub fn check(req: &HttpRequest) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Whether `Origin`, or `Referer` without it, is one of ours. Without both, only a browser sends `Sec-Fetch-Site`; any
+/// True if `Origin`, or `Referer` without it, is one of ours. Without both, only a browser sends `Sec-Fetch-Site`; any
 /// other client sends only its own cookies.
 fn comes_from(headers: &HeaderMap, PublicUrls { base, frontend, admin, .. }: &PublicUrls) -> bool {
     let source = headers.get(header::ORIGIN).or_else(|| headers.get(header::REFERER));

@@ -1,10 +1,10 @@
 //! Requests that may be sent again: `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header).
 //!
-//! A handler that creates or charges takes an [`Idempotent`] before its body, and does what it does through it. With
+//! A handler that creates or charges takes an [`Idempotent`] before its body, and does its work through it. With
 //! [`write`](Idempotent::write) the key and the answer are committed with the effect. With
-//! [`effect`](Idempotent::effect), for what others do for us, the key is claimed before, with a plan of what is asked;
-//! whoever comes with the key after the process died goes on with the same plan. What is refused leaves no trace, so that
-//! the key can be used again. Which routes take a key is in [`IDEMPOTENT`].
+//! [`effect`](Idempotent::effect), for requests to other services, the key is claimed before, with a plan of the
+//! request; after the process died, the next request with the key goes on with the same plan. A refusal leaves no
+//! trace, so that the key can be used again. The routes that take a key are in [`IDEMPOTENT`].
 
 use std::{
     cell::RefCell,
@@ -43,7 +43,7 @@ pub use crate::db::idempotency_keys::KeyCaller;
 
 /// The header field.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
-/// Whether the answer is a kept one.
+/// The header field of an answer that is a kept one.
 pub const REPLAYED: &str = "idempotency-replayed";
 
 /// The routes that take a key, all of them POST.
@@ -63,9 +63,9 @@ pub const IDEMPOTENT: [&str; 13] = [
     "/admin/conveyor-map",
 ];
 
-/// How long what others do for us may take.
+/// Longest time for an effect at another service.
 const EFFECT_DEADLINE: Duration = Duration::from_secs(45);
-/// How long a claim holds: the effect is over by then, or its process has died.
+/// Lifetime of a claim: the effect is over by then, or its process has died.
 const CLAIM: TimeDelta = TimeDelta::seconds(60);
 
 /// An answer that can be kept.
@@ -74,10 +74,10 @@ pub struct ReplayableAnswer {
     status: u16,
     /// JSON.
     body: String,
-    /// The id of what it gives, if that may end.
+    /// The id of the thing it gives, if that may end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     about: Option<String>,
-    /// Whose token it shows.
+    /// The device whose token it shows.
     #[serde(skip)]
     device: Option<HelperDeviceId>,
 }
@@ -88,12 +88,12 @@ impl ReplayableAnswer {
         Self { status: status.as_u16(), body, about: None, device: None }
     }
 
-    /// One that gives something that may end, which is looked at before the answer is given again.
+    /// An answer that gives something that may end, which is checked before the answer is given again.
     pub fn about(self, id: String) -> Self {
         Self { about: Some(id), ..self }
     }
 
-    /// One that shows the token of this device, and is forgotten with it.
+    /// An answer that shows the token of this device, and is forgotten with it.
     pub fn of_device(device: HelperDeviceId, body: &impl Serialize) -> Self {
         Self { device: Some(device), ..Self::new(StatusCode::OK, body) }
     }
@@ -108,7 +108,7 @@ impl ReplayableAnswer {
     }
 }
 
-/// The key of a request, if it has one. In a handler's signature it stands before the body, of which it takes the hash.
+/// The key of a request, if it has one. In a handler's signature it comes before the body, which it hashes.
 pub struct Idempotent {
     context: web::Data<ApiContext>,
     presented: Option<PresentedKey>,
@@ -116,7 +116,7 @@ pub struct Idempotent {
 
 struct PresentedKey {
     key: String,
-    /// Of the method, the path and what was read of the body so far.
+    /// Digest of the method, the path and the part of the body that was read so far.
     request: Rc<RefCell<PartsDigest>>,
 }
 
@@ -167,15 +167,15 @@ struct KeyedCall {
     sealer: Arc<Sealer>,
 }
 
-/// What came of a transaction.
+/// Outcome of a transaction.
 enum WriteOutcome<T> {
     Done(ReplayableAnswer, T),
     Replayed(ReplayableAnswer),
 }
 
 impl Idempotent {
-    /// True if this caller came with the same key after this time, and the key is so long (in characters) at least that it
-    /// cannot be guessed.
+    /// True if this caller came with the same key after this time, and the key has at least this many characters, so
+    /// that it cannot be guessed.
     pub async fn is_known_since(
         &self,
         caller: &KeyCaller,
@@ -188,7 +188,7 @@ impl Idempotent {
         Ok(self.context.pool.read(known).await?)
     }
 
-    /// Of this caller.
+    /// The call with the key of this caller, if the request has one.
     fn keyed(&self, caller: KeyCaller) -> Option<KeyedCall> {
         let PresentedKey { key, request } = self.presented.as_ref()?;
         let id = sha256_hex(format!("{}\n{key}", caller.as_str()).as_bytes());
@@ -196,8 +196,8 @@ impl Idempotent {
         Some(KeyedCall { request, sealer: self.context.kept_answers.clone() })
     }
 
-    /// Changes the database in one transaction with the key and the answer, and tells others of it once it is committed,
-    /// on the thread that did. When the same request of this caller has been answered, gives that answer instead.
+    /// Changes the database in one transaction with the key and the answer, and notifies others after the commit, on
+    /// the thread that committed. When the same request of this caller has been answered, returns that answer instead.
     pub async fn write<T, F>(
         self,
         caller: KeyCaller,
@@ -230,8 +230,8 @@ impl Idempotent {
         })
     }
 
-    /// Has others do something, which goes on when the client leaves. `plan` looks at what is asked, and gets the key for
-    /// those others; `call` does it. With a key, a plan is made once, and stored before the call.
+    /// Runs an effect at another service, and goes on when the client leaves. `plan` checks the request, and gets the
+    /// key for that service; `call` runs the effect. With a key, a plan is made once, and stored before the call.
     pub async fn effect<P, C>(
         self,
         caller: KeyCaller,
@@ -245,7 +245,8 @@ impl Idempotent {
         self.effect_while(caller, plan, call, async |_| Ok(())).await
     }
 
-    /// The same of what may end: `check_lasts` gets its id before the answer is given again, and refuses if it has ended.
+    /// [`effect`](Self::effect) that gives something that may end: `check_lasts` gets its id before the answer is given
+    /// again, and refuses if it has ended.
     pub async fn effect_while<P, C>(
         self,
         caller: KeyCaller,
@@ -269,7 +270,7 @@ impl Idempotent {
                 if before > context.clock.now() {
                     return Err(ApiError::IdempotencyKeyInUse);
                 }
-                // Its process died, or does not know what became of it.
+                // Its process died, or the outcome is unknown.
                 let id = keyed.request.id.clone();
                 if !context.pool.write(move |db| idempotency_keys::reclaim(db, &id, before, until)).await? {
                     return Err(ApiError::IdempotencyKeyInUse);
@@ -296,7 +297,7 @@ impl Idempotent {
         spawned(async move {
             let called = in_time(call(plan)).await;
             if let Err(error) = keyed.settle(&context, &called, until).await {
-                // Whoever comes with the key once the claim is over asks the others again, with their key.
+                // The next request with the key, once the claim is over, asks the other service again, with its key.
                 log::error!("the answer to a request with an Idempotency-Key was not kept: {error}");
             }
             called
@@ -322,7 +323,7 @@ impl KeyedCall {
     fn open<T: DeserializeOwned>(&self, sealed: &[u8]) -> Result<T, ApiError> {
         let opened = self.sealer.open(&self.place(), sealed);
         let value = opened.ok().and_then(|opened| serde_json::from_slice(opened.plaintext.expose_secret()).ok());
-        // SESSION_SECRET has changed, or the service: it was done, and nobody can say how.
+        // SESSION_SECRET has changed, or the service: the request was done, with an outcome that is lost.
         value.ok_or(ApiError::Conflict)
     }
 
@@ -337,7 +338,7 @@ impl KeyedCall {
         match idempotency_keys::take(db, &self.request, sealed, claimed_until, now)? {
             KeyTaken::First => Ok(true),
             KeyTaken::Known => Ok(false),
-            // Since their session was found.
+            // Erased since the session was found.
             KeyTaken::Erased => Err(ApiError::Unauthenticated),
             KeyTaken::Full => Err(ApiError::LimitReached(format!(
                 "One caller can have {IDEMPOTENCY_KEYS_PER_CALLER} idempotency keys at most. Leave the key out, or wait."
@@ -354,7 +355,7 @@ impl KeyedCall {
         }
     }
 
-    /// Keeps what was answered, forgets what was refused, and lets the next one try what nobody knows.
+    /// Keeps an answer, forgets a refusal, and lets the next attempt retry an unknown outcome.
     async fn settle(
         &self,
         context: &ApiContext,

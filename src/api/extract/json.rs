@@ -31,7 +31,7 @@ where
     }
 }
 
-/// The same, or the default when the request has no body.
+/// The body as by [`Json`], or the default when the request has none.
 pub struct OptionalJson<T>(pub T);
 
 impl<T> FromRequest for OptionalJson<T>
@@ -51,13 +51,13 @@ where
     }
 }
 
-/// Whether the content type is JSON.
+/// True if the content type is JSON.
 pub fn is_json(req: &HttpRequest) -> bool {
     let Ok(Some(mime)) = req.mime_type() else { return false };
     mime.subtype() == "json" || mime.suffix().is_some_and(|suffix| suffix == "json")
 }
 
-/// Decodes and does not validate a body; what is wrong with it is said with the path of the value.
+/// Decodes a body without validation; a fault is reported with the path of its value.
 pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     let mut json = serde_json::Deserializer::from_slice(body);
     let value = serde_path_to_error::deserialize(StrictObjects(&mut json)).map_err(|error| {
@@ -71,8 +71,8 @@ pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     Ok(value)
 }
 
-/// What is wrong with the value at this path, of serde's text. That may quote the value, which may be a secret: only the
-/// names of fields and what was expected, which stands last, are passed on.
+/// The fault of the value at this path, from serde's text. That may quote the value, which may be a secret: only the
+/// names of fields and the expectation, which comes last, are passed on.
 pub fn fault(path: &serde_path_to_error::Path, text: &str) -> FieldError {
     let path = path.to_string();
     let path = if path == "." { String::new() } else { path.chars().take(SHOWN_CHARS).collect() };

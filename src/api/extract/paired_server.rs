@@ -31,7 +31,7 @@ pub struct OwnedServer {
     pub id: ServerId,
 }
 
-/// What handlers do that take an [`OwnedServer`].
+/// Actions of the handlers that take an [`OwnedServer`].
 const OWNERS: [Action; 2] = [Action::Edit, Action::Drill];
 
 impl FromRequest for WatchedServer {

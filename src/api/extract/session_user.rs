@@ -46,7 +46,7 @@ impl FromRequest for SessionUser {
     }
 }
 
-/// The same for signing out, which is never refused because the user's budget is spent.
+/// A [`SessionUser`] who signs out, which is never refused because the user's budget is spent.
 pub struct LeavingUser(pub SessionUser);
 
 impl FromRequest for LeavingUser {
@@ -59,7 +59,7 @@ impl FromRequest for LeavingUser {
     }
 }
 
-/// Who calls, within their budget, and what `also` reads for them in the same trip to the database.
+/// The caller, within their budget, and the result of `also`, read in the same trip to the database.
 pub fn signed_in<T, F>(
     req: &HttpRequest,
     also: F,

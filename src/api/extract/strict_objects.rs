@@ -1,7 +1,7 @@
 //! A JSON array is no object: serde also reads a struct from a list, by position, and no setting turns that off. A field
 //! that a struct does not know is refused, on every route alike: a misspelt one would be left out in silence. This passes
-//! everything else on to another deserializer, at any depth. What serde keeps before it reads it (untagged and internally
-//! tagged enums, `flatten`) is past this: bodies have no structs there.
+//! everything else on to another deserializer, at any depth. Values that serde keeps before it reads them (untagged and
+//! internally tagged enums, `flatten`) are past this: bodies have no structs there.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
 //! The door of everything below `/admin`: without an allowlist 503, before any look at the session; without a session
-//! 401; for everybody else 403 `not_admin`. A handler cannot forget it, and finds who calls in [`Admin`].
+//! 401; for every other user 403 `not_admin`. A handler cannot forget it, and finds the caller in [`Admin`].
 
 use actix_web::{
     Error, HttpMessage as _,

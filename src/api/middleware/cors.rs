@@ -1,7 +1,7 @@
 //! CORS (Fetch, "CORS protocol") in two parts. Pages of our own origins may read with cookies. Pages of any origin,
 //! also `null`, may call the routes that take a token, with a token: no browser adds one by itself, and as their
-//! answers allow no credentials, a browser shows such a page nothing that came with a cookie. So may they call the two
-//! routes with which a page begins that has no token yet, and where no cookie counts.
+//! answers allow no credentials, a browser shows such a page nothing that came with a cookie. They may also call the
+//! two routes with which a page begins that has no token yet, and where no cookie counts.
 //!
 //! A preflight carries no token. It is answered for the method and the path of a route that takes one, and only if
 //! `Authorization` is to be sent; and for the routes that take none.

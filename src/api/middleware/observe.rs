@@ -96,7 +96,7 @@ async fn observed(
     let status = response.status();
     // Never the path: what is in it may be a secret.
     let route = response.request().match_pattern();
-    // What is answered again was done and counted before.
+    // A replayed answer was counted when it was first given.
     if (status.is_success() || status.is_redirection())
         && !response.headers().contains_key(REPLAYED)
         && let Some(route) = &route
@@ -128,10 +128,10 @@ fn is_https(base: &BaseUrl) -> bool {
     base.scheme() == "https"
 }
 
-/// What every answer has: its request id, and, unless its handler said otherwise, what browsers are to know of it.
+/// Adds the headers of every answer: its request id, and, unless its handler set others, those for browsers.
 fn add_headers(headers: &mut HeaderMap, id: &str, is_https: bool) {
     headers.insert(REQUEST_ID, HeaderValue::from_str(id).expect("a request id is visible ASCII"));
-    // A page of any site may show what everybody may read; what is a user's, only those of this one.
+    // A page of any site may show public answers; those of a user, only pages of this site.
     let is_public = headers.get(header::CACHE_CONTROL).is_some_and(|value| value.as_bytes().starts_with(b"public"));
     let defaults = [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -209,7 +209,7 @@ fn with_problem(
     (response.map_body(|_, _| BoxBody::new(body)), is_notable)
 }
 
-/// Counts a refusal; whether it is in the log.
+/// Counts a refusal; true if it is in the log.
 fn note(error: &ApiError, req: &HttpRequest) -> bool {
     let context = ApiContext::of(req);
     let route = req.match_pattern();
@@ -223,7 +223,7 @@ fn note(error: &ApiError, req: &HttpRequest) -> bool {
     context.refusals.note(&refusal, context.clock.moment())
 }
 
-/// Whether a person looks at the answer: browsers come here by themselves, and not by a script of a page.
+/// True if a person looks at the answer: browsers come here by themselves, and not by a script of a page.
 fn wants_page(req: &HttpRequest) -> bool {
     let accept = req.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
     accept.is_some_and(|accept| accept.contains("text/html"))
