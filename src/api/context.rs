@@ -1,4 +1,4 @@
-//! What endpoints share. Built once by `server.rs` for all workers.
+//! Values that endpoints share. Built once by `server.rs` for all workers.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -57,14 +57,14 @@ use crate::{
     vault::Vault,
 };
 
-/// How long a request waits for an actor.
+/// Longest wait of a request for an actor.
 pub const ACTOR_DEADLINE: Duration = Duration::from_secs(2);
 
-/// What endpoints share.
+/// The values that endpoints share.
 pub struct ApiContext {
     pub environment: Environment,
     pub urls: PublicUrls,
-    /// Who may use the admin routes; nobody: they are off.
+    /// Accounts that may use the admin routes; empty: the routes are off.
     pub admins: Vec<PlatformId>,
     /// Longest age of the sign-in with which an admin pays back or deletes; `None`: any age.
     pub fresh_sign_in: Option<TimeDelta>,
@@ -109,27 +109,26 @@ pub struct ApiContext {
     /// `None`: there is no support bot.
     pub chat_bot: Option<ChatBot>,
     pub relay_health: Arc<RelayHealth>,
-    /// What admins are shown of all members, and how the relay is.
+    /// State of all members and of the relay, for admins.
     pub service_status: ShortCache<ServiceStatus>,
     pub usage: ShortCache<Usage>,
-    /// What the tiers cost at the payment provider.
-    /// In the order of their kinds; `None`: not known.
+    /// Prices of the plans at the payment provider; a plan whose price is not known is absent.
     pub plan_prices: ShortCache<Vec<(Plan, ProviderPrice)>>,
-    /// The messages of the relay, as clients are told them.
+    /// JSON Schema of the relay's messages, as clients read it.
     pub relay_schema: Bytes,
-    /// What users did since it was last stored.
+    /// Actions of users that are not stored yet.
     pub activity: ActivityCounts,
-    /// Where the relay answers.
+    /// Client of the relay's health.
     pub relay: RelayHealthClient,
     /// The shops of game servers, as the relay knows them.
     pub markets: Arc<Markets>,
     pub started: Instant,
     pub started_at: Timestamp,
     pub data_dir: PathBuf,
-    /// What `/metrics` asks for; none: it is for this machine only.
+    /// Token that `/metrics` requires; `None`: in development for this machine only, in production off.
     pub metrics_token: Option<SecretString>,
     pub write_state: ShortCache<WriteState>,
-    /// The faults of it that the log has.
+    /// The faults of `write_state` that are in the log.
     pub write_faults: Mutex<Vec<String>>,
     /// Alarms that wait for the database.
     pub journal: Journal,
@@ -139,7 +138,7 @@ pub struct ApiContext {
 /// The support bot at the chat platform.
 pub struct ChatBot {
     pub client: ChatClient,
-    /// What the platform signs interactions with.
+    /// Public key of the platform's signatures of interactions.
     pub public_key: InteractionKey,
 }
 
@@ -165,7 +164,7 @@ impl ApiContext {
         Ok(sessions.remove(user))
     }
 
-    /// Who is online.
+    /// The users who are online.
     pub async fn online(&self) -> Result<HashSet<UserId>, ApiError> {
         in_time(self.hub.send(OnlineUsers)).await
     }

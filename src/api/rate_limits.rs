@@ -1,4 +1,4 @@
-//! How often a client may call: GCRA per client address and per user.
+//! Limits on the rate of calls: GCRA per client address and per user.
 
 use std::{
     hash::Hash,
@@ -66,7 +66,7 @@ pub const CLASSES: [LimitClass; 14] = [
     CHAT_CODES,
 ];
 
-/// What a client may try to guess; each has a budget of its own.
+/// Secrets that a client may try to guess; each has a budget of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guessed {
     PairingCode,
@@ -81,7 +81,7 @@ pub enum Guessed {
 pub struct RateLimits {
     proxies: TrustedProxies,
     address: RequestBudgets<IpAddr>,
-    /// Apart, so that nobody behind the same address can make the service look unready.
+    /// Separate, so that no client behind the same address can make the service look unready.
     probe: RequestBudgets<IpAddr>,
     sign_in: RequestBudgets<IpAddr>,
     user: RequestBudgets<UserId>,
@@ -98,7 +98,7 @@ pub struct RateLimits {
 }
 
 impl RateLimits {
-    /// `toggle` are the budgets that the relay takes from, too.
+    /// `toggle`: the budgets that the relay takes from, too.
     pub fn new(proxies: TrustedProxies, clock: &Clock, toggle: ToggleBudgets) -> Self {
         Self {
             proxies,
@@ -119,7 +119,7 @@ impl RateLimits {
         }
     }
 
-    /// One request to any route, those of operators apart; the one that costs nothing is free.
+    /// Takes one request to any route. Probes have a budget of their own, and `/health` is free.
     pub fn take_address(&self, req: &HttpRequest) -> Result<(), ApiError> {
         let policy = match req.path() {
             "/health" => return Ok(()),
@@ -129,42 +129,42 @@ impl RateLimits {
         noted(policy, &RequestNotes::of(req), &self.household(req))
     }
 
-    /// One request to a sign-in route.
+    /// Takes one request to a sign-in route.
     pub fn take_sign_in(&self, req: &HttpRequest) -> Result<(), ApiError> {
         noted(&self.sign_in, &RequestNotes::of(req), &self.household(req))
     }
 
-    /// One request of this user.
+    /// Takes one request of this user.
     pub fn take_user(&self, notes: &RequestNotes, user: &UserId) -> Result<(), ApiError> {
         noted(&self.user, notes, user)
     }
 
-    /// One request with this API token.
+    /// Takes one request with this API token.
     pub fn take_token(&self, notes: &RequestNotes, token: &ApiTokenId) -> Result<(), ApiError> {
         noted(&self.token, notes, token)
     }
 
-    /// One export of what is stored about this user.
+    /// Takes one export of this user's data.
     pub fn take_export(&self, req: &HttpRequest, user: &UserId) -> Result<(), ApiError> {
         noted(&self.export, &RequestNotes::of(req), user)
     }
 
-    /// One question of this user for the aliases of a player.
+    /// Takes one question of this user for the aliases of a player.
     pub fn take_aliases(&self, req: &HttpRequest, user: &UserId) -> Result<(), ApiError> {
         noted(&self.aliases, &RequestNotes::of(req), user)
     }
 
-    /// One camera frame of this user.
+    /// Takes one camera frame of this user.
     pub fn take_camera_frame(&self, req: &HttpRequest, user: &UserId) -> Result<(), ApiError> {
         noted(&self.camera_frame, &RequestNotes::of(req), user)
     }
 
-    /// One toggle of a smart switch by this user.
+    /// Takes one toggle of a smart switch by this user.
     pub fn take_toggle(&self, req: &HttpRequest, user: &UserId) -> Result<(), ApiError> {
         noted(&self.toggle, &RequestNotes::of(req), user)
     }
 
-    /// One line of this user for a team's chat.
+    /// Takes one line of this user for a team's chat.
     pub fn take_chat_line(&self, req: &HttpRequest, user: &UserId) -> Result<(), ApiError> {
         noted(&self.chat_line, &RequestNotes::of(req), user)
     }
@@ -179,13 +179,13 @@ impl RateLimits {
         guesses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Pays for one guess, before it is looked up. An error: too many wrong ones from its networks.
+    /// Pays for one guess, before it is looked up. Fails after too many wrong ones from its networks.
     pub fn begin_guess(&self, what: Guessed, req: &HttpRequest, now: Moment) -> Result<Guess, ApiError> {
         let address = self.household(req);
         self.guesses(what).begin(address, now).map_err(|retry_after| guess_refused(what, retry_after))
     }
 
-    /// The guess was right, or could not be looked up.
+    /// Pays a guess back that was right, or could not be looked up.
     pub fn pay_back_guess(&self, what: Guessed, guess: Guess) {
         self.guesses(what).pay_back(guess);
     }
@@ -201,7 +201,7 @@ impl RateLimits {
             .for_each(RequestBudgets::forget_idle);
     }
 
-    /// Whom the client shares a budget with. Over a Unix socket there is no address: all such clients share one budget.
+    /// Address by which the client shares budgets. Over a Unix socket there is none: all such clients share one budget.
     pub fn household(&self, req: &HttpRequest) -> IpAddr {
         let peer = req.peer_addr().map_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED), |peer| peer.ip());
         household(self.proxies.client(peer, forwarded_for(req.headers())))

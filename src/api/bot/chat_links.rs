@@ -52,7 +52,7 @@ pub async fn link(
 ) -> Result<HttpResponse, ApiError> {
     context.chat_bot()?;
     let now = context.clock.now();
-    // Paid before the look-up, as everywhere that somebody could guess.
+    // Paid before the look-up, as wherever something can be guessed.
     let guess = context.rate_limits.begin_guess(Guessed::ChatCode, &req, context.clock.moment())?;
     let wrong = || guessed_wrong(Guessed::ChatCode, guess, ApiError::Chat(ChatProblem::UnknownCode));
     let hash = sha256_hex(ChatLinkCode::parse(&code).ok_or_else(wrong)?.as_str().as_bytes());
@@ -77,7 +77,7 @@ pub async fn link(
     }
 }
 
-/// Ends the link: the bot does not know the user any more.
+/// Ends the link: the bot no longer knows the user.
 #[utoipa::path(delete, path = "/chat/link", tag = "chat platform", security(("session" = [])), responses(
     (status = 200, body = Done),
     (status = 404, body = Problem, content_type = "application/problem+json"),

@@ -1,6 +1,6 @@
-//! The support bot: `/chat/interactions`, which the chat platform calls for every command that somebody gives it.
+//! The support bot: `/chat/interactions`, which the chat platform calls for every command of a user.
 //!
-//! The platform waits three seconds, so there is always an answer in time: what cannot be looked up is said so.
+//! The platform waits three seconds, so there is always an answer in time: it says so if a look-up fails.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -41,7 +41,7 @@ use crate::{
 
 const SIGNATURE: &str = "x-signature-ed25519";
 const SIGNED_AT: &str = "x-signature-timestamp";
-/// How long an answer may take.
+/// Longest time for an answer.
 const ANSWER_DEADLINE: Duration = Duration::from_millis(2_500);
 /// Game servers whose offers are looked at for one answer, the user's own first.
 const PRICED_SERVERS: usize = 20;
@@ -64,7 +64,7 @@ pub async fn receive(
     let header = |name: &str| {
         let mut values = req.headers().get_all(name);
         let value = values.next().and_then(|value| value.to_str().ok());
-        // Which of two would be meant?
+        // Two such header fields are ambiguous.
         value.filter(|_| values.next().is_none())
     };
     let checked = match (header(SIGNATURE), header(SIGNED_AT)) {
@@ -83,7 +83,7 @@ pub async fn receive(
     }))
 }
 
-/// What the bot says to a command of this account.
+/// The bot's reply to a command of this account.
 async fn answer(context: &ApiContext, by: ChatUserId, command: Option<BotCommand>) -> BotReply {
     let Some(command) = command else { return BotMessages::default().unknown_command() };
     let asked = AskedCommand {
@@ -104,12 +104,12 @@ async fn answer(context: &ApiContext, by: ChatUserId, command: Option<BotCommand
     BotMessages::default().unavailable()
 }
 
-/// Who asks, and what an answer is made with.
+/// The account that asks, and the sources of an answer.
 struct AskedCommand {
     by: ChatUserId,
-    /// A new one.
+    /// A new code.
     code: ChatLinkCode,
-    /// Where the code is entered.
+    /// Address at which the code is entered.
     frontend: String,
     live: Arc<Markets>,
     now: Timestamp,
@@ -155,7 +155,7 @@ impl AskedCommand {
     }
 }
 
-/// What a store holds now.
+/// The present content of a store.
 fn store(db: &mut Db, name: StoreName) -> Result<Value, DbError> {
     let version = stores::newest(db, name)?.map_or(SHIPPED, |newest| newest.version);
     let (data, _) = content(db, name, version)?;

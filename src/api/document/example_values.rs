@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// What a field of this name holds, where its schema says nothing more.
+/// Value of a field of this name, where its schema says nothing more.
 const BY_NAME: &[(&str, &str)] = &[
     ("platformId", "76561198000000001"),
     ("playerId", "76561198000000001"),
@@ -45,7 +45,7 @@ const BY_NAME: &[(&str, &str)] = &[
 
 /// An id of ours.
 const OWN_ID: &str = "0198c5a2-7d3a-7b1e-8c4d-5e6f708192a3";
-/// How deep schemas that hold themselves are followed.
+/// Depth to which schemas that hold themselves are followed.
 const DEEPEST: usize = 8;
 
 /// A value of this schema, for a field of this name. `schemas` are those that it may refer to.

@@ -1,7 +1,7 @@
-//! What all operations of the OpenAPI document have in common, written once: the refusals that are not their own, with
-//! every code and an example of it; an example of every answer; the patterns of texts.
+//! Parts that all operations of the OpenAPI document have in common, written once: the refusals that are not their own,
+//! with every code and an example of it; an example of every answer; the patterns of texts.
 //!
-//! A handler's own refusals stand in its document as `(status = 409, …, description = "`limit_reached`")`: codes between
+//! A handler's own refusals are in its document as `(status = 409, …, description = "`limit_reached`")`: codes between
 //! backticks. Where it names none, the code is the usual one of that status.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,13 +23,13 @@ use crate::{
 /// The codes of a status.
 type Refusals = BTreeMap<u16, BTreeSet<&'static str>>;
 
-/// What is said of a status beside the codes.
+/// Text about a status beside the codes.
 type Remarks = BTreeMap<u16, String>;
 
-/// Routes without a login that take a body signed by somebody else, of any content type.
+/// Routes without a login that take a body signed by another service, of any content type.
 const SIGNED: [&str; 2] = ["/billing/webhook", "/chat/interactions"];
 
-/// Routes whose bodies others make, with fields of their own.
+/// Routes whose bodies other services make, with fields of their own.
 const OPAQUE: [&str; 3] = ["/billing/webhook", "/chat/interactions", "/credentials/push"];
 
 /// A list of entity tags, or `*` (RFC 9110 §13.1.1); none of ours has a comma.
@@ -132,7 +132,7 @@ const FORMATS: [(&str, &str); 17] = [
     ("slug", "^[a-z0-9]+(-[a-z0-9]+)*(/[a-z0-9]+(-[a-z0-9]+)*){0,3}$"),
 ];
 
-/// Those that may be JSON integers as well, and the range of these.
+/// Formats that may be JSON integers as well, and the range of these.
 const INTEGERS: [(&str, i64, u64); 2] = [("int32-digits", -2_147_483_648, 2_147_483_647), ("entity-id", 1, u64::MAX)];
 
 /// Bodies in which exactly one of two fields is given.
@@ -142,7 +142,7 @@ const ONE_OF_TWO: [(&str, [&str; 2]); 3] = [
     ("AcceptedInvite", ["token", "id"]),
 ];
 
-/// What fields of a body say of one another.
+/// Relations between fields of a body.
 fn relations() -> [(&'static str, Value); 3] {
     let (nothing, string, number) =
         (json!({ "type": "null" }), json!({ "type": "string" }), json!({ "type": "number" }));
@@ -174,7 +174,7 @@ fn relations() -> [(&'static str, Value); 3] {
     ]
 }
 
-/// The schemas that bodies of requests are made of. Not of bodies that others make.
+/// The schemas that bodies of requests are made of, without the bodies that other services make.
 fn request_schemas(document: &Value) -> BTreeSet<String> {
     let paths = document["paths"].as_object().into_iter().flatten();
     let operations =
@@ -239,7 +239,7 @@ fn write_parameters(operation: &mut Value) {
         if parameter["in"] == "path" && parameter["schema"]["type"] == "string" {
             parameter["schema"]["minLength"] = 1.into();
         }
-        // Who only reads is answered whatever it has.
+        // Reads accept any value.
         if changes && matches!(name.as_str(), "if-match" | "if-none-match") {
             parameter["schema"]["minLength"] = 1.into();
             parameter["schema"]["pattern"] = ENTITY_TAGS.into();
@@ -251,7 +251,7 @@ fn write_parameters(operation: &mut Value) {
     }
 }
 
-/// The example of a body stands at the body, where tools look for it.
+/// Puts the example of a body at the body, where tools look for it.
 fn write_request(operation: &mut Value, schemas: &Value) {
     if operation["requestBody"].is_null() {
         return;
@@ -272,7 +272,7 @@ fn write_request(operation: &mut Value, schemas: &Value) {
     }
 }
 
-/// Says what an answer is, and shows one.
+/// Describes each answer, with an example.
 fn write_answers(operation: &mut Value, schemas: &Value) {
     let Some(responses) = operation["responses"].as_object_mut() else { return };
     for (status, response) in responses {
@@ -330,7 +330,7 @@ fn write_refusals(method: &str, path: &str, operation: &mut Value) {
         });
         let mut response = json!({ "description": description, "content": { PROBLEM_JSON: content } });
         if path.starts_with("/auth/platform") {
-            // What a person is shown.
+            // The page for a person.
             response["content"]["text/html"] = json!({ "schema": { "type": "string" } });
         }
         let header = match status {
@@ -345,7 +345,7 @@ fn write_refusals(method: &str, path: &str, operation: &mut Value) {
     }
 }
 
-/// What the handler's document says.
+/// The refusals and remarks in the handler's document.
 fn own(operation: &Value) -> (Refusals, Remarks) {
     let (mut refusals, mut remarks) = (Refusals::new(), Remarks::new());
     let responses = operation["responses"].as_object();
@@ -380,7 +380,7 @@ fn usual(status: u16) -> Option<&'static ProblemCode> {
     })
 }
 
-/// What can go wrong with any operation of this kind.
+/// Codes of the failures that any operation of this kind may have.
 fn shared(method: &str, path: &str, operation: &Value) -> Vec<&'static ProblemCode> {
     let mut codes =
         vec![&problem::RATE_LIMITED, &problem::TOO_MANY_CONNECTIONS, &problem::INTERNAL_ERROR, &problem::UNAVAILABLE];

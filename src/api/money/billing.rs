@@ -36,13 +36,13 @@ use crate::{
     },
 };
 
-/// How long an event is worked on before its sender is told to come again. What was begun goes on to its end.
+/// Longest time for an event before its sender is asked to come again. Work that has begun goes on to its end.
 const WEBHOOK_DEADLINE: Duration = Duration::from_secs(20);
 /// Instead of a checkout's id: the page of a change, which cannot be asked for, lasts minutes and opens once.
 const CHANGE: &str = "change";
 const SIGNATURE: &str = "stripe-signature";
 
-/// What to subscribe to.
+/// A tier to subscribe to.
 #[derive(Deserialize, ToSchema, Validate)]
 #[schema(example = json!({ "tier": "OPERATOR", "interval": "month" }))]
 pub struct NewCheckout {
@@ -60,7 +60,7 @@ struct PaymentPage {
     url: String,
 }
 
-/// What became of an event.
+/// Outcome of an event.
 #[derive(Serialize, ToSchema)]
 struct EventReceipt {
     received: bool,
@@ -141,7 +141,7 @@ pub async fn open_checkout(
 }
 
 /// Opens the payment provider's portal, in which the user changes or cancels the subscription and sees invoices. The
-/// address lets whoever has it in, for a short time.
+/// address admits anyone who has it, for a short time.
 #[utoipa::path(post, path = "/billing/portal", tag = "billing", security(("session" = [])), responses(
     (status = 200, body = PaymentPage),
     (status = 409, body = Problem, content_type = "application/problem+json",

@@ -1,4 +1,4 @@
-//! What a client must know before anybody signs in: `/client-config`; and the schema of the relay's messages.
+//! Settings that a client needs before sign-in: `/client-config`; and the schema of the relay's messages.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,15 +31,15 @@ use crate::{
 /// Plans with the prices at which they are sold.
 type PlanPrices = Vec<(Plan, ProviderPrice)>;
 
-/// How long clients are told the same prices, also that they are not known.
+/// Time for which clients get the same prices, also that they are not known.
 pub const PRICES_KEPT: TimeDelta = TimeDelta::minutes(1);
-/// How long a client waits for the payment provider.
+/// Longest wait of a client for the payment provider.
 const PRICES_DEADLINE: Duration = Duration::from_secs(2);
 
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ClientConfig {
-    /// Of the service.
+    /// Version of the service.
     version: &'static str,
     urls: ClientUrls,
     features: Features,
@@ -49,17 +49,17 @@ struct ClientConfig {
     limits: ClientLimits,
 }
 
-/// None ends with a slash.
+/// Public URLs. None ends with a slash.
 #[derive(Serialize, ToSchema)]
 struct ClientUrls {
     api: String,
-    /// Clients connect to `/v1` of it. Null: this service was not told; it may be known otherwise.
+    /// Clients connect to `/v1` of it. Null: this service does not know it; it may be known otherwise.
     #[schema(required)]
     relay: Option<String>,
     frontend: String,
 }
 
-/// What is switched on.
+/// Features that are switched on.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct Features {
@@ -67,7 +67,7 @@ struct Features {
     payments: bool,
     /// There is a support bot, and accounts can be linked with it.
     chat: bool,
-    /// Who is tracked is looked for, and aliases can be asked for.
+    /// Tracked players are looked for, and aliases can be asked for.
     player_stats: bool,
     /// Users are held to what their tier unlocks.
     tiers_enforced: bool,
@@ -90,7 +90,7 @@ struct TierOffer {
     watched_shops: u32,
 }
 
-/// What a tier costs.
+/// Price of a tier.
 #[derive(Serialize, ToSchema)]
 struct OfferedPrice {
     /// In the smallest unit of the currency.
@@ -99,11 +99,11 @@ struct OfferedPrice {
     currency: String,
 }
 
-/// What a client has to keep to, beside what the document of the API says of single values.
+/// Limits for clients, beside those that the document of the API gives for single values.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ClientLimits {
-    /// Of one user in a minute, and at once.
+    /// Requests of one user in a minute, and at once.
     requests_per_minute: u32,
     toggles_per_minute: u32,
     camera_frames_per_minute: u32,
@@ -121,7 +121,7 @@ struct ClientLimits {
     relay: RelayLimits,
 }
 
-/// The same on the relay.
+/// Limits for clients of the relay.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct RelayLimits {

@@ -1,4 +1,4 @@
-//! Whether this process runs, reaches its database, and is ready for requests.
+//! Health of this process: it runs, reaches its database, and is ready for requests.
 
 use actix_web::{HttpResponse, web};
 use serde::Serialize;

@@ -1,7 +1,7 @@
 //! Metrics for operators, in the text format of Prometheus.
 //!
-//! Most are read when somebody asks; what is frequent is counted where it happens, without a lock. No label names a
-//! user, a server or anything else of which there may be any number.
+//! Most are read on request; frequent events are counted where they happen, without a lock. No label names a user, a
+//! server or anything else of which there may be any number.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -43,7 +43,7 @@ use crate::{
     relay::hub::SendTotals,
 };
 
-/// How often the samples of histograms are put into their buckets, so that they do not pile up when nobody asks.
+/// Interval at which samples of histograms are put into their buckets, so that they do not pile up without requests.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
 /// Seconds. An alarm that takes longer than the last bucket waits for a socket that does not read.
@@ -87,7 +87,7 @@ fn install() -> Option<PrometheusHandle> {
     neighbour::describe();
     let connections = [problem::UNAVAILABLE.code, problem::TOO_MANY_CONNECTIONS.code];
     refusals::describe(&NOTABLE, &connections, problem::RATE_LIMITED.code, CLASSES.iter().map(|class| class.name));
-    // What has not happened yet is 0, not absent: a rate needs the 0 before the first one.
+    // An event that has not happened yet is 0, not absent: a rate needs the 0 before the first one.
     histograms.filter(|(name, _)| *name != route_class::SECONDS).for_each(|(name, _)| drop(metrics::histogram!(name)));
     counter!("companion_alarms_kept_nowhere_total").absolute(0);
     for reason in FAULTS {
@@ -183,13 +183,13 @@ fn is_forwarded(headers: &HeaderMap) -> bool {
     names.any(|name| matches!(name, "forwarded" | "via" | "x-real-ip") || name.starts_with("x-forwarded-"))
 }
 
-/// Whether the request brings this token. Digests are compared, so that the time tells nothing of it.
+/// True if the request brings this token. Digests are compared, so that the time reveals nothing of it.
 fn brings(headers: &HeaderMap, token: &SecretString) -> bool {
     let brought = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
     brought.is_some_and(|brought| sha256_hex(brought.as_bytes()) == sha256_hex(token.expose_secret().as_bytes()))
 }
 
-/// What the ledger and the sealed secrets look like.
+/// Figures of the ledger and of the sealed secrets.
 struct StoredFigures {
     tally: Tally,
     incidents: Vec<(&'static str, i64)>,
@@ -224,7 +224,7 @@ pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Re
     };
     let (started_at, data_dir) = (context.started_at, context.data_dir.clone());
     let refused_in = context.data_dir.clone();
-    // What does not answer keeps its last values, and nothing else waits for it.
+    // A part that does not answer keeps its last values, and nothing else waits for it.
     let (missing, written, links, push, stored, backed_up, refused, _) = tokio::join!(
         context.not_ready(),
         context.written(),

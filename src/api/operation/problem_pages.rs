@@ -1,4 +1,4 @@
-//! What the codes of problem documents mean: `/problems` and a page for each, at the `type` of its documents.
+//! Meanings of the codes of problem documents: `/problems` and a page for each, at the `type` of its documents.
 
 use std::sync::LazyLock;
 
@@ -45,7 +45,7 @@ fn all() -> String {
     whole("Problems - companion", &content)
 }
 
-/// What one code means and what to do, as a page.
+/// The meaning of one code and what to do, as a page.
 #[utoipa::path(get, path = "/problems/{code}", tag = "documentation", params(("code" = String, Path)), responses(
     (status = 200, content_type = "text/html", body = String),
 ))]

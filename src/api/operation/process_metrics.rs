@@ -1,5 +1,5 @@
-//! What the process itself uses, under the names that Prometheus' own client libraries give. Linux only: elsewhere there
-//! is no `/proc`, and nothing is reported.
+//! Resources that the process itself uses, under the names of Prometheus' own client libraries. Linux only: elsewhere
+//! there is no `/proc`, and nothing is reported.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use metrics::{counter, gauge};
 
 use crate::{domain::time::Timestamp, net::descriptors};
 
-/// Ticks of a second in `/proc/self/stat`: what the kernel tells programs, on every architecture.
+/// Ticks of a second in `/proc/self/stat`: the kernel's value for programs, on every architecture.
 const TICKS: f64 = 100.0;
 
 /// Reads `/proc` and sets the gauges. Blocks, for as long as it takes to list the open files.
@@ -27,7 +27,7 @@ pub fn report(started_at: Timestamp) {
     }
 }
 
-/// Of user and system (proc_pid_stat(5): fields 14 and 15). The second field may hold any character.
+/// Seconds of user and system (proc_pid_stat(5): fields 14 and 15). The second field may hold any character.
 fn cpu_seconds(stat: &str) -> Option<f64> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let mut ticks = || fields.next()?.parse::<f64>().ok();

@@ -1,4 +1,4 @@
-//! Finds out how the service itself is: what `/health/db`, `/ready`, `/status` and `/metrics` say, each in its way.
+//! Checks the state of the service itself, for `/health/db`, `/ready`, `/status` and `/metrics`.
 
 use std::{
     sync::{Arc, PoisonError, atomic::Ordering},
@@ -24,7 +24,7 @@ use crate::{
     relay::hub::{CountLinks, LinkCounts, LinksLoaded},
 };
 
-/// Time between two looks of the service after itself.
+/// Time between two checks of the service by itself.
 const WATCHED_EVERY: Duration = Duration::from_secs(60);
 
 impl ApiContext {
@@ -71,7 +71,7 @@ impl ApiContext {
         }
     }
 
-    /// Looks after what can be written, without end: nothing else may ask.
+    /// Checks without end that the service can write: there may be no other request for it.
     pub async fn watch_writes(&self) {
         let mut ticks = interval(WATCHED_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -103,7 +103,7 @@ impl ApiContext {
         Ok(())
     }
 
-    /// What is not ready, each by its name and why; empty when everything is.
+    /// Parts that are not ready, each by its name and the reason; empty when everything is.
     pub async fn not_ready(&self) -> Vec<FieldError> {
         let (database, written, links, sessions) = tokio::join!(
             timeout(ACTOR_DEADLINE, self.ping()),
@@ -153,22 +153,22 @@ impl ApiContext {
         warnings.filter_map(|(path, message)| Some(FieldError { path: path.to_owned(), message: message? })).collect()
     }
 
-    /// How many links there are in each state.
+    /// Number of links in each state.
     pub async fn link_counts(&self) -> Result<LinkCounts, ApiError> {
         in_time(self.hub.send(CountLinks)).await
     }
 
-    /// How many push sessions there are in each state.
+    /// Number of push sessions in each state.
     pub async fn push_counts(&self) -> Result<PushCounts, ApiError> {
         in_time(self.push.send(CountSessions)).await
     }
 
-    /// How many sockets are open.
+    /// Number of open sockets.
     pub fn sockets(&self) -> usize {
         self.relay_health.active.load(Ordering::Relaxed)
     }
 
-    /// How the service is, as of a moment ago.
+    /// State of the service, as of a moment ago.
     pub async fn own_state(&self) -> Result<Arc<OwnState>, ApiError> {
         let look = || async {
             let (written, links, push, last_alarm) = tokio::join!(

@@ -1,4 +1,4 @@
-//! The service's own state for everybody: no user, no server, nothing that tells who is watched.
+//! The service's own state for everyone: no user, no server, nothing that shows who is watched.
 
 use std::collections::BTreeMap;
 
@@ -25,24 +25,24 @@ use crate::{
 };
 
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Of the source, or `unknown`.
+/// Commit of the source, or `unknown`.
 pub const COMMIT: &str = env!("COMPANION_COMMIT");
 
 /// The text of `--version`.
 pub const VERSION_AND_COMMIT: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("COMPANION_COMMIT"), ")");
 
-/// So many links that are unreachable are more than game servers that happen to be down.
+/// From this many unreachable links on, they are more than game servers that happen to be down.
 const LINKS_DOWN: usize = 3;
 /// Seconds after which a browser asks again.
 const RENEWED_AFTER: u16 = 15;
 
-/// How the service is.
+/// State of the service.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceState {
     state: OverallState,
     version: &'static str,
-    /// Of the source it was built from, or `unknown`.
+    /// Commit of the source it was built from, or `unknown`.
     commit: &'static str,
     #[serde(serialize_with = "time::wire")]
     #[schema(value_type = String, format = DateTime)]
@@ -55,10 +55,10 @@ pub struct ServiceState {
     disk: bool,
     /// No alarm has waited for the database for more than a minute.
     alarms_stored: bool,
-    /// How many links to game servers there are in each state; absent while they do not answer.
+    /// Number of links to game servers in each state; absent while they do not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     links: Option<BTreeMap<&'static str, usize>>,
-    /// How many push sessions there are in each state; absent while they do not answer.
+    /// Number of push sessions in each state; absent while they do not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     push: Option<BTreeMap<&'static str, usize>>,
     /// Open WebSockets.
@@ -68,7 +68,7 @@ pub struct ServiceState {
     unnamed_proxy: bool,
     /// Stored credentials that do not open with the service's keys.
     unreadable_secrets: usize,
-    /// The hour in which an alarm was last delivered. Not the minute: who raids has no use for it then.
+    /// The hour in which an alarm was last delivered. Not the minute: raiders have no use for it then.
     #[serde(serialize_with = "time::wire_option")]
     #[schema(value_type = Option<String>, format = DateTime)]
     last_alarm_delivered_at: Option<Timestamp>,
@@ -180,7 +180,7 @@ fn duration(seconds: u64) -> String {
     }
 }
 
-/// How the service is, as of a few seconds ago: for browsers a page in plain words, otherwise JSON.
+/// State of the service, as of a few seconds ago: for browsers a page in plain words, otherwise JSON.
 #[utoipa::path(get, path = "/status", tag = "health", responses(
     (status = 200, content(
         (ServiceState = "application/json"),
