@@ -24,7 +24,7 @@ use crate::{
 };
 
 const WINDOW: Duration = Duration::from_secs(60);
-/// After so many requests the keys with a full budget are removed: it bounds how many there are between two sweeps.
+/// After this many requests the keys with a full budget are removed: it bounds how many there are between two sweeps.
 const FORGET_AFTER: usize = 100_000;
 
 /// Whose requests are counted together.

@@ -1,10 +1,10 @@
-//! How many connections clients have open: in all, and from one household. Both listeners count here.
+//! Counts the connections that clients have open: in all, and from one household. Both listeners count here.
 //!
-//! The peer of a connection is counted when it is accepted. A trusted proxy is nobody's household: it is counted in all
+//! The peer of a connection is counted when it is accepted. A trusted proxy is no household: it is counted in all
 //! only, and those behind it are counted where a request says who they are: each request of the API while it is
 //! answered, and each socket of the relay while it is open.
 //!
-//! Where all are taken, a few spare ones are left to the operator's questions: the service tells that it is full.
+//! Where all are taken, a few spare ones are left to the operator's questions: the service reports that it is full.
 
 use std::{
     collections::HashMap,
@@ -26,12 +26,12 @@ const FORWARDED_FOR: &str = "x-forwarded-for";
 /// Spare connections.
 pub const SPARE: usize = 8;
 
-/// How many connections there may be.
+/// Limits of open connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
     pub total: usize,
     pub per_household: usize,
-    /// From the machine itself: a proxy that nobody named comes from there, too.
+    /// From the machine itself: a proxy that is not configured comes from there, too.
     pub from_loopback: usize,
 }
 
@@ -52,7 +52,7 @@ struct OpenConnections {
     by_household: HashMap<IpAddr, usize>,
 }
 
-/// Why there is no connection.
+/// Reasons against a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crowded {
     /// The service has as many as it can.
@@ -83,7 +83,7 @@ impl Connections {
     }
 
     /// [`admit`](Self::admit), or a spare connection where there is no other. The machine itself gets one also when it has
-    /// as many as it may: a proxy that nobody named may hold them.
+    /// as many as it may: a proxy that is not configured may hold them.
     pub fn admit_or_spare(self: &Arc<Self>, peer: IpAddr) -> Result<ConnectionPermit, Crowded> {
         self.admit(peer).or_else(|crowded| match crowded {
             Crowded::Household if !peer.to_canonical().is_loopback() => Err(crowded),
@@ -111,19 +111,19 @@ impl Connections {
             return Ok(None);
         }
         let client = self.proxies.client(peer, forwarded_for(headers));
-        // A proxy that does not say for whom it asks is not cut off for it.
+        // A proxy that does not name its client is not cut off for it.
         if self.proxies.contain(client) {
             return Ok(None);
         }
         self.permit(false, Some(household(client))).map(Some)
     }
 
-    /// The client of a request with these headers: the peer, or whom trusted proxies name.
+    /// The client of a request with these headers: the peer, or the address that trusted proxies name.
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         self.proxies.client(peer, forwarded_for(headers))
     }
 
-    /// Notes a request that says for whom it comes, and is not believed.
+    /// Notes a request that names its client, and is not believed.
     pub fn note_forwarding(&self, peer: IpAddr, headers: &HeaderMap, now: Moment) {
         if !self.proxies.contain(peer) && headers.contains_key(FORWARDED_FOR) {
             self.unread_forwarding.note(peer, now);

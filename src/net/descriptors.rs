@@ -6,9 +6,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 const OWN: usize = 64;
 /// Open files of one worker thread of both listeners, with connections that are accepted only to be refused.
 const PER_WORKER: usize = 16;
-/// Of the rest, clients may have three parts in four: game links and push sessions need a descriptor each.
+/// Clients may have three parts in four of the rest: game links and push sessions need a descriptor each.
 const PARTS: (usize, usize) = (3, 4);
-/// Even a process that is short of descriptors serves somebody.
+/// Even a process that is short of descriptors serves this many.
 const LEAST: usize = 16;
 
 /// Raises the limit of open files as far as the system allows; what it then is.
@@ -29,13 +29,13 @@ pub fn limit() -> usize {
     getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
 }
 
-/// How many connections clients may have at once within this limit of open files.
+/// Number of connections that clients may have at once within this limit of open files.
 pub fn for_clients(limit: usize, workers: usize) -> usize {
     let rest = limit.saturating_sub(own(workers));
     (rest / PARTS.1 * PARTS.0).max(LEAST)
 }
 
-/// The limit of open files that so many connections of clients need.
+/// The limit of open files that this many connections of clients need.
 pub fn limit_for(clients: usize, workers: usize) -> usize {
     clients.div_ceil(PARTS.0).saturating_mul(PARTS.1).saturating_add(own(workers))
 }

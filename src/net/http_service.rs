@@ -1,4 +1,4 @@
-//! What both listeners serve HTTP with: they accept within the limits and let no request take for ever.
+//! HTTP service of both listeners: it accepts within the limits and lets no request take for ever.
 
 use std::{
     cell::{Cell, RefCell},
@@ -36,7 +36,7 @@ use crate::{
     },
 };
 
-/// How long a client whose request is not read to its end may take to read the answer.
+/// Time that a client whose request is not read to its end may take to read the answer.
 const LINGER: Duration = Duration::from_secs(1);
 /// Bytes that the kernel may hold for a client that does not read, here and at the relay; it doubles this for its own
 /// accounts. It reports that a client takes something once a third of them is free, and by itself it keeps megabytes: a
@@ -178,7 +178,7 @@ where
     })
 }
 
-/// Whether a body was not there in time.
+/// True if a body was not there in time.
 pub fn is_late(error: &PayloadError) -> bool {
     matches!(error, PayloadError::Io(error) if error.kind() == io::ErrorKind::TimedOut)
 }
@@ -236,7 +236,7 @@ impl Drop for TimedBody {
 /// copies what it gets, so it gets a large body in pieces: for a slow reader it holds one piece and not the whole.
 pub struct TimedAnswer {
     answer: BoxBody,
-    /// Of the part that is handed over.
+    /// The rest of the part that is handed over.
     rest: Bytes,
     _request: (Option<Rc<RefCell<Payload>>>, Option<UnderWay>),
 }
@@ -276,7 +276,7 @@ mod tests {
         let endless: Payload = Payload::Stream { payload: Box::pin(stream::pending()) };
         let mut body =
             TimedBody { body: Rc::new(RefCell::new(endless)), exchanges: None, due, timer: Timer::default() };
-        // It waits already when the time is given.
+        // The body waits already when the time is given.
         assert!(body.next().now_or_never().is_none());
         BodyDeadline::extend(&extensions, 3 * BODY_DEADLINE);
         assert!(body.next().await.is_some_and(|chunk| chunk.is_err_and(|error| is_late(&error))));

@@ -72,7 +72,7 @@ impl Exchanges {
         UnderWay(self)
     }
 
-    /// Whether a handler waits for more of its request's body, which is read then.
+    /// Sets whether a handler waits for more of its request's body, which is read then.
     pub fn want_body(&self, wanted: bool) {
         if !self.body_wanted.replace(wanted) && wanted {
             self.wake_server();

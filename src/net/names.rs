@@ -1,5 +1,5 @@
 //! Name look-ups. The system's resolver blocks its thread for as long as a nameserver is silent: each look-up has a
-//! thread of its own, few run at once, and nobody waits long for one.
+//! thread of its own, few run at once, and no caller waits long for one.
 
 use std::{
     io,
@@ -16,13 +16,13 @@ use tokio::{
 
 /// Look-ups that run at once; further ones wait.
 const AT_ONCE: usize = 64;
-/// How long a caller waits, for its turn and its answer. The look-up itself may take longer, and keeps its turn.
+/// Deadline of a caller, for its turn and its answer. The look-up itself may take longer, and keeps its turn.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Blocks until the addresses of this host, with this port, are known.
 pub type Resolve = fn(&str, u16) -> io::Result<Vec<SocketAddr>>;
 
-/// Looks names up; clones share their turns. Whoever must not wait for the names of others has a value of its own.
+/// Looks names up; clones share their turns. Callers that must not wait for the names of others have one of their own.
 #[derive(Clone, Debug)]
 pub struct Names {
     resolve: Resolve,

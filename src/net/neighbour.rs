@@ -57,7 +57,7 @@ impl RequestOutcome {
         }
     }
 
-    /// Of an answer with this status.
+    /// The outcome of an answer with this status.
     pub fn of_status(status: u16) -> Self {
         match status {
             401 | 403 => Self::Refused,

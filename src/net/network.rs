@@ -1,4 +1,4 @@
-//! How the service connects to others: over the system's network, or over a simulated one. Handed down, like the clock.
+//! Connections to others: over the system's network, or over a simulated one. Handed down, like the clock.
 
 use std::{
     fmt, io,
@@ -37,7 +37,7 @@ impl fmt::Debug for Network {
     }
 }
 
-/// Why there is no connection.
+/// Failure of a connection.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
     #[error("the address could not be resolved: {0}")]
@@ -49,7 +49,7 @@ pub enum NetworkError {
 }
 
 impl Network {
-    /// The system's network. Its look-ups are its own: the names of game servers hold up nobody else's.
+    /// The system's network. Its look-ups are its own: the names of game servers hold up no others.
     pub fn system() -> Self {
         Self::resolving(Names::system())
     }
@@ -127,7 +127,7 @@ async fn connect_tcp(
     Err(failure)
 }
 
-/// A stream whose peer is proven and that nobody else reads: TLS over TCP, or within this process. Only a simulated
+/// A stream whose peer is proven and that has no other reader: TLS over TCP, or within this process. Only a simulated
 /// network makes one without TLS.
 #[derive(Debug)]
 pub struct SecureStream(Secure);

@@ -47,7 +47,7 @@ impl Stream {
     /// Reads what writing will read, so that it is in the processor's cache by then.
     pub fn read_ahead(&self) {
         if let Self::Tcp(stream) = self {
-            // Whether it may be written to is in memory of its own.
+            // Writability is kept in memory of its own.
             let _ = stream.try_io(Interest::WRITABLE, || Ok(()));
         }
     }

@@ -1,4 +1,4 @@
-//! Deadlines for whoever is polled, not awaited.
+//! Deadlines for code that is polled, not awaited.
 
 use std::{
     future::Future as _,

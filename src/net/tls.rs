@@ -1,4 +1,4 @@
-//! Whom we trust when we connect.
+//! Trust in the peers to which we connect.
 
 use std::{io, path::Path, sync::Arc};
 
@@ -7,7 +7,7 @@ use rustls::{
     pki_types::{CertificateDer, pem::PemObject},
 };
 
-/// What is trusted for outgoing TLS: the Mozilla roots, and the certificates of `extra_ca` (PEM) when given.
+/// Settings of outgoing TLS: it trusts the Mozilla roots, and the certificates of `extra_ca` (PEM) when given.
 pub fn tls_config(extra_ca: Option<&Path>) -> io::Result<ClientConfig> {
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     if let Some(path) = extra_ca {

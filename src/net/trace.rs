@@ -19,7 +19,7 @@ pub struct Trace {
     pub request_id: String,
     /// 32 lower-case hex digits.
     pub trace_id: String,
-    /// Of this service: 16 lower-case hex digits.
+    /// Id of this service's span: 16 lower-case hex digits.
     span_id: String,
     /// Two hex digits, as they came.
     flags: String,
@@ -83,7 +83,7 @@ pub fn carried<T>(task: impl Future<Output = T>) -> impl Future<Output = T> {
     }
 }
 
-/// Does this at once for the request of whoever handed it to this thread, if it was one's.
+/// Does this at once for the request that handed it to this thread, if one did.
 pub fn resumed<T>(trace: Option<Arc<Trace>>, work: impl FnOnce() -> T) -> T {
     match trace {
         Some(trace) => CURRENT.sync_scope(trace, work),

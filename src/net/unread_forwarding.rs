@@ -1,4 +1,4 @@
-//! `X-Forwarded-For` that nobody reads, because it comes from a peer that is no trusted proxy. A reverse proxy that
+//! `X-Forwarded-For` that is ignored, because it comes from a peer that is no trusted proxy. A reverse proxy that
 //! `TRUSTED_PROXIES` does not name looks like this, and all of its clients share the limits of one address.
 
 use std::{
