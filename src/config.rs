@@ -137,7 +137,7 @@ pub struct Config {
     pub listen: Listen,
     pub operation: Operation,
     pub urls: Urls,
-    /// Who may use the admin routes; nobody: they are off.
+    /// Accounts that may use the admin routes; if there are none, these are off.
     pub admins: Vec<PlatformId>,
     /// Longest age of the sign-in with which an admin pays back or deletes; `None`: any age.
     pub fresh_sign_in: Option<TimeDelta>,
@@ -204,7 +204,7 @@ impl Config {
         Self::check_by(settings, false)
     }
 
-    /// The same without writing anything: secrets that development makes now are gone when the process ends.
+    /// Like `check`, without writing anything: secrets that development makes now are gone when the process ends.
     pub fn check_only(settings: Settings) -> Result<Config, InvalidSettings> {
         Self::check_by(settings, true)
     }

@@ -1,4 +1,4 @@
-//! Who may use the admin routes.
+//! Accounts that may use the admin routes.
 
 use chrono::TimeDelta;
 

@@ -50,7 +50,7 @@ impl ChatSettings {
             }
             return Some(None);
         };
-        // It becomes a header.
+        // The token becomes a header.
         if !token.expose_secret().bytes().all(|byte| byte.is_ascii_graphic()) {
             check.fault("CHAT_BOT_TOKEN", "is not a token of the platform");
         }

@@ -68,17 +68,17 @@ impl DatabaseSettings {
     }
 }
 
-/// What a libpq URL says about the way to its server. (It may name several hosts or none, which the `url` crate does
+/// Security of the way to the server of a libpq URL. (It may name several hosts or none, which the `url` crate does
 /// not read.)
 struct PostgresServer {
     /// All its hosts are this machine; so is none.
     is_local: bool,
-    /// It never falls back to plain text.
+    /// True if it never falls back to plain text.
     is_encrypted: bool,
 }
 
 impl PostgresServer {
-    /// Of what follows the scheme.
+    /// Reads what follows the scheme.
     fn of(rest: &str) -> Self {
         let (before, query) = rest.split_once('?').unwrap_or((rest, ""));
         let authority = before.split('/').next().unwrap_or_default();

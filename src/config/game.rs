@@ -1,4 +1,4 @@
-//! How game servers are reached.
+//! Settings of the connections to game servers.
 
 use super::{
     base_url::BaseUrl,

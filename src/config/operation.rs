@@ -1,4 +1,4 @@
-//! What operators set of a running service: who may read its metrics, and how it stops.
+//! Settings of operators for a running service: who may read its metrics, and how it stops.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const SHORTEST_TOKEN: usize = 16;
 /// Seconds that draining may take.
 const LONGEST_DRAIN: u64 = 600;
 
-/// What operators set, as given.
+/// Settings of operators, as given.
 #[derive(Clone, Debug, clap::Args)]
 pub struct OperationSettings {
     /// Token with which /metrics may be read from anywhere (Authorization: Bearer); without one it may be read from this machine only, and in production not at all
@@ -22,7 +22,7 @@ pub struct OperationSettings {
     pub drain_seconds: String,
 }
 
-/// What operators set.
+/// Settings of operators.
 #[derive(Clone, Debug)]
 pub struct Operation {
     /// `None`: metrics are for this machine only.
@@ -37,7 +37,7 @@ impl OperationSettings {
         if check.production && metrics_token.is_none() {
             check.warning("METRICS_TOKEN", "is missing: /metrics answers 404, and no alert can ring");
         }
-        // It comes in a header.
+        // The token comes in a header.
         let is_usable = |token: &SecretString| {
             let token = token.expose_secret();
             token.len() >= SHORTEST_TOKEN && token.bytes().all(|byte| byte.is_ascii_graphic())

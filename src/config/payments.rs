@@ -74,16 +74,16 @@ pub struct Payments {
     /// At least one; any of them may have signed a webhook.
     pub webhook_secrets: Vec<SecretString>,
     pub prices: TierPrices,
-    /// Whether the checkout computes taxes.
+    /// True if the checkout computes taxes.
     pub automatic_tax: bool,
-    /// Whether the checkout takes promotion codes.
+    /// True if the checkout takes promotion codes.
     pub promotion_codes: bool,
     /// Days of a user's first subscription that cost nothing.
     pub trial_days: u16,
 }
 
 impl Payments {
-    /// Whether the key is for real money; `None` when it does not say.
+    /// True if the key is for real money; `None` when it does not say.
     pub fn livemode(&self) -> Option<bool> {
         let kind = self.key.expose_secret().split('_').nth(1)?;
         [("live", true), ("test", false)].into_iter().find(|(word, _)| *word == kind).map(|(_, live)| live)
@@ -127,7 +127,7 @@ impl PaymentSettings {
             }
             return Some((None, enforce_tiers?));
         };
-        // It becomes a header.
+        // The key becomes a header.
         if !key.expose_secret().bytes().all(|byte| byte.is_ascii_graphic()) {
             check.fault("PAYMENT_SECRET_KEY", "is not a key of the provider");
         }

@@ -12,7 +12,8 @@ use crate::config::{
 /// The player-statistics service, as given.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PlayerStatsSettings {
-    /// Base URL of the player-statistics service, for example `https://api.battlemetrics.com`; without it nobody is tracked
+    /// Base URL of the player-statistics service, for example `https://api.battlemetrics.com`; without it no player is
+    /// tracked
     #[arg(long, env)]
     pub player_stats_url: Option<String>,
     /// Token of the player-statistics service; without one it answers fewer requests
@@ -34,7 +35,7 @@ pub struct PlayerStats {
     /// In a day, for all users together.
     pub daily_requests: u32,
     /// Between two looks at who is online on a game server: 1 s to 5 min, so that a few missed looks are not taken for a
-    /// time in which nobody looked.
+    /// time in which none was made.
     pub poll_every: Duration,
 }
 

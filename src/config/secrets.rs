@@ -1,4 +1,4 @@
-//! What only this service knows. Development makes its own secrets; production requires them.
+//! Secrets that only this service knows. Development makes its own; production requires them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// What only this service knows, as given.
+/// Secrets that only this service knows, as given.
 #[derive(Clone, Debug, clap::Args)]
 pub struct SecretSettings {
     /// Secret of sessions and relay tokens, random, at least 32 bytes
@@ -42,7 +42,7 @@ pub struct SecretSettings {
     pub creds_encryption_key_lost: String,
 }
 
-/// What only this service knows. Start-up derives its keys from it and keeps nothing else.
+/// Secrets that only this service knows. Start-up derives its keys from them and keeps nothing else.
 #[derive(Debug)]
 pub struct Secrets {
     pub session_secret: SecretString,
@@ -99,7 +99,7 @@ impl SecretSettings {
             && given.iter().any(Option::is_none)
             && let Err(error) = fill_from_data_dir(&mut given, data_dir, check.read_only)
         {
-            // That it cannot be written is a fault already.
+            // A directory that cannot be written is a fault already.
             if !check.faults.iter().any(|fault| fault.starts_with("DATA_DIR ")) {
                 check.fault("DATA_DIR", format!("cannot hold the development secrets: {error}"));
             }

@@ -10,8 +10,8 @@ use clap::Command;
 
 use super::secret_files;
 
-/// At most so many letters differ where one name is taken for another misspelt: in a file of variables for this
-/// service, and in an environment that is everybody's.
+/// At most this many letters differ where one name is taken for another misspelt: in a file of variables for this
+/// service, and in an environment that all programs share.
 const IN_A_FILE: usize = 3;
 const IN_THE_ENVIRONMENT: usize = 2;
 /// Names that others read from the same file or environment: the deployment's own, and the libraries'.

@@ -1,10 +1,10 @@
-//! What is trusted for TLS to neighbours.
+//! Certificates that are trusted for TLS to neighbours.
 
 use std::{fs, path::PathBuf};
 
 use crate::config::check::Check;
 
-/// What is trusted for TLS to neighbours, as given.
+/// Certificates that are trusted for TLS to neighbours, as given.
 #[derive(Clone, Debug, clap::Args)]
 pub struct TrustSettings {
     /// PEM file with further certificates that outgoing TLS trusts

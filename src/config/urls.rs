@@ -1,4 +1,4 @@
-//! How browsers reach the service and its front ends.
+//! Public URLs of the service and its front ends.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -36,13 +36,13 @@ pub struct Urls {
     relay: Option<BaseUrl>,
 }
 
-/// How browsers reach the API and the front ends.
+/// URLs by which browsers reach the API and the front ends.
 #[derive(Clone, Debug)]
 pub struct PublicUrls {
     pub base: BaseUrl,
     pub frontend: BaseUrl,
     pub admin: BaseUrl,
-    /// `None`: nobody said where it is behind the reverse proxy.
+    /// `None` if its place behind the reverse proxy is not configured.
     pub relay: Option<BaseUrl>,
 }
 
