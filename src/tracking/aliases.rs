@@ -27,7 +27,7 @@ use crate::{
     tracking::context::TrackingContext,
 };
 
-/// How long an answer is fresh, and how long the answer that there is nobody.
+/// Time for which an answer is fresh, and time for which the answer that there is none is.
 const FRESH: TimeDelta = TimeDelta::hours(6);
 const FRESH_NOTHING: TimeDelta = TimeDelta::minutes(15);
 /// Names that are asked for at once.
@@ -44,12 +44,12 @@ pub struct FindAliases {
     pub key: NameKey,
 }
 
-/// What the service knows.
+/// Answer of the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Aliases {
     pub known: KnownNames,
     pub as_of: Timestamp,
-    /// It is older than it should be, because the service could not be asked.
+    /// True if it is older than it should be, because the service could not be asked.
     pub stale: bool,
 }
 
@@ -78,7 +78,7 @@ pub struct KnownName {
     pub last_seen: Option<Timestamp>,
 }
 
-/// Why there is no answer.
+/// Reasons for which there is no answer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum AliasError {
     /// Nothing is kept, and the service could not be asked.
@@ -86,7 +86,7 @@ pub enum AliasError {
     Unavailable(String),
     #[error("{0}")]
     Database(String),
-    /// The server is not paired any more.
+    /// The server is no longer paired.
     #[error("no such server")]
     UnknownServer,
 }
@@ -98,7 +98,7 @@ type Flight = Shared<LocalBoxFuture<'static, Result<Aliases, AliasError>>>;
 /// See the module. Lives on the worker's thread.
 pub struct AliasFinder {
     context: Arc<TrackingContext>,
-    /// Questions under way: whoever asks the same waits for the same answer.
+    /// Questions under way: callers with the same question wait for the same answer.
     flights: RefCell<HashMap<Question, Flight>>,
 }
 
@@ -181,8 +181,8 @@ async fn ask(context: &TrackingContext, question: &Question, name: &str) -> Resu
     Ok(Aliases { known, as_of, stale: false })
 }
 
-/// Those of the found players who use or used exactly this name (a search finds similar ones too): first who is called so
-/// now, in the same spelling, then whoever was seen last.
+/// Those of the found players who use or used exactly this name (a search finds others too): first who is called so
+/// now, in the same spelling, then by the time when they were last seen.
 fn choose(name: &str, key: &NameKey, found: Vec<FoundPlayer>) -> KnownNames {
     let is_key = |name: &str| NameKey::of(name).as_ref() == Some(key);
     let mut players: Vec<FoundPlayer> = found

@@ -1,4 +1,4 @@
-//! What the worker, its watches and the search for aliases share.
+//! Context that the worker, its watches and the search for aliases share.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -22,7 +22,7 @@ pub struct TrackingContext {
     pub clock: Clock,
     pub random: Random,
     pub pool: Pool,
-    /// Of game servers that are paired by name.
+    /// Look-ups of game servers that are paired by name.
     pub names: Names,
     pub client: PlayerStatsClient,
     /// Requests to the service that are left this day.

@@ -59,9 +59,9 @@ impl fmt::Display for GamePlace {
 /// The paired servers for which a game server is looked at; the worker adds and removes them.
 pub type WatchedPairings = Arc<Mutex<BTreeSet<ServerId>>>;
 
-/// What came of a look.
+/// Outcome of a look.
 enum LookOutcome {
-    /// It is known who is online, or that the server hides it.
+    /// The players online are known, or that the server hides them.
     Known,
     /// The service lists no such server.
     Unmatched,
@@ -77,18 +77,18 @@ enum LookError {
     Database(#[from] DbError),
 }
 
-/// Who tracks players at this place, and what is known of it.
+/// Pairings that track players at this place, and what is known of it.
 struct Interest {
-    /// They track nobody here any more.
+    /// Pairings that no longer track a player here.
     left: Vec<ServerId>,
     servers: Vec<ServerId>,
     owners: Vec<UserId>,
-    /// What users call the server.
+    /// Names that users gave the server.
     names: BTreeSet<String>,
     known: Option<StoredMatch>,
 }
 
-/// Looks until it is aborted. `report` is told of pairings that need this place no longer.
+/// Looks until it is aborted. `report` gets the pairings that no longer need this place.
 pub async fn watch(
     context: Arc<TrackingContext>,
     place: GamePlace,
@@ -147,7 +147,7 @@ async fn look_once(
         }
         known => {
             let Some(found) = search(context, place, names, &owners).await? else { return Ok(LookOutcome::Spent) };
-            // What was seen there tells nothing of another server.
+            // Sessions seen there mean nothing at another server.
             let before = known.and_then(|known| {
                 let same = known.matched.as_ref().map(|known| &known.id) == found.as_ref().map(|found| &found.id);
                 known.polled_at.filter(|_| same && !known.names_hidden)
@@ -179,7 +179,7 @@ async fn look_once(
     Ok(LookOutcome::Known)
 }
 
-/// Whether the match need not be looked for now.
+/// True if the match need not be looked for now.
 fn is_settled(known: &StoredMatch, now: Timestamp) -> bool {
     let lasts = if known.matched.is_some() { CHECK_AGAIN } else { SEARCH_AGAIN };
     now - known.checked_at < lasts
@@ -252,7 +252,7 @@ async fn store_match(
     context.pool.write(move |db| server_matches::put(db, &place.address, place.port, matched.as_ref(), now)).await
 }
 
-/// Stores what is seen of all tracked players, and gives what their watchers are told.
+/// Stores what is seen of all tracked players, and returns what to send to their watchers.
 fn store_look(
     db: &mut Db,
     servers: &[ServerId],

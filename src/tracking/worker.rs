@@ -1,6 +1,6 @@
 //! Actor: one watch per game server at which players are tracked, and the way from the API to the player-statistics
 //! service. Started by `server.rs` on a thread of its own, if a service is configured. A game server is looked at as long
-//! as somebody tracks players there: the API tells of new ones, and a watch reports pairings that need it no longer.
+//! as a player is tracked there: the API reports new ones, and a watch reports pairings that need it no longer.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-/// How often what was spent is stored.
+/// Interval at which the spent budget is stored.
 const STORE_EVERY: Duration = Duration::from_secs(30);
 
 /// Players are tracked at this paired server.
@@ -45,7 +45,7 @@ pub struct TrackingChanged {
 #[rtype(result = "()")]
 pub struct StopTracking;
 
-/// These paired servers are not at this place any more, or track nobody.
+/// These paired servers are no longer at this place, or track no player.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct PlaceLeft {
