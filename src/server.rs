@@ -91,18 +91,18 @@ use self::{
 };
 pub use self::{opening::OpenDatabase, start_error::StartError};
 
-/// How long requests under way may take when the process stops, seconds.
+/// Time that requests under way may take when the process stops, seconds.
 const DRAIN: u64 = 5;
-/// How often it is looked whether the hub and the push worker run.
+/// Interval of the looks whether the hub and the push worker run.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Connections of one worker that are accepted only to be refused.
 const SURPLUS: usize = 4;
-/// How often what has expired is removed.
+/// Interval at which expired rows are removed.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
-/// How long admins are shown the same totals: less than the pause between two questions of a portal.
+/// Time for which admins are shown the same totals: less than the pause between two questions of a portal.
 const STATUS_KEPT: TimeDelta = TimeDelta::seconds(10);
-/// How long admins are shown the same analytics.
+/// Time for which admins are shown the same analytics.
 const USAGE_KEPT: TimeDelta = TimeDelta::seconds(60);
 
 /// The service, bound and ready to run.
@@ -124,7 +124,7 @@ pub struct Server {
 
 impl Server {
     /// Opens and binds everything. Call it inside an actix system. The database is opened on the calling thread, which
-    /// serves nobody yet.
+    /// serves no client yet.
     pub fn build(config: Config, clock: Clock) -> Result<Self, StartError> {
         let opened = OpenDatabase::open(&config, &clock)?;
         Self::build_on(opened, config, clock)
@@ -231,7 +231,7 @@ impl Server {
             outbound: outbound.clone(),
             hub: hub.clone(),
         });
-        // Push sessions too: thousands of logins after a lost network hold up nobody else.
+        // Push sessions too: thousands of logins after a lost network hold up no others.
         let sessions = (0..workers.div_ceil(4)).map(|_| Arbiter::new().handle()).collect();
         let push = worker::start(push_context, sessions);
         // Tracking too: lists of players are large.
@@ -310,7 +310,7 @@ impl Server {
             random,
         });
 
-        // Where nobody is refused any more, because refusing needs a descriptor too, the kernel keeps who comes.
+        // Beyond this none is refused, as refusing needs a descriptor too: the kernel keeps new connections.
         let listening = |connections: usize| {
             let builder = actix_server::Server::build().workers(workers).disable_signals().shutdown_timeout(DRAIN);
             builder.max_concurrent_connections(connections.div_ceil(workers) + SURPLUS)
@@ -339,7 +339,7 @@ impl Server {
         self.relay_addr
     }
 
-    /// What the API works with.
+    /// The context of the API.
     pub fn context(&self) -> &web::Data<ApiContext> {
         &self.context
     }
@@ -408,7 +408,7 @@ async fn lost(lock: Option<&mut ServingLock>) -> String {
 }
 
 /// Completes when the hub or the push worker has ended, which they do by a panic only. Nothing in this process takes
-/// their place: it ends with an error, so that whoever runs it starts it anew.
+/// their place: it ends with an error, so that its supervisor starts it again.
 async fn core_ended(hub: &Addr<Hub>, push: &Addr<PushWorker>) {
     while hub.connected() && push.connected() {
         tokio::time::sleep(LOOK_EVERY).await;
@@ -427,7 +427,7 @@ async fn sweep(context: web::Data<ApiContext>) {
         context.images.sweep(&context.pool, now).await;
         context.activity.store(&context.pool, &context.clock).await;
         for purge in PURGES {
-            // A transaction for each batch: whoever waits to write gets a turn in between.
+            // A transaction for each batch: other writers get a turn in between.
             loop {
                 match context.pool.write(move |db| purge(db, now)).await {
                     Ok(PURGE_BATCH..) => {}

@@ -66,7 +66,7 @@ pub(super) struct InUse {
     _database: Option<File>,
 }
 
-/// What an attempt needs.
+/// Needs of an attempt.
 #[derive(Clone)]
 struct Attempt {
     database: Database,
@@ -293,7 +293,7 @@ async fn on_a_thread<T: Send + 'static>(
     attempt: impl FnOnce() -> Result<T, StartError> + Send + 'static,
 ) -> Result<T, StartError> {
     let (done, mut opened) = oneshot::channel();
-    // Nobody may wait any more.
+    // The receiver may be gone.
     thread::spawn(move || drop(done.send(attempt())));
     loop {
         match timeout(REPORTED_AFTER, &mut opened).await {

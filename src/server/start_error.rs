@@ -1,4 +1,4 @@
-//! Why the service did not start.
+//! Reasons for which the service did not start.
 
 use std::{io, net::SocketAddr, path::PathBuf};
 
@@ -10,7 +10,7 @@ use crate::{
     uploads::ImageStoreError,
 };
 
-/// Why the service did not start.
+/// Failure of a start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("the database: {0}")]

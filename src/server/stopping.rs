@@ -18,14 +18,14 @@ use crate::{
     tracking::worker::{StopTracking, TrackingWorker},
 };
 
-/// How long open sockets may take to say goodbye.
+/// Time that open sockets may take to say goodbye.
 const GOODBYES: Duration = Duration::from_secs(3);
-/// How long what is not stored yet may take to get into the database, or the journal; and how long links may take to end.
+/// Time in which unsaved data has to get into the database, or the journal; and in which links have to end.
 const KEPT_WITHIN: Duration = Duration::from_secs(2);
 /// Longest wait for sockets to take an alarm before they are closed.
 const TAKEN_WITHIN: Duration = Duration::from_secs(2);
 
-/// What has to end.
+/// Parts of the service that have to end.
 pub struct Stopping {
     pub health: Arc<RelayHealth>,
     pub hub: Addr<Hub>,
@@ -49,13 +49,13 @@ impl Stopping {
         if timeout(self.drain + GOODBYES, self.hub.send(Drain { over: self.drain })).await.is_err() {
             log::warn!("some sockets were not closed in time");
         }
-        // They have their close code; whoever then still lingers is cut off.
+        // They have their close code; a client that still lingers then is cut off.
         let deadline = Instant::now() + GOODBYES;
         while self.health.active.load(Ordering::Relaxed) > 0 && Instant::now() < deadline {
             sleep(Duration::from_millis(20)).await;
         }
         log::info!(ms = began.elapsed().as_millis() as u64; "the sockets are closed");
-        // An alarm that came now would find nobody; unacknowledged, it comes again at the next start.
+        // An alarm that came now would find no client; unacknowledged, it comes again at the next start.
         if let Err(error) = self.push.send(StopPush).await {
             log::warn!("the push worker had stopped before: {error}");
         }

@@ -1,5 +1,5 @@
-//! What a process answers while another one serves from its database: that it lives, that it is not ready, and for whom it
-//! waits. The addresses are bound meanwhile, so that whoever connects while it takes over waits and is not refused.
+//! Answers of a process while another one serves from its database: it lives, is not ready, and waits for that one.
+//! The addresses are bound meanwhile, so that clients that connect during the takeover wait and are not refused.
 
 use std::{
     io,
@@ -26,7 +26,7 @@ use crate::{
 
 /// Connections that are answered at the same time; others wait.
 const CONNECTIONS: usize = 256;
-/// Seconds after which whoever is refused may come again.
+/// Seconds after which a refused client may come again.
 const RETRY_AFTER: u64 = 1;
 
 /// The listeners of a process that waits, and their answers.
@@ -41,7 +41,7 @@ struct WaitingAnswers {
     clock: Clock,
     random: Random,
     started: Instant,
-    /// For whom or what it waits.
+    /// Process or thing for which it waits.
     reason: Mutex<String>,
 }
 
@@ -89,12 +89,12 @@ impl WaitingService {
         Ok(Self { listeners, answers, server: handle })
     }
 
-    /// Says for whom or what it waits.
+    /// Sets the process or thing for which it waits.
     pub fn waits_for(&self, reason: String) {
         *self.answers.reason.lock().unwrap_or_else(PoisonError::into_inner) = reason;
     }
 
-    /// Answers nobody any more; whoever connects from now on waits for the service.
+    /// Stops answering; clients that connect from now on wait for the service.
     pub async fn end(self) -> Listeners {
         // First: who connects while the workers end would be cut off.
         self.server.pause().await;
