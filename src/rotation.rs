@@ -1,4 +1,4 @@
-//! Key rotation that ends: seals the secrets that nobody reads with the current key, and reports what still waits.
+//! Key rotation that ends: seals the secrets that no request reads with the current key, and reports what still waits.
 //!
 //! Progress is stored in the rows themselves, so a pass that was cut off at any moment is simply started again. A
 //! secret that does not open is reported and left as it is: its key may be configured again.
@@ -24,7 +24,7 @@ const EVERY_UNREADABLE: Duration = Duration::from_secs(600);
 /// Secrets that a pass names; it counts the rest.
 const NAMED: usize = 100;
 
-/// What one pass did.
+/// Result of one pass.
 #[derive(Debug, Default)]
 pub struct RotationPass {
     /// Secrets that are sealed with the current key now.
@@ -118,7 +118,7 @@ fn report(vault: &Vault, known: &UnreadableSecrets, unreadable: &UnreadableSecre
     }
 }
 
-/// How far a rotation is.
+/// Progress of a rotation.
 #[derive(Debug, Default)]
 pub struct RotationStatus {
     /// Secrets by the number of the key that sealed them.
@@ -232,7 +232,7 @@ mod tests {
             assert_eq!(status(&rotated).unwrap().by_key, BTreeMap::from([(1, all)]));
             let done = sweep(&rotated);
             assert_eq!((done.resealed, done.unreadable.count), (all, 0));
-            // The previous key is not needed any more.
+            // The previous key is no longer needed.
             let status = status(&vault(pool, 2, None, 2)).unwrap();
             assert_eq!((status.by_key, status.unreadable), (BTreeMap::from([(2, all)]), vec![]));
             assert_eq!(sweep(&rotated).resealed, 0);

@@ -51,14 +51,14 @@ pub struct PushBundle {
     pub uploaded_by: Option<String>,
 }
 
-/// Why there is no secret, without its content.
+/// Reasons for which there is no secret, without its content.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
     #[error("nothing is stored")]
     Missing,
     #[error("the stored secret cannot be opened: {0}")]
     Unreadable(#[from] OpenError),
-    /// It opened, and is not a player token.
+    /// Opened, and no player token.
     #[error("the stored player token is not a 32-bit integer")]
     Malformed,
     #[error(transparent)]
@@ -87,7 +87,7 @@ impl SecretTable {
 pub struct ResealedBatch {
     /// The next batch begins after this row.
     pub last_row: String,
-    /// How many are sealed with the current key now.
+    /// Number of secrets that were sealed with the current key now.
     pub resealed: usize,
     pub unreadable: Vec<UnreadableSecret>,
 }
@@ -107,7 +107,7 @@ impl Vault {
         Self { pool, sealer, key_lost: false, unreadable: Arc::default() }
     }
 
-    /// The same; with `key_lost`, users may replace what another key sealed.
+    /// This vault; with `key_lost`, users may replace what another key sealed.
     pub fn with_key_lost(self, key_lost: bool) -> Self {
         Self { key_lost, ..self }
     }
@@ -155,7 +155,7 @@ impl Vault {
         self.sealer.seal(&SecretKind::PlayerToken.place(server.as_str()), digits.as_bytes())
     }
 
-    /// Whether this is the player token that the row holds; false when it cannot be opened.
+    /// True if this is the player token that the row holds; false when it cannot be opened.
     pub fn is_player_token(&self, row: &PairedServer, token: i32) -> bool {
         let opened = SealedSecret::player_token(row).open(&self.sealer);
         opened.is_ok_and(|opened| player_token(&opened.plaintext) == Some(token))
@@ -309,7 +309,7 @@ impl SealedSecret {
         sealer.open(&self.kind.place(&self.row), &self.bytes)
     }
 
-    /// The same secret under the current key; `None` when a newer generation of keys than ours sealed it, whose own
+    /// Seals the opened secret with the current key; `None` when a newer generation of keys sealed it, whose own
     /// process keeps it current.
     fn reseal(&self, sealer: &Sealer, opened: &Opened) -> Option<Vec<u8>> {
         let place = self.kind.place(&self.row);

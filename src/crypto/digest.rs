@@ -29,7 +29,7 @@ impl PartsDigest {
         self.0.update(part);
     }
 
-    /// Of the parts so far, 64 lower-case hex digits.
+    /// The digest of the parts so far, 64 lower-case hex digits.
     pub fn hex(&self) -> String {
         to_hex(self.0.clone().finish().as_ref())
     }
@@ -47,7 +47,7 @@ impl<R> DigestingReader<R> {
         Self { inner, digest: PartsDigest::default(), bytes: 0 }
     }
 
-    /// How many bytes were read, and their SHA-256 in lower-case hex.
+    /// Number of bytes that were read, and their SHA-256 in lower-case hex.
     pub fn finish(self) -> (u64, String) {
         (self.bytes, self.digest.hex())
     }

@@ -13,7 +13,7 @@ use crate::{
 /// The key of the application, as the platform shows it.
 pub type InteractionKey = [u8; 32];
 
-/// Whether the platform signed this body lately.
+/// Checks that the platform signed this body lately.
 pub fn verify(
     key: &InteractionKey,
     signature: &str,

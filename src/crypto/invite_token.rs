@@ -1,5 +1,5 @@
 //! Tokens of invitation links: 24 random bytes and the first 8 of their HMAC-SHA256, in base64url. So a token that was once
-//! one of ours is told from a guess, although what is taken back is not stored.
+//! one of ours is distinguished from a guess, although what is taken back is not stored.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::hmac;
@@ -28,7 +28,7 @@ impl InviteTokens {
         URL_SAFE_NO_PAD.encode([&random[..], &tag.as_ref()[..TAG]].concat())
     }
 
-    /// True if this token was made here. The time of the comparison tells at most a tag, which opens nothing.
+    /// True if this token was made here. The time of the comparison reveals at most a tag, which opens nothing.
     pub fn is_ours(&self, token: &str) -> bool {
         let Ok(bytes) = URL_SAFE_NO_PAD.decode(token) else { return false };
         let Some((random, tag)) = bytes.split_at_checked(RANDOM) else { return false };

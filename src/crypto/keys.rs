@@ -77,7 +77,7 @@ impl fmt::Debug for Key32 {
     }
 }
 
-/// What a derived key is for. Every purpose has its own key, so that nothing sealed for one opens as another.
+/// Purpose of a derived key. Every purpose has its own key, so that nothing sealed for one opens as another.
 #[derive(Clone, Copy, Debug)]
 pub enum Purpose {
     /// Seals the cookie `rp_sess`.

@@ -42,7 +42,7 @@ impl Random {
         Self { source: Source::System(SystemRandom::new()), newest: Arc::default() }
     }
 
-    /// The same values for the same seed, and so no secrets: for simulations only.
+    /// Gives equal values for equal seeds, and so no secrets: for simulations only.
     pub fn seeded(seed: u64) -> Self {
         Self { source: Source::Seeded(Arc::new(Mutex::new(seed))), newest: Arc::default() }
     }

@@ -15,9 +15,9 @@ use crate::{
     },
 };
 
-/// How long a token is valid.
+/// Validity of a token.
 pub const LIFETIME: Duration = Duration::minutes(5);
-/// How far the clocks of two machines may differ.
+/// Tolerated difference between the clocks of two machines.
 const LEEWAY: Duration = Duration::seconds(5);
 const SCOPE: &str = "relay";
 const AUDIENCE: &str = "companion-relay";
@@ -66,7 +66,7 @@ pub struct RelayClaims {
     pub access: RelayAccess,
 }
 
-/// Why a token is refused.
+/// Reasons against a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RelayTokenError {
     #[error("the relay token has expired")]

@@ -21,14 +21,14 @@ pub struct Place<'a> {
     pub owner: &'a str,
 }
 
-/// What was sealed.
+/// The secret that was sealed.
 pub struct Opened {
     pub plaintext: SecretSlice<u8>,
     /// False if the previous key opened it: seal it again and store it, if the row has not changed since it was read.
     pub current: bool,
 }
 
-/// Why sealed bytes did not open; does not reveal their content.
+/// Reasons for which sealed bytes did not open; they do not reveal their content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     #[error("sealed with a key that is neither the current nor the previous one")]

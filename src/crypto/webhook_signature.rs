@@ -8,12 +8,12 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::{crypto::digest::from_hex, domain::time::Timestamp};
 
-/// How far the time of a signature may be from now.
+/// Tolerated distance of a signature's time from now.
 pub const SIGNATURE_TOLERANCE: Duration = Duration::from_secs(300);
 /// Signatures in one header that are compared: one for each secret of the provider.
 const MAX_SIGNATURES: usize = 8;
 
-/// Why a signature is refused.
+/// Reasons against a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureFault {
     #[error("the signature is missing or has another form")]
@@ -24,7 +24,7 @@ pub enum SignatureFault {
     Wrong,
 }
 
-/// Whether one of these secrets signed this body lately.
+/// Checks that one of these secrets signed this body lately.
 pub fn verify(header: &str, body: &[u8], secrets: &[SecretString], now: Timestamp) -> Result<(), SignatureFault> {
     let (mut time, mut signatures) = (None, Vec::new());
     for part in header.split(',') {
