@@ -43,7 +43,7 @@ use crate::{
     uploads,
 };
 
-/// What to back up.
+/// Options of a backup.
 #[derive(clap::Args)]
 pub struct BackupOptions {
     /// The file to write, a tar archive; it must not exist yet
@@ -162,8 +162,8 @@ pub fn back_up(options: BackupOptions, clock: &Clock) -> Result<TakenBackup, Bac
     Ok(TakenBackup { file, bytes, manifest })
 }
 
-/// Writes the database as it is now to another file: its newest step and the images that it knows. Nobody who writes
-/// waits for this.
+/// Writes the database as it is now to another file: its newest step and the images that it knows. No writer waits for
+/// this.
 fn copy_database(database: &Path, copy: &Path) -> Result<(String, Vec<ImageName>), BackupError> {
     let to = copy.to_str().ok_or_else(|| BackupError::Refused(format!("{} is not UTF-8", copy.display())))?;
     let mut connection = engine::open_sqlite(database, Access::Write)?;

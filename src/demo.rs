@@ -53,10 +53,10 @@ use crate::{
 const SERVER_NAME: &str = "Demo Island";
 /// A pairing needs a login and a few messages on this machine.
 const PAIRING_DEADLINE: Duration = Duration::from_secs(15);
-/// How often the line on the terminal is renewed.
+/// Interval at which the line on the terminal is renewed.
 const SHOWN_EVERY: Duration = Duration::from_secs(1);
 
-/// How to run the demo.
+/// Options of the demo.
 #[derive(clap::Args)]
 pub struct DemoOptions {
     /// Seed of the simulated world: the same seed gives the same events
@@ -73,7 +73,7 @@ pub struct DemoOptions {
     pub data_dir: Option<PathBuf>,
 }
 
-/// Why the demo does not start.
+/// Reasons for which the demo does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
     #[error("{0}")]
@@ -102,7 +102,7 @@ impl DemoError {
     }
 }
 
-/// What scripts need to use a running demo: `demo.json` in its data directory, readable by its owner only.
+/// Facts that scripts need to use a running demo: `demo.json` in its data directory, readable by its owner only.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DemoFile {
@@ -352,7 +352,7 @@ impl Demo {
     }
 }
 
-/// Before anything starts: a port that is in use is told by the one that was asked for.
+/// Before anything starts: a port in use is reported by the number that was asked for.
 fn ports_are_free(port: u16) -> Result<(), DemoError> {
     const TAKEN_BY: [&str; 8] = [
         "the API",
@@ -475,7 +475,7 @@ fn write(path: &Path, file: &DemoFile) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         config::create_private_dir(directory)?;
     }
-    // It contains a session cookie. An earlier file may be readable by others, so a new one is created.
+    // The file contains a session cookie. An earlier one may be readable by others, so a new one is created.
     if let Err(error) = fs::remove_file(path)
         && error.kind() != io::ErrorKind::NotFound
     {

@@ -16,7 +16,7 @@ use crate::{
     net::tls_config,
 };
 
-/// Looks at everything, and tells of each finding as it is made. How the worst of them is.
+/// Looks at everything, and reports each finding as it is made. Returns the state of the worst.
 pub async fn examine(settings: Settings, clock: &Clock, mut tell: impl FnMut(&Observation)) -> Diagnosis {
     let mut worst = Diagnosis::Fine;
     let mut tell = |findings: Vec<Observation>| {
@@ -60,7 +60,7 @@ pub async fn examine(settings: Settings, clock: &Clock, mut tell: impl FnMut(&Ob
     worst
 }
 
-/// Whether both listeners of a service with these settings answer, or why not.
+/// Checks that both listeners of a service with these settings answer; the error says why not.
 pub async fn answers(config: &Config) -> Result<(), String> {
     let client = tls_config(None).and_then(http::client).map_err(|error| error.to_string())?;
     for (variable, address) in [("API_LISTEN", config.listen.api), ("RELAY_LISTEN", config.listen.relay)] {

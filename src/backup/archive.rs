@@ -37,13 +37,13 @@ const PIECE: u64 = 1 << 20;
 /// Files that an archive may have; the manifest has room for them.
 const MOST_FILES: usize = 100_000;
 
-/// What a backup holds, and what else a service on it needs.
+/// Contents of a backup, and what else a service on it needs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupManifest {
-    /// Of the archive.
+    /// Version of the archive's format.
     pub format: u32,
-    /// Of the program that took it.
+    /// Version of the program that took it.
     pub version: String,
     /// The newest step of the database's schema.
     pub schema: String,
@@ -79,7 +79,7 @@ impl ArchiveWriter {
         Self { tar: tar::Builder::new(BufWriter::new(file)), taken_at, files: Vec::new() }
     }
 
-    /// Adds a file with so many bytes of this content, which must have them.
+    /// Adds a file with this number of bytes of this content, which must have them.
     pub fn add(&mut self, name: &str, content: impl Read, bytes: u64) -> io::Result<()> {
         let mut content = DigestingReader::new(content.take(bytes));
         let mut header = tar::Header::new_gnu();
@@ -200,7 +200,7 @@ pub fn read(
     }
 }
 
-/// Whether a backup may have a file of this name; none of them leads out of its directory.
+/// True if a backup may have a file of this name; none of them leads out of its directory.
 fn is_known(name: &str) -> bool {
     [DATABASE, JOURNAL, REFUSED, ERASURES, SECRETS_FILE].contains(&name)
         || name.strip_prefix(IMAGES).and_then(ImageName::parse).is_some()

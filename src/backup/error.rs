@@ -1,4 +1,4 @@
-//! Why there is no backup, or why it is not restored.
+//! Reasons against a backup, or against its restoration.
 
 use std::{fmt::Display, io, path::PathBuf};
 
@@ -11,7 +11,7 @@ use crate::{
     domain::plain_text::escaped,
 };
 
-/// Why there is no backup, or why it is not restored.
+/// Failure of a backup or of its restoration.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     #[error("the settings are not valid:\n{0}")]
@@ -21,7 +21,7 @@ pub enum BackupError {
          {JOURNAL}, {REFUSED} and images/ of DATA_DIR ({}), and the secrets (docs/upgrading.md)", .0.display()
     )]
     Postgres(PathBuf),
-    // What follows quotes the archive, which anybody may have written.
+    // The text quotes the archive, which anybody may have written.
     #[error("the database: {}", escaped(&.0.to_string()))]
     Database(#[from] DbError),
     #[error("the backup is damaged: {}", escaped(.0))]

@@ -30,7 +30,7 @@ use crate::{
 
 const WERE_IN_S3: &str = "not in it: the images, which were in S3";
 
-/// What to restore.
+/// Options of a restore.
 #[derive(clap::Args)]
 pub struct RestoreOptions {
     /// A file that `companion backup` wrote
@@ -184,11 +184,11 @@ fn erase_again(copy: &Path, listed: &[UserId], clock: &Clock) -> Result<usize, B
     Ok(erasure_list::apply(&mut db, listed, clock.now())?)
 }
 
-/// What a restore makes before it knows that it goes on: removed when dropped, unless something is in it.
+/// Paths that a restore makes before it knows that it goes on: removed when dropped, unless something is in it.
 struct MadePaths(Vec<PathBuf>);
 
 impl MadePaths {
-    /// What is not there now of the directory with its lock, and of that of the database.
+    /// The missing parts of the directory with its lock, and of that of the database.
     fn from_here_on(data_dir: &Path, of_database: &Path) -> Self {
         let lock = data_dir.join(LOCK_FILE);
         let all = lock.ancestors().chain(of_database.ancestors()).filter(|path| !path.as_os_str().is_empty());
@@ -221,7 +221,7 @@ struct FoundText {
     found: String,
 }
 
-/// Whether a service can go on with this copy, which is brought up to date on the way.
+/// Checks that a service can go on with this copy, which is brought up to date on the way.
 fn check_database(copy: &Path, manifest: &BackupManifest) -> Result<AuditHead, BackupError> {
     let mut db = Db::Sqlite(engine::open_sqlite(copy, Access::Write)?);
     let check = |db: &mut Db, query: &str| -> Result<Option<String>, BackupError> {

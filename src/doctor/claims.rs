@@ -1,5 +1,5 @@
-//! Claims of the settings: that keys and tokens are taken by whom they are for, that prices are sold, that the bucket can
-//! be written, and that the public URLs lead here.
+//! Claims of the settings: that services take their keys and tokens, that prices are sold, that the bucket can be
+//! written, and that the public URLs lead here.
 
 use std::{future::Future, time::Duration};
 
@@ -30,8 +30,8 @@ const MAX_ANSWER: usize = 256 * 1024;
 /// A public profile of the platform.
 const SOMEBODY: &str = "76561197960287930";
 
-/// Asks everybody for whom there is a key. Nothing is changed there, except that a small object is written to the bucket
-/// and deleted again.
+/// Asks every service for which there is a key. Nothing is changed there, except that a small object is written to the
+/// bucket and deleted again.
 pub(super) async fn examine(config: &Config, client: &reqwest::Client) -> Vec<Observation> {
     let payments = maybe(config.payments.as_ref(), |payments| prices(payments, config.environment, client));
     let chat = maybe(config.chat.as_ref(), |chat| async { vec![bot(chat, client).await] });

@@ -25,7 +25,7 @@ use crate::{
 };
 
 const SUBJECT: &str = "database";
-/// Free pages of a SQLite file that are worth a `VACUUM`: so many bytes, and half of the file.
+/// Free pages of a SQLite file that are worth a `VACUUM`: this many bytes, and half of the file.
 const WORTHWHILE: i64 = 256 << 20;
 
 #[derive(QueryableByName)]
@@ -46,7 +46,7 @@ struct ServerFacts {
     milliseconds: i64,
 }
 
-/// What there is to say, and how far the database's own clock is ahead of this machine's, if it has one. Blocks.
+/// The findings, and how far the database's own clock is ahead of this machine's, if it has one. Blocks.
 pub(super) fn examine(database: &Database, data_dir: &Path, clock: &Clock) -> (Vec<Observation>, Option<TimeDelta>) {
     if let Database::Sqlite(path) = database
         && !path.exists()
@@ -87,7 +87,7 @@ pub(super) fn examine(database: &Database, data_dir: &Path, clock: &Clock) -> (V
                 "its user may not create tables, which an upgrade needs; GRANT CREATE ON SCHEMA public TO that user",
             ));
         }
-        // Of an older schema, the table may be missing.
+        // An older schema may lack the table.
         let is_up_to_date = steps.newest.is_some() && steps.pending == 0 && steps.unknown.is_empty();
         pool.write_blocking(|db| if is_up_to_date { write_check::try_out(db, clock.now()) } else { Ok(()) })
     });

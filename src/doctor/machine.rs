@@ -33,7 +33,7 @@ const TOO_LITTLE: u64 = 64 << 20;
 const LITTLE: u64 = 1 << 30;
 /// A day and two hours, as in the alert rule.
 const BACKUP_AGE: TimeDelta = TimeDelta::hours(26);
-/// A service says how it is within this time, in so many bytes.
+/// Limits of a service's answer about its state: its time, and its bytes.
 const STATUS_DEADLINE: Duration = Duration::from_secs(5);
 const MOST_STATUS: usize = 64 * 1024;
 
@@ -124,7 +124,7 @@ fn data_dir(path: &Path) -> Observation {
     Observation::fine(SUBJECT, format!("{shown}; {note}"))
 }
 
-/// Of the directory, or of the nearest one above that exists.
+/// Free space of the directory, or of the nearest one above that exists.
 fn disk(path: &Path) -> Observation {
     const SUBJECT: &str = "disk";
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());

@@ -18,9 +18,9 @@ use crate::{
     push::login::is_untrusted,
 };
 
-/// How long one may take, with the look-up of its name.
+/// Deadline of one question, with the look-up of its name.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Of what a `Date` says, seconds may be cut off, and it was on its way.
+/// Tolerated difference of a `Date`: its fraction of a second is cut off, and it was on its way.
 const NO_SKEW: TimeDelta = TimeDelta::seconds(3);
 
 /// A service that this one calls.
@@ -64,7 +64,7 @@ pub(super) async fn examine(config: &Config, clock: &Clock, database_clock: Opti
     findings
 }
 
-/// Any answer will do: what it says is nobody's business here. How far its clock is ahead of ours, if it says.
+/// Any answer will do: its content does not matter here. Also returns how far its clock is ahead of ours, if it says.
 async fn ask(neighbour: NeighbourAddress, client: &reqwest::Client, clock: &Clock) -> (Observation, Option<TimeDelta>) {
     let NeighbourAddress { what, variable, url } = neighbour;
     let shown = url.origin().ascii_serialization();
@@ -100,7 +100,7 @@ async fn ask(neighbour: NeighbourAddress, client: &reqwest::Client, clock: &Cloc
     }
 }
 
-/// Why the name of this host leads nowhere.
+/// Reason for which the name of this host leads nowhere.
 async fn unresolved(what: &'static str, variable: &str, url: &Url) -> Option<Observation> {
     let Some(url::Host::Domain(name)) = url.host() else { return None };
     let failure = Names::system().look_up(name, 0).await.err()?;

@@ -1,8 +1,8 @@
-//! What was seen, and what to do about it.
+//! Findings, and their remedies.
 
 use std::fmt;
 
-/// How something is.
+/// State of an observed thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Diagnosis {
     Fine,
