@@ -17,14 +17,14 @@ use crate::{
     domain::items::{self, ItemEdit},
 };
 
-/// How often it is looked whether another process changed something.
+/// Interval of the looks for changes by another process.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// See the module.
 pub struct CatalogueKeeper {
     pool: Pool,
     version: AtomicI64,
-    /// What of the catalogue in memory comes from the database.
+    /// The part of the catalogue in memory that comes from the database.
     known: Mutex<HashMap<i32, ItemEdit>>,
 }
 
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::db::testing::{self, now};
 
-    /// Of an item that no other test looks at: the catalogue is one for the process.
+    /// Uses an item that no other test looks at: the catalogue is one for the process.
     #[test]
     fn a_change_of_another_process_is_noticed() {
         testing::on_each_database(|pool| {

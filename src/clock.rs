@@ -15,7 +15,7 @@ use crate::domain::time::{Moment, Timestamp};
 
 /// The system's clock, one that only moves when it is advanced, or one that follows tokio's time. Clones share the time.
 ///
-/// It labels; durations are measured with [`tokio::time::Instant`], and the two are never compared.
+/// Its times are labels; durations are measured with [`tokio::time::Instant`], and the two are never compared.
 #[derive(Clone, Debug)]
 pub struct Clock(ClockKind);
 
@@ -99,7 +99,7 @@ impl Clock {
         }
     }
 
-    /// Waits until this moment, or until the clock is advanced: whoever waits looks again what is due.
+    /// Waits until this moment, or until the clock is advanced: the caller looks again what is due.
     pub async fn reach(&self, at: Moment) {
         let left = || (at - self.moment()).to_std().unwrap_or_default();
         let (moved, follows) = match &self.0 {

@@ -28,35 +28,35 @@
 //! transaction with what it changes ([`push::inbox`]) and then sent to the server's game connection. There both ways
 //! meet, in [`relay::alarms::alarm_delivery`]: [`domain::raid`] decides whether an alarm opens an incident or belongs
 //! to one; it is written into the ledger ([`db::alarms`], [`db::incidents`]), sent to every socket that watches, and
-//! shown in `state.raids` for a day, so that whoever comes later is told, too. [`relay::alarms::ledger`] waits for the
+//! shown in `state.raids` for a day, so that later clients get it, too. [`relay::alarms::ledger`] waits for the
 //! database half a second; then [`db::journal`] keeps the alarm until the database takes it. An incident is unheard
 //! until a socket took its message, or a state that holds it. After a restart the incidents of the last day are shown
 //! again, and pushes that were in none yet are delivered.
 //!
 //! # The path of a tracked player
-//! [`tracking::worker`] has one watch for each game server at which somebody tracks players, on a thread of its own.
+//! [`tracking::worker`] has one watch for each game server at which players are tracked, on a thread of its own.
 //! [`tracking::server_watch`] finds the server at the player-statistics service ([`domain::server_match`]), pays for each
 //! question from a budget that users share ([`domain::fair_budget`]), and asks who is online
 //! ([`clients::player_stats`]). Looks become sessions ([`domain::player_session`]), in one transaction for all who track
 //! there; who came and went is sent to the hub, which tells and keeps it as an event of the paired server.
-//!
+//! there; who came and went is sent to the hub, which publishes it and keeps it as an event of the paired server.
 //! # The path of a line of chat
 //! The game server repeats what the team says, and its last lines after each connect. [`relay::state::team_chat`] gives
-//! each line an id that follows from who said what when; so it is told once and kept once, however often it comes. What
-//! the owner says ([`api::server::chat`]) goes to the game server and is answered when the game repeats it. Events,
-//! chat and maps reach the database through [`relay::shared::fact_sink`], which nobody waits for.
+//! each line an id that follows from who said what when; so it is sent and kept once, however often it comes.
+//! Lines of the owner ([`api::server::chat`]) go to the game server and are answered when the game repeats them. Events,
+//! chat and maps reach the database through [`relay::shared::fact_sink`], for which no caller waits.
 //!
 //! # The path of a camera picture
 //! A user pulls ([`api::server::cameras`]); the hub checks the access and the device, and the game connection looks
 //! through the camera ([`relay::game::camera_looks`]): it subscribes, collects frames until they cover the picture
 //! ([`game::camera_shot`]), and everybody who pulled meanwhile gets the same shot. The API draws it
-//! ([`game::camera_picture`]) on a thread for blocking work. A link watches one camera at a time, and none when nobody
+//! ([`game::camera_picture`]) on a thread for blocking work. A link watches one camera at a time, and none when no user
 //! has pulled for some seconds.
 //!
 //! # The path of a payment
 //! A user opens a checkout ([`billing::checkout`], which closes the one before) and pays at the payment provider, which
 //! sends an event. Events come late, twice and in any order, so none is believed: [`billing::sync`] fetches the
-//! subscription that it names ([`clients::payments`]) and stores it, if nobody stored it meanwhile, in one transaction
+//! subscription that it names ([`clients::payments`]) and stores it, unless it was stored meanwhile, in one transaction
 //! with the event's id. What cannot be placed is parked and tried again ([`billing::worker`]); what was missed is found
 //! by comparing everything with the provider ([`billing::reconcile`]). Which tier a user has is computed when it is
 //! read ([`domain::tier`]).
@@ -66,12 +66,12 @@
 //! `domain/data`: a row exists only once an admin changed it. A store or page is read from the database each time, so a
 //! change is seen at once ([`api::content::stores`], [`api::content::wiki`]); the catalogue of items is in memory,
 //! because names are wanted deep in the live state ([`domain::items`], kept up to date by [`catalogue`]). An uploaded
-//! image is received up to a limit, decoded on a thread for blocking work and written anew ([`uploads::picture`]),
+//! image is received up to a limit, decoded on a thread for blocking work and encoded again ([`uploads::picture`]),
 //! named by its bytes and kept in a directory or in S3 ([`uploads`]); which are used is in [`db::images`], and what
 //! nothing uses is deleted.
 //!
 //! # The path of a bot's command
-//! Somebody gives the support bot a command, and the chat platform sends it, signed
+//! A user gives the support bot a command, and the chat platform sends it, signed
 //! ([`crypto::interaction_signature`]), to [`api::bot::interactions`]. [`domain::chat_commands`] reads it, and
 //! [`domain::chat_answers`] makes a sentence of what the stores, the catalogue and, for a linked account
 //! ([`api::bot::chat_links`]), the shops of the user's servers say. The platform learns which commands there are from
@@ -103,7 +103,7 @@
 //!
 //! # When something panics
 //! Only the task in which it happens ends, and [`panics`] logs and counts it. A link or a push session is tried again. A
-//! game connection is started anew by the hub, in a new epoch, and its subscriptions ask the hub for it and get a
+//! game connection is restarted by the hub, in a new epoch, and its subscriptions ask the hub for it and get a
 //! snapshot. A subscription closes its sockets, whose clients come back. Without the hub or the push worker the process
 //! ends.
 //!

@@ -12,10 +12,10 @@ use serde_json::{Map, Value as Json};
 
 use crate::net::trace;
 
-/// What is logged when `RUST_LOG` says nothing.
+/// Filter of the log when `RUST_LOG` says nothing.
 const FILTER: &str = "info,actix_server=warn";
 
-/// What it calls an error is a client's malformed request or frame, with which any client could fill the log. Nothing of it
+/// Its errors are malformed requests or frames of clients, with which any client could fill the log. Nothing of it
 /// is written, whatever `RUST_LOG` says.
 const OF_CLIENTS: &str = "actix_http";
 
@@ -35,7 +35,7 @@ const WIRES: [&str; 11] = [
     "tungstenite",
 ];
 
-/// How a line is written.
+/// Format of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
     #[default]
@@ -68,7 +68,7 @@ fn is_left_out(record: &Record<'_>) -> bool {
     library == OF_CLIENTS || record.level() > Level::Info && WIRES.contains(&library)
 }
 
-/// What a line says besides its message.
+/// Fields of a line besides its message.
 fn fields(record: &Record<'_>) -> Vec<(String, Json)> {
     struct LineFields(Vec<(String, Json)>);
     impl<'a> VisitSource<'a> for LineFields {

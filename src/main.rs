@@ -124,7 +124,7 @@ impl Command {
         })
     }
 
-    /// Whether it shows a line that changes in place, above which the log has to go.
+    /// True if it shows a line that changes in place, above which the log has to go.
     fn shows_line(&self) -> bool {
         matches!(self, Self::Demo(_) | Self::Migrate(_) | Self::Audit(_) | Self::Billing(Billing::Reconcile(_)))
     }

@@ -54,7 +54,7 @@ pub enum PairingSource {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PairingOutcome {
     pub server: PairedServer,
-    /// It was not paired before.
+    /// True if it was not paired before.
     pub is_new: bool,
     /// Address, port, player or token are not what they were: a link that is up must be opened again.
     pub changed: bool,
@@ -75,11 +75,11 @@ pub struct DeviceRequest {
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceOutcome {
     pub device: SmartDevice,
-    /// It was not paired before.
+    /// True if it was not paired before.
     pub is_new: bool,
 }
 
-/// Why nothing was paired.
+/// Reasons against a pairing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PairingRefused {
     #[error("The address is not a public one.")]

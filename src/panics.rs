@@ -1,5 +1,5 @@
-//! Panics of actors and tasks. A panic ends only the task in which it happens and the thread goes on, so that nobody would
-//! notice: it is logged and counted here, and what ended is started anew by whoever started it.
+//! Panics of actors and tasks. A panic ends only the task in which it happens and the thread goes on, so that it would
+//! pass unnoticed: it is logged and counted here, and the part that started the task starts it again.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -10,7 +10,7 @@ use futures_util::FutureExt as _;
 
 macro_rules! parts {
     ($($part:ident: $word:literal),* $(,)?) => {
-        /// A part of the service that is started anew after a panic.
+        /// A part of the service that is restarted after a panic.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Part {
             $($part),*
@@ -68,12 +68,12 @@ pub fn caught<T>(part: Part, id: &str, future: impl Future<Output = T>) -> impl 
     AssertUnwindSafe(future).catch_unwind().map(move |ended| ended.inspect_err(|_| report(part, id)).ok())
 }
 
-/// The same for what is done at once.
+/// Like `caught`, for a call that returns at once.
 pub fn caught_at_once<T>(part: Part, id: &str, call: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(call)).inspect_err(|_| report(part, id)).ok()
 }
 
-/// What panicked and where is on stderr already.
+/// The panic's text and place are on stderr already.
 fn report(part: Part, id: &str) {
     metrics::counter!("companion_panics_total", "part" => part.word()).increment(1);
     log::error!(part = part.word(), id; "a part of the service panicked and is started anew");

@@ -1,4 +1,4 @@
-//! What commands that only look print: lines of text.
+//! Output of commands that only look: lines of text.
 
 use std::sync::Arc;
 
@@ -26,14 +26,14 @@ const DEAD_LETTERS_PRINTED: usize = 100;
 /// Parked payment events that `billing parked` prints, the oldest.
 const PARKED_PRINTED: usize = 1_000;
 
-/// Whether all that is stored can be opened with the keys that there are.
+/// Result of the check that all stored secrets open with the present keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeysState {
     AllOpen,
     SomeSealed,
 }
 
-/// How many alarms and incidents are in each state, and the newest pushes that could not be handled.
+/// Number of alarms and incidents in each state, and the newest pushes that could not be handled.
 pub fn alarms(pool: &Pool) -> Result<String, DbError> {
     let read = |db: &mut Db| {
         let dead = failed_pushes::dead_letters(db, DEAD_LETTERS_PRINTED)?;
@@ -73,7 +73,7 @@ pub fn parked_events(pool: &Pool) -> Result<String, DbError> {
     Ok(lines.join("\n"))
 }
 
-/// How many stored credentials each key seals.
+/// Number of stored credentials that each key seals.
 pub fn keys(config: &Config) -> Result<(String, KeysState), DbError> {
     let secrets = &config.secrets;
     let pool = open_existing(&config.database)?;

@@ -1,4 +1,4 @@
-//! What a terminal shows beside the log: one line that changes in place, at the end of stderr. Where stderr is no
+//! Output of a terminal beside the log: one line that changes in place, at the end of stderr. Where stderr is no
 //! terminal there is none, and everything is as it would be without.
 
 use std::{
@@ -9,13 +9,13 @@ use std::{
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-/// How often a line that waits moves.
+/// Interval at which a line that waits moves.
 const TICK: Duration = Duration::from_millis(120);
 
 /// The lines of this process. They are drawn on stderr, if it is a terminal.
 static LINES: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 
-/// Whether lines are shown.
+/// True if lines are shown.
 pub fn is_shown() -> bool {
     io::stderr().is_terminal()
 }
@@ -24,7 +24,7 @@ pub fn is_shown() -> bool {
 pub struct LiveLine(ProgressBar);
 
 impl LiveLine {
-    /// Of something whose end is not known.
+    /// A line for something whose end is not known.
     pub fn new(text: &str) -> Self {
         let style = ProgressStyle::with_template("{spinner} {msg}").expect("the template is valid");
         let line = LINES.add(ProgressBar::new_spinner().with_style(style).with_message(text.to_owned()));
@@ -34,7 +34,7 @@ impl LiveLine {
         Self(line)
     }
 
-    /// Of something that is done step by step.
+    /// A line for something that is done step by step.
     pub fn of_steps(text: &str) -> Self {
         let template = "{msg} [{bar:30}] {pos}/{len}, {eta} left";
         let style = ProgressStyle::with_template(template).expect("the template is valid").progress_chars("=> ");
@@ -46,7 +46,7 @@ impl LiveLine {
         self.0.set_message(text);
     }
 
-    /// So many of all steps are done.
+    /// Shows that this many of all steps are done.
     pub fn step(&self, done: u64, of: u64) {
         self.0.set_length(of);
         self.0.set_position(done);

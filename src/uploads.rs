@@ -23,7 +23,7 @@ use crate::{
 
 pub mod picture;
 
-/// How long the storage may take for one request, with its retries.
+/// Deadline of the storage for one request, with its retries.
 const DEADLINE: Duration = Duration::from_secs(10);
 const RETRIES: usize = 2;
 /// Bytes that are read at once: what a reader has not taken yet is not in memory.
@@ -31,7 +31,7 @@ const PIECE: u64 = 256 * 1024;
 /// Before the names, in a bucket.
 const PREFIX: &str = "images";
 
-/// Why the storage did not do what it was asked. The texts are for the log.
+/// Failure of a request to the storage. The texts are for the log.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageStoreError {
     #[error("the directory of images: {0}")]

@@ -10,7 +10,7 @@ use tokio_tungstenite::{connect_async, tungstenite::Message};
 
 use crate::{clients::http, demo::DemoFile, net::tls_config, relay::wire::publication::Position};
 
-/// What to watch.
+/// Options of `watch`.
 #[derive(clap::Args)]
 pub struct WatchOptions {
     /// The `demo.json` of a running demo
@@ -30,10 +30,10 @@ const BACKOFF_LONGEST: Duration = Duration::from_secs(30);
 const HEALTHY_AFTER: Duration = Duration::from_secs(30);
 /// A device that the state does not have by then does not exist.
 const DEVICES_KNOWN_AFTER: Duration = Duration::from_secs(10);
-/// What the answer to our command is recognised by.
+/// Id by which the answer to our command is recognised.
 const TOGGLE_REQUEST: &str = "toggle";
 
-/// Why watching ended.
+/// Reasons for which watching ended.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
     #[error("{}: {cause} (is the demo running?)", path.display())]
@@ -151,7 +151,7 @@ impl Watcher {
         Ok("the connection ended".to_owned())
     }
 
-    /// What devices there are, when this one is certainly not among them.
+    /// The list of all devices, if this one is certainly not among them.
     fn devices_without(&self, device: &str, elapsed: Duration) -> Option<String> {
         let all_known = self.file.servers.iter().all(|server| self.states.contains_key(server.id.as_str()));
         let devices = || self.states.values().filter_map(|(_, state)| state["devices"].as_object()).flatten();

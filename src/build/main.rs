@@ -41,7 +41,7 @@ fn commit() -> Option<String> {
     if top != fs::canonicalize(env::var_os("CARGO_MANIFEST_DIR")?).ok()? {
         return None;
     }
-    // A debug build keeps the commit of when it was last built whole: each commit would compile everything anew.
+    // A debug build keeps the commit of when it was last built whole: each commit would compile everything again.
     if env::var("PROFILE").is_ok_and(|profile| profile == "release") {
         let branch = git(&["symbolic-ref", "--quiet", "HEAD"]);
         for name in ["HEAD", "packed-refs"].into_iter().chain(branch.as_deref()) {

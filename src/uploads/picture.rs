@@ -1,5 +1,5 @@
-//! Reads an uploaded image, and writes it anew: what is kept and served was written by us, pixel by pixel. Whatever else a
-//! file held (scripts, archives, places and names in its metadata) is gone. Works for a while: not for an executor's thread.
+//! Decodes an uploaded image and encodes it again: the kept bytes were written by us, pixel by pixel. All else in a
+//! file (scripts, archives, places and names in its metadata) is gone. Works for a while: not for an executor's thread.
 
 use std::io::Cursor;
 
@@ -17,7 +17,7 @@ use crate::domain::{
 /// Memory of a decoder: eight bytes for each pixel, twice.
 const DECODING: u64 = 2 * 8 * IMAGE_PIXELS;
 
-/// Why an upload is no image for us.
+/// Reasons against an upload as an image.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PictureError {
     #[error("must be a PNG or WebP image")]
@@ -42,7 +42,7 @@ pub struct CleanPicture {
     pub file: Vec<u8>,
 }
 
-/// The image of this file, written anew in the same format. Its size is known before a pixel is decoded.
+/// The image of this file, encoded again in the same format. Its size is known before a pixel is decoded.
 pub fn clean(file: &[u8], longest: u32) -> Result<CleanPicture, PictureError> {
     let (format, kind) = match image::guess_format(file) {
         Ok(kind @ ImageFormat::Png) => (UploadFormat::Png, kind),
@@ -59,7 +59,7 @@ pub fn clean(file: &[u8], longest: u32) -> Result<CleanPicture, PictureError> {
     if !is_small {
         return Err(PictureError::TooManyPixels { width, height, longest });
     }
-    // How the pixels are to be turned stands in the metadata, which goes.
+    // The orientation of the pixels is in the metadata, which goes.
     let orientation = decoder.orientation().map_err(broken)?;
     let mut picture = DynamicImage::from_decoder(decoder).map_err(broken)?;
     picture.apply_orientation(orientation);
