@@ -39,7 +39,7 @@ use crate::{
     relay::hub::NotesChanged,
 };
 
-/// What users may note; `death` is the detector's.
+/// Categories of users' notes; `death` is the detector's.
 #[derive(Clone, Copy, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum NoteCategory {
@@ -91,7 +91,7 @@ pub struct NewMapNote {
     ttl_sec: Option<i64>,
 }
 
-/// What to change; what is absent stays.
+/// Changes to a note; absent fields stay.
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({ "label": "Three boats", "ttlSec": null }))]
@@ -104,7 +104,7 @@ pub struct MapNoteChange {
     y: Option<f64>,
     #[garde(skip)]
     category: Option<NoteCategory>,
-    /// `null`: no label any more.
+    /// `null`: removes the label.
     #[garde(inner(length(chars, min = 1, max = 100), custom(one_line)))]
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>, format = "one-line", min_length = 1, max_length = 100)]
@@ -130,7 +130,7 @@ struct MapNoteView {
     #[schema(format = "note-category")]
     category: String,
     label: Option<String>,
-    /// User id; `null`: nobody's.
+    /// User id; `null`: no user's.
     author: Option<String>,
     /// `user`, `detector`, or `game`: placed in the game by the team or its leader, as last seen, and changed only there.
     #[schema(format = "note-source")]
@@ -179,7 +179,7 @@ pub async fn list(
     Ok(HttpResponse::Ok().json(MapNoteList { notes, next }))
 }
 
-/// Adds a note; it is shown to everybody who watches the server.
+/// Adds a note; it is shown to everyone who watches the server.
 #[utoipa::path(post, path = "/intel/{serverId}/map-notes", tag = "intel", security(("session" = [])),
     params(("serverId" = String, Path)), request_body = NewMapNote, responses(
     (status = 201, body = MapNoteView),
@@ -221,7 +221,7 @@ pub async fn add(
     once.write(KeyCaller::User(caller), add, move |()| hub.do_send(NotesChanged { server, deleted: None })).await
 }
 
-/// Changes a note: its author or the server's owner may. Those of the game are changed there.
+/// Changes a note: its author or the server's owner may. Notes of the game are changed there.
 #[utoipa::path(patch, path = "/intel/{serverId}/map-notes/{id}", tag = "intel", security(("session" = [])),
     params(("serverId" = String, Path), ("id" = String, Path)), request_body = MapNoteChange, responses(
     (status = 200, body = MapNoteView),
@@ -253,7 +253,7 @@ pub async fn edit(
     Ok(HttpResponse::Ok().json(changed))
 }
 
-/// Deletes a note: its author or the server's owner may. Those of the game are deleted there.
+/// Deletes a note: its author or the server's owner may. Notes of the game are deleted there.
 #[utoipa::path(delete, path = "/intel/{serverId}/map-notes/{id}", tag = "intel", security(("session" = [])),
     params(("serverId" = String, Path), ("id" = String, Path)), responses(
     (status = 200, body = Done),
@@ -281,7 +281,7 @@ fn permitted(server: WatchedServer) -> Result<WatchedServer, ApiError> {
     if server.role.may(Action::AddNote) { Ok(server) } else { Err(ApiError::OwnerOnly) }
 }
 
-/// Whether this user may change the note now.
+/// Checks that this user may change the note now.
 fn may_change(db: &mut Db, user: &UserId, server: &ServerId, note: &str, now: Timestamp) -> Result<(), ApiError> {
     let role = access::required(db, user, server)?;
     let note = map_notes::get(db, server, note, now)?;

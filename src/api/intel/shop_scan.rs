@@ -18,7 +18,7 @@ use crate::{
     domain::shop::{VendorId, scan},
 };
 
-/// Why a shop is suspicious.
+/// A reason to suspect a shop.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ReasonView {

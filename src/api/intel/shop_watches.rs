@@ -59,7 +59,7 @@ pub struct NewWatch {
     /// seen; the watch keeps `null` here, and its events name that price as `expectedPrice`. Prices are compared by the piece.
     #[schema(value_type = Option<i32>, minimum = 0, maximum = 2_147_483_647)]
     expected_price: Option<Value>,
-    /// What is expected of the price. With `atMost` and `atLeast` there is news when it gets there, moves there, or no
+    /// Expectation of the price. With `atMost` and `atLeast` there is news when it gets there, moves there, or no
     /// longer is; with `changes`, whenever it moves.
     #[serde(default)]
     #[schema(default = json!("changes"))]
@@ -73,13 +73,13 @@ pub struct NewWatch {
     currency_id: Option<Value>,
 }
 
-/// What of a watch is changed: absent stays, `null` is no longer given. The price is compared anew.
+/// Changes to a watch: absent fields stay, a `null` field counts as not given. The price is compared again.
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
 #[garde(allow_unvalidated)]
 #[schema(example = json!({ "expectedPrice": 120 }))]
 pub struct WatchEdit {
-    /// What one purchase should cost.
+    /// Expected cost of one purchase.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<i32>, minimum = 0, maximum = 2_147_483_647)]
     expected_price: Option<Option<Value>>,
@@ -97,12 +97,12 @@ pub struct WatchEdit {
     currency_id: Option<Option<Value>>,
 }
 
-/// Tells `null` from a field that is absent.
+/// Distinguishes `null` from an absent field.
 fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
 
-/// What a field must be, when it is not.
+/// The requirement that a field does not meet.
 type Fault = &'static str;
 
 fn vendor_of(value: &Value) -> Result<String, Fault> {
@@ -214,18 +214,18 @@ struct WatchView {
     /// The shop that has the offer; `null` while it is missing.
     #[schema(value_type = Option<String>)]
     found_vendor_id: Option<VendorId>,
-    /// What one purchase costs; `null` while it is missing.
+    /// Cost of one purchase; `null` while it is missing.
     price: Option<i32>,
     /// Pieces that one purchase gives.
     quantity: Option<i32>,
     /// With `atMost` and `atLeast`, a price that is not there (yet) is `changed`.
     state: WatchState,
-    /// The game server does not report shops: what was last found stays.
+    /// The game server does not report shops: the latest finding stays.
     paused: bool,
     sold_out: bool,
     /// The best other shop, where it is undercut; never of a watch of any shop.
     undercut_by: Option<Rival>,
-    /// Since when it is so.
+    /// When this finding began.
     #[serde(serialize_with = "time::wire")]
     #[schema(value_type = String, format = DateTime)]
     as_of: Timestamp,
@@ -299,8 +299,8 @@ pub async fn watches(
 
 /// Watches an offer of a shop, or an item at any shop. The answer says whether the shop is known now, and what is found.
 ///
-/// How many shops a user watches is limited by tier where tiers are enforced: 10, 50 or 200 on all servers together; and
-/// always to 200 on one server. A watch of any shop counts as one.
+/// The number of shops a user watches is limited by tier where tiers are enforced: 10, 50 or 200 on all servers
+/// together; and always to 200 on one server. A watch of any shop counts as one.
 #[utoipa::path(post, path = "/intel/{serverId}/shops", tag = "intel", security(("session" = [])),
     params(("serverId" = String, Path)), request_body = NewWatch, responses(
     (status = 201, body = WatchView),
@@ -341,7 +341,7 @@ pub async fn watch(
     once.write(KeyCaller::User(caller), add, move |()| hub.do_send(ShopWatchesChanged { server: changed })).await
 }
 
-/// Changes what is expected of a watched offer.
+/// Changes the expectation of a watched offer.
 #[utoipa::path(patch, path = "/intel/{serverId}/shops/{id}", tag = "intel", security(("session" = [])),
     params(("serverId" = String, Path), ("id" = String, Path)), request_body = WatchEdit, responses(
     (status = 200, body = WatchView),

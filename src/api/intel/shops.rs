@@ -39,7 +39,7 @@ const MOST_OFFERS: usize = 5_000;
 /// Lines of history when no `limit` is given.
 const HISTORY: i64 = 200;
 
-/// Whether the game server delivers its shops.
+/// Delivery of shops by the game server.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::api) struct Delivery {
@@ -47,7 +47,7 @@ pub(in crate::api) struct Delivery {
     reports: Reports,
     /// True if it reports shops; `null`: not known yet.
     available: Option<bool>,
-    /// Why, in words.
+    /// Reason for `available`, in words.
     evidence: String,
     /// When shops were last seen; `null`: never.
     #[serde(serialize_with = "time::wire_option")]
@@ -55,7 +55,7 @@ pub(in crate::api) struct Delivery {
     as_of: Option<Timestamp>,
 }
 
-/// What is sold for what, with names.
+/// Item and currency of an offer, with names.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::api) struct OfferItems {
@@ -96,20 +96,20 @@ struct OfferView {
     /// The stable id of the shop.
     #[schema(value_type = String)]
     vendor_id: VendorId,
-    /// The shop's.
+    /// Name of the shop.
     name: String,
     x: f64,
     y: f64,
     grid: String,
-    /// Of the map itself, not of a player; `null` while the map is not known.
+    /// True if the shop is of the map itself, not of a player; `null` while the map is not known.
     npc: Option<bool>,
     #[serde(flatten)]
     items: OfferItems,
-    /// What one purchase costs.
+    /// Cost of one purchase.
     price: i32,
     /// Pieces that one purchase gives.
     quantity: i32,
-    /// What one piece costs, rounded; offers are compared exactly.
+    /// Cost of one piece, rounded; offers are compared exactly.
     unit_price: f64,
     /// Purchases left.
     in_stock: i64,
@@ -130,7 +130,7 @@ struct OfferList {
     shops: Vec<OfferView>,
     /// The `before` of the next page; `null` after the last.
     next: Option<String>,
-    /// How many match, also beyond `limit`.
+    /// Number of offers that match, also beyond `limit`.
     total: usize,
     #[serde(flatten)]
     delivery: Delivery,
@@ -158,7 +158,7 @@ struct HistoryEntry {
 
 #[derive(Serialize, ToSchema)]
 struct HistoryList {
-    /// Of this wipe, newest first.
+    /// Lines of this wipe, newest first.
     entries: Vec<HistoryEntry>,
     /// The `before` of the next page; `null` after the last.
     next: Option<String>,
@@ -166,14 +166,14 @@ struct HistoryList {
     delivery: Delivery,
 }
 
-/// Which offers.
+/// A search and a page of offers.
 #[derive(Deserialize, IntoParams, Validate)]
 pub struct OfferQuery {
     /// Part of the name or short name of the item, or of the shop's name.
     #[garde(length(chars, max = 100))]
     #[param(max_length = 100)]
     q: Option<String>,
-    /// At most so many; 2000 if absent.
+    /// Most offers of the page; 2000 if absent.
     #[garde(range(min = 1, max = MOST_OFFERS))]
     #[param(minimum = 1, maximum = 5000)]
     limit: Option<usize>,
@@ -183,7 +183,7 @@ pub struct OfferQuery {
     before: Option<String>,
 }
 
-/// Which lines of history.
+/// Filters and a page of history.
 #[derive(Deserialize, IntoParams, Validate)]
 #[serde(rename_all = "camelCase")]
 #[into_params(rename_all = "camelCase")]
@@ -196,7 +196,7 @@ pub struct HistoryQuery {
     #[garde(length(max = 64))]
     #[param(max_length = 64, format = "shop-id")]
     vendor_id: Option<String>,
-    /// At most so many; 200 if absent.
+    /// Most lines of the page; 200 if absent.
     #[garde(range(min = 1, max = 500))]
     #[param(minimum = 1, maximum = 500)]
     limit: Option<i64>,
@@ -210,7 +210,7 @@ pub struct HistoryQuery {
 pub(in crate::api) struct MarketRead {
     game_server: GameServerId,
     pub(in crate::api) stored: StoredMarket,
-    /// Otherwise nothing of it is shown.
+    /// False: nothing of the market is shown.
     is_shared: bool,
 }
 
@@ -238,7 +238,7 @@ impl MarketRead {
         Ok(Self { game_server, stored, is_shared })
     }
 
-    /// What is found for this watch.
+    /// The watch with its present finding.
     pub(in crate::api) fn look(&self, watch: &ShopWatch) -> ShopWatch {
         let (finding, baseline) = watch.look(&self.stored.shops);
         ShopWatch { finding, baseline, ..watch.clone() }
@@ -279,7 +279,7 @@ impl MarketRead {
     }
 }
 
-/// What the shops of a game server offer now, the cheapest by the piece first.
+/// The present offers of a game server's shops, the cheapest by the piece first.
 #[utoipa::path(get, path = "/paired-servers/{id}/shops", tag = "intel", security(("session" = [])),
     params(("id" = String, Path), OfferQuery), responses(
     (status = 200, body = OfferList),
@@ -328,7 +328,7 @@ fn search(shops: &[Shop], q: &str, page: &ListPage) -> Result<OfferPage, ApiErro
     Ok(OfferPage { shops, next, total })
 }
 
-/// By the item's name, then by what is sold for what, the cheapest by the piece first, and of equals what is in stock.
+/// By the item's name, then by item and currency, the cheapest by the piece first, and of equals what is in stock.
 fn offer_place(shop: &Shop, offer: &Offer, item: &str) -> ListPlace {
     let OfferKey { item_id, item_is_blueprint, worn, currency_id, currency_is_blueprint } = offer.key;
     let marks = [item_is_blueprint, worn, currency_is_blueprint].map(|mark| if mark { '1' } else { '0' });
@@ -358,7 +358,7 @@ fn offer_view(shop: &Shop, offer: &Offer) -> OfferView {
     }
 }
 
-/// What became of the offers of a game server's shops in this wipe, newest first.
+/// History of the offers of a game server's shops in this wipe, newest first.
 #[utoipa::path(get, path = "/paired-servers/{id}/shops/history", tag = "intel", security(("session" = [])),
     params(("id" = String, Path), HistoryQuery), responses(
     (status = 200, body = HistoryList),

@@ -1,4 +1,4 @@
-//! What happened on and around a paired game server: `/intel/{serverId}/timeline`.
+//! Events on and around a paired game server: `/intel/{serverId}/timeline`.
 
 use actix_web::{HttpResponse, web};
 use garde::Validate;
@@ -27,7 +27,7 @@ use crate::{
 /// Entries of a page when no `limit` is given.
 const PAGE: usize = 200;
 
-/// Which entries.
+/// Filters and a page of entries.
 #[derive(Deserialize, IntoParams, Validate)]
 pub struct TimelineQuery {
     /// Only what happened then or later: RFC 3339.
@@ -39,7 +39,7 @@ pub struct TimelineQuery {
     #[garde(length(max = 200))]
     #[param(max_length = 200, format = "event-kinds")]
     types: Option<String>,
-    /// At most so many; 200 if absent.
+    /// Most entries of the page; 200 if absent.
     #[garde(range(min = 1, max = 500))]
     #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
@@ -51,7 +51,7 @@ pub struct TimelineQuery {
 
 #[derive(Serialize, ToSchema)]
 struct Timeline {
-    /// Newest first. The same as the relay's `event`, under the same ids; a raid has that of its incident.
+    /// Newest first, equal to the relay's `event`, under the same ids; a raid has that of its incident.
     #[schema(value_type = Vec<WorldEvent>)]
     entries: Vec<TimelineEntry>,
     /// The `before` of the next page; `null` after the last.

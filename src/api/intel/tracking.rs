@@ -40,7 +40,7 @@ use crate::{
     tracking::worker::TrackingChanged,
 };
 
-/// Play time is summed up over so many days, and so many sessions of them.
+/// Days over which play time is summed up, and most sessions in them.
 const PLAY_TIME_DAYS: i64 = 30;
 const PLAY_TIME_SESSIONS: i64 = 5_000;
 
@@ -61,7 +61,7 @@ pub struct NewTracking {
     note: Option<String>,
 }
 
-/// What changes: what is absent stays, `null` removes.
+/// Changes to a tracked player: absent fields stay, `null` removes a value.
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({ "tag": null, "platformId": "76561198000000004" }))]
@@ -114,11 +114,11 @@ struct MatchView {
     name: String,
     /// `certain`, `likely` or `possible`.
     confidence: Confidence,
-    /// What is the same: `address`, `port`, `name`.
+    /// The fields that match: `address`, `port`, `name`.
     by: Vec<MatchedBy>,
 }
 
-/// How far it is known who is online.
+/// Knowledge of who is online.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct TrackingStatus {
@@ -129,13 +129,13 @@ struct TrackingStatus {
     #[serde(serialize_with = "time::wire_option")]
     #[schema(value_type = Option<String>, format = DateTime)]
     checked_at: Option<Timestamp>,
-    /// The server hides the names of its players: nobody can be tracked there.
+    /// The server hides the names of its players: no player can be tracked there.
     names_hidden: bool,
     /// When it was last known who is online.
     #[serde(serialize_with = "time::wire_option")]
     #[schema(value_type = Option<String>, format = DateTime)]
     as_of: Option<Timestamp>,
-    /// It is not known now: no service, no match, a service that is down, or a budget that is spent.
+    /// True if it is not known now: no service, no match, a service that is down, or a budget that is spent.
     stale: bool,
 }
 
@@ -182,10 +182,10 @@ struct PlayerSessionList {
     status: TrackingStatus,
 }
 
-/// How many sessions.
+/// A page of sessions.
 #[derive(Deserialize, IntoParams, Validate)]
 pub struct SessionPage {
-    /// At most so many; 50 if absent.
+    /// Most sessions of the page; 50 if absent.
     #[garde(range(min = 1, max = 500))]
     #[param(minimum = 1, maximum = 500)]
     limit: Option<i64>,
@@ -225,7 +225,7 @@ impl TrackingStatus {
     }
 }
 
-/// What is known of the game server at the player-statistics service.
+/// The stored match of the game server at the player-statistics service.
 fn known_match(db: &mut Db, server: &ServerId) -> Result<Option<StoredMatch>, DbError> {
     let paired = paired_servers::get(db, server)?;
     server_matches::get(db, &paired.address, paired.port)

@@ -19,10 +19,10 @@ use crate::{
     relay::hub::{AcknowledgeRaid, CommandError},
 };
 
-/// Which incidents.
+/// A page of incidents.
 #[derive(Deserialize, IntoParams, Validate)]
 pub struct Page {
-    /// At most so many; 50 if absent.
+    /// Most incidents of the page; 50 if absent.
     #[garde(range(min = 1, max = 500))]
     #[param(minimum = 1, maximum = 500)]
     limit: Option<i64>,
@@ -60,7 +60,7 @@ struct IncidentSchema {
     /// The device id of the alarm, or `push:` and the title where only a push message knows of it.
     alarm_id: String,
     alarm_name: String,
-    /// Metres from the south-west corner; `null` while nobody said where the device stands.
+    /// Metres from the south-west corner; `null` while no user has given the device's place.
     x: Option<f64>,
     y: Option<f64>,
     grid: String,
@@ -74,10 +74,10 @@ struct IncidentSchema {
     count: u32,
     /// `link`, `push`, `drill`.
     paths: Vec<String>,
-    /// It reached us more than twenty minutes after it was sent.
+    /// True if it reached us more than twenty minutes after it was sent.
     late: bool,
     drill: bool,
-    /// When, by user id.
+    /// Time of each acknowledgement, by user id.
     acks: std::collections::BTreeMap<String, String>,
 }
 
@@ -114,7 +114,7 @@ pub async fn list(
     Ok(HttpResponse::Ok().json(AlarmList { alarms, next }))
 }
 
-/// Takes note of an incident: it does not ring this user any more. The first time counts.
+/// Acknowledges an incident: it no longer rings this user. The first time counts.
 #[utoipa::path(post, path = "/paired-servers/{id}/alarms/{incident}/ack", tag = "alarms", security(("session" = [])),
     params(("id" = String, Path), ("incident" = String, Path)), responses(
     (status = 200, body = IncidentView),

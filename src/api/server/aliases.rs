@@ -49,7 +49,7 @@ struct AliasView {
 /// A player who uses or used the name.
 #[derive(Serialize, ToSchema)]
 struct AliasPlayerView {
-    /// Of the player-statistics service.
+    /// Id at the player-statistics service.
     id: String,
     /// The present name.
     name: String,
@@ -61,7 +61,7 @@ struct AliasPlayerView {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct AliasesView {
-    /// As it was asked.
+    /// The name that was asked for.
     name: String,
     /// Every name of the player who fits best, the latest first.
     #[schema(max_items = 100)]
@@ -73,7 +73,7 @@ struct AliasesView {
     #[serde(serialize_with = "time::wire")]
     #[schema(value_type = String, format = DateTime)]
     as_of: Timestamp,
-    /// It is old, and the service could not be asked again.
+    /// True if the answer is old, and the service could not be asked again.
     stale: bool,
 }
 

@@ -72,8 +72,8 @@ pub async fn list(
     Ok(HttpResponse::Ok().json(BlockedInviterList { blocked, next }))
 }
 
-/// Blocks a user: none of their invitations by account is shown, those that are open neither. They do not learn of it. What
-/// they share with this user already stays shared.
+/// Blocks a user: none of their invitations by account is shown, those that are open neither. They do not learn of it.
+/// Servers that they share with this user already stay shared.
 #[utoipa::path(post, path = "/guest-invites/blocked", tag = "guests", operation_id = "block_inviter",
     security(("session" = [])), request_body = NewBlock, responses(
     (status = 200, body = Done),

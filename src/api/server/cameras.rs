@@ -35,10 +35,10 @@ use crate::{
 
 /// The relay has a deadline of its own, 5 s; this one is for a relay that does not answer.
 const RELAY_DEADLINE: Duration = Duration::from_secs(8);
-/// How to draw a frame.
+/// Options for a frame.
 #[derive(Deserialize, IntoParams, Validate)]
 pub struct FrameOptions {
-    /// Whether trees, persons and names are drawn over the picture; `true` if absent.
+    /// Draws trees, persons and names over the picture; `true` if absent.
     #[garde(custom(true_or_false))]
     #[param(value_type = Option<bool>)]
     entities: Option<String>,
@@ -51,7 +51,7 @@ fn true_or_false(text: &Option<String>, _: &()) -> garde::Result {
     }
 }
 
-/// What a camera shows now: one picture, at most some seconds old. Whoever asks at the same time gets the same one.
+/// The present frame of a camera: one picture, at most some seconds old. Requests at the same time get the same one.
 #[utoipa::path(get, path = "/paired-servers/{id}/devices/{deviceId}/camera-frame", tag = "devices",
     security(("session" = [])),
     params(("id" = String, Path), ("deviceId" = String, Path, description = "The camera's identifier"), FrameOptions,
@@ -102,7 +102,7 @@ pub async fn frame(
 /// PNG where it is preferred to JPEG, and JPEG everywhere else.
 fn wanted_format(req: &HttpRequest) -> PictureFormat {
     let Ok(Accept(ranges)) = Accept::parse(req) else { return PictureFormat::Jpeg };
-    // Of the ranges that a type is in, the most exact one counts (RFC 9110 §12.5.1).
+    // The most exact of the ranges that contain a type counts (RFC 9110 §12.5.1).
     let preference = |media_type: &str| {
         let matching = ranges.iter().filter_map(|range| {
             let exactness =
@@ -134,19 +134,19 @@ impl From<CameraError> for ApiError {
     }
 }
 
-/// A camera that stands at a monument.
+/// A camera at a monument.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct MonumentCameraView {
     camera_id: &'static str,
     /// The name of the monument.
     monument: String,
-    /// What the camera shows.
+    /// The camera's view, in words.
     name: &'static str,
     /// Metres from the south-west corner, of the monument.
     x: f64,
     y: f64,
-    /// It is one of the server's devices.
+    /// True if it is one of the server's devices.
     added: bool,
 }
 
@@ -157,8 +157,9 @@ struct MonumentCameraList {
     next: Option<String>,
 }
 
-/// The cameras that the monuments of this server's map are known to have, without those that the game server said it does
-/// not know when a frame was pulled; empty until the map is known. Whether the game shows the others, only a frame can tell.
+/// The cameras that the monuments of this server's map are known to have, without those that the game server said it
+/// does not know when a frame was pulled; empty until the map is known. Only a frame proves that the game shows one of
+/// the others.
 #[utoipa::path(get, path = "/paired-servers/{id}/cameras", tag = "devices", security(("session" = [])),
     params(("id" = String, Path), ListPage), responses(
     (status = 200, body = MonumentCameraList),

@@ -35,14 +35,14 @@ const PAGE: usize = 50;
 /// UTF-16 units of a line, as the game counts; older game servers cut longer ones (protocol §3.3).
 const LINE: usize = 128;
 
-/// Which lines.
+/// A page of lines.
 #[derive(Deserialize, IntoParams, Validate)]
 pub struct ChatQuery {
-    /// At most so many; 50 if absent.
+    /// Most lines of the page; 50 if absent.
     #[garde(range(min = 1, max = 500))]
     #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
-    /// Only what was said then or later: RFC 3339. So a client that was away learns what it missed.
+    /// Only lines said then or later: RFC 3339. With it, a client that was away gets the lines that it missed.
     #[garde(skip)]
     #[param(value_type = Option<String>, format = DateTime)]
     since: Option<String>,
@@ -52,7 +52,7 @@ pub struct ChatQuery {
     before: Option<String>,
 }
 
-/// What to say.
+/// A line to say.
 #[derive(Deserialize, ToSchema, Validate)]
 #[schema(example = json!({ "text": "Raid at K12" }))]
 pub struct NewChatLine {
@@ -135,7 +135,7 @@ pub async fn say(
         Ok(text)
     };
     let say = move |text: String| async move {
-        // Nobody knows what became of the first attempt, and the game would say the line once more.
+        // The outcome of the first attempt is unknown, and the game would say the line once more.
         if !is_first.get() {
             return Err(ApiError::Conflict);
         }

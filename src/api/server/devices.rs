@@ -42,7 +42,7 @@ use crate::{
     relay::hub::{CommandError, DeviceToggle, DevicesChanged, ReadDevices, UserCommand, Wish},
 };
 
-/// What can be added by hand.
+/// Kinds of device that can be added by hand.
 #[derive(Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 enum NewKind {
@@ -90,7 +90,7 @@ fn identifier(text: &Option<String>, _: &()) -> garde::Result {
     checked.map_err(garde::Error::new)
 }
 
-/// What is added: exactly one of the two.
+/// Id of the added device: exactly one of the two.
 enum NewId {
     Entity(EntityId),
     Camera(CameraId),
@@ -127,7 +127,7 @@ impl TryFrom<IntegerOrText> for EntityId {
     }
 }
 
-/// What the owner writes about a device; what is absent stays, `null` takes away.
+/// The owner's edit of a device; absent fields stay, `null` removes a value.
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({ "label": "Gate", "customCommand": "gate", "onMessage": "The gate opens" }))]
@@ -150,7 +150,7 @@ pub struct DeviceEdit {
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>, format = "one-line", min_length = 1, max_length = 128)]
     off_message: Option<Option<String>>,
-    /// Where it stands: metres from the south-west corner, at most 500 beyond the map. Together with `y`.
+    /// Place of the device: metres from the south-west corner, at most 500 beyond the map. Together with `y`.
     #[garde(inner(inner(custom(on_the_largest_map))))]
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<f64>, minimum = -500, maximum = 20_500)]
@@ -178,7 +178,7 @@ pub struct ToggleRequest {
     value: Option<bool>,
 }
 
-/// A smart device: what is stored of it, and what was last heard of it, as the relay's state has it.
+/// A smart device: its stored values and its latest report, as the relay's state has it.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct DeviceView {
@@ -236,7 +236,7 @@ impl DeviceView {
         let value = heard.as_ref().and_then(|heard| heard.value);
         let reachable = heard.as_ref().map_or(Reachable::Pending, |heard| heard.reachable);
         let storage = heard.and_then(|heard| heard.storage);
-        // Of what is stored: the report may be of before an edit.
+        // From the stored place: the report may be older than an edit.
         let grid = stored.x.zip(stored.y).map(|(x, y)| grid::label(GridStyle::InGame, map_size, x, y));
         Self {
             device_id: stored.device_id,
@@ -258,7 +258,7 @@ impl DeviceView {
     }
 }
 
-/// What the game connection of this server last heard of its devices.
+/// Latest reports of this server's devices from its game connection.
 pub async fn reports(context: &ApiContext, server: &ServerId) -> Result<HashMap<Arc<str>, DeviceReport>, ApiError> {
     let reports = context.hub.send(ReadDevices { server: server.clone() }).await;
     reports.map_err(|error| ApiError::Unavailable(Box::new(error)))
@@ -287,7 +287,7 @@ pub async fn list(
     Ok(HttpResponse::Ok().json(DeviceList { devices, next }))
 }
 
-/// Changes what the owner wrote about a device.
+/// Edits the owner's values of a device.
 #[utoipa::path(patch, path = "/paired-servers/{id}/devices/{deviceId}", tag = "devices", security(("session" = [])),
     params(("id" = String, Path), ("deviceId" = String, Path)), request_body = DeviceEdit, responses(
     (status = 200, body = DeviceView),

@@ -66,7 +66,7 @@ struct SharedServerView {
     state: GuestState,
     server_id: String,
     server_name: String,
-    /// Who shares it.
+    /// The user who shares it.
     owner: PersonView,
     #[serde(serialize_with = "time::wire")]
     #[schema(value_type = String, format = DateTime)]
@@ -85,12 +85,12 @@ struct SharedServerList {
     next: Option<String>,
 }
 
-/// What a link opens.
+/// Preview of an invitation link.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct InvitePreview {
     server_name: String,
-    /// Who invites.
+    /// The user who invites.
     owner: PersonView,
     #[serde(serialize_with = "time::wire_option")]
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -139,7 +139,7 @@ pub async fn list(
     Ok(HttpResponse::Ok().json(SharedServerList { servers, next }))
 }
 
-/// What a link opens, for whoever has it. The token is the credential.
+/// Preview of an invitation link, for anyone who has it. The token is the credential.
 #[utoipa::path(get, path = "/guest-invites/preview", tag = "guests", params(InviteToken), responses(
     (status = 200, body = InvitePreview),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_invite`"),
@@ -161,8 +161,8 @@ pub async fn preview(
     Ok(HttpResponse::Ok().json(preview))
 }
 
-/// Accepts an invitation: this user is a guest of its server from now on. One who is a guest already stays one, and leaves a
-/// link to others. What the user refused before can be accepted all the same.
+/// Accepts an invitation: this user is a guest of its server from now on. A user who is a guest already stays one, and
+/// leaves a link to others. An invitation that the user refused before can be accepted all the same.
 #[utoipa::path(post, path = "/guest-invites/accept", tag = "guests", security(("session" = [])),
     request_body = AcceptedInvite, responses(
     (status = 200, body = SharedServerView),
@@ -234,8 +234,8 @@ pub async fn leave(
     }
 }
 
-/// The outcome of a look-up of a link. One that bears our mark is no guess, and looked up however much others guess; any
-/// other is paid for, and paid back if there was such a link all the same.
+/// Looks a link up. One that bears our mark is no guess, and is looked up however much others guess; any other is paid
+/// for, and paid back if there is such a link all the same.
 async fn guessing<T>(
     context: &ApiContext,
     req: &HttpRequest,

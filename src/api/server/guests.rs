@@ -38,7 +38,7 @@ use crate::{
     relay::hub::AccessChanged,
 };
 
-/// Whom to invite: an account, or whoever opens a link first. One of the two.
+/// The guest to invite: an account, or the first user to open a link. One of the two.
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({ "platformId": "76561198000000003", "label": "Bob" }))]
@@ -51,7 +51,7 @@ pub struct NewGuest {
     #[garde(skip)]
     #[serde(default)]
     link: bool,
-    /// For the owner, to know who it was for.
+    /// For the owner: a reminder of the invited person.
     #[garde(length(chars, min = 1, max = 100), custom(one_line))]
     #[schema(format = "one-line", min_length = 1, max_length = 100)]
     label: Option<String>,
@@ -76,7 +76,7 @@ impl From<User> for PersonView {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::api) enum GuestState {
-    /// Nobody has accepted yet.
+    /// Not accepted yet.
     Invited,
     Guest,
 }
@@ -87,7 +87,7 @@ pub(in crate::api) enum GuestState {
 pub(in crate::api) struct GuestView {
     id: String,
     state: GuestState,
-    /// Who the guest is; `null` while the invitation is open.
+    /// The guest; `null` while the invitation is open.
     user: Option<PersonView>,
     /// The account of the guest, or the one that is invited; `null` for an open link. Only the owner sees it, as the next
     /// three.

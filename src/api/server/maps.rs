@@ -30,7 +30,7 @@ use crate::{
 /// The sizes that a picture is drawn in.
 const SIZES: [u32; 3] = [512, 1_024, 2_048];
 
-/// Where a monument is.
+/// Place of a monument.
 #[derive(Serialize, ToSchema)]
 struct MonumentView {
     /// In English.
@@ -45,7 +45,7 @@ struct MonumentView {
 /// The picture of the map.
 #[derive(Serialize, ToSchema)]
 struct PictureView {
-    /// Of the picture as the game server sent it; with `&size=` a smaller one. Another picture has another URL.
+    /// URL of the picture as the game server sent it; with `&size=` of a smaller one. Another picture has another URL.
     url: String,
     /// Pixels.
     width: u32,
@@ -72,7 +72,7 @@ struct MapView {
     wiped_at: Option<Timestamp>,
 }
 
-/// Which picture.
+/// Choice of a picture.
 #[derive(Deserialize, IntoParams, Validate)]
 pub struct PictureOptions {
     /// Longest edge in pixels, at most: 512, 1024 or 2048; absent: as the game server sent it.

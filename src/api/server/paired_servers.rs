@@ -45,7 +45,7 @@ use crate::{
     relay::hub::{LinkStatus, ServerPaired, ServerRemoved},
 };
 
-/// What the game shows when a server is paired.
+/// The values that the game shows when a server is paired.
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({
@@ -92,7 +92,7 @@ impl TryFrom<IntegerOrText> for PlayerToken {
 #[serde(rename_all = "camelCase")]
 pub(in crate::api) struct PairedServerView {
     id: String,
-    /// Its address while it has no other, which only the owner is told; for guests it is then `Game server`.
+    /// Without a name of its own: its address for the owner, `Game server` for guests.
     name: String,
     /// For the owner only, as the port.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,5 @@
-//! Whether an alarm would reach the user now, what to do if not, and a drill: a test alarm through every step.
+//! Readiness for an alarm: whether it would reach the user now, what to do if not, and a drill: a test alarm through
+//! every step.
 
 use std::borrow::Cow;
 
@@ -54,7 +55,7 @@ struct PathReadiness {
     #[serde(serialize_with = "time::wire_option")]
     #[schema(value_type = Option<String>, format = DateTime)]
     since: Option<Timestamp>,
-    /// What the user can do; `null` when there is nothing to do.
+    /// Advice to the user; `null` when there is nothing to do.
     #[schema(value_type = Option<String>)]
     advice: Option<Cow<'static, str>>,
 }
@@ -71,7 +72,7 @@ pub async fn readiness(
     let (server, since) = (id.clone(), context.clock.now() - UNMATCHED_FOR);
     let read = move |db: &mut Db| {
         let owner = paired_servers::get(db, &server)?.owner_id;
-        // Labels of devices are their owner's, and so are alarms of nobody's server.
+        // Labels of devices belong to their owner, and so do alarms that fit no paired server.
         let (refusal, unmatched) = match role {
             Role::Owner => (push_refusals::get(db, &owner)?, alarms::last_unmatched(db, &owner, since)?),
             _ => (None, None),
@@ -146,7 +147,7 @@ pub async fn readiness(
 #[derive(Serialize, ToSchema)]
 struct DrillReport {
     incident: String,
-    /// Sockets that the test alarm was written to; 0: nobody watches.
+    /// Sockets that the test alarm was written to; 0: no one watches.
     sockets: usize,
 }
 
