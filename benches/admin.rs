@@ -1,4 +1,4 @@
-//! How long admins wait with 100 000 members and 1 000 000 entries in the audit log: searching members, the overview
+//! Waits of admins with 100 000 members and 1 000 000 entries in the audit log: searching members, the overview
 //! (its totals, which are kept for seconds, and a page of it), analytics, and the audit log by each filter. On SQLite,
 //! and with `TEST_POSTGRES_URL`, a role that may create databases, on PostgreSQL.
 
@@ -57,7 +57,7 @@ fn id(number: i64) -> UserId {
     UserId::from(format!("{number:036}"))
 }
 
-/// Does this for every number, so many in a transaction.
+/// Does this for every number, this many in a transaction.
 fn in_batches(pool: &Pool, all: i64, each: impl Fn(&mut Db, i64) + Sync) {
     for begin in (0..all).step_by(BATCH as usize) {
         let written = pool.write_blocking(|db| {
@@ -68,7 +68,7 @@ fn in_batches(pool: &Pool, all: i64, each: impl Fn(&mut Db, i64) + Sync) {
     }
 }
 
-/// Of ten members: six subscribe, one tests, seven have a credential, five a server, one is a guest.
+/// Out of ten members: six subscribe, one tests, seven have a credential, five a server, one is a guest.
 fn member(db: &mut Db, number: i64, now: Timestamp) {
     let name = format!("{} {number}", NAMES[(number % 10) as usize]);
     let profile = StoredProfile { display_name: name, avatar_url: None };

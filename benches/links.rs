@@ -1,4 +1,4 @@
-//! Links that nobody watches: what one costs, how long it takes until all are up, and how long an alarm takes
+//! Links without a watcher: what one costs, how long it takes until all are up, and how long an alarm takes
 //! meanwhile.
 //!
 //! ```text
@@ -70,7 +70,7 @@ const WATCHED: usize = 20;
 const ALARMS: usize = 30;
 /// Alarms of one measurement.
 const SAMPLE: usize = 200;
-/// How long links are left alone while their costs are counted.
+/// Time for which links are left alone while their costs are counted.
 const MINUTE: Duration = Duration::from_secs(60);
 const PLAYER: u64 = 76_561_197_960_265_728;
 
@@ -142,7 +142,7 @@ fn links(count: usize, markers: usize) -> Result<()> {
 struct Service {
     relay: SocketAddr,
     hub: Addr<Hub>,
-    /// Of the clients.
+    /// Tokens of the clients.
     tokens: Vec<String>,
     runtime: tokio::runtime::Runtime,
 }
@@ -211,7 +211,7 @@ impl Service {
         Ok((Self { relay: server.relay_addr(), hub: server.hub(), tokens, runtime }, server))
     }
 
-    /// Opens the links that nobody watches, as a start does: they take turns.
+    /// Opens the links without a watcher, as a start does: they take turns.
     fn open(&self, count: usize) -> Result<()> {
         let find = |n| self.hub.send(FindServer { server: server_id(n) });
         self.runtime.block_on(async {
@@ -272,7 +272,7 @@ fn game_servers(markers: usize) -> Result<()> {
     })
 }
 
-/// What is answered, encoded but for the number of the request.
+/// Answers, encoded but for the number of the request.
 #[derive(Default)]
 struct Answers {
     info: Vec<u8>,
@@ -438,7 +438,7 @@ impl Games {
         [message, seq, answer.clone()].concat()
     }
 
-    /// What was asked since the last time, per link.
+    /// Requests since the last time, per link.
     fn requests(&self) -> String {
         let mut asked: Vec<_> = self.asked.take().into_iter().collect();
         asked.sort_unstable();

@@ -1,4 +1,4 @@
-//! What an idle push session costs: memory of this process per session, and the time to bring all of them up against a
+//! Costs of an idle push session: memory of this process per session, and the time to bring all of them up against a
 //! simulated push service in another process.
 //!
 //! `cargo bench --bench push_sessions -- 10000` opens that many sessions; 1 000 without an argument.

@@ -1,4 +1,4 @@
-//! What the shops of 200 game servers with 300 shops each cost, polled all at once: CPU for each poll of one game
+//! Costs of the shops of 200 game servers with 300 shops each, polled all at once: CPU for each poll of one game
 //! server, from its decoded answer to what has to be stored, and rows written to SQLite. Polls in which nothing changed,
 //! in which only the marker ids did, and in which one shop in a hundred trades.
 

@@ -1,4 +1,4 @@
-//! How long a page of a timeline takes among 1 000 000 entries: the newest 200 of a server, 200 from anywhere, and 200
+//! Time of a page of a timeline among 1 000 000 entries: the newest 200 of a server, 200 from anywhere, and 200
 //! of some kinds. Four fifths of the entries are the server's own or its game server's. On SQLite, and with
 //! `TEST_POSTGRES_URL`, a role that may create databases, on PostgreSQL.
 

@@ -1,4 +1,4 @@
-//! What one change of the live state costs in the relay, from the edit to the frame that each watcher is due, and what
+//! Costs of one change of the live state in the relay, from the edit to the frame that each watcher is due, and what
 //! surrounds it: a whole answer of the game server, merging, snapshots. Times must not depend on the state's size,
 //! except where the whole state is read or written.
 

@@ -38,13 +38,13 @@
 //! [`tracking::server_watch`] finds the server at the player-statistics service ([`domain::server_match`]), pays for each
 //! question from a budget that users share ([`domain::fair_budget`]), and asks who is online
 //! ([`clients::player_stats`]). Looks become sessions ([`domain::player_session`]), in one transaction for all who track
-//! there; who came and went is sent to the hub, which tells and keeps it as an event of the paired server.
 //! there; who came and went is sent to the hub, which publishes it and keeps it as an event of the paired server.
+//!
 //! # The path of a line of chat
 //! The game server repeats what the team says, and its last lines after each connect. [`relay::state::team_chat`] gives
 //! each line an id that follows from who said what when; so it is sent and kept once, however often it comes.
-//! Lines of the owner ([`api::server::chat`]) go to the game server and are answered when the game repeats them. Events,
-//! chat and maps reach the database through [`relay::shared::fact_sink`], for which no caller waits.
+//! Lines of the owner ([`api::server::chat`]) go to the game server and are answered when the game repeats them.
+//! Events, chat and maps reach the database through [`relay::shared::fact_sink`], for which no caller waits.
 //!
 //! # The path of a camera picture
 //! A user pulls ([`api::server::cameras`]); the hub checks the access and the device, and the game connection looks

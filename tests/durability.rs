@@ -1,5 +1,5 @@
-//! What was answered with success is on disk: the real binary is killed in the middle of a burst of writes, and all
-//! that it had answered is there after the next start.
+//! Writes that were answered with success are on disk: the real binary is killed in the middle of a burst of writes,
+//! and all that it had answered is there after the next start.
 
 #![allow(clippy::disallowed_methods, reason = "a test is not part of a simulated run")]
 
@@ -54,7 +54,7 @@ async fn sign_in(context: &ApiContext) -> Vec<String> {
     cookies
 }
 
-/// What was answered to one user: the paired servers with their devices, `None` for a deleted one.
+/// Answers to one user: the paired servers with their devices, `None` for a deleted one.
 type Answered = BTreeMap<String, Option<Vec<String>>>;
 
 /// A user who writes for as long as the service answers.
@@ -212,7 +212,7 @@ async fn a_payment_event_is_applied_once_whenever_the_process_is_killed() {
         let sent = actix_web::rt::spawn(send(&service.addresses.api));
         sleep(Duration::from_millis(random.below(40) as u64)).await;
         service.kill();
-        // It may have been answered, or not.
+        // The request may have been answered, or not.
         let _ = sent.await.unwrap();
 
         // The provider sends it again, and once more.

@@ -50,9 +50,9 @@ use tokio::{runtime::Builder, time::sleep};
 struct Beside {
     push: Addr<PushWorker>,
     pool: Pool,
-    /// So many reads fail.
+    /// Number of reads that fail.
     failing_reads: Arc<AtomicU32>,
-    /// How often the push service was connected to, and how often that still panics.
+    /// Number of connections to the push service, and of further ones that panic.
     dials: Arc<Mutex<(u32, u32)>>,
     _directory: TempDir,
 }

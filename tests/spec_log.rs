@@ -12,7 +12,7 @@ use base64::{
 use companion::crypto::digest::{from_hex, to_hex};
 use url::form_urlencoded;
 
-/// Of a longer secret its end is looked for, which differs where the first bytes of all are the same.
+/// The end of a longer secret is looked for, which differs where the first bytes of all are the same.
 const LONGEST: usize = 24;
 
 /// The forms in which a log could show it.
@@ -25,7 +25,7 @@ fn encodings(secret: &str) -> BTreeSet<Vec<u8>> {
     {
         bytes.extend([number.to_be_bytes().to_vec(), number.to_le_bytes().to_vec(), varint(number)]);
     }
-    // What is shorter is found by chance.
+    // Shorter ones are found by chance.
     bytes.retain(|bytes| bytes.len() >= 5);
     let mut found = BTreeSet::new();
     for mut bytes in bytes {
@@ -60,10 +60,10 @@ fn varint(mut number: u64) -> Vec<u8> {
     bytes
 }
 
-/// What `tests/spec/canary.rs` logs with a secret.
+/// Text that `tests/spec/canary.rs` logs with a secret.
 const PLANTED: &str = "on purpose: ";
 
-/// What `tests/spec/harness/canary.rs` has written.
+/// Lines that `tests/spec/harness/canary.rs` has written.
 fn written(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}; run `cargo test --test spec` first", path.display()))

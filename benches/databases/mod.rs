@@ -25,8 +25,8 @@ pub fn on_each(measure: impl Fn(&str, &Database)) {
     connection.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)")).expect("it can go");
 }
 
-/// What PostgreSQL does by itself while a table grows: only then can an index alone answer. And no checkpoint of all that
-/// was filled in is to run beside the questions.
+/// PostgreSQL does this by itself while a table grows: only then can an index alone answer. And no checkpoint of all
+/// that was filled in is to run beside the questions.
 pub fn vacuum(database: &Database) {
     if let Database::Postgres(url) = database {
         let mut connection = PgConnection::establish(url.expose_secret()).expect("the database answers");
@@ -38,7 +38,7 @@ pub fn vacuum(database: &Database) {
     }
 }
 
-/// Asks so many times and prints how long that took.
+/// Asks this many times and prints how long that took.
 pub fn print_time(name: &str, queries: usize, ask: impl Fn()) {
     let time = |_| {
         let begun = Instant::now();

@@ -32,7 +32,7 @@ fn kilobytes(path: &str, name: &str) -> Result<f64> {
     Ok(figure.trim().trim_end_matches(" kB").parse()?)
 }
 
-/// How long the threads of a process ran, seconds. More exact than its [`Processor`] time, where the kernel says it.
+/// Time that the threads of a process ran, seconds. More exact than its [`Processor`] time, where the kernel says it.
 pub fn ran(process: u32) -> Result<f64> {
     let mut ran = 0.0;
     for thread in fs::read_dir(format!("/proc/{process}/task"))? {
@@ -54,17 +54,17 @@ pub struct Processor {
 }
 
 impl Processor {
-    /// Of this process, since its start.
+    /// Figures of this process, since its start.
     pub fn so_far() -> Result<Self> {
         Self::in_stat("/proc/self/stat")
     }
 
-    /// Of this process, since then.
+    /// Figures of this process, since then.
     pub fn since(before: Self) -> Result<Self> {
         Ok(Self::so_far()?.minus(before))
     }
 
-    /// Of another process, since its start.
+    /// Figures of another process, since its start.
     pub fn of(process: u32) -> Result<Self> {
         Self::in_stat(&format!("/proc/{process}/stat"))
     }
@@ -144,7 +144,7 @@ impl Beside {
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

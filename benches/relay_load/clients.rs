@@ -24,7 +24,7 @@ use tokio::{
 
 use crate::process::{Beside, Result};
 
-/// What comes right before the number in a patch.
+/// Text right before the number in a patch.
 pub const NEWS: &str = r#"name","value":""#;
 /// For whatever is awaited.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -38,13 +38,13 @@ pub fn stamp() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 
-/// That process.
+/// The process of the clients.
 pub struct Clients {
     process: Beside,
     _tokens: TempPath,
 }
 
-/// What they saw since they were connected or said it last.
+/// Figures since they were connected or said it last.
 pub struct Seen {
     pub frames: f64,
     pub bytes: f64,
@@ -52,7 +52,7 @@ pub struct Seen {
     pub raids: Ages,
 }
 
-/// How old news were when they came, ms.
+/// Ages of news when they came, ms.
 pub struct Ages {
     pub p50: f64,
     pub p99: f64,
@@ -66,8 +66,8 @@ impl Clients {
         Ok(Self { process, _tokens: tokens })
     }
 
-    /// All connect, so many at a time; the seconds until all have the answer to their handshake or, if they subscribe and
-    /// read, the snapshot.
+    /// All connect, this many at a time; the seconds until all have the answer to their handshake or, if they subscribe
+    /// and read, the snapshot.
     pub fn connect(&mut self, at_once: usize) -> Result<f64> {
         Ok(self.process.ask(&format!("connect {at_once}"))?.parse()?)
     }
@@ -116,7 +116,7 @@ struct All {
     address: SocketAddr,
     server: String,
     reading: bool,
-    /// How many are connected, and have what they are to have by then.
+    /// Number of clients that are connected, and have what they are to have by then.
     ready: RefCell<usize>,
     failed: RefCell<Option<String>>,
     more: Notify,
@@ -244,7 +244,7 @@ impl All {
         Ok(format!("{frames} {} {p50} {p99} {raid_p50} {raid_p99}", bytes as f64 / frames as f64))
     }
 
-    /// One data frame of so many bytes; `text` is its beginning.
+    /// One data frame of this many bytes; `text` is its beginning.
     fn take(&self, text: &[u8], bytes: usize, now: u64) {
         if text.starts_with(br#"{"type":"snapshot""#) {
             return self.is_ready();
@@ -349,7 +349,7 @@ fn inflated(payload: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(KEPT);
     INFLATE.with_borrow_mut(|inflate| {
         inflate.reset(false);
-        // What it cannot read is no text that anybody waits for.
+        // Text that it cannot read is none that is waited for.
         let _ = inflate.decompress_vec(payload, &mut text, FlushDecompress::Sync);
     });
     text
@@ -360,7 +360,7 @@ fn masked(opcode: u8, payload: &[u8]) -> Vec<u8> {
     [&[0x80 | opcode, 0x80 | payload.len() as u8, 0, 0, 0, 0], payload].concat()
 }
 
-/// Of a server's frame, which is never masked; none while its head is not whole.
+/// Length in a server's frame, which is never masked; none while its head is not whole.
 fn payload_length(head: &[u8]) -> Option<usize> {
     let length = *head.get(1)?;
     let long = head.get(2..head_length(length))?;

@@ -1,4 +1,4 @@
-//! A game server whose world stands still but for what it is told to broadcast. It has a thread of this process.
+//! A game server whose world is still but for its ordered broadcasts. It has a thread of this process.
 
 use std::{
     cell::RefCell,
@@ -58,12 +58,12 @@ impl Game {
         Ok(Self { address, broadcasts, is_known, asked })
     }
 
-    /// Whether the service has asked for all that there is.
+    /// True if the service has asked for all that there is.
     pub fn is_known(&self) -> bool {
         self.is_known.load(Ordering::Relaxed)
     }
 
-    /// How often it was asked.
+    /// Number of requests to it.
     pub fn asked(&self) -> usize {
         self.asked.load(Ordering::Relaxed)
     }
@@ -150,7 +150,7 @@ impl World {
             let markers = (0..self.markers).map(shop).collect();
             AppResponse { map_markers: Some(AppMapMarkers { markers }), ..answer }
         } else if request.get_team_info.is_some() {
-            // Of what is asked for after a connect this is the last.
+            // This is the last of the requests after a connect.
             self.is_known.store(true, Ordering::Relaxed);
             AppResponse { team_info: Some(team(self.name.borrow().clone())), ..answer }
         } else if request.get_time.is_some() {

@@ -1,5 +1,5 @@
-//! What no server can be below that writes once to each socket: a process with one thread that answers handshakes with a
-//! constant, and writes each line that it reads to all sockets, as one text frame. It says its address first.
+//! Lower bound of every server that writes once to each socket: a process with one thread that answers handshakes with
+//! a constant, and writes each line that it reads to all sockets, as one text frame. It says its address first.
 
 use std::{cell::RefCell, io, net::Ipv4Addr, rc::Rc, thread};
 
@@ -60,7 +60,7 @@ async fn shake_hands(mut stream: TcpStream) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Of a server, for a text of less than 64 KiB.
+/// Frame of a server, for a text of less than 64 KiB.
 fn text_frame(text: &str) -> Vec<u8> {
     let head = match text.len() {
         length @ 0..126 => vec![0x81, length as u8],

@@ -35,14 +35,14 @@ use self::{
 
 #[derive(Parser)]
 struct Options {
-    /// What to measure, in this order [default: everything]
+    /// Phases to measure, in this order [default: everything]
     phases: Vec<Phase>,
     #[arg(long, value_delimiter = ',', default_values_t = [1_000, 10_000])]
     clients: Vec<usize>,
     /// Rounds of each kind
     #[arg(long, default_value_t = 1)]
     repetitions: usize,
-    /// How long changes come in one round
+    /// Seconds for which changes come in one round
     #[arg(long, default_value_t = 10)]
     seconds: u32,
     /// Worker threads of the service

@@ -13,7 +13,7 @@ use crate::process::{Beside, Result};
 pub struct Peer {
     pub name: &'static str,
     program: PathBuf,
-    /// What it runs, if it does not bring that itself.
+    /// The script that it runs, if it does not bring that itself.
     script: Option<PathBuf>,
 }
 

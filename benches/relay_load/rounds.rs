@@ -1,4 +1,4 @@
-//! What is measured, and how one round of it goes.
+//! Phases of the measurement, and the course of one round.
 
 use std::{
     fs,
@@ -44,7 +44,7 @@ const STUCK: Metric = metric("resident per such client, KiB", Better::Neither, 2
 const KERNEL: Metric = metric("of the kernel, both ends, KiB", Better::Neither, 0);
 const CLOSED: Metric = metric("closed after, s", Better::Neither, 1);
 
-/// Changes come in fours: so many go to a client at once, one more after each quarter of a second.
+/// Changes come in fours: this many go to a client at once, one more after each quarter of a second.
 const BURST: u64 = 4;
 const BURSTS_EVERY: Duration = Duration::from_millis(1_100);
 /// Within the four patches a second that a client gets.
@@ -52,7 +52,7 @@ const PACE: Duration = Duration::from_millis(300);
 /// Far beyond it; and what a client gets of it.
 const SATURATION: Duration = Duration::from_millis(50);
 const SATURATED: Duration = Duration::from_millis(250);
-/// Changes at once: of many more only a snapshot tells.
+/// Changes at once: many more are sent as a snapshot only.
 const MANY: u64 = 50;
 const MANY_EVERY: Duration = Duration::from_secs(2);
 /// Handshakes under way at once: a service that runs, and one that all come back to.
@@ -87,7 +87,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Whether this server can do it.
+    /// True if this server can do it.
     pub fn concerns(self, contender: &Contender) -> bool {
         match contender {
             Contender::Service { .. } => true,
@@ -105,7 +105,7 @@ impl Phase {
     }
 }
 
-/// Who may serve in a round.
+/// Contenders for a round.
 pub enum Contender {
     /// The first: the others are compared with it.
     Limit,
@@ -126,7 +126,7 @@ impl Contender {
     }
 }
 
-/// Who serves.
+/// The serving side.
 enum Target {
     Service(Box<Service>),
     /// Sends what it is given.
@@ -174,7 +174,7 @@ impl Target {
         Clients::start(address, server, list.into_temp_path(), reading)
     }
 
-    /// So many changes at once; the number of the last one.
+    /// This many changes at once; the number of the last one.
     fn change(&mut self, many: u64) -> Result<u64> {
         let news = stamp();
         match self {
@@ -193,7 +193,7 @@ impl Target {
     }
 }
 
-/// What a process used while something went on.
+/// Usage of a process while something went on.
 struct Usage {
     process: u32,
     before: Processor,
@@ -207,7 +207,7 @@ impl Usage {
         Ok(Self { process, before: Processor::of(process)?, ran: ran(process)?, start: Instant::now() })
     }
 
-    /// Figures of so many deliveries until now.
+    /// Figures of this many deliveries until now.
     fn per_delivery(&self, deliveries: f64) -> Result<Figures> {
         let (ran, elapsed) = (ran(self.process)? - self.ran, self.start.elapsed().as_secs_f64());
         let used = Processor::of(self.process)?.minus(self.before);
@@ -221,7 +221,7 @@ impl Usage {
     }
 }
 
-/// One round with so many clients, in which changes come for so many seconds.
+/// One round with this many clients, in which changes come for the given number of seconds.
 pub fn run(phase: Phase, contender: &Contender, count: usize, seconds: u32) -> Result<Figures> {
     let sockets = if let Phase::Stuck = phase { READERS + count } else { count };
     let mut target = Target::start(contender, sockets, phase.markers())?;
@@ -262,7 +262,7 @@ fn connect(target: &Target, count: usize, at_once: usize) -> Result<Figures> {
     Ok(figures)
 }
 
-/// All clients, and nothing on its way any more.
+/// All clients, once nothing is on its way.
 fn connected(target: &Target, count: usize) -> Result<Clients> {
     let mut clients = target.clients(0..count, true)?;
     clients.connect(AT_ONCE)?;
@@ -390,7 +390,7 @@ fn stuck(target: &mut Target, count: usize) -> Result<Figures> {
     Ok(vec![(ALONE, alone), (BESIDE, beside), (STUCK, resident), (KERNEL, of_kernel), (CLOSED, closed)])
 }
 
-/// What the kernel holds in TCP buffers, KiB.
+/// Memory that the kernel holds in TCP buffers, KiB.
 fn kernel_memory() -> Result<f64> {
     let statistics = fs::read_to_string("/proc/net/sockstat")?;
     let line = statistics.lines().find(|line| line.starts_with("TCP:")).ok_or("no TCP")?;

@@ -64,7 +64,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// For so many sockets. Its world is up when this returns.
+    /// Starts it for this many sockets. Its world is up when this returns.
     pub fn start(sockets: usize, markers: u64, workers: usize, deflate: bool) -> Result<Self> {
         let directory = TempDir::with_prefix("companion-bench-")?;
         let data = directory.path().join("data");
@@ -114,7 +114,7 @@ impl Service {
                 self.relay = address.split_whitespace().next().unwrap_or_default().parse()?;
             }
         }
-        // What it stores of the world.
+        // Time to store what it keeps of the world.
         thread::sleep(Duration::from_secs(1));
         Ok(())
     }
@@ -133,14 +133,14 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Ends this process of the service, and its directory, when we are told to end, which drops nothing. The others end by
-/// themselves when nobody speaks with them any more.
+/// Ends this process of the service, and its directory, when a signal ends us, which drops nothing. The others end by
+/// themselves when their connections are gone.
 fn end_with(service: u32, directory: &Path) {
     static SERVICE: Mutex<Option<(Pid, PathBuf)>> = Mutex::new(None);
     static LISTENING: Once = Once::new();

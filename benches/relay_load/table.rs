@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What was measured.
+/// A measured figure.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Metric {
     pub name: &'static str,
@@ -15,7 +15,7 @@ pub struct Metric {
 pub enum Better {
     Lower,
     Higher,
-    /// It is only told.
+    /// Only printed.
     Neither,
 }
 
@@ -45,7 +45,7 @@ impl Block {
     }
 }
 
-/// Of each round.
+/// Values of each round.
 fn values(rounds: &[Figures], metric: Metric) -> Vec<f64> {
     let value = |figures: &Figures| figures.iter().find(|(of, _)| *of == metric).map(|(_, value)| *value);
     rounds.iter().filter_map(value).collect()

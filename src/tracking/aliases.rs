@@ -181,7 +181,7 @@ async fn ask(context: &TrackingContext, question: &Question, name: &str) -> Resu
     Ok(Aliases { known, as_of, stale: false })
 }
 
-/// Those of the found players who use or used exactly this name (a search finds others too): first who is called so
+/// The found players who use or used exactly this name (a search finds others too): first who is called so
 /// now, in the same spelling, then by the time when they were last seen.
 fn choose(name: &str, key: &NameKey, found: Vec<FoundPlayer>) -> KnownNames {
     let is_key = |name: &str| NameKey::of(name).as_ref() == Some(key);

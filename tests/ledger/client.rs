@@ -16,7 +16,7 @@ use tokio_tungstenite::{WebSocketStream, client_async, tungstenite::Message};
 
 use crate::{PATIENCE, crash::Addresses};
 
-/// What a client is ordered to do.
+/// Orders to a client.
 pub enum Order {
     Reconnect,
     /// Reads no more until the next order.
@@ -26,7 +26,7 @@ pub enum Order {
     Sync,
 }
 
-/// What a client received.
+/// Messages that a client received.
 #[derive(Default)]
 pub struct Received {
     /// (incident, update).

@@ -42,7 +42,7 @@ fn options() -> Option<Options> {
             "--alarms" => options.alarms = number() as usize,
             "--seed" => options.seed = number(),
             "--list" => return None,
-            // What libtest takes a value for.
+            // Flags for which libtest takes a value.
             "--test-threads" | "--format" | "--color" | "--skip" | "-Z" => drop(args.next()),
             filter if !filter.starts_with('-') && !NAME.contains(filter) => return None,
             _ => {}
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
     if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What does not hold.
+/// The invariants that do not hold.
 async fn run(options: &Options) -> Vec<String> {
     let mut trial = Trial::start(options.seed).await;
     let began = Instant::now();

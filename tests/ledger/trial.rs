@@ -1,4 +1,4 @@
-//! What is done to the service: alarms by push and link, kills, cuts, and clients that come and go.
+//! Trials of the service: alarms by push and link, kills, cuts, and clients that come and go.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -351,7 +351,7 @@ impl Trial {
         match self.random.below(4) {
             0 => {
                 self.linked().await;
-                // It may be back before the client sees that it was lost.
+                // The link may be back before the client sees that it was lost.
                 let since = |received: &Received| received.state.as_ref().map(|state| state["server"]["since"].clone());
                 let before = self.steady[0].received(since);
                 self.game.drop_connections();

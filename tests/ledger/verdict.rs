@@ -1,4 +1,4 @@
-//! Whether the ledger, what was sent and what the clients received agree.
+//! Agreement of the ledger, what was sent and what the clients received.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -52,13 +52,13 @@ pub fn rows(pool: &Pool) -> Vec<Row> {
     pool.read_blocking(|db| Ok(row::alarms.select(columns).order(row::received_at).load(db)?)).unwrap()
 }
 
-/// How many rows are not finished.
+/// Number of unfinished rows.
 pub fn unfinished(pool: &Pool) -> i64 {
     use schema::alarms::dsl as row;
     pool.read_blocking(|db| Ok(row::alarms.filter(row::finished_at.is_null()).count().get_result(db)?)).unwrap()
 }
 
-/// What does not hold.
+/// The invariants that do not hold.
 pub fn judge(trial: &Trial, rows: &[Row], incidents: &[IncidentRow]) -> Vec<String> {
     let mut broken = Vec::new();
 

@@ -23,7 +23,7 @@ pub struct Erasure {
 }
 
 impl Walk {
-    /// Often as it must be: cancelled before. Whoever has a portal page open may still take that back afterwards.
+    /// Often as it must be: cancelled before. A user with an open portal page may still take that back afterwards.
     pub async fn erase(&mut self, person: usize) {
         if self.random.chance(70) {
             self.change_in_portal(person, "cancel").await;

@@ -1,7 +1,7 @@
 //! The payment provider's books and ours agree, whatever happens: random walks of users who buy, change, cancel, erase
 //! themselves and come back, of an admin who pays back, with a bad way to the provider, events in any order, and a
-//! service that is killed. In the end nobody has two subscriptions, nothing was paid back that was not asked for, nobody
-//! has a tier that is not paid, and nobody is charged who is gone.
+//! service that is killed. In the end no user has two subscriptions, nothing was paid back that was not asked for, no
+//! user has a tier that is not paid, and no user who is gone is charged.
 //!
 //! - `cargo test --test money -- --seeds A..B`: a walk for each seed, some at a time.
 //! - `… -- --seed N`: one seed, with everything that happens printed.
@@ -37,7 +37,7 @@ const NAME: &str = "money_over_random_walks";
 const FEW: Range<u64> = 0..8;
 /// Walks at a time: they mostly wait.
 const AT_ONCE: usize = 3;
-/// Every so many seeds one is on PostgreSQL.
+/// One seed in this many is on PostgreSQL.
 const ON_POSTGRES: u64 = 4;
 
 /// One seed: what does not hold, and the story.

@@ -1,4 +1,4 @@
-//! What is between the service and the payment provider: it is slow, loses answers, and lets the provider act and then
+//! The way between the service and the payment provider: it is slow, loses answers, and lets the provider act and then
 //! answers with an error.
 
 use std::{
@@ -33,7 +33,7 @@ const MAX_REQUEST: usize = 64 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireFault {
     None,
-    /// Each takes so many milliseconds longer, half of it before it is done and half of it after.
+    /// Each takes this many milliseconds longer, half of it before it is done and half of it after.
     Slow(u64),
     /// Changes are carried out, and their answer is lost.
     LoseAnswers,
@@ -121,7 +121,7 @@ impl FaultProxy {
         *self.shared.seen.borrow()
     }
 
-    /// Until so many have come.
+    /// Waits until this many have come.
     pub async fn seen_until(&self, count: u64) {
         let mut seen = self.shared.seen.subscribe();
         let _ = seen.wait_for(|seen| *seen >= count).await;

@@ -23,7 +23,7 @@ pub struct RefundIntent {
     body: Value,
     /// The refund that was answered.
     pub refund: Option<String>,
-    /// Nobody has said what became of it.
+    /// True if its outcome is unknown.
     pub is_open: bool,
     first_sent_at: DateTime<Utc>,
 }
@@ -70,7 +70,7 @@ impl Walk {
         self.intents.len() - 1
     }
 
-    /// The intent, or one more of the same when the service does not know its key any more.
+    /// The intent, or one more like it when the service no longer knows its key.
     fn as_known(&mut self, intent: usize) -> usize {
         let RefundIntent { charge, amount, key, body, first_sent_at, .. } = &self.intents[intent];
         if key.is_none() || self.clock.now() - *first_sent_at < KEY_KNOWN {
@@ -117,7 +117,7 @@ impl Walk {
         self.send(intent, "").await;
     }
 
-    /// Asks again for what nobody has answered; sometimes with other words, which is then meant besides.
+    /// Repeats the unanswered requests; sometimes with other words, which is then meant besides.
     pub async fn repeat_refund(&mut self) {
         let open: Vec<usize> = (0..self.intents.len()).filter(|intent| self.intents[*intent].is_open).collect();
         if open.is_empty() {

@@ -35,7 +35,7 @@ impl Attempt {
 }
 
 impl Walk {
-    /// After every step: nobody has two subscriptions that go on.
+    /// After every step: no user has two subscriptions that go on.
     pub async fn look_at_books(&mut self) {
         let all = self.books("subscriptions").await;
         for person in 0..self.persons.len() {
@@ -76,7 +76,7 @@ impl Walk {
         }
     }
 
-    /// An account has one trial, whoever it becomes.
+    /// An account has one trial, under every user that it becomes.
     fn compare_trials(&mut self, all: &[Value]) {
         for person in 0..self.persons.len() {
             let tried = self.subscriptions_of(person, all).into_iter().filter(|one| !one["trial_start"].is_null());

@@ -103,7 +103,7 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// A service that sells, and nobody has paid yet.
+    /// A service that sells, and has no payments yet.
     pub async fn start(seed: u64, postgres: Option<Postgres>, prints: bool) -> Self {
         let clock = Clock::adjustable("2026-11-21T12:00:00Z".parse().unwrap());
         let listen = ([127, 0, 0, 1], 0).into();
@@ -236,7 +236,7 @@ impl Walk {
         self.seen(answer, path)
     }
 
-    /// The cookie of the admin, signed in anew.
+    /// The cookie of the admin, after a new sign-in.
     pub async fn admin_cookie(&mut self) -> String {
         self.admin = self.service().sign_in(ADMIN).await.1;
         self.admin.clone()

@@ -1,4 +1,4 @@
-//! How the service stops: sockets are closed one after the other, nothing that arrives meanwhile is lost, and a second
+//! Stop of the service: sockets are closed one after the other, nothing that arrives meanwhile is lost, and a second
 //! signal ends it at once.
 
 use std::{collections::BTreeMap, time::Duration};

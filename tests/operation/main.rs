@@ -43,7 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// SteamID64 of the first user, who is in the simulated team.
 const FIRST: u64 = 76_561_198_000_000_001;
 
-/// An installation that dials the simulated game servers, and the cookies of so many users.
+/// An installation that dials the simulated game servers, and the cookies of this many users.
 fn installation(users: u64, flags: &[&str]) -> (Installation, Vec<String>) {
     let flags: Vec<String> = ["--push-address=127.0.0.1:9", "--allow-private-game-servers=true"]
         .iter()
@@ -117,7 +117,7 @@ impl User {
         self.try_open().await.unwrap_or_else(|status| panic!("refused: {status}"))
     }
 
-    /// Opens a socket with this token, if somebody listens and takes it.
+    /// Opens a socket with this token, if a listener is there and takes it.
     async fn open_with(&self, token: &str) -> Option<Socket> {
         let stream = TcpStream::connect(self.addresses.relay).await.ok()?;
         let url = format!("ws://{}/v1?token={token}", self.addresses.relay);

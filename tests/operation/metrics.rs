@@ -108,7 +108,7 @@ fn the_metrics_of_an_expression_are_found() {
     assert_eq!(metrics_of("(time() - a{b=~\"$c\"}) / 3600").len(), 1);
 }
 
-/// What `GET /metrics` says.
+/// Text of `GET /metrics`.
 async fn scrape(service: &Service) -> String {
     let answer = binary::http().get(format!("{}/metrics", service.addresses.api)).send().await.unwrap();
     assert_eq!(answer.status(), 200);
@@ -148,7 +148,7 @@ async fn dashboards_and_alerts_read_what_there_is_and_more_users_make_no_more_se
     let games = [still_game().await, still_game().await, still_game().await];
     let first = User::new(&service.addresses, &cookies[0]);
     let mut sockets = vec![journey(&first, games[0].addr()).await];
-    // That a socket took it is stored after it did.
+    // The delivery is stored after a socket took it.
     let delivered = "companion_incidents{state=\"delivered\"}";
     until("the outcome", || async { value(&scrape(&service).await, delivered) >= 1.0 }).await;
     let metrics = scrape(&service).await;
@@ -198,7 +198,7 @@ async fn dashboards_and_alerts_read_what_there_is_and_more_users_make_no_more_se
     drop(sockets);
 }
 
-/// What `promtool` says of this; `None` where there is none.
+/// Answer of `promtool`; `None` where there is none.
 fn promtool(arguments: &[&str], input: &str) -> Option<(bool, String)> {
     use std::io::Write as _;
     let spawned = Command::new("promtool")

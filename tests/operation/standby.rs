@@ -49,7 +49,7 @@ async fn serves(service: &Service) -> bool {
     asked(service, "/health").await.is_some_and(|(_, health)| health["serving"] == true)
 }
 
-/// Waits until it says for whom it waits.
+/// Waits until it names the process for which it waits.
 async fn until_it_waits_for(service: &Service, process: u32) {
     let words = format!("waits for process {process} on ");
     until(&words, || async {
@@ -88,7 +88,7 @@ async fn a_second_process_waits_and_takes_over_without_losing_an_alarm() {
         let closed: Vec<_> = closed.map(actix_web::rt::spawn).collect();
         first.signal(signal);
         join_all(closed).await;
-        // Nobody watches the game server now.
+        // The game server has no watcher now.
         game.world(|world| world.fire_alarm(BASE_ALARM));
         until("the second one", || serves(&second)).await;
         first.ended();

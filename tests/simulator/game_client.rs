@@ -129,7 +129,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         self.broadcast().await.entity_changed.expect("entityChanged")
     }
 
-    /// What was broadcast until now: the answer to a request comes after it.
+    /// Broadcasts until now: the answer to a request comes after them.
     pub async fn broadcasts_so_far(&mut self) -> Vec<AppBroadcast> {
         self.ask(get_time()).await;
         std::mem::take(&mut self.broadcasts)

@@ -151,7 +151,7 @@ async fn of_what_is_given_up_while_a_link_stands_still_little_is_kept() {
     for link in [&link, &other] {
         link.ask(get_entity(GATE_SWITCH), DEADLINE).await.expect("an answer");
     }
-    // Nobody takes those of the one link; those of the other say that they were sent.
+    // The messages of the one link are not taken; those of the other say that they were sent.
     for _ in 0..400 {
         server.world(|world| world.flip_device(GATE_SWITCH));
         others.next().await.expect("a broadcast");

@@ -43,7 +43,7 @@ pub async fn audited(ada: &mut Browser, count: usize) -> Vec<Value> {
     entries.into_iter().map(stable).collect()
 }
 
-/// What the audit log says of a change by Ada.
+/// Entry of the audit log about a change by Ada.
 pub fn done(action: &str, target: &str, before: Value, after: Value) -> Value {
     let payload = json!({ "before": before, "after": after });
     json!({ "actor": ADA, "action": action, "target": target, "payload": payload, "result": "done" })

@@ -157,7 +157,7 @@ async fn a_token_of_one_server_knows_no_other_and_ends_with_the_access() {
         assert_eq!(listed, servers);
     }
     get(&app, &one, &format!("/paired-servers/{other}/devices")).await.expect_problem(404, "not_found");
-    // It may not do what its user may not.
+    // The token may not do what its user may not.
     let say = |server: &str| format!("/paired-servers/{server}/chat");
     let said = call(&app, &one, Method::POST, &say(&server), Some(json!({ "text": "hello" }))).await;
     said.expect_problem(403, "owner_only");

@@ -1,4 +1,4 @@
-//! Who may do what: every route and every message of the relay, by everybody. A route or message without a row fails.
+//! Rights of every caller: every route and every message of the relay. A route or message without a row fails.
 
 use std::{collections::BTreeSet, net::Ipv4Addr};
 
@@ -33,10 +33,10 @@ use crate::{
 
 const CAROL: &str = "76561198000000003";
 
-/// What stands for a form with an image.
+/// Placeholder for a form with an image.
 const IMAGE: &str = "image";
 
-/// Who calls. Owner and admin come last, because what they do may be final.
+/// Callers. Owner and admin come last, because what they do may be final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Caller {
     Anonymous,
@@ -51,7 +51,7 @@ enum Caller {
     ChatToken,
     Guest,
     Owner,
-    /// Of the service, and a stranger to the server.
+    /// Admin of the service, and a stranger to the server.
     Administrator,
 }
 
@@ -60,20 +60,20 @@ use Caller::*;
 const CALLERS: [Caller; 10] =
     [Anonymous, Stranger, Overlay, Helper, ReadToken, DevicesToken, ChatToken, Guest, Owner, Administrator];
 
-/// Who may.
+/// Callers that may.
 #[derive(Clone, Copy, Debug)]
 enum Rule {
     Anybody,
-    /// Whoever has a session.
+    /// Every caller with a session.
     SignedIn,
-    /// The same, on what is theirs alone; it may be that they have none.
+    /// Every caller with a session, on what is theirs alone; they may have none.
     Theirs,
-    /// Whoever has a session, and devices.
+    /// Every caller with a session, and devices.
     RelayToken,
     HelperOnly,
     /// Owner and guests of the server; it does not exist for others.
     Watcher,
-    /// The same, and its overlays.
+    /// Watchers, and overlays of the server.
     Map,
     OwnerOnly,
     /// Guests of the server, and not its owner.
@@ -85,7 +85,7 @@ enum Rule {
 
 use Rule::*;
 
-/// What the answer says.
+/// Meaning of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Allowed,
@@ -336,7 +336,7 @@ struct Scene {
     blocked: String,
     /// Another session of the owner's.
     session: String,
-    /// What the owner paid for.
+    /// The subscription that the owner paid for.
     subscription: String,
     helper: HelperDevice,
     overlay: HelperDevice,
@@ -478,7 +478,7 @@ impl Scene {
             _ => ALICE,
         };
         let body = body.replace("{token}", &self.token).replace("{self}", account);
-        // Nobody blocks themselves.
+        // Users cannot block themselves.
         let inviter = if caller == Stranger { &self.user } else { &self.blocked };
         let body = body.replace("{inviter}", inviter);
         let mut nobody = self.app.browser();
@@ -562,7 +562,7 @@ async fn every_route_answers_everybody_as_its_row_says() {
             // Wrong codes are limited.
             scene.app.clock.advance(chrono::Duration::minutes(2));
             if *route == "DELETE /me" {
-                // It asks for a fresh sign-in, which is another test's.
+                // The route asks for a fresh sign-in, which is another test's.
                 scene.sign_in_again().await;
             }
             let answer = scene.call(caller, route, body).await;

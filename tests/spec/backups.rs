@@ -149,7 +149,7 @@ async fn a_backup_that_was_cut_off_or_changed_is_refused_and_leaves_nothing() {
     assert!(restored.status.success(), "{}", text(&restored));
 }
 
-/// An archive whose first entry says something of the next one, in so many bytes.
+/// An archive whose first entry says something of the next one, in this many bytes.
 fn with_extension(file: &Path, kind: tar::EntryType, bytes: u64) {
     let mut header = tar::Header::new_gnu();
     header.set_path("././@LongLink").unwrap();
@@ -332,7 +332,7 @@ async fn erase(browser: &mut Browser, account: &str) {
     assert_eq!(answer.status, 200, "{}", answer.text());
 }
 
-/// How many accounts a database has, of these.
+/// Number of accounts in a database that match this one.
 fn accounts(database: &Database, account: &str) -> i64 {
     count(&mut connected(database), &format!("users WHERE platform_id = '{account}'"))
 }
@@ -355,7 +355,7 @@ async fn who_erased_themselves_since_a_backup_stays_erased_after_its_restore() {
     assert!(restored.status.success() && text(&restored).contains("1 users of it have erased"), "{}", text(&restored));
     let database = Database::Sqlite(into.join("companion.db"));
     assert_eq!((accounts(&database, ALICE), accounts(&database, BOB)), (0, 1));
-    // It is on the list of what was restored, too.
+    // The account is on the list of what was restored, too.
     assert!(fs::read_to_string(into.join("erasures.list")).unwrap().lines().count() >= 1);
     // A list that is not there is no empty one.
     let missing =
@@ -371,7 +371,7 @@ async fn who_erased_themselves_since_a_backup_stays_erased_after_its_restore() {
     let url = format!("sqlite:{}", into.path().join("companion.db").display());
     let again = TestApp::start_in(into, url, &[]).await;
     assert_eq!((accounts(&database, ALICE), accounts(&database, BOB)), (0, 1));
-    // Who comes back is a new user, whom no list names.
+    // An erased user who comes back is a new one, which no list names.
     again.signed_in(ALICE).await;
     let again = again.restart().await;
     assert_eq!(accounts(&database, ALICE), 1);
@@ -437,7 +437,7 @@ async fn the_script_takes_verifies_and_rotates_backups_of_sqlite() {
     assert!(restored.status.success(), "{}", text(&restored));
     assert!(last_backup(&app).await > 0.0);
     fs::remove_dir_all(into.path().join("restored")).unwrap();
-    // What fails deletes nothing and notes nothing.
+    // A failed backup deletes nothing and notes nothing.
     let (before, noted) = (self::kept(into.path()), last_backup(&app).await);
     let failed = script(&app, "sqlite:/nowhere/test.db", into.path());
     assert!(!failed.status.success());

@@ -58,7 +58,7 @@ async fn what_the_owner_says_is_said_once_and_told_as_it_is_kept() {
 async fn the_same_words_at_once_are_as_many_lines_each_there_when_it_is_answered() {
     let (_app, mut alice, game, server, mut client) = watched(&[]).await;
     let (path, go) = (path(&server), json!({ "text": "go" }));
-    // The game's clock stands still: all in one second.
+    // The game's clock does not move: all in one second.
     let mut said = Vec::new();
     for _ in 0..3 {
         let answer = alice.post(&path, Some(&go)).await;
@@ -114,7 +114,7 @@ async fn what_the_game_refuses_is_an_error_and_is_not_kept() {
     game.faults(|faults| faults.muted = true);
     alice.post(&path, Some(&line)).await.expect_problem(409, "message_not_sent");
     game.faults(|faults| faults.muted = false);
-    // Alone, as whoever was kicked is.
+    // Alone, like a kicked player.
     game.world(|world| {
         world.promote(TEAM[0].0, TEAM[1].0).unwrap();
         world.kick(TEAM[1].0, TEAM[0].0).unwrap();
@@ -142,14 +142,14 @@ async fn a_line_with_a_key_is_said_once_whatever_becomes_of_its_answer() {
     say("one", "stop").await.expect_problem(422, "idempotency_key_reused");
     assert_eq!(said(), 1);
 
-    // What the game refused was not said.
+    // Words that the game refused were not said.
     game.faults(|faults| faults.muted = true);
     say("two", "go").await.expect_problem(409, "message_not_sent");
     game.faults(|faults| faults.muted = false);
     assert_eq!(say("two", "go").await.status, 201);
     assert_eq!(said(), 2);
 
-    // Of what it does not answer nobody knows.
+    // The fate of words that it does not answer is unknown.
     game.faults(|faults| faults.frozen = true);
     say("three", "go").await.expect_problem(504, "game_server_timeout");
     game.faults(|faults| faults.frozen = false);

@@ -292,7 +292,7 @@ fn until_printed(command: &mut Command, text: &str) -> Running {
     let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert!(lines.any(|line| line.contains(text)), "{text}");
-    // What it prints next has a reader.
+    // Its next output has a reader.
     std::thread::spawn(move || lines.for_each(drop));
     Running(process)
 }

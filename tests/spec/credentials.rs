@@ -120,7 +120,7 @@ async fn beside_a_bundle_that_works_a_new_one_is_staged() {
     let mut helper = app.paired(&mut alice).await;
     assert_eq!(helper.upload(&bundle(ALICE)).await.json()["staged"], false);
 
-    // It logs in at the push service.
+    // The credential logs in at the push service.
     let user = UserId::from(alice.get("/me").await.json()["id"].as_str().unwrap());
     let (pool, clock): (_, &Clock) = (Pool::open(&Database::Sqlite(file)).unwrap(), &app.clock);
     let proven = |at| pool.write_blocking(|db| push_credentials::mark_proven(db, &user, at, clock.now())).unwrap();

@@ -1,4 +1,4 @@
-//! Who may call from where: CORS, forged requests of other sites, and the origins of sockets.
+//! Calls from other places: CORS, forged requests of other sites, and the origins of sockets.
 
 use std::net::SocketAddr;
 
@@ -19,7 +19,7 @@ use crate::harness::{
 
 type CallerHeaders = &'static [(&'static str, &'static str)];
 
-/// What else a request carries, as a browser of this kind or another client sends it; whether it may change something
+/// Other headers of a request, as a browser of this kind or another client sends it; true if it may change something
 /// with a cookie.
 const CALLERS: [(&str, CallerHeaders, bool); 25] = [
     ("a page of the front end", &[("origin", FRONTEND), ("sec-fetch-site", "same-site")], true),
@@ -163,7 +163,7 @@ async fn scripts_of_exactly_two_origins_may_read_with_cookies() {
     }
 }
 
-/// What a page of another origin is answered: the status, who may read it, and whether with cookies.
+/// Answer to a page of another origin: the status, who may read it, and whether with cookies.
 async fn foreign(browser: &mut Browser, method: Method, path: &str, fields: &[(&str, &str)]) -> (u16, String, String) {
     let mut request = browser.request(method, path).header("origin", "https://overlay.test");
     for (name, value) in fields {

@@ -1,4 +1,4 @@
-//! What many or slow clients can do to the others: nothing.
+//! Many or slow clients do nothing to the others.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -72,7 +72,7 @@ impl Narrow {
             line.rsplit_once("//").unwrap().1.parse().unwrap()
         };
         let (api, relay) = (address("the API listens on"), address("the relay listens on"));
-        // What it logs must go somewhere.
+        // Its log must go somewhere.
         std::thread::spawn(move || lines.for_each(drop));
         Self { process, api, relay, _directory: directory }
     }
@@ -114,7 +114,7 @@ async fn one_address_cannot_take_every_descriptor() {
         let sign_in = ask(service.api, "/auth/platform").await;
         assert!(sign_in.starts_with("HTTP/1.1 302 "), "{sign_in}");
     }
-    // The crowd was told, those who waited and those who were sent away.
+    // All of the crowd were answered, those who waited and those who were sent away.
     let answers = join_all(crowd.into_iter().map(|mut stream| async move { until_closed(&mut stream).await })).await;
     let late = answers.iter().filter(|answer| answer.starts_with("HTTP/1.1 408 ")).count();
     assert!((1..=60).contains(&late), "{late} of 300 were served");
@@ -218,7 +218,7 @@ async fn behind_a_proxy_the_client_is_limited_and_not_the_proxy() {
         let request = with_header(request(app.relay, Some(&token)), "x-forwarded-for", client);
         async move { open(app.relay, request).await.map(|(client, _)| client) }
     };
-    // Of one household: an IPv6 /64.
+    // Sockets of one household: an IPv6 /64.
     let mut held = try_join_all(["2001:db8::1", "2001:db8::2"].map(socket)).await.expect("two sockets");
     let refused = socket("198.51.100.7, 2001:db8::3").await.map(|_| "a socket").unwrap_err();
     assert_eq!((refused.status, refused.problem["code"].as_str()), (429, Some("too_many_connections")));
@@ -233,7 +233,7 @@ async fn behind_a_proxy_the_client_is_limited_and_not_the_proxy() {
     timeout(PATIENCE, room).await.expect("room");
 }
 
-/// The status lines and problem codes of so many pipelined requests of a client behind the proxy.
+/// The status lines and problem codes of this many pipelined requests of a client behind the proxy.
 async fn pipelined(api: SocketAddr, client: &str, path: &str, count: usize) -> String {
     let one = format!("GET {path} HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: {client}\r\n");
     let all = format!("{one}\r\n").repeat(count - 1) + &one + "Connection: close\r\n\r\n";

@@ -34,7 +34,7 @@ async fn a_device_that_is_paired_in_the_game_stands_where_its_player_stood() {
     game.world(|world| world.move_member(TEAM[0].0, Point::new(1_500.0, 900.0)));
     client.until(&server, stands_at(1_500.0)).await;
 
-    // By hand, and late: nobody knows where the player stood then.
+    // By hand, and late: where the player was then is unknown.
     add_device(&mut alice, &server, WALL_ALARM).await;
     let gate = named.entity_pairing(ALICE.parse().unwrap(), DEMO_TOKEN, GATE_SWITCH, 1, "Gate");
     test.push_sent(PHONE, gate, test.ago(20));
@@ -49,7 +49,7 @@ async fn a_device_that_is_paired_in_the_game_stands_where_its_player_stood() {
     let raid = client.expect("raid").await;
     assert_eq!((&raid["x"], &raid["y"]), (&json!(1_500.0), &json!(900.0)));
 
-    // What the owner says stays, also when it is paired again somewhere else; so does that nobody says it.
+    // The owner's word stays, also when it is paired again somewhere else; so does its absence.
     let path = |device: u64| format!("/paired-servers/{server}/devices/{device}");
     let moved = alice.patch(&path(BASE_ALARM), &json!({ "x": 100, "y": 200 })).await;
     assert_eq!(moved.status, 200, "{}", moved.text());

@@ -186,7 +186,7 @@ async fn what_the_owner_writes_is_kept_and_shown() {
     edit(&mut alice, &path(4), json!({ "label": "Nothing" })).await.expect_problem(404, "not_found");
 }
 
-/// What the toggles of all of these browsers at the same instant are answered.
+/// Answers to the toggles of all of these browsers at the same instant.
 async fn at_once(browsers: &[Browser], path: &str, wish: Option<Value>) -> Vec<bool> {
     let toggle = |browser: &Browser| {
         let request = browser.request(Method::POST, path).header("origin", FRONTEND);
@@ -224,7 +224,7 @@ async fn toggles_at_once_are_carried_out_one_after_the_other() {
         assert_eq!(is_open(), before, "round {round}: six flips");
         assert_eq!(seen.iter().filter(|value| **value).count(), 3, "{seen:?}: each has seen its own");
     }
-    // Those who want the same are one: a flip of a third does not come between.
+    // Equal wishes are one: a flip of a third does not come between.
     assert_eq!(at_once(&browsers, &path, Some(json!({ "value": true }))).await, [true; 6]);
     assert!(is_open());
     assert_eq!(at_once(&browsers[..2], &path, Some(json!({ "value": true }))).await, [true; 2]);
@@ -301,7 +301,7 @@ async fn what_happens_to_devices_is_said_and_kept() {
     game.world(|world| world.set_switch(GATE_SWITCH, false).unwrap());
     assert_eq!(hear(&mut client, "turned_off").await["data"]["by"], Value::Null, "in the game");
 
-    // What lasts a moment, with the contents that come half a second after the change.
+    // A change that lasts a moment, with the contents that come half a second after the change.
     game.world(|world| world.set_storage(LOOT_BOX, Vec::new()));
     game.advance(Duration::from_secs(1));
     let emptied = |state: &Value| state["devices"][LOOT_BOX.to_string()]["storage"]["used"] == 0;

@@ -1,4 +1,4 @@
-//! What holds for every request: problem documents, request ids, CSRF, CORS, rate limits, health.
+//! Rules of every request: problem documents, request ids, CSRF, CORS, rate limits, health.
 
 use std::io::Write as _;
 
@@ -76,7 +76,7 @@ async fn what_an_operation_does_not_know_is_refused_on_every_route_alike() {
     assert_eq!(problem["errors"], json!([{ "path": "Note", "message": "is no field of this object" }]));
     let problem = ada.post("/pairing/device/code", Some(&json!({ "lable": "x" }))).await;
     assert_eq!(problem.expect_problem(400, "invalid_request")["errors"][0]["path"], "lable");
-    // Of the provider at sign-in, and of the payment provider.
+    // Routes of the provider at sign-in, and of the payment provider.
     assert_eq!(ada.get("/auth/platform?more=1").await.status, 302);
 }
 

@@ -18,11 +18,11 @@ use crate::harness::{
 const CAROL: &str = "76561198000000003";
 /// Every guest has an address of their own.
 const PROXY: &[&str] = &["--trusted-proxies=127.0.0.1"];
-/// How long a revoked watch may last; and a busy machine reads a little late.
+/// Longest time that a revoked watch may last; and a busy machine reads a little late.
 const ENDS_WITHIN: Duration = Duration::from_millis(1_000 + 500);
 const NOW: &str = "2026-11-21T12:00:00.000Z";
 
-/// Pairs a server that nobody connects to.
+/// Pairs a server to which no client connects.
 async fn server(owner: &mut Browser) -> String {
     pair_as(owner, None).await
 }
@@ -125,7 +125,7 @@ on_each_database!(an_account_is_invited_before_its_first_sign_in, |app| {
     });
     assert_eq!(guests(&mut alice, &server).await, [guest]);
 
-    // What the guest sees.
+    // The guest's view.
     assert_eq!(bob.get("/guest-invites").await.json(), json!({ "servers": [shared], "next": null }));
     let listed = bob.get("/paired-servers").await.json();
     let seen = &listed["servers"][0];
@@ -144,7 +144,7 @@ on_each_database!(an_account_is_invited_before_its_first_sign_in, |app| {
     link(&mut alice, &server).await;
     assert_eq!(guests(&mut bob, &server).await, [about_himself], "no open invitations");
 
-    // He leaves, and is nobody.
+    // He leaves, and is no guest.
     let leave = format!("/guest-invites/{server}");
     assert_eq!(bob.delete(&leave).await.json(), json!({ "ok": true }));
     bob.delete(&leave).await.expect_problem(404, "not_found");
@@ -153,7 +153,7 @@ on_each_database!(an_account_is_invited_before_its_first_sign_in, |app| {
     assert_eq!(bob.get("/guest-invites").await.json(), json!({ "servers": [], "next": null }));
     alice.delete(&leave).await.expect_problem(404, "not_found");
 
-    // A known account is asked again; removed, nobody again.
+    // A known account is asked again; removed, it is no guest again.
     let again = invite(&mut alice, &server, json!({ "platformId": BOB })).await;
     assert_eq!((again.status, &again.json()["state"]), (201, &json!("invited")));
     let id = text(&again.json()["id"]);
@@ -169,7 +169,7 @@ on_each_database!(an_account_that_exists_looks_like_one_that_does_not_whatever_i
     let mut carol = app.signed_in(CAROL).await;
     let server = server(&mut alice).await;
     let unknown = "76561198000000077";
-    // What the owner sees, without the account.
+    // The owner's view, without the account.
     let seen = async |alice: &mut Browser, id: &str| {
         let mut list = guests(alice, &server).await;
         let mut guest = list.remove(list.iter().position(|guest| guest["id"] == id).unwrap());
@@ -374,7 +374,7 @@ async fn unknown_links_are_tried_five_times() {
     assert_eq!(revoke(&mut alice, &server, &id).await.status, 200);
     for _ in 0..10 {
         accept(&mut bob, &used).await.expect_problem(410, "invite_used");
-        // It is the owner who took it back: no wrong guess.
+        // The owner took it back: no wrong guess.
         accept(&mut bob, &revoked).await.expect_problem(404, "unknown_invite");
         let preview = bob.get(&format!("/guest-invites/preview?token={revoked}")).await;
         preview.expect_problem(404, "unknown_invite");
@@ -401,7 +401,7 @@ async fn a_guest_watches_live_until_the_owner_ends_it() {
     let (mut alice, mut bob) = (app.signed_in(ALICE).await, app.signed_in(BOB).await);
     let server = pair(&mut alice, &game).await;
     add_device(&mut alice, &server, GATE_SWITCH).await;
-    // So that both threads know who may watch, and that Bob may not.
+    // Both threads have to know who may watch, and that Bob may not.
     let mut owners = Vec::new();
     for _ in 0..4 {
         owners.push(RelayClient::watching(&app, &mut alice, &server).await);
@@ -418,7 +418,7 @@ async fn a_guest_watches_live_until_the_owner_ends_it() {
             socket.subscribe(&server).await;
             socket.until(&server, |state| is_complete(state, 1)).await;
         }
-        // The clock stands still: the same words would be the same line.
+        // The clock does not move: the same words would be the same line.
         let (hello, secret) = (format!("hello {round}"), format!("secret {round}"));
         game.world(|world| world.say(76561198000000002, &hello));
         for socket in [&mut socket, &mut fresh] {

@@ -1,5 +1,6 @@
-//! What the tests use: the service in a temporary directory, a browser, a relay client that checks what it receives,
-//! and neighbours that can misbehave: an identity provider, game servers, a push service, a payment provider and a chat platform.
+//! Tools of the tests: the service in a temporary directory, a browser, a relay client that checks what it receives,
+//! and neighbours that can misbehave: an identity provider, game servers, a push service, a payment provider and a chat
+//! platform.
 
 pub mod app;
 pub mod binary;

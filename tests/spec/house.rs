@@ -25,7 +25,7 @@ const FLOORS: [&[&str]; 9] = [
     &["server", "demo", "watch", "simulator", "backup", "doctor", "reports"],
 ];
 
-/// What may be imported from the same floor: the demo runs the server and its neighbours, and `watch` reads its file.
+/// Allowed imports from the same floor: the demo runs the server and its neighbours, and `watch` reads its file.
 const DOORS: [(&str, &str); 3] = [("demo", "server"), ("demo", "simulator"), ("watch", "demo")];
 
 /// Lines of a file of `src`, tests included.

@@ -72,7 +72,7 @@ on_each_database!(the_same_request_is_done_once_and_answered_alike, |app| {
     assert!(other.status == 201 && !is_replayed(&other), "{}", other.text());
     assert_ne!(other.json()["id"], first.json()["id"]);
 
-    // What was refused was not done: the key is free, also for a better request.
+    // A refused request was not done: the key is free, also for a better request.
     post(&mut alice, &guests, "two", &guest).await.expect_problem(409, "conflict");
     assert_eq!(post(&mut alice, &notes, "two", &note(3)).await.status, 201);
     for bad in ["", "a b", "\u{e9}", &"k".repeat(256)] {
@@ -108,7 +108,7 @@ async fn what_is_shown_once_is_shown_again_to_whom_it_was_shown_and_kept_sealed(
     let again = post(&mut alice, "/pairing/device/code", "code", &json!({})).await;
     assert!(is_replayed(&again) && again.text() == code.text());
 
-    // The answer to an activation is lost: the code is used up, and the token was shown to nobody.
+    // The answer to an activation is lost: the code is used up, and the token was never shown.
     let mut helper = app.browser();
     let typed = json!({ "code": code.json()["code"] });
     let activated = post(&mut helper, "/pairing/device/activate", KEY, &typed).await;
@@ -200,7 +200,7 @@ async fn paid() -> (PaymentTest, Browser, String, String) {
     paid_on(None).await
 }
 
-/// The same on this database.
+/// A paid subscription on this database.
 async fn paid_on(database_url: Option<String>) -> (PaymentTest, Browser, String, String) {
     let mut test = PaymentTest::start_on(database_url, &[ADMINS]).await;
     test.subscribe("OPERATOR").await;
@@ -361,7 +361,7 @@ async fn the_document_lists_the_routes_that_take_a_key() {
     let app = TestApp::start_with(&[ADMINS]).await;
     let mut ada = app.signed_in(ADA).await;
     let document = ada.get("/openapi.json").await.json();
-    // That there is no such server may be known first.
+    // The missing server may be noticed first.
     let server = paired(&mut ada).await;
     let mut taking = BTreeSet::new();
     for route in route_table() {

@@ -17,7 +17,7 @@ use crate::harness::{
     relay_client::PATIENCE,
 };
 
-/// Of the simulated picture; the game server claims 2000 pixels and a margin of 500.
+/// Edge of the simulated picture; the game server claims 2000 pixels and a margin of 500.
 const EDGE: u32 = 800;
 
 fn picture() -> Bytes {

@@ -1,4 +1,4 @@
-//! What users say of themselves, what they are given of all that is stored about them, and how they are erased.
+//! Profiles of users, the export of all that is stored about them, and their erasure.
 
 use std::{fs, path::Path};
 
@@ -206,7 +206,7 @@ async fn an_erased_text_is_in_no_file_of_the_database() {
     assert_eq!(found(app.directory(), &kept), kept);
 }
 
-/// Those of these lower-case words that are in a file of the database.
+/// Gives the ones of these lower-case words that are in a file of the database.
 fn found<'a>(directory: &Path, words: &[&'a str]) -> Vec<&'a str> {
     let files = fs::read_dir(directory).unwrap().map(|file| file.unwrap().path());
     let of_database = files.filter(|file| file.file_name().unwrap().to_str().unwrap().starts_with("test.db"));
@@ -288,7 +288,7 @@ async fn what_comes_late_for_an_erased_user_is_kept_nowhere() {
     test.push(named.alarm("Base alarm", "sent after"));
     assert_ne!(saying.await.unwrap().status, 401, "it was let in before");
 
-    // A stop ends all that is under way, and a start would begin it anew.
+    // A stop ends all that is under way, and a start would begin it again.
     let data = test.app.directory().to_owned();
     let mut kept = Vec::new();
     let test = test

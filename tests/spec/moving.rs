@@ -25,7 +25,7 @@ impl Move {
         drop(Pool::open(&source).unwrap());
         let mut db = connected(&source);
         fill(&mut db);
-        // What is hard to move: all there is in text, instants with and without fractions, numbers at their ends.
+        // Values that are hard to move: all kinds of text, instants with and without fractions, numbers at their ends.
         let rows = "UPDATE users SET display_name = 'Ada \u{1f525} \"''\\\n', avatar_url = '', \
                     created_at = '2026-11-21 11:00:00.123456', last_seen_at = '2026-11-21 11:00:00.1'; \
                     UPDATE incidents SET count = 9223372036854775807; \

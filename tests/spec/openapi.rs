@@ -237,7 +237,7 @@ fn what_a_client_sends_has_its_limits_in_the_schema() {
     let mut seen = BTreeSet::new();
     while let Some((way, place)) = sent.pop() {
         if let Some(name) = place["$ref"].as_str().or(place.as_str()).and_then(|target| target.rsplit('/').next())
-            // What helper programs make has numbers of every kind.
+            // Output of helper programs has numbers of every kind.
             && !["HelperBundle", "GcmCredential"].contains(&name)
             && seen.insert(name.to_owned())
         {
@@ -335,13 +335,13 @@ async fn every_route_of_the_contract_answers() {
         let mut browser = app.browser();
         let request = browser.request(method.parse().unwrap(), &path);
         let status = browser.send(request).await.status;
-        // Nobody has uploaded an image.
+        // No image has been uploaded.
         let is_missing = status == 404 && !path.starts_with("/images/");
         assert!(!is_missing && status != 405, "{route}: {status}");
     }
 }
 
-/// What a field that is wrong in the document's own examples would be answered with.
+/// Answers to a field that is wrong in the document's own examples.
 const REFUSED_AS_WRONG: [&str; 2] = ["invalid_request", "malformed_json"];
 
 /// The body that the document shows.
@@ -379,7 +379,7 @@ async fn every_example_of_a_body_is_taken_for_what_it_is() {
     for (path, item) in document["paths"].as_object().unwrap() {
         for method in item.as_object().unwrap().keys() {
             let Some(body) = example(&document, method, path) else { continue };
-            // It would be the last.
+            // The request would be the last.
             if (method.as_str(), path.as_str()) == ("delete", "/me") {
                 continue;
             }
@@ -395,7 +395,7 @@ async fn every_example_of_a_body_is_taken_for_what_it_is() {
             sent += 1;
             let code = answer.json()["code"].as_str().unwrap_or_default().to_owned();
             assert!(!REFUSED_AS_WRONG.contains(&code.as_str()), "{method} {path} {body}: {}", answer.text());
-            // What is not configured here.
+            // Features that are not configured here.
             let off = ["payments_disabled", "chat_disabled", "game_server_unavailable"];
             assert!(answer.status < 500 || off.contains(&code.as_str()), "{method} {path}: {}", answer.text());
         }

@@ -1,4 +1,4 @@
-//! What operators ask a running service: whether it is ready, how it is, and its metrics by token.
+//! Questions of operators to a running service: whether it is ready, how it is, and its metrics by token.
 
 use std::{fs, future::pending, net::SocketAddr};
 
@@ -59,7 +59,7 @@ impl Opened {
             return execute("PRAGMA max_page_count = 1000000").await.unwrap();
         }
         execute("CREATE TABLE filler (bytes BLOB)").await.unwrap();
-        // It is never fewer than there are; what is free within them is used up first.
+        // The limit is never fewer than there are; what is free within them is used up first.
         execute("PRAGMA max_page_count = 1").await.unwrap();
         while execute("INSERT INTO filler VALUES (zeroblob(2000))").await.is_ok() {}
     }

@@ -75,7 +75,7 @@ async fn an_overlay_watches_its_server_and_does_nothing_else() {
     assert_eq!(socket.state(&server)["devices"][GATE_SWITCH.to_string()]["value"], false, "nothing was switched");
     assert!(!socket.known.contains_key(&other));
 
-    // It reads the map of its server, and no other.
+    // The overlay reads the map of its server, and no other.
     let map = |server: &str| format!("/paired-servers/{server}/map");
     map_where(&mut alice, &server, |_| true).await;
     for path in [map(&server), format!("{}/image", map(&server))] {

@@ -155,7 +155,7 @@ async fn two_hundred_at_once(app: TestApp) {
     .await;
     let won = answers.iter().filter(|answer| answer.status == 200).count();
     assert_eq!(won, 1);
-    // So many guesses that nobody has answered yet look like an attack.
+    // This many guesses without an answer yet look like an attack.
     for answer in answers.iter().filter(|answer| answer.status != 200) {
         match answer.status {
             429 => answer.expect_problem(429, "confirmation_needed"),

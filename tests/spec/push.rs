@@ -99,7 +99,7 @@ async fn pairing_in_the_game_pairs_here_too() {
     client.until(&server, |state| is_complete(state, 2)).await;
     assert_eq!(client.state(&server)["devices"][BASE_ALARM.to_string()]["kind"], "alarm");
 
-    // The same once more leaves the link alone. An answer through the link comes after whatever the pairing did.
+    // A repetition leaves the link alone. An answer through the link comes after whatever the pairing did.
     let since = client.state(&server)["server"]["since"].clone();
     test.app.clock.advance(Duration::seconds(1));
     game.pair(player, &[GATE_SWITCH, BASE_ALARM]);
@@ -139,7 +139,7 @@ async fn pairing_the_same_by_hand_leaves_the_link_alone() {
     assert_eq!(client.expect("ack").await["requestId"], "after");
     assert_eq!(client.state(&server)["server"]["since"], since);
 
-    // Another token opens it again; nobody has this one.
+    // Another token opens it again; no one has this one.
     let mut other = same;
     other["playerToken"] = json!(DEMO_TOKEN + 1);
     assert_eq!(alice.post("/paired-servers", Some(&other)).await.status, 200);
@@ -156,7 +156,7 @@ async fn a_push_replaces_the_player_of_a_server_that_was_paired_by_hand() {
     test.deliver(pairing(&named)).await;
     assert_eq!(only_server(&mut alice).await, server);
     assert_eq!(servers(&mut alice).await[0]["playerId"], ALICE);
-    // What is pushed after it arrives too.
+    // Pushes after it arrive too.
     test.deliver(named.alarm("Base alarm", "")).await;
     test.ledger_until(&[("push", "Base alarm", "opened", Some(0))]).await;
 }
@@ -286,7 +286,7 @@ async fn a_push_that_always_fails_is_kept_aside_and_the_next_alarm_comes_through
     let (_, mut helper) = test.alice().await;
     let before = test.metric("companion_push_dead_letters_total{reason=\"query_refused\"}").await;
     test.refuse("no such alarm");
-    // It failed once in another session.
+    // The push failed once in another session.
     let poison = test.push(at("play.example.com", 28_083).alarm("Poison", "C4 on the airlock"));
     let (user, id) = (test.user_of(ALICE), poison.clone());
     test.pool
@@ -302,7 +302,7 @@ async fn a_push_that_always_fails_is_kept_aside_and_the_next_alarm_comes_through
     let after = test.metric("companion_push_dead_letters_total{reason=\"query_refused\"}").await;
     assert!(after > before);
 
-    // It does not come again.
+    // The push does not come again.
     test.push.faults(|faults| faults.replay = true);
     test.push.drop_connections();
     test.push(at("play.example.com", 28_083).alarm("Last", ""));
@@ -434,7 +434,7 @@ async fn a_service_that_stops_leaves_what_is_pushed_for_its_next_start() {
     assert_eq!(push.unacknowledged(PHONE.0), 1);
 }
 
-/// The same browser, where the service listens now.
+/// This browser, where the service listens now.
 fn elsewhere(test: &PushTest, browser: &Browser) -> Browser {
     let mut there = test.app.browser();
     there.cookies = browser.cookies.clone();
@@ -504,7 +504,7 @@ async fn malicious_pushes_change_nothing_and_are_counted() {
     for ((reason, before), expected) in reasons.into_iter().zip(counts).zip(expected) {
         assert_eq!(test.ignored(reason).await - before, expected as u64, "{reason}");
     }
-    // The same session still receives.
+    // This session still receives.
     test.deliver(news("After all that", "")).await;
     assert_eq!(test.timeline().await.len(), 1);
     assert_eq!(test.push.counts().logins, 1);
@@ -653,7 +653,7 @@ async fn a_new_bundle_replaces_the_old_one_when_it_has_logged_in() {
     test.until(|push| push.unacknowledged(NEW_PHONE.0) == 0).await;
     assert_eq!(test.timeline().await.len(), 1);
 
-    // The same once more: one account, of which the push service keeps one session.
+    // A repetition: one account, of which the push service keeps one session.
     let again = upload(&mut helper, NEW_PHONE).await;
     assert_eq!(again["staged"], true);
     let used = |shown: &Value| shown["uploadedAt"] == again["uploadedAt"] && shown["session"]["state"] == "connected";

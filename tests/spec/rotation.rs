@@ -106,7 +106,7 @@ fn secrets(pool: &Pool) -> Secrets {
     .unwrap()
 }
 
-/// How many secrets have this key version.
+/// Number of secrets with this key version.
 fn sealed_by(secrets: &Secrets, key_version: i32) -> usize {
     secrets.values().filter(|(_, version)| *version == key_version).count()
 }
@@ -129,7 +129,7 @@ fn companion(directory: &Path, database_url: &str, current: u8, previous: Option
     command
 }
 
-/// Runs the service until it has logged this so many times, and kills it.
+/// Runs the service until it has logged this the given number of times, and kills it.
 fn serve_until(mut command: Command, text: &str, times: usize) {
     command.args(["serve", "--api-listen=127.0.0.1:0", "--relay-listen=127.0.0.1:0", "--push-address=127.0.0.1:9"]);
     let mut process: Child = command.stderr(Stdio::piped()).spawn().unwrap();
@@ -211,7 +211,7 @@ async fn rotate(database: &Database, database_url: &str) {
     println!("{readable} secrets moved during {uploads} uploads");
     app.stop().await;
 
-    // The previous key is not needed any more, and the two rows are as they were.
+    // The previous key is no longer needed, and the two rows are as they were.
     let last = secrets(&pool);
     for name in ["InUse user-0007", "Token server-0008"] {
         assert_eq!(last[name], original[name]);

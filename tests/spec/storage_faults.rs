@@ -123,7 +123,7 @@ async fn alarms_that_were_set_aside_are_told_and_can_be_taken_back() {
                 ))
                 .unwrap();
                 drop(db);
-                // Of the old file.
+                // Logs of the old file.
                 for log in ["test.db-wal", "test.db-shm"] {
                     let _ = fs::remove_file(path.with_file_name(log));
                 }
@@ -144,7 +144,7 @@ async fn alarms_that_were_set_aside_are_told_and_can_be_taken_back() {
     app.stop().await;
 }
 
-/// What makes this table and its indexes.
+/// Statements that make this table and its indexes.
 fn table_of_a_new_database(table: &str) -> String {
     #[derive(QueryableByName)]
     struct Statement {

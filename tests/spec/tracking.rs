@@ -20,7 +20,7 @@ use crate::harness::{
     relay_client::PATIENCE,
 };
 
-/// The id of the game server at the service, and its companion port, at which nobody listens.
+/// The id of the game server at the service, and its companion port, at which nothing listens.
 const STATS_SERVER: &str = "7001";
 const PORT: u16 = 28_082;
 
@@ -90,7 +90,7 @@ impl Tracked {
         timeout(PATIENCE, asked).await.expect("the service is asked again");
     }
 
-    /// How often this path of the service was asked.
+    /// Number of requests for this path of the service.
     fn asked(&self, path: &str) -> usize {
         self.service.asked().iter().filter(|asked| asked.split('?').next() == Some(path)).count()
     }

@@ -48,7 +48,7 @@ struct Count {
 /// The columns of each table with the literal that a row has there.
 pub(crate) type Rows = BTreeMap<String, Vec<(String, String)>>;
 
-/// Brings an empty database to the first so many steps. Gives whether there are more.
+/// Brings an empty database to this number of first steps. True if there are more.
 pub(crate) fn migrate_to(db: &mut Db, steps: usize) -> bool {
     let folder = |engine: &str| {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations").join(engine);
@@ -88,7 +88,7 @@ pub(crate) fn count(db: &mut Db, what: &str) -> i64 {
     counted.count
 }
 
-/// What the service could have stored there.
+/// A value that the service could have stored there.
 fn literal(column: &Column, postgres: bool) -> String {
     let Column { table_name, column_name, data_type, .. } = column;
     let text = match (table_name.as_str(), column_name.as_str()) {
@@ -136,7 +136,7 @@ pub(crate) fn fill(db: &mut Db) -> Rows {
     let postgres = matches!(db, Db::Pg(_));
     let mut rows = Rows::new();
     for column in columns(db) {
-        // Of the columns that may be empty, those that tie a row to others.
+        // The columns that may be empty and tie a row to others.
         if !column.nullable || matches!(column.column_name.as_str(), "server_id" | "incident") {
             let value = literal(&column, postgres);
             rows.entry(column.table_name).or_default().push((column.column_name, value));
@@ -170,7 +170,7 @@ pub(crate) fn fill(db: &mut Db) -> Rows {
     rows
 }
 
-/// Whether each row is there with all that its table still has columns for.
+/// Checks that each row is there with all that its table still has columns for.
 fn expect(db: &mut Db, rows: &Rows, from: usize) {
     let columns = columns(db);
     for (table, row) in rows {
@@ -230,7 +230,7 @@ pub(crate) fn connected(database: &Database) -> Db {
     }
 }
 
-/// From so many steps to all of them, by a start.
+/// From this many steps to all of them, by a start.
 async fn upgraded(database: &Database, url: &str, from: usize) {
     let mut old = connected(database);
     assert!(migrate_to(&mut old, from), "{from} are not all");

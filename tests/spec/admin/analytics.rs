@@ -1,4 +1,4 @@
-//! How the service is used.
+//! Analytics of the service's use.
 
 use chrono::Duration;
 use reqwest::{Method, header::ORIGIN};

@@ -8,7 +8,7 @@ use crate::harness::{app::ADA, chat_platform::ChatTest};
 
 const COMMANDS: [&str; 6] = ["craft", "raid", "faq", "item", "price", "link"];
 
-/// What the audit log says of a registration.
+/// Entries of the audit log about a registration.
 fn entries(target: &str, group: Value, result: &str, after: Value, begun: &Value) -> [Value; 2] {
     let scope = if group.is_null() { "global" } else { "guild" };
     let entry = |payload: Value, result: &str| json!({ "actor": ADA, "action": "chat.register_commands", "target": target, "payload": payload, "result": result });

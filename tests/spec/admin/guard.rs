@@ -91,7 +91,7 @@ async fn a_write_that_was_let_in_before_the_erasure(database_url: Option<String>
     );
     let mut stream = TcpStream::connect(app.address).await.unwrap();
     stream.write_all(head.as_bytes()).await.unwrap();
-    // Whoever is let in is seen.
+    // Users who are let in are seen.
     let seen = |found: &Value| found["users"][0]["lastSeenAt"] == "2026-11-21T12:02:00.000Z";
     eve.get_until(format!("/admin/users?q={ADA}"), seen).await;
     let mut there = ada.clone();

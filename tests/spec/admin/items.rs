@@ -20,7 +20,7 @@ use crate::harness::{
     relay_client::RelayClient,
 };
 
-/// Of the embedded catalogue.
+/// An item of the embedded catalogue.
 const HORIZONTAL_TANK: &str = "-880494890";
 const VERTICAL_TANK: &str = "-919882824";
 const GRILL: &str = "floor.grill";

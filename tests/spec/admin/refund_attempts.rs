@@ -71,7 +71,7 @@ async fn each_key_is_a_refund_of_its_own_or_refused() {
     assert_eq!((ids.len(), test.provider.refunds().len()), (made, made), "each has its own");
     let mut ada = ada.clone();
     assert_eq!(ada.get(&charges).await.json()["charges"][0]["amountRefunded"], 100 * made);
-    // Those that were refused can be made now, each once.
+    // The refused ones can be made now, each once.
     for number in 0..6 {
         for _ in 0..2 {
             assert_eq!(keyed(&mut ada, &format!("key-{number}"), &part).await.status, 201, "{number}");

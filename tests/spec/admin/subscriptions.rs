@@ -148,7 +148,7 @@ async fn what_was_ended_with_the_key_of_another_account_goes_on(database_url: Op
     let ended = sold.with_faults(other, async |sold| sold.ended(&id).await).await;
     assert_eq!((&ended["outcome"], &ended["subscription"]["status"]), (&json!("unknown"), &json!("CANCELED")));
     assert_eq!((sold.test.subscription().await["tier"].clone(), sold.status(&id)), (Value::Null, json!("active")));
-    // It is paid there, and can be ended there now.
+    // The subscription is paid there, and can be ended there now.
     let fetched = sold.fetch().await.json();
     assert_eq!((&fetched["running"], &fetched["subscriptions"][0]["status"]), (&json!([id]), &json!("ACTIVE")));
     assert_eq!(sold.test.subscription().await["tier"], "SCOUT");

@@ -141,7 +141,7 @@ async fn a_file_without_a_length_is_cut_off_while_it_arrives() {
     let form = form("file", &[png(1), vec![0; 6_000_000]].concat());
     for chunk in form.chunks(60_000) {
         let chunk = [format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat();
-        // It may be refused before it is written.
+        // The request may be refused before it is written.
         if stream.write_all(&chunk).await.is_err() {
             break;
         }
@@ -219,7 +219,7 @@ async fn an_image_that_nothing_uses_is_gone_after_a_day() {
     let item = json!({ "shortname": "test.used.icon", "name": "Used", "category": "Test", "iconUrl": used });
     assert_eq!(ada.put("/admin/items/700011", &item).await.status, 200);
     app.clock.advance(chrono::Duration::hours(25));
-    // It looks at each start, and every minute.
+    // The service looks at each start, and every minute.
     let app = app.restart().await;
     let mut nobody = app.browser();
     let gone = async {

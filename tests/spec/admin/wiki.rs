@@ -93,7 +93,7 @@ async fn a_page_is_written_changed_and_deleted() {
     nobody.get("/wiki/page?slug=guides/doors").await.expect_problem(404, "not_found");
     assert_eq!(nobody.get("/wiki/tree").await.json(), before.json());
 
-    // It can be looked at and had back.
+    // The page can be looked at and had back.
     assert_eq!(ada.get("/admin/wiki/tree").await.json()["deleted"], json!(["guides/doors"]));
     let versions = ada.get("/admin/wiki/page/versions?slug=guides/doors").await.json();
     assert_eq!(versions, json!({ "versions": [version(3), version(2), version(1)] }));
@@ -181,7 +181,7 @@ async fn an_image_goes_with_the_last_page_that_shows_it() {
     assert_eq!(app.browser().get(&path).await.status, 200, "an earlier version of the other page has it");
     assert_eq!(ada.delete("/admin/wiki/page?slug=a").await.status, 200);
     assert_eq!(app.browser().get(&path).await.status, 200, "the deleted page can be restored");
-    // It is used as long as a version is kept that shows it.
+    // The image is used as long as a version is kept that shows it.
     for slug in ["a", "b"] {
         for _ in 0..20 {
             assert_eq!(put(&mut ada, &page(slug, slug, "no image any more"), None).await.status, 200);

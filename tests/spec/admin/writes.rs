@@ -20,7 +20,7 @@ use crate::{
     openapi::route_table,
 };
 
-/// What is sent.
+/// Body of a request.
 enum Sent {
     Nothing,
     /// `{account}` is Alice's, `{charge}` what she paid.
@@ -91,7 +91,7 @@ impl Scene {
         Self { _test: test, _chat: chat, ada, user, server, charge, subscription }
     }
 
-    /// What stands there in the example.
+    /// The value in the example.
     fn filled(&self, route: &str, text: &str) -> String {
         let id = match route {
             _ if route.contains("/users/") => self.user.as_str(),

@@ -72,7 +72,7 @@ async fn one_click_pays_and_the_portal_changes_and_ends_it() {
         ("fail", "", json!(["OVERLORD", "PAST_DUE", false])),
         ("pay", "", json!(["OVERLORD", "ACTIVE", false])),
         ("fail", "", json!(["OVERLORD", "PAST_DUE", false])),
-        // What was not paid is not left to the end of its period.
+        // Unpaid ones are not left to the end of their period.
         ("end", "", json!([null, "CANCELED", false])),
     ] {
         press(&portal, &[("subscription", &id), ("action", action), ("plan", plan)]).await;
@@ -136,7 +136,7 @@ async fn a_provider_that_fails_is_told_from_one_that_refuses_and_nothing_is_lost
     let id = test.subscribe("SCOUT").await;
     test.until(|subscription| subscription["tier"] == "SCOUT").await;
 
-    // It is away while the subscription changes, and its events wait.
+    // The service is away while the subscription changes, and its events wait.
     test.provider.set_faults(PaymentFaults { status: Some(503), ..Default::default() });
     test.provider.change(&id, &SubscriptionChange::Plan("price_overlord".into()));
     test.provider.delivered().await;
@@ -285,7 +285,7 @@ async fn offers_trial(test: &mut PaymentTest) -> bool {
 async fn one_trial_for_an_account(database_url: Option<String>) {
     let mut test = PaymentTest::start_on(database_url, &["--payment-trial-days=14"]).await;
     assert!(offers_trial(&mut test).await);
-    // It was not paid, and is closed.
+    // The checkout was not paid, and is closed.
     assert_eq!(erase(&mut test).await["payments"], "ended");
     assert!(offers_trial(&mut test).await);
     let id = test.subscribe("SCOUT").await;

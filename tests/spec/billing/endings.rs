@@ -1,4 +1,4 @@
-//! What runs at the provider for users who are gone, and what it does not know any longer.
+//! Subscriptions at the provider of users who are gone, and those that it no longer knows.
 
 use companion::simulator::payments::{PaymentFaults, SubscriptionChange};
 use reqwest::Method;

@@ -72,10 +72,10 @@ impl Orders {
         };
         let now = self.test.app.clock.now();
         let mut expected = described(&truth, &prices, now);
-        // The service's own, and its clock stands still.
+        // The service's own, and its clock does not move.
         expected.past_due_since = (expected.status == SubscriptionStatus::PastDue).then_some(now);
         let stored = self.pool.read_blocking(|db| subscriptions::get(db, id)).unwrap();
-        // It depends on which of its states were seen.
+        // The value depends on which of its states were seen.
         expected.paid_tier = stored.as_ref().and_then(|stored| stored.owned.subscription.paid_tier);
         assert_eq!(stored.map(|stored| stored.owned.subscription), Some(expected), "after {story:?}");
     }
@@ -150,7 +150,7 @@ impl Orders {
     }
 }
 
-/// Every order of so many.
+/// Every order of this many.
 fn permutations(count: usize) -> Vec<Vec<usize>> {
     if count == 0 {
         return vec![Vec::new()];

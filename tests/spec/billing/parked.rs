@@ -1,4 +1,4 @@
-//! What cannot be placed waits and is seen, and what was missed is found by comparing.
+//! Events that cannot be placed wait and are seen, and missed ones are found by comparing.
 
 use std::process::Output;
 
@@ -25,7 +25,7 @@ struct Installed {
 }
 
 impl Installed {
-    /// As if its period ended so many days from now.
+    /// As if its period ended this many days from now.
     fn period_ends(&self, id: &str, days: i64) {
         let (now, end) = (self.test.app.clock.now(), chrono::Utc::now() + chrono::Duration::days(days));
         let id = id.to_owned();
@@ -139,7 +139,7 @@ async fn an_event_is_kept_while_the_provider_is_away_for_an_hour() {
     assert_eq!(installed.test.outcome(&updated).await, "parked");
     let asked = installed.test.provider.asked();
     installed.test.advance(chrono::Duration::hours(1));
-    // It is tried again, in vain.
+    // The event is tried again, in vain.
     while installed.test.provider.asked() == asked {
         tokio::task::yield_now().await;
     }

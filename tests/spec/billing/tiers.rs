@@ -1,4 +1,4 @@
-//! What a tier unlocks, where it is enforced.
+//! Features that a tier unlocks, where they are enforced.
 
 use companion::{
     config::Database,

@@ -1,4 +1,4 @@
-//! The provider's events: whose they are, what they do, and what happens to those that nobody expects.
+//! The provider's events: whose they are, what they do, and what happens to unexpected ones.
 
 use companion::simulator::payments::{PaymentFaults, SubscriptionChange, WEBHOOK_SECRET};
 use serde_json::{Value, json};

@@ -81,7 +81,7 @@ async fn a_subscriber_to_another_interval_gets_the_page_of_that_change() {
     let yearly = test.until(|subscription| subscription["interval"] == "year").await;
     assert_eq!((&yearly["tier"], &yearly["currentPeriodEnd"]), (&json!("SCOUT"), &json!("2027-11-21T12:00:00.000Z")));
     ask(&mut test, "SCOUT", "year").await.expect_problem(409, "already_subscribed");
-    // What is not paid of a change leaves what was.
+    // An unpaid change leaves what was.
     test.provider.change(&id, &SubscriptionChange::FailUpgrade("price_overlord_yearly".into()));
     let failed = test.until(|subscription| subscription["status"] == "PAST_DUE").await;
     assert_eq!((&failed["tier"], &failed["interval"]), (&json!("SCOUT"), &json!("year")));

@@ -115,7 +115,7 @@ impl TestApp {
         self.restart_after(|| {}).await
     }
 
-    /// The same, with something done while it does not run.
+    /// Restarts, with something done while it does not run.
     pub async fn restart_after(self, meanwhile: impl FnOnce()) -> Self {
         let Self { clock, provider, flags, directory, stop, stopped, .. } = self;
         stop.send(()).unwrap();
@@ -159,7 +159,7 @@ impl TestApp {
         Browser::new(self.http.clone(), self.address)
     }
 
-    /// The same browser, after a restart.
+    /// This browser, after a restart.
     pub fn again(&self, browser: &Browser) -> Browser {
         let mut again = self.browser();
         again.cookies = browser.cookies.clone();

@@ -21,7 +21,7 @@ pub fn companion(directory: &Path) -> Command {
     command
 }
 
-/// What the binary makes of these flags.
+/// The binary's reading of these flags.
 pub fn config(flags: &[String]) -> Config {
     Config::check(CommandLine::parse_from(["companion"].into_iter().chain(flags.iter().map(String::as_str))).settings)
         .unwrap()

@@ -97,7 +97,7 @@ impl Browser {
         }
     }
 
-    /// The entries of a list, which are the same when it is read in pages of so many.
+    /// The entries of a list, which are the same when it is read in pages of this size.
     pub async fn all_pages(&mut self, path: &str, list: &str, limit: usize) -> Vec<Value> {
         let entries = |answer: &Value| answer[list].as_array().unwrap_or_else(|| panic!("{path}: {answer}")).clone();
         let mark = if path.contains('?') { '&' } else { '?' };

@@ -19,7 +19,7 @@ use reqwest::{
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
 
-/// What is logged, also of the crates that log less when nothing is asked for.
+/// Filter of the log, also for the crates that log less when nothing is asked for.
 const EVERYTHING: &str = "trace,actix_server=trace";
 
 /// One in a line.
@@ -94,7 +94,7 @@ fn is_secret(name: &str) -> bool {
     ["token", "secret", "private"].iter().any(|kind| name.contains(kind))
 }
 
-/// Nor the tokens and codes of an answer, nor the addresses of pages that let in whoever has them.
+/// Nor the tokens and codes of an answer, nor the addresses of pages that let in every caller who has them.
 pub fn note_answer(body: &[u8]) {
     if let Ok(Value::Object(fields)) = serde_json::from_slice(body) {
         for name in ["token", "url"] {

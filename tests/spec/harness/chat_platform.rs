@@ -73,12 +73,12 @@ impl ChatTest {
         self.ada.post(&format!("/admin/chat/register-commands{query}"), None).await
     }
 
-    /// What the bot says to a command of Alice's account, and whether only she sees it.
+    /// The bot's answer to a command of Alice's account, and true if only she sees it.
     pub async fn ask(&self, command: &str, options: Value) -> (String, bool) {
         self.ask_as(CHAT_ALICE, command, options).await
     }
 
-    /// The same of another account.
+    /// The bot's answer to a command of another account.
     pub async fn ask_as(&self, account: &str, command: &str, options: Value) -> (String, bool) {
         let message = self.platform.give(&GivenCommand::new(account, command, options)).await.unwrap();
         assert_eq!(message["allowed_mentions"], json!({ "parse": [] }));

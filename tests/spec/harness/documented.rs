@@ -21,7 +21,7 @@ pub fn operation(method: &str, path: &str) -> Option<&'static Value> {
     item.get(&method)
 }
 
-/// What holds values against this schema of the document. Made once for each.
+/// The validator of this schema of the document. Made once for each.
 fn of_schema(schema: &Value) -> &'static Validator {
     static MADE: Mutex<BTreeMap<String, &Validator>> = Mutex::new(BTreeMap::new());
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,7 +49,7 @@ fn is_of(path: &str, template: &str) -> bool {
     }
 }
 
-/// Panics when the document does not tell of this answer.
+/// Panics when the document lacks this answer.
 #[track_caller]
 pub fn check(method: &str, path: &str, status: u16, headers: &HeaderMap, body: &[u8]) {
     let Some(operation) = operation(method, path) else { return };

@@ -76,12 +76,12 @@ pub fn member(index: usize) -> String {
     TEAM[index].0.to_string()
 }
 
-/// Whether the state says that the link is up.
+/// True if the state says that the link is up.
 pub fn is_connected(state: &Value) -> bool {
     state["server"]["connection"] == "connected"
 }
 
-/// Whether everything that is asked after a connect is here: the team, markers, and the values of so many devices.
+/// True if everything that is asked after a connect is here: the team, markers, and the values of this many devices.
 pub fn is_complete(state: &Value, devices: usize) -> bool {
     let known = |section: &Value| section.as_object().is_some_and(|section| !section.is_empty());
     let answered = state["devices"].as_object().unwrap().values().filter(|device| device["reachable"] == "ok");

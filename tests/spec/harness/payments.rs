@@ -100,7 +100,7 @@ impl PaymentTest {
         self.provider.pay(&session).unwrap()
     }
 
-    /// What `/me` says of Alice's subscription, once this holds.
+    /// Alice's subscription in `/me`, once this holds.
     #[track_caller]
     pub fn until(&mut self, holds: impl Fn(&Value) -> bool) -> impl Future<Output = Value> {
         let me = self.alice.get_until("/me", move |me| holds(&me["subscription"]));
@@ -118,7 +118,7 @@ impl PaymentTest {
         self.deliver_as(&body, &[&signature]).await
     }
 
-    /// The same with other signatures.
+    /// Delivers it with other signatures.
     pub async fn deliver_as(&self, body: &str, signatures: &[&str]) -> Answer {
         let mut browser = self.app.browser();
         let mut request = browser.request(Method::POST, "/billing/webhook").header("content-type", "application/json");

@@ -14,7 +14,7 @@ use super::canary;
 
 const NS: &str = "http://specs.openid.net/auth/2.0";
 
-/// How the provider answers `check_authentication`.
+/// Behaviour of the provider at `check_authentication`.
 #[derive(Clone, Debug)]
 pub enum Mood {
     Honest,
@@ -41,7 +41,7 @@ pub struct Provider {
     handle: ServerHandle,
 }
 
-/// What the provider sends back with the browser.
+/// Assertion that the provider sends back with the browser.
 #[derive(Clone, Debug)]
 pub struct Assertion {
     callback: Url,

@@ -69,7 +69,7 @@ pub struct LedgerRow {
     pub state: String,
     pub incident: Option<String>,
     pub finished_at: Option<NaiveDateTime>,
-    /// Of its incident: state, and sockets that took it.
+    /// Its incident: state, and sockets that took it.
     pub heard: Option<(String, i64)>,
 }
 
@@ -126,7 +126,7 @@ impl PushTest {
         self.restart_after(|_| {}).await
     }
 
-    /// The same, with something done to the database while it does not run.
+    /// Restarts, with something done to the database while it does not run.
     pub async fn restart_after(self, meanwhile: impl FnOnce(&Pool)) -> Self {
         let Self { app, push, pool, directory } = self;
         let app = app.restart_after(|| meanwhile(&pool)).await;
@@ -215,7 +215,7 @@ impl PushTest {
         }
     }
 
-    /// What of the timeline came by push, in the order in which it was written.
+    /// The part of the timeline that came by push, in the order in which it was written.
     pub async fn timeline(&self) -> Vec<TimelineRow> {
         let columns = (timeline::kind, timeline::server_id, timeline::ts, timeline::title, timeline::data);
         let pushed = timeline::table.filter(timeline::action.eq("pushed"));
@@ -235,7 +235,7 @@ impl PushTest {
         ));
     }
 
-    /// The same, but only while no incident has it: the push cannot be stored, its incident can.
+    /// Like that, but only while no incident has it: the push cannot be stored, its incident can.
     pub fn refuse_received(&self, reason: &str) {
         self.execute(&format!(
             "CREATE TRIGGER poison BEFORE INSERT ON alarms WHEN NEW.title = 'Poison' AND NEW.state = 'received' \
@@ -243,13 +243,13 @@ impl PushTest {
         ));
     }
 
-    /// Nobody else writes to the database until this is dropped: for the service it hangs.
+    /// Locks the database against other writers until this is dropped: for the service it hangs.
     pub fn hang(&self) -> HangingDatabase {
         let (pool, (hangs, hanging), (release, released)) = (self.pool.clone(), mpsc::channel(), mpsc::channel::<()>());
         let holder = thread::spawn(move || {
             let held = pool.write_blocking(|_| {
                 hangs.send(()).expect("the test waits for it");
-                // It ends when the other side is dropped.
+                // The wait ends when the other side is dropped.
                 let _ = released.recv();
                 Ok(())
             });
@@ -259,7 +259,7 @@ impl PushTest {
         HangingDatabase { release: Some(release), holder: Some(holder) }
     }
 
-    /// It stores everything again.
+    /// Lets the database store everything again.
     pub fn refuse_nothing(&self) {
         self.execute("DROP TRIGGER poison");
     }
@@ -286,7 +286,7 @@ impl PushTest {
         UserId::from(self.pool.read_blocking::<String>(user).unwrap())
     }
 
-    /// What a command of the binary prints about this database.
+    /// Output of a command of the binary about this database.
     pub fn printed(&self, command: &[&str]) -> String {
         let url = format!("--database-url=sqlite:{}", self.directory.path().join("test.db").display());
         let output = companion(self.directory.path()).args(command).arg(url).output().unwrap();
@@ -294,7 +294,7 @@ impl PushTest {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// How many pushes changed nothing for this reason, in this process.
+    /// Number of pushes that changed nothing for this reason, in this process.
     pub async fn ignored(&self, reason: &str) -> u64 {
         self.metric(&format!("companion_push_ignored_total{{reason=\"{reason}\"}}")).await
     }
@@ -306,7 +306,7 @@ impl PushTest {
         line.unwrap_or_default()
     }
 
-    /// Back in time by so many minutes, seen from the service.
+    /// This many minutes back in time, seen from the service.
     pub fn ago(&self, minutes: i64) -> Timestamp {
         self.app.clock.now() - Duration::minutes(minutes)
     }

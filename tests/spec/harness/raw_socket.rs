@@ -26,7 +26,7 @@ pub struct RawSocket {
 }
 
 impl RawSocket {
-    /// A socket after its handshake, with a kernel buffer of so many bytes for what it receives, if given.
+    /// A socket after its handshake, with a kernel buffer of this many bytes for what it receives, if given.
     pub async fn open(relay: SocketAddr, token: &str, receive_buffer: Option<u32>) -> Self {
         Self::open_with(relay, token, receive_buffer, "").await
     }

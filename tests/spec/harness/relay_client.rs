@@ -36,7 +36,7 @@ const FRAMES: usize = 60;
 const FRAMES_SPAN: Duration = Duration::from_secs(10);
 const SNAPSHOT_SPAN: Duration = Duration::from_secs(5);
 
-/// What the service publishes of its messages.
+/// The published schema of the service's messages.
 static SERVER_MESSAGES: LazyLock<Validator> = LazyLock::new(|| {
     let mut schema = schema::document();
     schema["oneOf"] = json!([{ "$ref": "#/$defs/ServerMessage" }]);
@@ -67,9 +67,9 @@ pub struct RelayClient {
     pub waiting: VecDeque<Value>,
 }
 
-/// How a socket ended: its close code, 1006 when there was none.
+/// End of a socket: its close code, 1006 when there was none.
 pub type CloseCode = u16;
-/// It did not end, and nothing came either.
+/// The socket did not end, and nothing came either.
 const NOTHING_CAME: CloseCode = 0;
 
 /// A token for the relay.
@@ -86,7 +86,7 @@ pub fn request(relay: SocketAddr, token: Option<&str>) -> Request {
     format!("ws://{relay}/v1{query}").into_client_request().unwrap()
 }
 
-/// The same with one more header.
+/// The request with one more header.
 pub fn with_header(mut request: Request, name: &'static str, value: &str) -> Request {
     request.headers_mut().insert(name, HeaderValue::from_str(value).unwrap());
     request
@@ -224,7 +224,7 @@ impl RelayClient {
         match text("type").as_str() {
             "snapshot" => {
                 let (server, now) = (text("serverId"), Instant::now());
-                // Of those that were subscribed to.
+                // The sections that were subscribed to.
                 let state = message["state"].as_object().expect("a state");
                 for section in ["mapMarkers", "devices", "mapNotes"] {
                     assert!(state.get(section).is_none_or(Value::is_object), "{section} is keyed by id");
@@ -247,7 +247,7 @@ impl RelayClient {
                     "it follows what was last sent"
                 );
                 let patch: json_patch::Patch = serde_json::from_value(message["patch"].clone()).expect("RFC 6902");
-                // Who came back to the state that they had is told so.
+                // A client that came back to the state that it had is notified of that.
                 assert!(number("seq") > known.seq || patch.0.is_empty(), "it leads on");
                 json_patch::patch(&mut known.state, &patch).expect("the patch fits");
                 known.seq = number("seq");
@@ -280,7 +280,7 @@ impl RelayClient {
         self.expect_where(kind, |_| true)
     }
 
-    /// The same, of those for which this holds.
+    /// Expects the first message for which this holds.
     #[track_caller]
     pub fn expect_where(&mut self, kind: &str, holds: impl Fn(&Value) -> bool) -> impl Future<Output = Value> {
         let caller = std::panic::Location::caller();

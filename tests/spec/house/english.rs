@@ -10,7 +10,7 @@ const WORDS: [&str; 11] =
 const MOST_WORDS: usize = 604;
 /// Openings that hide what a sentence is about.
 const OPENINGS: [&str; 11] = ["What", "Whether", "Who", "How", "Why", "Of", "It", "Those", "So", "That", "The same"];
-/// Of a thousand lines of comments.
+/// Per thousand lines of comments.
 const MOST_OPENINGS: usize = 128;
 
 /// The text of a comment's line.

@@ -54,7 +54,7 @@ impl Library {
         self.paths(module, &tokens(&self.0[module].text))
     }
 
-    /// The same without what only tests import.
+    /// Imports, without those of tests only.
     pub fn imports_outside_tests(&self, module: &ModulePath) -> Vec<ModulePath> {
         self.paths(module, &split_tests(&tokens(&self.0[module].text)).code)
     }
@@ -72,7 +72,7 @@ impl Library {
 
     fn paths(&self, module: &ModulePath, tokens: &[&str]) -> Vec<ModulePath> {
         let mentions = mentions(module, tokens);
-        // What `use` binds to a name, so that `hub::Health` after `use crate::relay::hub` is read in full.
+        // Names that `use` binds, so that `hub::Health` after `use crate::relay::hub` is read in full.
         let mut bound: BTreeMap<&str, ModulePath> = BTreeMap::new();
         let mut found = Vec::new();
         let (uses, others): (Vec<_>, Vec<_>) = mentions.iter().partition(|mention| mention.binds.is_some());
@@ -142,7 +142,7 @@ struct Mention<'a> {
 fn mentions<'a>(module: &ModulePath, tokens: &[&'a str]) -> Vec<Mention<'a>> {
     let mut mentions = Vec::new();
     let mut within = module.clone();
-    // Of every open brace: whether it opened a module.
+    // True for each open brace that opened a module.
     let mut braces = Vec::new();
     let mut at = 0;
     while at < tokens.len() {

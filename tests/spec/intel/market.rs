@@ -31,7 +31,7 @@ struct Trial {
     now: Timestamp,
 }
 
-/// What the watch of an offer must find, worked out from the bare markers.
+/// Offers that the watch must find, worked out from the bare markers.
 #[derive(Debug, PartialEq)]
 struct Expected {
     state: WatchState,
@@ -55,7 +55,7 @@ impl Trial {
         Self { world, market, live, known: Market::default(), now }
     }
 
-    /// So many polls, ten seconds apart.
+    /// Polls this many times, ten seconds apart.
     fn poll(&mut self, polls: usize) {
         for _ in 0..polls {
             self.now += TimeDelta::seconds(10);

@@ -1,4 +1,4 @@
-//! What a game server reports at all: "nothing there" and "not reported" are two answers.
+//! Kinds of things that a game server reports at all: "nothing there" and "not reported" are two answers.
 
 use companion::{
     config::Database,
@@ -90,7 +90,7 @@ async fn a_game_server_that_stops_to_report_takes_nothing_away() {
     only_a_death(&game, &mut client, 3).await;
 }
 
-/// What was learnt of a game server is remembered, said everywhere, and given up with the first marker.
+/// Knowledge of a game server is remembered, said everywhere, and given up with the first marker.
 async fn remember(app: TestApp, database: Database) {
     let game = game::still(&app).await;
     silence(&game, true);

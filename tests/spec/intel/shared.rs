@@ -143,7 +143,7 @@ async fn a_wrong_token_reads_nothing_of_others(app: TestApp) {
     is_refused(&mut bob, &bobs).await;
     assert_eq!(bob.get(&format!("/paired-servers/{bobs}/map")).await.status, 200, "it saw this world");
     game.world(|world| world.advance_to(world.now() + chrono::Duration::hours(1)));
-    // The link that told of shops before may have been Bob's: another one takes over after a while.
+    // The link that reported shops before may have been Bob's: another one takes over after a while.
     app.clock.advance(chrono::Duration::minutes(10));
     let _watching = RelayClient::watching(&app, &mut alice, &alices).await;
     game.wipe();

@@ -14,7 +14,7 @@ use crate::harness::{
 };
 
 const WOOD: i32 = -151_838_493;
-/// What no other shop of the world sells.
+/// An item that no other shop of the world sells.
 const FERTILIZER: i32 = -930_193_596;
 const STONES: i32 = -2_099_697_608;
 const SCRAP: i32 = -932_201_673;
@@ -129,7 +129,7 @@ async fn watch_bobs_fertilizer(app: TestApp) {
     let timeline = alice.get(&format!("/intel/{server}/timeline?types=shop")).await.json();
     assert!(timeline["entries"].as_array().unwrap().iter().any(|entry| entry["id"] == event["id"]), "{timeline}");
 
-    // All of it survives a restart, and nothing is found anew.
+    // All of it survives a restart, and nothing is found again.
     drop(client);
     let history = format!("/paired-servers/{server}/shops/history?vendorId={BOBS_ID}");
     let before = alice.get(&history).await.json();
@@ -302,7 +302,7 @@ async fn watch_any_shop(app: TestApp) {
     let event = finding(&mut client, "changed").await;
     assert_eq!((&event["data"]["vendorId"], &event["data"]["price"]), (&json!(BOBS_ID), &json!(25)));
 
-    // What shops pay for it, by an edit.
+    // The watch of shops that pay with it, by an edit.
     let one = format!("{watches}/{}", created["id"].as_str().unwrap());
     let edited = alice.patch(&one, &json!({ "side": "buys", "direction": "atLeast", "expectedPrice": 5 })).await;
     let edited = (edited.status, edited.json());

@@ -82,7 +82,7 @@ async fn the_time_in_which_the_service_was_away_is_a_gap() {
     assert_eq!((&data["from"], &data["to"]), (&json!(bounds.0), &json!(bounds.1)));
     assert_eq!(entries(&timeline)[0]["ts"], bounds.1);
 
-    // So is one that began before the service was away; one of some seconds is none.
+    // An outage that began before the service was away is one, too; one of some seconds is none.
     let mut client = RelayClient::watching(&app, &mut alice, &server).await;
     client.until(&server, |state| is_complete(state, 0)).await;
     game.stop().await;

@@ -1,4 +1,4 @@
-//! Who may watch what, and what happens when that ends.
+//! Access of watchers, and its end.
 
 use companion::simulator::world::GATE_SWITCH;
 use serde_json::json;

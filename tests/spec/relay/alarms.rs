@@ -1,4 +1,4 @@
-//! Raids as state: whoever comes later is told, whoever took note is left in peace, and the ledger knows who heard.
+//! Raids as state: later clients get them, clients that took note are left in peace, and the ledger knows who heard.
 
 use companion::simulator::{
     game_server::GameServer,
@@ -17,7 +17,7 @@ use crate::harness::{
     relay_client::RelayClient,
 };
 
-/// Alice's game server with two alarms, all known, and nobody watching.
+/// Alice's game server with two alarms, all known, and no watcher.
 struct Base {
     app: TestApp,
     alice: Browser,
@@ -90,7 +90,7 @@ async fn an_alarm_that_nobody_watched_is_in_the_next_snapshot_also_after_a_resta
     assert_eq!((&alarms[0]["sockets"], &alarms[0]["heardAt"]), (&json!(0), &json!("2026-11-21T12:00:00.000Z")));
 
     let mut base = base.restart_while_fired(BASE_ALARM).await;
-    // It survives a restart; the ledger may be read after the first snapshot.
+    // The raid survives a restart; the ledger may be read after the first snapshot.
     let mut client = base.watch().await;
     client.until(&base.server, |state| raids(state).first().is_some_and(|(id, _)| **id == incident)).await;
     assert_eq!(base.alarms_until(&["delivered_later"]).await.len(), 1, "an alarm that was on before is no news");
@@ -127,7 +127,7 @@ async fn one_users_acknowledgement_is_seen_by_all_and_stored() {
     let alarms = base.alarms_until(&["acknowledged"]).await;
     assert_eq!(alarms[0]["acks"][&user], "2026-11-21T12:00:00.000Z");
 
-    // It counts on, and rings her no more; another alarm does.
+    // The raid counts on, and no longer rings her; another alarm does.
     base.app.clock.advance(chrono::Duration::seconds(20));
     base.game.world(|world| world.release_alarm(BASE_ALARM));
     client.until(&base.server, |state| state["devices"][BASE_ALARM.to_string()]["value"] == false).await;
@@ -250,7 +250,7 @@ async fn all_of_it_holds_on_postgresql() {
     assert_eq!(base.alice.post(&path, None).await.status, 200);
     base.alarms_until(&["acknowledged"]).await;
 
-    // Text that this database cannot hold is nobody's id.
+    // Text that this database cannot hold is no id.
     let alarms = format!("/paired-servers/{}/alarms", base.server);
     base.alice.get(&format!("{alarms}?before=%00")).await.expect_problem(400, "invalid_request");
     base.alice.post(&format!("{alarms}/%00/ack"), None).await.expect_problem(404, "not_found");

@@ -1,4 +1,4 @@
-//! Game servers that misbehave: its watchers see it, the link comes back by itself, and nobody else notices.
+//! Game servers that misbehave: its watchers see it, the link comes back by itself, and no other user notices.
 
 use std::time::Duration;
 
@@ -167,7 +167,7 @@ async fn every_fault_is_visible_and_healed_and_the_healthy_server_does_not_notic
 async fn a_toggle_whose_link_ends_may_have_happened() {
     let (_app, _alice, game, server, mut client) = watched(&[GATE_SWITCH]).await;
     client.until(&server, |state| gate(state) == false).await;
-    // What the switch does is seen; the answer does not come.
+    // The effect of the switch is seen; the answer does not come.
     game.faults(|faults| faults.delay = Some(Duration::from_secs(60)));
     let device = GATE_SWITCH.to_string();
     client.send(json!({ "type": "deviceToggle", "serverId": server, "deviceId": device, "requestId": "r" })).await;

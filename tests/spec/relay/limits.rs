@@ -1,4 +1,4 @@
-//! What a client may send, and how much it is sent.
+//! Limits of what a client may send, and of what it is sent.
 
 use companion::simulator::world::{GATE_SWITCH, TEAM};
 use serde_json::json;
@@ -47,7 +47,7 @@ async fn no_ten_seconds_hold_more_than_sixty_frames() {
         });
         client.next_frame().await;
     }
-    // What is said last comes too, and so does the last change.
+    // The last words come too, and so does the last change.
     game.world(|world| {
         world.set_switch(GATE_SWITCH, true).unwrap();
         world.say(TEAM[1].0, "the last line");
@@ -57,7 +57,7 @@ async fn no_ten_seconds_hold_more_than_sixty_frames() {
 }
 
 /// More lines than may wait for a socket, from several game servers, because each is cut at a hundred in ten seconds.
-/// Slow: what was dropped is told after ten seconds.
+/// Slow: the number of dropped lines is sent after ten seconds.
 #[actix_web::test]
 async fn a_flood_of_chat_stops_neither_patches_nor_pongs_and_is_told() {
     const SERVERS: usize = 10;

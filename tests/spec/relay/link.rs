@@ -129,7 +129,7 @@ async fn the_reason_for_no_link_is_in_our_words() {
     let full_game = game::still(&app).await;
     full_game.faults(|faults| faults.refuse = true);
     let (closed, full) = (pair_port(&mut alice, closed).await, pair(&mut alice, &full_game).await);
-    // Before a game server has answered, all reasons are one: nobody learns from them what is at an address.
+    // Before a game server has answered, all reasons are one: they do not reveal what is at an address.
     let unknown = "no game server has answered at this address yet: it may be down, or its address or companion port is \
                    another one";
     for server in [&closed, &full] {

@@ -19,7 +19,7 @@ fn raids(state: &Value) -> usize {
     state["raids"].as_object().map_or(0, serde_json::Map::len)
 }
 
-/// Slow, as the messages of so many alarms take more than twenty seconds.
+/// Slow, as the messages of this many alarms take more than twenty seconds.
 #[actix_web::test]
 async fn many_alarms_at_once_are_known_by_a_patch_ahead_of_their_messages_and_each_has_its_own() {
     let test = PushTest::start_beside_games().await;

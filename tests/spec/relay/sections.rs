@@ -69,7 +69,7 @@ async fn a_client_gets_what_it_names_and_goes_on_from_there() {
     note(&mut alice, &server).await;
     notes.until(&server, |state| notes_of_users(state) == 4).await;
 
-    // Who comes back with the position of these sections has them still, and with others starts anew.
+    // Clients that come back with the position of these sections have them still, and with others start afresh.
     let known = devices.known[&server].clone();
     let mut again = RelayClient::connect(&app, &mut alice).await;
     again.known.insert(server.clone(), known.clone());

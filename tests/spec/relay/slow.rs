@@ -42,7 +42,7 @@ async fn stalled(app: &TestApp, token: &str, server: &str) -> RawSocket {
     stalled
 }
 
-/// Slow: nobody is called dead before a ping, which goes out after 25 s, is without a pong for 10 s.
+/// Slow: no client is called dead before a ping, which goes out after 25 s, is without a pong for 10 s.
 #[actix_web::test]
 async fn clients_that_never_read_are_dropped_and_cost_nobody_anything() {
     let (app, mut alice, game, server, mut client) = large().await;
@@ -65,7 +65,7 @@ async fn clients_that_never_read_are_dropped_and_cost_nobody_anything() {
         assert!(turn < 400, "they are still there");
     }
     assert!(began.elapsed() > Duration::from_secs(25), "nobody is dropped at once");
-    // What was sent to them is what the kernel held, and no more.
+    // They were sent what the kernel held, and no more.
     let size = client.state(&server).to_string().len();
     for mut stalled in [silent, talking] {
         let received = stalled.drain().await;

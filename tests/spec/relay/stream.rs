@@ -13,7 +13,7 @@ use crate::harness::{
     relay_client::RelayClient,
 };
 
-/// Whether the two numbers are the same to the centimetre, as which they are sent.
+/// True if the two numbers are the same to the centimetre, as which they are sent.
 fn near(sent: &Value, real: f32) -> bool {
     sent.as_f64().is_some_and(|sent| (sent - f64::from(real)).abs() < 0.011)
 }
@@ -138,7 +138,7 @@ async fn chat_is_mirrored_once_and_history_is_not() {
     assert!(second["id"].is_string() && second["id"] != first["chat"]["id"], "{second}");
     assert_eq!((&second["author"], &second["text"]), (&json!(TEAM[2].1), &json!("bye")));
     assert_eq!(second.as_object().unwrap().len(), 4, "id, author, text, ts");
-    // It comes again with the history after a reconnect, and is not delivered again.
+    // The line comes again with the history after a reconnect, and is not delivered again.
     game.drop_connections();
     client.until(&server, |state| state["server"]["connection"] == "unreachable").await;
     client.until(&server, |state| is_complete(state, 0)).await;

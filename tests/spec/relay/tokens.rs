@@ -1,4 +1,4 @@
-//! Who may open a socket, and until when it stays open.
+//! Access to sockets, and the time until which they stay open.
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ fn expect_refused(outcome: Result<(RelayClient, impl Sized), Box<Refused>>, stat
     assert_eq!((refused.status, &refused.problem["code"]), (status, &json!(code)), "{:?}", refused.problem);
 }
 
-/// The relay's health, as whoever asks sees it.
+/// The relay's health, as every caller sees it.
 async fn health(app: &TestApp) -> Value {
     let answer = app.relay_browser().get("/health").await;
     assert_eq!(answer.status, 200);

@@ -1,4 +1,4 @@
-//! Tracked players: kept, looked for, told of.
+//! Tracked players: kept, looked for, reported.
 
 use companion::simulator::player_stats::{Habit, ListedGame, PlayerStatsFaults};
 use serde_json::{Value, json};
@@ -137,7 +137,7 @@ async fn only_the_owner_finds_tracked_players() {
     assert_eq!(test.asked("/players"), 0);
 }
 
-/// Who comes and goes is told and kept.
+/// Players who come and go are reported and kept.
 async fn watch_a_player_come_and_go(mut test: Tracked) {
     let mut client = RelayClient::watching(&test.app, &mut test.alice, &test.server).await;
     let vex = test.track("vex").await;
@@ -214,7 +214,7 @@ async fn a_game_server_is_asked_once_for_all_who_track_there() {
     let path = format!("/intel/{server}/tracking");
     assert_eq!(bob.post(&path, Some(&json!({ "trackerName": "Vex" }))).await.status, 201);
     assert_eq!(bob.get(&path).await.json()["asOf"], NOON, "Bob's server is the same");
-    // Asked after Bob's player was told to the worker, and answered: a look of Bob's own would have come before.
+    // Asked after the worker knew Bob's player, and answered: a look of Bob's own would have come before.
     assert_eq!(bob.get(&format!("/intel/{server}/aliases?name=Vex")).await.status, 200);
     assert_eq!((test.asked(&format!("/servers/{STATS_SERVER}")), test.asked("/servers")), (1, 1));
 }

@@ -83,7 +83,7 @@ async fn a_slow_service_is_not_waited_for() {
 async fn a_service_that_is_gone_is_unavailable() {
     let (client, service) = client(None).await;
     drop(service);
-    // It may still answer while it stops.
+    // The service may still answer while it stops.
     let error = loop {
         if let Err(error) = client.find_servers("x").await {
             break error;

@@ -47,7 +47,7 @@ async fn serve(listener: TcpListener) -> Result<(), Box<dyn Error>> {
     });
     let mut lines = BufReader::new(stdin()).lines();
     while let Some(line) = lines.next_line().await? {
-        // Whoever connects meanwhile comes behind.
+        // Clients that connect meanwhile come behind.
         let mut sockets = clients.take();
         for socket in &mut sockets {
             socket.write_frame(Frame::text(Payload::Borrowed(line.as_bytes()))).await?;
