@@ -87,7 +87,7 @@ pub(crate) mod testing;
 pub mod tiers;
 pub mod timeline;
 pub mod tracked_players;
-pub mod unkept;
+pub mod unsaved_alarms;
 pub mod usage;
 pub mod user_search;
 pub mod users;

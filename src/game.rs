@@ -1,7 +1,6 @@
 //! Protocol of the game: its messages, a link to a game server, and the meaning of its answers.
 
 pub mod address;
-pub mod asker;
 pub mod budget;
 pub mod camera;
 mod camera_overlay;
@@ -12,6 +11,7 @@ pub mod decoding;
 pub mod link;
 pub mod map_picture;
 pub mod outbound;
+pub mod paced_link;
 pub mod reading;
 mod web_socket;
 pub mod wire;

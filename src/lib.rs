@@ -13,7 +13,7 @@
 //!
 //! # The path of a frame
 //! [`relay::game::link_supervisor`] keeps the link to a paired game server up ([`game::link`]), asks within the game's
-//! own token buckets ([`game::asker`]), and reports the answers to the server's [`relay::game::game_connection`]. That
+//! own token buckets ([`game::paced_link`]), and reports the answers to the server's [`relay::game::game_connection`]. That
 //! actor applies each to its [`relay::state::live_state`], which is pure: an update in; a step of the state, world
 //! events ([`domain::detect`]), chat and alarms out. [`relay::wire::publisher`] encodes the step once, as a JSON Patch,
 //! and sends it to its subscribers: one [`relay::client::server_subscription`] per worker thread, which lets its
@@ -48,7 +48,7 @@
 //!
 //! # The path of a camera picture
 //! A user pulls ([`api::server::cameras`]); the hub checks the access and the device, and the game connection looks
-//! through the camera ([`relay::game::camera_looks`]): it subscribes, collects frames until they cover the picture
+//! through the camera ([`relay::game::camera_capture`]): it subscribes, collects frames until they cover the picture
 //! ([`game::camera_shot`]), and everybody who pulled meanwhile gets the same shot. The API draws it
 //! ([`game::camera_picture`]) on a thread for blocking work. A link watches one camera at a time, and none when no user
 //! has pulled for some seconds.
@@ -90,7 +90,7 @@
 //! `unreachable` with the reason and `nextAttemptAt`, which every client gets as a patch. Attempts come after 1 s, 2 s,
 //! 4 s and so on up to 5 minutes, jittered, and never end. Sections of the state without an answer for three of their
 //! polls are named as stale ([`domain::freshness`]), with a link or without. Detectors pause, so that nothing counts as
-//! gone because we did not look. When many links are lost together, or start together, [`relay::shared::connect_turns`]
+//! gone because we did not look. When many links are lost together, or start together, [`relay::shared::connect_pacer`]
 //! spreads their attempts over seconds. Once the link is up again, everything but the map of the same wipe is asked for
 //! again: a wipe in between is recognised from the stored world, an alarm that is on and was off goes off now, and a
 //! gap of 30 s or more becomes an event, also one in which the service itself was away. Pushed alarms arrive all the

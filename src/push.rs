@@ -11,7 +11,7 @@ pub mod failure;
 pub mod gcm_credential;
 pub mod inbox;
 pub mod login;
-pub mod login_turns;
+pub mod login_pacer;
 pub mod mcs;
 pub mod message;
 pub mod notification;

@@ -23,11 +23,11 @@
 //! game     one connection to each game server
 //!   game_connection      one paired server: mailbox, link, timers
 //!   link_supervisor      connects, polls, connects again
-//!   device_looks         one at a time
+//!   device_refreshes         one at a time
 //!   poll_plan            pure: what is asked for, and when
 //!   stored_world         what earlier links left
 //!   commands             toggle
-//!   camera_looks         one look at a camera for all who pull it
+//!   camera_capture         one look at a camera for all who pull it
 //! alarms   on their way into incidents and to the sockets
 //!   alarm_delivery       alarms → incidents → ledger → sockets → outcome
 //!   ledger               what alarms want stored: in order, and within a moment or later
@@ -47,7 +47,7 @@
 //!   send_counts          what each thread sends, for operators
 //!   schema               the same as a JSON Schema
 //! shared   one for all connections
-//!   connect_turns        not all at once
+//!   connect_pacer        not all at once
 //!   fact_sink            events and chat into the database, in batches
 //!   recent_events        pure: one event, however many links
 //!   markets              pure: one for each game server

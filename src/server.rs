@@ -19,7 +19,7 @@ use crate::{
     api::{
         self,
         caches::{
-            activity::ActivityCounts, camera_drawing::DrawingTurns, image_uploads::Images, map_pictures::MapPictures,
+            activity::ActivityCounts, camera_drawing::RenderLimit, image_uploads::Images, map_pictures::MapPictures,
             own_state, short_cache::ShortCache,
         },
         context::{ApiContext, ChatBot},
@@ -58,7 +58,7 @@ use crate::{
         raid,
         time::Timestamp,
     },
-    game::{asker::Budgets, decoding::MessageDecoder, outbound::Outbound},
+    game::{decoding::MessageDecoder, outbound::Outbound, paced_link::Budgets},
     net::{
         Names, Network,
         budgets::{RequestBudgets, TOGGLE, ToggleBudgets},
@@ -69,14 +69,14 @@ use crate::{
     },
     push::{
         context::PushContext,
-        login_turns::LoginTurns,
+        login_pacer::LoginPacer,
         worker::{self, PushWorker},
     },
     relay::{
         self,
         hub::{Hub, Markets, RelayHealth},
         listener::ListenerContext,
-        shared::{connect_turns::ConnectTurns, context::RelayContext, fact_sink::FactSink},
+        shared::{connect_pacer::ConnectPacer, context::RelayContext, fact_sink::FactSink},
     },
     rotation,
     tracking::{self, context::TrackingContext},
@@ -191,7 +191,7 @@ impl Server {
             vault: vault.clone(),
             game,
             budgets: Budgets::default(),
-            connect_turns: ConnectTurns::default(),
+            connect_pacer: ConnectPacer::default(),
             outbound: outbound.clone(),
             recent_events: Default::default(),
             decoder: MessageDecoder::on_threads(),
@@ -227,7 +227,7 @@ impl Server {
             vault: vault.clone(),
             tls: Arc::new(tls),
             address: push_address,
-            logins: LoginTurns::default(),
+            logins: LoginPacer::default(),
             outbound: outbound.clone(),
             hub: hub.clone(),
         });
@@ -294,7 +294,7 @@ impl Server {
             relay: RelayHealthClient::new(http.clone(), relay_addr),
             identity: IdentityClient::new(http, identity),
             rate_limits: RateLimits::new(listen.trusted_proxies, &clock, toggles),
-            drawing_turns: DrawingTurns::default(),
+            render_limit: RenderLimit::default(),
             map_pictures: MapPictures::default(),
             images,
             store_answers: Default::default(),

@@ -116,7 +116,7 @@ impl Beside {
             game: Game { proxy_url: None, link_policy: GameLinkPolicy::Subscribed, allow_private_servers: true },
             budgets: Default::default(),
             outbound: outbound.clone(),
-            connect_turns: Default::default(),
+            connect_pacer: Default::default(),
             recent_events: Default::default(),
             decoder: MessageDecoder::inline(),
             journal: Journal::open_simulated(directory.path()).unwrap(),

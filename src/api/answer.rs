@@ -9,5 +9,5 @@ pub mod fixed_answer;
 pub mod list_page;
 pub mod map_places;
 pub mod page;
-pub mod request_notes;
+pub mod request_log_fields;
 pub mod tier_limits;

@@ -19,7 +19,7 @@ use crate::{
         answer::{chat_problem::ChatProblem, error::ApiError},
         caches::{
             activity::ActivityCounts,
-            camera_drawing::DrawingTurns,
+            camera_drawing::RenderLimit,
             image_uploads::Images,
             item_answers::ItemsAnswer,
             map_pictures::MapPictures,
@@ -89,7 +89,7 @@ pub struct ApiContext {
     pub kept_answers: Arc<Sealer>,
     pub identity: IdentityClient,
     pub rate_limits: RateLimits,
-    pub drawing_turns: DrawingTurns,
+    pub render_limit: RenderLimit,
     pub map_pictures: MapPictures,
     pub images: Images,
     pub store_answers: StoreAnswers,

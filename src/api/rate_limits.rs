@@ -10,7 +10,7 @@ use std::{
 use actix_web::HttpRequest;
 
 use crate::{
-    api::answer::{error::ApiError, request_notes::RequestNotes},
+    api::answer::{error::ApiError, request_log_fields::RequestLogFields},
     clock::Clock,
     domain::{
         client_address::{TrustedProxies, household},
@@ -126,47 +126,47 @@ impl RateLimits {
             "/health/db" | "/ready" | "/status" | "/metrics" => &self.probe,
             _ => &self.address,
         };
-        noted(policy, &RequestNotes::of(req), &self.household(req))
+        noted(policy, &RequestLogFields::of(req), &self.household(req))
     }
 
     /// Takes one request to a sign-in route.
     pub fn take_sign_in(&self, req: &HttpRequest) -> Result<(), ApiError> {
-        noted(&self.sign_in, &RequestNotes::of(req), &self.household(req))
+        noted(&self.sign_in, &RequestLogFields::of(req), &self.household(req))
     }
 
     /// Takes one request of this user.
-    pub fn take_user(&self, notes: &RequestNotes, user: &UserId) -> Result<(), ApiError> {
+    pub fn take_user(&self, notes: &RequestLogFields, user: &UserId) -> Result<(), ApiError> {
         noted(&self.user, notes, user)
     }
 
     /// Takes one request with this API token.
-    pub fn take_token(&self, notes: &RequestNotes, token: &ApiTokenId) -> Result<(), ApiError> {
+    pub fn take_token(&self, notes: &RequestLogFields, token: &ApiTokenId) -> Result<(), ApiError> {
         noted(&self.token, notes, token)
     }
 
     /// Takes one export of this user's data.
     pub fn take_export(&self, req: &HttpRequest, user: &UserId) -> Result<(), ApiError> {
-        noted(&self.export, &RequestNotes::of(req), user)
+        noted(&self.export, &RequestLogFields::of(req), user)
     }
 
     /// Takes one question of this user for the aliases of a player.
     pub fn take_aliases(&self, req: &HttpRequest, user: &UserId) -> Result<(), ApiError> {
-        noted(&self.aliases, &RequestNotes::of(req), user)
+        noted(&self.aliases, &RequestLogFields::of(req), user)
     }
 
     /// Takes one camera frame of this user.
     pub fn take_camera_frame(&self, req: &HttpRequest, user: &UserId) -> Result<(), ApiError> {
-        noted(&self.camera_frame, &RequestNotes::of(req), user)
+        noted(&self.camera_frame, &RequestLogFields::of(req), user)
     }
 
     /// Takes one toggle of a smart switch by this user.
     pub fn take_toggle(&self, req: &HttpRequest, user: &UserId) -> Result<(), ApiError> {
-        noted(&self.toggle, &RequestNotes::of(req), user)
+        noted(&self.toggle, &RequestLogFields::of(req), user)
     }
 
     /// Takes one line of this user for a team's chat.
     pub fn take_chat_line(&self, req: &HttpRequest, user: &UserId) -> Result<(), ApiError> {
-        noted(&self.chat_line, &RequestNotes::of(req), user)
+        noted(&self.chat_line, &RequestLogFields::of(req), user)
     }
 
     fn guesses(&self, what: Guessed) -> MutexGuard<'_, GuessLimits> {
@@ -209,7 +209,7 @@ impl RateLimits {
 }
 
 /// Takes one request from this budget, and notes what is left for the answer's header fields.
-fn noted<K: Clone + Hash + Eq>(budgets: &RequestBudgets<K>, notes: &RequestNotes, key: &K) -> Result<(), ApiError> {
+fn noted<K: Clone + Hash + Eq>(budgets: &RequestBudgets<K>, notes: &RequestLogFields, key: &K) -> Result<(), ApiError> {
     let left = budgets.take(key).map_err(ApiError::RateLimited)?;
     notes.limits.borrow_mut().push(left);
     Ok(())

@@ -37,7 +37,7 @@ use self::{
     line::{Line, lengths, read},
 };
 use crate::{
-    db::{incidents::LedgerWrite, unkept::Unkept},
+    db::{incidents::LedgerWrite, unsaved_alarms::UnsavedAlarms},
     domain::ids::ServerId,
 };
 
@@ -69,7 +69,7 @@ pub struct Journal {
     disk: Option<Arc<JournalDisk>>,
     settled: Settled,
     /// Writes that are neither in the database nor here yet.
-    pub unkept: Unkept,
+    pub unsaved_alarms: UnsavedAlarms,
 }
 
 /// By server: lines that are in the database, and not yet counted as such.
@@ -137,8 +137,8 @@ impl Journal {
         }
         let directory = directory.to_owned();
         let open = OpenJournal { directory, file, text, torn: false, merged: 0, shares };
-        let (settled, unkept) = (Settled::default(), Unkept::default());
-        Ok(Self { open: Arc::new(Mutex::new(open)), jobs: None, disk: None, settled, unkept })
+        let (settled, unsaved_alarms) = (Settled::default(), UnsavedAlarms::default());
+        Ok(Self { open: Arc::new(Mutex::new(open)), jobs: None, disk: None, settled, unsaved_alarms })
     }
 
     /// Puts the journal on this disk.

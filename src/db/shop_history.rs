@@ -10,7 +10,7 @@ use crate::{
     },
     domain::{
         ids::GameServerId,
-        shop::{OfferKey, OfferNews, OfferRecord, Price, VendorId},
+        shop::{OfferChange, OfferKey, OfferRecord, Price, VendorId},
         time::Timestamp,
     },
 };
@@ -48,7 +48,7 @@ impl HistoryRow {
         let record = OfferRecord {
             at: self.at,
             vendor: VendorId::parse(&self.vendor_id)?,
-            news: OfferNews::parse(&self.news)?,
+            news: OfferChange::parse(&self.news)?,
             key: OfferKey {
                 item_id: self.item_id,
                 item_is_blueprint: self.item_is_blueprint,
@@ -138,7 +138,7 @@ mod tests {
             let record = |n: i64, x: f64, item_id| OfferRecord {
                 at: later(n / 2),
                 vendor: VendorId::at(x, -1.0),
-                news: if n == 0 { OfferNews::Listed } else { OfferNews::PriceChanged },
+                news: if n == 0 { OfferChange::Listed } else { OfferChange::PriceChanged },
                 key: OfferKey {
                     item_id,
                     item_is_blueprint: true,
@@ -182,10 +182,10 @@ mod tests {
 
     #[test]
     fn news_are_read_as_they_are_written() {
-        use OfferNews::*;
+        use OfferChange::*;
         for news in [Listed, PriceChanged, SoldOut, Restocked, Delisted] {
-            assert_eq!(OfferNews::parse(news.as_str()), Some(news));
+            assert_eq!(OfferChange::parse(news.as_str()), Some(news));
         }
-        assert_eq!(OfferNews::parse("opened"), None);
+        assert_eq!(OfferChange::parse("opened"), None);
     }
 }

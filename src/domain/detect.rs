@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use chrono::TimeDelta;
 
-pub use self::events::Surroundings;
+pub use self::events::MapContext;
 use self::{
     cargo::Cargo,
     chinook::Chinooks,
@@ -113,7 +113,7 @@ impl Detectors {
     /// A complete answer of markers, by the game's marker id.
     pub fn markers<'a>(
         &mut self,
-        around: &Surroundings,
+        around: &MapContext,
         markers: impl Iterator<Item = (u64, &'a Arc<Marker>)> + Clone,
         now: Moment,
     ) -> Vec<WorldEvent> {
@@ -159,7 +159,7 @@ impl Detectors {
     /// A complete list of the team, by SteamID64, and its leader's.
     pub fn team<'a>(
         &mut self,
-        around: &Surroundings,
+        around: &MapContext,
         leader: Option<&str>,
         members: impl Iterator<Item = (u64, &'a Member)> + Clone,
         now: Moment,
@@ -172,20 +172,14 @@ impl Detectors {
     }
 
     /// A device has answered, or something was broadcast about it.
-    pub fn device(&mut self, around: &Surroundings, id: &Arc<str>, device: &Device, now: Moment) -> Vec<WorldEvent> {
+    pub fn device(&mut self, around: &MapContext, id: &Arc<str>, device: &Device, now: Moment) -> Vec<WorldEvent> {
         let mut events = Events::new(around, now, false, &mut self.reported);
         self.devices.see(id, device, &mut events);
         events.finish()
     }
 
     /// The events that are due about a device without an answer.
-    pub fn device_due(
-        &mut self,
-        around: &Surroundings,
-        id: &Arc<str>,
-        device: &Device,
-        now: Moment,
-    ) -> Vec<WorldEvent> {
+    pub fn device_due(&mut self, around: &MapContext, id: &Arc<str>, device: &Device, now: Moment) -> Vec<WorldEvent> {
         let mut events = Events::new(around, now, false, &mut self.reported);
         self.devices.tick(id, device, &mut events);
         events.finish()
@@ -202,7 +196,7 @@ impl Detectors {
         if self.lost_at.is_some() {
             return Vec::new();
         }
-        let around = Surroundings { map_size: self.map_size, monuments: &[] };
+        let around = MapContext { map_size: self.map_size, monuments: &[] };
         let mut events = Events::new(&around, now, false, &mut self.reported);
         self.oil_rigs.tick(&mut events);
         self.cargo.tick(&mut events);
@@ -254,7 +248,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{
-        Detectors, Surroundings,
+        Detectors, MapContext,
         testing::{Timeline, at, marker, monument, shop},
     };
     use crate::domain::map::{Marker, MarkerKind};
@@ -344,7 +338,7 @@ mod tests {
             answers in prop::collection::vec((0_i64..30, prop::collection::vec(any_marker(), 0..12)), 1..40),
         ) {
             let monuments = [monument("large_oil_rig", 100.0, 100.0), monument("harbor_display_name", 100.0, 100.0)];
-            let around = Surroundings { map_size, monuments: &monuments };
+            let around = MapContext { map_size, monuments: &monuments };
             let (mut detectors, mut now) = (Detectors::new(), 0);
             for (advance, answer) in answers {
                 now += advance;

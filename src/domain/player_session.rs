@@ -24,7 +24,7 @@ pub struct OpenSession {
 
 /// News of a player, for all who watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlayerNews {
+pub enum PlayerTransition {
     CameOnline,
     WentOffline,
 }
@@ -40,7 +40,7 @@ pub struct SessionStep {
     pub missed: Option<i32>,
     /// The player, who was missing, is back in the open session.
     pub is_back: bool,
-    pub news: Option<PlayerNews>,
+    pub news: Option<PlayerTransition>,
 }
 
 /// A look at who is online at `now`. `known_at` is the last look before it that says whether the player was online;
@@ -51,12 +51,12 @@ pub fn look(open: Option<OpenSession>, online: bool, known_at: Option<Timestamp>
     let step = SessionStep::default();
     match (open, online) {
         (None, false) => step,
-        (None, true) => SessionStep { begins: true, news: seen.then_some(PlayerNews::CameOnline), ..step },
+        (None, true) => SessionStep { begins: true, news: seen.then_some(PlayerTransition::CameOnline), ..step },
         (Some(session), true) if in_time(session.seen_at) => SessionStep { is_back: session.missed > 0, ..step },
         (Some(_), true) => SessionStep { ends: true, begins: true, ..step },
         (Some(session), false) if seen && in_time(session.seen_at) => match session.missed + 1 {
             missed if missed < MISSED => SessionStep { missed: Some(missed), ..step },
-            _ => SessionStep { ends: true, news: Some(PlayerNews::WentOffline), ..step },
+            _ => SessionStep { ends: true, news: Some(PlayerTransition::WentOffline), ..step },
         },
         (Some(_), false) => SessionStep { ends: true, ..step },
     }
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn a_player_who_was_offline_and_is_online_came_online() {
         let step = look(None, true, Some(at(0)), at(1));
-        assert_eq!(step, SessionStep { begins: true, news: Some(PlayerNews::CameOnline), ..Default::default() });
+        assert_eq!(step, SessionStep { begins: true, news: Some(PlayerTransition::CameOnline), ..Default::default() });
         assert_eq!(look(None, false, Some(at(0)), at(1)), SessionStep::default());
     }
 
@@ -111,7 +111,7 @@ mod tests {
         let back = SessionStep { is_back: true, ..Default::default() };
         assert_eq!(look(open(1, 1), true, Some(at(2)), at(3)), back);
         assert_eq!(look(open(1, 0), true, Some(at(1)), at(2)), SessionStep::default());
-        let gone = SessionStep { ends: true, news: Some(PlayerNews::WentOffline), ..Default::default() };
+        let gone = SessionStep { ends: true, news: Some(PlayerTransition::WentOffline), ..Default::default() };
         assert_eq!(look(open(1, 1), false, Some(at(2)), at(3)), gone);
     }
 

@@ -18,7 +18,7 @@ use std::{cmp::Ordering, fmt};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::domain::{
-    detect::Surroundings,
+    detect::MapContext,
     items,
     map::{MapPlace, Marker, MarkerKind, SellOrder},
     time::Timestamp,
@@ -181,7 +181,7 @@ impl Shop {
 
 /// A change of an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OfferNews {
+pub enum OfferChange {
     /// The offer is new, or its shop is.
     Listed,
     PriceChanged,
@@ -191,7 +191,7 @@ pub enum OfferNews {
     Delisted,
 }
 
-impl OfferNews {
+impl OfferChange {
     /// The news as it is written.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -216,7 +216,7 @@ impl OfferNews {
 pub struct OfferRecord {
     pub at: Timestamp,
     pub vendor: VendorId,
-    pub news: OfferNews,
+    pub news: OfferChange,
     pub key: OfferKey,
     pub price: Price,
     pub in_stock: i64,
@@ -257,7 +257,7 @@ pub struct MarketGround {
 
 impl MarketGround {
     /// As far as the map is known.
-    pub fn of(around: &Surroundings) -> Self {
+    pub fn of(around: &MapContext) -> Self {
         let safe = around.monuments.iter().filter(|monument| SAFE_ZONES.contains(&monument.token()));
         Self {
             map_size: around.map_size,
@@ -323,11 +323,11 @@ mod tests {
     fn what_the_map_sells_itself_is_told_apart() {
         let monuments =
             [Monument::new("outpost", 1000.0, 1000.0).unwrap(), Monument::new("launchsite", 500.0, 500.0).unwrap()];
-        let ground = MarketGround::of(&Surroundings { map_size: 3000, monuments: &monuments });
+        let ground = MarketGround::of(&MapContext { map_size: 3000, monuments: &monuments });
         let npc = |x, y| ground.is_npc(VendorId::at(x, y));
         assert_eq!((npc(1050.0, 1000.0), npc(1090.0, 1000.0)), (Some(true), Some(false)));
         assert_eq!((npc(500.0, 500.0), npc(-1.0, 500.0), npc(500.0, 3001.0)), (Some(false), Some(true), Some(true)));
-        let unknown = MarketGround::of(&Surroundings { map_size: 3000, monuments: &[] });
+        let unknown = MarketGround::of(&MapContext { map_size: 3000, monuments: &[] });
         assert_eq!(unknown.is_npc(VendorId::at(500.0, 500.0)), None, "the map is not known yet");
         assert_eq!(unknown.is_npc(VendorId::at(-500.0, 500.0)), Some(true));
         assert_eq!(MarketGround::default().is_npc(VendorId::at(-500.0, 500.0)), None);

@@ -128,7 +128,7 @@ fn refer_within(schema: &mut Value, base: &str, used: &mut BTreeSet<&'static str
 mod tests {
     use super::*;
     use crate::domain::{
-        audit::AdminAction, incident::AlarmPath, payment_event_kind::PaymentEventKind, shop::OfferNews, tier::Tier,
+        audit::AdminAction, incident::AlarmPath, payment_event_kind::PaymentEventKind, shop::OfferChange, tier::Tier,
     };
 
     #[test]
@@ -137,9 +137,14 @@ mod tests {
         for path in [AlarmPath::Link, AlarmPath::Push] {
             assert!(words("alarm-way").unwrap().contains(&path.word()));
         }
-        let news =
-            [OfferNews::Listed, OfferNews::PriceChanged, OfferNews::SoldOut, OfferNews::Restocked, OfferNews::Delisted];
-        assert_eq!(words("offer-action"), Some(&news.map(OfferNews::as_str)[..]));
+        let news = [
+            OfferChange::Listed,
+            OfferChange::PriceChanged,
+            OfferChange::SoldOut,
+            OfferChange::Restocked,
+            OfferChange::Delisted,
+        ];
+        assert_eq!(words("offer-action"), Some(&news.map(OfferChange::as_str)[..]));
         assert_eq!(words("admin-action"), Some(&AdminAction::ALL.map(AdminAction::as_str)[..]));
         assert_eq!(words("payment-event-kind"), Some(&PaymentEventKind::ALL.map(PaymentEventKind::as_str)[..]));
         assert_eq!(words("date-time"), None);

@@ -54,7 +54,7 @@ struct OpenConnections {
 
 /// Reasons against a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Crowded {
+pub enum TooManyConnections {
     /// The service has as many as it can.
     Service,
     /// This household has as many as it may.
@@ -77,16 +77,16 @@ impl Connections {
     }
 
     /// For a connection from this peer.
-    pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Result<ConnectionPermit, Crowded> {
+    pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Result<ConnectionPermit, TooManyConnections> {
         let household = (!self.proxies.contain(peer)).then(|| household(peer));
         self.permit(true, household)
     }
 
     /// [`admit`](Self::admit), or a spare connection where there is no other. The machine itself gets one also when it has
     /// as many as it may: a proxy that is not configured may hold them.
-    pub fn admit_or_spare(self: &Arc<Self>, peer: IpAddr) -> Result<ConnectionPermit, Crowded> {
+    pub fn admit_or_spare(self: &Arc<Self>, peer: IpAddr) -> Result<ConnectionPermit, TooManyConnections> {
         self.admit(peer).or_else(|crowded| match crowded {
-            Crowded::Household if !peer.to_canonical().is_loopback() => Err(crowded),
+            TooManyConnections::Household if !peer.to_canonical().is_loopback() => Err(crowded),
             _ => self.spare().ok_or(crowded),
         })
     }
@@ -106,7 +106,7 @@ impl Connections {
         self: &Arc<Self>,
         peer: IpAddr,
         headers: &HeaderMap,
-    ) -> Result<Option<ConnectionPermit>, Crowded> {
+    ) -> Result<Option<ConnectionPermit>, TooManyConnections> {
         if !self.proxies.contain(peer) {
             return Ok(None);
         }
@@ -135,16 +135,20 @@ impl Connections {
         (self.open().total, self.limits.total)
     }
 
-    fn permit(self: &Arc<Self>, whole: bool, household: Option<IpAddr>) -> Result<ConnectionPermit, Crowded> {
+    fn permit(
+        self: &Arc<Self>,
+        whole: bool,
+        household: Option<IpAddr>,
+    ) -> Result<ConnectionPermit, TooManyConnections> {
         let mut open = self.open();
         if whole && open.total >= self.limits.total {
-            return Err(Crowded::Service);
+            return Err(TooManyConnections::Service);
         }
         if let Some(household) = household {
             let limit = if household.is_loopback() { self.limits.from_loopback } else { self.limits.per_household };
             let count = open.by_household.entry(household).or_default();
             if *count >= limit {
-                return Err(Crowded::Household);
+                return Err(TooManyConnections::Household);
             }
             *count += 1;
         }
@@ -205,14 +209,14 @@ mod tests {
         let connections = connections(6, 2);
         let mut held = vec![connections.admit(address("2001:db8::1")).unwrap()];
         held.push(connections.admit(address("2001:db8::2")).unwrap());
-        assert_eq!(connections.admit(address("2001:db8::3")).unwrap_err(), Crowded::Household);
+        assert_eq!(connections.admit(address("2001:db8::3")).unwrap_err(), TooManyConnections::Household);
         held.push(connections.admit(address("2001:db8:0:1::3")).unwrap());
         held.push(connections.admit(address("203.0.113.9")).unwrap());
         held.swap_remove(0);
         held.push(connections.admit(address("2001:db8::3")).unwrap());
         held.push(connections.admit(address("203.0.113.9")).unwrap());
         held.push(connections.admit(address("203.0.113.10")).unwrap());
-        assert_eq!(connections.admit(address("203.0.113.11")).unwrap_err(), Crowded::Service);
+        assert_eq!(connections.admit(address("203.0.113.11")).unwrap_err(), TooManyConnections::Service);
         held.clear();
         let open = connections.open();
         assert!(open.total == 0 && open.by_household.is_empty(), "{open:?}");
@@ -225,13 +229,13 @@ mod tests {
         assert!(held.iter().all(|permit| !permit.is_spare()));
         let spare: Vec<_> = (0..SPARE).map(|_| connections.admit_or_spare(address("192.0.9.1")).unwrap()).collect();
         assert!(spare.iter().all(ConnectionPermit::is_spare));
-        assert_eq!(connections.admit_or_spare(address("192.0.9.1")).unwrap_err(), Crowded::Service);
+        assert_eq!(connections.admit_or_spare(address("192.0.9.1")).unwrap_err(), TooManyConnections::Service);
         assert_eq!(connections.load(), (4, 4));
         drop(spare);
         held.truncate(1);
         assert!(!connections.admit_or_spare(address("192.0.9.1")).unwrap().is_spare());
         held.extend((0..2).map(|_| connections.admit(address("192.0.9.1")).unwrap()));
-        assert_eq!(connections.admit_or_spare(address("192.0.9.1")).unwrap_err(), Crowded::Household);
+        assert_eq!(connections.admit_or_spare(address("192.0.9.1")).unwrap_err(), TooManyConnections::Household);
         assert_eq!(connections.open().spare, 0);
     }
 
@@ -239,7 +243,7 @@ mod tests {
     fn the_machine_itself_has_a_limit_of_its_own() {
         let connections = connections(9, 2);
         let held: Vec<_> = (0..3).map(|_| connections.admit(address("127.0.0.1")).unwrap()).collect();
-        assert_eq!(connections.admit(address("127.0.0.1")).unwrap_err(), Crowded::Household);
+        assert_eq!(connections.admit(address("127.0.0.1")).unwrap_err(), TooManyConnections::Household);
         assert!(connections.admit_or_spare(address("127.0.0.1")).unwrap().is_spare());
         assert!(connections.admit(address("127.0.0.2")).is_ok());
         drop(held);
@@ -256,7 +260,7 @@ mod tests {
         };
         let forwarded = |client| connections.admit_forwarded(proxy, &headers(client));
         let held = (forwarded("198.51.100.1").unwrap().unwrap(), forwarded("198.51.100.1").unwrap().unwrap());
-        assert_eq!(forwarded("198.51.100.1").unwrap_err(), Crowded::Household);
+        assert_eq!(forwarded("198.51.100.1").unwrap_err(), TooManyConnections::Household);
         assert!(forwarded("198.51.100.2").unwrap().is_some());
         drop(held);
         assert!(forwarded("198.51.100.1").unwrap().is_some());

@@ -29,7 +29,7 @@ use crate::{
         problem,
     },
     net::{
-        connections::{Connections, Crowded},
+        connections::{Connections, TooManyConnections},
         http_stream::{Exchanges, HttpStream, UnderWay},
         refusals,
         timer::Timer,
@@ -114,13 +114,13 @@ where
 }
 
 /// Says why, if the client listens; the connection ends here.
-fn refuse(stream: &TcpStream, crowded: Crowded, from: IpAddr) {
+fn refuse(stream: &TcpStream, crowded: TooManyConnections, from: IpAddr) {
     let answer: &[u8] = match crowded {
-        Crowded::Service => {
+        TooManyConnections::Service => {
             refusals::count_connection(problem::UNAVAILABLE.code, true, from);
             b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
         }
-        Crowded::Household => {
+        TooManyConnections::Household => {
             refusals::count_connection(problem::TOO_MANY_CONNECTIONS.code, false, from);
             b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 5\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
         }

@@ -7,7 +7,7 @@ use rustls::ClientConfig;
 
 use crate::{
     clock::Clock, config::PushAddress, crypto::random::Random, db::engine::pool::Pool, game::outbound::Outbound,
-    net::Network, push::login_turns::LoginTurns, relay::hub::Hub, vault::Vault,
+    net::Network, push::login_pacer::LoginPacer, relay::hub::Hub, vault::Vault,
 };
 
 /// Built once, shared by all sessions.
@@ -20,7 +20,7 @@ pub struct PushContext {
     pub tls: Arc<ClientConfig>,
     pub address: PushAddress,
     /// Bounds and spreads the logins of all sessions.
-    pub logins: LoginTurns,
+    pub logins: LoginPacer,
     /// Limits on the game servers that may be paired.
     pub outbound: Arc<Outbound>,
     /// Receives what was pushed, once it is stored.

@@ -21,7 +21,7 @@ use crate::{
     panics::{self, Part},
     push::{
         context::PushContext,
-        login_turns,
+        login_pacer,
         session_status::{PushCounts, PushSession, PushState, SessionFault, SessionStatus},
         session_supervisor,
         unstored::UnstoredPushes,
@@ -152,7 +152,7 @@ impl Actor for PushWorker {
             for (place, user) in users.into_iter().enumerate() {
                 // A credential that was uploaded meanwhile has its session.
                 if !worker.sessions.contains_key(&user) {
-                    worker.supervise(user, login_turns::spread(total).mul_f64(place as f64 / total as f64));
+                    worker.supervise(user, login_pacer::spread(total).mul_f64(place as f64 / total as f64));
                 }
             }
             worker.sessions_loaded = true;

@@ -1,8 +1,8 @@
 //! Game servers: one connection each, its link, and the commands and camera pictures that pass over it.
 
-pub mod camera_looks;
+pub mod camera_capture;
 pub mod commands;
-pub mod device_looks;
+pub mod device_refreshes;
 pub mod game_connection;
 pub mod link_end;
 pub mod link_supervisor;

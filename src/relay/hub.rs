@@ -49,7 +49,7 @@ use crate::{
 pub use crate::relay::{
     alarms::alarm_delivery::{DrillOutcome, PushedAlarm},
     alarms::ledger::STORED_WITHIN,
-    game::camera_looks::{CameraError, PullCameraFrame},
+    game::camera_capture::{CameraError, PullCameraFrame},
     game::commands::{
         AcknowledgeRaid, AcknowledgementsErased, ChatError, CommandError, DeviceToggle, NotesChanged, PlaceDevice,
         ReadDevices, SendChat, UserCommand, Wish,
@@ -185,7 +185,7 @@ pub struct Hub {
     /// Looks at who may watch that an access change began; true: it changed once more meanwhile.
     access_looks: HashMap<ServerId, bool>,
     /// Sessions that are asked for as soon as the database has answered for others.
-    asked: Vec<AskedSession>,
+    asked: Vec<PendingSessionCheck>,
     asking: bool,
     /// Sessions whose sockets were admitted unchecked, because the database did not answer.
     unchecked: HashMap<SessionId, UserId>,
@@ -211,7 +211,7 @@ struct LiveConnection {
 }
 
 /// A session that a caller asks for, and the caller's channel: true if the session goes on.
-struct AskedSession {
+struct PendingSessionCheck {
     user: UserId,
     session: SessionId,
     answer: oneshot::Sender<Result<bool, Arc<DbError>>>,

@@ -1,7 +1,7 @@
 //! Parts of the relay that are one for all its connections: the context, the writer of events and chat, and turns to
 //! connect.
 
-pub mod connect_turns;
+pub mod connect_pacer;
 pub mod context;
 pub mod fact_sink;
 pub mod markets;

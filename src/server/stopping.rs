@@ -43,9 +43,9 @@ impl Stopping {
         self.health.draining.store(true, Ordering::Relaxed);
         log::info!(sockets = self.health.active.load(Ordering::Relaxed); "stopping");
         // While there are sockets to hear of them.
-        let unkept = &self.kept.journal.unkept;
-        unkept.keep_all(Duration::ZERO, KEPT_WITHIN).await;
-        unkept.deliver_all(TAKEN_WITHIN).await;
+        let unsaved_alarms = &self.kept.journal.unsaved_alarms;
+        unsaved_alarms.keep_all(Duration::ZERO, KEPT_WITHIN).await;
+        unsaved_alarms.deliver_all(TAKEN_WITHIN).await;
         if timeout(self.drain + GOODBYES, self.hub.send(Drain { over: self.drain })).await.is_err() {
             log::warn!("some sockets were not closed in time");
         }
@@ -65,7 +65,7 @@ impl Stopping {
             log::warn!("the tracking worker had stopped before");
         }
         // Before the game connections end: an alarm that waits to be stored would end with them.
-        unkept.keep_all(STORED_WITHIN, KEPT_WITHIN).await;
+        unsaved_alarms.keep_all(STORED_WITHIN, KEPT_WITHIN).await;
         if timeout(KEPT_WITHIN, self.hub.send(EndLinks)).await.is_err() {
             log::warn!("some game links did not end in time");
         }
@@ -74,7 +74,8 @@ impl Stopping {
     /// Waits until everything is stored that came before.
     pub async fn keep_all(&self) {
         let RelayContext { journal, facts, .. } = &*self.kept;
-        if let (false, ()) = tokio::join!(journal.unkept.keep_all(STORED_WITHIN, KEPT_WITHIN), facts.flush(KEPT_WITHIN))
+        if let (false, ()) =
+            tokio::join!(journal.unsaved_alarms.keep_all(STORED_WITHIN, KEPT_WITHIN), facts.flush(KEPT_WITHIN))
         {
             log::error!("neither the database nor the journal took the last alarms");
         }

@@ -84,7 +84,7 @@ struct Entity {
     name: Option<String>,
 }
 
-/// Surroundings of a camera at one moment: a copy, so that rays need no lock on the world.
+/// MapContext of a camera at one moment: a copy, so that rays need no lock on the world.
 pub struct Scene {
     ground: Arc<Ground>,
     solids: Vec<Solid>,

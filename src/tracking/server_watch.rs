@@ -24,7 +24,7 @@ use crate::{
         game_address::GameAddress,
         ids::{ServerId, UserId},
         player_name::{NameKey, hides_names},
-        player_session::{PlayerNews, look},
+        player_session::{PlayerTransition, look},
         server_match::{PairedPlace, ServerMatch, best_match},
         time::{self, Timestamp},
         world_event::{EventKind, WorldEvent},
@@ -283,16 +283,16 @@ fn store_look(
     Ok(news)
 }
 
-fn event(player: &TrackedPlayer, news: PlayerNews, now: Timestamp) -> WorldEvent {
+fn event(player: &TrackedPlayer, news: PlayerTransition, now: Timestamp) -> WorldEvent {
     let (kind, action, what) = match news {
-        PlayerNews::CameOnline => (EventKind::Login, "login", "came online"),
-        PlayerNews::WentOffline => (EventKind::Logout, "logout", "went offline"),
+        PlayerTransition::CameOnline => (EventKind::Login, "login", "came online"),
+        PlayerTransition::WentOffline => (EventKind::Logout, "logout", "went offline"),
     };
     let mut data = Map::new();
     data.insert("trackedPlayer".to_owned(), json!(player.id));
     data.insert("name".to_owned(), json!(player.tracker_name));
     data.insert("tag".to_owned(), json!(player.tag));
-    if let (PlayerNews::WentOffline, Some(seen)) = (news, player.last_seen_at) {
+    if let (PlayerTransition::WentOffline, Some(seen)) = (news, player.last_seen_at) {
         data.insert("lastSeenAt".to_owned(), json!(time::to_wire(seen)));
     }
     let title = format!("{} {what}", player.tracker_name);

@@ -59,7 +59,7 @@ pub struct Judge {
     pub guests: Guests,
     pub records: Records,
     /// Lines that the journal did not keep: what is in them may be lost with the process.
-    pub unkept: Vec<String>,
+    pub unsaved_alarms: Vec<String>,
     /// Titles of pushes of our own, with user and game server.
     pub pushed: BTreeMap<String, (usize, usize)>,
     /// Paired servers that were deleted, and their alarms with them.
@@ -358,7 +358,7 @@ impl Judge {
             self.broken("one-incident", format!("{incident} was opened {times} times"));
         }
         let there: BTreeSet<&str> = self.servers.values().map(ServerId::as_str).collect();
-        let is_unkept = |incident: &String| self.unkept.iter().any(|line| line.contains(incident.as_str()));
+        let is_unkept = |incident: &String| self.unsaved_alarms.iter().any(|line| line.contains(incident.as_str()));
         let is_known = |incident: &String| {
             of_ledger.contains_key(incident.as_str()) || parts.contains(incident) || is_unkept(incident)
         };

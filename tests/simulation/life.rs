@@ -25,7 +25,7 @@ use companion::{
         relay_access::RelayAccess,
         time::Timestamp,
     },
-    game::{asker::Budgets, decoding::MessageDecoder, outbound::Outbound},
+    game::{decoding::MessageDecoder, outbound::Outbound, paced_link::Budgets},
     net::{
         Network,
         budgets::{RequestBudgets, TOGGLE, ToggleBudgets},
@@ -34,7 +34,7 @@ use companion::{
     pairings::{self, DeviceRequest, PairingRequest, PairingSource},
     push::{
         context::PushContext,
-        login_turns::LoginTurns,
+        login_pacer::LoginPacer,
         worker::{self, CredentialChanged, PushWorker, ServersChanged},
     },
     relay::{
@@ -44,7 +44,7 @@ use companion::{
             AccessChanged, DevicesChanged, Hub, RelayHealth, SendChat, ServerPaired, ServerRemoved, SessionEnded,
             StartDrill,
         },
-        shared::{connect_turns::ConnectTurns, context::RelayContext, fact_sink::FactSink},
+        shared::{connect_pacer::ConnectPacer, context::RelayContext, fact_sink::FactSink},
     },
     server::stopping::Stopping,
     simulator::{
@@ -164,7 +164,7 @@ impl Service {
             game: Game { proxy_url: None, link_policy: GameLinkPolicy::Always, allow_private_servers: true },
             budgets: Budgets::default(),
             outbound: outbound.clone(),
-            connect_turns: ConnectTurns::default(),
+            connect_pacer: ConnectPacer::default(),
             recent_events: Default::default(),
             decoder: MessageDecoder::inline(),
         });
@@ -179,7 +179,7 @@ impl Service {
             vault: self.vault.clone(),
             tls: Arc::new(tls_config(None).expect("roots")),
             address: PushAddress { host, port },
-            logins: LoginTurns::default(),
+            logins: LoginPacer::default(),
             outbound,
             hub: hub.clone(),
         });
@@ -386,7 +386,7 @@ async fn end(stopping: Stopping) {
     stopping.end_sessions().await;
     stopping.keep_all().await;
     let took = began.elapsed();
-    let kept = stopping.kept.journal.unkept.keep_all(Duration::ZERO, Duration::ZERO).await;
+    let kept = stopping.kept.journal.unsaved_alarms.keep_all(Duration::ZERO, Duration::ZERO).await;
     if !kept && world.journal_fate.get() == JournalFate::Run {
         world.judge.borrow_mut().broken("ends-gracefully", "something is kept nowhere".to_owned());
     }

@@ -430,7 +430,7 @@ impl World {
         let (fate, line) = (world.journal_fate.get(), String::from_utf8_lossy(&line).into_owned());
         match fate {
             JournalFate::Slow(by) => {
-                world.judge.borrow_mut().unkept.push(line.clone());
+                world.judge.borrow_mut().unsaved_alarms.push(line.clone());
                 sleep(Duration::from_millis(by)).await;
             }
             JournalFate::Tear => world.journal_fate.set(JournalFate::Run),
@@ -440,11 +440,11 @@ impl World {
             return std::future::pending().await;
         }
         if !matches!(fate, JournalFate::Full | JournalFate::Tear) {
-            world.judge.borrow_mut().unkept.retain(|unkept| *unkept != line);
+            world.judge.borrow_mut().unsaved_alarms.retain(|unsaved_alarms| *unsaved_alarms != line);
             return Ok(());
         }
         world.trace(&format!("the journal fails: {fate:?}"));
-        world.judge.borrow_mut().unkept.push(line.clone());
+        world.judge.borrow_mut().unsaved_alarms.push(line.clone());
         Err(if fate == JournalFate::Tear { line.len() / 2 } else { 0 })
     }
 

@@ -18,15 +18,15 @@ const DRAWN_AT_ONCE: usize = 2;
 const DRAW_DEADLINE: Duration = Duration::from_secs(3);
 
 /// Bounds how many pictures are drawn at once.
-pub struct DrawingTurns(Arc<Semaphore>);
+pub struct RenderLimit(Arc<Semaphore>);
 
-impl Default for DrawingTurns {
+impl Default for RenderLimit {
     fn default() -> Self {
         Self(Arc::new(Semaphore::new(DRAWN_AT_ONCE)))
     }
 }
 
-impl DrawingTurns {
+impl RenderLimit {
     /// The shot as a file, drawn on a thread for blocking work.
     pub async fn draw(
         &self,

@@ -10,7 +10,7 @@ use futures_util::{FutureExt as _, future::LocalBoxFuture};
 
 use crate::{
     api::{
-        answer::{error::ApiError, request_notes::RequestNotes},
+        answer::{error::ApiError, request_log_fields::RequestLogFields},
         context::ApiContext,
         extract::last_use,
     },
@@ -127,7 +127,7 @@ where
     T: Send + 'static,
     F: FnOnce(&mut Db, &UserId) -> Result<T, DbError> + Send + 'static,
 {
-    let (context, notes) = (ApiContext::of(req).clone(), RequestNotes::of(req));
+    let (context, notes) = (ApiContext::of(req).clone(), RequestLogFields::of(req));
     let now = context.clock.now();
     let read = move |db: &mut Db| {
         let found = match token {

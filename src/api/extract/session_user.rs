@@ -6,7 +6,7 @@ use futures_util::{FutureExt as _, future::LocalBoxFuture};
 
 use crate::{
     api::{
-        answer::{error::ApiError, request_notes::RequestNotes},
+        answer::{error::ApiError, request_log_fields::RequestLogFields},
         context::ApiContext,
         extract::{cross_site, last_use},
     },
@@ -68,7 +68,7 @@ where
     T: Send + 'static,
     F: FnOnce(&mut Db, &UserId) -> Result<T, DbError> + Send + 'static,
 {
-    let (context, notes) = (ApiContext::of(req).clone(), RequestNotes::of(req));
+    let (context, notes) = (ApiContext::of(req).clone(), RequestLogFields::of(req));
     let caller = session_of(req, also);
     async move {
         let (caller, more) = caller.await?;
@@ -82,7 +82,7 @@ where
     T: Send + 'static,
     F: FnOnce(&mut Db, &UserId) -> Result<T, DbError> + Send + 'static,
 {
-    let (context, notes) = (ApiContext::of(req).clone(), RequestNotes::of(req));
+    let (context, notes) = (ApiContext::of(req).clone(), RequestLogFields::of(req));
     let presented = cross_site::check(req).map(|()| presented_session(req, &context));
     async move {
         let id = presented?.ok_or(ApiError::Unauthenticated)?;

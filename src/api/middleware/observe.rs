@@ -23,7 +23,7 @@ use crate::{
         answer::{
             error::{ApiError, PROBLEM_JSON, Problem},
             page,
-            request_notes::RequestNotes,
+            request_log_fields::RequestLogFields,
         },
         context::ApiContext,
         extract::idempotent::REPLAYED,
@@ -72,7 +72,7 @@ async fn observed(
     let started = Instant::now();
     req.extensions_mut().insert(RequestId(id.to_owned()));
     // An error drops the request, so what the log line needs is copied before.
-    let (method, notes) = (req.method().clone(), RequestNotes::of(req.request()));
+    let (method, notes) = (req.method().clone(), RequestLogFields::of(req.request()));
 
     let from = network(ApiContext::of(req.request()).rate_limits.household(req.request()));
     let base = ApiContext::of(req.request()).urls.base.clone();

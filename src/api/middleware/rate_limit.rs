@@ -12,7 +12,7 @@ use actix_web::{
 
 use crate::{
     api::{
-        answer::{error::ApiError, request_notes::RequestNotes},
+        answer::{error::ApiError, request_log_fields::RequestLogFields},
         context::ApiContext,
         middleware::route_class::{OPERATOR, route_class},
     },
@@ -29,7 +29,7 @@ pub async fn address(
     req: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
-    let notes = RequestNotes::of(req.request());
+    let notes = RequestLogFields::of(req.request());
     let mut response = admitted(req, next).await?;
     let refused = response.response().error().and_then(|error| error.as_error::<ApiError>()).and_then(ApiError::limit);
     let limits: Vec<LimitReport> = notes.limits.take().into_iter().chain(refused.copied()).collect();

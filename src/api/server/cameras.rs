@@ -90,7 +90,7 @@ pub async fn frame(
     let shot = pulled.map_err(ApiError::from)?;
     let (at, format) = (time::to_wire(shot.at), wanted_format(&req));
     let with_entities = options.entities.as_deref() != Some("false");
-    let file = context.drawing_turns.draw(shot, format, with_entities).await?;
+    let file = context.render_limit.draw(shot, format, with_entities).await?;
     Ok(HttpResponse::Ok()
         .content_type(format.media_type())
         .insert_header((header::CACHE_CONTROL, "no-store"))

@@ -18,16 +18,16 @@ const MAX_EVENTS: usize = 100;
 const EVENTS_A_MINUTE: usize = 300;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The fixed surroundings of events.
+/// The fixed map_context of events.
 #[derive(Clone, Copy, Debug)]
-pub struct Surroundings<'a> {
+pub struct MapContext<'a> {
     /// Edge length of the world, metres; 0 = not known.
     pub map_size: u32,
     /// All of the map.
     pub monuments: &'a [Monument],
 }
 
-impl Surroundings<'_> {
+impl MapContext<'_> {
     /// True if a position is further than `margin` metres beyond the edge; a negative margin lies inside.
     pub(super) fn is_beyond(&self, margin: f64, x: f64, y: f64) -> bool {
         let inside = -margin..=f64::from(self.map_size) + margin;
@@ -53,7 +53,7 @@ pub(super) fn event_window() -> Window {
 
 /// The events of one call.
 pub(super) struct Events<'a> {
-    pub(super) around: &'a Surroundings<'a>,
+    pub(super) around: &'a MapContext<'a>,
     pub(super) now: Moment,
     /// The answer only sets the baseline: it gives no events.
     pub(super) priming: bool,
@@ -63,7 +63,7 @@ pub(super) struct Events<'a> {
 }
 
 impl<'a> Events<'a> {
-    pub(super) fn new(around: &'a Surroundings<'a>, now: Moment, priming: bool, reported: &'a mut Window) -> Self {
+    pub(super) fn new(around: &'a MapContext<'a>, now: Moment, priming: bool, reported: &'a mut Window) -> Self {
         Self { around, now, priming, reported, events: Vec::new(), suppressed: 0 }
     }
 
@@ -91,7 +91,7 @@ impl<'a> Events<'a> {
             return;
         }
         self.reported.record(u64::try_from(self.now.steady().num_milliseconds()).unwrap_or_default());
-        let Surroundings { map_size, monuments } = *self.around;
+        let MapContext { map_size, monuments } = *self.around;
         let place = at.map(|(x, y)| grid::place(map_size, monuments, x, y)).unwrap_or_default();
         let Value::Object(data) = data else { unreachable!("the data of an event is an object") };
         self.events.push(WorldEvent {
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_game_server_on_which_something_happens_all_the_time_has_so_many_events_a_minute() {
-        let around = Surroundings { map_size: 0, monuments: &[] };
+        let around = MapContext { map_size: 0, monuments: &[] };
         let mut window = event_window();
         let mut reported = |seconds| {
             let mut events = Events::new(&around, at(seconds), false, &mut window);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chrono::TimeDelta;
 
-use super::{Detectors, Surroundings};
+use super::{Detectors, MapContext};
 use crate::domain::{
     map::{MapPlace, Marker, MarkerKind, SellOrder},
     monument::Monument,
@@ -66,7 +66,7 @@ impl Timeline {
 
     /// An answer of markers; returns the actions of its events.
     pub(super) fn actions(&mut self, seconds: i64, markers: &[(u64, Marker)]) -> Vec<&'static str> {
-        let around = Surroundings { map_size: self.map_size, monuments: &self.monuments };
+        let around = MapContext { map_size: self.map_size, monuments: &self.monuments };
         let markers: Vec<_> = markers.iter().map(|(id, marker)| (*id, Arc::new(marker.clone()))).collect();
         let markers = markers.iter().map(|(id, marker)| (*id, marker));
         let events = self.detectors.markers(&around, markers, at(seconds));
@@ -75,7 +75,7 @@ impl Timeline {
 
     /// An answer of the team; returns the actions of its events.
     pub(super) fn team(&mut self, seconds: i64, leader: &str, members: &[(u64, Member)]) -> Vec<&'static str> {
-        let around = Surroundings { map_size: self.map_size, monuments: &self.monuments };
+        let around = MapContext { map_size: self.map_size, monuments: &self.monuments };
         let members = members.iter().map(|(id, member)| (*id, member));
         let events = self.detectors.team(&around, Some(leader), members, at(seconds));
         self.actions_of(events)

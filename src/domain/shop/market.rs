@@ -17,7 +17,7 @@ use std::{
 use chrono::TimeDelta;
 
 use self::followed::{Absence, Followed, Group, machines, name_of, offers_of, record};
-use super::{MarketGround, OfferKey, OfferNews, OfferRecord, Price, Shop, VendorId, is_machine};
+use super::{MarketGround, OfferChange, OfferKey, OfferRecord, Price, Shop, VendorId, is_machine};
 use crate::domain::{
     map::Marker,
     reporting::{KnownReports, Reporting},
@@ -116,7 +116,7 @@ impl Market {
                 room -= 1;
                 let vanished = vanished.get_or_insert_with(|| self.vanished(now.stamp));
                 let fresh = first_seen(group, &self.ground, vanished, now.stamp);
-                let news = fresh.offers.iter().map(|offer| record(id, OfferNews::Listed, offer, now.stamp));
+                let news = fresh.offers.iter().map(|offer| record(id, OfferChange::Listed, offer, now.stamp));
                 let news = news.collect();
                 new.push((id, Followed::seen(fresh, group)));
                 self.change(id, news);
@@ -209,7 +209,7 @@ impl Market {
             missing.answers += 1;
             if missing.answers >= MISSES && now - missing.since >= MISSING_FOR {
                 let shop = Shop { gone_at: Some(now.stamp), changed_at: now.stamp, ..followed.shop(*id) };
-                let delisted = |offer| record(*id, OfferNews::Delisted, offer, now.stamp);
+                let delisted = |offer| record(*id, OfferChange::Delisted, offer, now.stamp);
                 gone.push((*id, shop.offers.iter().map(delisted).collect()));
                 *followed = Followed::kept(shop);
             }

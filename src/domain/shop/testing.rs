@@ -6,7 +6,7 @@ use chrono::TimeDelta;
 
 use super::{MarketGround, Shop, market::Market};
 use crate::domain::{
-    detect::Surroundings,
+    detect::MapContext,
     items::{self, SCRAP},
     map::{MapPlace, Marker, MarkerKind, SellOrder},
     monument::Monument,
@@ -46,7 +46,7 @@ pub(crate) fn machine(x: f64, y: f64, name: &str, orders: &[SellOrder]) -> Marke
 /// A map of 4 km with an outpost at (2000, 2000).
 pub(crate) fn ground() -> MarketGround {
     let monuments = [Monument::new("outpost", 2000.0, 2000.0).expect("a place")];
-    MarketGround::of(&Surroundings { map_size: 4000, monuments: &monuments })
+    MarketGround::of(&MapContext { map_size: 4000, monuments: &monuments })
 }
 
 /// Gives the market an answer with these machines. True if anything changed.

@@ -26,7 +26,7 @@ use crate::{
     db::{
         alarms::{self, AlarmState, Arrival},
         incidents::{HeardBy, LedgerWrite},
-        unkept::Held,
+        unsaved_alarms::UnsavedGuard,
     },
     domain::{
         ids::{ServerId, UserId},
@@ -129,7 +129,7 @@ impl AlarmDelivery {
     /// An alarm that went off on the live link.
     pub async fn link_alarm(self: Rc<Self>, alarm: AlarmTrigger) {
         let heard_at = Instant::now();
-        let held = self.context.journal.unkept.hold();
+        let held = self.context.journal.unsaved_alarms.hold();
         self.wait_until_known().await;
         let now = self.context.clock.moment();
         let AlarmTrigger { device, name, place, unseen_since } = alarm;
@@ -165,7 +165,7 @@ impl AlarmDelivery {
 
     /// An alarm that came by a push, which arrived at `heard_at`.
     pub async fn pushed_alarm(self: Rc<Self>, alarm: PushedAlarm, heard_at: Instant) {
-        let held = self.context.journal.unkept.hold();
+        let held = self.context.journal.unsaved_alarms.hold();
         self.wait_until_known().await;
         {
             let mut taken_up = self.taken_up.borrow_mut();
@@ -199,7 +199,7 @@ impl AlarmDelivery {
     pub async fn drill(self: Rc<Self>) -> Option<DrillOutcome> {
         let heard_at = Instant::now();
         let answered_by = heard_at + DRILL_ANSWERED_WITHIN;
-        let held = self.context.journal.unkept.hold();
+        let held = self.context.journal.unsaved_alarms.hold();
         self.wait_until_known().await;
         let now = self.context.clock.moment();
         let update = self.raids.borrow_mut().drill(now, || self.new_id(now.stamp));
@@ -286,7 +286,7 @@ impl AlarmDelivery {
         self: &Rc<Self>,
         update: RaidUpdate,
         mut write: LedgerWrite,
-        held: Held,
+        held: UnsavedGuard,
         heard_at: Instant,
     ) -> (Kept, Sent) {
         self.changed.notify_one();
@@ -298,7 +298,7 @@ impl AlarmDelivery {
             self.unheard.borrow_mut().insert(incident.clone(), None);
         }
         let kept = self.ledger.write_alarm(write, heard_at).await;
-        let undelivered = self.context.journal.unkept.hold_undelivered();
+        let undelivered = self.context.journal.unsaved_alarms.hold_undelivered();
         drop(held);
         let mut taken = Arc::default();
         let mut hearing = Vec::new();

@@ -16,7 +16,7 @@ use crate::{
         engine::{error::DbError, pool::Pool},
         incidents::{self, LedgerWrite},
         journal::Journal,
-        unkept::Held,
+        unsaved_alarms::UnsavedGuard,
     },
     domain::ids::ServerId,
 };
@@ -84,7 +84,7 @@ struct Queue {
     /// Up to which one all writes are in the journal.
     kept: u64,
     /// As long as some write is kept nowhere.
-    held: Option<Held>,
+    held: Option<UnsavedGuard>,
 }
 
 impl Ledger {
@@ -112,7 +112,7 @@ impl Ledger {
         let attempted = select! {
             biased;
             attempted = timeout_at(until, shared.attempted(number)) => attempted.ok().flatten(),
-            () = shared.journal.unkept.ending() => None,
+            () = shared.journal.unsaved_alarms.ending() => None,
         };
         if let Some(kept) = attempted {
             return kept;
@@ -136,7 +136,7 @@ impl Ledger {
         let mut queue = self.0.queue.borrow_mut();
         queue.repeats.extend(repeats);
         if queue.held.is_none() {
-            queue.held = Some(self.0.journal.unkept.hold());
+            queue.held = Some(self.0.journal.unsaved_alarms.hold());
         }
         if !std::mem::replace(&mut queue.writes_repeats, true) {
             actix::spawn(self.clone().pace_repeats());
@@ -153,7 +153,7 @@ impl Ledger {
             self.write(repeats).await;
             select! {
                 () = sleep(REPEATS_EVERY) => {}
-                () = self.0.journal.unkept.ending() => {}
+                () = self.0.journal.unsaved_alarms.ending() => {}
             }
         }
     }
@@ -189,7 +189,7 @@ impl Ledger {
         }
         queue.submitted += 1;
         if queue.held.is_none() {
-            queue.held = Some(self.0.journal.unkept.hold());
+            queue.held = Some(self.0.journal.unsaved_alarms.hold());
         }
         self.0.news.notify_one();
         if queue.busy_since.is_none() {
@@ -241,7 +241,7 @@ impl Shared {
         select! {
             biased;
             () = &mut written => return,
-            () = self.journal.unkept.ending() => {}
+            () = self.journal.unsaved_alarms.ending() => {}
         }
         select! {
             biased;

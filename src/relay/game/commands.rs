@@ -14,9 +14,9 @@ use crate::{
         time::{Moment, Timestamp},
     },
     game::{
-        asker::Asker,
         budget::{Priority, cost},
         link::{Answered, AskError},
+        paced_link::PacedLink,
         reading,
         wire::{AppEntityInfo, AppRequest, AppSendMessage, AppSetEntityValue},
     },
@@ -192,7 +192,7 @@ impl From<AskError> for CommandError {
 /// it until it is: a game server says yes before it has turned the switch, and also if something else holds it. The
 /// caller sets the deadline.
 pub async fn toggle(
-    link: &Asker,
+    link: &PacedLink,
     entity: u64,
     wanted: Option<bool>,
     known: Option<bool>,
@@ -234,7 +234,7 @@ pub async fn toggle(
 }
 
 /// Says a line in the team's chat.
-pub async fn say(link: &Asker, message: String) -> Result<(), ChatError> {
+pub async fn say(link: &PacedLink, message: String) -> Result<(), ChatError> {
     let request = AppRequest { send_team_message: Some(AppSendMessage { message }), ..Default::default() };
     patiently(|| link.ask(request.clone(), cost::CHAT_MESSAGE, Priority::Toggle, COMMAND_DEADLINE)).await?;
     Ok(())

@@ -30,14 +30,14 @@ use crate::{
         time::{Moment, Timestamp},
         world_event::EventKind,
     },
-    game::{asker::Asker, map_picture},
+    game::{map_picture, paced_link::PacedLink},
     panics::{self, Part},
     relay::{
         alarms::alarm_delivery::{AlarmDelivery, DrillOutcome, PushedAlarm},
         game::{
-            camera_looks::CameraLooks,
+            camera_capture::CameraCapture,
             commands::{AwaitedEcho, UnplacedDevice},
-            device_looks::DeviceLooks,
+            device_refreshes::DeviceRefreshes,
             link_supervisor::{self, LinkReport, Wake},
             toggles::Toggles,
         },
@@ -165,10 +165,10 @@ pub struct GameConnection {
     publisher: Rc<RefCell<Publisher>>,
     alarms: Rc<AlarmDelivery>,
     shops: Rc<ShopWatcher>,
-    link: Option<Asker>,
+    link: Option<PacedLink>,
     /// Peer of the link, or of the last one.
     game_server: Option<GameServerId>,
-    looks: DeviceLooks,
+    looks: DeviceRefreshes,
     toggles: Toggles,
     unplaced: Vec<UnplacedDevice>,
     /// When it was last stored that the link was up, and until when.
@@ -180,7 +180,7 @@ pub struct GameConnection {
     /// Version of the latest question for the stored devices.
     devices_version: u64,
     /// Set by the first look through a camera.
-    cameras: std::cell::OnceCell<Rc<CameraLooks>>,
+    cameras: std::cell::OnceCell<Rc<CameraCapture>>,
     /// The look whether a camera is still wanted.
     camera_end: Option<SpawnHandle>,
     /// The next tick, and when it is planned for.
@@ -214,7 +214,7 @@ impl GameConnection {
             shops,
             link: None,
             game_server: None,
-            looks: DeviceLooks::default(),
+            looks: DeviceRefreshes::default(),
             toggles: Toggles::default(),
             unplaced: Vec::new(),
             alive_kept: None,

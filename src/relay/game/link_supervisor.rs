@@ -33,10 +33,10 @@ use crate::{
         time::Timestamp,
     },
     game::{
-        asker::Asker,
         budget::{Priority, cost},
         decoding::DecodingPermit,
         link::{Answered, AskError, Broadcasts, Link, LinkEnded, Route},
+        paced_link::PacedLink,
         wire::{AppEmpty, AppInfo, AppMap, AppRequest, AppResponse},
     },
     panics::{self, Part},
@@ -45,7 +45,7 @@ use crate::{
             link_end::{LinkEnd, is_dead},
             poll_plan::{Poll, PollPlan},
         },
-        shared::{connect_turns::ConnectTurn, context::RelayContext},
+        shared::{connect_pacer::ConnectTurn, context::RelayContext},
         state::live_state::GameUpdate,
     },
 };
@@ -63,7 +63,7 @@ const SILENT_ANSWERS: u32 = 2;
 #[rtype(result = "bool")]
 pub enum LinkReport {
     /// The game server that answers, and what it says of itself.
-    Up(Asker, GameServerId, AppInfo),
+    Up(PacedLink, GameServerId, AppInfo),
     Down {
         state: ConnectionState,
         reason: LinkReason,
@@ -213,7 +213,7 @@ impl Supervisor {
         tokio::select! {
             biased;
             () = self.wake.asked_for() => ConnectTurn::at_once(),
-            turn = self.context.connect_turns.next(&self.context.random) => turn,
+            turn = self.context.connect_pacer.next(&self.context.random) => turn,
         }
     }
 
@@ -242,12 +242,12 @@ impl Supervisor {
         let (link, broadcasts) = Box::pin(turn.connect(connecting)).await?;
         // Asked for while it was made: it is here.
         self.wake.retry.notified().now_or_never();
-        let asker = Asker::new(link, budget, id);
+        let paced_link = PacedLink::new(link, budget, id);
         // Broadcasts go their own way: none waits behind a poll.
         let mut forwarded = pin!(self.forward(broadcasts));
         let talked = tokio::select! {
             ended = &mut forwarded => return Err(ended.into()),
-            talked = self.talk(&asker, &route, credentials) => talked,
+            talked = self.talk(&paced_link, &route, credentials) => talked,
         };
         match talked {
             // The link knows better why.
@@ -285,9 +285,9 @@ impl Supervisor {
 
     /// Resynchronises, then polls. Alarms come first; after them the map and the devices, which may take long, hold up
     /// nothing else.
-    async fn talk(&self, asker: &Asker, route: &Route, credentials: Option<i32>) -> Result<Unneeded, LinkEnd> {
+    async fn talk(&self, paced_link: &PacedLink, route: &Route, credentials: Option<i32>) -> Result<Unneeded, LinkEnd> {
         let info = AppRequest { get_info: EMPTY, ..Default::default() };
-        let asked = Box::pin(asker.ask(info, cost::REQUEST, Priority::EntitySync, ANSWER_DEADLINE));
+        let asked = Box::pin(paced_link.ask(info, cost::REQUEST, Priority::EntitySync, ANSWER_DEADLINE));
         // No name for the answer, which would be held as long as the link.
         let asked = asked.await;
         if matches!(asked, Ok(_) | Err(AskError::Refused(_))) {
@@ -298,7 +298,7 @@ impl Supervisor {
         };
         Box::pin(self.accepted(credentials)).await;
         let at = GameServerId::at(&route.host, route.port);
-        match Box::pin(self.report(LinkReport::Up(asker.clone(), at, info))).await {
+        match Box::pin(self.report(LinkReport::Up(paced_link.clone(), at, info))).await {
             Ok(true) => self.map_wanted.notify_one(),
             Ok(false) => {}
             Err(Unneeded) => return Ok(Unneeded),
@@ -308,22 +308,22 @@ impl Supervisor {
             // Late is no failure: it is only the order that is lost.
             let _ = timeout(ALARMS_FIRST, alarms_asked.notified()).await;
             tokio::select! {
-                end = self.keep_polling(asker) => end,
-                end = self.keep_map(asker, route) => end,
+                end = self.keep_polling(paced_link) => end,
+                end = self.keep_map(paced_link, route) => end,
             }
         };
         tokio::select! {
             end = others => end,
-            end = self.keep_devices(asker, &alarms_asked) => end,
+            end = self.keep_devices(paced_link, &alarms_asked) => end,
             () = self.wake.replaced.notified() => {
                 Err(LinkEnd::unreachable(LinkReason::OtherCredentials, "the credentials were replaced"))
             }
         }
     }
 
-    async fn keep_polling(&self, asker: &Asker) -> Result<Unneeded, LinkEnd> {
+    async fn keep_polling(&self, paced_link: &PacedLink) -> Result<Unneeded, LinkEnd> {
         for poll in [Poll::Time, Poll::Chat, Poll::Clan, Poll::Markers, Poll::Team] {
-            if self.poll_all(asker, &[poll]).await?.is_err() {
+            if self.poll_all(paced_link, &[poll]).await?.is_err() {
                 return Ok(Unneeded);
             }
         }
@@ -338,7 +338,7 @@ impl Supervisor {
             let now = Instant::now();
             let polls = plan.due(now, is_watched);
             polls.iter().for_each(|poll| plan.asked(*poll, now));
-            if self.poll_all(asker, &polls).await?.is_err() {
+            if self.poll_all(paced_link, &polls).await?.is_err() {
                 return Ok(Unneeded);
             }
         }
@@ -346,8 +346,8 @@ impl Supervisor {
 
     /// Asks these things together and reports the answers. Silence counts once, however many were asked: a game server
     /// that pauses for a moment is not dead.
-    async fn poll_all(&self, asker: &Asker, polls: &[Poll]) -> Result<Result<(), Unneeded>, LinkEnd> {
-        let polls = try_join_all(polls.iter().map(|poll| self.poll(asker, *poll)));
+    async fn poll_all(&self, paced_link: &PacedLink, polls: &[Poll]) -> Result<Result<(), Unneeded>, LinkEnd> {
+        let polls = try_join_all(polls.iter().map(|poll| self.poll(paced_link, *poll)));
         let mut silent = true;
         // In a box, which is freed when they are answered: what waits for the next poll is small.
         for polled in Box::pin(polls).await? {
@@ -365,7 +365,7 @@ impl Supervisor {
     }
 
     /// Asks one thing and reports the answer.
-    async fn poll(&self, asker: &Asker, poll: Poll) -> Result<Polled, LinkEnd> {
+    async fn poll(&self, paced_link: &PacedLink, poll: Poll) -> Result<Polled, LinkEnd> {
         let mut request = AppRequest::default();
         match poll {
             Poll::Info => request.get_info = EMPTY,
@@ -375,7 +375,7 @@ impl Supervisor {
             Poll::Clan => request.get_clan_info = EMPTY,
             Poll::Markers => request.get_map_markers = EMPTY,
         }
-        let answer = asker.ask(request, cost::REQUEST, Priority::Polling, ANSWER_DEADLINE).await;
+        let answer = paced_link.ask(request, cost::REQUEST, Priority::Polling, ANSWER_DEADLINE).await;
         let Answered { asked_after, content } = match answer {
             Ok(answered) => answered,
             Err(AskError::Refused(word)) if poll != Poll::Info || !is_dead(&word) => {
@@ -414,20 +414,20 @@ impl Supervisor {
     }
 
     /// The map costs much and changes only with a wipe. Without it there are no monuments; the rest goes on.
-    async fn keep_map(&self, asker: &Asker, route: &Route) -> Result<Unneeded, LinkEnd> {
+    async fn keep_map(&self, paced_link: &PacedLink, route: &Route) -> Result<Unneeded, LinkEnd> {
         loop {
             self.map_wanted.notified().await;
-            if Box::pin(self.map(asker, route)).await?.is_err() {
+            if Box::pin(self.map(paced_link, route)).await?.is_err() {
                 return Ok(Unneeded);
             }
         }
     }
 
     /// Asks for the map and reports the answer.
-    async fn map(&self, asker: &Asker, route: &Route) -> Result<Result<(), Unneeded>, LinkEnd> {
+    async fn map(&self, paced_link: &PacedLink, route: &Route) -> Result<Result<(), Unneeded>, LinkEnd> {
         let request = AppRequest { get_map: EMPTY, ..Default::default() };
         let turn = self.context.decoder.turn_of_map().await;
-        match asker.ask(request, cost::MAP, Priority::Map, MAP_DEADLINE).await {
+        match paced_link.ask(request, cost::MAP, Priority::Map, MAP_DEADLINE).await {
             Ok(Answered { content, .. }) => {
                 let Some(map) = content.map else { return Ok(Ok(())) };
                 let report = LinkReport::Map { map, address: route.host.clone(), port: route.port, turn };

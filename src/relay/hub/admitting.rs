@@ -9,7 +9,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{ANSWERED_WITHIN, AskedSession, Hub};
+use super::{ANSWERED_WITHIN, Hub, PendingSessionCheck};
 use crate::{
     clock::Clock,
     db::{
@@ -73,7 +73,7 @@ impl Hub {
         ctx: &mut Context<Self>,
     ) -> oneshot::Receiver<Result<bool, Arc<DbError>>> {
         let (answer, answered) = oneshot::channel();
-        self.asked.push(AskedSession { user, session, answer });
+        self.asked.push(PendingSessionCheck { user, session, answer });
         if !std::mem::replace(&mut self.asking, true) {
             self.ask_for_all(ctx);
         }
@@ -90,7 +90,7 @@ impl Hub {
         let owners = owners(&self.context.pool, &self.context.clock, sessions);
         ctx.spawn(owners.into_actor(self).map(move |owners, hub, ctx| {
             let owners = owners.map_err(Arc::new);
-            for AskedSession { user, session, answer } in asked {
+            for PendingSessionCheck { user, session, answer } in asked {
                 let goes_on = owners.as_ref().map(|owners| owners.get(&session) == Some(&user));
                 // The caller may have given up.
                 let _ = answer.send(goes_on.map_err(Arc::clone));

@@ -10,7 +10,7 @@ use crate::{
         smart_devices::{self, SmartDevice},
     },
     domain::{access::Action, device::DeviceKind},
-    relay::game::camera_looks::{CameraError, CameraLook, LookThrough, PullCameraFrame},
+    relay::game::camera_capture::{CameraError, CameraLook, CaptureFrame, PullCameraFrame},
 };
 
 impl Handler<PullCameraFrame> for Hub {
@@ -39,7 +39,7 @@ impl Handler<PullCameraFrame> for Hub {
             hub.connection(&server, false, ctx).ok_or(CameraError::Unavailable)
         });
         Box::pin(connection.then(|connection, hub, _| {
-            async move { connection?.send(LookThrough { camera }).await.map_err(|_| CameraError::Unavailable)? }
+            async move { connection?.send(CaptureFrame { camera }).await.map_err(|_| CameraError::Unavailable)? }
                 .into_actor(hub)
         }))
     }

@@ -113,13 +113,13 @@ impl Fact {
 
 enum Message {
     Fact(Box<Fact>),
-    Market(Box<MarketStep>, MarketTurn),
+    Market(Box<MarketStep>, MarketPermit),
     /// Answer when everything before is stored.
     Flush(oneshot::Sender<()>),
 }
 
 /// The right of a market to wait in the queue.
-pub type MarketTurn = OwnedSemaphorePermit;
+pub type MarketPermit = OwnedSemaphorePermit;
 
 /// Takes facts; clones share the queue.
 #[derive(Clone)]
@@ -158,12 +158,12 @@ impl FactSink {
     }
 
     /// A turn to store what is new of a market, unless many wait.
-    pub fn turn_of_market(&self) -> Option<MarketTurn> {
+    pub fn turn_of_market(&self) -> Option<MarketPermit> {
         self.markets.clone().try_acquire_owned().ok()
     }
 
     /// Keeps what is new of a market, or gives it back if there is no room.
-    pub fn store_market(&self, step: MarketStep, turn: MarketTurn) -> Result<(), Box<MarketStep>> {
+    pub fn store_market(&self, step: MarketStep, turn: MarketPermit) -> Result<(), Box<MarketStep>> {
         match self.queue.try_send(Message::Market(Box::new(step), turn)).map_err(TrySendError::into_inner) {
             Err(Message::Market(step, _)) => Err(step),
             _ => Ok(()),

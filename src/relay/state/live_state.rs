@@ -13,7 +13,7 @@ use crate::{
     domain::{
         change::{Change, Section},
         detect::{
-            Detectors, Surroundings,
+            Detectors, MapContext,
             alarm::Alarms,
             device::ReportedFacts,
             wipe::{Wipe, World},
@@ -229,7 +229,7 @@ impl LiveState {
 
     /// Where shops are the map's own.
     pub fn ground(&self) -> MarketGround {
-        MarketGround::of(&Surroundings { map_size: self.map_size(), monuments: &self.monuments })
+        MarketGround::of(&MapContext { map_size: self.map_size(), monuments: &self.monuments })
     }
 
     /// Applies an update.
@@ -460,7 +460,7 @@ impl LiveState {
         let changes = &mut outcome.changes;
         self.state.edit_team(changes, |head| head.leader_id = leader);
         self.state.members.replace(Section::Members, members, changes);
-        let around = Surroundings { map_size, monuments: &self.monuments };
+        let around = MapContext { map_size, monuments: &self.monuments };
         let members = self.state.members.iter().map(|(id, member)| (*id, &**member));
         let leader = self.state.team.leader_id.as_deref();
         outcome.events.extend(self.detectors.team(&around, leader, members, now));

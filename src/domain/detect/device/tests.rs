@@ -1,7 +1,7 @@
 use super::*;
 use crate::domain::{
     detect::{
-        events::{Surroundings, event_window},
+        events::{MapContext, event_window},
         testing::at,
     },
     incident::DevicePlace,
@@ -30,7 +30,7 @@ impl Base {
     }
 
     fn events(&mut self, seconds: i64, answered: bool) -> Vec<(&'static str, Value)> {
-        let around = Surroundings { map_size: 4_000, monuments: &[] };
+        let around = MapContext { map_size: 4_000, monuments: &[] };
         let mut events = Events::new(&around, at(seconds), false, &mut self.window);
         match answered {
             true => self.devices.see(&self.id, &self.device, &mut events),

@@ -5,7 +5,7 @@ use std::{mem::take, slice, sync::Arc};
 use crate::domain::{
     map::Marker,
     plain_text::plain_text,
-    shop::{Offer, OfferNews, OfferRecord, Price, Shop, VendorId, key_of},
+    shop::{Offer, OfferChange, OfferRecord, Price, Shop, VendorId, key_of},
     time::{Moment, Timestamp},
 };
 
@@ -167,7 +167,7 @@ impl Followed {
         let mut offers = offers_of(machines(group), now);
         for offer in &mut offers {
             let Some(old) = shop.offer(&offer.key) else {
-                news.push(record(shop.id, OfferNews::Listed, offer, now));
+                news.push(record(shop.id, OfferChange::Listed, offer, now));
                 continue;
             };
             offer.first_seen_at = old.first_seen_at;
@@ -177,21 +177,21 @@ impl Followed {
             }
             changed |= !is_same;
             if is_back {
-                news.push(record(shop.id, OfferNews::Listed, offer, now));
+                news.push(record(shop.id, OfferChange::Listed, offer, now));
                 continue;
             }
             if offer.price != old.price {
-                news.push(record(shop.id, OfferNews::PriceChanged, offer, now));
+                news.push(record(shop.id, OfferChange::PriceChanged, offer, now));
             }
             match (old.in_stock > 0, offer.in_stock > 0) {
-                (true, false) => news.push(record(shop.id, OfferNews::SoldOut, offer, now)),
-                (false, true) => news.push(record(shop.id, OfferNews::Restocked, offer, now)),
+                (true, false) => news.push(record(shop.id, OfferChange::SoldOut, offer, now)),
+                (false, true) => news.push(record(shop.id, OfferChange::Restocked, offer, now)),
                 _ => {}
             }
         }
         let is_left = |old: &&Offer| offers.binary_search_by_key(&old.key, |offer| offer.key).is_err();
         if !is_back {
-            news.extend(shop.offers.iter().filter(is_left).map(|old| record(shop.id, OfferNews::Delisted, old, now)));
+            news.extend(shop.offers.iter().filter(is_left).map(|old| record(shop.id, OfferChange::Delisted, old, now)));
         }
         changed |= offers.len() != shop.offers.len() || !news.is_empty();
         shop.offers = offers;
@@ -203,7 +203,7 @@ impl Followed {
     }
 }
 
-pub(super) fn record(vendor: VendorId, news: OfferNews, offer: &Offer, at: Timestamp) -> OfferRecord {
+pub(super) fn record(vendor: VendorId, news: OfferChange, offer: &Offer, at: Timestamp) -> OfferRecord {
     OfferRecord { at, vendor, news, key: offer.key, price: offer.price, in_stock: offer.in_stock }
 }
 

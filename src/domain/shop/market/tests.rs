@@ -7,7 +7,7 @@ use crate::domain::{
     map::{Marker, SellOrder},
     reporting::Reported,
     shop::{
-        OfferNews, Price, Shop, VendorId,
+        OfferChange, Price, Shop, VendorId,
         testing::{answer, at, ground, machine, order, shops},
     },
 };
@@ -22,7 +22,7 @@ fn bob(market: &Market) -> Shop {
 }
 
 /// News of offers that would be stored.
-fn news(market: &mut Market) -> Vec<OfferNews> {
+fn news(market: &mut Market) -> Vec<OfferChange> {
     market
         .take_unwritten()
         .map(|write| write.records.into_iter().map(|record| record.news).collect())
@@ -33,7 +33,7 @@ fn news(market: &mut Market) -> Vec<OfferNews> {
 fn a_shop_is_the_same_whatever_its_marker() {
     let mut market = Market::default();
     assert!(answer(&mut market, 0, &[bobs(&[order("wood", 1000, 10, 5)])]));
-    assert_eq!(news(&mut market), [OfferNews::Listed]);
+    assert_eq!(news(&mut market), [OfferChange::Listed]);
     let known = bob(&market);
     assert_eq!((known.npc, known.first_seen_at, known.offers.len()), (Some(false), at(0).stamp, 1));
     let version = market.version();
@@ -52,17 +52,20 @@ fn each_change_of_an_offer_is_a_line_of_its_history() {
         news
     };
     let (wood, stones) = (order("wood", 1000, 10, 5), order("stones", 1000, 10, 5));
-    assert_eq!(step(0, &[wood]), [OfferNews::Listed]);
-    assert_eq!(step(1, &[SellOrder { cost: 9, ..wood }]), [OfferNews::PriceChanged]);
-    assert_eq!(step(2, &[SellOrder { cost: 9, in_stock: 0, ..wood }]), [OfferNews::SoldOut]);
-    assert_eq!(step(3, &[SellOrder { cost: 8, in_stock: 2, ..wood }]), [OfferNews::PriceChanged, OfferNews::Restocked]);
+    assert_eq!(step(0, &[wood]), [OfferChange::Listed]);
+    assert_eq!(step(1, &[SellOrder { cost: 9, ..wood }]), [OfferChange::PriceChanged]);
+    assert_eq!(step(2, &[SellOrder { cost: 9, in_stock: 0, ..wood }]), [OfferChange::SoldOut]);
+    assert_eq!(
+        step(3, &[SellOrder { cost: 8, in_stock: 2, ..wood }]),
+        [OfferChange::PriceChanged, OfferChange::Restocked]
+    );
     assert_eq!(step(4, &[SellOrder { cost: 8, in_stock: 1, ..wood }]), [], "a sale changes the stock only");
-    assert_eq!(step(5, &[stones]), [OfferNews::Listed, OfferNews::Delisted]);
+    assert_eq!(step(5, &[stones]), [OfferChange::Listed, OfferChange::Delisted]);
     let offer = &bob(&market).offers[0];
     assert_eq!((offer.first_seen_at, offer.changed_at), (at(5).stamp, at(5).stamp));
     let closed = Marker { out_of_stock: Some(true), ..bobs(&[stones]) };
     assert!(answer(&mut market, 6, &[closed]));
-    assert_eq!(news(&mut market), [OfferNews::SoldOut], "the machine's own word counts");
+    assert_eq!(news(&mut market), [OfferChange::SoldOut], "the machine's own word counts");
 }
 
 #[test]
@@ -95,12 +98,12 @@ fn a_shop_is_gone_after_several_answers_and_comes_back() {
         assert!(bob(&market).is_there());
     }
     assert!(answer(&mut market, 30, &other));
-    assert_eq!(news(&mut market), [OfferNews::Delisted]);
+    assert_eq!(news(&mut market), [OfferChange::Delisted]);
     assert_eq!((bob(&market).gone_at, bob(&market).offers.len()), (Some(at(30).stamp), 1));
     assert!(!answer(&mut market, 40, &other));
     let [other] = other;
     assert!(answer(&mut market, 50, &[bobs(&[order("wood", 1000, 12, 5)]), other]));
-    assert_eq!(news(&mut market), [OfferNews::Listed]);
+    assert_eq!(news(&mut market), [OfferChange::Listed]);
     assert_eq!((bob(&market).returns, bob(&market).first_seen_at, bob(&market).gone_at), (1, at(0).stamp, None));
 }
 
@@ -175,7 +178,7 @@ fn a_restored_market_goes_on_where_it_was() {
     for seconds in [110, 120, 130] {
         answer(&mut restored, seconds, &all[..1]);
     }
-    assert_eq!(news(&mut restored), [OfferNews::Delisted]);
+    assert_eq!(news(&mut restored), [OfferChange::Delisted]);
 }
 
 #[test]
@@ -264,7 +267,7 @@ proptest! {
             stored.extend(write.shops.into_iter().map(|shop| (shop.id, shop)));
             for record in write.records {
                 match record.news {
-                    OfferNews::Delisted => drop(listed.remove(&(record.vendor, record.key))),
+                    OfferChange::Delisted => drop(listed.remove(&(record.vendor, record.key))),
                     _ => drop(listed.insert((record.vendor, record.key), record.price)),
                 }
             }

@@ -102,7 +102,7 @@ impl AlarmDelivery {
             // The wait ends either way.
             select! {
                 _ = timeout(STORED_WITHIN, self.is_known.notified()) => {}
-                () = self.context.journal.unkept.ending() => {}
+                () = self.context.journal.unsaved_alarms.ending() => {}
             }
         }
     }

@@ -18,7 +18,7 @@ use crate::{
         paired_servers, smart_devices, testing,
     },
     domain::{device::DeviceKind, incident::DevicePlace},
-    game::{asker::Budgets, decoding::MessageDecoder, outbound::Outbound},
+    game::{decoding::MessageDecoder, outbound::Outbound, paced_link::Budgets},
     net::Network,
     relay::{shared::fact_sink::FactSink, wire::publication::Publication},
     vault::Vault,
@@ -111,7 +111,7 @@ impl World {
             network: Network::system(),
             budgets: Budgets::default(),
             outbound: Arc::new(Outbound::new(Clock::system(), true)),
-            connect_turns: Default::default(),
+            connect_pacer: Default::default(),
             recent_events: Default::default(),
             decoder: MessageDecoder::inline(),
         };

@@ -142,13 +142,13 @@ async fn a_database_that_refuses_is_asked_again_and_what_waits_is_merged() {
 #[actix::test]
 async fn an_alarm_waits_for_no_database_once_the_process_ends() {
     let world = World::new();
-    let unkept = world.ledger.0.journal.unkept.clone();
+    let unsaved_alarms = world.ledger.0.journal.unsaved_alarms.clone();
     DISK.set(Disk::Frozen);
     tokio::time::pause();
     let began = Instant::now();
     let (kept, all) = tokio::join!(
         world.ledger.write(incident_write("a", 1)),
-        unkept.keep_all(Duration::ZERO, Duration::from_secs(5))
+        unsaved_alarms.keep_all(Duration::ZERO, Duration::from_secs(5))
     );
     assert_eq!((kept, all), (Kept::Journal, true));
     assert!(began.elapsed() < STORED_WITHIN);
@@ -160,14 +160,14 @@ async fn an_alarm_waits_for_no_database_once_the_process_ends() {
 #[actix::test]
 async fn what_comes_while_the_process_ends_is_journalled_once() {
     let world = World::new();
-    let unkept = world.ledger.0.journal.unkept.clone();
+    let unsaved_alarms = world.ledger.0.journal.unsaved_alarms.clone();
     DISK.set(Disk::Frozen);
     world.ledger.write_later(incident_write("0", 1));
-    assert!(unkept.keep_all(Duration::ZERO, Duration::from_secs(5)).await);
+    assert!(unsaved_alarms.keep_all(Duration::ZERO, Duration::from_secs(5)).await);
     let first = world.journal();
     for number in 1..100 {
         world.ledger.write_later(incident_write(&number.to_string(), 1));
-        assert!(unkept.keep_all(Duration::ZERO, Duration::from_secs(5)).await);
+        assert!(unsaved_alarms.keep_all(Duration::ZERO, Duration::from_secs(5)).await);
     }
     assert!(world.journal() < 110 * first, "{} of {first}", world.journal());
     DISK.set(Disk::Works);
@@ -186,15 +186,15 @@ async fn the_ledger_of_a_deleted_server_keeps_nothing() {
 #[actix::test]
 async fn what_nobody_waits_for_any_more_is_kept_before_the_process_ends() {
     let world = World::new();
-    let unkept = world.ledger.0.journal.unkept.clone();
+    let unsaved_alarms = world.ledger.0.journal.unsaved_alarms.clone();
     DISK.set(Disk::Frozen);
     // Its game connection ends before half a second has passed.
     assert_eq!(world.ledger.write(incident_write("a", 1)).now_or_never(), None);
     world.ledger.write_later(incident_write("b", 1));
     assert_eq!(world.journal(), 0);
-    assert!(unkept.keep_all(Duration::from_millis(10), Duration::from_secs(5)).await);
+    assert!(unsaved_alarms.keep_all(Duration::from_millis(10), Duration::from_secs(5)).await);
     world.ledger.write_later(incident_write("c", 1));
-    assert!(unkept.keep_all(Duration::from_millis(10), Duration::from_secs(5)).await);
+    assert!(unsaved_alarms.keep_all(Duration::from_millis(10), Duration::from_secs(5)).await);
 
     let copy = tempfile::tempdir().unwrap();
     std::fs::copy(world.directory.path().join(JOURNAL), copy.path().join(JOURNAL)).unwrap();
@@ -257,12 +257,12 @@ async fn repeats_are_written_once_a_second_and_what_is_newer_is_not_undone() {
 #[actix::test]
 async fn repeats_that_wait_are_kept_before_the_process_ends() {
     let world = World::new();
-    let unkept = world.ledger.0.journal.unkept.clone();
+    let unsaved_alarms = world.ledger.0.journal.unsaved_alarms.clone();
     world.ledger.write_repeats(incident_write("a", 1));
     world.ledger.idle().await;
     DISK.set(Disk::Frozen);
     world.ledger.write_repeats(incident_write("a", 2));
-    assert!(unkept.keep_all(Duration::from_millis(10), Duration::from_secs(5)).await);
+    assert!(unsaved_alarms.keep_all(Duration::from_millis(10), Duration::from_secs(5)).await);
     let copy = tempfile::tempdir().unwrap();
     std::fs::copy(world.directory.path().join(JOURNAL), copy.path().join(JOURNAL)).unwrap();
     journal::replay(copy.path(), &world.pool).unwrap();

@@ -6,7 +6,7 @@ use super::GameConnection;
 use crate::{
     domain::device::Reachable,
     relay::{
-        game::camera_looks::{CameraError, CameraLook, CameraLooks, LINGER, LookThrough},
+        game::camera_capture::{CameraCapture, CameraError, CameraLook, CaptureFrame, LINGER},
         state::live_state::GameUpdate,
     },
 };
@@ -43,11 +43,11 @@ impl GameConnection {
     }
 }
 
-impl Handler<LookThrough> for GameConnection {
+impl Handler<CaptureFrame> for GameConnection {
     type Result = ResponseActFuture<Self, CameraLook>;
 
-    fn handle(&mut self, LookThrough { camera }: LookThrough, _: &mut Self::Context) -> Self::Result {
-        let cameras = self.cameras.get_or_init(|| CameraLooks::new(self.context.clock.clone()));
+    fn handle(&mut self, CaptureFrame { camera }: CaptureFrame, _: &mut Self::Context) -> Self::Result {
+        let cameras = self.cameras.get_or_init(|| CameraCapture::new(self.context.clock.clone()));
         let look = cameras.look(camera.clone(), self.link.clone());
         Box::pin(look.into_actor(self).map(move |looked, connection, ctx| {
             connection.plan_camera_end(ctx);

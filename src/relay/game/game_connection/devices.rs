@@ -15,7 +15,7 @@ use crate::{
         detect::device::ReportedFacts,
         device::{Device, DeviceKind, Reachable},
     },
-    game::{asker::Asker, link::Answered},
+    game::{link::Answered, paced_link::PacedLink},
     relay::{
         game::{
             commands::{self, COMMAND_DEADLINE, CommandError, DeviceToggle, ReadDevices, Wish},
@@ -143,7 +143,7 @@ impl GameConnection {
     }
 
     /// The link, the entity id, and the value if it is known.
-    fn switch(&self, device: &Arc<str>) -> Result<(Asker, u64, Option<bool>), CommandError> {
+    fn switch(&self, device: &Arc<str>) -> Result<(PacedLink, u64, Option<bool>), CommandError> {
         let live = self.live.borrow();
         let known = live.state().devices.get(device);
         match (known, self.link.clone(), device.parse::<u64>()) {

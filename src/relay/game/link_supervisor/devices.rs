@@ -14,7 +14,7 @@ use crate::{
         smart_devices::{self, SmartDevice},
     },
     domain::{device::DeviceKind, freshness::DEVICES_EVERY},
-    game::{asker::Asker, budget::Priority, link::AskError},
+    game::{budget::Priority, link::AskError, paced_link::PacedLink},
     relay::{game::link_end::LinkEnd, state::live_state::GameUpdate},
 };
 
@@ -25,9 +25,13 @@ const RATE_REFUSALS: u32 = 3;
 const ROUNDS_APART: Duration = Duration::from_secs(10);
 
 impl Supervisor {
-    pub(super) async fn keep_devices(&self, asker: &Asker, alarms_asked: &Notify) -> Result<Unneeded, LinkEnd> {
+    pub(super) async fn keep_devices(
+        &self,
+        paced_link: &PacedLink,
+        alarms_asked: &Notify,
+    ) -> Result<Unneeded, LinkEnd> {
         loop {
-            if Box::pin(self.devices(asker, alarms_asked)).await?.is_err() {
+            if Box::pin(self.devices(paced_link, alarms_asked)).await?.is_err() {
                 return Ok(Unneeded);
             }
             alarms_asked.notify_one();
@@ -39,7 +43,7 @@ impl Supervisor {
 
     /// Asks every paired device, alarms first, which also subscribes this link to its changes. One that is paired
     /// meanwhile is asked by the game connection.
-    async fn devices(&self, asker: &Asker, alarms_asked: &Notify) -> Result<Result<(), Unneeded>, LinkEnd> {
+    async fn devices(&self, paced_link: &PacedLink, alarms_asked: &Notify) -> Result<Result<(), Unneeded>, LinkEnd> {
         let server = self.server.clone();
         let read = move |db: &mut Db| smart_devices::list(db, &server);
         let mut rows = read_until_answered(&self.context.pool, &self.context.random, "devices", read).await;
@@ -49,13 +53,13 @@ impl Supervisor {
                 alarms_asked.notify_one();
             }
             let Ok(entity) = row.device_id.parse::<u64>() else { continue };
-            let mut answer = asker.entity(entity, Priority::EntitySync, ANSWER_DEADLINE).await;
+            let mut answer = paced_link.entity(entity, Priority::EntitySync, ANSWER_DEADLINE).await;
             // Until it has answered, its alarms do not reach us; our predecessor may have spent the tokens.
             for _ in 0..RATE_REFUSALS {
                 if !matches!(&answer, Err(AskError::Refused(word)) if word == "rate_limit") {
                     break;
                 }
-                answer = asker.entity(entity, Priority::EntitySync, ANSWER_DEADLINE).await;
+                answer = paced_link.entity(entity, Priority::EntitySync, ANSWER_DEADLINE).await;
             }
             self.count_silence(matches!(answer, Err(AskError::TimedOut)));
             match &answer {

@@ -11,7 +11,7 @@ use super::{AlarmTrigger, LiveState, Outcome, PairedDevice};
 use crate::{
     domain::{
         change::{Change, Section},
-        detect::{Surroundings, alarm::Alarms},
+        detect::{MapContext, alarm::Alarms},
         device::{Device, DeviceKind, DeviceReport, Reachable},
         grid::{self, GridStyle},
         ids::UserId,
@@ -133,7 +133,7 @@ impl LiveState {
     }
 
     fn device_seen(&mut self, id: &Arc<str>, now: Moment, outcome: &mut Outcome) {
-        let around = Surroundings { map_size: self.map_size(), monuments: &self.monuments };
+        let around = MapContext { map_size: self.map_size(), monuments: &self.monuments };
         if let Some(device) = self.state.devices.get(id) {
             outcome.events.extend(self.detectors.device(&around, id, device, now));
         }
@@ -141,7 +141,7 @@ impl LiveState {
 
     /// Events about devices that are due without an answer.
     pub(super) fn devices_due(&mut self, now: Moment, outcome: &mut Outcome) {
-        let around = Surroundings { map_size: self.map_size(), monuments: &self.monuments };
+        let around = MapContext { map_size: self.map_size(), monuments: &self.monuments };
         for (id, device) in self.state.devices.iter() {
             outcome.events.extend(self.detectors.device_due(&around, id, device, now));
         }

@@ -4,7 +4,7 @@ use super::{LiveState, Outcome};
 use crate::{
     domain::{
         change::Section,
-        detect::Surroundings,
+        detect::MapContext,
         map::{Marker, MarkerKind},
         reporting::Reports,
         time::Moment,
@@ -26,7 +26,7 @@ impl LiveState {
         self.freshness.markers = Some(now);
         outcome.shops_seen = true;
         self.state.map_markers.replace(Section::MapMarkers, markers, &mut outcome.changes);
-        let around = Surroundings { map_size, monuments: &self.monuments };
+        let around = MapContext { map_size, monuments: &self.monuments };
         let markers = self.state.map_markers.iter().map(|(id, marker)| (*id, marker));
         outcome.events.extend(self.detectors.markers(&around, markers, now));
     }

@@ -17,18 +17,18 @@ const EACH: Duration = Duration::from_millis(10);
 const LONGEST_SPREAD: Duration = Duration::from_secs(60);
 
 /// Shared by all sessions.
-pub struct LoginTurns {
+pub struct LoginPacer {
     turns: Semaphore,
     sessions: AtomicUsize,
 }
 
-impl Default for LoginTurns {
+impl Default for LoginPacer {
     fn default() -> Self {
         Self { turns: Semaphore::new(AT_ONCE), sessions: AtomicUsize::new(0) }
     }
 }
 
-impl LoginTurns {
+impl LoginPacer {
     /// Waits until one more login may begin; it lasts until the permit is dropped. First come, first served.
     pub async fn take(&self) -> SemaphorePermit<'_> {
         self.turns.acquire().await.expect("it is never closed")
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn sessions_that_return_together_are_spread_and_back_within_a_minute() {
         let (least, middle, most) = ([0, 0], [0, 0x80], [0xff, 0xff]);
-        let turns = LoginTurns::default();
+        let turns = LoginPacer::default();
         for (sessions, seconds) in [(1, 0.01), (500, 5.0), (20_000, 60.0), (usize::MAX, 60.0)] {
             turns.set_sessions(sessions);
             let delays = [least, middle, most].map(|random| turns.delay(random).as_secs_f64());
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_login_waits_for_its_turn() {
-        let turns = LoginTurns::default();
+        let turns = LoginPacer::default();
         let mut under_way: Vec<_> = (0..AT_ONCE).map(|_| turns.take().now_or_never().expect("a turn")).collect();
         let mut next = Box::pin(turns.take());
         assert!(next.as_mut().now_or_never().is_none());

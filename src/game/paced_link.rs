@@ -61,14 +61,14 @@ impl SharedBudget {
 
 /// One player's link to a game server, with its budget; clones share both.
 #[derive(Clone)]
-pub struct Asker {
+pub struct PacedLink {
     link: Link,
     budget: Arc<SharedBudget>,
     /// SteamID64.
     player: u64,
 }
 
-impl Asker {
+impl PacedLink {
     /// Asks over this link as this player.
     pub fn new(link: Link, budget: Arc<SharedBudget>, player: u64) -> Self {
         Self { link, budget, player }

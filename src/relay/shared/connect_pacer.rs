@@ -26,7 +26,7 @@ const AT_ONCE: usize = 512;
 const SLOW: Duration = Duration::from_secs(2);
 
 /// See the module.
-pub struct ConnectTurns {
+pub struct ConnectPacer {
     at_once: Arc<Semaphore>,
     /// All links wait here, in order; only the first waits for the bucket.
     pace: Mutex<Pace>,
@@ -44,14 +44,14 @@ pub struct ConnectTurn {
     permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Default for ConnectTurns {
+impl Default for ConnectPacer {
     fn default() -> Self {
         let pace = Pace { origin: Instant::now(), bucket: Bucket::new(BURST, PER_SECOND, 0) };
         Self { at_once: Arc::new(Semaphore::new(AT_ONCE)), pace: Mutex::new(pace) }
     }
 }
 
-impl ConnectTurns {
+impl ConnectPacer {
     /// Waits for a turn.
     pub async fn next(&self, random: &Random) -> ConnectTurn {
         let mut pace = self.pace.lock().await;
@@ -95,7 +95,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn few_connect_at_once_and_many_one_after_another() {
-        let (turns, random) = (ConnectTurns::default(), Random::seeded(1));
+        let (turns, random) = (ConnectPacer::default(), Random::seeded(1));
         let began = Instant::now();
         let wait = || async {
             turns.next(&random).await.connect(async {}).await;
@@ -111,7 +111,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn those_that_do_not_answer_hold_up_the_others_for_a_moment_only() {
-        let (turns, random) = (ConnectTurns::default(), Random::seeded(1));
+        let (turns, random) = (ConnectPacer::default(), Random::seeded(1));
         let dead =
             join_all((0..2 * AT_ONCE).map(|_| async { turns.next(&random).await.connect(pending::<()>()).await }));
         let alive = async {

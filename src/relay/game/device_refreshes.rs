@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 
 /// The looks at the devices of one game server, by device id. Only devices that are paired come here, so they bound it.
 #[derive(Debug, Default)]
-pub struct DeviceLooks(HashMap<Arc<str>, Look>);
+pub struct DeviceRefreshes(HashMap<Arc<str>, Look>);
 
 #[derive(Debug, PartialEq, Eq)]
 enum Look {
@@ -15,7 +15,7 @@ enum Look {
     ChangedSince,
 }
 
-impl DeviceLooks {
+impl DeviceRefreshes {
     /// The device has changed; true = plan a look.
     pub fn want(&mut self, device: &Arc<str>) -> bool {
         match self.0.get_mut(device) {
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn a_device_that_changes_all_the_time_has_one_look_at_a_time_and_one_after() {
-        let (mut looks, device) = (DeviceLooks::default(), Arc::from("7"));
+        let (mut looks, device) = (DeviceRefreshes::default(), Arc::from("7"));
         assert!(looks.want(&device));
         assert!((0..100).all(|_| !looks.want(&device)), "one is planned");
         looks.begin(&device);

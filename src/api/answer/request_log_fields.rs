@@ -8,14 +8,14 @@ use crate::{domain::ids::UserId, net::budgets::LimitReport};
 
 /// The notes of one request.
 #[derive(Default)]
-pub struct RequestNotes {
+pub struct RequestLogFields {
     /// The budgets that it was paid from.
     pub limits: RefCell<Vec<LimitReport>>,
     /// The caller.
     pub user: RefCell<Option<UserId>>,
 }
 
-impl RequestNotes {
+impl RequestLogFields {
     pub fn of(req: &HttpRequest) -> Rc<Self> {
         req.extensions_mut().get_or_insert_with(Rc::<Self>::default).clone()
     }

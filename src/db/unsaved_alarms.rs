@@ -7,24 +7,24 @@ use tokio::{sync::watch, time::timeout};
 
 /// Counts what is not kept yet, and what is not delivered yet; clones share it.
 #[derive(Clone, Default)]
-pub struct Unkept {
+pub struct UnsavedAlarms {
     count: watch::Sender<usize>,
     undelivered: watch::Sender<usize>,
     ending: watch::Sender<bool>,
 }
 
 /// Something that is not kept or not delivered yet, while it lives.
-pub struct Held(watch::Sender<usize>);
+pub struct UnsavedGuard(watch::Sender<usize>);
 
-impl Unkept {
+impl UnsavedAlarms {
     /// One more that is not kept.
-    pub fn hold(&self) -> Held {
-        Held::of(&self.count)
+    pub fn hold(&self) -> UnsavedGuard {
+        UnsavedGuard::of(&self.count)
     }
 
     /// One more that is not delivered.
-    pub fn hold_undelivered(&self) -> Held {
-        Held::of(&self.undelivered)
+    pub fn hold_undelivered(&self) -> UnsavedGuard {
+        UnsavedGuard::of(&self.undelivered)
     }
 
     /// Resolves when the process ends: what the database does not have by then goes into the journal.
@@ -50,14 +50,14 @@ impl Unkept {
     }
 }
 
-impl Held {
+impl UnsavedGuard {
     fn of(count: &watch::Sender<usize>) -> Self {
         count.send_modify(|count| *count += 1);
         Self(count.clone())
     }
 }
 
-impl Drop for Held {
+impl Drop for UnsavedGuard {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count -= 1);
     }
