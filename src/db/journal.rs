@@ -1,5 +1,5 @@
 //! The journal of alarms: a file that keeps what the database did not take in time, until it does. A kill meanwhile
-//! loses nothing: [`replay`] stores it at the next start.
+//! loses nothing: [`replay()`] stores it at the next start.
 //!
 //! One line for each write, as JSON. The file is bounded, and each paired server has a share of it: when that is used up,
 //! the file is written again with one merged line per server. An alarm that then has no room is delivered without being
