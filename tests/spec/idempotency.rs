@@ -361,7 +361,7 @@ async fn the_document_lists_the_routes_that_take_a_key() {
     let app = TestApp::start_with(&[ADMINS]).await;
     let mut ada = app.signed_in(ADA).await;
     let document = ada.get("/openapi.json").await.json();
-    // The missing server may be noticed first.
+    // A server that does not exist might be noticed first.
     let server = paired(&mut ada).await;
     let mut taking = BTreeSet::new();
     for route in route_table() {

@@ -59,7 +59,7 @@ impl Opened {
             return execute("PRAGMA max_page_count = 1000000").await.unwrap();
         }
         execute("CREATE TABLE filler (bytes BLOB)").await.unwrap();
-        // The limit is never fewer than there are; what is free within them is used up first.
+        // The limit never falls below the present pages; free space within them is used up first.
         execute("PRAGMA max_page_count = 1").await.unwrap();
         while execute("INSERT INTO filler VALUES (zeroblob(2000))").await.is_ok() {}
     }

@@ -302,7 +302,7 @@ async fn watch_any_shop(app: TestApp) {
     let event = finding(&mut client, "changed").await;
     assert_eq!((&event["data"]["vendorId"], &event["data"]["price"]), (&json!(BOBS_ID), &json!(25)));
 
-    // The watch of shops that pay with it, by an edit.
+    // The price that shops pay for it, by an edit.
     let one = format!("{watches}/{}", created["id"].as_str().unwrap());
     let edited = alice.patch(&one, &json!({ "side": "buys", "direction": "atLeast", "expectedPrice": 5 })).await;
     let edited = (edited.status, edited.json());
