@@ -29,7 +29,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 use tokio::{sync::oneshot, time::Instant};
 
 pub use self::{
-    file::{JOURNAL, JournalError},
+    file::{JOURNAL, JournalError, check},
     replay::{REFUSED, refused_bytes, replay, waiting},
 };
 use self::{
@@ -68,6 +68,8 @@ pub struct Journal {
     /// In a simulation.
     disk: Option<Arc<JournalDisk>>,
     settled: Settled,
+    /// Since when the oldest write waits, as of the last question.
+    oldest: Arc<Mutex<Option<Instant>>>,
     /// Writes that are neither in the database nor here yet.
     pub unsaved_alarms: UnsavedAlarms,
 }
@@ -137,8 +139,8 @@ impl Journal {
         }
         let directory = directory.to_owned();
         let open = OpenJournal { directory, file, text, torn: false, merged: 0, shares };
-        let (settled, unsaved_alarms) = (Settled::default(), UnsavedAlarms::default());
-        Ok(Self { open: Arc::new(Mutex::new(open)), jobs: None, disk: None, settled, unsaved_alarms })
+        let (settled, oldest, unsaved_alarms) = (Settled::default(), Arc::default(), UnsavedAlarms::default());
+        Ok(Self { open: Arc::new(Mutex::new(open)), jobs: None, disk: None, settled, oldest, unsaved_alarms })
     }
 
     /// Puts the journal on this disk.
@@ -175,9 +177,21 @@ impl Journal {
         written.await.map_err(|_| io::Error::other("the journal is closed"))?
     }
 
+    /// Brings the file back if it was removed or damaged, before an alarm needs it. Blocks.
+    pub fn look_after(&self) {
+        if let Err(error) = lock(&self.open).mend() {
+            log::error!("the journal of alarms is not written again: {error}");
+        }
+    }
+
     /// For how long the oldest write in the file has waited for the database; none if none waits.
     pub fn oldest_wait(&self) -> Option<Duration> {
-        lock(&self.open).shares.values().filter_map(|share| share.since).map(|since| since.elapsed()).max()
+        let mut oldest = lock(&self.oldest);
+        // While a disk holds the file, the last answer counts: the caller must not wait.
+        if let Ok(open) = self.open.try_lock() {
+            *oldest = open.shares.values().filter_map(|share| share.since).min();
+        }
+        oldest.map(|since| since.elapsed())
     }
 
     /// Records that `count` writes of this server that were kept are in the database now.
@@ -255,11 +269,8 @@ impl OpenJournal {
         lines: &[NewLine],
         write: impl FnOnce(&mut File, &[u8]) -> io::Result<()>,
     ) -> Vec<io::Result<()>> {
-        if let Some(damage) = self.damage() {
-            log::error!("the journal of alarms was {damage}: it is written again from what is not stored yet");
-            if let Err(error) = self.rewrite() {
-                return lines.iter().map(|_| Err(io::Error::new(error.kind(), error.to_string()))).collect();
-            }
+        if let Err(error) = self.mend() {
+            return lines.iter().map(|_| Err(io::Error::new(error.kind(), error.to_string()))).collect();
         }
         let grown = self.end().saturating_sub(self.merged) >= GROWN;
         if grown
@@ -301,6 +312,13 @@ impl OpenJournal {
             }
         }
         admitted
+    }
+
+    /// Writes the file again if others damaged it.
+    fn mend(&mut self) -> io::Result<()> {
+        let Some(damage) = self.damage() else { return Ok(()) };
+        log::error!("the journal of alarms was {damage}: it is written again from what is not stored yet");
+        self.rewrite()
     }
 
     /// Damage that others did to the file.

@@ -114,6 +114,9 @@ fn data_dir(path: &Path) -> Observation {
             format!("{shown} cannot be written: {error}; the service's user must own it"),
         );
     }
+    if let Err(fault) = journal::check(path) {
+        return Observation::broken(SUBJECT, format!("{shown} {fault}"));
+    }
     if mode & 0o007 != 0 {
         return Observation::doubtful(
             SUBJECT,

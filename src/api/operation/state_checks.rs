@@ -15,7 +15,7 @@ use crate::{
         context::{ACTOR_DEADLINE, ApiContext, in_time},
     },
     config,
-    db::{engine::write_check, incidents, users},
+    db::{engine::write_check, incidents, journal, users},
     domain::ids::UserId,
     push::{
         session_status::PushCounts,
@@ -46,7 +46,8 @@ impl ApiContext {
             let (data_dir, file) = (self.data_dir.clone(), self.pool.file());
             let look = move || {
                 let file = file.map_or(Ok(()), |file| file.check());
-                (free_bytes(&data_dir), config::is_writable(&data_dir), file)
+                let directory = config::is_writable(&data_dir).and_then(|()| journal::check(&data_dir));
+                (free_bytes(&data_dir), directory, file)
             };
             // On a thread that may wait: a file system may hang.
             let looked = timeout(ACTOR_DEADLINE, web::block(look)).await;
@@ -77,6 +78,9 @@ impl ApiContext {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
+            let journal = self.journal.clone();
+            // On a thread that may wait; a panic in it is reported there.
+            let _ = web::block(move || journal.look_after()).await;
             // Its faults are in the log.
             let _ = self.written().await;
             if let Some(wait) = self.journal.oldest_wait().filter(|wait| *wait > LONGEST_ALARM_WAIT) {

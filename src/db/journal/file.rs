@@ -17,10 +17,20 @@ pub const LARGEST: u64 = 16 << 20;
 /// Failure to open the journal, or to take it over into the database.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    #[error("the file cannot be used: {0}")]
+    #[error("alarms.journal in DATA_DIR cannot be used: {0}; the service's user must own it")]
     File(#[from] io::Error),
     #[error("it could not be stored: {0}")]
     Database(#[from] DbError),
+}
+
+/// Fails if the journal of this directory is there and cannot be written. Blocks.
+pub fn check(directory: &Path) -> Result<(), String> {
+    match OpenOptions::new().append(true).open(directory.join(JOURNAL)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(format!("has a file {JOURNAL} that cannot be written: {error}; the service's user must own it"))
+        }
+        _ => Ok(()),
+    }
 }
 
 pub fn open_file(path: &Path) -> io::Result<File> {

@@ -314,3 +314,18 @@ fn lines_of_an_earlier_version_are_stored_at_the_first_start() {
         assert!(!directory.path().join(REFUSED).exists());
     });
 }
+
+#[tokio::test]
+async fn a_file_that_was_removed_comes_back_before_an_alarm_needs_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = Journal::open(directory.path()).unwrap();
+    journal.append(&"one".into(), &write("a")).await.unwrap();
+    let before = kept(directory.path());
+    fs::remove_file(directory.path().join(JOURNAL)).unwrap();
+    journal.look_after();
+    assert_eq!(kept(directory.path()), before);
+    assert_eq!(check(directory.path()), Ok(()));
+    fs::remove_file(directory.path().join(JOURNAL)).unwrap();
+    fs::create_dir(directory.path().join(JOURNAL)).unwrap();
+    assert!(check(directory.path()).is_err_and(|fault| fault.contains("cannot be written")));
+}
